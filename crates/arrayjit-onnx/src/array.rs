@@ -1,0 +1,115 @@
+//! Arrays of numbers in ONNX files.
+
+use tnode::{DType, HostArray};
+
+use crate::{error::OnnxError, proto::TensorProto};
+
+/// The element type with this number, if arrays can have it.
+pub(crate) fn dtype(number: i32) -> Option<DType> {
+    Some(match number {
+        1 => DType::F32,
+        2 => DType::U8,
+        3 => DType::I8,
+        4 => DType::U16,
+        6 => DType::I32,
+        7 => DType::I64,
+        9 => DType::Bool,
+        10 => DType::F16,
+        11 => DType::F64,
+        12 => DType::U32,
+        13 => DType::U64,
+        16 => DType::Bf16,
+        17 => DType::Fp8E4m3fn,
+        19 => DType::Fp8E5m2,
+        _ => return None,
+    })
+}
+
+/// The number of an element type in ONNX files.
+pub(crate) fn dtype_number(dtype: DType) -> Option<i32> {
+    (0..32).find(|&number| self::dtype(number) == Some(dtype))
+}
+
+/// The name of an element type that arrays cannot have.
+pub(crate) fn dtype_name(number: i32) -> String {
+    let names = [(5, "int16"), (8, "string"), (14, "complex64"), (15, "complex128"), (21, "uint4"), (22, "int4")];
+    let found = names.into_iter().find(|(known, _)| *known == number).map(|(_, name)| name.to_owned());
+    found.unwrap_or_else(|| format!("number {number}"))
+}
+
+/// The array of a message whose elements are in it.
+///
+/// # Errors
+/// An element type that arrays cannot have, or another number of elements than the shape says.
+pub fn from_proto(tensor: &TensorProto) -> Result<HostArray, OnnxError> {
+    let fail = |problem: String| OnnxError::invalid(format!("tensor `{}`", tensor.name), problem);
+    let dtype = typed(tensor)?;
+    let dims = dims(tensor)?;
+    let count = dims.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+    let count = count.ok_or_else(|| fail("its size overflows".into()))?;
+    let bytes = match tensor.raw_data.is_empty() {
+        false => return exact(tensor, dtype, &dims, count, &tensor.raw_data),
+        true => field_bytes(tensor, dtype),
+    };
+    exact(tensor, dtype, &dims, count, &bytes)
+}
+
+/// The element type of a message.
+pub(crate) fn typed(tensor: &TensorProto) -> Result<DType, OnnxError> {
+    dtype(tensor.data_type).ok_or_else(|| {
+        let problem = format!("elements of type {} are not supported", dtype_name(tensor.data_type));
+        OnnxError::invalid(format!("tensor `{}`", tensor.name), problem)
+    })
+}
+
+/// The size of each axis of a message.
+pub(crate) fn dims(tensor: &TensorProto) -> Result<Vec<usize>, OnnxError> {
+    let size = |&size: &i64| usize::try_from(size).ok();
+    let sizes: Option<Vec<usize>> = tensor.dims.iter().map(size).collect();
+    sizes.ok_or_else(|| OnnxError::invalid(format!("tensor `{}`", tensor.name), "a size is negative"))
+}
+
+/// The array with these bytes, if there are as many as its shape says.
+pub(crate) fn exact(
+    tensor: &TensorProto,
+    dtype: DType,
+    dims: &[usize],
+    count: usize,
+    bytes: &[u8],
+) -> Result<HostArray, OnnxError> {
+    if count.checked_mul(dtype.size_bytes()) != Some(bytes.len()) {
+        let problem = format!("{} bytes do not fill {dtype}{dims:?}", bytes.len());
+        return Err(OnnxError::invalid(format!("tensor `{}`", tensor.name), problem));
+    }
+    Ok(HostArray::from_bytes(dtype, dims.iter().copied(), bytes)?)
+}
+
+/// The little-endian bytes of the elements in the typed fields.
+fn field_bytes(tensor: &TensorProto, dtype: DType) -> Vec<u8> {
+    match dtype {
+        DType::F32 => tensor.float_data.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        DType::F64 => tensor.double_data.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        DType::I64 => tensor.int64_data.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        DType::U64 => tensor.uint64_data.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        DType::U32 => {
+            let low = |value: &u64| value.to_le_bytes().into_iter().take(4).collect::<Vec<_>>();
+            tensor.uint64_data.iter().flat_map(low).collect()
+        }
+        // The low bytes of each integer: i32, and narrower types that are stored in it.
+        _ => {
+            let size = dtype.size_bytes().min(4);
+            tensor.int32_data.iter().flat_map(|value| value.to_le_bytes().into_iter().take(size)).collect()
+        }
+    }
+}
+
+/// The message of an array, with its elements in it. Element types without a number give none.
+pub fn to_proto(name: &str, array: &HostArray) -> Option<TensorProto> {
+    Some(TensorProto {
+        name: name.into(),
+        dims: array.dims().iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect(),
+        data_type: dtype_number(array.dtype())?,
+        raw_data: array.bytes().to_vec().into(),
+        ..TensorProto::default()
+    })
+}

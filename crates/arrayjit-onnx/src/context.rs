@@ -1,0 +1,526 @@
+//! The view of a node that operators have: attributes, operands, and statements of the current graph.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrayjit_tensor::{Tensor, TensorOperand};
+use tnode::{DType, HostArray};
+
+use crate::{
+    error::{NodeProblem, OnnxError},
+    host::{HostValue, Numbers},
+    ir::{Attribute, ModelGraph, ModelNode},
+    shape,
+    trace::Tracer,
+    value::Value,
+};
+
+/// The results of a node, in the order of its outputs.
+pub(crate) type Lowered = Result<Vec<Value>, NodeProblem>;
+
+/// Results with at most as many elements are computed on the host if all operands are known.
+pub(crate) const MOST_ON_HOST: usize = 4096;
+
+/// A node whose operands have values.
+pub(crate) struct NodeContext<'t, 's, 'n> {
+    tracer: &'t mut Tracer<'s>,
+    node: &'n ModelNode,
+    operands: Vec<Option<Value>>,
+}
+
+/// A statement of assignment text with its operands.
+#[derive(Default)]
+pub(crate) struct Statement {
+    operands: Vec<(String, Box<dyn TensorOperand>)>,
+}
+
+/// An operand of a statement.
+pub(crate) struct Operand {
+    /// The name of an array, or a number that stands for its only element.
+    text: String,
+    is_number: bool,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) dtype: DType,
+}
+
+impl Operand {
+    /// The element at these indices.
+    pub(crate) fn at(&self, indices: &[String]) -> String {
+        if self.is_number { self.text.clone() } else { shape::access(&self.text, indices) }
+    }
+
+    /// The element at the letters of the operand's own axes.
+    pub(crate) fn whole(&self) -> String {
+        self.at(&shape::letters(self.shape.len()))
+    }
+
+    /// The element that is broadcast to the letters of a shape of that rank.
+    pub(crate) fn broadcast(&self, rank: usize) -> String {
+        let missing = rank.saturating_sub(self.shape.len());
+        let index = |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { shape::letter(at + missing) };
+        self.at(&self.shape.iter().enumerate().map(index).collect::<Vec<_>>())
+    }
+
+    /// The element at these indices, or `outside` where they leave the array.
+    pub(crate) fn padded(&self, outside: &str, indices: &[String]) -> String {
+        shape::access(&format!("pad({}, {outside})", self.text), indices)
+    }
+}
+
+/// The node and its attributes.
+impl<'n> NodeContext<'_, '_, 'n> {
+    /// The name of the operator.
+    pub(crate) fn operator(&self) -> &'static str {
+        self.node.operator.name
+    }
+
+    /// The version of the operator set.
+    pub(crate) fn opset(&self) -> i64 {
+        self.node.opset
+    }
+
+    /// The number of results that the node names.
+    pub(crate) fn outputs(&self) -> usize {
+        self.node.outputs.len()
+    }
+
+    /// Whether a later node reads the result.
+    pub(crate) fn wants(&self, output: usize) -> bool {
+        self.node.outputs.get(output).is_some_and(|name| !name.is_empty())
+    }
+
+    pub(crate) fn attribute(&self, name: &str) -> Option<&'n Attribute> {
+        self.node.attributes.get(name)
+    }
+
+    pub(crate) fn int(&self, name: &str) -> Result<Option<i64>, NodeProblem> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Int(value)) => Ok(Some(*value)),
+            Some(_) => Err(NodeProblem::attribute(name, "an integer")),
+        }
+    }
+
+    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64, NodeProblem> {
+        Ok(self.int(name)?.unwrap_or(default))
+    }
+
+    pub(crate) fn float_or(&self, name: &str, default: f32) -> Result<f32, NodeProblem> {
+        match self.attribute(name) {
+            None => Ok(default),
+            Some(Attribute::Float(value)) => Ok(*value),
+            Some(_) => Err(NodeProblem::attribute(name, "a float")),
+        }
+    }
+
+    pub(crate) fn text_or(&self, name: &str, default: &'n str) -> Result<&'n str, NodeProblem> {
+        match self.attribute(name) {
+            None => Ok(default),
+            Some(Attribute::Text(value)) => Ok(value),
+            Some(_) => Err(NodeProblem::attribute(name, "a text")),
+        }
+    }
+
+    pub(crate) fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, NodeProblem> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Ints(values)) => Ok(Some(values.clone())),
+            Some(_) => Err(NodeProblem::attribute(name, "integers")),
+        }
+    }
+
+    pub(crate) fn floats(&self, name: &str) -> Result<Option<Vec<f32>>, NodeProblem> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Floats(values)) => Ok(Some(values.clone())),
+            Some(_) => Err(NodeProblem::attribute(name, "floats")),
+        }
+    }
+
+    pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, NodeProblem> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Texts(values)) => Ok(Some(values.clone())),
+            Some(_) => Err(NodeProblem::attribute(name, "texts")),
+        }
+    }
+
+    /// The element type with the number that an attribute has.
+    pub(crate) fn dtype_attribute(&self, name: &str) -> Result<Option<DType>, NodeProblem> {
+        let Some(number) = self.int(name)? else { return Ok(None) };
+        let number = i32::try_from(number).unwrap_or(-1);
+        let unsupported = || NodeProblem::Unsupported(format!("element type {}", crate::array::dtype_name(number)));
+        crate::array::dtype(number).map(Some).ok_or_else(unsupported)
+    }
+
+    pub(crate) fn graph(&self, name: &str) -> Result<&'n Arc<ModelGraph>, NodeProblem> {
+        match self.attribute(name) {
+            Some(Attribute::Graph(graph)) => Ok(graph),
+            _ => Err(NodeProblem::attribute(name, "a graph")),
+        }
+    }
+}
+
+/// The operands.
+impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
+    pub(crate) fn new(
+        tracer: &'t mut Tracer<'s>,
+        node: &'n ModelNode,
+        operands: Vec<Option<Value>>,
+    ) -> NodeContext<'t, 's, 'n> {
+        NodeContext { tracer, node, operands }
+    }
+
+    /// The number of operands that the node names.
+    pub(crate) fn inputs(&self) -> usize {
+        self.operands.len()
+    }
+
+    /// An operand that the node may leave out.
+    pub(crate) fn optional(&self, at: usize) -> Option<Value> {
+        self.operands.get(at).cloned().flatten()
+    }
+
+    pub(crate) fn value(&self, at: usize) -> Result<Value, NodeProblem> {
+        self.optional(at).ok_or_else(|| NodeProblem::operand(at, "it is missing"))
+    }
+
+    /// All operands, none of which may be left out.
+    pub(crate) fn values(&self) -> Result<Vec<Value>, NodeProblem> {
+        (0..self.inputs()).map(|at| self.value(at)).collect()
+    }
+
+    /// The values of an operand on the host, on which the trace depends from here on.
+    pub(crate) fn host(&mut self, at: usize) -> Result<Arc<HostValue>, NodeProblem> {
+        let value = self.value(at)?;
+        self.tracer.host(&value)
+    }
+
+    /// The integers of an operand on the host.
+    pub(crate) fn host_ints(&mut self, at: usize) -> Result<Vec<i64>, NodeProblem> {
+        let value = self.host(at)?;
+        match value.dtype().is_float() {
+            true => Err(NodeProblem::operand(at, format!("expected integers, found {}", value.dtype()))),
+            false => Ok(value.ints()),
+        }
+    }
+
+    /// The integers of an optional operand on the host.
+    pub(crate) fn optional_ints(&mut self, at: usize) -> Result<Option<Vec<i64>>, NodeProblem> {
+        match self.optional(at) {
+            Some(_) => self.host_ints(at).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The only element of an operand on the host.
+    pub(crate) fn host_float(&mut self, at: usize) -> Result<f64, NodeProblem> {
+        let value = self.host(at)?;
+        let first = value.floats().first().copied();
+        first.filter(|_| value.array.num_values() == 1).ok_or_else(|| {
+            NodeProblem::operand(at, format!("expected one element, found shape {:?}", value.shape()))
+        })
+    }
+
+    /// All operands on the host, if they are known and have few elements.
+    pub(crate) fn all_known(&self) -> Option<Vec<Arc<HostValue>>> {
+        let known = self.operands.iter().flatten().map(|value| value.known().cloned());
+        let known: Vec<Arc<HostValue>> = known.collect::<Option<_>>()?;
+        known.iter().all(|value| value.array.num_values() <= MOST_ON_HOST).then_some(known)
+    }
+
+    /// The result of a node whose operands are all known.
+    pub(crate) fn known(&self, array: HostArray) -> Value {
+        let is_constant = self.operands.iter().flatten().all(Value::is_constant);
+        Value::Known(HostValue::new(array, is_constant))
+    }
+
+    pub(crate) fn known_numbers(
+        &self,
+        numbers: &Numbers,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Value, NodeProblem> {
+        Ok(self.known(numbers.array(dtype, shape)?))
+    }
+
+    /// Evaluates a subgraph in place; its inputs have these values, in order.
+    pub(crate) fn subgraph(&mut self, graph: &ModelGraph, inputs: Vec<Value>) -> Lowered {
+        let names = graph.inputs.iter().map(|info| info.name.clone());
+        let inputs: BTreeMap<String, Value> = names.zip(inputs).collect();
+        self.tracer.graph(graph, inputs).map_err(|error: OnnxError| NodeProblem::Inner(Box::new(error)))
+    }
+
+    /// The values of a value on the host, on which the trace depends from here on.
+    pub(crate) fn host_of(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem> {
+        self.tracer.host(value)
+    }
+
+    /// Evaluates with values that the operator still needs, so that a cut computes them.
+    pub(crate) fn keeping<T>(&mut self, kept: Vec<Value>, body: impl FnOnce(&mut Self) -> T) -> T {
+        let mark = self.tracer.pin(kept);
+        let result = body(self);
+        self.tracer.unpin(mark);
+        result
+    }
+}
+
+/// Statements.
+impl NodeContext<'_, '_, '_> {
+    /// An operand of a statement; the only element of a known array becomes a number.
+    pub(crate) fn bind(&mut self, statement: &mut Statement, value: &Value) -> Result<Operand, NodeProblem> {
+        match value.known().and_then(|known| known.literal()) {
+            Some(text) => {
+                let (shape, dtype) = (value.shape().to_vec(), value.dtype());
+                Ok(Operand { text, is_number: true, shape, dtype })
+            }
+            None => self.bind_array(statement, value),
+        }
+    }
+
+    /// An operand of a statement that is always an array.
+    pub(crate) fn bind_array(
+        &mut self,
+        statement: &mut Statement,
+        value: &Value,
+    ) -> Result<Operand, NodeProblem> {
+        let operand = self.tracer.operand(value)?;
+        let text = format!("x{}", statement.operands.len());
+        statement.operands.push((text.clone(), operand));
+        Ok(Operand { text, is_number: false, shape: value.shape().to_vec(), dtype: value.dtype() })
+    }
+
+    /// Adds statements that compute the array `y` of this type and shape.
+    pub(crate) fn emit(
+        &mut self,
+        statement: &Statement,
+        dtype: DType,
+        shape: &[usize],
+        text: &str,
+    ) -> Result<Value, NodeProblem> {
+        let [value] = self.emit_all(statement, [("y", dtype, shape)], text)?;
+        Ok(value)
+    }
+
+    /// Adds statements that compute several arrays, by their names in the text.
+    pub(crate) fn emit_all<const N: usize>(
+        &mut self,
+        statement: &Statement,
+        results: [(&str, DType, &[usize]); N],
+        text: &str,
+    ) -> Result<[Value; N], NodeProblem> {
+        for (_, dtype, shape) in results {
+            elements_of(dtype, shape)?;
+        }
+        if results.iter().all(|(_, _, shape)| shape.contains(&0)) {
+            let empty = |(_, dtype, shape): (&str, DType, &[usize])| self.empty(dtype, shape);
+            return collected(results.into_iter().map(empty));
+        }
+        let declared: String =
+            results.iter().map(|(name, dtype, shape)| format!("node {name} {dtype}[{}]\n", shape::dims(shape))).collect();
+        let operands: Vec<(&str, &dyn TensorOperand)> =
+            statement.operands.iter().map(|(name, operand)| (name.as_str(), &**operand)).collect();
+        let names = results.map(|(name, ..)| name);
+        let tensors: [Tensor; N] =
+            self.tracer.current().apply_all(&format!("{declared}{text}"), &operands, names)?;
+        Ok(tensors.map(Value::Lazy))
+    }
+
+    /// An array without elements.
+    pub(crate) fn empty(&self, dtype: DType, shape: &[usize]) -> Result<Value, NodeProblem> {
+        Ok(self.known(HostArray::zeros(dtype, shape.iter().copied())?))
+    }
+
+    /// An array with one number in all elements, as assignment text in its type.
+    pub(crate) fn filled(&mut self, dtype: DType, shape: &[usize], number: &str) -> Result<Value, NodeProblem> {
+        let letters = shape::letters(shape.len());
+        let text = format!("{} := {number}", shape::access("y", &letters));
+        self.emit(&Statement::default(), dtype, shape, &text)
+    }
+
+    /// The value converted to an element type.
+    pub(crate) fn cast(&mut self, value: &Value, dtype: DType) -> Result<Value, NodeProblem> {
+        if value.dtype() == dtype {
+            return Ok(value.clone());
+        }
+        if let Some(known) = value.known().filter(|known| known.array.num_values() <= MOST_ON_HOST) {
+            let array = Numbers::of(&known.array).array(dtype, value.shape())?;
+            return Ok(Value::Known(HostValue::new(array, known.is_constant)));
+        }
+        let mut statement = Statement::default();
+        let x = self.bind(&mut statement, value)?;
+        let y = shape::access("y", &shape::letters(value.rank()));
+        self.emit(&statement, dtype, value.shape(), &format!("{y} := {dtype}({})", x.whole()))
+    }
+}
+
+/// Checks that an array of this type and shape can be addressed.
+fn elements_of(dtype: DType, shape: &[usize]) -> Result<usize, NodeProblem> {
+    shape::elements(shape)?.checked_mul(dtype.size_bytes()).ok_or_else(NodeProblem::overflow)
+}
+
+/// The items of an iterator of exactly `N` items.
+fn collected<const N: usize>(
+    items: impl Iterator<Item = Result<Value, NodeProblem>>,
+) -> Result<[Value; N], NodeProblem> {
+    let items: Vec<Value> = items.collect::<Result<_, _>>()?;
+    items.try_into().map_err(|_| NodeProblem::Other("a result is missing".into()))
+}
+
+/// The index of an axis as a sum of multiples of the letters of a result.
+#[derive(Clone, Default)]
+pub(crate) struct Affine {
+    /// The axes of the result with their factors.
+    pub(crate) terms: Vec<(usize, i64)>,
+    pub(crate) offset: i64,
+}
+
+impl Affine {
+    /// The letter of an axis of the result.
+    pub(crate) fn letter(axis: usize) -> Affine {
+        Affine { terms: vec![(axis, 1)], offset: 0 }
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.offset.to_string();
+        for (axis, factor) in &self.terms {
+            text = match factor {
+                1 => format!("i{axis} + {text}"),
+                _ => format!("{factor}*i{axis} + {text}"),
+            };
+        }
+        text.replace("+ -", "- ").replace(" + 0", "")
+    }
+
+    fn at(&self, index: &[usize]) -> Option<usize> {
+        let term = |sum: i64, &(axis, factor): &(usize, i64)| {
+            let at = i64::try_from(*index.get(axis)?).ok()?;
+            sum.checked_add(factor.checked_mul(at)?)
+        };
+        usize::try_from(self.terms.iter().try_fold(self.offset, term)?).ok()
+    }
+}
+
+/// Moves of elements.
+impl NodeContext<'_, '_, '_> {
+    /// The tensor of the current graph with the value, which is not known.
+    fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem> {
+        self.tracer.tensor(value)
+    }
+
+    /// The same elements in row-major order in another shape.
+    pub(crate) fn reshaped(&mut self, value: &Value, shape: &[usize]) -> Result<Value, NodeProblem> {
+        if value.shape() == shape {
+            return Ok(value.clone());
+        }
+        if shape::elements(shape)? != value.num_elements() {
+            let problem = format!("{:?} cannot have the shape {shape:?}", value.shape());
+            return Err(NodeProblem::Other(problem));
+        }
+        if let Some(known) = value.known() {
+            let array = HostArray::from_bytes(known.dtype(), shape.iter().copied(), known.array.bytes())?;
+            return Ok(Value::Known(HostValue::new(array, known.is_constant)));
+        }
+        let sizes: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
+        match self.tensor(value)? {
+            Some(tensor) => Ok(Value::Lazy(tensor.reshape(&sizes)?)),
+            None => Err(NodeProblem::Other("a value is not computed".into())),
+        }
+    }
+
+    /// The elements at these indices, one for each axis of the value.
+    pub(crate) fn reindexed(
+        &mut self,
+        value: &Value,
+        shape: &[usize],
+        index: &[Affine],
+    ) -> Result<Value, NodeProblem> {
+        let count = shape::elements(shape)?;
+        if let Some(known) = value.known().filter(|_| count <= MOST_ON_HOST) {
+            let position = |at: Vec<usize>| {
+                let own: Option<Vec<usize>> = index.iter().map(|affine| affine.at(&at)).collect();
+                own.map_or(usize::MAX / 64, |own| crate::host::flatten(&own, value.shape()))
+            };
+            let array = crate::host::picked(&known.array, shape, crate::host::indices(shape).map(position))?;
+            return Ok(Value::Known(HostValue::new(array, known.is_constant)));
+        }
+        let mut statement = Statement::default();
+        let x = self.bind(&mut statement, value)?;
+        let y = shape::access("y", &shape::letters(shape.len()));
+        let read = x.at(&index.iter().map(Affine::text).collect::<Vec<_>>());
+        self.emit(&statement, value.dtype(), shape, &format!("{y} := {read}"))
+    }
+
+    /// The elements of an axis at these positions.
+    pub(crate) fn taken(
+        &mut self,
+        value: &Value,
+        axis: usize,
+        positions: &[usize],
+    ) -> Result<Value, NodeProblem> {
+        let mut shape = value.shape().to_vec();
+        shape[axis] = positions.len();
+        let start = positions.first().copied().unwrap_or_default() as i64;
+        let step = positions.get(1).map_or(1, |&second| second as i64 - start);
+        let is_affine = positions.iter().enumerate().all(|(at, &position)| {
+            i64::try_from(at).is_ok_and(|at| start + step * at == position as i64)
+        });
+        if is_affine || value.known().is_some_and(|_| shape::elements(&shape).is_ok_and(|n| n <= MOST_ON_HOST)) {
+            let mut index: Vec<Affine> = (0..shape.len()).map(Affine::letter).collect();
+            if is_affine {
+                index[axis] = Affine { terms: vec![(axis, step)], offset: start };
+                return self.reindexed(value, &shape, &index);
+            }
+            return self.taken_on_host(value, axis, positions, &shape);
+        }
+        let positions: Vec<i32> = positions.iter().map(|&at| i32::try_from(at).unwrap_or(i32::MAX)).collect();
+        let table = HostArray::from_slice(&positions, [positions.len()])?;
+        let table = Value::Known(HostValue::new(table, false));
+        let mut statement = Statement::default();
+        let x = self.bind_array(&mut statement, value)?;
+        let p = self.bind_array(&mut statement, &table)?;
+        let mut index = shape::letters(shape.len());
+        index[axis] = p.at(&[shape::letter(axis)]);
+        let y = shape::access("y", &shape::letters(shape.len()));
+        self.emit(&statement, value.dtype(), &shape, &format!("{y} := {}", x.at(&index)))
+    }
+
+    fn taken_on_host(
+        &mut self,
+        value: &Value,
+        axis: usize,
+        positions: &[usize],
+        shape: &[usize],
+    ) -> Result<Value, NodeProblem> {
+        let Some(known) = value.known() else { return Err(NodeProblem::Other("a value is not known".into())) };
+        let position = |mut at: Vec<usize>| {
+            at[axis] = positions[at[axis]];
+            crate::host::flatten(&at, value.shape())
+        };
+        let array = crate::host::picked(&known.array, shape, crate::host::indices(shape).map(position))?;
+        Ok(Value::Known(HostValue::new(array, known.is_constant)))
+    }
+
+    /// The axes in another order: axis `k` of the result is axis `order[k]`.
+    pub(crate) fn permuted(&mut self, value: &Value, order: &[usize]) -> Result<Value, NodeProblem> {
+        let shape: Vec<usize> = order.iter().map(|&at| value.shape()[at]).collect();
+        let mut index = vec![Affine::default(); order.len()];
+        for (to, &from) in order.iter().enumerate() {
+            index[from] = Affine::letter(to);
+        }
+        self.reindexed(value, &shape, &index)
+    }
+
+    /// Repeats axes of size 1, and adds axes in front, until the value has this shape.
+    pub(crate) fn broadcast_to(&mut self, value: &Value, shape: &[usize]) -> Result<Value, NodeProblem> {
+        if value.shape() == shape {
+            return Ok(value.clone());
+        }
+        let missing = shape.len() - value.rank();
+        let index = |(at, &size): (usize, &usize)| match size {
+            1 => Affine::default(),
+            _ => Affine::letter(at + missing),
+        };
+        let index: Vec<Affine> = value.shape().iter().enumerate().map(index).collect();
+        self.reindexed(value, shape, &index)
+    }
+}

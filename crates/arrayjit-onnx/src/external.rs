@@ -1,0 +1,90 @@
+//! Elements of arrays in files beside a model.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Component, Path, PathBuf},
+};
+
+use tnode::HostArray;
+
+use crate::{array, error::OnnxError, proto::TensorProto};
+
+/// The folder of a model, beyond which no file is read.
+pub(crate) struct Folder(PathBuf);
+
+/// The file with the elements of an array, and their place in it.
+struct Source {
+    location: String,
+    offset: u64,
+    length: Option<u64>,
+}
+
+impl Folder {
+    /// The folder of a model file.
+    pub(crate) fn of(model: &Path) -> Result<Folder, OnnxError> {
+        let read = |source| OnnxError::Read { path: model.into(), source };
+        let path = model.canonicalize().map_err(read)?;
+        Ok(Folder(path.parent().unwrap_or(&path).to_owned()))
+    }
+
+    /// The array whose elements are in a file of the folder.
+    ///
+    /// # Errors
+    /// A path that leaves the folder, a place outside of the file, or another number of bytes than the shape
+    /// says.
+    pub(crate) fn array(&self, tensor: &TensorProto) -> Result<HostArray, OnnxError> {
+        let fail = |problem: String| OnnxError::invalid(format!("tensor `{}`", tensor.name), problem);
+        let source = source(tensor).map_err(fail)?;
+        let path = self.contained(&source.location).map_err(fail)?;
+        let (dtype, dims) = (array::typed(tensor)?, array::dims(tensor)?);
+        let count = dims.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+        let bytes = count.and_then(|count| count.checked_mul(dtype.size_bytes()));
+        let (Some(count), Some(bytes)) = (count, bytes) else {
+            return Err(fail("its size overflows".into()));
+        };
+        if source.length.is_some_and(|length| length != bytes as u64) {
+            return Err(fail(format!("its file has another length than the {bytes} bytes of {dtype}{dims:?}")));
+        }
+        let read = |source| OnnxError::Read { path: path.clone(), source };
+        let mut file = File::open(&path).map_err(read)?;
+        let size = file.metadata().map_err(read)?.len();
+        if source.offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
+            let problem = format!("{bytes} bytes from {} on leave the file of {size} bytes", source.offset);
+            return Err(fail(problem));
+        }
+        file.seek(SeekFrom::Start(source.offset)).map_err(read)?;
+        let mut data = vec![0; bytes];
+        file.read_exact(&mut data).map_err(read)?;
+        array::exact(tensor, dtype, &dims, count, &data)
+    }
+
+    /// The path of a file within the folder, links resolved.
+    fn contained(&self, location: &str) -> Result<PathBuf, String> {
+        let relative = Path::new(location);
+        let is_plain = relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if location.is_empty() || !is_plain {
+            return Err(format!("its file `{location}` is no path within the folder of the model"));
+        }
+        let path = self.0.join(relative).canonicalize();
+        let path = path.map_err(|error| format!("its file `{location}` cannot be read: {error}"))?;
+        match path.starts_with(&self.0) {
+            true => Ok(path),
+            false => Err(format!("its file `{location}` is outside of the folder of the model")),
+        }
+    }
+}
+
+fn source(tensor: &TensorProto) -> Result<Source, String> {
+    let mut source = Source { location: String::new(), offset: 0, length: None };
+    for entry in &tensor.external_data {
+        let number = || entry.value.parse().map_err(|_| format!("`{}` is no {}", entry.value, entry.key));
+        match entry.key.as_str() {
+            "location" => source.location = entry.value.clone(),
+            "offset" => source.offset = number()?,
+            "length" => source.length = Some(number()?),
+            _ => {}
+        }
+    }
+    Ok(source)
+}

@@ -1,0 +1,314 @@
+//! Loading: from the messages of a file to a checked model.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use crate::{
+    array,
+    error::{OnnxError, UnsupportedNode},
+    external::Folder,
+    host::HostValue,
+    ir::{Attribute, Dim, ModelGraph, ModelNode, ValueInfo},
+    operators,
+    proto::{
+        AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
+    },
+};
+
+/// The versions of `ai.onnx` that this crate reads.
+pub(crate) const OPSETS: std::ops::RangeInclusive<i64> = 7..=27;
+
+/// The deepest nesting of subgraphs.
+const DEEPEST: usize = 32;
+
+/// Checks a model and resolves its names and operators.
+pub(crate) fn graph(model: &ModelProto, folder: Option<&Folder>) -> Result<ModelGraph, OnnxError> {
+    let opsets: HashMap<&str, i64> =
+        model.opset_import.iter().map(|set| (domain(&set.domain), set.version)).collect();
+    let version = opsets.get("").copied();
+    if let Some(version) = version.filter(|version| !OPSETS.contains(version)) {
+        let problem = format!(
+            "version {version} of ai.onnx is not supported; versions {} to {} are",
+            OPSETS.start(),
+            OPSETS.end()
+        );
+        return Err(OnnxError::invalid("opset_import", problem));
+    }
+    let proto = model.graph.as_ref().ok_or_else(|| OnnxError::invalid("model", "it has no graph"))?;
+    if let Some(function) = model.functions.first() {
+        let problem = format!("functions of a model are not supported; it has `{}`", function.name);
+        return Err(OnnxError::invalid("functions", problem));
+    }
+    let mut loader = Loader { opsets, folder, unsupported: Vec::new(), nodes: 0 };
+    let graph = loader.graph(proto, &[], 0)?;
+    match loader.unsupported.is_empty() {
+        true => Ok(graph),
+        false => Err(OnnxError::Unsupported { nodes: loader.unsupported }),
+    }
+}
+
+/// The domain, where `ai.onnx` is the empty one.
+fn domain(name: &str) -> &str {
+    if name == "ai.onnx" { "" } else { name }
+}
+
+struct Loader<'a> {
+    opsets: HashMap<&'a str, i64>,
+    folder: Option<&'a Folder>,
+    unsupported: Vec<UnsupportedNode>,
+    /// The number of nodes so far, which numbers them.
+    nodes: usize,
+}
+
+impl Loader<'_> {
+    /// A graph within graphs that have the names `outer`.
+    fn graph(
+        &mut self,
+        proto: &GraphProto,
+        outer: &[&HashSet<String>],
+        depth: usize,
+    ) -> Result<ModelGraph, OnnxError> {
+        if depth > DEEPEST {
+            return Err(OnnxError::invalid(&proto.name, "subgraphs are nested too deeply"));
+        }
+        let mut initializers = HashMap::new();
+        for tensor in &proto.initializer {
+            initializers.insert(tensor.name.clone(), self.tensor(tensor)?);
+        }
+        for tensor in &proto.sparse_initializer {
+            let (name, value) = sparse(tensor)?;
+            initializers.insert(name, value);
+        }
+        let inputs: Vec<ValueInfo> = proto.input.iter().map(value_info).collect();
+        let mut names: HashSet<String> = initializers.keys().cloned().collect();
+        names.extend(inputs.iter().map(|input| input.name.clone()));
+        let made: HashSet<String> =
+            proto.node.iter().flat_map(|node| &node.output).filter(|name| !name.is_empty()).cloned().collect();
+        let all: HashSet<String> = names.union(&made).cloned().collect();
+        let scopes: Vec<&HashSet<String>> = outer.iter().copied().chain([&all]).collect();
+        let mut nodes = Vec::new();
+        for node in &proto.node {
+            nodes.extend(self.node(node, &scopes, depth)?);
+        }
+        // Without the nodes that are not supported, the order cannot be checked.
+        if self.unsupported.is_empty() {
+            nodes = sorted(nodes, &names, outer)?;
+        }
+        let outputs: Vec<ValueInfo> = proto.output.iter().map(value_info).collect();
+        for output in &outputs {
+            if !scopes.iter().any(|scope| scope.contains(&output.name)) {
+                return Err(OnnxError::invalid(format!("output `{}`", output.name), "no node makes it"));
+            }
+        }
+        // An initialiser with the name of an input is its default value.
+        let mut uses = HashMap::new();
+        let reads = nodes.iter().flat_map(ModelNode::reads);
+        for name in reads.chain(outputs.iter().map(|output| &output.name)) {
+            *uses.entry(name.clone()).or_default() += 1;
+        }
+        Ok(ModelGraph { inputs, outputs, initializers, nodes, uses })
+    }
+
+    fn tensor(&self, tensor: &TensorProto) -> Result<Arc<HostValue>, OnnxError> {
+        let array = match (tensor.data_location, self.folder) {
+            (1, Some(folder)) => folder.array(tensor)?,
+            (1, None) => {
+                let problem = "its elements are in another file, and the model is no file";
+                return Err(OnnxError::invalid(format!("tensor `{}`", tensor.name), problem));
+            }
+            _ => array::from_proto(tensor)?,
+        };
+        Ok(HostValue::new(array, true))
+    }
+
+    /// A node; none if its operator is not supported.
+    fn node(
+        &mut self,
+        proto: &NodeProto,
+        scopes: &[&HashSet<String>],
+        depth: usize,
+    ) -> Result<Option<ModelNode>, OnnxError> {
+        let first = proto.output.iter().find(|name| !name.is_empty());
+        let name = match proto.name.is_empty() {
+            true => first.cloned().unwrap_or_default(),
+            false => proto.name.clone(),
+        };
+        for input in proto.input.iter().filter(|name| !name.is_empty()) {
+            if !scopes.iter().any(|scope| scope.contains(input)) {
+                let place = format!("node `{name}`, {}", proto.op_type);
+                return Err(OnnxError::invalid(place, format!("no node makes its operand `{input}`")));
+            }
+        }
+        let domain = domain(&proto.domain);
+        let opset = self.opsets.get(domain).copied();
+        let found = opset.map_or_else(
+            || Err("the model does not say the version of its domain".to_owned()),
+            |opset| operators::find(domain, &proto.op_type, opset).map(|operator| (operator, opset)),
+        );
+        let mut attributes = BTreeMap::new();
+        let mut captures = HashSet::new();
+        for attribute in &proto.attribute {
+            match self.attribute(attribute, scopes, depth)? {
+                Ok(value) => {
+                    if let Attribute::Graph(graph) = &value {
+                        captures.extend(free_names(graph));
+                    }
+                    attributes.insert(attribute.name.clone(), value);
+                }
+                Err(missing) => self.report(proto, &name, opset, missing),
+            }
+        }
+        let (operator, opset) = match found {
+            Ok(found) => found,
+            Err(missing) => {
+                self.report(proto, &name, opset, missing);
+                return Ok(None);
+            }
+        };
+        let mut captures: Vec<String> = captures.into_iter().collect();
+        captures.sort();
+        self.nodes += 1;
+        let (inputs, outputs) = (proto.input.clone(), proto.output.clone());
+        Ok(Some(ModelNode { id: self.nodes, name, operator, opset, inputs, outputs, attributes, captures }))
+    }
+
+    fn report(&mut self, proto: &NodeProto, name: &str, opset: Option<i64>, missing: String) {
+        self.unsupported.push(UnsupportedNode {
+            node: name.into(),
+            operator: proto.op_type.clone(),
+            domain: domain(&proto.domain).into(),
+            opset: opset.unwrap_or_default(),
+            missing,
+        });
+    }
+
+    /// The value of an attribute, or the part of it that is not supported.
+    fn attribute(
+        &mut self,
+        proto: &AttributeProto,
+        scopes: &[&HashSet<String>],
+        depth: usize,
+    ) -> Result<Result<Attribute, String>, OnnxError> {
+        let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Ok(match (proto.r#type, &proto.t, &proto.g) {
+            (1, ..) => Attribute::Float(proto.f),
+            (2, ..) => Attribute::Int(proto.i),
+            (3, ..) => Attribute::Text(text(&proto.s)),
+            (4, Some(tensor), _) => match array::dtype(tensor.data_type) {
+                Some(_) => Attribute::Tensor(self.tensor(tensor)?),
+                None => return Ok(Err(format!("elements of type {}", array::dtype_name(tensor.data_type)))),
+            },
+            (5, _, Some(graph)) => Attribute::Graph(Arc::new(self.graph(graph, scopes, depth + 1)?)),
+            (6, ..) => Attribute::Floats(proto.floats.clone()),
+            (7, ..) => Attribute::Ints(proto.ints.clone()),
+            (8, ..) => Attribute::Texts(proto.strings.iter().map(text).collect()),
+            (11, ..) if proto.sparse_tensor.is_some() => match &proto.sparse_tensor {
+                Some(tensor) => Attribute::Tensor(sparse(tensor)?.1),
+                None => return Ok(Err("a sparse tensor".into())),
+            },
+            (number, ..) => return Ok(Err(format!("attribute `{}` of type {number}", proto.name))),
+        }))
+    }
+}
+
+/// The names that a graph reads from enclosing graphs.
+fn free_names(graph: &ModelGraph) -> HashSet<String> {
+    let made: HashSet<&String> = graph.nodes.iter().flat_map(|node| &node.outputs).collect();
+    let is_own = |name: &String| {
+        made.contains(name)
+            || graph.initializers.contains_key(name)
+            || graph.inputs.iter().any(|input| input.name == *name)
+    };
+    graph.uses.keys().filter(|name| !is_own(name)).cloned().collect()
+}
+
+/// The nodes in an order in which each value is made before it is read.
+fn sorted(
+    nodes: Vec<ModelNode>,
+    given: &HashSet<String>,
+    outer: &[&HashSet<String>],
+) -> Result<Vec<ModelNode>, OnnxError> {
+    let mut made: HashSet<String> = given.clone();
+    let mut own: HashSet<String> = HashSet::new();
+    for node in &nodes {
+        for output in node.outputs.iter().filter(|name| !name.is_empty()) {
+            if given.contains(output) || !own.insert(output.clone()) {
+                let place = format!("value `{output}`");
+                return Err(OnnxError::invalid(place, format!("node `{}` makes it again", node.name)));
+            }
+        }
+    }
+    let is_outer = |name: &String| !own.contains(name) && outer.iter().any(|scope| scope.contains(name));
+    let (mut sorted, mut waiting) = (Vec::new(), nodes);
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        let mut later = Vec::new();
+        for node in waiting {
+            if node.reads().all(|name| made.contains(name) || is_outer(name)) {
+                made.extend(node.outputs.iter().cloned());
+                sorted.push(node);
+            } else {
+                later.push(node);
+            }
+        }
+        if later.len() == before {
+            let names: Vec<&str> = later.iter().take(8).map(|node| node.name.as_str()).collect();
+            let problem = format!("they depend on each other: {}", names.join(", "));
+            return Err(OnnxError::invalid("nodes", problem));
+        }
+        waiting = later;
+    }
+    Ok(sorted)
+}
+
+/// The name and the elements of a sparse array.
+fn sparse(tensor: &SparseTensorProto) -> Result<(String, Arc<HostValue>), OnnxError> {
+    /// The most bytes that a sparse array may have as a dense one.
+    const MOST: usize = 1 << 30;
+    let fail = |problem: &str| OnnxError::invalid("sparse tensor", problem);
+    let (Some(values), Some(indices)) = (&tensor.values, &tensor.indices) else {
+        return Err(fail("it has no values or no indices"));
+    };
+    let (array, positions) = (array::from_proto(values)?, array::from_proto(indices)?);
+    let shape: Option<Vec<usize>> = tensor.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
+    let shape = shape.ok_or_else(|| fail("a size is negative"))?;
+    let size = array.dtype().size_bytes();
+    let bytes = shape.iter().try_fold(size, |product, &size| product.checked_mul(size));
+    let bytes = bytes.filter(|&bytes| bytes <= MOST).ok_or_else(|| fail("it is too large"))?;
+    let mut dense = vec![0; bytes];
+    let positions = HostValue::new(positions, true);
+    let rank = if positions.shape().len() == 2 { shape.len().max(1) } else { 1 };
+    let flat = positions.ints();
+    let mut flats = flat.chunks(rank).map(|index| match rank {
+        1 => index.first().and_then(|&at| usize::try_from(at).ok()),
+        _ => index.iter().zip(&shape).try_fold(0usize, |flat, (&at, &size)| {
+            let at = usize::try_from(at).ok().filter(|&at| at < size)?;
+            flat.checked_mul(size)?.checked_add(at)
+        }),
+    });
+    for element in array.bytes().chunks(size) {
+        let target = flats.next().flatten().and_then(|at| dense.get_mut(at.checked_mul(size)?..)?.get_mut(..size));
+        target.ok_or_else(|| fail("an index is outside"))?.copy_from_slice(element);
+    }
+    let dense = tnode::HostArray::from_bytes(array.dtype(), shape, &dense)?;
+    Ok((values.name.clone(), HostValue::new(dense, true)))
+}
+
+fn value_info(proto: &ValueInfoProto) -> ValueInfo {
+    let tensor = proto.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
+    let dims = tensor.and_then(|tensor| tensor.shape.as_ref()).map(|shape| {
+        let dim = |dim: &crate::proto::DimensionProto| match (dim.dim_value, dim.dim_param.as_deref()) {
+            (Some(size), _) if size > 0 => usize::try_from(size).map_or(Dim::Unknown, Dim::Known),
+            (None, Some(name)) if !matches!(name, "" | "?") => Dim::Named(name.into()),
+            _ => Dim::Unknown,
+        };
+        shape.dim.iter().map(dim).collect()
+    });
+    ValueInfo {
+        name: proto.name.clone(),
+        dtype: tensor.and_then(|tensor| array::dtype(tensor.elem_type)),
+        dims,
+    }
+}

@@ -1,0 +1,209 @@
+//! Models, and sessions that run them.
+
+use std::{
+    num::NonZeroUsize,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use arrayjit_tensor::{Backend, Params, Weights};
+use bytes::Bytes;
+use lru::LruCache;
+use prost::Message;
+use tnode::{DType, HostArray};
+
+use crate::{
+    error::OnnxError,
+    external::Folder,
+    ir::{Dim, ModelGraph, ValueInfo},
+    load,
+    plan::{Output, Plan},
+    proto::ModelProto,
+    trace::{Shared, Tracer},
+};
+
+/// How many sets of input shapes a session keeps compiled.
+const MOST_PLANS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
+
+/// A loaded model: a checked graph whose operators are all supported. Cloning is cheap.
+#[derive(Clone)]
+pub struct Model {
+    graph: Arc<ModelGraph>,
+}
+
+impl Model {
+    /// Loads a model file, and the files beside it that have its weights.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no model; a model that contradicts itself; external data outside of
+    /// the folder of the model; all nodes that are not supported, at once.
+    pub fn load(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|source| OnnxError::Read { path: path.into(), source })?;
+        let folder = Folder::of(path)?;
+        Model::new(&ModelProto::decode(Bytes::from(bytes))?, Some(&folder))
+    }
+
+    /// Loads a model from the bytes of a file. Its weights must be in it.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Model::load).
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Model, OnnxError> {
+        Model::from_proto(&ModelProto::decode(bytes.into())?)
+    }
+
+    /// Loads a model from its messages. Its weights must be in them.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Model::load).
+    pub fn from_proto(model: &ModelProto) -> Result<Model, OnnxError> {
+        Model::new(model, None)
+    }
+
+    fn new(model: &ModelProto, folder: Option<&Folder>) -> Result<Model, OnnxError> {
+        Ok(Model { graph: Arc::new(load::graph(model, folder)?) })
+    }
+
+    /// The inputs that a run must be given, in order. Inputs with a default value are not listed.
+    pub fn inputs(&self) -> Vec<ValueInfo> {
+        let inputs = self.graph.inputs.iter();
+        inputs.filter(|input| !self.graph.initializers.contains_key(&input.name)).cloned().collect()
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> Vec<ValueInfo> {
+        self.graph.outputs.clone()
+    }
+
+    /// How often the model has each operator, subgraphs left out.
+    pub fn operators(&self) -> std::collections::BTreeMap<&'static str, usize> {
+        let mut counts = std::collections::BTreeMap::new();
+        for node in &self.graph.nodes {
+            *counts.entry(node.operator.name).or_default() += 1;
+        }
+        counts
+    }
+
+    /// A session that runs the model on a backend.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn session(&self, backend: &Backend) -> Result<InferenceSession, OnnxError> {
+        let weights = Weights::new(backend, &Params::new(0))?;
+        let shared = Shared { weights, folded: Default::default(), parameters: Default::default() };
+        let state = SessionState { shared, plans: LruCache::new(MOST_PLANS) };
+        Ok(InferenceSession { model: self.clone(), state: Mutex::new(state) })
+    }
+}
+
+/// Runs a model on a backend. For each set of input shapes, the first run compiles the model; later ones use
+/// the compiled routines.
+pub struct InferenceSession {
+    model: Model,
+    state: Mutex<SessionState>,
+}
+
+/// The type and shape of each input of a run.
+type Signature = Vec<(DType, Vec<usize>)>;
+
+struct SessionState {
+    shared: Shared,
+    plans: LruCache<Signature, Plan>,
+}
+
+impl InferenceSession {
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Runs the model and returns its outputs in order.
+    ///
+    /// # Errors
+    /// An input that is missing, unknown, or of another type or shape; a node that cannot be evaluated with
+    /// these inputs; an error of the device.
+    pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, OnnxError> {
+        let (names, mut slots) = self.checked(inputs)?;
+        let signature: Signature = slots.iter().map(|array| (array.dtype(), array.dims().to_vec())).collect();
+        let mut state = self.state();
+        let SessionState { shared, plans } = &mut *state;
+        let plan = plans.get_or_insert_mut(signature, Plan::default);
+        let mut events = Vec::new();
+        let outputs = match plan.run(&mut slots, &mut events)? {
+            Some(outputs) => outputs,
+            None => {
+                let mut tracer = Tracer::new(shared, &mut slots, &mut events);
+                let outputs = tracer.model(&self.model.graph, &names)?;
+                plan.add(&events, outputs.clone());
+                outputs
+            }
+        };
+        outputs.into_iter().map(|output| taken(output, &slots)).collect()
+    }
+
+    /// The arrays of the inputs in the order of the model, copied, with defaults that are given instead.
+    fn checked(&self, inputs: &[(&str, &HostArray)]) -> Result<(Vec<String>, Vec<Arc<HostArray>>), OnnxError> {
+        let fail = |name: &str, problem: String| OnnxError::Input { name: name.into(), problem };
+        let graph = &self.model.graph;
+        let all = || graph.inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
+        if let Some((name, _)) = inputs.iter().find(|(name, _)| graph.inputs.iter().all(|input| input.name != *name)) {
+            return Err(fail(name, format!("is unknown; the inputs are {}", all())));
+        }
+        let (mut names, mut arrays) = (Vec::new(), Vec::new());
+        let mut sizes: Vec<(&str, usize)> = Vec::new();
+        for info in &graph.inputs {
+            let Some((_, array)) = inputs.iter().find(|(name, _)| *name == info.name) else {
+                if graph.initializers.contains_key(&info.name) {
+                    continue;
+                }
+                return Err(fail(&info.name, format!("has no values; the inputs are {}", all())));
+            };
+            if let Some(expected) = info.dtype.filter(|&dtype| dtype != array.dtype()) {
+                return Err(fail(&info.name, format!("is given {}, expected {expected}", array.dtype())));
+            }
+            if let Some(problem) = shape_problem(info, array.dims(), &mut sizes) {
+                return Err(fail(&info.name, problem));
+            }
+            names.push(info.name.clone());
+            arrays.push(Arc::new(array.try_clone()?));
+        }
+        Ok((names, arrays))
+    }
+
+    fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The problem of a shape with the axes that the model says. `sizes` has the sizes of named axes so far.
+fn shape_problem<'a>(info: &'a ValueInfo, shape: &[usize], sizes: &mut Vec<(&'a str, usize)>) -> Option<String> {
+    let dims = info.dims.as_ref()?;
+    if dims.len() != shape.len() {
+        return Some(format!("has {} axes, expected {}", shape.len(), dims.len()));
+    }
+    for (at, (dim, &size)) in dims.iter().zip(shape).enumerate() {
+        match dim {
+            Dim::Known(expected) if *expected != size => {
+                return Some(format!("has size {size} on axis {at}, expected {expected}"));
+            }
+            Dim::Named(name) => match sizes.iter().find(|(other, _)| other == name) {
+                Some((_, other)) if *other != size => {
+                    return Some(format!("has size {size} on axis {at}, but `{name}` is {other}"));
+                }
+                Some(_) => {}
+                None => sizes.push((name, size)),
+            },
+            _ => {}
+        }
+    }
+    None
+}
+
+fn taken(output: Output, slots: &[Arc<HostArray>]) -> Result<HostArray, OnnxError> {
+    let missing = || OnnxError::invalid("outputs", "a slot has no values");
+    let array = match output {
+        Output::Known(array) => array,
+        Output::Slot(slot) => slots.get(slot).cloned().ok_or_else(missing)?,
+    };
+    Ok(array.try_clone()?)
+}

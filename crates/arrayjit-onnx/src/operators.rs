@@ -1,0 +1,66 @@
+//! The operators, each as a function that adds statements to the current graph.
+
+mod contract; // products of matrices
+mod control; // branches and loops
+mod elementwise; // functions of elements
+mod layout; // moves elements
+mod normalise; // softmax, normalisation
+mod recurrent; // LSTM, GRU, RNN
+mod reduce; // reductions
+mod resize; // resampling
+mod select; // elements by position
+mod shape; // shapes and constants
+mod window; // convolution and pooling
+
+use crate::context::{Lowered, NodeContext};
+
+/// An operator from one version of its operator set on.
+pub(crate) struct Operator {
+    pub(crate) name: &'static str,
+    domain: &'static str,
+    /// The first version of the operator set with this meaning.
+    since: i64,
+    pub(crate) lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered,
+    /// Whether two evaluations may differ.
+    pub(crate) is_random: bool,
+}
+
+/// An operator of `ai.onnx`.
+const fn op(
+    name: &'static str,
+    since: i64,
+    lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered,
+) -> Operator {
+    Operator { name, domain: "", since, lower, is_random: false }
+}
+
+/// The only list of operators, by family.
+static FAMILIES: [&[Operator]; 11] = [
+    contract::OPERATORS,
+    control::OPERATORS,
+    elementwise::OPERATORS,
+    layout::OPERATORS,
+    normalise::OPERATORS,
+    recurrent::OPERATORS,
+    reduce::OPERATORS,
+    resize::OPERATORS,
+    select::OPERATORS,
+    shape::OPERATORS,
+    window::OPERATORS,
+];
+
+/// The operator of that name in a version of its operator set, or what is missing.
+pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<&'static Operator, String> {
+    let all = FAMILIES.iter().copied().flatten();
+    let mut since = None;
+    for operator in all.filter(|operator| operator.domain == domain && operator.name == name) {
+        if operator.since <= opset {
+            return Ok(operator);
+        }
+        since = Some(operator.since);
+    }
+    Err(match since {
+        Some(since) => format!("the operator is supported from opset {since} on"),
+        None => "the operator is not supported".into(),
+    })
+}

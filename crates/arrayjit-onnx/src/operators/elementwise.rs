@@ -1,0 +1,428 @@
+//! Functions of elements, with broadcasting.
+
+use tnode::DType;
+
+use super::{Operator, op};
+use crate::{
+    context::{Lowered, NodeContext, Statement},
+    error::NodeProblem,
+    host::{Numbers, float, indices},
+    shape::{access, broadcast, broadcast_position, letters},
+    value::Value,
+};
+
+pub(super) static OPERATORS: &[Operator] = &[
+    op("Abs", 1, |cx| unary(cx, "abs({})")),
+    op("Acos", 7, |cx| unary(cx, &format!("1.5707963267948966 - {}", atan_of(ASIN)))),
+    op("Acosh", 9, |cx| unary(cx, "log({} + sqrt(({} - 1) * ({} + 1)))")),
+    op("Add", 7, |cx| binary(cx, "{x} + {z}")),
+    op("And", 7, |cx| comparison(cx, "and({x}, {z})")),
+    op("Asin", 7, |cx| unary(cx, &atan_of(ASIN))),
+    op("Asinh", 9, |cx| unary(cx, "where({} < 0, -1, 1) * log(abs({}) + sqrt({} * {} + 1))")),
+    op("Atan", 7, |cx| unary(cx, &atan_of("a[..]"))),
+    op("Atanh", 9, |cx| unary(cx, "0.5 * log((1 + {}) / (1 - {}))")),
+    op("BitShift", 11, bit_shift),
+    op("BitwiseAnd", 18, |cx| binary(cx, "bit_and({x}, {z})")),
+    op("BitwiseNot", 18, |cx| unary(cx, "-1 - {}")),
+    op("BitwiseOr", 18, |cx| binary(cx, "bit_or({x}, {z})")),
+    op("BitwiseXor", 18, |cx| binary(cx, "bit_xor({x}, {z})")),
+    op("Cast", 1, cast),
+    op("CastLike", 15, cast_like),
+    op("Ceil", 1, |cx| unary(cx, "-floor(-{})")),
+    op("Celu", 12, celu),
+    op("Clip", 6, clip),
+    op("Cos", 7, |cx| unary(cx, "cos({})")),
+    op("Cosh", 9, |cx| unary(cx, "(exp({}) + exp(-{})) / 2")),
+    op("Div", 7, |cx| binary(cx, "{x} / {z}")),
+    op("Elu", 1, |cx| with_alpha(cx, 1.0, "where({} < 0, {alpha} * (exp({}) - 1), {})")),
+    op("Equal", 7, |cx| comparison(cx, "{x} == {z}")),
+    op("Erf", 9, |cx| unary(cx, "erf({})")),
+    op("Exp", 1, |cx| unary(cx, "exp({})")),
+    op("Floor", 1, |cx| unary(cx, "floor({})")),
+    op("Gelu", 20, gelu),
+    op("Greater", 7, |cx| comparison(cx, "{x} > {z}")),
+    op("GreaterOrEqual", 12, |cx| comparison(cx, "{x} >= {z}")),
+    op("HardSigmoid", 1, hard_sigmoid),
+    op("HardSwish", 14, |cx| unary(cx, "{} * max(0, min(1, {} * 0.16666666666666666 + 0.5))")),
+    op("Identity", 1, |cx| Ok(vec![cx.value(0)?])),
+    op("IsInf", 10, is_inf),
+    op("IsNaN", 9, |cx| predicate(cx, "{} != {}")),
+    op("LeakyRelu", 1, |cx| with_alpha(cx, 0.01, "where({} < 0, {alpha} * {}, {})")),
+    op("Less", 7, |cx| comparison(cx, "{x} < {z}")),
+    op("LessOrEqual", 12, |cx| comparison(cx, "{x} <= {z}")),
+    op("Log", 1, |cx| unary(cx, "log({})")),
+    op("Max", 6, |cx| variadic(cx, "max({x}, {z})")),
+    op("Mean", 6, mean),
+    op("Min", 6, |cx| variadic(cx, "min({x}, {z})")),
+    op("Mish", 18, |cx| unary(cx, "{} * tanh(max({}, 0) + log(1 + exp(-abs({}))))")),
+    op("Mod", 10, modulo),
+    op("Mul", 7, |cx| binary(cx, "{x} * {z}")),
+    op("Neg", 1, |cx| unary(cx, "-{}")),
+    op("Not", 1, |cx| predicate(cx, "not({})")),
+    op("Or", 7, |cx| comparison(cx, "or({x}, {z})")),
+    op("PRelu", 7, |cx| binary(cx, "where({x} < 0, {x} * {z}, {x})")),
+    op("Pow", 7, pow),
+    op("Reciprocal", 1, |cx| unary(cx, "1 / {}")),
+    op("Relu", 1, |cx| unary(cx, "max({}, 0)")),
+    op("Round", 11, |cx| unary(cx, "round_even({})")),
+    op("Selu", 1, selu),
+    op("Shrink", 9, shrink),
+    op("Sigmoid", 1, |cx| unary(cx, "sigmoid({})")),
+    op("Sign", 9, |cx| unary(cx, "where({} > 0, 1, where({} < 0, -1, {} * 0))")),
+    op("Sin", 7, |cx| unary(cx, "sin({})")),
+    op("Sinh", 9, |cx| unary(cx, "(exp({}) - exp(-{})) / 2")),
+    op("Softplus", 1, |cx| unary(cx, "max({}, 0) + log(1 + exp(-abs({})))")),
+    op("Softsign", 1, |cx| unary(cx, "{} / (1 + abs({}))")),
+    op("Sqrt", 1, |cx| unary(cx, "sqrt({})")),
+    op("Sub", 7, |cx| binary(cx, "{x} - {z}")),
+    op("Sum", 6, |cx| variadic(cx, "{x} + {z}")),
+    op("Swish", 24, |cx| with_alpha(cx, 1.0, "{} / (1 + exp(-({alpha} * {})))")),
+    op("Tan", 7, |cx| unary(cx, "sin({}) / cos({})")),
+    op("Tanh", 1, |cx| unary(cx, "tanh({})")),
+    op("ThresholdedRelu", 10, |cx| with_alpha(cx, 1.0, "where({} > {alpha}, {}, 0)")),
+    op("Where", 9, select),
+    op("Xor", 7, |cx| comparison(cx, "{x} != {z}")),
+];
+
+/// The tangent of the arcsine.
+const ASIN: &str = "a[..] / sqrt((1 - a[..]) * (1 + a[..]))";
+
+/// The arcus tangent of an expression of the element `a[..]`, as the name of a function with its definition
+/// behind a `#`: the argument is reduced to at most tan(π/8).
+///
+/// Source: Moshier, Cephes mathematical library, `atanf`.
+fn atan_of(tangent: &str) -> String {
+    format!(
+        "onnx_atan({{}})#def onnx_atan(a[..]) -> y[..] {{
+             t[..] := {tangent}
+             b[..] := abs(t[..])
+             u[..] := where(b[..] > 2.414213562373095, -1 / b[..], \
+                 where(b[..] > 0.4142135623730950, (b[..] - 1) / (b[..] + 1), b[..]))
+             z[..] := u[..] * u[..]
+             p[..] := u[..] + u[..] * z[..] * (((8.05374449538e-2 * z[..] - 1.38776856032e-1) * z[..] \
+                 + 1.99777106478e-1) * z[..] - 3.33329491539e-1)
+             s[..] := p[..] + where(b[..] > 2.414213562373095, 1.5707963267948966, \
+                 where(b[..] > 0.4142135623730950, 0.7853981633974483, 0.0))
+             y[..] := where(t[..] < 0, -s[..], s[..])
+         }}"
+    )
+}
+
+/// Applies an expression, in which `{}` is the element.
+fn unary(cx: &mut NodeContext<'_, '_, '_>, expression: &str) -> Lowered {
+    let dtype = cx.value(0)?.dtype();
+    mapped(cx, dtype, expression)
+}
+
+/// A truth value of each element.
+fn predicate(cx: &mut NodeContext<'_, '_, '_>, expression: &str) -> Lowered {
+    mapped(cx, DType::Bool, expression)
+}
+
+fn mapped(cx: &mut NodeContext<'_, '_, '_>, dtype: DType, expression: &str) -> Lowered {
+    let x = cx.value(0)?;
+    if let Some(result) = unary_on_host(cx, dtype)? {
+        return Ok(vec![result]);
+    }
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let (expression, definition) = expression.split_once('#').unwrap_or((expression, ""));
+    let y = access("y", &letters(x.rank()));
+    let text = format!("{definition}\n{y} := {}", expression.replace("{}", &element));
+    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+}
+
+fn unary_on_host(cx: &NodeContext<'_, '_, '_>, dtype: DType) -> Result<Option<Value>, NodeProblem> {
+    let Some(known) = cx.all_known() else { return Ok(None) };
+    let Some(x) = known.first() else { return Ok(None) };
+    let int: Option<fn(i64) -> i64> = match cx.operator() {
+        "Abs" => Some(i64::wrapping_abs),
+        "Neg" => Some(i64::wrapping_neg),
+        "Not" => Some(|value| i64::from(value == 0)),
+        "Sign" => Some(i64::signum),
+        _ => None,
+    };
+    let real: Option<fn(f64) -> f64> = match cx.operator() {
+        "Abs" => Some(f64::abs),
+        "Neg" => Some(|value| -value),
+        "Ceil" => Some(f64::ceil),
+        "Floor" => Some(f64::floor),
+        "Round" => Some(f64::round_ties_even),
+        "Sqrt" => Some(f64::sqrt),
+        "Reciprocal" => Some(f64::recip),
+        _ => None,
+    };
+    let numbers = match (Numbers::of(&x.array), int, real) {
+        (Numbers::Ints(values), Some(function), _) => Numbers::Ints(values.into_iter().map(function).collect()),
+        (Numbers::Floats(values), _, Some(function)) => {
+            Numbers::Floats(values.into_iter().map(function).collect())
+        }
+        _ => return Ok(None),
+    };
+    cx.known_numbers(&numbers, dtype, x.shape()).map(Some)
+}
+
+/// Applies an expression of an attribute `alpha`.
+fn with_alpha(cx: &mut NodeContext<'_, '_, '_>, default: f32, expression: &str) -> Lowered {
+    let alpha = number(cx.float_or("alpha", default)?);
+    unary(cx, &expression.replace("{alpha}", &alpha))
+}
+
+/// A float attribute as assignment text.
+fn number(value: f32) -> String {
+    float(DType::F32, f64::from(value))
+}
+
+/// Applies an expression to the elements `{x}` and `{z}` of two operands.
+fn binary(cx: &mut NodeContext<'_, '_, '_>, expression: &str) -> Lowered {
+    let (x, z) = (cx.value(0)?, cx.value(1)?);
+    let dtype = x.dtype();
+    Ok(vec![combined(cx, &x, &z, dtype, expression)?])
+}
+
+/// The truth value of an expression of the elements `{x}` and `{z}`.
+fn comparison(cx: &mut NodeContext<'_, '_, '_>, expression: &str) -> Lowered {
+    let (x, z) = (cx.value(0)?, cx.value(1)?);
+    Ok(vec![combined(cx, &x, &z, DType::Bool, expression)?])
+}
+
+/// Folds all operands by an expression.
+fn variadic(cx: &mut NodeContext<'_, '_, '_>, expression: &str) -> Lowered {
+    let values = cx.values()?;
+    let mut values = values.into_iter();
+    let mut result = values.next().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
+    for value in values {
+        let dtype = result.dtype();
+        result = combined(cx, &result, &value, dtype, expression)?;
+    }
+    Ok(vec![result])
+}
+
+fn mean(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let count = cx.inputs();
+    let sum = variadic(cx, "{x} + {z}")?;
+    let sum = sum.into_iter().next().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
+    let mut statement = Statement::default();
+    let x = cx.bind(&mut statement, &sum)?.whole();
+    let y = access("y", &letters(sum.rank()));
+    Ok(vec![cx.emit(&statement, sum.dtype(), sum.shape(), &format!("{y} := {x} / {count}"))?])
+}
+
+/// An expression of the elements `{x}` and `{z}`, which are broadcast.
+pub(super) fn combined(
+    cx: &mut NodeContext<'_, '_, '_>,
+    x: &Value,
+    z: &Value,
+    dtype: DType,
+    expression: &str,
+) -> Result<Value, NodeProblem> {
+    let shape = broadcast(x.shape(), z.shape())?;
+    if let Some(result) = binary_on_host(cx, x, z, dtype, &shape)? {
+        return Ok(result);
+    }
+    let mut statement = Statement::default();
+    let left = cx.bind(&mut statement, x)?.broadcast(shape.len());
+    let right = cx.bind(&mut statement, z)?.broadcast(shape.len());
+    let y = access("y", &letters(shape.len()));
+    let value = expression.replace("{x}", &left).replace("{z}", &right);
+    cx.emit(&statement, dtype, &shape, &format!("{y} := {value}"))
+}
+
+fn binary_on_host(
+    cx: &NodeContext<'_, '_, '_>,
+    x: &Value,
+    z: &Value,
+    dtype: DType,
+    shape: &[usize],
+) -> Result<Option<Value>, NodeProblem> {
+    let (Some(_), Some(left), Some(right)) = (cx.all_known(), x.known(), z.known()) else { return Ok(None) };
+    let positions: Vec<(usize, usize)> = indices(shape)
+        .map(|index| (broadcast_position(&index, left.shape()), broadcast_position(&index, right.shape())))
+        .collect();
+    let operator = cx.operator();
+    let numbers = match (Numbers::of(&left.array), Numbers::of(&right.array)) {
+        (Numbers::Ints(a), Numbers::Ints(b)) => {
+            positions.iter().map(|&(i, j)| int_operation(operator, a[i], b[j])).collect::<Option<_>>().map(Numbers::Ints)
+        }
+        (a, b) => {
+            let (a, b) = (a.floats(), b.floats());
+            let values = positions.iter().map(|&(i, j)| float_operation(operator, a[i], b[j]));
+            values.collect::<Option<_>>().map(Numbers::Floats)
+        }
+    };
+    numbers.map(|numbers| cx.known_numbers(&numbers, dtype, shape)).transpose()
+}
+
+fn int_operation(operator: &str, a: i64, b: i64) -> Option<i64> {
+    Some(match operator {
+        "Add" | "Sum" => a.wrapping_add(b),
+        "Sub" => a.wrapping_sub(b),
+        "Mul" => a.wrapping_mul(b),
+        "Div" => a.checked_div(b)?,
+        "Max" => a.max(b),
+        "Min" => a.min(b),
+        "Equal" => (a == b).into(),
+        "Less" => (a < b).into(),
+        "LessOrEqual" => (a <= b).into(),
+        "Greater" => (a > b).into(),
+        "GreaterOrEqual" => (a >= b).into(),
+        "And" => (a != 0 && b != 0).into(),
+        "Or" => (a != 0 || b != 0).into(),
+        "Xor" => ((a != 0) != (b != 0)).into(),
+        _ => return None,
+    })
+}
+
+fn float_operation(operator: &str, a: f64, b: f64) -> Option<f64> {
+    Some(match operator {
+        "Add" | "Sum" => a + b,
+        "Sub" => a - b,
+        "Mul" => a * b,
+        "Div" => a / b,
+        "Equal" => u8::from(a == b).into(),
+        "Less" => u8::from(a < b).into(),
+        "LessOrEqual" => u8::from(a <= b).into(),
+        "Greater" => u8::from(a > b).into(),
+        "GreaterOrEqual" => u8::from(a >= b).into(),
+        _ => return None,
+    })
+}
+
+fn bit_shift(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    match cx.text_or("direction", "")? {
+        "LEFT" => binary(cx, "shl({x}, {z})"),
+        "RIGHT" => binary(cx, "shr({x}, {z})"),
+        _ => Err(NodeProblem::attribute("direction", "LEFT or RIGHT")),
+    }
+}
+
+fn cast(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let dtype = cx.dtype_attribute("to")?.ok_or_else(|| NodeProblem::attribute("to", "an element type"))?;
+    let x = cx.value(0)?;
+    Ok(vec![cx.cast(&x, dtype)?])
+}
+
+fn cast_like(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, like) = (cx.value(0)?, cx.value(1)?);
+    Ok(vec![cx.cast(&x, like.dtype())?])
+}
+
+fn celu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    with_alpha(cx, 1.0, "max({}, 0) + min(0, {alpha} * (exp({} / {alpha}) - 1))")
+}
+
+/// Bounds are attributes before opset 11, and operands from it on.
+fn clip(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let mut statement = Statement::default();
+    let mut value = cx.bind(&mut statement, &x)?.whole();
+    if cx.opset() < 11 {
+        let (low, high) = (cx.float_or("min", f32::MIN)?, cx.float_or("max", f32::MAX)?);
+        value = format!("min(max({value}, {}), {})", number(low), number(high));
+    } else {
+        for (at, function) in [(1, "max"), (2, "min")] {
+            let Some(bound) = cx.optional(at) else { continue };
+            if bound.num_elements() != 1 {
+                return Err(NodeProblem::operand(at, "expected one element"));
+            }
+            let bound = cx.bind(&mut statement, &bound)?;
+            value = format!("{function}({value}, {})", bound.broadcast(0));
+        }
+    }
+    let y = access("y", &letters(x.rank()));
+    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &format!("{y} := {value}"))?])
+}
+
+fn gelu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    match cx.text_or("approximate", "none")? {
+        "tanh" => unary(cx, "gelu_tanh({})"),
+        "none" => unary(cx, "gelu({})"),
+        _ => Err(NodeProblem::attribute("approximate", "none or tanh")),
+    }
+}
+
+fn hard_sigmoid(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (alpha, beta) = (number(cx.float_or("alpha", 0.2)?), number(cx.float_or("beta", 0.5)?));
+    unary(cx, &format!("max(0, min(1, {{}} * {alpha} + {beta}))"))
+}
+
+fn is_inf(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    match (cx.int_or("detect_positive", 1)?, cx.int_or("detect_negative", 1)?) {
+        (0, 0) => predicate(cx, "and({} > 0, {} < 0)"),
+        (_, 0) => predicate(cx, "{} == inf"),
+        (0, _) => predicate(cx, "{} == -inf"),
+        _ => predicate(cx, "abs({}) == inf"),
+    }
+}
+
+/// With `fmod`, the remainder has the sign of the dividend, otherwise of the divisor.
+fn modulo(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let is_signed = cx.value(0)?.dtype().is_signed();
+    match cx.int_or("fmod", 0)? {
+        0 if is_signed => {
+            binary(cx, "where(and({x} % {z} != 0, ({x} % {z} < 0) != ({z} < 0)), {x} % {z} + {z}, {x} % {z})")
+        }
+        _ => binary(cx, "{x} % {z}"),
+    }
+}
+
+fn pow(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, z) = (cx.value(0)?, cx.value(1)?);
+    // Small powers are products, which are exact for integers.
+    let exponent = z.known().filter(|known| known.array.num_values() == 1).map(|known| known.floats());
+    let expression = match exponent.as_deref() {
+        Some([2.0]) => "{x} * {x}",
+        Some([3.0]) => "{x} * {x} * {x}",
+        Some([0.5]) if x.dtype().is_float() => "sqrt({x})",
+        _ if x.dtype().is_integer() && z.dtype().is_float() => "round_even(pow({x}, {z}))",
+        _ => "pow({x}, {z})",
+    };
+    binary(cx, expression)
+}
+
+fn selu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let gamma = number(cx.float_or("gamma", 1.050_701)?);
+    let alpha = cx.float_or("alpha", 1.673_263_2)?;
+    let alpha = number(alpha);
+    unary(cx, &format!("{gamma} * where({{}} > 0, {{}}, {alpha} * (exp({{}}) - 1))"))
+}
+
+fn shrink(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (bias, lambda) = (number(cx.float_or("bias", 0.0)?), number(cx.float_or("lambd", 0.5)?));
+    unary(cx, &format!("where({{}} < -{lambda}, {{}} + {bias}, where({{}} > {lambda}, {{}} - {bias}, 0))"))
+}
+
+fn select(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (condition, x, z) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
+    let shape = broadcast(&broadcast(x.shape(), z.shape())?, condition.shape())?;
+    let dtype = x.dtype();
+    if let Some([c, a, b]) = cx.all_known().as_deref() {
+        let truth = c.ints();
+        let is_left = |index: &Vec<usize>| truth[broadcast_position(index, c.shape())] != 0;
+        let numbers = match (Numbers::of(&a.array), Numbers::of(&b.array)) {
+            (Numbers::Ints(p), Numbers::Ints(q)) => Numbers::Ints(
+                indices(&shape)
+                    .map(|index| match is_left(&index) {
+                        true => p[broadcast_position(&index, a.shape())],
+                        false => q[broadcast_position(&index, b.shape())],
+                    })
+                    .collect(),
+            ),
+            (p, q) => {
+                let (p, q) = (p.floats(), q.floats());
+                let pick = |index: Vec<usize>| match is_left(&index) {
+                    true => p[broadcast_position(&index, a.shape())],
+                    false => q[broadcast_position(&index, b.shape())],
+                };
+                Numbers::Floats(indices(&shape).map(pick).collect())
+            }
+        };
+        return Ok(vec![cx.known_numbers(&numbers, dtype, &shape)?]);
+    }
+    let mut statement = Statement::default();
+    let c = cx.bind(&mut statement, &condition)?.broadcast(shape.len());
+    let a = cx.bind(&mut statement, &x)?.broadcast(shape.len());
+    let b = cx.bind(&mut statement, &z)?.broadcast(shape.len());
+    let y = access("y", &letters(shape.len()));
+    Ok(vec![cx.emit(&statement, dtype, &shape, &format!("{y} := where({c}, {a}, {b})"))?])
+}

@@ -1,0 +1,440 @@
+//! Moves of elements: reshape, transpose, slice, concatenate, pad.
+
+use super::{Operator, op, shape::sizes};
+use crate::{
+    context::{Affine, Lowered, MOST_ON_HOST, NodeContext, Statement},
+    error::NodeProblem,
+    host::{HostValue, flatten, indices},
+    shape::{access, axes, axis, broadcast, elements, letter, letters},
+    value::Value,
+};
+
+pub(super) static OPERATORS: &[Operator] = &[
+    op("Concat", 4, concat),
+    op("DepthToSpace", 1, depth_to_space),
+    op("Expand", 8, expand),
+    op("Flatten", 1, flatten_axes),
+    op("Pad", 2, pad),
+    op("Reshape", 5, reshape),
+    op("Slice", 1, slice),
+    op("SpaceToDepth", 1, space_to_depth),
+    op("Split", 2, split),
+    op("Squeeze", 1, squeeze),
+    op("Tile", 6, tile),
+    op("Transpose", 1, transpose),
+    op("Trilu", 14, trilu),
+    op("Unsqueeze", 1, unsqueeze),
+];
+
+fn concat(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let values = cx.values()?;
+    let rank = values.first().map_or(0, Value::rank);
+    let at = axis(cx.int_or("axis", 1)?, rank)?;
+    Ok(vec![concatenated(cx, &values, at)?])
+}
+
+/// Joins values along an axis.
+pub(super) fn concatenated(
+    cx: &mut NodeContext<'_, '_, '_>,
+    values: &[Value],
+    at: usize,
+) -> Result<Value, NodeProblem> {
+    /// The most parts of one statement.
+    const MOST: usize = 64;
+    let first = values.first().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
+    let (dtype, mut shape) = (first.dtype(), first.shape().to_vec());
+    shape[at] = 0;
+    for (position, value) in values.iter().enumerate() {
+        let fits = value.rank() == shape.len()
+            && value.dtype() == dtype
+            && value.shape().iter().zip(first.shape()).enumerate().all(|(axis, (a, b))| axis == at || a == b);
+        if !fits {
+            let problem = format!("{}{:?} does not fit {dtype}{:?}", value.dtype(), value.shape(), first.shape());
+            return Err(NodeProblem::operand(position, problem));
+        }
+        shape[at] = shape[at].checked_add(value.shape()[at]).ok_or_else(NodeProblem::overflow)?;
+    }
+    let parts: Vec<Value> = values.iter().filter(|value| value.num_elements() > 0).cloned().collect();
+    match parts.as_slice() {
+        [] => return cx.empty(dtype, &shape),
+        [only] => return Ok(only.clone()),
+        _ => {}
+    }
+    if let Some(joined) = concatenated_on_host(&parts, at, &shape)? {
+        return Ok(joined);
+    }
+    if parts.len() > MOST {
+        let joined = parts.chunks(MOST).map(|chunk| concatenated(cx, chunk, at)).collect::<Result<Vec<_>, _>>()?;
+        return concatenated(cx, &joined, at);
+    }
+    let mut statement = Statement::default();
+    let mut reads = Vec::new();
+    let mut names = Vec::new();
+    for (part, value) in parts.iter().enumerate() {
+        let x = cx.bind_array(&mut statement, value)?;
+        let mut index = letters(shape.len());
+        index[at] = format!("k{part}");
+        names.push(index[at].clone());
+        reads.push(x.at(&index));
+    }
+    let mut target = letters(shape.len());
+    target[at] = names.join("^");
+    cx.emit(&statement, dtype, &shape, &format!("{} := {}", access("y", &target), reads.join(", ")))
+}
+
+fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<Option<Value>, NodeProblem> {
+    let known: Option<Vec<_>> = parts.iter().map(|value| value.known().cloned()).collect();
+    let Some(known) = known.filter(|_| elements(shape).is_ok_and(|count| count <= MOST_ON_HOST)) else {
+        return Ok(None);
+    };
+    let Some(dtype) = known.first().map(|value| value.dtype()) else { return Ok(None) };
+    let outer: usize = shape[..at].iter().product();
+    let mut bytes = Vec::new();
+    for row in 0..outer {
+        for value in &known {
+            let chunk = value.array.bytes().len() / outer;
+            bytes.extend_from_slice(value.array.bytes().get(row * chunk..(row + 1) * chunk).unwrap_or_default());
+        }
+    }
+    let array = tnode::HostArray::from_bytes(dtype, shape.iter().copied(), &bytes)?;
+    let is_constant = known.iter().all(|value| value.is_constant);
+    Ok(Some(Value::Known(HostValue::new(array, is_constant))))
+}
+
+fn depth_to_space(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, block) = (cx.value(0)?, block_size(cx)?);
+    let &[batch, channels, height, width] = x.shape() else {
+        return Err(NodeProblem::operand(0, "expected four axes"));
+    };
+    if !channels.is_multiple_of(block * block) {
+        return Err(NodeProblem::operand(0, "expected channels for each element of a block"));
+    }
+    let inner = channels / (block * block);
+    let (split, order) = match cx.text_or("mode", "DCR")? {
+        "DCR" => ([batch, block, block, inner, height, width], [0, 3, 4, 1, 5, 2]),
+        "CRD" => ([batch, inner, block, block, height, width], [0, 1, 4, 2, 5, 3]),
+        _ => return Err(NodeProblem::attribute("mode", "DCR or CRD")),
+    };
+    let split = cx.reshaped(&x, &split)?;
+    let moved = cx.permuted(&split, &order)?;
+    Ok(vec![cx.reshaped(&moved, &[batch, inner, height * block, width * block])?])
+}
+
+fn block_size(cx: &NodeContext<'_, '_, '_>) -> Result<usize, NodeProblem> {
+    let size = usize::try_from(cx.int_or("blocksize", 0)?).ok();
+    size.filter(|size| (1..1 << 16).contains(size)).ok_or_else(|| NodeProblem::attribute("blocksize", "1 or more"))
+}
+
+fn space_to_depth(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, block) = (cx.value(0)?, block_size(cx)?);
+    let &[batch, channels, height, width] = x.shape() else {
+        return Err(NodeProblem::operand(0, "expected four axes"));
+    };
+    if !height.is_multiple_of(block) || !width.is_multiple_of(block) {
+        return Err(NodeProblem::operand(0, "expected multiples of the block"));
+    }
+    let (rows, columns) = (height / block, width / block);
+    let split = cx.reshaped(&x, &[batch, channels, rows, block, columns, block])?;
+    let moved = cx.permuted(&split, &[0, 3, 5, 1, 2, 4])?;
+    Ok(vec![cx.reshaped(&moved, &[batch, channels * block * block, rows, columns])?])
+}
+
+fn expand(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let wanted = sizes(&cx.host_ints(1)?)?;
+    let x = cx.value(0)?;
+    let shape = broadcast(x.shape(), &wanted)?;
+    Ok(vec![cx.broadcast_to(&x, &shape)?])
+}
+
+fn flatten_axes(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let at = cx.int_or("axis", 1)?;
+    let at = if at == x.rank() as i64 { x.rank() } else { axis(at, x.rank())? };
+    let (rows, columns) = x.shape().split_at(at);
+    let shape = [elements(rows)?, elements(columns)?];
+    Ok(vec![cx.reshaped(&x, &shape)?])
+}
+
+fn reshape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let wanted = cx.host_ints(1)?;
+    let x = cx.value(0)?;
+    let keeps_zero = cx.int_or("allowzero", 0)? != 0;
+    let mut shape = Vec::new();
+    let mut open = None;
+    for (at, &size) in wanted.iter().enumerate() {
+        shape.push(match size {
+            -1 if open.is_none() => {
+                open = Some(at);
+                1
+            }
+            0 if !keeps_zero => {
+                let copied = x.shape().get(at).copied();
+                copied.ok_or_else(|| NodeProblem::operand(1, format!("size 0 of axis {at} has no axis to copy")))?
+            }
+            size => usize::try_from(size).map_err(|_| NodeProblem::operand(1, format!("the size {size}")))?,
+        });
+    }
+    if let Some(at) = open {
+        let known = elements(&shape)?;
+        if known == 0 || !x.num_elements().is_multiple_of(known) {
+            let problem = format!("{:?} cannot have the shape {wanted:?}", x.shape());
+            return Err(NodeProblem::operand(1, problem));
+        }
+        shape[at] = x.num_elements() / known;
+    }
+    Ok(vec![cx.reshaped(&x, &shape)?])
+}
+
+/// Axes are an attribute before opset 13, and an operand from it on.
+fn given_axes(cx: &mut NodeContext<'_, '_, '_>) -> Result<Option<Vec<i64>>, NodeProblem> {
+    if cx.opset() < 13 { cx.ints("axes") } else { cx.optional_ints(1) }
+}
+
+fn squeeze(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let given = given_axes(cx)?;
+    let x = cx.value(0)?;
+    let removed = match given {
+        Some(given) => axes(&given, x.rank())?,
+        None => (0..x.rank()).filter(|&at| x.shape()[at] == 1).collect(),
+    };
+    if let Some(at) = removed.iter().find(|&&at| x.shape()[at] != 1) {
+        return Err(NodeProblem::operand(0, format!("axis {at} of {:?} has not size 1", x.shape())));
+    }
+    let kept = x.shape().iter().enumerate().filter(|(at, _)| !removed.contains(at));
+    let shape: Vec<usize> = kept.map(|(_, &size)| size).collect();
+    Ok(vec![cx.reshaped(&x, &shape)?])
+}
+
+fn unsqueeze(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let given = given_axes(cx)?.ok_or_else(|| NodeProblem::operand(1, "it is missing"))?;
+    let x = cx.value(0)?;
+    let rank = x.rank() + given.len();
+    let added = axes(&given, rank)?;
+    if added.len() != given.len() {
+        return Err(NodeProblem::Other(format!("the axes {given:?} name one twice")));
+    }
+    let mut own = x.shape().iter();
+    let size = |at: usize| if added.contains(&at) { 1 } else { own.next().copied().unwrap_or(1) };
+    let shape: Vec<usize> = (0..rank).map(size).collect();
+    Ok(vec![cx.reshaped(&x, &shape)?])
+}
+
+fn transpose(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let order = match cx.ints("perm")? {
+        Some(order) => order.iter().map(|&at| axis(at, x.rank())).collect::<Result<Vec<_>, _>>()?,
+        None => (0..x.rank()).rev().collect(),
+    };
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    if !sorted.into_iter().eq(0..x.rank()) {
+        return Err(NodeProblem::attribute("perm", format!("each of the {} axes once", x.rank())));
+    }
+    Ok(vec![cx.permuted(&x, &order)?])
+}
+
+/// Bounds are attributes before opset 10, and operands from it on.
+fn slice(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (starts, ends, given, steps) = if cx.opset() < 10 {
+        (cx.ints("starts")?.unwrap_or_default(), cx.ints("ends")?.unwrap_or_default(), cx.ints("axes")?, None)
+    } else {
+        (cx.host_ints(1)?, cx.host_ints(2)?, cx.optional_ints(3)?, cx.optional_ints(4)?)
+    };
+    let mut x = cx.value(0)?;
+    let given = given.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
+    if ends.len() != starts.len() || given.len() != starts.len() || steps.len() != starts.len() {
+        return Err(NodeProblem::Other("starts, ends, axes and steps have different lengths".into()));
+    }
+    let mut index: Vec<Affine> = (0..x.rank()).map(Affine::letter).collect();
+    let mut shape = x.shape().to_vec();
+    for (((start, end), at), step) in starts.into_iter().zip(ends).zip(given).zip(steps) {
+        let at = axis(at, shape.len())?;
+        let (start, count) = bounds(start, end, step, x.shape()[at])?;
+        shape[at] = count;
+        index[at] = Affine { terms: vec![(at, step)], offset: start };
+    }
+    if shape.contains(&0) {
+        return Ok(vec![cx.empty(x.dtype(), &shape)?]);
+    }
+    if shape != x.shape() || index.iter().any(|affine| affine.terms.iter().any(|(_, step)| *step != 1)) {
+        x = cx.reindexed(&x, &shape, &index)?;
+    }
+    Ok(vec![x])
+}
+
+/// The first position and the number of elements of a slice of an axis.
+fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize), NodeProblem> {
+    let size = size as i64;
+    let from_start = |at: i64| if at < 0 { at.saturating_add(size) } else { at };
+    let (start, end) = (from_start(start), from_start(end));
+    let (start, count) = match step {
+        0 => return Err(NodeProblem::operand(4, "a step of 0")),
+        1.. => {
+            let (start, end) = (start.clamp(0, size), end.clamp(0, size));
+            (start, (end - start).max(0).unsigned_abs().div_ceil(step.unsigned_abs()))
+        }
+        _ => {
+            let (start, end) = (start.clamp(-1, size - 1), end.clamp(-1, size - 1));
+            (start, (start - end).max(0).unsigned_abs().div_ceil(step.unsigned_abs()))
+        }
+    };
+    // A single element needs no step, which may be as large as an integer.
+    Ok((start, usize::try_from(count).map_err(|_| NodeProblem::overflow())?))
+}
+
+fn split(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let given = if cx.opset() < 13 { cx.ints("split")? } else { cx.optional_ints(1)? };
+    let x = cx.value(0)?;
+    let at = axis(cx.int_or("axis", 0)?, x.rank())?;
+    let size = x.shape()[at];
+    let parts = match given {
+        Some(given) => sizes(&given)?,
+        None => {
+            let count = usize::try_from(cx.int_or("num_outputs", cx.outputs() as i64)?).unwrap_or(0).max(1);
+            let each = size.div_ceil(count);
+            (0..count).map(|part| each.min(size.saturating_sub(part * each))).collect()
+        }
+    };
+    if parts.iter().try_fold(0usize, |sum, &part| sum.checked_add(part)) != Some(size) {
+        return Err(NodeProblem::Other(format!("parts of {parts:?} do not add up to {size}")));
+    }
+    let mut start = 0;
+    let mut results = Vec::new();
+    for part in parts {
+        let mut shape = x.shape().to_vec();
+        shape[at] = part;
+        let mut index: Vec<Affine> = (0..x.rank()).map(Affine::letter).collect();
+        index[at].offset = start;
+        results.push(match shape.contains(&0) {
+            true => cx.empty(x.dtype(), &shape)?,
+            false => cx.reindexed(&x, &shape, &index)?,
+        });
+        start += part as i64;
+    }
+    Ok(results)
+}
+
+fn tile(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let repeats = sizes(&cx.host_ints(1)?)?;
+    let x = cx.value(0)?;
+    if repeats.len() != x.rank() {
+        return Err(NodeProblem::operand(1, format!("expected a number for each of {} axes", x.rank())));
+    }
+    let sizes = x.shape().iter().zip(&repeats).map(|(size, count)| size.checked_mul(*count));
+    let shape: Vec<usize> = sizes.collect::<Option<_>>().ok_or_else(NodeProblem::overflow)?;
+    if let Some(known) = x.known().filter(|_| elements(&shape).is_ok_and(|count| count <= MOST_ON_HOST)) {
+        let position = |at: Vec<usize>| {
+            let own: Vec<usize> = at.iter().zip(x.shape()).map(|(at, size)| at % size).collect();
+            flatten(&own, x.shape())
+        };
+        let array = crate::host::picked(&known.array, &shape, indices(&shape).map(position))?;
+        return Ok(vec![cx.known(array)]);
+    }
+    let mut statement = Statement::default();
+    let read = cx.bind_array(&mut statement, &x)?.whole();
+    let target = x.shape().iter().enumerate().map(|(at, size)| format!("{size}*r{at} + {}", letter(at)));
+    let target = access("y", &target.collect::<Vec<_>>());
+    let ranges: Vec<String> = repeats.iter().enumerate().map(|(at, count)| format!("r{at} < {count}")).collect();
+    let clause = if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) };
+    Ok(vec![cx.emit(&statement, x.dtype(), &shape, &format!("{target} := {read}{clause}"))?])
+}
+
+fn trilu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let diagonal = cx.optional_ints(1)?.and_then(|values| values.first().copied()).unwrap_or(0);
+    let x = cx.value(0)?;
+    let rank = x.rank();
+    if rank < 2 {
+        return Err(NodeProblem::operand(0, "expected two axes or more"));
+    }
+    let relation = if cx.int_or("upper", 1)? != 0 { ">=" } else { "<=" };
+    let diagonal = diagonal.clamp(-(1 << 30), 1 << 30);
+    let mut statement = Statement::default();
+    let read = cx.bind(&mut statement, &x)?.whole();
+    let (row, column, y) = (letter(rank - 2), letter(rank - 1), access("y", &letters(rank)));
+    let text = format!("{y} := where({column} - {row} {relation} {diagonal}, {read}, 0)");
+    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+}
+
+/// Margins are an attribute before opset 11, and an operand from it on.
+fn pad(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let is_new = cx.opset() >= 11;
+    let margins = if is_new { cx.host_ints(1)? } else { cx.ints("pads")?.unwrap_or_default() };
+    let given = if is_new { cx.optional_ints(3)? } else { None };
+    let mode = cx.text_or("mode", "constant")?;
+    let mut x = cx.value(0)?;
+    let padded = match given {
+        Some(given) => given.iter().map(|&at| axis(at, x.rank())).collect::<Result<Vec<_>, _>>()?,
+        None => (0..x.rank()).collect(),
+    };
+    if margins.len() != 2 * padded.len() {
+        return Err(NodeProblem::operand(1, format!("expected two margins for each of {padded:?}")));
+    }
+    let (before, after) = margins.split_at(padded.len());
+    if mode == "constant" {
+        let margins: Vec<(usize, i64, i64)> =
+            padded.iter().zip(before).zip(after).map(|((&at, &before), &after)| (at, before, after)).collect();
+        return Ok(vec![pad_constant(cx, &x, &margins)?]);
+    }
+    for ((at, &before), &after) in padded.into_iter().zip(before).zip(after) {
+        let size = x.shape()[at] as i64;
+        let count = size.checked_add(before).and_then(|count| count.checked_add(after));
+        let count = count.filter(|count| (0..1 << 31).contains(count)).ok_or_else(NodeProblem::overflow)?;
+        let positions = (0..count).map(|position| outside(mode, position - before, size));
+        let positions: Option<Vec<usize>> = positions.collect();
+        let positions = positions.ok_or_else(|| NodeProblem::attribute("mode", "a known mode, and elements"))?;
+        if before != 0 || after != 0 {
+            x = cx.taken(&x, at, &positions)?;
+        }
+    }
+    Ok(vec![x])
+}
+
+/// The element of an axis that stands at a position outside of it.
+fn outside(mode: &str, at: i64, size: i64) -> Option<usize> {
+    if size == 0 {
+        return None;
+    }
+    let inside = match mode {
+        "edge" => at.clamp(0, size - 1),
+        "wrap" => at.rem_euclid(size),
+        "reflect" => {
+            let period = (2 * (size - 1)).max(1);
+            let at = at.rem_euclid(period);
+            if at < size { at } else { period - at }
+        }
+        _ => return None,
+    };
+    usize::try_from(inside).ok()
+}
+
+/// Pads with a number; negative margins remove elements. The entries of `margins` are axis, before, after.
+fn pad_constant(
+    cx: &mut NodeContext<'_, '_, '_>,
+    x: &Value,
+    margins: &[(usize, i64, i64)],
+) -> Result<Value, NodeProblem> {
+    let number = match (cx.opset() < 11, cx.optional(2)) {
+        (true, _) => crate::host::float(x.dtype(), f64::from(cx.float_or("value", 0.0)?)),
+        (false, None) => "0".into(),
+        (false, Some(_)) => {
+            let value = cx.host_float(2)?;
+            if x.dtype().is_float() { crate::host::float(x.dtype(), value) } else { format!("{value:.0}") }
+        }
+    };
+    let mut shape = x.shape().to_vec();
+    let mut offsets = vec![0; x.rank()];
+    for &(at, before, after) in margins {
+        let size = (shape[at] as i64).checked_add(before).and_then(|size| size.checked_add(after));
+        shape[at] = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(NodeProblem::overflow)?;
+        offsets[at] = before;
+    }
+    if x.num_elements() == 0 {
+        return cx.filled(x.dtype(), &shape, &format!("{}({number})", x.dtype()));
+    }
+    let mut statement = Statement::default();
+    let read = cx.bind_array(&mut statement, x)?;
+    let index = offsets.iter().enumerate().map(|(at, offset)| format!("i{at} - {offset}").replace("- -", "+ "));
+    let read = read.padded(&number, &index.collect::<Vec<_>>());
+    cx.emit(&statement, x.dtype(), &shape, &format!("{} := {read}", access("y", &letters(shape.len()))))
+}

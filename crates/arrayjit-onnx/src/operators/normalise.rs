@@ -1,0 +1,306 @@
+//! Softmax and normalisation.
+
+use tnode::DType;
+
+use super::{Operator, op, reduce::wide};
+use crate::{
+    context::{Lowered, NodeContext, Statement},
+    error::NodeProblem,
+    host::float,
+    shape::{access, axis, elements, letter, letters},
+    value::Value,
+};
+
+pub(super) static OPERATORS: &[Operator] = &[
+    op("BatchNormalization", 7, batch),
+    op("Dropout", 7, dropout),
+    op("GroupNormalization", 18, group),
+    op("Hardmax", 1, hardmax),
+    op("InstanceNormalization", 6, instance),
+    op("LRN", 1, local_response),
+    op("LayerNormalization", 17, layer),
+    op("LogSoftmax", 1, |cx| softmax(cx, true)),
+    op("LpNormalization", 1, lp),
+    op("MeanVarianceNormalization", 9, mean_variance),
+    op("RMSNormalization", 23, rms),
+    op("Softmax", 1, |cx| softmax(cx, false)),
+];
+
+/// The shape as rows and columns before opset 13, and the axis otherwise.
+fn softmax_axes(cx: &NodeContext<'_, '_, '_>, x: &Value) -> Result<(Vec<usize>, usize), NodeProblem> {
+    if cx.opset() >= 13 {
+        return Ok((x.shape().to_vec(), axis(cx.int_or("axis", -1)?, x.rank())?));
+    }
+    let at = cx.int_or("axis", 1)?;
+    let at = if at == x.rank() as i64 { x.rank() } else { axis(at, x.rank())? };
+    let (rows, columns) = x.shape().split_at(at);
+    Ok((vec![elements(rows)?, elements(columns)?], 1))
+}
+
+fn softmax(cx: &mut NodeContext<'_, '_, '_>, is_log: bool) -> Lowered {
+    let x = cx.value(0)?;
+    let (shape, at) = softmax_axes(cx, &x)?;
+    let flat = cx.reshaped(&x, &shape)?;
+    let (dtype, rank) = (x.dtype(), shape.len());
+    let wide = wide(dtype);
+    let mut statement = Statement::default();
+    let element = format!("{wide}({})", cx.bind_array(&mut statement, &flat)?.whole());
+    let outer: Vec<String> = (0..rank).filter(|&axis| axis != at).map(letter).collect();
+    let [most, sum] = ["m", "s"].map(|name| access(name, &outer));
+    let [e, y] = ["e", "y"].map(|name| access(name, &letters(rank)));
+    let finish = if is_log { format!("{element} - {most} - log({sum})") } else { format!("{e} / {sum}") };
+    let text = format!(
+        "{most} :max= {element}\n{e} := exp({element} - {most})\n{sum} :+= {e}\n{y} := {dtype}({finish})"
+    );
+    let result = cx.emit(&statement, dtype, &shape, &text)?;
+    Ok(vec![cx.reshaped(&result, x.shape())?])
+}
+
+fn hardmax(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let (shape, at) = softmax_axes(cx, &x)?;
+    let flat = cx.reshaped(&x, &shape)?;
+    let rank = shape.len();
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, &flat)?.whole();
+    let outer: Vec<String> = (0..rank).filter(|&axis| axis != at).map(letter).collect();
+    let [most, first] = ["m", "p"].map(|name| access(name, &outer));
+    let (y, here, dtype) = (access("y", &letters(rank)), letter(at), x.dtype());
+    let text = format!(
+        "{most} :max= {element}\n{first} :min= where({element} == {most}, {here}, {})\n\
+         {y} := {dtype}({here} == {first})",
+        shape[at]
+    );
+    let result = cx.emit(&statement, dtype, &shape, &text)?;
+    Ok(vec![cx.reshaped(&result, x.shape())?])
+}
+
+/// An epsilon as assignment text.
+fn epsilon(cx: &NodeContext<'_, '_, '_>) -> Result<String, NodeProblem> {
+    Ok(float(DType::F32, f64::from(cx.float_or("epsilon", 1e-5)?)))
+}
+
+/// Normalisation by given statistics, as in evaluation.
+fn batch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    if cx.int_or("training_mode", 0)? != 0 {
+        return Err(NodeProblem::Unsupported("training".into()));
+    }
+    let x = cx.value(0)?;
+    if x.rank() < 2 {
+        return Err(NodeProblem::operand(0, "expected two axes or more"));
+    }
+    let (dtype, eps) = (x.dtype(), epsilon(cx)?);
+    let wide = wide(dtype);
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let mut channel = Vec::new();
+    for at in 1..5 {
+        let value = cx.value(at)?;
+        if value.shape() != [x.shape()[1]] {
+            return Err(NodeProblem::operand(at, format!("expected one element for each of {} channels", x.shape()[1])));
+        }
+        channel.push(format!("{wide}({})", cx.bind_array(&mut statement, &value)?.at(&["i1".into()])));
+    }
+    let [gain, bias, mean, variance] = channel.as_slice() else { return Err(NodeProblem::operand(1, "it is missing")) };
+    let text = format!(
+        "a[i1] := {gain} * recip_sqrt({variance} + {eps})\nb[i1] := {bias} - {mean} * a[i1]\n\
+         {} := {dtype}({wide}({element}) * a[i1] + b[i1])",
+        access("y", &letters(x.rank()))
+    );
+    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+}
+
+/// Dropout in evaluation: the identity, and a mask of all elements.
+fn dropout(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let is_training = match cx.optional(2) {
+        Some(_) => cx.host_ints(2)?.first() == Some(&1),
+        None => false,
+    };
+    if is_training {
+        let ratio = if cx.optional(1).is_some() { cx.host_float(1)? } else { 0.5 };
+        if ratio != 0.0 {
+            return Err(NodeProblem::Unsupported("training".into()));
+        }
+    }
+    let x = cx.value(0)?;
+    let mask_type = if cx.opset() < 10 { x.dtype() } else { DType::Bool };
+    match cx.wants(1) {
+        true => {
+            let mask = cx.filled(mask_type, x.shape(), &format!("{mask_type}(1)"))?;
+            Ok(vec![x, mask])
+        }
+        false => Ok(vec![x]),
+    }
+}
+
+/// The statements that normalise `t`, of the indices `outer` and `inner`, over the inner ones: `m` is the
+/// mean, and `v` is 1/√(variance + eps).
+fn statistics(outer: &[String], inner: &[String], count: usize, eps: &str) -> String {
+    let all: Vec<String> = outer.iter().chain(inner).cloned().collect();
+    let [t, d] = ["t", "d"].map(|name| access(name, &all));
+    let [a, m, q, v] = ["a", "m", "q", "v"].map(|name| access(name, outer));
+    format!(
+        "{a} :+= {t}\n{m} := {a} / {count}.0\n{d} := {t} - {m}\n{q} :+= {d} * {d}\n\
+         {v} := recip_sqrt({q} / {count}.0 + {eps})\n"
+    )
+}
+
+fn layer(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let (rank, dtype) = (x.rank(), x.dtype());
+    let at = axis(cx.int_or("axis", -1)?, rank)?;
+    let eps = epsilon(cx)?;
+    let wide = wide(dtype);
+    let all = letters(rank);
+    let (outer, inner) = all.split_at(at);
+    let count: usize = x.shape()[at..].iter().product();
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let scale = cx.value(1)?;
+    let scale = cx.bind(&mut statement, &scale)?.broadcast(rank);
+    let bias = match cx.optional(2) {
+        Some(bias) => format!(" + {wide}({})", cx.bind(&mut statement, &bias)?.broadcast(rank)),
+        None => String::new(),
+    };
+    let ones = vec!["0".to_owned(); inner.len()];
+    let kept: Vec<String> = outer.iter().chain(&ones).cloned().collect();
+    let [y, t, d] = ["y", "t", "d"].map(|name| access(name, &all));
+    let [m, v] = ["m", "v"].map(|name| access(name, outer));
+    let text = format!(
+        "{t} := {wide}({element})\n{}{y} := {dtype}({d} * {v} * {wide}({scale}){bias})\n",
+        statistics(outer, inner, count, &eps)
+    );
+    if !cx.wants(1) && !cx.wants(2) {
+        return Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?]);
+    }
+    let mut reduced = x.shape().to_vec();
+    reduced[at..].fill(1);
+    let text = format!("{text}{} := {m}\n{} := {v}", access("mean", &kept), access("deviation", &kept));
+    let results = [("y", dtype, x.shape()), ("mean", wide, &reduced), ("deviation", wide, &reduced)];
+    Ok(cx.emit_all(&statement, results, &text)?.to_vec())
+}
+
+fn rms(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let (rank, dtype) = (x.rank(), x.dtype());
+    let at = axis(cx.int_or("axis", -1)?, rank)?;
+    let eps = epsilon(cx)?;
+    let wide = wide(dtype);
+    let all = letters(rank);
+    let count: usize = x.shape()[at..].iter().product();
+    let mut statement = Statement::default();
+    let element = format!("{wide}({})", cx.bind_array(&mut statement, &x)?.whole());
+    let scale = cx.value(1)?;
+    let scale = cx.bind(&mut statement, &scale)?.broadcast(rank);
+    let q = access("q", &all[..at]);
+    let y = access("y", &all);
+    let text = format!(
+        "{q} :+= {element} * {element}\n\
+         {y} := {dtype}({element} * recip_sqrt({q} / {count}.0 + {eps}) * {wide}({scale}))"
+    );
+    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+}
+
+/// Normalises each channel of each element of the batch.
+fn instance(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let channels = x.shape().get(1).copied().unwrap_or(1);
+    grouped(cx, channels, "i1")
+}
+
+/// Normalises each group of channels. Scale and bias are for groups before opset 21, and for channels after.
+fn group(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let groups = usize::try_from(cx.int_or("num_groups", 0)?).unwrap_or(0);
+    grouped(cx, groups, if cx.opset() < 21 { "g" } else { "channel" })
+}
+
+fn grouped(cx: &mut NodeContext<'_, '_, '_>, groups: usize, scale_by: &str) -> Lowered {
+    let x = cx.value(0)?;
+    let (rank, dtype) = (x.rank(), x.dtype());
+    if rank < 2 || groups == 0 || !x.shape()[1].is_multiple_of(groups) {
+        return Err(NodeProblem::operand(0, format!("expected channels in {groups} groups")));
+    }
+    let (eps, wide) = (epsilon(cx)?, wide(dtype));
+    let members = x.shape()[1] / groups;
+    // The axes are batch, group, member of the group, then space.
+    let mut shape = vec![x.shape()[0], groups, members];
+    shape.extend(&x.shape()[2..]);
+    let split = cx.reshaped(&x, &shape)?;
+    let (scale, bias) = (cx.value(1)?, cx.value(2)?);
+    let is_per_group = scale_by == "g";
+    let weight_shape = if is_per_group { [groups, 1] } else { [groups, members] };
+    let (scale, bias) = (cx.reshaped(&scale, &weight_shape)?, cx.reshaped(&bias, &weight_shape)?);
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, &split)?.whole();
+    let channel = ["i1".to_owned(), if is_per_group || members == 1 { "0".into() } else { "i2".to_owned() }];
+    let scale = cx.bind_array(&mut statement, &scale)?.at(&channel);
+    let bias = cx.bind_array(&mut statement, &bias)?.at(&channel);
+    let all = letters(shape.len());
+    let (outer, inner) = all.split_at(2);
+    let count: usize = shape[2..].iter().product();
+    let [y, t, d] = ["y", "t", "d"].map(|name| access(name, &all));
+    let v = access("v", outer);
+    let text = format!(
+        "{t} := {wide}({element})\n{}{y} := {dtype}({d} * {v} * {wide}({scale}) + {wide}({bias}))",
+        statistics(outer, inner, count, &eps)
+    );
+    let result = cx.emit(&statement, dtype, &shape, &text)?;
+    Ok(vec![cx.reshaped(&result, x.shape())?])
+}
+
+fn local_response(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let size = cx.int_or("size", 1)?;
+    if x.rank() < 2 || !(1..1 << 20).contains(&size) {
+        return Err(NodeProblem::attribute("size", "1 or more, and an operand with channels"));
+    }
+    let number = |value: f32| float(DType::F32, f64::from(value));
+    let alpha = number(cx.float_or("alpha", 1e-4)? / size as f32);
+    let (beta, bias) = (number(cx.float_or("beta", 0.75)?), number(cx.float_or("bias", 1.0)?));
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?;
+    let all = letters(x.rank());
+    let mut index = all.clone();
+    index[1] = format!("i1 + k - {}", (size - 1) / 2);
+    let near = source.padded("0", &index);
+    let [y, q] = ["y", "q"].map(|name| access(name, &all));
+    let text = format!(
+        "{q} :+= {near} * {near} where {}, k < {size}\n{y} := {} / pow({bias} + {alpha} * {q}, {beta})",
+        crate::shape::ranges(x.shape()),
+        source.whole()
+    );
+    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+}
+
+fn lp(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let at = axis(cx.int_or("axis", -1)?, x.rank())?;
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let outer: Vec<String> = (0..x.rank()).filter(|&axis| axis != at).map(letter).collect();
+    let (s, y) = (access("s", &outer), access("y", &letters(x.rank())));
+    let (value, norm) = match cx.int_or("p", 2)? {
+        1 => (format!("abs({element})"), s.clone()),
+        2 => (format!("{element} * {element}"), format!("sqrt({s})")),
+        _ => return Err(NodeProblem::attribute("p", "1 or 2")),
+    };
+    let text = format!("{s} :+= {value}\n{y} := where({s} == 0, 0, {element} / {norm})");
+    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+}
+
+fn mean_variance(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let given = cx.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
+    let reduced = crate::shape::axes(&given, x.rank())?;
+    let outer: Vec<String> = (0..x.rank()).filter(|at| !reduced.contains(at)).map(letter).collect();
+    let count: usize = reduced.iter().map(|&at| x.shape()[at]).product();
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let [y, d] = ["y", "d"].map(|name| access(name, &letters(x.rank())));
+    let [a, m, q] = ["a", "m", "q"].map(|name| access(name, &outer));
+    let text = format!(
+        "{a} :+= {element}\n{m} := {a} / {count}.0\n{d} := {element} - {m}\n{q} :+= {d} * {d}\n\
+         {y} := {d} / (sqrt({q} / {count}.0) + 1e-9)"
+    );
+    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+}

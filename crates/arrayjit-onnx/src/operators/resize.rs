@@ -1,0 +1,280 @@
+//! Resampling: `Resize` and `Upsample`.
+
+use tnode::{DType, HostArray};
+
+use super::{Operator, op, shape::sizes};
+use crate::{
+    context::{Lowered, NodeContext, Statement},
+    error::NodeProblem,
+    host::{HostValue, float},
+    shape::{access, axis, elements, letter, letters},
+    value::Value,
+};
+
+pub(super) static OPERATORS: &[Operator] = &[op("Resize", 10, resize), op("Upsample", 7, resize)];
+
+/// The resampling of one axis.
+struct AxisScale {
+    axis: usize,
+    size: usize,
+    result: usize,
+    scale: f64,
+    /// The region of interest, as fractions of the axis.
+    region: (f64, f64),
+}
+
+/// For each element of a resampled axis, the elements that it is a sum of, with their weights.
+struct Taps {
+    positions: Vec<Vec<usize>>,
+    weights: Vec<Vec<f64>>,
+    /// Whether the element lies outside of the axis and has the extrapolation value.
+    is_outside: Vec<bool>,
+}
+
+/// The operands of a version: the positions of region, scales and sizes.
+fn operands(cx: &NodeContext<'_, '_, '_>) -> (Option<usize>, usize, usize) {
+    match (cx.operator(), cx.opset()) {
+        ("Upsample", _) | (_, ..=10) => (None, 1, usize::MAX),
+        _ => (Some(1), 2, 3),
+    }
+}
+
+fn given_floats(cx: &mut NodeContext<'_, '_, '_>, at: usize) -> Result<Option<Vec<f64>>, NodeProblem> {
+    match cx.optional(at) {
+        Some(value) if value.num_elements() > 0 => Ok(Some(cx.host(at)?.floats())),
+        _ => Ok(None),
+    }
+}
+
+fn scales(cx: &mut NodeContext<'_, '_, '_>) -> Result<Vec<AxisScale>, NodeProblem> {
+    let (region_at, scales_at, sizes_at) = operands(cx);
+    let region = match region_at {
+        Some(at) => given_floats(cx, at)?,
+        None => None,
+    };
+    let scales = match (cx.operator(), cx.opset()) {
+        ("Upsample", ..=8) => cx.floats("scales")?.map(|scales| scales.into_iter().map(f64::from).collect()),
+        _ => given_floats(cx, scales_at)?,
+    };
+    let wanted = match cx.optional(sizes_at).is_some_and(|value| value.num_elements() > 0) {
+        true => Some(sizes(&cx.host_ints(sizes_at)?)?),
+        false => None,
+    };
+    let x = cx.value(0)?;
+    let axes = match cx.ints("axes")? {
+        Some(given) => given.iter().map(|&at| axis(at, x.rank())).collect::<Result<Vec<_>, _>>()?,
+        None => (0..x.rank()).collect(),
+    };
+    let policy = cx.text_or("keep_aspect_ratio_policy", "stretch")?;
+    let wrong = || NodeProblem::operand(scales_at, format!("expected a number for each of {} axes", axes.len()));
+    let region_of = |at: usize| match &region {
+        Some(region) if region.len() == 2 * axes.len() => (region[at], region[at + axes.len()]),
+        _ => (0.0, 1.0),
+    };
+    let mut results = Vec::new();
+    match (scales, wanted) {
+        (Some(scales), _) if scales.len() == axes.len() => {
+            for (at, (&axis, scale)) in axes.iter().zip(scales).enumerate() {
+                let size = x.shape()[axis];
+                let (start, end) = region_of(at);
+                let extent = if is_cropped(cx)? { end - start } else { 1.0 };
+                let result = (size as f64 * extent * scale).floor();
+                if !(0.0..1e9).contains(&result) {
+                    return Err(wrong());
+                }
+                results.push(AxisScale { axis, size, result: result as usize, scale, region: (start, end) });
+            }
+        }
+        (None, Some(wanted)) if wanted.len() == axes.len() => {
+            let ratio = |(&axis, &result): (&usize, &usize)| result as f64 / x.shape()[axis] as f64;
+            let ratios = axes.iter().zip(&wanted).map(ratio);
+            let common = match policy {
+                "not_larger" => ratios.reduce(f64::min),
+                "not_smaller" => ratios.reduce(f64::max),
+                _ => None,
+            };
+            for (at, (&axis, &result)) in axes.iter().zip(&wanted).enumerate() {
+                let size = x.shape()[axis];
+                let scale = common.unwrap_or(result as f64 / size as f64);
+                let result = common.map_or(result, |common| (common * size as f64).round() as usize);
+                results.push(AxisScale { axis, size, result, scale, region: region_of(at) });
+            }
+        }
+        _ => return Err(wrong()),
+    }
+    Ok(results)
+}
+
+fn is_cropped(cx: &NodeContext<'_, '_, '_>) -> Result<bool, NodeProblem> {
+    Ok(cx.text_or("coordinate_transformation_mode", "half_pixel")? == "tf_crop_and_resize")
+}
+
+fn resize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let scales = scales(cx)?;
+    let mut x = cx.value(0)?;
+    if cx.int_or("antialias", 0)? != 0 {
+        return Err(NodeProblem::Unsupported("antialias".into()));
+    }
+    let mode = cx.text_or("mode", "nearest")?;
+    for scale in scales {
+        let is_same = scale.size == scale.result && scale.scale == 1.0 && !is_cropped(cx)?;
+        if is_same {
+            continue;
+        }
+        if scale.size == 0 {
+            return Err(NodeProblem::operand(0, "it has no elements"));
+        }
+        let mut shape = x.shape().to_vec();
+        shape[scale.axis] = scale.result;
+        elements(&shape)?;
+        let taps = taps(cx, mode, &scale)?;
+        let is_inside = !taps.is_outside.contains(&true);
+        x = match (mode, is_inside) {
+            ("nearest", true) => nearest(cx, &x, &scale, &taps, &shape)?,
+            _ => weighted(cx, &x, scale.axis, &taps, &shape)?,
+        };
+    }
+    Ok(vec![x])
+}
+
+/// Repeats elements, or selects them where the scale is no integer.
+fn nearest(
+    cx: &mut NodeContext<'_, '_, '_>,
+    x: &Value,
+    scale: &AxisScale,
+    taps: &Taps,
+    shape: &[usize],
+) -> Result<Value, NodeProblem> {
+    let positions: Vec<usize> = taps.positions.iter().filter_map(|positions| positions.first().copied()).collect();
+    let factor = scale.result / scale.size.max(1);
+    let is_repeated = factor > 1 && positions.iter().enumerate().all(|(at, &position)| position == at / factor);
+    if !is_repeated || scale.result != factor * scale.size || x.known().is_some() {
+        return cx.taken(x, scale.axis, &positions);
+    }
+    let mut statement = Statement::default();
+    let read = cx.bind_array(&mut statement, x)?.whole();
+    let mut target = letters(shape.len());
+    target[scale.axis] = format!("{factor}*{} + k", letter(scale.axis));
+    cx.emit(&statement, x.dtype(), shape, &format!("{} := {read} where k < {factor}", access("y", &target)))
+}
+
+/// Sums of weighted elements of an axis.
+fn weighted(
+    cx: &mut NodeContext<'_, '_, '_>,
+    x: &Value,
+    at: usize,
+    taps: &Taps,
+    shape: &[usize],
+) -> Result<Value, NodeProblem> {
+    let count = taps.positions.first().map_or(0, Vec::len);
+    let dtype = x.dtype();
+    let wide = if dtype.is_float() { super::reduce::wide(dtype) } else { DType::F32 };
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, x)?;
+    let here = [letter(at)];
+    let mut terms = Vec::new();
+    for tap in 0..count {
+        let positions: Vec<i32> = taps.positions.iter().map(|positions| positions[tap] as i32).collect();
+        let weights: Vec<f32> = taps.weights.iter().map(|weights| weights[tap] as f32).collect();
+        let positions = constant(HostArray::from_slice(&positions, [positions.len()])?);
+        let weights = constant(HostArray::from_slice(&weights, [weights.len()])?);
+        let position = cx.bind_array(&mut statement, &positions)?.at(&here);
+        let weight = cx.bind_array(&mut statement, &weights)?.at(&here);
+        let mut index = letters(shape.len());
+        index[at] = position;
+        terms.push(format!("{weight} * {wide}({})", source.at(&index)));
+    }
+    let mut sum = terms.join(" + ");
+    if taps.is_outside.contains(&true) {
+        let outside: Vec<i32> = taps.is_outside.iter().map(|&outside| outside.into()).collect();
+        let outside = constant(HostArray::from_slice(&outside, [outside.len()])?);
+        let outside = cx.bind_array(&mut statement, &outside)?.at(&here);
+        let value = float(DType::F32, f64::from(cx.float_or("extrapolation_value", 0.0)?));
+        sum = format!("where({outside} > 0, {value}, {sum})");
+    }
+    let result = if dtype.is_float() { sum } else { format!("round_even({sum})") };
+    cx.emit(&statement, dtype, shape, &format!("{} := {dtype}({result})", access("y", &letters(shape.len()))))
+}
+
+fn constant(array: HostArray) -> Value {
+    Value::Known(HostValue::new(array, false))
+}
+
+/// The coordinate of element `at` of the result in the operand.
+fn coordinate(mode: &str, at: usize, scale: &AxisScale) -> Option<f64> {
+    let (position, size, result) = (at as f64, scale.size as f64, scale.result as f64);
+    let exact = size * scale.scale;
+    Some(match mode {
+        "half_pixel" => (position + 0.5) / scale.scale - 0.5,
+        "half_pixel_symmetric" => {
+            let adjustment = result / exact;
+            let offset = size / 2.0 * (1.0 - adjustment);
+            offset + (position + 0.5) / scale.scale - 0.5
+        }
+        "pytorch_half_pixel" if result > 1.0 => (position + 0.5) / scale.scale - 0.5,
+        "pytorch_half_pixel" => 0.0,
+        "align_corners" if result > 1.0 => position * (size - 1.0) / (result - 1.0),
+        "align_corners" => 0.0,
+        "asymmetric" => position / scale.scale,
+        "tf_half_pixel_for_nn" => (position + 0.5) / scale.scale,
+        "tf_crop_and_resize" => {
+            let (start, end) = scale.region;
+            match result > 1.0 {
+                true => start * (size - 1.0) + position * (end - start) * (size - 1.0) / (result - 1.0),
+                false => 0.5 * (start + end) * (size - 1.0),
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn taps(cx: &NodeContext<'_, '_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps, NodeProblem> {
+    let is_old = cx.opset() < 11 || cx.operator() == "Upsample";
+    let default = if is_old { "asymmetric" } else { "half_pixel" };
+    let transformation = cx.text_or("coordinate_transformation_mode", default)?;
+    let rounding = cx.text_or("nearest_mode", if is_old { "floor" } else { "round_prefer_floor" })?;
+    let cubic = f64::from(cx.float_or("cubic_coeff_a", -0.75)?);
+    let excludes = cx.int_or("exclude_outside", 0)? != 0;
+    let last = scale.size as f64 - 1.0;
+    let mut taps = Taps { positions: Vec::new(), weights: Vec::new(), is_outside: Vec::new() };
+    for at in 0..scale.result {
+        let found = coordinate(transformation, at, scale)
+            .ok_or_else(|| NodeProblem::attribute("coordinate_transformation_mode", "a known mode"))?;
+        taps.is_outside.push(transformation == "tf_crop_and_resize" && !(0.0..=last).contains(&found));
+        let base = found.floor();
+        let fraction = found - base;
+        let weights: Vec<(f64, f64)> = match mode {
+            "nearest" => vec![(rounded(rounding, found)?, 1.0)],
+            "linear" => vec![(base, 1.0 - fraction), (base + 1.0, fraction)],
+            "cubic" => (-1..=2).map(|tap| (base + f64::from(tap), cubic_weight(fraction - f64::from(tap), cubic))).collect(),
+            _ => return Err(NodeProblem::attribute("mode", "nearest, linear or cubic")),
+        };
+        let is_inside = |position: f64| (0.0..=last).contains(&position);
+        let weight = |&(position, weight): &(f64, f64)| if excludes && !is_inside(position) { 0.0 } else { weight };
+        let sum: f64 = weights.iter().map(weight).sum();
+        let scale = if excludes && mode == "cubic" && sum != 0.0 { 1.0 / sum } else { 1.0 };
+        taps.weights.push(weights.iter().map(|tap| weight(tap) * scale).collect());
+        taps.positions.push(weights.iter().map(|&(position, _)| position.clamp(0.0, last) as usize).collect());
+    }
+    Ok(taps)
+}
+
+/// The weight of an element at that distance in cubic interpolation with coefficient `a`.
+fn cubic_weight(distance: f64, a: f64) -> f64 {
+    let d = distance.abs();
+    match d {
+        d if d <= 1.0 => ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0,
+        d if d < 2.0 => ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a,
+        _ => 0.0,
+    }
+}
+
+fn rounded(mode: &str, value: f64) -> Result<f64, NodeProblem> {
+    Ok(match mode {
+        "round_prefer_floor" => (value - 0.5).ceil(),
+        "round_prefer_ceil" => (value + 0.5).floor(),
+        "floor" => value.floor(),
+        "ceil" => value.ceil(),
+        _ => return Err(NodeProblem::attribute("nearest_mode", "a known mode")),
+    })
+}

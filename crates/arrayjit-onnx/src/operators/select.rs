@@ -1,0 +1,312 @@
+//! Elements by position: gather, scatter, sort.
+
+use tnode::{DType, HostArray};
+
+use super::{Operator, op};
+use crate::{
+    context::{Lowered, NodeContext, Operand, Statement},
+    error::NodeProblem,
+    host::indices,
+    shape::{access, axis, dims, letter, letters},
+    value::Value,
+};
+
+pub(super) static OPERATORS: &[Operator] = &[
+    op("Compress", 9, compress),
+    op("Gather", 1, gather),
+    op("GatherElements", 11, gather_elements),
+    op("GatherND", 11, gather_nd),
+    op("NonZero", 9, non_zero),
+    op("OneHot", 9, one_hot),
+    op("Scatter", 9, scatter_elements),
+    op("ScatterElements", 11, scatter_elements),
+    op("ScatterND", 11, scatter_nd),
+    op("TopK", 1, top),
+];
+
+/// A position of an axis of that size; negative ones count from the end.
+fn wrapped(position: &str, size: usize) -> String {
+    format!("where({position} < 0, {position} + {size}, {position})")
+}
+
+/// Known positions from 0.
+fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<usize>, NodeProblem> {
+    let position = |&value: &i64| {
+        let from_start = if value < 0 { value.checked_add(size as i64) } else { Some(value) };
+        let found = from_start.and_then(|at| usize::try_from(at).ok()).filter(|&at| at < size);
+        found.ok_or_else(|| NodeProblem::operand(operand, format!("position {value} is outside of {size} elements")))
+    };
+    values.iter().map(position).collect()
+}
+
+fn gather(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, positions) = (cx.value(0)?, cx.value(1)?);
+    let at = axis(cx.int_or("axis", 0)?, x.rank())?;
+    let mut shape = x.shape().to_vec();
+    shape.splice(at..=at, positions.shape().iter().copied());
+    if shape.contains(&0) {
+        return Ok(vec![cx.empty(x.dtype(), &shape)?]);
+    }
+    if let Some(known) = positions.known() {
+        let positions = known_positions(&known.ints(), x.shape()[at], 1)?;
+        let taken = cx.taken(&x, at, &positions)?;
+        return Ok(vec![cx.reshaped(&taken, &shape)?]);
+    }
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?;
+    let chosen = cx.bind_array(&mut statement, &positions)?;
+    let names: Vec<String> = (0..positions.rank()).map(|at| format!("k{at}")).collect();
+    let (mut read, mut target) = (letters(x.rank()), letters(x.rank()));
+    read[at] = wrapped(&chosen.at(&names), x.shape()[at]);
+    target.splice(at..=at, names);
+    let text = format!("{} := {}", access("y", &target), source.at(&read));
+    Ok(vec![cx.emit(&statement, x.dtype(), &shape, &text)?])
+}
+
+/// Checks that positions have as many axes as the array, and that they are not longer on any other axis.
+fn fitting(x: &Value, positions: &Value, at: usize) -> Result<(), NodeProblem> {
+    let sizes = positions.shape().iter().zip(x.shape()).enumerate();
+    let fits = positions.rank() == x.rank() && sizes.into_iter().all(|(axis, (a, b))| axis == at || a <= b);
+    if fits { Ok(()) } else { Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()))) }
+}
+
+/// The ranges of all letters of a shape, as a clause.
+fn clause(shape: &[usize]) -> String {
+    if shape.is_empty() { String::new() } else { format!(" where {}", crate::shape::ranges(shape)) }
+}
+
+fn gather_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, positions) = (cx.value(0)?, cx.value(1)?);
+    let at = axis(cx.int_or("axis", 0)?, x.rank())?;
+    fitting(&x, &positions, at)?;
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?;
+    let chosen = cx.bind_array(&mut statement, &positions)?.whole();
+    let mut read = letters(x.rank());
+    read[at] = wrapped(&chosen, x.shape()[at]);
+    let ranges = clause(positions.shape());
+    let text = format!("{} := {}{ranges}", access("y", &letters(x.rank())), source.at(&read));
+    Ok(vec![cx.emit(&statement, x.dtype(), positions.shape(), &text)?])
+}
+
+/// The axes of an array that tuples of positions address.
+struct TupleAxes {
+    /// The number of axes in front that positions share.
+    batch: usize,
+    /// The sizes of the addressed axes.
+    sizes: Vec<usize>,
+    /// The axes behind them.
+    rest: Vec<usize>,
+    /// The axes of the positions between the shared ones and the tuples.
+    outer: Vec<usize>,
+}
+
+impl TupleAxes {
+    fn of(x: &Value, positions: &Value, batch: usize) -> Result<TupleAxes, NodeProblem> {
+        let wrong = || NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()));
+        let (tuple, front) = positions.shape().split_last().ok_or_else(wrong)?;
+        let end = batch.checked_add(*tuple).filter(|&end| end <= x.rank()).ok_or_else(wrong)?;
+        if front.len() < batch || front[..batch] != x.shape()[..batch] || *tuple == 0 {
+            return Err(wrong());
+        }
+        let (sizes, rest) = (x.shape()[batch..end].to_vec(), x.shape()[end..].to_vec());
+        Ok(TupleAxes { batch, sizes, rest, outer: front[batch..].to_vec() })
+    }
+
+    /// The shape of the array with the addressed axes joined.
+    fn flat_shape(&self, x: &Value) -> Vec<usize> {
+        let mut shape = x.shape()[..self.batch].to_vec();
+        shape.push(self.sizes.iter().product());
+        shape.extend(&self.rest);
+        shape
+    }
+
+    /// The letters of the shared axes, of the outer axes, and of the rest.
+    fn letters(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let names = |prefix: &str, count: usize| (0..count).map(|at| format!("{prefix}{at}")).collect::<Vec<_>>();
+        (names("b", self.batch), names("k", self.outer.len()), names("r", self.rest.len()))
+    }
+
+    /// The position of a tuple in the joined axis.
+    fn flat(&self, positions: &Operand) -> String {
+        let (batch, outer, _) = self.letters();
+        let mut stride: usize = self.sizes.iter().product();
+        let term = |(at, &size): (usize, &usize)| {
+            stride /= size.max(1);
+            let index: Vec<String> = batch.iter().chain(&outer).cloned().chain([at.to_string()]).collect();
+            format!("{} * {stride}", wrapped(&positions.at(&index), size))
+        };
+        self.sizes.iter().enumerate().map(term).collect::<Vec<_>>().join(" + ")
+    }
+}
+
+fn gather_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, positions) = (cx.value(0)?, cx.value(1)?);
+    let batch = usize::try_from(cx.int_or("batch_dims", 0)?).unwrap_or(usize::MAX);
+    let axes = TupleAxes::of(&x, &positions, batch)?;
+    let flat = cx.reshaped(&x, &axes.flat_shape(&x))?;
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &flat)?;
+    let chosen = cx.bind_array(&mut statement, &positions)?;
+    let (batch, outer, rest) = axes.letters();
+    let read = [batch.clone(), vec![axes.flat(&chosen)], rest.clone()].concat();
+    let target = [batch, outer, rest].concat();
+    let shape = [&positions.shape()[..positions.rank() - 1], &axes.rest].concat();
+    let text = format!("{} := {}", access("y", &target), source.at(&read));
+    Ok(vec![cx.emit(&statement, x.dtype(), &shape, &text)?])
+}
+
+/// The statements that store `source` at `target`, an access of an array of this shape without its name.
+/// Without a reduction the positions are distinct, as the operators demand.
+fn scattered(reduction: &str, x: &str, target: &[String], source: &str, of: (DType, &[usize])) -> Result<String, NodeProblem> {
+    let (dtype, shape) = of;
+    let y = access("y", &letters(shape.len()));
+    let operator = match reduction {
+        "none" => {
+            let (new, hits) = (access("new", target), access("hits", target));
+            let [new_value, hit] = ["new", "hits"].map(|name| access(name, &letters(shape.len())));
+            let dims = dims(shape);
+            let wide = super::reduce::wide(dtype);
+            return Ok(format!(
+                "node new {wide}[{dims}], hits i32[{dims}]\n{new} :+= {source}\n{hits} :+= where({source} == {source}, 1, 1)\n\
+                 {y} := where({hit} > 0, {dtype}({new_value}), {x})"
+            ));
+        }
+        "add" => "+=",
+        "mul" => "*=",
+        "max" => "max=",
+        "min" => "min=",
+        _ => return Err(NodeProblem::attribute("reduction", "none, add, mul, max or min")),
+    };
+    Ok(format!("{y} := {x}\n{} {operator} {source}", access("y", target)))
+}
+
+fn scatter_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, positions, updates) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
+    let at = axis(cx.int_or("axis", 0)?, x.rank())?;
+    fitting(&x, &positions, at)?;
+    if updates.shape() != positions.shape() {
+        return Err(NodeProblem::operand(2, format!("expected the shape {:?}", positions.shape())));
+    }
+    if positions.num_elements() == 0 {
+        return Ok(vec![x]);
+    }
+    let mut statement = Statement::default();
+    let old = cx.bind_array(&mut statement, &x)?.whole();
+    let chosen = cx.bind_array(&mut statement, &positions)?.whole();
+    let source = cx.bind_array(&mut statement, &updates)?.whole();
+    let mut target = letters(x.rank());
+    target[at] = wrapped(&chosen, x.shape()[at]);
+    let reduction = cx.text_or("reduction", "none")?;
+    let text = scattered(reduction, &old, &target, &source, (x.dtype(), x.shape()))?;
+    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+}
+
+fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, positions, updates) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
+    if positions.num_elements() == 0 {
+        return Ok(vec![x]);
+    }
+    let axes = TupleAxes::of(&x, &positions, 0)?;
+    let shape = axes.flat_shape(&x);
+    let flat = cx.reshaped(&x, &shape)?;
+    if updates.shape() != [axes.outer.as_slice(), &axes.rest].concat() {
+        return Err(NodeProblem::operand(2, format!("expected the shape {:?}", [axes.outer, axes.rest].concat())));
+    }
+    let mut statement = Statement::default();
+    let old = cx.bind_array(&mut statement, &flat)?.whole();
+    let chosen = cx.bind_array(&mut statement, &positions)?;
+    let (_, outer, rest) = axes.letters();
+    let source = cx.bind_array(&mut statement, &updates)?.at(&[outer, rest.clone()].concat());
+    let target = [vec![axes.flat(&chosen)], rest].concat();
+    let reduction = cx.text_or("reduction", "none")?;
+    let text = scattered(reduction, &old, &target, &source, (x.dtype(), &shape))?;
+    let result = cx.emit(&statement, x.dtype(), &shape, &text)?;
+    Ok(vec![cx.reshaped(&result, x.shape())?])
+}
+
+fn compress(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let condition = cx.host(1)?.ints();
+    let x = cx.value(0)?;
+    let (x, at) = match cx.int("axis")? {
+        Some(at) => {
+            let at = axis(at, x.rank())?;
+            (x, at)
+        }
+        None => (cx.reshaped(&x, &[x.num_elements()])?, 0),
+    };
+    let size = x.shape()[at];
+    let positions: Vec<usize> =
+        condition.iter().take(size).enumerate().filter(|(_, value)| **value != 0).map(|(at, _)| at).collect();
+    if positions.is_empty() {
+        let mut shape = x.shape().to_vec();
+        shape[at] = 0;
+        return Ok(vec![cx.empty(x.dtype(), &shape)?]);
+    }
+    Ok(vec![cx.taken(&x, at, &positions)?])
+}
+
+fn non_zero(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.host(0)?;
+    let found: Vec<Vec<usize>> =
+        indices(x.shape()).zip(x.floats()).filter(|(_, value)| *value != 0.0).map(|(index, _)| index).collect();
+    let rank = x.shape().len();
+    let values: Vec<i64> = (0..rank).flat_map(|at| found.iter().map(move |index| index[at] as i64)).collect();
+    Ok(vec![cx.known(HostArray::from_slice(&values, [rank, found.len()])?)])
+}
+
+fn one_hot(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let depth = cx.host_float(1)?;
+    if !(0.0..1e9).contains(&depth) {
+        return Err(NodeProblem::operand(1, format!("the depth {depth}")));
+    }
+    let depth = depth as usize;
+    let (x, values) = (cx.value(0)?, cx.value(2)?);
+    let at = axis(cx.int_or("axis", -1)?, x.rank() + 1)?;
+    let mut shape = x.shape().to_vec();
+    shape.insert(at, depth);
+    let mut statement = Statement::default();
+    let index = cx.bind(&mut statement, &x)?.whole();
+    let index = if x.dtype().is_float() { format!("i64({index})") } else { index };
+    let values = cx.bind_array(&mut statement, &values)?;
+    let mut target = letters(x.rank());
+    target.insert(at, "k".into());
+    let (off, on) = (values.at(&["0".into()]), values.at(&["1".into()]));
+    let text = format!("{} := where(k == {}, {on}, {off})", access("y", &target), wrapped(&index, depth));
+    Ok(vec![cx.emit(&statement, values.dtype, &shape, &text)?])
+}
+
+/// The rank of an element is the number of elements in front of it, and each element is scattered to its
+/// rank; ranks from `k` on are outside.
+fn top(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let count = match cx.opset() < 10 {
+        true => cx.int("k")?,
+        false => cx.host_ints(1)?.first().copied(),
+    };
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    let count = count.ok_or_else(|| NodeProblem::operand(1, "expected a size"))?;
+    let x = cx.value(0)?;
+    let at = axis(cx.int_or("axis", -1)?, x.rank())?;
+    if count > x.shape()[at] {
+        return Err(NodeProblem::operand(1, format!("{count} of {} elements", x.shape()[at])));
+    }
+    let first = if cx.int_or("largest", 1)? != 0 { ">" } else { "<" };
+    let (rank, dtype) = (x.rank(), x.dtype());
+    let mut shape = x.shape().to_vec();
+    shape[at] = count;
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?;
+    let value = source.whole();
+    let mut index = letters(rank);
+    index[at] = "k".into();
+    let (other, here) = (source.at(&index), letter(at));
+    let position = access("r", &letters(rank));
+    index[at] = position.clone();
+    let [values, positions] = ["y", "p"].map(|name| access(name, &index));
+    let text = format!(
+        "{position} :+= i32({other} {first} {value}) + i32({other} == {value}) * i32(k < {here})\n\
+         {values} :+= {value}\n{positions} :+= {here}"
+    );
+    let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
+    Ok(cx.emit_all(&statement, results, &text)?.to_vec())
+}

@@ -1,0 +1,140 @@
+//! Shapes, constants and ranges.
+
+use std::sync::Arc;
+
+use tnode::{DType, HostArray};
+
+use super::{Operator, op};
+use crate::{
+    context::{Lowered, MOST_ON_HOST, NodeContext, Statement},
+    error::NodeProblem,
+    host::{HostValue, Numbers},
+    ir::Attribute,
+    shape::elements,
+    value::Value,
+};
+
+pub(super) static OPERATORS: &[Operator] = &[
+    op("Constant", 1, constant),
+    op("ConstantOfShape", 9, constant_of_shape),
+    op("EyeLike", 9, eye_like),
+    op("Range", 11, range),
+    op("Shape", 1, shape),
+    op("Size", 1, |cx| {
+        let count = cx.value(0)?.num_elements() as i64;
+        Ok(vec![Value::Known(HostValue::new(HostArray::from_slice(&[count], [])?, false))])
+    }),
+];
+
+fn constant(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let array = if let Some(Attribute::Tensor(value)) = cx.attribute("value").or(cx.attribute("sparse_value")) {
+        return Ok(vec![Value::Known(Arc::clone(value))]);
+    } else if let Some(Attribute::Int(value)) = cx.attribute("value_int") {
+        HostArray::from_slice(&[*value], [])?
+    } else if let Some(Attribute::Float(value)) = cx.attribute("value_float") {
+        HostArray::from_slice(&[*value], [])?
+    } else if let Some(Attribute::Ints(values)) = cx.attribute("value_ints") {
+        HostArray::from_slice(values, [values.len()])?
+    } else if let Some(Attribute::Floats(values)) = cx.attribute("value_floats") {
+        HostArray::from_slice(values, [values.len()])?
+    } else {
+        return Err(NodeProblem::Unsupported("a constant that is no tensor of numbers".into()));
+    };
+    Ok(vec![cx.known(array)])
+}
+
+/// The only element of an attribute as text in its type.
+fn fill_value(cx: &NodeContext<'_, '_, '_>) -> Result<(DType, String), NodeProblem> {
+    match cx.attribute("value") {
+        None => Ok((DType::F32, "0.0".into())),
+        Some(Attribute::Tensor(value)) => {
+            let text = value.literal().ok_or_else(|| NodeProblem::attribute("value", "one element"))?;
+            Ok((value.dtype(), text))
+        }
+        Some(_) => Err(NodeProblem::attribute("value", "a tensor")),
+    }
+}
+
+fn constant_of_shape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let shape = sizes(&cx.host_ints(0)?)?;
+    let count = elements(&shape)?;
+    let (dtype, number) = fill_value(cx)?;
+    if count <= MOST_ON_HOST {
+        let numbers = match cx.attribute("value") {
+            Some(Attribute::Tensor(value)) => match Numbers::of(&value.array) {
+                Numbers::Ints(values) => Numbers::Ints(vec![values.first().copied().unwrap_or_default(); count]),
+                Numbers::Floats(values) => {
+                    Numbers::Floats(vec![values.first().copied().unwrap_or_default(); count])
+                }
+            },
+            _ => Numbers::Floats(vec![0.0; count]),
+        };
+        return Ok(vec![cx.known_numbers(&numbers, dtype, &shape)?]);
+    }
+    Ok(vec![cx.filled(dtype, &shape, &number)?])
+}
+
+/// Sizes of axes, none of which is negative.
+pub(super) fn sizes(values: &[i64]) -> Result<Vec<usize>, NodeProblem> {
+    let size = |&value: &i64| {
+        usize::try_from(value).map_err(|_| NodeProblem::Other(format!("the size {value} is negative")))
+    };
+    values.iter().map(size).collect()
+}
+
+fn eye_like(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let like = cx.value(0)?;
+    let dtype = cx.dtype_attribute("dtype")?.unwrap_or(like.dtype());
+    let diagonal = cx.int_or("k", 0)?;
+    if like.rank() != 2 {
+        return Err(NodeProblem::operand(0, "expected two axes"));
+    }
+    let text = format!("y[i0,i1] := {dtype}(i1 - i0 == {diagonal})");
+    Ok(vec![cx.emit(&Statement::default(), dtype, like.shape(), &text)?])
+}
+
+fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let dtype = cx.value(0)?.dtype();
+    let [start, limit, delta] = [cx.host(0)?, cx.host(1)?, cx.host(2)?];
+    let too_long = || NodeProblem::Other("the range is too long".into());
+    let numbers = if dtype.is_float() {
+        let first = |value: &HostValue| value.floats().first().copied();
+        let (Some(start), Some(limit), Some(delta)) = (first(&start), first(&limit), first(&delta)) else {
+            return Err(NodeProblem::operand(0, "expected one element"));
+        };
+        let count = ((limit - start) / delta).ceil().max(0.0);
+        if count.is_nan() || count > 1e9 {
+            return Err(too_long());
+        }
+        Numbers::Floats((0..count as usize).map(|at| start + at as f64 * delta).collect())
+    } else {
+        let first = |value: &HostValue| value.ints().first().copied();
+        let (Some(start), Some(limit), Some(delta)) = (first(&start), first(&limit), first(&delta)) else {
+            return Err(NodeProblem::operand(0, "expected one element"));
+        };
+        let (distance, delta) = (i128::from(limit) - i128::from(start), i128::from(delta));
+        if delta == 0 || distance / delta > 1_000_000_000 {
+            return Err(too_long());
+        }
+        let count = if (distance < 0) == (delta < 0) { (distance.abs() + delta.abs() - 1) / delta.abs() } else { 0 };
+        let value = |at: i128| i128::from(start) + at * delta;
+        Numbers::Ints((0..count).map(|at| value(at) as i64).collect())
+    };
+    let count = match &numbers {
+        Numbers::Ints(values) => values.len(),
+        Numbers::Floats(values) => values.len(),
+    };
+    Ok(vec![cx.known_numbers(&numbers, dtype, &[count])?])
+}
+
+fn shape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let value = cx.value(0)?;
+    let rank = value.rank() as i64;
+    let bound = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
+    let (start, end) = (bound(cx.int_or("start", 0)?), bound(cx.int_or("end", rank)?));
+    let sizes: Vec<i64> = value.shape().iter().map(|&size| size as i64).collect();
+    let sizes = sizes.get(start..end).unwrap_or_default();
+    // The shape of a constant is constant; any other holds for the shapes of the inputs at hand.
+    let array = HostArray::from_slice(sizes, [sizes.len()])?;
+    Ok(vec![Value::Known(HostValue::new(array, value.is_constant()))])
+}

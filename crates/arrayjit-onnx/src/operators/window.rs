@@ -1,0 +1,418 @@
+//! Convolution and pooling over any number of axes.
+
+use tnode::DType;
+
+use super::{Operator, op, reduce::wide};
+use crate::{
+    context::{Lowered, NodeContext, Statement},
+    error::NodeProblem,
+    shape::{access, elements},
+    value::Value,
+};
+
+pub(super) static OPERATORS: &[Operator] = &[
+    op("AveragePool", 1, average_pool),
+    op("Conv", 1, convolution),
+    op("ConvTranspose", 1, transposed_convolution),
+    op("GlobalAveragePool", 1, |cx| global(cx, ":+=")),
+    op("GlobalMaxPool", 1, |cx| global(cx, ":max=")),
+    op("MaxPool", 1, max_pool),
+];
+
+/// The windows of one axis.
+#[derive(Clone, Copy)]
+struct AxisWindow {
+    /// The number of elements of the axis.
+    size: usize,
+    /// The number of elements of a window.
+    kernel: usize,
+    stride: usize,
+    dilation: usize,
+    /// The margin in front.
+    before: i64,
+    /// The margin behind.
+    after: i64,
+    /// The number of windows.
+    count: usize,
+}
+
+impl AxisWindow {
+    /// The index of element `k` of window `o`.
+    fn index(&self, at: usize) -> String {
+        let AxisWindow { stride, dilation, before, .. } = self;
+        format!("{stride}*o{at} + {dilation}*k{at} - {before}").replace("- -", "+ ")
+    }
+
+    fn span(&self) -> usize {
+        self.dilation * (self.kernel - 1) + 1
+    }
+
+    /// Whether a window leaves the axis.
+    fn is_padded(&self) -> bool {
+        let last = (self.stride * self.count.saturating_sub(1) + self.span()) as i64 - self.before;
+        self.before != 0 || last > self.size as i64
+    }
+}
+
+/// The most of a size, stride, dilation or margin, so that indices do not overflow.
+const MOST: i64 = 1 << 31;
+
+/// The attribute with a positive number for each axis of a window.
+fn per_axis(cx: &NodeContext<'_, '_, '_>, name: &str, axes: usize) -> Result<Vec<usize>, NodeProblem> {
+    let values = cx.ints(name)?.unwrap_or_else(|| vec![1; axes]);
+    let is_valid = values.len() == axes && values.iter().all(|value| (1..MOST).contains(value));
+    match is_valid {
+        true => Ok(values.into_iter().map(|value| value as usize).collect()),
+        false => Err(NodeProblem::attribute(name, format!("{axes} positive integers"))),
+    }
+}
+
+/// The margins of each axis: in front of it and behind it.
+fn margins(cx: &NodeContext<'_, '_, '_>, axes: usize) -> Result<Vec<(i64, i64)>, NodeProblem> {
+    let pads = cx.ints("pads")?.unwrap_or_else(|| vec![0; 2 * axes]);
+    let is_valid = pads.len() == 2 * axes && pads.iter().all(|pad| (-MOST..MOST).contains(pad));
+    if !is_valid {
+        return Err(NodeProblem::attribute("pads", format!("{} integers", 2 * axes)));
+    }
+    let (before, after) = pads.split_at(axes);
+    Ok(before.iter().copied().zip(after.iter().copied()).collect())
+}
+
+/// The windows of each axis of space of an array of this shape.
+fn windows(
+    cx: &NodeContext<'_, '_, '_>,
+    shape: &[usize],
+    kernel: &[usize],
+) -> Result<Vec<AxisWindow>, NodeProblem> {
+    let axes = kernel.len();
+    let space = shape.get(2..).filter(|space| space.len() == axes);
+    let space = space.ok_or_else(|| NodeProblem::operand(0, format!("expected {} axes", axes + 2)))?;
+    let (strides, dilations) = (per_axis(cx, "strides", axes)?, per_axis(cx, "dilations", axes)?);
+    let is_ceil = cx.int_or("ceil_mode", 0)? != 0;
+    let margins = margins(cx, axes)?;
+    let mode = cx.text_or("auto_pad", "NOTSET")?;
+    let mut windows = Vec::new();
+    for at in 0..axes {
+        let (size, kernel, stride, dilation) = (space[at], kernel[at], strides[at], dilations[at]);
+        if kernel == 0 || kernel as i64 >= MOST || size as i64 >= MOST {
+            return Err(NodeProblem::Other("the window has a size of 0 or is too large".into()));
+        }
+        let span = (dilation as i64).saturating_mul(kernel as i64 - 1).saturating_add(1);
+        let (before, after) = match mode {
+            "SAME_UPPER" | "SAME_LOWER" => {
+                let count = size.div_ceil(stride) as i64;
+                let total = ((count - 1) * stride as i64 + span - size as i64).max(0);
+                if mode == "SAME_UPPER" { (total / 2, total - total / 2) } else { (total - total / 2, total / 2) }
+            }
+            "VALID" => (0, 0),
+            "NOTSET" => margins[at],
+            _ => return Err(NodeProblem::attribute("auto_pad", "NOTSET, SAME_UPPER, SAME_LOWER or VALID")),
+        };
+        let room = size as i64 + before + after - span;
+        if room < 0 {
+            return Err(NodeProblem::Other(format!("a window of {span} elements is longer than axis {}", at + 2)));
+        }
+        let stride_size = stride as i64;
+        let mut count = if is_ceil { (room + stride_size - 1) / stride_size } else { room / stride_size } + 1;
+        // A window that starts behind the elements and the margin in front is left out.
+        if is_ceil && (count - 1) * stride_size >= size as i64 + before {
+            count -= 1;
+        }
+        windows.push(AxisWindow { size, kernel, stride, dilation, before, after, count: count.max(0) as usize });
+    }
+    Ok(windows)
+}
+
+/// The names of letters `o0`, `o1` of windows, or `k0`, `k1` of their elements.
+fn names(letter: &str, axes: usize) -> Vec<String> {
+    (0..axes).map(|at| format!("{letter}{at}")).collect()
+}
+
+fn prefixed(front: &[&str], names: Vec<String>) -> Vec<String> {
+    front.iter().map(|&name| name.to_owned()).chain(names).collect()
+}
+
+fn convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, filters) = (cx.value(0)?, cx.value(1)?);
+    let (shape, filter) = (x.shape().to_vec(), filters.shape().to_vec());
+    let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
+    let fits = filter.len() >= 3
+        && filter.len() == shape.len()
+        && groups > 0
+        && filter[1].checked_mul(groups) == Some(shape[1])
+        && filter[0].is_multiple_of(groups);
+    if !fits {
+        let problem = format!("filters {filter:?} do not fit {shape:?} in {groups} groups");
+        return Err(NodeProblem::operand(1, problem));
+    }
+    let windows = windows(cx, &shape, &filter[2..])?;
+    let axes = windows.len();
+    let mut result = vec![shape[0], filter[0]];
+    result.extend(windows.iter().map(|window| window.count));
+    let dtype = x.dtype();
+    if shape[1] == 0 && elements(&result)? > 0 {
+        return Ok(vec![cx.filled(dtype, &result, &format!("{dtype}(0)"))?]);
+    }
+    // A group's channels and filters follow each other.
+    let (inner, outer) = (filter[1], filter[0] / groups);
+    let (channel, output, mut ranges) = match groups {
+        1 => ("c".to_owned(), "f".to_owned(), format!("f < {outer}")),
+        _ => (format!("{inner}*g + c"), format!("{outer}*g + f"), format!("g < {groups}, f < {outer}")),
+    };
+    for (at, window) in windows.iter().enumerate() {
+        ranges.push_str(&format!(", o{at} < {}", window.count));
+    }
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?;
+    let weights = cx.bind_array(&mut statement, &filters)?;
+    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
+    let index = prefixed(&["b", &channel], index);
+    let value = match windows.iter().any(AxisWindow::is_padded) {
+        true => source.padded("0", &index),
+        false => source.at(&index),
+    };
+    let weight = weights.at(&prefixed(&[&output, "c"], names("k", axes)));
+    let target = prefixed(&["b", &output], names("o", axes));
+    let plain = prefixed(&["b", "f"], names("o", axes));
+    let wide = wide(dtype);
+    let convert = |access: String| if wide == dtype { access } else { format!("{wide}({access})") };
+    let product = format!("{} * {}", convert(value), convert(weight));
+    let bias = match cx.optional(2) {
+        Some(bias) => Some(cx.bind_array(&mut statement, &bias)?.at(&["f".into()])),
+        None => None,
+    };
+    let batch = shape[0];
+    let sum = format!(" :+= {product} where b < {batch}, {ranges}");
+    let text = match (bias, wide == dtype) {
+        (None, true) => format!("{}{sum}", access("y", &target)),
+        (bias, _) => {
+            let bias = bias.map(|bias| format!(" + {bias}")).unwrap_or_default();
+            let value = format!("{dtype}({}{bias})", access("s", &plain));
+            format!(
+                "node s {wide}[{}]\n{}{sum}\n{} := {value}",
+                crate::shape::dims(&result),
+                access("s", &target),
+                access("y", &plain)
+            )
+        }
+    };
+    Ok(vec![cx.emit(&statement, dtype, &result, &text)?])
+}
+
+/// The margins of a transposed convolution, so that its result has the size that `output_shape` names or
+/// `auto_pad` implies.
+fn transposed_margins(
+    cx: &NodeContext<'_, '_, '_>,
+    full: &[i64],
+    same: &[i64],
+) -> Result<Vec<(i64, i64)>, NodeProblem> {
+    let mode = cx.text_or("auto_pad", "NOTSET")?;
+    let wanted = match (cx.ints("output_shape")?, mode) {
+        (Some(wanted), _) if wanted.len() >= full.len() => wanted[wanted.len() - full.len()..].to_vec(),
+        (None, "SAME_UPPER" | "SAME_LOWER") => same.to_vec(),
+        (None, "VALID") => return Ok(vec![(0, 0); full.len()]),
+        _ => return margins(cx, full.len()),
+    };
+    let margin = |(&full, &wanted): (&i64, &i64)| {
+        let total = full.saturating_sub(wanted);
+        if mode == "SAME_UPPER" { (total / 2, total - total / 2) } else { (total - total / 2, total / 2) }
+    };
+    Ok(full.iter().zip(&wanted).map(margin).collect())
+}
+
+fn transposed_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, filters) = (cx.value(0)?, cx.value(1)?);
+    let (shape, filter) = (x.shape().to_vec(), filters.shape().to_vec());
+    let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
+    let fits = filter.len() >= 3
+        && filter.len() == shape.len()
+        && groups > 0
+        && filter[0] == shape[1]
+        && shape[1].is_multiple_of(groups);
+    if !fits {
+        let problem = format!("filters {filter:?} do not fit {shape:?} in {groups} groups");
+        return Err(NodeProblem::operand(1, problem));
+    }
+    let axes = filter.len() - 2;
+    let (strides, dilations) = (per_axis(cx, "strides", axes)?, per_axis(cx, "dilations", axes)?);
+    let more = cx.ints("output_padding")?.unwrap_or_else(|| vec![0; axes]);
+    if more.len() != axes || more.iter().any(|more| !(0..MOST).contains(more)) {
+        return Err(NodeProblem::attribute("output_padding", format!("{axes} integers from 0")));
+    }
+    let full = |at: usize| {
+        let rows = (shape[at + 2] as i64 - 1).checked_mul(strides[at] as i64)?;
+        let span = (filter[at + 2] as i64 - 1).checked_mul(dilations[at] as i64)?;
+        rows.checked_add(span)?.checked_add(1 + more[at])
+    };
+    let full: Option<Vec<i64>> = (0..axes).map(full).collect();
+    let full = full.ok_or_else(NodeProblem::overflow)?;
+    let same: Vec<i64> = (0..axes).map(|at| (shape[at + 2] * strides[at]) as i64).collect();
+    let margins = transposed_margins(cx, &full, &same)?;
+    let (inner, outer) = (shape[1] / groups, filter[1]);
+    let mut result = vec![shape[0], outer * groups];
+    let mut whole = result.clone();
+    for (&full, &(before, after)) in full.iter().zip(&margins) {
+        let size = full.checked_sub(before).and_then(|size| size.checked_sub(after));
+        result.push(size.and_then(|size| usize::try_from(size).ok()).ok_or_else(NodeProblem::overflow)?);
+        // The sums also have room for the elements that a result beyond them would read as 0.
+        whole.push(usize::try_from(full.max(full - after)).map_err(|_| NodeProblem::overflow())?);
+    }
+    elements(&whole)?;
+    let dtype = x.dtype();
+    let wide = wide(dtype);
+    let (channel, output, ranges) = match groups {
+        1 => ("c".to_owned(), "f".to_owned(), String::new()),
+        _ => {
+            let ranges = format!(" where g < {groups}, c < {inner}, f < {outer}");
+            (format!("{inner}*g + c"), format!("{outer}*g + f"), ranges)
+        }
+    };
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?.at(&prefixed(&["b", &channel], names("j", axes)));
+    let weight = cx.bind_array(&mut statement, &filters)?.at(&prefixed(&[&channel, "f"], names("k", axes)));
+    let written = (0..axes).map(|at| format!("{}*j{at} + {}*k{at}", strides[at], dilations[at]));
+    let written = prefixed(&["b", &output], written.collect());
+    let read = margins.iter().enumerate().map(|(at, (before, _))| format!("o{at} + {before}").replace("+ -", "- "));
+    let read = prefixed(&["b", "f"], read.collect());
+    let is_padded = margins.iter().any(|(before, _)| *before < 0);
+    let sum = if is_padded { access("pad(s, 0)", &read) } else { access("s", &read) };
+    let bias = match cx.optional(2) {
+        Some(bias) => format!(" + {}", cx.bind_array(&mut statement, &bias)?.at(&["f".into()])),
+        None => String::new(),
+    };
+    let y = access("y", &prefixed(&["b", "f"], names("o", axes)));
+    let text = format!(
+        "node s {wide}[{}]\n{} :+= {wide}({source}) * {wide}({weight}){ranges}\n{y} := {dtype}({sum}{bias})",
+        crate::shape::dims(&whole),
+        access("s", &written)
+    );
+    Ok(vec![cx.emit(&statement, dtype, &result, &text)?])
+}
+
+/// The shape of the result of a pooling.
+fn pooled_shape(shape: &[usize], windows: &[AxisWindow]) -> Vec<usize> {
+    shape.iter().take(2).copied().chain(windows.iter().map(|window| window.count)).collect()
+}
+
+fn kernel(cx: &NodeContext<'_, '_, '_>) -> Result<Vec<usize>, NodeProblem> {
+    let axes = cx.ints("kernel_shape")?.map_or(0, |sizes| sizes.len());
+    if axes == 0 {
+        return Err(NodeProblem::attribute("kernel_shape", "positive integers"));
+    }
+    per_axis(cx, "kernel_shape", axes)
+}
+
+/// The ranges of the letters of a pooling.
+fn pool_ranges(shape: &[usize], windows: &[AxisWindow]) -> String {
+    let space = windows.iter().enumerate().map(|(at, window)| format!(", o{at} < {}, k{at} < {}", window.count, window.kernel));
+    format!("b < {}, c < {}{}", shape[0], shape[1], space.collect::<String>())
+}
+
+fn average_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let windows = windows(cx, x.shape(), &kernel(cx)?)?;
+    let shape = pooled_shape(x.shape(), &windows);
+    let (dtype, axes) = (x.dtype(), windows.len());
+    let counts_margins = cx.int_or("count_include_pad", 0)? != 0;
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?;
+    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
+    let index = prefixed(&["b", "c"], index);
+    let wide = wide(dtype);
+    let is_padded = windows.iter().any(AxisWindow::is_padded);
+    let value = if is_padded { source.padded("0", &index) } else { source.at(&index) };
+    let [y, s] = ["y", "s"].map(|name| access(name, &prefixed(&["b", "c"], names("o", axes))));
+    let ranges = pool_ranges(x.shape(), &windows);
+    // The number of elements of a window that count: a product over axes of sums over the window.
+    let mut text = format!("{s} :+= {wide}({value}) where {ranges}\n");
+    let mut divisor = Vec::new();
+    for (at, window) in windows.iter().enumerate() {
+        let index = window.index(at);
+        let (low, high) = match counts_margins {
+            true => (-window.before, window.size as i64 + window.after),
+            false => (0, window.size as i64),
+        };
+        match is_padded {
+            true => {
+                let inside = format!("and({index} >= {low}, {index} < {high})");
+                let (kernel, count) = (window.kernel, window.count);
+                text.push_str(&format!("n{at}[o{at}] :+= {wide}({inside}) where o{at} < {count}, k{at} < {kernel}\n"));
+                divisor.push(format!("n{at}[o{at}]"));
+            }
+            false => divisor.push(format!("{}.0", window.kernel)),
+        }
+    }
+    text.push_str(&format!("{y} := {dtype}({s} / ({}))", divisor.join(" * ")));
+    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+}
+
+fn max_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let windows = windows(cx, x.shape(), &kernel(cx)?)?;
+    let shape = pooled_shape(x.shape(), &windows);
+    let (dtype, axes) = (x.dtype(), windows.len());
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?;
+    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
+    let index = prefixed(&["b", "c"], index);
+    let outside = if dtype.is_float() { "-inf".to_owned() } else { lowest(dtype).to_string() };
+    let value = match windows.iter().any(AxisWindow::is_padded) {
+        true => source.padded(&outside, &index),
+        false => source.at(&index),
+    };
+    let [y, p] = ["y", "p"].map(|name| access(name, &prefixed(&["b", "c"], names("o", axes))));
+    let ranges = pool_ranges(x.shape(), &windows);
+    let most = format!("{y} :max= {value} where {ranges}");
+    if !cx.wants(1) {
+        return Ok(vec![cx.emit(&statement, dtype, &shape, &most)?]);
+    }
+    let order = cx.int_or("storage_order", 0)?;
+    let position = flat_position(x.shape(), &windows, order != 0);
+    let inside = windows.iter().enumerate().map(|(at, window)| {
+        let index = window.index(at);
+        format!("and({index} >= 0, {index} < {})", window.size)
+    });
+    let inside = inside.reduce(|all, one| format!("and({all}, {one})")).unwrap_or_default();
+    let none = i64::from(i32::MAX);
+    let text = format!("{most}\n{p} :min= where(and({inside}, {value} == {y}), {position}, {none}) where {ranges}");
+    let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
+    Ok(cx.emit_all(&statement, results, &text)?.to_vec())
+}
+
+/// The position of an element of a window in the whole array, with the first axis of space innermost if
+/// `is_column_major`.
+fn flat_position(shape: &[usize], windows: &[AxisWindow], is_column_major: bool) -> String {
+    let axes = windows.len();
+    let order: Vec<usize> = if is_column_major { (0..axes).rev().collect() } else { (0..axes).collect() };
+    let start = format!("b*{} + c", shape[1]);
+    let append = |text: String, at: usize| format!("({text})*{} + ({})", windows[at].size, windows[at].index(at));
+    order.into_iter().fold(start, append)
+}
+
+fn lowest(dtype: DType) -> i64 {
+    match dtype {
+        DType::I8 => i8::MIN.into(),
+        DType::I32 => i32::MIN.into(),
+        DType::I64 => i64::MIN,
+        _ => 0,
+    }
+}
+
+fn global(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
+    let x: Value = cx.value(0)?;
+    if x.rank() < 3 {
+        return Err(NodeProblem::operand(0, "expected three axes or more"));
+    }
+    let space = x.rank() - 2;
+    let shape: Vec<usize> = x.shape().iter().take(2).copied().chain(vec![1; space]).collect();
+    let dtype = x.dtype();
+    let mut statement = Statement::default();
+    let index = prefixed(&["b", "c"], names("k", space));
+    let element = cx.bind_array(&mut statement, &x)?.at(&index);
+    let y = access("y", &prefixed(&["b", "c"], vec!["0".into(); space]));
+    let wide = wide(dtype);
+    let count: usize = x.shape().iter().skip(2).product();
+    let finish = if op == ":+=" { format!("s[b,c] / {count}.0") } else { "s[b,c]".into() };
+    let text = format!("s[b,c] {op} {wide}({element})\n{y} := {dtype}({finish})");
+    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+}

@@ -1,0 +1,404 @@
+//! Tracing: walks a model once for a set of input shapes, and cuts it where the host needs values.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use arrayjit_tensor::{Graph, Init, Parameter, Tensor, TensorOperand, Weights};
+use tnode::{DType, HostArray};
+
+use crate::{
+    context::NodeContext,
+    error::{NodeProblem, OnnxError},
+    host::HostValue,
+    ir::{Attribute, ModelGraph, ModelNode},
+    plan::{Event, Output, Segment},
+    value::{SlotValue, Value},
+};
+
+/// The most events of a trace, so that a loop without end is an error.
+const MOST_EVENTS: usize = 1 << 14;
+
+/// Constant expressions with at most as many elements are computed once for each model.
+const MOST_FOLDED: usize = 1 << 16;
+
+/// The parts of a session that traces share.
+pub(crate) struct Shared {
+    pub(crate) weights: Weights,
+    /// The results of nodes whose operands are constants, by the number of the node.
+    pub(crate) folded: HashMap<usize, Vec<Value>>,
+    /// The parameters that have the values of constants on the device, by the address of the constant.
+    pub(crate) parameters: HashMap<usize, (Arc<HostValue>, Parameter)>,
+}
+
+/// The graph that is being built, with its inputs.
+#[derive(Default)]
+struct Current {
+    graph: Graph,
+    slots: BTreeMap<usize, Tensor>,
+    constants: Vec<(String, Arc<HostValue>)>,
+    /// The tensors of `constants`.
+    constant_tensors: Vec<Tensor>,
+}
+
+/// The values of a graph or subgraph that is being walked.
+struct Frame {
+    values: BTreeMap<String, Value>,
+    /// How often each value will still be read.
+    uses: HashMap<String, usize>,
+}
+
+/// A walk over a model.
+pub(crate) struct Tracer<'s> {
+    shared: &'s mut Shared,
+    current: Current,
+    frames: Vec<Frame>,
+    /// Values that an operator needs after the evaluation of a subgraph.
+    pinned: Vec<Value>,
+    /// The arrays of the run so far.
+    slots: &'s mut Vec<Arc<HostArray>>,
+    /// The slots that the walk has reached: results of segments get the next ones.
+    reached: usize,
+    /// The events of the run; those before `position` were traced.
+    events: &'s mut Vec<Event>,
+    position: usize,
+    /// The results of segments, by the name of the node that computed them.
+    materialised: HashMap<tnode::NodeId, SlotValue>,
+}
+
+impl<'s> Tracer<'s> {
+    pub(crate) fn new(
+        shared: &'s mut Shared,
+        slots: &'s mut Vec<Arc<HostArray>>,
+        events: &'s mut Vec<Event>,
+    ) -> Tracer<'s> {
+        let (current, frames, materialised) = (Current::default(), Vec::new(), HashMap::new());
+        let pinned = Vec::new();
+        Tracer { shared, current, frames, pinned, slots, reached: 0, events, position: 0, materialised }
+    }
+
+    /// Walks the model. Its inputs are the first slots.
+    pub(crate) fn model(&mut self, graph: &ModelGraph, inputs: &[String]) -> Result<Vec<Output>, OnnxError> {
+        self.reached = inputs.len();
+        let mut values = BTreeMap::new();
+        for (slot, name) in inputs.iter().enumerate() {
+            values.insert(name.clone(), slot_value(slot, &self.slots[slot])?);
+        }
+        let results = self.graph(graph, values)?;
+        if results.iter().any(|value| matches!(value, Value::Lazy(_))) {
+            self.cut(&results).map_err(in_outputs)?;
+        }
+        let output = |value: Value| match self.resolved(value).map_err(in_outputs)? {
+            Value::Known(value) => Ok(Output::Known(value.array.clone())),
+            Value::Slot(value) => Ok(Output::Slot(value.slot)),
+            Value::Lazy(tensor) => Err(OnnxError::invalid(tensor.name(), "it was not computed")),
+        };
+        results.into_iter().map(output).collect()
+    }
+
+    /// Walks a graph whose inputs have these values, and returns its outputs.
+    pub(crate) fn graph(
+        &mut self,
+        graph: &ModelGraph,
+        inputs: BTreeMap<String, Value>,
+    ) -> Result<Vec<Value>, OnnxError> {
+        let mut values: BTreeMap<String, Value> = graph
+            .initializers
+            .iter()
+            .map(|(name, value)| (name.clone(), Value::Known(value.clone())))
+            .collect();
+        values.extend(inputs);
+        self.frames.push(Frame { values, uses: graph.uses.clone() });
+        let walked = graph.nodes.iter().try_for_each(|node| self.node(node));
+        let results = walked.and_then(|()| {
+            let output = |name: &String| {
+                self.lookup(name).ok_or_else(|| OnnxError::invalid(format!("output `{name}`"), "has no value"))
+            };
+            graph.outputs.iter().map(|info| output(&info.name)).collect()
+        });
+        self.frames.pop();
+        results
+    }
+
+    fn lookup(&self, name: &str) -> Option<Value> {
+        self.frames.iter().rev().find_map(|frame| frame.values.get(name)).cloned()
+    }
+
+    fn node(&mut self, node: &ModelNode) -> Result<(), OnnxError> {
+        let fail = |problem: NodeProblem| OnnxError::Node {
+            node: node.name.clone(),
+            operator: node.operator.name.into(),
+            opset: node.opset,
+            problem: Box::new(problem),
+        };
+        let mut operands = Vec::new();
+        for (at, name) in node.inputs.iter().enumerate() {
+            operands.push(match (name.is_empty(), self.lookup(name)) {
+                (true, _) => None,
+                (false, Some(value)) => Some(value),
+                (false, None) => return Err(fail(NodeProblem::operand(at, format!("`{name}` has no value")))),
+            });
+        }
+        let results = self.results(node, operands).map_err(fail)?;
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        for (name, value) in node.outputs.iter().zip(results) {
+            if frame.uses.contains_key(name) {
+                frame.values.insert(name.clone(), value);
+            }
+        }
+        for name in node.reads() {
+            if let Some(count) = frame.uses.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    frame.values.remove(name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The results of a node. If all operands are constants, they are computed once for the model.
+    fn results(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, NodeProblem> {
+        let has_graphs = node.attributes.values().any(|value| matches!(value, Attribute::Graph(_)));
+        let is_constant = operands.iter().flatten().all(Value::is_constant) && !node.operator.is_random;
+        if has_graphs || !is_constant {
+            return self.lowered(node, operands);
+        }
+        if let Some(results) = self.shared.folded.get(&node.id) {
+            return Ok(results.clone());
+        }
+        let outer = std::mem::take(&mut self.current);
+        let folded = self.lowered(node, operands.clone()).and_then(|results| self.evaluated(results));
+        self.current = outer;
+        match folded? {
+            Some(results) => {
+                self.shared.folded.insert(node.id, results.clone());
+                Ok(results)
+            }
+            None => self.lowered(node, operands),
+        }
+    }
+
+    fn lowered(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, NodeProblem> {
+        (node.operator.lower)(&mut NodeContext::new(self, node, operands))
+    }
+
+    /// The values of results of the current graph, which only has constants; none if they are large.
+    fn evaluated(&mut self, results: Vec<Value>) -> Result<Option<Vec<Value>>, NodeProblem> {
+        let tensors: Vec<Tensor> = results.iter().filter_map(lazy).cloned().collect();
+        let elements: usize = tensors.iter().map(Tensor::num_elements).sum();
+        let read = self.current.graph.parameters();
+        let largest: usize = read.iter().map(|read| read.shape().iter().product::<usize>()).sum();
+        if elements > usize::max(largest, MOST_FOLDED) {
+            return Ok(None);
+        }
+        if tensors.is_empty() {
+            return Ok(Some(results));
+        }
+        let segment = self.compiled(&tensors)?;
+        let mut arrays = Vec::new();
+        segment.run(&mut arrays).map_err(Box::new)?;
+        let mut arrays = arrays.into_iter();
+        let value = |result: Value| match (lazy(&result).is_some(), &mut arrays) {
+            (true, arrays) => {
+                let array = arrays.next().ok_or_else(|| NodeProblem::Other("a result is missing".into()))?;
+                Ok(Value::Known(HostValue::shared(array, true)))
+            }
+            (false, _) => Ok(result),
+        };
+        results.into_iter().map(value).collect::<Result<Vec<_>, _>>().map(Some)
+    }
+
+    /// The values of a value on the host. Cuts the trace if the current graph computes them.
+    pub(crate) fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem> {
+        if let Value::Lazy(_) = self.resolved(value.clone())? {
+            self.cut(std::slice::from_ref(value))?;
+        }
+        match self.resolved(value.clone())? {
+            Value::Known(value) => Ok(value),
+            Value::Slot(value) => self.read(value.slot),
+            Value::Lazy(tensor) => Err(NodeProblem::Other(format!("{} was not computed", tensor.name()))),
+        }
+    }
+
+    /// Keeps values that no graph has, until `unpin` is given the result.
+    pub(crate) fn pin(&mut self, values: Vec<Value>) -> usize {
+        let mark = self.pinned.len();
+        self.pinned.extend(values);
+        mark
+    }
+
+    pub(crate) fn unpin(&mut self, mark: usize) {
+        self.pinned.truncate(mark);
+    }
+
+    /// The values of a slot, on which the rest of the trace depends.
+    fn read(&mut self, slot: usize) -> Result<Arc<HostValue>, NodeProblem> {
+        let missing = || NodeProblem::Other("a slot has no values".into());
+        let values = self.slots.get(slot).cloned().ok_or_else(missing)?;
+        if self.position == self.events.len() {
+            self.record(Event::Read { slot, values: values.clone() })?;
+        }
+        self.position += 1;
+        let value = HostValue::shared(values, false);
+        // Later reads in this walk are no decisions.
+        for frame in &mut self.frames {
+            for other in frame.values.values_mut() {
+                if matches!(other, Value::Slot(other) if other.slot == slot) {
+                    *other = Value::Known(value.clone());
+                }
+            }
+        }
+        Ok(value)
+    }
+
+    fn record(&mut self, event: Event) -> Result<(), NodeProblem> {
+        if self.events.len() >= MOST_EVENTS {
+            return Err(NodeProblem::Other(format!("the model needs more than {MOST_EVENTS} steps on the host")));
+        }
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// Ends the current graph: all of its values that are still needed, and `more`, become slots.
+    fn cut(&mut self, more: &[Value]) -> Result<(), NodeProblem> {
+        let mut tensors: Vec<Tensor> = Vec::new();
+        for value in self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more) {
+            if let Value::Lazy(tensor) = value
+                && tensor.graph() == &self.current.graph
+                && !tensors.iter().any(|other| other.node() == tensor.node())
+            {
+                tensors.push(tensor.clone());
+            }
+        }
+        match self.events.get(self.position) {
+            Some(Event::Run(_)) => {}
+            Some(Event::Read { .. }) => return Err(NodeProblem::Other("the trace differs from its plan".into())),
+            None => {
+                let segment = Arc::new(self.compiled(&tensors)?);
+                segment.run(self.slots).map_err(Box::new)?;
+                self.record(Event::Run(segment))?;
+            }
+        }
+        self.position += 1;
+        for tensor in tensors {
+            let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
+            let value = SlotValue { slot: self.reached, dtype, shape };
+            self.materialised.insert(tensor.node().id(), value);
+            self.reached += 1;
+        }
+        self.current = Current::default();
+        let mut frames = std::mem::take(&mut self.frames);
+        for value in frames.iter_mut().flat_map(|frame| frame.values.values_mut()) {
+            *value = self.resolved(value.clone())?;
+        }
+        self.frames = frames;
+        Ok(())
+    }
+
+    /// Compiles the current graph.
+    fn compiled(&mut self, results: &[Tensor]) -> Result<Segment, NodeProblem> {
+        let results: Vec<&Tensor> = results.iter().collect();
+        let executable = self.current.graph.compile_named("onnx", &self.shared.weights, &results)?;
+        let inputs = self.current.slots.keys().map(|slot| (format!("s{slot}"), *slot)).collect();
+        Ok(Segment { executable, inputs, constants: self.current.constants.clone() })
+    }
+
+    /// The value, where one that an earlier segment computed is a slot.
+    fn resolved(&self, value: Value) -> Result<Value, NodeProblem> {
+        match value {
+            Value::Lazy(tensor) if tensor.graph() != &self.current.graph => {
+                let found = self.materialised.get(&tensor.node().id()).cloned();
+                let missing = || NodeProblem::Other(format!("{} is no result of its segment", tensor.name()));
+                Ok(Value::Slot(found.ok_or_else(missing)?))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// The graph that is being built.
+    pub(crate) fn current(&self) -> &Graph {
+        &self.current.graph
+    }
+
+    /// The tensor of the current graph with the value; none if the value is known.
+    pub(crate) fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem> {
+        match self.resolved(value.clone())? {
+            Value::Lazy(tensor) => Ok(Some(tensor)),
+            Value::Slot(value) => self.slot_tensor(value).map(Some),
+            Value::Known(_) => Ok(None),
+        }
+    }
+
+    /// The operand of assignment text that has the value.
+    pub(crate) fn operand(&mut self, value: &Value) -> Result<Box<dyn TensorOperand>, NodeProblem> {
+        match self.resolved(value.clone())? {
+            Value::Lazy(tensor) => Ok(Box::new(tensor)),
+            Value::Slot(value) => Ok(Box::new(self.slot_tensor(value)?)),
+            Value::Known(value) if value.is_constant => Ok(Box::new(self.parameter(&value)?)),
+            Value::Known(value) => Ok(Box::new(self.constant_tensor(&value)?)),
+        }
+    }
+
+    /// The tensor of the current graph that has the value of a slot.
+    fn slot_tensor(&mut self, value: SlotValue) -> Result<Tensor, NodeProblem> {
+        if let Some(tensor) = self.current.slots.get(&value.slot) {
+            return Ok(tensor.clone());
+        }
+        let tensor = self.current.graph.input(&format!("s{}", value.slot), value.shape, value.dtype)?;
+        self.current.slots.insert(value.slot, tensor.clone());
+        Ok(tensor)
+    }
+
+    /// The tensor of the current graph that has known values, which are an input of the routine.
+    fn constant_tensor(&mut self, value: &Arc<HostValue>) -> Result<Tensor, NodeProblem> {
+        let found = self.current.constants.iter().position(|(_, other)| Arc::ptr_eq(other, value));
+        if let Some(tensor) = found.and_then(|at| self.current.constant_tensors.get(at)) {
+            return Ok(tensor.clone());
+        }
+        let name = format!("c{}", self.current.constants.len());
+        let tensor = self.current.graph.input(&name, value.shape().iter().copied(), value.dtype())?;
+        self.current.constants.push((name, value.clone()));
+        self.current.constant_tensors.push(tensor.clone());
+        Ok(tensor)
+    }
+
+    /// The parameter that has the values of a constant on the device.
+    fn parameter(&mut self, value: &Arc<HostValue>) -> Result<Parameter, NodeProblem> {
+        let address = Arc::as_ptr(value) as usize;
+        if let Some((_, parameter)) = self.shared.parameters.get(&address) {
+            return Ok(parameter.clone());
+        }
+        let params = self.shared.weights.params().with_dtype(value.dtype());
+        let name = format!("w{}", self.shared.parameters.len());
+        let init = Init::Values(value.array.clone());
+        let parameter = params.parameter(&name, value.shape().iter().copied(), init)?;
+        self.shared.parameters.insert(address, (value.clone(), parameter.clone()));
+        Ok(parameter)
+    }
+}
+
+fn lazy(value: &Value) -> Option<&Tensor> {
+    match value {
+        Value::Lazy(tensor) => Some(tensor),
+        _ => None,
+    }
+}
+
+/// The value of an input. One without elements is known.
+fn slot_value(slot: usize, array: &HostArray) -> Result<Value, OnnxError> {
+    let (dtype, shape): (DType, Vec<usize>) = (array.dtype(), array.dims().to_vec());
+    match shape.contains(&0) {
+        true => Ok(Value::Known(HostValue::new(HostArray::zeros(dtype, shape)?, false))),
+        false => Ok(Value::Slot(SlotValue { slot, dtype, shape })),
+    }
+}
+
+fn in_outputs(problem: NodeProblem) -> OnnxError {
+    match problem {
+        NodeProblem::Model(error) => OnnxError::Model(error),
+        NodeProblem::Inner(error) => *error,
+        other => OnnxError::invalid("outputs", other.to_string()),
+    }
+}
