@@ -32,7 +32,8 @@ pub(crate) fn dtype_number(dtype: DType) -> Option<i32> {
 
 /// The name of an element type that arrays cannot have.
 pub(crate) fn dtype_name(number: i32) -> String {
-    let names = [(5, "int16"), (8, "string"), (14, "complex64"), (15, "complex128"), (21, "uint4"), (22, "int4")];
+    let names =
+        [(5, "int16"), (8, "string"), (14, "complex64"), (15, "complex128"), (21, "uint4"), (22, "int4")];
     let found = names.into_iter().find(|(known, _)| *known == number).map(|(_, name)| name.to_owned());
     found.unwrap_or_else(|| format!("number {number}"))
 }

@@ -56,7 +56,8 @@ impl Operand {
     /// The element that is broadcast to the letters of a shape of that rank.
     pub(crate) fn broadcast(&self, rank: usize) -> String {
         let missing = rank.saturating_sub(self.shape.len());
-        let index = |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { shape::letter(at + missing) };
+        let index =
+            |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { shape::letter(at + missing) };
         self.at(&self.shape.iter().enumerate().map(index).collect::<Vec<_>>())
     }
 
@@ -148,7 +149,8 @@ impl<'n> NodeContext<'_, '_, 'n> {
     pub(crate) fn dtype_attribute(&self, name: &str) -> Result<Option<DType>, NodeProblem> {
         let Some(number) = self.int(name)? else { return Ok(None) };
         let number = i32::try_from(number).unwrap_or(-1);
-        let unsupported = || NodeProblem::Unsupported(format!("element type {}", crate::array::dtype_name(number)));
+        let unsupported =
+            || NodeProblem::Unsupported(format!("element type {}", crate::array::dtype_name(number)));
         crate::array::dtype(number).map(Some).ok_or_else(unsupported)
     }
 
@@ -315,8 +317,10 @@ impl NodeContext<'_, '_, '_> {
             let empty = |(_, dtype, shape): (&str, DType, &[usize])| self.empty(dtype, shape);
             return collected(results.into_iter().map(empty));
         }
-        let declared: String =
-            results.iter().map(|(name, dtype, shape)| format!("node {name} {dtype}[{}]\n", shape::dims(shape))).collect();
+        let declared: String = results
+            .iter()
+            .map(|(name, dtype, shape)| format!("node {name} {dtype}[{}]\n", shape::dims(shape)))
+            .collect();
         let operands: Vec<(&str, &dyn TensorOperand)> =
             statement.operands.iter().map(|(name, operand)| (name.as_str(), &**operand)).collect();
         let names = results.map(|(name, ..)| name);
@@ -331,7 +335,12 @@ impl NodeContext<'_, '_, '_> {
     }
 
     /// An array with one number in all elements, as assignment text in its type.
-    pub(crate) fn filled(&mut self, dtype: DType, shape: &[usize], number: &str) -> Result<Value, NodeProblem> {
+    pub(crate) fn filled(
+        &mut self,
+        dtype: DType,
+        shape: &[usize],
+        number: &str,
+    ) -> Result<Value, NodeProblem> {
         let letters = shape::letters(shape.len());
         let text = format!("{} := {number}", shape::access("y", &letters));
         self.emit(&Statement::default(), dtype, shape, &text)
@@ -447,7 +456,9 @@ impl NodeContext<'_, '_, '_> {
         let x = self.bind(&mut statement, value)?;
         let y = shape::access("y", &shape::letters(shape.len()));
         let read = x.at(&index.iter().map(Affine::text).collect::<Vec<_>>());
-        self.emit(&statement, value.dtype(), shape, &format!("{y} := {read}"))
+        // A letter that indexes an axis alone may take only a part of it.
+        let clause = shape::clause(shape);
+        self.emit(&statement, value.dtype(), shape, &format!("{y} := {read}{clause}"))
     }
 
     /// The elements of an axis at these positions.
@@ -461,10 +472,13 @@ impl NodeContext<'_, '_, '_> {
         shape[axis] = positions.len();
         let start = positions.first().copied().unwrap_or_default() as i64;
         let step = positions.get(1).map_or(1, |&second| second as i64 - start);
-        let is_affine = positions.iter().enumerate().all(|(at, &position)| {
-            i64::try_from(at).is_ok_and(|at| start + step * at == position as i64)
-        });
-        if is_affine || value.known().is_some_and(|_| shape::elements(&shape).is_ok_and(|n| n <= MOST_ON_HOST)) {
+        let is_affine = positions
+            .iter()
+            .enumerate()
+            .all(|(at, &position)| i64::try_from(at).is_ok_and(|at| start + step * at == position as i64));
+        if is_affine
+            || value.known().is_some_and(|_| shape::elements(&shape).is_ok_and(|n| n <= MOST_ON_HOST))
+        {
             let mut index: Vec<Affine> = (0..shape.len()).map(Affine::letter).collect();
             if is_affine {
                 index[axis] = Affine { terms: vec![(axis, step)], offset: start };
@@ -491,7 +505,9 @@ impl NodeContext<'_, '_, '_> {
         positions: &[usize],
         shape: &[usize],
     ) -> Result<Value, NodeProblem> {
-        let Some(known) = value.known() else { return Err(NodeProblem::Other("a value is not known".into())) };
+        let Some(known) = value.known() else {
+            return Err(NodeProblem::Other("a value is not known".into()));
+        };
         let position = |mut at: Vec<usize>| {
             at[axis] = positions[at[axis]];
             crate::host::flatten(&at, value.shape())

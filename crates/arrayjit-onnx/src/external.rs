@@ -44,7 +44,9 @@ impl Folder {
             return Err(fail("its size overflows".into()));
         };
         if source.length.is_some_and(|length| length != bytes as u64) {
-            return Err(fail(format!("its file has another length than the {bytes} bytes of {dtype}{dims:?}")));
+            return Err(fail(format!(
+                "its file has another length than the {bytes} bytes of {dtype}{dims:?}"
+            )));
         }
         let read = |source| OnnxError::Read { path: path.clone(), source };
         let mut file = File::open(&path).map_err(read)?;
@@ -62,7 +64,8 @@ impl Folder {
     /// The path of a file within the folder, links resolved.
     fn contained(&self, location: &str) -> Result<PathBuf, String> {
         let relative = Path::new(location);
-        let is_plain = relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        let is_plain =
+            relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if location.is_empty() || !is_plain {
             return Err(format!("its file `{location}` is no path within the folder of the model"));
         }

@@ -6,10 +6,12 @@
 //! # use arrayjit_onnx::proto::*;
 //! # use prost::Message;
 //! # let value = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
-//! # let node = NodeProto { op_type: "Relu".into(), input: vec!["x".into()], output: vec!["y".into()], ..Default::default() };
-//! # let graph = GraphProto { node: vec![node], input: vec![value("x")], output: vec![value("y")], ..Default::default() };
-//! # let opset = OperatorSetIdProto { domain: String::new(), version: 17 };
-//! # let model = ModelProto { ir_version: 8, graph: Some(graph), opset_import: vec![opset], ..Default::default() };
+//! # let (input, output) = (vec!["x".into()], vec!["y".into()]);
+//! # let node = vec![NodeProto { op_type: "Relu".into(), input, output, ..Default::default() }];
+//! # let (input, output) = (vec![value("x")], vec![value("y")]);
+//! # let graph = Some(GraphProto { node, input, output, ..Default::default() });
+//! # let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 17 }];
+//! # let model = ModelProto { ir_version: 8, graph, opset_import, ..Default::default() };
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("model.onnx");
 //! # std::fs::write(&path, model.encode_to_vec())?;

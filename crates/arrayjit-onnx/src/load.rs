@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The versions of `ai.onnx` that this crate reads.
-pub(crate) const OPSETS: std::ops::RangeInclusive<i64> = 7..=27;
+pub(crate) const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
 /// The deepest nesting of subgraphs.
 const DEEPEST: usize = 32;
@@ -84,8 +84,13 @@ impl Loader<'_> {
         let inputs: Vec<ValueInfo> = proto.input.iter().map(value_info).collect();
         let mut names: HashSet<String> = initializers.keys().cloned().collect();
         names.extend(inputs.iter().map(|input| input.name.clone()));
-        let made: HashSet<String> =
-            proto.node.iter().flat_map(|node| &node.output).filter(|name| !name.is_empty()).cloned().collect();
+        let made: HashSet<String> = proto
+            .node
+            .iter()
+            .flat_map(|node| &node.output)
+            .filter(|name| !name.is_empty())
+            .cloned()
+            .collect();
         let all: HashSet<String> = names.union(&made).cloned().collect();
         let scopes: Vec<&HashSet<String>> = outer.iter().copied().chain([&all]).collect();
         let mut nodes = Vec::new();
@@ -289,7 +294,8 @@ fn sparse(tensor: &SparseTensorProto) -> Result<(String, Arc<HostValue>), OnnxEr
         }),
     });
     for element in array.bytes().chunks(size) {
-        let target = flats.next().flatten().and_then(|at| dense.get_mut(at.checked_mul(size)?..)?.get_mut(..size));
+        let target =
+            flats.next().flatten().and_then(|at| dense.get_mut(at.checked_mul(size)?..)?.get_mut(..size));
         target.ok_or_else(|| fail("an index is outside"))?.copy_from_slice(element);
     }
     let dense = tnode::HostArray::from_bytes(array.dtype(), shape, &dense)?;

@@ -142,11 +142,16 @@ impl InferenceSession {
     }
 
     /// The arrays of the inputs in the order of the model, copied, with defaults that are given instead.
-    fn checked(&self, inputs: &[(&str, &HostArray)]) -> Result<(Vec<String>, Vec<Arc<HostArray>>), OnnxError> {
+    fn checked(
+        &self,
+        inputs: &[(&str, &HostArray)],
+    ) -> Result<(Vec<String>, Vec<Arc<HostArray>>), OnnxError> {
         let fail = |name: &str, problem: String| OnnxError::Input { name: name.into(), problem };
         let graph = &self.model.graph;
         let all = || graph.inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
-        if let Some((name, _)) = inputs.iter().find(|(name, _)| graph.inputs.iter().all(|input| input.name != *name)) {
+        if let Some((name, _)) =
+            inputs.iter().find(|(name, _)| graph.inputs.iter().all(|input| input.name != *name))
+        {
             return Err(fail(name, format!("is unknown; the inputs are {}", all())));
         }
         let (mut names, mut arrays) = (Vec::new(), Vec::new());
@@ -176,7 +181,11 @@ impl InferenceSession {
 }
 
 /// The problem of a shape with the axes that the model says. `sizes` has the sizes of named axes so far.
-fn shape_problem<'a>(info: &'a ValueInfo, shape: &[usize], sizes: &mut Vec<(&'a str, usize)>) -> Option<String> {
+fn shape_problem<'a>(
+    info: &'a ValueInfo,
+    shape: &[usize],
+    sizes: &mut Vec<(&'a str, usize)>,
+) -> Option<String> {
     let dims = info.dims.as_ref()?;
     if dims.len() != shape.len() {
         return Some(format!("has {} axes, expected {}", shape.len(), dims.len()));

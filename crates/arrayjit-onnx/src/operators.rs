@@ -26,11 +26,7 @@ pub(crate) struct Operator {
 }
 
 /// An operator of `ai.onnx`.
-const fn op(
-    name: &'static str,
-    since: i64,
-    lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered,
-) -> Operator {
+const fn op(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered) -> Operator {
     Operator { name, domain: "", since, lower, is_random: false }
 }
 

@@ -1,5 +1,5 @@
-//! The messages of an ONNX file. Field numbers are those of `onnx.proto`; fields that this crate does not read
-//! are left out and skipped when a file is decoded.
+//! The messages of an ONNX file. Field numbers are those of `onnx.proto`; fields that this crate does not
+//! read are left out and skipped when a file is decoded.
 
 use bytes::Bytes;
 use prost::Message;

@@ -64,6 +64,11 @@ pub(crate) fn dims(shape: &[usize]) -> String {
     shape.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// The ranges of all letters of a shape, as a clause.
+pub(crate) fn clause(shape: &[usize]) -> String {
+    if shape.is_empty() { String::new() } else { format!(" where {}", ranges(shape)) }
+}
+
 /// Ranges of letters: `i0 < 2, i1 < 3`, without those of no axes.
 pub(crate) fn ranges(shape: &[usize]) -> String {
     shape.iter().enumerate().map(|(at, size)| format!("i{at} < {size}")).collect::<Vec<_>>().join(", ")

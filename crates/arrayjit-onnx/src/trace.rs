@@ -113,7 +113,8 @@ impl<'s> Tracer<'s> {
         let walked = graph.nodes.iter().try_for_each(|node| self.node(node));
         let results = walked.and_then(|()| {
             let output = |name: &String| {
-                self.lookup(name).ok_or_else(|| OnnxError::invalid(format!("output `{name}`"), "has no value"))
+                self.lookup(name)
+                    .ok_or_else(|| OnnxError::invalid(format!("output `{name}`"), "has no value"))
             };
             graph.outputs.iter().map(|info| output(&info.name)).collect()
         });
@@ -137,7 +138,9 @@ impl<'s> Tracer<'s> {
             operands.push(match (name.is_empty(), self.lookup(name)) {
                 (true, _) => None,
                 (false, Some(value)) => Some(value),
-                (false, None) => return Err(fail(NodeProblem::operand(at, format!("`{name}` has no value")))),
+                (false, None) => {
+                    return Err(fail(NodeProblem::operand(at, format!("`{name}` has no value"))));
+                }
             });
         }
         let results = self.results(node, operands).map_err(fail)?;
@@ -255,7 +258,9 @@ impl<'s> Tracer<'s> {
 
     fn record(&mut self, event: Event) -> Result<(), NodeProblem> {
         if self.events.len() >= MOST_EVENTS {
-            return Err(NodeProblem::Other(format!("the model needs more than {MOST_EVENTS} steps on the host")));
+            return Err(NodeProblem::Other(format!(
+                "the model needs more than {MOST_EVENTS} steps on the host"
+            )));
         }
         self.events.push(event);
         Ok(())
@@ -264,7 +269,9 @@ impl<'s> Tracer<'s> {
     /// Ends the current graph: all of its values that are still needed, and `more`, become slots.
     fn cut(&mut self, more: &[Value]) -> Result<(), NodeProblem> {
         let mut tensors: Vec<Tensor> = Vec::new();
-        for value in self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more) {
+        for value in
+            self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more)
+        {
             if let Value::Lazy(tensor) = value
                 && tensor.graph() == &self.current.graph
                 && !tensors.iter().any(|other| other.node() == tensor.node())
@@ -274,7 +281,9 @@ impl<'s> Tracer<'s> {
         }
         match self.events.get(self.position) {
             Some(Event::Run(_)) => {}
-            Some(Event::Read { .. }) => return Err(NodeProblem::Other("the trace differs from its plan".into())),
+            Some(Event::Read { .. }) => {
+                return Err(NodeProblem::Other("the trace differs from its plan".into()));
+            }
             None => {
                 let segment = Arc::new(self.compiled(&tensors)?);
                 segment.run(self.slots).map_err(Box::new)?;

@@ -60,23 +60,27 @@ pub(super) fn product(
         shape.iter().enumerate().map(index).chain(own.iter().map(|&name| name.to_owned())).collect::<Vec<_>>()
     };
     let mut statement = Statement::default();
-    let a = cx.bind_array(&mut statement, x)?.at(&indices(&front(&left), if is_row { &["k"] } else { &["m", "k"] }));
-    let b =
-        cx.bind_array(&mut statement, z)?.at(&indices(&front(&right), if is_column { &["k"] } else { &["k", "n"] }));
-    let text = sum_of_products(&target, &[a, b], dtype);
+    let a = cx
+        .bind_array(&mut statement, x)?
+        .at(&indices(&front(&left), if is_row { &["k"] } else { &["m", "k"] }));
+    let b = cx
+        .bind_array(&mut statement, z)?
+        .at(&indices(&front(&right), if is_column { &["k"] } else { &["k", "n"] }));
+    // An axis in front that has size 1 in both has no letter of an operand.
+    let text = sum_of_products(&target, &[a, b], dtype, &crate::shape::clause(&batch));
     cx.emit(&statement, dtype, &shape, &text)
 }
 
 /// The statement that sums products of accesses in a type that holds sums.
-fn sum_of_products(target: &[String], factors: &[String], dtype: DType) -> String {
+fn sum_of_products(target: &[String], factors: &[String], dtype: DType, clause: &str) -> String {
     let wide = wide(dtype);
     let y = access("y", target);
     if wide == dtype {
-        return format!("{y} :+= {}", factors.join(" * "));
+        return format!("{y} :+= {}{clause}", factors.join(" * "));
     }
     let factors: Vec<String> = factors.iter().map(|factor| format!("{wide}({factor})")).collect();
     let sum = access("s", target);
-    format!("{sum} :+= {}\n{y} := {dtype}({sum})", factors.join(" * "))
+    format!("{sum} :+= {}{clause}\n{y} := {dtype}({sum})", factors.join(" * "))
 }
 
 fn gemm(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
@@ -88,7 +92,10 @@ fn gemm(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (rows, inner) = if is_turned[0] { (a1, a0) } else { (a0, a1) };
     let (depth, columns) = if is_turned[1] { (b1, b0) } else { (b0, b1) };
     if inner != depth {
-        return Err(NodeProblem::operand(1, format!("matrices {:?} and {:?} do not fit", x.shape(), z.shape())));
+        return Err(NodeProblem::operand(
+            1,
+            format!("matrices {:?} and {:?} do not fit", x.shape(), z.shape()),
+        ));
     }
     let dtype = x.dtype();
     let shape = [rows, columns];
@@ -102,7 +109,7 @@ fn gemm(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         let mut statement = Statement::default();
         let a = cx.bind_array(&mut statement, &x)?.at(&names(["m", "k"], is_turned[0]));
         let b = cx.bind_array(&mut statement, &z)?.at(&names(["k", "n"], is_turned[1]));
-        let text = sum_of_products(&["m".into(), "n".into()], &[a, b], dtype);
+        let text = sum_of_products(&["m".into(), "n".into()], &[a, b], dtype, "");
         cx.emit(&statement, dtype, &shape, &text)?
     };
     let number = |value: f32| match dtype.is_float() {
@@ -168,7 +175,10 @@ fn einsum(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
                 (a, b) if a == b || b == 1 => {}
                 (1, b) => *known = b,
                 (a, b) => {
-                    return Err(NodeProblem::attribute("equation", format!("one size of a letter, found {a} and {b}")));
+                    return Err(NodeProblem::attribute(
+                        "equation",
+                        format!("one size of a letter, found {a} and {b}"),
+                    ));
                 }
             }
         }
@@ -187,7 +197,10 @@ fn einsum(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         }
     };
     let size = |name: &String| {
-        sizes.get(name).copied().ok_or_else(|| NodeProblem::attribute("equation", "a result with letters of operands"))
+        sizes
+            .get(name)
+            .copied()
+            .ok_or_else(|| NodeProblem::attribute("equation", "a result with letters of operands"))
     };
     let shape = target.iter().map(size).collect::<Result<Vec<_>, _>>()?;
     let dtype = values.first().map_or(DType::F32, Value::dtype);
@@ -203,6 +216,6 @@ fn einsum(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         let index: Vec<String> = axes.iter().zip(value.shape()).map(index).collect();
         factors.push(cx.bind_array(&mut statement, value)?.at(&index));
     }
-    let text = sum_of_products(&target, &factors, dtype);
+    let text = sum_of_products(&target, &factors, dtype, "");
     Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
 }

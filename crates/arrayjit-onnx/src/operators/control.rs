@@ -10,7 +10,8 @@ use crate::{
     value::Value,
 };
 
-pub(super) static OPERATORS: &[Operator] = &[op("If", 1, branch), op("Loop", 1, repeated), op("Scan", 9, scan)];
+pub(super) static OPERATORS: &[Operator] =
+    &[op("If", 1, branch), op("Loop", 1, repeated), op("Scan", 9, scan)];
 
 fn branch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let condition = cx.host(0)?;

@@ -23,7 +23,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Atanh", 9, |cx| unary(cx, "0.5 * log((1 + {}) / (1 - {}))")),
     op("BitShift", 11, bit_shift),
     op("BitwiseAnd", 18, |cx| binary(cx, "bit_and({x}, {z})")),
-    op("BitwiseNot", 18, |cx| unary(cx, "-1 - {}")),
+    op("BitwiseNot", 18, bitwise_not),
     op("BitwiseOr", 18, |cx| binary(cx, "bit_or({x}, {z})")),
     op("BitwiseXor", 18, |cx| binary(cx, "bit_xor({x}, {z})")),
     op("Cast", 1, cast),
@@ -153,7 +153,9 @@ fn unary_on_host(cx: &NodeContext<'_, '_, '_>, dtype: DType) -> Result<Option<Va
         _ => None,
     };
     let numbers = match (Numbers::of(&x.array), int, real) {
-        (Numbers::Ints(values), Some(function), _) => Numbers::Ints(values.into_iter().map(function).collect()),
+        (Numbers::Ints(values), Some(function), _) => {
+            Numbers::Ints(values.into_iter().map(function).collect())
+        }
         (Numbers::Floats(values), _, Some(function)) => {
             Numbers::Floats(values.into_iter().map(function).collect())
         }
@@ -241,9 +243,11 @@ fn binary_on_host(
         .collect();
     let operator = cx.operator();
     let numbers = match (Numbers::of(&left.array), Numbers::of(&right.array)) {
-        (Numbers::Ints(a), Numbers::Ints(b)) => {
-            positions.iter().map(|&(i, j)| int_operation(operator, a[i], b[j])).collect::<Option<_>>().map(Numbers::Ints)
-        }
+        (Numbers::Ints(a), Numbers::Ints(b)) => positions
+            .iter()
+            .map(|&(i, j)| int_operation(operator, a[i], b[j]))
+            .collect::<Option<_>>()
+            .map(Numbers::Ints),
         (a, b) => {
             let (a, b) = (a.floats(), b.floats());
             let values = positions.iter().map(|&(i, j)| float_operation(operator, a[i], b[j]));
@@ -289,22 +293,59 @@ fn float_operation(operator: &str, a: f64, b: f64) -> Option<f64> {
 }
 
 fn bit_shift(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let dtype = cx.value(0)?.dtype();
+    let bits = 8 * dtype.size_bytes();
+    // Other distances shift all bits out.
+    let is_inside = if dtype.is_signed() {
+        format!("and({{z}} >= 0, {{z}} < {bits})")
+    } else {
+        format!("{{z}} < {bits}")
+    };
+    let sign = if dtype.is_signed() { "where({x} < 0, -1, 0)" } else { "0" };
     match cx.text_or("direction", "")? {
-        "LEFT" => binary(cx, "shl({x}, {z})"),
-        "RIGHT" => binary(cx, "shr({x}, {z})"),
+        "LEFT" => binary(cx, &format!("where({is_inside}, shl({{x}}, {{z}}), 0)")),
+        "RIGHT" => binary(cx, &format!("where({is_inside}, shr({{x}}, {{z}}), {sign})")),
         _ => Err(NodeProblem::attribute("direction", "LEFT or RIGHT")),
+    }
+}
+
+fn bitwise_not(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    match cx.value(0)?.dtype() {
+        DType::U8 => unary(cx, "255 - {}"),
+        DType::U16 => unary(cx, "65535 - {}"),
+        DType::U32 => unary(cx, "4294967295 - {}"),
+        DType::U64 => unary(cx, "18446744073709551615 - {}"),
+        _ => unary(cx, "-1 - {}"),
     }
 }
 
 fn cast(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let dtype = cx.dtype_attribute("to")?.ok_or_else(|| NodeProblem::attribute("to", "an element type"))?;
     let x = cx.value(0)?;
-    Ok(vec![cx.cast(&x, dtype)?])
+    Ok(vec![converted(cx, &x, dtype)?])
+}
+
+/// The value in an element type; floats of 8 bits are clamped to the largest ones if the operator saturates.
+fn converted(cx: &mut NodeContext<'_, '_, '_>, x: &Value, dtype: DType) -> Result<Value, NodeProblem> {
+    let most = match dtype {
+        DType::Fp8E4m3fn => "448",
+        DType::Fp8E5m2 => "57344",
+        _ => return cx.cast(x, dtype),
+    };
+    if cx.int_or("saturate", 1)? == 0 || !x.dtype().is_float() {
+        return cx.cast(x, dtype);
+    }
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, x)?.whole();
+    let y = access("y", &letters(x.rank()));
+    let element = format!("f32({element})");
+    let clamped = format!("where({element} != {element}, {element}, min(max({element}, -{most}), {most}))");
+    cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({clamped})"))
 }
 
 fn cast_like(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, like) = (cx.value(0)?, cx.value(1)?);
-    Ok(vec![cx.cast(&x, like.dtype())?])
+    Ok(vec![converted(cx, &x, like.dtype())?])
 }
 
 fn celu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {

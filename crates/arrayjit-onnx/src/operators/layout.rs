@@ -49,7 +49,8 @@ pub(super) fn concatenated(
             && value.dtype() == dtype
             && value.shape().iter().zip(first.shape()).enumerate().all(|(axis, (a, b))| axis == at || a == b);
         if !fits {
-            let problem = format!("{}{:?} does not fit {dtype}{:?}", value.dtype(), value.shape(), first.shape());
+            let problem =
+                format!("{}{:?} does not fit {dtype}{:?}", value.dtype(), value.shape(), first.shape());
             return Err(NodeProblem::operand(position, problem));
         }
         shape[at] = shape[at].checked_add(value.shape()[at]).ok_or_else(NodeProblem::overflow)?;
@@ -64,7 +65,8 @@ pub(super) fn concatenated(
         return Ok(joined);
     }
     if parts.len() > MOST {
-        let joined = parts.chunks(MOST).map(|chunk| concatenated(cx, chunk, at)).collect::<Result<Vec<_>, _>>()?;
+        let joined =
+            parts.chunks(MOST).map(|chunk| concatenated(cx, chunk, at)).collect::<Result<Vec<_>, _>>()?;
         return concatenated(cx, &joined, at);
     }
     let mut statement = Statement::default();
@@ -93,7 +95,9 @@ fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<O
     for row in 0..outer {
         for value in &known {
             let chunk = value.array.bytes().len() / outer;
-            bytes.extend_from_slice(value.array.bytes().get(row * chunk..(row + 1) * chunk).unwrap_or_default());
+            bytes.extend_from_slice(
+                value.array.bytes().get(row * chunk..(row + 1) * chunk).unwrap_or_default(),
+            );
         }
     }
     let array = tnode::HostArray::from_bytes(dtype, shape.iter().copied(), &bytes)?;
@@ -122,7 +126,8 @@ fn depth_to_space(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 fn block_size(cx: &NodeContext<'_, '_, '_>) -> Result<usize, NodeProblem> {
     let size = usize::try_from(cx.int_or("blocksize", 0)?).ok();
-    size.filter(|size| (1..1 << 16).contains(size)).ok_or_else(|| NodeProblem::attribute("blocksize", "1 or more"))
+    size.filter(|size| (1..1 << 16).contains(size))
+        .ok_or_else(|| NodeProblem::attribute("blocksize", "1 or more"))
 }
 
 fn space_to_depth(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
@@ -135,7 +140,12 @@ fn space_to_depth(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     }
     let (rows, columns) = (height / block, width / block);
     let split = cx.reshaped(&x, &[batch, channels, rows, block, columns, block])?;
-    let moved = cx.permuted(&split, &[0, 3, 5, 1, 2, 4])?;
+    let order = match cx.text_or("mode", "DCR")? {
+        "DCR" => [0, 3, 5, 1, 2, 4],
+        "CRD" => [0, 1, 3, 5, 2, 4],
+        _ => return Err(NodeProblem::attribute("mode", "DCR or CRD")),
+    };
+    let moved = cx.permuted(&split, &order)?;
     Ok(vec![cx.reshaped(&moved, &[batch, channels * block * block, rows, columns])?])
 }
 
@@ -169,7 +179,9 @@ fn reshape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
             }
             0 if !keeps_zero => {
                 let copied = x.shape().get(at).copied();
-                copied.ok_or_else(|| NodeProblem::operand(1, format!("size 0 of axis {at} has no axis to copy")))?
+                copied.ok_or_else(|| {
+                    NodeProblem::operand(1, format!("size 0 of axis {at} has no axis to copy"))
+                })?
             }
             size => usize::try_from(size).map_err(|_| NodeProblem::operand(1, format!("the size {size}")))?,
         });
@@ -335,7 +347,8 @@ fn tile(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let read = cx.bind_array(&mut statement, &x)?.whole();
     let target = x.shape().iter().enumerate().map(|(at, size)| format!("{size}*r{at} + {}", letter(at)));
     let target = access("y", &target.collect::<Vec<_>>());
-    let ranges: Vec<String> = repeats.iter().enumerate().map(|(at, count)| format!("r{at} < {count}")).collect();
+    let ranges: Vec<String> =
+        repeats.iter().enumerate().map(|(at, count)| format!("r{at} < {count}")).collect();
     let clause = if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) };
     Ok(vec![cx.emit(&statement, x.dtype(), &shape, &format!("{target} := {read}{clause}"))?])
 }
@@ -372,8 +385,12 @@ fn pad(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     }
     let (before, after) = margins.split_at(padded.len());
     if mode == "constant" {
-        let margins: Vec<(usize, i64, i64)> =
-            padded.iter().zip(before).zip(after).map(|((&at, &before), &after)| (at, before, after)).collect();
+        let margins: Vec<(usize, i64, i64)> = padded
+            .iter()
+            .zip(before)
+            .zip(after)
+            .map(|((&at, &before), &after)| (at, before, after))
+            .collect();
         return Ok(vec![pad_constant(cx, &x, &margins)?]);
     }
     for ((at, &before), &after) in padded.into_iter().zip(before).zip(after) {
@@ -382,7 +399,8 @@ fn pad(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         let count = count.filter(|count| (0..1 << 31).contains(count)).ok_or_else(NodeProblem::overflow)?;
         let positions = (0..count).map(|position| outside(mode, position - before, size));
         let positions: Option<Vec<usize>> = positions.collect();
-        let positions = positions.ok_or_else(|| NodeProblem::attribute("mode", "a known mode, and elements"))?;
+        let positions =
+            positions.ok_or_else(|| NodeProblem::attribute("mode", "a known mode, and elements"))?;
         if before != 0 || after != 0 {
             x = cx.taken(&x, at, &positions)?;
         }
@@ -434,7 +452,8 @@ fn pad_constant(
     }
     let mut statement = Statement::default();
     let read = cx.bind_array(&mut statement, x)?;
-    let index = offsets.iter().enumerate().map(|(at, offset)| format!("i{at} - {offset}").replace("- -", "+ "));
+    let index =
+        offsets.iter().enumerate().map(|(at, offset)| format!("i{at} - {offset}").replace("- -", "+ "));
     let read = read.padded(&number, &index.collect::<Vec<_>>());
     cx.emit(&statement, x.dtype(), &shape, &format!("{} := {read}", access("y", &letters(shape.len()))))
 }

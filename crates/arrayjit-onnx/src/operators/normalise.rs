@@ -97,11 +97,16 @@ fn batch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     for at in 1..5 {
         let value = cx.value(at)?;
         if value.shape() != [x.shape()[1]] {
-            return Err(NodeProblem::operand(at, format!("expected one element for each of {} channels", x.shape()[1])));
+            return Err(NodeProblem::operand(
+                at,
+                format!("expected one element for each of {} channels", x.shape()[1]),
+            ));
         }
         channel.push(format!("{wide}({})", cx.bind_array(&mut statement, &value)?.at(&["i1".into()])));
     }
-    let [gain, bias, mean, variance] = channel.as_slice() else { return Err(NodeProblem::operand(1, "it is missing")) };
+    let [gain, bias, mean, variance] = channel.as_slice() else {
+        return Err(NodeProblem::operand(1, "it is missing"));
+    };
     let text = format!(
         "a[i1] := {gain} * recip_sqrt({variance} + {eps})\nb[i1] := {bias} - {mean} * a[i1]\n\
          {} := {dtype}({wide}({element}) * a[i1] + b[i1])",

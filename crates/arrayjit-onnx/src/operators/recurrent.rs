@@ -10,8 +10,11 @@ use crate::{
     value::Value,
 };
 
-pub(super) static OPERATORS: &[Operator] =
-    &[op("GRU", 7, |cx| layer(cx, Cell::Gru)), op("LSTM", 7, |cx| layer(cx, Cell::Lstm)), op("RNN", 7, |cx| layer(cx, Cell::Rnn))];
+pub(super) static OPERATORS: &[Operator] = &[
+    op("GRU", 7, |cx| layer(cx, Cell::Gru)),
+    op("LSTM", 7, |cx| layer(cx, Cell::Lstm)),
+    op("RNN", 7, |cx| layer(cx, Cell::Rnn)),
+];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Cell {
@@ -107,7 +110,11 @@ impl Layer {
 }
 
 /// The activations of all directions, as expressions of `{}`.
-fn activations(cx: &NodeContext<'_, '_, '_>, cell: Cell, directions: usize) -> Result<Vec<String>, NodeProblem> {
+fn activations(
+    cx: &NodeContext<'_, '_, '_>,
+    cell: Cell,
+    directions: usize,
+) -> Result<Vec<String>, NodeProblem> {
     let names = cx.texts("activations")?.unwrap_or_else(|| {
         (0..directions).flat_map(|_| cell.activations().iter().map(|&name| name.to_owned())).collect()
     });
@@ -138,7 +145,9 @@ fn activations(cx: &NodeContext<'_, '_, '_>, cell: Cell, directions: usize) -> R
                 let (alpha, beta) = (alphas.next().unwrap_or(0.2), betas.next().unwrap_or(0.5));
                 format!("min(1, max(0, {{}} * {} + {}))", number(alpha), number(beta))
             }
-            "Elu" => format!("where({{}} < 0, {} * (exp({{}}) - 1), {{}})", number(alphas.next().unwrap_or(1.0))),
+            "Elu" => {
+                format!("where({{}} < 0, {} * (exp({{}}) - 1), {{}})", number(alphas.next().unwrap_or(1.0)))
+            }
             other => return Err(NodeProblem::Unsupported(format!("activation {other}"))),
         })
     };
@@ -225,7 +234,11 @@ fn direction_steps(
         let shape = [batch, hidden];
         let row = match &mut c {
             Some(c) => {
-                let results = [("y", layer.dtype, &shape[..]), ("c1", layer.dtype, &shape), ("row", layer.dtype, &shape)];
+                let results = [
+                    ("y", layer.dtype, &shape[..]),
+                    ("c1", layer.dtype, &shape),
+                    ("row", layer.dtype, &shape),
+                ];
                 let [new_h, new_c, row] = cx.emit_all(&statement, results, &text)?;
                 h = new_h;
                 *c = new_c;
@@ -257,7 +270,11 @@ fn direction_steps(
 
 /// The products of the input with the matrices of all gates, with the biases that are added to them:
 /// `[steps, batch, gates, hidden]`.
-fn projected(cx: &mut NodeContext<'_, '_, '_>, layer: &Layer, direction: usize) -> Result<Value, NodeProblem> {
+fn projected(
+    cx: &mut NodeContext<'_, '_, '_>,
+    layer: &Layer,
+    direction: usize,
+) -> Result<Value, NodeProblem> {
     let Layer { cell, dtype, steps, batch, hidden, .. } = layer;
     let gates = cell.gates();
     let (x, w) = (cx.value(0)?, cx.value(1)?);
@@ -265,7 +282,8 @@ fn projected(cx: &mut NodeContext<'_, '_, '_>, layer: &Layer, direction: usize) 
     let element = cx.bind_array(&mut statement, &x)?;
     let index = if layer.is_batch_first { ["b", "t", "i"] } else { ["t", "b", "i"] };
     let element = element.at(&index.map(str::to_owned));
-    let row = |offset: usize| [direction.to_string(), format!("{hidden}*g + u + {offset}").replace(" + 0", "")];
+    let row =
+        |offset: usize| [direction.to_string(), format!("{hidden}*g + u + {offset}").replace(" + 0", "")];
     let [d, gate] = row(0);
     let weight = cx.bind_array(&mut statement, &w)?.at(&[d, gate, "i".into()]);
     let mut text = format!("p[t,b,g,u] :+= {element} * {weight} where g < {gates}, u < {hidden}\n");
@@ -327,10 +345,13 @@ fn step_text(
                     None => String::new(),
                 };
                 let value = f(1, &format!("{} + r[b,u] * (r2[b,u]{bias})", gate(2)));
-                text.push_str(&format!("{}n[b,u] := {value}\n", sum(2)));
+                text.push_str(&format!("{}n[b,u] := {value} where u < {hidden}\n", sum(2)));
             } else {
                 let value = f(1, &format!("{} + r2[b,u]", gate(2)));
-                let product = format!("q[b,j] := r[b,j] * {other}\nr2[b,u] :+= q[b,j] * {} where u < {hidden}\n", weight(2));
+                let product = format!(
+                    "q[b,j] := r[b,j] * {other}\nr2[b,u] :+= q[b,j] * {} where u < {hidden}\n",
+                    weight(2)
+                );
                 text.push_str(&format!("{product}n[b,u] := {value}\n"));
             }
             format!("{text}h1[b,u] := (1 - z[b,u]) * n[b,u] + z[b,u] * {old}\n")
@@ -372,14 +393,17 @@ fn lstm_text(
     };
     let new = f(1, &format!("{} + r3[b,u]", gate(3)));
     let sums: String = (0..4).map(sum).collect();
+    let units = format!(" where u < {hidden}");
     let out = f(2, "n1[b,u]");
     let out = match &layer.clip {
-        Some(_) => layer.activations.get(direction * 3 + 2).map_or("{}", String::as_str).replace("{}", "n1[b,u]"),
+        Some(_) => {
+            layer.activations.get(direction * 3 + 2).map_or("{}", String::as_str).replace("{}", "n1[b,u]")
+        }
         None => out,
     };
     Ok(format!(
-        "{sums}i[b,u] := {i}\nf[b,u] := {forget}\ng[b,u] := {new}\nn1[b,u] := f[b,u] * {cell} + i[b,u] * g[b,u]\n\
-         o[b,u] := {o}\nh1[b,u] := o[b,u] * {out}\n"
+        "{sums}i[b,u] := {i}{units}\nf[b,u] := {forget}{units}\ng[b,u] := {new}\n\
+         n1[b,u] := f[b,u] * {cell} + i[b,u] * g[b,u]\no[b,u] := {o}{units}\nh1[b,u] := o[b,u] * {out}\n"
     ))
 }
 

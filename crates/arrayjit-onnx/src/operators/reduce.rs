@@ -204,7 +204,8 @@ fn position(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
 }
 
 fn cumulative(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let given = cx.host_ints(1)?.first().copied().ok_or_else(|| NodeProblem::operand(1, "it has no element"))?;
+    let given =
+        cx.host_ints(1)?.first().copied().ok_or_else(|| NodeProblem::operand(1, "it has no element"))?;
     let x = cx.value(0)?;
     let at = axis(given, x.rank())?;
     let is_reverse = cx.int_or("reverse", 0)? != 0;

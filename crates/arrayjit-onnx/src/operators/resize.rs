@@ -66,7 +66,8 @@ fn scales(cx: &mut NodeContext<'_, '_, '_>) -> Result<Vec<AxisScale>, NodeProble
         None => (0..x.rank()).collect(),
     };
     let policy = cx.text_or("keep_aspect_ratio_policy", "stretch")?;
-    let wrong = || NodeProblem::operand(scales_at, format!("expected a number for each of {} axes", axes.len()));
+    let wrong =
+        || NodeProblem::operand(scales_at, format!("expected a number for each of {} axes", axes.len()));
     let region_of = |at: usize| match &region {
         Some(region) if region.len() == 2 * axes.len() => (region[at], region[at + axes.len()]),
         _ => (0.0, 1.0),
@@ -145,9 +146,11 @@ fn nearest(
     taps: &Taps,
     shape: &[usize],
 ) -> Result<Value, NodeProblem> {
-    let positions: Vec<usize> = taps.positions.iter().filter_map(|positions| positions.first().copied()).collect();
+    let positions: Vec<usize> =
+        taps.positions.iter().filter_map(|positions| positions.first().copied()).collect();
     let factor = scale.result / scale.size.max(1);
-    let is_repeated = factor > 1 && positions.iter().enumerate().all(|(at, &position)| position == at / factor);
+    let is_repeated =
+        factor > 1 && positions.iter().enumerate().all(|(at, &position)| position == at / factor);
     if !is_repeated || scale.result != factor * scale.size || x.known().is_some() {
         return cx.taken(x, scale.axis, &positions);
     }
@@ -213,7 +216,7 @@ fn coordinate(mode: &str, at: usize, scale: &AxisScale) -> Option<f64> {
         }
         "pytorch_half_pixel" if result > 1.0 => (position + 0.5) / scale.scale - 0.5,
         "pytorch_half_pixel" => 0.0,
-        "align_corners" if result > 1.0 => position * (size - 1.0) / (result - 1.0),
+        "align_corners" if result > 1.0 => position * (size - 1.0) / (exact - 1.0),
         "align_corners" => 0.0,
         "asymmetric" => position / scale.scale,
         "tf_half_pixel_for_nn" => (position + 0.5) / scale.scale,
@@ -246,15 +249,19 @@ fn taps(cx: &NodeContext<'_, '_, '_>, mode: &str, scale: &AxisScale) -> Result<T
         let weights: Vec<(f64, f64)> = match mode {
             "nearest" => vec![(rounded(rounding, found)?, 1.0)],
             "linear" => vec![(base, 1.0 - fraction), (base + 1.0, fraction)],
-            "cubic" => (-1..=2).map(|tap| (base + f64::from(tap), cubic_weight(fraction - f64::from(tap), cubic))).collect(),
+            "cubic" => (-1..=2)
+                .map(|tap| (base + f64::from(tap), cubic_weight(fraction - f64::from(tap), cubic)))
+                .collect(),
             _ => return Err(NodeProblem::attribute("mode", "nearest, linear or cubic")),
         };
         let is_inside = |position: f64| (0.0..=last).contains(&position);
-        let weight = |&(position, weight): &(f64, f64)| if excludes && !is_inside(position) { 0.0 } else { weight };
+        let weight =
+            |&(position, weight): &(f64, f64)| if excludes && !is_inside(position) { 0.0 } else { weight };
         let sum: f64 = weights.iter().map(weight).sum();
         let scale = if excludes && mode == "cubic" && sum != 0.0 { 1.0 / sum } else { 1.0 };
         taps.weights.push(weights.iter().map(|tap| weight(tap) * scale).collect());
-        taps.positions.push(weights.iter().map(|&(position, _)| position.clamp(0.0, last) as usize).collect());
+        taps.positions
+            .push(weights.iter().map(|&(position, _)| position.clamp(0.0, last) as usize).collect());
     }
     Ok(taps)
 }

@@ -7,7 +7,7 @@ use crate::{
     context::{Lowered, NodeContext, Operand, Statement},
     error::NodeProblem,
     host::indices,
-    shape::{access, axis, dims, letter, letters},
+    shape::{access, axis, clause, dims, letter, letters},
     value::Value,
 };
 
@@ -34,7 +34,9 @@ fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<us
     let position = |&value: &i64| {
         let from_start = if value < 0 { value.checked_add(size as i64) } else { Some(value) };
         let found = from_start.and_then(|at| usize::try_from(at).ok()).filter(|&at| at < size);
-        found.ok_or_else(|| NodeProblem::operand(operand, format!("position {value} is outside of {size} elements")))
+        found.ok_or_else(|| {
+            NodeProblem::operand(operand, format!("position {value} is outside of {size} elements"))
+        })
     };
     values.iter().map(position).collect()
 }
@@ -67,12 +69,11 @@ fn gather(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 fn fitting(x: &Value, positions: &Value, at: usize) -> Result<(), NodeProblem> {
     let sizes = positions.shape().iter().zip(x.shape()).enumerate();
     let fits = positions.rank() == x.rank() && sizes.into_iter().all(|(axis, (a, b))| axis == at || a <= b);
-    if fits { Ok(()) } else { Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()))) }
-}
-
-/// The ranges of all letters of a shape, as a clause.
-fn clause(shape: &[usize]) -> String {
-    if shape.is_empty() { String::new() } else { format!(" where {}", crate::shape::ranges(shape)) }
+    if fits {
+        Ok(())
+    } else {
+        Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape())))
+    }
 }
 
 fn gather_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
@@ -103,7 +104,8 @@ struct TupleAxes {
 
 impl TupleAxes {
     fn of(x: &Value, positions: &Value, batch: usize) -> Result<TupleAxes, NodeProblem> {
-        let wrong = || NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()));
+        let wrong =
+            || NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()));
         let (tuple, front) = positions.shape().split_last().ok_or_else(wrong)?;
         let end = batch.checked_add(*tuple).filter(|&end| end <= x.rank()).ok_or_else(wrong)?;
         if front.len() < batch || front[..batch] != x.shape()[..batch] || *tuple == 0 {
@@ -123,7 +125,8 @@ impl TupleAxes {
 
     /// The letters of the shared axes, of the outer axes, and of the rest.
     fn letters(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
-        let names = |prefix: &str, count: usize| (0..count).map(|at| format!("{prefix}{at}")).collect::<Vec<_>>();
+        let names =
+            |prefix: &str, count: usize| (0..count).map(|at| format!("{prefix}{at}")).collect::<Vec<_>>();
         (names("b", self.batch), names("k", self.outer.len()), names("r", self.rest.len()))
     }
 
@@ -158,7 +161,13 @@ fn gather_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 /// The statements that store `source` at `target`, an access of an array of this shape without its name.
 /// Without a reduction the positions are distinct, as the operators demand.
-fn scattered(reduction: &str, x: &str, target: &[String], source: &str, of: (DType, &[usize])) -> Result<String, NodeProblem> {
+fn scattered(
+    reduction: &str,
+    x: &str,
+    target: &[String],
+    source: &str,
+    of: (DType, &[usize]),
+) -> Result<String, NodeProblem> {
     let (dtype, shape) = of;
     let y = access("y", &letters(shape.len()));
     let operator = match reduction {
@@ -211,7 +220,10 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let shape = axes.flat_shape(&x);
     let flat = cx.reshaped(&x, &shape)?;
     if updates.shape() != [axes.outer.as_slice(), &axes.rest].concat() {
-        return Err(NodeProblem::operand(2, format!("expected the shape {:?}", [axes.outer, axes.rest].concat())));
+        return Err(NodeProblem::operand(
+            2,
+            format!("expected the shape {:?}", [axes.outer, axes.rest].concat()),
+        ));
     }
     let mut statement = Statement::default();
     let old = cx.bind_array(&mut statement, &flat)?.whole();
@@ -248,8 +260,11 @@ fn compress(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 fn non_zero(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let x = cx.host(0)?;
-    let found: Vec<Vec<usize>> =
-        indices(x.shape()).zip(x.floats()).filter(|(_, value)| *value != 0.0).map(|(index, _)| index).collect();
+    let found: Vec<Vec<usize>> = indices(x.shape())
+        .zip(x.floats())
+        .filter(|(_, value)| *value != 0.0)
+        .map(|(index, _)| index)
+        .collect();
     let rank = x.shape().len();
     let values: Vec<i64> = (0..rank).flat_map(|at| found.iter().map(move |index| index[at] as i64)).collect();
     Ok(vec![cx.known(HostArray::from_slice(&values, [rank, found.len()])?)])

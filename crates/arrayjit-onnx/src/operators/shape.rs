@@ -27,7 +27,8 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 fn constant(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let array = if let Some(Attribute::Tensor(value)) = cx.attribute("value").or(cx.attribute("sparse_value")) {
+    let array = if let Some(Attribute::Tensor(value)) = cx.attribute("value").or(cx.attribute("sparse_value"))
+    {
         return Ok(vec![Value::Known(Arc::clone(value))]);
     } else if let Some(Attribute::Int(value)) = cx.attribute("value_int") {
         HostArray::from_slice(&[*value], [])?
@@ -62,7 +63,9 @@ fn constant_of_shape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     if count <= MOST_ON_HOST {
         let numbers = match cx.attribute("value") {
             Some(Attribute::Tensor(value)) => match Numbers::of(&value.array) {
-                Numbers::Ints(values) => Numbers::Ints(vec![values.first().copied().unwrap_or_default(); count]),
+                Numbers::Ints(values) => {
+                    Numbers::Ints(vec![values.first().copied().unwrap_or_default(); count])
+                }
                 Numbers::Floats(values) => {
                     Numbers::Floats(vec![values.first().copied().unwrap_or_default(); count])
                 }
@@ -116,7 +119,8 @@ fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         if delta == 0 || distance / delta > 1_000_000_000 {
             return Err(too_long());
         }
-        let count = if (distance < 0) == (delta < 0) { (distance.abs() + delta.abs() - 1) / delta.abs() } else { 0 };
+        let count =
+            if (distance < 0) == (delta < 0) { (distance.abs() + delta.abs() - 1) / delta.abs() } else { 0 };
         let value = |at: i128| i128::from(start) + at * delta;
         Numbers::Ints((0..count).map(|at| value(at) as i64).collect())
     };

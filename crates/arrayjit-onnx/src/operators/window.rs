@@ -102,7 +102,11 @@ fn windows(
             "SAME_UPPER" | "SAME_LOWER" => {
                 let count = size.div_ceil(stride) as i64;
                 let total = ((count - 1) * stride as i64 + span - size as i64).max(0);
-                if mode == "SAME_UPPER" { (total / 2, total - total / 2) } else { (total - total / 2, total / 2) }
+                if mode == "SAME_UPPER" {
+                    (total / 2, total - total / 2)
+                } else {
+                    (total - total / 2, total / 2)
+                }
             }
             "VALID" => (0, 0),
             "NOTSET" => margins[at],
@@ -110,7 +114,10 @@ fn windows(
         };
         let room = size as i64 + before + after - span;
         if room < 0 {
-            return Err(NodeProblem::Other(format!("a window of {span} elements is longer than axis {}", at + 2)));
+            return Err(NodeProblem::Other(format!(
+                "a window of {span} elements is longer than axis {}",
+                at + 2
+            )));
         }
         let stride_size = stride as i64;
         let mut count = if is_ceil { (room + stride_size - 1) / stride_size } else { room / stride_size } + 1;
@@ -118,7 +125,15 @@ fn windows(
         if is_ceil && (count - 1) * stride_size >= size as i64 + before {
             count -= 1;
         }
-        windows.push(AxisWindow { size, kernel, stride, dilation, before, after, count: count.max(0) as usize });
+        windows.push(AxisWindow {
+            size,
+            kernel,
+            stride,
+            dilation,
+            before,
+            after,
+            count: count.max(0) as usize,
+        });
     }
     Ok(windows)
 }
@@ -215,6 +230,9 @@ fn transposed_margins(
     };
     let margin = |(&full, &wanted): (&i64, &i64)| {
         let total = full.saturating_sub(wanted);
+        if total < 0 {
+            return (0, total);
+        }
         if mode == "SAME_UPPER" { (total / 2, total - total / 2) } else { (total - total / 2, total / 2) }
     };
     Ok(full.iter().zip(&wanted).map(margin).collect())
@@ -272,7 +290,8 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let weight = cx.bind_array(&mut statement, &filters)?.at(&prefixed(&[&channel, "f"], names("k", axes)));
     let written = (0..axes).map(|at| format!("{}*j{at} + {}*k{at}", strides[at], dilations[at]));
     let written = prefixed(&["b", &output], written.collect());
-    let read = margins.iter().enumerate().map(|(at, (before, _))| format!("o{at} + {before}").replace("+ -", "- "));
+    let read =
+        margins.iter().enumerate().map(|(at, (before, _))| format!("o{at} + {before}").replace("+ -", "- "));
     let read = prefixed(&["b", "f"], read.collect());
     let is_padded = margins.iter().any(|(before, _)| *before < 0);
     let sum = if is_padded { access("pad(s, 0)", &read) } else { access("s", &read) };
@@ -281,8 +300,13 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         None => String::new(),
     };
     let y = access("y", &prefixed(&["b", "f"], names("o", axes)));
+    let mut inside = format!("b < {}, f < {}", result[0], result[1]);
+    for (at, size) in result.iter().skip(2).enumerate() {
+        inside.push_str(&format!(", o{at} < {size}"));
+    }
     let text = format!(
-        "node s {wide}[{}]\n{} :+= {wide}({source}) * {wide}({weight}){ranges}\n{y} := {dtype}({sum}{bias})",
+        "node s {wide}[{}]\n{} :+= {wide}({source}) * {wide}({weight}){ranges}\n\
+         {y} := {dtype}({sum}{bias}) where {inside}",
         crate::shape::dims(&whole),
         access("s", &written)
     );
@@ -304,7 +328,10 @@ fn kernel(cx: &NodeContext<'_, '_, '_>) -> Result<Vec<usize>, NodeProblem> {
 
 /// The ranges of the letters of a pooling.
 fn pool_ranges(shape: &[usize], windows: &[AxisWindow]) -> String {
-    let space = windows.iter().enumerate().map(|(at, window)| format!(", o{at} < {}, k{at} < {}", window.count, window.kernel));
+    let space = windows
+        .iter()
+        .enumerate()
+        .map(|(at, window)| format!(", o{at} < {}, k{at} < {}", window.count, window.kernel));
     format!("b < {}, c < {}{}", shape[0], shape[1], space.collect::<String>())
 }
 
@@ -336,7 +363,9 @@ fn average_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
             true => {
                 let inside = format!("and({index} >= {low}, {index} < {high})");
                 let (kernel, count) = (window.kernel, window.count);
-                text.push_str(&format!("n{at}[o{at}] :+= {wide}({inside}) where o{at} < {count}, k{at} < {kernel}\n"));
+                text.push_str(&format!(
+                    "n{at}[o{at}] :+= {wide}({inside}) where o{at} < {count}, k{at} < {kernel}\n"
+                ));
                 divisor.push(format!("n{at}[o{at}]"));
             }
             false => divisor.push(format!("{}.0", window.kernel)),
@@ -374,7 +403,8 @@ fn max_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     });
     let inside = inside.reduce(|all, one| format!("and({all}, {one})")).unwrap_or_default();
     let none = i64::from(i32::MAX);
-    let text = format!("{most}\n{p} :min= where(and({inside}, {value} == {y}), {position}, {none}) where {ranges}");
+    let text =
+        format!("{most}\n{p} :min= where(and({inside}, {value} == {y}), {position}, {none}) where {ranges}");
     let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
     Ok(cx.emit_all(&statement, results, &text)?.to_vec())
 }
@@ -385,7 +415,8 @@ fn flat_position(shape: &[usize], windows: &[AxisWindow], is_column_major: bool)
     let axes = windows.len();
     let order: Vec<usize> = if is_column_major { (0..axes).rev().collect() } else { (0..axes).collect() };
     let start = format!("b*{} + c", shape[1]);
-    let append = |text: String, at: usize| format!("({text})*{} + ({})", windows[at].size, windows[at].index(at));
+    let append =
+        |text: String, at: usize| format!("({text})*{} + ({})", windows[at].size, windows[at].index(at));
     order.into_iter().fold(start, append)
 }
 

@@ -11,7 +11,8 @@ use prost::Message;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let root = PathBuf::from(arguments.next().context("usage: onnx-suite DIR [--backend NAME] [--filter TEXT]")?);
+    let root =
+        PathBuf::from(arguments.next().context("usage: onnx-suite DIR [--backend NAME] [--filter TEXT]")?);
     let (mut backend, mut filter) = ("inline".to_owned(), String::new());
     while let Some(argument) = arguments.next() {
         let value = arguments.next().with_context(|| format!("{argument} needs a value"))?;
@@ -73,7 +74,8 @@ fn run(folder: &Path, backend: &Backend) -> Result<()> {
         }
         let (inputs, outputs) = (arrays(&data, "input")?, arrays(&data, "output")?);
         let infos = model.inputs();
-        let pairs: Vec<(&str, &HostArray)> = infos.iter().map(|info| info.name.as_str()).zip(&inputs).collect();
+        let pairs: Vec<(&str, &HostArray)> =
+            infos.iter().map(|info| info.name.as_str()).zip(&inputs).collect();
         let found = session.run(&pairs)?;
         for (at, (found, expected)) in found.iter().zip(&outputs).enumerate() {
             compare(found, expected).with_context(|| format!("output {at}"))?;
@@ -95,12 +97,17 @@ fn arrays(folder: &Path, kind: &str) -> Result<Vec<HostArray>> {
     }
 }
 
-/// Compares floats within 1e-3 relative and 1e-5 absolute, and other elements exactly.
+/// Compares floats within 1e-3 relative and 1e-5 absolute, narrow floats within two units of their last
+/// place, and other elements exactly.
 fn compare(found: &HostArray, expected: &HostArray) -> Result<()> {
     ensure!(found.dtype() == expected.dtype(), "type {}, expected {}", found.dtype(), expected.dtype());
     ensure!(found.dims() == expected.dims(), "shape {:?}, expected {:?}", found.dims(), expected.dims());
+    let relative = match found.dtype().significand_bits() {
+        Some(bits @ ..=11) => 1e-3f64.max(2f64.powi(2 - bits as i32)),
+        _ => 1e-3,
+    };
     let is_close = |a: f64, b: f64| match found.dtype().is_float() {
-        true => a == b || (a - b).abs() <= 1e-5 + 1e-3 * b.abs() || a.is_nan() && b.is_nan(),
+        true => a == b || (a - b).abs() <= 1e-5 + relative * b.abs() || a.is_nan() && b.is_nan(),
         false => a == b,
     };
     for (at, (a, b)) in found.values().into_iter().zip(expected.values()).enumerate() {

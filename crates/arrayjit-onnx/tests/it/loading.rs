@@ -1,0 +1,134 @@
+//! Checks of model files.
+
+use arrayjit_onnx::{DType, Dim, HostArray, Model, array_from_proto, proto::*};
+use prost::Message;
+
+use crate::build::*;
+
+#[test]
+fn all_nodes_that_are_not_supported_are_listed() {
+    let nodes = vec![node("a = Unheard x"), node("b = Relu a"), node("y = Gelu b")];
+    let error = load(graph(&["x"], &["y"], nodes)).err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "2 nodes are not supported:\n\
+         node `a`: ai.onnx.Unheard of opset 17: the operator is not supported\n\
+         node `y`: ai.onnx.Gelu of opset 17: the operator is supported from opset 20 on"
+    );
+}
+
+#[test]
+fn contradictions_are_errors() {
+    let problem = |graph: GraphProto| load(graph).err().unwrap().to_string();
+    let cycle = graph(&["x"], &["y"], vec![node("a = Add x b"), node("b = Relu a"), node("y = Relu b")]);
+    assert_eq!(problem(cycle), "nodes: they depend on each other: a, b, y");
+    let missing = graph(&["x"], &["y"], vec![node("y = Add x w")]);
+    assert_eq!(problem(missing), "node `y`, Add: no node makes its operand `w`");
+    let twice = graph(&["x"], &["y"], vec![node("y = Relu x"), node("y = Neg x")]);
+    assert_eq!(problem(twice), "value `y`: node `y` makes it again");
+    let nothing = graph(&["x"], &["z"], vec![node("y = Relu x")]);
+    assert_eq!(problem(nothing), "output `z`: no node makes it");
+}
+
+#[test]
+fn nodes_need_no_order() {
+    let session = session(graph(&["x"], &["y"], vec![node("y = Neg a"), node("a = Add x x")]));
+    assert_eq!(session.run(&[("x", &floats(&[1.0], &[1]))]).unwrap()[0].values(), [-2.0]);
+}
+
+#[test]
+fn every_cut_of_a_file_is_an_error_or_a_model() {
+    let model =
+        model(constant(graph(&["x"], &["y"], vec![node("y = Add x w")]), "w", &floats(&[1.0; 4], &[4])));
+    let bytes = model.encode_to_vec();
+    for length in 0..bytes.len() {
+        let _ = Model::from_bytes(bytes[..length].to_vec());
+    }
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0xff;
+        let _ = Model::from_bytes(changed);
+    }
+    assert!(Model::from_bytes(bytes).is_ok());
+}
+
+#[test]
+fn typed_fields_hold_narrow_elements() {
+    let tensor = |data_type, int32_data: Vec<i32>| TensorProto {
+        dims: vec![2],
+        data_type,
+        int32_data,
+        ..Default::default()
+    };
+    let array = |tensor| array_from_proto(&tensor).unwrap();
+    assert_eq!(array(tensor(10, vec![0x3c00, 0xc000])).values(), [1.0, -2.0]);
+    assert_eq!(array(tensor(9, vec![0, 1])).values(), [0.0, 1.0]);
+    assert_eq!(array(tensor(3, vec![-5, 7])).values(), [-5.0, 7.0]);
+    assert!(array_from_proto(&tensor(3, vec![1])).is_err());
+    assert!(array_from_proto(&TensorProto { dims: vec![-1], ..tensor(3, vec![1]) }).is_err());
+    assert!(array_from_proto(&TensorProto { dims: vec![i64::MAX, i64::MAX], ..tensor(3, vec![1]) }).is_err());
+    assert!(array_from_proto(&tensor(8, vec![])).is_err());
+}
+
+#[test]
+fn external_data_stays_in_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("model");
+    std::fs::create_dir(&inner).unwrap();
+    let data: Vec<u8> = [0f32, 1.0, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    std::fs::write(inner.join("data.bin"), &data).unwrap();
+    std::fs::write(folder.path().join("secret.bin"), &data).unwrap();
+    let load = |location: &str, offset: &str| {
+        let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+        let tensor = TensorProto {
+            name: "w".into(),
+            dims: vec![2],
+            data_type: 1,
+            data_location: 1,
+            external_data: vec![entry("location", location), entry("offset", offset)],
+            ..Default::default()
+        };
+        let mut graph = graph(&["x"], &["y"], vec![node("y = Add x w")]);
+        graph.initializer.push(tensor);
+        let path = inner.join("model.onnx");
+        std::fs::write(&path, model(graph).encode_to_vec()).unwrap();
+        Model::load(&path)
+    };
+    assert!(load("data.bin", "4").is_ok());
+    let problem = |location, offset| load(location, offset).err().unwrap().to_string();
+    assert!(problem("data.bin", "8").contains("leave the file of 12 bytes"));
+    assert!(problem("data.bin", "18446744073709551615").contains("leave the file"));
+    assert!(problem("data.bin", "-1").contains("is no offset"));
+    assert!(problem("../secret.bin", "0").contains("is no path within the folder"));
+    assert!(problem("missing.bin", "0").contains("cannot be read"));
+    let absolute = folder.path().join("secret.bin");
+    assert!(problem(absolute.to_str().unwrap(), "0").contains("is no path within the folder"));
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(folder.path().join("secret.bin"), inner.join("link.bin")).unwrap();
+        assert!(problem("link.bin", "0").contains("outside of the folder"));
+    }
+}
+
+#[test]
+fn inputs_have_names_types_and_axes() {
+    let mut graph = graph(&[], &["y"], vec![node("y = Relu x")]);
+    graph.input = vec![value("x", Some(&["batch", "3", "-1", "0", "?", ""]))];
+    let inputs = load(graph).unwrap().inputs();
+    let unknown = || Dim::Unknown;
+    let dims = vec![Dim::Named("batch".into()), Dim::Known(3), unknown(), unknown(), unknown(), unknown()];
+    assert_eq!(
+        (inputs[0].name.as_str(), inputs[0].dtype, &inputs[0].dims),
+        ("x", Some(DType::F32), &Some(dims))
+    );
+}
+
+#[test]
+fn initializers_are_defaults_of_inputs() {
+    let model = constant(graph(&["x", "w"], &["y"], vec![node("y = Add x w")]), "w", &floats(&[1.0], &[1]));
+    let session = session(model);
+    assert_eq!(session.model().inputs().len(), 1);
+    let x: HostArray = floats(&[1.0], &[1]);
+    assert_eq!(session.run(&[("x", &x)]).unwrap()[0].values(), [2.0]);
+    assert_eq!(session.run(&[("x", &x), ("w", &floats(&[5.0], &[1]))]).unwrap()[0].values(), [6.0]);
+}

@@ -1,0 +1,138 @@
+//! Shapes, constants, branches and loops of models that run.
+
+use arrayjit_onnx::{DType, HostArray};
+
+use crate::build::*;
+
+#[test]
+fn a_session_takes_inputs_of_several_shapes() {
+    let nodes = vec![node("shape = Shape x"), node("flat = Reshape x wanted"), node("y = Add flat flat")];
+    let session = session(constant(graph(&["x"], &["y", "shape"], nodes), "wanted", &longs(&[-1], &[1])));
+    for rows in [1, 2, 3, 2] {
+        let x = floats(&vec![1.5; rows * 2], &[rows, 2]);
+        let outputs = session.run(&[("x", &x)]).unwrap();
+        assert_eq!(outputs[0].values(), vec![3.0; rows * 2]);
+        assert_eq!(outputs[1].values(), [rows as f64, 2.0]);
+    }
+}
+
+#[test]
+fn a_shape_that_is_an_input_is_read_on_the_host() {
+    let session = session(graph(&["x", "shape"], &["y"], vec![node("y = Reshape x shape")]));
+    let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[6]);
+    for shape in [[2, 3], [3, 2], [1, 6], [2, 3]] {
+        let outputs = session.run(&[("x", &x), ("shape", &longs(&shape, &[2]))]).unwrap();
+        assert_eq!(outputs[0].dims().to_vec(), shape.map(|size| size as usize));
+        assert_eq!(outputs[0].values(), x.values());
+    }
+}
+
+#[test]
+fn a_shape_that_data_decides_cuts_the_graph() {
+    let nodes = vec![
+        node("doubled = Add x x"),
+        node("found = NonZero doubled"),
+        node("turned = Transpose found"),
+        node("picked = GatherND doubled turned"),
+        node("y = Neg picked"),
+    ];
+    let session = session(graph(&["x"], &["y", "doubled"], nodes));
+    for (x, expected) in
+        [([0.0, 1.0, 2.0], vec![-2.0, -4.0]), ([0.0; 3], vec![]), ([3.0, 0.0, 0.0], vec![-6.0])]
+    {
+        let outputs = session.run(&[("x", &floats(&x, &[3]))]).unwrap();
+        assert_eq!(outputs[0].values(), expected);
+        assert_eq!(outputs[1].values(), x.map(|x| f64::from(x) * 2.0));
+    }
+}
+
+#[test]
+fn a_branch_sees_the_values_around_it() {
+    let then_branch = graph(&[], &["a"], vec![node("a = Mul doubled x")]);
+    let else_branch = graph(&[], &["b"], vec![node("b = Sub x x")]);
+    let choice = subgraph(node("y = If positive"), "then_branch", then_branch);
+    let choice = subgraph(choice, "else_branch", else_branch);
+    let sum = int(node("sum = ReduceSum x"), "keepdims", 0);
+    let nodes = vec![node("doubled = Add x x"), sum, node("positive = Greater sum zero"), choice];
+    let session = session(constant(graph(&["x"], &["y"], nodes), "zero", &floats(&[0.0], &[])));
+    for (x, expected) in [([1.0, 2.0], [2.0, 8.0]), ([-1.0, -2.0], [0.0, 0.0]), ([3.0, 0.0], [18.0, 0.0])] {
+        assert_eq!(session.run(&[("x", &floats(&x, &[2]))]).unwrap()[0].values(), expected);
+    }
+}
+
+#[test]
+fn a_loop_runs_until_its_condition_is_false() {
+    let body = vec![
+        node("doubled = Add state state"),
+        int(node("most = ReduceMax doubled"), "keepdims", 0),
+        node("more = Less most limit"),
+        node("seen = Identity doubled"),
+    ];
+    let body = graph(&["step", "go", "state"], &["more", "doubled", "seen"], body);
+    let nodes = vec![subgraph(node("last all = Loop _ _ x"), "body", body)];
+    let session = session(constant(graph(&["x"], &["last", "all"], nodes), "limit", &floats(&[10.0], &[])));
+    for (x, steps) in [(1.0, 4), (6.0, 1), (1.0, 4)] {
+        let outputs = session.run(&[("x", &floats(&[x], &[1]))]).unwrap();
+        assert_eq!(outputs[0].values(), [f64::from(x) * 2f64.powi(steps)]);
+        assert_eq!(outputs[1].dims().to_vec(), [steps as usize, 1]);
+    }
+}
+
+#[test]
+fn a_convolution_has_bias_groups_and_uneven_margins() {
+    let conv = ints(int(node("y = Conv x w b"), "group", 2), "pads", &[1, 0, 0, 1]);
+    let model = graph(&["x"], &["y"], vec![ints(conv, "strides", &[2, 1])]);
+    let model = constant(model, "w", &floats(&[1.0; 8], &[2, 1, 2, 2]));
+    let session = session(constant(model, "b", &floats(&[0.0, 100.0], &[2])));
+    let x: Vec<f32> = (0..8).map(|at| at as f32).collect();
+    let outputs = session.run(&[("x", &floats(&x, &[1, 2, 2, 2]))]).unwrap();
+    assert_eq!(outputs[0].dims().to_vec(), [1, 2, 1, 2]);
+    assert_eq!(outputs[0].values(), [1.0, 1.0, 109.0, 105.0]);
+}
+
+#[test]
+fn arrays_without_elements_and_scalars_work() {
+    let nodes = vec![node("both = Concat x z"), node("y = Add both one"), node("n = Size x")];
+    let nodes =
+        nodes.into_iter().map(|node| if node.op_type == "Concat" { int(node, "axis", 0) } else { node });
+    let model = graph(&["x", "z"], &["y", "n"], nodes.collect());
+    let session = session(constant(model, "one", &floats(&[1.0], &[])));
+    let (empty, two) = (floats(&[], &[0]), floats(&[1.0, 2.0], &[2]));
+    let outputs = session.run(&[("x", &empty), ("z", &two)]).unwrap();
+    assert_eq!((outputs[0].values(), outputs[1].values()), (vec![2.0, 3.0], vec![0.0]));
+    let outputs = session.run(&[("x", &empty), ("z", &empty)]).unwrap();
+    assert_eq!((outputs[0].dims().to_vec(), outputs[0].dtype()), (vec![0], DType::F32));
+}
+
+#[test]
+fn negative_indices_count_from_the_end() {
+    let session = session(graph(&["x", "at"], &["y"], vec![node("y = Gather x at")]));
+    let x = longs(&[1 << 40, 20, 30], &[3]);
+    let outputs = session.run(&[("x", &x), ("at", &longs(&[-1, 0], &[2]))]).unwrap();
+    assert_eq!(outputs[0].as_slice::<i64>().unwrap(), [30, 1 << 40]);
+}
+
+#[test]
+fn a_problem_names_the_node() {
+    let session = session(graph(&["x"], &["y"], vec![node("y = MatMul x x")]));
+    let error = session.run(&[("x", &floats(&[0.0; 6], &[2, 3]))]).unwrap_err().to_string();
+    assert!(error.starts_with("node `y`, MatMul of opset 17: operand 1: "), "{error}");
+    let error = session.run(&[("z", &floats(&[], &[0]))]).unwrap_err().to_string();
+    assert_eq!(error, "input `z` is unknown; the inputs are x");
+    let error = session.run(&[]).unwrap_err().to_string();
+    assert_eq!(error, "input `x` has no values; the inputs are x");
+}
+
+#[test]
+fn named_axes_have_one_size() {
+    let mut model = graph(&[], &["y"], vec![node("y = Add x z")]);
+    model.input = vec![value("x", Some(&["n", "2"])), value("z", Some(&["n", "?"]))];
+    let session = session(model);
+    let array = |rows: usize| floats(&vec![1.0; rows * 2], &[rows, 2]);
+    assert!(session.run(&[("x", &array(3)), ("z", &array(3))]).is_ok());
+    let error = session.run(&[("x", &array(3)), ("z", &array(4))]).unwrap_err().to_string();
+    assert_eq!(error, "input `z` has size 4 on axis 0, but `n` is 3");
+    let error =
+        session.run(&[("x", &HostArray::zeros(DType::I32, [3, 2]).unwrap())]).unwrap_err().to_string();
+    assert_eq!(error, "input `x` is given i32, expected f32");
+}
