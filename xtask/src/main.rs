@@ -16,6 +16,7 @@ mod gpu;
 mod gpu_archive;
 mod gradient_goldens;
 mod lir;
+mod onnx_suite;
 mod peers_venv;
 
 #[derive(Parser)]
@@ -43,6 +44,8 @@ enum Task {
     GpuArchive(gpu_archive::GpuArchiveArgs),
     /// Write the gradients that jax computes for random programs, with which tests compare.
     GradientGoldens(gradient_goldens::GradientGoldensArgs),
+    /// Run the node tests of the Python package `onnx`, and compare the passes with a committed list.
+    OnnxSuite(onnx_suite::OnnxSuiteArgs),
     /// Pack every published crate as a registry would get it.
     Package {
         /// Also build each crate from its package alone.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Task::Tidy => xtask::tidy::run(),
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
+        Task::OnnxSuite(args) => onnx_suite::run(&args),
         Task::ExportWeb(args) => export_web::run(&args),
         Task::GpuTools(args) => gpu::run(&args),
         Task::GpuArchive(args) => gpu_archive::run(&args),
