@@ -4,7 +4,9 @@ mod contract; // products of matrices
 mod control; // branches and loops
 mod elementwise; // functions of elements
 mod layout; // moves elements
+mod loss; // losses of classes
 mod normalise; // softmax, normalisation
+mod quantise; // quantised integers
 mod recurrent; // LSTM, GRU, RNN
 mod reduce; // reductions
 mod resize; // resampling
@@ -31,12 +33,14 @@ const fn op(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_, '
 }
 
 /// The only list of operators, by family.
-static FAMILIES: [&[Operator]; 11] = [
+static FAMILIES: [&[Operator]; 13] = [
     contract::OPERATORS,
     control::OPERATORS,
     elementwise::OPERATORS,
     layout::OPERATORS,
+    loss::OPERATORS,
     normalise::OPERATORS,
+    quantise::OPERATORS,
     recurrent::OPERATORS,
     reduce::OPERATORS,
     resize::OPERATORS,
