@@ -8,6 +8,7 @@ use std::{
 
 use arrayjit_tensor::{Backend, Params, Weights};
 use bytes::Bytes;
+use lowered_ir::stack::with_enough;
 use lru::LruCache;
 use prost::Message;
 use tnode::{DType, HostArray};
@@ -133,7 +134,8 @@ impl InferenceSession {
             Some(outputs) => outputs,
             None => {
                 let mut tracer = Tracer::new(shared, &mut slots, &mut events);
-                let outputs = tracer.model(&self.model.graph, &names)?;
+                // One large stack for all operators, each of which would map its own otherwise.
+                let outputs = with_enough(|| tracer.model(&self.model.graph, &names))?;
                 plan.add(&events, outputs.clone());
                 outputs
             }
