@@ -134,7 +134,7 @@ impl InferenceSession {
             Some(outputs) => outputs,
             None => {
                 let mut tracer = Tracer::new(shared, &mut slots, &mut events);
-                // One large stack for all operators, each of which would map its own otherwise.
+                // Without one large stack, each operator would map a stack of its own.
                 let outputs = with_enough(|| tracer.model(&self.model.graph, &names))?;
                 plan.add(&events, outputs.clone());
                 outputs
