@@ -2,4 +2,6 @@
 
 mod build; // models in a few lines
 mod loading; // checks of a file
+#[cfg(feature = "cli")]
+mod onnx_run; // the program
 mod running; // shapes, branches, loops

@@ -1,0 +1,155 @@
+//! `onnx-run`: runs an ONNX model on arrays of files or on random ones, and shows the interface of a model.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks to its user")]
+
+mod inputs; // arrays for the inputs of a model
+mod report; // text about interfaces and outputs
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use arrayjit::{Backend, settings::Settings};
+use arrayjit_onnx::{HostArray, InferenceSession, Model};
+use clap::{Args, Parser, Subcommand};
+
+use crate::inputs::InputArgs;
+
+#[derive(Parser)]
+#[command(name = "onnx-run", about, version, args_conflicts_with_subcommands = true)]
+#[command(arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the inputs, outputs and operators of a model, and all nodes that are not supported.
+    Inspect {
+        /// The model file.
+        model: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// The model file.
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    inputs: InputArgs,
+    /// The backend, such as multicore, inline, wgpu, cuda or auto; by default that of the settings.
+    #[arg(long)]
+    backend: Option<String>,
+    /// Threads that compute; 0 means one per core.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Run the model this often more, and print the median time and the best.
+    #[arg(long, value_name = "N")]
+    bench: Option<usize>,
+    /// Write each output as NAME.npy into this folder; `/` in names becomes `_`.
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Some(Command::Inspect { model }) => inspect(&model),
+        None => run(&cli.run),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("onnx-run: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn inspect(path: &Path) -> Result<()> {
+    let model = Model::load(path).with_context(|| path.display().to_string())?;
+    println!("{}", report::interface(&model));
+    println!("operators:");
+    for (operator, count) in model.operators() {
+        println!("  {count:5} {operator}");
+    }
+    println!("every operator is supported");
+    Ok(())
+}
+
+fn run(args: &RunArgs) -> Result<()> {
+    let path = args.model.as_deref().context("no model file is given")?;
+    let start = Instant::now();
+    let model = Model::load(path).with_context(|| path.display().to_string())?;
+    let loaded = start.elapsed();
+    let inputs = args.inputs.arrays(&model)?;
+    let named: Vec<(&str, &HostArray)> = inputs.iter().map(|(name, array)| (name.as_str(), array)).collect();
+
+    let start = Instant::now();
+    let session = model.session(&backend(args)?)?;
+    let outputs = session.run(&named)?;
+    let first = start.elapsed();
+
+    let names: Vec<String> = model.outputs().into_iter().map(|output| output.name).collect();
+    for (name, array) in names.iter().zip(&outputs) {
+        println!("{}", report::summary(name, array));
+    }
+    println!("load {}, compile and first run {}", millis(loaded), millis(first));
+    if let Some(runs) = args.bench {
+        let (median, best) = timed(&session, &named, runs)?;
+        println!("{runs} runs: median {}, best {}", millis(median), millis(best));
+    }
+    match &args.save {
+        Some(folder) => save(folder, &names, &outputs),
+        None => Ok(()),
+    }
+}
+
+fn backend(args: &RunArgs) -> Result<Backend> {
+    let mut settings = Settings::load()?.settings;
+    settings.threads = args.threads.unwrap_or(settings.threads);
+    let name = args.backend.clone().unwrap_or_else(|| settings.backend.clone());
+    Ok(Backend::open_with(&name, settings)?)
+}
+
+/// The median time of a run and the shortest.
+fn timed(
+    session: &InferenceSession,
+    inputs: &[(&str, &HostArray)],
+    runs: usize,
+) -> Result<(Duration, Duration)> {
+    ensure!(runs > 0, "--bench needs at least one run");
+    let mut times = Vec::with_capacity(runs.min(1 << 20));
+    for _ in 0..runs {
+        let start = Instant::now();
+        session.run(inputs)?;
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    Ok((times[runs / 2], times[0]))
+}
+
+fn save(folder: &Path, names: &[String], outputs: &[HostArray]) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    for (name, array) in names.iter().zip(outputs) {
+        let path = folder.join(format!("{}.npy", file_stem(name)));
+        let file = std::fs::File::create(&path).with_context(|| format!("writing {}", path.display()))?;
+        tnode::npy::write(array, file).with_context(|| format!("writing {}", path.display()))?;
+        println!("wrote {}", path.display());
+    }
+    Ok(())
+}
+
+/// The name of an output as part of a file name that stays in its folder.
+fn file_stem(name: &str) -> String {
+    name.replace(['/', '\\', ':'], "_")
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
