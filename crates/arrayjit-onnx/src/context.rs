@@ -252,6 +252,11 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         self.tracer.graph(graph, inputs).map_err(|error: OnnxError| NodeProblem::Inner(Box::new(error)))
     }
 
+    /// Counts a step of a loop.
+    pub(crate) fn loop_step(&mut self) -> Result<(), NodeProblem> {
+        self.tracer.loop_step()
+    }
+
     /// The values of a value on the host, on which the trace depends from here on.
     pub(crate) fn host_of(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem> {
         self.tracer.host(value)

@@ -20,6 +20,9 @@ use crate::{
 /// The most events of a trace, so that a loop without end is an error.
 const MOST_EVENTS: usize = 1 << 14;
 
+/// The most steps of loops in a trace. Their bodies are traced in place.
+const MOST_LOOP_STEPS: usize = 1 << 14;
+
 /// Constant expressions with at most as many elements are computed once for each model.
 const MOST_FOLDED: usize = 1 << 16;
 
@@ -63,6 +66,8 @@ pub(crate) struct Tracer<'s> {
     /// The events of the run; those before `position` were traced.
     events: &'s mut Vec<Event>,
     position: usize,
+    /// The steps of loops so far.
+    loop_steps: usize,
     /// The results of segments, by the name of the node that computed them.
     materialised: HashMap<tnode::NodeId, SlotValue>,
 }
@@ -75,7 +80,18 @@ impl<'s> Tracer<'s> {
     ) -> Tracer<'s> {
         let (current, frames, materialised) = (Current::default(), Vec::new(), HashMap::new());
         let pinned = Vec::new();
-        Tracer { shared, current, frames, pinned, slots, reached: 0, events, position: 0, materialised }
+        Tracer {
+            shared,
+            current,
+            frames,
+            pinned,
+            slots,
+            reached: 0,
+            events,
+            position: 0,
+            loop_steps: 0,
+            materialised,
+        }
     }
 
     /// Walks the model. Its inputs are the first slots.
@@ -254,6 +270,15 @@ impl<'s> Tracer<'s> {
             }
         }
         Ok(value)
+    }
+
+    /// Counts a step of a loop.
+    pub(crate) fn loop_step(&mut self) -> Result<(), NodeProblem> {
+        self.loop_steps += 1;
+        match self.loop_steps > MOST_LOOP_STEPS {
+            true => Err(NodeProblem::Other(format!("loops take more than {MOST_LOOP_STEPS} steps"))),
+            false => Ok(()),
+        }
     }
 
     fn record(&mut self, event: Event) -> Result<(), NodeProblem> {

@@ -37,6 +37,7 @@ fn repeated(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let mut collected: Vec<Vec<Value>> = vec![Vec::new(); scans];
     let mut step = 0;
     while goes_on && step < most {
+        cx.loop_step()?;
         let index = Value::Known(HostValue::new(HostArray::from_slice(&[step], [])?, false));
         let condition = HostArray::from_bytes(tnode::DType::Bool, [], &[1])?;
         let condition = Value::Known(HostValue::new(condition, false));
@@ -100,6 +101,7 @@ fn scan(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let scans = scans.ok_or_else(|| NodeProblem::attribute("body", "an output for each carried value"))?;
     let mut collected: Vec<Vec<Value>> = vec![Vec::new(); scans];
     for step in 0..steps {
+        cx.loop_step()?;
         let mut operands = state;
         for input in &inputs {
             let row = cx.taken(input, 0, &[step])?;

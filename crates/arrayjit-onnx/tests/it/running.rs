@@ -79,6 +79,16 @@ fn a_loop_runs_until_its_condition_is_false() {
 }
 
 #[test]
+fn a_loop_of_too_many_steps_is_an_error() {
+    let body = vec![node("more = Identity go"), node("next = Identity state")];
+    let body = graph(&["step", "go", "state"], &["more", "next"], body);
+    let nodes = vec![subgraph(node("last = Loop most _ x"), "body", body)];
+    let session = session(constant(graph(&["x"], &["last"], nodes), "most", &longs(&[1 << 62], &[])));
+    let error = session.run(&[("x", &floats(&[1.0], &[1]))]).unwrap_err().to_string();
+    assert!(error.contains("Loop of opset 17: loops take more than 16384 steps"), "{error}");
+}
+
+#[test]
 fn a_convolution_has_bias_groups_and_uneven_margins() {
     let conv = ints(int(node("y = Conv x w b"), "group", 2), "pads", &[1, 0, 0, 1]);
     let model = graph(&["x"], &["y"], vec![ints(conv, "strides", &[2, 1])]);
