@@ -16,6 +16,7 @@ mod gpu;
 mod gpu_archive;
 mod gradient_goldens;
 mod lir;
+mod onnx_models;
 mod onnx_suite;
 mod peers_venv;
 
@@ -46,6 +47,8 @@ enum Task {
     GradientGoldens(gradient_goldens::GradientGoldensArgs),
     /// Run the node tests of the Python package `onnx`, and compare the passes with a committed list.
     OnnxSuite(onnx_suite::OnnxSuiteArgs),
+    /// Run ONNX models of Python packages, compare them with onnxruntime, and time both in turns.
+    OnnxModels(onnx_models::OnnxModelsArgs),
     /// Pack every published crate as a registry would get it.
     Package {
         /// Also build each crate from its package alone.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::OnnxSuite(args) => onnx_suite::run(&args),
+        Task::OnnxModels(args) => onnx_models::run(&args),
         Task::ExportWeb(args) => export_web::run(&args),
         Task::GpuTools(args) => gpu::run(&args),
         Task::GpuArchive(args) => gpu_archive::run(&args),

@@ -76,12 +76,7 @@ fn generated() -> Result<PathBuf> {
     if tests.exists() {
         return Ok(tests);
     }
-    let venv = folder.join("venv");
-    let python = venv.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
-    if !python.exists() {
-        finish(Command::new("python3").args(["-m", "venv"]).arg(&venv), &venv)?;
-    }
-    finish(Command::new(&python).args(["-m", "pip", "install", "--quiet", PACKAGE, "numpy"]), &venv)?;
+    let python = python_in(&folder, &[PACKAGE, "numpy"])?;
     // Renamed when it is whole, so that an interrupted run leaves no part of it.
     let partial = folder.join("partial");
     let script = xtask::root().join("crates/arrayjit-onnx/tests/suite/generate.py");
@@ -90,7 +85,19 @@ fn generated() -> Result<PathBuf> {
     Ok(tests)
 }
 
-fn finish(command: &mut Command, folder: &Path) -> Result<()> {
+/// A Python with packages, in an environment of its own below `folder`.
+pub(crate) fn python_in(folder: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let venv = folder.join("venv");
+    let python = venv.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    if !python.exists() {
+        finish(Command::new("python3").args(["-m", "venv"]).arg(&venv), &venv)?;
+    }
+    finish(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(packages), &venv)?;
+    Ok(python)
+}
+
+/// Runs a command that makes the files of a folder.
+pub(crate) fn finish(command: &mut Command, folder: &Path) -> Result<()> {
     let status = command.status().with_context(|| format!("making {}", folder.display()))?;
     if !status.success() {
         bail!("making {} ended with {status}: {command:?}", folder.display());
