@@ -17,6 +17,9 @@ pub(crate) struct OnnxSuiteArgs {
     /// The backend that runs the models.
     #[arg(long, default_value = "inline")]
     backend: String,
+    /// Run only the tests whose names contain this text, and print why each of them fails.
+    #[arg(long, conflicts_with = "bless")]
+    filter: Option<String>,
     /// Write the list of expected passes instead of comparing with it.
     #[arg(long)]
     bless: bool,
@@ -24,10 +27,25 @@ pub(crate) struct OnnxSuiteArgs {
 
 pub(crate) fn run(args: &OnnxSuiteArgs) -> Result<()> {
     let tests = generated()?;
-    let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "-p", "arrayjit-onnx", "--bin", "onnx-suite", "--"]).arg(&tests);
-    command.args(["--backend", &args.backend]).current_dir(xtask::root()).stderr(Stdio::null());
-    let output = command.output().context("running onnx-suite")?;
+    let built = Command::new("cargo")
+        .args(["build", "--quiet", "-p", "arrayjit-onnx", "--bin", "onnx-suite"])
+        .current_dir(xtask::root())
+        .status()
+        .context("building onnx-suite")?;
+    if !built.success() {
+        bail!("onnx-suite does not build");
+    }
+    let mut command = Command::new(xtask::root().join("target/debug/onnx-suite"));
+    command.arg(&tests).args(["--backend", &args.backend]);
+    if let Some(filter) = &args.filter {
+        let status = command.args(["--filter", filter]).status().context("running onnx-suite")?;
+        return if status.success() { Ok(()) } else { bail!("onnx-suite ended with {status}") };
+    }
+    // The messages of panics are in the report, so that they are not printed twice.
+    let output = command.stderr(Stdio::null()).output().context("running onnx-suite")?;
+    if !output.status.success() {
+        bail!("onnx-suite ended with {}", output.status);
+    }
     let report = String::from_utf8_lossy(&output.stdout);
     let passes: BTreeSet<&str> = report
         .lines()

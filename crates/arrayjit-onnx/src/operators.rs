@@ -33,7 +33,7 @@ const fn op(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_, '
 }
 
 /// The only list of operators, by family.
-static FAMILIES: [&[Operator]; 13] = [
+static FAMILIES: &[&[Operator]] = &[
     contract::OPERATORS,
     control::OPERATORS,
     elementwise::OPERATORS,

@@ -47,9 +47,11 @@ fn main() -> Result<()> {
                 failed += 1;
                 report(&name, "fail", &format!("{error:#}").replace('\n', " | "));
             }
-            Err(_) => {
+            Err(payload) => {
                 failed += 1;
-                report(&name, "panic", "");
+                let text = payload.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+                report(&name, "panic", text.unwrap_or_default());
             }
         }
     }
