@@ -262,6 +262,15 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         self.tracer.host(value)
     }
 
+    /// The results of a function that the host computes at each run; later nodes depend on their shapes only.
+    pub(crate) fn on_host(
+        &mut self,
+        operands: &[Value],
+        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, NodeProblem> + Send + Sync + 'static,
+    ) -> Lowered {
+        self.tracer.host_step(self.node, operands, Arc::new(function))
+    }
+
     /// Evaluates with values that the operator still needs, so that a cut computes them.
     pub(crate) fn keeping<T>(&mut self, kept: Vec<Value>, body: impl FnOnce(&mut Self) -> T) -> T {
         let mark = self.tracer.pin(kept);

@@ -131,6 +131,11 @@ impl NodeProblem {
 }
 
 impl OnnxError {
+    /// The problem of a node by its name, operator and version of the operator set.
+    pub(crate) fn at_node((node, operator, opset): (&str, &str, i64), problem: NodeProblem) -> OnnxError {
+        OnnxError::Node { node: node.into(), operator: operator.into(), opset, problem: Box::new(problem) }
+    }
+
     pub(crate) fn invalid(place: impl Into<String>, problem: impl Into<String>) -> OnnxError {
         OnnxError::Invalid { place: place.into(), problem: problem.into() }
     }

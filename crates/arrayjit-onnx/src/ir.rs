@@ -38,6 +38,11 @@ pub(crate) struct ModelNode {
 }
 
 impl ModelNode {
+    /// The name, the operator and the version of its set, for errors.
+    pub(crate) fn place(&self) -> (&str, &'static str, i64) {
+        (&self.name, self.operator.name, self.opset)
+    }
+
     /// The names that the node reads, subgraphs included.
     pub(crate) fn reads(&self) -> impl Iterator<Item = &String> {
         self.inputs.iter().filter(|name| !name.is_empty()).chain(&self.captures)

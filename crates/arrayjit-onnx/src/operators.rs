@@ -2,6 +2,7 @@
 
 mod contract; // products of matrices
 mod control; // branches and loops
+mod data_shaped; // results whose shape data decide
 mod elementwise; // functions of elements
 mod layout; // moves elements
 mod loss; // losses of classes
@@ -36,6 +37,7 @@ const fn op(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_, '
 static FAMILIES: &[&[Operator]] = &[
     contract::OPERATORS,
     control::OPERATORS,
+    data_shaped::OPERATORS,
     elementwise::OPERATORS,
     layout::OPERATORS,
     loss::OPERATORS,

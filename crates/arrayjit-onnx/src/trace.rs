@@ -13,7 +13,7 @@ use crate::{
     error::{NodeProblem, OnnxError},
     host::HostValue,
     ir::{Attribute, ModelGraph, ModelNode},
-    plan::{Event, Output, Segment},
+    plan::{Event, HostFunction, HostStep, Output, Segment},
     value::{SlotValue, Value},
 };
 
@@ -99,18 +99,23 @@ impl<'s> Tracer<'s> {
         self.reached = inputs.len();
         let mut values = BTreeMap::new();
         for (slot, name) in inputs.iter().enumerate() {
-            values.insert(name.clone(), slot_value(slot, &self.slots[slot])?);
+            values.insert(name.clone(), slot_value(slot, &self.slots[slot]).map_err(in_outputs)?);
         }
         let results = self.graph(graph, values)?;
         if results.iter().any(|value| matches!(value, Value::Lazy(_))) {
             self.cut(&results).map_err(in_outputs)?;
         }
-        let output = |value: Value| match self.resolved(value).map_err(in_outputs)? {
+        let output = |value: &Value| self.output(value).map_err(in_outputs);
+        results.iter().map(output).collect()
+    }
+
+    /// The array that has a value before the current graph starts.
+    fn output(&self, value: &Value) -> Result<Output, NodeProblem> {
+        match self.resolved(value.clone())? {
             Value::Known(value) => Ok(Output::Known(value.array.clone())),
             Value::Slot(value) => Ok(Output::Slot(value.slot)),
-            Value::Lazy(tensor) => Err(OnnxError::invalid(tensor.name(), "it was not computed")),
-        };
-        results.into_iter().map(output).collect()
+            Value::Lazy(tensor) => Err(NodeProblem::Other(format!("{} was not computed", tensor.name()))),
+        }
     }
 
     /// Walks a graph whose inputs have these values, and returns its outputs.
@@ -143,12 +148,7 @@ impl<'s> Tracer<'s> {
     }
 
     fn node(&mut self, node: &ModelNode) -> Result<(), OnnxError> {
-        let fail = |problem: NodeProblem| OnnxError::Node {
-            node: node.name.clone(),
-            operator: node.operator.name.into(),
-            opset: node.opset,
-            problem: Box::new(problem),
-        };
+        let fail = |problem: NodeProblem| OnnxError::at_node(node.place(), problem);
         let mut operands = Vec::new();
         for (at, name) in node.inputs.iter().enumerate() {
             operands.push(match (name.is_empty(), self.lookup(name)) {
@@ -241,6 +241,48 @@ impl<'s> Tracer<'s> {
         }
     }
 
+    /// The results of a function that the host computes at each run. If an operand is not known, the trace is
+    /// cut, and what follows depends on the shapes of the results only.
+    pub(crate) fn host_step(
+        &mut self,
+        node: &ModelNode,
+        operands: &[Value],
+        function: HostFunction,
+    ) -> Result<Vec<Value>, NodeProblem> {
+        let known: Option<Vec<_>> =
+            operands.iter().map(|value| value.known().map(|known| known.array.clone())).collect();
+        if let Some(arrays) = known {
+            let is_constant = operands.iter().all(Value::is_constant);
+            let value = |array: HostArray| Value::Known(HostValue::new(array, is_constant));
+            return Ok(function(&arrays)?.into_iter().map(value).collect());
+        }
+        let mut is_pending = false;
+        for value in operands {
+            is_pending |= matches!(self.resolved(value.clone())?, Value::Lazy(_));
+        }
+        if is_pending {
+            self.cut(operands)?;
+        }
+        let shapes = match self.events.get(self.position) {
+            Some(Event::Host { shapes, .. }) => shapes.clone(),
+            Some(_) => return Err(NodeProblem::Other("the trace differs from its plan".into())),
+            None => {
+                let operands = operands.iter().map(|value| self.output(value)).collect::<Result<_, _>>()?;
+                let (name, operator, opset) = node.place();
+                let step = Arc::new(HostStep { function, operands, node: (name.into(), operator, opset) });
+                let shapes = step.run(self.slots)?;
+                self.record(Event::Host { step, shapes: shapes.clone() })?;
+                shapes
+            }
+        };
+        self.position += 1;
+        let first = self.reached;
+        self.reached += shapes.len();
+        let missing = || NodeProblem::Other("a slot has no values".into());
+        let value = |slot: usize| slot_value(slot, self.slots.get(slot).ok_or_else(missing)?);
+        (first..self.reached).map(value).collect()
+    }
+
     /// Keeps values that no graph has, until `unpin` is given the result.
     pub(crate) fn pin(&mut self, values: Vec<Value>) -> usize {
         let mark = self.pinned.len();
@@ -306,7 +348,7 @@ impl<'s> Tracer<'s> {
         }
         match self.events.get(self.position) {
             Some(Event::Run(_)) => {}
-            Some(Event::Read { .. }) => {
+            Some(_) => {
                 return Err(NodeProblem::Other("the trace differs from its plan".into()));
             }
             None => {
@@ -420,8 +462,8 @@ fn lazy(value: &Value) -> Option<&Tensor> {
     }
 }
 
-/// The value of an input. One without elements is known.
-fn slot_value(slot: usize, array: &HostArray) -> Result<Value, OnnxError> {
+/// The value of a slot. One without elements is known.
+fn slot_value(slot: usize, array: &HostArray) -> Result<Value, NodeProblem> {
     let (dtype, shape): (DType, Vec<usize>) = (array.dtype(), array.dims().to_vec());
     match shape.contains(&0) {
         true => Ok(Value::Known(HostValue::new(HostArray::zeros(dtype, shape)?, false))),

@@ -1,22 +1,19 @@
 //! Elements by position: gather, scatter, sort.
 
-use tnode::{DType, HostArray};
+use tnode::DType;
 
 use super::{Operator, op};
 use crate::{
     context::{Lowered, NodeContext, Operand, Statement},
     error::NodeProblem,
-    host::indices,
     shape::{access, axis, clause, dims, letter, letters},
     value::Value,
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
-    op("Compress", 9, compress),
     op("Gather", 1, gather),
     op("GatherElements", 11, gather_elements),
     op("GatherND", 11, gather_nd),
-    op("NonZero", 9, non_zero),
     op("OneHot", 9, one_hot),
     op("Scatter", 9, scatter_elements),
     op("ScatterElements", 11, scatter_elements),
@@ -235,39 +232,6 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let text = scattered(reduction, &old, &target, &source, (x.dtype(), &shape))?;
     let result = cx.emit(&statement, x.dtype(), &shape, &text)?;
     Ok(vec![cx.reshaped(&result, x.shape())?])
-}
-
-fn compress(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let condition = cx.host(1)?.ints();
-    let x = cx.value(0)?;
-    let (x, at) = match cx.int("axis")? {
-        Some(at) => {
-            let at = axis(at, x.rank())?;
-            (x, at)
-        }
-        None => (cx.reshaped(&x, &[x.num_elements()])?, 0),
-    };
-    let size = x.shape()[at];
-    let positions: Vec<usize> =
-        condition.iter().take(size).enumerate().filter(|(_, value)| **value != 0).map(|(at, _)| at).collect();
-    if positions.is_empty() {
-        let mut shape = x.shape().to_vec();
-        shape[at] = 0;
-        return Ok(vec![cx.empty(x.dtype(), &shape)?]);
-    }
-    Ok(vec![cx.taken(&x, at, &positions)?])
-}
-
-fn non_zero(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let x = cx.host(0)?;
-    let found: Vec<Vec<usize>> = indices(x.shape())
-        .zip(x.floats())
-        .filter(|(_, value)| *value != 0.0)
-        .map(|(index, _)| index)
-        .collect();
-    let rank = x.shape().len();
-    let values: Vec<i64> = (0..rank).flat_map(|at| found.iter().map(move |index| index[at] as i64)).collect();
-    Ok(vec![cx.known(HostArray::from_slice(&values, [rank, found.len()])?)])
 }
 
 fn one_hot(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {

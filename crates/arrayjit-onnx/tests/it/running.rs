@@ -47,6 +47,33 @@ fn a_shape_that_data_decides_cuts_the_graph() {
 }
 
 #[test]
+fn boxes_are_chosen_again_for_each_input() {
+    let nodes = vec![
+        node("found = NonMaxSuppression boxes scores most share"),
+        node("at = Gather found two"),
+        node("turned = Squeeze at last"),
+        node("rows = Squeeze boxes first"),
+        node("y = Gather rows turned"),
+    ];
+    let nodes =
+        nodes.into_iter().enumerate().map(|(at, node)| if at == 1 { int(node, "axis", 1) } else { node });
+    let mut graph = graph(&["boxes", "scores"], &["y"], nodes.collect());
+    for (name, value) in [("most", 2), ("two", 2), ("last", 1), ("first", 0)] {
+        graph = constant(graph, name, &longs(&[value], &[1]));
+    }
+    let session = session(constant(graph, "share", &floats(&[0.5], &[1])));
+    for shift in 0..100 {
+        let shift = shift as f32;
+        let corners = [0.0, 0.0, 2.0, 2.0, 0.0, 0.1, 2.0, 2.1, 5.0, 5.0, 6.0, 6.0].map(|at| at + shift);
+        let boxes = floats(&corners, &[1, 3, 4]);
+        let scores = floats(&[0.5, 0.25, 0.75 + shift], &[1, 1, 3]);
+        let outputs = session.run(&[("boxes", &boxes), ("scores", &scores)]).unwrap();
+        let expected = [&corners[8..], &corners[..4]].concat();
+        assert_eq!(outputs[0].values(), expected.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn a_branch_sees_the_values_around_it() {
     let then_branch = graph(&[], &["a"], vec![node("a = Mul doubled x")]);
     let else_branch = graph(&[], &["b"], vec![node("b = Sub x x")]);
