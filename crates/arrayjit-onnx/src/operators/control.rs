@@ -1,5 +1,7 @@
 //! Branches and loops. The host decides them; bodies are traced in place.
 
+use std::sync::Arc;
+
 use tnode::HostArray;
 
 use super::{Operator, layout::concatenated, op};
@@ -7,11 +9,13 @@ use crate::{
     context::{Lowered, NodeContext},
     error::NodeProblem,
     host::HostValue,
+    ir::ModelGraph,
+    shape::axis,
     value::Value,
 };
 
 pub(super) static OPERATORS: &[Operator] =
-    &[op("If", 1, branch), op("Loop", 1, repeated), op("Scan", 9, scan)];
+    &[op("If", 1, branch), op("Loop", 1, repeated), op("Scan", 9, scan), op("Scan", 8, batched_scan)];
 
 fn branch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let condition = cx.host(0)?;
@@ -54,67 +58,167 @@ fn repeated(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         goes_on = cx.keeping(kept, |cx| cx.host_of(&condition))?.ints() != [0];
         step += 1;
     }
-    stacked(cx, &body, state, collected, 0)
+    stacked(cx, &body, state, collected, &[])
 }
 
 /// The final state, and the collected values of each step stacked along a new axis.
 fn stacked(
     cx: &mut NodeContext<'_, '_, '_>,
-    body: &crate::ir::ModelGraph,
+    body: &ModelGraph,
     state: Vec<Value>,
     collected: Vec<Vec<Value>>,
-    first: usize,
+    axes: &[ScanAxis],
 ) -> Lowered {
-    let mut results = state;
-    for (at, values) in collected.into_iter().enumerate() {
+    let (count, mut results) = (collected.len(), state);
+    for (at, mut values) in collected.into_iter().enumerate() {
+        let ScanAxis { axis: at_axis, is_reverse } = axes.get(at).copied().unwrap_or_default();
         if values.is_empty() {
-            let info = body.outputs.iter().rev().nth(first + at);
+            let info = body.outputs.get(body.outputs.len() - count + at);
             let dtype = info.and_then(|info| info.dtype).unwrap_or(tnode::DType::F32);
             results.push(cx.empty(dtype, &[0])?);
             continue;
         }
+        if is_reverse {
+            values.reverse();
+        }
+        let at_axis = axis(at_axis, values[0].rank() + 1)?;
         let mut rows = Vec::new();
         for value in values {
-            let shape = [&[1], value.shape()].concat();
+            let mut shape = value.shape().to_vec();
+            shape.insert(at_axis, 1);
             rows.push(cx.reshaped(&value, &shape)?);
         }
-        results.push(concatenated(cx, &rows, 0)?);
+        results.push(concatenated(cx, &rows, at_axis)?);
     }
     Ok(results)
 }
 
-fn scan(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let body = cx.graph("body")?.clone();
-    let scanned = usize::try_from(cx.int_or("num_scan_inputs", 0)?).unwrap_or(0);
-    let carried = cx.inputs().checked_sub(scanned);
+/// The axis that a scan walks along, and its direction.
+#[derive(Clone, Copy, Default)]
+struct ScanAxis {
+    axis: i64,
+    is_reverse: bool,
+}
+
+/// The axes of `count` scanned operands or results.
+fn scan_axes(cx: &NodeContext<'_, '_, '_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>, NodeProblem> {
+    let read = |name: String| {
+        let values = cx.ints(&name)?.unwrap_or_else(|| vec![0; count]);
+        let is_complete = values.len() == count;
+        is_complete
+            .then_some(values)
+            .ok_or_else(|| NodeProblem::attribute(&name, format!("{count} integers")))
+    };
+    let (axes, directions) = (read(format!("scan_{kind}_axes"))?, read(format!("scan_{kind}_directions"))?);
+    let pairs = axes.into_iter().zip(directions);
+    Ok(pairs.map(|(axis, direction)| ScanAxis { axis, is_reverse: direction != 0 }).collect())
+}
+
+/// A scan without its operands.
+struct ScanBody {
+    graph: Arc<ModelGraph>,
+    inputs: Vec<ScanAxis>,
+    outputs: Vec<ScanAxis>,
+}
+
+impl ScanBody {
+    /// Walks along the axes of `inputs` from the initial state.
+    fn evaluated(
+        &self,
+        cx: &mut NodeContext<'_, '_, '_>,
+        mut state: Vec<Value>,
+        inputs: &[Value],
+    ) -> Lowered {
+        let carried = state.len();
+        let mut axes = Vec::new();
+        for (input, along) in inputs.iter().zip(&self.inputs) {
+            axes.push((axis(along.axis, input.rank())?, along.is_reverse));
+        }
+        let size = |(input, &(at, _)): (&Value, &(usize, bool))| input.shape()[at];
+        let steps = inputs.iter().zip(&axes).map(size).min().unwrap_or(0);
+        let mut collected: Vec<Vec<Value>> = vec![Vec::new(); self.outputs.len()];
+        for step in 0..steps {
+            cx.loop_step()?;
+            let mut operands = state;
+            for (input, &(at, is_reverse)) in inputs.iter().zip(&axes) {
+                let position = if is_reverse { input.shape()[at] - 1 - step } else { step };
+                let row = cx.taken(input, at, &[position])?;
+                let mut shape = row.shape().to_vec();
+                shape.remove(at);
+                operands.push(cx.reshaped(&row, &shape)?);
+            }
+            let kept = inputs.iter().chain(collected.iter().flatten()).cloned().collect();
+            let mut results = cx.keeping(kept, |cx| cx.subgraph(&self.graph, operands))?;
+            let values = results.split_off(carried);
+            state = results;
+            for (list, value) in collected.iter_mut().zip(values) {
+                list.push(value);
+            }
+        }
+        stacked(cx, &self.graph, state, collected, &self.outputs)
+    }
+}
+
+/// The body, and the numbers of carried and of scanned values among `operands`.
+fn scan_parts(
+    cx: &NodeContext<'_, '_, '_>,
+    operands: usize,
+) -> Result<(Arc<ModelGraph>, usize, usize), NodeProblem> {
+    let graph = cx.graph("body")?.clone();
+    let scanned = usize::try_from(cx.int_or("num_scan_inputs", 0)?).unwrap_or(usize::MAX);
+    let carried = operands.checked_sub(scanned);
     let carried = carried.ok_or_else(|| NodeProblem::attribute("num_scan_inputs", "at most the operands"))?;
-    let names = ["scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions"];
-    for name in names {
-        if cx.ints(name)?.is_some_and(|values| values.iter().any(|&value| value != 0)) {
-            return Err(NodeProblem::Unsupported(format!("attribute `{name}`")));
-        }
+    if graph.outputs.len() < carried {
+        return Err(NodeProblem::attribute("body", "an output for each carried value"));
     }
-    let mut state: Vec<Value> = (0..carried).map(|at| cx.value(at)).collect::<Result<_, _>>()?;
-    let inputs: Vec<Value> = (carried..cx.inputs()).map(|at| cx.value(at)).collect::<Result<_, _>>()?;
-    let steps = inputs.first().and_then(|value| value.shape().first().copied()).unwrap_or(0);
-    let scans = body.outputs.len().checked_sub(carried);
-    let scans = scans.ok_or_else(|| NodeProblem::attribute("body", "an output for each carried value"))?;
-    let mut collected: Vec<Vec<Value>> = vec![Vec::new(); scans];
-    for step in 0..steps {
-        cx.loop_step()?;
-        let mut operands = state;
-        for input in &inputs {
-            let row = cx.taken(input, 0, &[step])?;
-            let shape = row.shape().get(1..).unwrap_or_default().to_vec();
-            operands.push(cx.reshaped(&row, &shape)?);
-        }
-        let kept = inputs.iter().chain(collected.iter().flatten()).cloned().collect();
-        let mut results = cx.keeping(kept, |cx| cx.subgraph(&body, operands))?;
-        let values = results.split_off(carried);
-        state = results;
-        for (list, value) in collected.iter_mut().zip(values) {
-            list.push(value);
-        }
+    Ok((graph, carried, scanned))
+}
+
+fn scan(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (graph, carried, scanned) = scan_parts(cx, cx.inputs())?;
+    let collected = graph.outputs.len() - carried;
+    let (inputs, outputs) = (scan_axes(cx, "input", scanned)?, scan_axes(cx, "output", collected)?);
+    let mut state = cx.values()?;
+    let operands = state.split_off(carried);
+    ScanBody { graph, inputs, outputs }.evaluated(cx, state, &operands)
+}
+
+/// The first version scans each element of a batch for itself.
+fn batched_scan(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    if cx.optional(0).is_some() {
+        return Err(NodeProblem::Unsupported("a scan with a length for each element of the batch".into()));
     }
-    stacked(cx, &body, state, collected, 0)
+    let count = cx.inputs().saturating_sub(1);
+    let (graph, carried, scanned) = scan_parts(cx, count)?;
+    let directions = cx.ints("directions")?.unwrap_or_else(|| vec![0; scanned]);
+    let inputs = directions.iter().map(|&direction| ScanAxis { axis: 0, is_reverse: direction != 0 });
+    let (inputs, collected) = (inputs.collect(), graph.outputs.len() - carried);
+    let body = ScanBody { graph, inputs, outputs: vec![ScanAxis::default(); collected] };
+    let operands: Vec<Value> = (1..=count).map(|at| cx.value(at)).collect::<Result<_, _>>()?;
+    let batch = operands.last().and_then(|value| value.shape().first().copied()).unwrap_or(0);
+    if batch == 0 || operands.iter().any(|value| value.shape().first() != Some(&batch)) {
+        return Err(NodeProblem::operand(1, "expected the same batch for all operands"));
+    }
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    for element in 0..batch {
+        let mut own = Vec::new();
+        for value in &operands {
+            let row = cx.taken(value, 0, &[element])?;
+            let shape = row.shape()[1..].to_vec();
+            own.push(cx.reshaped(&row, &shape)?);
+        }
+        let scanned = own.split_off(carried);
+        let kept = operands.iter().chain(rows.iter().flatten()).cloned().collect();
+        rows.push(cx.keeping(kept, |cx| body.evaluated(cx, own, &scanned))?);
+    }
+    let mut results = Vec::new();
+    for at in 0..body.graph.outputs.len() {
+        let mut parts = Vec::new();
+        for row in &rows {
+            let value = &row[at];
+            parts.push(cx.reshaped(value, &[&[1], value.shape()].concat())?);
+        }
+        results.push(concatenated(cx, &parts, 0)?);
+    }
+    Ok(results)
 }

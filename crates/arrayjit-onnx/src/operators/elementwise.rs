@@ -1,6 +1,6 @@
 //! Functions of elements, with broadcasting.
 
-use tnode::DType;
+use tnode::{DType, HostArray};
 
 use super::{Operator, op};
 use crate::{
@@ -26,6 +26,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("BitwiseNot", 18, bitwise_not),
     op("BitwiseOr", 18, |cx| binary(cx, "bit_or({x}, {z})")),
     op("BitwiseXor", 18, |cx| binary(cx, "bit_xor({x}, {z})")),
+    op("BitCast", 26, bit_cast),
     op("Cast", 1, cast),
     op("CastLike", 15, cast_like),
     op("Ceil", 1, |cx| unary(cx, "-floor(-{})")),
@@ -341,6 +342,19 @@ fn converted(cx: &mut NodeContext<'_, '_, '_>, x: &Value, dtype: DType) -> Resul
     let element = format!("f32({element})");
     let clamped = format!("where({element} != {element}, {element}, min(max({element}, -{most}), {most}))");
     cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({clamped})"))
+}
+
+/// The same bits as another type of the same size. The host reads them, because it copies bytes anyway.
+fn bit_cast(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let dtype = cx.dtype_attribute("to")?.ok_or_else(|| NodeProblem::attribute("to", "an element type"))?;
+    let x = cx.value(0)?;
+    if x.dtype().size_bytes() != dtype.size_bytes() {
+        return Err(NodeProblem::attribute("to", format!("a type of the size of {}", x.dtype())));
+    }
+    cx.on_host(&[x], move |arrays| match arrays {
+        [x] => Ok(vec![HostArray::from_bytes(dtype, x.dims().iter().copied(), x.bytes())?]),
+        _ => Err(NodeProblem::operand(0, "it is missing")),
+    })
 }
 
 fn cast_like(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {

@@ -14,7 +14,8 @@ use crate::{
 pub(super) static OPERATORS: &[Operator] = &[
     op("ArgMax", 1, |cx| position(cx, ":max=")),
     op("ArgMin", 1, |cx| position(cx, ":min=")),
-    op("CumSum", 11, cumulative),
+    op("CumProd", 26, |cx| cumulative(cx, ":*=", 1)),
+    op("CumSum", 11, |cx| cumulative(cx, ":+=", 0)),
     op("ReduceL1", 1, |cx| reduced(cx, &Reduction { value: "abs({})", ..SUM })),
     op("ReduceL2", 1, |cx| reduced(cx, &Reduction { value: "{} * {}", finish: "sqrt({})", ..SUM })),
     op("ReduceLogSum", 1, |cx| reduced(cx, &Reduction { finish: "log({})", empty: "-inf", ..SUM })),
@@ -203,7 +204,8 @@ fn position(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
     Ok(vec![cx.emit(&statement, DType::I64, &axes.shape, &format!("{most} {op} {element}\n{found}"))?])
 }
 
-fn cumulative(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+/// Accumulates along an axis; `neutral` takes the place of the elements that do not count.
+fn cumulative(cx: &mut NodeContext<'_, '_, '_>, op: &str, neutral: u8) -> Lowered {
     let given =
         cx.host_ints(1)?.first().copied().ok_or_else(|| NodeProblem::operand(1, "it has no element"))?;
     let x = cx.value(0)?;
@@ -222,6 +224,14 @@ fn cumulative(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let element = cx.bind_array(&mut statement, &x)?.at(&index);
     let y = access("y", &letters(x.rank()));
     let here = letter(at);
-    let text = format!("{y} :+= where(k {relation} {here}, {element}, 0)");
-    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+    let (dtype, wide) = (x.dtype(), wide(x.dtype()));
+    let value = format!("where(k {relation} {here}, {wide}({element}), {neutral})");
+    let text = match wide == dtype {
+        true => format!("{y} {op} {value}"),
+        false => {
+            let sum = access("s", &letters(x.rank()));
+            format!("{sum} {op} {value}\n{y} := {dtype}({sum})")
+        }
+    };
+    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }

@@ -15,6 +15,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("GatherElements", 11, gather_elements),
     op("GatherND", 11, gather_nd),
     op("OneHot", 9, one_hot),
+    op("ReverseSequence", 10, reverse_sequence),
     op("Scatter", 9, scatter_elements),
     op("ScatterElements", 11, scatter_elements),
     op("ScatterND", 11, scatter_nd),
@@ -232,6 +233,27 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let text = scattered(reduction, &old, &target, &source, (x.dtype(), &shape))?;
     let result = cx.emit(&statement, x.dtype(), &shape, &text)?;
     Ok(vec![cx.reshaped(&result, x.shape())?])
+}
+
+/// Reverses as many elements of the axis of time as each element of the batch has; the others stay.
+fn reverse_sequence(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, lengths) = (cx.value(0)?, cx.value(1)?);
+    let time = axis(cx.int_or("time_axis", 0)?, x.rank())?;
+    let batch = axis(cx.int_or("batch_axis", 1)?, x.rank())?;
+    if time == batch {
+        return Err(NodeProblem::attribute("batch_axis", "another axis than `time_axis`"));
+    }
+    if lengths.shape() != [x.shape()[batch]] {
+        return Err(NodeProblem::operand(1, format!("expected the shape [{}]", x.shape()[batch])));
+    }
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, &x)?;
+    let length = cx.bind_array(&mut statement, &lengths)?.at(&[letter(batch)]);
+    let here = letter(time);
+    let mut read = letters(x.rank());
+    read[time] = format!("where({here} < {length}, {length} - 1 - {here}, {here})");
+    let text = format!("{} := {}{}", access("y", &letters(x.rank())), source.at(&read), clause(x.shape()));
+    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
 }
 
 fn one_hot(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {

@@ -173,3 +173,18 @@ fn named_axes_have_one_size() {
         session.run(&[("x", &HostArray::zeros(DType::I32, [3, 2]).unwrap())]).unwrap_err().to_string();
     assert_eq!(error, "input `x` is given i32, expected f32");
 }
+
+#[test]
+fn a_scan_walks_along_any_axis_in_both_directions() {
+    let body = vec![node("next = Add state row"), node("seen = Identity next")];
+    let body = graph(&["state", "row"], &["next", "seen"], body);
+    let scan = int(subgraph(node("last all = Scan start x"), "body", body), "num_scan_inputs", 1);
+    let scan = ints(scan, "scan_input_axes", &[-1]);
+    let scan = ints(ints(scan, "scan_input_directions", &[1]), "scan_output_axes", &[1]);
+    let session = session(graph(&["start", "x"], &["last", "all"], vec![scan]));
+    let (start, x) = (floats(&[0.0, 10.0], &[2]), floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]));
+    let outputs = session.run(&[("start", &start), ("x", &x)]).unwrap();
+    assert_eq!(outputs[0].values(), [6.0, 25.0]);
+    assert_eq!(outputs[1].dims().to_vec(), [2, 3]);
+    assert_eq!(outputs[1].values(), [3.0, 5.0, 6.0, 16.0, 21.0, 25.0]);
+}
