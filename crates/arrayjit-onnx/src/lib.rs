@@ -39,6 +39,7 @@ mod error; // errors of loading and running
 mod external; // arrays in files beside a model
 pub mod proto; // messages of a file
 
+mod functions; // calls of functions of a model
 mod ir; // checked models
 mod load; // from messages to checked models
 

@@ -9,6 +9,7 @@ use crate::{
     array,
     error::{OnnxError, UnsupportedNode},
     external::Folder,
+    functions::{self, Functions, Opsets, PlacedNode},
     host::HostValue,
     ir::{Attribute, Dim, ModelGraph, ModelNode, ValueInfo},
     operators,
@@ -25,23 +26,10 @@ const DEEPEST: usize = 32;
 
 /// Checks a model and resolves its names and operators.
 pub(crate) fn graph(model: &ModelProto, folder: Option<&Folder>) -> Result<ModelGraph, OnnxError> {
-    let opsets: HashMap<&str, i64> =
-        model.opset_import.iter().map(|set| (domain(&set.domain), set.version)).collect();
-    let version = opsets.get("").copied();
-    if let Some(version) = version.filter(|version| !OPSETS.contains(version)) {
-        let problem = format!(
-            "version {version} of ai.onnx is not supported; versions {} to {} are",
-            OPSETS.start(),
-            OPSETS.end()
-        );
-        return Err(OnnxError::invalid("opset_import", problem));
-    }
+    let opsets = functions::opsets(&model.opset_import, "opset_import")?;
     let proto = model.graph.as_ref().ok_or_else(|| OnnxError::invalid("model", "it has no graph"))?;
-    if let Some(function) = model.functions.first() {
-        let problem = format!("functions of a model are not supported; it has `{}`", function.name);
-        return Err(OnnxError::invalid("functions", problem));
-    }
-    let mut loader = Loader { opsets, folder, unsupported: Vec::new(), nodes: 0 };
+    let functions = Functions::of(model)?;
+    let mut loader = Loader { opsets, functions, folder, unsupported: Vec::new(), nodes: 0 };
     let graph = loader.graph(proto, &[], 0)?;
     match loader.unsupported.is_empty() {
         true => Ok(graph),
@@ -50,12 +38,14 @@ pub(crate) fn graph(model: &ModelProto, folder: Option<&Folder>) -> Result<Model
 }
 
 /// The domain, where `ai.onnx` is the empty one.
-fn domain(name: &str) -> &str {
+pub(crate) fn domain(name: &str) -> &str {
     if name == "ai.onnx" { "" } else { name }
 }
 
 struct Loader<'a> {
-    opsets: HashMap<&'a str, i64>,
+    /// The operator sets of the graph or function whose nodes are loaded.
+    opsets: Arc<Opsets>,
+    functions: Functions<'a>,
     folder: Option<&'a Folder>,
     unsupported: Vec<UnsupportedNode>,
     /// The number of nodes so far, which numbers them.
@@ -84,18 +74,20 @@ impl Loader<'_> {
         let inputs: Vec<ValueInfo> = proto.input.iter().map(value_info).collect();
         let mut names: HashSet<String> = initializers.keys().cloned().collect();
         names.extend(inputs.iter().map(|input| input.name.clone()));
-        let made: HashSet<String> = proto
-            .node
+        let placed = self.functions.expanded(&proto.node, &self.opsets)?;
+        let made: HashSet<String> = placed
             .iter()
-            .flat_map(|node| &node.output)
+            .flat_map(|placed| &placed.node.output)
             .filter(|name| !name.is_empty())
             .cloned()
             .collect();
         let all: HashSet<String> = names.union(&made).cloned().collect();
         let scopes: Vec<&HashSet<String>> = outer.iter().copied().chain([&all]).collect();
         let mut nodes = Vec::new();
-        for node in &proto.node {
-            nodes.extend(self.node(node, &scopes, depth)?);
+        for PlacedNode { node, opsets } in placed {
+            let outer = std::mem::replace(&mut self.opsets, opsets);
+            nodes.extend(self.node(&node, &scopes, depth)?);
+            self.opsets = outer;
         }
         // Without the nodes that are not supported, the order cannot be checked.
         if self.unsupported.is_empty() {

@@ -79,6 +79,9 @@ pub struct NodeProto {
     /// The domain of the operator; empty for `ai.onnx`.
     #[prost(string, tag = "7")]
     pub domain: String,
+    /// Which of several functions with the same name is called.
+    #[prost(string, tag = "8")]
+    pub overload: String,
 }
 
 /// An attribute of a node: a name and one value, in the field that `type` says.
@@ -262,4 +265,7 @@ pub struct FunctionProto {
     /// Attributes with default values.
     #[prost(message, repeated, tag = "11")]
     pub attribute_proto: Vec<AttributeProto>,
+    /// Tells functions with the same name apart.
+    #[prost(string, tag = "13")]
+    pub overload: String,
 }

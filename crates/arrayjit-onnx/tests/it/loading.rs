@@ -1,6 +1,6 @@
 //! Checks of model files.
 
-use arrayjit_onnx::{DType, Dim, HostArray, Model, array_from_proto, proto::*};
+use arrayjit_onnx::{Backend, DType, Dim, HostArray, Model, array_from_proto, proto::*};
 use prost::Message;
 
 use crate::build::*;
@@ -131,4 +131,59 @@ fn initializers_are_defaults_of_inputs() {
     let x: HostArray = floats(&[1.0], &[1]);
     assert_eq!(session.run(&[("x", &x)]).unwrap()[0].values(), [2.0]);
     assert_eq!(session.run(&[("x", &x), ("w", &floats(&[5.0], &[1]))]).unwrap()[0].values(), [6.0]);
+}
+
+/// A model with the function `Twice(x) = scale * (x + x)` in the domain `own`, called by these nodes.
+fn with_function(nodes: Vec<NodeProto>, body: Vec<NodeProto>) -> ModelProto {
+    let mut model = model(graph(&["x"], &["y"], nodes));
+    model.functions.push(FunctionProto {
+        name: "Twice".into(),
+        domain: "own".into(),
+        input: vec!["a".into()],
+        output: vec!["b".into()],
+        attribute: vec!["scale".into()],
+        node: body,
+        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: 13 }],
+        ..Default::default()
+    });
+    model
+}
+
+fn call(text: &str) -> NodeProto {
+    NodeProto { domain: "own".into(), ..node(text) }
+}
+
+fn twice() -> Vec<NodeProto> {
+    let mut factor = node("factor = Constant");
+    let ref_attr_name = "scale".into();
+    factor.attribute.push(AttributeProto {
+        name: "value_float".into(),
+        ref_attr_name,
+        r#type: 1,
+        ..Default::default()
+    });
+    vec![factor, node("x = Add a a"), node("b = Mul x factor")]
+}
+
+#[test]
+fn functions_of_a_model_are_called() {
+    let scaled = |text: &str, f: f32| {
+        let mut node = call(text);
+        node.attribute.push(AttributeProto { name: "scale".into(), f, r#type: 1, ..Default::default() });
+        node
+    };
+    let model = with_function(vec![scaled("z = Twice x", 3.0), scaled("y = Twice z", 0.5)], twice());
+    let session = Model::from_proto(&model).unwrap().session(&Backend::open("inline").unwrap()).unwrap();
+    let outputs = session.run(&[("x", &floats(&[1.0, -2.0], &[2]))]).unwrap();
+    assert_eq!(outputs[0].values(), [6.0, -12.0]);
+}
+
+#[test]
+fn functions_that_call_themselves_are_errors() {
+    let model = with_function(vec![call("y = Twice x")], vec![call("b = Twice a")]);
+    let error = Model::from_proto(&model).err().unwrap().to_string();
+    assert!(error.ends_with("calls are nested too deeply"), "{error}");
+    let body = vec![call("c = Twice a"), call("b = Twice c")];
+    let error = Model::from_proto(&with_function(vec![call("y = Twice x")], body)).err().unwrap().to_string();
+    assert!(error.ends_with("calls are nested too deeply"), "{error}");
 }
