@@ -2,9 +2,10 @@
 
 use tnode::{DType, HostArray};
 
-use crate::{error::OnnxError, proto::TensorProto};
+use crate::{error::OnnxError, narrow, proto::TensorProto};
 
-/// The element type with this number, if arrays can have it.
+/// The element type of the arrays that have elements of the type with this number, if there is one. Types of
+/// fewer than 8 bits are stored in wider ones.
 pub(crate) fn dtype(number: i32) -> Option<DType> {
     Some(match number {
         1 => DType::F32,
@@ -21,7 +22,7 @@ pub(crate) fn dtype(number: i32) -> Option<DType> {
         16 => DType::Bf16,
         17 => DType::Fp8E4m3fn,
         19 => DType::Fp8E5m2,
-        _ => return None,
+        _ => return narrow::Narrow::of(number).map(narrow::Narrow::stored),
     })
 }
 
@@ -32,8 +33,15 @@ pub(crate) fn dtype_number(dtype: DType) -> Option<i32> {
 
 /// The name of an element type that arrays cannot have.
 pub(crate) fn dtype_name(number: i32) -> String {
-    let names =
-        [(5, "int16"), (8, "string"), (14, "complex64"), (15, "complex128"), (21, "uint4"), (22, "int4")];
+    let names = [
+        (5, "int16"),
+        (8, "string"),
+        (14, "complex64"),
+        (15, "complex128"),
+        (18, "float8e4m3fnuz"),
+        (20, "float8e5m2fnuz"),
+        (24, "float8e8m0"),
+    ];
     let found = names.into_iter().find(|(known, _)| *known == number).map(|(_, name)| name.to_owned());
     found.unwrap_or_else(|| format!("number {number}"))
 }
@@ -78,11 +86,24 @@ pub(crate) fn exact(
     count: usize,
     bytes: &[u8],
 ) -> Result<HostArray, OnnxError> {
-    if count.checked_mul(dtype.size_bytes()) != Some(bytes.len()) {
+    if packed_size(tensor, dtype, count) != Some(bytes.len()) {
         let problem = format!("{} bytes do not fill {dtype}{dims:?}", bytes.len());
         return Err(OnnxError::invalid(format!("tensor `{}`", tensor.name), problem));
     }
-    Ok(HostArray::from_bytes(dtype, dims.iter().copied(), bytes)?)
+    match narrow::Narrow::of(tensor.data_type) {
+        Some(narrow) => {
+            Ok(HostArray::from_bytes(dtype, dims.iter().copied(), &narrow.unpacked(bytes, count))?)
+        }
+        None => Ok(HostArray::from_bytes(dtype, dims.iter().copied(), bytes)?),
+    }
+}
+
+/// The number of bytes that the elements of a message take in a file.
+pub(crate) fn packed_size(tensor: &TensorProto, dtype: DType, count: usize) -> Option<usize> {
+    match narrow::Narrow::of(tensor.data_type) {
+        Some(narrow) => count.checked_mul(narrow.bits()).map(|bits| bits.div_ceil(8)),
+        None => count.checked_mul(dtype.size_bytes()),
+    }
 }
 
 /// The little-endian bytes of the elements in the typed fields.

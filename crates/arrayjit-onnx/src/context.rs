@@ -9,6 +9,7 @@ use crate::{
     error::{NodeProblem, OnnxError},
     host::{HostValue, Numbers},
     ir::{Attribute, ModelGraph, ModelNode},
+    narrow::Narrow,
     shape,
     trace::Tracer,
     value::Value,
@@ -152,6 +153,17 @@ impl<'n> NodeContext<'_, '_, 'n> {
         let unsupported =
             || NodeProblem::Unsupported(format!("element type {}", crate::array::dtype_name(number)));
         crate::array::dtype(number).map(Some).ok_or_else(unsupported)
+    }
+
+    /// The type of fewer than 8 bits whose number an attribute has.
+    pub(crate) fn narrow_attribute(&self, name: &str) -> Result<Option<Narrow>, NodeProblem> {
+        let number = self.int(name)?.and_then(|number| i32::try_from(number).ok());
+        Ok(number.and_then(Narrow::of))
+    }
+
+    /// The type of an operand, if it has fewer than 8 bits and the file says it.
+    pub(crate) fn narrow(&self, at: usize) -> Option<Narrow> {
+        self.node.narrow.get(at).copied().flatten()
     }
 
     pub(crate) fn graph(&self, name: &str) -> Result<&'n Arc<ModelGraph>, NodeProblem> {

@@ -39,7 +39,7 @@ impl Folder {
         let path = self.contained(&source.location).map_err(fail)?;
         let (dtype, dims) = (array::typed(tensor)?, array::dims(tensor)?);
         let count = dims.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-        let bytes = count.and_then(|count| count.checked_mul(dtype.size_bytes()));
+        let bytes = count.and_then(|count| array::packed_size(tensor, dtype, count));
         let (Some(count), Some(bytes)) = (count, bytes) else {
             return Err(fail("its size overflows".into()));
         };

@@ -7,7 +7,7 @@ use std::{
 
 use tnode::DType;
 
-use crate::{host::HostValue, operators::Operator};
+use crate::{host::HostValue, narrow::Narrow, operators::Operator};
 
 /// A graph whose nodes are sorted: each value is made before it is read.
 pub(crate) struct ModelGraph {
@@ -30,6 +30,8 @@ pub(crate) struct ModelNode {
     pub(crate) opset: i64,
     /// The operands; an empty name is one that is not given.
     pub(crate) inputs: Vec<String>,
+    /// The types of operands that have fewer than 8 bits, where the file says them.
+    pub(crate) narrow: Vec<Option<Narrow>>,
     /// The results; an empty name is one that nobody reads.
     pub(crate) outputs: Vec<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,

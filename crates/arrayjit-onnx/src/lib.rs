@@ -37,6 +37,7 @@
 mod array; // arrays in files
 mod error; // errors of loading and running
 mod external; // arrays in files beside a model
+mod narrow; // element types of fewer than 8 bits
 pub mod proto; // messages of a file
 
 mod functions; // calls of functions of a model

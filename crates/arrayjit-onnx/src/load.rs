@@ -12,6 +12,7 @@ use crate::{
     functions::{self, Functions, Opsets, PlacedNode},
     host::HostValue,
     ir::{Attribute, Dim, ModelGraph, ModelNode, ValueInfo},
+    narrow::Narrow,
     operators,
     proto::{
         AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
@@ -29,7 +30,8 @@ pub(crate) fn graph(model: &ModelProto, folder: Option<&Folder>) -> Result<Model
     let opsets = functions::opsets(&model.opset_import, "opset_import")?;
     let proto = model.graph.as_ref().ok_or_else(|| OnnxError::invalid("model", "it has no graph"))?;
     let functions = Functions::of(model)?;
-    let mut loader = Loader { opsets, functions, folder, unsupported: Vec::new(), nodes: 0 };
+    let mut loader =
+        Loader { opsets, functions, folder, unsupported: Vec::new(), nodes: 0, narrow: HashMap::new() };
     let graph = loader.graph(proto, &[], 0)?;
     match loader.unsupported.is_empty() {
         true => Ok(graph),
@@ -50,6 +52,8 @@ struct Loader<'a> {
     unsupported: Vec<UnsupportedNode>,
     /// The number of nodes so far, which numbers them.
     nodes: usize,
+    /// The types of inputs and constants that have fewer than 8 bits. Their arrays do not say them.
+    narrow: HashMap<String, Narrow>,
 }
 
 impl Loader<'_> {
@@ -66,12 +70,18 @@ impl Loader<'_> {
         let mut initializers = HashMap::new();
         for tensor in &proto.initializer {
             initializers.insert(tensor.name.clone(), self.tensor(tensor)?);
+            self.narrow.extend(Narrow::of(tensor.data_type).map(|narrow| (tensor.name.clone(), narrow)));
         }
         for tensor in &proto.sparse_initializer {
             let (name, value) = sparse(tensor)?;
             initializers.insert(name, value);
         }
         let inputs: Vec<ValueInfo> = proto.input.iter().map(value_info).collect();
+        let types = proto.input.iter().filter_map(|info| {
+            let tensor = info.r#type.as_ref()?.tensor_type.as_ref()?;
+            Some((info.name.clone(), Narrow::of(tensor.elem_type)?))
+        });
+        self.narrow.extend(types);
         let mut names: HashSet<String> = initializers.keys().cloned().collect();
         names.extend(inputs.iter().map(|input| input.name.clone()));
         let placed = self.functions.expanded(&proto.node, &self.opsets)?;
@@ -147,6 +157,10 @@ impl Loader<'_> {
         let mut attributes = BTreeMap::new();
         let mut captures = HashSet::new();
         for attribute in &proto.attribute {
+            let narrow = attribute.t.as_ref().and_then(|tensor| Narrow::of(tensor.data_type));
+            if let (Some(narrow), Some(output)) = (narrow, proto.output.first()) {
+                self.narrow.insert(output.clone(), narrow);
+            }
             match self.attribute(attribute, scopes, depth)? {
                 Ok(value) => {
                     if let Attribute::Graph(graph) = &value {
@@ -168,7 +182,18 @@ impl Loader<'_> {
         captures.sort();
         self.nodes += 1;
         let (inputs, outputs) = (proto.input.clone(), proto.output.clone());
-        Ok(Some(ModelNode { id: self.nodes, name, operator, opset, inputs, outputs, attributes, captures }))
+        let narrow = inputs.iter().map(|name| self.narrow.get(name).copied()).collect();
+        Ok(Some(ModelNode {
+            id: self.nodes,
+            name,
+            operator,
+            opset,
+            inputs,
+            narrow,
+            outputs,
+            attributes,
+            captures,
+        }))
     }
 
     fn report(&mut self, proto: &NodeProto, name: &str, opset: Option<i64>, missing: String) {

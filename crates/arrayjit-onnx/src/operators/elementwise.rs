@@ -7,6 +7,7 @@ use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
     host::{Numbers, float, indices},
+    narrow::Narrow,
     shape::{access, broadcast, broadcast_position, letters},
     value::Value,
 };
@@ -322,12 +323,25 @@ fn bitwise_not(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 fn cast(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let dtype = cx.dtype_attribute("to")?.ok_or_else(|| NodeProblem::attribute("to", "an element type"))?;
-    let x = cx.value(0)?;
-    Ok(vec![converted(cx, &x, dtype)?])
+    let (x, narrow) = (cx.value(0)?, cx.narrow_attribute("to")?);
+    Ok(vec![converted(cx, &x, dtype, narrow)?])
 }
 
 /// The value in an element type; floats of 8 bits are clamped to the largest ones if the operator saturates.
-fn converted(cx: &mut NodeContext<'_, '_, '_>, x: &Value, dtype: DType) -> Result<Value, NodeProblem> {
+/// A narrower type has its values in the element type.
+fn converted(
+    cx: &mut NodeContext<'_, '_, '_>,
+    x: &Value,
+    dtype: DType,
+    narrow: Option<Narrow>,
+) -> Result<Value, NodeProblem> {
+    if let Some(narrow) = narrow {
+        let mut statement = Statement::default();
+        let element = cx.bind_array(&mut statement, x)?.whole();
+        let value = narrow.rounded(&element, x.dtype().is_float());
+        let y = access("y", &letters(x.rank()));
+        return cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"));
+    }
     let most = match dtype {
         DType::Fp8E4m3fn => "448",
         DType::Fp8E5m2 => "57344",
@@ -358,8 +372,8 @@ fn bit_cast(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 fn cast_like(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let (x, like) = (cx.value(0)?, cx.value(1)?);
-    Ok(vec![converted(cx, &x, like.dtype())?])
+    let (x, like, narrow) = (cx.value(0)?, cx.value(1)?, cx.narrow(1));
+    Ok(vec![converted(cx, &x, like.dtype(), narrow)?])
 }
 
 fn celu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
