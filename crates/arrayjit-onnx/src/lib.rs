@@ -40,6 +40,7 @@ mod external; // arrays in files beside a model
 mod narrow; // element types of fewer than 8 bits
 pub mod proto; // messages of a file
 
+mod fold; // functions of channels into convolutions
 mod functions; // calls of functions of a model
 mod ir; // checked models
 mod load; // from messages to checked models

@@ -9,6 +9,7 @@ use crate::{
     array,
     error::{OnnxError, UnsupportedNode},
     external::Folder,
+    fold::Folding,
     functions::{self, Functions, Opsets, PlacedNode},
     host::HostValue,
     ir::{Attribute, Dim, ModelGraph, ModelNode, ValueInfo},
@@ -99,6 +100,15 @@ impl Loader<'_> {
             nodes.extend(self.node(&node, &scopes, depth)?);
             self.opsets = outer;
         }
+        // Constants of nodes are as good as initialisers, and a walk has fewer nodes.
+        for node in nodes.extract_if(.., |node| constant(node).is_some()) {
+            let Some((name, value)) = constant(&node) else { continue };
+            if !names.insert(name.clone()) {
+                let problem = format!("node `{}` makes it again", node.name);
+                return Err(OnnxError::invalid(format!("value `{name}`"), problem));
+            }
+            initializers.insert(name.clone(), value.clone());
+        }
         // Without the nodes that are not supported, the order cannot be checked.
         if self.unsupported.is_empty() {
             nodes = sorted(nodes, &names, outer)?;
@@ -110,11 +120,11 @@ impl Loader<'_> {
             }
         }
         // An initialiser with the name of an input is its default value.
-        let mut uses = HashMap::new();
-        let reads = nodes.iter().flat_map(ModelNode::reads);
-        for name in reads.chain(outputs.iter().map(|output| &output.name)) {
-            *uses.entry(name.clone()).or_default() += 1;
-        }
+        let given: HashSet<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+        let (constants, before) = (&mut initializers, uses(&nodes, &outputs));
+        Folding { nodes: &mut nodes, constants, inputs: &given, uses: before }.run()?;
+        let uses = uses(&nodes, &outputs);
+        initializers.retain(|name, _| uses.contains_key(name) || given.contains(name.as_str()));
         Ok(ModelGraph { inputs, outputs, initializers, nodes, uses })
     }
 
@@ -232,6 +242,24 @@ impl Loader<'_> {
             },
             (number, ..) => return Ok(Err(format!("attribute `{}` of type {number}", proto.name))),
         }))
+    }
+}
+
+/// How often nodes, and nodes of their subgraphs, read each name; outputs count too.
+fn uses(nodes: &[ModelNode], outputs: &[ValueInfo]) -> HashMap<String, usize> {
+    let mut uses = HashMap::new();
+    let reads = nodes.iter().flat_map(ModelNode::reads);
+    for name in reads.chain(outputs.iter().map(|output| &output.name)) {
+        *uses.entry(name.clone()).or_default() += 1;
+    }
+    uses
+}
+
+/// The name and the value of a node that is a constant array.
+fn constant(node: &ModelNode) -> Option<(&String, &Arc<HostValue>)> {
+    match (node.operator.name, node.attributes.get("value"), node.outputs.first()) {
+        ("Constant", Some(Attribute::Tensor(value)), Some(name)) if !name.is_empty() => Some((name, value)),
+        _ => None,
     }
 }
 

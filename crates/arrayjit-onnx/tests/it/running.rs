@@ -188,3 +188,40 @@ fn a_scan_walks_along_any_axis_in_both_directions() {
     assert_eq!(outputs[1].dims().to_vec(), [2, 3]);
     assert_eq!(outputs[1].values(), [3.0, 5.0, 6.0, 16.0, 21.0, 25.0]);
 }
+
+#[test]
+fn functions_of_channels_are_folded_into_convolutions() {
+    let nodes = || {
+        vec![
+            node("a = Conv x filters"),
+            node("b = BatchNormalization a gain bias mean variance"),
+            node("c = Mul two b"),
+            node("d = Add c rows"),
+            node("e = Add d columns"),
+            node("f = Conv x filters"),
+            node("y = Add e f"),
+        ]
+    };
+    let values = |count: usize| (0..count).map(|at| 0.25 + at as f32).collect::<Vec<_>>();
+    let build = |outputs: &[&str]| {
+        let mut graph = graph(&["x"], outputs, nodes());
+        for (name, shape) in [("gain", vec![3]), ("bias", vec![3]), ("mean", vec![3]), ("variance", vec![3])]
+        {
+            graph = constant(graph, name, &floats(&values(3), &shape));
+        }
+        graph = constant(graph, "filters", &floats(&values(6), &[3, 2, 1]));
+        graph = constant(graph, "rows", &floats(&values(3), &[3, 1]));
+        graph = constant(graph, "columns", &floats(&values(2), &[2]));
+        session(constant(graph, "two", &floats(&[2.0], &[1, 1, 1])))
+    };
+    let x = floats(&values(4), &[1, 2, 2]);
+    let folded = build(&["y"]).run(&[("x", &x)]).unwrap();
+    // Values that are outputs too are not folded away.
+    let plain = build(&["y", "a", "b", "c", "d"]).run(&[("x", &x)]).unwrap();
+    for (a, b) in folded[0].values().into_iter().zip(plain[0].values()) {
+        assert!((a - b).abs() <= 1e-5 * b.abs(), "{a} instead of {b}");
+    }
+    let filters = values(6);
+    let sum = f64::from(filters[0] * 0.25 + filters[1] * 2.25);
+    assert!((plain[1].values()[0] - sum).abs() < 1e-6);
+}
