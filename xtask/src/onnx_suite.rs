@@ -47,17 +47,17 @@ pub(crate) fn run(args: &OnnxSuiteArgs) -> Result<()> {
         bail!("onnx-suite ended with {}", output.status);
     }
     let report = String::from_utf8_lossy(&output.stdout);
-    let passes: BTreeSet<&str> = report
-        .lines()
-        .filter_map(|line| line.strip_prefix("pass\t"))
-        .filter_map(|rest| rest.split('\t').next())
-        .collect();
-    print_reasons(&report);
-    println!("{} tests pass", passes.len());
+    let outcomes = Outcomes::of(&report)?;
+    let passes = outcomes.passes();
+    outcomes.print_reasons();
+    println!("{}", outcomes.summary());
     let list = xtask::root().join("crates/arrayjit-onnx/tests/suite/expected.txt");
     if args.bless {
         let text: String = passes.iter().map(|name| format!("{name}\n")).collect();
-        return std::fs::write(&list, text).with_context(|| format!("writing {}", list.display()));
+        std::fs::write(&list, text).with_context(|| format!("writing {}", list.display()))?;
+        let table = xtask::root().join("docs/onnx-operators.md");
+        return std::fs::write(&table, outcomes.page())
+            .with_context(|| format!("writing {}", table.display()));
     }
     let expected = std::fs::read_to_string(&list).with_context(|| format!("reading {}", list.display()))?;
     let expected: BTreeSet<&str> = expected.lines().collect();
@@ -72,18 +72,111 @@ pub(crate) fn run(args: &OnnxSuiteArgs) -> Result<()> {
     }
 }
 
-/// Prints how many tests fail for each reason, the most frequent first.
-fn print_reasons(report: &str) {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in report.lines().filter(|line| line.starts_with("fail") || line.starts_with("panic")) {
-        let reason = line.splitn(3, '\t').nth(2).unwrap_or_default();
-        let operator = reason.split("ai.onnx.").nth(1).map(|rest| rest.split(' ').next().unwrap_or_default());
-        *counts.entry(operator.unwrap_or(reason)).or_default() += 1;
+/// The outcomes of all tests.
+struct Outcomes<'a> {
+    tests: Vec<Test<'a>>,
+}
+
+/// The outcome of a test.
+struct Test<'a> {
+    outcome: &'a str,
+    name: &'a str,
+    operator: &'a str,
+    reason: &'a str,
+    /// The reason for which the test is out of scope.
+    excluded: Option<&'static str>,
+}
+
+/// The tests that are out of scope: patterns of names, and the reason of each.
+static EXCLUDED: &str = include_str!("../../crates/arrayjit-onnx/tests/suite/excluded.txt");
+
+impl Outcomes<'_> {
+    fn of(report: &str) -> Result<Outcomes<'_>> {
+        let mut tests = Vec::new();
+        for line in report.lines() {
+            let [outcome, name, operator, reason] = line.splitn(4, '\t').collect::<Vec<_>>()[..] else {
+                bail!("onnx-suite wrote {line:?}");
+            };
+            if outcome == "total" || name == "total" {
+                continue;
+            }
+            let excluded = EXCLUDED
+                .lines()
+                .filter_map(|line| line.split_once(' '))
+                .find(|(pattern, _)| matches(pattern, name))
+                .map(|(_, reason)| reason.trim());
+            if outcome == "pass" && excluded.is_some() {
+                bail!("{name} passes, but excluded.txt says that it is out of scope");
+            }
+            tests.push(Test { outcome, name, operator, reason, excluded });
+        }
+        Ok(Outcomes { tests })
     }
-    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    for (reason, count) in counts {
-        println!("{count:5} fail: {}", reason.chars().take(100).collect::<String>());
+
+    fn passes(&self) -> BTreeSet<&str> {
+        self.tests.iter().filter(|test| test.outcome == "pass").map(|test| test.name).collect()
+    }
+
+    fn summary(&self) -> String {
+        let passes = self.passes().len();
+        let scope = self.tests.iter().filter(|test| test.excluded.is_none()).count();
+        let percent = 100.0 * passes as f64 / scope.max(1) as f64;
+        format!(
+            "{passes} of {scope} tests in scope pass ({percent:.1} %); {} are out of scope",
+            self.tests.len() - scope
+        )
+    }
+
+    /// Prints how many tests in scope fail for each reason, the most frequent first.
+    fn print_reasons(&self) {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for test in self.tests.iter().filter(|test| test.outcome != "pass" && test.excluded.is_none()) {
+            let reason: String = test.reason.chars().take(120).collect();
+            *counts.entry(format!("{}: {reason}", test.operator)).or_default() += 1;
+        }
+        let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        for (reason, count) in counts {
+            println!("{count:5} fail: {reason}");
+        }
+    }
+
+    /// The table of operators as a page in Markdown.
+    fn page(&self) -> String {
+        let mut operators: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for test in &self.tests {
+            match test.excluded {
+                Some(reason) => *reasons.entry(reason).or_default() += 1,
+                None => {
+                    let (passes, all) = operators.entry(test.operator).or_default();
+                    *passes += usize::from(test.outcome == "pass");
+                    *all += 1;
+                }
+            }
+        }
+        let row = |(operator, (passes, all)): (&&str, &(usize, usize))| {
+            format!("| `{operator}` | {passes} | {all} |\n")
+        };
+        let rows: String = operators.iter().map(row).collect();
+        let excluded: String =
+            reasons.iter().map(|(reason, count)| format!("| {reason} | {count} |\n")).collect();
+        format!(
+            "# Operators of ONNX\n\nWritten by `cargo xtask onnx-suite --bless`: the node tests of `{PACKAGE}` by \
+             operator.\n\n{}.\n\n| operator | tests that pass | tests in scope |\n|---|--:|--:|\n{rows}\n\
+             ## Out of scope\n\n| reason | tests |\n|---|--:|\n{excluded}",
+            self.summary()
+        )
+    }
+}
+
+/// Whether a name matches a pattern, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((front, rest)) => name.strip_prefix(front).is_some_and(|name| {
+            (0..=name.len()).any(|at| name.get(at..).is_some_and(|name| matches(rest, name)))
+        }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The operators, each as a function that adds statements to the current graph.
 
+mod attention; // attention
 mod contract; // products of matrices
 mod control; // branches and loops
 mod data_shaped; // results whose shape data decide
@@ -35,6 +36,7 @@ const fn op(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_, '
 
 /// The only list of operators, by family.
 static FAMILIES: &[&[Operator]] = &[
+    attention::OPERATORS,
     contract::OPERATORS,
     control::OPERATORS,
     data_shaped::OPERATORS,

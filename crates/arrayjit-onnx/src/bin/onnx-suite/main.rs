@@ -1,4 +1,7 @@
 //! Runs directories of ONNX node tests: `onnx-suite DIR [--backend NAME] [--filter TEXT]`.
+//!
+//! Each line of the report has the outcome, the name of the test, the operator that it tests, and the reason of a
+//! failure, between tabs.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -6,7 +9,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use arrayjit_onnx::{Backend, HostArray, Model, array_from_proto, proto::TensorProto};
+use arrayjit_onnx::{
+    Backend, HostArray, Model, array_from_proto,
+    proto::{ModelProto, TensorProto},
+};
 use prost::Message;
 
 fn main() -> Result<()> {
@@ -32,36 +38,46 @@ fn main() -> Result<()> {
         if !name.contains(&filter) {
             continue;
         }
+        let operator = operator(&root, &name).unwrap_or_default();
         if folder.join("skipped").exists() {
             skipped += 1;
-            report(&name, "skip", "values that are no tensors");
+            report(&name, "skip", &operator, "values that are no tensors");
             continue;
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| run(&folder, &backend)));
         match outcome {
             Ok(Ok(())) => {
                 passed += 1;
-                report(&name, "pass", "");
+                report(&name, "pass", &operator, "");
             }
             Ok(Err(error)) => {
                 failed += 1;
-                report(&name, "fail", &format!("{error:#}").replace('\n', " | "));
+                report(&name, "fail", &operator, &format!("{error:#}").replace('\n', " | "));
             }
             Err(payload) => {
                 failed += 1;
                 let text = payload.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-                report(&name, "panic", text.unwrap_or_default());
+                report(&name, "panic", &operator, text.unwrap_or_default());
             }
         }
     }
-    report("total", &format!("{passed} passed, {failed} failed, {skipped} skipped"), "");
+    report(&format!("{passed} passed, {failed} failed, {skipped} skipped"), "total", "", "");
     Ok(())
 }
 
 #[allow(clippy::print_stdout, reason = "the report of a program")]
-fn report(name: &str, outcome: &str, reason: &str) {
-    println!("{outcome}\t{name}\t{reason}");
+fn report(name: &str, outcome: &str, operator: &str, reason: &str) {
+    println!("{outcome}\t{name}\t{operator}\t{reason}");
+}
+
+/// The operator that a test is about: that of its first node. The tests of an operator's definition by other
+/// operators have the name of a test of the operator in front of `_expanded`.
+fn operator(root: &Path, name: &str) -> Option<String> {
+    let name = name.split("_expanded").next()?;
+    let bytes = std::fs::read(root.join(name).join("model.onnx")).ok()?;
+    let model = ModelProto::decode(bytes::Bytes::from(bytes)).ok()?;
+    Some(model.graph?.node.first()?.op_type.clone())
 }
 
 /// Runs all data sets of a test.
