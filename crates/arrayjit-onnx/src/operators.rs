@@ -13,6 +13,7 @@ mod recurrent; // LSTM, GRU, RNN
 mod reduce; // reductions
 mod resize; // resampling
 mod select; // elements by position
+mod sequence; // layers of sequence models
 mod shape; // shapes and constants
 mod window; // convolution and pooling
 
@@ -49,6 +50,7 @@ static FAMILIES: &[&[Operator]] = &[
     reduce::OPERATORS,
     resize::OPERATORS,
     select::OPERATORS,
+    sequence::OPERATORS,
     shape::OPERATORS,
     window::OPERATORS,
 ];
