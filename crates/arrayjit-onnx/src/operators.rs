@@ -12,6 +12,7 @@ mod quantise; // quantised integers
 mod recurrent; // LSTM, GRU, RNN
 mod reduce; // reductions
 mod resize; // resampling
+mod sample; // images at computed positions
 mod select; // elements by position
 mod sequence; // layers of sequence models
 mod shape; // shapes and constants
@@ -49,6 +50,7 @@ static FAMILIES: &[&[Operator]] = &[
     recurrent::OPERATORS,
     reduce::OPERATORS,
     resize::OPERATORS,
+    sample::OPERATORS,
     select::OPERATORS,
     sequence::OPERATORS,
     shape::OPERATORS,

@@ -21,7 +21,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 
 /// The windows of one axis.
 #[derive(Clone, Copy)]
-struct AxisWindow {
+pub(super) struct AxisWindow {
     /// The number of elements of the axis.
     size: usize,
     /// The number of elements of a window.
@@ -33,12 +33,12 @@ struct AxisWindow {
     /// The margin behind.
     after: i64,
     /// The number of windows.
-    count: usize,
+    pub(super) count: usize,
 }
 
 impl AxisWindow {
     /// The index of element `k` of window `o`.
-    fn index(&self, at: usize) -> String {
+    pub(super) fn index(&self, at: usize) -> String {
         let AxisWindow { stride, dilation, before, .. } = self;
         format!("{stride}*o{at} + {dilation}*k{at} - {before}").replace("- -", "+ ")
     }
@@ -136,6 +136,18 @@ fn windows(
         });
     }
     Ok(windows)
+}
+
+/// The windows of a convolution with these filters.
+pub(super) fn windows_of(
+    cx: &NodeContext<'_, '_, '_>,
+    x: &Value,
+    filters: &Value,
+) -> Result<Vec<AxisWindow>, NodeProblem> {
+    if filters.rank() != x.rank() || x.rank() < 3 {
+        return Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", filters.shape(), x.shape())));
+    }
+    windows(cx, x.shape(), &filters.shape()[2..])
 }
 
 /// The names of letters `o0`, `o1` of windows, or `k0`, `k1` of their elements.
