@@ -248,6 +248,16 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         Value::Known(HostValue::new(array, is_constant))
     }
 
+    /// An array that depends on nothing but the node and the key: it is made once for a session, and stays on
+    /// the device.
+    pub(crate) fn table(
+        &mut self,
+        key: String,
+        make: impl FnOnce() -> Result<HostArray, NodeProblem>,
+    ) -> Result<Value, NodeProblem> {
+        self.tracer.table(self.node.id, key, make).map(Value::Known)
+    }
+
     pub(crate) fn known_numbers(
         &self,
         numbers: &Numbers,

@@ -91,7 +91,12 @@ impl Model {
     /// An error of the device.
     pub fn session(&self, backend: &Backend) -> Result<InferenceSession, OnnxError> {
         let weights = Weights::new(backend, &Params::new(0))?;
-        let shared = Shared { weights, folded: Default::default(), parameters: Default::default() };
+        let shared = Shared {
+            weights,
+            folded: Default::default(),
+            tables: Default::default(),
+            parameters: Default::default(),
+        };
         let state = SessionState { shared, plans: LruCache::new(MOST_PLANS) };
         Ok(InferenceSession { model: self.clone(), state: Mutex::new(state) })
     }

@@ -16,6 +16,7 @@ mod sample; // images at computed positions
 mod select; // elements by position
 mod sequence; // layers of sequence models
 mod shape; // shapes and constants
+mod signal; // Fourier transforms
 mod window; // convolution and pooling
 
 use crate::context::{Lowered, NodeContext};
@@ -54,6 +55,7 @@ static FAMILIES: &[&[Operator]] = &[
     select::OPERATORS,
     sequence::OPERATORS,
     shape::OPERATORS,
+    signal::OPERATORS,
     window::OPERATORS,
 ];
 

@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) weights: Weights,
     /// The results of nodes whose operands are constants, by the number of the node.
     pub(crate) folded: HashMap<usize, Vec<Value>>,
+    /// The tables that nodes made, by the number of the node and a key.
+    pub(crate) tables: HashMap<(usize, String), Arc<HostValue>>,
     /// The parameters that have the values of constants on the device, by the address of the constant.
     pub(crate) parameters: HashMap<usize, (Arc<HostValue>, Parameter)>,
 }
@@ -281,6 +283,21 @@ impl<'s> Tracer<'s> {
         let missing = || NodeProblem::Other("a slot has no values".into());
         let value = |slot: usize| slot_value(slot, self.slots.get(slot).ok_or_else(missing)?);
         (first..self.reached).map(value).collect()
+    }
+
+    /// The table of a node for a key, made if it is new.
+    pub(crate) fn table(
+        &mut self,
+        node: usize,
+        key: String,
+        make: impl FnOnce() -> Result<HostArray, NodeProblem>,
+    ) -> Result<Arc<HostValue>, NodeProblem> {
+        if let Some(found) = self.shared.tables.get(&(node, key.clone())) {
+            return Ok(found.clone());
+        }
+        let value = HostValue::new(make()?, true);
+        self.shared.tables.insert((node, key), value.clone());
+        Ok(value)
     }
 
     /// Keeps values that no graph has, until `unpin` is given the result.
