@@ -8,6 +8,8 @@ mod elementwise; // functions of elements
 mod layout; // moves elements
 mod loss; // losses of classes
 mod normalise; // softmax, normalisation
+mod pad; // margins
+mod pool; // pooling
 mod quantise; // quantised integers
 mod recurrent; // LSTM, GRU, RNN
 mod reduce; // reductions
@@ -17,7 +19,7 @@ mod select; // elements by position
 mod sequence; // layers of sequence models
 mod shape; // shapes and constants
 mod signal; // Fourier transforms
-mod window; // convolution and pooling
+mod window; // windows and convolution
 
 use crate::context::{Lowered, NodeContext};
 
@@ -47,6 +49,8 @@ static FAMILIES: &[&[Operator]] = &[
     layout::OPERATORS,
     loss::OPERATORS,
     normalise::OPERATORS,
+    pad::OPERATORS,
+    pool::OPERATORS,
     quantise::OPERATORS,
     recurrent::OPERATORS,
     reduce::OPERATORS,

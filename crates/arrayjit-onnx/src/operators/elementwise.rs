@@ -342,20 +342,21 @@ fn converted(
         let y = access("y", &letters(x.rank()));
         return cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"));
     }
-    let most = match dtype {
-        DType::Fp8E4m3fn => "448",
-        DType::Fp8E5m2 => "57344",
-        _ => return cx.cast(x, dtype),
-    };
-    if cx.int_or("saturate", 1)? == 0 || !x.dtype().is_float() {
+    let is_fp8 = matches!(dtype, DType::Fp8E4m3fn | DType::Fp8E5m2);
+    if !is_fp8 || cx.int_or("saturate", 1)? == 0 || !x.dtype().is_float() {
         return cx.cast(x, dtype);
     }
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, x)?.whole();
     let y = access("y", &letters(x.rank()));
-    let element = format!("f32({element})");
-    let clamped = format!("where({element} != {element}, {element}, min(max({element}, -{most}), {most}))");
-    cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({clamped})"))
+    let value = clamped(dtype, &format!("f32({element})"));
+    cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"))
+}
+
+/// The value as text, clamped to the largest numbers of a float of 8 bits.
+pub(super) fn clamped(dtype: DType, value: &str) -> String {
+    let most = if dtype == DType::Fp8E4m3fn { "448.0" } else { "57344.0" };
+    format!("where({value} != {value}, {value}, min(max({value}, -{most}), {most}))")
 }
 
 /// The same bits as another type of the same size. The host reads them, because it copies bytes anyway.

@@ -1,4 +1,4 @@
-//! Moves of elements: reshape, transpose, slice, concatenate, pad.
+//! Moves of elements: reshape, transpose, slice, concatenate.
 
 use super::{Operator, op, shape::sizes};
 use crate::{
@@ -14,7 +14,6 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("DepthToSpace", 1, depth_to_space),
     op("Expand", 8, expand),
     op("Flatten", 1, flatten_axes),
-    op("Pad", 2, pad),
     op("Reshape", 5, reshape),
     op("Slice", 1, slice),
     op("SpaceToDepth", 1, space_to_depth),
@@ -367,93 +366,4 @@ fn trilu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (row, column, y) = (letter(rank - 2), letter(rank - 1), access("y", &letters(rank)));
     let text = format!("{y} := where({column} - {row} {relation} {diagonal}, {read}, 0)");
     Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
-}
-
-/// Margins are an attribute before opset 11, and an operand from it on.
-fn pad(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let is_new = cx.opset() >= 11;
-    let margins = if is_new { cx.host_ints(1)? } else { cx.ints("pads")?.unwrap_or_default() };
-    let given = if is_new { cx.optional_ints(3)? } else { None };
-    let mode = cx.text_or("mode", "constant")?;
-    let mut x = cx.value(0)?;
-    let padded = match given {
-        Some(given) => given.iter().map(|&at| axis(at, x.rank())).collect::<Result<Vec<_>, _>>()?,
-        None => (0..x.rank()).collect(),
-    };
-    if margins.len() != 2 * padded.len() {
-        return Err(NodeProblem::operand(1, format!("expected two margins for each of {padded:?}")));
-    }
-    let (before, after) = margins.split_at(padded.len());
-    if mode == "constant" {
-        let margins: Vec<(usize, i64, i64)> = padded
-            .iter()
-            .zip(before)
-            .zip(after)
-            .map(|((&at, &before), &after)| (at, before, after))
-            .collect();
-        return Ok(vec![pad_constant(cx, &x, &margins)?]);
-    }
-    for ((at, &before), &after) in padded.into_iter().zip(before).zip(after) {
-        let size = x.shape()[at] as i64;
-        let count = size.checked_add(before).and_then(|count| count.checked_add(after));
-        let count = count.filter(|count| (0..1 << 31).contains(count)).ok_or_else(NodeProblem::overflow)?;
-        let positions = (0..count).map(|position| outside(mode, position - before, size));
-        let positions: Option<Vec<usize>> = positions.collect();
-        let positions =
-            positions.ok_or_else(|| NodeProblem::attribute("mode", "a known mode, and elements"))?;
-        if before != 0 || after != 0 {
-            x = cx.taken(&x, at, &positions)?;
-        }
-    }
-    Ok(vec![x])
-}
-
-/// The element of an axis that stands at a position outside of it.
-fn outside(mode: &str, at: i64, size: i64) -> Option<usize> {
-    if size == 0 {
-        return None;
-    }
-    let inside = match mode {
-        "edge" => at.clamp(0, size - 1),
-        "wrap" => at.rem_euclid(size),
-        "reflect" => {
-            let period = (2 * (size - 1)).max(1);
-            let at = at.rem_euclid(period);
-            if at < size { at } else { period - at }
-        }
-        _ => return None,
-    };
-    usize::try_from(inside).ok()
-}
-
-/// Pads with a number; negative margins remove elements. The entries of `margins` are axis, before, after.
-fn pad_constant(
-    cx: &mut NodeContext<'_, '_, '_>,
-    x: &Value,
-    margins: &[(usize, i64, i64)],
-) -> Result<Value, NodeProblem> {
-    let number = match (cx.opset() < 11, cx.optional(2)) {
-        (true, _) => crate::host::float(x.dtype(), f64::from(cx.float_or("value", 0.0)?)),
-        (false, None) => "0".into(),
-        (false, Some(_)) => {
-            let value = cx.host_float(2)?;
-            if x.dtype().is_float() { crate::host::float(x.dtype(), value) } else { format!("{value:.0}") }
-        }
-    };
-    let mut shape = x.shape().to_vec();
-    let mut offsets = vec![0; x.rank()];
-    for &(at, before, after) in margins {
-        let size = (shape[at] as i64).checked_add(before).and_then(|size| size.checked_add(after));
-        shape[at] = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(NodeProblem::overflow)?;
-        offsets[at] = before;
-    }
-    if x.num_elements() == 0 {
-        return cx.filled(x.dtype(), &shape, &format!("{}({number})", x.dtype()));
-    }
-    let mut statement = Statement::default();
-    let read = cx.bind_array(&mut statement, x)?;
-    let index =
-        offsets.iter().enumerate().map(|(at, offset)| format!("i{at} - {offset}").replace("- -", "+ "));
-    let read = read.padded(&number, &index.collect::<Vec<_>>());
-    cx.emit(&statement, x.dtype(), &shape, &format!("{} := {read}", access("y", &letters(shape.len()))))
 }

@@ -2,18 +2,27 @@
 
 use tnode::DType;
 
-use super::{Operator, contract::product, elementwise::combined, op};
+use super::{
+    Operator,
+    contract::product,
+    elementwise::{clamped, combined},
+    op,
+    window::convolved,
+};
 use crate::{
-    context::{Lowered, NodeContext, Operand, Statement},
+    context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
+    narrow::Narrow,
     shape::{access, axis, letter, letters},
     value::Value,
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
+    op("ConvInteger", 10, integer_convolution),
     op("DequantizeLinear", 10, dequantize),
     op("DynamicQuantizeLinear", 11, dynamic),
     op("MatMulInteger", 10, integer_product),
+    op("QLinearConv", 10, quantised_convolution),
     op("QLinearMatMul", 10, quantised_product),
     op("QuantizeLinear", 10, quantize),
 ];
@@ -28,70 +37,94 @@ fn limits(dtype: DType) -> Result<(i64, i64), NodeProblem> {
     }
 }
 
-/// A scale or a zero point at the letters of an operand of that shape: one for all elements, one for each
-/// element of an axis, or one for each block of elements of an axis.
-fn per_axis(
+/// A scale or a zero point, bound to a statement.
+struct Scale {
+    /// The value at the letters of the array that it belongs to.
+    text: String,
+    dtype: DType,
+}
+
+/// The scale or zero point of an operand for an array of that shape: one for all elements, one for each element
+/// of an axis, or one for each block of elements of an axis.
+fn scale(
     cx: &mut NodeContext<'_, '_, '_>,
-    operand: &Operand,
-    shape: &[usize],
+    statement: &mut Statement,
     at: usize,
-) -> Result<String, NodeProblem> {
-    if operand.shape.iter().product::<usize>() == 1 {
-        return Ok(operand.at(&vec!["0".to_owned(); operand.shape.len()]));
+    shape: &[usize],
+) -> Result<Scale, NodeProblem> {
+    let value = cx.value(at)?;
+    let dtype = value.dtype();
+    if value.num_elements() == 1 {
+        let operand = cx.bind_array(statement, &value)?;
+        return Ok(Scale { text: operand.at(&vec!["0".to_owned(); value.rank()]), dtype });
     }
-    let block = cx.int_or("block_size", 0)?;
+    let block = usize::try_from(cx.int_or("block_size", 0)?).unwrap_or(0);
     let axis = axis(cx.int_or("axis", 1)?, shape.len())?;
-    if block == 0 && operand.shape == [shape[axis]] {
-        return Ok(operand.at(&[letter(axis)]));
+    if block == 0 && value.shape() == [shape[axis]] {
+        return Ok(Scale { text: cx.bind_array(statement, &value)?.at(&[letter(axis)]), dtype });
     }
-    match block {
-        0 => Err(NodeProblem::operand(at, format!("{:?} does not fit {shape:?}", operand.shape))),
-        _ => Err(NodeProblem::Unsupported("quantisation by blocks".into())),
+    let mut blocks = shape.to_vec();
+    blocks[axis] = shape[axis].div_ceil(block.max(1));
+    if block == 0 || value.shape() != blocks {
+        return Err(NodeProblem::operand(at, format!("{:?} does not fit {shape:?}", value.shape())));
     }
+    let positions: Vec<usize> = (0..shape[axis]).map(|position| position / block).collect();
+    let repeated = cx.taken(&value, axis, &positions)?;
+    Ok(Scale { text: cx.bind_array(statement, &repeated)?.whole(), dtype })
 }
 
 fn quantize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let (x, scale) = (cx.value(0)?, cx.value(1)?);
+    let x = cx.value(0)?;
     let zero = cx.optional(2);
-    let dtype = match &zero {
-        Some(zero) => zero.dtype(),
-        None => cx.dtype_attribute("output_dtype")?.unwrap_or(DType::U8),
+    let (dtype, narrow) = match &zero {
+        Some(zero) => (zero.dtype(), cx.narrow(2)),
+        None => {
+            (cx.dtype_attribute("output_dtype")?.unwrap_or(DType::U8), cx.narrow_attribute("output_dtype")?)
+        }
     };
-    let (low, high) = limits(dtype)?;
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
-    let scale = cx.bind_array(&mut statement, &scale)?;
-    let scale = per_axis(cx, &scale, x.shape(), 1)?;
-    let offset = match zero {
-        Some(zero) => {
-            let zero = cx.bind_array(&mut statement, &zero)?;
-            format!(" + i32({})", per_axis(cx, &zero, x.shape(), 2)?)
-        }
-        None => String::new(),
+    let scale_text = scale(cx, &mut statement, 1, x.shape())?.text;
+    let zero = match zero {
+        Some(_) => Some(scale(cx, &mut statement, 2, x.shape())?.text),
+        None => None,
     };
+    let quotient = format!("f32({element}) / f32({scale_text})");
     let y = access("y", &letters(x.rank()));
-    let value = format!("i32(round_even(f32({element}) / f32({scale}))){offset}");
-    let text = format!("{y} := {dtype}(min(max({value}, {low}), {high}))");
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+    let value = match (narrow, dtype.is_float()) {
+        (Some(Narrow::Float4), _) => Narrow::Float4.rounded(&quotient, true),
+        (_, true) => {
+            let zero = zero.map(|zero| format!(" + f32({zero})")).unwrap_or_default();
+            let quotient = format!("{quotient}{zero}");
+            match cx.int_or("saturate", 1)? {
+                0 => quotient,
+                _ => clamped(dtype, &quotient),
+            }
+        }
+        (narrow, false) => {
+            let (low, high) = narrow.map_or_else(|| limits(dtype), |narrow| Ok(narrow.limits()))?;
+            let offset = zero.map(|zero| format!(" + i32({zero})")).unwrap_or_default();
+            // Quotients beyond the integers are clamped before they are converted.
+            let rounded = format!("i32(min(max(round_even({quotient}), -1e9), 1e9))");
+            format!("min(max({rounded}{offset}, {low}), {high})")
+        }
+    };
+    Ok(vec![cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"))?])
 }
 
 fn dequantize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let (x, scale) = (cx.value(0)?, cx.value(1)?);
-    let dtype = scale.dtype();
+    let x = cx.value(0)?;
     let wide = if x.dtype().is_float() { DType::F32 } else { DType::I32 };
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
-    let scale = cx.bind_array(&mut statement, &scale)?;
-    let scale = per_axis(cx, &scale, x.shape(), 1)?;
+    let by = scale(cx, &mut statement, 1, x.shape())?;
+    let dtype = cx.dtype_attribute("output_dtype")?.unwrap_or(by.dtype);
     let offset = match cx.optional(2) {
-        Some(zero) => {
-            let zero = cx.bind_array(&mut statement, &zero)?;
-            format!(" - {wide}({})", per_axis(cx, &zero, x.shape(), 2)?)
-        }
+        Some(_) => format!(" - {wide}({})", scale(cx, &mut statement, 2, x.shape())?.text),
         None => String::new(),
     };
     let y = access("y", &letters(x.rank()));
-    let text = format!("{y} := {dtype}({wide}({element}){offset}) * {scale}");
+    let text = format!("{y} := {dtype}(f32({wide}({element}){offset}) * f32({}))", by.text);
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }
 
@@ -137,27 +170,85 @@ fn integer_product(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![product(cx, &left, &right, DType::I32)?])
 }
 
-/// The operands are: a, its scale and zero point, b with both, and both of the result.
-fn quantised_product(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let (x, z) = (cx.value(0)?, cx.value(3)?);
-    let (x_zero, z_zero, y_zero) = (cx.value(2)?, cx.value(5)?, cx.value(7)?);
-    let left = centred(cx, &x, Some(x_zero), true)?;
-    let right = centred(cx, &z, Some(z_zero), false)?;
-    let sum = product(cx, &left, &right, DType::I32)?;
-    let (low, high) = limits(y_zero.dtype())?;
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &sum)?.whole();
-    let mut numbers = Vec::new();
-    for at in [1, 4, 6, 7] {
-        let value = cx.value(at)?;
-        if value.num_elements() != 1 {
-            return Err(NodeProblem::Unsupported("a scale for each row or column".into()));
+fn integer_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, filters) = (cx.value(0)?, cx.value(1)?);
+    let (x_zero, filter_zero) = (cx.optional(2), cx.optional(3));
+    let centred_x = centred(cx, &x, x_zero, false)?;
+    let centred_filters = centred_filters(cx, &filters, filter_zero)?;
+    Ok(vec![convolved(cx, &centred_x, &centred_filters, None)?])
+}
+
+/// Filters in i32 without their zero point: one for all, or one for each filter.
+fn centred_filters(
+    cx: &mut NodeContext<'_, '_, '_>,
+    filters: &Value,
+    zero: Option<Value>,
+) -> Result<Value, NodeProblem> {
+    let zero = match zero {
+        Some(zero) if zero.num_elements() > 1 => {
+            let mut shape = vec![1; filters.rank()];
+            shape[0] = zero.num_elements();
+            Some(cx.reshaped(&zero, &shape)?)
         }
-        numbers.push(cx.bind(&mut statement, &value)?.broadcast(0));
+        other => other,
+    };
+    centred(cx, filters, zero, false)
+}
+
+/// The operands of a quantised product: two arrays and the result, each with its scale and zero point.
+const QUANTISED: [(usize, usize); 3] = [(1, 2), (4, 5), (6, 7)];
+
+/// Rounds sums of products to the type of the result. The scale of the first array may have a value for each row,
+/// and that of the second one for each element of `axis`.
+fn requantised(cx: &mut NodeContext<'_, '_, '_>, sum: &Value, axis: usize) -> Lowered {
+    let [(a, _), (b, _), (c, zero)] = QUANTISED;
+    let dtype = cx.value(zero)?.dtype();
+    let (low, high) = limits(dtype)?;
+    let mut statement = Statement::default();
+    let element = cx.bind_array(&mut statement, sum)?.whole();
+    let row = sum.rank().checked_sub(2).filter(|&row| row != axis);
+    let mut texts = Vec::new();
+    for (at, along) in [(a, row), (b, Some(axis)), (c, None), (zero, None)] {
+        let value = cx.value(at)?;
+        let operand = cx.bind_array(&mut statement, &value)?;
+        let fits = |at: &usize| value.num_elements() == sum.shape()[*at] && value.rank() <= 2;
+        texts.push(match along.filter(fits) {
+            _ if value.num_elements() == 1 => operand.at(&vec!["0".to_owned(); value.rank()]),
+            // A column of values for the rows, a row of values for the columns, or no other axis.
+            Some(along) => {
+                let index = |&size: &usize| if size == 1 { "0".to_owned() } else { letter(along) };
+                operand.at(&value.shape().iter().map(index).collect::<Vec<_>>())
+            }
+            None => {
+                return Err(NodeProblem::operand(
+                    at,
+                    format!("{:?} does not fit {:?}", value.shape(), sum.shape()),
+                ));
+            }
+        });
     }
-    let [a, b, c, zero] = numbers.as_slice() else { return Err(NodeProblem::operand(1, "it is missing")) };
-    let (dtype, y) = (y_zero.dtype(), access("y", &letters(sum.rank())));
+    let [a, b, c, zero] = texts.as_slice() else { return Err(NodeProblem::operand(1, "it is missing")) };
+    let y = access("y", &letters(sum.rank()));
     let value = format!("i32(round_even(f32({element}) * (f32({a}) * f32({b}) / f32({c})))) + i32({zero})");
     let text = format!("{y} := {dtype}(min(max({value}, {low}), {high}))");
     Ok(vec![cx.emit(&statement, dtype, sum.shape(), &text)?])
+}
+
+fn quantised_product(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, z) = (cx.value(0)?, cx.value(3)?);
+    let (x_zero, z_zero) = (cx.value(2)?, cx.value(5)?);
+    let left = centred(cx, &x, Some(x_zero), true)?;
+    let right = centred(cx, &z, Some(z_zero), false)?;
+    let sum = product(cx, &left, &right, DType::I32)?;
+    let columns = sum.rank().saturating_sub(1);
+    requantised(cx, &sum, columns)
+}
+
+fn quantised_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (x, filters, bias) = (cx.value(0)?, cx.value(3)?, cx.optional(8));
+    let (x_zero, filter_zero) = (cx.value(2)?, cx.value(5)?);
+    let centred_x = centred(cx, &x, Some(x_zero), false)?;
+    let centred_filters = centred_filters(cx, &filters, Some(filter_zero))?;
+    let sum = convolved(cx, &centred_x, &centred_filters, bias)?;
+    requantised(cx, &sum, 1)
 }

@@ -1,8 +1,6 @@
-//! Convolution and pooling over any number of axes.
+//! Windows over any number of axes, and convolution.
 
-use tnode::DType;
-
-use super::{Operator, op, reduce::wide};
+use super::{Operator, op, reduce::wide, shape::sizes};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
@@ -11,27 +9,24 @@ use crate::{
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
-    op("AveragePool", 1, average_pool),
+    op("Col2Im", 18, columns_to_image),
     op("Conv", 1, convolution),
     op("ConvTranspose", 1, transposed_convolution),
-    op("GlobalAveragePool", 1, |cx| global(cx, ":+=")),
-    op("GlobalMaxPool", 1, |cx| global(cx, ":max=")),
-    op("MaxPool", 1, max_pool),
 ];
 
 /// The windows of one axis.
 #[derive(Clone, Copy)]
 pub(super) struct AxisWindow {
     /// The number of elements of the axis.
-    size: usize,
+    pub(super) size: usize,
     /// The number of elements of a window.
-    kernel: usize,
+    pub(super) kernel: usize,
     stride: usize,
     dilation: usize,
     /// The margin in front.
-    before: i64,
+    pub(super) before: i64,
     /// The margin behind.
-    after: i64,
+    pub(super) after: i64,
     /// The number of windows.
     pub(super) count: usize,
 }
@@ -48,7 +43,7 @@ impl AxisWindow {
     }
 
     /// Whether a window leaves the axis.
-    fn is_padded(&self) -> bool {
+    pub(super) fn is_padded(&self) -> bool {
         let last = (self.stride * self.count.saturating_sub(1) + self.span()) as i64 - self.before;
         self.before != 0 || last > self.size as i64
     }
@@ -58,7 +53,11 @@ impl AxisWindow {
 const MOST: i64 = 1 << 31;
 
 /// The attribute with a positive number for each axis of a window.
-fn per_axis(cx: &NodeContext<'_, '_, '_>, name: &str, axes: usize) -> Result<Vec<usize>, NodeProblem> {
+pub(super) fn per_axis(
+    cx: &NodeContext<'_, '_, '_>,
+    name: &str,
+    axes: usize,
+) -> Result<Vec<usize>, NodeProblem> {
     let values = cx.ints(name)?.unwrap_or_else(|| vec![1; axes]);
     let is_valid = values.len() == axes && values.iter().all(|value| (1..MOST).contains(value));
     match is_valid {
@@ -68,7 +67,7 @@ fn per_axis(cx: &NodeContext<'_, '_, '_>, name: &str, axes: usize) -> Result<Vec
 }
 
 /// The margins of each axis: in front of it and behind it.
-fn margins(cx: &NodeContext<'_, '_, '_>, axes: usize) -> Result<Vec<(i64, i64)>, NodeProblem> {
+pub(super) fn margins(cx: &NodeContext<'_, '_, '_>, axes: usize) -> Result<Vec<(i64, i64)>, NodeProblem> {
     let pads = cx.ints("pads")?.unwrap_or_else(|| vec![0; 2 * axes]);
     let is_valid = pads.len() == 2 * axes && pads.iter().all(|pad| (-MOST..MOST).contains(pad));
     if !is_valid {
@@ -79,7 +78,7 @@ fn margins(cx: &NodeContext<'_, '_, '_>, axes: usize) -> Result<Vec<(i64, i64)>,
 }
 
 /// The windows of each axis of space of an array of this shape.
-fn windows(
+pub(super) fn windows(
     cx: &NodeContext<'_, '_, '_>,
     shape: &[usize],
     kernel: &[usize],
@@ -151,16 +150,26 @@ pub(super) fn windows_of(
 }
 
 /// The names of letters `o0`, `o1` of windows, or `k0`, `k1` of their elements.
-fn names(letter: &str, axes: usize) -> Vec<String> {
+pub(super) fn names(letter: &str, axes: usize) -> Vec<String> {
     (0..axes).map(|at| format!("{letter}{at}")).collect()
 }
 
-fn prefixed(front: &[&str], names: Vec<String>) -> Vec<String> {
+pub(super) fn prefixed(front: &[&str], names: Vec<String>) -> Vec<String> {
     front.iter().map(|&name| name.to_owned()).chain(names).collect()
 }
 
 fn convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let (x, filters) = (cx.value(0)?, cx.value(1)?);
+    let (x, filters, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
+    Ok(vec![convolved(cx, &x, &filters, bias)?])
+}
+
+/// The convolution of a node's attributes.
+pub(super) fn convolved(
+    cx: &mut NodeContext<'_, '_, '_>,
+    x: &Value,
+    filters: &Value,
+    bias: Option<Value>,
+) -> Result<Value, NodeProblem> {
     let (shape, filter) = (x.shape().to_vec(), filters.shape().to_vec());
     let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
     let fits = filter.len() >= 3
@@ -178,7 +187,7 @@ fn convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     result.extend(windows.iter().map(|window| window.count));
     let dtype = x.dtype();
     if shape[1] == 0 && elements(&result)? > 0 {
-        return Ok(vec![cx.filled(dtype, &result, &format!("{dtype}(0)"))?]);
+        return cx.filled(dtype, &result, &format!("{dtype}(0)"));
     }
     // A group's channels and filters follow each other.
     let (inner, outer) = (filter[1], filter[0] / groups);
@@ -190,8 +199,8 @@ fn convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         ranges.push_str(&format!(", o{at} < {}", window.count));
     }
     let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let weights = cx.bind_array(&mut statement, &filters)?;
+    let source = cx.bind_array(&mut statement, x)?;
+    let weights = cx.bind_array(&mut statement, filters)?;
     let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
     let index = prefixed(&["b", &channel], index);
     let value = match windows.iter().any(AxisWindow::is_padded) {
@@ -204,7 +213,7 @@ fn convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let wide = wide(dtype);
     let convert = |access: String| if wide == dtype { access } else { format!("{wide}({access})") };
     let product = format!("{} * {}", convert(value), convert(weight));
-    let bias = match cx.optional(2) {
+    let bias = match bias {
         Some(bias) => Some(cx.bind_array(&mut statement, &bias)?.at(&["f".into()])),
         None => None,
     };
@@ -223,7 +232,7 @@ fn convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
             )
         }
     };
-    Ok(vec![cx.emit(&statement, dtype, &result, &text)?])
+    cx.emit(&statement, dtype, &result, &text)
 }
 
 /// The margins of a transposed convolution, so that its result has the size that `output_shape` names or
@@ -325,137 +334,49 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, dtype, &result, &text)?])
 }
 
-/// The shape of the result of a pooling.
-fn pooled_shape(shape: &[usize], windows: &[AxisWindow]) -> Vec<usize> {
-    shape.iter().take(2).copied().chain(windows.iter().map(|window| window.count)).collect()
-}
-
-fn kernel(cx: &NodeContext<'_, '_, '_>) -> Result<Vec<usize>, NodeProblem> {
-    let axes = cx.ints("kernel_shape")?.map_or(0, |sizes| sizes.len());
-    if axes == 0 {
-        return Err(NodeProblem::attribute("kernel_shape", "positive integers"));
-    }
-    per_axis(cx, "kernel_shape", axes)
-}
-
-/// The ranges of the letters of a pooling.
-fn pool_ranges(shape: &[usize], windows: &[AxisWindow]) -> String {
-    let space = windows
-        .iter()
-        .enumerate()
-        .map(|(at, window)| format!(", o{at} < {}, k{at} < {}", window.count, window.kernel));
-    format!("b < {}, c < {}{}", shape[0], shape[1], space.collect::<String>())
-}
-
-fn average_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+/// Adds blocks of columns at their places in an image; blocks may overlap.
+fn columns_to_image(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let (image, block) = (sizes(&cx.host_ints(1)?)?, sizes(&cx.host_ints(2)?)?);
     let x = cx.value(0)?;
-    let windows = windows(cx, x.shape(), &kernel(cx)?)?;
-    let shape = pooled_shape(x.shape(), &windows);
-    let (dtype, axes) = (x.dtype(), windows.len());
-    let counts_margins = cx.int_or("count_include_pad", 0)? != 0;
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
-    let index = prefixed(&["b", "c"], index);
-    let wide = wide(dtype);
-    let is_padded = windows.iter().any(AxisWindow::is_padded);
-    let value = if is_padded { source.padded("0", &index) } else { source.at(&index) };
-    let [y, s] = ["y", "s"].map(|name| access(name, &prefixed(&["b", "c"], names("o", axes))));
-    let ranges = pool_ranges(x.shape(), &windows);
-    // The number of elements of a window that count: a product over axes of sums over the window.
-    let mut text = format!("{s} :+= {wide}({value}) where {ranges}\n");
-    let mut divisor = Vec::new();
-    for (at, window) in windows.iter().enumerate() {
-        let index = window.index(at);
-        let (low, high) = match counts_margins {
-            true => (-window.before, window.size as i64 + window.after),
-            false => (0, window.size as i64),
-        };
-        match is_padded {
-            true => {
-                let inside = format!("and({index} >= {low}, {index} < {high})");
-                let (kernel, count) = (window.kernel, window.count);
-                text.push_str(&format!(
-                    "n{at}[o{at}] :+= {wide}({inside}) where o{at} < {count}, k{at} < {kernel}\n"
-                ));
-                divisor.push(format!("n{at}[o{at}]"));
-            }
-            false => divisor.push(format!("{}.0", window.kernel)),
-        }
-    }
-    text.push_str(&format!("{y} := {dtype}({s} / ({}))", divisor.join(" * ")));
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
-}
-
-fn max_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    let x = cx.value(0)?;
-    let windows = windows(cx, x.shape(), &kernel(cx)?)?;
-    let shape = pooled_shape(x.shape(), &windows);
-    let (dtype, axes) = (x.dtype(), windows.len());
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
-    let index = prefixed(&["b", "c"], index);
-    let outside = if dtype.is_float() { "-inf".to_owned() } else { lowest(dtype).to_string() };
-    let value = match windows.iter().any(AxisWindow::is_padded) {
-        true => source.padded(&outside, &index),
-        false => source.at(&index),
+    let axes = image.len();
+    let &[batch, rows, columns] = x.shape() else {
+        return Err(NodeProblem::operand(0, "expected three axes"));
     };
-    let [y, p] = ["y", "p"].map(|name| access(name, &prefixed(&["b", "c"], names("o", axes))));
-    let ranges = pool_ranges(x.shape(), &windows);
-    let most = format!("{y} :max= {value} where {ranges}");
-    if !cx.wants(1) {
-        return Ok(vec![cx.emit(&statement, dtype, &shape, &most)?]);
+    let taps = elements(&block)?;
+    if block.len() != axes || axes == 0 || taps == 0 || !rows.is_multiple_of(taps) {
+        return Err(NodeProblem::operand(2, format!("blocks {block:?} do not fit {:?}", x.shape())));
     }
-    let order = cx.int_or("storage_order", 0)?;
-    let position = flat_position(x.shape(), &windows, order != 0);
-    let inside = windows.iter().enumerate().map(|(at, window)| {
-        let index = window.index(at);
-        format!("and({index} >= 0, {index} < {})", window.size)
-    });
-    let inside = inside.reduce(|all, one| format!("and({all}, {one})")).unwrap_or_default();
-    let none = i64::from(i32::MAX);
-    let text =
-        format!("{most}\n{p} :min= where(and({inside}, {value} == {y}), {position}, {none}) where {ranges}");
-    let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
-    Ok(cx.emit_all(&statement, results, &text)?.to_vec())
-}
-
-/// The position of an element of a window in the whole array, with the first axis of space innermost if
-/// `is_column_major`.
-fn flat_position(shape: &[usize], windows: &[AxisWindow], is_column_major: bool) -> String {
-    let axes = windows.len();
-    let order: Vec<usize> = if is_column_major { (0..axes).rev().collect() } else { (0..axes).collect() };
-    let start = format!("b*{} + c", shape[1]);
-    let append =
-        |text: String, at: usize| format!("({text})*{} + ({})", windows[at].size, windows[at].index(at));
-    order.into_iter().fold(start, append)
-}
-
-fn lowest(dtype: DType) -> i64 {
-    match dtype {
-        DType::I8 => i8::MIN.into(),
-        DType::I32 => i32::MIN.into(),
-        DType::I64 => i64::MIN,
-        _ => 0,
+    let shape = [&[batch, rows / taps], image.as_slice()].concat();
+    elements(&shape)?;
+    let windows = windows(cx, &shape, &block)?;
+    let counts: Vec<usize> = windows.iter().map(|window| window.count).collect();
+    if elements(&counts)? != columns {
+        let problem = format!("{columns} blocks do not fit an image {image:?} with {counts:?} blocks");
+        return Err(NodeProblem::operand(0, problem));
     }
-}
-
-fn global(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
-    let x: Value = cx.value(0)?;
-    if x.rank() < 3 {
-        return Err(NodeProblem::operand(0, "expected three axes or more"));
-    }
-    let space = x.rank() - 2;
-    let shape: Vec<usize> = x.shape().iter().take(2).copied().chain(vec![1; space]).collect();
-    let dtype = x.dtype();
+    let split = cx.reshaped(&x, &[&shape[..2], &block, &counts].concat())?;
     let mut statement = Statement::default();
-    let index = prefixed(&["b", "c"], names("k", space));
-    let element = cx.bind_array(&mut statement, &x)?.at(&index);
-    let y = access("y", &prefixed(&["b", "c"], vec!["0".into(); space]));
-    let wide = wide(dtype);
-    let count: usize = x.shape().iter().skip(2).product();
-    let finish = if op == ":+=" { format!("s[b,c] / {count}.0") } else { "s[b,c]".into() };
-    let text = format!("s[b,c] {op} {wide}({element})\n{y} := {dtype}({finish})");
+    let letters = [names("k", axes), names("o", axes)].concat();
+    let element = cx.bind_array(&mut statement, &split)?.at(&prefixed(&["b", "c"], letters));
+    // The sums have room for the margins.
+    let mut whole = shape[..2].to_vec();
+    let (mut written, mut read) = (Vec::new(), Vec::new());
+    for (at, window) in windows.iter().enumerate() {
+        let AxisWindow { size, stride, dilation, before, after, .. } = *window;
+        whole.push(usize::try_from(size as i64 + before + after).map_err(|_| NodeProblem::overflow())?);
+        written.push(format!("{stride}*o{at} + {dilation}*k{at}"));
+        read.push(format!("i{at} + {before}"));
+    }
+    elements(&whole)?;
+    let (dtype, wide) = (x.dtype(), wide(x.dtype()));
+    let ranges: Vec<String> = image.iter().enumerate().map(|(at, size)| format!("i{at} < {size}")).collect();
+    let text = format!(
+        "node s {wide}[{}]\n{} :+= {wide}({element})\n{} := {dtype}({}) where {}",
+        crate::shape::dims(&whole),
+        access("s", &prefixed(&["b", "c"], written)),
+        access("y", &prefixed(&["b", "c"], names("i", axes))),
+        access("s", &prefixed(&["b", "c"], read)),
+        ranges.join(", ")
+    );
     Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
 }
