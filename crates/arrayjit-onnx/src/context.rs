@@ -75,6 +75,11 @@ impl<'n> NodeContext<'_, '_, 'n> {
         self.node.operator.name
     }
 
+    /// The number of the node in the model.
+    pub(crate) fn id(&self) -> usize {
+        self.node.id
+    }
+
     /// The version of the operator set.
     pub(crate) fn opset(&self) -> i64 {
         self.node.opset
@@ -290,7 +295,16 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         operands: &[Value],
         function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, NodeProblem> + Send + Sync + 'static,
     ) -> Lowered {
-        self.tracer.host_step(self.node, operands, Arc::new(function))
+        self.tracer.host_step(self.node, operands, Arc::new(function), false)
+    }
+
+    /// As `on_host`, for a function whose results differ from run to run.
+    pub(crate) fn each_run(
+        &mut self,
+        operands: &[Value],
+        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, NodeProblem> + Send + Sync + 'static,
+    ) -> Lowered {
+        self.tracer.host_step(self.node, operands, Arc::new(function), true)
     }
 
     /// Evaluates with values that the operator still needs, so that a cut computes them.

@@ -1,9 +1,9 @@
 //! Folds functions of channels into the convolutions before them.
 //!
 //! A batch normalisation, a product or a sum with constants that are the same for all elements of a channel
-//! multiplies each channel by a factor and adds a shift. If it is the only reader of a convolution with constant
-//! filters, the factor goes into the filters and the shift into the bias, which are computed in f64 and rounded
-//! once. Only f32 is folded: narrower filters would be rounded twice.
+//! multiplies each channel by a factor and adds a shift. If it is the only reader of a convolution with
+//! constant filters, the factor goes into the filters and the shift into the bias, which are computed in f64
+//! and rounded once. Only f32 is folded: narrower filters would be rounded twice.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -41,7 +41,7 @@ impl Folding<'_> {
     pub(crate) fn run(mut self) -> Result<(), OnnxError> {
         let mut convolutions: HashMap<String, usize> = HashMap::new();
         let mut is_folded = vec![false; self.nodes.len()];
-        for at in 0..self.nodes.len() {
+        for (at, is_folded) in is_folded.iter_mut().enumerate() {
             let Some(node) = self.nodes.get(at) else { break };
             if matches!(node.operator.name, "Conv" | "ConvTranspose") {
                 convolutions.extend(node.outputs.first().map(|name| (name.clone(), at)));
@@ -51,7 +51,7 @@ impl Folding<'_> {
             let Some(output) = node.outputs.first().cloned() else { continue };
             self.apply(conv, &affine, output.clone())?;
             convolutions.insert(output, conv);
-            is_folded[at] = true;
+            *is_folded = true;
         }
         let mut folded = is_folded.into_iter();
         self.nodes.retain(|_| !folded.next().unwrap_or(false));

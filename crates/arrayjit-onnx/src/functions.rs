@@ -1,7 +1,8 @@
 //! Functions of a model: the nodes of a function take the place of each call.
 //!
-//! Within a call, the parameters and results of the function have the names of the operands and results of the
-//! node that calls it. Every other name gets a prefix that no other call has, so that calls do not share values.
+//! Within a call, the parameters and results of the function have the names of the operands and results of
+//! the node that calls it. Every other name gets a prefix that no other call has, so that calls do not share
+//! values.
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
@@ -163,7 +164,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The attribute with the value that it has in the call; none if it takes one that the call does not have.
+    /// The attribute with the value that it has in the call; none if it takes one that the call does not
+    /// have.
     fn attribute(&self, own: &AttributeProto) -> Option<AttributeProto> {
         if !own.ref_attr_name.is_empty() {
             let value = self.attributes.get(own.ref_attr_name.as_str())?;

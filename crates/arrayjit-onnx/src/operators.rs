@@ -11,6 +11,7 @@ mod normalise; // softmax, normalisation
 mod pad; // margins
 mod pool; // pooling
 mod quantise; // quantised integers
+mod random; // random numbers
 mod recurrent; // LSTM, GRU, RNN
 mod reduce; // reductions
 mod resize; // resampling
@@ -19,6 +20,7 @@ mod select; // elements by position
 mod sequence; // layers of sequence models
 mod shape; // shapes and constants
 mod signal; // Fourier transforms
+mod text; // counts of n-grams
 mod window; // windows and convolution
 
 use crate::context::{Lowered, NodeContext};
@@ -52,6 +54,7 @@ static FAMILIES: &[&[Operator]] = &[
     pad::OPERATORS,
     pool::OPERATORS,
     quantise::OPERATORS,
+    random::OPERATORS,
     recurrent::OPERATORS,
     reduce::OPERATORS,
     resize::OPERATORS,
@@ -60,6 +63,7 @@ static FAMILIES: &[&[Operator]] = &[
     sequence::OPERATORS,
     shape::OPERATORS,
     signal::OPERATORS,
+    text::OPERATORS,
     window::OPERATORS,
 ];
 

@@ -243,17 +243,18 @@ impl<'s> Tracer<'s> {
         }
     }
 
-    /// The results of a function that the host computes at each run. If an operand is not known, the trace is
-    /// cut, and what follows depends on the shapes of the results only.
+    /// The results of a function that the host computes at each run. If an operand is not known, or the
+    /// function is random, the trace is cut, and what follows depends on the shapes of the results only.
     pub(crate) fn host_step(
         &mut self,
         node: &ModelNode,
         operands: &[Value],
         function: HostFunction,
+        is_random: bool,
     ) -> Result<Vec<Value>, NodeProblem> {
         let known: Option<Vec<_>> =
             operands.iter().map(|value| value.known().map(|known| known.array.clone())).collect();
-        if let Some(arrays) = known {
+        if let Some(arrays) = known.filter(|_| !is_random) {
             let is_constant = operands.iter().all(Value::is_constant);
             let value = |array: HostArray| Value::Known(HostValue::new(array, is_constant));
             return Ok(function(&arrays)?.into_iter().map(value).collect());

@@ -1,8 +1,8 @@
 //! Attention with several heads, masks and a cache of keys and values.
 //!
-//! The letters of the statements are: `b` the element of the batch, `g` the head of keys and values, `e` the head
-//! of queries among those that share `g`, `i` the query, `j` the key, `c` an element of a query or key, `d` an
-//! element of a value. Without a mask the statements are those of the prelude's `attention` and
+//! The letters of the statements are: `b` the element of the batch, `g` the head of keys and values, `e` the
+//! head of queries among those that share `g`, `i` the query, `j` the key, `c` an element of a query or key,
+//! `d` an element of a value. Without a mask the statements are those of the prelude's `attention` and
 //! `causal_attention`, which the compiler fuses.
 
 use tnode::DType;

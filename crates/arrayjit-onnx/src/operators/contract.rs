@@ -8,12 +8,13 @@ use super::{Operator, elementwise::combined, op, reduce::wide};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
-    host::float,
+    host::{Numbers, float},
     shape::{access, broadcast, letter, letters},
     value::Value,
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
+    op("Det", 11, determinant),
     op("Einsum", 12, einsum),
     op("Gemm", 7, gemm),
     op("MatMul", 1, |cx| {
@@ -218,4 +219,49 @@ fn einsum(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     }
     let text = sum_of_products(&target, &factors, dtype, "");
     Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+}
+
+/// The determinants of square matrices, which the host computes in f64.
+fn determinant(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let [outer @ .., rows, columns] = x.shape() else {
+        return Err(NodeProblem::operand(0, "expected two axes or more"));
+    };
+    if rows != columns {
+        return Err(NodeProblem::operand(0, format!("expected square matrices, found {:?}", x.shape())));
+    }
+    let (dtype, size, shape) = (x.dtype(), *rows, outer.to_vec());
+    cx.on_host(&[x], move |arrays| {
+        let values = arrays.first().map(|array| array.values()).unwrap_or_default();
+        let found = match size {
+            0 => vec![1.0; shape.iter().product()],
+            _ => values.chunks_exact(size * size).map(|matrix| eliminated(matrix.to_vec(), size)).collect(),
+        };
+        Ok(vec![Numbers::Floats(found).array(dtype, &shape)?])
+    })
+}
+
+/// The determinant by elimination; each column is eliminated by its largest element.
+fn eliminated(mut matrix: Vec<f64>, size: usize) -> f64 {
+    let mut product = 1.0;
+    for column in 0..size {
+        let magnitude = |row: &usize| matrix[row * size + column].abs();
+        let best = (column..size).max_by(|a, b| magnitude(a).total_cmp(&magnitude(b))).unwrap_or(column);
+        if best != column {
+            (0..size).for_each(|at| matrix.swap(column * size + at, best * size + at));
+            product = -product;
+        }
+        let pivot = matrix[column * size + column];
+        product *= pivot;
+        if pivot == 0.0 {
+            return 0.0;
+        }
+        for row in column + 1..size {
+            let factor = matrix[row * size + column] / pivot;
+            for at in column..size {
+                matrix[row * size + at] -= factor * matrix[column * size + at];
+            }
+        }
+    }
+    product
 }

@@ -13,7 +13,7 @@ use crate::{
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("BatchNormalization", 7, batch),
-    op("Dropout", 7, dropout),
+    Operator { is_random: true, ..op("Dropout", 7, dropout) },
     op("GroupNormalization", 18, group),
     op("Hardmax", 1, hardmax),
     op("InstanceNormalization", 6, instance),
@@ -82,9 +82,6 @@ fn epsilon(cx: &NodeContext<'_, '_, '_>) -> Result<String, NodeProblem> {
 
 /// Normalisation by given statistics, as in evaluation.
 fn batch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    if cx.int_or("training_mode", 0)? != 0 {
-        return Err(NodeProblem::Unsupported("training".into()));
-    }
     let x = cx.value(0)?;
     if x.rank() < 2 {
         return Err(NodeProblem::operand(0, "expected two axes or more"));
@@ -107,6 +104,15 @@ fn batch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let [gain, bias, mean, variance] = channel.as_slice() else {
         return Err(NodeProblem::operand(1, "it is missing"));
     };
+    if cx.int_or("training_mode", 0)? != 0 {
+        return batch_in_training(
+            cx,
+            &statement,
+            &x,
+            &format!("{wide}({element})"),
+            [gain, bias, mean, variance],
+        );
+    }
     let text = format!(
         "a[i1] := {gain} * recip_sqrt({variance} + {eps})\nb[i1] := {bias} - {mean} * a[i1]\n\
          {} := {dtype}({wide}({element}) * a[i1] + b[i1])",
@@ -115,7 +121,38 @@ fn batch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }
 
-/// Dropout in evaluation: the identity, and a mask of all elements.
+/// Normalisation by the statistics of the batch, and the running statistics with a part of them.
+fn batch_in_training(
+    cx: &mut NodeContext<'_, '_, '_>,
+    statement: &Statement,
+    x: &Value,
+    element: &str,
+    [gain, bias, mean, variance]: [&str; 4],
+) -> Lowered {
+    let (dtype, eps) = (x.dtype(), epsilon(cx)?);
+    let (channels, all) = (x.shape()[1], x.num_elements());
+    if all == 0 {
+        return Err(NodeProblem::operand(0, "it has no elements"));
+    }
+    let count = float(DType::F32, (all / channels) as f64);
+    let momentum = f64::from(cx.float_or("momentum", 0.9)?);
+    let [kept, new] = [momentum, 1.0 - momentum].map(|part| float(DType::F32, part));
+    let [mean_type, variance_type] = [cx.value(3)?.dtype(), cx.value(4)?.dtype()];
+    let text = format!(
+        "s[i1] :+= {element}\nm[i1] := s[i1] / {count}\nq[i1] :+= ({element} - m[i1]) * ({element} - m[i1])\n\
+         v[i1] := q[i1] / {count}\n\
+         {} := {dtype}(({element} - m[i1]) * recip_sqrt(v[i1] + {eps}) * {gain} + {bias})\n\
+         rm[i1] := {mean_type}({mean} * {kept} + m[i1] * {new})\n\
+         rv[i1] := {variance_type}({variance} * {kept} + v[i1] * {new})",
+        access("y", &letters(x.rank()))
+    );
+    let statistics = [channels];
+    let results =
+        [("y", dtype, x.shape()), ("rm", mean_type, &statistics), ("rv", variance_type, &statistics)];
+    Ok(cx.emit_all(statement, results, &text)?.to_vec())
+}
+
+/// Dropout: in evaluation the identity, and a mask of all elements.
 fn dropout(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let is_training = match cx.optional(2) {
         Some(_) => cx.host_ints(2)?.first() == Some(&1),
@@ -124,7 +161,7 @@ fn dropout(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     if is_training {
         let ratio = if cx.optional(1).is_some() { cx.host_float(1)? } else { 0.5 };
         if ratio != 0.0 {
-            return Err(NodeProblem::Unsupported("training".into()));
+            return super::random::dropout(cx, ratio);
         }
     }
     let x = cx.value(0)?;

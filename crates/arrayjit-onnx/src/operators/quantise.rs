@@ -44,8 +44,8 @@ struct Scale {
     dtype: DType,
 }
 
-/// The scale or zero point of an operand for an array of that shape: one for all elements, one for each element
-/// of an axis, or one for each block of elements of an axis.
+/// The scale or zero point of an operand for an array of that shape: one for all elements, one for each
+/// element of an axis, or one for each block of elements of an axis.
 fn scale(
     cx: &mut NodeContext<'_, '_, '_>,
     statement: &mut Statement,
@@ -198,8 +198,8 @@ fn centred_filters(
 /// The operands of a quantised product: two arrays and the result, each with its scale and zero point.
 const QUANTISED: [(usize, usize); 3] = [(1, 2), (4, 5), (6, 7)];
 
-/// Rounds sums of products to the type of the result. The scale of the first array may have a value for each row,
-/// and that of the second one for each element of `axis`.
+/// Rounds sums of products to the type of the result. The scale of the first array may have a value for each
+/// row, and that of the second one for each element of `axis`.
 fn requantised(cx: &mut NodeContext<'_, '_, '_>, sum: &Value, axis: usize) -> Lowered {
     let [(a, _), (b, _), (c, zero)] = QUANTISED;
     let dtype = cx.value(zero)?.dtype();

@@ -113,9 +113,6 @@ fn is_cropped(cx: &NodeContext<'_, '_, '_>) -> Result<bool, NodeProblem> {
 fn resize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let scales = scales(cx)?;
     let mut x = cx.value(0)?;
-    if cx.int_or("antialias", 0)? != 0 {
-        return Err(NodeProblem::Unsupported("antialias".into()));
-    }
     let mode = cx.text_or("mode", "nearest")?;
     for scale in scales {
         let is_same = scale.size == scale.result && scale.scale == 1.0 && !is_cropped(cx)?;
@@ -169,7 +166,12 @@ fn weighted(
     taps: &Taps,
     shape: &[usize],
 ) -> Result<Value, NodeProblem> {
+    /// More taps are a loop.
+    const MOST_TERMS: usize = 4;
     let count = taps.positions.first().map_or(0, Vec::len);
+    if count > MOST_TERMS && !taps.is_outside.contains(&true) {
+        return weighted_by_loop(cx, x, at, taps, shape);
+    }
     let dtype = x.dtype();
     let wide = if dtype.is_float() { super::reduce::wide(dtype) } else { DType::F32 };
     let mut statement = Statement::default();
@@ -197,6 +199,39 @@ fn weighted(
     }
     let result = if dtype.is_float() { sum } else { format!("round_even({sum})") };
     cx.emit(&statement, dtype, shape, &format!("{} := {dtype}({result})", access("y", &letters(shape.len()))))
+}
+
+/// As `weighted`, with a loop over the taps.
+fn weighted_by_loop(
+    cx: &mut NodeContext<'_, '_, '_>,
+    x: &Value,
+    at: usize,
+    taps: &Taps,
+    shape: &[usize],
+) -> Result<Value, NodeProblem> {
+    let (rows, count) = (taps.positions.len(), taps.positions.first().map_or(0, Vec::len));
+    let positions: Vec<i32> = taps.positions.iter().flatten().map(|&position| position as i32).collect();
+    let weights: Vec<f32> = taps.weights.iter().flatten().map(|&weight| weight as f32).collect();
+    let dtype = x.dtype();
+    let wide = if dtype.is_float() { super::reduce::wide(dtype) } else { DType::F32 };
+    let mut statement = Statement::default();
+    let source = cx.bind_array(&mut statement, x)?;
+    let tap = [letter(at), "k".into()];
+    let positions = constant(HostArray::from_slice(&positions, [rows, count])?);
+    let weights = constant(HostArray::from_slice(&weights, [rows, count])?);
+    let mut index = letters(shape.len());
+    index[at] = cx.bind_array(&mut statement, &positions)?.at(&tap);
+    let weight = cx.bind_array(&mut statement, &weights)?.at(&tap);
+    let all = letters(shape.len());
+    let sum = access("s", &all);
+    let result = if dtype.is_float() { sum.clone() } else { format!("round_even({sum})") };
+    let text = format!(
+        "node s {wide}[{}]\n{sum} :+= {weight} * {wide}({})\n{} := {dtype}({result})",
+        crate::shape::dims(shape),
+        source.at(&index),
+        access("y", &all)
+    );
+    cx.emit(&statement, dtype, shape, &text)
 }
 
 fn constant(array: HostArray) -> Value {
@@ -238,6 +273,10 @@ fn taps(cx: &NodeContext<'_, '_, '_>, mode: &str, scale: &AxisScale) -> Result<T
     let rounding = cx.text_or("nearest_mode", if is_old { "floor" } else { "round_prefer_floor" })?;
     let cubic = f64::from(cx.float_or("cubic_coeff_a", -0.75)?);
     let excludes = cx.int_or("exclude_outside", 0)? != 0;
+    let is_smoothed = cx.int_or("antialias", 0)? != 0 && scale.scale < 1.0;
+    if is_smoothed && scale.scale < 1e-4 {
+        return Err(NodeProblem::Unsupported(format!("antialiasing at the scale {}", scale.scale)));
+    }
     let last = scale.size as f64 - 1.0;
     let mut taps = Taps { positions: Vec::new(), weights: Vec::new(), is_outside: Vec::new() };
     for at in 0..scale.result {
@@ -247,6 +286,8 @@ fn taps(cx: &NodeContext<'_, '_, '_>, mode: &str, scale: &AxisScale) -> Result<T
         let base = found.floor();
         let fraction = found - base;
         let weights: Vec<(f64, f64)> = match mode {
+            "linear" if is_smoothed => smoothed(found, scale.scale, 1.0, |d| (1.0 - d.abs()).max(0.0)),
+            "cubic" if is_smoothed => smoothed(found, scale.scale, 2.0, |d| cubic_weight(d, cubic)),
             "nearest" => vec![(rounded(rounding, found)?, 1.0)],
             "linear" => vec![(base, 1.0 - fraction), (base + 1.0, fraction)],
             "cubic" => (-1..=2)
@@ -264,6 +305,20 @@ fn taps(cx: &NodeContext<'_, '_, '_>, mode: &str, scale: &AxisScale) -> Result<T
             .push(weights.iter().map(|&(position, _)| position.clamp(0.0, last) as usize).collect());
     }
     Ok(taps)
+}
+
+/// The elements within `radius` in the smaller image of a coordinate in the larger one, and their weights.
+/// The filter is as wide as the elements of the smaller image, so that no element of the larger one is left
+/// out.
+fn smoothed(coordinate: f64, scale: f64, radius: f64, weight: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+    let reach = (radius / scale).ceil();
+    let base = coordinate.floor();
+    // All elements of an axis have as many taps.
+    let positions = (0..2 * reach as usize + 2).map(|tap| base - reach + tap as f64);
+    let taps: Vec<(f64, f64)> =
+        positions.map(|position| (position, weight((position - coordinate) * scale))).collect();
+    let sum: f64 = taps.iter().map(|tap| tap.1).sum();
+    taps.into_iter().map(|(position, weight)| (position, weight / sum)).collect()
 }
 
 /// The weight of an element at that distance in cubic interpolation with coefficient `a`.

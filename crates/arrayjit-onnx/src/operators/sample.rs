@@ -1,8 +1,8 @@
 //! Samples of images at computed positions.
 //!
-//! Each axis of an image has two arrays for all samples: `p` with the positions of the elements that a sample is
-//! made of, in steps of the flat image, and `w` with their weights. A sample is a sum over the elements of all
-//! axes, so that each access of the image has one computed index, the sum of the positions.
+//! Each axis of an image has two arrays for all samples: `p` has the offsets, in the flat image, of the elements
+//! that a sample is made of, and `w` has their weights. A sample is a sum over the elements of all axes, so that
+//! each access of the image has one computed index, the sum of the offsets.
 
 use tnode::DType;
 
@@ -423,8 +423,8 @@ fn align(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
 }
 
-/// A convolution whose samples are moved. Letters: `n` the element of the batch, `q` the group of offsets, `e` the
-/// channel in it, `k` the element of the window, `o` the window.
+/// A convolution whose samples are moved. Letters: `n` the element of the batch, `q` the group of offsets,
+/// `e` the channel in it, `k` the element of the window, `o` the window.
 fn deformable(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, filters, offsets) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let windows = window::windows_of(cx, &x, &filters)?;

@@ -293,8 +293,8 @@ impl LinearAttention {
         })
     }
 
-    /// The statements of a step, from state `a` to state `b`: letters `b` batch, `g` head of keys, `e` head of
-    /// queries in it, `c` element of keys, `d` element of values.
+    /// The statements of a step, from state `a` to state `b`: letters `b` batch, `g` head of keys, `e` head
+    /// of queries in it, `c` element of keys, `d` element of values.
     fn step(&self, t: usize, scale: &str, dtype: DType) -> String {
         let LinearAttention { key_size, value_size, group, .. } = self;
         let [batch, at] = ["b".to_owned(), t.to_string()];

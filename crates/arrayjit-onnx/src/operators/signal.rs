@@ -53,8 +53,8 @@ impl Transform {
         (if self.is_complex { 2 } else { 1 }, if self.is_onesided && self.is_inverse { 1 } else { 2 })
     }
 
-    /// The table `[points and parts of the operand, points and parts of the result]` for as many points as the
-    /// operand has.
+    /// The table `[points and parts of the operand, points and parts of the result]` for as many points as
+    /// the operand has.
     fn table(&self, present: usize, dtype: DType) -> Result<HostArray, NodeProblem> {
         let ((taken, made), (from, to)) = (self.points(), self.parts());
         let rows = taken.min(present);

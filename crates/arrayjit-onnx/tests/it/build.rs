@@ -70,6 +70,13 @@ pub(crate) fn session(graph: GraphProto) -> InferenceSession {
     load(graph).unwrap().session(&Backend::open("inline").unwrap()).unwrap()
 }
 
+/// A session of a graph of that version of the operator set.
+pub(crate) fn session_of_opset(version: i64, graph: GraphProto) -> InferenceSession {
+    let mut model = model(graph);
+    model.opset_import[0].version = version;
+    Model::from_proto(&model).unwrap().session(&Backend::open("inline").unwrap()).unwrap()
+}
+
 pub(crate) fn floats(values: &[f32], shape: &[usize]) -> HostArray {
     HostArray::from_slice(values, shape.iter().copied()).unwrap()
 }

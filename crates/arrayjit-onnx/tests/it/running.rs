@@ -225,3 +225,61 @@ fn functions_of_channels_are_folded_into_convolutions() {
     let sum = f64::from(filters[0] * 0.25 + filters[1] * 2.25);
     assert!((plain[1].values()[0] - sum).abs() < 1e-6);
 }
+
+#[test]
+fn random_numbers_differ_between_runs_and_nodes() {
+    let shaped = |text: &str| int(ints(node(text), "shape", &[10_000]), "seed", 7);
+    let nodes = vec![
+        shaped("a = RandomUniform"),
+        shaped("b = RandomNormal"),
+        node("kept = Bernoulli half"),
+        node("y = Add a zero"),
+    ];
+    let build = || {
+        let graph = constant(
+            graph(&["half"], &["y", "a", "b", "kept"], nodes.clone()),
+            "zero",
+            &floats(&[0.0], &[1]),
+        );
+        session(graph)
+    };
+    let half = floats(&[0.5; 10_000], &[10_000]);
+    let (one, two) = (build(), build());
+    let run = |session: &arrayjit_onnx::InferenceSession| session.run(&[("half", &half)]).unwrap();
+    let (first, second, other) = (run(&one), run(&one), run(&two));
+    assert_eq!(first[0].values(), first[1].values());
+    assert_ne!(first[0].values(), second[0].values());
+    assert_eq!(first[0].values(), other[0].values(), "a seed gives the same numbers");
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let [uniform, normal, kept] = [1, 2, 3].map(|at| first[at].values());
+    assert!((mean(&uniform) - 0.5).abs() < 0.02 && uniform.iter().all(|x| (0.0..1.0).contains(x)));
+    assert!(mean(&normal).abs() < 0.05);
+    assert!((mean(&normal.iter().map(|x| x * x).collect::<Vec<_>>()) - 1.0).abs() < 0.1);
+    assert!((mean(&kept) - 0.5).abs() < 0.02);
+}
+
+#[test]
+fn half_of_the_elements_drop_out_in_training() {
+    let mut graph = graph(&["x"], &["y", "mask"], vec![node("y mask = Dropout x ratio training")]);
+    graph = constant(graph, "ratio", &floats(&[0.5], &[]));
+    let yes = HostArray::from_bytes(DType::Bool, [], &[1]).unwrap();
+    let session = session(constant(graph, "training", &yes));
+    let outputs = session.run(&[("x", &floats(&[3.0; 10_000], &[10_000]))]).unwrap();
+    for (y, kept) in outputs[0].values().into_iter().zip(outputs[1].values()) {
+        assert_eq!(y, 6.0 * kept);
+    }
+    let kept = outputs[1].values().iter().sum::<f64>();
+    assert!((kept - 5000.0).abs() < 300.0, "{kept}");
+}
+
+#[test]
+fn attention_rejects_shapes_that_do_not_fit() {
+    let session = session_of_opset(24, graph(&["q", "k"], &["y"], vec![node("y = Attention q k k")]));
+    let array = |shape: &[usize]| floats(&vec![0.5; shape.iter().product()], shape);
+    let run = |q: &[usize], k: &[usize]| session.run(&[("q", &array(q)), ("k", &array(k))]);
+    assert_eq!(run(&[1, 4, 2, 8], &[1, 2, 3, 8]).unwrap()[0].dims().to_vec(), [1, 4, 2, 8]);
+    for (q, k) in [([1, 3, 2, 8], [1, 2, 3, 8]), ([1, 2, 2, 8], [2, 2, 3, 8]), ([1, 2, 2, 8], [1, 2, 3, 4])] {
+        let error = run(&q, &k).err().unwrap().to_string();
+        assert!(error.contains("do not fit"), "{error}");
+    }
+}

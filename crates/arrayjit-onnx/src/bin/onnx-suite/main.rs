@@ -1,7 +1,7 @@
 //! Runs directories of ONNX node tests: `onnx-suite DIR [--backend NAME] [--filter TEXT]`.
 //!
-//! Each line of the report has the outcome, the name of the test, the operator that it tests, and the reason of a
-//! failure, between tabs.
+//! Each line of the report has the outcome, the name of the test, the operator that it tests, and the reason
+//! of a failure, between tabs.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
