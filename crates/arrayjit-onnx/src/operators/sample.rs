@@ -1,8 +1,8 @@
 //! Samples of images at computed positions.
 //!
-//! Each axis of an image has two arrays for all samples: `p` has the offsets, in the flat image, of the elements
-//! that a sample is made of, and `w` has their weights. A sample is a sum over the elements of all axes, so that
-//! each access of the image has one computed index, the sum of the offsets.
+//! Each axis of an image has two arrays for all samples: `p` has the offsets, in the flat image, of the
+//! elements that a sample is made of, and `w` has their weights. A sample is a sum over the elements of all
+//! axes, so that each access of the image has one computed index, the sum of the offsets.
 
 use tnode::DType;
 
