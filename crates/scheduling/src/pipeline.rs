@@ -19,6 +19,7 @@ use crate::cpu::fold_storage::fold_storage;
 use crate::cpu::forward_stores::forward_stores;
 use crate::cpu::fuse_loops::fuse_loops;
 use crate::cpu::fuse_strips::fuse_strips;
+use crate::cpu::pad_nodes::pad_nodes;
 use crate::cpu::pad_operands::pad_operands;
 use crate::cpu::parallelize::parallelize;
 use crate::cpu::permute_axes::permute_axes;
@@ -52,6 +53,7 @@ pub const PASS_NAMES: &[&str] = &[
     "block_rows",
     "unroll_short_rows",
     "forward_stores",
+    "pad_nodes",
     "pad_operands",
     "vectorize",
     "fuse_strips",
@@ -122,6 +124,8 @@ fn cpu_pipeline(
     pass!(runner, unroll_short_rows, caps, options);
     // No block reads back an element that it stored before.
     pass!(runner, forward_stores);
+    // Reads outside of local nodes read stored elements, where that pays.
+    pass!(runner, pad_nodes);
     // Operands of convolutions have no bounds, where a padded copy pays.
     pass!(runner, pad_operands, caps);
     // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the

@@ -7,6 +7,7 @@ pub(crate) mod fold_storage;
 pub(crate) mod forward_stores;
 pub(crate) mod fuse_loops;
 pub(crate) mod fuse_strips;
+pub(crate) mod pad_nodes; // margins of local nodes
 pub(crate) mod pad_operands; // padded copies of operands of convolutions
 pub(crate) mod parallelize;
 pub(crate) mod permute_axes; // layouts of local nodes
