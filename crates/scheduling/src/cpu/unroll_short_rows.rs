@@ -13,7 +13,8 @@
 //! can load and store whole rows and transpose them in registers. Rows are independent, and each runs its
 //! statements in order, so no bit changes.
 //!
-//! The loops are unrolled if they reduce rows, whose sums would otherwise be computed element by element, or
+//! A loop around the rows along which everything is contiguous is better for lanes. Without such a loop, the
+//! short ones are unrolled if they reduce rows, whose sums would otherwise be computed element by element, or
 //! if no contiguous loop has as many iterations as a vector has lanes. Contractions stay as they are.
 
 use lowered_ir::eval;
@@ -88,7 +89,8 @@ impl Rows {
         let has_rows = row.extent()? >= VECTORS * lanes && strides(&body, row.var, names)?;
         let pays = reduces(&body) || longest_contiguous(&body, names) < lanes;
         let legal = dependence::independent(row.var, &body, &names.ranges);
-        let plain = fits && has_rows && pays && legal && !has_contraction(stmt, names);
+        let has_lanes = outer.iter().any(|l| l.hi.limit >= lanes && is_contiguous(&body, l.var, names));
+        let plain = fits && has_rows && pays && legal && !has_lanes && !has_contraction(stmt, names);
         plain.then_some(Rows { outer, row, body, lanes })
     }
 }
@@ -165,6 +167,18 @@ fn strides(body: &[Stmt], row: LoopId, names: &Names) -> Option<bool> {
         });
     });
     plain.then_some(found)
+}
+
+/// Whether the stores of a body are contiguous along a loop, and no access strides along it. The loop is the
+/// better one for lanes then, and the short rows inside stay loops.
+fn is_contiguous(body: &[Stmt], var: LoopId, names: &Names) -> bool {
+    let mut stored = true;
+    walk::each_stmt(body, &mut |stmt| {
+        if let Stmt::Set { node, index, .. } = stmt {
+            stored &= names.position(*node, index).coefficient(var) == 1;
+        }
+    });
+    stored && strides(body, var, names) == Some(false)
 }
 
 /// Whether a loop of the block accumulates into a local.
