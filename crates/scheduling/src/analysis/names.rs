@@ -56,6 +56,11 @@ impl Names {
         Affine::row_major(index, self.dims(node))
     }
 
+    /// The indices without those of the last axes that have one element: the last of them is the contiguous one.
+    pub(crate) fn without_unit_axes<'i>(&self, node: NodeRef, index: &'i [Affine]) -> &'i [Affine] {
+        without_unit_axes(self.dims(node), index)
+    }
+
     /// Recognises a nest as a contraction. Locals declared outside of it are treated like nodes.
     pub(crate) fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
         let nodes = self.nodes.len() as u32;
@@ -144,4 +149,10 @@ impl rename::Renaming for FreshNames {
     fn local(&mut self, local: LocalId) -> LocalId {
         self.locals.get(&local).copied().unwrap_or(local)
     }
+}
+
+/// The indices without those of the last axes that have one element. A node of one element keeps its first index.
+pub(crate) fn without_unit_axes<'i>(dims: &[usize], index: &'i [Affine]) -> &'i [Affine] {
+    let last = dims.iter().rposition(|&size| size != 1).unwrap_or(0);
+    index.get(..=last).unwrap_or(index)
 }

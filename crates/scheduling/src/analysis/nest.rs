@@ -1,6 +1,6 @@
 //! Loop nests: a chain of loops around a body.
 
-use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopId, LoopKind, Stmt, Types, walk};
+use lowered_ir::ir::{Affine, Block, Bound, Expr, LoopId, LoopKind, NodeRef, Stmt, Types, walk};
 use tnode::DType;
 
 use crate::analysis::access;
@@ -92,10 +92,12 @@ pub(crate) fn wrap(loops: &[Loop], body: Block) -> Block {
 
 /// A score of how well a loop suits as vector lanes: a store that is contiguous along the loop adds 3 and a
 /// contiguous load 1; a store that strides along the loop subtracts 6 and a load that strides along it 2.
-pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
+///
+/// The contiguous axis of a node is its last one that has several elements.
+pub(crate) fn lane_score(body: &[Stmt], var: LoopId, names: &Names) -> i64 {
     let mut score = 0;
-    let mut count = |index: &[Affine], weight: i64| {
-        score += match index.split_last() {
+    let mut count = |node: NodeRef, index: &[Affine], weight: i64| {
+        score += match names.without_unit_axes(node, index).split_last() {
             Some((last, outer)) if outer.iter().any(|i| i.mentions(var)) || last.coefficient(var) < 0 => {
                 -2 * weight
             }
@@ -108,18 +110,18 @@ pub(crate) fn lane_score(body: &[Stmt], var: LoopId) -> i64 {
         }
     };
     walk::each_stmt(body, &mut |stmt| {
-        if let Stmt::Set { index, .. } | Stmt::SetDynamic { index, .. } = stmt {
-            count(index, 3);
+        if let Stmt::Set { node, index, .. } | Stmt::SetDynamic { node, index, .. } = stmt {
+            count(*node, index, 3);
         }
     });
     walk::each_value(body, &mut |value| {
         walk::each_expr(value, &mut |e| {
-            if let Expr::Get { index, .. }
-            | Expr::GetGuarded { index, .. }
-            | Expr::GetDynamic { index, .. }
-            | Expr::GetMerge { index, .. } = e
+            if let Expr::Get { node, index }
+            | Expr::GetGuarded { node, index, .. }
+            | Expr::GetDynamic { node, index, .. }
+            | Expr::GetMerge { node, index, .. } = e
             {
-                count(index, 1);
+                count(*node, index, 1);
             }
         });
     });

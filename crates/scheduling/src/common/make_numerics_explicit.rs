@@ -11,6 +11,7 @@ use smallvec::smallvec;
 use tnode::{DType, Dims};
 
 use crate::analysis::access;
+use crate::analysis::names::without_unit_axes;
 use crate::analysis::reduction::{combined, neutral, nonzero_neutral};
 use crate::options::FmaPolicy;
 use codegen_core::Caps;
@@ -164,7 +165,7 @@ impl NumericsRewriter<'_> {
     /// Reduces all levels, then combines the result with the initial value.
     fn reduction(&mut self, found: &Accumulation) -> Block {
         let dtype = self.dtype(found.target);
-        let (mut body, value) = self.reduce(&levels(found), found.op, dtype, &found.element);
+        let (mut body, value) = self.reduce(&levels(found, self.routine), found.op, dtype, &found.element);
         let old = read(found.target, &found.index);
         body.push(write(found.target, &found.index, combined(found.op, old, value)));
         body
@@ -411,10 +412,11 @@ fn is_contraction(found: &Accumulation, outputs: &[LoopId]) -> bool {
     !reads_local(a) && !reads_local(b) && alone(a, b) && alone(b, a)
 }
 
-fn levels(found: &Accumulation) -> Vec<Level> {
+fn levels(found: &Accumulation, routine: &Routine) -> Vec<Level> {
     let mut rest: Vec<(LoopId, i64)> = found.free.iter().map(|l| (l.var, l.hi.limit)).collect();
-    let contiguous =
-        rest.iter().rposition(|&(var, extent)| extent >= LANES && is_contiguous(&found.element, var));
+    let contiguous = rest
+        .iter()
+        .rposition(|&(var, extent)| extent >= LANES && is_contiguous(&found.element, var, routine));
     let mut levels = Vec::new();
     if let Some(at) = contiguous {
         let (var, extent) = rest.remove(at);
@@ -435,18 +437,20 @@ fn levels(found: &Accumulation) -> Vec<Level> {
     levels
 }
 
-/// Whether each iteration of the loop advances every read by one element of its last dimension or not at all,
-/// and at least one read by one element.
-fn is_contiguous(element: &Expr, var: LoopId) -> bool {
+/// Whether each iteration of the loop advances every read by one element of its last axis of several elements or
+/// not at all, and at least one read by one element.
+fn is_contiguous(element: &Expr, var: LoopId, routine: &Routine) -> bool {
     let mut moved = false;
     let mut otherwise = false;
     walk::each_expr(element, &mut |e| {
-        if let Expr::Get { index, .. }
-        | Expr::GetGuarded { index, .. }
-        | Expr::GetMerge { index, .. }
-        | Expr::GetLocal { index, .. } = e
-            && let Some((last, outer)) = index.split_last()
-        {
+        let index = match e {
+            Expr::Get { node, index }
+            | Expr::GetGuarded { node, index, .. }
+            | Expr::GetMerge { node, index, .. } => without_unit_axes(&routine.node(*node).dims, index),
+            Expr::GetLocal { index, .. } => index,
+            _ => return,
+        };
+        if let Some((last, outer)) = index.split_last() {
             moved |= last.coefficient(var) == 1;
             otherwise |= !matches!(last.coefficient(var), 0 | 1) || outer.iter().any(|i| i.mentions(var));
         }

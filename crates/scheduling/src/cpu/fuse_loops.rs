@@ -261,7 +261,7 @@ impl Fuser<'_> {
         if body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) {
             return None;
         }
-        let scores = loops.iter().map(|&var| nest::lane_score(body, var));
+        let scores = loops.iter().map(|&var| nest::lane_score(body, var, &self.names));
         let (at, best) = scores.enumerate().max_by_key(|&(_, score)| score)?;
         let works = best > 0 && nest::vector_width(body, loops[at], &self.names).is_some();
         Some(LaneChoice { depth, at: works.then_some(at) })

@@ -23,7 +23,7 @@ pub(crate) fn like(first: &Stmt, second: &Stmt, names: &Names) -> Option<Stmt> {
     if order == loops {
         return None;
     }
-    let score = |l: &Loop| nest::lane_score(body, l.var);
+    let score = |l: &Loop| nest::lane_score(body, l.var, names);
     let innermost = score(order.last()?);
     let is_movable = || {
         let whole = std::slice::from_ref(second);

@@ -9,7 +9,9 @@
 //! Only the routine sees a local node, so the order of its axes is free, and a program may write the axes of
 //! its intermediates in any order. In each elementwise statement, the other arrays determine the loop that is
 //! best as lanes ([`MIN_LANES`]), and the axis of the local node that this loop indexes gets a vote for each
-//! iteration. The axis with the most votes becomes the last one. No bit changes.
+//! iteration. The axis with the most votes becomes the last one. Nodes that no elementwise statement decides,
+//! such as a product that a convolution reads, follow the reductions over windows that read them. No bit
+//! changes.
 
 use std::collections::BTreeMap;
 
@@ -31,11 +33,13 @@ pub(crate) fn permute_axes(routine: &mut Routine) {
         return;
     }
     let mut layouts = candidates(routine);
-    for _ in 0..ROUNDS {
+    let contiguous = contiguous_axes(routine);
+    for round in 0..=ROUNDS {
         if layouts.values().all(|layout| layout.last.is_some()) {
             break;
         }
-        vote(&routine.body, &mut Vec::new(), &mut layouts);
+        let voters = if round < ROUNDS { Voters::Maps } else { Voters::Windows };
+        vote(&routine.body, &mut Vec::new(), voters, &contiguous, &mut layouts);
         layouts.values_mut().for_each(Layout::decide);
     }
     let moved = |layout: &Layout| layout.last.filter(|&axis| axis + 1 < layout.votes.len());
@@ -49,6 +53,40 @@ pub(crate) fn permute_axes(routine: &mut Routine) {
     if !moved.is_empty() {
         permute(&mut routine.body, &moved);
     }
+}
+
+/// The statements that vote.
+#[derive(Clone, Copy)]
+enum Voters {
+    /// Elementwise statements.
+    Maps,
+    /// Reductions over windows: those with an index that is a sum of loops.
+    Windows,
+}
+
+impl Voters {
+    fn have(self, index: &Indices, value: &Expr, loops: &[(LoopId, i64)]) -> bool {
+        let is_map = loops.iter().all(|(var, _)| index.iter().any(|i| i.mentions(*var)));
+        match self {
+            Voters::Maps => is_map,
+            Voters::Windows => !is_map && has_window(value),
+        }
+    }
+}
+
+fn has_window(value: &Expr) -> bool {
+    let mut found = false;
+    walk::each_expr(value, &mut |e| {
+        if let Expr::Get { index, .. } | Expr::GetGuarded { index, .. } = e {
+            found |= index.iter().any(|i| i.terms().len() > 1);
+        }
+    });
+    found
+}
+
+/// For each node, its last axis that has several elements.
+fn contiguous_axes(routine: &Routine) -> Vec<usize> {
+    routine.nodes.iter().map(|decl| decl.dims.iter().rposition(|&size| size != 1).unwrap_or(0)).collect()
 }
 
 /// The layout of a local node.
@@ -90,19 +128,24 @@ fn candidates(routine: &Routine) -> BTreeMap<NodeRef, Layout> {
     layouts
 }
 
-/// Counts the votes of all elementwise statements of a block inside of loops.
-fn vote(block: &[Stmt], loops: &mut Vec<(LoopId, i64)>, layouts: &mut BTreeMap<NodeRef, Layout>) {
+/// Counts the votes of statements of a block inside of loops.
+fn vote(
+    block: &[Stmt],
+    loops: &mut Vec<(LoopId, i64)>,
+    voters: Voters,
+    contiguous: &[usize],
+    layouts: &mut BTreeMap<NodeRef, Layout>,
+) {
     for stmt in block {
         match stmt {
             Stmt::For { var, lo, hi, body, .. } => {
                 loops.push((*var, hi.limit - lo));
-                vote(body, loops, layouts);
+                vote(body, loops, voters, contiguous, layouts);
                 loops.pop();
             }
             Stmt::Set { node, index, value } => {
-                let is_map = loops.iter().all(|(var, _)| index.iter().any(|i| i.mentions(*var)));
-                if is_map {
-                    vote_of(*node, index, value, loops, layouts);
+                if voters.have(index, value, loops) {
+                    vote_of(*node, index, value, loops, contiguous, layouts);
                 }
             }
             _ => {}
@@ -115,6 +158,7 @@ fn vote_of(
     index: &Indices,
     value: &Expr,
     loops: &[(LoopId, i64)],
+    contiguous: &[usize],
     layouts: &mut BTreeMap<NodeRef, Layout>,
 ) {
     let mut accesses: Vec<(NodeRef, &Indices, i64)> = vec![(node, index, 3)];
@@ -125,7 +169,8 @@ fn vote_of(
     });
     let score = |var: LoopId| -> i64 {
         let known = accesses.iter().filter_map(|&(node, index, weight)| {
-            let last = layouts.get(&node).map_or(Some(index.len().checked_sub(1)?), |layout| layout.last)?;
+            let own = contiguous.get(node.index()).copied().filter(|&axis| axis < index.len());
+            let last = layouts.get(&node).map_or(own, |layout| layout.last)?;
             Some(weight * contiguity(index, last, var))
         });
         known.sum()

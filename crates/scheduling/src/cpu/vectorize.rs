@@ -83,7 +83,8 @@ fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
     if nest::has_lanes(&nest.body) {
         return None;
     }
-    let scored = nest.possible_lanes(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var), l));
+    let scored =
+        nest.possible_lanes(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var, names), l));
     let (score, lane) = scored.filter(|(_, l)| l.extent().is_some()).max_by_key(|(score, _)| *score)?;
     let vector = (caps.vector_bytes / nest::vector_width(&nest.body, lane.var, names)?) as i64;
     let wide_enough = vector > 1 && lane.extent()? >= vector;

@@ -7,6 +7,7 @@
 
 use lowered_ir::ir::{Affine, Block, LocalId};
 
+use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 use crate::gpu::accumulation::Reduction;
 use crate::gpu::context::power_of_two;
@@ -24,7 +25,7 @@ const WORTH_SHARING: i64 = 8;
 pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     let (outputs, rest) = gpu.independent(nest);
     let reduction = Reduction::of(nest, gpu).filter(|_| gpu.fast && rest.is_empty())?;
-    let lane = column(&outputs, &reduction)?;
+    let lane = column(&outputs, &reduction, &gpu.names)?;
     let count = outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
     let k = reduction.chain.ks.iter().cloned().max_by_key(|k| k.hi.limit)?;
     if count >= FULL_GPU_THREADS || k.extent()? < WORTH_SHARING {
@@ -51,9 +52,9 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
 }
 
 /// The output loop along which elements are contiguous, unless a reduction loop is contiguous.
-pub(crate) fn column(outputs: &[Loop], reduction: &Reduction) -> Option<Loop> {
+pub(crate) fn column(outputs: &[Loop], reduction: &Reduction, names: &Names) -> Option<Loop> {
     let elements = reduction.chain.as_block();
-    let score = |l: &Loop| nest::lane_score(&elements, l.var);
+    let score = |l: &Loop| nest::lane_score(&elements, l.var, names);
     let lane = outputs.iter().filter(|l| l.hi.limit > 1).max_by_key(|l| score(l))?.clone();
     let along = reduction.chain.ks.iter().map(score).max()?;
     (score(&lane) > 0 && score(&lane) > along).then_some(lane)

@@ -219,7 +219,7 @@ impl RowSharing {
         let known =
             loops.iter().filter_map(|l| Some((l.clone(), l.extent()?))).filter(|(_, extent)| *extent > 1);
         let known: Vec<(Loop, i64)> = known.collect();
-        let score = |(l, extent): &&(Loop, i64)| (nest::lane_score(body, l.var), *extent);
+        let score = |(l, extent): &&(Loop, i64)| (nest::lane_score(body, l.var, &gpu.names), *extent);
         let Some((lane, extent)) = known.iter().max_by_key(score) else { return Vec::new() };
         let run = self.run_along(gpu, body, lane, *extent);
         let inner = threads(extent / run, self.width, powers || run > 1);

@@ -44,13 +44,14 @@ impl SharedCopy {
         let index: Indices = loops.iter().map(|l| Affine::var(l.var)).collect();
         let elements = vec![Stmt::set_scalar(LocalId(u32::MAX), value.clone())];
         let width = value.dtype(&gpu.names).size_bytes();
-        let score = |l: &&Loop| (nest::lane_score(&elements, l.var), l.hi.limit);
+        let score = |l: &&Loop| (nest::lane_score(&elements, l.var, &gpu.names), l.hi.limit);
         let lane = loops.iter().max_by_key(score).cloned().unwrap_or_else(|| own.clone());
         loops.retain(|l| *l != lane);
         let mut transfer =
             SharedCopy { value, index, lanes: None, loops, shares: Vec::new(), transposed: lane != own };
         let mut shared = SharedLoop::one_by_one(lane.var, lane.hi.limit, 1);
-        let is_wide = nest::lane_score(&elements, lane.var) > 0 && !access::has_no_lanes(&elements, lane.var);
+        let is_wide = nest::lane_score(&elements, lane.var, &gpu.names) > 0
+            && !access::has_no_lanes(&elements, lane.var);
         let has_wide = (gpu.workgroups.element_bytes..=4).contains(&width);
         if is_wide && has_wide && lane.hi.limit % QUAD == 0 {
             let (quad, element) = (gpu.loop_of(lane.hi.limit / QUAD), gpu.names.loop_id());

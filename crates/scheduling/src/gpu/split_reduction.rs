@@ -28,7 +28,7 @@ const CHUNKS: i64 = 256;
 pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
     let (outputs, rest) = gpu.independent(nest);
     let reduction = Reduction::of(nest, gpu).filter(|_| gpu.fast && rest.is_empty())?;
-    let lane = column(&outputs, &reduction);
+    let lane = column(&outputs, &reduction, &gpu.names);
     let beside = lane.is_some();
     let count = outputs.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
     let groups = if beside { (count / COLUMNS).max(1) } else { count };

@@ -21,7 +21,7 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     let movable = nest.movable(&gpu.names);
     let (mut threads, rest): (Vec<Loop>, Vec<Loop>) =
         nest.loops.iter().cloned().partition(|l| l.extent().is_some() && movable.contains(l));
-    let lane = threads.iter().cloned().max_by_key(|l| nest::lane_score(&nest.body, l.var))?;
+    let lane = threads.iter().cloned().max_by_key(|l| nest::lane_score(&nest.body, l.var, &gpu.names))?;
     threads.retain(|l| *l != lane);
     if rest.is_empty()
         && let Some((runs, body)) = in_runs(gpu, nest, &threads, &lane)

@@ -57,7 +57,7 @@ struct TransposedNest<'a> {
 impl<'a> TransposedNest<'a> {
     fn of(gpu: &Gpu, nest: &'a Nest) -> Option<TransposedNest<'a>> {
         let (free, dependent) = gpu.independent(nest);
-        let lane = free.iter().cloned().max_by_key(|l| nest::lane_score(&nest.body, l.var))?;
+        let lane = free.iter().cloned().max_by_key(|l| nest::lane_score(&nest.body, l.var, &gpu.names))?;
         let is_stored = |stmt: &Stmt| matches!(stmt, Stmt::Set { index, .. } if runs_along(index, &lane));
         let is_plain = |stmt: &Stmt| matches!(stmt, Stmt::Comment(_)) || is_stored(stmt);
         if !dependent.is_empty() || !nest.body.iter().all(is_plain) {

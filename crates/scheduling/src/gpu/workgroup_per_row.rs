@@ -42,7 +42,7 @@ fn is_worth(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> bool {
     // Rows count as contiguous if the data that their loops read is contiguous. If only the results are
     // contiguous, neighbouring threads would read memory far apart.
     let loops: Block = body.iter().filter(|stmt| matches!(stmt, Stmt::For { .. })).cloned().collect();
-    let columns = rows.iter().any(|row| nest::lane_score(&loops, row.var) > 0);
+    let columns = rows.iter().any(|row| nest::lane_score(&loops, row.var, &gpu.names) > 0);
     widest(gpu, body) >= WORTH_SHARING && !(columns && count >= MANY_COLUMNS)
 }
 

@@ -31,7 +31,8 @@ impl TiledMatmul {
         let (x, y, _, fused) = multiply_add(&reduction.chain.step)?;
         let alone = |l: &&Loop, x: &Expr, y: &Expr| mentions(x, l.var) && !mentions(y, l.var);
         let columns = outputs.iter().filter(|l| alone(l, x, y) || alone(l, y, x));
-        let columns = columns.max_by_key(|l| (nest::lane_score(&nest.body, l.var), l.hi.limit))?.clone();
+        let columns =
+            columns.max_by_key(|l| (nest::lane_score(&nest.body, l.var, &gpu.names), l.hi.limit))?.clone();
         let a_first = mentions(y, columns.var);
         let (a, b) = if a_first { (x, y) } else { (y, x) };
         let rows = outputs.iter().filter(|l| alone(l, a, b)).max_by_key(|l| l.hi.limit)?.clone();
