@@ -103,6 +103,11 @@ impl Blocking {
         let kc = match packing {
             Packing::Unpacked { .. } => shape.k,
             _ if !shape.k_can_be_cut => shape.k,
+            // Elements of an indexed A lie in many rows. With few columns, each would be loaded from a far cache
+            // again for each block of K, so B is read from the L2 cache instead.
+            Packing::Blocks { a: false, .. } if is_narrow(shape) && b_panel(shape) <= cpu.l2_bytes / 4 => {
+                shape.k
+            }
             // A micro-panel takes half of the L1 cache.
             _ => (elements(cpu.l1_bytes) / (2 * shape.width)).clamp(64, 1024),
         };
@@ -122,6 +127,16 @@ impl Blocking {
         };
         Blocking { packing, kc, mc, nc }
     }
+}
+
+/// Whether there are at most two micro-panels of columns.
+fn is_narrow(shape: &GemmShape) -> bool {
+    shape.n <= 2 * shape.width
+}
+
+/// The bytes of a micro-panel of B that is not cut along K.
+fn b_panel(shape: &GemmShape) -> usize {
+    shape.k * shape.width * shape.bytes
 }
 
 fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
