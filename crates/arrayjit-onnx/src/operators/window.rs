@@ -4,6 +4,7 @@ use super::{Operator, op, reduce::wide, shape::sizes};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
+    host::{indices, picked},
     shape::{access, elements},
     value::Value,
 };
@@ -191,28 +192,33 @@ pub(super) fn convolved(
     }
     // A group's channels and filters follow each other.
     let (inner, outer) = (filter[1], filter[0] / groups);
+    let is_depthwise = inner == 1 && outer == 1;
     let (channel, output, mut ranges) = match groups {
+        _ if is_depthwise => ("f".to_owned(), "f".to_owned(), format!("f < {groups}")),
         1 => ("c".to_owned(), "f".to_owned(), format!("f < {outer}")),
         _ => (format!("{inner}*g + c"), format!("{outer}*g + f"), format!("g < {groups}, f < {outer}")),
     };
+    let filters = filters_last(cx, filters)?;
     for (at, window) in windows.iter().enumerate() {
         ranges.push_str(&format!(", o{at} < {}", window.count));
     }
     let mut statement = Statement::default();
     let source = cx.bind_array(&mut statement, x)?;
-    let weights = cx.bind_array(&mut statement, filters)?;
+    let weights = cx.bind_array(&mut statement, &filters)?;
     let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
     let index = prefixed(&["b", &channel], index);
     let value = match windows.iter().any(AxisWindow::is_padded) {
         true => source.padded("0", &index),
         false => source.at(&index),
     };
-    let weight = weights.at(&prefixed(&[&output, "c"], names("k", axes)));
+    let inner_channel = if is_depthwise { "0" } else { "c" };
+    let weight = weights.at(&[names("k", axes), vec![inner_channel.into(), output.clone()]].concat());
     let target = prefixed(&["b", &output], names("o", axes));
     let plain = prefixed(&["b", "f"], names("o", axes));
     let wide = wide(dtype);
     let convert = |access: String| if wide == dtype { access } else { format!("{wide}({access})") };
-    let product = format!("{} * {}", convert(value), convert(weight));
+    // The order of the letters is that of the sum: the channels of an element of the window are contiguous.
+    let product = format!("{} * {}", convert(weight), convert(value));
     let bias = match bias {
         Some(bias) => Some(cx.bind_array(&mut statement, &bias)?.at(&["f".into()])),
         None => None,
@@ -233,6 +239,28 @@ pub(super) fn convolved(
         }
     };
     cx.emit(&statement, dtype, &result, &text)
+}
+
+/// Filters with the axes of the window first, then the channels, then the filters: arrays within a model have
+/// channels as their contiguous axis, so that the filters are in vectors.
+fn filters_last(cx: &mut NodeContext<'_, '_, '_>, filters: &Value) -> Result<Value, NodeProblem> {
+    let [count, channels, kernel @ ..] = filters.shape() else {
+        return Err(NodeProblem::operand(1, "expected two axes or more"));
+    };
+    let (count, channels, taps) = (*count, *channels, kernel.iter().product::<usize>());
+    let shape = [kernel, &[channels, count]].concat();
+    match filters.known() {
+        Some(known) if known.is_constant => {
+            let flat = indices(&[taps, channels, count]);
+            let positions = flat.map(|at| (at[2] * channels + at[1]) * taps + at[0]);
+            cx.table("filters last".into(), || picked(&known.array, &shape, positions))
+        }
+        _ => {
+            let flat = cx.reshaped(filters, &[count, channels, taps])?;
+            let turned = cx.permuted(&flat, &[2, 1, 0])?;
+            cx.reshaped(&turned, &shape)
+        }
+    }
 }
 
 /// The margins of a transposed convolution, so that its result has the size that `output_shape` names or
