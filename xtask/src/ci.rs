@@ -165,9 +165,12 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     }
     let seconds = args.fuzz_seconds;
     let minutes = u64::from(seconds).div_ceil(60) + 5;
-    let fuzz = ["parse", "assignments", "verified", "optimised", "compiled", "differential"].map(|target| {
+    let texts = ["parse", "assignments", "verified", "optimised", "compiled", "differential"];
+    let targets =
+        texts.map(|target| (target, "fuzz/seeds")).into_iter().chain([("onnx_model", "fuzz/onnx-seeds")]);
+    let fuzz = targets.map(|(target, seeds)| {
         let command = format!(
-            "cargo +nightly fuzz run {target} fuzz/corpus/{target} fuzz/seeds -- -max_total_time={seconds} -timeout=20"
+            "cargo +nightly fuzz run {target} fuzz/corpus/{target} {seeds} -- -max_total_time={seconds} -timeout=20"
         );
         Stage::new("fuzz", minutes, &command)
     });
@@ -175,7 +178,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     // measures the processor time of idle threads. A third test limits the address space, of which the
     // sanitizer reserves terabytes.
     let sanitizer = "cargo +nightly test -p scheduler-multicore -p device-runtime --lib --tests --target x86_64-unknown-linux-gnu -- --skip a_kernel_known_to_be_quick --skip idle_workers_use_no_processor --skip running_out_of_memory_is_an_error";
-    let mut stages = Vec::from(fuzz);
+    let mut stages: Vec<Stage> = fuzz.collect();
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     stages.push(Stage::new("accuracy", 10, accuracy).env([("ACCURACY", "full".into())]));
     let properties = "cargo test --release -p filetests -p lowered-ir -p assignments -p vector-asm -p microkernels -p tnode";

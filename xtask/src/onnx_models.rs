@@ -22,6 +22,9 @@ pub(crate) struct OnnxModelsArgs {
     /// Times at which each program runs a model, in turns.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// Compare with tract too, which takes minutes to build.
+    #[arg(long)]
+    tract: bool,
     /// Run models only whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
@@ -36,7 +39,23 @@ pub(crate) fn run(args: &OnnxModelsArgs) -> Result<()> {
     let mut compare = Command::new(python);
     compare.arg(script).arg(&packages).arg(program).args(["--threads", &args.threads.to_string()]);
     compare.args(["--rounds", &args.rounds.to_string(), "--filter", &args.filter]);
+    if args.tract {
+        compare.arg("--tract").arg(tract()?);
+    }
     finish(&mut compare, &packages)
+}
+
+/// The program that runs models with tract, built for speed.
+fn tract() -> Result<PathBuf> {
+    let (folder, target) = (
+        xtask::root().join("crates/arrayjit-onnx/tests/models/tract"),
+        xtask::root().join("target/onnx-models/tract"),
+    );
+    let mut build = Command::new("cargo");
+    build.args(["build", "--quiet", "--release", "--locked"]);
+    build.current_dir(folder).env("CARGO_TARGET_DIR", &target);
+    finish(&mut build, &target)?;
+    Ok(target.join("release").join(format!("tract-run{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// The folder with the packages, which are fetched once.

@@ -374,6 +374,8 @@ impl NodeContext<'_, '_, '_> {
         let operands: Vec<(&str, &dyn TensorOperand)> =
             statement.operands.iter().map(|(name, operand)| (name.as_str(), &**operand)).collect();
         let names = results.map(|(name, ..)| name);
+        // Messages name the node.
+        let _module = self.tracer.current().enter(&path(&self.node.name));
         let tensors: [Tensor; N] =
             self.tracer.current().apply_all(&format!("{declared}{text}"), &operands, names)?;
         Ok(tensors.map(Value::Lazy))
@@ -410,6 +412,13 @@ impl NodeContext<'_, '_, '_> {
         let y = shape::access("y", &shape::letters(value.rank()));
         self.emit(&statement, dtype, value.shape(), &format!("{y} := {dtype}({})", x.whole()))
     }
+}
+
+/// The name of a node as the path of a module: `/conv1/Conv` becomes `conv1.Conv`.
+fn path(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let parts = name.split(['/', '.', ':']).filter(|part| !part.is_empty());
+    parts.map(|part| part.chars().map(plain).collect::<String>()).collect::<Vec<_>>().join(".")
 }
 
 /// Checks that an array of this type and shape can be addressed.

@@ -1,6 +1,7 @@
 //! Models, and sessions that run them.
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroUsize,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -30,6 +31,7 @@ const MOST_PLANS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 #[derive(Clone)]
 pub struct Model {
     graph: Arc<ModelGraph>,
+    metadata: Arc<BTreeMap<String, String>>,
 }
 
 impl Model {
@@ -62,7 +64,13 @@ impl Model {
     }
 
     fn new(model: &ModelProto, folder: Option<&Folder>) -> Result<Model, OnnxError> {
-        Ok(Model { graph: Arc::new(load::graph(model, folder)?) })
+        let entries = model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
+        Ok(Model { graph: Arc::new(load::graph(model, folder)?), metadata: Arc::new(entries.collect()) })
+    }
+
+    /// What the file says about the model, by name: `metadata_props`.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
     }
 
     /// The inputs that a run must be given, in order. Inputs with a default value are not listed.
@@ -77,8 +85,8 @@ impl Model {
     }
 
     /// How often the model has each operator, subgraphs left out.
-    pub fn operators(&self) -> std::collections::BTreeMap<&'static str, usize> {
-        let mut counts = std::collections::BTreeMap::new();
+    pub fn operators(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
         for node in &self.graph.nodes {
             *counts.entry(node.operator.name).or_default() += 1;
         }

@@ -19,6 +19,9 @@ pub struct ModelProto {
     /// The version of each operator set; the empty domain is `ai.onnx`.
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetIdProto>,
+    /// Names and values that describe the model.
+    #[prost(message, repeated, tag = "14")]
+    pub metadata_props: Vec<StringStringEntryProto>,
     /// Functions that nodes may call like operators.
     #[prost(message, repeated, tag = "25")]
     pub functions: Vec<FunctionProto>,

@@ -1,6 +1,8 @@
 //! Tests of loading and running models, which are built as messages.
 
 mod build; // models in a few lines
+#[cfg(feature = "cli")]
+mod fuzz_target; // hostile files
 mod loading; // checks of a file
 #[cfg(feature = "cli")]
 mod onnx_run; // the program

@@ -51,12 +51,29 @@ fn runs_on_a_file_and_saves_outputs() {
 }
 
 #[test]
+fn profiles_show_the_kernels_of_a_model() {
+    let (folder, path) = relu_model("Relu");
+    for name in ["profile.json", "profile.html"] {
+        let profile = folder.path().join(name);
+        let args =
+            [text(&path), "--random", "--shape", "x=4,3", "--backend", "inline", "--profile", text(&profile)];
+        let (succeeds, printed) = onnx_run(&args);
+        assert!(succeeds && printed.contains("1 routines in "), "{printed}");
+        let written = std::fs::read_to_string(profile).unwrap();
+        assert!(written.contains("onnx_k0") && written.contains("max(x0[i0,i1], 0)"), "{written}");
+    }
+}
+
+#[test]
 fn random_inputs_need_the_sizes_that_the_model_leaves_open() {
     let (_folder, path) = relu_model("Relu");
     let (succeeds, printed) = onnx_run(&[text(&path), "--random"]);
     assert!(!succeeds && printed.contains("input x f32[batch, 3] leaves sizes open"), "{printed}");
     let (succeeds, printed) = onnx_run(&[text(&path), "--random", "--shape", "x=4,3", "--backend", "inline"]);
     assert!(succeeds && printed.contains("a/y f32[4, 3]: min 0"), "{printed}");
+    let then = [text(&path), "--random", "--shape", "x=4,3", "--then-shape", "x=7,3", "--backend", "inline"];
+    let (succeeds, printed) = onnx_run(&then);
+    assert!(succeeds && printed.contains("new shape "), "{printed}");
     let (succeeds, printed) = onnx_run(&[text(&path), "--random", "--shape", "x=4,2", "--backend", "inline"]);
     assert!(!succeeds && printed.contains("has size 2 on axis 1, expected 3"), "{printed}");
 }

@@ -1,7 +1,11 @@
-"""Compares ONNX models of Python packages with onnxruntime: `compare.py PACKAGES ONNX_RUN [--threads N]`.
+"""Compares ONNX models of Python packages with onnxruntime and tract.
 
-PACKAGES is a folder with wheels, ONNX_RUN the program `onnx-run`. Prints a table in Markdown. The programs run in
-turns, and the times are medians over all rounds. The exit status is 1 if an output differs.
+    compare.py PACKAGES ONNX_RUN [--tract TRACT_RUN] [--threads N]
+
+PACKAGES is a folder with wheels, ONNX_RUN the program `onnx-run`, TRACT_RUN the program in the folder `tract`. Prints
+a table in Markdown. The programs run in turns, and the times are medians over all rounds. Memory is the peak of a
+process that loads the model and runs it once; of onnxruntime's, what Python and its packages take before is
+subtracted. The exit status is 1 if an output differs.
 """
 
 import argparse
@@ -84,6 +88,69 @@ class OurRun:
             self.outputs = [np.load(os.path.join(folder, name.replace("/", "_") + ".npy")) for name in outputs]
 
 
+def peak_memory(command):
+    """The standard output and the peak memory in MiB of a process."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    text = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return text, usage.ru_maxrss / 1024
+
+
+PEER_MEMORY = """
+import resource, sys
+import numpy as np, onnxruntime
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads, options.log_severity_level = int(sys.argv[2]), 3
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+session.run(None, dict((n, np.load(f)) for n, f in (a.rsplit("=", 1) for a in sys.argv[3:])))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+class Peers:
+    """The programs on one model with its inputs in files."""
+
+    def __init__(self, args, model, inputs, folder):
+        self.args, self.model = args, model
+        self.files = []
+        for name, values in inputs.items():
+            path = os.path.join(folder, f"in_{name}.npy")
+            np.save(path, values)
+            self.files.append(f"{name}={path}")
+
+    def memory(self):
+        """The peak memory in MiB of onnxruntime and of arrayjit."""
+        threads = str(self.args.threads)
+        text, _ = peak_memory([sys.executable, "-c", PEER_MEMORY, self.model, threads, *self.files])
+        given = [word for file in self.files for word in ("--input", file)]
+        _, ours = peak_memory([self.args.program, self.model, *given, "--threads", threads])
+        return float(text), ours
+
+    def new_shape(self, shape):
+        """The milliseconds of the first run with another shape of a loaded model."""
+        given = [word for file in self.files for word in ("--input", file)]
+        command = [self.args.program, self.model, *given, "--threads", str(self.args.threads), "--then-shape", shape]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return float(re.search(r"^new shape ([\d.]+) ms$", text, re.M)[1])
+
+    def tract(self, runs):
+        """The median in milliseconds with tract; none if it rejects the model."""
+        if not self.args.tract:
+            return None
+        command = [self.args.tract, self.model, str(runs), str(self.args.threads), *self.files]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return float(re.search(r"runs: median ([\d.]+) ms", done.stdout)[1]) if done.returncode == 0 else None
+
+
+def another(shape):
+    """A larger shape: a batch of one more, or 32 more columns."""
+    return (*shape[:-1], shape[-1] + 32) if len(shape) == 4 else (shape[0] + 1, *shape[1:])
+
+
 def is_equal(ours, theirs):
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return False
@@ -98,7 +165,7 @@ def compare(case, args):
     name, wheel, member, shapes = case
     with zipfile.ZipFile(glob.glob(os.path.join(args.packages, wheel))[0]) as archive:
         data = archive.read(member)
-    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file, tempfile.TemporaryDirectory() as folder:
         file.write(data)
         file.flush()
         start = time.perf_counter()
@@ -110,18 +177,29 @@ def compare(case, args):
         once = timed(lambda: session.run(None, inputs))
         runs = max(1, min(200, int(SECONDS * 1e3 / once)))
         outputs = [output.name for output in session.get_outputs()]
-        peer, mine, our_colds, equal = [], [], [], True
+        peers = Peers(args, file.name, inputs, folder)
+        peer, mine, our_colds, equal, tract = [], [], [], True, []
         for _ in range(args.rounds):
             peer.append(statistics.median(timed(lambda: session.run(None, inputs)) for _ in range(runs)))
             ours = OurRun(args.program, file.name, inputs, outputs, runs, args.threads)
             mine.append(ours.median)
             our_colds.append(ours.cold)
             equal &= all(is_equal(a, b) for a, b in zip(ours.outputs, theirs))
+            tract.append(peers.tract(runs))
+        their_memory, our_memory = peers.memory()
+        changed = next(iter(shapes))
+        sizes = {changed: another(shapes[changed])}
+        # A state has the batch of the input.
+        reshaped = "" if len(shapes) > 1 else f"{peers.new_shape(f'{changed}={str(sizes[changed])[1:-1]}'.replace(' ', '')):.0f}"
     peer, mine = statistics.median(peer), statistics.median(mine)
     shape = "×".join(str(size) for size in next(iter(shapes.values())))
-    row = (f"| {name}, {shape} | {peer:.2f} | {mine:.2f} | {peer / mine:.2f} "
-           f"| {colds[0]:.0f} | {statistics.median(our_colds):.0f} |")
-    return row + ("" if equal else " OUTPUTS DIFFER"), peer / mine, equal
+    tract = None if None in tract else statistics.median(tract)
+    tracts = [f"{tract:.2f}", f"{tract / mine:.2f}"] if tract else ["rejected" if args.tract else "", ""]
+    cells = [f"{name}, {shape}", f"{peer:.2f}", tracts[0], f"{mine:.2f}", f"{peer / mine:.2f}", tracts[1],
+             f"{colds[0]:.0f}", f"{statistics.median(our_colds):.0f}", reshaped, f"{their_memory:.0f}",
+             f"{our_memory:.0f}"]
+    row = "| " + " | ".join(cells) + " |" + ("" if equal else " OUTPUTS DIFFER")
+    return row, peer / mine, tract / mine if tract else None, equal
 
 
 def main():
@@ -131,20 +209,27 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--filter", default="")
+    parser.add_argument("--tract", default="")
     args = parser.parse_args()
     sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", line_buffering=True)
     print(f"onnxruntime {onnxruntime.__version__}, {args.threads} thread(s), medians in milliseconds\n")
-    print("| model, first input | onnxruntime | arrayjit | times as fast | load to first result: onnxruntime | arrayjit |")
-    print("|---|--:|--:|--:|--:|--:|")
-    ratios, all_equal = [], True
+    columns = ["model, first input", "onnxruntime", "tract", "arrayjit", "times onnxruntime's speed",
+               "times tract's speed", "load to first result: onnxruntime", "arrayjit", "a new shape: arrayjit",
+               "memory in MiB: onnxruntime", "arrayjit"]
+    print("| " + " | ".join(columns) + " |")
+    print("|---" + "|--:" * (len(columns) - 1) + "|")
+    ratios, over_tract, all_equal = [], [], True
     for case in CASES:
         if args.filter in case[0]:
-            row, ratio, equal = compare(case, args)
+            row, ratio, tract, equal = compare(case, args)
             print(row)
             ratios.append(ratio)
+            over_tract += [tract] if tract else []
             all_equal &= equal
     if ratios:
-        print(f"\ngeometric mean: {math.prod(ratios) ** (1 / len(ratios)):.2f} times as fast")
+        print(f"\ngeometric mean: {math.prod(ratios) ** (1 / len(ratios)):.2f} times onnxruntime's speed")
+    if over_tract:
+        print(f"geometric mean: {math.prod(over_tract) ** (1 / len(over_tract)):.2f} times tract's speed")
     return 0 if all_equal else 1
 
 

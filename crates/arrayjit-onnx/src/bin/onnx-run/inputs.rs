@@ -23,6 +23,10 @@ pub(crate) struct InputArgs {
     /// The shape of a random input.
     #[arg(long = "shape", value_name = "NAME=1,3,320,320", value_parser = named_shape)]
     shapes: Vec<(String, Vec<usize>)>,
+    /// After all runs, run once on a random input of this shape, and print how long a new shape of a loaded model
+    /// takes.
+    #[arg(long = "then-shape", value_name = "NAME=1,3,640,640", value_parser = named_shape)]
+    then: Vec<(String, Vec<usize>)>,
 }
 
 impl InputArgs {
@@ -41,6 +45,18 @@ impl InputArgs {
         }
         let mut random = fastrand::Rng::with_seed(SEED);
         infos.iter().map(|info| Ok((info.name.clone(), self.array(info, model, &mut random)?))).collect()
+    }
+
+    /// The arguments for the run with other shapes, if there are any: inputs without one stay as they are.
+    pub(crate) fn reshaped(&self) -> Option<InputArgs> {
+        if self.then.is_empty() {
+            return None;
+        }
+        let is_kept = |name: &str| self.then.iter().all(|(other, _)| other != name);
+        let files = self.files.iter().filter(|(name, _)| is_kept(name)).cloned().collect();
+        let kept = self.shapes.iter().filter(|(name, _)| is_kept(name)).cloned();
+        let shapes = kept.chain(self.then.iter().cloned()).collect();
+        Some(InputArgs { files, random: true, shapes, then: Vec::new() })
     }
 
     fn array(&self, info: &ValueInfo, model: &Model, random: &mut fastrand::Rng) -> Result<HostArray> {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use arrayjit::{Backend, settings::Settings};
+use arrayjit::{Backend, profile::Profile, settings::Settings};
 use arrayjit_onnx::{HostArray, InferenceSession, Model};
 use clap::{Args, Parser, Subcommand};
 
@@ -51,6 +51,10 @@ struct RunArgs {
     /// Run the model this often more, and print the median time and the best.
     #[arg(long, value_name = "N")]
     bench: Option<usize>,
+    /// Write the time, the work and the code of each kernel: a page if the name ends in .html, else JSON. Runs
+    /// the model once more if there is no --bench, and each kernel call is timed.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// Write each output as NAME.npy into this folder; `/` in names becomes `_`.
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
@@ -91,7 +95,8 @@ fn run(args: &RunArgs) -> Result<()> {
     let named: Vec<(&str, &HostArray)> = inputs.iter().map(|(name, array)| (name.as_str(), array)).collect();
 
     let start = Instant::now();
-    let session = model.session(&backend(args)?)?;
+    let backend = backend(args)?;
+    let session = model.session(&backend)?;
     let outputs = session.run(&named)?;
     let first = start.elapsed();
 
@@ -104,17 +109,49 @@ fn run(args: &RunArgs) -> Result<()> {
         let (median, best) = timed(&session, &named, runs)?;
         println!("{runs} runs: median {}, best {}", millis(median), millis(best));
     }
+    if let Some(reshaped) = args.inputs.reshaped() {
+        let inputs = reshaped.arrays(&model)?;
+        let named: Vec<(&str, &HostArray)> =
+            inputs.iter().map(|(name, array)| (name.as_str(), array)).collect();
+        let start = Instant::now();
+        session.run(&named)?;
+        println!("new shape {}", millis(start.elapsed()));
+    }
+    if let Some(path) = &args.profile {
+        if args.bench.is_none() {
+            session.run(&named)?;
+        }
+        // A routine gives its profile when it is dropped.
+        drop(session);
+        write_profile(path, &backend.take_profiles())?;
+    }
     match &args.save {
         Some(folder) => save(folder, &names, &outputs),
         None => Ok(()),
     }
 }
 
+/// Writes the profiles of the routines of a model, one for each part between steps on the host.
+fn write_profile(path: &Path, profiles: &[Profile]) -> Result<()> {
+    let text = match path.extension().is_some_and(|extension| extension == "html") {
+        true => Profile::page(profiles),
+        false => serde_json::to_string_pretty(profiles)?,
+    };
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{} routines in {}", profiles.len(), path.display());
+    Ok(())
+}
+
 fn backend(args: &RunArgs) -> Result<Backend> {
     let mut settings = Settings::load()?.settings;
     settings.threads = args.threads.unwrap_or(settings.threads);
+    settings.debugging.profile |= args.profile.is_some();
     let name = args.backend.clone().unwrap_or_else(|| settings.backend.clone());
-    Ok(Backend::open_with(&name, settings)?)
+    let backend = Backend::open_with(&name, settings)?;
+    if args.profile.is_some() {
+        backend.collect_profiles();
+    }
+    Ok(backend)
 }
 
 /// The median time of a run and the shortest.
