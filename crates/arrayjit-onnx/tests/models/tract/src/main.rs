@@ -30,7 +30,8 @@ fn main() -> Result<()> {
     let mut values: TVec<TValue> = tvec!();
     for (position, outlet) in model.input_outlets()?.to_vec().into_iter().enumerate() {
         let name = model.node(outlet.node).name.clone();
-        let (_, tensor) = named.iter().find(|(own, _)| *own == name).with_context(|| format!("no input {name}"))?;
+        let (_, tensor) =
+            named.iter().find(|(own, _)| *own == name).with_context(|| format!("no input {name}"))?;
         model = model.with_input_fact(position, InferenceFact::from(tensor))?;
         values.push(tensor.clone().into_tvalue());
     }
