@@ -6,8 +6,8 @@ use arrayjit_onnx::{Backend, DType, Dim, HostArray, Model};
 const OPEN: usize = 2;
 /// The most elements of an input.
 const MOST_ELEMENTS: usize = 1 << 12;
-/// Operators whose results may be much larger than the file and its inputs. Models with them are loaded only, so
-/// that a run takes little memory.
+/// Operators whose results may be much larger than the file and its inputs. Models with them are loaded only,
+/// so that a run takes little memory.
 const GROWING: [&str; 19] = [
     "AffineGrid",
     "BlackmanWindow",

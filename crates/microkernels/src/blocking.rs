@@ -103,8 +103,8 @@ impl Blocking {
         let kc = match packing {
             Packing::Unpacked { .. } => shape.k,
             _ if !shape.k_can_be_cut => shape.k,
-            // Elements of an indexed A lie in many rows. With few columns, each would be loaded from a far cache
-            // again for each block of K, so B is read from the L2 cache instead.
+            // Elements of an indexed A lie in many rows. With few columns, each would be loaded from a far
+            // cache again for each block of K, so B is read from the L2 cache instead.
             Packing::Blocks { a: false, .. } if is_narrow(shape) && b_panel(shape) <= cpu.l2_bytes / 4 => {
                 shape.k
             }

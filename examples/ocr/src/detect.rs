@@ -1,5 +1,5 @@
-//! Lines of text in a picture: the model gives the probability of text for each pixel, and each connected region
-//! of likely pixels is a line, within the smallest rectangle.
+//! Lines of text in a picture: the model gives the probability of text for each pixel, and each connected
+//! region of likely pixels is a line, within the smallest rectangle.
 
 use anyhow::{Context, Result};
 use arrayjit_onnx::{HostArray, InferenceSession};

@@ -3,7 +3,8 @@
 /// Four corners with their coordinates in pixels: top left, top right, bottom right, bottom left.
 pub type Corners = [[f32; 2]; 4];
 
-/// The corners of a rectangle in the order of [`Corners`]: of the two on the left, the upper one is the first.
+/// The corners of a rectangle in the order of [`Corners`]: of the two on the left, the upper one is the
+/// first.
 pub(crate) fn ordered(mut corners: Corners) -> Corners {
     corners.sort_by(|a, b| a[0].total_cmp(&b[0]));
     let [mut left, mut right] = [[corners[0], corners[1]], [corners[2], corners[3]]];

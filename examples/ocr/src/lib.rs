@@ -1,5 +1,5 @@
-//! Reads the text in a picture with the models of PP-OCR: one finds lines of text, one says which lines stand on
-//! their heads, and one reads each line.
+//! Reads the text in a picture with the models of PP-OCR: one finds lines of text, one says which lines stand
+//! on their heads, and one reads each line.
 
 mod detect; // lines of text in a picture
 mod geometry; // rectangles around lines

@@ -53,8 +53,8 @@ pub(crate) fn text(
     Ok(decoded(output.as_slice::<f32>()?, classes, characters))
 }
 
-/// The text of the most likely classes of all positions: a class that repeats is one character, and class 0 is
-/// none, as in connectionist temporal classification.
+/// The text of the most likely classes of all positions: a class that repeats is one character, and class 0
+/// is none, as in connectionist temporal classification.
 ///
 /// Source: Graves, Fernández, Gomez and Schmidhuber, Connectionist temporal classification, 2006
 fn decoded(probabilities: &[f32], classes: usize, characters: &[String]) -> (String, f32) {

@@ -4,8 +4,8 @@ use anyhow::Result;
 use arrayjit_onnx::HostArray;
 use image::{RgbImage, imageops};
 
-/// The array `[1, 3, height, width]` of a picture, with values from -1 to 1 in the order blue, green, red. Columns
-/// to the right of the picture are 0.
+/// The array `[1, 3, height, width]` of a picture, with values from -1 to 1 in the order blue, green, red.
+/// Columns to the right of the picture are 0.
 pub(crate) fn array(picture: &RgbImage, width: u32) -> Result<HostArray> {
     let height = picture.height();
     let (rows, columns) = (height as usize, width as usize);

@@ -56,7 +56,8 @@ impl Names {
         Affine::row_major(index, self.dims(node))
     }
 
-    /// The indices without those of the last axes that have one element: the last of them is the contiguous one.
+    /// The indices without those of the last axes that have one element: the last of them is the contiguous
+    /// one.
     pub(crate) fn without_unit_axes<'i>(&self, node: NodeRef, index: &'i [Affine]) -> &'i [Affine] {
         without_unit_axes(self.dims(node), index)
     }
@@ -151,7 +152,8 @@ impl rename::Renaming for FreshNames {
     }
 }
 
-/// The indices without those of the last axes that have one element. A node of one element keeps its first index.
+/// The indices without those of the last axes that have one element. A node of one element keeps its first
+/// index.
 pub(crate) fn without_unit_axes<'i>(dims: &[usize], index: &'i [Affine]) -> &'i [Affine] {
     let last = dims.iter().rposition(|&size| size != 1).unwrap_or(0);
     index.get(..=last).unwrap_or(index)

@@ -437,8 +437,8 @@ fn levels(found: &Accumulation, routine: &Routine) -> Vec<Level> {
     levels
 }
 
-/// Whether each iteration of the loop advances every read by one element of its last axis of several elements or
-/// not at all, and at least one read by one element.
+/// Whether each iteration of the loop advances every read by one element of its last axis of several elements
+/// or not at all, and at least one read by one element.
 fn is_contiguous(element: &Expr, var: LoopId, routine: &Routine) -> bool {
     let mut moved = false;
     let mut otherwise = false;

@@ -6,10 +6,10 @@
 //! x[0] := 0; x[n + 1] := 0; for j { x[j + 1] := f(j) }; for i, p { acc += x[i + p] · w[p] }
 //! ```
 //!
-//! Only the routine sees a local node, so its size is free. A window without bounds needs no test for each tap,
-//! and a matrix kernel can read it in place. The margins are stored once for each run, in front of the first
-//! statement that writes the node. That pays if they are fewer than the elements and the tests that they save. The
-//! values and their order stay the same, so no bit changes.
+//! Only the routine sees a local node, so its size is free. A window without bounds needs no test for each
+//! tap, and a matrix kernel can read it in place. The margins are stored once for each run, in front of the
+//! first statement that writes the node. That pays if they are fewer than the elements and the tests that
+//! they save. The values and their order stay the same, so no bit changes.
 
 use std::collections::BTreeMap;
 

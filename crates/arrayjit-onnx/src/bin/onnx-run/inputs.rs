@@ -23,8 +23,8 @@ pub(crate) struct InputArgs {
     /// The shape of a random input.
     #[arg(long = "shape", value_name = "NAME=1,3,320,320", value_parser = named_shape)]
     shapes: Vec<(String, Vec<usize>)>,
-    /// After all runs, run once on a random input of this shape, and print how long a new shape of a loaded model
-    /// takes.
+    /// After all runs, run once on a random input of this shape, and print how long a new shape of a loaded
+    /// model takes.
     #[arg(long = "then-shape", value_name = "NAME=1,3,640,640", value_parser = named_shape)]
     then: Vec<(String, Vec<usize>)>,
 }

@@ -51,8 +51,8 @@ struct RunArgs {
     /// Run the model this often more, and print the median time and the best.
     #[arg(long, value_name = "N")]
     bench: Option<usize>,
-    /// Write the time, the work and the code of each kernel: a page if the name ends in .html, else JSON. Runs
-    /// the model once more if there is no --bench, and each kernel call is timed.
+    /// Write the time, the work and the code of each kernel: a page if the name ends in .html, else JSON.
+    /// Runs the model once more if there is no --bench, and each kernel call is timed.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Write each output as NAME.npy into this folder; `/` in names becomes `_`.

@@ -1,5 +1,5 @@
-//! `tract-run MODEL RUNS THREADS NAME=FILE.npy...`: runs a model with tract on arrays of files, and prints the times
-//! as `onnx-run` does.
+//! `tract-run MODEL RUNS THREADS NAME=FILE.npy...`: runs a model with tract on arrays of files, and prints
+//! the times as `onnx-run` does.
 
 use std::time::{Duration, Instant};
 
