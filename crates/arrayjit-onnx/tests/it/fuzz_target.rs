@@ -1,4 +1,5 @@
 //! The fuzz target `onnx_model` without a fuzzer: on seeds, and on mutations of them.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 use std::{fs, path::Path};
 

@@ -143,10 +143,8 @@ fn vote(
                 vote(body, loops, voters, contiguous, layouts);
                 loops.pop();
             }
-            Stmt::Set { node, index, value } => {
-                if voters.have(index, value, loops) {
-                    vote_of(*node, index, value, loops, contiguous, layouts);
-                }
+            Stmt::Set { node, index, value } if voters.have(index, value, loops) => {
+                vote_of(*node, index, value, loops, contiguous, layouts);
             }
             _ => {}
         }
