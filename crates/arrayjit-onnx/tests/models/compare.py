@@ -88,26 +88,16 @@ class OurRun:
             self.outputs = [np.load(os.path.join(folder, name.replace("/", "_") + ".npy")) for name in outputs]
 
 
-def peak_memory(command):
-    """The standard output and the peak memory in MiB of a process."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    text = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return text, usage.ru_maxrss / 1024
-
-
 PEER_MEMORY = """
-import resource, sys
+import re, sys
 import numpy as np, onnxruntime
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+before = peak()
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads, options.log_severity_level = int(sys.argv[2]), 3
 session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 session.run(None, dict((n, np.load(f)) for n, f in (a.rsplit("=", 1) for a in sys.argv[3:])))
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print((peak() - before) / 1024)
 """
 
 
@@ -125,10 +115,12 @@ class Peers:
     def memory(self):
         """The peak memory in MiB of onnxruntime and of arrayjit."""
         threads = str(self.args.threads)
-        text, _ = peak_memory([sys.executable, "-c", PEER_MEMORY, self.model, threads, *self.files])
+        command = [sys.executable, "-c", PEER_MEMORY, self.model, threads, *self.files]
+        theirs = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         given = [word for file in self.files for word in ("--input", file)]
-        _, ours = peak_memory([self.args.program, self.model, *given, "--threads", threads])
-        return float(text), ours
+        command = [self.args.program, self.model, *given, "--threads", threads]
+        ours = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return float(theirs), float(re.search(r"^peak memory (\d+) MiB$", ours, re.M)[1])
 
     def new_shape(self, shape):
         """The milliseconds of the first run with another shape of a loaded model."""

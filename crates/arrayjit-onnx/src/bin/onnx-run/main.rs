@@ -105,6 +105,9 @@ fn run(args: &RunArgs) -> Result<()> {
         println!("{}", report::summary(name, array));
     }
     println!("load {}, compile and first run {}", millis(loaded), millis(first));
+    if let Some(peak) = peak_memory() {
+        println!("peak memory {peak} MiB");
+    }
     if let Some(runs) = args.bench {
         let (median, best) = timed(&session, &named, runs)?;
         println!("{runs} runs: median {}, best {}", millis(median), millis(best));
@@ -140,6 +143,13 @@ fn write_profile(path: &Path, profiles: &[Profile]) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     println!("{} routines in {}", profiles.len(), path.display());
     Ok(())
+}
+
+/// The peak memory of this process in MiB, where the system tells it.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib / 1024)
 }
 
 fn backend(args: &RunArgs) -> Result<Backend> {

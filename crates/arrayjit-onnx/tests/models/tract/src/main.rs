@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tract_onnx::{prelude::*, tract_core::tract_linalg::multithread};
+use tract_linalg::multithread;
+use tract_onnx::prelude::*;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,7 +33,8 @@ fn main() -> Result<()> {
         let name = model.node(outlet.node).name.clone();
         let (_, tensor) =
             named.iter().find(|(own, _)| *own == name).with_context(|| format!("no input {name}"))?;
-        model = model.with_input_fact(position, InferenceFact::from(tensor))?;
+        model =
+            model.with_input_fact(position, InferenceFact::dt_shape(tensor.datum_type(), tensor.shape()))?;
         values.push(tensor.clone().into_tvalue());
     }
     let plan = model.into_optimized()?.into_runnable()?;
