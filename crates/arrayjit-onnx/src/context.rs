@@ -260,7 +260,7 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         key: String,
         make: impl FnOnce() -> Result<HostArray, NodeProblem>,
     ) -> Result<Value, NodeProblem> {
-        self.tracer.table(self.node.id, key, make).map(Value::Known)
+        self.tracer.table(self.node.id, key, make).map(Value::Weight)
     }
 
     pub(crate) fn known_numbers(

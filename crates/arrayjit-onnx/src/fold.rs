@@ -121,23 +121,22 @@ impl Folding<'_> {
     /// Changes the filters and the bias of a convolution, whose result is `output` then.
     fn apply(&mut self, at: usize, affine: &Affine, output: String) -> Result<(), OnnxError> {
         let Some(conv) = self.nodes.get(at) else { return Ok(()) };
-        let Some(filters) = conv.inputs.get(1).and_then(|name| self.floats(name)) else { return Ok(()) };
-        let shape = filters.shape().to_vec();
-        let inner: usize = match conv.operator.name {
-            "Conv" => shape.iter().skip(1).product(),
-            _ => shape.iter().skip(2).product(),
-        };
+        let Some(name) = conv.inputs.get(1).cloned() else { return Ok(()) };
+        let outer_axes = if conv.operator.name == "Conv" { 1 } else { 2 };
+        let Some(mut scaled) = self.taken(&name)? else { return Ok(()) };
+        let Some(conv) = self.nodes.get(at) else { return Ok(()) };
+        let inner: usize = scaled.dims().iter().skip(outer_axes).product();
         let channels = affine.factor.len();
-        let scaled = |(position, value): (usize, f64)| {
-            (value * affine.factor[position / inner.max(1) % channels.max(1)]) as f32
-        };
-        let scaled: Vec<f32> = filters.floats().into_iter().enumerate().map(scaled).collect();
+        let runs = scaled.as_mut_slice::<f32>()?.chunks_mut(inner.max(1));
+        for (run, &factor) in runs.zip(affine.factor.iter().cycle()) {
+            run.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+        }
         let old = conv.inputs.get(2).and_then(|name| self.floats(name)).map(HostValue::floats);
         let old = old.unwrap_or_else(|| vec![0.0; channels]);
         let pairs = old.iter().zip(&affine.factor).zip(&affine.shift);
         let bias: Vec<f32> = pairs.map(|((old, factor), shift)| (old * factor + shift) as f32).collect();
         let names = [format!("{output}#filters"), format!("{output}#bias")];
-        let arrays = [HostArray::from_slice(&scaled, shape)?, HostArray::from_slice(&bias, [channels])?];
+        let arrays = [scaled, HostArray::from_slice(&bias, [channels])?];
         for (name, array) in names.iter().zip(arrays) {
             self.constants.insert(name.clone(), HostValue::new(array, true));
         }
@@ -149,6 +148,18 @@ impl Folding<'_> {
             conv.outputs = vec![output];
         }
         Ok(())
+    }
+
+    /// A constant, copied if another node reads it too.
+    fn taken(&mut self, name: &str) -> Result<Option<HostArray>, OnnxError> {
+        let is_last = self.uses.get(name).is_none_or(|&count| count <= 1);
+        let value = match is_last {
+            true => self.constants.remove(name),
+            false => self.constants.get(name).cloned(),
+        };
+        let Some(value) = value else { return Ok(None) };
+        let array = Arc::try_unwrap(value).map_or_else(|value| value.array.clone(), |value| value.array);
+        Ok(Some(Arc::try_unwrap(array).or_else(|array| array.try_clone())?))
     }
 }
 
@@ -168,10 +179,12 @@ fn per_channel(operand: &HostValue, channels: usize, rank: usize) -> Option<Vec<
     let missing = rank.checked_sub(shape.len())?;
     let is_plain =
         shape.iter().enumerate().all(|(at, &size)| size == 1 || at + missing == 1 && size == channels);
+    if !is_plain {
+        return None;
+    }
     let values = operand.floats();
     match values.as_slice() {
-        [value] if is_plain => Some(vec![*value; channels]),
-        all if is_plain && all.len() == channels => Some(values),
-        _ => None,
+        [value] => Some(vec![*value; channels]),
+        all => (all.len() == channels).then_some(values),
     }
 }

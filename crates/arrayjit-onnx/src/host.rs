@@ -143,6 +143,39 @@ pub(crate) fn picked(
     Ok(HostArray::from_bytes(array.dtype(), shape.iter().copied(), &bytes)?)
 }
 
+/// The elements of an array in the shape of three axes, with the axes in the opposite order, in another shape.
+pub(crate) fn reversed(
+    array: &HostArray,
+    axes: [usize; 3],
+    shape: &[usize],
+) -> Result<HostArray, NodeProblem> {
+    let mut reversed = HostArray::zeros(array.dtype(), shape.iter().copied())?;
+    match array.dtype().size_bytes() {
+        1 => reverse::<1>(array.bytes(), axes, reversed.bytes_mut()),
+        2 => reverse::<2>(array.bytes(), axes, reversed.bytes_mut()),
+        4 => reverse::<4>(array.bytes(), axes, reversed.bytes_mut()),
+        8 => reverse::<8>(array.bytes(), axes, reversed.bytes_mut()),
+        _ => reverse::<16>(array.bytes(), axes, reversed.bytes_mut()),
+    }
+    Ok(reversed)
+}
+
+/// Copies elements of that many bytes, so that the order of the axes is the opposite.
+fn reverse<const BYTES: usize>(from: &[u8], [outer, middle, inner]: [usize; 3], to: &mut [u8]) {
+    /// Rows whose cache lines are read together.
+    const TOGETHER: usize = 16;
+    let (from, to) = (from.as_chunks::<BYTES>().0, to.as_chunks_mut::<BYTES>().0);
+    for first in (0..outer).step_by(TOGETHER) {
+        let rows = first..usize::min(first + TOGETHER, outer);
+        for (at, to) in to.chunks_exact_mut(outer.max(1)).enumerate() {
+            let source = at % middle * inner + at / middle;
+            for (row, to) in rows.clone().zip(&mut to[rows.clone()]) {
+                *to = from[row * middle * inner + source];
+            }
+        }
+    }
+}
+
 /// The multi-indices of a shape in row-major order.
 pub(crate) fn indices(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
     let (shape, count) = (shape.to_vec(), shape.iter().product::<usize>());

@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     /// The results of nodes whose operands are constants, by the number of the node.
     pub(crate) folded: HashMap<usize, Vec<Value>>,
     /// The tables that nodes made, by the number of the node and a key.
-    pub(crate) tables: HashMap<(usize, String), Arc<HostValue>>,
+    pub(crate) tables: HashMap<(usize, String), Parameter>,
     /// The parameters that have the values of constants on the device, by the address of the constant.
     pub(crate) parameters: HashMap<usize, (Arc<HostValue>, Parameter)>,
 }
@@ -116,6 +116,7 @@ impl<'s> Tracer<'s> {
         match self.resolved(value.clone())? {
             Value::Known(value) => Ok(Output::Known(value.array.clone())),
             Value::Slot(value) => Ok(Output::Slot(value.slot)),
+            Value::Weight(parameter) => Ok(Output::Known(Arc::new(self.shared.weights.get(&parameter)?))),
             Value::Lazy(tensor) => Err(NodeProblem::Other(format!("{} was not computed", tensor.name()))),
         }
     }
@@ -239,6 +240,7 @@ impl<'s> Tracer<'s> {
         match self.resolved(value.clone())? {
             Value::Known(value) => Ok(value),
             Value::Slot(value) => self.read(value.slot),
+            Value::Weight(parameter) => Ok(HostValue::new(self.shared.weights.get(&parameter)?, true)),
             Value::Lazy(tensor) => Err(NodeProblem::Other(format!("{} was not computed", tensor.name()))),
         }
     }
@@ -286,19 +288,23 @@ impl<'s> Tracer<'s> {
         (first..self.reached).map(value).collect()
     }
 
-    /// The table of a node for a key, made if it is new.
+    /// The table of a node for a key on the device, made if it is new.
     pub(crate) fn table(
         &mut self,
         node: usize,
         key: String,
         make: impl FnOnce() -> Result<HostArray, NodeProblem>,
-    ) -> Result<Arc<HostValue>, NodeProblem> {
+    ) -> Result<Parameter, NodeProblem> {
         if let Some(found) = self.shared.tables.get(&(node, key.clone())) {
             return Ok(found.clone());
         }
-        let value = HostValue::new(make()?, true);
-        self.shared.tables.insert((node, key), value.clone());
-        Ok(value)
+        let array = make()?;
+        let params = self.shared.weights.params().with_dtype(array.dtype());
+        let name = format!("t{}", self.shared.tables.len());
+        let parameter = params.parameter(&name, array.dims().iter().copied(), Init::ZEROS)?;
+        self.shared.weights.set_owned(&parameter, array)?;
+        self.shared.tables.insert((node, key), parameter.clone());
+        Ok(parameter)
     }
 
     /// Keeps values that no graph has, until `unpin` is given the result.
@@ -416,12 +422,12 @@ impl<'s> Tracer<'s> {
         &self.current.graph
     }
 
-    /// The tensor of the current graph with the value; none if the value is known.
+    /// The tensor of the current graph with the value; none if no graph computes it.
     pub(crate) fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem> {
         match self.resolved(value.clone())? {
             Value::Lazy(tensor) => Ok(Some(tensor)),
             Value::Slot(value) => self.slot_tensor(value).map(Some),
-            Value::Known(_) => Ok(None),
+            Value::Known(_) | Value::Weight(_) => Ok(None),
         }
     }
 
@@ -430,6 +436,7 @@ impl<'s> Tracer<'s> {
         match self.resolved(value.clone())? {
             Value::Lazy(tensor) => Ok(Box::new(tensor)),
             Value::Slot(value) => Ok(Box::new(self.slot_tensor(value)?)),
+            Value::Weight(parameter) => Ok(Box::new(parameter)),
             Value::Known(value) if value.is_constant => Ok(Box::new(self.parameter(&value)?)),
             Value::Known(value) => Ok(Box::new(self.constant_tensor(&value)?)),
         }

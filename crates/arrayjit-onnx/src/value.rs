@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrayjit_tensor::Tensor;
+use arrayjit_tensor::{Parameter, Tensor};
 use tnode::DType;
 
 use crate::host::HostValue;
@@ -16,6 +16,8 @@ pub(crate) enum Value {
     Slot(SlotValue),
     /// The current graph computes the values.
     Lazy(Tensor),
+    /// The device has the values for the whole session, and the host has not.
+    Weight(Parameter),
 }
 
 /// An array that each run has on the host: an input, or a result of an earlier segment.
@@ -32,6 +34,7 @@ impl Value {
             Value::Known(value) => value.shape(),
             Value::Slot(value) => &value.shape,
             Value::Lazy(tensor) => tensor.shape(),
+            Value::Weight(parameter) => parameter.shape(),
         }
     }
 
@@ -40,6 +43,7 @@ impl Value {
             Value::Known(value) => value.dtype(),
             Value::Slot(value) => value.dtype,
             Value::Lazy(tensor) => tensor.dtype(),
+            Value::Weight(parameter) => parameter.dtype(),
         }
     }
 

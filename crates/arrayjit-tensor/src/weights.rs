@@ -99,6 +99,22 @@ impl Weights {
         Ok(())
     }
 
+    /// Changes the values of a parameter and takes the array. If the parameter has no values yet and the
+    /// device uses host memory, the memory of the array becomes the parameter's, without a copy.
+    ///
+    /// # Errors
+    /// Fails like [`set`](Weights::set).
+    pub fn set_owned(&self, parameter: &Parameter, values: HostArray) -> Result<(), ModelError> {
+        check(parameter, &values)?;
+        let mut context = locked(&self.0.context);
+        if context.contains(parameter.node()) {
+            drop(context);
+            return self.set(parameter, &values);
+        }
+        *context = context.init_from_host_owned(parameter.node(), values)?;
+        Ok(())
+    }
+
     /// The values of all parameters and buffers by name, after all runs so far.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use super::{Operator, op, reduce::wide, shape::sizes};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
-    host::{indices, picked},
+    host::reversed,
     shape::{access, elements},
     value::Value,
 };
@@ -251,9 +251,8 @@ fn filters_last(cx: &mut NodeContext<'_, '_, '_>, filters: &Value) -> Result<Val
     let shape = [kernel, &[channels, count]].concat();
     match filters.known() {
         Some(known) if known.is_constant => {
-            let flat = indices(&[taps, channels, count]);
-            let positions = flat.map(|at| (at[2] * channels + at[1]) * taps + at[0]);
-            cx.table("filters last".into(), || picked(&known.array, &shape, positions))
+            let axes = [count, channels, taps];
+            cx.table("filters last".into(), || reversed(&known.array, axes, &shape))
         }
         _ => {
             let flat = cx.reshaped(filters, &[count, channels, taps])?;
