@@ -102,6 +102,19 @@ impl Weights {
     /// Changes the values of a parameter and takes the array. If the parameter has no values yet and the
     /// device uses host memory, the memory of the array becomes the parameter's, without a copy.
     ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights};
+    ///
+    /// let params = Params::new(0);
+    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let table = params.parameter("table", [2], Init::ZEROS)?;
+    /// weights.set_owned(&table, HostArray::from_slice(&[1f32, 2.0], [2])?)?;
+    /// assert_eq!(weights.get(&table)?.values(), [1.0, 2.0]);
+    /// weights.set_owned(&table, HostArray::from_slice(&[3f32, 4.0], [2])?)?;
+    /// assert_eq!(weights.get(&table)?.values(), [3.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails like [`set`](Weights::set).
     pub fn set_owned(&self, parameter: &Parameter, values: HostArray) -> Result<(), ModelError> {
