@@ -143,7 +143,7 @@ pub(crate) fn picked(
     Ok(HostArray::from_bytes(array.dtype(), shape.iter().copied(), &bytes)?)
 }
 
-/// The elements of an array in the shape of three axes, with the axes in the opposite order, in another shape.
+/// The elements of an array with three axes in the opposite order of axes, in another shape.
 pub(crate) fn reversed(
     array: &HostArray,
     axes: [usize; 3],
