@@ -133,9 +133,9 @@ impl Graph {
     #[track_caller]
     pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor, TensorError> {
         let call = Call::new("apply");
-        let program = Program::parse(text).map_err(|error| self.fail(call, TensorErrorKind::Text(error)))?;
-        let result = program.last_written().ok_or_else(|| self.fail(call, nothing_written()))?;
-        let tensors = self.emit(call, text, &arguments(inputs), &[result])?;
+        let program = self.user_program(call, text)?;
+        let result = program.last_written().ok_or_else(|| self.fail(call, nothing_written()))?.to_owned();
+        let tensors = self.emit_program(call, program, &arguments(inputs), &[&result])?;
         tensors.into_iter().next().ok_or_else(|| self.fail(call, no_result()))
     }
 
@@ -151,8 +151,15 @@ impl Graph {
         results: [&str; N],
     ) -> Result<[Tensor; N], TensorError> {
         let call = Call::new("apply");
-        let tensors = self.emit(call, text, &arguments(inputs), &results)?;
+        let program = self.user_program(call, text)?;
+        let tensors = self.emit_program(call, program, &arguments(inputs), &results)?;
         <[Tensor; N]>::try_from(tensors).map_err(|_| self.fail(call, no_result()))
+    }
+
+    /// A text of the user. The labels of the nodes that it makes have the path of the module.
+    fn user_program(&self, call: Call, text: &str) -> Result<Program, TensorError> {
+        let program = Program::parse(text).map_err(|error| self.fail(call, TensorErrorKind::Text(error)))?;
+        Ok(program.within(&self.module()))
     }
 
     /// Adds the gradient of a loss, a tensor of one element, by tensors or parameters: tensors of their
@@ -237,7 +244,20 @@ impl Graph {
         results: &[&str],
     ) -> Result<Vec<Tensor>, TensorError> {
         self.check_graph(call, inputs.iter().map(|(_, argument)| *argument))?;
-        let read = read(text, inputs, results).map_err(|error| self.fail(call, error))?;
+        // The text is parsed alone, so that the columns of its errors are the caller's.
+        let program = Program::parse(text).map_err(|error| self.fail(call, TensorErrorKind::Text(error)))?;
+        self.emit_program(call, program, inputs, results)
+    }
+
+    /// [`emit`](Graph::emit) of a text that is parsed already.
+    fn emit_program(
+        &self,
+        call: Call,
+        program: Program,
+        inputs: &[(&str, Argument<'_>)],
+        results: &[&str],
+    ) -> Result<Vec<Tensor>, TensorError> {
+        let read = read(program, inputs, results).map_err(|error| self.fail(call, error))?;
         let mut state = self.state();
         for (_, argument) in inputs {
             if let Argument::Parameter(parameter) = argument
@@ -340,9 +360,11 @@ struct ReadText {
     results: Vec<TensorNode>,
 }
 
-fn read(text: &str, inputs: &[(&str, Argument<'_>)], results: &[&str]) -> Result<ReadText, TensorErrorKind> {
-    // The text is parsed alone, so that the columns of its errors are the caller's.
-    let mut program = Program::parse(text).map_err(TensorErrorKind::Text)?;
+fn read(
+    mut program: Program,
+    inputs: &[(&str, Argument<'_>)],
+    results: &[&str],
+) -> Result<ReadText, TensorErrorKind> {
     let mut numbers = Assignments::default();
     let mut nodes = Nodes::default();
     let is_wide = inputs.iter().any(|(_, argument)| argument.dtype() == Some(DType::F64));

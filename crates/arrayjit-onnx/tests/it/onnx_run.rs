@@ -61,6 +61,8 @@ fn profiles_show_the_kernels_of_a_model() {
         assert!(succeeds && printed.contains("1 routines in "), "{printed}");
         let written = std::fs::read_to_string(profile).unwrap();
         assert!(written.contains("onnx_k0") && written.contains("max(x0[i0,i1], 0)"), "{written}");
+        // The node has no name but that of its output, and its result is its second `y`.
+        assert!(written.contains("a_y2"), "{written}");
     }
 }
 

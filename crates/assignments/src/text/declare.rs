@@ -11,14 +11,14 @@
 
 use std::collections::BTreeSet;
 
-use tnode::{DType, MemoryMode, Reason, TensorNode};
+use tnode::{DType, Label, MemoryMode, Reason, TensorNode};
 
 use super::ast::{
     Access, Declaration, ExpandedStep, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Role, Statement,
 };
 use super::error::{LocatedError, TextError, TextErrorKind};
 use super::linear::IndexExpr;
-use super::names::{NodeNames, label};
+use super::names::NodeNames;
 use super::parse;
 use crate::origin::ByteRange;
 use crate::{AccumOp, Assignments, Nodes};
@@ -41,7 +41,7 @@ impl Nodes {
                 if nodes.get(name).is_some() {
                     return Err(declared_twice(&declaration));
                 }
-                nodes.insert(name, make(&declaration)?);
+                nodes.insert(name, make(&declaration, &NodeNames::default())?);
             }
             Ok(nodes)
         });
@@ -61,7 +61,8 @@ pub(super) fn declare(declarations: &[Declaration], names: &mut NodeNames) -> Re
             check(declaration, &node)?;
             names.declare_given(name, node, declaration.role);
         } else {
-            names.declare_made(name, make(declaration)?, declaration.role);
+            let node = make(declaration, names)?;
+            names.declare_made(name, node, declaration.role);
         }
     }
     Ok(())
@@ -107,8 +108,8 @@ fn declared_twice(declaration: &Declaration) -> LocatedError {
     TextErrorKind::DefinedTwice { what: "node", name: name.clone() }.at(name_span.clone())
 }
 
-fn make(declaration: &Declaration) -> Result<TensorNode, LocatedError> {
-    let builder = TensorNode::builder(label(&declaration.target.name)).dims(sizes(declaration)?);
+fn make(declaration: &Declaration, names: &NodeNames) -> Result<TensorNode, LocatedError> {
+    let builder = TensorNode::builder(names.label(&declaration.target.name)).dims(sizes(declaration)?);
     let builder = match declaration.dtype {
         Some(dtype) => builder.dtype(dtype),
         None => builder,
@@ -160,7 +161,8 @@ fn initial_statements(
             sample(value, declaration, &mut samples);
         }
         for (name, call) in samples {
-            names.declare_made(&name, sample_node(declaration, &name)?, Role::Param);
+            let node = sample_node(declaration, names.label(&name))?;
+            names.declare_made(&name, node, Role::Param);
             let target = access(&name, 0, &declaration.span);
             statements.push(statement(declaration, target, None, Some(Fetch::Random(call))));
         }
@@ -172,9 +174,9 @@ fn initial_statements(
 }
 
 /// A node for the random numbers in an initial value, one for each element.
-fn sample_node(declaration: &Declaration, name: &str) -> Result<TensorNode, LocatedError> {
+fn sample_node(declaration: &Declaration, label: Label) -> Result<TensorNode, LocatedError> {
     let dtype = declaration.dtype.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32);
-    let node = TensorNode::builder(label(name)).dims(sizes(declaration)?).dtype(dtype).build();
+    let node = TensorNode::builder(label).dims(sizes(declaration)?).dtype(dtype).build();
     node.map_err(|error| TextErrorKind::from(error).at(declaration.span.clone()))
 }
 

@@ -180,7 +180,8 @@ fn receiver(
     let dims = parameter.dims_without_padding().map_err(|error| located(error.into()))?;
     let dtype = parameter.dtype().promote(DType::F32);
     if !inference.names().has(name) {
-        let node = TensorNode::builder(super::names::label(name)).dims(dims.clone()).dtype(dtype).build();
+        let label = inference.names().label(name);
+        let node = TensorNode::builder(label).dims(dims.clone()).dtype(dtype).build();
         let node = node.map_err(|error| located(error.into()))?;
         inference.add_intermediate(name, node);
     }

@@ -20,7 +20,7 @@ use tnode::{DType, DelayedDType, Dims, TensorNode};
 
 use super::ast::{Access, ExpandedStep, Fetch, Frame, Role, Statement};
 use super::error::{LocatedError, TextErrorKind};
-use super::names::{NodeNames, label, written};
+use super::names::{NodeNames, written};
 use super::ranges::{self, declaration};
 use super::resolve::{self, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{ExprType, accumulated_type, either_type, operand_type, type_of};
@@ -146,7 +146,7 @@ impl<'a> Inference<'a> {
         if self.names.has(&target.name) {
             return Ok(());
         }
-        let node = TensorNode::builder(label(&target.name)).dims_later().build();
+        let node = TensorNode::builder(self.names.label(&target.name)).dims_later().build();
         let node = node.map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
         self.add_intermediate(&target.name, node);
         Ok(())
@@ -228,7 +228,8 @@ impl<'a> Inference<'a> {
                 let (node, example) = (target.name.clone(), declaration(&target.name, DType::F32, &[None]));
                 return Err(TextErrorKind::OpenDims { node, example }.at(target.span.clone()));
             };
-            let node = TensorNode::builder(label(&target.name)).dims(dims.into_iter().skip(1)).build();
+            let node =
+                TensorNode::builder(self.names.label(&target.name)).dims(dims.into_iter().skip(1)).build();
             let node = node.map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
             self.names.add_intermediate(&target.name, node);
         }

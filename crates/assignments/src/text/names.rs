@@ -29,6 +29,8 @@ pub(super) struct NodeNames {
     first_writes: BTreeMap<String, usize>,
     /// The nodes that hold numbers only, so that their element types are open, with the kind of numbers.
     literals: BTreeMap<TensorNode, ExprType>,
+    /// The first parts of the labels of nodes that the text makes.
+    path: Vec<String>,
 }
 
 /// A node that the text declares.
@@ -55,6 +57,20 @@ impl NodeNames {
     pub(super) fn named(nodes: &Nodes) -> NodeNames {
         let whole = nodes.by_name().map(|(name, node)| (name.to_owned(), BTreeSet::from([node.clone()])));
         NodeNames { whole: whole.collect(), ..NodeNames::default() }
+    }
+
+    /// Makes the labels of nodes that the text makes start with these parts.
+    pub(super) fn within(self, path: &[String]) -> NodeNames {
+        NodeNames { path: path.to_vec(), ..self }
+    }
+
+    /// The label of a node that the text makes under this name: the parts of the name behind the path. A
+    /// gradient is marked by a first part `grad`.
+    pub(super) fn label(&self, name: &str) -> Label {
+        let parameter = parameter_name(name);
+        let mark = parameter.is_some().then_some("grad");
+        let parts = parameter.as_deref().unwrap_or(name).split('.');
+        mark.into_iter().chain(self.path.iter().map(String::as_str)).chain(parts).collect()
     }
 
     /// Records which statement writes each name first, for errors about reads before it.
@@ -263,13 +279,7 @@ impl NodeNames {
     }
 }
 
-/// The label of a node that a text names: the parts of the name. A gradient is marked by a first part `grad`.
-pub(super) fn label(name: &str) -> Label {
-    let of_gradient = parameter_name(name).map(|parameter| format!("grad.{parameter}"));
-    of_gradient.as_deref().unwrap_or(name).split('.').collect()
-}
-
-/// The name of a node with that label in a text: the inverse of [`label`].
+/// The name of a node with that label in a text: the inverse of [`NodeNames::label`] without a path.
 pub(super) fn text_name(label: &[String]) -> String {
     match label {
         [grad, parameter @ ..] if grad == "grad" && !parameter.is_empty() => {

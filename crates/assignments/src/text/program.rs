@@ -57,6 +57,8 @@ pub struct Program {
     /// The names of the nodes that backward passes compute again at the caller's request.
     recomputed: Vec<String>,
     name: Option<String>,
+    /// The first parts of the labels of nodes that the text makes.
+    path: Vec<String>,
 }
 
 impl Program {
@@ -69,8 +71,8 @@ impl Program {
         let ParsedProgram { items, prelude_calls, symbols } =
             parsed.map_err(|error| TextError::new(error, &text.into()))?;
         let (text, prelude) = prelude::load(text, prelude_calls)?;
-        let (sizes, kept, recomputed) = Default::default();
-        Ok(Program { text, items, prelude, symbols, sizes, kept, recomputed, name: None })
+        let (sizes, kept, recomputed, path) = Default::default();
+        Ok(Program { text, items, prelude, symbols, sizes, kept, recomputed, name: None, path })
     }
 
     /// Gives a size of the text a value, in place of the value that the text may give it.
@@ -166,6 +168,23 @@ impl Program {
         self
     }
 
+    /// Makes the labels of nodes that the text makes start with the parts of a path, such as `encoder.0`, so
+    /// that messages, dumps and profiles show it. The text mentions the nodes without it.
+    ///
+    /// ```
+    /// use assignments::{Nodes, text::Program};
+    ///
+    /// let program = Program::parse("y[i] := 1 where i < 3; keep y")?.within("encoder.0");
+    /// let made = program.resolve(&Nodes::default())?.text_nodes;
+    /// assert_eq!(made.find("y")?.label(), ["encoder", "0", "y"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn within(mut self, path: &str) -> Program {
+        self.path = path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        self
+    }
+
     /// The routine's name, if one is given.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
@@ -211,8 +230,9 @@ impl Program {
         self.resolved(NodeNames::named(nodes)).map(|report| report.assignments)
     }
 
-    fn resolved(&self, mut names: NodeNames) -> Result<ProgramReport, TextError> {
+    fn resolved(&self, names: NodeNames) -> Result<ProgramReport, TextError> {
         with_enough(|| {
+            let mut names = names.within(&self.path);
             let located = |error| TextError::new(error, &self.text);
             let mut expanded = self.expanded(&|name| names.has(name)).map_err(located)?;
             declare::declare(&expanded.declarations, &mut names).map_err(located)?;
