@@ -1,4 +1,4 @@
-//! The contract of a device: 20 required methods, and twelve with a default.
+//! The contract of a device: 20 required methods, and thirteen with a default.
 //!
 //! A driver represents one device. The runtime passes back the handles that the driver made. The runtime
 //! cannot look into a handle, so a driver may store anything in it.
@@ -32,7 +32,9 @@ use codegen_core::{Artifact, Caps};
 use tnode::HostArray;
 
 use crate::{
-    checked::{CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask},
+    checked::{
+        CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask, KernelArgs, LaunchTask, SequenceTask,
+    },
     error::DriverError,
     timing::KernelTimer,
 };
@@ -272,6 +274,18 @@ pub unsafe trait Driver: Send + Sync {
     /// [`DriverError::NoHostTasks`] if streams run only kernels and copies, which is the default; the errors
     /// of [`Driver::launch`].
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
+        let _ = (stream, task);
+        Err(DriverError::NoHostTasks { driver: self.name().to_owned() })
+    }
+
+    /// Submits a function of the user that reads and writes memory in place. It runs once, on a thread of the
+    /// driver's choice.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::NoHostTasks`] if the host cannot access the memory of the device, which is the default:
+    /// the runtime then copies the values to the host and back. The errors of [`Driver::launch`].
+    fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<(), DriverError> {
         let _ = (stream, task);
         Err(DriverError::NoHostTasks { driver: self.name().to_owned() })
     }

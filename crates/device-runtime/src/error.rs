@@ -164,6 +164,16 @@ pub enum DriverError {
         /// Size of the copy, in bytes.
         bytes: usize,
     },
+    /// A function on the host that was given the same memory twice.
+    #[error("`{function}` on the host: the memory at {first} and at {second} overlaps")]
+    AccessOverlap {
+        /// The name of the function.
+        function: String,
+        /// The location of one range.
+        first: Location,
+        /// The location of the other range.
+        second: Location,
+    },
     /// A copy whose source and destination differ in size.
     #[error("a copy to {expected} bytes at {to} from {found} bytes at {from}")]
     CopySize {
@@ -596,6 +606,14 @@ pub enum RunError {
     /// The node's shape is not known, or an array could not be made.
     #[error(transparent)]
     Node(Box<tnode::Error>),
+    /// A function of the user, called on values of a device whose memory the host cannot access, failed.
+    #[error("`{name}` on the host: {message}")]
+    HostFunction {
+        /// The name of the function.
+        name: String,
+        /// The message of its failure.
+        message: String,
+    },
     /// The device rejected a call or failed.
     #[error("{during}: {source}")]
     Driver {

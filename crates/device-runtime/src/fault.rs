@@ -30,7 +30,8 @@ use self::{
 };
 use crate::{
     checked::{
-        BoundKernel, CopyInTask, CopyOutTask, CopyTask, FillTask, KernelArgs, LaunchTask, SequenceTask,
+        BoundKernel, CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask, KernelArgs, LaunchTask,
+        SequenceTask,
     },
     driver::{
         BoundHandle, Driver, DriverDescription, EventHandle, HostTask, KernelHandle, Mark, PoolHandle,
@@ -380,6 +381,11 @@ unsafe impl Driver for FaultDevice {
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
         let name = task.name.clone();
         self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.host_task(stream, task))
+    }
+
+    fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<(), DriverError> {
+        let name = task.name().to_owned();
+        self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.host_access(stream, task))
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {

@@ -66,6 +66,7 @@ mod event; // events of streams
 mod frontier; // dependencies between linked routines
 mod hazard; // conflicting uses of a buffer
 mod host; // the host arrays of nodes
+mod host_access; // functions of the user on the values of nodes
 mod inside; // which threads are running a task
 mod link; // links code in a context
 mod merge; // merge buffers and the kernels that read them
@@ -84,8 +85,8 @@ mod timing; // the times of kernel calls, for profiles
 mod transfer; // transfers between host arrays and nodes
 
 pub use crate::checked::{
-    BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostReadback, KernelArgs,
-    LaunchTask, LoadedKernel, LoadedModule, MemoryRange, SequenceTask, SharedMemory,
+    BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask, HostReadback,
+    KernelArgs, LaunchTask, LoadedKernel, LoadedModule, MemoryRange, SequenceTask, SharedMemory,
 };
 pub use crate::context::Context;
 pub use crate::copy::MergeBufferUse;

@@ -17,8 +17,8 @@ use tnode::HostArray;
 
 use crate::{
     checked::{
-        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostReadback, LaunchTask,
-        MemoryRange, SequenceTask,
+        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask,
+        HostFunction, HostReadback, LaunchTask, MemoryRange, SequenceTask,
     },
     driver::{Driver, Launched, Mark, StreamHandle},
     error::{DriverError, Failure, RunError},
@@ -70,6 +70,8 @@ pub(crate) enum MemoryTask<'a> {
     CopyOut(&'a MemoryRange, &'a HostReadback),
     /// Copy to the first range from the second.
     Copy(&'a MemoryRange, &'a MemoryRange),
+    /// Call a function of the user, which has that name, with these ranges.
+    HostAccess(&'a str, &'a [MemoryRange], &'a HostFunction),
 }
 
 /// One kernel of a routine, ready to launch.
@@ -398,6 +400,11 @@ fn submit_to_driver(
             // SAFETY: `submit` ordered the write of the first buffer and the read of the second.
             let task = unsafe { CopyTask::new(dst.clone(), src.clone())? };
             driver.copy(stream, task)?;
+        }
+        MemoryTask::HostAccess(name, memory, function) => {
+            // SAFETY: `submit` ordered these accesses of the buffers.
+            let task = unsafe { HostAccessTask::new(name.to_owned(), memory.to_vec(), function.clone())? };
+            driver.host_access(stream, task)?;
         }
     }
     *begun = true;

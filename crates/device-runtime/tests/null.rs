@@ -186,3 +186,26 @@ fn devices_without_host_tasks_say_so() {
     let error = stream.schedule_task("errand", || Ok(())).unwrap_err();
     assert!(matches!(error, RunError::Driver { source: DriverError::NoHostTasks { .. }, .. }));
 }
+
+/// The host cannot access the memory, so the caller runs the function with copies of the values.
+#[test]
+fn functions_get_copies_where_the_host_has_no_access() {
+    let device = Device::new(Arc::new(NullDevice::new()), 0);
+    let x = node("x", 4);
+    let zeros = HostArray::zeros(DType::F32, [4]).unwrap();
+    let context = Context::new(&device.new_stream().unwrap()).init_from_host(&x, &zeros).unwrap();
+    let caller = std::thread::current().id();
+    let run = move |memory: &mut [&mut [u8]]| {
+        assert_eq!(std::thread::current().id(), caller);
+        assert_eq!(memory.iter().map(|bytes| bytes.len()).collect::<Vec<_>>(), [16]);
+        Ok(())
+    };
+    context.access_on_host(std::slice::from_ref(&x), "look", run).unwrap().sync().unwrap();
+    for panics in [false, true] {
+        let fail =
+            move |_: &mut [&mut [u8]]| if panics { panic!("no luck") } else { Err("no luck".to_owned()) };
+        let error = context.access_on_host(std::slice::from_ref(&x), "errand", fail).unwrap_err();
+        assert_eq!(error.to_string(), "`errand` on the host: no luck");
+    }
+    assert_eq!(context.to_host(&x).unwrap().values(), [0.; 4]);
+}

@@ -5,8 +5,8 @@ use std::{any::Any, num::NonZero, sync::Arc as Shared};
 use codegen_core::{Artifact, Caps};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, HostTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, Launched, Mark, MemoryBudget,
-    PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
+    FillTask, HostAccessTask, HostTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, Launched, Mark,
+    MemoryBudget, PoolHandle, PoolId, StreamHandle, StreamStrategy, WaitKind,
 };
 use tnode::{DType, HostArray};
 
@@ -16,7 +16,7 @@ use crate::{
     inline::Inline,
     multicore::Multicore,
     pages::ALIGNMENT,
-    raw::{BoundCode, HostKernel, MemoryTask, PoolMemory},
+    raw::{BoundCode, HostAccess, HostKernel, MemoryTask, PoolMemory},
     scheduler::{Scheduler, StreamQueue},
     sync::Arc,
     task::QueuedTask,
@@ -300,6 +300,10 @@ unsafe impl<S: Scheduler> Driver for Cpu<S> {
 
     fn host_task(&self, stream: &StreamHandle, task: HostTask) -> Result<(), DriverError> {
         stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::host(task))
+    }
+
+    fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<(), DriverError> {
+        stream.get::<Stream<S::Queue>>()?.submit(QueuedTask::host_access(HostAccess::new(task)?))
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {

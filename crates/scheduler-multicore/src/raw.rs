@@ -18,8 +18,8 @@ use codegen_core::{
     host::{HostArgs, HostModule, HostPtr},
 };
 use device_runtime::{
-    CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostReadback, KernelArgs, KernelTimer,
-    LaunchTask, MemoryBudget, MemoryRange, MemoryReservation, check,
+    CopyInTask, CopyOutTask, CopyTask, DriverError, FillTask, HostAccessTask, HostReadback, KernelArgs,
+    KernelTimer, LaunchTask, MemoryBudget, MemoryRange, MemoryReservation, check,
 };
 use smallvec::SmallVec;
 use tnode::HostArray;
@@ -420,6 +420,32 @@ impl MemoryTask {
                 unsafe { dst.as_mut_slice().copy_from_slice(src.as_slice()) }
             }
         }
+    }
+}
+
+/// A function of the user, with the memory that it reads and writes.
+#[derive(Debug)]
+pub(crate) struct HostAccess {
+    regions: Vec<MemoryRegion>,
+    task: HostAccessTask,
+}
+
+impl HostAccess {
+    pub(crate) fn new(task: HostAccessTask) -> Result<HostAccess, DriverError> {
+        let regions = task.memory().iter().map(MemoryRegion::written).collect::<Result<_, _>>()?;
+        Ok(HostAccess { regions, task })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.task.name()
+    }
+
+    /// Calls the function on this thread.
+    pub(crate) fn run(self) -> Result<(), String> {
+        // SAFETY: the task is ordered, writes these regions, and they do not overlap.
+        let mut bytes: Vec<&mut [u8]> =
+            self.regions.iter().map(|region| unsafe { region.as_mut_slice() }).collect();
+        self.task.run(&mut bytes)
     }
 }
 

@@ -6,7 +6,12 @@ use codegen_core::panic_message;
 use device_runtime::{Failure, HostTask, Mark, WaitKind};
 
 use crate::{
-    event::EventState, queue_state::QueueState, raw::MemoryTask, sync::Arc, thread_pool::ThreadPool, timeline,
+    event::EventState,
+    queue_state::QueueState,
+    raw::{HostAccess, MemoryTask},
+    sync::Arc,
+    thread_pool::ThreadPool,
+    timeline,
 };
 
 /// A task in the queue of a stream. Its kind is private: schedulers only decide which thread runs it.
@@ -29,6 +34,8 @@ enum TaskKind {
     Mark(Mark),
     /// Call a function of the user.
     Host(HostTask),
+    /// Call a function of the user on memory.
+    HostAccess(Box<HostAccess>),
 }
 
 /// An estimate of how long a task runs.
@@ -59,6 +66,10 @@ impl QueuedTask {
         QueuedTask::new(TaskKind::Host(task))
     }
 
+    pub(crate) fn host_access(task: HostAccess) -> QueuedTask {
+        QueuedTask::new(TaskKind::HostAccess(Box::new(task)))
+    }
+
     pub(crate) fn mark(mark: Mark) -> QueuedTask {
         QueuedTask::new(TaskKind::Mark(mark))
     }
@@ -82,7 +93,7 @@ impl QueuedTask {
         match &self.kind {
             TaskKind::Memory(task) if task.is_tiny() => TaskCost::None,
             TaskKind::Memory(task) if task.is_quick() => TaskCost::Quick,
-            TaskKind::Memory(_) | TaskKind::Host(_) => TaskCost::Unknown,
+            TaskKind::Memory(_) | TaskKind::Host(_) | TaskKind::HostAccess(_) => TaskCost::Unknown,
             TaskKind::Wait(..) if self.is_pending_wait() => TaskCost::Unknown,
             TaskKind::Signal(_) | TaskKind::Wait(..) | TaskKind::Mark(_) => TaskCost::None,
         }
@@ -103,7 +114,8 @@ impl QueuedTask {
                 run_guarded(queue, "a timeline's mark", || timeline::mark(queue.stream(), &mark))
             }
             TaskKind::Memory(task) => run_memory_task(task, queue, pool),
-            TaskKind::Host(task) => call_host(task, queue),
+            TaskKind::Host(HostTask { name, run }) => call_host(name, run, queue),
+            TaskKind::HostAccess(task) => call_host(task.name().to_owned(), || task.run(), queue),
         }
         if let Some(event) = self.signal {
             event.reach(queue.failure());
@@ -133,7 +145,7 @@ fn run_guarded(queue: &QueueState, name: &str, body: impl FnOnce()) {
 }
 
 /// Calls a function of the user, unless the queue has failed.
-fn call_host(HostTask { name, run }: HostTask, queue: &QueueState) {
+fn call_host(name: String, run: impl FnOnce() -> Result<(), String>, queue: &QueueState) {
     let skipped = queue.failure().is_some();
     // AssertUnwindSafe: the call consumes the function and everything it owns.
     let called = catch_unwind(AssertUnwindSafe(move || match skipped {

@@ -139,6 +139,9 @@ macro_rules! runtime_suite {
                 a_request_above_the_pool_cap
                 functions_run_in_the_order_of_the_stream
                 a_function_that_fails_or_panics_fails_its_stream
+                functions_on_nodes_take_turns_with_routines
+                a_function_on_nodes_that_fails_poisons_them
+                a_function_takes_each_node_once
                 a_panic_whose_payload_panics_fails_the_stream_alone
                 enscheduled_tasks_run_on_the_stream
                 runs_upload_what_lags_and_reads_download_what_is_new

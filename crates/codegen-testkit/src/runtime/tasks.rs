@@ -6,7 +6,7 @@ use std::{
 };
 
 use codegen_core::Access;
-use device_runtime::{RunError, Task};
+use device_runtime::{DriverError, RunError, Task};
 
 use super::{DriverFactory, Setup, hand_made::*, open};
 
@@ -48,6 +48,70 @@ pub fn a_function_that_fails_or_panics_fails_its_stream(make: DriverFactory<'_>)
         stream.reset().unwrap();
         stream.schedule_task("later", || Ok(())).unwrap().sync().unwrap();
     }
+}
+
+/// Functions that change nodes, on a stream of their own, take turns with routines that change them.
+pub fn functions_on_nodes_take_turns_with_routines(make: DriverFactory<'_>) {
+    let device = open(make, &Setup::default());
+    let (x, y) = (node("x", 3), node("y", 2));
+    let add = code("add", &[(&x, Access::ReadWrite)], &[symbol("i", 10)], |args, bindings| {
+        write(&mut args[0]).iter_mut().for_each(|x| *x += bindings[0]);
+    });
+    let first = context(&device).init_from_host(&x, &array(&[1, 2, 3])).unwrap();
+    let first = first.init_from_host(&y, &array(&[7, 8])).unwrap();
+    let second = first.on_stream(&device.new_stream().unwrap()).unwrap();
+    let routine = first.link(&add, std::slice::from_ref(&x)).unwrap();
+    let mut expected = ([1, 2, 3], [7, 8]);
+    for i in 0..9 {
+        routine.run(&[i]).unwrap();
+        let nodes = [y.clone(), x.clone()];
+        drop(second.access_on_host(&nodes, "twice", |memory| {
+            let [y, x] = memory else { return Err("expected two nodes".to_owned()) };
+            let (y, x): (&mut [i64], &mut [i64]) = (bytemuck::cast_slice_mut(y), bytemuck::cast_slice_mut(x));
+            x.iter_mut().for_each(|x| *x *= 2);
+            y[0] += x[0];
+            Ok(())
+        }));
+        expected.0 = expected.0.map(|x| 2 * (x + i));
+        expected.1[0] += expected.0[0];
+    }
+    assert_eq!(values(&first, &x), expected.0);
+    assert_eq!(values(&first, &y), expected.1);
+}
+
+/// A function that fails leaves its nodes without values, and names itself.
+pub fn a_function_on_nodes_that_fails_poisons_them(make: DriverFactory<'_>) {
+    let device = open(make, &Setup::default());
+    let [x, y] = ["x", "y"].map(|name| node(name, 1));
+    let first = context(&device).init_from_host(&x, &array(&[5])).unwrap();
+    let first = first.init_from_host(&y, &array(&[6])).unwrap();
+    for panics in [false, true] {
+        let second = first.on_stream(&device.new_stream().unwrap()).unwrap();
+        let fail =
+            move |_: &mut [&mut [u8]]| if panics { panic!("no luck") } else { Err("no luck".to_owned()) };
+        let failed =
+            second.access_on_host(std::slice::from_ref(&x), "errand", fail).and_then(|event| event.sync());
+        let failure = failed.unwrap_err().failure().cloned().unwrap();
+        assert_eq!((failure.task(), failure.message()), ("errand", "no luck"));
+        let error = first.to_host(&x).unwrap_err();
+        assert_eq!(error.failure().map(|failure| failure.message()), Some("no luck"));
+        assert_eq!(values(&first, &y), [6]);
+        first.from_host(&x, &array(&[5])).unwrap().sync().unwrap();
+        assert_eq!(values(&first, &x), [5]);
+    }
+}
+
+/// A function takes each node once, and only nodes with memory.
+pub fn a_function_takes_each_node_once(make: DriverFactory<'_>) {
+    let device = open(make, &Setup::default());
+    let [x, absent] = ["x", "absent"].map(|name| node(name, 1));
+    let context = context(&device).init_from_host(&x, &array(&[5])).unwrap();
+    let unused = |_: &mut [&mut [u8]]| Err("it ran".to_owned());
+    let error = context.access_on_host(&[x.clone(), x.clone()], "both", unused).unwrap_err();
+    assert!(matches!(error, RunError::Driver { source: DriverError::AccessOverlap { .. }, .. }), "{error}");
+    let error = context.access_on_host(&[absent], "none", unused).unwrap_err();
+    assert!(matches!(error, RunError::NotInContext { .. }), "{error}");
+    assert_eq!(values(&context, &x), [5]);
 }
 
 /// A panic payload whose destructor panics with another such payload.

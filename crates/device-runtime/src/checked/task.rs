@@ -262,6 +262,84 @@ impl CopyTask {
     }
 }
 
+/// A function of the user, with the memory that it may read and write. Clones are the same function, which
+/// runs once.
+#[derive(Clone)]
+pub(crate) struct HostFunction(Arc<Mutex<Option<BoxedFunction>>>);
+
+type BoxedFunction = Box<dyn FnOnce(&mut [&mut [u8]]) -> Result<(), String> + Send>;
+
+impl HostFunction {
+    pub(crate) fn new(
+        run: impl FnOnce(&mut [&mut [u8]]) -> Result<(), String> + Send + 'static,
+    ) -> HostFunction {
+        HostFunction(Arc::new(Mutex::new(Some(Box::new(run)))))
+    }
+
+    /// Calls the function, unless a clone has called it.
+    pub(crate) fn run(&self, memory: &mut [&mut [u8]]) -> Result<(), String> {
+        let run = lock(&self.0).take();
+        run.map_or_else(|| Err("the function has run already".to_owned()), |run| run(memory))
+    }
+}
+
+/// A function of the user on writable ranges of memory that do not overlap. If it returns an error or panics,
+/// the stream fails.
+pub struct HostAccessTask {
+    name: String,
+    memory: Vec<MemoryRange>,
+    function: HostFunction,
+}
+
+impl HostAccessTask {
+    /// # Errors
+    ///
+    /// [`DriverError::ReadOnly`] and [`DriverError::AccessOverlap`].
+    ///
+    /// # Safety
+    ///
+    /// The condition of [`FillTask::new`] holds for all ranges.
+    pub(crate) unsafe fn new(
+        name: String,
+        memory: Vec<MemoryRange>,
+        function: HostFunction,
+    ) -> Result<HostAccessTask, DriverError> {
+        for (at, range) in memory.iter().enumerate() {
+            range.check_writable()?;
+            if let Some(other) = memory[..at].iter().find(|other| other.overlaps(range)) {
+                let (first, second) = (other.location(), range.location());
+                return Err(DriverError::AccessOverlap { function: name, first, second });
+            }
+        }
+        Ok(HostAccessTask { name, memory, function })
+    }
+
+    /// The name of the function, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The ranges that the function may read and write, in the order in which it takes them.
+    pub fn memory(&self) -> &[MemoryRange] {
+        &self.memory
+    }
+
+    /// Calls the function with the bytes of the ranges, in order.
+    ///
+    /// # Errors
+    ///
+    /// The message of the function's failure.
+    pub fn run(self, memory: &mut [&mut [u8]]) -> Result<(), String> {
+        self.function.run(memory)
+    }
+}
+
+impl fmt::Debug for HostAccessTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostAccessTask({})", self.name)
+    }
+}
+
 fn check_array(range: &MemoryRange, array: usize) -> Result<(), DriverError> {
     if range.bytes() == array {
         return Ok(());
