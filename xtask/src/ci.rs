@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use xtask::gpu_tools::{
-    Tool, cuda_environment, ensure_chromium, ensure_cuda_tools, ensure_lavapipe, environment,
+    Tool, cuda_environment, ensure_chromium, ensure_cuda_tools, ensure_lavapipe, ensure_mpi, environment,
 };
 
 /// Options of `cargo xtask ci`.
@@ -87,6 +87,7 @@ fn gpu_environment() -> Result<Vec<(&'static str, String)>> {
     found(&assembler);
     variables.extend(cuda_environment(&assembler));
     found(&ensure_chromium().context("a browser for GPU tests")?);
+    found(&ensure_mpi().context("a library for tests of several processes")?);
     variables.push(("REQUIRE_GPU_TOOLS", "1".into()));
     Ok(variables)
 }
@@ -124,7 +125,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new(
             "lints",
             5,
-            "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cublas --quiet -- -D warnings",
+            "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cublas,arrayjit-collectives/mpi --quiet -- -D warnings",
         ),
         // The workspace builds `tnode` with its feature `files`, but users of a single compiler crate build
         // it without that feature.
@@ -142,6 +143,14 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         outside(CODEGEN_C, Stage::new("codegen-c", 4, "cargo test --quiet")),
         // It takes seconds after the stage before it, which has built the kit for another workspace.
         Stage::new("new codegen", 3, "cargo test --quiet -p xtask --test new_codegen -- --ignored"),
+        // The whole workspace is selected, so that its crates have the features of the stage after it and are
+        // not built twice.
+        Stage::new(
+            "ranks",
+            3,
+            "cargo test --quiet --workspace --features arrayjit-collectives/mpi --test mpi",
+        )
+        .env(gpu.iter().cloned()),
         // Property tests use a fixed seed, so that a failure is due to the change at hand; the long checks
         // use new seeds.
         Stage::new("tests", 12, "cargo test --workspace")

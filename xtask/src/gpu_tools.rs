@@ -1,15 +1,16 @@
-//! Tools that tests of GPU code need on a machine without a GPU: a software Vulkan driver, a browser,
-//! NVIDIA's assembler.
+//! Tools that tests need. For GPU code on a machine without a GPU: a software Vulkan driver, a browser,
+//! NVIDIA's assembler. For programs of several processes: an MPI library.
 //!
 //! The driver is Mesa's lavapipe, taken from the distribution's own packages and unpacked under
 //! `target/gpu-tools`, so that the machine's drivers are not changed. The package manager installs only the
-//! libraries that this driver needs. Chromium is installed as a whole package. Tools that are present are
-//! left alone, so a second call costs milliseconds.
+//! libraries that this driver needs. Chromium and Open MPI are installed as whole packages. Tools that are
+//! present are left alone, so a second call costs milliseconds.
 
 mod apt;
 mod chromium;
 mod cuda;
 mod lavapipe;
+mod open_mpi;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ use anyhow::{Context, Result};
 pub use chromium::{ensure_chromium, find_chromium};
 pub use cuda::ensure_cuda_tools;
 pub use lavapipe::ensure_lavapipe;
+pub use open_mpi::{ensure_mpi, find_mpi};
 
 /// An installed tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,4 +71,10 @@ fn runtime_folder() -> Result<PathBuf> {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
     }
     Ok(folder)
+}
+
+/// The program of that name on the search path.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
 
-use super::{Tool, apt};
+use super::{Tool, apt, on_path};
 
 /// The program's names in distributions and by its maker.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -31,9 +31,4 @@ pub fn ensure_chromium() -> Result<Tool> {
     apt::release()?;
     apt::install(&["chromium".to_owned()])?;
     find_chromium().context("the package chromium is installed, and no Chromium says its version")
-}
-
-fn on_path(name: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }

@@ -1,0 +1,100 @@
+//! The trait of groups of ranks.
+
+use std::fmt;
+
+use arrayjit::{Context, Event, TensorNode};
+
+use crate::error::CollectiveError;
+
+/// Ranks that call the same operations in the same order. A rank is a process, or a thread of this one.
+///
+/// Each operation is a task of a stream: it starts after all earlier writes of its nodes, later uses of the
+/// nodes wait for it, and the caller's thread does not wait. The nodes must have memory in the context. If an
+/// operation fails on a rank, its nodes have no values there, and all later operations fail.
+///
+/// All ranks must call an operation with nodes of the same names, types and sizes.
+pub trait Group: Send + Sync {
+    /// The number of this rank, from 0.
+    fn rank(&self) -> usize;
+
+    /// The number of ranks.
+    fn size(&self) -> usize;
+
+    /// Reduces nodes over all ranks in place: every rank gets the same bits, which depend on the number of
+    /// ranks and on nothing else. Reducing several nodes in one operation takes fewer messages.
+    ///
+    /// # Errors
+    /// Nodes of different types, or of a type that cannot be reduced; a node that the context lacks.
+    fn all_reduce(
+        &self,
+        context: &Context,
+        nodes: &[TensorNode],
+        by: Reduction,
+    ) -> Result<Event, CollectiveError>;
+
+    /// Reduces a node over all ranks, and gives each rank the part of its number: `into` has the elements of
+    /// one part, `from` those of as many parts as there are ranks. The bits are those of
+    /// [`all_reduce`](Group::all_reduce). `from` keeps its values.
+    ///
+    /// # Errors
+    /// Nodes of different types or of sizes that do not fit; a node that the context lacks.
+    fn reduce_scatter(
+        &self,
+        context: &Context,
+        from: &TensorNode,
+        into: &TensorNode,
+        by: Reduction,
+    ) -> Result<Event, CollectiveError>;
+
+    /// Gives every rank the values of all ranks: `into` has as many parts as there are ranks, and part `r` is
+    /// the node `from` of rank `r`.
+    ///
+    /// # Errors
+    /// Nodes of sizes that do not fit; a node that the context lacks.
+    fn all_gather(
+        &self,
+        context: &Context,
+        from: &TensorNode,
+        into: &TensorNode,
+    ) -> Result<Event, CollectiveError>;
+
+    /// Gives every rank the values of rank `root`.
+    ///
+    /// # Errors
+    /// A root that is no rank; a node that the context lacks.
+    fn broadcast(
+        &self,
+        context: &Context,
+        nodes: &[TensorNode],
+        root: usize,
+    ) -> Result<Event, CollectiveError>;
+
+    /// Waits until all ranks have called this function, and all earlier operations of this rank are done.
+    ///
+    /// # Errors
+    /// A rank that does not come in time, or the failure of an earlier operation.
+    fn barrier(&self) -> Result<(), CollectiveError>;
+}
+
+/// How values are reduced over ranks: in the order of [`merge_tree`](arrayjit::parallel::merge_tree), like
+/// the sums over the streams of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// Sums. Integers wrap; sums of `f16` and `bf16` are rounded after each addition.
+    #[default]
+    Sum,
+    /// The greatest value, by `a > b ? a : b` as in assignment text.
+    Max,
+    /// The least value, by `a < b ? a : b` as in assignment text.
+    Min,
+}
+
+impl fmt::Display for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reduction::Sum => "sum",
+            Reduction::Max => "max",
+            Reduction::Min => "min",
+        })
+    }
+}

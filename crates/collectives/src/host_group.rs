@@ -1,0 +1,384 @@
+//! Groups of ranks whose values are on the host, over a transport of bytes.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arrayjit::{Context, DType, Event, Stream, TensorNode};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{
+    announcement::Announcement,
+    error::CollectiveError,
+    group::{Group, Reduction},
+    reduce,
+    transport::Transport,
+};
+
+/// The most bytes for one rank in one exchange, unless the user chooses.
+const BLOCK_BYTES: usize = 4 << 20;
+
+/// Blocks of an exchange are aligned to this many bytes.
+const ALIGNMENT: usize = 64;
+
+/// A group over a transport. Its operations run on a stream of the group, one after the other.
+pub struct HostGroup {
+    shared: Arc<Shared>,
+    stream: Stream,
+    timeout: Duration,
+    block_bytes: usize,
+}
+
+/// The parts of a group that its tasks use.
+struct Shared {
+    transport: Box<dyn Transport>,
+    /// The number of operations so far.
+    operations: AtomicU64,
+    failure: Mutex<Option<CollectiveError>>,
+}
+
+/// The memory of nodes, as one sequence of bytes.
+struct Bytes<'a, 'm>(&'a mut [&'m mut [u8]]);
+
+impl HostGroup {
+    /// A group whose operations run on a stream, which nothing else should use, of the device whose nodes
+    /// they are given. A rank waits 5 minutes for the others.
+    pub fn new(transport: impl Transport, stream: Stream) -> HostGroup {
+        let (operations, failure) = (AtomicU64::new(0), Mutex::new(None));
+        let shared = Arc::new(Shared { transport: Box::new(transport), operations, failure });
+        HostGroup { shared, stream, timeout: Duration::from_secs(300), block_bytes: BLOCK_BYTES }
+    }
+
+    /// The most bytes for one rank in one exchange, 4 MiB by default and a multiple of 64. Longer arrays take
+    /// several exchanges, which bounds the memory beside the arrays to two blocks for each rank. It must be
+    /// the same on all ranks; results do not depend on it.
+    #[must_use]
+    pub fn with_block_bytes(self, bytes: usize) -> HostGroup {
+        HostGroup { block_bytes: bytes.clamp(ALIGNMENT, 1 << 30).next_multiple_of(ALIGNMENT), ..self }
+    }
+
+    /// How long an operation waits for other ranks.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> HostGroup {
+        HostGroup { timeout, ..self }
+    }
+
+    /// The stream on which operations run.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The first failure of an operation.
+    pub fn failure(&self) -> Option<CollectiveError> {
+        self.shared.failure().clone()
+    }
+
+    /// Checks that nodes have the same bits on all ranks, and waits for the answer.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Diverged`] with the first rank that differs from rank 0, on all ranks alike; the
+    /// errors of other operations.
+    pub fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError> {
+        let names = names(nodes);
+        let event = self.schedule(context, nodes, "check_equal", move |transport, memory| {
+            let mut digest = Xxh3::new();
+            memory.iter().for_each(|bytes| digest.update(bytes));
+            let mut all = vec![0; 8 * transport.size()];
+            transport.all_gather(&digest.digest().to_le_bytes(), &mut all)?;
+            let (first, others) = all.split_at(8);
+            match others.chunks(8).position(|other| other != first) {
+                Some(at) => Err(CollectiveError::Diverged { what: names, rank: at + 1 }),
+                None => Ok(()),
+            }
+        })?;
+        self.waited(event.sync())
+    }
+
+    /// Schedules an operation on the memory of nodes.
+    fn schedule(
+        &self,
+        context: &Context,
+        nodes: &[TensorNode],
+        operation: &str,
+        body: impl FnOnce(&dyn Transport, &mut [&mut [u8]]) -> Result<(), CollectiveError> + Send + 'static,
+    ) -> Result<Event, CollectiveError> {
+        self.check_alive()?;
+        let name = match nodes {
+            [] => operation.to_owned(),
+            _ => format!("{operation} of {}", names(nodes)),
+        };
+        let (shared, timeout, operation) = (self.shared.clone(), self.timeout, name.clone());
+        let run = move |memory: &mut [&mut [u8]]| {
+            let bytes: usize = memory.iter().map(|bytes| bytes.len()).sum();
+            let text = format!("{operation} ({bytes} bytes)");
+            shared.run(&text, timeout, |transport| body(transport, memory)).map_err(|error| error.to_string())
+        };
+        Ok(context.on_stream(&self.stream)?.access_on_host(nodes, &name, run)?)
+    }
+
+    fn check_alive(&self) -> Result<(), CollectiveError> {
+        match self.failure() {
+            Some(failure) => Err(CollectiveError::Failed(failure.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// The outcome of a wait, where the group's own failure says more than the stream's.
+    fn waited(&self, outcome: Result<(), arrayjit::RunError>) -> Result<(), CollectiveError> {
+        outcome.map_err(|error| self.failure().unwrap_or_else(|| error.into()))
+    }
+}
+
+impl Group for HostGroup {
+    fn rank(&self) -> usize {
+        self.shared.transport.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.shared.transport.size()
+    }
+
+    fn all_reduce(
+        &self,
+        context: &Context,
+        nodes: &[TensorNode],
+        by: Reduction,
+    ) -> Result<Event, CollectiveError> {
+        let dtype = common_type(nodes)?;
+        let most = self.block_bytes;
+        self.schedule(context, nodes, &format!("all_reduce by {by} as {dtype}"), move |transport, memory| {
+            all_reduce(transport, &mut Bytes(memory), most, |blocks| {
+                reduce::reduce(dtype, by, blocks, transport.size());
+            })
+        })
+    }
+
+    fn reduce_scatter(
+        &self,
+        context: &Context,
+        from: &TensorNode,
+        into: &TensorNode,
+        by: Reduction,
+    ) -> Result<Event, CollectiveError> {
+        let nodes = [from.clone(), into.clone()];
+        let dtype = common_type(&nodes)?;
+        check_parts(from, into, self.size())?;
+        let operation = format!("reduce_scatter by {by} as {dtype}");
+        let most = self.block_bytes;
+        self.schedule(context, &nodes, &operation, move |transport, memory| match memory {
+            [from, into] => reduce_scatter(transport, (from, into), most, |blocks| {
+                reduce::reduce(dtype, by, blocks, transport.size());
+            }),
+            _ => Ok(()),
+        })
+    }
+
+    fn all_gather(
+        &self,
+        context: &Context,
+        from: &TensorNode,
+        into: &TensorNode,
+    ) -> Result<Event, CollectiveError> {
+        check_parts(into, from, self.size())?;
+        let (nodes, most) = ([from.clone(), into.clone()], self.block_bytes);
+        self.schedule(context, &nodes, "all_gather", move |transport, memory| match memory {
+            [from, into] => all_gather(transport, from, into, most),
+            _ => Ok(()),
+        })
+    }
+
+    fn broadcast(
+        &self,
+        context: &Context,
+        nodes: &[TensorNode],
+        root: usize,
+    ) -> Result<Event, CollectiveError> {
+        let size = self.size();
+        if root >= size {
+            return Err(CollectiveError::Root { root, size });
+        }
+        let most = self.block_bytes;
+        self.schedule(context, nodes, &format!("broadcast from rank {root}"), move |transport, memory| {
+            let mut chunks = memory.iter_mut().flat_map(|bytes| bytes.chunks_mut(most));
+            chunks.try_for_each(|chunk| transport.broadcast(chunk, root))
+        })
+    }
+
+    fn barrier(&self) -> Result<(), CollectiveError> {
+        self.check_alive()?;
+        self.waited(self.stream.sync())?;
+        self.shared.run("barrier", self.timeout, |_| Ok(()))
+    }
+}
+
+impl Shared {
+    /// Meets the other ranks, and runs an operation if they came for the same one.
+    fn run(
+        &self,
+        operation: &str,
+        timeout: Duration,
+        body: impl FnOnce(&dyn Transport) -> Result<(), CollectiveError>,
+    ) -> Result<(), CollectiveError> {
+        let transport = &*self.transport;
+        let number = self.operations.fetch_add(1, Ordering::Relaxed);
+        let own = Announcement::new(&format!("{operation} #{number}"));
+        let outcome = transport.meet(&own, timeout).and_then(|all| {
+            let outcome = match all.iter().position(|other| *other != own) {
+                Some(other) => Err(CollectiveError::Mismatch {
+                    rank: transport.rank(),
+                    operation: own.text(),
+                    other,
+                    found: all[other].text(),
+                }),
+                None => body(transport),
+            };
+            transport.done();
+            outcome
+        });
+        if let Err(error) = &outcome {
+            self.failure().get_or_insert_with(|| error.clone());
+        }
+        outcome
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<CollectiveError>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bytes<'_, '_> {
+    fn len(&self) -> usize {
+        self.0.iter().map(|bytes| bytes.len()).sum()
+    }
+
+    /// Calls a function for each part of the memory in `start..start + len`, with its position in that range.
+    fn each(&mut self, start: usize, len: usize, mut call: impl FnMut(usize, &mut [u8])) {
+        let mut at = 0;
+        for bytes in self.0.iter_mut() {
+            let (from, to) = (start.max(at), (start + len).min(at + bytes.len()));
+            if from < to {
+                call(from - start, &mut bytes[from - at..to - at]);
+            }
+            at += bytes.len();
+        }
+    }
+
+    fn read(&mut self, start: usize, to: &mut [u8]) {
+        self.each(start, to.len(), |at, bytes| to[at..at + bytes.len()].copy_from_slice(bytes));
+    }
+
+    fn write(&mut self, start: usize, from: &[u8]) {
+        self.each(start, from.len(), |at, bytes| bytes.copy_from_slice(&from[at..at + bytes.len()]));
+    }
+}
+
+/// Memory for `size` blocks, aligned for elements of all types.
+fn blocks(size: usize, block: usize) -> Vec<u64> {
+    vec![0; size * block / size_of::<u64>()]
+}
+
+/// Each rank reduces one block of each exchange and sends the result to all.
+fn all_reduce(
+    transport: &dyn Transport,
+    memory: &mut Bytes<'_, '_>,
+    most: usize,
+    reduce: impl Fn(&mut [u8]),
+) -> Result<(), CollectiveError> {
+    let (size, total) = (transport.size(), memory.len());
+    if size == 1 {
+        return Ok(());
+    }
+    let block = total.div_ceil(size).min(most).next_multiple_of(ALIGNMENT);
+    let (mut own, mut received) = (blocks(size, block), blocks(size, block));
+    let (own, received): (&mut [u8], &mut [u8]) =
+        (bytemuck::cast_slice_mut(&mut own), bytemuck::cast_slice_mut(&mut received));
+    for start in (0..total).step_by(size * block) {
+        let len = (size * block).min(total - start);
+        memory.read(start, &mut own[..len]);
+        transport.all_to_all(own, received)?;
+        reduce(received);
+        transport.all_gather(&received[..block], own)?;
+        memory.write(start, &own[..len]);
+    }
+    Ok(())
+}
+
+fn reduce_scatter(
+    transport: &dyn Transport,
+    (from, into): (&[u8], &mut [u8]),
+    most: usize,
+    reduce: impl Fn(&mut [u8]),
+) -> Result<(), CollectiveError> {
+    let (size, part) = (transport.size(), into.len());
+    let block = part.clamp(1, most).next_multiple_of(ALIGNMENT);
+    let (mut own, mut received) = (blocks(size, block), blocks(size, block));
+    let (own, received): (&mut [u8], &mut [u8]) =
+        (bytemuck::cast_slice_mut(&mut own), bytemuck::cast_slice_mut(&mut received));
+    for (start, into) in (0..part).step_by(block).zip(into.chunks_mut(block)) {
+        for (rank, own) in own.chunks_mut(block).enumerate() {
+            own[..into.len()].copy_from_slice(&from[rank * part + start..][..into.len()]);
+        }
+        transport.all_to_all(own, received)?;
+        reduce(received);
+        into.copy_from_slice(&received[..into.len()]);
+    }
+    Ok(())
+}
+
+fn all_gather(
+    transport: &dyn Transport,
+    from: &[u8],
+    into: &mut [u8],
+    most: usize,
+) -> Result<(), CollectiveError> {
+    let (mut received, part) = (Vec::new(), from.len());
+    for (start, from) in (0..from.len()).step_by(most).zip(from.chunks(most)) {
+        received.resize(transport.size() * from.len(), 0);
+        transport.all_gather(from, &mut received)?;
+        for (into, received) in into.chunks_mut(part).zip(received.chunks(from.len())) {
+            into[start..start + received.len()].copy_from_slice(received);
+        }
+    }
+    Ok(())
+}
+
+fn names(nodes: &[TensorNode]) -> String {
+    // Labels, because names have numbers that tell the nodes of one process apart.
+    nodes.iter().map(|node| node.label().join(".")).collect::<Vec<_>>().join(", ")
+}
+
+/// The element type of nodes that are reduced together.
+fn common_type(nodes: &[TensorNode]) -> Result<DType, CollectiveError> {
+    let Some(first) = nodes.first() else { return Ok(DType::F32) };
+    let dtype = first.dtype();
+    if !reduce::is_supported(dtype) {
+        return Err(CollectiveError::Type { node: first.name(), dtype });
+    }
+    match nodes.iter().find(|node| node.dtype() != dtype) {
+        Some(second) => Err(CollectiveError::MixedTypes {
+            first: first.name(),
+            first_type: dtype,
+            second: second.name(),
+            second_type: second.dtype(),
+        }),
+        None => Ok(dtype),
+    }
+}
+
+/// Checks that a node has the bytes of one part for each rank.
+fn check_parts(whole: &TensorNode, part: &TensorNode, size: usize) -> Result<(), CollectiveError> {
+    let bytes = |node: &TensorNode| -> Result<usize, CollectiveError> {
+        let dims = node.dims().map_err(arrayjit::RunError::from)?;
+        Ok(dims.iter().product::<usize>() * node.dtype().size_bytes())
+    };
+    let (found, part_bytes) = (bytes(whole)?, bytes(part)?);
+    if part_bytes.checked_mul(size) == Some(found) {
+        return Ok(());
+    }
+    let (whole, part) = (whole.name(), part.name());
+    Err(CollectiveError::Parts { whole, found, size, part, part_bytes })
+}
