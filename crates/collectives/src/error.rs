@@ -86,6 +86,25 @@ pub enum CollectiveError {
         /// Its size in bytes.
         part_bytes: usize,
     },
+    /// Data-parallel training without a gradient.
+    #[error("a job without gradient")]
+    NoGradient,
+    /// A routine of data-parallel training with a static symbol that the first part of the gradient lacks.
+    #[error("routine `{routine}`: the first part of the gradient has no symbol `@{symbol}`")]
+    Symbol {
+        /// The name of the routine.
+        routine: String,
+        /// The name of the symbol.
+        symbol: String,
+    },
+    /// More terms than ranks, or none.
+    #[error("a reduction of the nodes of {terms} ranks, but there are {size}")]
+    Terms {
+        /// The number of ranks with terms.
+        terms: usize,
+        /// The number of ranks.
+        size: usize,
+    },
     /// A root that is no rank.
     #[error("rank {root} as root, but there are {size} ranks")]
     Root {

@@ -142,17 +142,23 @@ impl Group for HostGroup {
         self.shared.transport.size()
     }
 
-    fn all_reduce(
+    fn all_reduce_first(
         &self,
         context: &Context,
         nodes: &[TensorNode],
         by: Reduction,
+        terms: usize,
     ) -> Result<Event, CollectiveError> {
-        let dtype = common_type(nodes)?;
+        let (dtype, size) = (common_type(nodes)?, self.size());
+        if terms == 0 || terms > size {
+            return Err(CollectiveError::Terms { terms, size });
+        }
         let most = self.block_bytes;
-        self.schedule(context, nodes, &format!("all_reduce by {by} as {dtype}"), move |transport, memory| {
+        let of = if terms == size { String::new() } else { format!(" over {terms} ranks") };
+        let operation = format!("all_reduce by {by} as {dtype}{of}");
+        self.schedule(context, nodes, &operation, move |transport, memory| {
             all_reduce(transport, &mut Bytes(memory), most, |blocks| {
-                reduce::reduce(dtype, by, blocks, transport.size());
+                reduce::reduce(dtype, by, blocks, (transport.size(), terms));
             })
         })
     }
@@ -171,7 +177,7 @@ impl Group for HostGroup {
         let most = self.block_bytes;
         self.schedule(context, &nodes, &operation, move |transport, memory| match memory {
             [from, into] => reduce_scatter(transport, (from, into), most, |blocks| {
-                reduce::reduce(dtype, by, blocks, transport.size());
+                reduce::reduce(dtype, by, blocks, (transport.size(), transport.size()));
             }),
             _ => Ok(()),
         })

@@ -46,6 +46,7 @@
 //! is printed with the rank, and ends all processes.
 
 mod announcement; // a rank's description of its next operation
+mod data_parallel; // training with the gradients of all ranks
 mod error;
 mod group; // the trait of groups
 mod host_group; // groups over a transport
@@ -57,6 +58,7 @@ mod transport; // the trait of transports
 
 pub use crate::{
     announcement::Announcement,
+    data_parallel::{DataParallelRanks, DataParallelRanksJob, GradientPart},
     error::CollectiveError,
     group::{Group, Reduction},
     host_group::HostGroup,

@@ -14,11 +14,12 @@ pub(crate) fn is_supported(dtype: DType) -> bool {
     combination(dtype, Reduction::Sum).is_some()
 }
 
-/// Reduces the blocks into the first one. `blocks` is aligned for the elements, and so is each block.
-pub(crate) fn reduce(dtype: DType, by: Reduction, blocks: &mut [u8], size: usize) {
+/// Reduces the first `terms` of `size` blocks into the first one. `blocks` is aligned for the elements, and
+/// so is each block.
+pub(crate) fn reduce(dtype: DType, by: Reduction, blocks: &mut [u8], (size, terms): (usize, usize)) {
     let Some(combine) = combination(dtype, by) else { return };
     let block = blocks.len() / size.max(1);
-    for Merge { from, to } in merge_tree(size) {
+    for Merge { from, to } in merge_tree(terms) {
         let (low, high) = blocks.split_at_mut(from * block);
         combine(&mut low[to * block..][..block], &high[..block]);
     }
