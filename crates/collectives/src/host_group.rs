@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The most bytes for one rank in one exchange, unless the user chooses.
-const BLOCK_BYTES: usize = 4 << 20;
+const BLOCK_BYTES: usize = 512 << 10;
 
 /// Blocks of an exchange are aligned to this many bytes.
 const ALIGNMENT: usize = 64;
@@ -39,6 +39,14 @@ struct Shared {
     /// The number of operations so far.
     operations: AtomicU64,
     failure: Mutex<Option<CollectiveError>>,
+    staging: Mutex<Staging>,
+}
+
+/// Memory for the blocks that a rank sends and receives, kept for the next operation.
+#[derive(Default)]
+struct Staging {
+    own: Vec<u64>,
+    received: Vec<u64>,
 }
 
 /// The memory of nodes, as one sequence of bytes.
@@ -49,13 +57,14 @@ impl HostGroup {
     /// they are given. A rank waits 5 minutes for the others.
     pub fn new(transport: impl Transport, stream: Stream) -> HostGroup {
         let (operations, failure) = (AtomicU64::new(0), Mutex::new(None));
-        let shared = Arc::new(Shared { transport: Box::new(transport), operations, failure });
+        let (transport, staging) = (Box::new(transport), Mutex::default());
+        let shared = Arc::new(Shared { transport, operations, failure, staging });
         HostGroup { shared, stream, timeout: Duration::from_secs(300), block_bytes: BLOCK_BYTES }
     }
 
-    /// The most bytes for one rank in one exchange, 4 MiB by default and a multiple of 64. Longer arrays take
-    /// several exchanges, which bounds the memory beside the arrays to two blocks for each rank. It must be
-    /// the same on all ranks; results do not depend on it.
+    /// The most bytes for one rank in one exchange, 512 KiB by default and a multiple of 64. Longer arrays
+    /// take several exchanges, which bounds the memory beside the arrays to two blocks for each rank. It must
+    /// be the same on all ranks; results do not depend on it.
     #[must_use]
     pub fn with_block_bytes(self, bytes: usize) -> HostGroup {
         HostGroup { block_bytes: bytes.clamp(ALIGNMENT, 1 << 30).next_multiple_of(ALIGNMENT), ..self }
@@ -84,7 +93,8 @@ impl HostGroup {
     /// errors of other operations.
     pub fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError> {
         let names = names(nodes);
-        let event = self.schedule(context, nodes, "check_equal", move |transport, memory| {
+        let event = self.schedule(context, nodes, "check_equal", move |shared, memory| {
+            let transport = &*shared.transport;
             let mut digest = Xxh3::new();
             memory.iter().for_each(|bytes| digest.update(bytes));
             let mut all = vec![0; 8 * transport.size()];
@@ -104,7 +114,7 @@ impl HostGroup {
         context: &Context,
         nodes: &[TensorNode],
         operation: &str,
-        body: impl FnOnce(&dyn Transport, &mut [&mut [u8]]) -> Result<(), CollectiveError> + Send + 'static,
+        body: impl FnOnce(&Shared, &mut [&mut [u8]]) -> Result<(), CollectiveError> + Send + 'static,
     ) -> Result<Event, CollectiveError> {
         self.check_alive()?;
         let name = match nodes {
@@ -115,7 +125,7 @@ impl HostGroup {
         let run = move |memory: &mut [&mut [u8]]| {
             let bytes: usize = memory.iter().map(|bytes| bytes.len()).sum();
             let text = format!("{operation} ({bytes} bytes)");
-            shared.run(&text, timeout, |transport| body(transport, memory)).map_err(|error| error.to_string())
+            shared.run(&text, timeout, || body(&shared, memory)).map_err(|error| error.to_string())
         };
         Ok(context.on_stream(&self.stream)?.access_on_host(nodes, &name, run)?)
     }
@@ -156,9 +166,9 @@ impl Group for HostGroup {
         let most = self.block_bytes;
         let of = if terms == size { String::new() } else { format!(" over {terms} ranks") };
         let operation = format!("all_reduce by {by} as {dtype}{of}");
-        self.schedule(context, nodes, &operation, move |transport, memory| {
-            all_reduce(transport, &mut Bytes(memory), most, |blocks| {
-                reduce::reduce(dtype, by, blocks, (transport.size(), terms));
+        self.schedule(context, nodes, &operation, move |shared, memory| {
+            all_reduce(&*shared.transport, &mut shared.staging(), &mut Bytes(memory), most, |blocks| {
+                reduce::reduce(dtype, by, blocks, (size, terms));
             })
         })
     }
@@ -175,10 +185,13 @@ impl Group for HostGroup {
         check_parts(from, into, self.size())?;
         let operation = format!("reduce_scatter by {by} as {dtype}");
         let most = self.block_bytes;
-        self.schedule(context, &nodes, &operation, move |transport, memory| match memory {
-            [from, into] => reduce_scatter(transport, (from, into), most, |blocks| {
-                reduce::reduce(dtype, by, blocks, (transport.size(), transport.size()));
-            }),
+        self.schedule(context, &nodes, &operation, move |shared, memory| match memory {
+            [from, into] => {
+                let (transport, size) = (&*shared.transport, shared.transport.size());
+                reduce_scatter(transport, &mut shared.staging(), (from, into), most, |blocks| {
+                    reduce::reduce(dtype, by, blocks, (size, size));
+                })
+            }
             _ => Ok(()),
         })
     }
@@ -191,8 +204,8 @@ impl Group for HostGroup {
     ) -> Result<Event, CollectiveError> {
         check_parts(into, from, self.size())?;
         let (nodes, most) = ([from.clone(), into.clone()], self.block_bytes);
-        self.schedule(context, &nodes, "all_gather", move |transport, memory| match memory {
-            [from, into] => all_gather(transport, from, into, most),
+        self.schedule(context, &nodes, "all_gather", move |shared, memory| match memory {
+            [from, into] => all_gather(&*shared.transport, from, into, most),
             _ => Ok(()),
         })
     }
@@ -208,16 +221,16 @@ impl Group for HostGroup {
             return Err(CollectiveError::Root { root, size });
         }
         let most = self.block_bytes;
-        self.schedule(context, nodes, &format!("broadcast from rank {root}"), move |transport, memory| {
+        self.schedule(context, nodes, &format!("broadcast from rank {root}"), move |shared, memory| {
             let mut chunks = memory.iter_mut().flat_map(|bytes| bytes.chunks_mut(most));
-            chunks.try_for_each(|chunk| transport.broadcast(chunk, root))
+            chunks.try_for_each(|chunk| shared.transport.broadcast(chunk, root))
         })
     }
 
     fn barrier(&self) -> Result<(), CollectiveError> {
         self.check_alive()?;
         self.waited(self.stream.sync())?;
-        self.shared.run("barrier", self.timeout, |_| Ok(()))
+        self.shared.run("barrier", self.timeout, || Ok(()))
     }
 }
 
@@ -227,7 +240,7 @@ impl Shared {
         &self,
         operation: &str,
         timeout: Duration,
-        body: impl FnOnce(&dyn Transport) -> Result<(), CollectiveError>,
+        body: impl FnOnce() -> Result<(), CollectiveError>,
     ) -> Result<(), CollectiveError> {
         let transport = &*self.transport;
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +253,7 @@ impl Shared {
                     other,
                     found: all[other].text(),
                 }),
-                None => body(transport),
+                None => body(),
             };
             transport.done();
             outcome
@@ -249,6 +262,10 @@ impl Shared {
             self.failure().get_or_insert_with(|| error.clone());
         }
         outcome
+    }
+
+    fn staging(&self) -> MutexGuard<'_, Staging> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failure(&self) -> MutexGuard<'_, Option<CollectiveError>> {
@@ -282,14 +299,21 @@ impl Bytes<'_, '_> {
     }
 }
 
-/// Memory for `size` blocks, aligned for elements of all types.
-fn blocks(size: usize, block: usize) -> Vec<u64> {
-    vec![0; size * block / size_of::<u64>()]
+impl Staging {
+    /// Memory of that many bytes for both, aligned for elements of all types.
+    fn blocks(&mut self, bytes: usize) -> [&mut [u8]; 2] {
+        let words = bytes.div_ceil(size_of::<u64>());
+        [&mut self.own, &mut self.received].map(|words_of| {
+            words_of.resize(words.max(words_of.len()), 0);
+            &mut bytemuck::cast_slice_mut(words_of)[..bytes]
+        })
+    }
 }
 
 /// Each rank reduces one block of each exchange and sends the result to all.
 fn all_reduce(
     transport: &dyn Transport,
+    staging: &mut Staging,
     memory: &mut Bytes<'_, '_>,
     most: usize,
     reduce: impl Fn(&mut [u8]),
@@ -299,9 +323,7 @@ fn all_reduce(
         return Ok(());
     }
     let block = total.div_ceil(size).min(most).next_multiple_of(ALIGNMENT);
-    let (mut own, mut received) = (blocks(size, block), blocks(size, block));
-    let (own, received): (&mut [u8], &mut [u8]) =
-        (bytemuck::cast_slice_mut(&mut own), bytemuck::cast_slice_mut(&mut received));
+    let [own, received] = staging.blocks(size * block);
     for start in (0..total).step_by(size * block) {
         let len = (size * block).min(total - start);
         memory.read(start, &mut own[..len]);
@@ -315,15 +337,14 @@ fn all_reduce(
 
 fn reduce_scatter(
     transport: &dyn Transport,
+    staging: &mut Staging,
     (from, into): (&[u8], &mut [u8]),
     most: usize,
     reduce: impl Fn(&mut [u8]),
 ) -> Result<(), CollectiveError> {
     let (size, part) = (transport.size(), into.len());
     let block = part.clamp(1, most).next_multiple_of(ALIGNMENT);
-    let (mut own, mut received) = (blocks(size, block), blocks(size, block));
-    let (own, received): (&mut [u8], &mut [u8]) =
-        (bytemuck::cast_slice_mut(&mut own), bytemuck::cast_slice_mut(&mut received));
+    let [own, received] = staging.blocks(size * block);
     for (start, into) in (0..part).step_by(block).zip(into.chunks_mut(block)) {
         for (rank, own) in own.chunks_mut(block).enumerate() {
             own[..into.len()].copy_from_slice(&from[rank * part + start..][..into.len()]);

@@ -14,14 +14,23 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use arrayjit::{Backend, Settings, trace::TraceFile};
+use arrayjit_collectives::{
+    Transport,
+    local::{self, LocalTransport},
+};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{data, network, state::Network, streams::SharedTraining, train::Training};
+use crate::{data, network, ranks::RankTraining, state::Network, streams::SharedTraining, train::Training};
 
 #[derive(Parser)]
 #[command(name = "digits", about = "Trains a small network on handwritten digits")]
@@ -42,12 +51,38 @@ struct Cli {
     /// Divides every mini-batch over this number of streams
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=network::BATCH as i64))]
     streams: Option<u16>,
-    /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing
+    /// Divides every mini-batch over ranks: this number of threads, or `mpi` for the processes that `mpirun`
+    /// started (in builds with the feature `mpi`)
+    #[arg(long, conflicts_with = "streams")]
+    ranks: Option<Ranks>,
+    /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing; with `--ranks mpi`, to a file
+    /// for each rank, such as `trace.0.json`
     #[arg(long)]
     trace: Option<PathBuf>,
     /// The data file
     #[arg(long, default_value = data::FILE)]
     data: PathBuf,
+}
+
+/// The ranks of a program.
+#[derive(Clone, Copy)]
+enum Ranks {
+    Threads(usize),
+    Mpi,
+}
+
+impl std::str::FromStr for Ranks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Ranks, String> {
+        let most = network::BATCH;
+        match text.parse() {
+            Ok(count) if (1..=most).contains(&count) => Ok(Ranks::Threads(count)),
+            _ if text == "mpi" && cfg!(feature = "mpi") => Ok(Ranks::Mpi),
+            _ if text == "mpi" => Err("this build has no MPI; build with `--features mpi`".into()),
+            _ => Err(format!("expected `mpi` or a number from 1 to {most}")),
+        }
+    }
 }
 
 /// The whole program: reads the arguments of the process, trains, and prints errors on standard error.
@@ -75,40 +110,98 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Option<f64>> {
         Backend::available()?.iter().for_each(|backend| println!("{backend}"));
         return Ok(None);
     }
-    let trace = cli.trace.as_deref().map(TraceFile::create).transpose()?;
-    trace.iter().try_for_each(TraceFile::install)?;
-    let start = Instant::now();
-    let mut rng = fastrand::Rng::with_seed(cli.seed);
-    let (train, test) = data::split(&data::load(&cli.data)?, &mut rng);
-    println!("seed {}: {} images to train on, {} to test with", cli.seed, train.count(), test.count());
-
-    let name = cli.backend.map_or_else(|| Settings::load().map(|loaded| loaded.settings.backend), Ok)?;
-    let backend = Backend::open(&name)?;
-    let streams = cli.streams.map(usize::from);
-    let network = Network::new(train.count(), test.count())?;
-    let training = match streams {
-        None => Trainer::OneStream(Training::prepare(&backend, &network, &train, &test, &mut rng)?),
-        Some(n) => Trainer::Streams(SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, n)?),
+    let trace = cli.trace.as_deref();
+    let accuracy = match cli.ranks {
+        None => traced(trace, || train(&cli, None::<LocalTransport>))?,
+        Some(Ranks::Threads(count)) => traced(trace, || {
+            let accuracies = local::run(count, |transport| train(&cli, Some(transport)));
+            accuracies.into_iter().next().context("no ranks")?
+        })?,
+        Some(Ranks::Mpi) => on_processes(&cli)?,
     };
-    println!(
-        "{}: compiled and linked {:.0} ms after the start",
-        backend.name(),
-        start.elapsed().as_secs_f64() * 1e3
-    );
-
-    train_epochs(cli.epochs, &training, &mut rng)?;
-    let correct = training.correct()?;
-    println!("{:.2} s in all", start.elapsed().as_secs_f64());
-    let accuracy = correct / test.count() as f64;
-    println!("test accuracy: {accuracy:.3}");
-    trace.map_or(Ok(()), TraceFile::finish)?;
     Ok(Some(accuracy))
 }
 
-/// Training on one stream or on several.
+/// Calls a function and writes its timeline, if that is wanted.
+fn traced(path: Option<&Path>, body: impl FnOnce() -> Result<f64>) -> Result<f64> {
+    let trace = path.map(TraceFile::create).transpose()?;
+    trace.iter().try_for_each(TraceFile::install)?;
+    let accuracy = body()?;
+    trace.map_or(Ok(()), TraceFile::finish)?;
+    Ok(accuracy)
+}
+
+/// Trains on the processes of MPI, of which each writes a timeline of its own. An error ends all of them.
+#[cfg(feature = "mpi")]
+fn on_processes(cli: &Cli) -> Result<f64> {
+    let accuracy = arrayjit_collectives::mpi::run(|transport| {
+        let extension = format!("{}.json", transport.rank());
+        let trace = cli.trace.as_ref().map(|path| path.with_extension(extension));
+        traced(trace.as_deref(), || train(cli, Some(transport))).map_err(Shown)
+    });
+    Ok(accuracy?)
+}
+
+#[cfg(not(feature = "mpi"))]
+fn on_processes(_: &Cli) -> Result<f64> {
+    anyhow::bail!("this build has no MPI")
+}
+
+/// An error that displays as its whole chain.
+#[cfg(feature = "mpi")]
+struct Shown(anyhow::Error);
+
+#[cfg(feature = "mpi")]
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+/// Trains alone or as a rank, of which the first one prints; returns the accuracy.
+fn train<T: Transport>(cli: &Cli, transport: Option<T>) -> Result<f64> {
+    let is_first = transport.as_ref().is_none_or(|transport| transport.rank() == 0);
+    let say = |text: String| {
+        if is_first {
+            println!("{text}");
+        }
+    };
+    let start = Instant::now();
+    let mut rng = fastrand::Rng::with_seed(cli.seed);
+    let (train, test) = data::split(&data::load(&cli.data)?, &mut rng);
+    say(format!("seed {}: {} images to train on, {} to test with", cli.seed, train.count(), test.count()));
+
+    let named = cli.backend.clone();
+    let name = named.map_or_else(|| Settings::load().map(|loaded| loaded.settings.backend), Ok)?;
+    let backend = Backend::open(&name)?;
+    let streams = cli.streams.map(usize::from);
+    let network = Network::new(train.count(), test.count())?;
+    let digits = (&train, &test);
+    let training = match (transport, streams) {
+        (Some(transport), _) => {
+            Trainer::Ranks(RankTraining::prepare(&backend, &network, digits, &mut rng, transport)?)
+        }
+        (None, None) => Trainer::OneStream(Training::prepare(&backend, &network, &train, &test, &mut rng)?),
+        (None, Some(n)) => {
+            Trainer::Streams(SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, n)?)
+        }
+    };
+    let linked = start.elapsed().as_secs_f64() * 1e3;
+    say(format!("{}: compiled and linked {linked:.0} ms after the start", backend.name()));
+
+    train_epochs(cli.epochs, &training, &mut rng, is_first)?;
+    let correct = training.correct()?;
+    say(format!("{:.2} s in all", start.elapsed().as_secs_f64()));
+    let accuracy = correct / test.count() as f64;
+    say(format!("test accuracy: {accuracy:.3}"));
+    Ok(accuracy)
+}
+
+/// Training on one stream, on several, or as a rank.
 enum Trainer<'n> {
     OneStream(Training<'n>),
     Streams(SharedTraining<'n>),
+    Ranks(RankTraining<'n>),
 }
 
 impl Trainer<'_> {
@@ -116,6 +209,7 @@ impl Trainer<'_> {
         match self {
             Trainer::OneStream(training) => training.batches(),
             Trainer::Streams(training) => training.batches(),
+            Trainer::Ranks(training) => training.batches(),
         }
     }
 
@@ -123,6 +217,7 @@ impl Trainer<'_> {
         match self {
             Trainer::OneStream(training) => training.epoch(order),
             Trainer::Streams(training) => training.epoch(order),
+            Trainer::Ranks(training) => training.epoch(order),
         }
     }
 
@@ -130,14 +225,16 @@ impl Trainer<'_> {
         match self {
             Trainer::OneStream(training) => training.correct(),
             Trainer::Streams(training) => training.correct(),
+            Trainer::Ranks(training) => training.correct(),
         }
     }
 }
 
 /// Runs every batch of every epoch in a fresh random order; the loss is read once per epoch.
-fn train_epochs(epochs: u32, training: &Trainer<'_>, rng: &mut fastrand::Rng) -> Result<()> {
+fn train_epochs(epochs: u32, training: &Trainer<'_>, rng: &mut fastrand::Rng, shows: bool) -> Result<()> {
     let mut order: Vec<i64> = (0..training.batches()).collect();
-    let bar = ProgressBar::new(u64::from(epochs)).with_style(
+    let bar = if shows { ProgressBar::new(u64::from(epochs)) } else { ProgressBar::hidden() };
+    let bar = bar.with_style(
         ProgressStyle::with_template("{bar:40} epoch {pos}/{len}, loss {msg}")
             .expect("the template is constant"),
     );

@@ -27,7 +27,7 @@ pub struct SharedTraining<'n> {
 }
 
 /// The gradients of the parameters.
-const GRADIENTS: [&str; 4] = ["w1.grad", "b1.grad", "w2.grad", "b2.grad"];
+pub(crate) const GRADIENTS: [&str; 4] = ["w1.grad", "b1.grad", "w2.grad", "b2.grad"];
 
 /// The number of rows of a mini-batch for each of `streams` streams; the last ones may have fewer.
 pub fn rows(streams: usize) -> usize {

@@ -78,7 +78,7 @@ pub(crate) fn on_ranks(transport: impl Transport, backend: &str, in_parts: bool)
     let texts = if in_parts { vec![FIRST, SECOND] } else { vec![] };
     let whole = format!("{FIRST}\n{SECOND}");
     let texts = if in_parts { texts } else { vec![whole.as_str()] };
-    let routines = texts.iter().map(|text| backend.compile(*text, &regression.nodes));
+    let routines = texts.iter().map(|text| backend.compile(text, &regression.nodes));
     let routines = routines.collect::<Result<Vec<_>, _>>()?;
     let summed = match in_parts {
         true => vec![regression.named(&["gc"]), regression.named(&["gw"])],

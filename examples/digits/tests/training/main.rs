@@ -3,6 +3,7 @@
 //! a bound.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
+mod on_ranks;
 mod on_streams;
 mod reference;
 
