@@ -127,7 +127,7 @@ impl HostGroup {
             let text = format!("{operation} ({bytes} bytes)");
             shared.run(&text, timeout, || body(&shared, memory)).map_err(|error| error.to_string())
         };
-        Ok(context.on_stream(&self.stream)?.access_on_host(nodes, &name, run)?)
+        Ok(context.access_on_host(&self.stream, nodes, &name, run)?)
     }
 
     fn check_alive(&self) -> Result<(), CollectiveError> {

@@ -74,7 +74,8 @@ pub fn run<T, E: Display>(body: impl FnOnce(MpiTransport) -> Result<T, E>) -> Re
         size: usize::try_from(world.size()).unwrap_or(1),
         exchange: Arc::default(),
     };
-    let earlier = panic::take_hook();
+    let earlier = Arc::new(panic::take_hook());
+    let restored = earlier.clone();
     let (rank, size) = (transport.rank, transport.size);
     panic::set_hook(Box::new(move |info| {
         earlier(info);
@@ -90,7 +91,7 @@ pub fn run<T, E: Display>(body: impl FnOnce(MpiTransport) -> Result<T, E>) -> Re
     match result {
         Ok(value) => {
             let _ = watchdog.map(thread::JoinHandle::join);
-            drop(panic::take_hook());
+            panic::set_hook(Box::new(move |info| restored(info)));
             drop(universe);
             Ok(value)
         }

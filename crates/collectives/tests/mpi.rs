@@ -29,6 +29,8 @@ fn main() -> ExitCode {
         ("ranks_that_stop_are_named", || {
             ends("late", "`all_reduce by sum as f32 of x (16 bytes) #0`: no call of rank 1 within");
             ends("killed", "process rank 1");
+            // It depends on the moment whether the other rank waits for the call or for the bytes.
+            ends("stopped", "of 2: `all_reduce");
         }),
     ];
     println!("running {} tests", tests.len());
@@ -111,6 +113,21 @@ fn rank(transport: mpi::MpiTransport, scenario: &str) -> Outcome<()> {
     match (scenario, rank) {
         ("error", 1) => return Err("no data".into()),
         ("panic", 1) => panic!("no data"),
+        ("stopped", _) => {
+            if rank == 1 {
+                std::thread::spawn(|| {
+                    std::thread::sleep(Duration::from_millis(300));
+                    let own = std::process::id().to_string();
+                    drop(Command::new("kill").args(["-STOP", &own]).status());
+                });
+            }
+            loop {
+                let event = group.all_reduce(&context, std::slice::from_ref(&x), Reduction::Sum)?;
+                event
+                    .sync()
+                    .map_err(|error| group.failure().map_or_else(|| error.to_string(), |e| e.to_string()))?;
+            }
+        }
         ("late", 1) => std::thread::sleep(Duration::from_secs(60)),
         // The signal that no process can handle.
         ("killed", 1) => {

@@ -14,6 +14,7 @@ use crate::{
     error::{DriverError, RunError},
     event::Event,
     pool::Buffer,
+    stream::Stream,
     submit::{MemoryTask, Use, in_order, submit},
 };
 
@@ -24,15 +25,16 @@ impl Context {
     ///
     /// The function is a task like a run of a routine: it starts after all earlier writes of the nodes, and
     /// all later uses of them wait for it. On a CPU it gets the memory of the nodes itself, and runs on the
-    /// stream's worker, so on a stream of its own ([`Context::on_stream`]) it may take long or wait for other
-    /// processes. On a device whose memory the host cannot access, the caller waits for the values, calls the
-    /// function, and schedules a copy back.
+    /// worker of `stream`, so on a stream of its own it may take long or wait for other processes. On a
+    /// device whose memory the host cannot access, the caller waits for the values, calls the function, and
+    /// schedules a copy back.
     ///
     /// If the function returns an error or panics on the stream, the stream fails and the nodes have no
     /// values. If it does so on the caller's thread, the nodes keep theirs.
     ///
     /// # Errors
     ///
+    /// [`RunError::OtherDevice`] for a stream of another device than the context's,
     /// [`RunError::NotInContext`], [`RunError::Poisoned`] for a node without values,
     /// [`DriverError::AccessOverlap`] for nodes that share memory, and errors of the device. If the caller
     /// runs the function, its failure is [`RunError::HostFunction`].
@@ -40,13 +42,18 @@ impl Context {
     /// [`DriverError::AccessOverlap`]: crate::DriverError::AccessOverlap
     pub fn access_on_host(
         &self,
+        stream: &Stream,
         nodes: &[TensorNode],
         name: &str,
         run: impl FnOnce(&mut [&mut [u8]]) -> Result<(), String> + Send + 'static,
     ) -> Result<Event, RunError> {
+        if stream.device() != self.stream().device() {
+            let (expected, found) = (self.stream().name(), stream.name());
+            return Err(RunError::OtherDevice { expected, found });
+        }
         let buffers: Vec<Arc<Buffer>> =
             nodes.iter().map(|node| self.writable(node)).collect::<Result<_, _>>()?;
-        let _span = tracing::debug_span!("host function", name, stream = %self.stream().name()).entered();
+        let _span = tracing::debug_span!("host function", name, stream = %stream.name()).entered();
         let memory: Vec<MemoryRange> = buffers.iter().map(|buffer| buffer.range.clone()).collect();
         let mut uses: Vec<Use> =
             in_order(buffers.iter().map(|buffer| Use::new(buffer, Access::ReadWrite)).collect());
@@ -54,7 +61,7 @@ impl Context {
         uses.dedup_by(|a, b| Arc::ptr_eq(&a.buffer, &b.buffer));
         let function = HostFunction::new(run);
         let task = MemoryTask::HostAccess(name, &memory, &function);
-        match submit(self.stream(), &uses, || format!("`{name}` on the host"), &task) {
+        match submit(stream, &uses, || format!("`{name}` on the host"), &task) {
             Ok(event) => {
                 self.wrote(nodes, &event);
                 Ok(event)

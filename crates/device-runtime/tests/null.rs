@@ -200,11 +200,12 @@ fn functions_get_copies_where_the_host_has_no_access() {
         assert_eq!(memory.iter().map(|bytes| bytes.len()).collect::<Vec<_>>(), [16]);
         Ok(())
     };
-    context.access_on_host(std::slice::from_ref(&x), "look", run).unwrap().sync().unwrap();
+    context.access_on_host(context.stream(), std::slice::from_ref(&x), "look", run).unwrap().sync().unwrap();
     for panics in [false, true] {
         let fail =
             move |_: &mut [&mut [u8]]| if panics { panic!("no luck") } else { Err("no luck".to_owned()) };
-        let error = context.access_on_host(std::slice::from_ref(&x), "errand", fail).unwrap_err();
+        let error =
+            context.access_on_host(context.stream(), std::slice::from_ref(&x), "errand", fail).unwrap_err();
         assert_eq!(error.to_string(), "`errand` on the host: no luck");
     }
     assert_eq!(context.to_host(&x).unwrap().values(), [0.; 4]);

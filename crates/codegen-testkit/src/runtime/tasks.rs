@@ -59,13 +59,13 @@ pub fn functions_on_nodes_take_turns_with_routines(make: DriverFactory<'_>) {
     });
     let first = context(&device).init_from_host(&x, &array(&[1, 2, 3])).unwrap();
     let first = first.init_from_host(&y, &array(&[7, 8])).unwrap();
-    let second = first.on_stream(&device.new_stream().unwrap()).unwrap();
+    let second = device.new_stream().unwrap();
     let routine = first.link(&add, std::slice::from_ref(&x)).unwrap();
     let mut expected = ([1, 2, 3], [7, 8]);
     for i in 0..9 {
         routine.run(&[i]).unwrap();
         let nodes = [y.clone(), x.clone()];
-        drop(second.access_on_host(&nodes, "twice", |memory| {
+        drop(first.access_on_host(&second, &nodes, "twice", |memory| {
             let [y, x] = memory else { return Err("expected two nodes".to_owned()) };
             let (y, x): (&mut [i64], &mut [i64]) = (bytemuck::cast_slice_mut(y), bytemuck::cast_slice_mut(x));
             x.iter_mut().for_each(|x| *x *= 2);
@@ -86,11 +86,12 @@ pub fn a_function_on_nodes_that_fails_poisons_them(make: DriverFactory<'_>) {
     let first = context(&device).init_from_host(&x, &array(&[5])).unwrap();
     let first = first.init_from_host(&y, &array(&[6])).unwrap();
     for panics in [false, true] {
-        let second = first.on_stream(&device.new_stream().unwrap()).unwrap();
+        let second = device.new_stream().unwrap();
         let fail =
             move |_: &mut [&mut [u8]]| if panics { panic!("no luck") } else { Err("no luck".to_owned()) };
-        let failed =
-            second.access_on_host(std::slice::from_ref(&x), "errand", fail).and_then(|event| event.sync());
+        let failed = first
+            .access_on_host(&second, std::slice::from_ref(&x), "errand", fail)
+            .and_then(|event| event.sync());
         let failure = failed.unwrap_err().failure().cloned().unwrap();
         assert_eq!((failure.task(), failure.message()), ("errand", "no luck"));
         let error = first.to_host(&x).unwrap_err();
@@ -101,16 +102,21 @@ pub fn a_function_on_nodes_that_fails_poisons_them(make: DriverFactory<'_>) {
     }
 }
 
-/// A function takes each node once, and only nodes with memory.
+/// A function takes each node once, only nodes with memory, and only streams of their device.
 pub fn a_function_takes_each_node_once(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, absent] = ["x", "absent"].map(|name| node(name, 1));
     let context = context(&device).init_from_host(&x, &array(&[5])).unwrap();
     let unused = |_: &mut [&mut [u8]]| Err("it ran".to_owned());
-    let error = context.access_on_host(&[x.clone(), x.clone()], "both", unused).unwrap_err();
+    let stream = context.stream();
+    let error = context.access_on_host(stream, &[x.clone(), x.clone()], "both", unused).unwrap_err();
     assert!(matches!(error, RunError::Driver { source: DriverError::AccessOverlap { .. }, .. }), "{error}");
-    let error = context.access_on_host(&[absent], "none", unused).unwrap_err();
+    let error = context.access_on_host(stream, &[absent], "none", unused).unwrap_err();
     assert!(matches!(error, RunError::NotInContext { .. }), "{error}");
+    let elsewhere = open(make, &Setup::default()).new_stream().unwrap();
+    let error =
+        context.access_on_host(&elsewhere, std::slice::from_ref(&x), "elsewhere", unused).unwrap_err();
+    assert!(matches!(error, RunError::OtherDevice { .. }), "{error}");
     assert_eq!(values(&context, &x), [5]);
 }
 
