@@ -276,11 +276,7 @@ impl HostArray {
 
     /// All values as `f64`, row-major.
     pub fn values(&self) -> Vec<f64> {
-        // Constants of models have millions of elements, mostly f32.
-        match (&self.padding, self.as_slice::<f32>()) {
-            (None, Ok(values)) => values.iter().copied().map(f64::from).collect(),
-            _ => self.value_offsets().map(|offset| self.element(offset).as_f64()).collect(),
-        }
+        self.value_offsets().map(|offset| self.element(offset).as_f64()).collect()
     }
 
     /// Replaces all values, row-major, rounded to the array's type; margins stay.
