@@ -12,7 +12,7 @@ mod cuda;
 mod lavapipe;
 mod open_mpi;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
 
@@ -30,6 +30,15 @@ pub struct Tool {
     pub version: String,
     /// The driver's manifest, or the program.
     pub path: PathBuf,
+}
+
+impl Tool {
+    /// A program that says its version when it is asked.
+    fn asked(name: &'static str, path: PathBuf) -> Option<Tool> {
+        let said = apt::output(Command::new(&path).arg("--version")).ok()?;
+        let version = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+        Some(Tool { name, version: version.to_owned(), path })
+    }
 }
 
 /// The folder of tools that are unpacked rather than installed.

@@ -11,11 +11,7 @@ use arrayjit_collectives::{
     DataParallelRanks, DataParallelRanksJob, GradientPart, Group, HostGroup, Reduction, Transport,
 };
 
-use crate::{
-    data::Digits,
-    state::{self, Network},
-    streams::{GRADIENTS, texts},
-};
+use crate::{data::Digits, state::Network, streams::ShardedRoutines};
 
 /// Training, linked for one rank.
 pub struct RankTraining<'n> {
@@ -41,13 +37,8 @@ impl<'n> RankTraining<'n> {
         transport: impl Transport,
     ) -> Result<RankTraining<'n>> {
         let group: Arc<dyn Group> = Arc::new(HostGroup::new(transport, backend.new_stream()?));
-        let (gradient_text, update_text) = texts(group.size());
-        let gradient = backend.compile_named("gradient", &gradient_text, network.nodes())?;
-        let [w1, b1, w2, b2] = GRADIENTS.map(|name| gradient.node(name).cloned());
-        let gradients = [w1?, b1?, w2?, b2?];
-        let update = [network.nodes(), gradients.iter().collect()].concat();
-        let update = backend.compile_named("update", update_text, update)?;
-        let evaluation = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
+        let ShardedRoutines { gradient, gradients, update, evaluation } =
+            ShardedRoutines::compile(backend, network, group.size())?;
 
         let context = network.upload(backend, train, test, rng)?;
         let gradient = [GradientPart { routine: &gradient, summed: &gradients }];

@@ -1,6 +1,6 @@
 //! A browser with WebGPU.
 
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -14,9 +14,7 @@ const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "goog
 pub fn find_chromium() -> Option<Tool> {
     let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
     let path = named.or_else(|| NAMES.iter().find_map(|name| on_path(name)))?;
-    let said = apt::output(Command::new(&path).arg("--version")).ok()?;
-    let version = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
-    Some(Tool { name: "Chromium", version: version.to_owned(), path })
+    Tool::asked("Chromium", path)
 }
 
 /// Chromium, installed by the package manager if it is missing.
