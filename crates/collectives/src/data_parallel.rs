@@ -43,8 +43,10 @@ pub struct DataParallelRanksJob<'a> {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use arrayjit::{Backend, HostArray, TensorNode}; use arrayjit_collectives::{DataParallelRanks,
-/// DataParallelRanksJob, GradientPart, Group, HostGroup, local};
+/// use arrayjit::{Backend, HostArray, TensorNode};
+/// use arrayjit_collectives::{
+///     DataParallelRanks, DataParallelRanksJob, GradientPart, Group, HostGroup, local,
+/// };
 ///
 /// // The mean of ten numbers by gradient descent, in rounds of two ranks.
 /// let means = local::run(2, |transport| -> Result<f64, Box<dyn std::error::Error + Send + Sync>> {

@@ -38,7 +38,7 @@ pub trait Group: Send + Sync {
     /// the result.
     ///
     /// # Errors
-    /// Those of [`all_reduce`](Group::all_reduce); a number of terms that is 0 or more than that of ranks.
+    /// Fails like [`all_reduce`](Group::all_reduce), and if there are no terms or more terms than ranks.
     fn all_reduce_first(
         &self,
         context: &Context,

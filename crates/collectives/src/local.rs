@@ -122,7 +122,7 @@ impl LocalTransport {
 
     fn wait<'s>(
         &self,
-        state: MutexGuard<'s, State>,
+        mut state: MutexGuard<'s, State>,
         operation: &str,
         end: Instant,
         timeout: Duration,
@@ -136,7 +136,11 @@ impl LocalTransport {
             let absent = |(rank, bytes): (usize, &Option<Vec<u8>>)| bytes.is_none().then_some(rank);
             let missing = state.deposits.iter().enumerate().filter_map(absent).collect();
             let (rank, size, operation) = (self.rank, self.size, operation.into());
-            return Err(CollectiveError::Missing { rank, size, operation, missing, timeout });
+            let error = CollectiveError::Missing { rank, size, operation, missing, timeout };
+            // A rank that comes later would wait for one that has gone.
+            state.failed.get_or_insert((rank, error.to_string()));
+            self.barrier.changed.notify_all();
+            return Err(error);
         }
         let waited = self.barrier.changed.wait_timeout(state, left);
         Ok(waited.unwrap_or_else(PoisonError::into_inner).0)

@@ -79,7 +79,8 @@ pub fn run<T, E: Display>(body: impl FnOnce(MpiTransport) -> Result<T, E>) -> Re
     let (rank, size) = (transport.rank, transport.size);
     panic::set_hook(Box::new(move |info| {
         earlier(info);
-        // A panic of a task is an error of its stream, and reaches the caller as such.
+        // Before it unwinds: dropped streams would wait for ranks that this one no longer answers. A panic on
+        // the thread of a stream is an error of the stream instead, and reaches the caller as such.
         if thread::current().name() == Some("main") {
             abort(rank, size, "panicked");
         }
