@@ -2,8 +2,8 @@
 //!
 //! The budgets are for two cores and a clean clone. A stage over its budget is reported but does not fail,
 //! because machines differ in speed. The test stage is last, so that the output ends with the test runner's
-//! closing lines. The tools that tests of GPU code need are installed before anything is compiled; unlike on
-//! a developer's machine, a missing tool is an error here.
+//! closing lines. The tools that tests of GPU code and of several processes need are installed before
+//! anything is compiled; unlike on a developer's machine, a missing tool is an error here.
 
 use std::{
     process::Command,
