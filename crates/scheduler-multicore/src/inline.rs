@@ -72,12 +72,14 @@ impl StreamQueue for InlineQueue {
 
     fn submit(&self, task: QueuedTask) -> Result<(), DriverError> {
         let _running = self.lock_for(&task)?;
+        let _busy = self.pool.enter();
         self.state.enter(|| task.run(&self.state, &self.pool));
         Ok(())
     }
 
     fn try_run(&self, task: QueuedTask) -> Result<Option<Failure>, QueuedTask> {
         let Ok(_running) = self.lock_for(&task) else { return Err(task) };
+        let _busy = self.pool.enter();
         self.state.enter(|| task.run(&self.state, &self.pool));
         Ok(self.state.failure())
     }

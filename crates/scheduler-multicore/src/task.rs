@@ -106,6 +106,7 @@ impl QueuedTask {
         match self.kind {
             TaskKind::Signal(event) => event.reach(queue.failure()),
             TaskKind::Wait(event, after) => {
+                let _waiting = event.poll().is_none().then(|| pool.wait());
                 if let (Err(failure), WaitKind::Data) = (event.wait(), after) {
                     queue.fail(failure);
                 }
@@ -115,7 +116,11 @@ impl QueuedTask {
             }
             TaskKind::Memory(task) => run_memory_task(task, queue, pool),
             TaskKind::Host(HostTask { name, run }) => call_host(name, run, queue),
-            TaskKind::HostAccess(task) => call_host(task.name().to_owned(), || task.run(), queue),
+            TaskKind::HostAccess(task) => {
+                // It exchanges values with other processes, so it waits most of the time.
+                let _waiting = pool.wait();
+                call_host(task.name().to_owned(), || task.run(), queue);
+            }
         }
         if let Some(event) = self.signal {
             event.reach(queue.failure());

@@ -3,7 +3,8 @@
 //! The thread that runs a kernel, the initiator, executes chunks of its iterations until none is left; pool
 //! workers do the same if they arrive in time. The initiator does not wait for a worker that has not begun:
 //! it cancels that worker's task. Invariant: a pool worker gets a task only while fewer threads are busy than
-//! the pool has. Pool workers with a task and threads that run tasks of queues count as busy.
+//! the pool has. Pool workers with a task and threads that run tasks of queues count as busy, except while
+//! they wait for something else.
 
 use std::{num::NonZero, panic::resume_unwind, time::Duration};
 
@@ -73,6 +74,16 @@ impl Drop for BusyCaller<'_> {
     }
 }
 
+/// Counts the calling thread, which is busy otherwise, as idle until it is dropped.
+#[derive(Debug)]
+pub(crate) struct WaitingCaller<'a>(&'a AtomicUsize);
+
+impl Drop for WaitingCaller<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Counts a pool worker as busy until it is dropped.
 #[derive(Debug)]
 struct BusyThread(Arc<AtomicUsize>);
@@ -113,6 +124,13 @@ impl<W: Splittable> ThreadPool<W> {
     pub(crate) fn enter(&self) -> BusyCaller<'_> {
         self.busy.fetch_add(1, Ordering::Relaxed);
         BusyCaller(&self.busy)
+    }
+
+    /// Counts the calling thread, which has [entered](ThreadPool::enter), as idle until the guard is dropped:
+    /// kernels of other queues may be split over one more thread while it waits.
+    pub(crate) fn wait(&self) -> WaitingCaller<'_> {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+        WaitingCaller(&self.busy)
     }
 
     /// Runs the iterations `0..extent`, in chunks of at least `grain` if that is worth it and threads are
@@ -219,5 +237,21 @@ impl<W: Splittable> Drop for ThreadPool<W> {
             // a panic of the worker's own code; kernels' panics are caught.
             let _ = thread.filter(|_| !is_in_task()).map(thread::JoinHandle::join);
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_leaves_its_place_to_a_worker() {
+        let pool: ThreadPool = ThreadPool::new(2);
+        let (_busy, _other) = (pool.enter(), pool.enter());
+        assert_eq!(pool.reserve(1), 0);
+        let waiting = pool.wait();
+        assert_eq!(pool.reserve(1), 1);
+        drop(waiting);
+        assert_eq!(pool.busy.load(Ordering::Relaxed), 3);
     }
 }

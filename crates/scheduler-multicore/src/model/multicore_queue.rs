@@ -149,7 +149,8 @@ fn a_thread_that_runs_tasks_counts_as_busy() {
 #[test]
 fn a_queue_waits_for_another_queue() {
     explore(2, || {
-        let (first, second, steps) = (queue(), queue(), StepCounter::default());
+        let (pool, steps) = (Arc::new(ThreadPool::new(1)), StepCounter::default());
+        let (first, second) = (queue_with(&pool), queue_with(&pool));
         step(&first, &steps, 0);
         let event = record(&first);
         second.submit(QueuedTask::wait(event, WaitKind::Data)).unwrap();
@@ -158,6 +159,7 @@ fn a_queue_waits_for_another_queue() {
         assert_eq!(steps.taken(), 2);
         first.close();
         second.close();
+        assert_eq!(pool.busy(), 0, "the thread that waited counts as often as it did not");
     });
 }
 
