@@ -10,19 +10,21 @@ use std::{
     fs::File,
     io::{self, Seek, SeekFrom, Write},
     path::Path,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde::Serialize;
 
 /// The number of collected bytes that starts a write.
 const BATCH: usize = 64 << 10;
-const OPENING: &[u8] = b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
 const CLOSING: &[u8] = b"\n]}\n";
 
 /// A trace file that grows only.
 #[derive(Debug)]
 pub(super) struct EventFile {
     file: File,
+    /// The text before the first event.
+    opening: Vec<u8>,
     /// The position of the closing brackets.
     end: u64,
     /// Events that are not written yet.
@@ -34,7 +36,13 @@ impl EventFile {
     /// Creates a file without events, or replaces an existing one.
     pub(super) fn create(path: &Path) -> io::Result<EventFile> {
         let file = File::create(path)?;
-        let mut file = EventFile { file, end: 0, pending: OPENING.to_vec(), is_empty: true };
+        // The time of day, by which timelines of several processes are joined.
+        let start_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let opening = format!(
+            "{{\"displayTimeUnit\": \"ms\", \"otherData\": {{\"start_us\": {start_us}}}, \"traceEvents\": ["
+        );
+        let opening = opening.into_bytes();
+        let mut file = EventFile { file, pending: opening.clone(), opening, end: 0, is_empty: true };
         file.flush()?;
         Ok(file)
     }
@@ -70,7 +78,7 @@ impl EventFile {
     fn take_back(&mut self) -> io::Result<()> {
         self.file.set_len(self.end)?;
         self.file.seek(SeekFrom::Start(self.end))?;
-        let opening = if self.end == 0 { OPENING } else { b"" };
+        let opening: &[u8] = if self.end == 0 { &self.opening } else { b"" };
         self.file.write_all(&[opening, CLOSING].concat())
     }
 }

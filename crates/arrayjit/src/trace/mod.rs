@@ -33,6 +33,7 @@
 
 mod file; // a file that is valid between writes
 mod layer; // from spans to slices
+mod merge; // timelines of several processes in one file
 mod process; // the timeline of the setting `trace`
 mod tracks; // the tracks of streams and threads
 
@@ -52,6 +53,7 @@ use tracing_subscriber::{
     registry::{LookupSpan, Registry},
 };
 
+pub use self::merge::merge;
 pub(crate) use self::process::ProcessTimeline;
 use self::{layer::TraceLayer, tracks::Tracks};
 
@@ -96,6 +98,14 @@ pub enum TraceError {
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
+    },
+    /// A file to be joined with others that is no finished timeline.
+    #[error("the timeline of {process} is not one that is finished: {problem}")]
+    Format {
+        /// The name of the process.
+        process: String,
+        /// The problem of its text.
+        problem: String,
     },
     /// The process already has a subscriber.
     #[error(
