@@ -1,6 +1,6 @@
 //! Announcements: each rank describes its next operation, so that ranks with different ones find out.
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The bytes of an announcement. MPI libraries send so few at once, without waiting for the receiver.
 const BYTES: usize = 256;
@@ -12,9 +12,15 @@ pub struct Announcement([u8; BYTES]);
 
 impl Announcement {
     pub(crate) fn new(text: &str) -> Announcement {
+        Announcement::with_details(text, "")
+    }
+
+    /// A description with details that must be equal too, but are not shown.
+    pub(crate) fn with_details(text: &str, details: &str) -> Announcement {
         let mut bytes = [0; BYTES];
         let (digest, shown) = bytes.split_at_mut(8);
-        digest.copy_from_slice(&xxh3_64(text.as_bytes()).to_le_bytes());
+        let all = xxh3_64_with_seed(details.as_bytes(), xxh3_64(text.as_bytes()));
+        digest.copy_from_slice(&all.to_le_bytes());
         let mut end = text.len().min(shown.len());
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -56,5 +62,8 @@ mod tests {
         assert_eq!(other.text(), one.text());
         assert_ne!(one, other);
         assert_eq!(Announcement::new("sum").text(), "sum");
+        let [one, other] = ["a, b", "a, c"].map(|names| Announcement::with_details("sum of 2", names));
+        assert_eq!(one.text(), other.text());
+        assert_ne!(one, other);
     }
 }

@@ -7,7 +7,7 @@ use arrayjit::{Compiled, Context, Routine, RunError, TensorNode, ir::Symbol};
 
 use crate::{
     error::CollectiveError,
-    group::{Group, Reduction},
+    group::{Group, Reduction, by_type},
 };
 
 /// A part of a gradient: a routine, and the nodes that it finishes and whose sums the update reads.
@@ -82,7 +82,8 @@ pub struct DataParallelRanks {
 
 struct LinkedPart {
     routine: Routine,
-    summed: Vec<TensorNode>,
+    /// By type.
+    summed: Vec<Vec<TensorNode>>,
     /// For each static symbol of the routine, its position among those of the first part; none for the first
     /// part, which gets the values of a call as they are.
     symbols: Option<Vec<usize>>,
@@ -108,7 +109,7 @@ impl DataParallelRanks {
             let first = parts.first().map(|first| first.routine.bindings());
             let symbols =
                 first.map(|first| positions(part.routine, routine.bindings(), first)).transpose()?;
-            parts.push(LinkedPart { routine, summed: part.summed.to_vec(), symbols });
+            parts.push(LinkedPart { routine, summed: by_type(part.summed), symbols });
         }
         if parts.is_empty() {
             return Err(CollectiveError::NoGradient);
@@ -154,8 +155,9 @@ impl DataParallelRanks {
             if let Some(call) = own {
                 part.run(call.borrow())?;
             }
-            let (context, nodes) = (self.context(), &part.summed);
-            self.group.all_reduce_first(context, nodes, Reduction::Sum, calls.len())?;
+            for nodes in &part.summed {
+                self.group.all_reduce_first(self.context(), nodes, Reduction::Sum, calls.len())?;
+            }
         }
         self.update.run(&[])?;
         Ok(())

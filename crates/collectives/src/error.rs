@@ -86,6 +86,23 @@ pub enum CollectiveError {
         /// Its size in bytes.
         part_bytes: usize,
     },
+    /// More parts than ranks.
+    #[error("{parts} parts, one for each rank, but there are {size} ranks")]
+    TooManyParts {
+        /// The number of parts.
+        parts: usize,
+        /// The number of ranks.
+        size: usize,
+    },
+    /// A node to be summed that the program of a gradient does not compute.
+    #[error("node `{node}` is to be summed, but no step of the program writes it")]
+    NotWritten {
+        /// The name of the node.
+        node: String,
+    },
+    /// A program whose gradients cannot be computed.
+    #[error(transparent)]
+    Gradient(Arc<arrayjit::autodiff::GradientError>),
     /// Data-parallel training without a gradient.
     #[error("a job without gradient")]
     NoGradient,
@@ -121,6 +138,9 @@ pub enum CollectiveError {
         /// The first rank with other values.
         rank: usize,
     },
+    /// A timeline that cannot be read or written.
+    #[error(transparent)]
+    Timeline(Arc<arrayjit::trace::TraceError>),
     /// No operation after the first failure of a group.
     #[error("the group has failed: {0}")]
     Failed(String),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use arrayjit::{Context, Event, TensorNode};
+use arrayjit::{Context, DType, Event, TensorNode};
 
 use crate::error::CollectiveError;
 
@@ -73,6 +73,31 @@ pub trait Group: Send + Sync {
         into: &TensorNode,
     ) -> Result<Event, CollectiveError>;
 
+    /// Reduces nodes over all ranks, each for one rank: afterwards the nodes of `parts[r]` have the reduced
+    /// values on rank `r`, and no useful ones elsewhere. This is [`reduce_scatter`](Group::reduce_scatter) in
+    /// place, of parts that need not be equal. Ranks beyond the parts get nothing.
+    ///
+    /// # Errors
+    /// More parts than ranks; nodes of different types, or of a type that cannot be reduced; a node that the
+    /// context lacks.
+    fn reduce_scatter_nodes(
+        &self,
+        context: &Context,
+        parts: &[Vec<TensorNode>],
+        by: Reduction,
+    ) -> Result<Event, CollectiveError>;
+
+    /// Gives the nodes of `parts[r]` the values of rank `r` on every rank. This is
+    /// [`all_gather`](Group::all_gather) in place, of parts that need not be equal.
+    ///
+    /// # Errors
+    /// More parts than ranks; a node that the context lacks.
+    fn all_gather_nodes(
+        &self,
+        context: &Context,
+        parts: &[Vec<TensorNode>],
+    ) -> Result<Event, CollectiveError>;
+
     /// Gives every rank the values of rank `root`.
     ///
     /// # Errors
@@ -89,6 +114,28 @@ pub trait Group: Send + Sync {
     /// # Errors
     /// A rank that does not come in time, or the failure of an earlier operation.
     fn barrier(&self) -> Result<(), CollectiveError>;
+
+    /// Checks that nodes have the same bits on all ranks, by a digest, and waits for the answer.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Diverged`] with the first rank that differs from rank 0, on all ranks alike; the
+    /// errors of other operations.
+    fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError>;
+
+    /// The first failure of an operation.
+    fn failure(&self) -> Option<CollectiveError>;
+}
+
+/// Nodes by their types, for operations on nodes of one type.
+pub fn by_type(nodes: &[TensorNode]) -> Vec<Vec<TensorNode>> {
+    let mut types: Vec<(DType, Vec<TensorNode>)> = Vec::new();
+    for node in nodes {
+        match types.iter_mut().find(|(dtype, _)| *dtype == node.dtype()) {
+            Some((_, nodes)) => nodes.push(node.clone()),
+            None => types.push((node.dtype(), vec![node.clone()])),
+        }
+    }
+    types.into_iter().map(|(_, nodes)| nodes).collect()
 }
 
 /// How values are reduced over ranks: in the order of [`merge_tree`](arrayjit::parallel::merge_tree), like

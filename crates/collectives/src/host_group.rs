@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use arrayjit::{Context, DType, Event, Stream, TensorNode};
@@ -40,6 +40,21 @@ struct Shared {
     operations: AtomicU64,
     failure: Mutex<Option<CollectiveError>>,
     staging: Mutex<Staging>,
+    statistics: Mutex<GroupStatistics>,
+}
+
+/// The operations of a group on one rank.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct GroupStatistics {
+    /// The number of operations.
+    pub operations: u64,
+    /// The bytes of their nodes on this rank.
+    pub bytes: u64,
+    /// The time until all ranks had come to the operations.
+    pub waiting: Duration,
+    /// The time for the exchanges of bytes and for the reductions.
+    pub exchanging: Duration,
 }
 
 /// Memory for the blocks that a rank sends and receives, kept for the next operation.
@@ -57,8 +72,8 @@ impl HostGroup {
     /// they are given. A rank waits 5 minutes for the others.
     pub fn new(transport: impl Transport, stream: Stream) -> HostGroup {
         let (operations, failure) = (AtomicU64::new(0), Mutex::new(None));
-        let (transport, staging) = (Box::new(transport), Mutex::default());
-        let shared = Arc::new(Shared { transport, operations, failure, staging });
+        let (transport, staging, statistics) = (Box::new(transport), Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { transport, operations, failure, staging, statistics });
         HostGroup { shared, stream, timeout: Duration::from_secs(300), block_bytes: BLOCK_BYTES }
     }
 
@@ -81,31 +96,9 @@ impl HostGroup {
         &self.stream
     }
 
-    /// The first failure of an operation.
-    pub fn failure(&self) -> Option<CollectiveError> {
-        self.shared.failure().clone()
-    }
-
-    /// Checks that nodes have the same bits on all ranks, and waits for the answer.
-    ///
-    /// # Errors
-    /// [`CollectiveError::Diverged`] with the first rank that differs from rank 0, on all ranks alike; the
-    /// errors of other operations.
-    pub fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError> {
-        let names = names(nodes);
-        let event = self.schedule(context, nodes, "check_equal", move |shared, memory| {
-            let transport = &*shared.transport;
-            let mut digest = Xxh3::new();
-            memory.iter().for_each(|bytes| digest.update(bytes));
-            let mut all = vec![0; 8 * transport.size()];
-            transport.all_gather(&digest.digest().to_le_bytes(), &mut all)?;
-            let (first, others) = all.split_at(8);
-            match others.chunks(8).position(|other| other != first) {
-                Some(at) => Err(CollectiveError::Diverged { what: names, rank: at + 1 }),
-                None => Ok(()),
-            }
-        })?;
-        self.waited(event.sync())
+    /// The operations so far, with the time that they took.
+    pub fn statistics(&self) -> GroupStatistics {
+        *self.shared.statistics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Schedules an operation on the memory of nodes.
@@ -119,15 +112,27 @@ impl HostGroup {
         self.check_alive()?;
         let name = match nodes {
             [] => operation.to_owned(),
-            _ => format!("{operation} of {}", names(nodes)),
+            _ => format!("{operation} of {}", short_names(nodes)),
         };
+        let details = names(nodes);
         let (shared, timeout, operation) = (self.shared.clone(), self.timeout, name.clone());
         let run = move |memory: &mut [&mut [u8]]| {
             let bytes: usize = memory.iter().map(|bytes| bytes.len()).sum();
             let text = format!("{operation} ({bytes} bytes)");
-            shared.run(&text, timeout, || body(&shared, memory)).map_err(|error| error.to_string())
+            shared
+                .run((&text, &details, bytes), timeout, || body(&shared, memory))
+                .map_err(|error| error.to_string())
         };
         Ok(context.access_on_host(&self.stream, nodes, &name, run)?)
+    }
+
+    /// The nodes of all parts in order.
+    fn nodes_of(&self, parts: &[Vec<TensorNode>]) -> Result<Vec<TensorNode>, CollectiveError> {
+        let (parts_given, size) = (parts.len(), self.size());
+        if parts_given > size {
+            return Err(CollectiveError::TooManyParts { parts: parts_given, size });
+        }
+        Ok(parts.concat())
     }
 
     fn check_alive(&self) -> Result<(), CollectiveError> {
@@ -210,6 +215,37 @@ impl Group for HostGroup {
         })
     }
 
+    fn reduce_scatter_nodes(
+        &self,
+        context: &Context,
+        parts: &[Vec<TensorNode>],
+        by: Reduction,
+    ) -> Result<Event, CollectiveError> {
+        let (nodes, size) = (self.nodes_of(parts)?, self.size());
+        let (dtype, most) = (common_type(&nodes)?, self.block_bytes);
+        let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
+        let operation = format!("reduce_scatter by {by} as {dtype}");
+        self.schedule(context, &nodes, &operation, move |shared, memory| {
+            let parts = &mut part_bytes(memory, &counts, size);
+            reduce_scatter_parts(&*shared.transport, &mut shared.staging(), parts, most, |blocks| {
+                reduce::reduce(dtype, by, blocks, (size, size));
+            })
+        })
+    }
+
+    fn all_gather_nodes(
+        &self,
+        context: &Context,
+        parts: &[Vec<TensorNode>],
+    ) -> Result<Event, CollectiveError> {
+        let (nodes, size, most) = (self.nodes_of(parts)?, self.size(), self.block_bytes);
+        let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
+        self.schedule(context, &nodes, "all_gather", move |shared, memory| {
+            let parts = &mut part_bytes(memory, &counts, size);
+            all_gather_parts(&*shared.transport, &mut shared.staging(), parts, most)
+        })
+    }
+
     fn broadcast(
         &self,
         context: &Context,
@@ -230,7 +266,28 @@ impl Group for HostGroup {
     fn barrier(&self) -> Result<(), CollectiveError> {
         self.check_alive()?;
         self.waited(self.stream.sync())?;
-        self.shared.run("barrier", self.timeout, || Ok(()))
+        self.shared.run(("barrier", "", 0), self.timeout, || Ok(()))
+    }
+
+    fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError> {
+        let names = names(nodes);
+        let event = self.schedule(context, nodes, "check_equal", move |shared, memory| {
+            let transport = &*shared.transport;
+            let mut digest = Xxh3::new();
+            memory.iter().for_each(|bytes| digest.update(bytes));
+            let mut all = vec![0; 8 * transport.size()];
+            transport.all_gather(&digest.digest().to_le_bytes(), &mut all)?;
+            let (first, others) = all.split_at(8);
+            match others.chunks(8).position(|other| other != first) {
+                Some(at) => Err(CollectiveError::Diverged { what: names, rank: at + 1 }),
+                None => Ok(()),
+            }
+        })?;
+        self.waited(event.sync())
+    }
+
+    fn failure(&self) -> Option<CollectiveError> {
+        self.shared.failure().clone()
     }
 }
 
@@ -238,14 +295,17 @@ impl Shared {
     /// Meets the other ranks, and runs an operation if they came for the same one.
     fn run(
         &self,
-        operation: &str,
+        (operation, details, bytes): (&str, &str, usize),
         timeout: Duration,
         body: impl FnOnce() -> Result<(), CollectiveError>,
     ) -> Result<(), CollectiveError> {
         let transport = &*self.transport;
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
-        let own = Announcement::new(&format!("{operation} #{number}"));
+        let own = Announcement::with_details(&format!("{operation} #{number}"), details);
+        let start = Instant::now();
+        let mut waiting = Duration::ZERO;
         let outcome = transport.meet(&own, timeout).and_then(|all| {
+            waiting = start.elapsed();
             let outcome = match all.iter().position(|other| *other != own) {
                 Some(other) => Err(CollectiveError::Mismatch {
                     rank: transport.rank(),
@@ -258,6 +318,12 @@ impl Shared {
             transport.done();
             outcome
         });
+        let mut statistics = self.statistics.lock().unwrap_or_else(PoisonError::into_inner);
+        statistics.operations += 1;
+        statistics.bytes += bytes as u64;
+        statistics.waiting += waiting;
+        statistics.exchanging += start.elapsed().saturating_sub(waiting);
+        drop(statistics);
         if let Err(error) = &outcome {
             self.failure().get_or_insert_with(|| error.clone());
         }
@@ -373,9 +439,92 @@ fn all_gather(
     Ok(())
 }
 
+/// The memory of each part; a part for each rank, of which the last ones may be empty. `counts` has the
+/// number of nodes of each part.
+fn part_bytes<'a, 'm>(memory: &'a mut [&'m mut [u8]], counts: &[usize], size: usize) -> Vec<Bytes<'a, 'm>> {
+    let mut rest = memory;
+    let counts = counts.iter().copied().chain(std::iter::repeat(0)).take(size);
+    counts
+        .map(|count| {
+            let (part, others) = std::mem::take(&mut rest).split_at_mut(count);
+            rest = others;
+            Bytes(part)
+        })
+        .collect()
+}
+
+/// The positions at which blocks of parts begin, and the size of a block in bytes.
+fn blocks_of(parts: &[Bytes<'_, '_>], most: usize) -> (impl Iterator<Item = usize> + use<>, usize) {
+    let longest = parts.iter().map(Bytes::len).max().unwrap_or_default();
+    let block = longest.clamp(1, most).next_multiple_of(ALIGNMENT);
+    ((0..longest).step_by(block), block)
+}
+
+/// The number of bytes of a part in the block that begins at `start`.
+fn bytes_in_block(part: &Bytes<'_, '_>, start: usize, block: usize) -> usize {
+    part.len().saturating_sub(start).min(block)
+}
+
+/// Each rank gets one block of all ranks in each exchange, and reduces it into its own part.
+fn reduce_scatter_parts(
+    transport: &dyn Transport,
+    staging: &mut Staging,
+    parts: &mut [Bytes<'_, '_>],
+    most: usize,
+    reduce: impl Fn(&mut [u8]),
+) -> Result<(), CollectiveError> {
+    let (starts, block) = blocks_of(parts, most);
+    let [own, received] = staging.blocks(transport.size() * block);
+    for start in starts {
+        for (part, own) in parts.iter_mut().zip(own.chunks_mut(block)) {
+            let len = bytes_in_block(part, start, block);
+            part.read(start, &mut own[..len]);
+        }
+        transport.all_to_all(own, received)?;
+        reduce(received);
+        let part = &mut parts[transport.rank()];
+        part.write(start, &received[..bytes_in_block(part, start, block)]);
+    }
+    Ok(())
+}
+
+fn all_gather_parts(
+    transport: &dyn Transport,
+    staging: &mut Staging,
+    parts: &mut [Bytes<'_, '_>],
+    most: usize,
+) -> Result<(), CollectiveError> {
+    let (starts, block) = blocks_of(parts, most);
+    let [own, received] = staging.blocks(transport.size() * block);
+    for start in starts {
+        let part = &mut parts[transport.rank()];
+        let len = bytes_in_block(part, start, block);
+        part.read(start, &mut own[..len]);
+        transport.all_gather(&own[..block], received)?;
+        for (part, received) in parts.iter_mut().zip(received.chunks(block)) {
+            let len = bytes_in_block(part, start, block);
+            part.write(start, &received[..len]);
+        }
+    }
+    Ok(())
+}
+
+/// The names of nodes; of many, the first ones and their number.
+fn short_names(nodes: &[TensorNode]) -> String {
+    const SHOWN: usize = 3;
+    match nodes.len().checked_sub(SHOWN) {
+        Some(others @ 2..) => format!("{} and {others} others", names(&nodes[..SHOWN])),
+        _ => names(nodes),
+    }
+}
+
 fn names(nodes: &[TensorNode]) -> String {
     // Labels, because names have numbers that tell the nodes of one process apart.
-    nodes.iter().map(|node| node.label().join(".")).collect::<Vec<_>>().join(", ")
+    let name = |node: &TensorNode| match node.label() {
+        [grad, of @ ..] if grad == "grad" => format!("{}.grad", of.join(".")),
+        label => label.join("."),
+    };
+    nodes.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// The element type of nodes that are reduced together.

@@ -96,7 +96,8 @@ pub fn run<T, E: Display>(body: impl FnOnce(MpiTransport) -> Result<T, E>) -> Re
             drop(universe);
             Ok(value)
         }
-        Err(error) => abort(rank, size, &error.to_string()),
+        // The alternate form of some types, such as `anyhow::Error`, has the causes too.
+        Err(error) => abort(rank, size, &format!("{error:#}")),
     }
 }
 

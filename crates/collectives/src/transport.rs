@@ -41,3 +41,33 @@ pub trait Transport: Send + Sync + 'static {
     /// Ends the operation that [`meet`](Transport::meet) began. Does nothing by default.
     fn done(&self) {}
 }
+
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn size(&self) -> usize {
+        (**self).size()
+    }
+
+    fn meet(&self, own: &Announcement, timeout: Duration) -> Result<Vec<Announcement>, CollectiveError> {
+        (**self).meet(own, timeout)
+    }
+
+    fn all_to_all(&self, send: &[u8], received: &mut [u8]) -> Result<(), CollectiveError> {
+        (**self).all_to_all(send, received)
+    }
+
+    fn all_gather(&self, send: &[u8], received: &mut [u8]) -> Result<(), CollectiveError> {
+        (**self).all_gather(send, received)
+    }
+
+    fn broadcast(&self, bytes: &mut [u8], root: usize) -> Result<(), CollectiveError> {
+        (**self).broadcast(bytes, root)
+    }
+
+    fn done(&self) {
+        (**self).done();
+    }
+}

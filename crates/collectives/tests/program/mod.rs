@@ -24,6 +24,15 @@ const WHOLE: usize = NODES.len();
 const PART: usize = WHOLE + 1;
 const PART_LENGTH: usize = 307;
 
+/// The nodes of f32 among those that are reduced.
+const FLOATS: [usize; 3] = [0, 1, 4];
+
+/// The nodes of each rank, for operations on the nodes of owners.
+fn parts(ranks: usize, of: &[usize], node: impl Fn(usize) -> TensorNode) -> Vec<Vec<TensorNode>> {
+    let part = |rank| of.iter().filter(|&&at| at % ranks == rank).map(|&at| node(at)).collect();
+    (0..ranks).map(part).collect()
+}
+
 /// One statement of a program.
 #[derive(Clone, Copy, Debug)]
 enum RankStatement {
@@ -34,6 +43,10 @@ enum RankStatement {
     ReduceTogether,
     Scatter(Reduction),
     Gather,
+    /// The nodes of f32 are reduced for their owners, where node `n` belongs to rank `n` modulo their number.
+    ScatterNodes(Reduction),
+    /// All nodes get the values of their owners.
+    GatherNodes,
     Broadcast(usize, usize),
 }
 
@@ -54,13 +67,15 @@ fn statements(seed: u64, ranks: usize, count: usize) -> Vec<RankStatement> {
     let mut statement = || {
         let node = dice.below(NODES.len());
         let by = [Reduction::Sum, Reduction::Max, Reduction::Min][dice.below(3)];
-        match dice.below(8) {
+        match dice.below(10) {
             0 => RankStatement::Halve(node),
             1 => RankStatement::Add(node),
             2 | 3 => RankStatement::Reduce(node, by),
             4 => RankStatement::ReduceTogether,
             5 => RankStatement::Scatter(by),
             6 => RankStatement::Gather,
+            7 => RankStatement::ScatterNodes(by),
+            8 => RankStatement::GatherNodes,
             _ => RankStatement::Broadcast(node, dice.below(ranks)),
         }
     };
@@ -121,13 +136,21 @@ impl Machine {
             RankStatement::Add(at) => drop(self.add[at].run(&[])?),
             RankStatement::Reduce(at, by) => drop(group.all_reduce(context, &nodes[at..=at], by)?),
             RankStatement::ReduceTogether => {
-                let together = [0, 1, 4].map(|at| nodes[at].clone());
+                let together = FLOATS.map(|at| nodes[at].clone());
                 drop(group.all_reduce(context, &together, Reduction::Sum)?);
             }
             RankStatement::Scatter(by) => {
                 drop(group.reduce_scatter(context, &nodes[WHOLE], &nodes[PART], by)?)
             }
             RankStatement::Gather => drop(group.all_gather(context, &nodes[PART], &nodes[WHOLE])?),
+            RankStatement::ScatterNodes(by) => {
+                let parts = parts(group.size(), &FLOATS, |at| nodes[at].clone());
+                drop(group.reduce_scatter_nodes(context, &parts, by)?);
+            }
+            RankStatement::GatherNodes => {
+                let parts = parts(group.size(), &[0, 1, 2, 3, 4], |at| nodes[at].clone());
+                drop(group.all_gather_nodes(context, &parts)?);
+            }
             RankStatement::Broadcast(at, root) => drop(group.broadcast(context, &nodes[at..=at], root)?),
         }
         Ok(())
@@ -175,9 +198,7 @@ fn model_statement(all: &mut [Vec<HostArray>], statement: RankStatement) {
             all.iter_mut().for_each(|arrays| arrays[at] = reduced.clone());
         }
         RankStatement::ReduceTogether => {
-            [0, 1, 4]
-                .into_iter()
-                .for_each(|at| model_statement(all, RankStatement::Reduce(at, Reduction::Sum)));
+            FLOATS.into_iter().for_each(|at| model_statement(all, RankStatement::Reduce(at, Reduction::Sum)));
         }
         RankStatement::Scatter(by) => {
             let reduced = reduced(all, WHOLE, by).values();
@@ -188,6 +209,16 @@ fn model_statement(all: &mut [Vec<HostArray>], statement: RankStatement) {
         RankStatement::Gather => {
             let whole: Vec<f64> = all.iter().flat_map(|arrays| arrays[PART].values()).collect();
             all.iter_mut().for_each(|arrays| arrays[WHOLE].set_values(&whole).unwrap());
+        }
+        RankStatement::ScatterNodes(by) => {
+            for at in FLOATS {
+                let owner = at % all.len();
+                all[owner][at] = reduced(all, at, by);
+            }
+        }
+        RankStatement::GatherNodes => {
+            (0..NODES.len())
+                .for_each(|at| model_statement(all, RankStatement::Broadcast(at, at % all.len())));
         }
         RankStatement::Broadcast(at, root) => {
             let values = all[root][at].clone();

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use arrayjit::{
-    Backend, Context, HostArray, MemoryMode, TensorNode,
+    Backend, Context, HostArray, TensorNode,
+    assign::text,
     parallel::{DataParallel, DataParallelJob, MergeMethod, replicate},
 };
 use arrayjit_collectives::{
-    DataParallelRanks, DataParallelRanksJob, GradientPart, Group, HostGroup, Transport,
+    BucketSizes, DataParallelRanks, DataParallelRanksJob, GradientBucket, GradientPart, Group, HostGroup,
+    Transport, split_gradient,
 };
 
 use super::Outcome;
 
-/// The error of two rows, and the gradient of the offset.
-const FIRST: &str = "s[b] :+= w[k] * x[2*@i + b, k] where b < 2
+/// The error of two rows, the gradient of the offset, and that of the factors.
+const GRADIENT: &str = "s[b] :+= w[k] * x[2*@i + b, k] where b < 2
     e[b] := s[b] + c[0] - y[2*@i + b] where b < 2
-    gc[z] :+= e[b] where z < 1";
-/// The gradient of the factors.
-const SECOND: &str = "gw[k] :+= e[b] * x[2*@i + b, k] where b < 2";
+    gc[z] :+= e[b] where z < 1
+    gw[k] :+= e[b] * x[2*@i + b, k] where b < 2";
 const UPDATE: &str = "w[k] -= 0.01 * gw[k]; c[k] -= 0.01 * gc[k] where k < 1";
 /// The calls of an epoch. With 5 ranks, 2 take part in the last round.
 const CALLS: i64 = 12;
@@ -45,8 +46,6 @@ impl Regression {
         let mut nodes = Vec::new();
         for (name, dims) in sizes {
             let node = TensorNode::builder(name).dims(dims.iter().copied());
-            // The second part reads what the first one computes.
-            let node = if name == "e" { node.mode(MemoryMode::Materialized) } else { node };
             let node = node.build()?;
             let count = dims.iter().product::<usize>();
             let value = |at: usize| ((at * 7919 + name.len() * 31) % 211) as f32 * 0.013 - 1.2;
@@ -75,17 +74,19 @@ pub(crate) fn on_ranks(transport: impl Transport, backend: &str, in_parts: bool)
     let regression = Regression::new(&backend)?;
     let group = Arc::new(HostGroup::new(transport, backend.new_stream()?));
     let update = backend.compile(UPDATE, &regression.nodes)?;
-    let texts = if in_parts { vec![FIRST, SECOND] } else { vec![] };
-    let whole = format!("{FIRST}\n{SECOND}");
-    let texts = if in_parts { texts } else { vec![whole.as_str()] };
-    let routines = texts.iter().map(|text| backend.compile(text, &regression.nodes));
+    let gradient = text::parse(GRADIENT, &regression.nodes)?;
+    let bytes = if in_parts { 1 } else { 1 << 20 };
+    let sizes = BucketSizes { first: bytes, others: bytes };
+    let buckets = split_gradient(&gradient, &regression.named(&["gw", "gc"]), sizes)?;
+    let count = if in_parts { 2 } else { 1 };
+    assert_eq!(buckets.len(), count);
+    let routines = buckets.iter().map(|bucket| backend.compile_assignments(&bucket.program));
     let routines = routines.collect::<Result<Vec<_>, _>>()?;
-    let summed = match in_parts {
-        true => vec![regression.named(&["gc"]), regression.named(&["gw"])],
-        false => vec![regression.named(&["gw", "gc"])],
+    let part = |(routine, bucket)| {
+        let GradientBucket { summed, .. }: &GradientBucket = bucket;
+        GradientPart { routine, summed }
     };
-    let parts = routines.iter().zip(&summed).map(|(routine, summed)| GradientPart { routine, summed });
-    let parts: Vec<_> = parts.collect();
+    let parts: Vec<_> = routines.iter().zip(&buckets).map(part).collect();
     let job = DataParallelRanksJob { gradient: &parts, update: &update };
     let shared: Arc<dyn Group> = group.clone();
     let training = DataParallelRanks::link(&job, &regression.context, &shared)?;
@@ -100,7 +101,7 @@ pub(crate) fn on_ranks(transport: impl Transport, backend: &str, in_parts: bool)
 pub(crate) fn on_streams(streams: usize) -> Outcome<Vec<HostArray>> {
     let backend = Backend::open("multicore")?;
     let regression = Regression::new(&backend)?;
-    let gradient = backend.compile(format!("{FIRST}\n{SECOND}").as_str(), &regression.nodes)?;
+    let gradient = backend.compile(GRADIENT, &regression.nodes)?;
     let update = backend.compile(UPDATE, &regression.nodes)?;
     let parameters = regression.named(&["w", "c"]);
     let mut contexts = vec![regression.context.clone()];
