@@ -65,31 +65,51 @@ impl Graph {
         results: Vec<TensorNode>,
         own: &[Parameter],
     ) -> Result<Executable, ModelError> {
-        let mut context = weights.context()?;
-        for array in own {
-            let zeros = HostArray::zeros(array.dtype(), array.shape().iter().copied())?;
-            context = context.init_from_host_owned(array.node(), zeros)?;
-        }
-        if let Some(other) = self.parameters().iter().find(|other| !context.contains(other.node())) {
-            return Err(ModelError::OtherModel { parameter: other.name().into() });
-        }
+        let mut context = with_zeros(weights.context()?, own.iter().map(Parameter::node))?;
+        self.check_parameters(&context)?;
         let mut program = self.program();
         program.kept.extend(results.iter().cloned());
         let compiled = weights.backend().compile_assignments(&program.named(name))?;
-        let mut inputs = BTreeMap::new();
-        for (name, node) in self.inputs() {
-            if compiled.nodes().contains(&node) || results.contains(&node) {
-                let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
-                context = context.init_from_host_owned(&node, zeros)?;
-            }
-            inputs.insert(name, node);
+        let inputs = self.inputs();
+        let used = inputs.iter().map(|(_, node)| node);
+        let used = used.filter(|node| compiled.nodes().contains(node) || results.contains(node));
+        context = with_zeros(context, used)?;
+        Executable::link(compiled, &context, inputs.into_iter().collect(), results)
+    }
+
+    /// Checks that a context has all parameters that the statements mention.
+    pub(crate) fn check_parameters(&self, context: &Context) -> Result<(), ModelError> {
+        match self.parameters().iter().find(|parameter| !context.contains(parameter.node())) {
+            Some(other) => Err(ModelError::OtherModel { parameter: other.name().into() }),
+            None => Ok(()),
         }
-        let routine = compiled.link(&context)?;
-        Ok(Executable { routine, compiled, inputs, results })
     }
 }
 
+/// The context with further nodes, which are zero.
+pub(crate) fn with_zeros<'n>(
+    mut context: Context,
+    nodes: impl IntoIterator<Item = &'n TensorNode>,
+) -> Result<Context, ModelError> {
+    for node in nodes {
+        let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
+        context = context.init_from_host_owned(node, zeros)?;
+    }
+    Ok(context)
+}
+
 impl Executable {
+    /// Links compiled code with a context that has the inputs which the code reads, and all parameters.
+    pub(crate) fn link(
+        compiled: Compiled,
+        context: &Context,
+        inputs: BTreeMap<String, TensorNode>,
+        results: Vec<TensorNode>,
+    ) -> Result<Executable, ModelError> {
+        let routine = compiled.link(context)?;
+        Ok(Executable { routine, compiled, inputs, results })
+    }
+
     /// Copies the inputs to the device, runs, and waits for the results, in the order given to
     /// [`Graph::compile`].
     ///
@@ -130,14 +150,17 @@ impl Executable {
         Ok(self.routine.run(&bindings)?)
     }
 
-    /// [`start`](Executable::start) without a copy of the inputs on the host.
+    /// [`start`](Executable::start) without a copy of the inputs on the host. Symbols that the graph does not
+    /// have are left out.
     pub(crate) fn start_shared(
         &self,
         inputs: &[(String, Arc<HostArray>)],
         symbols: &[(&str, i64)],
     ) -> Result<Event, ModelError> {
         self.check_inputs(inputs.iter().map(|(name, values)| (name.as_str(), &**values)))?;
-        let bindings = self.bindings(symbols)?;
+        let mut symbols = symbols.to_vec();
+        symbols.retain(|(name, _)| self.has_symbol(name));
+        let bindings = self.bindings(&symbols)?;
         for (name, values) in inputs {
             if let Some(node) = self.device_input(name) {
                 let _ = self.context().from_host_shared(node, values)?;
@@ -147,7 +170,7 @@ impl Executable {
     }
 
     /// Whether the graph has a symbol of that name.
-    pub(crate) fn has_symbol(&self, name: &str) -> bool {
+    fn has_symbol(&self, name: &str) -> bool {
         self.routine.bindings().iter().any(|symbol| symbol.name == name)
     }
 

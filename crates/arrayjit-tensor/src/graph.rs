@@ -44,6 +44,7 @@ struct GraphState {
     names: BTreeMap<String, usize>,
     results: Vec<ResultRecord>,
     is_training: bool,
+    rank: u32,
 }
 
 /// A result of an operation, for messages about its values.
@@ -79,6 +80,19 @@ impl Graph {
         let graph = Graph::new();
         graph.state().is_training = true;
         graph
+    }
+
+    /// A graph for a training step of a rank: its random numbers differ from those of other ranks.
+    pub(crate) fn for_training_on(rank: usize) -> Graph {
+        let graph = Graph::for_training();
+        graph.state().rank = rank as u32;
+        graph
+    }
+
+    /// A seed of random numbers on the rank of this graph; rank 0 has the seed that is given.
+    pub(crate) fn seed_on_rank(&self, seed: u32) -> u32 {
+        const GOLDEN_RATIO: u32 = 0x9e37_79b9; // spreads the ranks over all seeds
+        seed.wrapping_add(self.state().rank.wrapping_mul(GOLDEN_RATIO))
     }
 
     /// Whether the graph is one for a training step.

@@ -51,6 +51,7 @@ impl Graph {
         if shape.contains(&0) {
             return self.empty(call, shape, dtype);
         }
+        let seed = self.seed_on_rank(seed);
         let letters: String = (0..shape.len()).map(|at| format!(", {}", letter(at))).collect();
         let ranges: String =
             shape.iter().enumerate().map(|(at, size)| format!(", {} < {size}", letter(at))).collect();
@@ -95,7 +96,7 @@ impl Tensor {
             let kind = TensorErrorKind::Shape { what, found, expected: format!("at most {MOST_AXES} axes") };
             return Err(self.graph().fail(call, kind));
         }
-        let (rank, rate) = (self.rank(), number(rate));
+        let (rank, rate, seed) = (self.rank(), number(rate), self.graph().seed_on_rank(seed));
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
             format!("{} := dropout({}, {rate}, {seed}, @step) where {STEP}", whole(y, rank), whole("x", rank))
         })

@@ -147,7 +147,12 @@ impl MultiHeadAttention {
         let arguments = [at("q", &["h", "t", "c"]), at("k", &["h", "s", "c"]), at("v", &["h", "s", "c"])];
         let result = at("a", &["h", "t", "c"]);
         let attended = match self.dropout.next_seed(call, query.graph())? {
-            Some(seed) => self.with_dropout(seed, &query.shape()[..query.rank() - 2], &arguments, &at),
+            Some(seed) => self.with_dropout(
+                query.graph().seed_on_rank(seed),
+                &query.shape()[..query.rank() - 2],
+                &arguments,
+                &at,
+            ),
             None => {
                 let function = if self.causal { "causal_attention" } else { "attention" };
                 format!("{result} := {function}({})", arguments.join(", "))

@@ -123,7 +123,6 @@ impl<R: UpdateRule> Optimizer<R> {
         checks_gradients: bool,
     ) -> Result<Tensor, TensorError> {
         let graph = loss.graph();
-        self.check(call, graph)?;
         let mut parameters = graph.parameters();
         parameters.retain(|parameter| parameter.is_trainable());
         if parameters.is_empty() {
@@ -134,13 +133,33 @@ impl<R: UpdateRule> Optimizer<R> {
         let by: Vec<&dyn TensorOperand> =
             by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
         let gradients = graph.gradients(loss, &by)?;
-        let has_norm = checks_gradients || self.clip_norm.is_some();
+        let has_norm = self.reads_norm(checks_gradients);
         let norm = has_norm.then(|| global_norm(call, graph, &gradients)).transpose()?;
-        let is_finite = is_finite(call, loss, norm.as_ref(), state)?;
+        let gradients: Vec<_> = parameters.into_iter().zip(gradients).collect();
+        self.apply(call, (loss, norm.as_ref()), &gradients, state)
+    }
+
+    /// Whether a step needs the norm of all gradients.
+    pub(crate) fn reads_norm(&self, checks_gradients: bool) -> bool {
+        checks_gradients || self.clip_norm.is_some()
+    }
+
+    /// Adds the updates of parameters by their gradients to the graph of the loss. Returns 1 if the step is
+    /// not guarded, else 0.
+    pub(crate) fn apply(
+        &self,
+        call: Call,
+        (loss, norm): (&Tensor, Option<&Tensor>),
+        gradients: &[(Parameter, Tensor)],
+        state: &OptimizerState,
+    ) -> Result<Tensor, TensorError> {
+        let graph = loss.graph();
+        self.check(call, graph)?;
+        let is_finite = is_finite(call, loss, norm, state)?;
         let rate = self.guarded_rate(call, graph, &is_finite)?;
         let count = graph.result(call, &[], |y| format!("{y} := f32(@step + 1) where {STEP}"))?;
-        for (parameter, gradient) in parameters.iter().zip(&gradients) {
-            let gradient = self.guarded_gradient(call, gradient, norm.as_ref(), &is_finite)?;
+        for (parameter, gradient) in gradients {
+            let gradient = self.guarded_gradient(call, gradient, norm, &is_finite)?;
             let (rule, gradient, rate, count) = (self.rule.name(), &gradient, &rate, &count);
             self.rule.update(&ParameterUpdate { call, rule, parameter, gradient, rate, count, state })?;
         }
@@ -214,12 +233,25 @@ impl<R: UpdateRule> Optimizer<R> {
 }
 
 /// The root of the sum of the squares of all elements, in f32.
-fn global_norm(call: Call, graph: &Graph, gradients: &[Tensor]) -> Result<Tensor, TensorError> {
+pub(crate) fn global_norm(call: Call, graph: &Graph, gradients: &[Tensor]) -> Result<Tensor, TensorError> {
+    let squares =
+        gradients.iter().map(|gradient| square_sum(call, gradient)).collect::<Result<Vec<_>, _>>()?;
+    norm_of_squares(call, graph, &squares)
+}
+
+/// The sum of the squares of all elements, in f32.
+pub(crate) fn square_sum(call: Call, gradient: &Tensor) -> Result<Tensor, TensorError> {
+    let g = whole("g", gradient.rank());
+    let inputs = [("g", Argument::Tensor(gradient))];
+    gradient.graph().result(call, &inputs, |y| format!("s := square_sum({g})\n{y} := f32(s)"))
+}
+
+/// The norm of all gradients, of which each has the given sum of squares.
+pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> Result<Tensor, TensorError> {
     let mut total = graph.result(call, &[], |y| format!("{y} := f32(0)"))?;
-    for gradient in gradients {
-        let inputs = [("g", Argument::Tensor(gradient)), ("total", Argument::Tensor(&total))];
-        let g = whole("g", gradient.rank());
-        total = graph.result(call, &inputs, |y| format!("s := square_sum({g})\n{y} := total[] + f32(s)"))?;
+    for squares in squares {
+        let inputs = [("s", Argument::Tensor(squares)), ("total", Argument::Tensor(&total))];
+        total = graph.result(call, &inputs, |y| format!("{y} := total[] + s[]"))?;
     }
     let inputs = [("total", Argument::Tensor(&total))];
     graph.result(call, &inputs, |y| format!("{y} := sqrt(total[])"))

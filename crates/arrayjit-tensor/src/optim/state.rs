@@ -29,6 +29,11 @@ impl OptimizerState {
         OptimizerState { weights: weights.clone(), arrays }
     }
 
+    /// A state whose arrays get no memory: it only tells their names and shapes.
+    pub(crate) fn without_memory(weights: &Weights) -> OptimizerState {
+        OptimizerState { weights: weights.clone(), arrays: Params::new(0) }
+    }
+
     /// The arrays so far, in the order in which they were made.
     pub fn arrays(&self) -> Vec<Parameter> {
         self.arrays.all()

@@ -35,6 +35,8 @@ pub enum NonFiniteCause {
     Input(String),
     /// The gradient by a parameter; the loss is finite.
     Gradient(String),
+    /// The values of this rank are finite; those of another rank are not.
+    OtherRank,
     /// The values are finite when the step is evaluated again.
     Unknown,
 }
@@ -53,6 +55,9 @@ impl fmt::Display for NonFiniteCause {
             NonFiniteCause::Input(name) => write!(f, "input `{name}` is not finite"),
             NonFiniteCause::Gradient(name) => {
                 write!(f, "the loss is finite, but its gradient by `{name}` is not")
+            }
+            NonFiniteCause::OtherRank => {
+                write!(f, "the values of this rank are finite, but those of another rank are not")
             }
             NonFiniteCause::Unknown => write!(f, "all values are finite when the step is evaluated again"),
         }
@@ -80,7 +85,8 @@ impl SessionCore {
                 return Ok(NonFiniteCause::Gradient(parameter.name().into()));
             }
         }
-        Ok(NonFiniteCause::Unknown)
+        let is_alone = self.ranks.as_ref().is_none_or(|ranks| ranks.group().size() == 1);
+        Ok(if is_alone { NonFiniteCause::Unknown } else { NonFiniteCause::OtherRank })
     }
 
     /// Evaluates a batch again, and finds the first value that is not finite and that a metric depends on.
@@ -109,9 +115,7 @@ impl SessionCore {
         let kept = graph.results().into_iter().map(|result| result.node);
         let kept = kept.chain(further.iter().map(|tensor| tensor.node().clone())).collect();
         let executable = graph.compile_with("check_finite", &self.weights, kept, &[])?;
-        let step = [("step", step as i64)];
-        let symbols = if executable.has_symbol("step") { &step[..] } else { &[] };
-        executable.start_shared(values.arrays(), symbols)?;
+        executable.start_shared(values.arrays(), &[("step", step as i64)])?;
         Ok(executable)
     }
 }

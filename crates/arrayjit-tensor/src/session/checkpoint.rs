@@ -27,6 +27,12 @@ const FORMAT: (&str, &str) = ("arrayjit_checkpoint", "1");
 const STEP: &str = "step";
 const SEED: &str = "seed";
 
+/// An array of a checkpoint, and the rank that has it if others have not.
+type FileArray = (Parameter, Option<usize>);
+
+/// The arrays of a checkpoint by their names in the file.
+type CheckpointArrays = BTreeMap<String, FileArray>;
+
 impl Session {
     /// Writes weights, the state of the optimiser and the number of steps to a file, after all started steps.
     /// The file appears whole or not at all: it is written under another name in the same folder,
@@ -38,16 +44,45 @@ impl Session {
         let path = path.as_ref();
         self.core.settle()?;
         let mut values = BTreeMap::new();
-        for (name, array) in self.checkpoint_arrays()? {
-            values.insert(name, self.weights().get(&array)?);
+        for (name, (array, owner)) in self.checkpoint_arrays()? {
+            let values_of = match (&self.core.ranks, owner) {
+                (Some(ranks), Some(owner)) => self.core.owned_values(ranks, &array, owner)?,
+                _ => self.weights().get(&array)?,
+            };
+            values.insert(name, values_of);
         }
         let metadata = [
             (FORMAT.0, FORMAT.1.to_owned()),
             (STEP, self.steps().to_string()),
             (SEED, self.weights().params().seed().to_string()),
         ];
-        let bytes = encoded(&values, metadata).map_err(|problem| failure(path, problem))?;
-        write_atomically(path, &bytes).map_err(|error| failure(path, error.into()))
+        let write =
+            || -> Result<(), CheckpointProblem> { Ok(write_atomically(path, &encoded(&values, metadata)?)?) };
+        let Some(ranks) = &self.core.ranks else {
+            return write().map_err(|problem| failure(path, problem));
+        };
+        let outcome = self
+            .core
+            .on_first_rank(ranks, || write().map(|()| Vec::new()).map_err(|problem| problem.to_string()))?;
+        outcome.map(drop).map_err(|text| failure(path, CheckpointProblem::FirstRank(text)))
+    }
+
+    /// The bytes of a file, which rank 0 reads for all; none if there is no such file.
+    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, SessionError> {
+        let read = || match fs::read(path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        let Some(ranks) = &self.core.ranks else {
+            return read().map_err(|error| failure(path, error.into()));
+        };
+        // A first byte tells a file, which may be empty, from none.
+        let marked = |bytes: Option<Vec<u8>>| bytes.map_or_else(Vec::new, |bytes| [vec![1], bytes].concat());
+        let bytes =
+            self.core.on_first_rank(ranks, || read().map(marked).map_err(|error| error.to_string()))?;
+        let bytes = bytes.map_err(|text| failure(path, CheckpointProblem::FirstRank(text)))?;
+        Ok(bytes.split_first().map(|(_, bytes)| bytes.to_vec()))
     }
 
     /// Continues from a file that [`save`](Session::save) wrote: the next steps have the same bits as if the
@@ -58,28 +93,44 @@ impl Session {
     /// an error of the device.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), SessionError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|error| failure(path, error.into()))?;
+        if self.resume(path)? {
+            return Ok(());
+        }
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        Err(failure(path, missing.into()))
+    }
+
+    /// [`load`](Session::load) if the file exists; returns whether it does.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Session::load).
+    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<bool, SessionError> {
+        let path = path.as_ref();
+        let Some(bytes) = self.read_file(path)? else { return Ok(false) };
         let step = self.check_metadata(&bytes).map_err(|problem| failure(path, problem))?;
         let arrays = self.checkpoint_arrays()?;
         let values = decoded(&bytes).and_then(|values| matched(arrays, values));
         let values = values.map_err(|problem| failure(path, problem))?;
-        for (array, values) in &values {
-            self.weights().set(array, values)?;
+        for ((array, owner), values) in &values {
+            let rank = self.core.ranks.as_ref().map(|ranks| ranks.group().rank());
+            if owner.is_none() || *owner == rank {
+                self.weights().set(array, values)?;
+            }
         }
         self.core.state.clear_halt()?;
         locked(&self.core.pending).restart(step);
-        Ok(())
+        Ok(true)
     }
 
-    /// The arrays of a checkpoint by their names in the file. A parameter that has the name of an array of
-    /// the optimiser is an error.
-    fn checkpoint_arrays(&self) -> Result<BTreeMap<String, Parameter>, SessionError> {
-        let trainable = self.weights().params().trainable();
-        let state = self.core.optimizer.arrays(&trainable, &self.core.state)?;
-        let mut arrays = self.weights().params().by_name();
-        for array in state {
+    /// The arrays of a checkpoint by their names in the file, with the only rank that has them. A
+    /// parameter that has the name of an array of the optimiser is an error.
+    fn checkpoint_arrays(&self) -> Result<CheckpointArrays, SessionError> {
+        let parameters = self.weights().params().by_name();
+        let mut arrays: CheckpointArrays =
+            parameters.into_iter().map(|(name, parameter)| (name, (parameter, None))).collect();
+        for (array, owner) in self.core.optimizer_arrays()? {
             let name = format!("optimizer.{}", array.name());
-            if arrays.insert(name.clone(), array).is_some() {
+            if arrays.insert(name.clone(), (array, owner)).is_some() {
                 let kind = TensorErrorKind::Name { what: "parameter", name };
                 return Err(Call::new("checkpoint").error("optimizer", kind).into());
             }
@@ -137,9 +188,9 @@ fn decoded(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, CheckpointProble
 
 /// Each array with its values, if there is one of its type and shape for each.
 fn matched(
-    arrays: BTreeMap<String, Parameter>,
+    arrays: CheckpointArrays,
     mut values: BTreeMap<String, HostArray>,
-) -> Result<Vec<(Parameter, HostArray)>, CheckpointProblem> {
+) -> Result<Vec<(FileArray, HostArray)>, CheckpointProblem> {
     let missing: Vec<String> = arrays.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
     let unexpected: Vec<String> = values.keys().filter(|name| !arrays.contains_key(*name)).cloned().collect();
     if !missing.is_empty() || !unexpected.is_empty() {
@@ -148,7 +199,7 @@ fn matched(
     let mut pairs = Vec::new();
     for (name, array) in arrays {
         if let Some(values) = values.remove(&name) {
-            weights::check(&array, &values).map_err(CheckpointProblem::Arrays)?;
+            weights::check(&array.0, &values).map_err(CheckpointProblem::Arrays)?;
             pairs.push((array, values));
         }
     }

@@ -3,6 +3,7 @@
 use std::{error::Error, path::PathBuf};
 
 use arrayjit::{RunError, TensorNodeError};
+use arrayjit_collectives::CollectiveError;
 
 use crate::{error::TensorError, run_error::ModelError, session::NonFiniteCause};
 
@@ -66,6 +67,12 @@ pub enum SessionError {
         /// The message of the panic.
         message: String,
     },
+    /// An operation of the ranks that failed, or ranks that differ.
+    #[error(transparent)]
+    Ranks(#[from] CollectiveError),
+    /// Ranks for a session that has made steps.
+    #[error("the session has made steps, or a handle of one is alive; join the ranks before the first step")]
+    Begun,
     /// A gradient that is not close to the difference of the loss, or that cannot be compared.
     #[error(transparent)]
     GradientCheck(Box<arrayjit::autodiff::CheckError>),
@@ -99,6 +106,9 @@ pub enum CheckpointProblem {
         /// The expected value, in words.
         expected: String,
     },
+    /// Rank 0, which reads and writes files, could not.
+    #[error("rank 0: {0}")]
+    FirstRank(String),
     /// The arrays belong to another model or optimiser.
     #[error(transparent)]
     Arrays(ModelError),

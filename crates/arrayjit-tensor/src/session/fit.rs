@@ -151,7 +151,8 @@ impl Session {
     }
 
     fn bar(&self, (least, most): (usize, Option<usize>)) -> ProgressBar {
-        if !self.progress_bar || !std::io::stdout().is_terminal() {
+        let is_first = self.core.ranks.as_ref().is_none_or(|ranks| ranks.group().rank() == 0);
+        if !self.progress_bar || !is_first || !std::io::stdout().is_terminal() {
             return ProgressBar::hidden();
         }
         let length = most.filter(|most| *most == least).map(|length| length as u64);

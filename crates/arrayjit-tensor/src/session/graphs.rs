@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use arrayjit::DType;
+use arrayjit::{Context, DType, profile::Profile};
 use lru::LruCache;
 
 use crate::{
@@ -17,8 +17,9 @@ use crate::{
     graph::Graph,
     operand::Argument,
     parameter::{Parameter, Params, locked},
-    run_error::ModelError,
-    session::{Batch, BatchValues, SessionCore, SessionError, metrics::ROWS, values::BatchSignature},
+    session::{
+        Batch, BatchValues, SessionCore, SessionError, metrics::ROWS, ranks::RankStep, values::BatchSignature,
+    },
     tensor::Tensor,
 };
 
@@ -43,7 +44,7 @@ pub(super) struct BuiltGraph {
 
 /// A compiled graph, and the array that has the metrics of its last runs.
 pub(super) struct StepGraph {
-    pub(super) executable: Executable,
+    pub(super) routines: StepRoutines,
     /// The names of the columns of `rows`: `loss`, then the metrics.
     pub(super) names: Vec<String>,
     /// One row per run, by its number modulo the number of rows. In training, a last column is 1 if the step
@@ -55,15 +56,39 @@ pub(super) struct StepGraph {
 
 impl StepGraph {
     /// Starts a run with the given number of the step, and returns the number of the run.
-    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<u64, ModelError> {
+    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<u64, SessionError> {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
-        let mut symbols = vec![("slot", (run % ROWS as u64) as i64)];
-        if self.executable.has_symbol("step") {
-            symbols.push(("step", step as i64));
+        let symbols = [("slot", (run % ROWS as u64) as i64), ("step", step as i64)];
+        match &self.routines {
+            StepRoutines::One(executable) => drop(executable.start_shared(values.arrays(), &symbols)?),
+            StepRoutines::Ranks(step) => step.start(values, &symbols)?,
         }
-        self.executable.start_shared(values.arrays(), &symbols)?;
         Ok(run)
     }
+
+    /// The context with the weights, the inputs and the metrics.
+    pub(super) fn context(&self) -> &Context {
+        match &self.routines {
+            StepRoutines::One(executable) => executable.context(),
+            StepRoutines::Ranks(step) => step.context(),
+        }
+    }
+
+    /// The profiles of the routines.
+    pub(super) fn profiles(&self) -> Vec<Profile> {
+        match &self.routines {
+            StepRoutines::One(executable) => executable.routine().profile().into_iter().collect(),
+            StepRoutines::Ranks(step) => step.profiles(),
+        }
+    }
+}
+
+/// The routines of a run.
+pub(super) enum StepRoutines {
+    /// All in one.
+    One(Box<Executable>),
+    /// A step over ranks.
+    Ranks(Box<RankStep>),
 }
 
 /// The most recently used graphs of a session.
@@ -110,7 +135,9 @@ impl SessionCore {
     /// The graph that the closure builds for a batch.
     pub(super) fn built(&self, mode: Mode, values: &BatchValues) -> Result<BuiltGraph, SessionError> {
         let graph = match mode {
-            Mode::Training => Graph::for_training(),
+            Mode::Training => {
+                Graph::for_training_on(self.ranks.as_ref().map_or(0, |ranks| ranks.group().rank()))
+            }
             Mode::Evaluation => Graph::new(),
         };
         let batch = Batch::new(graph.clone(), values);
@@ -119,39 +146,57 @@ impl SessionCore {
     }
 
     fn compile(&self, mode: Mode, values: &BatchValues) -> Result<StepGraph, SessionError> {
-        let BuiltGraph { graph, loss, metrics } = self.built(mode, values)?;
+        let built = self.built(mode, values)?;
+        let BuiltGraph { graph, loss, metrics } = &built;
         let call = Call::new("session");
-        if loss.graph() != &graph || loss.num_elements() != 1 {
+        if loss.graph() != graph || loss.num_elements() != 1 {
             let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
             let expected = "one element, computed from the batch".into();
             return Err(graph.fail(call, TensorErrorKind::Shape { what, found, expected }).into());
         }
-        let is_finite = match mode {
-            Mode::Training => {
-                let checks = self.checks_every_step.load(Ordering::Relaxed);
-                Some(self.optimizer.update_guarded(call, &loss, &self.state, checks)?)
-            }
-            Mode::Evaluation => None,
-        };
         let names: Vec<String> =
             [String::from("loss")].into_iter().chain(metrics.iter().map(|(name, _)| name.clone())).collect();
-        let columns: Vec<Tensor> = [loss.reshape(&[])?]
-            .into_iter()
-            .chain(metrics.into_iter().map(|(_, value)| value))
-            .chain(is_finite)
-            .collect();
+        let columns = names.len() + usize::from(mode == Mode::Training);
         let dtype = if loss.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-        let rows = Params::new(0).buffer("metrics", [ROWS, columns.len()], dtype, 0.0)?;
-        for (at, column) in columns.iter().enumerate() {
-            let inputs = [("rows", Argument::Parameter(&rows)), ("x", Argument::Tensor(column))];
-            let text = format!("rows[@slot, {at}] := {dtype}(x[]) where @slot < {ROWS}");
-            graph.emit(call, &text, &inputs, &[])?;
-        }
-        let name = match mode {
-            Mode::Training => "training_step",
-            Mode::Evaluation => "evaluation",
+        let rows = Params::new(0).buffer("metrics", [ROWS, columns], dtype, 0.0)?;
+        let checks = self.checks_every_step.load(Ordering::Relaxed);
+        let routines = match (mode, &self.ranks) {
+            (Mode::Training, Some(ranks)) => {
+                let step = self.compile_over_ranks(ranks, built, &rows, checks)?;
+                StepRoutines::Ranks(Box::new(step))
+            }
+            (Mode::Training, None) => {
+                let is_finite = self.optimizer.update_guarded(call, loss, &self.state, checks)?;
+                self.compile_one("training_step", &built, Some(is_finite), &rows)?
+            }
+            (Mode::Evaluation, _) => self.compile_one("evaluation", &built, None, &rows)?,
         };
-        let executable = graph.compile_with(name, &self.weights, Vec::new(), std::slice::from_ref(&rows))?;
-        Ok(StepGraph { executable, names, rows, runs: AtomicU64::new(0) })
+        Ok(StepGraph { routines, names, rows, runs: AtomicU64::new(0) })
     }
+
+    fn compile_one(
+        &self,
+        name: &str,
+        built: &BuiltGraph,
+        is_finite: Option<Tensor>,
+        rows: &Parameter,
+    ) -> Result<StepRoutines, SessionError> {
+        let BuiltGraph { graph, loss, metrics } = built;
+        let values = metrics.iter().map(|(_, value)| value.clone());
+        let columns: Vec<Tensor> = [loss.reshape(&[])?].into_iter().chain(values).chain(is_finite).collect();
+        store_rows(graph, rows, &columns)?;
+        let own = std::slice::from_ref(rows);
+        Ok(StepRoutines::One(Box::new(graph.compile_with(name, &self.weights, Vec::new(), own)?)))
+    }
+}
+
+/// Adds statements that store values of rank 0 in the row of the run.
+pub(super) fn store_rows(graph: &Graph, rows: &Parameter, columns: &[Tensor]) -> Result<(), TensorError> {
+    let dtype = rows.dtype();
+    for (at, column) in columns.iter().enumerate() {
+        let inputs = [("rows", Argument::Parameter(rows)), ("x", Argument::Tensor(column))];
+        let text = format!("rows[@slot, {at}] := {dtype}(x[]) where @slot < {ROWS}");
+        graph.emit(Call::new("session"), &text, &inputs, &[])?;
+    }
+    Ok(())
 }

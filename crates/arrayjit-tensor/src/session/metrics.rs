@@ -61,7 +61,7 @@ pub(super) struct StepRecord {
 impl StepGraph {
     /// The rows of the last runs. Waits for them.
     pub(super) fn read(&self) -> Result<HostArray, SessionError> {
-        Ok(self.executable.context().to_host(self.rows.node())?)
+        Ok(self.context().to_host(self.rows.node())?)
     }
 }
 

@@ -28,6 +28,7 @@ mod gradient_check; // gradients against differences
 mod graphs; // compiled graphs by shape
 mod metrics; // values of steps, read later
 mod pending; // steps whose metrics are unread
+mod ranks; // training over ranks
 mod values; // the arrays of a batch
 
 use std::sync::{
@@ -44,6 +45,7 @@ pub use self::{
     fit::Progress,
     gradient_check::gradient_check,
     metrics::{Metrics, StartedStep},
+    ranks::Ranks,
     values::{BatchValues, IntoBatch},
 };
 use self::{
@@ -94,6 +96,7 @@ struct SessionCore {
     checks_every_step: AtomicBool,
     graphs: Mutex<GraphCache>,
     pending: Mutex<PendingSteps>,
+    ranks: Option<Ranks>,
 }
 
 impl Session {
@@ -118,6 +121,7 @@ impl Session {
             checks_every_step: AtomicBool::new(false),
             graphs: Mutex::default(),
             pending: Mutex::default(),
+            ranks: None,
         };
         Ok(Session { core: Arc::new(core), progress_bar: true })
     }
@@ -165,7 +169,7 @@ impl Session {
         }
         let graph = self.core.graph(Mode::Training, &values)?;
         let number = self.steps();
-        let run = graph.start(&values, number)?;
+        let run = graph.start(&values, number).map_err(|error| self.core.rank_failure().unwrap_or(error))?;
         let step = StartedStep { core: self.core.clone(), graph, run, number };
         locked(&self.core.pending).push(PendingStep { step: step.record(), values });
         if self.core.checks_every_step.load(Ordering::Relaxed) {
@@ -209,12 +213,12 @@ impl Session {
         locked(&self.core.graphs).compilations()
     }
 
-    /// The profile of each compiled graph, the most recently used first: the times of its steps so far, for
-    /// which it waits. Empty unless the backend was opened with the setting
+    /// The profile of each routine of the compiled graphs, the most recently used graph first: the times
+    /// of its steps so far, for which it waits. Empty unless the backend was opened with the setting
     /// [`profile`](arrayjit::settings::DebugSettings::profile).
     pub fn profiles(&self) -> Vec<Profile> {
         let graphs = locked(&self.core.graphs).all();
-        graphs.iter().filter_map(|graph| graph.executable.routine().profile()).collect()
+        graphs.iter().flat_map(|graph| graph.profiles()).collect()
     }
 
     /// The weights that the session trains.

@@ -56,6 +56,13 @@ impl SessionCore {
     /// Reads the metrics of all pending steps, in order, and forgets the steps. After an error, the session
     /// may go on.
     pub(super) fn settle(&self) -> Result<Vec<Metrics>, SessionError> {
+        self.read_pending().map_err(|error| match error {
+            SessionError::Model(_) => self.rank_failure().unwrap_or(error),
+            _ => error,
+        })
+    }
+
+    fn read_pending(&self) -> Result<Vec<Metrics>, SessionError> {
         let steps: Vec<PendingStep> = locked(&self.pending).steps.iter().cloned().collect();
         let mut read: Vec<(Arc<StepGraph>, HostArray)> = Vec::new();
         let mut all = Vec::new();

@@ -11,6 +11,7 @@ mod modules;
 mod non_finite;
 mod operations;
 mod optimizers;
+mod ranks;
 mod sessions;
 mod texts;
 mod torch;

@@ -34,8 +34,12 @@ impl TwoLayers {
     }
 
     pub(crate) fn session(&self) -> Session {
+        self.session_with(AdamW::new(0.03))
+    }
+
+    pub(crate) fn session_with(&self, optimizer: AdamW) -> Session {
         let params = self.params.clone();
-        Session::new(&self.weights, AdamW::new(0.03), move |batch| loss(&params, batch)).unwrap()
+        Session::new(&self.weights, optimizer, move |batch| loss(&params, batch)).unwrap()
     }
 }
 

@@ -1,0 +1,231 @@
+//! Sessions over ranks: equal bits on all ranks, buckets, sharded states, checkpoints, failures.
+
+use std::{error::Error, path::Path, sync::Arc, time::Duration};
+
+use arrayjit_collectives::{
+    BucketSizes, CollectiveError, HostGroup, Transport,
+    local::{self, LocalTransport},
+};
+use arrayjit_tensor::{
+    Backend, DType, HostArray, Init, Params, Weights,
+    optim::{AdamW, Sgd},
+    session::{Batch, NonFiniteCause, Ranks, Session, SessionError},
+};
+
+use crate::sessions::{TwoLayers, batch, step};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// How a session is joined with its ranks.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    ranks: usize,
+    dtype: DType,
+    bucket_bytes: usize,
+    is_sharded: bool,
+}
+
+impl Setup {
+    fn new(ranks: usize, dtype: DType) -> Setup {
+        Setup { ranks, dtype, bucket_bytes: 1 << 20, is_sharded: false }
+    }
+
+    fn session(self, transport: LocalTransport, timeout: Duration) -> Outcome<(TwoLayers, Session)> {
+        let model = TwoLayers::new("multicore", self.dtype);
+        let group = HostGroup::new(transport, model.weights.backend().new_stream()?).with_timeout(timeout);
+        let buckets = BucketSizes { first: self.bucket_bytes, others: self.bucket_bytes };
+        let ranks = Ranks::new(Arc::new(group)).buckets(buckets).sharded_optimizer(self.is_sharded);
+        let session = model.session_with(AdamW::new(0.03).clip_norm(0.5)).over_ranks(ranks)?;
+        Ok((model, session))
+    }
+
+    /// Runs a function on each rank, and returns the results, which are equal on all ranks.
+    fn on_all<T: PartialEq + std::fmt::Debug + Send>(
+        self,
+        body: impl Fn(&TwoLayers, Session, usize) -> Outcome<T> + Sync,
+    ) -> T {
+        let results = local::run(self.ranks, |transport| {
+            let rank = transport.rank();
+            let (model, session) = self.session(transport, Duration::from_secs(60))?;
+            body(&model, session, rank)
+        });
+        let mut results: Vec<T> = results.into_iter().collect::<Outcome<_>>().unwrap();
+        let first = results.remove(0);
+        results.iter().for_each(|other| assert_eq!(*other, first, "{self:?}"));
+        first
+    }
+}
+
+/// Trains on batches of the rank, and returns the losses and the weights.
+fn train(
+    model: &TwoLayers,
+    session: &mut Session,
+    (rank, ranks): (usize, usize),
+    seeds: std::ops::Range<usize>,
+) -> Outcome<(Vec<f64>, Vec<u8>)> {
+    let losses = seeds.map(|seed| step(session, seed * ranks + rank, 24 / ranks));
+    let losses = losses.collect::<Result<_, _>>()?;
+    session.check_ranks()?;
+    Ok((losses, model.weights.to_safetensors()?))
+}
+
+#[test]
+fn bits_depend_on_the_number_of_ranks_alone() {
+    for (ranks, dtype) in [(2, DType::Bf16), (3, DType::F64), (4, DType::F32)] {
+        let one_bucket = Setup::new(ranks, dtype);
+        let cut = Setup { bucket_bytes: 1, ..one_bucket };
+        let run = |setup: Setup| {
+            setup.on_all(|model, mut session, rank| train(model, &mut session, (rank, ranks), 0..12))
+        };
+        let expected = run(one_bucket);
+        assert!(expected.0.iter().all(|loss| loss.is_finite()) && expected.0[11] < expected.0[0]);
+        for setup in [cut, Setup { is_sharded: true, ..one_bucket }, Setup { is_sharded: true, ..cut }] {
+            assert_eq!(run(setup), expected, "{setup:?}");
+        }
+    }
+}
+
+#[test]
+fn one_rank_learns_what_a_session_without_ranks_does() {
+    let alone = TwoLayers::new("multicore", DType::F64);
+    let mut session = alone.session_with(AdamW::new(0.03).clip_norm(0.5));
+    let expected: Vec<f64> = (0..12).map(|seed| step(&mut session, seed, 24).unwrap()).collect();
+    let found =
+        Setup::new(1, DType::F64).on_all(|model, mut session, _| train(model, &mut session, (0, 1), 0..12));
+    let is_close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12;
+    assert!(found.0.iter().zip(&expected).all(is_close), "{found:?} {expected:?}");
+}
+
+/// The weight of a mean of squares after a step with some numbers.
+fn weight_after(numbers: &[f64], transport: Option<LocalTransport>) -> Outcome<f64> {
+    let params = Params::new(1).with_dtype(DType::F64);
+    let w = params.parameter("w", [], Init::ONES)?;
+    let backend = Backend::open("multicore")?;
+    let weights = Weights::new(&backend, &params)?;
+    let parameter = w.clone();
+    let mut session = Session::new(&weights, Sgd::new(0.25), move |batch: &Batch| {
+        batch.input("x")?.mul(&w)?.sub(2.0)?.square()?.mean(..)
+    })?;
+    if let Some(transport) = transport {
+        let group = HostGroup::new(transport, backend.new_stream()?);
+        session = session.over_ranks(Ranks::new(Arc::new(group)))?;
+    }
+    session.step_by([("x", HostArray::from_slice(numbers, [numbers.len()])?)])?;
+    Ok(weights.get(&parameter)?.get_f64(&[])?)
+}
+
+#[test]
+fn the_step_of_two_ranks_is_that_of_the_joined_batch() {
+    let numbers = [1.0, -2.0, 0.5, 3.0];
+    let expected = weight_after(&numbers, None).unwrap();
+    let on_ranks = local::run(2, |transport| {
+        let start = 2 * transport.rank();
+        weight_after(&numbers[start..start + 2], Some(transport))
+    });
+    for found in on_ranks {
+        assert!((found.unwrap() - expected).abs() < 1e-12 && (expected - 1.0).abs() > 0.1);
+    }
+}
+
+fn resumed(path: &Path, before: Setup, after: Setup) -> (Vec<f64>, Vec<u8>) {
+    let saved = before.on_all(|model, mut session, rank| {
+        let result = train(model, &mut session, (rank, before.ranks), 0..6)?;
+        session.save(path)?;
+        Ok(result)
+    });
+    after.on_all(|model, mut session, rank| {
+        step(&mut session, 99, 8)?;
+        session.load(path)?;
+        assert_eq!(session.steps(), 6);
+        assert_eq!(model.weights.to_safetensors()?, saved.1);
+        session.check_ranks()?;
+        train(model, &mut session, (rank, after.ranks), 6..12)
+    })
+}
+
+#[test]
+fn a_restart_with_other_ranks_goes_on_from_the_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let sharded = |ranks| Setup { is_sharded: true, ..Setup::new(ranks, DType::Bf16) };
+    let plain = |ranks| Setup::new(ranks, DType::Bf16);
+    let expected = plain(4).on_all(|model, mut session, rank| train(model, &mut session, (rank, 4), 0..12));
+    for (before, after) in [(plain(4), sharded(4)), (sharded(4), plain(4)), (sharded(4), sharded(4))] {
+        assert_eq!(resumed(&path, before, after).1, expected.1, "{before:?} {after:?}");
+    }
+    let two = resumed(&path, plain(4), plain(2));
+    for before in [plain(4), sharded(4)] {
+        assert_eq!(resumed(&path, before, sharded(2)), two, "{before:?}");
+    }
+    let mut alone = TwoLayers::new("multicore", DType::Bf16).session_with(AdamW::new(0.03).clip_norm(0.5));
+    alone.load(&path).unwrap(); // a session without ranks reads the same file
+    assert_eq!(alone.steps(), 6);
+}
+
+#[test]
+fn all_ranks_report_a_file_that_rank_0_cannot_use() {
+    let texts = Setup::new(2, DType::F32).on_all(|_, mut session, _| {
+        let missing = session.load("no/such/file").unwrap_err().to_string();
+        let folder = session.save("no/such/folder/model").unwrap_err().to_string();
+        step(&mut session, 1, 8)?; // the ranks still agree
+        Ok([missing, folder])
+    });
+    assert!(texts[0].starts_with("checkpoint `no/such/file`: "), "{}", texts[0]);
+    assert!(texts[1].starts_with("checkpoint `no/such/folder/model`: rank 0: "), "{}", texts[1]);
+}
+
+#[test]
+fn a_loss_that_is_not_finite_on_one_rank_stops_all() {
+    let results = local::run(2, |transport| -> Outcome<_> {
+        let rank = transport.rank();
+        let (model, mut session) = Setup::new(2, DType::F32).session(transport, Duration::from_secs(60))?;
+        step(&mut session, 1, 8)?;
+        let before = model.weights.to_safetensors()?;
+        let [(_, mut x), label] = batch(2, 8);
+        if rank == 1 {
+            x.set_values(&[f64::NAN; 16])?;
+        }
+        let error = session.step_by([("x", x), label])?.metrics().unwrap_err();
+        assert_eq!(model.weights.to_safetensors()?, before);
+        let SessionError::NotFinite { step: 1, cause } = error else { panic!("{error}") };
+        step(&mut session, 3, 8)?;
+        session.check_ranks()?;
+        Ok(cause)
+    });
+    let causes: Vec<_> = results.into_iter().map(Result::unwrap).collect();
+    assert_eq!(causes, [NonFiniteCause::OtherRank, NonFiniteCause::Gradient("fc1.weight".into())]);
+}
+
+#[test]
+fn a_rank_that_stops_is_named() {
+    let results = local::run(2, |transport| -> Outcome<String> {
+        let rank = transport.rank();
+        let (_model, mut session) =
+            Setup::new(2, DType::F32).session(transport, Duration::from_millis(300))?;
+        if rank == 1 {
+            return Ok(String::new());
+        }
+        let started = session.step_by(batch(1, 8))?;
+        match started.metrics() {
+            Err(SessionError::Ranks(error @ CollectiveError::Missing { .. })) => {
+                assert!(matches!(session.step_by(batch(2, 8)), Err(SessionError::Ranks(_))));
+                Ok(error.to_string())
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    let text = results[0].as_ref().unwrap();
+    assert!(text.contains("no call of rank 1 within 0.3 s") && text.contains("reported"), "{text}");
+}
+
+#[test]
+fn ranks_join_before_the_first_step() {
+    let results = local::run(1, |transport| -> Outcome<bool> {
+        let model = TwoLayers::new("inline", DType::F32);
+        let group = Arc::new(HostGroup::new(transport, model.weights.backend().new_stream()?));
+        let mut session = model.session();
+        step(&mut session, 1, 8)?;
+        Ok(matches!(session.over_ranks(Ranks::new(group)), Err(SessionError::Begun)))
+    });
+    assert!(results.into_iter().all(Result::unwrap));
+}
