@@ -14,23 +14,21 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Instant,
-};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Instant};
 
-use anyhow::{Context as _, Result};
-use arrayjit::{Backend, Settings, trace::TraceFile};
-use arrayjit_collectives::{
-    Transport,
-    local::{self, LocalTransport},
-};
+use anyhow::{Result, bail};
+use arrayjit::{Backend, Settings};
+use arrayjit_collectives::Transport;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{data, network, ranks::RankTraining, state::Network, streams::SharedTraining, train::Training};
+use crate::{
+    data, network,
+    ranks::{self, RankTraining, Ranks},
+    state::Network,
+    streams::SharedTraining,
+    train::Training,
+};
 
 #[derive(Parser)]
 #[command(name = "digits", about = "Trains a small network on handwritten digits")]
@@ -55,34 +53,12 @@ struct Cli {
     /// started (in builds with the feature `mpi`)
     #[arg(long, conflicts_with = "streams")]
     ranks: Option<Ranks>,
-    /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing; with `--ranks mpi`, to a file
-    /// for each rank, such as `trace.0.json`
+    /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing, with the tracks of all ranks
     #[arg(long)]
     trace: Option<PathBuf>,
     /// The data file
     #[arg(long, default_value = data::FILE)]
     data: PathBuf,
-}
-
-/// The ranks of a program.
-#[derive(Clone, Copy)]
-enum Ranks {
-    Threads(usize),
-    Mpi,
-}
-
-impl std::str::FromStr for Ranks {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Ranks, String> {
-        let most = network::BATCH;
-        match text.parse() {
-            Ok(count) if (1..=most).contains(&count) => Ok(Ranks::Threads(count)),
-            _ if text == "mpi" && cfg!(feature = "mpi") => Ok(Ranks::Mpi),
-            _ if text == "mpi" => Err("this build has no MPI; build with `--features mpi`".into()),
-            _ => Err(format!("expected `mpi` or a number from 1 to {most}")),
-        }
-    }
 }
 
 /// The whole program: reads the arguments of the process, trains, and prints errors on standard error.
@@ -111,55 +87,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Option<f64>> {
         return Ok(None);
     }
     let trace = cli.trace.as_deref();
-    let accuracy = match cli.ranks {
-        None => traced(trace, || train(&cli, None::<LocalTransport>))?,
-        Some(Ranks::Threads(count)) => traced(trace, || {
-            let accuracies = local::run(count, |transport| train(&cli, Some(transport)));
-            accuracies.into_iter().next().context("no ranks")?
-        })?,
-        Some(Ranks::Mpi) => on_processes(&cli)?,
-    };
-    Ok(Some(accuracy))
-}
-
-/// Calls a function and writes its timeline, if that is wanted.
-fn traced(path: Option<&Path>, body: impl FnOnce() -> Result<f64>) -> Result<f64> {
-    let trace = path.map(TraceFile::create).transpose()?;
-    trace.iter().try_for_each(TraceFile::install)?;
-    let accuracy = body()?;
-    trace.map_or(Ok(()), TraceFile::finish)?;
-    Ok(accuracy)
-}
-
-/// Trains on the processes of MPI, of which each writes a timeline of its own. An error ends all of them.
-#[cfg(feature = "mpi")]
-fn on_processes(cli: &Cli) -> Result<f64> {
-    let accuracy = arrayjit_collectives::mpi::run(|transport| {
-        let extension = format!("{}.json", transport.rank());
-        let trace = cli.trace.as_ref().map(|path| path.with_extension(extension));
-        traced(trace.as_deref(), || train(cli, Some(transport))).map_err(Shown)
-    });
-    Ok(accuracy?)
-}
-
-#[cfg(not(feature = "mpi"))]
-fn on_processes(_: &Cli) -> Result<f64> {
-    anyhow::bail!("this build has no MPI")
-}
-
-/// An error that displays as its whole chain.
-#[cfg(feature = "mpi")]
-struct Shown(anyhow::Error);
-
-#[cfg(feature = "mpi")]
-impl std::fmt::Display for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:#}", self.0)
-    }
+    Ok(Some(match cli.ranks {
+        None => ranks::traced(trace, || train(&cli, None))?,
+        Some(ranks) => ranks.run(trace, |transport| train(&cli, Some(transport)))?,
+    }))
 }
 
 /// Trains alone or as a rank, of which the first one prints; returns the accuracy.
-fn train<T: Transport>(cli: &Cli, transport: Option<T>) -> Result<f64> {
+fn train(cli: &Cli, transport: Option<Box<dyn Transport>>) -> Result<f64> {
+    let most = network::BATCH;
+    if let Some(count) = transport.as_ref().map(Transport::size).filter(|count| *count > most) {
+        bail!("{count} ranks, but a mini-batch has {most} images");
+    }
     let is_first = transport.as_ref().is_none_or(|transport| transport.rank() == 0);
     let say = |text: String| {
         if is_first {

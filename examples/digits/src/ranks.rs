@@ -3,15 +3,98 @@
 //!
 //! The weights have the bits of [training on as many streams](crate::streams).
 
-use std::sync::Arc;
+use std::{path::Path, str::FromStr, sync::Arc};
 
-use anyhow::Result;
-use arrayjit::{Backend, Compiled, HostArray, Routine, TensorNode};
+use anyhow::{Context as _, Result};
+use arrayjit::{Backend, Compiled, HostArray, Routine, TensorNode, trace::TraceFile};
 use arrayjit_collectives::{
-    DataParallelRanks, DataParallelRanksJob, GradientPart, Group, HostGroup, Reduction, Transport,
+    DataParallelRanks, DataParallelRanksJob, GradientPart, Group, HostGroup, Reduction, Transport, local,
 };
 
 use crate::{data::Digits, state::Network, streams::ShardedRoutines};
+
+/// The ranks of a program, as its option `--ranks` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranks {
+    /// This number of threads.
+    Threads(usize),
+    /// The processes that MPI started.
+    Mpi,
+}
+
+impl FromStr for Ranks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Ranks, String> {
+        match text.parse() {
+            Ok(count) if (1..=MOST_THREADS).contains(&count) => Ok(Ranks::Threads(count)),
+            _ if text == "mpi" && cfg!(feature = "mpi") => Ok(Ranks::Mpi),
+            _ if text == "mpi" => Err("this build has no MPI; build with `--features mpi`".into()),
+            _ => Err(format!("expected `mpi` or a number from 1 to {MOST_THREADS}")),
+        }
+    }
+}
+
+/// The most ranks of one process.
+const MOST_THREADS: usize = 64;
+
+impl Ranks {
+    /// Calls a function on each rank, and returns the result of rank 0, or of the process with MPI. The first
+    /// error ends all ranks. If a path is given, one file gets the timelines of all ranks.
+    ///
+    /// # Errors
+    ///
+    /// An error of the function, of MPI, or of the file.
+    pub fn run<T: Send>(
+        self,
+        trace: Option<&Path>,
+        body: impl Fn(Box<dyn Transport>) -> Result<T> + Sync,
+    ) -> Result<T> {
+        match self {
+            Ranks::Threads(count) => traced(trace, || {
+                let results = local::run(count, |transport| body(Box::new(transport)));
+                let mut results = results.into_iter().collect::<Result<Vec<_>>>()?;
+                (!results.is_empty()).then(|| results.swap_remove(0)).context("no ranks")
+            }),
+            Ranks::Mpi => on_processes(trace, body),
+        }
+    }
+}
+
+/// Calls a function and writes its timeline, if a path is given.
+///
+/// # Errors
+///
+/// An error of the function or of the file.
+pub fn traced<T>(path: Option<&Path>, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let trace = path.map(TraceFile::create).transpose()?;
+    trace.iter().try_for_each(TraceFile::install)?;
+    let result = body()?;
+    trace.map_or(Ok(()), TraceFile::finish)?;
+    Ok(result)
+}
+
+/// Each process writes a timeline of its own, which rank 0 then joins.
+#[cfg(feature = "mpi")]
+fn on_processes<T>(trace: Option<&Path>, body: impl Fn(Box<dyn Transport>) -> Result<T>) -> Result<T> {
+    use arrayjit_collectives::{join_timelines, mpi};
+
+    const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
+    let result = mpi::run(|transport| {
+        let Some(joined) = trace else { return body(Box::new(transport)) };
+        let own = joined.with_extension(format!("{}.json", transport.rank()));
+        let result = traced(Some(&own), || body(Box::new(transport.clone())))?;
+        join_timelines(&transport, LONGEST_WAIT, &own, joined)?;
+        std::fs::remove_file(&own)?;
+        anyhow::Ok(result)
+    });
+    Ok(result?)
+}
+
+#[cfg(not(feature = "mpi"))]
+fn on_processes<T>(_: Option<&Path>, _: impl Fn(Box<dyn Transport>) -> Result<T>) -> Result<T> {
+    anyhow::bail!("this build has no MPI")
+}
 
 /// Training, linked for one rank.
 pub struct RankTraining<'n> {

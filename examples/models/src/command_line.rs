@@ -4,35 +4,45 @@
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Instant,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
-use arrayjit_tensor::{Backend, Settings, profile::Profile};
-use clap::{Parser, ValueEnum};
+use arrayjit_collectives::{BucketSizes, HostGroup, Transport};
+use arrayjit_tensor::{Backend, Settings, profile::Profile, session};
+use clap::{Args, Parser, Subcommand};
+use digits::ranks::{Ranks, traced};
 
 use crate::{char_gpt, fft, heat, lenet, mandelbrot, mlp, picture, resnet};
 
 #[derive(Parser)]
 #[command(name = "models", about = "Small simulations and models on arrayjit-tensor")]
 struct Cli {
-    /// The example to run
+    #[command(subcommand)]
     example: Example,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// The options of all examples.
+#[derive(Args)]
+struct Options {
     /// A backend by name, such as multicore, inline, wgpu or cuda (each in builds that have it)
-    #[arg(long, default_value = "multicore")]
+    #[arg(long, global = true, default_value = "multicore")]
     backend: String,
     /// The folder for pictures
-    #[arg(long, default_value = "target/models")]
+    #[arg(long, global = true, default_value = "target/models")]
     out: PathBuf,
     /// Writes a page with the time of each kernel call to this file
-    #[arg(long)]
+    #[arg(long, global = true)]
     profile: Option<PathBuf>,
     /// The seed of data and initial weights
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, global = true, default_value_t = 1)]
     seed: u32,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Subcommand)]
 enum Example {
     /// 1,000 steps of the heat equation, as heat.png
     Heat,
@@ -47,7 +57,34 @@ enum Example {
     /// A residual network on made pictures
     Resnet,
     /// A small GPT that learns a text and continues it
-    CharGpt,
+    CharGpt(CharGptArgs),
+}
+
+/// The options of the GPT.
+#[derive(Args)]
+struct CharGptArgs {
+    /// Training steps
+    #[arg(long, default_value_t = char_gpt::OPTIONS.steps)]
+    steps: usize,
+    /// Windows of the text in a step
+    #[arg(long, default_value_t = char_gpt::OPTIONS.batch)]
+    batch: usize,
+    /// Goes on from this file if it exists, and writes it at the end
+    #[arg(long)]
+    checkpoint: Option<PathBuf>,
+    /// Divides each step over ranks: this number of threads, or `mpi` for the processes that `mpirun` started
+    /// (in builds with the feature `mpi`)
+    #[arg(long)]
+    ranks: Option<Ranks>,
+    /// The bytes of gradients that ranks sum together
+    #[arg(long, default_value_t = 64 << 10)]
+    bucket_bytes: usize,
+    /// Divides the state of the optimiser over the ranks
+    #[arg(long)]
+    sharded: bool,
+    /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing, with the tracks of all ranks
+    #[arg(long)]
+    trace: Option<PathBuf>,
 }
 
 /// The whole program: reads the arguments of the process, runs the example, and prints errors on standard
@@ -63,18 +100,27 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let start = Instant::now();
-    let backend = open(cli)?;
-    match cli.example {
-        Example::Heat => run_heat(cli, &backend)?,
-        Example::Mandelbrot => run_mandelbrot(cli, &backend)?,
-        Example::Fft => run_fft(cli, &backend)?,
-        Example::Mlp => run_mlp(cli, &backend)?,
-        Example::Lenet => run_lenet(cli, &backend)?,
-        Example::Resnet => run_resnet(cli, &backend)?,
-        Example::CharGpt => run_char_gpt(cli, &backend)?,
+    let options = &cli.options;
+    if let Example::CharGpt(args) = &cli.example {
+        return char_gpt_on_ranks(options, args);
     }
-    if let Some(path) = &cli.profile {
+    let start = Instant::now();
+    let backend = open(options)?;
+    match &cli.example {
+        Example::Heat => run_heat(options, &backend)?,
+        Example::Mandelbrot => run_mandelbrot(options, &backend)?,
+        Example::Fft => run_fft(options, &backend)?,
+        Example::Mlp => run_mlp(options, &backend)?,
+        Example::Lenet => run_lenet(options, &backend)?,
+        Example::Resnet => run_resnet(options, &backend)?,
+        Example::CharGpt(_) => {}
+    }
+    finish(options, &backend, start)
+}
+
+/// Writes the profile, if one is asked for, and prints the time.
+fn finish(options: &Options, backend: &Backend, start: Instant) -> Result<()> {
+    if let Some(path) = &options.profile {
         write_profile(path, backend.take_profiles())?;
     }
     println!("{:.2} s in all on {}", start.elapsed().as_secs_f64(), backend.name());
@@ -82,7 +128,7 @@ fn run(cli: &Cli) -> Result<()> {
 }
 
 /// Opens the backend, which collects profiles if a page is asked for.
-fn open(cli: &Cli) -> Result<Backend> {
+fn open(cli: &Options) -> Result<Backend> {
     if cli.profile.is_none() {
         return Ok(Backend::open(&cli.backend)?);
     }
@@ -102,7 +148,7 @@ fn write_profile(path: &Path, mut profiles: Vec<Profile>) -> Result<()> {
     Ok(())
 }
 
-fn run_heat(cli: &Cli, backend: &Backend) -> Result<()> {
+fn run_heat(cli: &Options, backend: &Backend) -> Result<()> {
     const SIZE: usize = 256;
     const STEPS: usize = 1000;
     let plate = heat::simulate(backend, SIZE, STEPS)?;
@@ -114,7 +160,7 @@ fn run_heat(cli: &Cli, backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-fn run_mandelbrot(cli: &Cli, backend: &Backend) -> Result<()> {
+fn run_mandelbrot(cli: &Options, backend: &Backend) -> Result<()> {
     const LIMIT: usize = 400;
     let (width, height) = (1024, 768);
     let counts = mandelbrot::iterations(backend, width, height, LIMIT)?;
@@ -127,7 +173,7 @@ fn run_mandelbrot(cli: &Cli, backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-fn run_fft(cli: &Cli, backend: &Backend) -> Result<()> {
+fn run_fft(cli: &Options, backend: &Backend) -> Result<()> {
     let spectra = fft::spectra(backend, 2048, cli.seed.into())?;
     for frequency in fft::peaks(&spectra.fast, fft::TONES.len()) {
         println!("frequency {frequency}: amplitude {:.3}", spectra.fast[frequency]);
@@ -137,7 +183,7 @@ fn run_fft(cli: &Cli, backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-fn run_mlp(cli: &Cli, backend: &Backend) -> Result<()> {
+fn run_mlp(cli: &Options, backend: &Backend) -> Result<()> {
     let moons = mlp::two_moons(400, 0.15, cli.seed.into());
     let trained = mlp::train(backend, &moons, 500, cli.seed)?;
     let others = mlp::two_moons(400, 0.15, u64::from(cli.seed) + 1);
@@ -149,7 +195,7 @@ fn run_mlp(cli: &Cli, backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-fn run_lenet(cli: &Cli, backend: &Backend) -> Result<()> {
+fn run_lenet(cli: &Options, backend: &Backend) -> Result<()> {
     let mut sum = 0.;
     for seed in cli.seed..cli.seed + 5 {
         let accuracy = lenet::train(backend, lenet::Options { epochs: lenet::EPOCHS, seed })?;
@@ -160,19 +206,62 @@ fn run_lenet(cli: &Cli, backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-fn run_resnet(cli: &Cli, backend: &Backend) -> Result<()> {
+fn run_resnet(cli: &Options, backend: &Backend) -> Result<()> {
     let options = resnet::Options { seed: cli.seed, ..resnet::OPTIONS };
     let trained = resnet::train(backend, options)?;
     println!("{} steps; {:.1} % of other pictures", trained.losses.len(), 100. * trained.accuracy);
     Ok(())
 }
 
-fn run_char_gpt(cli: &Cli, backend: &Backend) -> Result<()> {
-    let options = char_gpt::Options { seed: cli.seed, ..char_gpt::OPTIONS };
-    let trained = char_gpt::train(backend, options)?;
-    println!("{} steps; {:.3} nats per letter at the end", trained.losses.len(), trained.final_loss());
+/// Runs the GPT alone, or on ranks, of which each opens a backend of its own.
+fn char_gpt_on_ranks(cli: &Options, args: &CharGptArgs) -> Result<()> {
+    let trace = args.trace.as_deref();
+    match args.ranks {
+        None => traced(trace, || run_char_gpt(cli, args, None)),
+        Some(ranks) => ranks.run(trace, |transport| run_char_gpt(cli, args, Some(transport))),
+    }
+}
+
+fn run_char_gpt(cli: &Options, args: &CharGptArgs, transport: Option<Box<dyn Transport>>) -> Result<()> {
+    let start = Instant::now();
+    let backend = open(cli)?;
+    let is_first = transport.as_ref().is_none_or(|transport| transport.rank() == 0);
+    let group =
+        transport.map(|transport| anyhow::Ok(Arc::new(HostGroup::new(transport, backend.new_stream()?))));
+    let group = group.transpose()?;
+    let ranks = group.clone().map(|group| {
+        let buckets = BucketSizes { first: args.bucket_bytes, others: args.bucket_bytes };
+        session::Ranks::new(group).buckets(buckets).sharded_optimizer(args.sharded)
+    });
+    let options =
+        char_gpt::Options { seed: cli.seed, steps: args.steps, batch: args.batch, ..char_gpt::OPTIONS };
+    let trained = char_gpt::train_on(&backend, options, ranks, args.checkpoint.as_deref())?;
+    if !is_first {
+        return Ok(());
+    }
+    match trained.losses.len() {
+        0 => println!("the checkpoint has all {} steps", args.steps),
+        steps => println!("{steps} steps; {:.3} nats per letter at the end", trained.final_loss()),
+    }
+    print_speed(&trained, group.as_deref());
     println!("{}", trained.writer()?.write("Unless required by applicable law", cli.seed.into())?);
-    Ok(())
+    finish(cli, &backend, start)
+}
+
+/// Prints the time of a step without the first ones, and that of its exchanges.
+fn print_speed(trained: &char_gpt::Trained, group: Option<&HostGroup>) {
+    let Some(step) = trained.seconds_per_step else { return };
+    println!("{:.2} ms for a step", 1e3 * step);
+    if let Some(group) = group {
+        let statistics = group.statistics();
+        let per_step = |time: Duration| 1e3 * time.as_secs_f64() / trained.losses.len() as f64;
+        println!(
+            "{} exchanges; for a step, {:.2} ms of waiting for ranks and {:.2} ms of exchange, beside the routines",
+            statistics.operations,
+            per_step(statistics.waiting),
+            per_step(statistics.exchanging)
+        );
+    }
 }
 
 /// The largest distance of two elements at the same place.
