@@ -4,9 +4,10 @@ use std::{any::Any, fmt, sync::Arc};
 
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
-    BoundHandle, CopyInTask, CopyOutTask, CopyTask, Driver, DriverDescription, DriverError, EventHandle,
-    FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, PolledStream, PoolHandle, PoolId,
-    SequenceHandle, SequenceTask, StreamHandle, StreamRegistry, StreamStrategy, WaitKind, check_owner,
+    BoundHandle, CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, Driver, DriverDescription, DriverError,
+    EventHandle, FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, PolledStream, PoolHandle,
+    PoolId, SequenceHandle, SequenceTask, StreamHandle, StreamRegistry, StreamStrategy, WaitKind,
+    check_owner,
 };
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     cubin::CubinCache,
     event::Event,
     kernel::{BoundFunction, CodeLoader, LoadedKernel},
+    nccl::NcclCall,
     open::{self, Config, DeviceInfo, OpenError, OpenedDevice},
     sequence::{MIN_KERNELS, Sequence},
     shared_state::{DRIVER_NAME, SharedState},
@@ -270,6 +272,13 @@ unsafe impl Driver for CudaDevice {
 
     fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
         self.stream(stream)?.copy(&MemoryRegion::new(task.dst())?, &MemoryRegion::new(task.src())?)
+    }
+
+    /// Exchanges values by NCCL, as [`NcclCommunicator`](crate::NcclCommunicator) asks for.
+    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<(), DriverError> {
+        let call = task.operation::<NcclCall>()?;
+        let regions = task.memory().iter().map(MemoryRegion::new).collect::<Result<Vec<_>, _>>()?;
+        self.stream(stream)?.exchange(task.name(), &call, &regions)
     }
 
     fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {

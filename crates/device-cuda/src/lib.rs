@@ -96,6 +96,8 @@ mod sequence; // kernels launched together, repeatedly
 mod shared_state; // state that all streams share
 mod stream; // tasks in order
 
+mod nccl; // exchanges of values between devices
+
 // Code.
 mod cubin; // machine code cached on disk
 mod ptx; // facts about a PTX text
@@ -105,7 +107,8 @@ mod api; // NVIDIA's driver as a safe interface
 pub use crate::{
     choice::DeviceChoice,
     device::CudaDevice,
+    nccl::{NcclCommunicator, NcclError, NcclOperation, NcclReduction, NcclUniqueId},
     open::{Config, DeviceInfo, OpenError, devices},
 };
 
-tnode::debug_as_display!(OpenError);
+tnode::debug_as_display!(NcclError, OpenError);

@@ -1,4 +1,4 @@
-//! The contract of a device: 20 required methods, and thirteen with a default.
+//! The contract of a device: 20 required methods, and fourteen with a default.
 //!
 //! A driver represents one device. The runtime passes back the handles that the driver made. The runtime
 //! cannot look into a handle, so a driver may store anything in it.
@@ -33,7 +33,8 @@ use tnode::HostArray;
 
 use crate::{
     checked::{
-        CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask, KernelArgs, LaunchTask, SequenceTask,
+        CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, FillTask, HostAccessTask, KernelArgs,
+        LaunchTask, SequenceTask,
     },
     error::DriverError,
     timing::KernelTimer,
@@ -288,6 +289,18 @@ pub unsafe trait Driver: Send + Sync {
     fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<(), DriverError> {
         let _ = (stream, task);
         Err(DriverError::NoHostTasks { driver: self.name().to_owned() })
+    }
+
+    /// Submits an operation that this driver knows and the runtime does not, such as an exchange of values
+    /// between devices by a library of the platform. It reads and writes memory in place.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::NoDeviceTasks`] if the driver knows no operations, which is the default;
+    /// [`DriverError::ForeignHandle`] for an operation of another driver; the errors of [`Driver::launch`].
+    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<(), DriverError> {
+        let _ = (stream, task);
+        Err(DriverError::NoDeviceTasks { driver: self.name().to_owned() })
     }
 
     /// Records an event that is done when everything submitted to the stream so far is done, or has failed.

@@ -90,6 +90,12 @@ pub enum DriverError {
         /// The driver's name.
         driver: String,
     },
+    /// The driver knows no operations of its own.
+    #[error("device `{driver}` has no operations of its own")]
+    NoDeviceTasks {
+        /// The driver's name.
+        driver: String,
+    },
     /// The device cannot run this kind of code.
     #[error("device `{driver}` does not load {payload} artifacts")]
     UnsupportedPayload {

@@ -30,8 +30,8 @@ use self::{
 };
 use crate::{
     checked::{
-        BoundKernel, CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask, KernelArgs, LaunchTask,
-        SequenceTask,
+        BoundKernel, CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, FillTask, HostAccessTask,
+        KernelArgs, LaunchTask, SequenceTask,
     },
     driver::{
         BoundHandle, Driver, DriverDescription, EventHandle, HostTask, KernelHandle, Mark, PoolHandle,
@@ -386,6 +386,11 @@ unsafe impl Driver for FaultDevice {
     fn host_access(&self, stream: &StreamHandle, task: HostAccessTask) -> Result<(), DriverError> {
         let name = task.name().to_owned();
         self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.host_access(stream, task))
+    }
+
+    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<(), DriverError> {
+        let name = task.name().to_owned();
+        self.task(stream, |_| &name, TaskSize::Launch(1), |stream, _| self.inner.device_access(stream, task))
     }
 
     fn mark(&self, stream: &StreamHandle, mark: Mark) -> Result<bool, DriverError> {

@@ -1,4 +1,4 @@
-//! Functions of the user on the values of nodes, as tasks of a stream.
+//! Functions of the user, and operations of a driver's own, on the values of nodes, as tasks of a stream.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -9,7 +9,7 @@ use codegen_core::{Access, panic_message};
 use tnode::{HostArray, TensorNode};
 
 use crate::{
-    checked::{HostFunction, MemoryRange},
+    checked::{DeviceOperation, HostFunction, MemoryRange},
     context::Context,
     error::{DriverError, RunError},
     event::Event,
@@ -17,6 +17,13 @@ use crate::{
     stream::Stream,
     submit::{MemoryTask, Use, in_order, submit},
 };
+
+/// Nodes that a task reads and writes.
+struct NodeAccess {
+    buffers: Vec<Arc<Buffer>>,
+    memory: Vec<MemoryRange>,
+    uses: Vec<Use>,
+}
 
 impl Context {
     /// Schedules a function that reads and changes the values of nodes on the host: communication with other
@@ -47,30 +54,62 @@ impl Context {
         name: &str,
         run: impl FnOnce(&mut [&mut [u8]]) -> Result<(), String> + Send + 'static,
     ) -> Result<Event, RunError> {
+        let _span = tracing::debug_span!("host function", name, stream = %stream.name()).entered();
+        let access = self.access(stream, nodes)?;
+        let function = HostFunction::new(run);
+        let task = MemoryTask::HostAccess(name, &access.memory, &function);
+        match submit(stream, &access.uses, || format!("`{name}` on the host"), &task) {
+            Ok(event) => {
+                self.wrote(nodes, &event);
+                Ok(event)
+            }
+            Err(RunError::Driver { source: DriverError::NoHostTasks { .. }, .. }) => {
+                self.access_copies(nodes, &access.buffers, name, &function)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Schedules an operation on the values of nodes that only the driver of the device knows, such as a sum
+    /// over devices by a library of the platform. `name` is for messages. It is a task like a run of a
+    /// routine: it starts after all earlier writes of the nodes, and all later uses of them wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::OtherDevice`] for a stream of another device than the context's,
+    /// [`RunError::NotInContext`], [`RunError::Poisoned`] for a node without values,
+    /// [`DriverError::AccessOverlap`] for nodes that share memory, [`DriverError::NoDeviceTasks`] and
+    /// [`DriverError::ForeignHandle`] for an operation that the driver does not know, and errors of the
+    /// device.
+    pub fn access_on_device(
+        &self,
+        stream: &Stream,
+        nodes: &[TensorNode],
+        name: &str,
+        operation: DeviceOperation,
+    ) -> Result<Event, RunError> {
+        let _span = tracing::debug_span!("device operation", name, stream = %stream.name()).entered();
+        let access = self.access(stream, nodes)?;
+        let task = MemoryTask::DeviceAccess(name, &access.memory, &operation);
+        let event = submit(stream, &access.uses, || format!("`{name}`"), &task)?;
+        self.wrote(nodes, &event);
+        Ok(event)
+    }
+
+    /// The memory of nodes that a task on a stream reads and writes.
+    fn access(&self, stream: &Stream, nodes: &[TensorNode]) -> Result<NodeAccess, RunError> {
         if stream.device() != self.stream().device() {
             let (expected, found) = (self.stream().name(), stream.name());
             return Err(RunError::OtherDevice { expected, found });
         }
         let buffers: Vec<Arc<Buffer>> =
             nodes.iter().map(|node| self.writable(node)).collect::<Result<_, _>>()?;
-        let _span = tracing::debug_span!("host function", name, stream = %stream.name()).entered();
-        let memory: Vec<MemoryRange> = buffers.iter().map(|buffer| buffer.range.clone()).collect();
+        let memory = buffers.iter().map(|buffer| buffer.range.clone()).collect();
         let mut uses: Vec<Use> =
             in_order(buffers.iter().map(|buffer| Use::new(buffer, Access::ReadWrite)).collect());
         // A table is locked once. That a node was given twice is found when the task is made.
         uses.dedup_by(|a, b| Arc::ptr_eq(&a.buffer, &b.buffer));
-        let function = HostFunction::new(run);
-        let task = MemoryTask::HostAccess(name, &memory, &function);
-        match submit(stream, &uses, || format!("`{name}` on the host"), &task) {
-            Ok(event) => {
-                self.wrote(nodes, &event);
-                Ok(event)
-            }
-            Err(RunError::Driver { source: DriverError::NoHostTasks { .. }, .. }) => {
-                self.access_copies(nodes, &buffers, name, &function)
-            }
-            Err(error) => Err(error),
-        }
+        Ok(NodeAccess { buffers, memory, uses })
     }
 
     /// Calls the function with copies of the values on the caller's thread.

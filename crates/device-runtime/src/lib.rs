@@ -85,8 +85,9 @@ mod timing; // the times of kernel calls, for profiles
 mod transfer; // transfers between host arrays and nodes
 
 pub use crate::checked::{
-    BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask, HostReadback,
-    KernelArgs, LaunchTask, LoadedKernel, LoadedModule, MemoryRange, SequenceTask, SharedMemory,
+    BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, DeviceOperation,
+    FillTask, HostAccessTask, HostReadback, KernelArgs, LaunchTask, LoadedKernel, LoadedModule, MemoryRange,
+    SequenceTask, SharedMemory,
 };
 pub use crate::context::Context;
 pub use crate::copy::MergeBufferUse;

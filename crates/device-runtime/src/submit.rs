@@ -17,8 +17,8 @@ use tnode::HostArray;
 
 use crate::{
     checked::{
-        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask,
-        HostFunction, HostReadback, LaunchTask, MemoryRange, SequenceTask,
+        BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, DeviceOperation,
+        FillTask, HostAccessTask, HostFunction, HostReadback, LaunchTask, MemoryRange, SequenceTask,
     },
     driver::{Driver, Launched, Mark, StreamHandle},
     error::{DriverError, Failure, RunError},
@@ -72,6 +72,8 @@ pub(crate) enum MemoryTask<'a> {
     Copy(&'a MemoryRange, &'a MemoryRange),
     /// Call a function of the user, which has that name, with these ranges.
     HostAccess(&'a str, &'a [MemoryRange], &'a HostFunction),
+    /// Carry out an operation of the driver, which has that name, on these ranges.
+    DeviceAccess(&'a str, &'a [MemoryRange], &'a DeviceOperation),
 }
 
 /// One kernel of a routine, ready to launch.
@@ -405,6 +407,11 @@ fn submit_to_driver(
             // SAFETY: `submit` ordered these accesses of the buffers.
             let task = unsafe { HostAccessTask::new(name.to_owned(), memory.to_vec(), function.clone())? };
             driver.host_access(stream, task)?;
+        }
+        MemoryTask::DeviceAccess(name, memory, operation) => {
+            // SAFETY: `submit` ordered these accesses of the buffers.
+            let task = unsafe { DeviceAccessTask::new(name.to_owned(), memory.to_vec(), operation.clone())? };
+            driver.device_access(stream, task)?;
         }
     }
     *begun = true;

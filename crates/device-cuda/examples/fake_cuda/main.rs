@@ -1,5 +1,5 @@
-//! A library with the functions of NVIDIA's driver that `device-cuda` calls, over host memory, for the
-//! crate's tests.
+//! A library with the functions of NVIDIA's driver and of NCCL that `device-cuda` calls, over host memory, for
+//! the crate's tests.
 //!
 //! It runs the few instructions that the tests' kernels consist of, in the least favourable order of tasks
 //! that streams and waits permit. The environment variable `FAKE_CUDA` configures it and injects failures.
@@ -19,11 +19,14 @@ use std::{
 
 use crate::{
     ptx::{Complaint, Program},
-    world::{Function, INVALID_HANDLE, INVALID_VALUE, Module, Stream, Task, log, number, setting, world},
+    world::{
+        Function, INVALID_HANDLE, INVALID_VALUE, Module, Stream, Task, log, number, patiently, setting, world,
+    },
 };
 
 mod graph; // launches
 mod maps; // tensor maps
+mod nccl; // exchanges between devices
 mod ptx; // kernels
 mod world; // the simulated machine: devices, memory, streams, events
 
@@ -368,15 +371,14 @@ extern "C" fn cuStreamCreate(stream: *mut Handle, flags: c_uint) -> Answer {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamDestroy_v2(stream: Handle) -> Answer {
-    let mut world = world();
-    let drained = world.drain(stream);
-    world.streams.remove(&stream);
+    let drained = patiently(|world| world.drain(stream));
+    world().streams.remove(&stream);
     answer(drained)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(stream: Handle) -> Answer {
-    answer(current().and_then(|_| world().drain(stream)))
+    answer(current().and_then(|_| patiently(|world| world.drain(stream))))
 }
 
 #[unsafe(no_mangle)]
@@ -438,7 +440,7 @@ extern "C" fn cuEventQuery(event: Handle) -> Answer {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventSynchronize(event: Handle) -> Answer {
-    answer(current().and_then(|_| world().reach(event)))
+    answer(current().and_then(|_| patiently(|world| world.reach(event))))
 }
 
 #[unsafe(no_mangle)]

@@ -14,6 +14,7 @@ use std::{
 
 use crate::{
     graph::{Exec, Graph},
+    nccl::{Exchange, Rank},
     ptx::{Entry, ILLEGAL_ADDRESS, Reach},
 };
 
@@ -26,6 +27,19 @@ const GARBAGE: u8 = 0xa5;
 pub(crate) const INVALID_VALUE: u32 = 1;
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const INVALID_HANDLE: u32 = 400;
+
+/// Not one of the driver's errors: other threads must submit tasks first.
+const RANKS_MISSING: u32 = u32::MAX;
+
+/// Calls a function with the machine until it does not wait for other threads.
+pub(crate) fn patiently(call: impl Fn(&mut World) -> Result<(), u32>) -> Result<(), u32> {
+    loop {
+        match call(&mut world()) {
+            Err(RANKS_MISSING) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            result => return result,
+        }
+    }
+}
 
 /// The simulated machine.
 #[derive(Default)]
@@ -42,7 +56,14 @@ pub(crate) struct World {
     pub(crate) execs: BTreeMap<u64, Exec>,
     /// Each pool's device, and the devices with access to the pool.
     pub(crate) pools: BTreeMap<u64, (u64, BTreeSet<u64>)>,
+    /// The ranks of NCCL's communicators.
+    pub(crate) ranks: BTreeMap<u64, Rank>,
     random: u64,
+}
+
+/// Whether the next task of a stream is the exchange of another rank.
+fn is_at(other: &Exchange, stream: &Stream) -> bool {
+    matches!(stream.tasks.front(), Some(Task::Exchange(own)) if own.is_with(other))
 }
 
 /// The context of a device.
@@ -124,6 +145,8 @@ pub(crate) enum Task {
     Free(u64),
     Record(u64, u64),
     Wait(u64, u64),
+    /// An exchange with the streams of other ranks.
+    Exchange(Exchange),
 }
 
 /// A setting of the environment: `FAKE_CUDA` has words like `memory=1000`.
@@ -216,7 +239,7 @@ impl World {
             if reached >= recorded {
                 return Ok(());
             }
-            assert!(self.step(), "an event that nobody will reach");
+            self.step_or_wait()?;
         }
     }
 
@@ -228,14 +251,31 @@ impl World {
             if tasks.is_empty() {
                 return Ok(());
             }
-            assert!(self.step(), "a task that nobody will run");
+            self.step_or_wait()?;
         }
+    }
+
+    /// Runs a task.
+    ///
+    /// # Errors
+    ///
+    /// [`RANKS_MISSING`] if nothing can run until other threads have come to an exchange.
+    fn step_or_wait(&mut self) -> Result<(), u32> {
+        if self.step() {
+            return Ok(());
+        }
+        let waits = |stream: &Stream| matches!(stream.tasks.front(), Some(Task::Exchange(_)));
+        assert!(self.streams.values().any(waits), "a task that nobody will run");
+        Err(RANKS_MISSING)
     }
 
     /// Runs the next task of a random stream among those whose next task can run. Returns false if there is
     /// no such stream.
     pub(crate) fn step(&mut self) -> bool {
         let ready = |stream: &Stream| match stream.tasks.front() {
+            Some(Task::Exchange(own)) => {
+                self.streams.values().filter(|stream| is_at(own, stream)).count() == own.size()
+            }
             Some(Task::Wait(event, ticket)) => {
                 self.events.get(event).is_none_or(|event| event.reached >= *ticket)
             }
@@ -249,6 +289,21 @@ impl World {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let stream = ready[(self.random >> 33) as usize % ready.len()];
+        if let Some(Task::Exchange(own)) = self.streams.get(&stream).and_then(|stream| stream.tasks.front()) {
+            let own = *own;
+            let ranks = self.streams.values_mut().filter(|stream| is_at(&own, stream)).filter_map(|stream| {
+                match stream.tasks.pop_front() {
+                    Some(Task::Exchange(exchange)) => Some((stream.device, exchange)),
+                    _ => None,
+                }
+            });
+            let ranks: Vec<_> = ranks.collect();
+            let devices: Vec<u64> = ranks.iter().map(|(device, _)| *device).collect();
+            if let Err(error) = crate::nccl::run(self, ranks) {
+                devices.into_iter().for_each(|device| self.end(device, error));
+            }
+            return true;
+        }
         let (device, task) = match self.streams.get_mut(&stream) {
             Some(stream) => (stream.device, stream.tasks.pop_front()),
             None => return false,
@@ -303,7 +358,7 @@ impl World {
                 self.events.entry(event).and_modify(|event| event.reached = event.reached.max(ticket));
                 Ok(())
             }
-            Task::Wait(..) => Ok(()),
+            Task::Wait(..) | Task::Exchange(_) => Ok(()),
         }
     }
 
@@ -312,7 +367,7 @@ impl World {
     }
 
     /// The bytes at an address, if they are allocated and the device has access.
-    fn bytes(&mut self, device: u64, address: u64, bytes: usize) -> Result<&mut [u8], u32> {
+    pub(crate) fn bytes(&mut self, device: u64, address: u64, bytes: usize) -> Result<&mut [u8], u32> {
         let (begin, block) = self.block(address).ok_or(ILLEGAL_ADDRESS)?;
         let peers = |device: u64| self.contexts.get(&device).map(|context| &context.peers);
         let reaches = block.device == device

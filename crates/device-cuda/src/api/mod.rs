@@ -35,6 +35,7 @@ mod code; // modules and functions
 mod context; // a device and its context
 mod graph; // kernels that are launched together
 mod memory; // memory of a device
+mod nccl; // exchanges of values between devices
 mod queue; // tasks in order, with their resources
 mod staging; // pinned host memory for copies
 mod tensor; // encoded tensor maps
@@ -44,6 +45,7 @@ pub(crate) use self::{
     context::{Context, Gpu},
     graph::{Graph, KernelLaunch},
     memory::{DeviceMemory, MemoryRegion},
+    nccl::{Exchange, Ring, new_id},
     queue::{RecordedEvent, TaskQueue},
     staging::{StagingAllocator, StagingPool, StagingRange},
     tensor::{MAX_AXES, element, encode},
@@ -84,35 +86,37 @@ pub(crate) enum LoadError {
     NoSymbol(&'static str),
 }
 
-/// Declares the functions: a table of their addresses, and for each a method that converts its return code to
-/// a result.
+/// Declares the functions of a library: a table of their addresses, and for each a method that converts its
+/// return code to a result.
 macro_rules! functions {
-    ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {
-        /// The functions of the driver.
-        #[allow(non_snake_case, reason = "the names are the driver's")]
-        pub(crate) struct Api {
+    ($(#[$doc:meta])* $Api:ident from $library:path; $($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {
+        $(#[$doc])*
+        #[allow(non_snake_case, reason = "the names are the library's")]
+        pub(crate) struct $Api {
             $($name: unsafe extern "C" fn($($type),*) -> c_uint,)*
         }
 
-        #[allow(non_snake_case, reason = "the names are the driver's")]
-        #[allow(clippy::too_many_arguments, reason = "the signatures are the driver's")]
-        impl Api {
+        #[allow(non_snake_case, reason = "the names are the library's")]
+        #[allow(clippy::too_many_arguments, reason = "the signatures are the library's")]
+        impl $Api {
             /// # Safety
             ///
-            /// The driver's library is loaded.
-            unsafe fn look_up() -> Result<Api, LoadError> {
+            /// The library is present.
+            unsafe fn look_up() -> Result<$Api, LoadError> {
+                // SAFETY: the caller's promise. The library is never closed, so addresses stay valid.
+                let library = unsafe { $library() };
                 $(
-                    // SAFETY: the library is loaded; its function of this name has this signature, and
-                    // returns a number.
-                    let $name = unsafe { symbol(stringify!($name))? };
+                    // SAFETY: the library's function of this name has this signature, and returns a number.
+                    let found = unsafe { library.get(stringify!($name).as_bytes()) };
+                    let $name = found.map(|symbol| *symbol).map_err(|_| LoadError::NoSymbol(stringify!($name)))?;
                 )*
-                Ok(Api { $($name),* })
+                Ok($Api { $($name),* })
             }
 
             $(
                 /// # Safety
                 ///
-                /// The arguments satisfy the driver's manual.
+                /// The arguments satisfy the library's manual.
                 #[allow(dead_code, reason = "those that explain errors are called by address")]
                 unsafe fn $name(&self, $($arg: $type),*) -> Result<(), CallError> {
                     // SAFETY: the caller's promise is the required one.
@@ -124,7 +128,11 @@ macro_rules! functions {
     };
 }
 
+pub(crate) use functions;
+
 functions! {
+    /// The functions of the driver.
+    Api from sys::culib;
     cuInit(flags: c_uint);
     cuDriverGetVersion(version: *mut c_int);
     cuDeviceGetCount(count: *mut c_int);
@@ -250,13 +258,4 @@ impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NVIDIA's driver")
     }
-}
-
-/// # Safety
-///
-/// The driver's library is loaded, and `F` is the type of its function of this name.
-unsafe fn symbol<F: Copy>(name: &'static str) -> Result<F, LoadError> {
-    // SAFETY: the caller's promise. The library is never closed, so the address stays valid.
-    let found = unsafe { sys::culib().get::<F>(name.as_bytes()) };
-    found.map(|symbol| *symbol).map_err(|_| LoadError::NoSymbol(name))
 }

@@ -14,7 +14,7 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 use device_runtime::HostReadback;
 use smallvec::SmallVec;
 
-use super::{CallError, Context, Graph, Grid, KernelLaunch, MemoryRegion, StagingRange};
+use super::{CallError, Context, Exchange, Graph, Grid, KernelLaunch, MemoryRegion, Ring, StagingRange};
 
 /// A resource of a task: memory or code, kept alive.
 pub(crate) type Resource = Arc<dyn Any + Send + Sync>;
@@ -234,6 +234,21 @@ impl<E> TaskQueue<E> {
             }
         }
         self.add_resources([resource(dst), resource(src)]);
+        Ok(())
+    }
+
+    /// Exchanges values of regions with other ranks; `call` owns the ring and whatever else the task needs.
+    pub(crate) fn exchange(
+        &mut self,
+        ring: &Ring,
+        exchanges: &[Exchange],
+        regions: &[MemoryRegion],
+        call: Resource,
+    ) -> Result<(), CallError> {
+        self.context.enter()?;
+        ring.submit(&self.context, self.raw, exchanges, regions)?;
+        self.add_resources([call]);
+        self.open.resources.extend(regions.iter().map(resource));
         Ok(())
     }
 

@@ -1,9 +1,14 @@
-//! Filling with zeros, and copies within the device and between device and host.
+//! Filling with zeros, copies within the device and between device and host, exchanges with other devices.
+
+use std::sync::Arc;
 
 use device_runtime::{DriverError, HostReadback};
 
 use super::{Stream, StreamState, lock};
-use crate::api::{CallError, MemoryRegion, StagingRange};
+use crate::{
+    api::{CallError, MemoryRegion, StagingRange},
+    nccl::NcclCall,
+};
 
 /// The error of a copy that was rejected, perhaps after some of its ranges were submitted.
 pub(super) struct RejectedCopy {
@@ -29,6 +34,22 @@ impl Stream {
     /// [`DriverError::Lost`].
     pub(crate) fn zero(&self, dst: &MemoryRegion) -> Result<(), DriverError> {
         self.unless_empty(dst, || self.submit("zero", |state| state.queue.zero(dst)))
+    }
+
+    /// Exchanges values of regions with other ranks.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::Failed`] if the stream has failed or NCCL rejects the call; [`DriverError::Lost`].
+    pub(crate) fn exchange(
+        &self,
+        name: &str,
+        call: &Arc<NcclCall>,
+        regions: &[MemoryRegion],
+    ) -> Result<(), DriverError> {
+        self.submit(name, |state| {
+            state.queue.exchange(call.ring(), call.exchanges(), regions, Arc::clone(call) as Arc<_>)
+        })
     }
 
     /// Copies within the device, or from another device.

@@ -54,7 +54,9 @@ pub fn on_library(library: &Path, settings: &str, test: impl FnOnce()) -> Option
     }
     let folder = tempfile::tempdir().unwrap();
     if library.exists() {
-        std::os::unix::fs::symlink(library, folder.path().join("libcuda.so")).unwrap();
+        for name in ["libcuda.so", "libnccl.so"] {
+            std::os::unix::fs::symlink(library, folder.path().join(name)).unwrap();
+        }
     } else {
         // The loader stops at files that are not libraries, so it does not find the machine's own driver.
         for name in ["libcuda.so", "libcuda.so.1"] {

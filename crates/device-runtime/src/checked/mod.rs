@@ -9,7 +9,7 @@
 //! | [`KernelArgs`] | one range per memory parameter, with the parameter's size and aligned; written ranges are writable and overlap no other |
 //! | [`LaunchTask`], [`SequenceTask`] | one value per static index, each within its range |
 //! | [`FillTask`], [`CopyInTask`], [`CopyOutTask`], [`CopyTask`] | destinations are writable, host arrays have the size of the range, ranges of a copy do not overlap |
-//! | [`HostAccessTask`] | all ranges are writable and do not overlap |
+//! | [`HostAccessTask`], [`DeviceAccessTask`] | all ranges are writable and do not overlap |
 //!
 //! # Order
 //!
@@ -51,5 +51,6 @@ pub(crate) use memory::PoolMemory;
 pub use memory::{MemoryRange, SharedMemory};
 pub(crate) use task::HostFunction;
 pub use task::{
-    CopyInTask, CopyOutTask, CopyTask, FillTask, HostAccessTask, HostReadback, LaunchTask, SequenceTask,
+    CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, DeviceOperation, FillTask, HostAccessTask,
+    HostReadback, LaunchTask, SequenceTask,
 };

@@ -1,6 +1,7 @@
 //! Tasks that access memory, as drivers receive them: checked, and ordered against all conflicting tasks.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, Mutex},
 };
@@ -304,13 +305,7 @@ impl HostAccessTask {
         memory: Vec<MemoryRange>,
         function: HostFunction,
     ) -> Result<HostAccessTask, DriverError> {
-        for (at, range) in memory.iter().enumerate() {
-            range.check_writable()?;
-            if let Some(other) = memory[..at].iter().find(|other| other.overlaps(range)) {
-                let (first, second) = (other.location(), range.location());
-                return Err(DriverError::AccessOverlap { function: name, first, second });
-            }
-        }
+        check_apart(&name, &memory)?;
         Ok(HostAccessTask { name, memory, function })
     }
 
@@ -338,6 +333,72 @@ impl fmt::Debug for HostAccessTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HostAccessTask({})", self.name)
     }
+}
+
+/// An operation of a driver's own on writable ranges of memory that do not overlap.
+pub struct DeviceAccessTask {
+    name: String,
+    memory: Vec<MemoryRange>,
+    operation: DeviceOperation,
+}
+
+/// An operation that only its driver knows.
+pub type DeviceOperation = Arc<dyn Any + Send + Sync>;
+
+impl DeviceAccessTask {
+    /// # Errors
+    ///
+    /// [`DriverError::ReadOnly`] and [`DriverError::AccessOverlap`].
+    ///
+    /// # Safety
+    ///
+    /// The condition of [`FillTask::new`] holds for all ranges.
+    pub(crate) unsafe fn new(
+        name: String,
+        memory: Vec<MemoryRange>,
+        operation: DeviceOperation,
+    ) -> Result<DeviceAccessTask, DriverError> {
+        check_apart(&name, &memory)?;
+        Ok(DeviceAccessTask { name, memory, operation })
+    }
+
+    /// The name of the operation, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The ranges that the operation may read and write, in its order.
+    pub fn memory(&self) -> &[MemoryRange] {
+        &self.memory
+    }
+
+    /// The operation, if it is of this type.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::ForeignHandle`] for an operation of another driver.
+    pub fn operation<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, DriverError> {
+        let operation = Arc::clone(&self.operation).downcast();
+        operation.map_err(|_| DriverError::ForeignHandle { what: "operation" })
+    }
+}
+
+impl fmt::Debug for DeviceAccessTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceAccessTask({})", self.name)
+    }
+}
+
+/// Checks that ranges are writable and do not overlap.
+fn check_apart(name: &str, memory: &[MemoryRange]) -> Result<(), DriverError> {
+    for (at, range) in memory.iter().enumerate() {
+        range.check_writable()?;
+        if let Some(other) = memory[..at].iter().find(|other| other.overlaps(range)) {
+            let (first, second) = (other.location(), range.location());
+            return Err(DriverError::AccessOverlap { function: name.to_owned(), first, second });
+        }
+    }
+    Ok(())
 }
 
 fn check_array(range: &MemoryRange, array: usize) -> Result<(), DriverError> {
