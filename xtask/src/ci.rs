@@ -125,7 +125,7 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         Stage::new(
             "lints",
             5,
-            "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cublas,arrayjit-collectives/mpi,models/mpi --quiet -- -D warnings",
+            "cargo clippy --workspace --all-targets --features benches/gemm,benches/matrixmultiply,benches/ndarray,benches/wgpu,benches/cublas,arrayjit-collectives/mpi,arrayjit-collectives/cuda,models/mpi --quiet -- -D warnings",
         ),
         // The workspace builds `tnode` with its feature `files`, but users of a single compiler crate build
         // it without that feature.
@@ -146,9 +146,14 @@ fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
         // The whole workspace is selected, so that its crates have the features of the stage after it and are
         // not built twice.
         Stage::new(
+            "stand-in for NVIDIA's libraries",
+            3,
+            "cargo build --quiet --workspace --features arrayjit-collectives/mpi,arrayjit-collectives/cuda,models/mpi --example fake_cuda",
+        ),
+        Stage::new(
             "ranks",
             3,
-            "cargo test --quiet --workspace --features arrayjit-collectives/mpi,models/mpi --test mpi",
+            "cargo test --quiet --workspace --features arrayjit-collectives/mpi,arrayjit-collectives/cuda,models/mpi --test mpi --test nccl_group",
         )
         .env(gpu.iter().cloned()),
         // Property tests use a fixed seed, so that a failure is due to the change at hand; the long checks

@@ -1,11 +1,11 @@
 //! Splits the program of a gradient into parts, so that finished gradients are summed over the ranks while
 //! later ones are computed.
 //!
-//! A backward pass finishes the gradients one after the other, those of the last layers first. The program is split
-//! behind the step that finishes the last gradient of a bucket: the steps up to there are one routine,
-//! and their gradients are exchanged while the next routine runs. Buckets are counted in bytes: a small
-//! first one, so that exchanges begin early, and larger ones after it, because an exchange of many bytes
-//! costs less per byte.
+//! A backward pass finishes the gradients one after the other, those of the last layers first. The
+//! program is split behind the step that finishes the last gradient of a bucket: the steps up to there
+//! are one routine, and their gradients are exchanged while the next routine runs. Buckets are counted in
+//! bytes: a small first one, so that exchanges begin early, and larger ones after it, because an exchange
+//! of many bytes costs less per byte.
 //!
 //! Source: Li, Zhao, Varma et al., PyTorch distributed: Experiences on accelerating data parallel training,
 //! 2020.
@@ -49,9 +49,10 @@ pub struct GradientBucket {
     pub summed: Vec<TensorNode>,
 }
 
-/// Splits a program into parts that each finish a bucket of the nodes `summed`: gradients, and whatever else is
-/// summed. All parts together, in order, compute the values of the program. Each is compiled on its own; they
-/// are the [parts](crate::GradientPart) of a [`DataParallelRanksJob`](crate::DataParallelRanksJob).
+/// Splits a program into parts that each finish a bucket of the nodes `summed`: gradients, and whatever
+/// else is summed. All parts together, in order, compute the values of the program. Each is compiled on
+/// its own; they are the [parts](crate::GradientPart) of a
+/// [`DataParallelRanksJob`](crate::DataParallelRanksJob).
 ///
 /// Values that a later part uses are stored, where one routine might have computed them in place of their
 /// use; values within statements are computed again. Buckets are joined where that is not possible. Ranks

@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use arrayjit::{DType, RunError};
 
+use crate::group::Reduction;
+
 /// Why a collective operation failed.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -141,6 +143,20 @@ pub enum CollectiveError {
     /// A timeline that cannot be read or written.
     #[error(transparent)]
     Timeline(Arc<arrayjit::trace::TraceError>),
+    /// A reduction of the nodes of some ranks that a group cannot make.
+    #[error("a reduction by {by} over {terms} of {size} ranks: NCCL reduces the nodes of all ranks")]
+    SomeRanks {
+        /// The reduction.
+        by: Reduction,
+        /// The number of ranks with terms.
+        terms: usize,
+        /// The number of ranks.
+        size: usize,
+    },
+    /// An error of NCCL, or nodes that it does not take.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Nccl(Arc<device_cuda::NcclError>),
     /// No operation after the first failure of a group.
     #[error("the group has failed: {0}")]
     Failed(String),
@@ -152,6 +168,13 @@ pub enum CollectiveError {
 impl From<RunError> for CollectiveError {
     fn from(error: RunError) -> CollectiveError {
         CollectiveError::Run(Arc::new(error))
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl From<device_cuda::NcclError> for CollectiveError {
+    fn from(error: device_cuda::NcclError) -> CollectiveError {
+        CollectiveError::Nccl(Arc::new(error))
     }
 }
 

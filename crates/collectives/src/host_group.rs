@@ -510,7 +510,7 @@ fn all_gather_parts(
 }
 
 /// The names of nodes; of many, the first ones and their number.
-fn short_names(nodes: &[TensorNode]) -> String {
+pub(crate) fn short_names(nodes: &[TensorNode]) -> String {
     const SHOWN: usize = 3;
     match nodes.len().checked_sub(SHOWN) {
         Some(others @ 2..) => format!("{} and {others} others", names(&nodes[..SHOWN])),
@@ -518,7 +518,7 @@ fn short_names(nodes: &[TensorNode]) -> String {
     }
 }
 
-fn names(nodes: &[TensorNode]) -> String {
+pub(crate) fn names(nodes: &[TensorNode]) -> String {
     // Labels, because names have numbers that tell the nodes of one process apart.
     let name = |node: &TensorNode| match node.label() {
         [grad, of @ ..] if grad == "grad" => format!("{}.grad", of.join(".")),
@@ -528,7 +528,7 @@ fn names(nodes: &[TensorNode]) -> String {
 }
 
 /// The element type of nodes that are reduced together.
-fn common_type(nodes: &[TensorNode]) -> Result<DType, CollectiveError> {
+pub(crate) fn common_type(nodes: &[TensorNode]) -> Result<DType, CollectiveError> {
     let Some(first) = nodes.first() else { return Ok(DType::F32) };
     let dtype = first.dtype();
     if !reduce::is_supported(dtype) {
@@ -546,7 +546,7 @@ fn common_type(nodes: &[TensorNode]) -> Result<DType, CollectiveError> {
 }
 
 /// Checks that a node has the bytes of one part for each rank.
-fn check_parts(whole: &TensorNode, part: &TensorNode, size: usize) -> Result<(), CollectiveError> {
+pub(crate) fn check_parts(whole: &TensorNode, part: &TensorNode, size: usize) -> Result<(), CollectiveError> {
     let bytes = |node: &TensorNode| -> Result<usize, CollectiveError> {
         let dims = node.dims().map_err(arrayjit::RunError::from)?;
         Ok(dims.iter().product::<usize>() * node.dtype().size_bytes())

@@ -23,6 +23,9 @@
 //! With the feature `mpi`, `mpi::run` in place of `local::run` gives the same program the processes that
 //! `mpirun -n 4 program` starts, on one machine or on many, with the same bits.
 //!
+//! With the feature `cuda`, `NcclGroup` is a group of ranks on NVIDIA's GPUs, whose values NCCL exchanges
+//! on the devices.
+//!
 //! # How it works
 //!
 //! [`Group`] is the trait that programs use. [`HostGroup`] implements it for ranks whose values are on the
@@ -54,6 +57,8 @@ mod host_group; // groups over a transport
 pub mod local; // ranks that are threads of this process
 #[cfg(feature = "mpi")]
 pub mod mpi; // ranks that are processes of MPI
+#[cfg(feature = "cuda")]
+mod nccl_group; // groups of NVIDIA's devices
 mod reduce; // reductions in the order of merges
 mod timeline; // one timeline of all ranks
 mod transport; // the trait of transports
@@ -68,6 +73,9 @@ pub use crate::{
     timeline::join_timelines,
     transport::Transport,
 };
+
+#[cfg(feature = "cuda")]
+pub use crate::nccl_group::NcclGroup;
 
 /// The programs of the guide, as tests.
 #[cfg(doctest)]

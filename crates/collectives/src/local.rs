@@ -9,9 +9,6 @@ use std::{
 
 use crate::{announcement::Announcement, error::CollectiveError, transport::Transport};
 
-/// How long a rank that has met the others waits for their bytes.
-const EXCHANGE: Duration = Duration::from_secs(300);
-
 /// Runs a function on `size` threads, each with its rank, and returns the results in the order of ranks. When
 /// one returns an error, the waits of the others end with [`CollectiveError::RankFailed`]. A panic of a rank
 /// does the same and is resumed when all have ended.
@@ -26,7 +23,9 @@ pub fn run<T: Send, E: Send + Display>(
     thread::scope(|scope| {
         let body = &body;
         let rank = |rank| {
-            let guard = Guard { transport: LocalTransport { rank, size, barrier: barrier.clone() } };
+            let guard = Guard {
+                transport: LocalTransport { rank, size, barrier: barrier.clone(), operation: Arc::default() },
+            };
             scope.spawn(move || {
                 let result = body(guard.transport.clone());
                 if let Err(error) = &result {
@@ -62,6 +61,8 @@ pub struct LocalTransport {
     rank: usize,
     size: usize,
     barrier: Arc<ExchangeBarrier>,
+    /// The operation under way, and how long its exchanges wait.
+    operation: Arc<Mutex<(String, Duration)>>,
 }
 
 /// Lets the ranks exchange bytes: each deposits its own, and takes those of all when the last has come.
@@ -85,6 +86,12 @@ impl LocalTransport {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.barrier.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bytes of all ranks, as part of the operation under way.
+    fn exchange_within(&self, bytes: &[u8]) -> Result<Arc<Vec<Vec<u8>>>, CollectiveError> {
+        let (operation, timeout) = self.operation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.exchange(bytes, &operation, timeout)
     }
 
     /// The bytes of all ranks.
@@ -157,7 +164,8 @@ impl Transport for LocalTransport {
     }
 
     fn meet(&self, own: &Announcement, timeout: Duration) -> Result<Vec<Announcement>, CollectiveError> {
-        let all = self.exchange(own.as_bytes(), &own.text(), timeout)?;
+        *self.operation.lock().unwrap_or_else(PoisonError::into_inner) = (own.text(), timeout);
+        let all = self.exchange_within(own.as_bytes())?;
         let announcement = |bytes: &Vec<u8>| {
             let mut announcement = Announcement::empty();
             announcement.as_bytes_mut().copy_from_slice(bytes);
@@ -167,7 +175,7 @@ impl Transport for LocalTransport {
     }
 
     fn all_to_all(&self, send: &[u8], received: &mut [u8]) -> Result<(), CollectiveError> {
-        let all = self.exchange(send, "an exchange", EXCHANGE)?;
+        let all = self.exchange_within(send)?;
         let block = send.len() / self.size;
         for (from, to) in all.iter().zip(received.chunks_mut(block.max(1))) {
             to.copy_from_slice(&from[self.rank * block..][..block]);
@@ -176,7 +184,7 @@ impl Transport for LocalTransport {
     }
 
     fn all_gather(&self, send: &[u8], received: &mut [u8]) -> Result<(), CollectiveError> {
-        let all = self.exchange(send, "an exchange", EXCHANGE)?;
+        let all = self.exchange_within(send)?;
         for (from, to) in all.iter().zip(received.chunks_mut(send.len().max(1))) {
             to.copy_from_slice(from);
         }
@@ -185,7 +193,7 @@ impl Transport for LocalTransport {
 
     fn broadcast(&self, bytes: &mut [u8], root: usize) -> Result<(), CollectiveError> {
         let own: &[u8] = if self.rank == root { bytes } else { &[] };
-        let all = self.exchange(own, "an exchange", EXCHANGE)?;
+        let all = self.exchange_within(own)?;
         bytes.copy_from_slice(&all[root]);
         Ok(())
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use device_runtime::{Context, Event, RunError, Stream};
 use tnode::{DType, TensorNode};
 
-use crate::api::{CallError, Exchange, LoadError, Ring, new_id};
+use crate::api::{CallError, Communicator, Exchange, LoadError, new_id};
 
 /// The identifier by which the ranks of a communicator find each other. One rank makes it and gives its bytes
 /// to all others, over whatever connects them.
@@ -132,12 +132,12 @@ impl From<CallError> for NcclError {
 /// All ranks schedule the same operations in the same order, each on one stream. The first operation connects
 /// the ranks, and its caller waits for all of them.
 #[derive(Clone, Debug)]
-pub struct NcclCommunicator(Arc<Ring>);
+pub struct NcclCommunicator(Arc<Communicator>);
 
 impl NcclCommunicator {
     /// Rank `rank` of `size` ranks that were given the same identifier.
     pub fn new(id: NcclUniqueId, rank: usize, size: usize) -> NcclCommunicator {
-        NcclCommunicator(Arc::new(Ring::new(id.0, rank, size)))
+        NcclCommunicator(Arc::new(Communicator::new(id.0, rank, size)))
     }
 
     /// The number of this rank, from 0.
@@ -166,7 +166,7 @@ impl NcclCommunicator {
         name: &str,
     ) -> Result<Event, NcclError> {
         let exchanges = exchanges(operation, nodes, self.size())?;
-        let call = Arc::new(NcclCall { ring: Arc::clone(&self.0), exchanges });
+        let call = Arc::new(NcclCall { communicator: Arc::clone(&self.0), exchanges });
         Ok(context.access_on_device(stream, nodes, name, call)?)
     }
 }
@@ -174,13 +174,13 @@ impl NcclCommunicator {
 /// An operation as the driver gets it.
 #[derive(Debug)]
 pub(crate) struct NcclCall {
-    ring: Arc<Ring>,
+    communicator: Arc<Communicator>,
     exchanges: Vec<Exchange>,
 }
 
 impl NcclCall {
-    pub(crate) fn ring(&self) -> &Ring {
-        &self.ring
+    pub(crate) fn communicator(&self) -> &Communicator {
+        &self.communicator
     }
 
     pub(crate) fn exchanges(&self) -> &[Exchange] {

@@ -1,5 +1,5 @@
-//! A library with the functions of NVIDIA's driver and of NCCL that `device-cuda` calls, over host memory, for
-//! the crate's tests.
+//! A library with the functions of NVIDIA's driver and of NCCL that `device-cuda` calls, over host
+//! memory, for the crate's tests.
 //!
 //! It runs the few instructions that the tests' kernels consist of, in the least favourable order of tasks
 //! that streams and waits permit. The environment variable `FAKE_CUDA` configures it and injects failures.

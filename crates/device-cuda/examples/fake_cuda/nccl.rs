@@ -147,7 +147,7 @@ extern "C" fn ncclGetUniqueId(id: *mut Id) -> Answer {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ncclCommInitRank(ring: *mut Handle, size: c_int, id: Id, rank: c_int) -> Answer {
+extern "C" fn ncclCommInitRank(communicator: *mut Handle, size: c_int, id: Id, rank: c_int) -> Answer {
     answer((|| {
         let device = current()?;
         if rank < 0 || rank >= size {
@@ -160,14 +160,14 @@ extern "C" fn ncclCommInitRank(ring: *mut Handle, size: c_int, id: Id, rank: c_i
         let (clique, rank, size) = (u64::from_le_bytes(clique), rank as u64, size as u64);
         world.ranks.insert(handle, Rank { clique, rank, size, device, exchanges: 0 });
         log("connect");
-        put(ring, handle)
+        put(communicator, handle)
     })())
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ncclCommDestroy(ring: Handle) -> Answer {
+extern "C" fn ncclCommDestroy(communicator: Handle) -> Answer {
     log("disconnect");
-    answer(world().ranks.remove(&ring).map(drop).ok_or(INVALID_HANDLE))
+    answer(world().ranks.remove(&communicator).map(drop).ok_or(INVALID_HANDLE))
 }
 
 #[unsafe(no_mangle)]
@@ -192,14 +192,14 @@ fn push(
     (from, into): (*const c_void, *mut c_void),
     (count, dtype, by): (usize, c_uint, c_uint),
     root: c_int,
-    (ring, stream): (Handle, Handle),
+    (communicator, stream): (Handle, Handle),
 ) -> Answer {
     if setting("nccl").is_some() {
         return number("nccl", 0) as Answer;
     }
     answer((|| {
         let mut world = world();
-        let rank = world.ranks.get_mut(&ring).ok_or(INVALID_HANDLE)?;
+        let rank = world.ranks.get_mut(&communicator).ok_or(INVALID_HANDLE)?;
         let Rank { clique, rank: own, size, device, exchanges } = *rank;
         rank.exchanges += 1;
         if world.streams.get(&stream).is_none_or(|stream| stream.device != device) {
@@ -219,10 +219,10 @@ extern "C" fn ncclAllReduce(
     count: usize,
     dtype: c_uint,
     by: c_uint,
-    ring: Handle,
+    communicator: Handle,
     stream: Handle,
 ) -> Answer {
-    push(Kind::AllReduce, (from, into), (count, dtype, by), 0, (ring, stream))
+    push(Kind::AllReduce, (from, into), (count, dtype, by), 0, (communicator, stream))
 }
 
 #[unsafe(no_mangle)]
@@ -234,10 +234,10 @@ extern "C" fn ncclReduce(
     dtype: c_uint,
     by: c_uint,
     root: c_int,
-    ring: Handle,
+    communicator: Handle,
     stream: Handle,
 ) -> Answer {
-    push(Kind::Reduce, (from, into), (count, dtype, by), root, (ring, stream))
+    push(Kind::Reduce, (from, into), (count, dtype, by), root, (communicator, stream))
 }
 
 #[unsafe(no_mangle)]
@@ -247,10 +247,10 @@ extern "C" fn ncclBroadcast(
     count: usize,
     dtype: c_uint,
     root: c_int,
-    ring: Handle,
+    communicator: Handle,
     stream: Handle,
 ) -> Answer {
-    push(Kind::Broadcast, (from, into), (count, dtype, 0), root, (ring, stream))
+    push(Kind::Broadcast, (from, into), (count, dtype, 0), root, (communicator, stream))
 }
 
 #[unsafe(no_mangle)]
@@ -260,10 +260,10 @@ extern "C" fn ncclReduceScatter(
     count: usize,
     dtype: c_uint,
     by: c_uint,
-    ring: Handle,
+    communicator: Handle,
     stream: Handle,
 ) -> Answer {
-    push(Kind::ReduceScatter, (from, into), (count, dtype, by), 0, (ring, stream))
+    push(Kind::ReduceScatter, (from, into), (count, dtype, by), 0, (communicator, stream))
 }
 
 #[unsafe(no_mangle)]
@@ -272,8 +272,8 @@ extern "C" fn ncclAllGather(
     into: *mut c_void,
     count: usize,
     dtype: c_uint,
-    ring: Handle,
+    communicator: Handle,
     stream: Handle,
 ) -> Answer {
-    push(Kind::AllGather, (from, into), (count, dtype, 0), 0, (ring, stream))
+    push(Kind::AllGather, (from, into), (count, dtype, 0), 0, (communicator, stream))
 }

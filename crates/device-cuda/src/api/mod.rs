@@ -45,7 +45,7 @@ pub(crate) use self::{
     context::{Context, Gpu},
     graph::{Graph, KernelLaunch},
     memory::{DeviceMemory, MemoryRegion},
-    nccl::{Exchange, Ring, new_id},
+    nccl::{Communicator, Exchange, new_id},
     queue::{RecordedEvent, TaskQueue},
     staging::{StagingAllocator, StagingPool, StagingRange},
     tensor::{MAX_AXES, element, encode},

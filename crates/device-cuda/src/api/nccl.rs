@@ -1,5 +1,5 @@
-//! NCCL as a safe interface: NVIDIA's library of collective operations, which is loaded when a communicator is
-//! made or connected, as the driver is when a device is opened.
+//! NCCL as a safe interface: NVIDIA's library of collective operations, which is loaded when a
+//! communicator is made or connected, as the driver is when a device is opened.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
@@ -18,28 +18,28 @@ functions! {
     /// The functions of NCCL. Data types and reductions are the numbers of the library's enumerations.
     NcclApi from sys::culib;
     ncclGetUniqueId(id: *mut ncclUniqueId);
-    ncclCommInitRank(ring: *mut ncclComm_t, size: c_int, id: ncclUniqueId, rank: c_int);
-    ncclCommDestroy(ring: ncclComm_t);
+    ncclCommInitRank(comm: *mut ncclComm_t, size: c_int, id: ncclUniqueId, rank: c_int);
+    ncclCommDestroy(comm: ncclComm_t);
     ncclGroupStart();
     ncclGroupEnd();
     ncclAllReduce(
-        from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, by: c_uint, ring: ncclComm_t,
+        from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, by: c_uint, comm: ncclComm_t,
         stream: CUstream,
     );
     ncclReduce(
         from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, by: c_uint, root: c_int,
-        ring: ncclComm_t, stream: CUstream,
+        comm: ncclComm_t, stream: CUstream,
     );
     ncclBroadcast(
-        from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, root: c_int, ring: ncclComm_t,
+        from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, root: c_int, comm: ncclComm_t,
         stream: CUstream,
     );
     ncclReduceScatter(
-        from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, by: c_uint, ring: ncclComm_t,
+        from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, by: c_uint, comm: ncclComm_t,
         stream: CUstream,
     );
     ncclAllGather(
-        from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, ring: ncclComm_t, stream: CUstream,
+        from: *const c_void, into: *mut c_void, count: usize, dtype: c_uint, comm: ncclComm_t, stream: CUstream,
     );
 }
 
@@ -94,8 +94,8 @@ pub(crate) fn new_id() -> Result<Result<NcclId, CallError>, LoadError> {
     Ok(made.map(|()| id.internal.map(|byte| byte as u8)))
 }
 
-/// A range of device memory that takes part in an exchange, with its number of elements of a type, which has a
-/// number of the library.
+/// A range of device memory that takes part in an exchange, with its number of elements of a type, which
+/// has a number of the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Exchange {
     /// Reduces range `at` in place, for all ranks.
@@ -112,7 +112,7 @@ pub(crate) enum Exchange {
 
 /// A connection of this process to the other ranks, on one device. It is made by the first exchange, which
 /// waits for all ranks.
-pub(crate) struct Ring {
+pub(crate) struct Communicator {
     id: NcclId,
     rank: usize,
     size: usize,
@@ -126,7 +126,7 @@ struct Connection {
     raw: ncclComm_t,
 }
 
-// SAFETY: the library accepts calls from any thread, one at a time, which the lock of `Ring` ensures.
+// SAFETY: the library accepts calls from any thread, one at a time, which the lock of `Communicator` ensures.
 unsafe impl Send for Connection {}
 // SAFETY: as above.
 unsafe impl Sync for Connection {}
@@ -135,15 +135,15 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // Errors are ignored: a communicator that cannot be destroyed belongs to a lost device.
         let _ = self.context.enter();
-        // SAFETY: made by `Ring::connection`, and no other value has it; the queue of each task that uses it
-        // keeps the ring alive until the task is done.
+        // SAFETY: made by `Communicator::connection`, and no other value has it; the queue of each task
+        // that uses it keeps the communicator alive until the task is done.
         let _ = unsafe { self.api.ncclCommDestroy(self.raw) };
     }
 }
 
-impl Ring {
-    pub(crate) fn new(id: NcclId, rank: usize, size: usize) -> Ring {
-        Ring { id, rank, size, connection: Mutex::default() }
+impl Communicator {
+    pub(crate) fn new(id: NcclId, rank: usize, size: usize) -> Communicator {
+        Communicator { id, rank, size, connection: Mutex::default() }
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -155,7 +155,7 @@ impl Ring {
     }
 
     /// Submits exchanges of memory regions to a stream of the context, as one operation of the library. The
-    /// caller keeps the ring and the regions alive until the task is done.
+    /// caller keeps the communicator and the regions alive until the task is done.
     pub(super) fn submit(
         &self,
         context: &Arc<Context>,
@@ -172,13 +172,13 @@ impl Ring {
             let text = "the communicator is connected on another device".to_owned();
             return Err(CallError { call: "an exchange", code: 0, name: "wrong device".to_owned(), text });
         }
-        let (api, ring) = (connection.api, connection.raw);
+        let (api, communicator) = (connection.api, connection.raw);
         // SAFETY: no arguments.
         unsafe { api.ncclGroupStart()? };
         let submitted = exchanges.iter().try_for_each(|exchange| {
             // SAFETY: `Exchange` counts the elements of its ranges, which the caller has checked; their
             // memory belongs to the context of the communicator or to a peer of it.
-            unsafe { submit_one(api, ring, stream, *exchange, regions) }
+            unsafe { submit_one(api, communicator, stream, *exchange, regions) }
         });
         // The group ends even if one of its calls was rejected.
         // SAFETY: no arguments.
@@ -203,7 +203,7 @@ impl Ring {
 /// The regions have the elements that the exchange counts.
 unsafe fn submit_one(
     api: &NcclApi,
-    ring: ncclComm_t,
+    communicator: ncclComm_t,
     stream: CUstream,
     exchange: Exchange,
     regions: &[MemoryRegion],
@@ -215,21 +215,21 @@ unsafe fn submit_one(
         match exchange {
             Exchange::AllReduce { at, count, dtype, by } => {
                 let memory = address(at);
-                api.ncclAllReduce(memory, memory, count, dtype, by, ring, stream)
+                api.ncclAllReduce(memory, memory, count, dtype, by, communicator, stream)
             }
             Exchange::Reduce { at, count, dtype, by, root } => {
                 let memory = address(at);
-                api.ncclReduce(memory, memory, count, dtype, by, root_number(root), ring, stream)
+                api.ncclReduce(memory, memory, count, dtype, by, root_number(root), communicator, stream)
             }
             Exchange::Broadcast { at, count, dtype, root } => {
                 let memory = address(at);
-                api.ncclBroadcast(memory, memory, count, dtype, root_number(root), ring, stream)
+                api.ncclBroadcast(memory, memory, count, dtype, root_number(root), communicator, stream)
             }
             Exchange::ReduceScatter { count, dtype, by } => {
-                api.ncclReduceScatter(address(0), address(1), count, dtype, by, ring, stream)
+                api.ncclReduceScatter(address(0), address(1), count, dtype, by, communicator, stream)
             }
             Exchange::AllGather { count, dtype } => {
-                api.ncclAllGather(address(0), address(1), count, dtype, ring, stream)
+                api.ncclAllGather(address(0), address(1), count, dtype, communicator, stream)
             }
         }
     }
@@ -243,7 +243,7 @@ fn load_error(error: &LoadError) -> CallError {
     CallError { call: "loading NCCL", code: 0, name: "not loaded".to_owned(), text }
 }
 
-impl fmt::Debug for Ring {
+impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {} of {}", self.rank, self.size)
     }

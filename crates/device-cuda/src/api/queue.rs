@@ -14,7 +14,9 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 use device_runtime::HostReadback;
 use smallvec::SmallVec;
 
-use super::{CallError, Context, Exchange, Graph, Grid, KernelLaunch, MemoryRegion, Ring, StagingRange};
+use super::{
+    CallError, Communicator, Context, Exchange, Graph, Grid, KernelLaunch, MemoryRegion, StagingRange,
+};
 
 /// A resource of a task: memory or code, kept alive.
 pub(crate) type Resource = Arc<dyn Any + Send + Sync>;
@@ -237,16 +239,17 @@ impl<E> TaskQueue<E> {
         Ok(())
     }
 
-    /// Exchanges values of regions with other ranks; `call` owns the ring and whatever else the task needs.
+    /// Exchanges values of regions with other ranks; `call` owns the communicator and whatever else the
+    /// task needs.
     pub(crate) fn exchange(
         &mut self,
-        ring: &Ring,
+        communicator: &Communicator,
         exchanges: &[Exchange],
         regions: &[MemoryRegion],
         call: Resource,
     ) -> Result<(), CallError> {
         self.context.enter()?;
-        ring.submit(&self.context, self.raw, exchanges, regions)?;
+        communicator.submit(&self.context, self.raw, exchanges, regions)?;
         self.add_resources([call]);
         self.open.resources.extend(regions.iter().map(resource));
         Ok(())

@@ -48,7 +48,7 @@ impl Stream {
         regions: &[MemoryRegion],
     ) -> Result<(), DriverError> {
         self.submit(name, |state| {
-            state.queue.exchange(call.ring(), call.exchanges(), regions, Arc::clone(call) as Arc<_>)
+            state.queue.exchange(call.communicator(), call.exchanges(), regions, Arc::clone(call) as Arc<_>)
         })
     }
 
