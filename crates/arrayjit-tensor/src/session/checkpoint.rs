@@ -206,13 +206,25 @@ fn matched(
     Ok(pairs)
 }
 
+/// A file with the permissions of files that users create.
+#[cfg(unix)]
+fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder)
+}
+
+#[cfg(not(unix))]
+fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
+    NamedTempFile::new_in(folder)
+}
+
 /// Writes a file under another name, and renames it once it is on disk.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let mut file = NamedTempFile::new_in(folder)?;
+    let mut file = new_file(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
