@@ -6,3 +6,4 @@ mod failures;
 mod local;
 #[path = "../program/mod.rs"]
 mod program;
+mod random_split;
