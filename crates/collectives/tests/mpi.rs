@@ -1,7 +1,9 @@
 //! The tests of processes: starts itself under `mpirun`, as programs that end well and as some that do not.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
-#![allow(clippy::print_stdout, reason = "this is its own test runner")]
+#![allow(clippy::print_stdout, reason = "ranks print their results for the test that started them")]
 
+#[path = "support/mpirun.rs"]
+mod mpirun;
 mod program;
 
 use std::{
@@ -33,33 +35,13 @@ fn main() -> ExitCode {
             ends("stopped", "of 2: `all_reduce");
         }),
     ];
-    println!("running {} tests", tests.len());
-    for (name, test) in tests {
-        test();
-        println!("test {name} ... ok");
-    }
-    println!("\ntest result: ok. {} passed; 0 failed", tests.len());
-    ExitCode::SUCCESS
+    mpirun::run_tests(&tests)
 }
 
 /// Starts this program on several processes; returns whether all ended well, and what they printed.
 fn mpirun(ranks: usize, scenario: &str) -> (bool, String) {
-    let mut command = Command::new("mpirun");
-    command.args(["--oversubscribe", "--bind-to", "none", "-n", &ranks.to_string()]);
-    command.arg(std::env::current_exe().unwrap());
-    let variables = [
-        (SCENARIO, scenario),
-        // Containers run programs as root, and allow no access to the memory of other processes.
-        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-        ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
-        ("OMPI_MCA_btl", "self,vader,tcp"),
-        ("OMPI_MCA_btl_tcp_if_include", "lo"),
-        ("OMPI_MCA_mpi_yield_when_idle", "1"),
-    ];
-    command.envs(variables);
     let start = Instant::now();
-    let output = command.output().expect("mpirun starts");
+    let output = mpirun::command(ranks, &[(SCENARIO, scenario)]).output().expect("mpirun starts");
     assert!(start.elapsed() < Duration::from_secs(120), "{scenario} took {:?}", start.elapsed());
     let printed = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&printed).into_owned())

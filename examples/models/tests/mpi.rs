@@ -1,10 +1,13 @@
 //! Training over processes of MPI: starts itself under `mpirun`.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
-#![allow(clippy::print_stdout, reason = "this is its own test runner")]
+#![allow(clippy::print_stdout, reason = "ranks print their results for the test that started them")]
+
+#[path = "../../../crates/collectives/tests/support/mpirun.rs"]
+mod mpirun;
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::ExitCode,
     sync::Arc,
 };
 
@@ -54,31 +57,12 @@ fn main() -> ExitCode {
         ("processes_train_to_the_bits_of_threads", processes_train_to_the_bits_of_threads),
         ("other_processes_go_on_from_a_checkpoint", other_processes_go_on_from_a_checkpoint),
     ];
-    println!("running {} tests", tests.len());
-    for (name, test) in tests {
-        test();
-        println!("test {name} ... ok");
-    }
-    println!("\ntest result: ok. {} passed; 0 failed", tests.len());
-    ExitCode::SUCCESS
+    mpirun::run_tests(&tests)
 }
 
 /// Starts this program on several processes; returns the line that all print.
 fn mpirun(ranks: usize, variables: &[(&str, &str)]) -> String {
-    let mut command = Command::new("mpirun");
-    command.args(["--oversubscribe", "--bind-to", "none", "-n", &ranks.to_string()]);
-    command.arg(std::env::current_exe().unwrap());
-    command.envs([
-        // Containers run programs as root, and allow no access to the memory of other processes.
-        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-        ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
-        ("OMPI_MCA_btl", "self,vader,tcp"),
-        ("OMPI_MCA_btl_tcp_if_include", "lo"),
-        ("OMPI_MCA_mpi_yield_when_idle", "1"),
-    ]);
-    command.envs(variables.iter().copied());
-    let output = command.output().expect("mpirun starts");
+    let output = mpirun::command(ranks, variables).output().expect("mpirun starts");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     // `mpirun` gives its processes a terminal, so a line may begin with a progress bar.
