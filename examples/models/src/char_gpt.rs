@@ -47,6 +47,9 @@ pub const OPTIONS: Options =
 /// letters have a loss of log 75 = 4.3.
 pub const LOSS: f64 = 0.9;
 
+/// Steps between two checkpoints.
+const STEPS_TO_CHECKPOINT: usize = 100;
+
 /// Attention of each letter to itself and the letters before, with the cache for one letter at a time.
 struct CausalAttention {
     qkv: Linear,
@@ -212,7 +215,7 @@ pub fn train(backend: &Backend, options: Options) -> Result<Trained> {
 }
 
 /// Trains over ranks, which divide the windows of each step among them. A checkpoint is gone on from if the
-/// file exists, and written at the end.
+/// file exists, and written every 100 steps and at the end.
 ///
 /// # Errors
 ///
@@ -243,12 +246,14 @@ pub fn train_on(
     if let Some(ranks) = ranks {
         session = session.over_ranks(ranks)?;
     }
-    if let Some(path) = checkpoint {
-        session.resume(path)?;
+    if let Some(path) = checkpoint
+        && !session.resume(path)?
+    {
+        session.save(path)?; // a path that cannot be written is found before the training
     }
     let done = session.steps() as usize;
     let mut rng = fastrand::Rng::with_seed(options.seed.into());
-    let batches = (0..options.steps).map(|_| {
+    let batches = (0..options.steps).map(move |_| {
         let starts: Vec<usize> = (0..batch).map(|_| rng.usize(..ids.len() - context)).collect();
         let windows = |shift: usize| {
             let own = &starts[rank * share..][..share];
@@ -260,20 +265,22 @@ pub fn train_on(
     });
     let mut losses = Vec::new();
     let mut warm: Option<(Instant, usize)> = None;
-    if done < options.steps {
-        session.fit(batches.skip(done), |progress| {
+    let mut batches = batches.skip(done);
+    let section = if checkpoint.is_some() { STEPS_TO_CHECKPOINT } else { options.steps.max(1) };
+    for _ in (done..options.steps).step_by(section) {
+        session.fit(batches.by_ref().take(section), |progress| {
             losses.extend(progress.metrics().iter().map(Metrics::loss));
             if warm.is_none() && losses.len() >= (options.steps - done) / 10 {
                 warm = Some((Instant::now(), losses.len()));
             }
         })?;
+        if let Some(path) = checkpoint {
+            session.save(path)?;
+        }
     }
     let timed = warm.map(|(since, before)| (since.elapsed().as_secs_f64(), losses.len() - before));
     let seconds_per_step = timed.filter(|(_, steps)| *steps >= 18).map(|(time, steps)| time / steps as f64);
     session.check_ranks()?;
-    if let Some(path) = checkpoint {
-        session.save(path)?;
-    }
     Ok(Trained { model, params, weights, alphabet, options, losses, seconds_per_step })
 }
 

@@ -69,7 +69,7 @@ struct CharGptArgs {
     /// Windows of the text in a step
     #[arg(long, default_value_t = char_gpt::OPTIONS.batch)]
     batch: usize,
-    /// Goes on from this file if it exists, and writes it at the end
+    /// Goes on from this file if it exists, and writes it every 100 steps and at the end
     #[arg(long)]
     checkpoint: Option<PathBuf>,
     /// Divides each step over ranks: this number of threads, or `mpi` for the processes that `mpirun` started
@@ -240,7 +240,7 @@ fn run_char_gpt(cli: &Options, args: &CharGptArgs, transport: Option<Box<dyn Tra
         return Ok(());
     }
     match trained.losses.len() {
-        0 => println!("the checkpoint has all {} steps", args.steps),
+        0 => println!("nothing to train: all {} steps are done", args.steps),
         steps => println!("{steps} steps; {:.3} nats per letter at the end", trained.final_loss()),
     }
     print_speed(&trained, group.as_deref());
