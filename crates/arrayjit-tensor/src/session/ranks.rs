@@ -95,15 +95,22 @@ impl Session {
     ///     Backend, HostArray, Init, Params, Weights, optim::Sgd, session::{Batch, Ranks, Session},
     /// };
     ///
-    /// let losses = local::run(2, |transport| -> Result<f64, Box<dyn Error + Send + Sync>> { let target =
-    /// HostArray::from_slice(&[transport.rank() as f32], [1])?; // 0 on one rank, 1 on the other let
-    /// params = Params::new(1); let w = params.parameter("w", [1], Init::Constant(4.0))?; let backend =
-    /// Backend::open("multicore")?; let weights = Weights::new(&backend, &params)?; let group =
-    /// HostGroup::new(transport, backend.new_stream()?); let session = Session::new(&weights,
-    /// Sgd::new(0.1), move |batch: &Batch| { batch.input("target")?.sub(&w)?.square()?.sum(..) })?; let
-    /// mut session = session.over_ranks(Ranks::new(Arc::new(group)))?; let last =
-    /// session.fit((0..60).map(|_| [("target", target.clone())]), |_| {})?; Ok(last.loss()) }); // Both
-    /// ranks have come to 0.5, the mean of the targets, whose loss is 0.25 on each.
+    /// let losses = local::run(2, |transport| -> Result<f64, Box<dyn Error + Send + Sync>> {
+    ///     // The target is 0 on one rank and 1 on the other.
+    ///     let target = HostArray::from_slice(&[transport.rank() as f32], [1])?;
+    ///     let params = Params::new(1);
+    ///     let w = params.parameter("w", [1], Init::Constant(4.0))?;
+    ///     let backend = Backend::open("multicore")?;
+    ///     let weights = Weights::new(&backend, &params)?;
+    ///     let group = HostGroup::new(transport, backend.new_stream()?);
+    ///     let session = Session::new(&weights, Sgd::new(0.1), move |batch: &Batch| {
+    ///         batch.input("target")?.sub(&w)?.square()?.sum(..)
+    ///     })?;
+    ///     let mut session = session.over_ranks(Ranks::new(Arc::new(group)))?;
+    ///     let last = session.fit((0..60).map(|_| [("target", target.clone())]), |_| {})?;
+    ///     Ok(last.loss())
+    /// });
+    /// // Both ranks have come to 0.5, the mean of the targets, whose loss is 0.25 on each.
     /// assert!(losses.into_iter().all(|loss| loss.is_ok_and(|loss| (loss - 0.25).abs() < 1e-4)));
     /// ```
     ///

@@ -1,4 +1,4 @@
-//! Starting a test program under `mpirun`, and running its tests: processes of MPI need a `main` of their own.
+//! Starts a test program under `mpirun`, and runs its tests: processes of MPI need a `main` of their own.
 #![allow(clippy::print_stdout, reason = "this is a test runner")]
 
 use std::process::{Command, ExitCode};
