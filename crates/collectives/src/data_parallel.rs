@@ -38,7 +38,7 @@ pub struct DataParallelRanksJob<'a> {
 /// [`DataParallel`](arrayjit::parallel::DataParallel) on as many streams as there are ranks.
 ///
 /// The caller's thread does not wait. Sums of a part run beside the routines of the parts after it, so a
-/// gradient that is cut where the first large nodes are finished hides the exchange.
+/// gradient in parts hides the exchange; [`split_gradient`](crate::split_gradient) makes them.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use arrayjit::{Context, DType, Event, HostArray, RunError, Stream, TensorNode};
-use device_cuda::{NcclCommunicator, NcclOperation, NcclReduction, NcclUniqueId};
+use device_cuda::{NcclCommunicator, NcclError, NcclOperation, NcclReduction, NcclUniqueId};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
 /// after the other, and values do not pass through the host.
 ///
 /// NCCL chooses the order of additions, so sums of floats may have other bits than those of a
-/// [`HostGroup`](crate::HostGroup), although all ranks get the same ones. There are no announcements: ranks that
-/// call different operations, or that end, make the others hang, as with NCCL itself.
+/// [`HostGroup`](crate::HostGroup), although all ranks get the same ones. There are no announcements: ranks
+/// that call different operations, or that end, make the others hang, as with NCCL itself.
 ///
 /// It was tested on a library that stands in for NVIDIA's, and not on GPUs.
 pub struct NcclGroup {
@@ -84,9 +84,10 @@ impl NcclGroup {
         let scheduled = self.communicator.schedule(context, &self.stream, nodes, operation, &name);
         scheduled.map_err(|error| {
             let error = CollectiveError::from(error);
-            // Nodes that do not fit leave the group as it was.
+            // Nodes that do not fit, or that the context lacks, leave the group as it was.
             if let CollectiveError::Nccl(source) = &error
-                && matches!(**source, device_cuda::NcclError::Run(_))
+                && let NcclError::Run(run) = &**source
+                && matches!(**run, RunError::Driver { .. })
             {
                 self.state().get_or_insert_with(|| error.clone());
             }

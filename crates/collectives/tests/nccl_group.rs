@@ -99,6 +99,9 @@ fn operations(transport: &dyn Transport) -> Outcome<()> {
     let some = group.all_reduce_first(context, one(&x), Reduction::Max, 2).unwrap_err();
     assert_eq!(some.to_string(), "a reduction by max over 2 of 3 ranks: NCCL reduces the nodes of all ranks");
     assert!(matches!(group.broadcast(context, one(&x), 3), Err(CollectiveError::Root { root: 3, size: 3 })));
+    let unknown = TensorNode::builder("unknown").dims([1]).build()?;
+    let missing = group.all_reduce(context, &[unknown], Reduction::Sum).unwrap_err().to_string();
+    assert!(missing.contains("`unknown`"), "{missing}");
     assert!(group.failure().is_none(), "the group goes on after nodes that do not fit");
     Ok(())
 }

@@ -24,7 +24,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     data, network,
-    ranks::{self, RankTraining, Ranks},
+    ranks::{self, RankSource, RankTraining},
     state::Network,
     streams::SharedTraining,
     train::Training,
@@ -52,7 +52,7 @@ struct Cli {
     /// Divides every mini-batch over ranks: this number of threads, or `mpi` for the processes that `mpirun`
     /// started (in builds with the feature `mpi`)
     #[arg(long, conflicts_with = "streams")]
-    ranks: Option<Ranks>,
+    ranks: Option<RankSource>,
     /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing, with the tracks of all ranks
     #[arg(long)]
     trace: Option<PathBuf>,

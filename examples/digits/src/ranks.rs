@@ -15,20 +15,20 @@ use crate::{data::Digits, state::Network, streams::ShardedRoutines};
 
 /// The ranks of a program, as its option `--ranks` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ranks {
+pub enum RankSource {
     /// This number of threads.
     Threads(usize),
     /// The processes that MPI started.
     Mpi,
 }
 
-impl FromStr for Ranks {
+impl FromStr for RankSource {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Ranks, String> {
+    fn from_str(text: &str) -> Result<RankSource, String> {
         match text.parse() {
-            Ok(count) if (1..=MOST_THREADS).contains(&count) => Ok(Ranks::Threads(count)),
-            _ if text == "mpi" && cfg!(feature = "mpi") => Ok(Ranks::Mpi),
+            Ok(count) if (1..=MOST_THREADS).contains(&count) => Ok(RankSource::Threads(count)),
+            _ if text == "mpi" && cfg!(feature = "mpi") => Ok(RankSource::Mpi),
             _ if text == "mpi" => Err("this build has no MPI; build with `--features mpi`".into()),
             _ => Err(format!("expected `mpi` or a number from 1 to {MOST_THREADS}")),
         }
@@ -38,7 +38,7 @@ impl FromStr for Ranks {
 /// The most ranks of one process.
 const MOST_THREADS: usize = 64;
 
-impl Ranks {
+impl RankSource {
     /// Calls a function on each rank, and returns the result of rank 0, or of the process with MPI. The first
     /// error ends all ranks. If a path is given, one file gets the timelines of all ranks.
     ///
@@ -51,12 +51,12 @@ impl Ranks {
         body: impl Fn(Box<dyn Transport>) -> Result<T> + Sync,
     ) -> Result<T> {
         match self {
-            Ranks::Threads(count) => traced(trace, || {
+            RankSource::Threads(count) => traced(trace, || {
                 let results = local::run(count, |transport| body(Box::new(transport)));
                 let mut results = results.into_iter().collect::<Result<Vec<_>>>()?;
                 (!results.is_empty()).then(|| results.swap_remove(0)).context("no ranks")
             }),
-            Ranks::Mpi => on_processes(trace, body),
+            RankSource::Mpi => on_processes(trace, body),
         }
     }
 }

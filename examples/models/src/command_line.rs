@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use arrayjit_collectives::{BucketSizes, HostGroup, Transport};
 use arrayjit_tensor::{Backend, Settings, profile::Profile, session};
 use clap::{Args, Parser, Subcommand};
-use digits::ranks::{Ranks, traced};
+use digits::ranks::{RankSource, traced};
 
 use crate::{char_gpt, fft, heat, lenet, mandelbrot, mlp, picture, resnet};
 
@@ -75,7 +75,7 @@ struct CharGptArgs {
     /// Divides each step over ranks: this number of threads, or `mpi` for the processes that `mpirun` started
     /// (in builds with the feature `mpi`)
     #[arg(long)]
-    ranks: Option<Ranks>,
+    ranks: Option<RankSource>,
     /// The bytes of gradients that ranks sum together
     #[arg(long, default_value_t = 64 << 10)]
     bucket_bytes: usize,

@@ -81,8 +81,8 @@ impl Session {
     ///
     /// Every rank calls the same functions in the same order. Random numbers of
     /// [`rand`](crate::Graph::rand) and dropout differ from rank to rank. Buffers that a step writes, such as
-    /// running statistics, have values of the rank's own batches. [`evaluate`](Session::evaluate) is about the
-    /// batches that this rank passes. [`save`](Session::save) writes the file on rank 0, and
+    /// running statistics, have values of the rank's own batches. [`evaluate`](Session::evaluate) is about
+    /// the batches that this rank passes. [`save`](Session::save) writes the file on rank 0, and
     /// [`load`](Session::load) reads it there, whatever the number of ranks that wrote it.
     ///
     /// Parameters have the same bits in every run with as many ranks, with threads and with processes.
