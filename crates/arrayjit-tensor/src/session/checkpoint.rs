@@ -47,6 +47,7 @@ impl Session {
         for (name, (array, owner)) in self.checkpoint_arrays()? {
             let values_of = match (&self.core.ranks, owner) {
                 (Some(ranks), Some(owner)) => self.core.owned_values(ranks, &array, owner)?,
+                (Some(ranks), None) if ranks.group().rank() != 0 => continue, // rank 0 alone writes
                 _ => self.weights().get(&array)?,
             };
             values.insert(name, values_of);
@@ -103,7 +104,7 @@ impl Session {
     /// [`load`](Session::load) if the file exists; returns whether it does.
     ///
     /// # Errors
-    /// Fails like [`load`](Session::load).
+    /// Fails like [`load`](Session::load), but for a file that does not exist.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<bool, SessionError> {
         let path = path.as_ref();
         let Some(bytes) = self.read_file(path)? else { return Ok(false) };
