@@ -21,7 +21,7 @@ pub(crate) struct BenchArgs {
 /// Peers that are features of the benchmark program.
 const RUST: [&str; 4] = ["gemm", "matrixmultiply", "ndarray", "candle-core"];
 
-/// Runs the benchmarks in release mode, in the caller's folder so that relative paths work.
+/// Runs the benchmarks optimised, in the caller's folder so that relative paths work.
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let peers = peers(&args.rest);
     let mut features: Vec<&str> = RUST.into_iter().filter(|name| is_asked(&peers, name)).collect();
@@ -33,7 +33,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         features.push("cublas");
     }
     let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release"]).args(program(&args.rest, &features)).args(&args.rest);
+    let profile = if args.rest.iter().any(|arg| arg == "--smoke") { "release" } else { "measure" };
+    command
+        .args(["run", "--quiet", "--profile", profile])
+        .args(program(&args.rest, &features))
+        .args(&args.rest);
     if RUST.iter().any(|name| is_asked(&peers, name)) {
         // These libraries read their number of threads from the environment.
         let threads = threads(&args.rest)?.to_string();
