@@ -76,8 +76,8 @@ fn packages(folder: &std::path::Path, python: &std::path::Path) -> Result<PathBu
 fn program() -> Result<PathBuf> {
     let target = xtask::root().join("target");
     let mut build = Command::new("cargo");
-    build.args(["build", "--quiet", "--release", "-p", "arrayjit-onnx", "--bin", "onnx-run"]);
+    build.args(["build", "--quiet", "--profile", "measure", "-p", "arrayjit-onnx", "--bin", "onnx-run"]);
     build.current_dir(xtask::root()).env("CARGO_TARGET_DIR", &target);
     finish(&mut build, &target)?;
-    Ok(target.join("release").join(format!("onnx-run{}", std::env::consts::EXE_SUFFIX)))
+    Ok(target.join("measure").join(format!("onnx-run{}", std::env::consts::EXE_SUFFIX)))
 }

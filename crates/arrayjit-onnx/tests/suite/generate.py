@@ -1,21 +1,17 @@
-"""Writes the node tests of the Python package `onnx` as directories: `generate.py DIR`.
+"""Writes the node tests of the Python package `onnx` as an archive: `generate.py FILE.tar.xz`.
 
-Each directory has `model.onnx`, and `input_N.pb` and `output_N.pb` in `test_data_set_N`. Tests whose values are
-no tensors get the file `skipped` instead of data.
+Each test is a folder with `model.onnx`, and `input_N.pb` and `output_N.pb` in `test_data_set_N`. Tests whose values
+are no tensors have the file `skipped` instead of data. The archive is the same in every run.
 """
 
-import os
+import io
+import lzma
 import sys
+import tarfile
 
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case import node
-
-
-def write(path, data):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(data)
 
 
 def tensor(value, info):
@@ -26,21 +22,31 @@ def tensor(value, info):
     return numpy_helper.from_array(value, info.name)
 
 
+def files(case):
+    """The paths and bytes of the files of a test."""
+    yield "model.onnx", case.model.SerializeToString(deterministic=True)
+    graph = case.model.graph
+    for number, (inputs, outputs) in enumerate(case.data_sets):
+        for kind, values, infos in (("input", inputs, graph.input), ("output", outputs, graph.output)):
+            for at, (value, info) in enumerate(zip(values, infos)):
+                try:
+                    message = tensor(value, info).SerializeToString(deterministic=True)
+                except Exception as error:
+                    yield "skipped", str(error).encode()
+                    continue
+                yield f"test_data_set_{number}/{kind}_{at}.pb", message
+
+
 def main(target):
-    for case in node.collect_testcases(None):
-        folder = os.path.join(target, case.name)
-        write(os.path.join(folder, "model.onnx"), case.model.SerializeToString())
-        graph = case.model.graph
-        for number, (inputs, outputs) in enumerate(case.data_sets):
-            data = os.path.join(folder, f"test_data_set_{number}")
-            for kind, values, infos in (("input", inputs, graph.input), ("output", outputs, graph.output)):
-                for at, (value, info) in enumerate(zip(values, infos)):
-                    try:
-                        message = tensor(value, info).SerializeToString()
-                    except Exception as error:
-                        write(os.path.join(folder, "skipped"), str(error).encode())
-                        continue
-                    write(os.path.join(data, f"{kind}_{at}.pb"), message)
+    cases = sorted(node.collect_testcases(None), key=lambda case: case.name)
+    # Tests of a definition have the data of the test before them: the window of the compressor holds both.
+    with lzma.open(target, "wb", preset=9 | lzma.PRESET_EXTREME) as compressed:
+        with tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for case in cases:
+                for path, data in files(case):
+                    entry = tarfile.TarInfo(f"{case.name}/{path}")
+                    entry.size = len(data)
+                    archive.addfile(entry, io.BytesIO(data))
 
 
 main(sys.argv[1])
