@@ -149,29 +149,12 @@ pub use lowered_ir::{
     random, // distributions, for builders
 };
 pub use tnode::{
-    AxisPadding,
-    DType,
-    Decision,
-    Dims,
-    Element,
-    Error as TensorNodeError,
-    HostArray,
-    Hosted,
-    Label,
-    MemoryMode,
-    ModeConflict,
-    ModeState,
-    NodeBuilder,
-    NodeId,
-    Padding,
-    Reason,
-    Registry,
-    RenderOptions,
-    Scalar,
-    Sharing,
-    TensorNode,
-    View,
-    WeakNode,
+    AxisPadding, DType, Decision, Dims, Element, Error as TensorNodeError, HostArray, Hosted, Label,
+    MemoryMode, ModeConflict, ModeState, NodeBuilder, NodeId, Padding, Reason, Registry, RenderOptions,
+    Scalar, Sharing, TensorNode, View, WeakNode,
+};
+#[cfg(feature = "files")]
+pub use tnode::{
     npy,         // NumPy files: .npy, .npz
     safetensors, // safetensors files
 };

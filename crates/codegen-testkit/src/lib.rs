@@ -99,6 +99,7 @@ pub mod gpu_runtime; // streams, hazards and memory of a driver with its own ker
 mod host; // direct calls of kernels of this process
 mod level; // the levels
 mod logged; // runs with every value logged
+mod own_process; // tests that measure or change their process
 mod probe; // single operations on special values
 mod remembered; // artifacts of the last cases
 mod report;
@@ -115,6 +116,7 @@ pub use corpus::compile_case;
 pub use device::{Agreement, run_corpus_on, run_generated_on};
 pub use generated::{generated_routine, run_generated};
 pub use level::Level;
+pub use own_process::{in_own_process, is_in_own_process, run_in_own_process};
 pub use report::{Outcome, Report};
 pub use score::{Conformance, Judged, LevelScore, RejectionReason, score};
 pub use small_case::{ShrunkCase, shrink};
@@ -126,8 +128,9 @@ pub use small_case::{ShrunkCase, shrink};
 /// The child processes run the test by its name, so the macro must stand in a module of a test binary.
 #[macro_export]
 macro_rules! conformance {
-    ($name:ident, $codegen:expr, level = $level:ident $(, seconds = $seconds:expr)?) => {
+    ($(#[$attribute:meta])* $name:ident, $codegen:expr, level = $level:ident $(, seconds = $seconds:expr)?) => {
         #[test]
+        $(#[$attribute])*
         fn $name() {
             let test =
                 $crate::ConformanceTest::new(module_path!(), stringify!($name), env!("CARGO_PKG_NAME"));
@@ -135,8 +138,9 @@ macro_rules! conformance {
             $crate::conform(&test, $codegen, $crate::Level::$level);
         }
     };
-    ($name:ident, $codegen:expr, towards = $level:ident) => {
+    ($(#[$attribute:meta])* $name:ident, $codegen:expr, towards = $level:ident) => {
         #[test]
+        $(#[$attribute])*
         fn $name() {
             let test =
                 $crate::ConformanceTest::new(module_path!(), stringify!($name), env!("CARGO_PKG_NAME"));

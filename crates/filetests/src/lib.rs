@@ -52,3 +52,4 @@ pub use corpus::{corpus, corpus_dir, repository, run_cases};
 pub use file::{Chunk, File, Section, TestLine};
 pub use golden::{Mode, TestFailure, check};
 pub use listings::assert_listings;
+pub use random_programs::effort;

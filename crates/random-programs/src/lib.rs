@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod choices; // decisions from bytes
+pub mod effort; // the number of cases of random tests
 pub mod format; // element types as number formats
 mod generate; // programs from bytes
 mod gradient_golden; // programs with gradients that another library computed

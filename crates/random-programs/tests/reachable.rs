@@ -183,7 +183,7 @@ fn chains_read_and_write_in_place_and_in_part() {
 #[test]
 fn letters_of_scatters_have_the_sizes_of_their_axes() {
     let mut large = 0;
-    for seed in 0..1500 {
+    for seed in random_programs::effort::seeds(400) {
         let program = program_from_seed(seed, 250, &ProgramWeights::large_nodes());
         for statement in program.routines.iter().flatten() {
             let ProgramStatement::Assign(assign) = statement else { continue };
@@ -198,7 +198,7 @@ fn letters_of_scatters_have_the_sizes_of_their_axes() {
             }
         }
     }
-    assert!(large > 20, "{large}");
+    assert!(large > 5, "{large}");
 }
 
 fn is_scatter(target: &ProgramAccess) -> bool {

@@ -1,5 +1,5 @@
 //! Compares the gradients of random programs on a GPU with the interpreter. The programs are those that jax
-//! differentiated, in `f32`; `GRADIENT_PROGRAMS=1000` compares all of them.
+//! differentiated, in `f32`.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,10 @@ use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
 use codegen_testkit::{Agreement, Outcome, bounds::Closeness, run_generated_on};
 use lowered_ir::ir::{Numerics, Routine};
-use random_programs::{GradientGolden, ProgramNode, bytes_of_seed, gradient_goldens};
+use random_programs::{GradientGolden, ProgramNode, bytes_of_seed, effort, gradient_goldens};
 use tnode::{DType, TensorNode};
 
 use crate::gpu;
-
-/// The number of programs, spread over the file, that are compared by default.
-const PROGRAMS: usize = 20;
 
 /// The routine that computes the loss and the gradients in `f32`, with strict numerics.
 fn routine(golden: &GradientGolden) -> Routine {
@@ -37,9 +34,8 @@ fn routine(golden: &GradientGolden) -> Routine {
 #[test]
 fn gradients_on_the_gpu() {
     let Some(gpu) = gpu("gradients_on_the_gpu") else { return };
-    let wanted = std::env::var("GRADIENT_PROGRAMS").ok().and_then(|text| text.parse().ok());
     let goldens = gradient_goldens();
-    let step = goldens.len().div_ceil(wanted.unwrap_or(PROGRAMS));
+    let step = goldens.len().div_ceil(effort::cases(20) as usize);
     let (mut close, mut skips, mut passed) = (Closeness::default(), BTreeMap::<String, usize>::new(), 0);
     let (mut failures, mut count) = (Vec::new(), 0);
     for golden in goldens.iter().step_by(step) {

@@ -1,29 +1,20 @@
-//! Compares random routines on a GPU with the interpreter. For long checks, `GPU_SEEDS` in the environment
-//! gives the number of routines, or a range of seeds such as `936..937`.
+//! Compares random routines on a GPU with the interpreter. They are few for
+//! every change, because a shader compiler takes about 30 ms for a kernel.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::collections::BTreeMap;
 
 use codegen_testkit::{Agreement, Outcome, bounds::Closeness, run_generated_on};
 use filetests::generate::routine_from_seed;
-use random_programs::bytes_of_seed;
+use random_programs::{bytes_of_seed, effort};
 
 use crate::gpu;
-
-/// Few seeds by default, because a shader compiler takes about 30 ms for a kernel.
-fn seeds() -> Range<u64> {
-    let Ok(asked) = std::env::var("GPU_SEEDS") else { return 0..60 };
-    let (from, to) = asked.split_once("..").unwrap_or(("0", &asked));
-    let number =
-        |text: &str| text.parse().unwrap_or_else(|_| panic!("GPU_SEEDS is `{asked}`: a number, or A..B"));
-    number(from)..number(to)
-}
 
 #[test]
 fn random_routines_on_the_gpu() {
     let Some(gpu) = gpu("random_routines_on_the_gpu") else { return };
     let (mut close, mut skips, mut passed) = (Closeness::default(), BTreeMap::<String, usize>::new(), 0);
     let mut failures = Vec::new();
-    let seeds = seeds();
+    let seeds = effort::seeds(30);
     let count = seeds.clone().count();
     for seed in seeds {
         let (routine, bytes) = (routine_from_seed(seed, 200), bytes_of_seed(seed ^ 0x5eed, 4096));

@@ -44,7 +44,7 @@ fn program(seed: u64) -> GeneratedProgram {
 #[test]
 fn a_batch_is_what_one_after_another_is() {
     let (mut compiled, mut failed) = (0, 0);
-    for seed in 0..400 {
+    for seed in filetests::effort::seeds(100) {
         let (alone, together) = (program(seed), program(seed));
         let one_by_one = Backend::open("interpreter").unwrap();
         let lines = |program: &GeneratedProgram| program.text.lines().map(str::to_owned).collect::<Vec<_>>();
@@ -79,7 +79,7 @@ fn a_batch_is_what_one_after_another_is() {
             }
         }
     }
-    assert!(compiled > 200 && failed > 5, "{compiled} batches, {failed} rejected");
+    assert!(compiled > 50 && failed > 0, "{compiled} batches, {failed} rejected");
 }
 
 #[test]

@@ -1,12 +1,9 @@
 //! The gradients of random programs on compiling backends: with strict numerics they have the bits of the
-//! interpreter, on any number of threads. `GRADIENT_PROGRAMS=1000` compares all programs.
+//! interpreter, on any number of threads.
 
 use arrayjit::settings::{NumericClass, Settings};
 use arrayjit::{Backend, HostArray, TensorNode};
-use random_programs::{GradientGolden, NodeMode, ProgramNode, gradient_goldens};
-
-/// The number of programs, spread over the file, that are compared by default.
-const PROGRAMS: usize = 30;
+use random_programs::{GradientGolden, NodeMode, ProgramNode, effort, gradient_goldens};
 
 fn backend(name: &str, threads: usize) -> Backend {
     let mut settings = Settings::default();
@@ -58,9 +55,8 @@ fn results(backend: &Backend, golden: &GradientGolden) -> Result<Vec<Vec<u8>>, S
 
 #[test]
 fn gradients_have_the_bits_of_the_interpreter() {
-    let wanted = std::env::var("GRADIENT_PROGRAMS").ok().and_then(|text| text.parse().ok());
     let goldens = gradient_goldens();
-    let step = goldens.len().div_ceil(wanted.unwrap_or(PROGRAMS));
+    let step = goldens.len().div_ceil(effort::cases(10) as usize);
     let interpreter = backend("interpreter", 1);
     let compiling = [("inline", 1), ("multicore", 1), ("multicore", 2), ("multicore", 3)];
     let compiling = compiling.map(|(name, threads)| (name, threads, backend(name, threads)));

@@ -3,7 +3,7 @@
 use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
 use assignments::text::Program;
-use random_programs::{ProgramWeights, program_from_seed};
+use random_programs::{ProgramWeights, effort, program_from_seed};
 use tnode::{DType, MemoryMode, TensorNode};
 
 /// The lowered routine without the memory modes of its nodes; `None` if the program is rejected.
@@ -30,7 +30,7 @@ fn programs_mean_the_same_without_declarations() {
     let (mut same, mut other, mut rejected) = (0, 0, 0);
     // With one type for all declared nodes, values often have the type of their node.
     let weights = ProgramWeights { types: &[DType::F32], ..ProgramWeights::one_routine() };
-    for seed in 0..300 {
+    for seed in effort::seeds(75) {
         let program = program_from_seed(seed, 80 + seed as usize % 200, &weights);
         let nodes: Vec<TensorNode> = program.nodes.iter().map(|node| node.tensor_node()).collect();
         let text = program.text(0);
@@ -52,7 +52,7 @@ fn programs_mean_the_same_without_declarations() {
             }
         }
     }
-    assert!(same > 100, "{same} programs are the same, {other} have other nodes, {rejected} are rejected");
+    assert!(same > 25, "{same} programs are the same, {other} have other nodes, {rejected} are rejected");
 }
 
 /// The declarations of nodes in a printed routine.

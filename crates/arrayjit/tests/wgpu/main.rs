@@ -5,6 +5,7 @@
 //! as long as many runs.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
+mod backend; // opening the backend, by itself
 mod baseline; // operations, with the types that every device has
 mod corpus; // every run of the corpus
 

@@ -4,7 +4,7 @@ use assignments::lower::{LowerOptions, lower};
 use assignments::text::parse;
 use assignments::{Assignments, ProgramStep};
 use autodiff::{CheckError, CheckOptions, GradientErrorKind, check, gradient};
-use random_programs::{ProgramWeights, RandomProgram, program_from_seed};
+use random_programs::{ProgramWeights, RandomProgram, effort, program_from_seed};
 use tnode::{DType, HostArray, Scalar, TensorNode};
 
 use crate::compiled::{compare_optimised, compare_tangent};
@@ -128,7 +128,7 @@ fn gradients_of_random_programs() {
     let (mut close, mut rejected, mut without, mut not_comparable) = (0, 0, 0, 0);
     let mut counts = FormCounts::new();
     let mut failures = Vec::new();
-    for seed in [1291, 2339].into_iter().chain(0..300) {
+    for seed in [1291, 2339].into_iter().chain(effort::seeds(100)) {
         let random = program_from_seed(seed, 300, &ProgramWeights::differentiable());
         match outcome(&random, seed) {
             Ok(Outcome::Close(program)) => {
@@ -145,8 +145,8 @@ fn gradients_of_random_programs() {
         "{close} close, {rejected} rejected, {without} without gradient, {not_comparable} not comparable\n{counts:?}"
     );
     assert!(failures.is_empty(), "{} failures; {summary}\n{}", failures.len(), failures.join("\n"));
-    assert!(close >= 220, "{summary}");
+    assert!(close >= 60, "{summary}");
     for form in FORMS {
-        assert!(counts.get(form).is_some_and(|&count| count >= 2), "{form}: {summary}");
+        assert!(counts.get(form).is_some_and(|&count| count >= 1), "{form}: {summary}");
     }
 }

@@ -19,7 +19,7 @@ use crate::support;
 const TARGET: Target = Target { alignment: 64, cache_bytes: 1 << 20 };
 
 /// The number of random routines.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 125;
 
 /// A routine as one kernel, with the same access to all parameters.
 fn kernel(ir: Routine, access: Access) -> Kernel {
@@ -109,7 +109,7 @@ fn the_corpus() {
 #[test]
 fn random_routines() {
     let mut agreed = 0;
-    for seed in 0..SEEDS {
+    for seed in filetests::effort::seeds(SEEDS) {
         let routine = legal(&routine_from_seed(seed, 200));
         if merged(&routine).is_empty() {
             let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);
@@ -124,7 +124,7 @@ fn random_routines() {
 #[test]
 fn random_routines_scheduled() {
     let (target, mut agreed) = (Interpreted::of_target(host_caps(VectorWidth::Avx2)), 0);
-    for seed in 0..SEEDS {
+    for seed in filetests::effort::seeds(SEEDS) {
         let routine = routine_from_seed(seed, 200);
         let Ok(scheduled) = schedule(&routine, &target, &ScheduleOptions::default()) else { continue };
         let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);

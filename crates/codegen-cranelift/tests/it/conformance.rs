@@ -1,4 +1,4 @@
-//! The conformance kit, for every width of vectors.
+//! The conformance kit, for every width of vectors. Every change runs the widest and the narrowest.
 
 use codegen_cranelift::{Cranelift, CraneliftOptions, VectorWidth, cranelift};
 use codegen_testkit::conformance;
@@ -12,9 +12,15 @@ fn width(vector: VectorWidth) -> CraneliftOptions {
 }
 
 conformance!(widest, || with(CraneliftOptions::default()), level = L4);
-conformance!(vectors, || with(width(VectorWidth::Bits128)), level = L4);
+conformance!(
+    #[ignore = "long: `cargo xtask ci --full` runs it"]
+    vectors,
+    || with(width(VectorWidth::Bits128)),
+    level = L4
+);
 conformance!(scalars, || with(width(VectorWidth::None)), level = L4);
 conformance!(
+    #[ignore = "long: `cargo xtask ci --full` runs it"]
     optimised,
     || with(CraneliftOptions { optimise: true, ..width(VectorWidth::Bits128) }),
     level = L4

@@ -4,6 +4,8 @@ mod code;
 mod common;
 mod conformance;
 mod contractions;
+#[cfg(target_os = "linux")]
+mod freeing;
 mod fuzz_targets;
 mod goldens;
 mod operations;

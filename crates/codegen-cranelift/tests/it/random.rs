@@ -14,7 +14,10 @@ use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::Routine;
 use scheduling::legalise;
 
-const SEEDS: u64 = 400;
+/// The seeds of the random routines.
+fn seeds() -> std::ops::Range<u64> {
+    filetests::effort::seeds(100)
+}
 
 /// Runs a kernel by the interpreter and as machine code, and compares the results.
 fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64], options: &CraneliftOptions) {
@@ -42,7 +45,7 @@ fn legal(routine: &Routine) -> Routine {
 #[test]
 fn random_routines() {
     let widths: Vec<CraneliftOptions> = all_widths().collect();
-    for (seed, options) in (0..SEEDS).zip(widths.iter().cycle()) {
+    for (seed, options) in seeds().zip(widths.iter().cycle()) {
         let routine = legal(&routine_from_seed(seed, 200));
         let (memory, bindings) = inputs(&routine, seed);
         agrees(&kernel(routine), &memory, &bindings, options);
@@ -54,7 +57,7 @@ fn random_routines() {
 fn random_routines_scheduled() {
     let codegen = cranelift(CraneliftOptions::default()).expect("a host target");
     let (mut passed, mut skipped) = (0, BTreeSet::new());
-    for seed in 0..SEEDS {
+    for seed in seeds() {
         let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);
         match run_generated(&codegen, &generated_routine(codegen.caps(), &bytes_of_seed(seed, 200)), &bytes) {
             Outcome::Passed => passed += 1,
@@ -62,7 +65,8 @@ fn random_routines_scheduled() {
             other => panic!("seed {seed}: {other:?}"),
         }
     }
-    assert!(passed > SEEDS / 2, "{passed} of {SEEDS} routines compiled; {skipped:?}");
+    let count = seeds().count();
+    assert!(passed > count / 2, "{passed} of {count} routines compiled; {skipped:?}");
 }
 
 fn inputs(routine: &Routine, seed: u64) -> (Memory, Vec<i64>) {
@@ -73,7 +77,7 @@ fn inputs(routine: &Routine, seed: u64) -> (Memory, Vec<i64>) {
 #[test]
 fn kernels_that_are_not_legalised_are_rejected_or_correct() {
     let mut rejected = 0;
-    for seed in 0..SEEDS {
+    for seed in seeds() {
         let routine = routine_from_seed(seed, 200);
         let (memory, bindings) = inputs(&routine, seed);
         let kernel = kernel(routine);
@@ -83,7 +87,8 @@ fn kernels_that_are_not_legalised_are_rejected_or_correct() {
             Err(error) => panic!("{error}\n{}", lowered_ir::text::print(kernel.ir())),
         }
     }
-    assert!(rejected > 0 && rejected < SEEDS, "{rejected} of {SEEDS} routines rejected");
+    let count = seeds().count();
+    assert!(rejected > 0 && rejected < count, "{rejected} of {count} routines rejected");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
 #[test]
 fn random_routines_in_any_order_of_warps() {
     let (mut passed, mut unsupported) = (0, 0);
-    for seed in 0..200u64 {
+    for seed in filetests::effort::seeds(50) {
         let (routine, bytes) = (routine_from_seed(seed, 512), bytes_of_seed(seed ^ 0x5eed, 4096));
         let target = Target::ALL[seed as usize % 3];
         for (variant, variant_of) in variants(&routine) {
@@ -70,5 +70,5 @@ fn random_routines_in_any_order_of_warps() {
         }
     }
     println!("{passed} passed, {unsupported} unsupported");
-    assert!(passed > 150, "{passed} passed, {unsupported} unsupported");
+    assert!(passed > 37, "{passed} passed, {unsupported} unsupported");
 }

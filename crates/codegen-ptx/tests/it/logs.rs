@@ -74,7 +74,7 @@ fn the_corpus_logs_what_the_interpreter_logs() {
 #[test]
 fn random_routines_log_what_the_interpreter_logs() {
     let mut passed = 0;
-    for seed in 0..60u64 {
+    for seed in filetests::effort::seeds(15) {
         let (routine, bytes) = (routine_from_seed(seed, 256), bytes_of_seed(seed ^ 0x109, 4096));
         let memory = memory_from_bytes(&routine, &bytes);
         let case = RunCase {
@@ -93,7 +93,7 @@ fn random_routines_log_what_the_interpreter_logs() {
             failed => panic!("seed {seed}: {failed:?}"),
         }
     }
-    assert!(passed > 45, "{passed} passed");
+    assert!(passed > 10, "{passed} passed");
 }
 
 /// A routine with its inputs that logs a loaded value and a constant of every type, in an unrolled loop.

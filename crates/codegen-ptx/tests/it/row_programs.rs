@@ -1,8 +1,7 @@
 //! Random programs on rows: with register-resident rows, cooperative reductions and two-pass reductions,
 //! results are those of the unscheduled program.
 //!
-//! Numbers are integers, so that the order of a sum does not matter. `GPU_SEEDS` in the environment sets the
-//! number of programs, for long checks.
+//! Numbers are integers, so that the order of a sum does not matter.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use crate::common::programs;
@@ -212,7 +211,7 @@ fn check(text: &str, seed: u64) {
 
 #[test]
 fn programs_on_rows_keep_their_results() {
-    for seed in 0..programs::seeds(24) {
+    for seed in filetests::effort::seeds(12) {
         check(&RowProgram::new(seed).finish(), seed);
     }
 }

@@ -82,14 +82,16 @@ fn four_threads() -> Setup {
 /// }
 /// ```
 ///
+/// Attributes of an entry are those of its tests, such as `#[ignore = "takes minutes"]`.
+///
 /// [`Setup`]: crate::runtime::Setup
 #[macro_export]
 macro_rules! runtime_suite {
-    ($($driver:ident: $make:expr;)*) => {
+    ($($(#[$attribute:meta])* $driver:ident: $make:expr;)*) => {
         $(mod $driver {
             #[allow(unused_imports, reason = "for the expression that makes the driver")]
             use super::*;
-            $crate::runtime_suite! { @tests $make,
+            $crate::runtime_suite! { @tests [$(#[$attribute])*] $make,
                 tasks_of_a_stream_run_in_order
                 many_threads_wait_for_one_event
                 a_hundred_thousand_tasks_pass_a_small_queue
@@ -160,7 +162,12 @@ macro_rules! runtime_suite {
             }
         })*
     };
-    (@tests $make:expr, $($test:ident)*) => {
-        $(#[test] fn $test() { $crate::runtime::$test(&$make) })*
+    (@tests $attributes:tt $make:expr, $($test:ident)*) => {
+        $($crate::runtime_suite! { @test $attributes $make, $test })*
+    };
+    (@test [$($attributes:tt)*] $make:expr, $test:ident) => {
+        #[test]
+        $($attributes)*
+        fn $test() { $crate::runtime::$test(&$make) }
     };
 }

@@ -9,7 +9,7 @@ use super::{DriverFactory, Setup, hand_made::*, open};
 
 /// Random programs on one to four streams compute the values of a sequential model.
 pub fn random_programs_equal_the_sequential_model(make: DriverFactory<'_>) {
-    for seed in 0..40 {
+    for seed in filetests::effort::seeds(10) {
         let mut random = Rng::with_seed(seed);
         let streams = 1 + random.usize(..4);
         let device =

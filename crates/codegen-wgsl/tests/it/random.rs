@@ -34,7 +34,7 @@ fn random_routines_are_rendered_or_unsupported() {
     let (mut rendered, mut unsupported) = (0, 0);
     for caps in [baseline_caps(), common::full_caps()] {
         let codegen = wgsl(caps.clone(), WgslOptions::default());
-        for seed in 0..150u64 {
+        for seed in filetests::effort::seeds(38) {
             let routine = filetests::generate::routine_from_seed(seed, 1024);
             let Ok(scheduled) = schedule(&routine, &codegen, &ScheduleOptions::default()) else { continue };
             match codegen.compile(&scheduled) {
@@ -52,5 +52,5 @@ fn random_routines_are_rendered_or_unsupported() {
             }
         }
     }
-    assert!(rendered > 60, "{rendered} rendered, {unsupported} unsupported");
+    assert!(rendered > 15, "{rendered} rendered, {unsupported} unsupported");
 }

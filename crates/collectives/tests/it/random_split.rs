@@ -6,7 +6,7 @@ use arrayjit::{
 };
 use arrayjit_collectives::{BucketSizes, split_gradient};
 use filetests::generate::{GeneratedProgram, program_from_seed};
-use random_programs::{Choices, ProgramWeights, bytes_of_seed};
+use random_programs::{Choices, ProgramWeights, bytes_of_seed, effort};
 
 /// An array of small fractions and whole numbers.
 fn filled(node: &TensorNode, seed: usize) -> HostArray {
@@ -74,7 +74,7 @@ fn split(program: &Assignments, seed: u64) -> Vec<Assignments> {
 /// Compares programs that are split with whole ones. Returns the number of parts, for programs with several.
 fn compare(programs: u64, draw: impl Fn(u64) -> GeneratedProgram) -> usize {
     let mut parts_of_all = 0;
-    for seed in 0..programs {
+    for seed in effort::seeds(programs) {
         let mut settings = Settings::default();
         settings.numerics = if seed % 2 == 0 { NumericClass::Fast } else { NumericClass::Strict };
         settings.optimization.virtualize_max_visits = seed % 3;
@@ -105,14 +105,14 @@ fn compare(programs: u64, draw: impl Fn(u64) -> GeneratedProgram) -> usize {
 
 #[test]
 fn parts_of_random_programs_have_the_bits_of_whole_ones() {
-    let parts = compare(150, |seed| program_from_seed(seed, 400));
-    assert!(parts > 40, "{parts}");
+    let parts = compare(40, |seed| program_from_seed(seed, 400));
+    assert!(parts > 10, "{parts}");
 }
 
 #[test]
 fn parts_of_chains_of_statements_have_the_bits_of_whole_ones() {
-    let parts = compare(60, |seed| {
+    let parts = compare(15, |seed| {
         GeneratedProgram::accepted(random_programs::program_from_seed(seed, 900, &ProgramWeights::chains()))
     });
-    assert!(parts > 40, "{parts}");
+    assert!(parts > 10, "{parts}");
 }

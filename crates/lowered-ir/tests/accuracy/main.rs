@@ -7,7 +7,7 @@
 //! measured here.
 //!
 //! The worst errors are printed (`cargo test -p lowered-ir --test accuracy -- --nocapture`). With
-//! `ACCURACY=full` in the environment, as `cargo xtask ci --full` sets it, the sweeps are a hundred times as
+//! `EFFORT=100` in the environment, as `cargo xtask ci --full` sets it, the sweeps are a hundred times as
 //! long, and the sweep over `f32` takes every fiftieth pattern.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic and report")]
 
@@ -75,7 +75,7 @@ fn the_documentation_states_these_bounds() {
 
 /// The factor by which to multiply the default numbers of arguments.
 fn effort() -> usize {
-    if std::env::var("ACCURACY").is_ok_and(|v| v == "full") { 100 } else { 1 }
+    random_programs::effort::cases(1) as usize
 }
 
 /// The greatest distance so far, and where.

@@ -29,6 +29,8 @@ fn disturbed(driver: Arc<dyn Driver>) -> Arc<dyn Driver> {
 codegen_testkit::runtime_suite! {
     on_multicore: multicore;
     on_inline: inline;
+    #[ignore = "long: `cargo xtask ci --full` runs it"]
     on_multicore_disturbed: |setup: &Setup| disturbed(multicore(setup));
+    #[ignore = "long: `cargo xtask ci --full` runs it"]
     on_inline_disturbed: |setup: &Setup| disturbed(inline(setup));
 }

@@ -5,6 +5,7 @@ mod common; // checks a routine after every step
 mod corpus;
 mod fma;
 mod gpu;
+mod legalise;
 mod nests;
 mod programs;
 mod random;

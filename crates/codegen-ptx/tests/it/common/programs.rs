@@ -12,11 +12,6 @@ use tnode::{DType, Scalar};
 
 use crate::common::device;
 
-/// Number of programs: `GPU_SEEDS` in the environment, for long checks, or `otherwise`.
-pub(crate) fn seeds(otherwise: u64) -> u64 {
-    std::env::var("GPU_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(otherwise)
-}
-
 /// A run of a routine on random numbers, with the expected results.
 pub(crate) fn case(text: &str, seed: u64) -> RunCase {
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));

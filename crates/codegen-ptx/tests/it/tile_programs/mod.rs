@@ -3,7 +3,6 @@
 //!
 //! Numbers are integers, or floats with small whole values, for which every sum and product is exact, so that
 //! their order does not matter. Programs of class `Strict` have arbitrary floats, since their order is fixed.
-//! `GPU_SEEDS` in the environment sets the number of programs, for long checks.
 #![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use crate::common::programs;
@@ -29,7 +28,7 @@ fn check(seed: u64) {
 
 #[test]
 fn programs_on_matrices_keep_their_results() {
-    for seed in 0..programs::seeds(8) {
+    for seed in filetests::effort::seeds(4) {
         check(seed);
     }
 }

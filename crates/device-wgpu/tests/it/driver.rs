@@ -1,0 +1,311 @@
+//! The driver itself: copies of any bytes, batches, limits, rejected inputs, failures, times.
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(unsafe_code, reason = "each test hands its tasks to one stream, or waits in between")]
+
+use std::sync::Arc;
+
+use crate::support::*;
+use codegen_core::{Access, Artifact, CodegenError, Shader, host::HostModule};
+use codegen_testkit::gpu_runtime::{copy_in, copy_out};
+use device_runtime::{
+    BoundKernel, DirectDriver, Driver, DriverError, Location, PoolId, StreamHandle, WaitKind,
+};
+use device_wgpu::{AdapterChoice, Config, OpenError, WgpuDevice, adapters};
+
+fn stream(driver: &DirectDriver<WgpuDevice>, id: u32) -> StreamHandle {
+    driver.new_stream(&format!("wgpu:0:{id}")).unwrap()
+}
+
+fn launch(driver: &DirectDriver<WgpuDevice>, stream: &StreamHandle, bound: &BoundKernel, bindings: &[i64]) {
+    // SAFETY: the tasks of a test are on one stream, or ordered by waits; bindings are in range.
+    unsafe { driver.launch(stream, bound, bindings).unwrap() };
+}
+
+fn bind(
+    driver: &DirectDriver<WgpuDevice>,
+    kernel: Kernel,
+    args: &[Location],
+) -> Result<BoundKernel, DriverError> {
+    let module = driver.load(&artifact(vec![kernel])).unwrap();
+    driver.bind(&module.kernel(0).unwrap(), args)
+}
+
+fn count(name: &str) -> Kernel {
+    Kernel::new(name, &[(Access::ReadWrite, 4)], 1, "w0(0u, r0(0u) + 1u);")
+}
+
+#[test]
+fn launches_join_few_batches_and_keep_their_bindings() {
+    let Some(driver) = open(&Config::default()) else { return };
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 4000).unwrap();
+    let kernel = Kernel::new("set", &[(Access::Write, 4000)], 1, "w0(i0, i1);").with_symbols(2);
+    let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
+    let before = driver.submissions();
+    for i in 0..1000 {
+        launch(&driver, &stream, &bound, &[i, 3 * i + 1]);
+    }
+    let found = copy_out(&driver, &stream, at(1, 0), 4000);
+    let expected: Vec<u8> = (0..1000u32).flat_map(|i| (3 * i + 1).to_le_bytes()).collect();
+    assert_eq!(found, expected);
+    let submissions = driver.submissions() - before;
+    assert!(submissions <= 5, "{submissions} submissions for 1000 launches and a copy");
+}
+
+#[test]
+fn waits_order_streams_without_waiting() {
+    let Some(driver) = open(&Config::default()) else { return };
+    let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
+    driver.alloc_pool(PoolId(1), 4).unwrap();
+    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
+    let step = |name: &str, factor: u32| {
+        let body = format!("w0(0u, r0(0u) * {factor}u + 1u);");
+        bind(&driver, Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body), &[at(1, 0)]).unwrap()
+    };
+    let kernels = [step("two", 2), step("three", 3), step("five", 5)];
+    let mut model = 0u32;
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut last = driver.record(&streams[0]).unwrap();
+    for _ in 0..300 {
+        let (stream, kernel) = (random.usize(..3), random.usize(..3));
+        driver.wait(&streams[stream], &last, WaitKind::Data).unwrap();
+        launch(&driver, &streams[stream], &kernels[kernel], &[]);
+        last = driver.record(&streams[stream]).unwrap();
+        model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
+    }
+    driver.wait(&streams[0], &last, WaitKind::Data).unwrap();
+    assert_eq!(copy_out(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
+    assert!(streams.iter().all(|stream| driver.is_idle(stream)));
+}
+
+#[test]
+fn polling_events_makes_progress() {
+    let Some(driver) = open(&Config::default()) else { return };
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 4).unwrap();
+    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+    let mut events = Vec::new();
+    for _ in 0..40 {
+        launch(&driver, &stream, &bound, &[]);
+        events.push(driver.record(&stream).unwrap());
+    }
+    while !driver.is_done(&events[39]).unwrap() {
+        std::thread::yield_now();
+    }
+    assert!(events.iter().all(|event| driver.is_done(event).unwrap()));
+    assert!(driver.is_done(&driver.record(&stream).unwrap()).unwrap(), "nothing is left to wait for");
+}
+
+#[test]
+fn pools_share_slabs_and_large_ones_have_their_own() {
+    let config = Config { binding_bytes: Some(8 << 20), ..Config::default() };
+    let Some(driver) = open(&config) else { return };
+    let stream = stream(&driver, 0);
+    assert_eq!(driver.pool_cap(), 8 << 20);
+    let sizes = [4 << 20, 5 << 20, 8 << 20, 3, 1 << 20, 100, 0];
+    for (pool, bytes) in (1..).zip(sizes) {
+        driver.alloc_pool(PoolId(pool), bytes).unwrap();
+    }
+    for (pool, bytes) in (1..).zip(sizes).filter(|(_, bytes)| *bytes > 0) {
+        copy_in(&driver, &stream, at(pool, bytes - 1), &[pool as u8]);
+    }
+    for (pool, bytes) in (1..).zip(sizes).filter(|(_, bytes)| *bytes > 0) {
+        assert_eq!(copy_out(&driver, &stream, at(pool, bytes - 1), 1), [pool as u8]);
+    }
+    assert_eq!(driver.used_memory(), sizes.iter().sum::<usize>());
+    let error = driver.alloc_pool(PoolId(9), (8 << 20) + 1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "pool 9 needs 8388609 bytes, more than the 8388608 that the device binds to a kernel at once"
+    );
+    (1..8).for_each(|pool| driver.free_pool(PoolId(pool)));
+    driver.drop_stream(stream);
+    assert_eq!(driver.used_memory(), 0);
+    let shown = format!("{:?}", driver.driver());
+    assert!(shown.contains("0 bytes in use"), "{shown}");
+}
+
+#[test]
+fn memory_that_pending_tasks_use_is_waited_for() {
+    let Some(driver) = open(&Config { memory_limit: Some(1000), ..Config::default() }) else { return };
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 600).unwrap();
+    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+    launch(&driver, &stream, &bound, &[]);
+    driver.free_pool(PoolId(1));
+    assert!(matches!(driver.alloc_pool(PoolId(2), 600), Err(DriverError::OutOfMemory { used: 600, .. })));
+    launch(&driver, &stream, &bound, &[]);
+    drop(bound);
+    driver.alloc_pool(PoolId(2), 600).unwrap();
+    assert_eq!(driver.used_memory(), 600);
+}
+
+#[test]
+fn a_kernel_reaches_several_slabs_and_no_more_than_the_device_binds() {
+    let config = Config { binding_bytes: Some(1 << 20), storage_buffers: Some(4), ..Config::default() };
+    let Some(driver) = open(&config) else { return };
+    let stream = stream(&driver, 0);
+    (1..=5).for_each(|pool| driver.alloc_pool(PoolId(pool), 1 << 20).unwrap());
+    let params =
+        [(Access::Read, 1 << 20), (Access::Read, 1 << 20), (Access::Read, 1 << 20), (Access::Write, 1 << 20)];
+    let kernel = Kernel::new("sum", &params, 1 << 18, "w3(t, r0(t) + r1(t) + r2(t));");
+    let bound = bind(&driver, kernel.clone(), &[at(1, 0), at(2, 0), at(3, 0), at(5, 0)]).unwrap();
+    (1..=3).for_each(|pool| copy_in(&driver, &stream, at(pool, (1 << 20) - 4), &[pool as u8, 0, 1, 0]));
+    launch(&driver, &stream, &bound, &[]);
+    assert_eq!(copy_out(&driver, &stream, at(5, (1 << 20) - 8), 8), [0, 0, 0, 0, 6, 0, 3, 0]);
+
+    let params = [&params[..], &params[..1]].concat();
+    let args: Vec<_> = (1..=5).map(|pool| at(pool, 0)).collect();
+    let error = bind(&driver, Kernel { params, ..kernel }, &args).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel `sum`: its memory lies in 5 buffers, the device binds 4 to a kernel"
+    );
+}
+
+#[test]
+fn large_grids_are_split_over_dimensions() {
+    let config = Config { groups_per_dimension: Some(256), ..Config::default() };
+    let Some(driver) = open(&config) else { return };
+    let stream = stream(&driver, 0);
+    // 300 · 64 threads need two rows of workgroups; 70,000 · 64 need two planes of them.
+    for threads in [300 * 64, 70_000 * 64 - 5] {
+        let bytes = threads / 8;
+        driver.alloc_pool(PoolId(1), bytes).unwrap();
+        // Every 32nd thread writes a word, so that all workgroups have to run.
+        let body = "if t % 32u == 0u { w0(t / 32u, t + 1u); }";
+        let kernel = Kernel::new("fill", &[(Access::Write, bytes / 4 * 4)], threads as u32, body);
+        let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
+        launch(&driver, &stream, &bound, &[]);
+        let found = copy_out(&driver, &stream, at(1, 0), bytes / 4 * 4);
+        let expected: Vec<u8> = (0..threads as u32 / 32).flat_map(|i| (32 * i + 1).to_le_bytes()).collect();
+        assert!(found == expected, "{threads} threads");
+        driver.free_pool(PoolId(1));
+    }
+    let groups = |_: &[u32]| Ok(Shader { wgsl: String::new(), groups: 1 << 40, table_words: 1 });
+    let abi = count("huge").abi();
+    let artifact = Artifact::shaders(Arc::new(Texts(groups)), vec![abi]);
+    driver.alloc_pool(PoolId(2), 4).unwrap();
+    let module = driver.load(&artifact).unwrap();
+    let error = driver.bind(&module.kernel(0).unwrap(), &[at(2, 0)]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel `huge`: 1099511627776 workgroups, the device runs 16777216 in one launch"
+    );
+}
+
+#[test]
+fn rejected_code_names_the_kernel_and_the_line() {
+    let Some(driver) = open(&Config::default()) else { return };
+    driver.alloc_pool(PoolId(1), 1024).unwrap();
+    let rejected = |body: &str| {
+        let kernel = Kernel::new("sums", &[(Access::Write, 4)], 1, body);
+        bind(&driver, kernel, &[at(1, 0)]).unwrap_err()
+    };
+    let error = rejected("w0(0u, 1.5 + nonsense);");
+    assert!(matches!(&error, DriverError::CodeRejected { kernel, .. } if kernel == "sums"), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("kernel `sums`: the device rejected its code, which is a bug: "), "{text}");
+    assert!(text.contains("nonsense") && text.contains("wgsl:9:18"), "{text}");
+    assert!(matches!(rejected("w0(0u, 1.5);"), DriverError::CodeRejected { .. }));
+
+    let unsupported = CodegenError::Unsupported {
+        codegen: "hand".to_owned(),
+        kernel: "sums".to_owned(),
+        op: "everything".to_owned(),
+        why: "it is a test".to_owned(),
+    };
+    let (answer, abi) = (unsupported.clone(), count("sums").abi());
+    let texts = Texts(move |_: &[u32]| Err::<Shader, _>(answer.clone()));
+    let artifact = Artifact::shaders(Arc::new(texts), vec![abi]);
+    let module = driver.load(&artifact).unwrap();
+    let kernel = module.kernel(0).unwrap();
+    assert_eq!(driver.bind(&kernel, &[at(1, 0)]).unwrap_err(), DriverError::Codegen(unsupported));
+    assert_eq!(module.kernel(1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
+
+    // The device remains usable.
+    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+    let stream = stream(&driver, 0);
+    copy_in(&driver, &stream, at(1, 0), &[6, 0, 0, 0]);
+    launch(&driver, &stream, &bound, &[]);
+    assert_eq!(copy_out(&driver, &stream, at(1, 0), 4), [7, 0, 0, 0]);
+}
+
+#[test]
+fn mismatched_inputs_are_rejected() {
+    let Some(driver) = open(&Config::default()) else { return };
+    driver.alloc_pool(PoolId(1), 1024).unwrap();
+    let host = Artifact::host(HostModule::interpreted(vec![]));
+    assert!(matches!(driver.load(&host), Err(DriverError::UnsupportedPayload { .. })));
+    let other = open(&Config::default()).unwrap();
+    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
+    let [own, foreign] = [&driver, &other].map(|driver| stream(driver, 0));
+    let rejected = |what| Err(DriverError::ForeignHandle { what });
+    // SAFETY: no task is submitted.
+    let launched = unsafe { [driver.launch(&foreign, &bound, &[]), other.launch(&foreign, &bound, &[])] };
+    assert_eq!(launched, [rejected("stream"), rejected("bound kernel")]);
+    assert!(driver.is_idle(&own));
+}
+
+#[test]
+fn kernels_are_timed_by_the_device() {
+    let Some(driver) = open(&Config::default()) else { return };
+    if properties(&driver)["has_clock"] != "true" {
+        return skip("kernels_are_timed_by_the_device", "the adapter has no timestamps");
+    }
+    let stream = stream(&driver, 0);
+    driver.alloc_pool(PoolId(1), 4).unwrap();
+    let quick = bind(&driver, count("quick"), &[at(1, 0)]).unwrap();
+    let body = "for (var i = 0u; i < 100000u; i++) { w0(0u, r0(0u) * 3u + i); }";
+    let slow = Kernel::new("slow", &[(Access::ReadWrite, 4)], 1, body);
+    let slow = bind(&driver, slow, &[at(1, 0)]).unwrap();
+    launch(&driver, &stream, &quick, &[]);
+    driver.sync(&driver.record(&stream).unwrap()).unwrap();
+    assert!(driver.take_kernel_times().is_empty(), "timing is off");
+    let times = || {
+        driver.time_kernels(true).unwrap();
+        (0..3).for_each(|_| launch(&driver, &stream, &quick, &[]));
+        launch(&driver, &stream, &slow, &[]);
+        driver.sync(&driver.record(&stream).unwrap()).unwrap();
+        driver.time_kernels(false).unwrap();
+        let times = driver.take_kernel_times();
+        assert_eq!(times.keys().collect::<Vec<_>>(), ["quick", "slow"]);
+        assert_eq!((times["quick"].launches, times["slow"].launches), (3, 1));
+        assert!(driver.take_kernel_times().is_empty());
+        times
+    };
+    // On a software adapter, other load of the machine may delay single launches.
+    let is_ordered = |_| {
+        let times = times();
+        times["slow"].nanos > times["quick"].nanos
+    };
+    assert!((0..20).any(is_ordered), "20 attempts");
+}
+
+#[test]
+fn adapters_are_listed_and_chosen() {
+    let found = adapters();
+    if found.is_empty() {
+        return skip("adapters_are_listed_and_chosen", "no adapter");
+    }
+    for (index, info) in found.iter().enumerate() {
+        assert_eq!(info.index, index);
+        let config = Config { adapter: AdapterChoice::Index(index), ..Config::default() };
+        let driver = open(&config).unwrap();
+        assert_eq!((driver.adapter(), driver.is_software()), (info, info.is_software()));
+        assert_eq!(properties(&driver)["software"], info.is_software().to_string());
+    }
+    let part = found[0].name.chars().take(4).collect::<String>().to_uppercase();
+    let config = Config { adapter: AdapterChoice::Name(part), ..Config::default() };
+    assert_eq!(open(&config).unwrap().adapter().index, 0);
+    let config = Config { adapter: "no such adapter".parse().unwrap(), ..Config::default() };
+    let error = WgpuDevice::open(&config).unwrap_err();
+    assert!(matches!(&error, OpenError::NoAdapter { found: listed, .. } if *listed == found), "{error}");
+    assert!(error.to_string().contains(&found[0].name), "{error}");
+    let config = Config { storage_buffers: Some(2), ..Config::default() };
+    let error = WgpuDevice::open(&config).unwrap_err();
+    let expected = ("max_storage_buffers_per_shader_stage", 4, 2);
+    assert!(
+        matches!(error, OpenError::TooSmall { limit, needed, found, .. } if (limit, needed, found) == expected)
+    );
+}
