@@ -4,7 +4,6 @@ pub mod assign;
 pub mod gpu_tools;
 pub mod new_codegen;
 pub mod packages;
-pub mod readmes;
 pub mod tidy;
 
 use std::path::PathBuf;

@@ -55,8 +55,6 @@ enum Task {
         #[arg(long)]
         verify: bool,
     },
-    /// Write each published crate's README from the front page of its documentation.
-    Readmes,
     /// Rewrite the expected texts of tests.
     Bless(bless::BlessArgs),
     /// Run the conformance kit in the tests of a crate anywhere, and say which level it has.
@@ -81,7 +79,6 @@ fn main() -> ExitCode {
         Task::GpuArchive(args) => gpu_archive::run(&args),
         Task::GradientGoldens(args) => gradient_goldens::run(&args),
         Task::Package { verify } => xtask::packages::package(verify),
-        Task::Readmes => xtask::readmes::write(),
         Task::Bless(args) => bless::run(&args),
         Task::Conformance(args) => conformance::run(&args),
         Task::NewCodegen(args) => new_codegen::run(&args),

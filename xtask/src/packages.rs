@@ -13,19 +13,17 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
 
 /// A crate for a registry.
-pub(crate) struct Package {
+struct Package {
     /// The crate's name.
-    pub(crate) name: String,
+    name: String,
     /// The folder of its manifest.
-    pub(crate) folder: PathBuf,
-    /// The address of the repository, empty if the manifest has none.
-    pub(crate) repository: String,
+    folder: PathBuf,
     /// The fields of the manifest that registries show and that are missing.
     missing: Vec<&'static str>,
 }
 
 /// The published packages of the workspace, by name.
-pub(crate) fn published() -> Result<Vec<Package>> {
+fn published() -> Result<Vec<Package>> {
     let metadata = MetadataCommand::new().current_dir(crate::root()).no_deps().exec()?;
     let published = metadata.packages.into_iter().filter(|package| package.publish.is_none());
     let mut packages: Vec<Package> = published.map(Package::new).collect();
@@ -47,7 +45,6 @@ impl Package {
         Package {
             name: package.name.to_string(),
             folder: package.manifest_path.parent().map(Into::into).unwrap_or_default(),
-            repository: package.repository.unwrap_or_default(),
             missing: present.into_iter().filter(|(_, is_there)| !is_there).map(|(field, _)| field).collect(),
         }
     }

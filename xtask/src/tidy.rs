@@ -50,6 +50,5 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(width::check()?);
     findings.extend(public_names::check()?);
     findings.extend(crate::packages::check()?);
-    findings.extend(crate::readmes::check()?);
     Ok(findings)
 }

@@ -1,42 +1,4 @@
-//! Assignments: accumulating operations over projections, with their text, and lowering to loops.
-//!
-//! # Should I be using this crate?
-//!
-//! To write a front end that makes programs of array assignments, with text or without: yes. To work on the
-//! loop IR that they are lowered to, use `lowered-ir`; to compute something, `arrayjit`.
-//!
-//! # Example
-//!
-//! Parses assignment text, lowers it to a verified routine of the loop IR, and interprets the routine:
-//!
-//! ```
-//! use assignments::{lower, text};
-//! use lowered_ir::{interp, verify};
-//! use tnode::{DType, TensorNode};
-//!
-//! let x = TensorNode::builder("x").dims([2, 3]).dtype(DType::F32).build()?;
-//! let s = TensorNode::builder("s").dims([2]).dtype(DType::F32).build()?;
-//! let assignments = text::parse("s[i] :+= x[i,j] * x[i,j]", &[x, s])?;
-//! let routine = lower::lower(&assignments, &lower::LowerOptions::default())?.lowered.routine;
-//! verify::verify(&routine)?;
-//!
-//! let mut memory = interp::Memory::zeroed(&routine);
-//! memory.nodes[0] = [1f32, 2., 3., 4., 5., 6.].iter().flat_map(|v| v.to_le_bytes()).collect();
-//! interp::run(&routine, &mut memory, &[])?;
-//! assert_eq!(memory.nodes[1], [14f32.to_le_bytes(), 77f32.to_le_bytes()].concat());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! # Promises
-//!
-//! * [`lower::lower`] returns a routine that [`lowered_ir::verify`] accepts, or a typed error that names the
-//!   user's nodes. It settles no memory mode.
-//! * No text, however damaged, makes [`text::parse`] panic; its errors point into the text.
-//! * The listing of equal assignments is the same in every run.
-//!
-//! # Features
-//!
-//! None.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 // Programs.

@@ -1,47 +1,4 @@
-//! The contract between lowered IR, code generators and devices: capabilities, kernels, artifacts, ABI.
-//!
-//! This crate owns every type that a code generator hands to a device, so that neither depends on the other.
-//!
-//! # Should I be using this crate?
-//!
-//! To write a code generator: yes, implement [`Renderer`] and [`Compiler`] (or [`Codegen`]) and test it with
-//! `codegen-testkit`. The types of the loop IR are here as well ([`ir`], [`DType`], [`Scalar`]), and parts of
-//! emitters ([`emit`]). To write a device, start from `device-runtime`, which names the types of this crate
-//! that a device takes. To compute something, use `arrayjit`.
-//!
-//! # Example
-//!
-//! The crate `scheduling` makes kernels of an optimised routine, and a codegen makes an artifact of the
-//! kernels:
-//!
-//! ```
-//! use codegen_core::{Codegen, Interpreted};
-//! use scheduling::{ScheduleOptions, schedule};
-//!
-//! let routine = lowered_ir::text::parse(
-//!     "routine @double strict {
-//!        node %0 \"x\" f32[4] on_device
-//!        node %1 \"y\" f32[4] on_device
-//!        for i0 in 0..4 { %1[i0] := %0[i0] + %0[i0] }
-//!      }",
-//! )?;
-//! let codegen = Interpreted::new();
-//! let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default())?;
-//! let artifact = codegen.compile(&scheduled)?;
-//! assert_eq!(artifact.kernels().len(), 1);
-//! assert_eq!(artifact.kernels()[0].params.len(), 2);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! # Promises
-//!
-//! * Every kernel that a [`Renderer`] gets is verified.
-//! * A kernel names no node. Equal computations on different nodes are one kernel.
-//! * The only unsafe step, calling compiled code, is [`host::HostModule::run`]. [`abi`] states its
-//!   preconditions.
-//! * Safe code cannot break a precondition of compiled code: constructors check [`Kernel`],
-//!   [`ScheduledRoutine`], [`Artifact`] and [`Code`], which cannot be changed afterwards, and an `unsafe`
-//!   constructor vouches for the ABI of native code.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 pub mod caps; // capabilities of a target

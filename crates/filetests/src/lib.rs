@@ -1,36 +1,4 @@
-//! The golden-file harness: runs the `.lir` files of a corpus through passes, interpreter and scheduler.
-//!
-//! # Should I be using this crate?
-//!
-//! To change lowered IR, a pass or the scheduler: add a file under `lir/` and run `cargo xtask bless`. To
-//! check a code generator, use `codegen-testkit`, which runs the corpus on it through [`run_cases`].
-//!
-//! # A test file
-//!
-//! ```text
-//! test verify
-//! test run
-//! test pass simplify
-//!
-//! ; Comments say what the file is about.
-//! routine @twice fast {
-//!   node %0 "x" f32[3] on_device
-//!   node %1 "y" f32[3] on_device
-//!   for i0 in 0..3 {
-//!     %1[i0] := %0[i0] * 2.0f32
-//!   }
-//! }
-//! ; run: %0 = [1, 2, 3] => %1 = [2, 4, 6]
-//!
-//! ; ---- pass simplify
-//! …
-//! ```
-//!
-//! *Test lines* come before the first routine; each names a [kind](kinds) of test and its arguments.
-//! *Routines* follow, each starting at the beginning of a line, with the annotations of the test kinds: `;
-//! run:` lines ([`run_line`]), and `; error:` at the end of a faulty line. *Sections* come last: below a line
-//! `; ---- ` with the words of a test line is the expected output of that test. `BLESS=1` rewrites the
-//! sections.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod case; // a routine with inputs and expected outputs

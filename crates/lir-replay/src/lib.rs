@@ -1,27 +1,4 @@
-//! Repeats runs of `.lir` files on any backend, reduces runs on which backends disagree, and finds the pass
-//! that changes a result.
-//!
-//! `cargo xtask lir replay FILE --backend NAME` runs each `; run:` line of a file on a backend and compares
-//! the results with the line's expectations and with the digests of a [capsule](arrayjit::capsule). `cargo
-//! xtask lir reduce FILE --with NAME,NAME` makes the smallest run on which two backends still differ. `cargo
-//! xtask lir bisect FILE` interprets each run after every pass and names the first pass that changes a
-//! result.
-//!
-//! All of them compile with the settings that a capsule has. An argument `--arrayjit-KEY=VALUE` overrides one
-//! of these.
-//!
-//! A crate with a backend of its own makes the same program for it:
-//!
-//! ```no_run
-//! # mod mybackend {
-//! #     arrayjit::register_backend!("mybackend", "an example", |_| Err("has no device".into()));
-//! # }
-//! use mybackend as _; // a crate that contains `arrayjit::register_backend!("mybackend", …)`
-//!
-//! fn main() -> std::process::ExitCode {
-//!     lir_replay::main() // replay FILE --backend mybackend
-//! }
-//! ```
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 

@@ -1,37 +1,4 @@
-//! The CPU device: memory pools in host memory, kernels in this process, and one of two schedulers.
-//! [`Multicore`] runs a worker thread per stream and splits kernels over a thread pool; [`Inline`] runs every
-//! task on the caller's thread.
-//!
-//! # Should I be using this crate?
-//!
-//! To run host code through `device-runtime`: yes, [`Cpu::multicore`] is a driver for it. To compute
-//! something: use `arrayjit`, where it is the backends `multicore` and `inline`.
-//!
-//! # Example
-//!
-//! ```
-//! use std::sync::Arc;
-//! use device_runtime::{Context, Device};
-//! use scheduler_multicore::{Config, Cpu};
-//! use tnode::{DType, HostArray, TensorNode};
-//!
-//! let device = Device::new(Arc::new(Cpu::multicore(Config::default())), 0);
-//! let x = TensorNode::builder("x").dims([3]).dtype(DType::F32).build()?;
-//! let context = Context::new(&device.new_stream()?);
-//! let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32, 2., 3.], [3])?)?;
-//! assert_eq!(context.to_host(&x)?.values(), [1., 2., 3.]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! # Promises
-//!
-//! * Both schedulers run the tasks of a stream in the same order and compute the same bits. The kernel
-//!   contract guarantees that splitting a kernel over threads does not change its results.
-//! * A panic in a task fails its stream, and threads that wait for the stream get it as an error. It ends no
-//!   thread.
-//! * Idle workers sleep. Launching a kernel and waiting for it allocate nothing after the first runs.
-//!
-//! The protocol between producers, workers and waiters is described in `src/README.md` of this crate.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod bounded_queue; // many producers, one consumer at a time

@@ -1,39 +1,4 @@
-//! Tensor nodes: arrays as compilers see them before they decide how to compute them.
-//!
-//! A [`TensorNode`] has an identity, a label, dimensions, an element type and a [memory mode](MemoryMode),
-//! the open or settled decision on where its values live. A [`HostArray`] holds values in host memory.
-//!
-//! # Should I be using this crate?
-//!
-//! Use it to write a compiler pass, a device or a front end for arrayjit, because all of them refer to its
-//! nodes. To compute something, use `arrayjit`, which re-exports the types that you need from here.
-//!
-//! # Example
-//!
-//! ```
-//! use tnode::{DType, MemoryMode, Reason, TensorNode};
-//!
-//! let w = TensorNode::builder("w").dims([64, 128]).dtype(DType::F32).build()?;
-//! w.update_memory_mode(MemoryMode::NeverVirtual, Reason::new("it is a parameter"))?;
-//! w.update_memory_mode(MemoryMode::EffectivelyConstant, Reason::new("nothing writes it"))?;
-//! assert_eq!(w.mode().mode().map(|m| m.to_string()).as_deref(), Some("hosted_constant"));
-//!
-//! let rejected = w.update_memory_mode(MemoryMode::Virtual, Reason::new("it is small"));
-//! assert!(rejected.is_err());
-//! # Ok::<(), tnode::Error>(())
-//! ```
-//!
-//! # Features
-//!
-//! * `files` (default): the modules `npy` and `safetensors`, which read and write files of arrays.
-//!   Compilers and devices do without it, so they do not build the libraries of these formats.
-//!
-//! # Promises
-//!
-//! * Settled facts never change. Memory modes only narrow, every decision keeps its reason, and a
-//!   [commit](commit_modes) changes all nodes or none.
-//! * [`Scalar::convert`] and [`convert`](mod@convert) define conversions for the whole project, bit for bit.
-//! * No function panics on any input, and printed text is the same in every run.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 // Values.

@@ -1,8 +1,8 @@
 //! Documents name files, folders and tests of this repository; each must exist.
 //!
 //! A *path* is anything in backticks that contains a `/` and begins with a top-level name of the repository,
-//! or the target of a relative Markdown link. A *test* is `` test `name` `` in backticks after the word
-//! *test*: a function of that name must exist.
+//! or the target of a Markdown link, relative or to the repository's pages. A *test* is `` test `name` `` in
+//! backticks after the word *test*: a function of that name must exist.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,9 @@ use anyhow::{Context, Result};
 /// Top-level names that make a backticked word a path.
 pub(super) const ROOTS: &[&str] =
     &["crates/", "docs/", "xtask/", "benches/", "examples/", "web/", "data/", "fuzz/", ".github/", ".ci/"];
+
+/// The address of the repository's files, in links of pages that are shown elsewhere too.
+const PAGES: &str = "https://github.com/arrayjit/arrayjit/blob/main/";
 
 /// Findings about names of things that do not exist.
 pub(super) fn check() -> Result<Vec<String>> {
@@ -37,7 +40,11 @@ fn missing_in(line: &str, root: &Path, file: &Path, sources: &str) -> Vec<String
         }
     }
     for target in link_targets(line) {
-        if !file.parent().unwrap_or(root).join(target).exists() {
+        let path = match target.strip_prefix(PAGES) {
+            Some(path) => root.join(path),
+            None => file.parent().unwrap_or(root).join(target),
+        };
+        if !path.exists() {
             missing.push(format!("the link target `{target}` does not exist"));
         }
     }
@@ -59,11 +66,11 @@ fn named_paths(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Targets of relative Markdown links, without their fragments.
+/// Targets of Markdown links to files of this repository, without their fragments.
 fn link_targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter_map(|target| {
         let path = target.split('#').next().unwrap_or_default();
-        (!path.is_empty() && !path.contains(':')).then_some(path)
+        (path.starts_with(PAGES) || !path.is_empty() && !path.contains(':')).then_some(path)
     })
 }
 
@@ -85,9 +92,13 @@ pub(super) fn named_tests(line: &str) -> Vec<&str> {
 
 fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for folder in ["", "docs", "docs/adr", "data", "crates/scheduler-multicore/src"] {
-        let folder = root.join(folder);
-        if folder.exists() {
+    let mut folders =
+        ["", "docs", "docs/adr", "data", "crates/scheduler-multicore/src"].map(|f| root.join(f)).to_vec();
+    for package in std::fs::read_dir(root.join("crates"))? {
+        folders.push(package?.path());
+    }
+    for folder in folders {
+        if folder.is_dir() {
             for entry in std::fs::read_dir(&folder)? {
                 let path = entry?.path();
                 if path.extension().is_some_and(|e| e == "md") {
@@ -125,8 +136,10 @@ mod tests {
     #[test]
     fn paths_links_and_tests_are_found_in_a_line() {
         let line = "see `crates/x/y.rs` and [this](docs/z.md#a), held by test `holds`, `too`; not `a/b` or `crates/*`";
+        let page = format!("[here]({PAGES}docs/z.md#a) and [there](https://example.com)");
         assert_eq!(named_paths(line).collect::<Vec<_>>(), ["crates/x/y.rs"]);
         assert_eq!(link_targets(line).collect::<Vec<_>>(), ["docs/z.md"]);
+        assert_eq!(link_targets(&page).collect::<Vec<_>>(), [format!("{PAGES}docs/z.md")]);
         assert_eq!(named_tests(line), ["holds", "too"]);
     }
 }

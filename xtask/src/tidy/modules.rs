@@ -1,8 +1,11 @@
-//! Every source file opens with a module doc.
+//! Every source file opens with a module doc. That of a crate may be its README.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+
+/// The first line of a crate whose front page is its README.
+const README: &str = "#![doc = include_str!(\"../README.md\")]";
 
 /// Findings about Rust files that do not open with `//!`.
 pub(super) fn check() -> Result<Vec<String>> {
@@ -10,7 +13,7 @@ pub(super) fn check() -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for file in rust_files(&root)? {
         let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-        if !text.starts_with("//!") {
+        if !text.starts_with("//!") && !text.starts_with(README) {
             let path = file.strip_prefix(&root).unwrap_or(&file).display();
             findings.push(format!("{path}: does not open with a `//!` module doc"));
         }

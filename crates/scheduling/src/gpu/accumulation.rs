@@ -57,8 +57,8 @@ impl ScalarAccumulation {
         self.ks.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul)
     }
 
-    /// Whether it is a contraction as `numerics.md` defines one: a sum of products whose operands read no
-    /// locals, and each operand mentions an output loop that the other does not mention. Contractions keep
+    /// Whether it is a contraction as the crate's README defines one: a sum of products whose operands read
+    /// no locals, and each operand mentions an output loop that the other does not mention. Contractions keep
     /// their order.
     pub(crate) fn is_contraction(&self, outputs: &[Loop]) -> bool {
         let Some((a, b, _, _)) = multiply_add(&self.step) else { return false };
