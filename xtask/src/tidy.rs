@@ -1,5 +1,5 @@
 //! Checks that the compiler does not make: the layer table, module docs, messages of errors, words, widths of
-//! lines, and that documents name things that exist.
+//! lines, lengths of golden files, and that documents name things that exist.
 //!
 //! Runs as a test (`xtask/tests/tidy.rs`), so `cargo test` is the whole gate.
 
@@ -7,6 +7,7 @@ mod dependencies;
 mod docs;
 mod errors;
 mod files;
+mod goldens;
 mod layers;
 mod listings;
 mod modules;
@@ -49,6 +50,7 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(retired::check()?);
     findings.extend(width::check()?);
     findings.extend(public_names::check()?);
+    findings.extend(goldens::check()?);
     findings.extend(crate::packages::check()?);
     Ok(findings)
 }

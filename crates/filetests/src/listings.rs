@@ -2,8 +2,9 @@
 //!
 //! For each file `NAME.lir` of the corpus with a `test run` line, the golden file is `NAME.EXTENSION` beside
 //! it: the sources of the kernels of every routine, optimised and scheduled for the code generator's target.
-//! A reviewer sees in its diff how a change of a pass, the scheduler or the code generator changes code.
-//! `cargo xtask bless` rewrites the files.
+//! A reviewer sees in its diff how a change of a pass, the scheduler or the code generator changes code. A
+//! kernel too long for a review, such as an unrolled cipher, is abbreviated. `cargo xtask bless` rewrites the
+//! files.
 
 use std::{fs, path::Path};
 
@@ -11,9 +12,17 @@ use codegen_core::Codegen;
 use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::golden::diff;
 use crate::{File, Mode, TestFailure, corpus};
+
+/// The lines of the longest source that a golden file shows whole.
+const MOST_LINES: usize = 250;
+/// The first lines that it shows of a longer one.
+const FIRST_LINES: usize = 20;
+/// The last lines that it shows of a longer one.
+const LAST_LINES: usize = 10;
 
 /// Asserts that the sources that a code generator writes for the corpus are those of the golden files of an
 /// extension, or rewrites the files if `BLESS=1`.
@@ -65,11 +74,25 @@ fn kernels(routine: Routine, codegen: &dyn Codegen, comment: &str) -> Result<Str
         let extent = kernel.abi().launch.extent;
         text += &format!("{comment} routine {name}, kernel {number}, extent {extent}\n");
         match codegen.listing(kernel) {
-            Ok(listing) => text += &format!("{}\n", listing.source.trim_end()),
+            Ok(listing) => text += &format!("{}\n", abbreviated(listing.source.trim_end(), comment)),
             Err(error) => text += &format!("{comment} rejected: {error}\n"),
         }
     }
     Ok(text)
+}
+
+/// The source, or the first and last lines of a long one. The digest of the lines between them changes with
+/// each of them.
+fn abbreviated(source: &str, comment: &str) -> String {
+    let lines: Vec<&str> = source.lines().collect();
+    if lines.len() <= MOST_LINES {
+        return source.to_owned();
+    }
+    let (first, rest) = lines.split_at(FIRST_LINES);
+    let (others, last) = rest.split_at(rest.len() - LAST_LINES);
+    let digest = xxh3_64(others.join("\n").as_bytes());
+    let omission = format!("{comment} … {} lines, digest {digest:016x} …", others.len());
+    [first, &[&omission], last].concat().join("\n")
 }
 
 /// Compares a golden file with the text found, or rewrites it where they differ.
@@ -79,5 +102,24 @@ fn compare(path: &Path, found: &str, mode: Mode) -> Result<(), String> {
         _ if written == found => Ok(()),
         Mode::Bless => fs::write(path, found).map_err(|error| error.to_string()),
         Mode::Compare => Err(diff(&written, found)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_a_long_source_counts() {
+        let lines: Vec<String> = (0..=MOST_LINES).map(|line| line.to_string()).collect();
+        let short = lines[1..].join("\n");
+        assert_eq!(abbreviated(&short, ";"), short);
+        let abbreviation = abbreviated(&lines.join("\n"), ";");
+        assert_eq!(abbreviation.lines().count(), FIRST_LINES + 1 + LAST_LINES);
+        for changed in 0..lines.len() {
+            let mut others = lines.clone();
+            others[changed].push('x');
+            assert_ne!(abbreviated(&others.join("\n"), ";"), abbreviation, "line {changed}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 /// Endings of the files that people write.
 const ENDINGS: &[&str] =
-    &["rs", "md", "toml", "lir", "txt", "yml", "sh", "py", "js", "html", "css", "wgsl", "ptx"];
+    &["rs", "md", "toml", "lir", "txt", "yml", "sh", "py", "js", "html", "css", "wgsl", "ptx", "cpu"];
 /// Top-level folders with such files, besides the root's own files.
 const FOLDERS: &[&str] =
     &["crates", "xtask", "benches", "web", "examples", "fuzz", "docs", "data", ".github", ".ci", ".cargo"];

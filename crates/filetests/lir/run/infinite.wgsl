@@ -84,8 +84,6 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     slab_0_[(at_0_ + u32(i0_))] = _e29;
 }
 
-// routine by_a_product is rejected: routine `by_a_product`: webgpu does not support `+` on u64: it takes arithmetic in u64
-
 // routine of_one_window, kernel 0, extent 3
 @group(0) @binding(0) 
 var<uniform> table: array<vec4<u32>, 1>;

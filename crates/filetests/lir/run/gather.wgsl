@@ -28,6 +28,4 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     slab_0_[(at_0_ + u32(((i0_ * 2i) + i1_)))] = bitcast<u32>(select(-1f, bitcast<f32>(_e48), _e41));
 }
 
-// routine counts is rejected: routine `counts`: webgpu does not support `convert i64` on u8: it takes arithmetic in i64
-
 // routine huge is rejected: routine `huge`: webgpu does not support `convert i32` on u64: it takes arithmetic in u64
