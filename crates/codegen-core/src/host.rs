@@ -56,7 +56,17 @@ pub enum HostArg<'a> {
 pub trait InterpretedKernel: Send + Sync {
     /// Runs the kernel on memory that is exactly as long as its parameters say. `log` takes each line it
     /// logs: the line's number and the values in it.
-    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], log: &mut dyn FnMut(usize, &[Scalar]));
+    ///
+    /// # Errors
+    ///
+    /// The reason why the kernel stopped before its end. The memory that it writes then has no values, and
+    /// its task fails.
+    fn run(
+        &self,
+        args: &mut [HostArg<'_>],
+        bindings: &[i64],
+        log: &mut dyn FnMut(usize, &[Scalar]),
+    ) -> Result<(), String>;
 }
 
 /// The log of a native kernel; see [`crate::abi`]. A kernel sees the two functions and passes them the
@@ -256,8 +266,13 @@ impl HostModule {
         matches!(self.kernels.get(kernel), Some(HostKernel::Native(_)))
     }
 
-    /// Runs the iterations `begin..end` of the kernel at position `index`, or does nothing if there is no
-    /// such kernel. A native kernel that does not log is called without allocating.
+    /// Runs the iterations `begin..end` of the kernel at position `index`. A native kernel that does not log
+    /// is called without allocating.
+    ///
+    /// # Errors
+    ///
+    /// The reason why an interpreted kernel stopped, or that the module has no such kernel. Native kernels do
+    /// not fail.
     ///
     /// # Safety
     ///
@@ -281,13 +296,14 @@ impl HostModule {
         scratch: *mut u8,
         begin: u64,
         end: u64,
-    ) {
+    ) -> Result<(), String> {
         let log = self.log_writer(index);
         match (self.kernels.get(index), log) {
             (Some(HostKernel::Native(code)), None) => {
                 // SAFETY: the caller vouches for memory, bindings, scratch and range, `native`'s caller for
                 // the code.
                 unsafe { code.run(args.bases.as_ptr(), bindings.as_ptr(), scratch, begin, end) }
+                Ok(())
             }
             (Some(HostKernel::Native(code)), Some(writer)) => {
                 let mut log = KernelLog::new(writer);
@@ -296,19 +312,24 @@ impl HostModule {
                 // SAFETY: as above; and the log lies behind the memory and lives until the call has returned.
                 unsafe { code.run(bases.as_ptr(), bindings.as_ptr(), scratch, begin, end) }
                 log.writer.finish();
+                Ok(())
             }
             (Some(HostKernel::Interpreted(kernel)), log) => {
                 // SAFETY: the caller vouches that each range is valid, and that written ranges are exclusive
                 // to this call.
                 let mut args: Vec<HostArg<'_>> =
                     args.pointers.iter().map(|arg| unsafe { view(*arg) }).collect();
-                interpret(&**kernel, &mut args, bindings, log);
+                interpret(&**kernel, &mut args, bindings, log)
             }
-            (None, _) => {}
+            (None, _) => Err(format!("the module has {} kernels, and none at {index}", self.kernels.len())),
         }
     }
 
     /// [`HostModule::run`] for a single call.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`HostModule::run`].
     ///
     /// # Safety
     ///
@@ -321,7 +342,7 @@ impl HostModule {
         scratch: *mut u8,
         begin: u64,
         end: u64,
-    ) {
+    ) -> Result<(), String> {
         // SAFETY: the caller's promise is the one asked for.
         unsafe { self.run(index, &HostArgs::new(args.to_vec()), bindings, scratch, begin, end) }
     }
@@ -333,8 +354,8 @@ fn interpret(
     args: &mut [HostArg<'_>],
     bindings: &[i64],
     mut log: Option<LogWriter<'_>>,
-) {
-    kernel.run(args, bindings, &mut |line, values| {
+) -> Result<(), String> {
+    let result = kernel.run(args, bindings, &mut |line, values| {
         if let Some(log) = &mut log {
             log.record(line, values);
         }
@@ -342,6 +363,7 @@ fn interpret(
     if let Some(log) = log {
         log.finish();
     }
+    result
 }
 
 impl<'a> KernelLog<'a> {
@@ -478,7 +500,7 @@ mod tests {
         let mut calls = 0u8;
         for (begin, end) in [(5, 8), (0, 2)] {
             // SAFETY: every pointer is of a live array of 64 bytes, and nobody else looks at them.
-            unsafe { module.run(0, &args, &[1000], &raw mut calls, begin, end) };
+            unsafe { module.run(0, &args, &[1000], &raw mut calls, begin, end) }.unwrap();
         }
         assert_eq!((memory[terms].0, calls), ([1780, 1780, 40, 40, 40, 1780, 1780, 1780], 2));
     }

@@ -91,15 +91,18 @@ fn prepare(kernel: &Kernel) -> Result<Box<dyn InterpretedKernel>, CodegenError> 
 }
 
 impl InterpretedKernel for Prepared {
-    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], log: &mut dyn FnMut(usize, &[Scalar])) {
+    /// A scheduled kernel does not stop on memory that fits its ABI; memory that does not fit is an error of
+    /// the device.
+    fn run(
+        &self,
+        args: &mut [HostArg<'_>],
+        bindings: &[i64],
+        log: &mut dyn FnMut(usize, &[Scalar]),
+    ) -> Result<(), String> {
         let merge: Option<Vec<u8>> = self.merge.and_then(|at| args.get(at)).map(|arg| bytes(arg).to_vec());
         let mut nodes: Vec<Buffer<'_>> = args.iter_mut().map(buffer).collect();
-        // A scheduled kernel cannot fail on memory that fits its ABI. Memory that does not fit is an error of
-        // the device.
-        if let Err(error) = self.program.run_recorded(&mut nodes, merge.as_deref(), bindings, log) {
-            tracing::error!(%error, "an interpreted kernel stopped");
-            debug_assert!(false, "an interpreted kernel stopped: {error}");
-        }
+        let run = self.program.run_recorded(&mut nodes, merge.as_deref(), bindings, log);
+        run.map_err(|error| format!("the interpreter stopped: {error}"))
     }
 }
 

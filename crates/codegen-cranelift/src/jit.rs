@@ -121,6 +121,6 @@ pub(crate) mod tests {
     /// memory.
     pub(crate) fn call(module: &HostModule, args: &[HostPtr]) {
         // SAFETY: the tests pass one live array per parameter, of the size the kernel's text states.
-        unsafe { module.call(0, args, &[], std::ptr::null_mut(), 0, 1) };
+        unsafe { module.call(0, args, &[], std::ptr::null_mut(), 0, 1) }.unwrap();
     }
 }

@@ -259,13 +259,14 @@ impl KernelCallArgs<'_> {
     fn run(&self, (begin, end): (u64, u64)) -> Result<(), String> {
         let mut scratch = Buffer::guarded(&vec![GARBAGE; self.scratch_bytes], self.alignment, SCRATCH_GUARD);
         let base = scratch.ptr(0, self.scratch_bytes, Access::ReadWrite)?.base;
-        let ((), change) = float_env::guarded(|| {
+        let (result, change) = float_env::guarded(|| {
             // SAFETY: `Memory::args` checked that the pointers are live, aligned, of the right length and
             // disjoint from written memory, and `Memory::call` counted the bindings; scratch memory belongs
             // to this call; `parts` stays within the extent; other threads run other parts only. Whether the
             // code keeps its side of the contract is the subject of the test.
-            unsafe { self.module.call(self.kernel, self.args, self.bindings, base, begin, end) };
+            unsafe { self.module.call(self.kernel, self.args, self.bindings, base, begin, end) }
         });
+        result?;
         match change {
             Some(change) => Err(change),
             None if !scratch.is_guarded() => Err("writes outside its scratch memory".into()),

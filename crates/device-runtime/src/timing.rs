@@ -55,11 +55,16 @@ impl RunTimes {
 }
 
 impl KernelTimer {
-    /// Runs the kernel and records its time, unless it panics.
-    pub fn measure(&self, run: impl FnOnce()) {
+    /// Runs the kernel and records its time, unless it fails or panics.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error.
+    pub fn measure<E>(&self, run: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let begin = Instant::now();
-        run();
+        run()?;
         self.record(CallTime { begin, end: Instant::now() });
+        Ok(())
     }
 
     /// Records a time that the device measured. Only the first record of a call counts.

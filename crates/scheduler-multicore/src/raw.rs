@@ -290,8 +290,8 @@ impl KernelLaunch {
     }
 
     /// Runs the whole kernel on this thread and on idle threads of the pool.
-    fn run_whole(&self, pool: &ThreadPool) {
-        self.bound.running_time.run(|| pool.run(self));
+    fn run_whole(&self, pool: &ThreadPool) -> Result<(), String> {
+        self.bound.running_time.run(|| pool.run(self))
     }
 
     /// The number of iterations of the parallel loop, and the smallest number that is worth a thread.
@@ -304,7 +304,11 @@ impl KernelLaunch {
     }
 
     /// Runs the iterations `begin..end` of the parallel loop on this thread.
-    pub(crate) fn run(&self, begin: u64, end: u64) {
+    ///
+    /// # Errors
+    ///
+    /// The reason why the kernel stopped.
+    pub(crate) fn run(&self, begin: u64, end: u64) -> Result<(), String> {
         let bound = &*self.bound;
         with_scratch(bound.abi.scratch_bytes, |scratch| {
             // SAFETY: the memory is that of `KernelArgs`, so it is disjoint and its number, sizes, alignment
@@ -312,7 +316,7 @@ impl KernelLaunch {
             // bindings and the order; only this call uses the scratch memory; the thread pool runs disjoint
             // chunks of `0..extent`.
             unsafe { bound.module.run(bound.index, &bound.args, &self.bindings, scratch, begin, end) }
-        });
+        })
     }
 }
 
@@ -401,10 +405,14 @@ impl MemoryTask {
     }
 
     /// Runs the task on this thread. A kernel may also use idle threads of the pool.
-    pub(crate) fn run(&self, pool: &ThreadPool) {
+    ///
+    /// # Errors
+    ///
+    /// The reason why the kernel stopped.
+    pub(crate) fn run(&self, pool: &ThreadPool) -> Result<(), String> {
         match self {
-            MemoryTask::Launch(launch) => launch.run_whole(pool),
-            MemoryTask::TimedLaunch(timed) => timed.1.measure(|| timed.0.run_whole(pool)),
+            MemoryTask::Launch(launch) => return launch.run_whole(pool),
+            MemoryTask::TimedLaunch(timed) => return timed.1.measure(|| timed.0.run_whole(pool)),
             // SAFETY: the task is ordered, and writes this region.
             MemoryTask::Zero(dst) => unsafe { dst.as_mut_slice() }.fill(0),
             MemoryTask::CopyIn(dst, task) => {
@@ -420,6 +428,7 @@ impl MemoryTask {
                 unsafe { dst.as_mut_slice().copy_from_slice(src.as_slice()) }
             }
         }
+        Ok(())
     }
 }
 
@@ -468,7 +477,7 @@ thread_local! {
 
 /// Calls `body` with `bytes` bytes of aligned memory for its exclusive use; with a null pointer if `bytes` is
 /// 0.
-fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
+fn with_scratch<T>(bytes: usize, body: impl FnOnce(*mut u8) -> T) -> T {
     if bytes == 0 {
         return body(std::ptr::null_mut());
     }
@@ -480,8 +489,9 @@ fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
         // Like any panic of a task, this one fails the stream with its message.
         None => panic!("no memory for {bytes} bytes of scratch"),
     });
-    body(scratch.base.as_ptr());
+    let result = body(scratch.base.as_ptr());
     SCRATCH.set(Some(scratch));
+    result
 }
 
 #[cfg(all(test, feature = "loom"))]
@@ -492,8 +502,14 @@ mod tests {
     pub(super) struct Closure<F>(pub(super) F);
 
     impl<F: Fn() + Send + Sync> InterpretedKernel for Closure<F> {
-        fn run(&self, _: &mut [HostArg<'_>], _: &[i64], _: &mut dyn FnMut(usize, &[Scalar])) {
+        fn run(
+            &self,
+            _: &mut [HostArg<'_>],
+            _: &[i64],
+            _: &mut dyn FnMut(usize, &[Scalar]),
+        ) -> Result<(), String> {
             (self.0)();
+            Ok(())
         }
     }
 

@@ -44,15 +44,16 @@ impl RunningTimeEstimate {
     }
 
     /// Runs the kernel, and measures the run if it is one of the sample.
-    pub(crate) fn run(&self, kernel: impl FnOnce()) {
+    pub(crate) fn run<T>(&self, kernel: impl FnOnce() -> T) -> T {
         let runs = self.runs.load(Ordering::Relaxed);
         self.runs.store(runs.wrapping_add(1), Ordering::Relaxed);
         if runs >= SAMPLING_PERIOD && !runs.is_multiple_of(SAMPLING_PERIOD) {
             return kernel();
         }
         let start = Instant::now();
-        kernel();
+        let result = kernel();
         self.record(start.elapsed());
+        result
     }
 
     fn record(&self, took: Duration) {

@@ -77,8 +77,8 @@ struct PaddedCounter(AtomicU64);
 struct Outcome {
     /// The initiator sleeps on `all_left`.
     awaited: bool,
-    /// The message of the first chunk that panicked.
-    panic: Option<String>,
+    /// The message of the first chunk that stopped or panicked.
+    failure: Option<String>,
 }
 
 impl SplitRun {
@@ -113,7 +113,12 @@ impl SplitRun {
     }
 
     /// Takes and runs chunks until none is left, beginning with the chunks of `share`.
-    pub(crate) fn execute(&self, chunking: Chunking, share: usize, run: impl Fn(u64, u64)) {
+    pub(crate) fn execute(
+        &self,
+        chunking: Chunking,
+        share: usize,
+        run: impl Fn(u64, u64) -> Result<(), String>,
+    ) {
         for step in 0..chunking.shares {
             let share = (share as u64 + step) % chunking.shares;
             let end = chunking.first_chunk(share + 1);
@@ -129,14 +134,13 @@ impl SplitRun {
         }
     }
 
-    fn run_chunk(&self, run: impl Fn(u64, u64), begin: u64, end: u64) {
+    fn run_chunk(&self, run: impl Fn(u64, u64) -> Result<(), String>, begin: u64, end: u64) {
         // AssertUnwindSafe: the queue's failure poisons whatever a panicking kernel wrote, so nobody reads
         // it.
         let result = catch_unwind(AssertUnwindSafe(|| run(begin, end)));
-        if let Err(panic) = result {
-            // This happens before the lock is taken, because the payload's destructor is the user's code.
-            let message = panic_message(panic);
-            self.outcome.lock().panic.get_or_insert(message);
+        // This happens before the lock is taken, because the payload's destructor is the user's code.
+        if let Err(message) = result.unwrap_or_else(|panic| Err(panic_message(panic))) {
+            self.outcome.lock().failure.get_or_insert(message);
         }
     }
 
@@ -154,7 +158,7 @@ impl SplitRun {
     ///
     /// # Errors
     ///
-    /// The message of the first chunk that panicked.
+    /// The message of the first chunk that stopped or panicked.
     pub(crate) fn finish(&self) -> Result<(), String> {
         let all_left = || self.workers.load(Ordering::Acquire) == 0;
         spin_politely(SPIN, all_left);
@@ -163,7 +167,7 @@ impl SplitRun {
             outcome.awaited = true;
             outcome = self.all_left.wait(outcome);
         }
-        outcome.panic.take().map_or(Ok(()), Err)
+        outcome.failure.take().map_or(Ok(()), Err)
     }
 }
 
@@ -221,7 +225,10 @@ mod tests {
         for first in 0..3 {
             run.begin(chunking);
             let runs = Mutex::new(Vec::new());
-            run.execute(chunking, first, |begin, end| runs.lock().push((begin, end)));
+            run.execute(chunking, first, |begin, end| {
+                runs.lock().push((begin, end));
+                Ok(())
+            });
             let mut runs = std::mem::take(&mut *runs.lock());
             assert_eq!(runs[0], chunks(chunking)[4 * first], "a thread begins with its own share");
             runs.sort_unstable();

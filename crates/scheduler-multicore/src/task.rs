@@ -112,14 +112,14 @@ impl QueuedTask {
                 }
             }
             TaskKind::Mark(mark) => {
-                run_guarded(queue, "a timeline's mark", || timeline::mark(queue.stream(), &mark))
+                run_guarded(queue, "a timeline's mark", || Ok(timeline::mark(queue.stream(), &mark)))
             }
             TaskKind::Memory(task) => run_memory_task(task, queue, pool),
-            TaskKind::Host(HostTask { name, run }) => call_host(name, run, queue),
+            TaskKind::Host(HostTask { name, run }) => call_host(&name, run, queue),
             TaskKind::HostAccess(task) => {
                 // It exchanges values with other processes, so it waits most of the time.
                 let _waiting = pool.wait();
-                call_host(task.name().to_owned(), || task.run(), queue);
+                call_host(&task.name().to_owned(), || task.run(), queue);
             }
         }
         if let Some(event) = self.signal {
@@ -133,35 +133,26 @@ fn run_memory_task(task: MemoryTask, queue: &QueueState, pool: &ThreadPool) {
     if queue.failure().is_none() {
         run_guarded(queue, task.name(), || {
             let _span = timeline::kernel(queue.stream(), &task);
-            task.run(pool);
+            task.run(pool)
         });
     }
     // The task may hold the last reference to a module, whose destructor may panic as its kernels may.
-    run_guarded(queue, "dropping a task", || drop(task));
+    run_guarded(queue, "dropping a task", || Ok(drop(task)));
 }
 
-/// Runs code that may be the user's: a kernel, a destructor or a subscriber of `tracing`. Its panic fails the
-/// queue.
-fn run_guarded(queue: &QueueState, name: &str, body: impl FnOnce()) {
+/// Runs code that may be the user's: a kernel, a destructor or a subscriber of `tracing`. Its error or panic
+/// fails the queue.
+fn run_guarded(queue: &QueueState, name: &str, body: impl FnOnce() -> Result<(), String>) {
     // AssertUnwindSafe: the queue's failure poisons whatever a panicking task wrote, so nobody reads it.
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-        queue.fail(Failure::new(queue.stream().clone(), name, panic_message(panic)));
-    }
-}
-
-/// Calls a function of the user, unless the queue has failed.
-fn call_host(name: String, run: impl FnOnce() -> Result<(), String>, queue: &QueueState) {
-    let skipped = queue.failure().is_some();
-    // AssertUnwindSafe: the call consumes the function and everything it owns.
-    let called = catch_unwind(AssertUnwindSafe(move || match skipped {
-        true => Ok(()),
-        false => run(),
-    }));
-    let failed = match called {
-        Ok(result) => result.err(),
-        Err(panic) => Some(panic_message(panic)),
-    };
-    if let Some(message) = failed {
+    let result = catch_unwind(AssertUnwindSafe(body));
+    if let Err(message) = result.unwrap_or_else(|panic| Err(panic_message(panic))) {
         queue.fail(Failure::new(queue.stream().clone(), name, message));
     }
+}
+
+/// Calls a function of the user, unless the queue has failed; the function is then dropped.
+fn call_host(name: &str, run: impl FnOnce() -> Result<(), String>, queue: &QueueState) {
+    let skipped = queue.failure().is_some();
+    // The closure owns the function, so a panic of its destructor is caught as well.
+    run_guarded(queue, name, move || if skipped { Ok(()) } else { run() });
 }

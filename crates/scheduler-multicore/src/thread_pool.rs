@@ -6,7 +6,7 @@
 //! the pool has. Pool workers with a task and threads that run tasks of queues count as busy, except while
 //! they wait for something else.
 
-use std::{num::NonZero, panic::resume_unwind, time::Duration};
+use std::{num::NonZero, time::Duration};
 
 use crate::{
     queue_state::{QueueId, current, enter, is_in_task},
@@ -22,13 +22,13 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// A range of iterations of which several threads may run chunks at the same time.
 pub(crate) trait Splittable: Clone + Send + 'static {
-    /// Runs the iterations `begin..end`.
-    fn run_chunk(&self, begin: u64, end: u64);
+    /// Runs the iterations `begin..end`. An error says why it stopped before their end.
+    fn run_chunk(&self, begin: u64, end: u64) -> Result<(), String>;
 }
 
 impl Splittable for KernelLaunch {
-    fn run_chunk(&self, begin: u64, end: u64) {
-        self.run(begin, end);
+    fn run_chunk(&self, begin: u64, end: u64) -> Result<(), String> {
+        self.run(begin, end)
     }
 }
 
@@ -134,8 +134,12 @@ impl<W: Splittable> ThreadPool<W> {
     }
 
     /// Runs the iterations `0..extent`, in chunks of at least `grain` if that is worth it and threads are
-    /// idle. Panics with the message of a chunk that panicked.
-    pub(crate) fn split(&self, work: &W, extent: u64, grain: u64) {
+    /// idle.
+    ///
+    /// # Errors
+    ///
+    /// The message of the first chunk that stopped or panicked.
+    pub(crate) fn split(&self, work: &W, extent: u64, grain: u64) -> Result<(), String> {
         let wanted = Chunking::new(extent, grain, self.threads).map_or(0, |chunking| chunking.shares() - 1);
         let workers = self.reserve(wanted);
         match Chunking::new(extent, grain, workers + 1) {
@@ -146,7 +150,7 @@ impl<W: Splittable> ThreadPool<W> {
 
     /// Runs the first share on this thread and submits each other share to a worker. The caller has already
     /// counted the workers as busy.
-    fn run_shares(&self, work: &W, chunking: Chunking) {
+    fn run_shares(&self, work: &W, chunking: Chunking) -> Result<(), String> {
         let run = self.free_runs.lock().pop().unwrap_or_else(|| Arc::new(SplitRun::new(self.threads)));
         run.begin(chunking);
         let mut slots = self.workers().iter().map(|worker| &*worker.slot);
@@ -161,9 +165,7 @@ impl<W: Splittable> ThreadPool<W> {
         self.cancel_tasks(&run);
         let outcome = run.finish();
         self.free_runs.lock().push(run);
-        if let Err(message) = outcome {
-            resume_unwind(Box::new(message));
-        }
+        outcome
     }
 
     /// Cancels the run's tasks that no worker has begun: no chunk is left for them.
@@ -203,7 +205,11 @@ impl<W: Splittable> ThreadPool<W> {
 
 impl ThreadPool {
     /// Runs a whole kernel. Splits it if that is allowed, pays off, and some threads are idle.
-    pub(crate) fn run(&self, launch: &KernelLaunch) {
+    ///
+    /// # Errors
+    ///
+    /// The reason why the kernel stopped.
+    pub(crate) fn run(&self, launch: &KernelLaunch) -> Result<(), String> {
         let (extent, grain) = launch.extent_and_grain();
         match launch.is_splittable() {
             true => self.split(launch, extent, grain),

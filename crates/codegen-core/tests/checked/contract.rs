@@ -30,7 +30,12 @@ struct FromText;
 struct ReadKernel(PreparedRoutine);
 
 impl InterpretedKernel for ReadKernel {
-    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], log: &mut dyn FnMut(usize, &[Scalar])) {
+    fn run(
+        &self,
+        args: &mut [HostArg<'_>],
+        bindings: &[i64],
+        log: &mut dyn FnMut(usize, &[Scalar]),
+    ) -> Result<(), String> {
         let mut nodes: Vec<Buffer<'_>> = args
             .iter_mut()
             .map(|arg| match arg {
@@ -38,7 +43,7 @@ impl InterpretedKernel for ReadKernel {
                 HostArg::Write(bytes) => Buffer::Write(bytes),
             })
             .collect();
-        self.0.run_recorded(&mut nodes, None, bindings, log).unwrap();
+        self.0.run_recorded(&mut nodes, None, bindings, log).map_err(|error| error.to_string())
     }
 }
 

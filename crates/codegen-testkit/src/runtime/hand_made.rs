@@ -38,9 +38,14 @@ pub fn context(device: &Device) -> Context {
 
 struct Closure<F>(F);
 
-impl<F: Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync> InterpretedKernel for Closure<F> {
-    fn run(&self, args: &mut [HostArg<'_>], bindings: &[i64], _log: &mut dyn FnMut(usize, &[Scalar])) {
-        (self.0)(args, bindings);
+impl<F: Fn(&mut [HostArg<'_>], &[i64]) -> Result<(), String> + Send + Sync> InterpretedKernel for Closure<F> {
+    fn run(
+        &self,
+        args: &mut [HostArg<'_>],
+        bindings: &[i64],
+        _log: &mut dyn FnMut(usize, &[Scalar]),
+    ) -> Result<(), String> {
+        (self.0)(args, bindings)
     }
 }
 
@@ -49,7 +54,15 @@ pub type Body = Box<dyn InterpretedKernel>;
 
 /// Makes a kernel of a closure that takes the memory and the bindings.
 pub fn body(f: impl Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync + 'static) -> Body {
-    Box::new(Closure(f))
+    Box::new(Closure(move |args: &mut [HostArg<'_>], bindings: &[i64]| Ok(f(args, bindings))))
+}
+
+/// A kernel that stops with this error, after `f` has changed its memory.
+pub fn stopping(error: &'static str, f: impl Fn(&mut [HostArg<'_>]) + Send + Sync + 'static) -> Body {
+    Box::new(Closure(move |args: &mut [HostArg<'_>], _: &[i64]| {
+        f(args);
+        Err(error.to_owned())
+    }))
 }
 
 /// The elements of a parameter.

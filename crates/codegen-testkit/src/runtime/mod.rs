@@ -100,6 +100,7 @@ macro_rules! runtime_suite {
                 a_task_cannot_wait_for_itself
                 native_kernels_cover_their_range_once
                 a_panic_poisons_what_depends_on_it_and_nothing_else
+                a_kernel_that_stops_poisons_what_depends_on_it
                 a_failed_stream_says_why_and_healthy_nodes_stay
                 dropping_everything_runs_what_is_pending
                 memory_returns_to_zero

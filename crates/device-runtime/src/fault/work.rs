@@ -43,8 +43,14 @@ impl TaskSize {
 struct Sleep(Duration);
 
 impl InterpretedKernel for Sleep {
-    fn run(&self, _: &mut [HostArg<'_>], _: &[i64], _: &mut dyn FnMut(usize, &[Scalar])) {
+    fn run(
+        &self,
+        _: &mut [HostArg<'_>],
+        _: &[i64],
+        _: &mut dyn FnMut(usize, &[Scalar]),
+    ) -> Result<(), String> {
         thread::sleep(self.0);
+        Ok(())
     }
 }
 

@@ -23,7 +23,7 @@ impl Counted {
     /// Splits one run of the kernel; each iteration has already run `before` times.
     fn split(&self, pool: &ThreadPool<Counted>, before: usize) {
         let _busy = pool.enter();
-        pool.split(self, self.0.len() as u64, 1);
+        pool.split(self, self.0.len() as u64, 1).unwrap();
         let done = self.0.iter().all(|runs| runs.load(Relaxed) == before + 1);
         assert!(done, "the initiator sees that every chunk ran once");
     }
@@ -31,11 +31,12 @@ impl Counted {
 
 impl Splittable for Counted {
     /// The load and the store are separate, so that a chunk that runs twice at the same time is noticed.
-    fn run_chunk(&self, begin: u64, end: u64) {
+    fn run_chunk(&self, begin: u64, end: u64) -> Result<(), String> {
         for at in begin..end {
             let runs = &self.0[at as usize];
             runs.store(runs.load(Relaxed) + 1, Relaxed);
         }
+        Ok(())
     }
 }
 
@@ -72,7 +73,7 @@ fn two_initiators_at_a_time_have_runs_of_their_own() {
         pool.start_workers();
         let split = |pool: &ThreadPool<Counted>| {
             let kernel = Counted::new(2);
-            pool.split(&kernel, 2, 1);
+            pool.split(&kernel, 2, 1).unwrap();
             assert!(
                 kernel.0.iter().all(|runs| runs.load(Relaxed) == 1),
                 "the initiator sees that every chunk ran once"
@@ -94,9 +95,10 @@ struct Crowd {
 }
 
 impl Splittable for Crowd {
-    fn run_chunk(&self, _: u64, _: u64) {
+    fn run_chunk(&self, _: u64, _: u64) -> Result<(), String> {
         assert!(self.running.fetch_add(1, Relaxed) < self.limit, "more threads run than there are");
         self.running.fetch_sub(1, Relaxed);
+        Ok(())
     }
 }
 
@@ -108,31 +110,37 @@ fn no_worker_starts_while_as_many_threads_are_busy_as_there_are() {
         let both = [pool.enter(), pool.enter()];
         let (other, work) = (Arc::clone(&pool), crowd.clone());
         let thread = thread::spawn(move || other.split(&work, 2, 1));
-        pool.split(&crowd, 2, 1);
-        thread.join().unwrap();
+        pool.split(&crowd, 2, 1).unwrap();
+        thread.join().unwrap().unwrap();
         drop(both);
         assert_eq!(pool.busy(), 0);
     });
 }
 
+/// A kernel whose second chunk panics or stops.
 #[derive(Clone)]
-struct Unlucky;
+enum Unlucky {
+    Panics,
+    Stops,
+}
 
 impl Splittable for Unlucky {
-    fn run_chunk(&self, begin: u64, _: u64) {
-        if begin == 1 {
-            std::panic::resume_unwind(Box::new("no luck"));
+    fn run_chunk(&self, begin: u64, _: u64) -> Result<(), String> {
+        match self {
+            Unlucky::Panics if begin == 1 => std::panic::resume_unwind(Box::new("no luck")),
+            Unlucky::Stops if begin == 1 => Err("no luck".to_owned()),
+            _ => Ok(()),
         }
     }
 }
 
 #[test]
-fn a_panic_of_a_chunk_is_the_initiators() {
-    explore(3, || {
-        let pool = ThreadPool::new(2);
-        let _busy = pool.enter();
-        let split = std::panic::AssertUnwindSafe(|| pool.split(&Unlucky, 2, 1));
-        let result = std::panic::catch_unwind(split);
-        assert_eq!(*result.unwrap_err().downcast::<String>().unwrap(), "no luck");
-    });
+fn a_failure_of_a_chunk_is_the_initiators() {
+    for kernel in [Unlucky::Panics, Unlucky::Stops] {
+        explore(3, move || {
+            let pool = ThreadPool::new(2);
+            let _busy = pool.enter();
+            assert_eq!(pool.split(&kernel, 2, 1).unwrap_err(), "no luck");
+        });
+    }
 }

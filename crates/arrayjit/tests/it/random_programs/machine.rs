@@ -94,7 +94,7 @@ pub(crate) fn run(
             // SAFETY: each argument points to as many bytes as the schedule planned for the node or temporary
             // it is bound to, aligned to a cache line; temporaries alive together do not overlap; the scratch
             // is fresh; one thread runs.
-            unsafe { module.call(call.kernel, &args, &bindings, base, part.start, part.end) };
+            unsafe { module.call(call.kernel, &args, &bindings, base, part.start, part.end) }?;
             scratch.take(&format!("scratch of {}", abi.name))?;
         }
     }

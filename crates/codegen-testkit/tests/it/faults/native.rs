@@ -203,7 +203,7 @@ impl Object {
         let module = artifact.host_module().unwrap();
         // SAFETY: the caller of the object passed this memory for this kernel, and the interpreter has no
         // scratch memory.
-        unsafe { module.call(0, pointers, &bindings, std::ptr::null_mut(), 0, 1) };
+        unsafe { module.call(0, pointers, &bindings, std::ptr::null_mut(), 0, 1) }.unwrap();
     }
 
     /// Computes on copies of the inputs in static memory.
