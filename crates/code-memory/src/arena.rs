@@ -51,8 +51,8 @@ pub fn usage() -> CodeMemoryUsage {
 pub struct LoadedCode {
     arena: &'static Mutex<Arena>,
     pages: CodePages,
-    /// The address of each piece.
-    addresses: Box<[CodeAddress]>,
+    /// The address and the length in bytes of each piece.
+    pieces: Box<[(CodeAddress, usize)]>,
 }
 
 /// The pages of a chunk that one [`LoadedCode`] owns.
@@ -93,18 +93,19 @@ impl LoadedCode {
             length += piece.len().next_multiple_of(ALIGNMENT);
         }
         let (pages, start) = lock(arena).load(length, &placed)?;
-        let addresses = placed.iter().map(|&(offset, _)| CodeAddress(start.wrapping_add(offset))).collect();
-        Ok(LoadedCode { arena, pages, addresses })
+        let piece =
+            |&(offset, bytes): &(usize, &[u8])| (CodeAddress(start.wrapping_add(offset)), bytes.len());
+        Ok(LoadedCode { arena, pages, pieces: placed.iter().map(piece).collect() })
     }
 
     /// The number of pieces of code that were loaded together.
     pub fn len(&self) -> usize {
-        self.addresses.len()
+        self.pieces.len()
     }
 
     /// Whether there are no pieces.
     pub fn is_empty(&self) -> bool {
-        self.addresses.is_empty()
+        self.pieces.is_empty()
     }
 
     /// The address of the first byte of a piece. The bytes of the piece stay there, unchanged, for as long as
@@ -114,7 +115,20 @@ impl LoadedCode {
     ///
     /// If no piece has this position.
     pub fn address(&self, position: usize) -> *const u8 {
-        self.addresses[position].0
+        self.pieces[position].0.0
+    }
+
+    /// The bytes of a piece, for disassemblers and tests.
+    ///
+    /// # Panics
+    ///
+    /// If no piece has this position.
+    #[allow(unsafe_code, reason = "loaded code is memory of the arena")]
+    pub fn code(&self, position: usize) -> &[u8] {
+        let bytes = self.pieces[position].1;
+        // SAFETY: `load_into` wrote this many bytes there. The pages are readable, and nothing writes them
+        // while this object lives.
+        unsafe { std::slice::from_raw_parts(self.address(position), bytes) }
     }
 
     /// Bytes of memory that the code takes, in whole pages.

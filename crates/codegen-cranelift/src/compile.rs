@@ -237,7 +237,7 @@ impl KernelCompiler {
 }
 
 /// Compiles a kernel. The returned ABI has the scratch memory and the launch of the code.
-fn compile(
+pub(crate) fn compile(
     kernel: &Kernel,
     caps: &Caps,
     isa: &Arc<dyn TargetIsa>,
@@ -349,7 +349,7 @@ fn listing_for(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> R
 }
 
 /// The target of Cranelift: this CPU with its features.
-fn isa(options: &CraneliftOptions) -> Result<OwnedTargetIsa, CodegenError> {
+pub(crate) fn isa(options: &CraneliftOptions) -> Result<OwnedTargetIsa, CodegenError> {
     target(options).map_err(|message| failed("", "target set-up", message))
 }
 

@@ -74,7 +74,8 @@ impl Compiled {
         match self {
             Compiled::Function(_) | Compiled::Program(_) => 0,
             Compiled::Steps(composite, parts) => {
-                composite.plan_bytes() + parts.iter().map(Compiled::plan_bytes).sum::<usize>()
+                composite.plans().iter().map(|plan| plan.code_bytes()).sum::<usize>()
+                    + parts.iter().map(Compiled::plan_bytes).sum::<usize>()
             }
         }
     }

@@ -23,6 +23,9 @@ mod jit; // loading of code; with `composite::run`, the crate's unsafe code
 mod perf_map; // names of kernels for profilers
 mod relocate; // relocations of Cranelift's code
 
+#[cfg(all(test, target_arch = "x86_64"))]
+mod traps; // a test: the machine code of all compilers has no instruction that traps
+
 pub use crate::caps::host_caps;
 pub use crate::compile::{Cranelift, CraneliftCompiler, cranelift, cranelift_with, listing};
 pub use crate::options::{CraneliftOptions, VectorWidth};

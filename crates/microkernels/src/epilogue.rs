@@ -91,6 +91,11 @@ impl Epilogue {
         self.code.bytes()
     }
 
+    /// The code of each function, followed by its constants.
+    pub(crate) fn machine_code(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.code.len()).map(|position| self.code.code(position))
+    }
+
     /// Words of scratch memory for the bindings and base addresses of the code.
     pub(crate) fn words(&self) -> usize {
         self.args_at() + ARG_BASES as usize + self.args

@@ -100,6 +100,12 @@ impl GemmPlan {
         self.gemm.epilogue.as_ref().map_or(0, Epilogue::code_bytes)
     }
 
+    /// The machine code of each generated function, followed by its constants; nothing if the microkernels that
+    /// were compiled ahead of time suffice.
+    pub fn machine_code(&self) -> impl Iterator<Item = &[u8]> {
+        self.gemm.epilogue.iter().flat_map(Epilogue::machine_code)
+    }
+
     /// Computes the part `begin..end` of `0..`[`extent`](GemmPlan::extent), which indexes the loop that
     /// [`ParallelAxis`] names. Without such a loop, a call with a range that is not empty computes
     /// everything.

@@ -111,15 +111,17 @@ impl QueuedTask {
                     queue.fail(failure);
                 }
             }
-            TaskKind::Mark(mark) => {
-                run_guarded(queue, "a timeline's mark", || Ok(timeline::mark(queue.stream(), &mark)))
-            }
+            TaskKind::Mark(mark) => run_guarded(queue, "a timeline's mark", || {
+                timeline::mark(queue.stream(), &mark);
+                Ok(())
+            }),
             TaskKind::Memory(task) => run_memory_task(task, queue, pool),
             TaskKind::Host(HostTask { name, run }) => call_host(&name, run, queue),
             TaskKind::HostAccess(task) => {
                 // It exchanges values with other processes, so it waits most of the time.
                 let _waiting = pool.wait();
-                call_host(&task.name().to_owned(), || task.run(), queue);
+                let name = task.name().to_owned();
+                call_host(&name, || task.run(), queue);
             }
         }
         if let Some(event) = self.signal {
@@ -137,7 +139,10 @@ fn run_memory_task(task: MemoryTask, queue: &QueueState, pool: &ThreadPool) {
         });
     }
     // The task may hold the last reference to a module, whose destructor may panic as its kernels may.
-    run_guarded(queue, "dropping a task", || Ok(drop(task)));
+    run_guarded(queue, "dropping a task", || {
+        drop(task);
+        Ok(())
+    });
 }
 
 /// Runs code that may be the user's: a kernel, a destructor or a subscriber of `tracing`. Its error or panic

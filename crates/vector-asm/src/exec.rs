@@ -56,6 +56,15 @@ impl ExecutableCode {
         self.loaded.bytes()
     }
 
+    /// The code of the program at `position` among those loaded, followed by its constants.
+    ///
+    /// # Panics
+    ///
+    /// If no program has this position.
+    pub fn code(&self, position: usize) -> &[u8] {
+        self.loaded.code(position)
+    }
+
     /// The function of the program at `position` among those loaded.
     ///
     /// Calling the function is unsafe. It may be called while this object lives, on a processor with the

@@ -45,18 +45,20 @@ pub(crate) enum CompositeStep {
 }
 
 impl CompositeKernel {
-    /// Bytes of memory for the code that GEMM plans have loaded.
-    pub(crate) fn plan_bytes(&self) -> usize {
-        self.steps.iter().map(CompositeStep::plan_bytes).sum()
+    /// The GEMM plans of all steps.
+    pub(crate) fn plans(&self) -> Vec<&GemmPlan> {
+        let mut plans = Vec::new();
+        self.steps.iter().for_each(|step| step.collect_plans(&mut plans));
+        plans
     }
 }
 
 impl CompositeStep {
-    fn plan_bytes(&self) -> usize {
+    fn collect_plans<'s>(&'s self, plans: &mut Vec<&'s GemmPlan>) {
         match self {
-            CompositeStep::Loop { steps, .. } => steps.iter().map(CompositeStep::plan_bytes).sum(),
-            CompositeStep::Contraction { plan, .. } => plan.code_bytes(),
-            CompositeStep::Part(_) => 0,
+            CompositeStep::Loop { steps, .. } => steps.iter().for_each(|step| step.collect_plans(plans)),
+            CompositeStep::Contraction { plan, .. } => plans.push(plan),
+            CompositeStep::Part(_) => {}
         }
     }
 }

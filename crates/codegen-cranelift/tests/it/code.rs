@@ -80,31 +80,3 @@ fn listings_show_what_was_compiled() {
         .expect("a supported kernel");
     assert!(!scalar.source.contains("f32x4"), "{}", scalar.source);
 }
-
-/// No instruction that the emitter selects can trap. The edge values of `operations.rs` test the same at run
-/// time.
-#[test]
-fn kernels_contain_no_traps() {
-    for dtype in ["i8", "u8", "u16", "i32", "u32", "i64", "u64"] {
-        for value in [
-            "%0[i0] / %1[i0]",
-            "%0[i0] % %1[i0]",
-            "recip(%0[i0])",
-            &format!("convert {dtype}(convert f64(%0[i0]))"),
-        ] {
-            let text = format!(
-                "routine @r {{
-                  node %0 \"x\" {dtype}[8]
-                  node %1 \"y\" {dtype}[8]
-                  for i0 in 0..8 {{
-                    %1[i0] := {value}
-                  }}
-                }}"
-            );
-            let both =
-                listing(&kernel(parse(&text)), &CraneliftOptions::default()).expect("a supported kernel");
-            let without_flags = both.source.replace("notrap", "");
-            assert!(!without_flags.contains("trap"), "{}", both.source);
-        }
-    }
-}

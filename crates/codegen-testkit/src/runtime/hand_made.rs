@@ -54,7 +54,10 @@ pub type Body = Box<dyn InterpretedKernel>;
 
 /// Makes a kernel of a closure that takes the memory and the bindings.
 pub fn body(f: impl Fn(&mut [HostArg<'_>], &[i64]) + Send + Sync + 'static) -> Body {
-    Box::new(Closure(move |args: &mut [HostArg<'_>], bindings: &[i64]| Ok(f(args, bindings))))
+    Box::new(Closure(move |args: &mut [HostArg<'_>], bindings: &[i64]| {
+        f(args, bindings);
+        Ok(())
+    }))
 }
 
 /// A kernel that stops with this error, after `f` has changed its memory.

@@ -161,7 +161,8 @@ fn run_some(
     for &(begin, end) in parts {
         let scratch = scratch.as_mut_ptr().cast::<u8>();
         // SAFETY: the arguments are those of the kernel's ABI; each is valid for its bytes and not shared.
-        unsafe { module.call(which, &args, bindings, scratch, begin, end) }.unwrap();
+        unsafe { module.call(which, &args, bindings, scratch, begin, end) }
+            .expect("native kernels do not fail");
     }
     let tail = scratch_bytes.div_ceil(16);
     assert!(scratch[tail..].iter().all(|w| *w == u128::from_ne_bytes([CANARY; 16])), "scratch overrun");

@@ -195,10 +195,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Checks that every byte belongs to an instruction, that no vector instruction is legacy SSE, and that
-/// `vzeroupper` precedes the return.
+/// Checks that every byte belongs to an instruction, that none traps, that no vector instruction is legacy SSE,
+/// and that `vzeroupper` precedes the return.
 pub(crate) fn decode(code: &vector_asm::VectorCode, isa: Isa) -> Result<(), String> {
-    use iced_x86::{Decoder, DecoderOptions, EncodingKind, Mnemonic, OpKind};
+    use iced_x86::{Decoder, DecoderOptions, EncodingKind, FlowControl, Mnemonic, OpKind};
     let bytes = &code.bytes()[..code.instruction_bytes()];
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
     let mut mnemonics = Vec::new();
@@ -206,6 +206,13 @@ pub(crate) fn decode(code: &vector_asm::VectorCode, isa: Isa) -> Result<(), Stri
         let instruction = decoder.decode();
         if instruction.is_invalid() {
             return Err(format!("no instruction at {}", instruction.ip()));
+        }
+        let traps = matches!(instruction.flow_control(), FlowControl::Interrupt | FlowControl::Exception);
+        if traps
+            || instruction.is_privileged()
+            || [Mnemonic::Div, Mnemonic::Idiv].contains(&instruction.mnemonic())
+        {
+            return Err(format!("{:?} may trap", instruction.code()));
         }
         let vector = (0..instruction.op_count()).any(|i| {
             instruction.op_kind(i) == OpKind::Register && instruction.op_register(i).is_vector_register()
