@@ -2,8 +2,10 @@
 //!
 //! A *path* is anything in backticks that contains a `/` and begins with a top-level name of the repository,
 //! or the target of a Markdown link, relative or to the repository's pages. A *test* is `` test `name` `` in
-//! backticks after the word *test*: a function of that name must exist.
+//! backticks after the word *test*, on the same line or the next: a function with the attribute `#[test]`, or
+//! a test of a suite for drivers, must have that name.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -18,21 +20,24 @@ const PAGES: &str = "https://github.com/arrayjit/arrayjit/blob/main/";
 /// Findings about names of things that do not exist.
 pub(super) fn check() -> Result<Vec<String>> {
     let root = crate::root();
-    let sources = all_sources(&root)?;
+    let tests = all_tests(&root)?;
     let mut findings = Vec::new();
     for file in documents(&root)? {
         let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         let shown = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
         for (number, line) in text.lines().enumerate() {
-            for missing in missing_in(line, &root, &file, &sources) {
+            for missing in missing_in(line, &root, &file) {
                 findings.push(format!("{shown}:{}: {missing}", number + 1));
             }
         }
+        let named = text.split("\n\n").map(one_line);
+        let missing = named.flat_map(|paragraph| missing_tests(&paragraph, &tests));
+        findings.extend(missing.map(|test| format!("{shown}: there is no test `{test}`")));
     }
     Ok(findings)
 }
 
-fn missing_in(line: &str, root: &Path, file: &Path, sources: &str) -> Vec<String> {
+fn missing_in(line: &str, root: &Path, file: &Path) -> Vec<String> {
     let mut missing = Vec::new();
     for path in named_paths(line) {
         if !root.join(path).exists() {
@@ -48,12 +53,16 @@ fn missing_in(line: &str, root: &Path, file: &Path, sources: &str) -> Vec<String
             missing.push(format!("the link target `{target}` does not exist"));
         }
     }
-    for test in named_tests(line) {
-        if !sources.contains(&format!("fn {test}(")) {
-            missing.push(format!("there is no test `{test}`"));
-        }
-    }
     missing
+}
+
+/// A paragraph without its line breaks, which may separate the word *test* from the name.
+fn one_line(paragraph: &str) -> String {
+    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn missing_tests(paragraph: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    named_tests(paragraph).into_iter().filter(|name| !tests.contains(*name)).map(str::to_owned).collect()
 }
 
 /// Backticked words that begin with a top-level folder. Patterns (`*`, `{`) and placeholders (`NAME`) are not
@@ -82,7 +91,7 @@ pub(super) fn named_tests(line: &str) -> Vec<&str> {
         if let [before, name] = pair
             && (before.ends_with("test ")
                 || before.ends_with("tests ")
-                || (before == &", " && !names.is_empty()))
+                || ([", ", " and "].contains(before) && !names.is_empty()))
         {
             names.push(*name);
         }
@@ -111,9 +120,9 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The text of every Rust file of the crates, to look names up in.
-fn all_sources(root: &Path) -> Result<String> {
-    let mut text = String::new();
+/// The names of all tests of the crates.
+fn all_tests(root: &Path) -> Result<BTreeSet<String>> {
+    let mut tests = BTreeSet::new();
     let mut folders: Vec<PathBuf> =
         ["crates", "xtask", "benches", "examples", "web"].map(|folder| root.join(folder)).to_vec();
     while let Some(folder) = folders.pop() {
@@ -122,11 +131,29 @@ fn all_sources(root: &Path) -> Result<String> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") {
-                text.push_str(&std::fs::read_to_string(&path)?);
+                tests.extend(tests_of(&std::fs::read_to_string(&path)?));
             }
         }
     }
-    Ok(text)
+    Ok(tests)
+}
+
+/// The names of functions behind `#[test]`, and the names on lines of their own behind `@tests`, which the
+/// suites for drivers list.
+fn tests_of(source: &str) -> Vec<String> {
+    let (mut tests, mut is_test, mut is_suite) = (Vec::new(), false, false);
+    for line in source.lines().map(str::trim) {
+        is_test |= line.contains("#[test]");
+        is_suite = (is_suite || line.contains("@tests")) && !line.starts_with('}');
+        let is_name = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if let Some((name, _)) = line.split_once("fn ").and_then(|(_, rest)| rest.split_once('(')) {
+            tests.extend(is_test.then(|| name.to_owned()));
+            is_test = false;
+        } else if is_suite && !line.is_empty() && is_name(line) {
+            tests.push(line.to_owned());
+        }
+    }
+    tests
 }
 
 #[cfg(test)]
@@ -141,5 +168,27 @@ mod tests {
         assert_eq!(link_targets(line).collect::<Vec<_>>(), ["docs/z.md"]);
         assert_eq!(link_targets(&page).collect::<Vec<_>>(), [format!("{PAGES}docs/z.md")]);
         assert_eq!(named_tests(line), ["holds", "too"]);
+        let broken = one_line(
+            "The tests `one` and\n   `two` hold, and so does the test\n   `three`. `Four` is a type.",
+        );
+        assert_eq!(named_tests(&broken), ["one", "two", "three"]);
+        let known = BTreeSet::from(["one".to_owned(), "three".to_owned()]);
+        assert_eq!(missing_tests(&broken, &known), ["two"]);
+    }
+
+    #[test]
+    fn tests_are_functions_with_the_attribute_or_members_of_suites() {
+        let source = "#[test]
+            #[ignore = \"slow\"]
+            fn one() {}
+            fn helper() {}
+            suite! { @tests make,
+                two
+                three
+            }
+            other! {
+                four
+            }";
+        assert_eq!(tests_of(source), ["one", "two", "three"]);
     }
 }
