@@ -37,6 +37,12 @@ pub(crate) fn all() -> Vec<Case> {
     cases
 }
 
+/// The case `lstm_train_32x64x256` with three steps in time.
+#[cfg(test)]
+pub(crate) fn few_steps() -> Case {
+    lstm::few_steps()
+}
+
 /// The training step that runs on several streams.
 pub(crate) fn split_step(streams: usize) -> SplitStep {
     gpt::split_step(streams)

@@ -1,6 +1,6 @@
 //! Golden files of the code of each case for NVIDIA GPUs: the registers, shared memory and machine
 //! instructions of every kernel. They are made without a GPU, and make a change of code quality visible in
-//! review.
+//! review. No kernel spills registers, except those that [`SPILLS`] lists.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,12 +19,14 @@ use crate::{case::Case, cases};
 /// The most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
 
-/// The most bytes that a thread may spill, loads and stores together: one value of 8 bytes. The scheduler
-/// does not count addresses when it chooses how many elements a thread loads ahead, and NVIDIA's assembler
-/// keeps the address of each load.
-const MOST_SPILLED: u32 = 16;
+/// The kernels that spill registers: target, case, name, and the bytes that a thread spills, loads and stores
+/// together. Each spills one value of 8 bytes. The scheduler does not count addresses when it chooses how many
+/// elements a thread loads ahead, and NVIDIA's assembler keeps the address of each load.
+const SPILLS: [(Target, &str, &str, u32); 2] =
+    [(Target::Sm70, "lenet_train_32", "b5_k5", 16), (Target::Sm90a, "lenet_train_32", "b5_k6", 16)];
 
-/// A case that is left out: its 64 steps in time have the same kernels, which take minutes to assemble.
+/// A case whose 64 steps in time have the same kernels up to offsets, which take minutes to assemble. Three
+/// steps of it are assembled instead, and not recorded: the first, one between others, and the last.
 const REPETITIVE: &str = "lstm_train_32x64x256";
 
 #[test]
@@ -44,8 +46,10 @@ fn kernels_for_sm_90a() {
 
 fn check(test: &str, target: Target, golden: &ExpectFile) {
     let Some(tools) = gpu::or_skip(test, CudaTools::find()) else { return };
-    let mut text = String::new();
-    for case in cases::all().into_iter().filter(|case| case.name != REPETITIVE) {
+    let (mut text, mut spills) = (String::new(), Vec::new());
+    let recorded = cases::all().into_iter().filter(|case| case.name != REPETITIVE);
+    for case in recorded.chain([cases::few_steps()]) {
+        let is_recorded = case.name != cases::few_steps().name;
         let modules = modules(&case, target);
         assert!(!modules.is_empty(), "{} has no kernel", case.name);
         for module in modules {
@@ -54,9 +58,14 @@ fn check(test: &str, target: Target, golden: &ExpectFile) {
             for launch in module.launches() {
                 let (name, made) = (&launch.entry, &made[&launch.entry]);
                 let what = format!("{} {name} for {}: {made:?}", case.name, target.name());
-                assert!(made.spilled_bytes <= MOST_SPILLED, "{what}");
+                if made.spilled_bytes > 0 {
+                    spills.push((target, case.name, name.clone(), made.spilled_bytes));
+                }
                 assert_eq!(made.stack_bytes * 2, made.spilled_bytes, "{what}: an array in local memory");
                 assert!(made.registers <= MOST_REGISTERS, "{what}");
+                if !is_recorded {
+                    continue;
+                }
                 let (blocks, threads) = (launch.blocks, launch.threads);
                 let _ = write!(
                     text,
@@ -70,6 +79,9 @@ fn check(test: &str, target: Target, golden: &ExpectFile) {
             }
         }
     }
+    let expected = SPILLS.map(|(target, case, name, bytes)| (target, case, name.to_owned(), bytes));
+    let expected: Vec<_> = expected.into_iter().filter(|spill| spill.0 == target).collect();
+    assert_eq!(spills, expected, "the kernels that spill are others than the list says");
     golden.assert_eq(&text);
 }
 

@@ -17,6 +17,12 @@ pub(super) fn all() -> Vec<Case> {
     vec![lstm_train("lstm_train_32x64x256", [32, 64, 256]).checked_in_small(small)]
 }
 
+/// [`all`]'s case with three steps in time.
+#[cfg(test)]
+pub(super) fn few_steps() -> Case {
+    lstm_train("lstm_train_32x3x256", [32, 3, 256])
+}
+
 /// The mean cross-entropy of a linear layer behind the last state. One product has the inputs of all steps.
 const FORWARD: &str = "
 h[0][b,u] := 0 where b < batch, u < width
