@@ -52,6 +52,7 @@ mod repeated_texts;
 mod slices;
 mod small_stacks;
 mod symbols;
+mod temporaries;
 mod threads;
 mod trace;
 mod trace_setting;

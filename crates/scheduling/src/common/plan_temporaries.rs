@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn temporaries_alive_together_never_overlap() {
+    fn offsets_of_overlapping_lifetimes_are_apart() {
         let requests: Vec<TempRequest> =
             (0..40).map(|i| request(64 * (1 + i * 7 % 11), (i * 5 % 13, i * 5 % 13 + i % 4))).collect();
         assert_no_overlap(&pack(&requests, 64));
