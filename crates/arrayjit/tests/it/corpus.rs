@@ -17,11 +17,13 @@ fn check(backend: &str, threads: usize) {
 }
 
 #[test]
+#[cfg(feature = "cranelift")]
 fn multicore_runs_the_corpus() {
     check("multicore", 2);
 }
 
 #[test]
+#[cfg(feature = "cranelift")]
 fn inline_runs_the_corpus() {
     check("inline", 1);
 }
