@@ -1,11 +1,12 @@
-//! No machine code traps: the code of Cranelift, of the vector assembler and of GEMM plans is decoded, for the
-//! corpus and for random routines.
+//! No machine code traps: the code of Cranelift, of the vector assembler and of GEMM plans is decoded, for
+//! the corpus and for random routines.
 //!
 //! Decoding follows the branches from the entry, so it sees every instruction that can run, and no constants.
-//! Cranelift puts a check in front of each division by a variable, which traps if the divisor is 0. Such checks
-//! and divisions are accepted if a conditional move chose the divisor, as [`crate::emit`] has it for divisors
-//! that may be 0, or -1 below the least integer; `operations.rs` runs divisions on all such operands. The functions that code calls are compiled from Rust and not decoded; neither are the microkernels that are
-//! compiled ahead of time.
+//! Cranelift puts a check in front of each division by a variable, which traps if the divisor is 0. Such
+//! checks and divisions are accepted if a conditional move chose the divisor, as [`crate::emit`] has it for
+//! divisors that may be 0, or -1 below the least integer; `operations.rs` runs divisions on all such
+//! operands. The functions that code calls are compiled from Rust and not decoded; neither are the
+//! microkernels that are compiled ahead of time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ type Instructions = BTreeMap<u64, Instruction>;
 ///
 /// # Errors
 ///
-/// An instruction that may trap, other than a division or `ud2`, or that leaves the function in an unknown way.
+/// An instruction that may trap, other than a division or `ud2`, or that leaves the function in an unknown
+/// way.
 fn decode(code: &[u8]) -> Result<Instructions, String> {
     let (mut decoded, mut starts) = (Instructions::new(), vec![0]);
     while let Some(start) = starts.pop() {
@@ -258,7 +260,8 @@ fn products_of(dtype: &str) -> Vec<Routine> {
     sizes.map(|size| parse(&sized(size))).into()
 }
 
-/// The corpus, random routines, divisions and products, in every width of vectors whether this processor has it or not.
+/// The corpus, random routines, divisions and products, in every width of vectors, whether this processor has
+/// it or not.
 #[test]
 fn kernels_contain_no_traps() {
     let corpus = filetests::run_cases().filter(|case| case.merge.is_none()).map(|case| case.routine);

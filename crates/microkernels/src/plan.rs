@@ -100,8 +100,8 @@ impl GemmPlan {
         self.gemm.epilogue.as_ref().map_or(0, Epilogue::code_bytes)
     }
 
-    /// The machine code of each generated function, followed by its constants; nothing if the microkernels that
-    /// were compiled ahead of time suffice.
+    /// The machine code of each generated function, followed by its constants; nothing if the microkernels
+    /// that were compiled ahead of time suffice.
     pub fn machine_code(&self) -> impl Iterator<Item = &[u8]> {
         self.gemm.epilogue.iter().flat_map(Epilogue::machine_code)
     }

@@ -195,8 +195,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Checks that every byte belongs to an instruction, that none traps, that no vector instruction is legacy SSE,
-/// and that `vzeroupper` precedes the return.
+/// Checks that every byte belongs to an instruction, that none traps, that no vector instruction is legacy
+/// SSE, and that `vzeroupper` precedes the return.
 pub(crate) fn decode(code: &vector_asm::VectorCode, isa: Isa) -> Result<(), String> {
     use iced_x86::{Decoder, DecoderOptions, EncodingKind, FlowControl, Mnemonic, OpKind};
     let bytes = &code.bytes()[..code.instruction_bytes()];
