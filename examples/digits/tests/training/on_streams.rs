@@ -154,8 +154,8 @@ fn training_on_streams_has_the_same_bits_in_every_run() {
 /// The program prints these accuracies, as the README states for one stream and for four.
 #[test]
 fn training_is_as_accurate_as_stated() {
-    for streams in [&[][..], &["--streams", "2"], &["--streams", "4"]] {
-        let args = ["digits", "--backend", "multicore"].iter().chain(streams).map(Into::into);
+    for streams in [vec![], vec!["--streams", "2"], vec!["--streams", "4"]] {
+        let args = ["digits", "--backend", "multicore"].iter().chain(&streams).map(Into::into);
         let accuracy = digits::command_line::run(args).unwrap().unwrap();
         assert!(accuracy >= 0.98, "{accuracy} with {streams:?}");
     }
