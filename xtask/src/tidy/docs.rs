@@ -83,18 +83,16 @@ fn link_targets(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Names in backticks that follow the word *test* or *tests*.
+/// Names in backticks that follow the word *test* or *tests*, and those that a comma or *and* adds to them.
 pub(super) fn named_tests(line: &str) -> Vec<&str> {
-    let mut names = Vec::new();
+    let (mut names, mut is_list) = (Vec::new(), false);
     let parts: Vec<&str> = line.split('`').collect();
     for pair in parts.chunks(2) {
-        if let [before, name] = pair
-            && (before.ends_with("test ")
-                || before.ends_with("tests ")
-                || ([", ", " and "].contains(before) && !names.is_empty()))
-        {
-            names.push(*name);
-        }
+        let [before, name] = pair else { break };
+        is_list = before.ends_with("test ")
+            || before.ends_with("tests ")
+            || (is_list && [", ", " and "].contains(before));
+        names.extend(is_list.then_some(*name));
     }
     names
 }
