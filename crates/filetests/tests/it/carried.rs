@@ -137,5 +137,5 @@ fn compare(
 #[test]
 fn a_program_cut_into_routines_computes_the_same() {
     let carried: usize = filetests::effort::seeds(100).map(check).sum();
-    assert!(carried > 12, "only {carried} computations were carried over");
+    assert!(carried > 5, "only {carried} computations were carried over");
 }

@@ -48,12 +48,12 @@ fn a_failure_is_shrunk() {
 fn replay_fails(command: &str) {
     let path = command.strip_prefix(LIR).unwrap().strip_prefix('=').unwrap().split(' ').next().unwrap();
     assert!(
-        command.contains(&format!("cargo test -p codegen-testkit shrinking::{NAME} -- --exact")),
+        command.contains(&format!("cargo test -p codegen-testkit faults::shrinking::{NAME} -- --exact")),
         "{command}"
     );
     let exe = std::env::current_exe().unwrap();
     let mut replay = Command::new(exe);
-    let output = replay.args([&format!("shrinking::{NAME}"), "--exact"]).env(LIR, path).output().unwrap();
+    let output = replay.args([&format!("faults::shrinking::{NAME}"), "--exact"]).env(LIR, path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success() && text.contains("wrong value"), "{text}");
 }
