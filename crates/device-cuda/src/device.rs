@@ -5,8 +5,8 @@ use std::{any::Any, fmt, sync::Arc};
 use codegen_core::{Artifact, Payload};
 use device_runtime::{
     BoundHandle, CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, Driver, DriverDescription, DriverError,
-    EventHandle, FillTask, KernelArgs, KernelHandle, LaunchTask, MemoryBudget, PolledStream, PoolHandle,
-    PoolId, SequenceHandle, SequenceTask, StreamHandle, StreamRegistry, StreamStrategy, WaitKind,
+    EventHandle, FillTask, KernelArgs, KernelHandle, KernelTimer, LaunchTask, MemoryBudget, PolledStream,
+    PoolHandle, PoolId, SequenceHandle, SequenceTask, StreamHandle, StreamRegistry, StreamStrategy, WaitKind,
     check_owner,
 };
 
@@ -84,6 +84,12 @@ impl CudaDevice {
         let event: &Event = handle.get()?;
         self.check_own(&event.stream.shared, "event")?;
         Ok(event)
+    }
+
+    fn bound<'a>(&self, task: &'a LaunchTask<'_>) -> Result<&'a Arc<BoundFunction>, DriverError> {
+        let DeviceOwned { shared, value: bound } = task.kernel().get::<DeviceOwned<Arc<BoundFunction>>>()?;
+        self.check_own(shared, "bound kernel")?;
+        Ok(bound)
     }
 
     fn check_own(&self, shared: &Arc<SharedState>, what: &'static str) -> Result<(), DriverError> {
@@ -230,9 +236,16 @@ unsafe impl Driver for CudaDevice {
     }
 
     fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
-        let DeviceOwned { shared, value: bound } = task.kernel().get::<DeviceOwned<Arc<BoundFunction>>>()?;
-        self.check_own(shared, "bound kernel")?;
-        self.stream(stream)?.launch(bound, task.bindings())
+        self.stream(stream)?.launch(self.bound(&task)?, task.bindings(), None)
+    }
+
+    fn launch_timed(
+        &self,
+        stream: &StreamHandle,
+        task: LaunchTask<'_>,
+        timer: KernelTimer,
+    ) -> Result<bool, DriverError> {
+        self.stream(stream)?.launch(self.bound(&task)?, task.bindings(), Some(timer)).map(|()| true)
     }
 
     fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codegen_core::{Artifact, KernelAbi, Logging, PtxLaunch, PtxModule, TensorMap, log_buffer};
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
-use device_runtime::{DriverError, check};
+use device_runtime::{DriverError, LaunchSize, check};
 
 use crate::{
     api::{CallError, CodeError, Function, Grid, MemoryRegion, Module, Params},
@@ -39,6 +39,8 @@ pub(crate) struct LoadedKernel {
     pub(crate) abi: KernelAbi,
     function: Function,
     grid: Grid,
+    /// The grid and the resources of the compiled code.
+    pub(crate) size: LaunchSize,
     maps: Vec<TensorMap>,
     /// Size in bytes of the kernel's log buffer; 0 if it logs nothing.
     pub(crate) log_bytes: usize,
@@ -175,15 +177,24 @@ impl CodeLoader<'_> {
         let declared =
             function.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES).map_err(rejected)?;
         let shared_bytes = launch.dynamic_shared_bytes;
-        let shared_total = declared.saturating_add(shared_bytes) as usize;
-        self.check_size(&function, abi, launch, shared_total, rejected)?;
+        let registers = function.attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS).map_err(rejected)?;
+        let local_bytes =
+            function.attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES).map_err(rejected)?;
+        let size = LaunchSize {
+            blocks: launch.blocks,
+            threads: launch.threads,
+            registers,
+            shared_bytes: declared.saturating_add(shared_bytes),
+            local_bytes,
+        };
+        self.check_size(&function, abi, &size, rejected)?;
         self.check_cluster(&function, abi, launch, rejected)?;
-        if shared_total > self.attributes.shared {
+        if size.shared_bytes as usize > self.attributes.shared {
             function.allow_shared(shared_bytes).map_err(rejected)?;
         }
         let grid = Grid { blocks: launch.blocks, threads: launch.threads, shared_bytes };
         let (abi, maps, log_bytes) = (abi.clone(), launch.maps.clone(), launch.log_bytes as usize);
-        Ok(LoadedKernel { abi, function, grid, maps, log_bytes, logging: logging.cloned() })
+        Ok(LoadedKernel { abi, function, grid, size, maps, log_bytes, logging: logging.cloned() })
     }
 
     /// Checks that the launch has the cluster size that the text requires. A text that states its cluster
@@ -220,24 +231,22 @@ impl CodeLoader<'_> {
         &self,
         function: &Function,
         abi: &KernelAbi,
-        launch: &PtxLaunch,
-        shared_total: usize,
+        size: &LaunchSize,
         rejected: impl Fn(CallError) -> DriverError + Copy,
     ) -> Result<(), DriverError> {
         let DeviceAttributes { registers: most, blocks, max_shared, .. } = *self.attributes;
-        if launch.blocks as usize > blocks {
-            let (kernel, groups, limit) = (abi.name.clone(), u64::from(launch.blocks), blocks as u64);
+        if size.blocks as usize > blocks {
+            let (kernel, groups, limit) = (abi.name.clone(), u64::from(size.blocks), blocks as u64);
             return Err(DriverError::TooManyGroups { kernel, groups, limit });
         }
-        let attribute = |attribute| function.attribute(attribute).map_err(rejected);
-        let registers = attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)? as usize;
-        let threads = attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)? as usize;
-        let in_warps = launch.threads.next_multiple_of(WARP) as usize;
-        let taken = registers.next_multiple_of(REGISTER_UNIT) * in_warps;
+        let threads =
+            function.attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK).map_err(rejected)?;
+        let in_warps = size.threads.next_multiple_of(WARP) as usize;
+        let taken = (size.registers as usize).next_multiple_of(REGISTER_UNIT) * in_warps;
         let sizes = [
             ("registers", taken, most),
-            ("threads", launch.threads as usize, threads),
-            ("bytes of shared memory", shared_total, max_shared),
+            ("threads", size.threads as usize, threads as usize),
+            ("bytes of shared memory", size.shared_bytes as usize, max_shared),
         ];
         match sizes.into_iter().find(|(_, needed, limit)| needed > limit) {
             Some((what, needed, limit)) => {

@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use device_runtime::{DriverError, Failure, PolledStream, WaitKind};
+use device_runtime::{DriverError, Failure, KernelTimer, PolledStream, WaitKind};
 
 use crate::{
     api::{CallError, KernelLaunch, RecordedEvent, StagingAllocator, TaskQueue},
@@ -82,16 +82,21 @@ impl Stream {
         }))
     }
 
-    /// Runs a kernel with the values of its static indices.
+    /// Runs a kernel with the values of its static indices. Records its time if there is a timer.
     ///
     /// # Errors
     ///
     /// [`DriverError::Failed`] if the stream has failed or the driver rejects the launch;
     /// [`DriverError::Lost`].
-    pub(crate) fn launch(&self, bound: &Arc<BoundFunction>, bindings: &[i64]) -> Result<(), DriverError> {
+    pub(crate) fn launch(
+        &self,
+        bound: &Arc<BoundFunction>,
+        bindings: &[i64],
+        timer: Option<KernelTimer>,
+    ) -> Result<(), DriverError> {
         match bound.log() {
-            Some(log) => self.launch_logging(bound, log, bindings),
-            None => self.submit(bound.name(), |state| state.launch(bound, bindings)),
+            Some(log) => self.launch_logging(bound, log, bindings, timer),
+            None => self.submit(bound.name(), |state| state.launch(bound, bindings, timer)),
         }
     }
 
@@ -341,10 +346,19 @@ impl PolledStream for Stream {
 }
 
 impl StreamState {
-    fn launch(&mut self, bound: &Arc<BoundFunction>, bindings: &[i64]) -> Result<(), CallError> {
+    fn launch(
+        &mut self,
+        bound: &Arc<BoundFunction>,
+        bindings: &[i64],
+        timer: Option<KernelTimer>,
+    ) -> Result<(), CallError> {
         let params = bound.params(bindings);
         let launch = KernelLaunch { function: bound.function(), grid: bound.grid(), params: &params };
-        self.queue.launch(launch, Arc::clone(bound) as Arc<_>)
+        let resource = Arc::clone(bound) as Arc<_>;
+        match timer {
+            Some(timer) => self.queue.launch_timed(launch, resource, (timer, bound.kernel().size)),
+            None => self.queue.launch(launch, resource),
+        }
     }
 
     /// Counts a task, and records an event if many tasks have none.

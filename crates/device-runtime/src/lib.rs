@@ -68,7 +68,7 @@ pub use crate::routine::LinkedRoutine;
 pub use crate::stream::{Stream, StreamId};
 pub use crate::stream_registry::{PolledStream, StreamRegistry, check_owner};
 pub use crate::task::Task;
-pub use crate::timing::{CallTime, KernelTimer, RunTimes};
+pub use crate::timing::{CallTime, KernelTimer, LaunchSize, RunTimes};
 pub use crate::transfer::Transfer;
 
 tnode::debug_as_display!(DriverError, RunError, Failure, TooLarge);

@@ -19,6 +19,23 @@ pub struct CallTime {
     pub begin: Instant,
     /// The end, when all threads of the kernel are done.
     pub end: Instant,
+    /// The size of the launch, on devices that divide a kernel into blocks of threads.
+    pub size: Option<LaunchSize>,
+}
+
+/// The size of a launch on a GPU, and the resources that its compiled code uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchSize {
+    /// The number of blocks in the grid.
+    pub blocks: u32,
+    /// Threads per block.
+    pub threads: u32,
+    /// Registers per thread.
+    pub registers: u32,
+    /// Bytes of shared memory per block.
+    pub shared_bytes: u32,
+    /// Bytes of local memory per thread: arrays of the code, and spilled registers.
+    pub local_bytes: u32,
 }
 
 /// Records the time of one kernel call, for [`Driver::launch_timed`](crate::Driver::launch_timed).
@@ -63,7 +80,7 @@ impl KernelTimer {
     pub fn measure<E>(&self, run: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let begin = Instant::now();
         run()?;
-        self.record(CallTime { begin, end: Instant::now() });
+        self.record(CallTime { begin, end: Instant::now(), size: None });
         Ok(())
     }
 

@@ -32,8 +32,11 @@
 //! and the page.
 //!
 //! The times of kernels come from the device. CPU devices measure each kernel call on the thread that runs
-//! it; kernels of one stream do not overlap. Other devices do not time kernels: a run is then waited for, and
-//! only its whole time is known. Profiling changes neither code nor results. Not recorded are runs that are
+//! it; kernels of one stream do not overlap. NVIDIA GPUs record an event before and after each kernel, which
+//! they then launch one by one, not as a graph: the time of a call includes the start of the kernel, some
+//! microseconds, and more where the host submits kernels more slowly than the GPU runs them. Other devices do
+//! not time kernels: a run is then waited for, and only its whole time is known. Profiling changes neither
+//! code nor results. Not recorded are runs that are
 //! started as routines of the device ([`Routine::whole`](crate::Routine::whole)) and runs with
 //! [capsules](crate::capsule).
 
@@ -51,6 +54,7 @@ mod statements; // the statements that a call computes
 mod table; // a table for terminals
 
 pub use codegen_core::{CompilationMethod, Cost};
+pub use device_runtime::LaunchSize;
 
 pub use self::{
     call::{CallDescription, CallOperand, OperandMemory},

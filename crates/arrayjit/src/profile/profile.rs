@@ -1,6 +1,7 @@
 //! The profile of a linked routine as data.
 
-use serde::Serialize;
+use device_runtime::LaunchSize;
+use serde::{Serialize, Serializer};
 
 use super::{
     call::CallDescription,
@@ -49,6 +50,10 @@ pub struct ProfiledCall {
     pub time: Option<TimeSummary>,
     /// The begin and end of the call in a typical run: the run of median duration among the last ones.
     pub interval: Option<CallInterval>,
+    /// The grid of the launch and the resources of the compiled kernel; `None` if the call has not run, and
+    /// on devices without blocks of threads.
+    #[serde(serialize_with = "launch", skip_serializing_if = "Option::is_none")]
+    pub launch: Option<LaunchSize>,
     /// How close the call's median time is to the least time that the device needs for its work.
     pub roofline_share: Option<RooflineShare>,
 }
@@ -73,6 +78,25 @@ pub struct CallInterval {
     pub begin_us: f64,
     /// The end.
     pub end_us: f64,
+}
+
+fn launch<S: Serializer>(size: &Option<LaunchSize>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Launch {
+        blocks: u32,
+        threads: u32,
+        registers: u32,
+        shared_bytes: u32,
+        local_bytes: u32,
+    }
+    let launch = size.map(|LaunchSize { blocks, threads, registers, shared_bytes, local_bytes }| Launch {
+        blocks,
+        threads,
+        registers,
+        shared_bytes,
+        local_bytes,
+    });
+    launch.serialize(serializer)
 }
 
 impl Profile {
@@ -172,6 +196,7 @@ pub(super) mod example {
             device: "multicore:0".into(),
             time: Some(time),
             interval: Some(interval),
+            launch: None,
             roofline_share: None,
         };
         let cost = |flops, bytes| Cost { flops, integer_ops: 0.0, bytes };

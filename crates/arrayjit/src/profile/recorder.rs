@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use device_runtime::{Event, RunError, RunTimes};
+use device_runtime::{Event, LaunchSize, RunError, RunTimes};
 
 use super::{
     profile::{CallInterval, Profile, ProfiledCall, TimeSummary},
@@ -40,6 +40,8 @@ struct Recording {
     calls: Vec<Durations>,
     /// The calls of the last runs, by their duration.
     kept: VecDeque<(Duration, Box<[CallInterval]>)>,
+    /// The size of each kernel call's launch in the last run.
+    sizes: Vec<Option<LaunchSize>>,
     pending: VecDeque<PendingRun>,
     last: Option<Event>,
     /// Whether the devices time all kernels; unknown before the end of the first run.
@@ -145,6 +147,7 @@ impl Recording {
     fn add(&mut self, run: &PendingRun) {
         let times: Vec<_> = run.times().collect();
         self.calls.resize(times.len(), Durations::default());
+        self.sizes = times.iter().map(|time| time.and_then(|time| time.size)).collect();
         for (durations, time) in self.calls.iter_mut().zip(&times) {
             if let Some(time) = time {
                 durations.add(time.end.saturating_duration_since(time.begin));
@@ -175,7 +178,8 @@ impl Recording {
         kept.sort_by_key(|(took, _)| *took);
         let typical = kept.get(kept.len() / 2).map(|(_, calls)| calls);
         for (at, call) in profile.calls.iter_mut().enumerate() {
-            let ProfiledCall { time, interval, .. } = call;
+            let ProfiledCall { time, interval, launch, .. } = call;
+            *launch = self.sizes.get(at).copied().flatten();
             *time = self.calls.get(at).and_then(Durations::summary);
             *interval = typical.and_then(|calls| calls.get(at)).copied();
         }

@@ -55,6 +55,7 @@ impl ProfileSource {
             device: device.clone(),
             time: None,
             interval: None,
+            launch: None,
             roofline_share: None,
         });
         Profile {

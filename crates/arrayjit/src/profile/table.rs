@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use device_runtime::LaunchSize;
+
 use super::{
     call::list,
     profile::{Profile, ProfiledCall},
@@ -117,6 +119,9 @@ fn details(text: &mut String, call: &ProfiledCall) {
         let _ = writeln!(text, "         {line}");
     };
     add(description.compiled_as());
+    if let Some(size) = &call.launch {
+        add(launched(size));
+    }
     if !description.writes.is_empty() {
         add(format!("writes {}", list(&description.writes)));
     }
@@ -124,6 +129,23 @@ fn details(text: &mut String, call: &ProfiledCall) {
         add(format!("reads {}", list(&description.reads)));
     }
     description.statements.iter().for_each(|statement| add(shown(statement)));
+}
+
+/// The grid, and what a thread and a block of it take.
+fn launched(size: &LaunchSize) -> String {
+    let LaunchSize { blocks, threads, registers, shared_bytes, local_bytes } = *size;
+    let mut text = format!(
+        "{} of {}, {}",
+        counted(blocks as usize, "block"),
+        counted(threads as usize, "thread"),
+        counted(registers as usize, "register")
+    );
+    for (count, memory) in [(shared_bytes, "shared"), (local_bytes, "local")] {
+        if count > 0 {
+            let _ = write!(text, ", {} of {memory} memory", bytes(count.into()));
+        }
+    }
+    text
 }
 
 /// A statement on one line: for a statement of a function, the line of the user's text that calls it.
@@ -205,6 +227,19 @@ mod tests {
                      writes s
         "#]]
         .assert_eq(&profile.to_table());
+    }
+
+    #[test]
+    fn on_a_gpu_calls_have_a_grid() {
+        let mut profile = example::profile().with_roofline(None);
+        let size =
+            LaunchSize { blocks: 264, threads: 256, registers: 168, shared_bytes: 49152, local_bytes: 16 };
+        profile.calls.truncate(1);
+        profile.calls[0].launch = Some(size);
+        let line = "264 blocks of 256 threads, 168 registers, 48 KiB of shared memory, 16 B of local memory";
+        assert!(profile.to_table().contains(line), "{}", profile.to_table());
+        let json: serde_json::Value = serde_json::from_str(&profile.to_json()).expect("JSON");
+        assert_eq!(json["calls"][0]["launch"]["registers"], 168);
     }
 
     /// Programs read the names of these fields.

@@ -44,6 +44,11 @@ const SHARED: u32 = 48 << 10;
 const MAX_SHARED: u32 = 227 << 10;
 const REGISTERS: u64 = 65536;
 
+/// The flag of events that keep no times.
+const DISABLE_TIMING: c_uint = 2;
+
+const NOT_READY: u32 = 600;
+
 thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
@@ -399,7 +404,8 @@ extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> Answer {
         let device = current()?;
         let mut world = world();
         let made = world.handle();
-        world.events.insert(made, world::Event { device, ..world::Event::default() });
+        let is_timed = flags & DISABLE_TIMING == 0;
+        world.events.insert(made, world::Event { device, is_timed, ..world::Event::default() });
         log(&format!("event {flags}"));
         put(event, made)
     };
@@ -424,6 +430,23 @@ extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Answer {
     answer(record())
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, begin: Handle, end: Handle) -> Answer {
+    let elapsed = || {
+        current()?;
+        let world = world();
+        let reached = |event: Handle| {
+            let event = world.events.get(&event).filter(|event| event.is_timed).ok_or(INVALID_HANDLE)?;
+            if event.recorded == 0 {
+                return Err(INVALID_HANDLE);
+            }
+            if event.reached < event.recorded { Err(NOT_READY) } else { Ok(event.time) }
+        };
+        put(milliseconds, (reached(end)? as f32 - reached(begin)? as f32) / 1e3)
+    };
+    answer(elapsed())
+}
+
 /// A query makes a little progress, as a device makes over time.
 #[unsafe(no_mangle)]
 extern "C" fn cuEventQuery(event: Handle) -> Answer {
@@ -433,7 +456,7 @@ extern "C" fn cuEventQuery(event: Handle) -> Answer {
         world.step();
         let found = *world.events.get(&event).ok_or(INVALID_HANDLE)?;
         world.healthy(found.device)?;
-        if found.reached >= found.recorded { Ok(()) } else { Err(600) }
+        if found.reached >= found.recorded { Ok(()) } else { Err(NOT_READY) }
     };
     answer(query())
 }
@@ -519,6 +542,7 @@ extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function:
     let found = match attribute {
         0 => (REGISTERS / registers.next_multiple_of(8) / 32 * 32).min(1024),
         1 => function.entry.shared.into(),
+        3 => number("local", 0),
         4 => registers,
         // Older GPUs have no clusters.
         11 if number("capability", 90) >= 90 => function.entry.cluster.into(),
@@ -549,7 +573,7 @@ const NAMES: [(u32, &CStr, &CStr); 16] = [
     (218, c"CUDA_ERROR_INVALID_PTX", c"a PTX JIT compilation failed"),
     (400, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
     (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
-    (600, c"CUDA_ERROR_NOT_READY", c"device not ready"),
+    (NOT_READY, c"CUDA_ERROR_NOT_READY", c"device not ready"),
     (700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
     (701, c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", c"too many resources requested for launch"),
     (704, c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled"),

@@ -24,6 +24,9 @@ const FIRST_ADDRESS: u64 = 0x7000_0000_0000_0000;
 /// The value of every byte of fresh memory.
 const GARBAGE: u8 = 0xa5;
 
+/// The simulated time of one block of a kernel, in microseconds. Blocks run one after another.
+const BLOCK_TIME: u64 = 3;
+
 pub(crate) const INVALID_VALUE: u32 = 1;
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const INVALID_HANDLE: u32 = 400;
@@ -58,6 +61,8 @@ pub(crate) struct World {
     pub(crate) pools: BTreeMap<u64, (u64, BTreeSet<u64>)>,
     /// The ranks of NCCL's communicators.
     pub(crate) ranks: BTreeMap<u64, Rank>,
+    /// The sum of the times of all kernels that have run, in microseconds.
+    time: u64,
     random: u64,
 }
 
@@ -96,6 +101,9 @@ pub(crate) struct Event {
     pub(crate) device: u64,
     pub(crate) recorded: u64,
     pub(crate) reached: u64,
+    /// Whether the event keeps the time at which it was last reached, in microseconds.
+    pub(crate) is_timed: bool,
+    pub(crate) time: u64,
 }
 
 pub(crate) struct Module {
@@ -234,7 +242,7 @@ impl World {
     /// Runs tasks of all streams in random order until the event is reached.
     pub(crate) fn reach(&mut self, event: u64) -> Result<(), u32> {
         loop {
-            let Event { device, recorded, reached } = *self.events.get(&event).ok_or(INVALID_HANDLE)?;
+            let Event { device, recorded, reached, .. } = *self.events.get(&event).ok_or(INVALID_HANDLE)?;
             self.healthy(device)?;
             if reached >= recorded {
                 return Ok(());
@@ -330,6 +338,7 @@ impl World {
             // program.
             Task::Launch { module, .. } if !self.modules.contains_key(&module) => Err(ILLEGAL_ADDRESS),
             Task::Launch { entry, blocks, threads, params, .. } => {
+                self.time += BLOCK_TIME * u64::from(blocks);
                 entry.run(blocks, threads, &params, &mut Seen { world: self, device })
             }
             Task::Zero { to, bytes } => self.bytes(device, to, bytes).map(|bytes| bytes.fill(0)),
@@ -355,7 +364,11 @@ impl World {
             }
             Task::Free(address) => self.free(address),
             Task::Record(event, ticket) => {
-                self.events.entry(event).and_modify(|event| event.reached = event.reached.max(ticket));
+                let time = self.time;
+                self.events.entry(event).and_modify(|event| {
+                    event.reached = event.reached.max(ticket);
+                    event.time = time;
+                });
                 Ok(())
             }
             Task::Wait(..) | Task::Exchange(_) => Ok(()),

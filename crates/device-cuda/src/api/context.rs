@@ -15,7 +15,7 @@ use cudarc::driver::sys::{
     CUstream, CUstream_flags,
 };
 
-use super::{Api, CallError, queue::FreeEvent};
+use super::{Api, CallError, queue::FreeEvents};
 
 /// Size in bytes of freed memory that a pool keeps for later allocations.
 const RELEASE_THRESHOLD: u64 = 256 << 20;
@@ -92,7 +92,7 @@ pub(crate) struct Context {
     pub(super) allocation_stream: CUstream,
     /// The pool of stream-ordered allocations, if the device supports them.
     pub(super) pool: Option<CUmemoryPool>,
-    pub(super) free_events: Mutex<Vec<FreeEvent>>,
+    pub(super) free_events: Mutex<FreeEvents>,
 }
 
 // SAFETY: the driver accepts calls from any thread, and the fields do not change.
@@ -221,7 +221,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         // Errors are ignored: they mean that the device is lost, and that the driver has released everything.
         let _ = self.enter();
-        for FreeEvent(event) in self.free_events.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for event in self.free_events.get_mut().unwrap_or_else(PoisonError::into_inner).drain() {
             // SAFETY: made for a recorded event that is gone.
             let _ = unsafe { self.api.cuEventDestroy_v2(event) };
         }

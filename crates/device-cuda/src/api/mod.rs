@@ -39,6 +39,7 @@ mod nccl; // exchanges of values between devices
 mod queue; // tasks in order, with their resources
 mod staging; // pinned host memory for copies
 mod tensor; // encoded tensor maps
+mod timing; // times of kernels
 
 pub(crate) use self::{
     code::{CodeError, Function, Grid, Module, Params},
@@ -173,6 +174,7 @@ functions! {
     cuEventRecord(event: CUevent, stream: CUstream);
     cuEventQuery(event: CUevent);
     cuEventSynchronize(event: CUevent);
+    cuEventElapsedTime(milliseconds: *mut f32, begin: CUevent, end: CUevent);
     cuModuleLoadDataEx(
         module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut CUjit_option,
         values: *mut *mut c_void,

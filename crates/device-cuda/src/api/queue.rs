@@ -11,11 +11,12 @@ use std::{
 };
 
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
-use device_runtime::HostReadback;
+use device_runtime::{HostReadback, KernelTimer, LaunchSize};
 use smallvec::SmallVec;
 
 use super::{
     CallError, Communicator, Context, Exchange, Graph, Grid, KernelLaunch, MemoryRegion, StagingRange,
+    timing::{DeviceClock, TimedLaunch},
 };
 
 /// A resource of a task: memory or code, kept alive.
@@ -28,6 +29,14 @@ pub(crate) type Completions<E> = SmallVec<[E; 1]>;
 pub(crate) struct RecordedEvent {
     context: Arc<Context>,
     raw: CUevent,
+    purpose: EventPurpose,
+}
+
+/// Whether the driver keeps the time at which it reached an event, which makes the event slower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventPurpose {
+    Order,
+    Time,
 }
 
 // SAFETY: the driver accepts calls from any thread, and the fields do not change.
@@ -37,19 +46,35 @@ unsafe impl Sync for RecordedEvent {}
 
 impl RecordedEvent {
     /// Makes an event, or reuses a free one. The context must be current.
-    fn new(context: &Arc<Context>) -> Result<RecordedEvent, CallError> {
-        let found = context.free_events.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    pub(super) fn new(context: &Arc<Context>, purpose: EventPurpose) -> Result<RecordedEvent, CallError> {
+        let found = context.free_events.lock().unwrap_or_else(PoisonError::into_inner).of(purpose).pop();
         let raw = match found {
-            Some(free_events) => free_events.0,
+            Some(raw) => raw,
             None => {
                 let mut raw = ptr::null_mut();
-                let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+                let flags = match purpose {
+                    EventPurpose::Order => CUevent_flags::CU_EVENT_DISABLE_TIMING,
+                    EventPurpose::Time => CUevent_flags::CU_EVENT_DEFAULT,
+                };
                 // SAFETY: a valid place for the handle; the context is current.
-                unsafe { context.api.cuEventCreate(&raw mut raw, flags)? };
+                unsafe { context.api.cuEventCreate(&raw mut raw, flags as u32)? };
                 raw
             }
         };
-        Ok(RecordedEvent { context: Arc::clone(context), raw })
+        Ok(RecordedEvent { context: Arc::clone(context), raw, purpose })
+    }
+
+    /// Records the event in a stream of its context, which must be current.
+    fn record(&self, stream: CUstream) -> Result<(), CallError> {
+        // SAFETY: both exist and belong to one context.
+        unsafe { self.context.api.cuEventRecord(self.raw, stream) }
+    }
+
+    /// The milliseconds from an earlier event to this one. Both keep times and are reached; the context must
+    /// be current.
+    pub(super) fn milliseconds_since(&self, earlier: &RecordedEvent) -> Result<f32, CallError> {
+        // SAFETY: a valid place for the number; both events exist as long as their values.
+        self.context.api.number(|api, time| unsafe { api.cuEventElapsedTime(time, earlier.raw, self.raw) })
     }
 
     /// Whether all tasks before the event are done. The context must be current.
@@ -73,17 +98,35 @@ impl Drop for RecordedEvent {
     fn drop(&mut self) {
         // The event can be reused at once: a pending wait refers to an earlier recording, and recording the
         // event again does not affect it.
-        self.context.free_events.lock().unwrap_or_else(PoisonError::into_inner).push(FreeEvent(self.raw));
+        let mut free = self.context.free_events.lock().unwrap_or_else(PoisonError::into_inner);
+        free.of(self.purpose).push(self.raw);
     }
 }
 
-/// An event that can be reused. Events are reused because making one takes longer than all other steps of a
+/// Events that can be reused. Events are reused because making one takes longer than all other steps of a
 /// task.
-#[derive(Debug)]
-pub(super) struct FreeEvent(pub(super) CUevent);
+#[derive(Debug, Default)]
+pub(super) struct FreeEvents {
+    order: Vec<CUevent>,
+    time: Vec<CUevent>,
+}
 
 // SAFETY: the driver accepts calls from any thread.
-unsafe impl Send for FreeEvent {}
+unsafe impl Send for FreeEvents {}
+
+impl FreeEvents {
+    fn of(&mut self, purpose: EventPurpose) -> &mut Vec<CUevent> {
+        match purpose {
+            EventPurpose::Order => &mut self.order,
+            EventPurpose::Time => &mut self.time,
+        }
+    }
+
+    /// Removes all events.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = CUevent> {
+        self.order.drain(..).chain(self.time.drain(..))
+    }
+}
 
 /// A pending copy to a host array.
 struct Readback {
@@ -109,6 +152,7 @@ struct TaskGroup {
     resources: SmallVec<[Resource; 2]>,
     uploads: Vec<StagingRange>,
     readbacks: Vec<Readback>,
+    timed: Vec<TimedLaunch>,
 }
 
 /// A group of tasks with the event after it.
@@ -125,6 +169,7 @@ pub(crate) struct TaskQueue<E> {
     raw: CUstream,
     open: TaskGroup,
     closed: VecDeque<ClosedGroup<E>>,
+    clock: DeviceClock,
 }
 
 // SAFETY: the driver accepts calls from any thread.
@@ -139,6 +184,7 @@ impl<E> TaskQueue<E> {
             raw,
             open: TaskGroup::default(),
             closed: VecDeque::new(),
+            clock: DeviceClock::default(),
         })
     }
 
@@ -165,6 +211,26 @@ impl<E> TaskQueue<E> {
             )
         })?;
         self.add_resources([resource]);
+        Ok(())
+    }
+
+    /// [`TaskQueue::launch`] between two events, whose times `timer` gets when the tasks are retired.
+    pub(crate) fn launch_timed(
+        &mut self,
+        launch: KernelLaunch<'_>,
+        resource: Resource,
+        (timer, size): (KernelTimer, LaunchSize),
+    ) -> Result<(), CallError> {
+        self.context.enter()?;
+        let event = || RecordedEvent::new(&self.context, EventPurpose::Time);
+        let timed = TimedLaunch { begin: event()?, end: event()?, timer, size };
+        timed.begin.record(self.raw)?;
+        self.launch(launch, resource)?;
+        // The kernel is submitted, so that the launch is a success whatever becomes of the event.
+        match timed.end.record(self.raw) {
+            Ok(()) => self.open.timed.push(timed),
+            Err(error) => tracing::warn!(%error, "a kernel is not timed"),
+        }
         Ok(())
     }
 
@@ -267,9 +333,8 @@ impl<E> TaskQueue<E> {
     /// Records an event after the open tasks.
     pub(crate) fn close(&mut self) -> Result<(), CallError> {
         self.context.enter()?;
-        let recorded = Arc::new(RecordedEvent::new(&self.context)?);
-        // SAFETY: both exist and belong to one context.
-        unsafe { self.context.api.cuEventRecord(recorded.raw, self.raw)? };
+        let recorded = Arc::new(RecordedEvent::new(&self.context, EventPurpose::Order)?);
+        recorded.record(self.raw)?;
         let tasks = std::mem::take(&mut self.open);
         self.closed.push_back(ClosedGroup { recorded, tasks, completions: Completions::new() });
         Ok(())
@@ -300,8 +365,8 @@ impl<E> TaskQueue<E> {
         self.closed.iter().map(|closed| &closed.tasks).chain([&self.open]).flat_map(|tasks| &tasks.resources)
     }
 
-    /// Retires the first group of tasks if its event is reached: fills host arrays, releases resources, and
-    /// returns the attached values.
+    /// Retires the first group of tasks if its event is reached: fills host arrays, records times, releases
+    /// resources, and returns the attached values.
     pub(crate) fn retire(&mut self) -> Result<Option<Completions<E>>, CallError> {
         self.context.enter()?;
         let Some(first) = self.closed.front() else { return Ok(None) };
@@ -310,6 +375,7 @@ impl<E> TaskQueue<E> {
         }
         let Some(ClosedGroup { tasks, completions, .. }) = self.closed.pop_front() else { return Ok(None) };
         tasks.readbacks.iter().for_each(Readback::complete);
+        tasks.timed.into_iter().for_each(|timed| self.clock.record(timed));
         Ok(Some(completions))
     }
 

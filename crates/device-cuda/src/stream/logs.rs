@@ -21,7 +21,7 @@ use codegen_core::{
     log_buffer::{self, HEADER_BYTES},
     panic_message,
 };
-use device_runtime::{DriverError, Failure, HostReadback, run_task};
+use device_runtime::{DriverError, Failure, HostReadback, KernelTimer, run_task};
 use tnode::{DType, HostArray};
 
 use super::{Stream, lock};
@@ -185,6 +185,7 @@ impl Stream {
         bound: &Arc<BoundFunction>,
         log: &LogBuffer,
         bindings: &[i64],
+        timer: Option<KernelTimer>,
     ) -> Result<(), DriverError> {
         // Logs of earlier runs occupy memory until they are reported.
         self.report_logs();
@@ -192,7 +193,7 @@ impl Stream {
         let bytes = log_array(log.region.bytes())?;
         self.submit(bound.name(), |state| {
             state.queue.zero(&log.header())?;
-            state.launch(bound, bindings)
+            state.launch(bound, bindings, timer)
         })?;
         let kernel = bound.kernel();
         if kernel.logging.is_none() {

@@ -9,7 +9,7 @@ use crate::support::*;
 use codegen_core::{Access, Code, KernelCall, Slot};
 use device_cuda::Config;
 use device_runtime::{
-    BoundKernel, BoundSequence, Context, DirectDriver, Driver, DriverError, FaultDevice, FaultPlan,
+    BoundKernel, BoundSequence, CallTime, Context, DirectDriver, Driver, DriverError, FaultDevice, FaultPlan,
     HostReadback, NullDevice, PoolId, RunError, StreamHandle, WaitKind,
 };
 use lowered_ir::ir::{NodeRef, SymbolId};
@@ -372,5 +372,66 @@ fn a_fault_strikes_between_kernels() {
             seen[counted] += 1;
         }
         assert!(seen[0] > 0 && seen[2] > 0 && seen[4] > 0 && seen[1] + seen[3] == 0, "{seen:?}");
+    });
+}
+
+/// A kernel that adds 1 to the first elements of a node.
+fn increment(name: &str, node: &TensorNode, elements: u32) -> Kernel {
+    let body = read("%r4", 0, "%r3") + "add.u32 %r4, %r4, 1;\n" + &write(0, "%r3", "%r4");
+    Kernel::new(name, &params(&[(node, Access::ReadWrite)]), elements, &body)
+}
+
+/// Links a routine of two kernels, of one block and of three, runs it three times with timers, and returns
+/// the node's values and the times of each run.
+fn timed_runs() -> (Vec<i32>, Vec<[Option<CallTime>; 2]>) {
+    let x = node("x", 130);
+    let context = context(&device(&open(&Config::default()))).init_from_host(&x, &array(&[0; 130])).unwrap();
+    let kernels = [increment("small", &x, 64), increment("large", &x, 130)];
+    let routine = context.link(&chain(&x, &kernels, 0), from_ref(&x)).unwrap();
+    let run = |_| {
+        let (event, times) = routine.run_timed(&[]).unwrap();
+        event.sync().unwrap();
+        assert_eq!(times.len(), 2);
+        [times.get(0), times.get(1)]
+    };
+    let times = (0..3).map(run).collect();
+    (values(routine.context(), &x), times)
+}
+
+#[test]
+fn each_kernel_of_a_timed_run_has_its_time_and_size() {
+    let notes = on_device(|| {
+        let is_fake = std::env::var_os("FAKE_CUDA").is_some();
+        let (found, times) = timed_runs();
+        assert_eq!((found[0], found[64], found[129]), (6, 3, 3), "a timed kernel runs once");
+        let mut before = None;
+        for time in times.into_iter().flatten().map(Option::unwrap) {
+            assert!(before.is_none_or(|before| before <= time.begin) && time.begin < time.end);
+            before = Some(time.end);
+            let size = time.size.unwrap();
+            let blocks = if size.blocks == 1 { 1 } else { 3 };
+            assert_eq!((size.blocks, size.threads, size.local_bytes), (blocks, BLOCK, 0));
+            assert!((1..=64).contains(&size.registers));
+            if is_fake {
+                let micros = (time.end - time.begin).as_secs_f64() * 1e6;
+                assert!((micros - 3.0 * f64::from(blocks)).abs() < 0.01, "{micros} us for {blocks} blocks");
+            }
+        }
+    });
+    let Some(notes) = notes else { return };
+    assert_eq!(
+        (notes.count("launch k_small"), notes.count("launch k_large"), notes.count("graph")),
+        (3, 3, 0)
+    );
+    // Two events around each of the two kernels of a run, and one more: the end of the last timed kernel is
+    // kept until the next one. They are used again.
+    assert_eq!(notes.count("event 0"), 5);
+}
+
+#[test]
+fn spilled_registers_are_in_the_size_of_a_launch() {
+    on_fake("local=24", || {
+        let (_, times) = timed_runs();
+        assert!(times.iter().flatten().all(|time| time.unwrap().size.unwrap().local_bytes == 24));
     });
 }
