@@ -82,7 +82,7 @@ class Jax:
     def has(self, operation):
         return operation in self.steps or operation in self.models
 
-    def step(self, operation, inputs):
+    def step(self, operation, inputs, _dtype):
         # Each step has a function of its own, so that JAX compiles the operation for each step.
         self.jax.clear_caches()
         if operation in self.models:

@@ -1,18 +1,18 @@
-"""The Python peers of the benchmarks: one process measures one peer on one number of threads, controlled by
-lines of JSON.
+"""The Python peers of the benchmarks: one process measures one peer on one number of threads or on a GPU,
+controlled by lines of JSON.
 
-    python peers.py torch|torch-compile|jax THREADS
+    python peers.py torch|torch-compile|jax THREADS cpu|cuda:N
 
 Each line on standard input is a request, and a line on standard output is its answer:
 
     (start)                                                 -> {"version": "2.15.0"}
-    {"prepare": "softmax", "inputs": [{"name": "x", "dims": [..], "file": ".."}], "outputs": [{"name": "y", "file": ".."}]}
+    {"prepare": "softmax", "dtype": "f32", "inputs": [{"name": "x", "dims": [..], "file": ".."}], "outputs": [{"name": "y", "file": ".."}]}
                                                             -> {"has": true, "cold_ms": 1.5} or {"has": false}
     {"memory": "softmax", "inputs": [..]}                   -> {"peak_bytes": 1e6} or {}
     {"run": 20}                                             -> {"seconds": 0.01}
 
-`prepare` calls the operation once on the inputs, which are little-endian f32, and writes its outputs to the
-files. `cold_ms` is the time of the first call minus the time of a later call. `run` makes
+`prepare` calls the operation once on the inputs, whose files are little-endian f32 and which become arrays of
+the type `dtype` (f32 or bf16), and writes its outputs to the files, as f32. `cold_ms` is the time of the first call minus the time of a later call. `run` makes
 one untimed call, then the given number of timed calls, and waits until all are done. `memory` calls the operation a
 few times, and measures the peak of resident memory above the idle process with the inputs (on Linux). The answer to a request
 that fails is {"error": ".."}.
@@ -49,7 +49,7 @@ def prepare(peer, request):
     inputs = {description["name"]: read(description) for description in request["inputs"]}
     colds = []
     for _ in range(peer.COLD_CALLS):
-        step = peer.step(request["prepare"], inputs)
+        step = peer.step(request["prepare"], inputs, request["dtype"])
         colds.append(seconds(step.call))
     names = [output["name"] for output in request["outputs"]]
     for array, output in zip(step.outputs(names), request["outputs"], strict=True):
@@ -69,7 +69,8 @@ def peak_memory(peer, request):
     """Measures the peak of resident memory of an operation, from its first call on."""
     if not peer.has(request["memory"]):
         return {}
-    step = peer.step(request["memory"], {description["name"]: read(description) for description in request["inputs"]})
+    inputs = {description["name"]: read(description) for description in request["inputs"]}
+    step = peer.step(request["memory"], inputs, "f32")
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     idle = resident("VmRSS")
@@ -111,7 +112,7 @@ def answers(peer, lines):
         yield answer
 
 
-def open_peer(name, threads):
+def open_peer(name, threads, device):
     """Opens the peer with this name."""
     if name == "jax":
         import jax_peer
@@ -119,15 +120,15 @@ def open_peer(name, threads):
         return jax_peer.open_peer(threads)
     import torch_peer
 
-    return torch_peer.open_peer(threads, name == "torch-compile")
+    return torch_peer.open_peer(threads, device, name == "torch-compile")
 
 
 def main():
-    name, threads = sys.argv[1], int(sys.argv[2])
+    name, threads, device = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     # Libraries print to standard error, since standard output is for answers.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    peer = open_peer(name, threads)
+    peer = open_peer(name, threads, device)
     print(json.dumps({"version": peer.version()}), file=out, flush=True)
     for answer in answers(peer, sys.stdin):
         print(json.dumps(answer), file=out, flush=True)

@@ -1,5 +1,5 @@
-"""Whole models in torch. Each function of `MODELS` takes the arrays of a case by name and `compiled`, which is
-`torch.compile` or does nothing, and returns a function that executes a step and returns the results by name.
+"""Whole models in torch. Each function of `MODELS` takes the arrays of a case by name and `compiled`, which
+compiles a function or is `eager`, and returns a function that executes a step and returns the results by name.
 
 A training step updates its arrays in place. In the compiled form, `torch.compile` gets the loss, through which
 torch differentiates; the optimiser is torch's fused one in both forms.
@@ -11,6 +11,11 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 EARLIER_STEPS = 99
+
+
+def eager(function):
+    """The function as it is."""
+    return function
 
 
 def train(arrays, loss, update):
@@ -58,7 +63,7 @@ class AdamW:
         self.names = [name for name in arrays if suffixed(name, "_m") in arrays]
         self.means = [arrays[suffixed(name, "_m")] for name in self.names]
         self.squares = [arrays[suffixed(name, "_v")] for name in self.names]
-        self.steps = [torch.tensor(float(EARLIER_STEPS)) for _ in self.names]
+        self.steps = [torch.tensor(float(EARLIER_STEPS), device=mean.device) for mean in self.means]
 
     def __call__(self, weights, gradients):
         options = dict(amsgrad=False, beta1=0.9, beta2=0.999, lr=0.001, weight_decay=0.01, eps=1e-8, maximize=False)
@@ -188,7 +193,7 @@ def lstm_train(arrays, compiled):
 
 
 def heat(arrays, compiled):
-    u, padded = arrays["u"], torch.zeros([size + 2 for size in arrays["u"].shape])
+    u, padded = arrays["u"], arrays["u"].new_zeros([size + 2 for size in arrays["u"].shape])
 
     def step():
         padded[1:-1, 1:-1] = u
@@ -199,7 +204,7 @@ def heat(arrays, compiled):
         p = functional.pad(u, (1, 1, 1, 1))
         u.add_(p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * u, alpha=0.2)
 
-    step = step if compiled is not torch.compile else compiled(step_compiled)
+    step = step if compiled is eager else compiled(step_compiled)
     return lambda: step() or {}
 
 

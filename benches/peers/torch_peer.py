@@ -1,5 +1,6 @@
-"""Torch as two peers, eager and compiled. Both have the same steps, except where `torch.compile` makes faster
-code of another form.
+"""Torch as two peers, eager and compiled, on CPU cores or on an NVIDIA GPU. Both have the same steps, except
+where `torch.compile` makes faster code of another form. On a GPU, compiled steps are tuned and run as CUDA
+graphs, and matmuls and convolutions of f32 do not use TF32.
 
 Operations that can write into a given array do so. Of these, only `mlp_step` records operations for
 differentiation. `torch_models` has the steps of whole models.
@@ -15,99 +16,108 @@ RATE = 0.01
 
 
 class Step:
-    """An operation with its inputs: `call` executes it once, and `outputs` returns its results."""
+    """An operation with its inputs: `start` submits it once, `call` also waits until it is done, and `outputs`
+    returns its results.
+    """
+
+    # What a GPU needs before a step, and to wait for it.
+    begin = wait = staticmethod(lambda: None)
 
     def __init__(self, function, arrays):
         self.function = function
         self.arrays = arrays
 
     def call(self):
-        result = self.function()
+        self.start()
+        self.wait()
+
+    def start(self):
+        self.begin()
+        self.keep(self.function())
+
+    def keep(self, result):
         if result is not None:
             self.arrays = [result]
 
-    start = call
-
     def outputs(self, _names):
-        return [array.detach().numpy() for array in self.arrays]
+        return [host(array) for array in self.arrays]
 
 
-class ModelStep:
-    """A step of a model: `call` executes it once, and `outputs` returns the arrays with these names."""
+class ModelStep(Step):
+    """A step of a model: `outputs` returns the arrays with these names."""
 
-    def __init__(self, function, arrays):
-        self.function = function
-        self.arrays = arrays
-
-    def call(self):
-        self.arrays.update(self.function())
-
-    start = call
+    def keep(self, result):
+        self.arrays.update(result)
 
     def outputs(self, names):
-        return [self.arrays[name].detach().numpy() for name in names]
+        return [host(self.arrays[name]) for name in names]
 
 
-def into(shape, step):
-    """A step that writes its result into one array of this shape."""
-    out = torch.empty(shape)
+def host(array):
+    """The array in memory of the host, as f32."""
+    return array.detach().float().cpu().numpy()
+
+
+def into(shape, step, like):
+    """A step that writes its result into one array of this shape, of the type and on the device of another."""
+    out = torch.empty(shape, dtype=like.dtype, device=like.device)
     return lambda: step(out), [out]
 
 
 def matmul(a, b):
-    return into((a.shape[0], b.shape[1]), lambda out: void(torch.mm(a, b, out=out)))
+    return into((a.shape[0], b.shape[1]), lambda out: void(torch.mm(a, b, out=out)), a)
 
 
 def matmul_nt(a, b):
-    return into((a.shape[0], b.shape[0]), lambda out: void(torch.mm(a, b.t(), out=out)))
+    return into((a.shape[0], b.shape[0]), lambda out: void(torch.mm(a, b.t(), out=out)), a)
 
 
 def bmm(a, b):
-    return into((a.shape[0], a.shape[1], b.shape[2]), lambda out: void(torch.bmm(a, b, out=out)))
+    return into((a.shape[0], a.shape[1], b.shape[2]), lambda out: void(torch.bmm(a, b, out=out)), a)
 
 
 def matvec(a, x):
-    return into((a.shape[0],), lambda out: void(torch.mv(a, x, out=out)))
+    return into((a.shape[0],), lambda out: void(torch.mv(a, x, out=out)), a)
 
 
 def dense_relu(x, w, bias):
-    return into((x.shape[0], w.shape[1]), lambda out: void(torch.addmm(bias, x, w, out=out).relu_()))
+    return into((x.shape[0], w.shape[1]), lambda out: void(torch.addmm(bias, x, w, out=out).relu_()), x)
 
 
 def axpy_relu(x):
-    return into(x.shape, lambda out: void(torch.mul(x, 1.5, out=out).add_(0.5).relu_().mul_(2.0)))
+    return into(x.shape, lambda out: void(torch.mul(x, 1.5, out=out).add_(0.5).relu_().mul_(2.0)), x)
 
 
 def gelu(x):
-    return into(x.shape, lambda out: void(torch._C._nn.gelu(x, approximate="tanh", out=out)))
+    return into(x.shape, lambda out: void(torch._C._nn.gelu(x, approximate="tanh", out=out)), x)
 
 
 def gelu_compiled(x):
-    return into(x.shape, lambda out: void(out.copy_(functional.gelu(x, approximate="tanh"))))
+    return into(x.shape, lambda out: void(out.copy_(functional.gelu(x, approximate="tanh"))), x)
 
 
 def sum_all(x):
-    return into((), lambda out: void(torch.sum(x, 0, out=out)))
+    return into((), lambda out: void(torch.sum(x, 0, out=out)), x)
 
 
 def row_sum(x):
-    return into((x.shape[0],), lambda out: void(torch.sum(x, 1, out=out)))
+    return into((x.shape[0],), lambda out: void(torch.sum(x, 1, out=out)), x)
 
 
 def col_sum(x):
-    return into((x.shape[1],), lambda out: void(torch.sum(x, 0, out=out)))
+    return into((x.shape[1],), lambda out: void(torch.sum(x, 0, out=out)), x)
 
 
 def transpose(x):
-    return into((x.shape[1], x.shape[0]), lambda out: void(out.copy_(x.t())))
+    return into((x.shape[1], x.shape[0]), lambda out: void(out.copy_(x.t())), x)
 
 
 def softmax(x):
-    return into(x.shape, lambda out: void(torch.softmax(x, 1, out=out)))
+    return into(x.shape, lambda out: void(torch.softmax(x, 1, out=out)), x)
 
 
 def softmax_compiled(x):
-    return into(x.shape, lambda out: void(out.copy_(torch.softmax(x, 1))))
+    return into(x.shape, lambda out: void(out.copy_(torch.softmax(x, 1))), x)
 
 
 def layer_norm(x, scale, shift):
@@ -116,7 +126,7 @@ def layer_norm(x, scale, shift):
 
 def layer_norm_compiled(x, scale, shift):
     value = lambda: functional.layer_norm(x, (x.shape[1],), scale, shift)
-    return into(x.shape, lambda out: void(out.copy_(value())))
+    return into(x.shape, lambda out: void(out.copy_(value())), x)
 
 
 def conv3x3(x, w):
@@ -154,7 +164,7 @@ def mlp_loss(x, t, w1, b1, w2, b2):
 
 
 def mlp_step(x, t, *weights):
-    loss = torch.empty(())
+    loss = torch.empty((), device=x.device)
     weights = [weight.requires_grad_() for weight in weights]
 
     def step():
@@ -168,7 +178,7 @@ def mlp_step(x, t, *weights):
 
 
 def mlp_step_compiled(x, t, *weights):
-    loss = torch.empty(())
+    loss = torch.empty((), device=x.device)
     differentiated = torch.func.grad_and_value(
         lambda weights: mlp_loss(x, t, *weights),
     )
@@ -183,7 +193,7 @@ def mlp_step_compiled(x, t, *weights):
 
 
 def adam(p, m, v, g):
-    state = dict(grads=[g], exp_avgs=[m], exp_avg_sqs=[v], max_exp_avg_sqs=[], state_steps=[torch.zeros(())])
+    state = dict(grads=[g], exp_avgs=[m], exp_avg_sqs=[v], max_exp_avg_sqs=[], state_steps=[torch.zeros((), device=p.device)])
     rates = dict(amsgrad=False, beta1=0.9, beta2=0.999, lr=0.001, weight_decay=0.0, eps=1e-8, maximize=False)
     return lambda: adam_update([p], **state, **rates, fused=True), [p, m, v]
 
@@ -238,9 +248,11 @@ class Torch:
     """Torch as a peer."""
 
     COLD_CALLS = 1
+    DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
-    def __init__(self, compiles):
-        self.compiles = compiles
+    def __init__(self, compiled, device):
+        self.compiled = compiled
+        self.device = device
 
     def version(self):
         return torch.__version__
@@ -248,30 +260,49 @@ class Torch:
     def has(self, operation):
         return operation in OPERATIONS or operation in torch_models.MODELS
 
-    def step(self, operation, inputs):
+    def array(self, values, dtype):
         # Clones are aligned like all arrays of torch, and updating a clone does not change the inputs of
         # other measurements.
-        named = {name: torch.from_numpy(array).clone() for name, array in inputs.items()}
-        arrays = named.values()
-        if self.compiles:
+        return torch.from_numpy(values).to(self.device, self.DTYPES[dtype], copy=True)
+
+    def step(self, operation, inputs, dtype):
+        named = {name: self.array(values, dtype) for name, values in inputs.items()}
+        is_eager = self.compiled is torch_models.eager
+        if not is_eager:
             torch._dynamo.reset()
+            # The arrays keep their addresses from step to step, so that CUDA graphs may update them.
+            for array in named.values():
+                torch._dynamo.mark_static_address(array)
         if operation in torch_models.MODELS:
-            model = torch_models.MODELS[operation]
-            return ModelStep(model(named, torch.compile if self.compiles else lambda function: function), named)
-        if not self.compiles:
-            return Step(*OPERATIONS[operation](*arrays))
-        function, outputs = COMPILED.get(operation, OPERATIONS[operation])(*arrays)
-        return Step(torch.compile(function), outputs)
+            return ModelStep(torch_models.MODELS[operation](named, self.compiled), named)
+        operations = OPERATIONS if is_eager else {**OPERATIONS, **COMPILED}
+        function, outputs = operations[operation](*named.values())
+        if not is_eager:
+            for array in outputs:
+                torch._dynamo.mark_static_address(array)
+        return Step(self.compiled(function), outputs)
 
 
-def open_peer(threads, compiles):
+def open_peer(threads, device, compiles):
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    compiled = torch_models.eager
+    if device != "cpu":
+        Step.wait = staticmethod(torch.cuda.synchronize)
+        if compiles:
+            # A CUDA graph reuses the memory of its results from then on.
+            Step.begin = staticmethod(torch.compiler.cudagraph_mark_step_begin)
     if compiles:
         from torch._inductor import config
 
         # The time to compile is measured, so no compiled graph may come from an earlier run: the folder of
-        # this run's caches is empty at its start. The compiler is loaded before the first case.
+        # this run's caches is empty at its start.
         config.fx_graph_cache = False
-        torch.compile(lambda x: x.sin() + 1)(torch.ones(64))
-    return Torch(compiles)
+        mode = None if device == "cpu" else "max-autotune"
+        compiled = lambda function: torch.compile(function, mode=mode)
+    # The compiler, and the libraries and the context of a GPU, are loaded before the first case.
+    ones = torch.ones(64, 64, device=device)
+    Step(compiled(lambda: (ones @ ones).sin() + 1), []).call()
+    return Torch(compiled, device)

@@ -108,7 +108,8 @@ pub(crate) trait Contestant {
 }
 
 /// Opens the peers of a list, without the backends in it; `device` is the position of the measured NVIDIA
-/// GPU, if there is one. A missing library of NVIDIA's is reported, and its peer left out.
+/// GPU, if there is one, which torch then uses too. A missing library of NVIDIA's is reported, and its peer
+/// left out.
 ///
 /// # Errors
 ///
@@ -122,7 +123,7 @@ pub(crate) fn open(list: &[String], threads: usize, device: Option<u32>) -> Resu
     }
     let opened = names.iter().map(|name| match *name {
         "cublas" => open_cublas(device),
-        name => open_one(name, threads).map(Some),
+        name => open_one(name, threads, device).map(Some),
     });
     opened.filter_map(Result::transpose).collect()
 }
@@ -148,7 +149,7 @@ fn open_cublas(_: Option<u32>) -> Result<Option<Box<dyn Peer>>> {
     )
 }
 
-fn open_one(name: &str, threads: usize) -> Result<Box<dyn Peer>> {
+fn open_one(name: &str, threads: usize, device: Option<u32>) -> Result<Box<dyn Peer>> {
     match name {
         #[cfg(target_arch = "x86_64")]
         "hand" if hand::Hand::is_supported() => Ok(Box::new(hand::Hand::new(threads)?)),
@@ -160,9 +161,9 @@ fn open_one(name: &str, threads: usize) -> Result<Box<dyn Peer>> {
         "ndarray" => Ok(Box::new(ndarray::NdArray::new(threads)?)),
         #[cfg(feature = "candle-core")]
         "candle-core" => Ok(Box::new(candle::Candle::new(threads)?)),
-        "torch" => Ok(Box::new(python::Python::start("torch", threads)?)),
-        "torch-compile" => Ok(Box::new(python::Python::start("torch-compile", threads)?)),
-        "jax" => Ok(Box::new(python::Python::start("jax", threads)?)),
+        "torch" => Ok(Box::new(python::Python::start("torch", threads, device)?)),
+        "torch-compile" => Ok(Box::new(python::Python::start("torch-compile", threads, device)?)),
+        "jax" => Ok(Box::new(python::Python::start("jax", threads, device)?)),
         "hand" => bail!("the kernels written by hand need AVX2 and FMA, which this machine lacks"),
         _ => bail!(
             "this program was built without `{name}`: `cargo xtask bench --peers {name}` builds it with it"

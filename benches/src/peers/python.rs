@@ -6,18 +6,20 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use arrayjit::DType;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{Contestant, Peer, Prepared, Problem};
-use crate::arrays::Array;
+use crate::{arrays::Array, case::Operation};
 
 /// A process that measures one peer.
 pub(super) struct Python {
     name: &'static str,
     threads: usize,
+    device: Option<u32>,
     version: String,
     process: Child,
     requests: Option<ChildStdin>,
@@ -39,21 +41,31 @@ struct Answer {
 }
 
 impl Python {
-    /// Starts the process and waits until its libraries are loaded.
-    pub(super) fn start(name: &'static str, threads: usize) -> Result<Python> {
+    /// Starts the process and waits until its libraries are loaded. `device` is the position of the NVIDIA
+    /// GPU to use instead of cores.
+    ///
+    /// # Errors
+    ///
+    /// No Python, and a peer that does not start or cannot use the device.
+    pub(super) fn start(name: &'static str, threads: usize, device: Option<u32>) -> Result<Python> {
+        ensure!(device.is_none() || name != "jax", "peer `jax` is measured on cores only");
         let python = std::env::var_os("BENCH_PYTHON").map(PathBuf::from);
         let python = python.with_context(|| {
             format!("no Python for peer `{name}`: `cargo xtask bench` makes one and says so in BENCH_PYTHON")
         })?;
         let folder = tempfile::Builder::new().prefix("bench-").tempdir()?;
-        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/peers.py");
+        let peers = std::env::var_os("BENCH_PEERS").map(PathBuf::from);
+        let peers = peers.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("peers"));
+        let place = device.map_or_else(|| "cpu".to_owned(), |ordinal| format!("cuda:{ordinal}"));
         let mut command = Command::new(&python);
-        command.args([program, name, &threads.to_string()]).envs(environment(threads, folder.path()));
+        command.arg(peers.join("peers.py")).args([name, &threads.to_string(), &place]);
+        command.envs(environment(threads, folder.path()));
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = started.with_context(|| format!("starting {}", python.display()))?;
         let requests = process.stdin.take();
         let answers = BufReader::new(process.stdout.take().context("a process without output")?);
-        let mut peer = Python { name, threads, version: String::new(), process, requests, answers, folder };
+        let version = String::new();
+        let mut peer = Python { name, threads, device, version, process, requests, answers, folder };
         peer.version = peer.answer()?.version;
         Ok(peer)
     }
@@ -100,6 +112,7 @@ fn environment(threads: usize, folder: &Path) -> Vec<(&'static str, String)> {
         ("MKL_NUM_THREADS", threads.to_string()),
         ("GLIBC_TUNABLES", tunables.into()),
         ("TORCHINDUCTOR_CACHE_DIR", folder.join("inductor").display().to_string()),
+        ("TRITON_CACHE_DIR", folder.join("triton").display().to_string()),
         ("PYTHONDONTWRITEBYTECODE", "1".into()),
         ("JAX_PLATFORMS", "cpu".into()),
     ]
@@ -114,6 +127,10 @@ impl Peer for Python {
         &self.version
     }
 
+    fn takes(&self, _operation: Operation, dtype: DType) -> bool {
+        dtype == DType::F32 || self.name != "jax" && dtype == DType::Bf16
+    }
+
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
         let inputs = self.write_all(&problem)?;
         let outputs = &problem.names[1];
@@ -121,8 +138,10 @@ impl Peer for Python {
             (0..outputs.len()).map(|i| self.folder.path().join(format!("output{i}"))).collect();
         let outputs = outputs.iter().zip(&files).map(|(name, file)| json!({ "name": name, "file": file }));
         let outputs: Vec<Value> = outputs.collect();
-        let answer =
-            self.ask(&json!({ "prepare": problem.operation, "inputs": inputs, "outputs": outputs }))?;
+        let dtype = problem.dtype.to_string();
+        let answer = self.ask(
+            &json!({ "prepare": problem.operation, "dtype": dtype, "inputs": inputs, "outputs": outputs }),
+        )?;
         if !answer.has {
             return Ok(None);
         }
@@ -131,7 +150,7 @@ impl Peer for Python {
     }
 
     fn peak_memory(&mut self, problem: Problem) -> Result<Option<f64>> {
-        let mut fresh = Python::start(self.name, self.threads)?;
+        let mut fresh = Python::start(self.name, self.threads, self.device)?;
         let inputs = fresh.write_all(&problem)?;
         Ok(fresh.ask(&json!({ "memory": problem.operation, "inputs": inputs }))?.peak_bytes)
     }
