@@ -5,6 +5,7 @@
 #![allow(clippy::result_large_err, reason = "the backend's errors, which nobody here keeps")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
+mod approximate; // errors of approximate functions
 mod backend; // opening the backend, by itself
 mod corpus; // every run of the corpus
 mod logs; // logs of routines
