@@ -1,10 +1,19 @@
-//! Groups of devices that NCCL connects, on the library that stands in for NVIDIA's.
+//! Groups of devices that NCCL connects, on the library that stands in for NVIDIA's. With
+//! `NCCL_GROUP_TEST_REAL=1`, the group of one rank runs on the machine's own NCCL and GPU.
 //!
 //! The library is the example `fake_cuda` of `device-cuda`; its first comment tells what it does.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
-use std::{env, error::Error, fs, process::Command, sync::Arc, thread, time::Duration};
+use std::{
+    env,
+    error::Error,
+    fs,
+    process::Command,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use arrayjit::{Context, HostArray, Stream, TensorNode};
 use arrayjit_collectives::{CollectiveError, Group, NcclGroup, Reduction, Transport, local};
@@ -41,6 +50,9 @@ fn on_stand_in(settings: &str, test: impl FnOnce()) {
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&printed));
     assert!(fs::read_to_string(log).unwrap().contains("connect"), "the test used no NCCL");
 }
+
+/// Set if the group of one rank shall run on the machine's own libraries.
+const REAL: &str = "NCCL_GROUP_TEST_REAL";
 
 /// A rank on the device of its number.
 struct Rank {
@@ -128,4 +140,50 @@ fn a_rejected_call_is_the_failure_of_the_group() {
         });
         results.into_iter().for_each(Result::unwrap);
     });
+}
+
+/// All operations of a group of one rank, which keep its values, and the times of its sums by size.
+fn alone(transport: &dyn Transport) -> Outcome<()> {
+    let mut rank = Rank::new(transport)?;
+    let x = rank.add("x", &[1.0, -2.5, 3.0])?;
+    let (part, whole) = (rank.add("part", &[4.0, 5.0])?, rank.add("whole", &[0.0; 2])?);
+    let (group, context) = (&rank.group, &rank.context);
+    let one = std::slice::from_ref;
+    for reduction in [Reduction::Sum, Reduction::Max] {
+        group.all_reduce(context, one(&x), reduction)?;
+        assert_eq!(rank.values(&x)?, [1.0, -2.5, 3.0]);
+    }
+    group.all_gather(context, &part, &whole)?;
+    assert_eq!(rank.values(&whole)?, [4.0, 5.0]);
+    group.reduce_scatter(context, &whole, &part, Reduction::Sum)?;
+    assert_eq!(rank.values(&part)?, [4.0, 5.0]);
+    group.broadcast(context, one(&x), 0)?;
+    group.check_equal(context, &[x.clone(), part])?;
+    group.barrier()?;
+    assert_eq!(rank.values(&x)?, [1.0, -2.5, 3.0]);
+    assert!(matches!(group.broadcast(context, one(&x), 1), Err(CollectiveError::Root { root: 1, size: 1 })));
+    // The stand-in sums at the speed of an unoptimised loop.
+    let most = if env::var_os(REAL).is_some() { 1 << 24 } else { 1 << 12 };
+    for elements in [1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 24].into_iter().filter(|size| *size <= most) {
+        let node = rank.add(&format!("of{elements}"), &vec![1.0; elements])?;
+        let mut times = Vec::new();
+        for _ in 0..15 {
+            let start = Instant::now();
+            rank.group.all_reduce(&rank.context, one(&node), Reduction::Sum)?.sync()?;
+            times.push(start.elapsed());
+        }
+        times.sort();
+        println!("a sum of {} KiB over one rank: {:.1} us", elements >> 8, times[7].as_secs_f64() * 1e6);
+    }
+    assert!(rank.group.failure().is_none());
+    Ok(())
+}
+
+#[test]
+fn a_group_of_one_rank_keeps_its_values() {
+    let run = || local::run(1, |transport| alone(&transport)).into_iter().for_each(Result::unwrap);
+    match env::var_os(REAL) {
+        Some(_) => run(),
+        None => on_stand_in("devices=1", run),
+    }
 }
