@@ -31,6 +31,7 @@ mod copies; // copy bandwidths of a GPU
 mod data_parallel; // training on several streams
 mod device; // the measured device
 mod growth; // compile time by program size
+mod idle; // the cost of waiting threads
 mod kernels; // the kernel calls of cases
 mod machine; // the machine's limits
 #[cfg(test)]
@@ -83,6 +84,16 @@ struct Cli {
     /// Write the results as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Continue an interrupted run: leave out the cases that the file of `--json` has, and measure those last
+    /// that it has only begun
+    #[arg(long, requires = "json")]
+    resume: bool,
+    /// Measure nothing, and print the JSON of runs on several numbers of threads as one table
+    #[arg(long, value_delimiter = ',', value_name = "FILE,..")]
+    scaling: Vec<PathBuf>,
+    /// Measure the cost of waiting threads too
+    #[arg(long)]
+    idle: bool,
     /// Write a page with pictures and the whole table
     #[arg(long)]
     report: Option<PathBuf>,
@@ -137,6 +148,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
 }
 
 fn measure_all(cli: &Cli) -> Result<()> {
+    if !cli.scaling.is_empty() {
+        let reports = cli.scaling.iter().map(|file| report::read(file)).collect::<Result<_>>()?;
+        print!("{}", report::scaling::table(reports));
+        return Ok(());
+    }
     let earlier = cli.against.as_deref().map(report::read).transpose()?;
     let backend = open(cli)?;
     if let Some(name) = &cli.memory_of {
@@ -148,9 +164,9 @@ fn measure_all(cli: &Cli) -> Result<()> {
         return Ok(());
     }
     let gpu = device::cuda_ordinal(&backend);
-    let selected = cases::selected(&cli.filter, gpu.is_some());
+    let mut selected = cases::selected(&cli.filter, gpu.is_some());
     let is_selected = |case: &streams::StreamCase| cases::is_selected(case.name, &cli.filter);
-    let streams: Vec<_> = streams::all().into_iter().filter(is_selected).collect();
+    let mut streams: Vec<_> = streams::all().into_iter().filter(is_selected).collect();
     let is_data_parallel = measuree.is_host
         && data_parallel::divides(cli.threads)
         && cases::is_selected(data_parallel::NAME, &cli.filter);
@@ -184,27 +200,61 @@ fn measure_all(cli: &Cli) -> Result<()> {
         results.add_peer(data_parallel::ONE_STREAM);
     }
     results.set_copies(copies.clone());
+    if cli.idle && results.is_about_host() {
+        let idle = idle::IdleCost::measure(&backend)?;
+        idle.iter().for_each(|idle| println!("{idle}"));
+        results.set_idle(idle);
+    }
+    if let Some(file) = cli.json.as_deref().filter(|file| cli.resume && file.exists()) {
+        results.resume(report::read(file)?)?;
+        selected.retain(|case| !results.has(case.name));
+        selected.sort_by_key(|case| results.has_begun(case.name));
+        streams.retain(|case| !results.has(case.name));
+    }
+    let is_data_parallel = is_data_parallel && !results.has(data_parallel::NAME);
     if tuned.is_some() {
         results.add_tuned();
     }
 
     println!("{}", results.heading());
+    results.in_order().for_each(|(name, measured)| println!("{}", results.line(name, measured, None)));
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
     let limits = machine.as_ref().and_then(|machine| machine.of(cli.threads));
     let copies = copies.as_ref();
     let (backend, rivals) = (&backend, &rivals[..]);
     let (threads, memory) = (cli.threads, cli.memory);
     let tuned = tuned.as_ref();
-    let setup =
-        measure::Setup { backend, tuned, rivals, by_hand, threads, limits, copies, sample, effort, memory };
-    let profiled = (cli.kernels || cli.kernels_page.is_some()).then(|| kernels::open(backend)).transpose()?;
+    let keep_going = cli.keep_going;
+    let setup = measure::Setup {
+        backend,
+        tuned,
+        rivals,
+        by_hand,
+        threads,
+        limits,
+        copies,
+        sample,
+        effort,
+        memory,
+        keep_going,
+    };
+    let is_profiled = cli.kernels || cli.kernels_page.is_some();
+    let profiler = is_profiled.then(|| kernels::Profiler::open(backend)).transpose()?;
     let mut profiles = Vec::new();
     let mut failures = Vec::new();
-    let mut report = |name: &str, result: Result<MeasuredCase>| -> Result<()> {
-        match result {
+    // After every case, so that an interrupted run leaves its results.
+    let write = |results: &report::Report| cli.json.as_deref().map_or(Ok(()), |path| results.write(path));
+    let mut report = |name: &str, measure: &mut dyn FnMut() -> Result<MeasuredCase>| -> Result<()> {
+        results.begin(name);
+        write(&results)?;
+        match measure() {
             Ok((measured, profile)) => {
                 println!("{}", results.line(name, &measured, earlier.as_ref()));
                 profile.iter().for_each(|profile| print!("{}", profile.to_table()));
+                for (peer, error) in &measured.failed_peers {
+                    println!("{name:<24} peer `{peer}` FAILED: {error}");
+                    failures.push(format!("{name} of peer {peer}"));
+                }
                 results.insert(name, measured);
                 if let Some(profile) = profile {
                     results.insert_kernels(name, &profile)?;
@@ -217,22 +267,20 @@ fn measure_all(cli: &Cli) -> Result<()> {
             }
             Err(error) => return Err(error),
         }
-        // After every case, so that an interrupted run leaves its results.
-        cli.json.as_deref().map_or(Ok(()), |path| results.write(path))
+        write(&results)
     };
     for case in &selected {
-        let measured = measure::measure(&setup, case, &mut peers).and_then(|measured| {
-            let profile = |backend| kernels::profile(backend, case, limits, effort);
-            Ok((measured, profiled.as_ref().map(profile).transpose()?))
-        });
-        report(case.name, measured)?;
+        report(case.name, &mut || {
+            let measured = measure::measure(&setup, case, &mut peers)?;
+            let profile = |profiler: &kernels::Profiler| profiler.profile(case, limits, effort);
+            Ok((measured, profiler.as_ref().map(profile).transpose()?))
+        })?;
     }
     for case in &streams {
-        report(case.name, streams::measure(backend, case, effort).map(|measured| (measured, None)))?;
+        report(case.name, &mut || Ok((streams::measure(backend, case, effort)?, None)))?;
     }
     if is_data_parallel {
-        let measured = data_parallel::measure(backend, threads, effort);
-        report(data_parallel::NAME, measured.map(|measured| (measured, None)))?;
+        report(data_parallel::NAME, &mut || Ok((data_parallel::measure(backend, threads, effort)?, None)))?;
     }
     print!("{}", results.costs());
     print!("{}", results.summary());

@@ -14,7 +14,7 @@ use crate::{
     copies::CopyBandwidths,
     machine::{Limits, Peak},
     ours::LinkedCase,
-    peers::{self, Contestant, Peer, Problem},
+    peers::{self, Contestant, Peer, Prepared, Problem},
     resident, rivals,
     tuned::{TunedBackend, TunedGain},
 };
@@ -64,6 +64,9 @@ pub(crate) struct Measured {
     /// The times of peers, measured in turns with this case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) peers: BTreeMap<String, PeerTime>,
+    /// The errors of peers that failed, in a run that goes on after failures.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) failed_peers: BTreeMap<String, String>,
 }
 
 /// The times of a peer. Written as JSON: fields may be added, none renamed.
@@ -113,6 +116,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) effort: Effort,
     /// Whether peak memory is measured too.
     pub(crate) memory: bool,
+    /// Whether the case is measured without a peer that fails, instead of failing with it.
+    pub(crate) keep_going: bool,
 }
 
 /// The number of cold calls, whose median counts.
@@ -144,20 +149,20 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
 
     let peaks = if setup.memory { peaks(setup, case, others, &inputs, &outputs)? } else { Peaks::default() };
     let (mut contestants, mut entered): (Vec<Box<dyn Contestant>>, Vec<_>) = (vec![Box::new(ours)], vec![]);
+    let mut failed_peers = BTreeMap::new();
     for peer in others {
         let name = peer.name();
-        let context = || format!("case `{}` of peer `{name}`", case.name);
-        let known = case.operation.zip(case.dtype());
-        if !known.is_some_and(|(operation, dtype)| peer.takes(operation, dtype)) {
-            continue;
+        match prepare(peer.as_mut(), case, &inputs, &outputs) {
+            Ok(Some(prepared)) => {
+                contestants.push(prepared.step);
+                entered.push((name, prepared.cold_ms));
+            }
+            Ok(None) => {}
+            Err(error) if setup.keep_going => {
+                failed_peers.insert(name.to_owned(), format!("{error:#}"));
+            }
+            Err(error) => return Err(error),
         }
-        let Some(problem) = problem(case, &inputs, &outputs).with_context(context)? else { continue };
-        let Some(prepared) = peer.prepare(problem).with_context(context)? else { continue };
-        let found: Vec<Vec<f64>> =
-            prepared.outputs.iter().map(|output| output.iter().map(|&v| v.into()).collect()).collect();
-        check::compare(case, &found, &check::values(&outputs), apart(case)).with_context(context)?;
-        contestants.push(prepared.step);
-        entered.push((name, prepared.cold_ms));
     }
     let by_hand = case.by_hand.as_deref().filter(|_| setup.by_hand);
     let by_hand = by_hand.map(|by_hand| (peers::BY_HAND, setup.backend, by_hand));
@@ -189,7 +194,7 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
     let tuned = setup.tuned.map(|_| TunedGain::new(&times[0], &times[tuned_at]));
     let mut measured = measured(setup, case, &mut times[0], cold);
     measured.tuned = tuned;
-    measured.peers = peers;
+    (measured.peers, measured.failed_peers) = (peers, failed_peers);
     measured.of_peak = of_peak;
     for peer in measured.peers.values_mut() {
         peer.cold_ratio = peer.cold_ms.map(|theirs| theirs / measured.cold_ms.max(0.001));
@@ -201,6 +206,27 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
         }
     }
     Ok(measured)
+}
+
+/// A peer ready to repeat a case, with a result that agrees with ours; `None` if it lacks the operation.
+fn prepare<'p>(
+    peer: &'p mut dyn Peer,
+    case: &Case,
+    inputs: &[Option<HostArray>],
+    outputs: &[HostArray],
+) -> Result<Option<Prepared<'p>>> {
+    let name = peer.name();
+    let context = || format!("case `{}` of peer `{name}`", case.name);
+    let known = case.operation.zip(case.dtype());
+    if !known.is_some_and(|(operation, dtype)| peer.takes(operation, dtype)) {
+        return Ok(None);
+    }
+    let Some(problem) = problem(case, inputs, outputs).with_context(context)? else { return Ok(None) };
+    let Some(prepared) = peer.prepare(problem).with_context(context)? else { return Ok(None) };
+    let found: Vec<Vec<f64>> =
+        prepared.outputs.iter().map(|output| output.iter().map(|&v| v.into()).collect()).collect();
+    check::compare(case, &found, &check::values(outputs), apart(case)).with_context(context)?;
+    Ok(Some(prepared))
 }
 
 /// The peaks of memory of a case, in bytes.
@@ -320,9 +346,67 @@ pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, col
         flops,
         bytes,
         peers: BTreeMap::new(),
+        failed_peers: BTreeMap::new(),
     }
 }
 
 fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+    use arrayjit::{DType, Settings};
+
+    use super::*;
+    use crate::{case::Operation, cases};
+
+    /// A peer without a working implementation.
+    struct FailingPeer;
+
+    impl Peer for FailingPeer {
+        fn name(&self) -> &'static str {
+            "torch"
+        }
+
+        fn takes(&self, _operation: Operation, _dtype: DType) -> bool {
+            true
+        }
+
+        fn version(&self) -> &str {
+            ""
+        }
+
+        fn prepare(&mut self, _problem: Problem) -> Result<Option<Prepared<'_>>> {
+            bail!("out of order")
+        }
+    }
+
+    #[test]
+    fn a_peer_that_fails_fails_the_case_unless_the_run_goes_on() {
+        let backend = Backend::open_with("inline", Settings::default()).unwrap();
+        let case = cases::selected(&["sum_16k".to_owned()], false).remove(0);
+        let run = |keep_going| {
+            let setup = Setup {
+                backend: &backend,
+                tuned: None,
+                rivals: &[],
+                by_hand: false,
+                threads: 1,
+                limits: None,
+                copies: None,
+                sample: Sample::HOST,
+                effort: Effort::Smoke,
+                memory: false,
+                keep_going,
+            };
+            measure(&setup, &case, &mut [Box::new(FailingPeer)])
+        };
+        let error = format!("{:#}", run(false).unwrap_err());
+        assert_eq!(error, "case `sum_16k` of peer `torch`: out of order");
+        let measured = run(true).unwrap();
+        assert!(measured.us > 0.0 && measured.peers.is_empty());
+        assert_eq!(measured.failed_peers["torch"], error);
+    }
 }

@@ -104,6 +104,11 @@ impl<'a> LinkedCase<'a> {
         Ok(start.elapsed())
     }
 
+    /// The context of the routine.
+    pub(crate) fn context(&self) -> &Context {
+        self.routine.context()
+    }
+
     /// The profile of the runs so far; `None` unless the backend profiles.
     pub(crate) fn profile(&self) -> Option<Profile> {
         self.routine.profile()

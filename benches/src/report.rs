@@ -3,6 +3,7 @@
 mod page; // a page with charts
 mod plots; // the charts
 mod record; // a line of JSON per case
+pub(crate) mod scaling; // runs on several numbers of threads
 mod table; // the table on the terminal
 
 use std::{collections::BTreeMap, path::Path, process::Command};
@@ -15,6 +16,7 @@ use crate::{
     copies::CopyBandwidths,
     device::{MeasuredDevice, Overhead},
     growth::Growth,
+    idle::IdleCost,
     machine::MachineLimits,
     measure::Measured,
     peers::Peer,
@@ -43,6 +45,12 @@ pub(crate) struct Report {
     #[serde(default)]
     peers: Vec<(String, String)>,
     results: BTreeMap<String, Measured>,
+    /// The names of the cases that the run has begun to measure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    begun: Vec<String>,
+    /// The cost of waiting threads, if it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    idle: Option<IdleCost>,
     /// The profiles of the kernel calls of cases, if they were asked for, in the form of
     /// [`arrayjit::profile::Profile`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -82,10 +90,52 @@ impl Report {
             copies,
             peers,
             results,
+            begun: Vec::new(),
+            idle: None,
             kernels,
             growth,
             order,
         }
+    }
+
+    /// Takes over what an interrupted run of the same measurement has written.
+    ///
+    /// # Errors
+    ///
+    /// The commit, the device or the number of threads is another one.
+    pub(crate) fn resume(&mut self, earlier: Report) -> Result<()> {
+        let run = |report: &Report| {
+            let Report { commit, device, threads, .. } = report;
+            format!("commit {commit} on {device} with {threads} thread(s)")
+        };
+        let (then, now) = (run(&earlier), run(self));
+        ensure!(then == now, "the earlier run is of {then}, this one of {now}: it cannot be resumed");
+        let Report { results, kernels, begun, .. } = earlier;
+        self.order = results.keys().cloned().collect();
+        (self.results, self.kernels, self.begun) = (results, kernels, begun);
+        Ok(())
+    }
+
+    /// Whether the case is measured.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.results.contains_key(name)
+    }
+
+    /// Whether a run has begun to measure the case.
+    pub(crate) fn has_begun(&self, name: &str) -> bool {
+        self.begun.iter().any(|begun| begun == name)
+    }
+
+    /// Notes that a case is about to be measured.
+    pub(crate) fn begin(&mut self, name: &str) {
+        if !self.has_begun(name) {
+            self.begun.push(name.into());
+        }
+    }
+
+    /// Adds the cost of waiting threads.
+    pub(crate) fn set_idle(&mut self, idle: Option<IdleCost>) {
+        self.idle = idle;
     }
 
     /// Adds backends that are measured as peers.
@@ -151,7 +201,7 @@ impl Report {
     }
 
     /// Every case and its result, in the order of execution.
-    fn in_order(&self) -> impl Iterator<Item = (&str, &Measured)> {
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = (&str, &Measured)> {
         self.order.iter().filter_map(|name| Some((name.as_str(), self.results.get(name)?)))
     }
 
@@ -227,6 +277,25 @@ mod tests {
         let report: Report =
             serde_json::from_str(r#"{ "threads": 1, "commit": "x", "results": {} }"#).unwrap();
         assert!(report.check_comparable(&cpu()).is_ok());
+    }
+
+    #[test]
+    fn an_interrupted_run_is_resumed_by_the_same_run_only() {
+        let report = |threads| Report::new(threads, cpu(), Overhead::default(), None, &[]);
+        let mut earlier = report(2);
+        ["done", "interrupted"].into_iter().for_each(|name| earlier.begin(name));
+        earlier.insert("done", Measured { us: 3.0, ..Measured::default() });
+        let written = || serde_json::from_str::<Report>(&serde_json::to_string(&earlier).unwrap()).unwrap();
+        let mut now = report(2);
+        now.resume(written()).unwrap();
+        assert!(now.has("done") && !now.has("interrupted"));
+        assert!(now.has_begun("interrupted") && !now.has_begun("later"));
+        assert_eq!(
+            now.in_order().map(|(name, measured)| (name, measured.us)).collect::<Vec<_>>(),
+            [("done", 3.0)]
+        );
+        let error = report(1).resume(written()).unwrap_err().to_string();
+        assert!(error.contains("with 2 thread(s)") && error.contains("with 1 thread(s)"), "{error}");
     }
 
     #[test]

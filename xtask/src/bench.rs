@@ -13,7 +13,7 @@ use crate::peers_venv;
 pub(crate) struct BenchArgs {
     /// `[--backend NAME] [--filter S,..] [--threads N] [--peers NAME,..] [--against FILE] [--json FILE]
     /// [--tune [FILE]] [--report FILE] [--record] [--memory] [--smoke] [--keep-going] [--describe]
-    /// [--kernels] [--kernels-page FILE]`
+    /// [--kernels] [--kernels-page FILE] [--resume] [--idle] [--scaling FILE,..]`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
