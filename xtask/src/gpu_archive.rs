@@ -1,6 +1,6 @@
-//! `cargo xtask gpu-archive`: packs the tests that need an NVIDIA GPU, the benchmarks and the example
-//! `digits`, with all files that they read and a script that runs them, for a machine with a GPU and without
-//! Rust.
+//! `cargo xtask gpu-archive`: packs the tests that need an NVIDIA GPU, the benchmarks with their peers in
+//! Python, and the example `digits`, with all files that they read, the loader of Vulkan and a script that
+//! runs them, for a machine with a GPU and without Rust.
 
 mod build; // programs, found in Cargo's messages
 mod check; // a test of the archive on this machine
@@ -67,6 +67,8 @@ fn fill(root: &Path) -> Result<()> {
     for files in ["crates/filetests/lir", "data"] {
         copy(&xtask::root().join(files), &root.join("files").join(files))?;
     }
+    copy(&xtask::root().join("benches/peers"), &root.join("peers"))?;
+    xtask::gpu_tools::unpack_vulkan_loader(&root.join("vulkan"))?;
     let script = root.join("run.sh");
     fs::write(&script, SCRIPT)?;
     fs::write(root.join("README.md"), README)?;
@@ -120,7 +122,7 @@ fn pack(folder: &Path, out: &Path) -> Result<()> {
 
 /// Lists every program with its size and requirements, and counts the other files.
 fn list(root: &Path) -> Result<()> {
-    for folder in ["bin", "examples", "tests"] {
+    for folder in ["bin", "examples", "tests", "vulkan"] {
         let mut programs: Vec<PathBuf> =
             fs::read_dir(root.join(folder))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         programs.sort();
@@ -134,7 +136,8 @@ fn list(root: &Path) -> Result<()> {
             );
         }
     }
-    println!("and run.sh, README.md, COMMIT ({}), files/", fs::read_to_string(root.join("COMMIT"))?.trim());
+    let commit = fs::read_to_string(root.join("COMMIT"))?;
+    println!("and run.sh, README.md, COMMIT ({}), files/, peers/", commit.trim());
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod chromium;
 mod cuda;
 mod lavapipe;
 mod open_mpi;
+mod vulkan_loader;
 
 use std::{path::PathBuf, process::Command};
 
@@ -20,6 +21,7 @@ pub use chromium::{ensure_chromium, find_chromium};
 pub use cuda::ensure_cuda_tools;
 pub use lavapipe::ensure_lavapipe;
 pub use open_mpi::{ensure_mpi, find_mpi};
+pub use vulkan_loader::unpack_vulkan_loader;
 
 /// An installed tool.
 #[derive(Clone, Debug, PartialEq, Eq)]

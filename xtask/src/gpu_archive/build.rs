@@ -12,17 +12,38 @@ use cargo_metadata::{Artifact, Message, TargetKind};
 /// Programs by name.
 type Programs = Vec<(String, PathBuf)>;
 
-/// The test programs of the CUDA driver and of the backend.
-const TESTS: [&str; 10] =
-    ["code", "driver", "logging", "lost", "open", "peers", "sequence", "suite", "cuda", "cuda_backend"];
+/// The test programs that need a GPU, by the folder of their package.
+const TESTS: [(&str, &[&str]); 4] = [
+    ("device-cuda", &["code", "driver", "logging", "lost", "open", "peers", "sequence", "suite"]),
+    ("device-wgpu", &["driver", "lost", "suite"]),
+    ("arrayjit", &["cuda", "cuda_backend", "wgpu", "wgpu_backend"]),
+    ("collectives", &["nccl_group"]),
+];
 
-/// Tests that need a GPU.
+/// Tests that need a GPU, named after their package and program, as `device-cuda-driver`.
 pub(super) fn tests() -> Result<Programs> {
-    let mut arguments =
-        vec!["test", "--no-run", "-p", "device-cuda", "-p", "arrayjit", "--features", "arrayjit/cuda"];
-    arguments.extend(TESTS.iter().flat_map(|name| ["--test", name]));
-    let tests = built(&arguments, |artifact| artifact.target.kind.contains(&TargetKind::Test))?;
-    ensure!(tests.len() == TESTS.len(), "expected {} tests, built {}", TESTS.len(), tests.len());
+    let mut arguments = vec!["test", "--no-run"];
+    arguments.extend([
+        "-p",
+        "device-cuda",
+        "-p",
+        "device-wgpu",
+        "-p",
+        "arrayjit",
+        "-p",
+        "arrayjit-collectives",
+    ]);
+    arguments.extend(["--features", "arrayjit/cuda,arrayjit/wgpu,arrayjit-collectives/cuda"]);
+    arguments.extend(TESTS.iter().flat_map(|(_, names)| *names).flat_map(|name| ["--test", name]));
+    let is_listed = |artifact: &Artifact| {
+        let listed = TESTS.iter().find(|(name, _)| Some(*name) == folder(artifact));
+        listed.is_some_and(|(_, names)| names.contains(&artifact.target.name.as_str()))
+    };
+    let tests = built(&arguments, |artifact| {
+        artifact.target.kind.contains(&TargetKind::Test) && is_listed(artifact)
+    })?;
+    let expected: usize = TESTS.iter().map(|(_, names)| names.len()).sum();
+    ensure!(tests.len() == expected, "expected {expected} tests, built {}", tests.len());
     Ok(tests)
 }
 
@@ -32,9 +53,12 @@ pub(super) fn programs() -> Result<Programs> {
     let is = |name: &'static str| {
         move |artifact: &Artifact| artifact.target.name == name && artifact.executable.is_some()
     };
-    let main_job = ["build", "-p", "digits", "--features", "digits/cuda"];
-    let mut programs = built(&main_job, is("digits"))?;
-    programs.extend(built(&["build", "-p", "benches", "--features", "benches/cublas"], is("benches"))?);
+    let mut programs = Programs::new();
+    for (name, features) in
+        [("digits", "digits/cuda,digits/wgpu"), ("benches", "benches/cublas,benches/wgpu")]
+    {
+        programs.extend(built(&["build", "-p", name, "--features", features], is(name))?);
+    }
     Ok(programs)
 }
 
@@ -70,13 +94,24 @@ fn built(arguments: &[&str], is_wanted: impl Fn(&Artifact) -> bool) -> Result<Pr
     Ok(programs)
 }
 
-/// The file of a target, with the target's name instead of Cargo's file name.
+/// The file of a target, with the target's name instead of Cargo's file name. Programs of tests have the name
+/// of their package's folder in front, since packages have tests of the same name.
 fn program(artifact: Artifact) -> Result<(String, PathBuf)> {
-    match artifact.executable {
-        Some(path) => Ok((artifact.target.name, path.into())),
+    let package = folder(&artifact).unwrap_or_default().to_owned();
+    let Artifact { target, executable, filenames, .. } = artifact;
+    match executable {
+        Some(path) if target.kind.contains(&TargetKind::Test) => {
+            Ok((format!("{package}-{}", target.name), path.into()))
+        }
+        Some(path) => Ok((target.name, path.into())),
         None => {
-            let path = artifact.filenames.into_iter().next().context("a target without a file")?;
+            let path = filenames.into_iter().next().context("a target without a file")?;
             Ok((path.file_name().context("a file without a name")?.to_owned(), path.into()))
         }
     }
+}
+
+/// The folder of a target's package.
+fn folder(artifact: &Artifact) -> Option<&str> {
+    artifact.manifest_path.parent()?.file_name()
 }
