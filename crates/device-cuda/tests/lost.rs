@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-#[path = "it/support/mod.rs"]
+#[path = "driver/support/mod.rs"]
 mod support;
 
 use std::{slice::from_ref, sync::Arc, thread};

@@ -53,7 +53,8 @@ fn replay_fails(command: &str) {
     );
     let exe = std::env::current_exe().unwrap();
     let mut replay = Command::new(exe);
-    let output = replay.args([&format!("faults::shrinking::{NAME}"), "--exact"]).env(LIR, path).output().unwrap();
+    let output =
+        replay.args([&format!("faults::shrinking::{NAME}"), "--exact"]).env(LIR, path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success() && text.contains("wrong value"), "{text}");
 }
