@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 #[derive(clap::Args)]
 pub(crate) struct GpuArchiveArgs {
     /// Where to write the archive
-    #[arg(long, default_value = "target/gpu-archive.tar.gz")]
+    #[arg(long, default_value = "target/gpu-archive.tar.xz")]
     out: PathBuf,
     /// Unpack the archive elsewhere and test it here: without a driver, and with the one made for tests
     #[arg(long)]
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &GpuArchiveArgs) -> Result<()> {
     println!("{}: {:.1} MiB", args.out.display(), bytes as f64 / 1048576.0);
     ensure!(bytes <= MOST, "the archive has more than {} MiB", MOST >> 20);
     println!(
-        "on a machine with an NVIDIA GPU: tar -xzf {}; {NAME}/run.sh",
+        "on a machine with an NVIDIA GPU: tar -xf {}; {NAME}/run.sh",
         args.out.file_name().unwrap_or_default().display()
     );
     if args.check { check::check(&args.out) } else { Ok(()) }
@@ -111,13 +111,22 @@ fn commit() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Packs a folder; the same files give the same archive.
+/// Packs a folder; the same files give the same archive. With gzip it would be half as large again.
 fn pack(folder: &Path, out: &Path) -> Result<()> {
     if let Some(parent) = out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent)?;
     }
     let same = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=2020-01-01 00:00Z"];
-    call(Command::new("tar").args(same).arg("-C").arg(folder).arg("-czf").arg(out).arg(NAME))
+    call(
+        Command::new("tar")
+            .args(same)
+            .arg("-C")
+            .arg(folder)
+            .arg("-cJf")
+            .arg(out)
+            .arg(NAME)
+            .env("XZ_OPT", "-T0"),
+    )
 }
 
 /// Lists every program with its size and requirements, and counts the other files.

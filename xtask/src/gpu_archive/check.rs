@@ -15,7 +15,7 @@ use super::{NAME, call};
 /// line; then the tests of the driver, with the library that replaces NVIDIA's.
 pub(super) fn check(archive: &Path) -> Result<()> {
     let folder = tempfile::tempdir().context("making a folder for the check")?;
-    call(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder.path()))?;
+    call(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(folder.path()))?;
     let root = folder.path().join(NAME);
     let hidden =
         if can_hide() { "out of sight" } else { "in sight, as the system does not let it be hidden" };
