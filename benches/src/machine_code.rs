@@ -30,11 +30,13 @@ const SPILLS: [(Target, &str, &str, u32); 2] =
 const REPETITIVE: &str = "lstm_train_32x64x256";
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn kernels_for_sm_70() {
     check("kernels_for_sm_70", Target::Sm70, &expect_file!["../ptx/sm_70.txt"]);
 }
 
 #[test]
+#[ignore = "long: `cargo xtask ci --full` runs it"]
 fn kernels_for_sm_80() {
     check("kernels_for_sm_80", Target::Sm80, &expect_file!["../ptx/sm_80.txt"]);
 }

@@ -233,6 +233,8 @@ fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let ignored = "cargo test --release -p scheduler-multicore -p codegen-cranelift -p codegen-testkit -p web --test it -- --ignored";
     vec![
         Stage::new("long tests", 30, ignored).env(gpu.iter().cloned()),
+        Stage::new("kernels for GPUs before Hopper", 5, "cargo test --release -p benches --lib -- --ignored")
+            .env(gpu.iter().cloned()),
         Stage::new("random tests", 60, random)
             .env(gpu.iter().cloned())
             .env([("PROPTEST_CASES", "4000".into())])

@@ -69,11 +69,6 @@ pub fn cases(count: u64) -> u64 {
     count * effort().factor
 }
 
-/// Whether this run is longer than that for every change: tests with fixed cases run all of them.
-pub fn is_long() -> bool {
-    effort().factor > 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Effort, parse};
