@@ -1,13 +1,14 @@
-//! The stages of continuous integration, for any machine: a table of commands with budgets in processor minutes.
+//! The stages of continuous integration, for any machine: a table of commands with budgets in processor
+//! minutes.
 //!
 //! The budgets are for a clean clone. A stage over its budget is reported but does not fail, because machines
-//! differ in speed; the gate fails if all stages together take more than [`LIMIT`]. Processor minutes count, because
-//! other work on a machine changes the time on the clock. The tests are last, so that the output ends with the
-//! test runner's closing lines. The tools that tests of GPU code and of several processes need are installed
-//! before anything is compiled; unlike on a developer's machine, a missing tool is an error here.
+//! differ in speed; the gate fails if all stages together take more than [`LIMIT`]. Processor minutes count,
+//! because other work on a machine changes the time on the clock. The tests are last, so that the output ends
+//! with the test runner's closing lines. The tools that tests of GPU code and of several processes need are
+//! installed before anything is compiled; unlike on a developer's machine, a missing tool is an error here.
 //!
-//! The lints, the documentation and the tests are of one set of features, so that each crate is compiled once for
-//! each of them.
+//! The lints, the documentation and the tests are of one set of features, so that each crate is compiled once
+//! for each of them.
 
 use std::{
     process::Command,
@@ -149,7 +150,8 @@ fn ensure_fuzzer() -> Result<()> {
 /// The example of a codegen in a workspace of its own.
 const CODEGEN_C: &str = "examples/codegen-c";
 
-/// The features of the lints, the documentation and the tests, beside the default ones: ranks over MPI and NCCL.
+/// The features of the lints, the documentation and the tests, beside the default ones: ranks over MPI and
+/// NCCL.
 const FEATURES: &str = "arrayjit-collectives/mpi,arrayjit-collectives/cuda,models/mpi";
 
 /// A benchmark case of each family, which the gate checks; `--full` checks all.
@@ -228,8 +230,8 @@ fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let random = "cargo test --release -p filetests -p lowered-ir -p assignments -p arrayjit-autodiff -p arrayjit-scheduling -p vector-asm -p microkernels -p tnode -p codegen-cranelift -p codegen-testkit -p codegen-wgsl -p codegen-ptx -p ptx-sim -p random-programs -p scheduler-multicore -p arrayjit -p arrayjit-collectives --lib --tests --features arrayjit/wgpu";
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     let programs = "cargo test --release -p arrayjit --test it -- many_programs --nocapture";
-    // The runtime's suite on disturbed drivers, the conformance kit for the other widths, the corpus's kernels one by
-    // one in a browser.
+    // The runtime's suite on disturbed drivers, the conformance kit for the other widths, the corpus's
+    // kernels one by one in a browser.
     let ignored = "cargo test --release -p scheduler-multicore -p codegen-cranelift -p codegen-testkit -p web --test it -- --ignored";
     vec![
         Stage::new("long tests", 30, ignored).env(gpu.iter().cloned()),

@@ -1,5 +1,5 @@
-//! `cargo xtask onnx-suite`: writes the archive of the node tests of the Python package `onnx`, which the tests of
-//! `arrayjit-onnx` run.
+//! `cargo xtask onnx-suite`: writes the archive of the node tests of the Python package `onnx`, which the
+//! tests of `arrayjit-onnx` run.
 
 use std::{
     path::{Path, PathBuf},

@@ -9,8 +9,8 @@ use std::{
 /// The variable that names the test for which a process was started.
 const NAME: &str = "TEST_IN_OWN_PROCESS";
 
-/// Returns whether this process was started for the test `name`, a path as the test harness prints it. If not,
-/// runs the test in a new process.
+/// Returns whether this process was started for the test `name`, a path as the test harness prints it. If
+/// not, runs the test in a new process.
 ///
 /// ```no_run
 /// # // A test begins like this:
@@ -39,8 +39,8 @@ pub fn is_in_own_process(name: &str) -> bool {
     env::var_os(NAME).is_some_and(|inside| inside == *name)
 }
 
-/// Runs the test `name` of this program in a new process, which `prepare` may give variables, and returns what
-/// it printed. In the new process, [`is_in_own_process`] returns true.
+/// Runs the test `name` of this program in a new process, which `prepare` may give variables, and returns
+/// what it printed. In the new process, [`is_in_own_process`] returns true.
 ///
 /// # Panics
 ///

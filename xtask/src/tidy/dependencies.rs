@@ -63,11 +63,11 @@ mod tests {
             "lowered-ir v0.1.0 (/crates/lowered-ir)\ntnode v0.1.0\nzip v9.4.0\nsmallvec v1.15.0\nzip v9.4.0";
         assert_eq!(findings(tree).len(), 1);
         assert!(findings("tnode v0.1.0\nzipf v1.0.0").is_empty());
-        let with_files = tree_of_arrayjit();
+        let with_files = tree_with_files();
         assert_eq!(findings(&with_files).len(), FILE_FORMATS.len(), "{with_files}");
     }
 
-    fn tree_of_arrayjit() -> String {
-        tree(&["arrayjit"]).expect("the workspace has a tree")
+    fn tree_with_files() -> String {
+        tree(&["arrayjit-tensor"]).expect("the workspace has a tree")
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! `tests/suite/expected.txt` lists the tests that pass, `tests/suite/excluded.txt` what is out of scope, and
 //! `docs/onnx-operators.md` counts both by operator; `BLESS=1` rewrites the list and the page. `ONNX_BACKEND`
-//! names another backend than `inline`, and `ONNX_NODE_TESTS=TEXT` runs only the tests whose names contain the
-//! text.
+//! names another backend than `inline`, and `ONNX_NODE_TESTS=TEXT` runs only the tests whose names contain
+//! the text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,8 @@
 //! The steps of every stage from the text to the schedule double with the number of statements.
 //!
 //! A step is a visit of a statement or of a part of an expression ([`walk::visits`]), or an allocation. The
-//! test has a process of its own, because allocations are counted for the whole process. Visits are counted if debug assertions
-//! are on.
+//! test has a process of its own, because allocations are counted for the whole process. Visits are counted
+//! if debug assertions are on.
 
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]

@@ -1,6 +1,6 @@
 //! A context shares its table of nodes with the context that it extends: in a chain, each context takes
-//! memory only for the nodes that it adds. The test has a process of its own, since it counts the memory of the
-//! whole process.
+//! memory only for the nodes that it adds. The test has a process of its own, since it counts the memory of
+//! the whole process.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use codegen_core::Access;

@@ -1,5 +1,5 @@
-//! A million tasks leave no memory behind. The test has a process of its own, since it counts the memory of the
-//! whole process.
+//! A million tasks leave no memory behind. The test has a process of its own, since it counts the memory of
+//! the whole process.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::{slice::from_ref, thread};

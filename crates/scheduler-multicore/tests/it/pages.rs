@@ -1,5 +1,5 @@
-//! Large memory is on huge pages, where the system has them. The test has a process of its own, since it reads
-//! the mappings of the whole process.
+//! Large memory is on huge pages, where the system has them. The test has a process of its own, since it
+//! reads the mappings of the whole process.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::{

@@ -5,7 +5,8 @@
 //! bits are equal: on every choice of the scheduler, on every choice of the code generator, and however
 //! parallel kernels are cut.
 //!
-//! The variable `EFFORT` says how many programs (`random_programs::effort`). A failure prints the program: save it under `regressions/` as a test.
+//! The variable `EFFORT` says how many programs (`random_programs::effort`). A failure prints the program:
+//! save it under `regressions/` as a test.
 
 mod bound;
 mod case;
