@@ -38,7 +38,7 @@ pub(crate) struct CiArgs {
     fuzz_seconds: u32,
 }
 
-/// The processor minutes that the stages of the gate may take together, about twice of what they take.
+/// Most processor minutes of all stages of the gate, about twice the usual sum.
 const LIMIT: f64 = 90.0;
 
 /// One command of the gate.
@@ -61,7 +61,7 @@ impl Stage {
     }
 }
 
-/// What a stage took.
+/// The time that a stage used.
 #[derive(Clone, Copy)]
 struct Cost {
     wall: Duration,
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &CiArgs) -> Result<()> {
     Ok(())
 }
 
-/// The processor time of all processes that this one has started and waited for, and of those that they did.
+/// Processor time of all descendants of this process that have ended.
 fn processor_time() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("asking for the processor time of stages")?;
     let micros = [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds().unsigned_abs());
@@ -281,7 +281,7 @@ fn outside_stages() -> Vec<Stage> {
     ]
 }
 
-/// What needs optimised code or an idle machine.
+/// Stages that need optimised code or an idle machine.
 fn release_stages() -> Vec<Stage> {
     // The accuracies and losses that the examples state; the tests of every change train for fewer steps.
     let models = "cargo test --release -p models --test models -- --ignored --nocapture";
@@ -313,7 +313,7 @@ fn execute(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Prints what the stages took, before the last one, whose output must be the last.
+/// Prints the times of the stages, before the last one, whose output must be the last.
 fn report(stages: &[Stage], costs: &[Cost]) {
     println!("{:<30} {:>7} {:>10} {:>8}", "stage", "budget", "processor", "wall");
     for (stage, cost) in stages.iter().zip(costs) {

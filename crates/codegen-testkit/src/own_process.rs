@@ -1,5 +1,5 @@
-//! Tests that need a process of their own although their program has other tests: they measure or limit the
-//! whole process, or change what the process has once.
+//! Child processes for tests that measure or limit their whole process, or that change its global state.
+//! Their program has other tests too, because each program costs a link.
 
 use std::{
     env,
@@ -39,12 +39,12 @@ pub fn is_in_own_process(name: &str) -> bool {
     env::var_os(NAME).is_some_and(|inside| inside == *name)
 }
 
-/// Runs the test `name` of this program in a new process, which `prepare` may give variables, and returns
-/// what it printed. In the new process, [`is_in_own_process`] returns true.
+/// Runs the test `name` of this program in a new process and returns the output. `prepare` may add arguments
+/// and variables to the command. In the new process, [`is_in_own_process`] returns true.
 ///
 /// # Panics
 ///
-/// As [`in_own_process`].
+/// If the test fails in the new process, or if the program has no test of this name.
 pub fn run_in_own_process(name: &str, prepare: impl FnOnce(&mut Command)) -> Output {
     let program = env::current_exe().expect("the test's own program has a path");
     let mut command = Command::new(program);

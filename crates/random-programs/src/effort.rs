@@ -6,7 +6,7 @@
 
 use std::{env, ops::Range, sync::OnceLock, time::SystemTime};
 
-/// The variable's parts.
+/// The factor and the first seed that the variable states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Effort {
     factor: u64,
