@@ -1,7 +1,7 @@
 //! Times compiled programs against loops written by hand with `std::arch`, alternately, and prints the
 //! compile time.
 //!
-//! `cargo run --release -p vector-asm --example speed`
+//! `cargo run --release -p vector-asm --example loop_speed`
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for a person who measures")]
 
 #[cfg(not(target_arch = "x86_64"))]
