@@ -1,10 +1,10 @@
 //! Prints the percentage of the measured peak that plans reach on one core and on two cores, and that the
 //! `gemm` crate reaches on one core.
 //!
-//! `cargo run --release -p microkernels --example gemm_speed [--two] [NAME…]`. Each round times the peak, the plan
-//! and the `gemm` crate one after the other, because the clock frequency changes. The columns show medians of
-//! ratios, and best times. One thread is timed by its processor time, which other load disturbs little; two
-//! threads, with `--two`, need an otherwise idle machine.
+//! `cargo run --release -p microkernels --example gemm_speed [--two] [NAME…]`. Each round times the peak, the
+//! plan and the `gemm` crate one after the other, because the clock frequency changes. The columns show
+//! medians of ratios, and best times. One thread is timed by its processor time, which other load disturbs
+//! little; two threads, with `--two`, need an otherwise idle machine.
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 

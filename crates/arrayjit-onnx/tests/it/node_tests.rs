@@ -1,9 +1,9 @@
 //! The node tests of the Python package `onnx`, which `data/onnx-node-tests.tar.xz` holds.
 //!
-//! `tests/suite/expected.txt` lists the tests that pass, `tests/suite/excluded.txt` has the tests out of scope, and
-//! `docs/onnx-operators.md` counts both by operator; `BLESS=1` rewrites the list and the page. `ONNX_BACKEND`
-//! names another backend than `inline`, and `ONNX_NODE_TESTS=TEXT` runs only the tests whose names contain
-//! the text.
+//! `tests/suite/expected.txt` lists the tests that pass, `tests/suite/excluded.txt` has the tests out of
+//! scope, and `docs/onnx-operators.md` counts both by operator; `BLESS=1` rewrites the list and the page.
+//! `ONNX_BACKEND` names another backend than `inline`, and `ONNX_NODE_TESTS=TEXT` runs only the tests whose
+//! names contain the text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
