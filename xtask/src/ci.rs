@@ -27,10 +27,11 @@ use xtask::gpu_tools::{
 /// Options of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct CiArgs {
-    /// Add the long checks: accuracy over long sweeps, many random programs, the growth of compile time,
-    /// 100,000 programs in bounded memory, models trained to their stated accuracy, many routines on the GPU,
-    /// the archive of tests for machines with an NVIDIA GPU, and fuzzing and the address sanitizer (both need
-    /// a nightly toolchain).
+    /// Add the long checks: fuzzing and the address sanitizer (both need a nightly toolchain); random tests
+    /// with new seeds, accuracy over long sweeps, 100,000 programs in bounded memory; the model checker and
+    /// builds with other features; crates outside of the workspace, whole packages, the archive for machines
+    /// with an NVIDIA GPU, real ONNX models; models trained to their stated accuracy, the growth of compile
+    /// time, and every benchmark case.
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
@@ -257,7 +258,7 @@ fn feature_stages() -> Vec<Stage> {
             "cargo clippy -p tnode --no-default-features --quiet -- -D warnings",
         ),
         Stage::new(
-            "arrayjit without features",
+            "features of arrayjit off",
             5,
             "cargo test --quiet -p arrayjit --no-default-features --lib --tests",
         ),

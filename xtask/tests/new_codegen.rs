@@ -3,9 +3,9 @@
 use std::process::Command;
 
 /// Builds the conformance kit for the crate, which takes minutes if no build of `examples/codegen-c` left it
-/// in the target folder. The gate runs it after those tests.
+/// in the target folder. `cargo xtask ci --full` runs it after those tests.
 #[test]
-#[ignore = "builds the conformance kit; a stage of the gate runs it"]
+#[ignore = "builds the conformance kit; `cargo xtask ci --full` runs it"]
 fn a_new_codegen_passes_its_tests() {
     let out = tempfile::tempdir().unwrap();
     let folder = xtask::new_codegen::create("my-codegen", out.path()).unwrap();

@@ -1,6 +1,7 @@
 //! Builds programs in a profile without symbols, and finds them in Cargo's messages.
 
 use std::{
+    collections::BTreeSet,
     io::BufReader,
     path::PathBuf,
     process::{Command, Stdio},
@@ -34,7 +35,8 @@ pub(super) fn tests() -> Result<Programs> {
         "arrayjit-collectives",
     ]);
     arguments.extend(["--features", "arrayjit/cuda,arrayjit/wgpu,arrayjit-collectives/cuda"]);
-    arguments.extend(TESTS.iter().flat_map(|(_, names)| *names).flat_map(|name| ["--test", name]));
+    let names: BTreeSet<&str> = TESTS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    arguments.extend(names.into_iter().flat_map(|name| ["--test", name]));
     let is_listed = |artifact: &Artifact| {
         let listed = TESTS.iter().find(|(name, _)| Some(*name) == folder(artifact));
         listed.is_some_and(|(_, names)| names.contains(&artifact.target.name.as_str()))

@@ -1,4 +1,4 @@
-//! Faults of calls: the contract of `docs/abi.md` for native kernels.
+//! Faults of calls: the contract of `crates/codegen-core/src/abi.md` for native kernels.
 #![allow(unsafe_code, reason = "stand-ins for compiled code")]
 
 use std::sync::{
@@ -119,8 +119,8 @@ pub(crate) fn compile(routine: &ScheduledRoutine, call: Call) -> Artifact {
     if call == Call::DropsKernel {
         kernels.pop();
     }
-    // SAFETY: not all of these objects follow `docs/abi.md`, which is the subject of the test: the kit calls
-    // them on memory with guard bytes, and the faults below stay within these.
+    // SAFETY: not all of these objects follow `crates/codegen-core/src/abi.md`, which is the subject of the
+    // test: the kit calls them on memory with guard bytes, and the faults below stay within these.
     Artifact::host(unsafe { HostModule::native(kernels, Arc::new(())) })
 }
 
