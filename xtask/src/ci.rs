@@ -249,18 +249,18 @@ fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
 
 /// Builds with other features than the workspace has together.
 fn feature_stages() -> Vec<Stage> {
+    // Two commands, because arrayjit turns on features of tnode.
+    let off =
+        |packages: &str| format!("cargo clippy {packages} --no-default-features --quiet -- -D warnings");
     let peers = "cargo clippy -p benches --all-targets --features gemm,matrixmultiply,ndarray,wgpu,cublas --quiet -- -D warnings";
     vec![
         Stage::new("model checker", 5, "cargo test --quiet -p scheduler-multicore --features loom --lib"),
-        Stage::new(
-            "tnode without files",
-            1,
-            "cargo clippy -p tnode --no-default-features --quiet -- -D warnings",
-        ),
+        Stage::new("features of tnode and codegen-wgsl off", 3, &off("-p tnode -p codegen-wgsl")),
+        Stage::new("backends off", 3, &off("-p arrayjit-onnx -p arrayjit-tensor -p arrayjit-collectives")),
         Stage::new(
             "features of arrayjit off",
             5,
-            "cargo test --quiet -p arrayjit --no-default-features --lib --tests",
+            "cargo test --quiet -p arrayjit --no-default-features --tests",
         ),
         Stage::new("lints of peers", 5, peers),
     ]
@@ -278,7 +278,11 @@ fn outside_stages() -> Vec<Stage> {
         Stage::new("new codegen", 3, "cargo test --quiet -p xtask --test new_codegen -- --ignored"),
         Stage::new("packages", 10, "cargo xtask package --verify"),
         Stage::new("archive for a GPU", 15, archive),
-        Stage::new("real ONNX models", 10, "cargo xtask onnx-models --rounds 1 --filter magika,silero"),
+        Stage::new(
+            "real ONNX models",
+            10,
+            "cargo xtask onnx-models --rounds 1 --filter classification,Magika,Silero",
+        ),
     ]
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct OnnxModelsArgs {
     /// Compare with tract too, which takes minutes to build.
     #[arg(long)]
     tract: bool,
-    /// Run models only whose name contains this.
+    /// Run models only whose name contains one of these texts, which commas separate.
     #[arg(long, default_value = "")]
     filter: String,
 }

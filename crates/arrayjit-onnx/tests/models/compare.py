@@ -203,6 +203,11 @@ def main():
     parser.add_argument("--filter", default="")
     parser.add_argument("--tract", default="")
     args = parser.parse_args()
+    parts = args.filter.split(",")
+    for part in parts:
+        if not any(part in case[0] for case in CASES):
+            parser.error(f"no model has a name that contains `{part}`; there are: "
+                         + ", ".join(sorted({case[0] for case in CASES})))
     sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", line_buffering=True)
     print(f"onnxruntime {onnxruntime.__version__}, {args.threads} thread(s), medians in milliseconds\n")
     columns = ["model, first input", "onnxruntime", "tract", "arrayjit", "times onnxruntime's speed",
@@ -212,7 +217,7 @@ def main():
     print("|---" + "|--:" * (len(columns) - 1) + "|")
     ratios, over_tract, all_equal = [], [], True
     for case in CASES:
-        if args.filter in case[0]:
+        if any(part in case[0] for part in parts):
             row, ratio, tract, equal = compare(case, args)
             print(row)
             ratios.append(ratio)
