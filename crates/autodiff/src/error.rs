@@ -74,6 +74,17 @@ pub enum GradientErrorKind {
         /// The names of the nodes of floats that the program reads.
         known: Vec<String>,
     },
+    /// The loss depends on values that a parameter had before a step wrote it, and on those after it.
+    #[error(
+        "the loss {loss} depends on values of {parameter} from before and after this statement, and the gradient by \
+         {parameter} would lack a part; write the new values to another node, or `detach` those before"
+    )]
+    OlderValues {
+        /// The name of the loss.
+        loss: String,
+        /// The name of the parameter.
+        parameter: String,
+    },
     /// The gradient node or the seed does not have the dimensions of its node.
     #[error("node {node} has dimensions {found:?}, expected {expected:?} as node {of} has")]
     Shape {

@@ -3,7 +3,8 @@
 //!
 //! The versions of a node are told apart as in static single assignment form: a write ends one version and
 //! begins the next. A version is *active* if it depends on a parameter by operations with a derivative.
-//! Parameters stand for the values that they have at the end of the program.
+//! Parameters stand for the values that they have when the loss is complete: what later steps write, such as
+//! the update of an optimiser, has no effect on the gradient.
 //!
 //! The backward pass runs behind the program. A value that it needs may be overwritten by then; such a value
 //! is copied just before the step that overwrites it. The value of a virtual node or of a slice changes with
@@ -27,6 +28,8 @@ pub(crate) struct ForwardProgram {
     /// Whether derivatives are computed beside each step, where no value is overwritten yet, and not behind
     /// the program.
     in_order: bool,
+    /// The position behind the last step that writes the loss.
+    end: usize,
     /// The steps that are no blocks, in order.
     steps: Vec<ProgramStep>,
     /// The positions of the steps that write each node, in order.
@@ -50,15 +53,17 @@ pub(crate) struct ForwardProgram {
 }
 
 impl ForwardProgram {
-    /// Analyses steps that are no blocks. The gradient by each of the parameters is stored in the node with
-    /// it. `names` has the names of the program's nodes.
+    /// Analyses steps that are no blocks. The gradient of the loss by each of the parameters is stored in the
+    /// node with it. `names` has the names of the program's nodes.
     pub(crate) fn new(
         steps: Vec<ProgramStep>,
+        loss: &TensorNode,
         parameters: &[(TensorNode, TensorNode)],
         names: NameSupply,
     ) -> Result<ForwardProgram, GradientError> {
         let overwritten = parameters.iter().map(|(_, gradient)| gradient.clone()).collect();
-        let program = ForwardProgram { steps, overwritten, names, ..ForwardProgram::default() };
+        let end = end_of(loss, &steps);
+        let program = ForwardProgram { steps, end, overwritten, names, ..ForwardProgram::default() };
         program.analysed(parameters)
     }
 
@@ -69,7 +74,8 @@ impl ForwardProgram {
         parameters: &[(TensorNode, TensorNode)],
     ) -> Result<ForwardProgram, GradientError> {
         let names = names_of(&steps, parameters);
-        ForwardProgram { steps, in_order: true, names, ..ForwardProgram::default() }.analysed(parameters)
+        let end = steps.len();
+        ForwardProgram { steps, end, in_order: true, names, ..ForwardProgram::default() }.analysed(parameters)
     }
 
     fn analysed(mut self, parameters: &[(TensorNode, TensorNode)]) -> Result<ForwardProgram, GradientError> {
@@ -122,7 +128,7 @@ impl ForwardProgram {
         self.active[at][1].contains(node)
     }
 
-    /// Whether no step from position `at` on writes the node.
+    /// Whether no step from position `at` on writes the node before the loss is complete.
     pub(crate) fn is_last_version(&self, node: &TensorNode, at: usize) -> bool {
         self.last_write(node).is_none_or(|last| last < at)
     }
@@ -145,21 +151,43 @@ impl ForwardProgram {
         inputs.map(TensorNode::name).collect()
     }
 
+    /// The position of the step that writes the values which the node has when the loss is complete.
     fn last_write(&self, node: &TensorNode) -> Option<usize> {
-        self.writes.get(node)?.last().copied()
+        self.writes_before(node, self.end).last().copied()
+    }
+
+    /// The step that writes the values of a parameter by which the gradient is taken, if the loss depends on
+    /// older values too.
+    pub(crate) fn write_between_reads(
+        &self,
+        loss: &TensorNode,
+        parameter: &TensorNode,
+    ) -> Option<&ProgramStep> {
+        let last = self.last_write(parameter)?;
+        let mut older = BTreeSet::from([parameter.clone()]);
+        for (at, step) in self.steps[..self.end].iter().enumerate() {
+            let before = mentioned_of(step, &older);
+            for node in targets(step) {
+                if is_active_after(step, &node, &before) && !(at == last && node == *parameter) {
+                    older.insert(node);
+                } else {
+                    older.remove(&node);
+                }
+            }
+            if let ProgramStep::Detach(node) = step {
+                older.remove(node);
+            }
+        }
+        older.contains(loss).then(|| &self.steps[last])
     }
 
     fn find_active(&mut self, parameters: &[TensorNode]) -> Result<(), GradientError> {
-        let first = parameters.iter().filter(|node| self.in_order || !self.writes(node));
+        let first = parameters.iter().filter(|node| self.in_order || self.last_write(node).is_none());
         let mut active: BTreeSet<TensorNode> = first.cloned().collect();
         let mut stale: BTreeSet<TensorNode> = BTreeSet::new();
         let mut found = Vec::new();
         for (at, step) in self.steps.iter().enumerate() {
-            let mentioned: Vec<TensorNode> = reads(step).into_iter().cloned().chain(targets(step)).collect();
-            let of = |active: &BTreeSet<TensorNode>| -> BTreeSet<TensorNode> {
-                mentioned.iter().filter(|node| active.contains(node)).cloned().collect()
-            };
-            let before = of(&active);
+            let before = mentioned_of(step, &active);
             self.check_slices(step, &before, &stale)?;
             for node in targets(step) {
                 let is_active = is_active_after(step, &node, &before)
@@ -175,7 +203,7 @@ impl ForwardProgram {
             if let ProgramStep::Detach(node) = step {
                 active.remove(node);
             }
-            found.push([before, of(&active)]);
+            found.push([before, mentioned_of(step, &active)]);
         }
         self.active = found;
         Ok(())
@@ -342,6 +370,17 @@ impl ForwardProgram {
     }
 }
 
+/// The position behind the last step that writes the loss; behind the last step if the loss is computed where
+/// it is read.
+fn end_of(loss: &TensorNode, steps: &[ProgramStep]) -> usize {
+    let is_elsewhere = loss.mode().known_virtual() || loss.view().is_some();
+    let last = steps.iter().rposition(|step| match step {
+        ProgramStep::Fetch { op: FetchOp::Slice { .. }, .. } => false,
+        step => targets(step).contains(loss),
+    });
+    last.filter(|_| !is_elsewhere).map_or(steps.len(), |last| last + 1)
+}
+
 /// A step that fills a node with a number.
 pub(crate) fn filled(node: &TensorNode, value: f64, origin: &Origin) -> ProgramStep {
     ProgramStep::Fetch { node: node.clone(), op: FetchOp::Constant(value), origin: origin.clone() }
@@ -408,6 +447,12 @@ pub(crate) fn targets(step: &ProgramStep) -> Vec<TensorNode> {
         }
     }
     nodes
+}
+
+/// Those of the nodes that a step reads or writes.
+fn mentioned_of(step: &ProgramStep, nodes: &BTreeSet<TensorNode>) -> BTreeSet<TensorNode> {
+    let mentioned = reads(step).into_iter().cloned().chain(targets(step));
+    mentioned.filter(|node| nodes.contains(node)).collect()
 }
 
 /// The nodes that a step reads.

@@ -20,6 +20,8 @@ pub struct Gradient {
     /// The gradient by each parameter, in the order given, with the dimensions of the parameter and its type,
     /// but at least f32.
     pub gradients: Vec<TensorNode>,
+    /// Whether the loss depends on each parameter, in the order given; if not, its gradient is 0.
+    pub reached: Vec<bool>,
 }
 
 /// A gradient to compute.
@@ -35,7 +37,8 @@ struct Request<'a> {
     origin: &'a Origin,
 }
 
-/// The gradient of a scalar by parameters. A parameter stands for the values that it has after the program.
+/// The gradient of a scalar by parameters. A parameter stands for the values that it has when the scalar is
+/// computed; later steps, such as an update of the parameter, have no effect.
 ///
 /// ```
 /// use assignments::text;
@@ -94,18 +97,20 @@ fn gradient_from(
     let before = flat(&program.steps);
     let mut names = names_of(&before, &pairs);
     let request = Request { loss, seed, parameters: &pairs, origin: Origin::unknown() };
-    let steps = backward(&mut program, before, &request, &mut names)?;
+    let (steps, reached) = backward(&mut program, before, &request, &mut names)?;
     program.steps.extend(steps);
     let gradient_of = |parameter: &&TensorNode| {
         pairs.iter().find(|(known, _)| known == *parameter).map(|(_, gradient)| gradient.clone())
     };
     let gradients = parameters.iter().filter_map(gradient_of).collect();
-    Ok(Gradient { program, gradients })
+    let reached = parameters.iter().map(|parameter| reached.contains(*parameter)).collect();
+    Ok(Gradient { program, gradients, reached })
 }
 
 /// Replaces each [`ProgramStep::Gradient`] by the steps that compute it.
 ///
-/// A gradient considers all steps before it, also the steps of earlier gradients. Copies of values that the
+/// A gradient considers all steps before it, also the steps of earlier gradients, and is the one by the values
+/// that the loss was computed with. Copies of values that the
 /// program overwrites are inserted where the gradient needs them. The program gets a warning for each
 /// gradient that is 0 because the loss does not depend on the parameter.
 ///
@@ -132,7 +137,7 @@ pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
         let request = Request { loss, seed: None, parameters, origin };
         let names = names.get_or_insert_with(|| names_of(&flat(&program.steps), &[]));
-        let steps = backward(program, before, &request, names)?;
+        let (steps, _) = backward(program, before, &request, names)?;
         replace_first_gradient(&mut program.steps, &mut Some(steps));
     }
     Ok(())
@@ -165,15 +170,15 @@ fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<Prog
 
 /// The steps that compute a gradient of the steps `before`, with which a program begins. Inserts copies of
 /// values that these steps overwrite into the program, and adds warnings to it. `names` has the names of the
-/// program's nodes, and of new ones after the call.
+/// program's nodes, and of new ones after the call. The set has the parameters that the loss depends on.
 fn backward(
     program: &mut Assignments,
     before: Vec<ProgramStep>,
     request: &Request<'_>,
     names: &mut NameSupply,
-) -> Result<Vec<ProgramStep>, GradientError> {
+) -> Result<(Vec<ProgramStep>, BTreeSet<TensorNode>), GradientError> {
     let &Request { loss, seed, parameters, origin } = request;
-    let forward = ForwardProgram::new(before, parameters, std::mem::take(names))?;
+    let forward = ForwardProgram::new(before, loss, parameters, std::mem::take(names))?;
     check(&forward, request)?;
     let mut pass = BackwardPass::new(forward, &program.symbols, parameters);
     let requests = program.recomputed.clone();
@@ -190,7 +195,7 @@ fn backward(
         }
     }
     (program.steps, *names) = forward.with_copies(std::mem::take(&mut program.steps));
-    Ok(steps)
+    Ok((steps, reached))
 }
 
 /// Checks that the request fits the program.
@@ -204,6 +209,10 @@ fn check(forward: &ForwardProgram, request: &Request<'_>) -> Result<(), Gradient
             let (parameter, known) = (parameter.name(), forward.float_inputs());
             let kind = GradientErrorKind::UnknownParameter { parameter, known };
             return Err(kind.at(request.origin.operand(1 + position)));
+        }
+        if let Some(step) = forward.write_between_reads(request.loss, parameter) {
+            let (loss, parameter) = (request.loss.name(), parameter.name());
+            return Err(GradientErrorKind::OlderValues { loss, parameter }.of(step.origin()));
         }
     }
     Ok(())

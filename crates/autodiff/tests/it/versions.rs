@@ -1,6 +1,8 @@
 //! Nodes that are written several times.
 
-use crate::support::{assert_close, floats};
+use expect_test::expect;
+
+use crate::support::{assert_close, floats, gradient_at, program, values};
 
 #[test]
 fn overwritten_values_are_saved() {
@@ -81,4 +83,33 @@ fn sums_in_several_steps() {
         "h[i] :+= x[i,j] * w[j]\nh[i] += x[i,j]\nh[i] -= w[j] * x[0,i] where i < 3\nloss :+= h[i] * h[i]",
         &[floats("x", &[3, 4]), floats("w", &[4])],
     );
+}
+
+/// An update of a parameter behind the loss does not change the gradient, which has the values that the loss
+/// was computed with.
+#[test]
+fn gradients_behind_an_update() {
+    let w = values("w", &[], &[1.5]);
+    let updated = "loss := w * w * w\nw := w - 0.5 * loss\n";
+    assert_eq!(gradient_at(updated, &w), [6.75]);
+    let twice = "first := w * w\nloss := w * w * w\ngrad first by w\nw := w - 0.5 * w.grad\n";
+    assert_eq!(gradient_at(twice, &w), [6.75]);
+    // The loss is computed with the updated value.
+    let later = "w := w + 0.5\nloss := w * w * w\nw := 0\n";
+    assert_eq!(gradient_at(later, &w), [12.0]);
+}
+
+#[test]
+fn a_loss_of_values_before_and_after_an_update() {
+    let w = values("w", &[], &[1.5]);
+    let (found, loss) = program("old := w * w\nw := w - 0.5\nloss := old * w", std::slice::from_ref(&w));
+    let error = autodiff::gradient(&found, &loss, &[&w.node]).map(drop).unwrap_err().to_string();
+    expect![[r#"
+        line 2, column 1: the loss loss depends on values of w from before and after this statement, and the gradient by w would lack a part; write the new values to another node, or `detach` those before
+        2 | w := w - 0.5
+          | ^^^^^^^^^^^^
+    "#]]
+    .assert_eq(&(error + "\n"));
+    let detached = "old := w * w\ndetach old\nw := w - 0.5\nloss := old * w";
+    assert_eq!(gradient_at(detached, &w), [2.25]);
 }
