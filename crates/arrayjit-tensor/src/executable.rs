@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrayjit::{Compiled, Context, Event, HostArray, Routine, Symbol, TensorNode};
+use arrayjit::{Compiled, Context, Event, HostArray, Routine, Symbol, TensorNode, assign::Warning};
 
-use crate::{graph::Graph, parameter::Parameter, run_error::ModelError, tensor::Tensor, weights::Weights};
+use crate::{
+    graph::Graph, parameter::Parameter, positions::PositionCheck, run_error::ModelError, tensor::Tensor,
+    weights::Weights,
+};
 
 /// A graph that is compiled and linked with the weights of a model: a routine from inputs to results, which
 /// may also change parameters and buffers.
@@ -28,6 +31,7 @@ pub struct Executable {
     compiled: Compiled,
     inputs: BTreeMap<String, TensorNode>,
     results: Vec<TensorNode>,
+    positions: Vec<PositionCheck>,
 }
 
 impl Graph {
@@ -74,7 +78,8 @@ impl Graph {
         let used = inputs.iter().map(|(_, node)| node);
         let used = used.filter(|node| compiled.nodes().contains(node) || results.contains(node));
         context = with_zeros(context, used)?;
-        Executable::link(compiled, &context, inputs.into_iter().collect(), results)
+        let executable = Executable::link(compiled, &context, inputs.into_iter().collect(), results)?;
+        Ok(executable.checking(self.position_checks()))
     }
 
     /// Checks that a context has all parameters that the statements mention.
@@ -107,14 +112,20 @@ impl Executable {
         results: Vec<TensorNode>,
     ) -> Result<Executable, ModelError> {
         let routine = compiled.link(context)?;
-        Ok(Executable { routine, compiled, inputs, results })
+        Ok(Executable { routine, compiled, inputs, results, positions: Vec::new() })
+    }
+
+    /// Each run checks these positions.
+    pub(crate) fn checking(self, positions: Vec<PositionCheck>) -> Executable {
+        Executable { positions, ..self }
     }
 
     /// Copies the inputs to the device, runs, and waits for the results, in the order given to
     /// [`Graph::compile`].
     ///
     /// # Errors
-    /// An input that is missing, unknown, or of another shape or type; symbols of the graph, which
+    /// An input that is missing, unknown, or of another shape or type; an integer that is no position, see
+    /// [`Graph::check_positions`](crate::Graph::check_positions); symbols of the graph, which
     /// [`run_with`](Executable::run_with) binds; an error of the device.
     pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, ModelError> {
         self.run_with(inputs, &[])
@@ -194,6 +205,12 @@ impl Executable {
         Ok(self.context().to_host(node)?)
     }
 
+    /// The compiler's warnings about legal graphs that are often mistakes, such as a gradient by a parameter
+    /// that the loss does not depend on.
+    pub fn warnings(&self) -> &[Warning] {
+        self.compiled.warnings()
+    }
+
     /// The compiled code: its warnings, and where its nodes live.
     pub fn compiled(&self) -> &Compiled {
         &self.compiled
@@ -227,6 +244,8 @@ impl Executable {
             if found != expected {
                 return Err(ModelError::Values { name: name.into(), found, expected });
             }
+            let mut checks = self.positions.iter().filter(|check| check.input() == name);
+            checks.try_for_each(|check| check.check(values))?;
         }
         match self.inputs.keys().find(|name| inputs.clone().all(|(given, _)| given != name.as_str())) {
             Some(name) => fail(name, "has no values"),

@@ -201,9 +201,11 @@ impl Tensor {
             false => letter(at),
         };
         let (read, count) = (access("x", (0..self.rank()).map(index)), sizes[sliced]);
-        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+        let slice = self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
             format!("{} := {read} where {} < {count}", whole(y, self.rank()), letter(sliced))
-        })
+        })?;
+        self.graph().note_slice(self, &slice, sliced, (&range, step));
+        Ok(slice)
     }
 
     /// The axis, if it has the elements of the range.

@@ -5,6 +5,7 @@ mod error; // errors with the caller's line
 mod graph; // statements that operations add
 mod operand; // tensors, parameters and numbers as arguments
 mod parameter; // arrays that outlive a run
+mod positions; // inputs that are positions
 mod shape; // axes and broadcasting
 mod tensor; // results of operations
 
@@ -46,7 +47,7 @@ pub use crate::{
     shape::Axes,
     tensor::Tensor,
     weights::Weights,
-    window::WindowOptions,
+    window::{PoolOptions, WindowOptions},
 };
 
 /// The programs of the README, as tests. It is here because this is the highest crate.

@@ -120,7 +120,8 @@ impl Tensor {
 
     /// The mean over all positions of `log Σ exp(logits) − logits[label]`, where the last axis has a logit
     /// for each class: `labels` are integers, of the shape of this tensor without the last axis. A label that
-    /// is no class adds 0.
+    /// is no class is an error of the run if it comes from an input
+    /// ([`Graph::check_positions`](crate::Graph::check_positions)), else adds 0.
     ///
     /// # Errors
     /// Labels of another shape, or labels that are no integers.
@@ -136,6 +137,8 @@ impl Tensor {
                 format!("{:?}, the shape of the logits without the last axis", &self.shape()[..last]);
             return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
         }
+        self.some(call, labels.num_elements())?;
+        self.graph().expect_positions(call, labels, self.shape()[last], None);
         let (wide, _) = sum_types(self.dtype());
         let [t, p] = ["t", "p"].map(|name| whole(name, self.rank()));
         let (class, label) = (letter(last), whole("label", last));
@@ -189,6 +192,7 @@ impl Tensor {
             let expected = format!("{:?}, the shape of the prediction", self.shape());
             return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
         }
+        self.some(call, self.num_elements())?;
         let (rank, count) = (self.rank(), self.num_elements() as f64);
         let (wide, _) = sum_types(self.dtype());
         let (p, t) = (whole("p", rank), whole("t", rank));

@@ -90,7 +90,7 @@ macro_rules! reduction {
                 $(#[$doc])*
                 ///
                 /// # Errors
-                /// An axis that the tensor does not have.
+                /// An axis that the tensor does not have; a mean or variance of no elements.
                 #[track_caller]
                 pub fn $name(&self, axes: impl Axes) -> Result<Tensor, TensorError> {
                     self.$with(Call::new(stringify!($name)), axes, Reduced::Removed)
@@ -100,7 +100,7 @@ macro_rules! reduction {
                 /// reduced axes have size 1 in the result.
                 ///
                 /// # Errors
-                /// An axis that the tensor does not have.
+                /// An axis that the tensor does not have; a mean or variance of no elements.
                 #[track_caller]
                 pub fn $kept(&self, axes: impl Axes) -> Result<Tensor, TensorError> {
                     self.$with(Call::new(stringify!($kept)), axes, Reduced::Kept)
@@ -146,6 +146,7 @@ impl Tensor {
 
     fn mean_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         let reduction = Reduction::new(self, call, axes, reduced)?;
+        self.some(call, reduction.count())?;
         let count = number(reduction.count() as f64);
         if self.dtype().is_float() {
             return reduction.accumulated(call, ":+=", &reduction.operand("x"), &format!("{{}} / {count}"));
@@ -209,6 +210,7 @@ impl Tensor {
     ) -> Result<Tensor, TensorError> {
         self.floats(call)?;
         let reduction = Reduction::new(self, call, axes, reduced)?;
+        self.some(call, reduction.count())?;
         let (mean, square) = (reduction.result("m"), reduction.result("v"));
         let count = reduction.count() as f64;
         let divisor = number(count - correction as f64);
@@ -304,6 +306,16 @@ impl Tensor {
             }
         };
         self.graph().result(call, &[("x", Argument::Tensor(self))], text)
+    }
+
+    /// Rejects a mean of no elements, which would be NaN.
+    pub(crate) fn some(&self, call: Call, count: usize) -> Result<(), TensorError> {
+        if count > 0 {
+            return Ok(());
+        }
+        let (what, found) = (self.name(), self.shape().to_vec());
+        let expected = "at least one element for each mean".into();
+        Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }))
     }
 
     /// Rejects integers, for which the result of the operation would be rounded.

@@ -1,5 +1,7 @@
 //! Errors of models that are compiled, run, loaded or saved.
 
+use std::panic::Location;
+
 use arrayjit::{CompileError, DType, InitialiseError, OpenError, RunError, TensorNodeError, TextError};
 
 use crate::error::TensorError;
@@ -70,6 +72,22 @@ pub enum ModelError {
         /// The names of all inputs.
         inputs: Vec<String>,
     },
+    /// An integer of an input that is no position of an axis, such as a label that is no class.
+    #[error("input `{input}` has {value} at {at:?}, expected 0..{count} for {operation} at {location}")]
+    Position {
+        /// The name of the input.
+        input: String,
+        /// The integer.
+        value: i64,
+        /// Its index in the input.
+        at: Vec<usize>,
+        /// The number of positions.
+        count: usize,
+        /// The operation that uses the integer as a position.
+        operation: &'static str,
+        /// The line that called the operation.
+        location: &'static Location<'static>,
+    },
     /// A parameter of another model than the weights.
     #[error("parameter `{parameter}` is none of the weights; `Weights` has the parameters of one `Params`")]
     OtherModel {
@@ -114,9 +132,13 @@ fn names(missing: &[String], unexpected: &[String]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
+/// The names, of many the first ones.
 fn list(names: &[String]) -> String {
-    match names.is_empty() {
-        true => "none".into(),
-        false => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    const SHOWN: usize = 8;
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => "none".into(),
+        count if count > SHOWN => format!("{shown} and {} more", count - SHOWN),
+        _ => shown,
     }
 }

@@ -9,7 +9,9 @@ use crate::{
 
 impl Tensor {
     /// The elements of axis `at` at integer positions: the axis is replaced by the axes of `positions`, as in
-    /// NumPy's `take`. For an axis of rows this is an embedding. A position outside the axis gives 0.
+    /// NumPy's `take`. For an axis of rows this is an embedding. A position outside the axis is an error of
+    /// the run if it comes from an input ([`Graph::check_positions`](crate::Graph::check_positions)), else
+    /// gives 0.
     ///
     /// # Errors
     /// An axis that the tensor does not have, positions that are no integers, or a tensor of another graph.
@@ -18,8 +20,8 @@ impl Tensor {
         take(Call::new("take"), self, Argument::Tensor(self), at, positions)
     }
 
-    /// The elements of axis `at` at the positions of a tensor of rank 1, as torch's `index_select`. A
-    /// position outside the axis gives 0.
+    /// The elements of axis `at` at the positions of a tensor of rank 1, as torch's `index_select`. For a
+    /// position outside the axis, see [`take`](Tensor::take).
     ///
     /// # Errors
     /// Positions of another rank; otherwise as [`take`](Tensor::take).
@@ -35,7 +37,7 @@ impl Tensor {
     }
 
     /// The rows of a table, a parameter or tensor of shape `[rows, …]`, at these integer positions: an
-    /// embedding. A position outside the table gives 0.
+    /// embedding. For a position outside the table, see [`take`](Tensor::take).
     ///
     /// # Errors
     /// A table of rank 0, positions that are no integers, or a tensor of another graph.
@@ -45,8 +47,8 @@ impl Tensor {
     }
 
     /// Gathers elements along axis `at`: `y[i, j] = x[positions[i, j], j]` for axis 0, of the shape of
-    /// `positions`. Each other axis of `positions` is at most as long as the axis of this tensor. A position
-    /// outside the axis gives 0.
+    /// `positions`. Each other axis of `positions` is at most as long as the axis of this tensor. For a
+    /// position outside the axis, see [`take`](Tensor::take).
     ///
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
@@ -62,7 +64,7 @@ impl Tensor {
 
     /// Adds each element of `source` to the element of a copy of this tensor at the same place but for axis
     /// `at`, where it is at the position in `positions`. Sums of several elements have the order of `source`;
-    /// a position outside the axis has no effect.
+    /// a position outside the axis is an error or has no effect, as [`take`](Tensor::take) says.
     ///
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
@@ -271,6 +273,7 @@ impl Tensor {
             let expected = format!("at most {:?} but for axis {chosen}", self.shape());
             return Err(fail(TensorErrorKind::Shape { what, found, expected }));
         }
+        self.graph().expect_positions(call, positions, self.shape()[chosen], None);
         Ok(chosen)
     }
 
@@ -309,6 +312,7 @@ fn take(
     let graph = tensor.graph();
     let chosen = axis(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
     positions.integers(call)?;
+    graph.expect_positions(call, positions, table.shape()[chosen], None);
     let position_axes: Vec<String> = (0..positions.rank()).map(|at| format!("k{at}")).collect();
     let position = access("p", position_axes.clone());
     let read = access("x", computed(table.shape().len(), chosen, &position));

@@ -5,12 +5,19 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use ::safetensors::SafeTensors;
 use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, Program, safetensors};
 
 use crate::{
     parameter::{Init, Parameter, Params, locked},
     run_error::ModelError,
 };
+
+/// The metadata key of the format of checkpoints, and the version that this crate writes.
+pub(crate) const CHECKPOINT_FORMAT: (&str, &str) = ("arrayjit_checkpoint", "1");
+
+/// What the names of the optimiser's arrays begin with in a checkpoint.
+pub(crate) const OPTIMIZER_PREFIX: &str = "optimizer.";
 
 /// The values of the parameters and buffers of a model on a device of a backend. Cloning is cheap, and a
 /// clone has the same values.
@@ -168,13 +175,27 @@ impl Weights {
         Ok(safetensors::write(values.iter().map(|(name, values)| (name.as_str(), values)))?)
     }
 
-    /// [`load_state_dict`](Weights::load_state_dict) of a safetensors file, which torch may have written.
+    /// [`load_state_dict`](Weights::load_state_dict) of a safetensors file, which torch may have written. Of a
+    /// checkpoint of a [`Session`](crate::session::Session), the weights are loaded, without the state of the
+    /// optimiser.
     ///
     /// # Errors
     /// A file that is no safetensors file, and the errors of [`load_state_dict`](Weights::load_state_dict).
     pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), ModelError> {
-        self.load_state_dict(&safetensors::read(bytes)?)
+        let mut values = safetensors::read(bytes)?;
+        if is_checkpoint(bytes) {
+            let parameters = self.0.params.by_name();
+            values.retain(|name, _| parameters.contains_key(name) || !name.starts_with(OPTIMIZER_PREFIX));
+        }
+        self.load_state_dict(&values)
     }
+}
+
+/// Whether a session wrote the file.
+fn is_checkpoint(bytes: &[u8]) -> bool {
+    let metadata =
+        SafeTensors::read_metadata(bytes).ok().and_then(|(_, metadata)| metadata.metadata().clone());
+    metadata.is_some_and(|entries| entries.contains_key(CHECKPOINT_FORMAT.0))
 }
 
 /// The context with initial values of more parameters.

@@ -7,12 +7,12 @@ use crate::{
     tensor::Tensor,
 };
 
-/// How the window of a convolution or of a pooling moves, the same on both axes of an image.
+/// How the window of a convolution moves, the same on both axes of an image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowOptions {
     /// The distance of neighbouring windows, at least 1.
     pub stride: usize,
-    /// The zeros in front of the first and behind the last element; −∞ for the maximum.
+    /// The zeros in front of the first and behind the last element.
     pub padding: usize,
     /// The distance of neighbouring elements of a window, at least 1.
     pub dilation: usize,
@@ -24,6 +24,30 @@ impl Default for WindowOptions {
     /// Every position, no padding, neighbouring elements, one group.
     fn default() -> WindowOptions {
         WindowOptions { stride: 1, padding: 0, dilation: 1, groups: 1 }
+    }
+}
+
+/// How the window of a pooling moves, the same on both axes of an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PoolOptions {
+    /// The distance of neighbouring windows, at least 1; by default the size of the window, as in torch, so
+    /// that windows do not overlap.
+    pub stride: Option<usize>,
+    /// The zeros in front of the first and behind the last element, −∞ for the maximum; at most half of the
+    /// window.
+    pub padding: usize,
+}
+
+impl PoolOptions {
+    /// The movement of windows of `size` elements.
+    fn window(self, size: usize) -> Result<WindowOptions, TensorErrorKind> {
+        if self.padding > size / 2 {
+            let (argument, found) = ("padding", self.padding.to_string());
+            let expected = format!("at most {}, half of the window", size / 2);
+            return Err(TensorErrorKind::Argument { argument, found, expected });
+        }
+        let stride = self.stride.unwrap_or(size);
+        Ok(WindowOptions { stride, padding: self.padding, ..WindowOptions::default() })
     }
 }
 
@@ -110,12 +134,18 @@ impl Tensor {
             && filter[1].checked_mul(groups) == Some(shape[1])
             && filter[0].is_multiple_of(groups);
         if !fits {
-            let expected = format!(
-                "[out, {}, …] with {} axes and out a multiple of {groups}, for {} channels in {groups} groups",
-                shape[1] / groups,
-                axes + 2,
-                shape[1]
-            );
+            let (channels, axes) = (shape[1], axes + 2);
+            let expected = match groups {
+                1 => format!(
+                    "[out, {channels}, …] with {axes} axes, for {} with {channels} channels",
+                    self.name()
+                ),
+                _ => format!(
+                    "[out, {}, …] with {axes} axes and out a multiple of {groups}, for {channels} channels in \
+                     {groups} groups",
+                    channels / groups,
+                ),
+            };
             return wrong(filters.name(), filter, expected);
         }
         // A padded read gives its letters no ranges.
@@ -178,10 +208,13 @@ impl Tensor {
         let fits =
             shape.len() == 4 && filter.len() == 4 && filter[0] == shape[1] && shape[1].is_multiple_of(groups);
         if !fits {
-            let expected = format!(
-                "[channels, out / groups, height, width] for an image {shape:?} with its channels in {groups} \
-                 groups"
-            );
+            let expected = match groups {
+                1 => format!("[channels, out, height, width] for an image {shape:?}"),
+                _ => format!(
+                    "[channels, out / {groups}, height, width] for an image {shape:?} with its channels in \
+                     {groups} groups"
+                ),
+            };
             let (what, found) = (filters.name(), filter.to_vec());
             return Err(fail(TensorErrorKind::Shape { what, found, expected }));
         }
@@ -226,19 +259,31 @@ impl Tensor {
     /// The largest element of each window of `size` by `size` elements. Equal elements share the gradient,
     /// whereas torch gives it to the first one.
     ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph, PoolOptions};
+    ///
+    /// let graph = Graph::new();
+    /// let image = graph.input("image", [1, 3, 8, 8], DType::F32)?;
+    /// assert_eq!(image.max_pool2d(2, PoolOptions::default())?.shape(), [1, 3, 4, 4]);
+    /// let overlapping = PoolOptions { stride: Some(1), padding: 0 };
+    /// assert_eq!(image.max_pool2d(2, overlapping)?.shape(), [1, 3, 7, 7]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
     /// # Errors
-    /// A tensor that is no image, or a window that is larger than it.
+    /// A tensor that is no image, a window that is larger than it, or a padding of more than half of the
+    /// window.
     #[track_caller]
-    pub fn max_pool2d(&self, size: usize, window: WindowOptions) -> Result<Tensor, TensorError> {
+    pub fn max_pool2d(&self, size: usize, window: PoolOptions) -> Result<Tensor, TensorError> {
         self.pooled(Call::new("max_pool2d"), size, window, ":max=", f64::NEG_INFINITY, 1.0)
     }
 
     /// The mean of each window of `size` by `size` elements, padding included.
     ///
     /// # Errors
-    /// A tensor that is no image, or a window that is larger than it.
+    /// Fails like [`max_pool2d`](Tensor::max_pool2d).
     #[track_caller]
-    pub fn avg_pool2d(&self, size: usize, window: WindowOptions) -> Result<Tensor, TensorError> {
+    pub fn avg_pool2d(&self, size: usize, window: PoolOptions) -> Result<Tensor, TensorError> {
         self.pooled(Call::new("avg_pool2d"), size, window, ":+=", 0.0, (size as f64).powi(2))
     }
 
@@ -246,12 +291,13 @@ impl Tensor {
         &self,
         call: Call,
         size: usize,
-        window: WindowOptions,
+        options: PoolOptions,
         op: &str,
         outside: f64,
         divisor: f64,
     ) -> Result<Tensor, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
+        let window = options.window(size).map_err(fail)?;
         window.check(0).map_err(fail)?;
         let counts = match self.shape() {
             [_, _, height, width] => window.count(*height, size).zip(window.count(*width, size)),

@@ -109,10 +109,10 @@ fn gradient_from(
 
 /// Replaces each [`ProgramStep::Gradient`] by the steps that compute it.
 ///
-/// A gradient considers all steps before it, also the steps of earlier gradients, and is the one by the values
-/// that the loss was computed with. Copies of values that the
-/// program overwrites are inserted where the gradient needs them. The program gets a warning for each
-/// gradient that is 0 because the loss does not depend on the parameter.
+/// A gradient considers all steps before it, also the steps of earlier gradients, and is the one by the
+/// values that the loss was computed with. Copies of values that the program overwrites are inserted where
+/// the gradient needs them. The program gets a warning for each gradient that is 0 because the loss does not
+/// depend on the parameter.
 ///
 /// ```
 /// use assignments::text::Program;

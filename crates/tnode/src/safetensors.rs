@@ -27,7 +27,7 @@ const RANDOM_BITS: &str = "u32x4";
 /// When the bytes are not in the format, an element type has no counterpart here, an array has more than
 /// [`MAX_RANK`](crate::MAX_RANK) axes, or memory is short.
 pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, Error> {
-    let file = SafeTensors::deserialize(bytes).map_err(malformed)?;
+    let file = SafeTensors::deserialize(bytes).map_err(|error| not_read(bytes, error))?;
     let random_bits = names_of_random_bits(bytes)?;
     let mut arrays = BTreeMap::new();
     for (name, view) in file.iter() {
@@ -70,6 +70,24 @@ fn one_line(name: &str) -> Result<&str, Error> {
     match name.contains(['\n', '\r']) {
         false => Ok(name),
         true => Err(Error::Malformed { format: FORMAT, why: format!("a line break in the name {name:?}") }),
+    }
+}
+
+/// The error of a file that is not in the format; it names formats that are taken for this one.
+fn not_read(bytes: &[u8], error: ::safetensors::SafeTensorError) -> Error {
+    let others: [(&[u8], &str); 4] = [
+        (b"PK\x03\x04", "a zip archive, such as torch's `.pt` or NumPy's `.npz`"),
+        (b"\x80\x02", "a pickle, such as an old `.pt` of torch"),
+        (b"GGUF", "a GGUF file"),
+        (b"\x89HDF", "an HDF5 file"),
+    ];
+    match others.iter().find(|(start, _)| bytes.starts_with(start)) {
+        Some((_, what)) => {
+            let why =
+                format!("the file is {what}; convert it, as with `safetensors.torch.save_file` in Python");
+            Error::Malformed { format: FORMAT, why }
+        }
+        None => malformed(error),
     }
 }
 

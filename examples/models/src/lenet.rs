@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use arrayjit_tensor::{
-    Backend, HostArray, Params, Tensor, TensorError, Weights, WindowOptions,
+    Backend, HostArray, Params, PoolOptions, Tensor, TensorError, Weights,
     nn::{Conv2d, Conv2dOptions, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Session},
@@ -49,7 +49,7 @@ impl LeNet {
 impl Module for LeNet {
     /// The logits `[batch, 10]` of images `[batch, 8, 8]`.
     fn forward(&self, images: &Tensor) -> Result<Tensor, TensorError> {
-        let halve = WindowOptions { stride: 2, ..Default::default() };
+        let halve = PoolOptions::default();
         let x = self.conv1.forward(&upscale(images)?)?.relu()?.max_pool2d(2, halve)?;
         let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2, halve)?.flatten(1, -1)?;
         let x = self.fc1.forward(&x)?.relu()?;

@@ -26,7 +26,8 @@ impl Embedding {
 }
 
 impl Module for Embedding {
-    /// Integers of shape `[…]` to `[…, size]`. A position outside the table gives 0.
+    /// Integers of shape `[…]` to `[…, size]`. For a position outside the table, see
+    /// [`take`](Tensor::take).
     ///
     /// # Errors
     /// A tensor of floats.

@@ -87,9 +87,13 @@ impl<R: UpdateRule> Optimizer<R> {
         Optimizer { rule: Box::new(rule), rate, schedule, clip_norm }
     }
 
-    /// Adds statements to the graph of `loss`: the gradients by all trainable parameters that the graph
-    /// mentions, and the updates of these parameters. Each run of the compiled graph is then one step, and
-    /// its symbol `step` counts the steps from 0.
+    /// Adds statements to the graph of `loss`: the gradients by all trainable parameters that the loss depends
+    /// on, and the updates of these parameters. Each run of the compiled graph is then one step, and its
+    /// symbol `step` counts the steps from 0.
+    ///
+    /// A graph may have several losses with an update each, also of the same parameters: an update comes
+    /// after those before it, and its gradients are the ones by the values that its loss was computed with.
+    /// [`update_of`](Optimizer::update_of) updates some parameters only.
     ///
     /// ```
     /// use arrayjit_tensor::{Backend, Graph, Init, Params, Weights, optim::{OptimizerState, Sgd}};
@@ -110,32 +114,69 @@ impl<R: UpdateRule> Optimizer<R> {
     /// a rate, schedule or rule that is no number, or parameters of the state that have other shapes.
     #[track_caller]
     pub fn update(&self, loss: &Tensor, state: &OptimizerState) -> Result<(), TensorError> {
-        self.update_guarded(Call::new("update"), loss, state, false).map(drop)
+        self.update_guarded(Call::new("update"), loss, None, state, false).map(drop)
     }
 
-    /// [`update`](Optimizer::update), which returns 1 if the step is not guarded, else 0. With
+    /// [`update`](Optimizer::update) of the given parameters only: of one of several groups of parameters, or
+    /// of one of two networks that are trained against each other.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, Graph, Init, Params, Weights, optim::{OptimizerState, Sgd}};
+    ///
+    /// let params = Params::new(1);
+    /// let [a, b] = [params.parameter("a", [], Init::ONES)?, params.parameter("b", [], Init::ONES)?];
+    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let graph = Graph::for_training();
+    /// let loss = graph.apply("y := a[] * b[]", &[("a", &&a), ("b", &&b)])?;
+    /// Sgd::new(0.5).update_of(&loss, &[&a], &OptimizerState::new(&weights))?;
+    /// Sgd::new(0.25).update_of(&loss, &[&b], &OptimizerState::new(&weights))?;
+    /// graph.compile(&weights, &[])?.start(&[], &[("step", 0)])?;
+    /// assert_eq!(weights.get(&a)?.values(), [0.5]);
+    /// assert_eq!(weights.get(&b)?.values(), [0.75]); // by the value that the loss was computed with
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails like [`update`](Optimizer::update).
+    #[track_caller]
+    pub fn update_of(
+        &self,
+        loss: &Tensor,
+        parameters: &[&Parameter],
+        state: &OptimizerState,
+    ) -> Result<(), TensorError> {
+        self.update_guarded(Call::new("update_of"), loss, Some(parameters), state, false).map(drop)
+    }
+
+    /// [`update`](Optimizer::update) of all or of `only` some parameters, which returns 1 if the step is not guarded, else 0. With
     /// `checks_gradients`, gradients that are not finite guard a step even if they are not clipped.
     pub(crate) fn update_guarded(
         &self,
         call: Call,
         loss: &Tensor,
+        only: Option<&[&Parameter]>,
         state: &OptimizerState,
         checks_gradients: bool,
     ) -> Result<Tensor, TensorError> {
         let graph = loss.graph();
         let mut parameters = graph.parameters();
-        parameters.retain(|parameter| parameter.is_trainable());
+        let is_chosen = |parameter: &Parameter| only.is_none_or(|only| only.contains(&parameter));
+        parameters.retain(|parameter| parameter.is_trainable() && is_chosen(parameter));
         if parameters.is_empty() {
-            let found = "a loss that depends on no trainable parameter".into();
-            return Err(argument(call, graph, ("loss", found, "a loss of parameters")));
+            return Err(no_parameter(call, graph));
         }
         let by: Vec<_> = parameters.iter().collect();
         let by: Vec<&dyn TensorOperand> =
             by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
-        let gradients = graph.gradients(loss, &by)?;
+        let gradients = graph.reached_gradients(call, loss, &by)?;
+        let reached = parameters.into_iter().zip(gradients).filter(|(_, (_, is_reached))| *is_reached);
+        let gradients: Vec<_> = reached.map(|(parameter, (gradient, _))| (parameter, gradient)).collect();
+        if gradients.is_empty() {
+            return Err(no_parameter(call, graph));
+        }
+        let all: Vec<Tensor> = gradients.iter().map(|(_, gradient)| gradient.clone()).collect();
         let has_norm = self.reads_norm(checks_gradients);
-        let norm = has_norm.then(|| global_norm(call, graph, &gradients)).transpose()?;
-        let gradients: Vec<_> = parameters.into_iter().zip(gradients).collect();
+        let norm = has_norm.then(|| global_norm(call, graph, &all)).transpose()?;
         self.apply(call, (loss, norm.as_ref()), &gradients, state)
     }
 
@@ -190,6 +231,7 @@ impl<R: UpdateRule> Optimizer<R> {
         if !self.rate.is_finite() {
             return Err(argument(call, graph, ("rate", self.rate.to_string(), "a finite number")));
         }
+        self.schedule.check()?;
         match self.clip_norm {
             Some(limit) if !(limit > 0.0 && limit.is_finite()) => {
                 Err(argument(call, graph, ("clip_norm", limit.to_string(), "a finite number above 0")))
@@ -279,6 +321,11 @@ fn is_finite(
     let inputs = [("is_finite", Argument::Tensor(&is_finite)), ("halted", Argument::Parameter(&halted))];
     graph.emit(call, "halted[] := 1 - is_finite[]", &inputs, &[])?;
     Ok(is_finite)
+}
+
+fn no_parameter(call: Call, graph: &Graph) -> TensorError {
+    let found = "a loss that depends on no trainable parameter".into();
+    argument(call, graph, ("loss", found, "a loss of parameters"))
 }
 
 fn argument(call: Call, graph: &Graph, (name, found, expected): (&'static str, String, &str)) -> TensorError {

@@ -19,11 +19,9 @@ use crate::{
     parameter::{Parameter, locked},
     run_error::ModelError,
     session::{CheckpointProblem, Session, SessionError},
-    weights,
+    weights::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX},
 };
 
-/// The metadata key of the format, and the version that this crate writes.
-const FORMAT: (&str, &str) = ("arrayjit_checkpoint", "1");
 const STEP: &str = "step";
 const SEED: &str = "seed";
 
@@ -53,7 +51,7 @@ impl Session {
             values.insert(name, values_of);
         }
         let metadata = [
-            (FORMAT.0, FORMAT.1.to_owned()),
+            (CHECKPOINT_FORMAT.0, CHECKPOINT_FORMAT.1.to_owned()),
             (STEP, self.steps().to_string()),
             (SEED, self.weights().params().seed().to_string()),
         ];
@@ -130,7 +128,7 @@ impl Session {
         let mut arrays: CheckpointArrays =
             parameters.into_iter().map(|(name, parameter)| (name, (parameter, None))).collect();
         for (array, owner) in self.core.optimizer_arrays()? {
-            let name = format!("optimizer.{}", array.name());
+            let name = format!("{OPTIMIZER_PREFIX}{}", array.name());
             if arrays.insert(name.clone(), (array, owner)).is_some() {
                 let kind = TensorErrorKind::Name { what: "parameter", name };
                 return Err(Call::new("checkpoint").error("optimizer", kind).into());
@@ -150,7 +148,7 @@ impl Session {
             }
         };
         let expected_seed = self.weights().params().seed().to_string();
-        for (key, expected) in [(FORMAT.0, FORMAT.1), (SEED, expected_seed.as_str())] {
+        for (key, expected) in [(CHECKPOINT_FORMAT.0, CHECKPOINT_FORMAT.1), (SEED, expected_seed.as_str())] {
             let found = entry(key, expected)?;
             if found != expected {
                 return Err(CheckpointProblem::Metadata { key, found, expected: expected.into() });

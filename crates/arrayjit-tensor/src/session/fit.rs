@@ -137,7 +137,8 @@ impl Session {
     ) -> Result<Metrics, SessionError> {
         let mut last = None;
         for values in batches {
-            self.step_by(values?)?;
+            let (_, metrics) = self.start_step(values?)?;
+            last = report.report(metrics).or(last);
             let unread = locked(&self.core.pending).len();
             if let Some(metrics) = reader.poll(unread)? {
                 last = report.report(metrics).or(last);

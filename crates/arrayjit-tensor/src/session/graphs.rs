@@ -148,7 +148,7 @@ impl SessionCore {
     fn compile(&self, mode: Mode, values: &BatchValues) -> Result<StepGraph, SessionError> {
         let built = self.built(mode, values)?;
         let BuiltGraph { graph, loss, metrics } = &built;
-        let call = Call::new("session");
+        let call = graph.call_of(loss).map_or(Call::new("session"), |call| Call { op: "session", ..call });
         if loss.graph() != graph || loss.num_elements() != 1 {
             let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
             let expected = "one element, computed from the batch".into();
@@ -166,7 +166,7 @@ impl SessionCore {
                 StepRoutines::Ranks(Box::new(step))
             }
             (Mode::Training, None) => {
-                let is_finite = self.optimizer.update_guarded(call, loss, &self.state, checks)?;
+                let is_finite = self.optimizer.update_guarded(call, loss, None, &self.state, checks)?;
                 self.compile_one("training_step", &built, Some(is_finite), &rows)?
             }
             (Mode::Evaluation, _) => self.compile_one("evaluation", &built, None, &rows)?,

@@ -163,19 +163,22 @@ impl Session {
     /// # Errors
     /// Fails like [`step`](Session::step).
     pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<StartedStep, SessionError> {
-        let values = batch.into_batch()?;
-        if locked(&self.core.pending).is_full() {
-            self.core.settle()?;
-        }
+        Ok(self.start_step(batch.into_batch()?)?.0)
+    }
+
+    /// Starts a step, and returns the metrics that were read for it, of this step and of those before.
+    fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>), SessionError> {
+        let is_full = locked(&self.core.pending).is_full();
+        let mut read = if is_full { self.core.settle()? } else { Vec::new() };
         let graph = self.core.graph(Mode::Training, &values)?;
         let number = self.steps();
         let run = graph.start(&values, number).map_err(|error| self.core.rank_failure().unwrap_or(error))?;
         let step = StartedStep { core: self.core.clone(), graph, run, number };
         locked(&self.core.pending).push(PendingStep { step: step.record(), values });
         if self.core.checks_every_step.load(Ordering::Relaxed) {
-            self.core.settle()?;
+            read.extend(self.core.settle()?);
         }
-        Ok(step)
+        Ok((step, read))
     }
 
     /// The means of the loss and of the metrics over batches, weighted by the size of the first axis of the

@@ -2,7 +2,8 @@
 
 use arrayjit::TensorNodeError;
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights, WindowOptions,
+    Backend, DType, Graph, HostArray, Init, ModelError, Params, PoolOptions, Tensor, TensorError, Weights,
+    WindowOptions,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Linear, Lstm, Module, MultiHeadAttention,
         MultiHeadAttentionOptions, RecurrentOptions,
@@ -21,7 +22,7 @@ fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, TensorError> {
     let gain = params.parameter("gain", [16], normal)?;
     let image = graph.rand(&[1, 1, 8, 8], DType::F32, 3)?;
     let convolved = image.conv2d(&filters, WindowOptions { padding: 1, ..WindowOptions::default() })?;
-    let tokens = convolved.max_pool2d(2, WindowOptions { stride: 2, ..WindowOptions::default() })?;
+    let tokens = convolved.max_pool2d(2, PoolOptions::default())?;
     let tokens = tokens.reshape(&[1, 4, 16])?;
     let ids = graph.apply("p[b,t] := (b + 3*t) % 6 where b < 1, t < 4", &[])?;
     let tokens = (tokens + ids.embedding(&table)?)?.rms_norm(&gain, 1e-5)?;
@@ -97,7 +98,7 @@ impl Classifier {
 impl Module for Classifier {
     /// The logits `[batch, 2]` of images `[batch, 1, 8, 8]`.
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
-        let halved = WindowOptions { stride: 2, ..WindowOptions::default() };
+        let halved = PoolOptions::default();
         let x = self.norm.forward(&self.conv.forward(x)?)?.relu()?.max_pool2d(2, halved)?;
         let x = self.lstm.forward(&x.reshape(&[x.shape()[0] as isize, 2, 32])?)?;
         let x = (self.attention.forward(&x)? + &x)?.mean(1)?;

@@ -1,7 +1,10 @@
 //! Messages about wrong shapes, types, positions and texts.
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights, WindowOptions,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights,
+    WindowOptions,
+    optim::AdamW,
+    session::{Batch, Session},
 };
 
 /// The message of an operation on `x`, f32 of shape [2, 3], without the caller's position.
@@ -155,4 +158,85 @@ fn inputs_and_values() -> Result<(), ModelError> {
     assert_eq!(load(named("w", HostArray::from_slice(&[1f64, 2., 3.], [3])?)), Ok(()));
     assert_eq!(weights.get(&w)?.values(), [1., 2., 3.]);
     Ok(())
+}
+
+/// Labels and rows of a table that do not exist are errors of the run, wherever they are in the input.
+#[test]
+fn positions_outside_of_their_axis() -> Result<(), ModelError> {
+    let params = Params::new(1);
+    let table = params.parameter("table", [5, 2], Init::ONES)?;
+    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let build = |checks: bool| {
+        let graph = Graph::new();
+        graph.check_positions(checks);
+        let tokens = graph.input("tokens", [2, 4], DType::I64)?;
+        // The last column belongs to nothing.
+        let rows = tokens.narrow(1, 0, 3)?.transpose(0, 1)?.embedding(&table)?;
+        let labels = graph.input("labels", [3, 2], DType::U8)?;
+        graph.compile(&weights, &[&rows.cross_entropy(&labels)?])
+    };
+    let tokens = |values: [i64; 8]| HostArray::from_slice(&values, [2, 4]);
+    let labels = |values: [u8; 6]| HostArray::from_slice(&values, [3, 2]);
+    let run = |model: &Executable, tokens: &HostArray, labels: &HostArray| {
+        let found = model.run(&[("tokens", tokens), ("labels", labels)]);
+        found.map(drop).map_err(|error| error.to_string())
+    };
+    let model = build(true)?;
+    let right = (tokens([0, 1, 2, 99, 3, 4, 0, -7])?, labels([0, 1, 0, 1, 0, 1])?);
+    assert_eq!(run(&model, &right.0, &right.1), Ok(()));
+    let found = run(&model, &tokens([0, 1, 2, 3, 3, -1, 0, 0])?, &right.1).unwrap_err();
+    assert!(found.starts_with("input `tokens` has -1 at [1, 1], expected 0..5 for embedding at "), "{found}");
+    let found = run(&model, &tokens([0, 1, 5, 3, 3, 1, 0, 0])?, &right.1).unwrap_err();
+    assert!(found.starts_with("input `tokens` has 5 at [0, 2], expected 0..5 for embedding at "), "{found}");
+    let wrong = labels([0, 1, 0, 1, 2, 1])?;
+    let found = run(&model, &right.0, &wrong).unwrap_err();
+    assert!(
+        found.starts_with("input `labels` has 2 at [2, 0], expected 0..2 for cross_entropy at "),
+        "{found}"
+    );
+    assert_eq!(run(&build(false)?, &right.0, &wrong), Ok(()));
+    Ok(())
+}
+
+/// The weights of a checkpoint can be loaded, and other formats are named.
+#[test]
+fn files_that_are_taken_for_weights() -> Result<(), Box<dyn std::error::Error>> {
+    let params = Params::new(1);
+    let w = params.parameter("w", [2], Init::ONES)?;
+    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let parameter = w.clone();
+    let loss = move |batch: &Batch| batch.input("x")?.mul(&parameter)?.sum(..);
+    let mut session = Session::new(&weights, AdamW::new(0.1), loss)?;
+    session.step(&[("x", &HostArray::from_slice(&[1f32, 2.0], [2])?)])?;
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("checkpoint");
+    session.save(&path)?;
+    let trained = weights.get(&w)?.values();
+    weights.set(&w, &HostArray::from_slice(&[0f32; 2], [2])?)?;
+    weights.load_safetensors(&std::fs::read(&path)?)?;
+    assert_eq!(weights.get(&w)?.values(), trained);
+
+    let found = weights.load_safetensors(b"PK\x03\x04 and so on").unwrap_err().to_string();
+    assert!(found.contains("the file is a zip archive, such as torch's `.pt`"), "{found}");
+    let many = (0..20).map(|at| Ok((format!("v{at:02}"), HostArray::zeros(DType::F32, [1])?)));
+    let many = many.collect::<Result<_, ModelError>>()?;
+    let found = weights.load_state_dict(&many).unwrap_err().to_string();
+    assert!(found.ends_with("`v06`, `v07` and 12 more"), "{found}");
+    Ok(())
+}
+
+#[test]
+fn means_of_nothing() {
+    let graph = Graph::new();
+    let x = graph.input("x", [0, 3], DType::F32).unwrap();
+    let labels = graph.input("labels", [0], DType::I32).unwrap();
+    let found = [x.mean(..), x.mean(0), x.var(0), x.mse_loss(&x), x.cross_entropy(&labels)];
+    for error in found.map(|result| result.map(drop).unwrap_err().to_string()) {
+        assert!(
+            error.ends_with("x has shape [0, 3], expected at least one element for each mean"),
+            "{error}"
+        );
+    }
+    assert_eq!(x.mean(1).unwrap().shape(), [0]);
+    assert_eq!(x.sum(0).unwrap().shape(), [3]);
 }

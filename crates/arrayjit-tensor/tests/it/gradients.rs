@@ -1,6 +1,6 @@
 //! The gradient of every operation against differences in f64.
 
-use arrayjit_tensor::{DType, Graph, HostArray, Tensor, TensorError, WindowOptions};
+use arrayjit_tensor::{DType, Graph, HostArray, PoolOptions, Tensor, TensorError, WindowOptions};
 
 use arrayjit::autodiff::{CheckOptions, check};
 
@@ -181,8 +181,8 @@ fn windows() {
             ("conv_transpose2d", |x| {
                 x.conv_transpose2d(filters(x)?, WindowOptions { stride: 2, padding: 1, ..options() }, 1)
             }),
-            ("max_pool2d", |x| x.max_pool2d(3, WindowOptions { stride: 2, padding: 1, ..options() })),
-            ("avg_pool2d", |x| x.avg_pool2d(2, WindowOptions { stride: 2, ..options() })),
+            ("max_pool2d", |x| x.max_pool2d(3, PoolOptions { stride: Some(2), padding: 1 })),
+            ("avg_pool2d", |x| x.avg_pool2d(2, PoolOptions::default())),
             ("adaptive_avg_pool2d", |x| x.adaptive_avg_pool2d(1, 5)?.square()),
         ],
     );

@@ -4,7 +4,8 @@
 use std::{fs, thread};
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights, WindowOptions,
+    Backend, DType, Graph, HostArray, Init, ModelError, Params, PoolOptions, Tensor, TensorError, Weights,
+    WindowOptions,
     nn::{
         Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Dropout, Embedding, GroupNorm, Gru,
         LayerNorm, Linear, Lstm, Module, MultiHeadAttention, MultiHeadAttentionOptions, RecurrentOptions,
@@ -57,8 +58,8 @@ fn sizes_that_overflow_are_named() {
             format!("conv2d: groups {large}"),
         ),
         (
-            failed(image.avg_pool2d(2, WindowOptions { padding: MOST, ..window })),
-            format!("avg_pool2d: padding {large}"),
+            failed(image.avg_pool2d(2, PoolOptions { stride: Some(MOST), padding: 1 })),
+            format!("avg_pool2d: stride {large}"),
         ),
         (
             failed(image.conv_transpose2d(&image, WindowOptions { stride: MOST, ..window }, 0)),
@@ -72,7 +73,9 @@ fn sizes_that_overflow_are_named() {
     for (found, expected) in cases {
         assert_eq!(found, expected);
     }
-    assert!(failed(image.max_pool2d(MOST, window)).contains("with room for windows of"));
+    assert!(failed(image.max_pool2d(100, PoolOptions::default())).contains("with room for windows of"));
+    let padded = PoolOptions { stride: None, padding: MOST };
+    assert!(failed(image.max_pool2d(3, padded)).ends_with("expected at most 1, half of the window"));
     assert!(failed(graph.input("y", [MOST, 2], DType::F32)).ends_with("is too large to address"));
     assert!(failed(graph.arange(MOST)).contains("is too large"));
     assert!(failed(x.slice_step(1, 0..2, MOST)).contains("overflows"));

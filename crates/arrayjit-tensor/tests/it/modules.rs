@@ -260,10 +260,10 @@ fn errors_name_module_and_parameter() {
         modules.iter().map(|(_, module)| message(module.as_ref(), &[2, 3, 1, 7])).collect();
     let expected = [
         "linear in net.linear: x has shape [2, 3, 1, 7], expected 8 elements on axis 3, as net.linear.weight has",
-        "conv2d in net.conv: net.conv.weight has shape [6, 4, 2, 2], expected [out, 3, …] with 4 axes and out a \
-         multiple of 1, for 3 channels in 1 groups",
-        "conv_transpose2d in net.up: net.up.weight has shape [4, 6, 2, 2], expected [channels, out / groups, \
-         height, width] for an image [2, 3, 1, 7] with its channels in 1 groups",
+        "conv2d in net.conv: net.conv.weight has shape [6, 4, 2, 2], expected [out, 3, …] with 4 axes, for x \
+         with 3 channels",
+        "conv_transpose2d in net.up: net.up.weight has shape [4, 6, 2, 2], expected [channels, out, height, \
+         width] for an image [2, 3, 1, 7]",
         "batch_norm in net.batch_norm: x has shape [2, 3, 1, 7], expected 4 elements on axis 1, as \
          net.batch_norm.weight has",
         "group_norm in net.group_norm: x has shape [2, 3, 1, 7], expected 4 elements on axis 1, as \

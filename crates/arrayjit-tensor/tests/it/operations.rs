@@ -1,7 +1,8 @@
 //! The values and shapes of operations, small enough to check by hand.
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, ModelError, Params, Tensor, TensorError, Weights, WindowOptions,
+    Backend, DType, Graph, HostArray, ModelError, Params, PoolOptions, Tensor, TensorError, Weights,
+    WindowOptions,
 };
 
 /// The name of an operation, the operation, and the function that it should be.
@@ -236,9 +237,11 @@ fn windows() {
     let (shape, values) = count(&[1, 1, 3, 3], |x| x.conv2d(ones(x, &[1, 1, 3, 3])?, window));
     assert_eq!((shape, values), (vec![1, 1, 3, 3], vec![8., 15., 12., 21., 36., 27., 20., 33., 24.]));
     let strided = WindowOptions { stride: 2, ..WindowOptions::default() };
-    assert_eq!(count(&[1, 1, 4, 4], |x| x.max_pool2d(2, strided)).1, [5., 7., 13., 15.]);
-    assert_eq!(count(&[1, 1, 4, 4], |x| x.avg_pool2d(2, strided)).1, [2.5, 4.5, 10.5, 12.5]);
-    let padded = WindowOptions { stride: 2, padding: 1, ..WindowOptions::default() };
+    assert_eq!(count(&[1, 1, 4, 4], |x| x.max_pool2d(2, PoolOptions::default())).1, [5., 7., 13., 15.]);
+    assert_eq!(count(&[1, 1, 4, 4], |x| x.avg_pool2d(2, PoolOptions::default())).1, [2.5, 4.5, 10.5, 12.5]);
+    let overlapping = PoolOptions { stride: Some(1), padding: 0 };
+    assert_eq!(count(&[1, 1, 3, 3], |x| x.max_pool2d(2, overlapping)).1, [4., 5., 7., 8.]);
+    let padded = PoolOptions { stride: None, padding: 1 };
     assert_eq!(count(&[1, 1, 2, 2], |x| (x - 5.0)?.max_pool2d(2, padded)).1, [-5., -4., -3., -2.]);
     assert_eq!(count(&[1, 1, 4, 4], |x| x.adaptive_avg_pool2d(1, 2)).1, [6.5, 8.5]);
     let grouped = WindowOptions { groups: 2, ..WindowOptions::default() };

@@ -1,7 +1,8 @@
 //! Optimisers against the same formulas on the host, schedules, clipping, and narrow parameters.
 
 use arrayjit_tensor::{
-    Backend, DType, Executable, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError,
+    TensorOperand, Weights,
     optim::{Adam, AdamW, Optimizer, OptimizerState, ParameterUpdate, Schedule, Sgd, UpdateRule},
 };
 
@@ -193,4 +194,76 @@ fn bad_arguments_are_named() {
             .to_string()
             .ends_with("a loss that depends on no trainable parameter, expected a loss of parameters")
     );
+}
+
+/// The second update of a parameter has the gradient by the value that its loss was computed with.
+#[test]
+fn two_losses_with_an_update_each() -> Result<(), ModelError> {
+    let params = Params::new(1);
+    let w = params.parameter("w", [], Init::ONES)?;
+    let unused = params.parameter("unused", [], Init::ONES)?;
+    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let graph = Graph::for_training();
+    let inputs: [(&str, &dyn TensorOperand); 2] = [("w", &&w), ("u", &&unused)];
+    let [square, linear, _] =
+        graph.apply_all("a := w[] * w[]\nb := 10 * w[]\nc := u[]", &inputs, ["a", "b", "c"])?;
+    let sgd = Sgd::new(0.01).weight_decay(0.0);
+    sgd.update(&square, &OptimizerState::new(&weights))?;
+    sgd.update(&linear, &OptimizerState::new(&weights))?;
+    let step = graph.compile(&weights, &[])?;
+    step.start(&[], &[("step", 0)])?;
+    assert!((weights.get(&w)?.values()[0] - 0.88).abs() < 1e-6, "1 - 0.01 * 2 - 0.01 * 10");
+
+    // A parameter that the loss does not depend on stays as it is, also under a decay.
+    let graph = Graph::for_training();
+    let [loss, _] = graph.apply_all("a := w[] * w[]\nc := u[]", &inputs, ["a", "c"])?;
+    Sgd::new(0.01).weight_decay(0.5).update(&loss, &OptimizerState::new(&weights))?;
+    graph.compile(&weights, &[])?.start(&[], &[("step", 0)])?;
+    assert_eq!(weights.get(&unused)?.values(), [1.0]);
+
+    // A loss of old and new values has no whole gradient.
+    let graph = Graph::for_training();
+    let w = &w;
+    let old = graph.apply("a := w[] * w[]", &[("w", &w)])?;
+    sgd.update(&old, &OptimizerState::new(&weights))?;
+    let both = graph.apply("b := a[] * w[]", &[("a", &old), ("w", &w)])?;
+    let error = graph.gradients(&both, &[&w]).map(drop).unwrap_err().to_string();
+    assert!(error.contains("depends on values of w from before and after"), "{error}");
+    Ok(())
+}
+
+/// A gradient that is 0 because the loss does not depend on the parameter gives a warning.
+#[test]
+fn warnings_of_a_graph() -> Result<(), ModelError> {
+    let params = Params::new(1);
+    let [v, w] = [params.parameter("v", [], Init::ONES)?, params.parameter("w", [], Init::ONES)?];
+    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let graph = Graph::new();
+    let (v, w) = (&v, &w);
+    let [loss, _] = graph.apply_all("a := w[] * w[]\nb := v[]", &[("v", &v), ("w", &w)], ["a", "b"])?;
+    let gradients = graph.gradients(&loss, &[&w, &v])?;
+    let model = graph.compile(&weights, &gradients.iter().collect::<Vec<_>>())?;
+    let warnings: Vec<String> = model.warnings().iter().map(|warning| warning.kind().to_string()).collect();
+    let expected = "the gradient of node a by v is zero: no statements with derivatives lead from v to a";
+    assert_eq!(warnings, [expected]);
+    Ok(())
+}
+
+/// The error of an expression shows what the user wrote, and where.
+#[test]
+fn a_misspelled_schedule() -> Result<(), ModelError> {
+    let params = Params::new(1);
+    let w = params.parameter("w", [], Init::ONES)?;
+    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let graph = Graph::for_training();
+    let loss = graph.apply("a := w[] * w[]", &[("w", &&w)])?;
+    let misspelled = Schedule::warm_up(10).times(Schedule::expression("cosine(@step, 10)"));
+    let error = Sgd::new(0.1).schedule(misspelled).update(&loss, &OptimizerState::new(&weights));
+    let error = error.unwrap_err().to_string();
+    let at = format!("Schedule::expression at {}:{}:", file!(), line!() - 3);
+    assert!(error.starts_with(&at), "{error}");
+    assert!(
+        error.contains("the expression is `cosine(@step, 10)`, expected a number that depends on `@step`: ")
+    );
+    Ok(())
 }

@@ -284,3 +284,30 @@ fn sessions_have_profiles_of_their_graphs() {
     assert!(step.calls.iter().any(|call| call.description.cost.flops >= 2.0 * 32.0 * 64.0 * 16.0));
     assert!(step.calls.iter().all(|call| !call.description.statements.is_empty()), "{}", step.to_table());
 }
+
+/// Each step is checked, and the metrics of all of them are reported.
+#[test]
+fn fit_that_checks_every_step() {
+    let model = TwoLayers::new("inline", DType::F32);
+    let mut session = model.session().check_every_step(true);
+    let mut losses = Vec::new();
+    let last = session.fit((0..70).map(|seed| batch(seed, 8)), |progress| {
+        losses.extend(progress.metrics().iter().map(|metrics| metrics.loss()));
+    });
+    assert_eq!(losses.len(), 70);
+    assert_eq!(losses.last(), Some(&last.unwrap().loss()));
+}
+
+/// The error names the operation of the closure that made the loss.
+#[test]
+fn a_loss_of_several_elements() {
+    let params = Params::new(1);
+    let w = params.parameter("w", [3], Init::ONES).unwrap();
+    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let loss = move |batch: &Batch| batch.input("x")?.mul(&w);
+    let mut session = Session::new(&weights, Sgd::new(0.1), loss).unwrap();
+    let x = HostArray::from_slice(&[1f32; 3], [3]).unwrap();
+    let error = session.step(&[("x", &x)]).map(drop).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("session at {}:{}:", file!(), line!() - 4)), "{error}");
+    assert!(error.contains("has shape [3], expected one element"), "{error}");
+}

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Graph, Params, Tensor, TensorError, WindowOptions,
+    Graph, Params, PoolOptions, Tensor, TensorError,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, Embedding, LayerNorm, Linear, Lstm, Module, MultiHeadAttention,
         MultiHeadAttentionOptions, RecurrentOptions,
@@ -40,7 +40,7 @@ struct LeNet {
 
 impl Module for LeNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
-        let halved = WindowOptions { stride: 2, ..WindowOptions::default() };
+        let halved = PoolOptions::default();
         let x = self.conv1.forward(x)?.relu()?.max_pool2d(2, halved)?;
         let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2, halved)?.flatten(1, -1)?;
         self.fc3.forward(&self.fc2.forward(&self.fc1.forward(&x)?.relu()?)?.relu()?)

@@ -192,7 +192,8 @@ impl<'a> StepBuilder<'a> {
         let mut parts: Vec<RankPart> = Vec::new();
         for (compiled, bucket) in compiled.into_iter().zip(buckets) {
             let inputs = if parts.is_empty() { inputs.iter().cloned().collect() } else { BTreeMap::new() };
-            let executable = Executable::link(compiled, &context, inputs, Vec::new())?;
+            let checks = if parts.is_empty() { self.graph.position_checks() } else { Vec::new() };
+            let executable = Executable::link(compiled, &context, inputs, Vec::new())?.checking(checks);
             context = executable.context().clone();
             parts.push(self.part(executable, bucket.summed));
         }
