@@ -129,8 +129,8 @@ impl Graph {
     }
 
     /// Whether each run checks integers that are positions and come from an input, such as labels and rows of
-    /// an embedding, and fails at one outside of its axis. On by default; it takes about a nanosecond for each
-    /// position. Without the check, a position outside chooses nothing: the result has 0 there.
+    /// an embedding, and fails at one outside of its axis. On by default; it takes about a nanosecond for
+    /// each position. Without the check, a position outside chooses nothing: the result has 0 there.
     pub fn check_positions(&self, checks: bool) {
         self.state().parts.is_off = !checks;
     }

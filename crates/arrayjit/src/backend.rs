@@ -166,7 +166,10 @@ impl Backend {
         tuner: Option<Arc<Tuner>>,
     ) -> Backend {
         let BackendParts { codegen, devices } = parts;
-        devices.iter().for_each(|device| device.initialize(settings.stream_strategy()));
+        for device in &devices {
+            device.initialize(settings.stream_strategy());
+            device.reject_unwritten_reads(settings.streams.reject_unwritten_reads);
+        }
         let reporter = DebugReporter::new(&settings.debugging);
         devices.iter().for_each(|device| reporter.device(device));
         let open_logs = || LogFolder::open(Path::new(&settings.logging.folder), settings.logging.clean);

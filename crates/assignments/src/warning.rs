@@ -40,6 +40,16 @@ pub enum WarningKind {
         /// A call that gives a number for each element.
         instead: String,
     },
+    /// A letter has the name of an integer without axes, whose value may be meant.
+    LetterOfNode {
+        /// The name.
+        name: String,
+    },
+    /// The text declares an input that nothing reads.
+    UnusedInput {
+        /// The name.
+        name: String,
+    },
     /// A gradient is zero because the loss does not depend on the parameter.
     NoGradient {
         /// The parameter's name.
@@ -85,6 +95,14 @@ impl fmt::Display for WarningKind {
                 f,
                 "`{call}` is one number for all elements of node {node}; expected `{instead}` for a number each"
             ),
+            WarningKind::LetterOfNode { name } => write!(
+                f,
+                "`{name}` is a letter here, which takes every value of its range, and not node {name}; expected \
+                 `{name}[]` for the value of the node, or another letter"
+            ),
+            WarningKind::UnusedInput { name } => {
+                write!(f, "nothing reads input `{name}`; expected a statement that does, or no declaration")
+            }
             WarningKind::NoGradient { parameter, loss } => write!(
                 f,
                 "the gradient of node {loss} by {parameter} is zero: no statements with derivatives lead from \
@@ -92,8 +110,8 @@ impl fmt::Display for WarningKind {
             ),
             WarningKind::UnusedValue { node, mode } => write!(
                 f,
-                "the values of node {node} are not used: its mode is {mode}, and this routine does not read it; specify \
-                 `MemoryMode::Materialized` to keep them"
+                "the values of node {node} are not used: its mode is {mode}, and this routine does not read it; \
+                 `keep {node}` in the text, or `MemoryMode::Materialized`, keeps them"
             ),
         }
     }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -47,6 +47,7 @@ struct DeviceInner {
     copied_merges: AtomicU64,
     /// Nodes whose memory was filled with zeros before its first use.
     zero_fills: AtomicU64,
+    rejects_unwritten_reads: AtomicBool,
 }
 
 impl Device {
@@ -71,6 +72,7 @@ impl Device {
             candidates: Mutex::default(),
             copied_merges: AtomicU64::new(0),
             zero_fills: AtomicU64::new(0),
+            rejects_unwritten_reads: AtomicBool::new(false),
         }))
     }
 
@@ -102,6 +104,17 @@ impl Device {
     /// Whether [`Device::initialize`] was called.
     pub fn is_initialized(&self) -> bool {
         self.0.strategy.get().is_some()
+    }
+
+    /// Whether a run that reads a node which nothing has written, such as the result of a routine that has not
+    /// run, fails with [`RunError::Unwritten`]. Otherwise the node counts as zeros, and `tracing` gets a
+    /// warning. A run that also writes the node may always begin with zeros.
+    pub fn reject_unwritten_reads(&self, rejects: bool) {
+        self.0.rejects_unwritten_reads.store(rejects, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rejects_unwritten_reads(&self) -> bool {
+        self.0.rejects_unwritten_reads.load(Ordering::Relaxed)
     }
 
     /// The number of streams that make good use of the device with the chosen strategy, or with the default

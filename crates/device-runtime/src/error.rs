@@ -589,6 +589,17 @@ pub enum RunError {
         /// The failure that caused it.
         failure: Failure,
     },
+    /// A run reads a node that nothing has written.
+    #[error(
+        "{task} reads node `{node}`, which nothing has written; run the routine that computes it first, or give it \
+         values with `init_from_host`"
+    )]
+    Unwritten {
+        /// The node's name.
+        node: String,
+        /// The name of the run.
+        task: String,
+    },
     /// A single node exceeds the maximum size of a pool.
     #[error("node `{node}` needs {bytes} bytes for {stream}, and a pool of its device holds at most {cap}")]
     NodeTooLarge {

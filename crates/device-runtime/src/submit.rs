@@ -198,7 +198,7 @@ pub(crate) fn submit(
         lock_tables(uses, &mut tables).map_err(RunError::driver(&name))?;
         collect_waits(stream, uses, &mut tables, &mut waits)?;
         let Some(stranger) = enqueue(stream, &waits).map_err(RunError::driver(&name))? else {
-            fill_unwritten(stream, uses, &mut tables)?;
+            fill_unwritten(stream, uses, &mut tables, (&name, task))?;
             return submit_locked(stream, uses, &mut tables, name, task);
         };
         // The buffers are unlocked while the caller waits. Uses that other threads submit meanwhile are
@@ -273,10 +273,24 @@ fn wait_here(event: &Event) -> Result<(), DriverError> {
 
 /// Fills unwritten memory, which counts as zeros, with zeros, unless the task overwrites all of it. No task
 /// has used the memory, so there is nothing to wait for.
-fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Result<(), RunError> {
+///
+/// # Errors
+///
+/// [`RunError::Unwritten`] if the task is a run that only reads such memory and the device rejects this.
+fn fill_unwritten(
+    stream: &Stream,
+    uses: &[Use],
+    tables: &mut Tables<'_>,
+    (task_name, task): (impl Fn() -> String, &MemoryTask<'_>),
+) -> Result<(), RunError> {
+    let is_run = matches!(task, MemoryTask::Run(..) | MemoryTask::RunTimed(..));
     for (table, used) in tables.iter_mut().zip(uses) {
         if !table.needs_zeros(used.access) {
             continue;
+        }
+        // A task that also writes the node may begin with zeros, as a sum does.
+        if is_run && used.access == Access::Read {
+            unwritten_read(stream, used.buffer.name(), task_name())?;
         }
         let name = || format!("zeroing node `{}`", used.buffer.name());
         // A task of another device accesses the memory through that device's import of it.
@@ -287,6 +301,15 @@ fn fill_unwritten(stream: &Stream, uses: &[Use], tables: &mut Tables<'_>) -> Res
         submit_locked(stream, &fill, std::slice::from_mut(table), name, &MemoryTask::Zero(&range))?;
         used.buffer.device.count_zero_fill();
     }
+    Ok(())
+}
+
+/// Warns of a run that reads values which nothing has written, or rejects it.
+fn unwritten_read(stream: &Stream, node: String, task: String) -> Result<(), RunError> {
+    if stream.device().rejects_unwritten_reads() {
+        return Err(RunError::Unwritten { node, task });
+    }
+    tracing::warn!(%node, %task, "reads values that nothing has written, which count as zeros");
     Ok(())
 }
 

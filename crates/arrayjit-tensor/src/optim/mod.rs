@@ -87,9 +87,9 @@ impl<R: UpdateRule> Optimizer<R> {
         Optimizer { rule: Box::new(rule), rate, schedule, clip_norm }
     }
 
-    /// Adds statements to the graph of `loss`: the gradients by all trainable parameters that the loss depends
-    /// on, and the updates of these parameters. Each run of the compiled graph is then one step, and its
-    /// symbol `step` counts the steps from 0.
+    /// Adds statements to the graph of `loss`: the gradients by all trainable parameters that the loss
+    /// depends on, and the updates of these parameters. Each run of the compiled graph is then one step, and
+    /// its symbol `step` counts the steps from 0.
     ///
     /// A graph may have several losses with an update each, also of the same parameters: an update comes
     /// after those before it, and its gradients are the ones by the values that its loss was computed with.

@@ -135,6 +135,9 @@ pub struct StreamSettings {
     pub automatic_host_transfers: bool,
     /// Whether constant nodes stay in host memory on devices that can read it in place.
     pub use_host_memory: bool,
+    /// Whether a run fails that reads a node which nothing has written, such as the result of a routine that
+    /// has not run. Otherwise the node counts as zeros, with a warning for `tracing`.
+    pub reject_unwritten_reads: bool,
 }
 
 /// The choice of a GPU, and its arithmetic.
@@ -281,6 +284,7 @@ impl Default for StreamSettings {
         StreamSettings {
             suggested: SuggestedStreams::MostParallelStreams,
             automatic_host_transfers: true,
+            reject_unwritten_reads: false,
             use_host_memory: false,
         }
     }

@@ -22,7 +22,10 @@ use crate::indexing::{
     AxisIndex, IndexError, Indexed, Projection, Projections, are_injective, axis_iterator,
 };
 use crate::origin::ByteRange;
-use crate::{AccessSpan, Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs, identifier};
+use crate::{
+    AccessSpan, Accum, AccumOp, Assignments, Operand, Origin, ProgramStep, Rhs, Warning, WarningKind,
+    identifier,
+};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::passes::decide_modes::SUBEXPRESSION_REASON;
 use lowered_ir::{SourceSpan, SourceText};
@@ -59,6 +62,13 @@ pub(super) fn emit(
         let repeats = part.letters.iter().any(|&letter| ranges[letter] > 1);
         ValueWarnings { text, node: &part.target.node, letters: &letters, repeats, warnings }
             .value(&part.value);
+    }
+    // Letters and nodes of functions have scopes of their own.
+    if statement.frame.is_none() {
+        warnings.extend(statement.letters.iter().filter(|letter| letter.is_node).map(|letter| {
+            let kind = WarningKind::LetterOfNode { name: letter.name.clone() };
+            Warning::new(kind, Some(SourceSpan::new(text.clone(), letter.span.clone())))
+        }));
     }
     let conditions = &statement.conditions;
     let span = framed(statement.span.clone(), &statement.frame, text);
@@ -193,8 +203,9 @@ fn check_reduction(statement: &ResolvedStatement, part: &StatementComponent) -> 
     let kept = collected(|into| part.target.letters(into));
     match part.letters.iter().find(|letter| !kept.contains(letter)) {
         Some(&letter) => {
-            let (letter, node) = (statement.letters[letter].name.clone(), part.target.node.name());
-            Err(TextErrorKind::NotReduced { letter, node }.at(statement.op_span.clone()))
+            let (letter, node) = (&statement.letters[letter], part.target.node.name());
+            let (letter, is_node) = (letter.name.clone(), letter.is_node);
+            Err(TextErrorKind::NotReduced { letter, node, is_node }.at(statement.op_span.clone()))
         }
         None => Ok(()),
     }

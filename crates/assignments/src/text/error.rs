@@ -648,13 +648,16 @@ pub enum TextErrorKind {
     },
     /// A plain assignment with a letter that its target lacks, so that several values go to one element.
     #[error(
-        "`:=` stores one value per element, but `{letter}` is not among the indices of `{node}`; expected an accumulation such as `:+=`"
+        "`:=` stores one value per element, but `{letter}` is not among the indices of `{node}`; expected {}",
+        instead_of_letter(letter, *is_node)
     )]
     NotReduced {
         /// The letter.
         letter: String,
         /// The node written.
         node: String,
+        /// Whether an integer without axes has the name of the letter.
+        is_node: bool,
     },
     /// A plain assignment whose indices may reach one element several times.
     #[error(
@@ -772,6 +775,16 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 
 fn counted_elements<N: fmt::Display + PartialEq + From<u8>>(count: N) -> String {
     format!("{count} {}", if count == N::from(1) { "element" } else { "elements" })
+}
+
+/// What may be meant by a letter that the target lacks.
+fn instead_of_letter(letter: &str, is_node: bool) -> String {
+    match is_node {
+        true => format!(
+            "`{letter}[]` as the index, for the value of node {letter}, or an accumulation such as `:+=`"
+        ),
+        false => "an accumulation such as `:+=`".into(),
+    }
 }
 
 pub(crate) fn near_names(near: &[String]) -> String {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tnode::{DType, DelayedDType, Dims, TensorNode};
 
-use super::ast::{Access, ExpandedStep, Fetch, Frame, Role, Statement};
+use super::ast::{Access, Declaration, ExpandedStep, Fetch, Frame, Role, Statement};
 use super::error::{LocatedError, TextErrorKind};
 use super::names::{NodeNames, written};
 use super::ranges::{self, declaration};
@@ -26,7 +26,7 @@ use super::resolve::{self, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedS
 use super::types::{ExprType, accumulated_type, either_type, operand_type, type_of};
 use super::{axis_sizes, gradient, views};
 use crate::origin::ByteRange;
-use crate::{AccumOp, Assignments, ProgramStep};
+use crate::{AccumOp, Assignments, ProgramStep, Warning, WarningKind};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
 use lowered_ir::random::Distribution;
 use lowered_ir::{SourceSpan, SourceText};
@@ -139,6 +139,25 @@ impl<'a> Inference<'a> {
             let (name, near) = (name.clone(), self.names.similar_to(name));
             Err(TextErrorKind::Unused { name, near }.at(name_span.clone()).within(frame))
         })
+    }
+
+    /// Warnings about declared inputs that nothing reads.
+    pub(super) fn unused_inputs(
+        &self,
+        declarations: &[Declaration],
+        kept: &BTreeSet<TensorNode>,
+        text: &SourceText,
+    ) -> Vec<Warning> {
+        let unused = declarations.iter().filter(|declaration| {
+            let node = self.names.find(&declaration.target.name);
+            declaration.role == Role::Input
+                && node.is_ok_and(|node| !self.read.contains(&node) && !kept.contains(&node))
+        });
+        let warning = |declaration: &Declaration| {
+            let kind = WarningKind::UnusedInput { name: declaration.target.name.clone() };
+            Warning::new(kind, Some(SourceSpan::new(text.clone(), declaration.span.clone())))
+        };
+        unused.map(warning).collect()
     }
 
     /// Makes the node of a target that nothing declares and no earlier statement writes.

@@ -256,6 +256,14 @@ impl NodeNames {
         is_given || self.made.get(name).is_some() || self.is_declared(name) || self.views.contains_key(name)
     }
 
+    /// Whether the only node of that name is an integer without axes.
+    pub(super) fn has_integer(&self, name: &str) -> bool {
+        let node = self.has(name).then(|| self.find(name).ok()).flatten();
+        node.is_some_and(|node| {
+            node.dtype().is_integer() && node.dims_without_padding().is_ok_and(|dims| dims.is_empty())
+        })
+    }
+
     /// The only node of that name.
     pub(super) fn find(&self, name: &str) -> Result<TensorNode, TextErrorKind> {
         if self.views.contains_key(name) {

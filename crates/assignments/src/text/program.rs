@@ -265,6 +265,8 @@ impl Program {
                 assignments.recomputed.insert(node, Origin::default());
             }
             inference.check_used(&assignments.kept).map_err(located)?;
+            let unused = inference.unused_inputs(&expanded.declarations, &assignments.kept, &self.text);
+            assignments.warnings.extend(unused);
             assignments.text_nodes = inference.names().made().clone();
             let assignments = match &self.name {
                 Some(name) => assignments.named(name.as_str()),

@@ -61,6 +61,8 @@ pub(super) struct Letter {
     pub(super) declared: Option<(i128, ByteRange)>,
     /// The letters of a concatenated axis, which itself is an entry here; empty for other letters.
     pub(super) parts: Vec<usize>,
+    /// Whether an integer without axes has the same name, which may be meant instead.
+    pub(super) is_node: bool,
 }
 
 /// An access to a node.
@@ -230,6 +232,9 @@ pub(super) fn resolve(
     for value in &statement.rhs {
         each_access(value, &mut |access| enter_letters(access, &mut letters));
     }
+    for letter in &mut letters {
+        letter.is_node = nodes.has_integer(&letter.name);
+    }
     let mut names = NameResolver { text, nodes, letters, assignments };
     names.declare(statement)?;
     let lhs =
@@ -284,7 +289,13 @@ fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
 fn enter_letter(name: &str, span: &ByteRange, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
     let known = letters.iter().position(|letter| letter.name == name);
     known.unwrap_or_else(|| {
-        letters.push(Letter { name: name.to_owned(), span: span.clone(), declared: None, parts });
+        letters.push(Letter {
+            name: name.to_owned(),
+            span: span.clone(),
+            declared: None,
+            parts,
+            is_node: false,
+        });
         letters.len() - 1
     })
 }

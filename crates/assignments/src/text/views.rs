@@ -260,6 +260,7 @@ fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize
         span: span.clone(),
         declared: None,
         parts: vec![],
+        is_node: false,
     };
     letters.splice(letter..=letter, [part(0), part(1)]);
     ranges.splice(letter..=letter, [range / inner, inner]);

@@ -118,18 +118,18 @@ fn values_that_nothing_uses() {
     check(
         "v[i] := 2 * x[i]\ny[i] := x[i]",
         expect![[r#"
-        line 1, column 1: the values of node v are not used: its mode is virtual, and this routine does not read it; specify `MemoryMode::Materialized` to keep them
-        1 | v[i] := 2 * x[i]
-          | ^^^^
-    "#]],
+            line 1, column 1: the values of node v are not used: its mode is virtual, and this routine does not read it; `keep v` in the text, or `MemoryMode::Materialized`, keeps them
+            1 | v[i] := 2 * x[i]
+              | ^^^^
+        "#]],
     );
     check(
         "l[i] := 2 * x[i]",
         expect![[r#"
-        line 1, column 1: the values of node l are not used: its mode is local, and this routine does not read it; specify `MemoryMode::Materialized` to keep them
-        1 | l[i] := 2 * x[i]
-          | ^^^^
-    "#]],
+            line 1, column 1: the values of node l are not used: its mode is local, and this routine does not read it; `keep l` in the text, or `MemoryMode::Materialized`, keeps them
+            1 | l[i] := 2 * x[i]
+              | ^^^^
+        "#]],
     );
     silent("v[i] := 2 * x[i]\ny[i] := v[i]");
     silent("y[i] := exp(x[i]) + 1");
@@ -184,4 +184,47 @@ fn joined_programs_keep_their_warnings() {
     let part = |text: &str| parse(text, &nodes).expect("reads");
     let program = part("y[i] := i / 2").then(part("x[i] := normal(3)")).named("both");
     assert_eq!(program.warnings.len(), 2);
+}
+
+/// The name of an integer without axes, in an index, is a letter.
+#[test]
+fn letters_with_the_name_of_an_integer() {
+    let k = TensorNode::builder("k").dims([]).dtype(DType::I32).build().expect("small");
+    let with_k = |text: &str| {
+        let program = parse(text, &[nodes(), vec![k.clone()]].concat())?;
+        Ok::<_, assignments::text::TextError>(
+            program.warnings.iter().map(|found| found.to_string()).collect::<Vec<_>>(),
+        )
+    };
+    let found = with_k("y[k] := 0").unwrap();
+    expect![[r#"
+        line 1, column 3: `k` is a letter here, which takes every value of its range, and not node k; expected `k[]` for the value of the node, or another letter
+        1 | y[k] := 0
+          |   ^
+    "#]]
+    .assert_eq(&(found.join("\n") + "\n"));
+    assert!(with_k("y[i] := x[k[]] * f32(i)").unwrap().is_empty());
+    let error = with_k("y[i] := x[k] * f32(i)").unwrap_err().to_string();
+    expect![[r#"
+        line 1, column 6: `:=` stores one value per element, but `k` is not among the indices of `y`; expected `k[]` as the index, for the value of node k, or an accumulation such as `:+=`
+        1 | y[i] := x[k] * f32(i)
+          |      ^^
+    "#]]
+    .assert_eq(&(error + "\n"));
+}
+
+#[test]
+fn inputs_that_nothing_reads() {
+    let found = |text: &str| {
+        let program = assignments::text::Program::parse(text).unwrap().assignments(&[]).unwrap();
+        program.warnings.iter().map(|found| format!("{found}\n")).collect::<String>()
+    };
+    expect![[r#"
+        line 1, column 7: nothing reads input `bias`; expected a statement that does, or no declaration
+        1 | input bias f32[4]
+          |       ^^^^^^^^^^^
+    "#]]
+    .assert_eq(&found("input bias f32[4]\ninput x f32[4]\ny[i] := x[i] * 2; keep y"));
+    assert_eq!(found("input x f32[4, 2]\nview v = x as [8]\ny[i] := v[i] * 2; keep y"), "");
+    assert_eq!(found("input x f32[4]\nparam w f32[4]\nkeep x\ny[i] := w[i] * 2; keep y"), "");
 }

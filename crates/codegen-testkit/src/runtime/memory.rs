@@ -215,6 +215,36 @@ pub fn unwritten_nodes_read_as_zeros(make: DriverFactory<'_>) {
     assert_eq!((device.zero_fills(), other.zero_fills()), (5, 0));
 }
 
+/// A device may reject a run that only reads what nothing has written, such as the result of a routine that
+/// has not run.
+pub fn a_read_before_the_first_write_is_an_error_on_request(make: DriverFactory<'_>) {
+    let device = open(make, &Setup::default());
+    let (x, y) = (node("x", 3), node("y", 3));
+    let first = code("first", &[(&x, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
+    let first = context(&device).link(&first, from_ref(&x)).unwrap();
+    let second = code("second", &[(&x, Access::Read), (&y, Access::WritePart)], &[], |args, _| {
+        let value = read(&args[0])[1];
+        write(&mut args[1])[1] = value;
+    });
+    let second = first.context().link(&second, &[x.clone(), y.clone()]).unwrap();
+    device.reject_unwritten_reads(true);
+    let error = second.run(&[]).unwrap_err();
+    let RunError::Unwritten { node, task } = &error else { panic!("{error}") };
+    assert!(node == "x" && task.contains("second"), "{error}");
+    drop(first.run(&[]).unwrap());
+    drop(second.run(&[]).unwrap());
+    assert_eq!(values(second.context(), &y), [0, 7, 0], "y, which is also written, began with zeros");
+    device.reject_unwritten_reads(false);
+    let unwritten = with_unwritten(&context(&device), &x);
+    let third = code("third", &[(&x, Access::Read), (&y, Access::Write)], &[], |args, _| {
+        let values = read(&args[0]).to_vec();
+        write(&mut args[1]).copy_from_slice(&values);
+    });
+    let third = unwritten.link(&third, &[x.clone(), y.clone()]).unwrap();
+    drop(third.run(&[]).unwrap());
+    assert_eq!(values(third.context(), &y), [0; 3]);
+}
+
 /// Memory stays unwritten until a task that overwrites it is handed over.
 pub fn a_rejected_task_leaves_memory_unwritten(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());

@@ -109,6 +109,7 @@ macro_rules! runtime_suite {
                 locations_are_the_same_in_every_run
                 a_fresh_output_is_zero_where_nothing_wrote
                 what_the_first_task_overwrites_is_not_zeroed
+                a_read_before_the_first_write_is_an_error_on_request
                 unwritten_nodes_read_as_zeros
                 a_rejected_task_leaves_memory_unwritten
                 a_failed_write_of_unwritten_memory_poisons_it
