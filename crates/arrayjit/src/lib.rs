@@ -53,8 +53,8 @@ pub use autodiff; // gradients, as programs
 pub use codegen_core::{Caps, Codegen, LogSink};
 pub use device_runtime::{
     Context, Dependency, Device, Driver, DriverError, Event, Failure, Hazard, Host, HostOptions, Location,
-    MemoryReport, MemoryUse, MergeBufferUse, PendingUse, Prepare, RunError, Stream, StreamId, StreamStrategy,
-    Task, Transfer,
+    MemoryReport, MemoryUse, MergeBufferUse, PendingArray, PendingUse, Prepare, RunError, Stream, StreamId,
+    StreamStrategy, Task, Transfer,
 };
 pub use lowered_ir::{
     SourceSpan,

@@ -69,6 +69,6 @@ pub use crate::stream::{Stream, StreamId};
 pub use crate::stream_registry::{PolledStream, StreamRegistry, check_owner};
 pub use crate::task::Task;
 pub use crate::timing::{CallTime, KernelTimer, LaunchSize, RunTimes};
-pub use crate::transfer::Transfer;
+pub use crate::transfer::{PendingArray, Transfer};
 
 tnode::debug_as_display!(DriverError, RunError, Failure, TooLarge);

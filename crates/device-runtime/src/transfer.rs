@@ -1,7 +1,7 @@
 //! Transfers between host arrays and nodes.
 //!
 //! All transfers are tasks of the context's stream, ordered like any other. A task owns its source array, so
-//! the host may change its own array; a result is returned after it has arrived.
+//! the host may change its own array; a result is returned after it has arrived, or as a [`PendingArray`].
 
 use std::sync::Arc;
 
@@ -45,6 +45,55 @@ impl Transfer {
     /// Whether a task was scheduled.
     pub fn is_scheduled(&self) -> bool {
         matches!(self, Transfer::Scheduled(_))
+    }
+}
+
+/// Values that are being copied to the host: those that the node has at the copy's place in the order of its
+/// stream. Later writes of the node wait for the copy and do not change them.
+#[derive(Debug)]
+pub struct PendingArray {
+    node: TensorNode,
+    buffer: Arc<Buffer>,
+    readback: HostReadback,
+    /// None for a node without elements.
+    event: Option<Event>,
+}
+
+impl PendingArray {
+    /// Waits until the values have arrived.
+    ///
+    /// # Errors
+    ///
+    /// An error with [`RunError::failure`] if a task before the copy failed.
+    pub fn sync(&self) -> Result<(), RunError> {
+        match &self.event {
+            Some(event) if wait_enabled(Hazard::ReadAfterWrite, Scope::Host) => {
+                event.sync().map_err(|error| cause(&self.buffer, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the values and returns them.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`PendingArray::sync`].
+    pub fn into_array(self) -> Result<HostArray, RunError> {
+        let array = self.unpadded()?;
+        Ok(match self.node.padding() {
+            Some(padding) => HostArray::from_padded(array, padding.clone())?,
+            None => array,
+        })
+    }
+
+    /// The values with the margins as elements.
+    fn unpadded(&self) -> Result<HostArray, RunError> {
+        self.sync()?;
+        match self.readback.take() {
+            Some(array) => Ok(array),
+            None => Ok(HostArray::zeros(self.node.dtype(), self.node.dims()?)?),
+        }
     }
 }
 
@@ -223,12 +272,31 @@ impl Context {
     /// [`RunError::Virtual`], [`RunError::NotInContext`], and an error with [`RunError::failure`] if a task
     /// before the copy failed.
     pub fn to_host(&self, node: &TensorNode) -> Result<HostArray, RunError> {
-        let buffer = self.buffer(node, "read")?;
-        let array = self.read_back(node, &buffer)?;
-        Ok(match node.padding() {
-            Some(padding) => HostArray::from_padded(array, padding.clone())?,
-            None => array,
-        })
+        self.start_to_host(node)?.into_array()
+    }
+
+    /// Schedules a copy of a node's values to the host and returns without waiting for it. Tasks that are
+    /// scheduled later do not change the values.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use device_runtime::{Context, Device, NullDevice};
+    /// # use tnode::{HostArray, TensorNode};
+    /// # let device = Device::new(Arc::new(NullDevice::new()), 0);
+    /// let x = TensorNode::builder("x").dims([2]).build()?;
+    /// let values = HostArray::from_slice(&[1f32, 2.], [2])?;
+    /// let context = Context::new(&device.new_stream()?).init_from_host(&x, &values)?;
+    /// let pending = context.start_to_host(&x)?;
+    /// let _ = context.from_host(&x, &HostArray::from_slice(&[3f32, 4.], [2])?)?;
+    /// assert_eq!(pending.into_array()?.num_values(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Context::to_host`], but for failures that are found while waiting.
+    pub fn start_to_host(&self, node: &TensorNode) -> Result<PendingArray, RunError> {
+        self.start_read_back(node, &self.buffer(node, "read")?)
     }
 
     /// Schedules a copy of a host array into a node's memory.
@@ -245,27 +313,28 @@ impl Context {
 
     /// Returns the values of a node's memory: schedules a copy to the host and waits for it.
     pub(crate) fn read_back(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<HostArray, RunError> {
-        let array = HostArray::zeros(node.dtype(), node.dims()?)?;
-        if array.size_bytes() == 0 {
-            return Ok(array);
+        self.start_read_back(node, buffer)?.unpadded()
+    }
+
+    fn start_read_back(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<PendingArray, RunError> {
+        let readback = HostReadback::new(HostArray::zeros(node.dtype(), node.dims()?)?);
+        let pending = |readback, event| {
+            let (node, buffer) = (node.clone(), Arc::clone(buffer));
+            PendingArray { node, buffer, readback, event }
+        };
+        if readback.bytes() == 0 {
+            return Ok(pending(readback, None));
         }
         let _span =
             tracing::debug_span!("copy", node = %buffer.name(), to = "host", stream = %self.stream().name())
                 .entered();
         let name = || format!("copying from node `{}`", buffer.name());
-        let readback = HostReadback::new(array);
         let uses = [Use::new(buffer, Access::Read)];
         // A merge buffer may be larger than the node whose values it holds.
         let place = buffer.range.first(readback.bytes()).map_err(RunError::driver(name))?;
         let task = MemoryTask::CopyOut(&place, &readback);
         let event = submit(self.stream(), &uses, name, &task).map_err(|error| cause(buffer, error))?;
-        if wait_enabled(Hazard::ReadAfterWrite, Scope::Host) {
-            event.sync().map_err(|error| cause(buffer, error))?;
-        }
-        match readback.take() {
-            Some(array) => Ok(array),
-            None => Ok(HostArray::zeros(node.dtype(), node.dims()?)?),
-        }
+        Ok(pending(readback, Some(event)))
     }
 }
 
