@@ -63,11 +63,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         (
             "the compiled graph",
             Box::new(|| {
-                for _ in 0..STEPS {
-                    routine.start(&inputs, &[("step", number)])?;
+                let mut step = || {
                     number += 1;
-                }
-                Ok(routine.result(0)?.values()[0])
+                    routine.start(&inputs, &[("step", number)])
+                };
+                (1..STEPS).try_for_each(|_| step().map(drop))?;
+                Ok(step()?.result(0)?.values()[0])
             }),
         ),
         (

@@ -1,11 +1,25 @@
 //! Compiled graphs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use arrayjit::{Compiled, Context, Event, HostArray, Routine, Symbol, TensorNode, assign::Warning};
+use arrayjit::{
+    Compiled, Context, Event, HostArray, PendingArray, Routine, Symbol, TensorNode, assign::Warning,
+};
 
 use crate::{
-    graph::Graph, parameter::Parameter, positions::PositionCheck, run_error::ModelError, tensor::Tensor,
+    graph::Graph,
+    parameter::{Parameter, locked},
+    positions::PositionCheck,
+    run_error::ModelError,
+    run_streams::TakenStream,
+    session::BatchValues,
+    tensor::Tensor,
     weights::Weights,
 };
 
@@ -26,12 +40,32 @@ use crate::{
 /// assert_eq!(results[0].values(), [2.; 12]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Threads
+/// Any thread may call [`run`](Executable::run) and [`start`](Executable::start) at any time. A call copies
+/// the inputs, runs and copies the results as one transaction, so its results are those of its own inputs.
+///
+/// Runs that write no parameter take place side by side: the code and the weights are shared, and each of the
+/// overlapping calls has memory of its own for inputs, intermediate values and results, which later calls use
+/// again. [`Weights::set_concurrent_runs`] bounds their number; further calls wait, the first one first. If
+/// the device has no memory for another one, calls take turns. Runs that write parameters or buffers, such as
+/// steps of training, take turns and see all writes of those before. A run reads all parameters either before
+/// or after any other run or [`Weights::load_state_dict`] writes them.
 pub struct Executable {
     routine: Routine,
     compiled: Compiled,
     inputs: BTreeMap<String, TensorNode>,
     results: Vec<TensorNode>,
     positions: Vec<PositionCheck>,
+    weights: Weights,
+    /// The memory that all runs share: the weights, and arrays that only this routine has.
+    shared: Context,
+    /// The routine for the other streams that calls have had, by number. Each has memory of its own.
+    others: Mutex<BTreeMap<usize, Routine>>,
+    /// Calls may have streams with numbers below.
+    most_streams: AtomicUsize,
+    /// Whether a run is several tasks that access shared memory.
+    is_divided: bool,
 }
 
 impl Graph {
@@ -69,16 +103,13 @@ impl Graph {
         results: Vec<TensorNode>,
         own: &[Parameter],
     ) -> Result<Executable, ModelError> {
-        let mut context = with_zeros(weights.context()?, own.iter().map(Parameter::node))?;
+        let context = with_zeros(weights.context()?, own.iter().map(Parameter::node))?;
         self.check_parameters(&context)?;
         let mut program = self.program();
         program.kept.extend(results.iter().cloned());
         let compiled = weights.backend().compile_assignments(&program.named(name))?;
-        let inputs = self.inputs();
-        let used = inputs.iter().map(|(_, node)| node);
-        let used = used.filter(|node| compiled.nodes().contains(node) || results.contains(node));
-        context = with_zeros(context, used)?;
-        let executable = Executable::link(compiled, &context, inputs.into_iter().collect(), results)?;
+        let inputs = self.inputs().into_iter().collect();
+        let executable = Executable::link(weights, compiled, &context, inputs, results)?;
         Ok(executable.checking(self.position_checks()))
     }
 
@@ -103,16 +134,39 @@ pub(crate) fn with_zeros<'n>(
     Ok(context)
 }
 
+/// The inputs of a run that the routine reads, with their nodes.
+type CopiedInputs<'a> = Vec<(&'a TensorNode, Arc<HostArray>)>;
+
 impl Executable {
-    /// Links compiled code with a context that has the inputs which the code reads, and all parameters.
+    /// Links compiled code with a context that has all parameters, and adds the inputs that the code reads.
     pub(crate) fn link(
+        weights: &Weights,
         compiled: Compiled,
-        context: &Context,
+        shared: &Context,
         inputs: BTreeMap<String, TensorNode>,
         results: Vec<TensorNode>,
     ) -> Result<Executable, ModelError> {
-        let routine = compiled.link(context)?;
-        Ok(Executable { routine, compiled, inputs, results, positions: Vec::new() })
+        let used = |node: &&TensorNode| compiled.nodes().contains(node) || results.contains(node);
+        let new = inputs.values().filter(used).filter(|node| !shared.contains(node));
+        let routine = compiled.link(&with_zeros(shared.clone(), new)?)?;
+        let shares_input = inputs.values().any(|node| shared.contains(node));
+        let shares_result = results.iter().any(|node| shared.contains(node));
+        let falls_back = !compiled.fallbacks().is_empty();
+        let writes = routine.outputs().iter().any(|node| shared.contains(node));
+        let is_profiled = weights.backend().settings().debugging.profile;
+        let takes_turns = writes || shares_input || falls_back || is_profiled;
+        Ok(Executable {
+            routine,
+            compiled,
+            inputs,
+            results,
+            positions: Vec::new(),
+            weights: weights.clone(),
+            shared: shared.clone(),
+            others: Mutex::default(),
+            most_streams: AtomicUsize::new(if takes_turns { 1 } else { usize::MAX }),
+            is_divided: falls_back || shares_result,
+        })
     }
 
     /// Each run checks these positions.
@@ -141,68 +195,132 @@ impl Executable {
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
     ) -> Result<Vec<HostArray>, ModelError> {
-        self.start(inputs, symbols)?;
-        self.results.iter().map(|node| Ok(self.context().to_host(node)?)).collect()
+        let (_taken, run) = self.started(self.copied(inputs)?, symbols)?;
+        run.results()
     }
 
-    /// Starts a run and returns without waiting for it: the copies of the inputs and the run are tasks of the
-    /// stream. The inputs may change after the call.
+    /// [`run`](Executable::run) without a copy of the inputs on the host.
     ///
     /// # Errors
-    /// Fails like [`run_with`](Executable::run_with), but for errors of the run, which the event has.
-    pub fn start(&self, inputs: &[(&str, &HostArray)], symbols: &[(&str, i64)]) -> Result<Event, ModelError> {
-        self.check_inputs(inputs.iter().copied())?;
-        let bindings = self.bindings(symbols)?;
-        for (name, values) in inputs {
-            if let Some(node) = self.device_input(name) {
-                let _ = self.context().from_host(node, values)?;
-            }
-        }
-        Ok(self.routine.run(&bindings)?)
+    /// Fails like [`run`](Executable::run).
+    pub fn run_shared(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<Vec<HostArray>, ModelError> {
+        let (_taken, run) = self.started(self.checked(inputs)?, &[])?;
+        run.results()
+    }
+
+    /// Starts a run and returns without waiting for it: the copies of the inputs, the run and the copies of
+    /// the results are tasks of a stream. The inputs may change after the call. Runs that one thread starts
+    /// take place in their order. The results are those of this run, whatever runs later.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, Weights};
+    ///
+    /// let weights = Weights::new(&Backend::open("inline")?, &Params::new(0))?;
+    /// let graph = Graph::new();
+    /// let y = (graph.input("x", [1], DType::F32)? * 2.0)?;
+    /// let model = graph.compile(&weights, &[&y])?;
+    /// let x = |value: f32| HostArray::from_slice(&[value], [1]);
+    /// let (first, second) = (model.start(&[("x", &x(1.0)?)], &[])?, model.start(&[("x", &x(5.0)?)], &[])?);
+    /// assert_eq!(second.result(0)?.values(), [10.0]);
+    /// assert_eq!(first.result(0)?.values(), [2.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails like [`run_with`](Executable::run_with), but for errors of the run that are found later, which
+    /// the results and the event have.
+    pub fn start(
+        &self,
+        inputs: &[(&str, &HostArray)],
+        symbols: &[(&str, i64)],
+    ) -> Result<StartedRun, ModelError> {
+        Ok(self.started(self.copied(inputs)?, symbols)?.1)
     }
 
     /// [`start`](Executable::start) without a copy of the inputs on the host. Symbols that the graph does not
     /// have are left out.
     pub(crate) fn start_shared(
         &self,
-        inputs: &[(String, Arc<HostArray>)],
+        inputs: &BatchValues,
         symbols: &[(&str, i64)],
-    ) -> Result<Event, ModelError> {
-        self.check_inputs(inputs.iter().map(|(name, values)| (name.as_str(), &**values)))?;
-        let mut symbols = symbols.to_vec();
-        symbols.retain(|(name, _)| self.has_symbol(name));
-        let bindings = self.bindings(&symbols)?;
-        for (name, values) in inputs {
-            if let Some(node) = self.device_input(name) {
-                let _ = self.context().from_host_shared(node, values)?;
-            }
+    ) -> Result<StartedRun, ModelError> {
+        Ok(self.started(self.shared_batch(inputs)?, &self.known_symbols(symbols))?.1)
+    }
+
+    /// [`start_shared`](Executable::start_shared) on the stream of the weights, without copies of the results:
+    /// they are in [`context`](Executable::context).
+    pub(crate) fn start_first(
+        &self,
+        inputs: &BatchValues,
+        symbols: &[(&str, i64)],
+    ) -> Result<(), ModelError> {
+        let _taken = self.weights.run_streams().take(1);
+        let _order = self.weights.order(self.is_divided);
+        self.start_in_order(Some(inputs), symbols)
+    }
+
+    /// [`start_first`](Executable::start_first) for a caller that takes care that nothing comes between.
+    pub(crate) fn start_in_order(
+        &self,
+        inputs: Option<&BatchValues>,
+        symbols: &[(&str, i64)],
+    ) -> Result<(), ModelError> {
+        let inputs = inputs.map_or(Ok(Vec::new()), |inputs| self.shared_batch(inputs))?;
+        let bindings = self.bindings(&self.known_symbols(symbols))?;
+        copy_in(&self.routine, inputs)?;
+        self.routine.run(&bindings)?;
+        Ok(())
+    }
+
+    /// Starts a run on a stream, which the caller has until it drops it.
+    fn started(
+        &self,
+        inputs: CopiedInputs<'_>,
+        symbols: &[(&str, i64)],
+    ) -> Result<(TakenStream<'_>, StartedRun), ModelError> {
+        let bindings = self.bindings(symbols)?;
+        let (taken, routine) = self.instance();
+        copy_in(&routine, inputs)?;
+        let _order = self.weights.order(self.is_divided);
+        let event = routine.run(&bindings)?;
+        let result = |node: &TensorNode| {
+            let pending = Mutex::new(Some(routine.context().start_to_host(node)?));
+            Ok(RunResult { name: node.name(), pending, array: OnceLock::new() })
+        };
+        let results = self.results.iter().map(result).collect::<Result<Vec<_>, ModelError>>()?;
+        Ok((taken, StartedRun { event, results }))
+    }
+
+    /// A free stream, and the routine with memory of its own for that stream.
+    fn instance(&self) -> (TakenStream<'_>, Routine) {
+        let streams = self.weights.run_streams();
+        let taken = streams.take(self.most_streams.load(Ordering::Relaxed));
+        if let Ok(routine) = self.routine_on(&taken) {
+            return (taken, routine);
         }
-        Ok(self.routine.run(&bindings)?)
+        // The code was linked before, so the device has no memory for it once more, or no other stream.
+        self.most_streams.fetch_min(taken.number, Ordering::Relaxed);
+        drop(taken);
+        (streams.take(1), self.routine.clone())
     }
 
-    /// Whether the graph has a symbol of that name.
-    fn has_symbol(&self, name: &str) -> bool {
-        self.routine.bindings().iter().any(|symbol| symbol.name == name)
+    fn routine_on(&self, taken: &TakenStream<'_>) -> Result<Routine, ModelError> {
+        if taken.number == 0 {
+            return Ok(self.routine.clone());
+        }
+        if let Some(routine) = locked(&self.others).get(&taken.number) {
+            return Ok(routine.clone());
+        }
+        let inputs = self.inputs.values().filter(|node| self.context().contains(node));
+        let routine = self.compiled.link(&with_zeros(taken.context(&self.shared)?, inputs)?)?;
+        locked(&self.others).insert(taken.number, routine.clone());
+        Ok(routine)
     }
 
-    /// The node of an input, if the routine reads it.
-    fn device_input(&self, name: &str) -> Option<&TensorNode> {
-        self.inputs.get(name).filter(|node| self.context().contains(node))
-    }
-
-    /// The result of the last run at position `at` of those given to [`Graph::compile`]. Waits for the run.
-    ///
-    /// # Errors
-    /// A position beyond the results, or an error of the run.
-    pub fn result(&self, at: usize) -> Result<HostArray, ModelError> {
-        let names = || self.results.iter().map(TensorNode::name).collect();
-        let problem = "is no position of a result";
-        let node = self.results.get(at).ok_or_else(|| ModelError::Input {
-            name: at.to_string(),
-            problem,
-            inputs: names(),
-        })?;
-        Ok(self.context().to_host(node)?)
+    /// The symbols that the graph has.
+    fn known_symbols<'s>(&self, symbols: &[(&'s str, i64)]) -> Vec<(&'s str, i64)> {
+        let is_known = |name: &str| self.routine.bindings().iter().any(|symbol| symbol.name == name);
+        symbols.iter().copied().filter(|(name, _)| is_known(name)).collect()
     }
 
     /// The compiler's warnings about legal graphs that are often mistakes, such as a gradient by a parameter
@@ -216,14 +334,40 @@ impl Executable {
         &self.compiled
     }
 
-    /// The linked routine.
+    /// The routine as it is linked for calls that do not overlap with others.
     pub fn routine(&self) -> &Routine {
         &self.routine
     }
 
-    /// The context with the weights, the inputs and the results.
+    /// The context of [`routine`](Executable::routine), with the weights, the inputs and the results. Calls
+    /// of other threads may run in it at any time, so results are better read from [`StartedRun`].
     pub fn context(&self) -> &Context {
         self.routine.context()
+    }
+
+    /// The inputs that the routine reads, after a check of all. They are copied.
+    fn copied(&self, inputs: &[(&str, &HostArray)]) -> Result<CopiedInputs<'_>, ModelError> {
+        self.check_inputs(inputs.iter().copied())?;
+        let read = inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values)));
+        read.map(|(node, values)| Ok((node, Arc::new(values.try_clone()?)))).collect()
+    }
+
+    /// The inputs that the routine reads, after a check of all.
+    fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>, ModelError> {
+        self.check_inputs(inputs.iter().map(|(name, values)| (*name, &**values)))?;
+        let read =
+            inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values.clone())));
+        Ok(read.collect())
+    }
+
+    fn shared_batch(&self, inputs: &BatchValues) -> Result<CopiedInputs<'_>, ModelError> {
+        let inputs = inputs.arrays().iter().map(|(name, values)| (name.as_str(), values.clone()));
+        self.checked(&inputs.collect::<Vec<_>>())
+    }
+
+    /// The node of an input, if the routine reads it.
+    fn device_input(&self, name: &str) -> Option<&TensorNode> {
+        self.inputs.get(name).filter(|node| self.context().contains(node))
     }
 
     fn check_inputs<'a>(
@@ -265,5 +409,70 @@ impl Executable {
             given.ok_or_else(|| ModelError::Symbol { name: symbol.name.to_string(), problem: "has no value" })
         };
         all.iter().map(value).collect()
+    }
+}
+
+fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<(), ModelError> {
+    for (node, values) in inputs {
+        let _ = routine.context().from_host_shared(node, &values)?;
+    }
+    Ok(())
+}
+
+/// A run that was started, with results of its own: later runs do not change them. Any thread may wait for
+/// it. A run takes place whether this value is kept or not.
+pub struct StartedRun {
+    event: Event,
+    results: Vec<RunResult>,
+}
+
+/// A result that is copied to the host, and read when it is asked for.
+struct RunResult {
+    name: String,
+    pending: Mutex<Option<PendingArray>>,
+    array: OnceLock<HostArray>,
+}
+
+impl StartedRun {
+    /// The event after the run, before the copies of its results.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// The result at position `at` of those given to [`Graph::compile`]. Waits for it.
+    ///
+    /// # Errors
+    /// A position beyond the results, or an error of the run.
+    pub fn result(&self, at: usize) -> Result<&HostArray, ModelError> {
+        self.results.get(at).ok_or_else(|| self.no_result(at))?.read()
+    }
+
+    /// All results, in the order given to [`Graph::compile`]. Waits for them.
+    ///
+    /// # Errors
+    /// An error of the run.
+    pub fn results(self) -> Result<Vec<HostArray>, ModelError> {
+        self.results.iter().try_for_each(|result| result.read().map(drop))?;
+        Ok(self.results.into_iter().filter_map(|result| result.array.into_inner()).collect())
+    }
+
+    fn no_result(&self, at: usize) -> ModelError {
+        let inputs = self.results.iter().map(|result| result.name.clone()).collect();
+        ModelError::Input { name: at.to_string(), problem: "is no position of a result", inputs }
+    }
+}
+
+impl RunResult {
+    fn read(&self) -> Result<&HostArray, ModelError> {
+        let mut pending = locked(&self.pending);
+        if let Some(copy) = &*pending {
+            copy.sync()?;
+        }
+        if let Some(copy) = pending.take() {
+            let array = copy.into_array()?;
+            return Ok(self.array.get_or_init(|| array));
+        }
+        let lost = || ModelError::Input { name: self.name.clone(), problem: "was lost", inputs: Vec::new() };
+        self.array.get().ok_or_else(lost)
     }
 }

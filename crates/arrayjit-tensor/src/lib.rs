@@ -11,6 +11,7 @@ mod tensor; // results of operations
 
 mod executable; // compiled graphs
 mod run_error; // errors of running models
+mod run_streams; // runs side by side
 mod weights; // values of parameters on a device
 
 mod contract; // matrix products, einsum
@@ -39,7 +40,7 @@ pub use arrayjit::{Backend, DType, HostArray, Settings, profile};
 
 pub use crate::{
     error::{TensorError, TensorErrorKind},
-    executable::Executable,
+    executable::{Executable, StartedRun},
     graph::{Graph, ModuleScope},
     operand::TensorOperand,
     parameter::{Init, Parameter, Params},

@@ -2,15 +2,17 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    num::NonZero,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use ::safetensors::SafeTensors;
-use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, Program, safetensors};
+use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, PendingArray, Program, safetensors};
 
 use crate::{
     parameter::{Init, Parameter, Params, locked},
     run_error::ModelError,
+    run_streams::RunStreams,
 };
 
 /// The metadata key of the format of checkpoints, and the version that this crate writes.
@@ -31,6 +33,11 @@ pub(crate) const OPTIMIZER_PREFIX: &str = "optimizer.";
 /// assert_eq!(weights.get(&weight)?.values(), [0.5; 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Threads
+/// Any thread may read and change values at any time. [`state_dict`](Weights::state_dict) and
+/// [`load_state_dict`](Weights::load_state_dict) are transactions: no run of an
+/// [`Executable`](crate::Executable) of these weights, and no other change, comes between two parameters.
 #[derive(Clone)]
 pub struct Weights(Arc<WeightsParts>);
 
@@ -41,7 +48,15 @@ struct WeightsParts {
     states: Mutex<Vec<Params>>,
     /// Has every parameter. It grows when routines need parameters that were made later.
     context: Mutex<Context>,
+    run_streams: RunStreams,
+    /// Held while tasks that change or read several parameters are scheduled, and shared while others are:
+    /// the order in which tasks are scheduled decides which values they see.
+    order: RwLock<()>,
 }
+
+/// Keeps other tasks from being scheduled between those of the holder: all of them, or those that read or
+/// change several parameters.
+pub(crate) type TaskOrder<'a> = (Option<RwLockReadGuard<'a, ()>>, Option<RwLockWriteGuard<'a, ()>>);
 
 impl Weights {
     /// Gives the parameters that were made so far their initial values.
@@ -51,7 +66,9 @@ impl Weights {
     pub fn new(backend: &Backend, params: &Params) -> Result<Weights, ModelError> {
         let context = Mutex::new(backend.context()?);
         let (backend, params, states) = (backend.clone(), params.clone(), Mutex::default());
-        let weights = Weights(Arc::new(WeightsParts { backend, params, states, context }));
+        let (run_streams, order) = (RunStreams::default(), RwLock::default());
+        let parts = WeightsParts { backend, params, states, context, run_streams, order };
+        let weights = Weights(Arc::new(parts));
         weights.context()?;
         Ok(weights)
     }
@@ -59,6 +76,26 @@ impl Weights {
     /// Keeps arrays on the device beside the parameters; [`state_dict`](Weights::state_dict) leaves them out.
     pub(crate) fn add_state(&self, state: &Params) {
         locked(&self.0.states).push(state.clone());
+    }
+
+    /// Changes how many runs of executables of these weights may overlap, each with memory of its own for
+    /// inputs, intermediate values and results: as many as there are processors by default. One run at a time
+    /// takes the least memory.
+    pub fn set_concurrent_runs(&self, most: NonZero<usize>) {
+        self.0.run_streams.set_most(most);
+    }
+
+    pub(crate) fn run_streams(&self) -> &RunStreams {
+        &self.0.run_streams
+    }
+
+    /// Waits for its turn to schedule tasks: `is_exclusive` for several tasks that belong together.
+    pub(crate) fn order(&self, is_exclusive: bool) -> TaskOrder<'_> {
+        let order = &self.0.order;
+        match is_exclusive {
+            true => (None, Some(order.write().unwrap_or_else(PoisonError::into_inner))),
+            false => (Some(order.read().unwrap_or_else(PoisonError::into_inner)), None),
+        }
     }
 
     /// The backend that holds the values.
@@ -102,8 +139,34 @@ impl Weights {
     /// Values of another shape or type, a parameter of another model, or an error of the device.
     pub fn set(&self, parameter: &Parameter, values: &HostArray) -> Result<(), ModelError> {
         check(parameter, values)?;
+        let _order = self.order(false);
+        self.change(parameter, values)
+    }
+
+    fn change(&self, parameter: &Parameter, values: &HostArray) -> Result<(), ModelError> {
         let _ = self.context()?.from_host(parameter.node(), values)?;
         Ok(())
+    }
+
+    /// The values of arrays at one point in the order of all tasks.
+    pub(crate) fn get_all<'p>(
+        &self,
+        parameters: impl IntoIterator<Item = &'p Parameter>,
+    ) -> Result<Vec<HostArray>, ModelError> {
+        let (order, context) = (self.order(true), self.context()?);
+        let copies = parameters.into_iter().map(|parameter| context.start_to_host(parameter.node()));
+        let copies = copies.collect::<Result<Vec<PendingArray>, _>>()?;
+        drop(order);
+        copies.into_iter().map(|copy| Ok(copy.into_array()?)).collect()
+    }
+
+    /// Changes arrays, whose types and shapes were checked, at one point in the order of all tasks.
+    pub(crate) fn set_all<'p>(
+        &self,
+        values: impl IntoIterator<Item = (&'p Parameter, &'p HostArray)>,
+    ) -> Result<(), ModelError> {
+        let _order = self.order(true);
+        values.into_iter().try_for_each(|(parameter, values)| self.change(parameter, values))
     }
 
     /// Changes the values of a parameter and takes the array. If the parameter has no values yet and the
@@ -140,8 +203,9 @@ impl Weights {
     /// # Errors
     /// An error of the device.
     pub fn state_dict(&self) -> Result<BTreeMap<String, HostArray>, ModelError> {
-        let parameters = self.0.params.all().into_iter();
-        parameters.map(|parameter| Ok((parameter.name().to_owned(), self.get(&parameter)?))).collect()
+        let parameters = self.0.params.by_name();
+        let values = self.get_all(parameters.values())?;
+        Ok(parameters.into_keys().zip(values).collect())
     }
 
     /// Gives all parameters and buffers the values of these names. Nothing changes after an error. Floats
@@ -163,7 +227,7 @@ impl Weights {
         let converted: Vec<(&Parameter, HostArray)> = pairs
             .map(|(parameter, values)| Ok((parameter, fitting(parameter, values)?)))
             .collect::<Result<_, ModelError>>()?;
-        converted.iter().try_for_each(|(parameter, values)| self.set(parameter, values))
+        self.set_all(converted.iter().map(|(parameter, values)| (*parameter, values)))
     }
 
     /// The values of all parameters as a safetensors file.

@@ -115,7 +115,7 @@ impl SessionCore {
         let kept = graph.results().into_iter().map(|result| result.node);
         let kept = kept.chain(further.iter().map(|tensor| tensor.node().clone())).collect();
         let executable = graph.compile_with("check_finite", &self.weights, kept, &[])?;
-        executable.start_shared(values.arrays(), &[("step", step as i64)])?;
+        executable.start_first(values, &[("step", step as i64)])?;
         Ok(executable)
     }
 }

@@ -41,15 +41,7 @@ impl Session {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SessionError> {
         let path = path.as_ref();
         self.core.settle()?;
-        let mut values = BTreeMap::new();
-        for (name, (array, owner)) in self.checkpoint_arrays()? {
-            let values_of = match (&self.core.ranks, owner) {
-                (Some(ranks), Some(owner)) => self.core.owned_values(ranks, &array, owner)?,
-                (Some(ranks), None) if ranks.group().rank() != 0 => continue, // rank 0 alone writes
-                _ => self.weights().get(&array)?,
-            };
-            values.insert(name, values_of);
-        }
+        let values = self.checkpoint_values(self.checkpoint_arrays()?)?;
         let metadata = [
             (CHECKPOINT_FORMAT.0, CHECKPOINT_FORMAT.1.to_owned()),
             (STEP, self.steps().to_string()),
@@ -64,6 +56,27 @@ impl Session {
             .core
             .on_first_rank(ranks, || write().map(|()| Vec::new()).map_err(|problem| problem.to_string()))?;
         outcome.map(drop).map_err(|text| failure(path, CheckpointProblem::FirstRank(text)))
+    }
+
+    /// The values of a checkpoint by their names in the file; over ranks, those that rank 0 writes.
+    fn checkpoint_values(
+        &self,
+        arrays: CheckpointArrays,
+    ) -> Result<BTreeMap<String, HostArray>, SessionError> {
+        let Some(ranks) = &self.core.ranks else {
+            let values = self.weights().get_all(arrays.values().map(|(array, _)| array))?;
+            return Ok(arrays.into_keys().zip(values).collect());
+        };
+        let mut values = BTreeMap::new();
+        for (name, (array, owner)) in arrays {
+            let values_of = match owner {
+                Some(owner) => self.core.owned_values(ranks, &array, owner)?,
+                None if ranks.group().rank() != 0 => continue, // rank 0 alone writes
+                None => self.weights().get(&array)?,
+            };
+            values.insert(name, values_of);
+        }
+        Ok(values)
     }
 
     /// The bytes of a file, which rank 0 reads for all; none if there is no such file.
@@ -110,12 +123,9 @@ impl Session {
         let arrays = self.checkpoint_arrays()?;
         let values = decoded(&bytes).and_then(|values| matched(arrays, values));
         let values = values.map_err(|problem| failure(path, problem))?;
-        for ((array, owner), values) in &values {
-            let rank = self.core.ranks.as_ref().map(|ranks| ranks.group().rank());
-            if owner.is_none() || *owner == rank {
-                self.weights().set(array, values)?;
-            }
-        }
+        let rank = self.core.ranks.as_ref().map(|ranks| ranks.group().rank());
+        let own = values.iter().filter(|((_, owner), _)| owner.is_none() || *owner == rank);
+        self.weights().set_all(own.map(|((array, _), values)| (array, values)))?;
         self.core.state.clear_halt()?;
         locked(&self.core.pending).restart(step);
         Ok(true)

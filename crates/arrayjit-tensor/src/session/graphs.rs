@@ -3,8 +3,8 @@
 use std::{
     num::NonZeroUsize,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -13,7 +13,7 @@ use lru::LruCache;
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
-    executable::Executable,
+    executable::{Executable, StartedRun},
     graph::Graph,
     operand::Argument,
     parameter::{Parameter, Params, locked},
@@ -26,10 +26,10 @@ use crate::{
 /// The closure from a batch to the loss.
 pub(super) type Build = Box<dyn Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync>;
 
-/// The number of compiled graphs that a session keeps.
+/// The number of compiled graphs that a session keeps for each mode.
 const CACHED_GRAPHS: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy)]
 pub(super) enum Mode {
     Training,
     Evaluation,
@@ -42,13 +42,27 @@ pub(super) struct BuiltGraph {
     pub(super) metrics: Vec<(String, Tensor)>,
 }
 
-/// A compiled graph, and the array that has the metrics of its last runs.
+/// A compiled graph of an evaluation, whose runs take place side by side.
+pub(super) struct EvaluationGraph {
+    /// Its results are the values of `names`.
+    pub(super) executable: Executable,
+    /// `loss`, then the metrics.
+    pub(super) names: Vec<String>,
+}
+
+impl EvaluationGraph {
+    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<StartedRun, SessionError> {
+        Ok(self.executable.start_shared(values, &[("step", step as i64)])?)
+    }
+}
+
+/// A compiled graph of a step, and the array that has the metrics of its last runs.
 pub(super) struct StepGraph {
     pub(super) routines: StepRoutines,
     /// The names of the columns of `rows`: `loss`, then the metrics.
     pub(super) names: Vec<String>,
-    /// One row per run, by its number modulo the number of rows. In training, a last column is 1 if the step
-    /// was not guarded.
+    /// One row per run, by its number modulo the number of rows. A last column is 1 if the step was not
+    /// guarded.
     pub(super) rows: Parameter,
     /// The number of runs that were started.
     pub(super) runs: AtomicU64,
@@ -60,7 +74,7 @@ impl StepGraph {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         let symbols = [("slot", (run % ROWS as u64) as i64), ("step", step as i64)];
         match &self.routines {
-            StepRoutines::One(executable) => drop(executable.start_shared(values.arrays(), &symbols)?),
+            StepRoutines::One(executable) => executable.start_first(values, &symbols)?,
             StepRoutines::Ranks(step) => step.start(values, &symbols)?,
         }
         Ok(run)
@@ -91,45 +105,68 @@ pub(super) enum StepRoutines {
     Ranks(Box<RankStep>),
 }
 
-/// The most recently used graphs of a session.
-pub(super) struct GraphCache {
-    graphs: LruCache<(Mode, BatchSignature), Arc<StepGraph>>,
-    compilations: usize,
+/// The most recently used graphs of a session for one mode. Each is compiled once: its other callers wait,
+/// and callers of other graphs do not.
+pub(super) struct GraphCache<G> {
+    graphs: Mutex<LruCache<BatchSignature, CachedGraph<G>>>,
+    compilations: AtomicUsize,
 }
 
-impl Default for GraphCache {
-    fn default() -> GraphCache {
-        GraphCache { graphs: LruCache::new(CACHED_GRAPHS), compilations: 0 }
+/// A graph, unless it is still being compiled.
+type CachedGraph<G> = Arc<Mutex<Option<Arc<G>>>>;
+
+impl<G> Default for GraphCache<G> {
+    fn default() -> GraphCache<G> {
+        GraphCache { graphs: Mutex::new(LruCache::new(CACHED_GRAPHS)), compilations: AtomicUsize::new(0) }
     }
 }
 
-impl GraphCache {
-    pub(super) fn resize(&mut self, count: usize) {
-        self.graphs.resize(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN));
+impl<G> GraphCache<G> {
+    pub(super) fn resize(&self, count: usize) {
+        locked(&self.graphs).resize(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN));
     }
 
     /// The graphs, the most recently used first.
-    pub(super) fn all(&self) -> Vec<Arc<StepGraph>> {
-        self.graphs.iter().map(|(_, graph)| graph.clone()).collect()
+    pub(super) fn all(&self) -> Vec<Arc<G>> {
+        let graphs: Vec<CachedGraph<G>> =
+            locked(&self.graphs).iter().map(|(_, graph)| graph.clone()).collect();
+        graphs.iter().filter_map(|graph| locked(graph).clone()).collect()
     }
 
     pub(super) fn compilations(&self) -> usize {
-        self.compilations
+        self.compilations.load(Ordering::Relaxed)
+    }
+
+    /// The graph for the shapes and types of a batch.
+    fn get(
+        &self,
+        values: &BatchValues,
+        compile: impl FnOnce() -> Result<G, SessionError>,
+    ) -> Result<Arc<G>, SessionError> {
+        let cached = locked(&self.graphs).get_or_insert(values.signature(), CachedGraph::default).clone();
+        let mut cached = locked(&cached);
+        if let Some(graph) = &*cached {
+            return Ok(graph.clone());
+        }
+        let graph = Arc::new(compile()?);
+        self.compilations.fetch_add(1, Ordering::Relaxed);
+        *cached = Some(graph.clone());
+        Ok(graph)
     }
 }
 
 impl SessionCore {
-    /// The compiled graph for the shapes and types of a batch.
-    pub(super) fn graph(&self, mode: Mode, values: &BatchValues) -> Result<Arc<StepGraph>, SessionError> {
-        let key = (mode, values.signature());
-        let mut cache = locked(&self.graphs);
-        if let Some(graph) = cache.graphs.get(&key) {
-            return Ok(graph.clone());
-        }
-        let graph = Arc::new(self.compile(mode, values)?);
-        cache.compilations += 1;
-        cache.graphs.put(key, graph.clone());
-        Ok(graph)
+    /// The compiled step for the shapes and types of a batch.
+    pub(super) fn step_graph(&self, values: &BatchValues) -> Result<Arc<StepGraph>, SessionError> {
+        self.steps.get(values, || self.compile_step(values))
+    }
+
+    /// The compiled evaluation for the shapes and types of a batch.
+    pub(super) fn evaluation_graph(
+        &self,
+        values: &BatchValues,
+    ) -> Result<Arc<EvaluationGraph>, SessionError> {
+        self.evaluations.get(values, || self.compile_evaluation(values))
     }
 
     /// The graph that the closure builds for a batch.
@@ -145,48 +182,58 @@ impl SessionCore {
         Ok(BuiltGraph { graph, loss, metrics: batch.finish()? })
     }
 
-    fn compile(&self, mode: Mode, values: &BatchValues) -> Result<StepGraph, SessionError> {
-        let built = self.built(mode, values)?;
-        let BuiltGraph { graph, loss, metrics } = &built;
-        let call = graph.call_of(loss).map_or(Call::new("session"), |call| Call { op: "session", ..call });
-        if loss.graph() != graph || loss.num_elements() != 1 {
-            let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
-            let expected = "one element, computed from the batch".into();
-            return Err(graph.fail(call, TensorErrorKind::Shape { what, found, expected }).into());
-        }
-        let names: Vec<String> =
-            [String::from("loss")].into_iter().chain(metrics.iter().map(|(name, _)| name.clone())).collect();
-        let columns = names.len() + usize::from(mode == Mode::Training);
+    fn compile_step(&self, values: &BatchValues) -> Result<StepGraph, SessionError> {
+        let built = self.built(Mode::Training, values)?;
+        let names = built.names()?;
+        let loss = &built.loss;
         let dtype = if loss.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-        let rows = Params::new(0).buffer("metrics", [ROWS, columns], dtype, 0.0)?;
+        let rows = Params::new(0).buffer("metrics", [ROWS, names.len() + 1], dtype, 0.0)?;
         let checks = self.checks_every_step.load(Ordering::Relaxed);
-        let routines = match (mode, &self.ranks) {
-            (Mode::Training, Some(ranks)) => {
+        let routines = match &self.ranks {
+            Some(ranks) => {
                 let step = self.compile_over_ranks(ranks, built, &rows, checks)?;
                 StepRoutines::Ranks(Box::new(step))
             }
-            (Mode::Training, None) => {
+            None => {
+                let call = Call::new("session");
                 let is_finite = self.optimizer.update_guarded(call, loss, None, &self.state, checks)?;
-                self.compile_one("training_step", &built, Some(is_finite), &rows)?
+                let columns: Vec<Tensor> = built.columns()?.into_iter().chain([is_finite]).collect();
+                store_rows(&built.graph, &rows, &columns)?;
+                let own = std::slice::from_ref(&rows);
+                let step = built.graph.compile_with("training_step", &self.weights, Vec::new(), own)?;
+                StepRoutines::One(Box::new(step))
             }
-            (Mode::Evaluation, _) => self.compile_one("evaluation", &built, None, &rows)?,
         };
         Ok(StepGraph { routines, names, rows, runs: AtomicU64::new(0) })
     }
 
-    fn compile_one(
-        &self,
-        name: &str,
-        built: &BuiltGraph,
-        is_finite: Option<Tensor>,
-        rows: &Parameter,
-    ) -> Result<StepRoutines, SessionError> {
-        let BuiltGraph { graph, loss, metrics } = built;
-        let values = metrics.iter().map(|(_, value)| value.clone());
-        let columns: Vec<Tensor> = [loss.reshape(&[])?].into_iter().chain(values).chain(is_finite).collect();
-        store_rows(graph, rows, &columns)?;
-        let own = std::slice::from_ref(rows);
-        Ok(StepRoutines::One(Box::new(graph.compile_with(name, &self.weights, Vec::new(), own)?)))
+    fn compile_evaluation(&self, values: &BatchValues) -> Result<EvaluationGraph, SessionError> {
+        let built = self.built(Mode::Evaluation, values)?;
+        let (names, columns) = (built.names()?, built.columns()?);
+        let columns: Vec<&Tensor> = columns.iter().collect();
+        let executable = built.graph.compile_named("evaluation", &self.weights, &columns)?;
+        Ok(EvaluationGraph { executable, names })
+    }
+}
+
+impl BuiltGraph {
+    /// The names of the loss and the metrics. A loss of several elements is an error.
+    fn names(&self) -> Result<Vec<String>, SessionError> {
+        let BuiltGraph { graph, loss, metrics } = self;
+        if loss.graph() != graph || loss.num_elements() != 1 {
+            let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
+            let expected = "one element, computed from the batch".into();
+            let kind = TensorErrorKind::Shape { what, found, expected };
+            return Err(graph.fail(Call::new("session"), kind).into());
+        }
+        let metrics = metrics.iter().map(|(name, _)| name.clone());
+        Ok([String::from("loss")].into_iter().chain(metrics).collect())
+    }
+
+    /// The loss and the metrics, of rank 0.
+    fn columns(&self) -> Result<Vec<Tensor>, SessionError> {
+        let metrics = self.metrics.iter().map(|(_, value)| value.clone());
+        Ok([self.loss.reshape(&[])?].into_iter().chain(metrics).collect())
     }
 }
 

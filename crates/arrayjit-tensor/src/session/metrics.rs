@@ -4,7 +4,13 @@ use std::sync::{Arc, atomic::Ordering};
 
 use arrayjit::HostArray;
 
-use crate::session::{BatchValues, SessionCore, SessionError, graphs::StepGraph};
+use crate::{
+    executable::StartedRun,
+    session::{
+        BatchValues, SessionCore, SessionError,
+        graphs::{EvaluationGraph, StepGraph},
+    },
+};
 
 /// The number of runs of a graph whose metrics are on the device.
 pub(super) const ROWS: usize = 64;
@@ -113,10 +119,21 @@ impl Metrics {
 
 /// A batch of an evaluation that was started.
 pub(super) struct EvaluatedBatch {
-    pub(super) graph: Arc<StepGraph>,
-    /// The number of the run of the graph.
-    pub(super) run: u64,
+    pub(super) graph: Arc<EvaluationGraph>,
+    pub(super) run: StartedRun,
     pub(super) values: BatchValues,
+}
+
+impl EvaluatedBatch {
+    /// The loss and the metrics. Waits for them.
+    fn metrics(&self, step: u64) -> Result<Metrics, SessionError> {
+        let value = |(at, name): (usize, &String)| {
+            let value = self.run.result(at)?.values().first().copied();
+            Ok((name.clone(), value.unwrap_or(f64::NAN)))
+        };
+        let values = self.graph.names.iter().enumerate().map(value).collect::<Result<_, SessionError>>()?;
+        Ok(Metrics { step, values })
+    }
 }
 
 /// The mean of metrics over batches of several sizes.
@@ -133,20 +150,10 @@ impl WeightedMean<'_> {
         WeightedMean { core, sum: Metrics { step, values: Vec::new() }, rows: 0.0, batches: 0 }
     }
 
-    /// Adds the metrics of batches, at most as many as there are rows. Waits for them.
+    /// Adds the metrics of batches. Waits for them.
     pub(super) fn add(&mut self, evaluated: &[EvaluatedBatch]) -> Result<(), SessionError> {
-        let mut read: Vec<(&Arc<StepGraph>, HostArray)> = Vec::new();
-        for EvaluatedBatch { graph, run, values } in evaluated {
-            if !read.iter().any(|(other, _)| Arc::ptr_eq(other, graph)) {
-                read.push((graph, graph.read()?));
-            }
-            let Some((_, rows)) = read.iter().find(|(other, _)| Arc::ptr_eq(other, graph)) else {
-                continue;
-            };
-            let record = StepRecord { graph: graph.clone(), run: *run, number: self.sum.step };
-            self.add_batch(&record.metrics(rows)?, values)?;
-        }
-        Ok(())
+        let step = self.sum.step;
+        evaluated.iter().try_for_each(|batch| self.add_batch(&batch.metrics(step)?, &batch.values))
     }
 
     fn add_batch(&mut self, metrics: &Metrics, values: &BatchValues) -> Result<(), SessionError> {

@@ -49,7 +49,7 @@ pub use self::{
     values::{BatchValues, IntoBatch},
 };
 use self::{
-    graphs::{Build, GraphCache, Mode},
+    graphs::{Build, EvaluationGraph, GraphCache, StepGraph},
     metrics::EvaluatedBatch,
     pending::{PendingStep, PendingSteps},
 };
@@ -62,6 +62,10 @@ use crate::{
 };
 
 /// Trains a model: the weights, an optimiser, and a closure from a batch to the loss.
+///
+/// A session may move between threads. Steps have an order, so a thread that makes one has the session to
+/// itself. Several threads may [`evaluate`](Session::evaluate) at the same time, and any thread may wait for a
+/// [`StartedStep`]; evaluations of new shapes are compiled beside others.
 ///
 /// ```
 /// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights, optim::AdamW, session::{Batch, Session}};
@@ -94,8 +98,11 @@ struct SessionCore {
     state: OptimizerState,
     build: Build,
     checks_every_step: AtomicBool,
-    graphs: Mutex<GraphCache>,
+    steps: GraphCache<StepGraph>,
+    evaluations: GraphCache<EvaluationGraph>,
     pending: Mutex<PendingSteps>,
+    /// Held while the metrics of pending steps are read.
+    settling: Mutex<()>,
     ranks: Option<Ranks>,
 }
 
@@ -119,17 +126,21 @@ impl Session {
             state: OptimizerState::new(weights),
             build: Box::new(build),
             checks_every_step: AtomicBool::new(false),
-            graphs: Mutex::default(),
+            steps: GraphCache::default(),
+            evaluations: GraphCache::default(),
             pending: Mutex::default(),
+            settling: Mutex::default(),
             ranks: None,
         };
         Ok(Session { core: Arc::new(core), progress_bar: true })
     }
 
-    /// Keeps at most `count` compiled graphs, 16 by default; the least recently used is dropped.
+    /// Keeps at most `count` compiled graphs for training and as many for evaluation, 16 by default; the
+    /// least recently used is dropped.
     #[must_use]
     pub fn cached_graphs(self, count: usize) -> Session {
-        locked(&self.core.graphs).resize(count);
+        self.core.steps.resize(count);
+        self.core.evaluations.resize(count);
         self
     }
 
@@ -170,7 +181,7 @@ impl Session {
     fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>), SessionError> {
         let is_full = locked(&self.core.pending).is_full();
         let mut read = if is_full { self.core.settle()? } else { Vec::new() };
-        let graph = self.core.graph(Mode::Training, &values)?;
+        let graph = self.core.step_graph(&values)?;
         let number = self.steps();
         let run = graph.start(&values, number).map_err(|error| self.core.rank_failure().unwrap_or(error))?;
         let step = StartedStep { core: self.core.clone(), graph, run, number };
@@ -195,7 +206,7 @@ impl Session {
         let mut started = Vec::new();
         for batch in batches {
             let values = batch.into_batch()?;
-            let graph = self.core.graph(Mode::Evaluation, &values)?;
+            let graph = self.core.evaluation_graph(&values)?;
             let run = graph.start(&values, self.steps())?;
             started.push(EvaluatedBatch { graph, run, values });
             if started.len() == metrics::ROWS {
@@ -213,15 +224,16 @@ impl Session {
 
     /// The number of graphs that were compiled so far.
     pub fn compilations(&self) -> usize {
-        locked(&self.core.graphs).compilations()
+        self.core.steps.compilations() + self.core.evaluations.compilations()
     }
 
-    /// The profile of each routine of the compiled graphs, the most recently used graph first: the times
+    /// The profile of each routine of the compiled graphs, those of evaluations first: the times
     /// of its steps so far, for which it waits. Empty unless the backend was opened with the setting
     /// [`profile`](arrayjit::settings::DebugSettings::profile).
     pub fn profiles(&self) -> Vec<Profile> {
-        let graphs = locked(&self.core.graphs).all();
-        graphs.iter().flat_map(|graph| graph.profiles()).collect()
+        let evaluations = self.core.evaluations.all().into_iter();
+        let evaluations = evaluations.filter_map(|graph| graph.executable.routine().profile());
+        evaluations.chain(self.core.steps.all().into_iter().flat_map(|graph| graph.profiles())).collect()
     }
 
     /// The weights that the session trains.

@@ -63,6 +63,8 @@ impl SessionCore {
     }
 
     fn read_pending(&self) -> Result<Vec<Metrics>, SessionError> {
+        // Another thread that waits for a step must not stop at the same value again.
+        let _settling = locked(&self.settling);
         let steps: Vec<PendingStep> = locked(&self.pending).steps.iter().cloned().collect();
         let mut read: Vec<(Arc<StepGraph>, HostArray)> = Vec::new();
         let mut all = Vec::new();

@@ -48,7 +48,7 @@ impl BatchValues {
         BatchValues::new(inputs.iter().map(copy).collect::<Result<Vec<_>, SessionError>>()?)
     }
 
-    pub(super) fn arrays(&self) -> &[(String, Arc<HostArray>)] {
+    pub(crate) fn arrays(&self) -> &[(String, Arc<HostArray>)] {
         &self.0
     }
 

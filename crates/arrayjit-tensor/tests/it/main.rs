@@ -14,6 +14,7 @@ mod optimizers;
 mod ranks;
 mod sessions;
 mod texts;
+mod threads;
 mod torch;
 mod torch_models;
 mod torch_modules;

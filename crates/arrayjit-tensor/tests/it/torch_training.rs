@@ -92,14 +92,14 @@ impl Task {
             let (x, target) = &data[losses.len() % BATCHES];
             let number = [("step", losses.len() as i64)];
             let symbols = if has_step { &number[..] } else { &[] };
-            step.start(&[("x", x), ("target", target)], symbols).unwrap();
-            let found = step.result(0).unwrap().values()[0];
+            let run = step.start(&[("x", x), ("target", target)], symbols).unwrap();
+            let found = run.result(0).unwrap().values()[0];
             let is_close = (found - expected).abs() <= LOSS_TOLERANCE * expected;
             assert!(is_close, "{}, step {}: {found}, torch has {expected}", self.path, losses.len());
             if losses.is_empty() {
                 for (at, parameter) in trainable.iter().enumerate() {
                     let name = format!("{}.grad", parameter.name());
-                    goldens.compare(self.path, &name, &step.result(at + 1).unwrap(), GRADIENT_TOLERANCE);
+                    goldens.compare(self.path, &name, run.result(at + 1).unwrap(), GRADIENT_TOLERANCE);
                 }
             }
             losses.push(found);

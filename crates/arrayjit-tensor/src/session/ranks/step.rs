@@ -19,11 +19,13 @@ use crate::{
         graphs::{BuiltGraph, store_rows},
     },
     tensor::Tensor,
+    weights::Weights,
 };
 
 /// The routines of a step, and the exchanges between them.
 pub(in crate::session) struct RankStep {
     ranks: Ranks,
+    weights: Weights,
     parts: Vec<RankPart>,
     /// The sums of squares of the gradients that this rank has, with their node; if a sharded state needs the
     /// norm of all gradients.
@@ -43,23 +45,23 @@ struct RankPart {
 }
 
 impl RankStep {
-    /// Starts a step.
+    /// Starts a step. No other run over the weights comes between its parts.
     pub(in crate::session) fn start(
         &self,
         values: &BatchValues,
         symbols: &[(&str, i64)],
     ) -> Result<(), SessionError> {
         let (group, context) = (&self.ranks.group, self.context());
+        let _order = self.weights.order(true);
         for (at, part) in self.parts.iter().enumerate() {
-            let inputs = if at == 0 { values.arrays() } else { &[] };
-            part.executable.start_shared(inputs, symbols)?;
+            part.executable.start_in_order((at == 0).then_some(values), symbols)?;
             part.exchange(&**group, context)?;
         }
         if let Some((executable, squares)) = &self.squares {
-            executable.start_shared(&[], symbols)?;
+            executable.start_in_order(None, symbols)?;
             group.all_reduce(context, std::slice::from_ref(squares), Reduction::Sum)?;
         }
-        self.update.start_shared(&[], symbols)?;
+        self.update.start_in_order(None, symbols)?;
         if let Some(updated) = &self.updated {
             group.all_gather_nodes(context, updated)?;
         }
@@ -133,7 +135,8 @@ impl SessionCore {
             None => None,
         };
         let update = link(&update, "update")?;
-        Ok(RankStep { ranks: ranks.clone(), parts, squares, update, updated: builder.updated() })
+        let (ranks, weights, updated) = (ranks.clone(), self.weights.clone(), builder.updated());
+        Ok(RankStep { ranks, weights, parts, squares, update, updated })
     }
 }
 
@@ -193,7 +196,8 @@ impl<'a> StepBuilder<'a> {
         for (compiled, bucket) in compiled.into_iter().zip(buckets) {
             let inputs = if parts.is_empty() { inputs.iter().cloned().collect() } else { BTreeMap::new() };
             let checks = if parts.is_empty() { self.graph.position_checks() } else { Vec::new() };
-            let executable = Executable::link(compiled, &context, inputs, Vec::new())?.checking(checks);
+            let executable = Executable::link(&self.core.weights, compiled, &context, inputs, Vec::new())?;
+            let executable = executable.checking(checks);
             context = executable.context().clone();
             parts.push(self.part(executable, bucket.summed));
         }
@@ -299,9 +303,10 @@ impl<'a> StepBuilder<'a> {
 
     fn linked(&self, graph: &Graph, name: &str, context: &Context) -> Result<Executable, SessionError> {
         graph.check_parameters(context)?;
-        let compiled = self.core.weights.backend().compile_assignments(&graph.program().named(name));
+        let weights = &self.core.weights;
+        let compiled = weights.backend().compile_assignments(&graph.program().named(name));
         let compiled = compiled.map_err(ModelError::from)?;
-        Ok(Executable::link(compiled, context, BTreeMap::new(), Vec::new())?)
+        Ok(Executable::link(weights, compiled, context, BTreeMap::new(), Vec::new())?)
     }
 
     /// The parameters that each rank updates, if the state is sharded.
