@@ -2,9 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    num::NonZeroUsize,
+    num::{NonZero, NonZeroUsize},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use arrayjit_tensor::{Backend, Params, Weights};
@@ -19,7 +19,7 @@ use crate::{
     external::Folder,
     ir::{Dim, ModelGraph, ValueInfo},
     load,
-    plan::{Output, Plan},
+    plan::{Event, Output, Plan, Reached},
     proto::ModelProto,
     trace::{Shared, Tracer},
 };
@@ -98,32 +98,26 @@ impl Model {
     /// # Errors
     /// An error of the device.
     pub fn session(&self, backend: &Backend) -> Result<InferenceSession, OnnxError> {
-        let weights = Weights::new(backend, &Params::new(0))?;
-        let shared = Shared {
-            weights,
-            folded: Default::default(),
-            tables: Default::default(),
-            parameters: Default::default(),
-        };
-        let state = SessionState { shared, plans: LruCache::new(MOST_PLANS) };
-        Ok(InferenceSession { model: self.clone(), state: Mutex::new(state) })
+        let shared = Shared::new(Weights::new(backend, &Params::new(0))?);
+        let plans = Mutex::new(LruCache::new(MOST_PLANS));
+        Ok(InferenceSession { model: self.clone(), shared, plans })
     }
 }
 
 /// Runs a model on a backend. For each set of input shapes, the first run compiles the model; later ones use
 /// the compiled routines.
+///
+/// Any thread may run at any time, and each run has the outputs of its own inputs. Runs share the weights and
+/// the code, and take place side by side; [`set_concurrent_runs`](InferenceSession::set_concurrent_runs) bounds
+/// how many. Calls with a new set of shapes compile it once, and no others wait for that.
 pub struct InferenceSession {
     model: Model,
-    state: Mutex<SessionState>,
+    shared: Shared,
+    plans: Mutex<LruCache<Signature, Plan>>,
 }
 
 /// The type and shape of each input of a run.
 type Signature = Vec<(DType, Vec<usize>)>;
-
-struct SessionState {
-    shared: Shared,
-    plans: LruCache<Signature, Plan>,
-}
 
 impl InferenceSession {
     /// The model.
@@ -139,21 +133,50 @@ impl InferenceSession {
     pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, OnnxError> {
         let (names, mut slots) = self.checked(inputs)?;
         let signature: Signature = slots.iter().map(|array| (array.dtype(), array.dims().to_vec())).collect();
-        let mut state = self.state();
-        let SessionState { shared, plans } = &mut *state;
-        let plan = plans.get_or_insert_mut(signature, Plan::default);
+        let plan = self.plan(signature);
         let mut events = Vec::new();
         let outputs = match plan.run(&mut slots, &mut events)? {
-            Some(outputs) => outputs,
-            None => {
-                let mut tracer = Tracer::new(shared, &mut slots, &mut events);
-                // Without one large stack, each operator would map a stack of its own.
-                let outputs = with_enough(|| tracer.model(&self.model.graph, &names))?;
-                plan.add(&events, outputs.clone());
-                outputs
-            }
+            Reached::Outputs(outputs) => outputs,
+            Reached::Unknown(place) => self.traced(&place, &names, &mut slots, &mut events)?,
         };
         outputs.into_iter().map(|output| taken(output, &slots)).collect()
+    }
+
+    /// Changes how many runs may take place at the same time, each with memory of its own for intermediate
+    /// values: as many as there are processors by default. Further calls wait, the first one first.
+    pub fn set_concurrent_runs(&self, most: NonZero<usize>) {
+        self.shared.weights.set_concurrent_runs(most);
+    }
+
+    fn plan(&self, signature: Signature) -> Plan {
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.get_or_insert(signature, Plan::default).clone()
+    }
+
+    /// Goes on from a place of a plan where no run came before. Of several calls, one finds out what comes,
+    /// and the others wait for it.
+    fn traced(
+        &self,
+        place: &Plan,
+        names: &[String],
+        slots: &mut Vec<Arc<HostArray>>,
+        events: &mut Vec<Event>,
+    ) -> Result<Vec<Output>, OnnxError> {
+        let tracing = place.tracing();
+        match place.run(slots, events)? {
+            Reached::Outputs(outputs) => return Ok(outputs),
+            Reached::Unknown(next) if !next.is(place) => {
+                drop(tracing);
+                return self.traced(&next, names, slots, events);
+            }
+            Reached::Unknown(_) => {}
+        }
+        let known = events.len();
+        let mut tracer = Tracer::new(&self.shared, slots, events);
+        // Without one large stack, each operator would map a stack of its own.
+        let outputs = with_enough(|| tracer.model(&self.model.graph, names))?;
+        place.add(&events[known..], outputs.clone());
+        Ok(outputs)
     }
 
     /// The arrays of the inputs in the order of the model, copied, with defaults that are given instead.
@@ -188,10 +211,6 @@ impl InferenceSession {
             arrays.push(Arc::new(array.try_clone()?));
         }
         Ok((names, arrays))
-    }
-
-    fn state(&self) -> MutexGuard<'_, SessionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plans: the routines of a model for one set of input shapes, and the decisions between them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrayjit_tensor::Executable;
 use tnode::HostArray;
@@ -25,13 +25,13 @@ pub(crate) struct Segment {
 impl Segment {
     /// Runs the routine and appends its results to the slots.
     pub(crate) fn run(&self, slots: &mut Vec<Arc<HostArray>>) -> Result<(), OnnxError> {
-        let mut inputs: Vec<(&str, &HostArray)> =
-            self.constants.iter().map(|(name, value)| (name.as_str(), &*value.array)).collect();
+        let mut inputs: Vec<(&str, Arc<HostArray>)> =
+            self.constants.iter().map(|(name, value)| (name.as_str(), value.array.clone())).collect();
         for (name, slot) in &self.inputs {
             let array = slots.get(*slot).ok_or_else(|| OnnxError::invalid("plan", "a slot has no values"))?;
-            inputs.push((name, array));
+            inputs.push((name, array.clone()));
         }
-        let results = self.executable.run(&inputs)?;
+        let results = self.executable.run_shared(&inputs)?;
         slots.extend(results.into_iter().map(Arc::new));
         Ok(())
     }
@@ -88,9 +88,21 @@ pub(crate) enum Output {
     Known(Arc<HostArray>),
 }
 
-/// The events of all runs so far with one set of input shapes, as a tree.
+/// The events of all runs so far with one set of input shapes, as a tree. Threads follow and extend it at the
+/// same time; cloning is cheap, and a clone is the same place of the same tree.
+#[derive(Clone, Default)]
+pub(crate) struct Plan(Arc<PlanPlace>);
+
 #[derive(Default)]
-pub(crate) enum Plan {
+struct PlanPlace {
+    step: Mutex<PlanStep>,
+    /// Held by the call that finds out what comes here.
+    tracing: Mutex<()>,
+}
+
+/// What comes at a place of a plan.
+#[derive(Default)]
+enum PlanStep {
     /// No run came here.
     #[default]
     Unknown,
@@ -99,99 +111,129 @@ pub(crate) enum Plan {
     /// The host computes slots, and the rest depends on their shapes.
     Host { step: Arc<HostStep>, branches: Vec<(Shapes, Plan)> },
     /// A segment runs.
-    Run { segment: Arc<Segment>, next: Box<Plan> },
+    Run { segment: Arc<Segment>, next: Plan },
     /// The outputs are known.
     Done(Vec<Output>),
 }
 
+/// How far a run came.
+pub(crate) enum Reached {
+    /// To the end.
+    Outputs(Vec<Output>),
+    /// To a place where no run came before.
+    Unknown(Plan),
+}
+
 impl Plan {
+    /// Waits until no other call finds out what comes here.
+    pub(crate) fn tracing(&self) -> MutexGuard<'_, ()> {
+        self.0.tracing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether both are the same place.
+    pub(crate) fn is(&self, other: &Plan) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn step(&self) -> MutexGuard<'_, PlanStep> {
+        self.0.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The plan after an event, added if it is new.
-    fn after(&mut self, event: &Event) -> &mut Plan {
+    fn after(&self, event: &Event) -> Plan {
+        let mut step = self.step();
         match event {
-            Event::Run(segment) if !matches!(self, Plan::Run { .. }) => {
-                *self = Plan::Run { segment: segment.clone(), next: Box::default() };
+            Event::Run(segment) if !matches!(*step, PlanStep::Run { .. }) => {
+                *step = PlanStep::Run { segment: segment.clone(), next: Plan::default() };
             }
-            Event::Read { slot, .. } if !matches!(self, Plan::Read { .. }) => {
-                *self = Plan::Read { slot: *slot, branches: Vec::new() };
+            Event::Read { slot, .. } if !matches!(*step, PlanStep::Read { .. }) => {
+                *step = PlanStep::Read { slot: *slot, branches: Vec::new() };
             }
-            Event::Host { step, .. } if !matches!(self, Plan::Host { .. }) => {
-                *self = Plan::Host { step: step.clone(), branches: Vec::new() };
+            Event::Host { step: computed, .. } if !matches!(*step, PlanStep::Host { .. }) => {
+                *step = PlanStep::Host { step: computed.clone(), branches: Vec::new() };
             }
             _ => {}
         }
-        match (self, event) {
-            (Plan::Read { branches, .. }, Event::Read { values, .. }) => {
+        match (&mut *step, event) {
+            (PlanStep::Read { branches, .. }, Event::Read { values, .. }) => {
                 branch(branches, values, |other| other.bytes() == values.bytes())
             }
-            (Plan::Host { branches, .. }, Event::Host { shapes, .. }) => {
+            (PlanStep::Host { branches, .. }, Event::Host { shapes, .. }) => {
                 branch(branches, shapes, |other| other == shapes)
             }
-            (Plan::Run { next, .. }, _) => next,
-            (other, _) => other,
+            (PlanStep::Run { next, .. }, _) => next.clone(),
+            _ => self.clone(),
         }
     }
 
-    /// Adds the events of a run and its outputs.
-    pub(crate) fn add(&mut self, events: &[Event], outputs: Vec<Output>) {
-        let mut plan = self;
-        for event in events {
-            plan = plan.after(event);
-        }
-        *plan = Plan::Done(outputs);
+    /// Adds the events of a run from here on and its outputs.
+    pub(crate) fn add(&self, events: &[Event], outputs: Vec<Output>) {
+        let end = events.iter().fold(self.clone(), |plan, event| plan.after(event));
+        *end.step() = PlanStep::Done(outputs);
     }
 
-    /// Runs as far as the plan is known. Returns the outputs if it is known to the end; `events` and `slots`
-    /// have all that happened.
+    /// Runs from here as far as the plan is known; `events` and `slots` get all that happens.
     pub(crate) fn run(
         &self,
         slots: &mut Vec<Arc<HostArray>>,
         events: &mut Vec<Event>,
-    ) -> Result<Option<Vec<Output>>, OnnxError> {
-        let mut plan = self;
+    ) -> Result<Reached, OnnxError> {
+        let mut plan = self.clone();
         loop {
-            plan = match plan {
-                Plan::Unknown => return Ok(None),
-                Plan::Done(outputs) => return Ok(Some(outputs.clone())),
-                Plan::Run { segment, next } => {
-                    segment.run(slots)?;
-                    events.push(Event::Run(segment.clone()));
-                    next
-                }
-                Plan::Host { step, branches } => {
-                    let shapes = step.run(slots).map_err(|problem| {
-                        let (name, operator, opset) = &step.node;
-                        OnnxError::at_node((name, operator, *opset), problem)
-                    })?;
-                    events.push(Event::Host { step: step.clone(), shapes: shapes.clone() });
-                    let Some((_, next)) = branches.iter().find(|(other, _)| *other == shapes) else {
-                        return Ok(None);
-                    };
-                    next
-                }
-                Plan::Read { slot, branches } => {
-                    let Some(values) = slots.get(*slot).cloned() else { return Ok(None) };
-                    let branch = branches.iter().find(|(other, _)| other.bytes() == values.bytes());
-                    let Some((_, next)) = branch else { return Ok(None) };
-                    events.push(Event::Read { slot: *slot, values });
-                    next
-                }
+            let event = match plan.event(slots) {
+                Ok(event) => event,
+                Err(reached) => return Ok(reached),
             };
+            let event = event.happened(slots)?;
+            plan = plan.after(&event);
+            events.push(event);
+        }
+    }
+
+    /// The event that comes here, without the shapes of a step on the host; or how far the run came.
+    fn event(&self, slots: &[Arc<HostArray>]) -> Result<Event, Reached> {
+        match &*self.step() {
+            PlanStep::Done(outputs) => Err(Reached::Outputs(outputs.clone())),
+            PlanStep::Run { segment, .. } => Ok(Event::Run(segment.clone())),
+            PlanStep::Host { step, .. } => Ok(Event::Host { step: step.clone(), shapes: Shapes::new() }),
+            PlanStep::Read { slot, .. } => match slots.get(*slot) {
+                Some(values) => Ok(Event::Read { slot: *slot, values: values.clone() }),
+                None => Err(Reached::Unknown(self.clone())),
+            },
+            PlanStep::Unknown => Err(Reached::Unknown(self.clone())),
+        }
+    }
+}
+
+impl Event {
+    /// Runs the segment or the step on the host, whose results are the next slots.
+    fn happened(self, slots: &mut Vec<Arc<HostArray>>) -> Result<Event, OnnxError> {
+        match self {
+            Event::Run(segment) => {
+                segment.run(slots)?;
+                Ok(Event::Run(segment))
+            }
+            Event::Host { step, .. } => {
+                let shapes = step.run(slots).map_err(|problem| {
+                    let (name, operator, opset) = &step.node;
+                    OnnxError::at_node((name, operator, *opset), problem)
+                })?;
+                Ok(Event::Host { step, shapes })
+            }
+            Event::Read { .. } => Ok(self),
         }
     }
 }
 
 /// The branch of a decision, added if it is new. Then the oldest one goes if there are too many.
-fn branch<'a, K: Clone>(
-    branches: &'a mut Vec<(K, Plan)>,
-    key: &K,
-    is_same: impl Fn(&K) -> bool,
-) -> &'a mut Plan {
-    let at = branches.iter().position(|(other, _)| is_same(other)).unwrap_or_else(|| {
-        if branches.len() == MOST_BRANCHES {
-            branches.remove(0);
-        }
-        branches.push((key.clone(), Plan::Unknown));
-        branches.len() - 1
-    });
-    &mut branches[at].1
+fn branch<K: Clone>(branches: &mut Vec<(K, Plan)>, key: &K, is_same: impl Fn(&K) -> bool) -> Plan {
+    if let Some((_, plan)) = branches.iter().find(|(other, _)| is_same(other)) {
+        return plan.clone();
+    }
+    if branches.len() == MOST_BRANCHES {
+        branches.remove(0);
+    }
+    let plan = Plan::default();
+    branches.push((key.clone(), plan.clone()));
+    plan
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use arrayjit_tensor::{Graph, Init, Parameter, Tensor, TensorOperand, Weights};
@@ -26,15 +26,27 @@ const MOST_LOOP_STEPS: usize = 1 << 14;
 /// Constant expressions with at most as many elements are computed once for each model.
 const MOST_FOLDED: usize = 1 << 16;
 
-/// The parts of a session that traces share.
+/// The parts of a session that traces share, of which several may take place at the same time.
 pub(crate) struct Shared {
     pub(crate) weights: Weights,
     /// The results of nodes whose operands are constants, by the number of the node.
-    pub(crate) folded: HashMap<usize, Vec<Value>>,
+    folded: Mutex<HashMap<usize, Vec<Value>>>,
     /// The tables that nodes made, by the number of the node and a key.
-    pub(crate) tables: HashMap<(usize, String), Parameter>,
+    tables: Mutex<HashMap<(usize, String), Parameter>>,
     /// The parameters that have the values of constants on the device, by the address of the constant.
-    pub(crate) parameters: HashMap<usize, (Arc<HostValue>, Parameter)>,
+    parameters: Mutex<HashMap<usize, (Arc<HostValue>, Parameter)>>,
+}
+
+impl Shared {
+    pub(crate) fn new(weights: Weights) -> Shared {
+        let (folded, tables, parameters) = Default::default();
+        Shared { weights, folded, tables, parameters }
+    }
+}
+
+/// Locks. A panic elsewhere leaves no half-made value, since every change is one insertion.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The graph that is being built, with its inputs.
@@ -56,7 +68,7 @@ struct Frame {
 
 /// A walk over a model.
 pub(crate) struct Tracer<'s> {
-    shared: &'s mut Shared,
+    shared: &'s Shared,
     current: Current,
     frames: Vec<Frame>,
     /// Values that an operator needs after the evaluation of a subgraph.
@@ -76,7 +88,7 @@ pub(crate) struct Tracer<'s> {
 
 impl<'s> Tracer<'s> {
     pub(crate) fn new(
-        shared: &'s mut Shared,
+        shared: &'s Shared,
         slots: &'s mut Vec<Arc<HostArray>>,
         events: &'s mut Vec<Event>,
     ) -> Tracer<'s> {
@@ -187,17 +199,14 @@ impl<'s> Tracer<'s> {
         if has_graphs || !is_constant {
             return self.lowered(node, operands);
         }
-        if let Some(results) = self.shared.folded.get(&node.id) {
+        if let Some(results) = locked(&self.shared.folded).get(&node.id) {
             return Ok(results.clone());
         }
         let outer = std::mem::take(&mut self.current);
         let folded = self.lowered(node, operands.clone()).and_then(|results| self.evaluated(results));
         self.current = outer;
         match folded? {
-            Some(results) => {
-                self.shared.folded.insert(node.id, results.clone());
-                Ok(results)
-            }
+            Some(results) => Ok(locked(&self.shared.folded).entry(node.id).or_insert(results).clone()),
             None => self.lowered(node, operands),
         }
     }
@@ -295,15 +304,20 @@ impl<'s> Tracer<'s> {
         key: String,
         make: impl FnOnce() -> Result<HostArray, NodeProblem>,
     ) -> Result<Parameter, NodeProblem> {
-        if let Some(found) = self.shared.tables.get(&(node, key.clone())) {
+        let key = (node, key);
+        if let Some(found) = locked(&self.shared.tables).get(&key) {
             return Ok(found.clone());
         }
         let array = make()?;
+        let mut tables = locked(&self.shared.tables);
+        if let Some(found) = tables.get(&key) {
+            return Ok(found.clone());
+        }
         let params = self.shared.weights.params().with_dtype(array.dtype());
-        let name = format!("t{}", self.shared.tables.len());
+        let name = format!("t{}", tables.len());
         let parameter = params.parameter(&name, array.dims().iter().copied(), Init::ZEROS)?;
         self.shared.weights.set_owned(&parameter, array)?;
-        self.shared.tables.insert((node, key), parameter.clone());
+        tables.insert(key, parameter.clone());
         Ok(parameter)
     }
 
@@ -468,14 +482,15 @@ impl<'s> Tracer<'s> {
     /// The parameter that has the values of a constant on the device.
     fn parameter(&mut self, value: &Arc<HostValue>) -> Result<Parameter, NodeProblem> {
         let address = Arc::as_ptr(value) as usize;
-        if let Some((_, parameter)) = self.shared.parameters.get(&address) {
+        let mut parameters = locked(&self.shared.parameters);
+        if let Some((_, parameter)) = parameters.get(&address) {
             return Ok(parameter.clone());
         }
         let params = self.shared.weights.params().with_dtype(value.dtype());
-        let name = format!("w{}", self.shared.parameters.len());
+        let name = format!("w{}", parameters.len());
         let init = Init::Values(value.array.clone());
         let parameter = params.parameter(&name, value.shape().iter().copied(), init)?;
-        self.shared.parameters.insert(address, (value.clone(), parameter.clone()));
+        parameters.insert(address, (value.clone(), parameter.clone()));
         Ok(parameter)
     }
 }

@@ -9,3 +9,5 @@ mod node_tests; // operators, by the tests of another project
 #[cfg(feature = "cli")]
 mod onnx_run; // the program
 mod running; // shapes, branches, loops
+#[cfg(feature = "cranelift")]
+mod threads; // calls from several threads

@@ -17,22 +17,6 @@ fn a_session_takes_inputs_of_several_shapes() {
 }
 
 #[test]
-fn threads_share_a_session() {
-    let session = session(graph(&["x"], &["y"], vec![node("y = Relu x")]));
-    std::thread::scope(|scope| {
-        for size in 1..5 {
-            let session = &session;
-            scope.spawn(move || {
-                for _ in 0..10 {
-                    let outputs = session.run(&[("x", &floats(&vec![1.5; size], &[size]))]).unwrap();
-                    assert_eq!(outputs[0].values(), vec![1.5; size]);
-                }
-            });
-        }
-    });
-}
-
-#[test]
 fn a_shape_that_is_an_input_is_read_on_the_host() {
     let session = session(graph(&["x", "shape"], &["y"], vec![node("y = Reshape x shape")]));
     let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[6]);
