@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Compiled assignments with their nodes: links into any context of the backend's devices, any number of
-/// times.
+/// times, by any thread.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     form: CompiledForm,

@@ -14,6 +14,10 @@ use crate::{
 
 /// A linked callable. Cheap to clone.
 ///
+/// Any thread may run it. Runs are whole, and all use the same nodes: between a copy to an input and a run,
+/// another thread may schedule its own copy. Threads with inputs of their own link the code in contexts of
+/// their own.
+///
 /// Where statements [fall back](crate::Compiled::fallbacks), a run passes values through the host: it returns
 /// when the last of these statements is done, and a task that another thread schedules on the same nodes
 /// meanwhile may run between two parts.

@@ -74,6 +74,9 @@ pub struct DataParallelRanksJob<'a> {
 /// });
 /// assert!(means.into_iter().all(|mean| mean.is_ok_and(|mean| (mean - 5.5).abs() < 0.5)));
 /// ```
+///
+/// One thread of a rank calls at a time: the calls of several threads have no order that is the same on all
+/// ranks.
 pub struct DataParallelRanks {
     parts: Vec<LinkedPart>,
     update: Routine,

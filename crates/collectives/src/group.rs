@@ -13,6 +13,9 @@ use crate::error::CollectiveError;
 /// operation fails on a rank, its nodes have no values there, and all later operations fail.
 ///
 /// All ranks must call an operation with nodes of the same names, types and sizes.
+///
+/// The calls of several threads of a rank have no order that is the same on all ranks, so only one thread of
+/// a rank calls operations of a group, or each thread those of a group of its own.
 pub trait Group: Send + Sync {
     /// The number of this rank, from 0.
     fn rank(&self) -> usize;

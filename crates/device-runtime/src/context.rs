@@ -31,6 +31,10 @@ type Buffers = RedBlackTreeMapSync<TensorNode, Arc<Buffer>>;
 
 /// An immutable map from nodes to memory, for work on one stream. Cheap to clone; memory is freed with the
 /// last context or routine that refers to it.
+///
+/// Any thread may call its methods, and each copy is whole. Two calls are two tasks, between which other
+/// threads may schedule theirs: threads that copy to a node, run and copy back take turns, or have contexts
+/// of their own.
 #[derive(Clone)]
 pub struct Context(Arc<ContextInner>);
 

@@ -49,7 +49,8 @@ impl Default for HostOptions {
 
 /// The host arrays of nodes. A node whose mode is hosted gets its array when a context of the host links a
 /// routine that writes it; other nodes get theirs from [`Host::insert`]. Several devices may use one host.
-/// Cheap to clone; clones refer to the same host.
+/// Cheap to clone; clones refer to the same host. Any thread may call its methods: each read, write and
+/// update of an array is whole.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -20,7 +20,7 @@ use crate::{
     transfer::Transfer,
 };
 
-/// A linked callable. Cheap to clone.
+/// A linked callable. Cheap to clone. Any thread may run it; runs are whole, and all use the same nodes.
 #[derive(Clone)]
 pub struct LinkedRoutine(pub(crate) Arc<RoutineInner>);
 

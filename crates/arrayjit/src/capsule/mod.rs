@@ -24,7 +24,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -105,8 +105,8 @@ impl CapsuleSource {
 
     /// The watch over the runs of a linked routine.
     pub(crate) fn watch(&self) -> Arc<CapsuleWatch> {
-        let (is_written, is_reported) = Default::default();
-        Arc::new(CapsuleWatch { source: self.clone(), is_written, is_reported })
+        let (is_written, is_reported, watching) = Default::default();
+        Arc::new(CapsuleWatch { source: self.clone(), is_written, is_reported, watching })
     }
 }
 
@@ -116,6 +116,8 @@ pub(crate) struct CapsuleWatch {
     source: CapsuleSource,
     is_written: AtomicBool,
     is_reported: AtomicBool,
+    /// Held from the copies of the inputs to those of the results.
+    watching: Mutex<()>,
 }
 
 impl CapsuleWatch {
@@ -128,6 +130,7 @@ impl CapsuleWatch {
         if self.is_written.load(Ordering::Relaxed) {
             return routine.run_unwatched(bindings);
         }
+        let _watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
         let inputs = self.source.inputs(routine);
         let event = routine.run_unwatched(bindings)?;
         event.sync()?;

@@ -1,7 +1,11 @@
 //! Training on several streams: each stream computes the gradient of different data, and one update follows
 //! from the sum of the gradients.
 
-use std::{borrow::Borrow, num::NonZero};
+use std::{
+    borrow::Borrow,
+    num::NonZero,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use device_runtime::{Context, RunError};
 use lowered_ir::ir::Symbol;
@@ -76,6 +80,8 @@ pub struct DataParallelJob<'a> {
 /// assert!((found - 5.5).abs() < 0.5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Calls of several threads take turns, in any order.
 #[derive(Clone, Debug)]
 pub struct DataParallel {
     gradients: Vec<Routine>,
@@ -83,6 +89,8 @@ pub struct DataParallel {
     sum: TreeSum,
     update: Routine,
     parameters: Vec<TensorNode>,
+    /// Held during a call, whose rounds are several runs and transfers.
+    running: Arc<Mutex<()>>,
 }
 
 impl DataParallel {
@@ -106,7 +114,8 @@ impl DataParallel {
         let update = job.update.link(first)?;
         *first = update.context().clone();
         let sum = TreeSum::link(backend, &contexts, job.summed, job.merge_method)?;
-        Ok(DataParallel { gradients, contexts, sum, update, parameters: job.parameters.to_vec() })
+        let (parameters, running) = (job.parameters.to_vec(), Arc::default());
+        Ok(DataParallel { gradients, contexts, sum, update, parameters, running })
     }
 
     /// Schedules a call of the gradient for each item, in turn: the first on stream 0, the next on stream 1,
@@ -119,6 +128,7 @@ impl DataParallel {
     /// scheduled after the first error.
     pub fn run<B: Borrow<[i64]>>(&self, calls: impl IntoIterator<Item = B>) -> Result<(), RunError> {
         let Some(streams) = NonZero::new(self.gradients.len()) else { return Ok(()) };
+        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let call = |stream: usize, bindings: B| self.gradients[stream].run(bindings.borrow()).map(drop);
         round_robin(streams, calls, call, |streams| self.step(streams))
     }

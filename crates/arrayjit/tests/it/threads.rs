@@ -1,4 +1,5 @@
-//! Kernels large enough to be split give the same bits on any number of threads.
+//! Kernels large enough to be split give the same bits on any number of threads, and calls of several threads
+//! do not disturb one another.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, HostArray, MemoryMode, Settings, TensorNode};
@@ -50,5 +51,120 @@ fn split_kernels_give_the_same_bits_on_any_number_of_threads() {
         let (found, is_split) = run(threads);
         assert!(is_split, "the program is too small to be split");
         assert_eq!(found, reference, "{threads} threads");
+    }
+}
+
+/// Calls a function on six threads at once with the number of the thread.
+fn on_threads(call: impl Fn(usize) + Sync) {
+    let call = &call;
+    std::thread::scope(|scope| (0..6).for_each(|thread| drop(scope.spawn(move || call(thread)))));
+}
+
+fn nodes<const N: usize>(names: [&str; N], mode: MemoryMode) -> [TensorNode; N] {
+    names.map(|name| TensorNode::builder(name).dims([1000]).mode(mode).build().unwrap())
+}
+
+fn filled(value: usize) -> HostArray {
+    HostArray::from_slice(&[value as f32; 1000], [1000]).unwrap()
+}
+
+#[test]
+fn routines_that_threads_link_in_contexts_of_their_own_are_apart() {
+    for backend in ["multicore", "inline", "interpreter"] {
+        let backend = Backend::open(backend).unwrap();
+        let [x, y] = nodes(["x", "y"], MemoryMode::Materialized);
+        let double = backend.compile("y[i] := 2 * x[i]", [&x, &y]).unwrap();
+        on_threads(|thread| {
+            for round in 0..5 {
+                let value = |number: usize| thread * 1000 + round * 100 + number;
+                let context = backend.context().unwrap().init_from_host(&x, &filled(value(0))).unwrap();
+                let routine = double.link(&context).unwrap();
+                for number in 0..10 {
+                    let _ = context.from_host(&x, &filled(value(number))).unwrap();
+                    routine.run(&[]).unwrap();
+                    let found = routine.context().to_host(&y).unwrap().values();
+                    assert_eq!(found, vec![2.0 * value(number) as f64; 1000]);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn runs_of_one_routine_are_whole() {
+    for backend in ["multicore", "inline"] {
+        let backend = Backend::open(backend).unwrap();
+        let [x, y] = nodes(["x", "y"], MemoryMode::Materialized);
+        let step = backend.compile("x[i] += 1; y[i] := 2 * x[i]", [&x, &y]).unwrap();
+        let context = backend.context().unwrap().init_from_host(&x, &filled(0)).unwrap();
+        let first = step.link(&context).unwrap();
+        // Each thread has a stream, and all have the memory of one context.
+        on_threads(|thread| {
+            let stream = backend.new_stream().unwrap();
+            let own = first.context().on_stream(&stream).unwrap();
+            let step = if thread == 0 { first.clone() } else { step.link(&own).unwrap() };
+            for _ in 0..50 {
+                step.run(&[]).unwrap();
+                let y = step.context().to_host(&y).unwrap().values();
+                assert_eq!(y, vec![y[0]; 1000], "a half of a run");
+            }
+        });
+        assert_eq!(first.context().to_host(&x).unwrap().values(), vec![300.0; 1000]);
+        assert_eq!(first.context().to_host(&y).unwrap().values(), vec![600.0; 1000]);
+    }
+}
+
+#[test]
+fn values_that_are_being_copied_are_those_of_their_place() {
+    for backend in ["multicore", "inline"] {
+        let backend = Backend::open(backend).unwrap();
+        let [x] = nodes(["x"], MemoryMode::Materialized);
+        let step = backend.compile("x[i] += 1", [&x]).unwrap();
+        let step = step.link(&backend.context().unwrap().init_from_host(&x, &filled(0)).unwrap()).unwrap();
+        let copies: Vec<_> = (0..20)
+            .map(|_| {
+                step.run(&[]).unwrap();
+                step.context().start_to_host(&x).unwrap()
+            })
+            .collect();
+        for (number, copy) in copies.into_iter().enumerate().rev() {
+            copy.sync().unwrap();
+            assert_eq!(copy.into_array().unwrap().values(), vec![(number + 1) as f64; 1000]);
+        }
+    }
+}
+
+#[test]
+fn threads_share_a_host() {
+    for backend in ["multicore", "inline"] {
+        let backend = Backend::open(backend).unwrap();
+        let host = backend.host();
+        let mode = MemoryMode::Hosted(tnode::Hosted::Unset);
+        let [total, doubled] = nodes(["total", "doubled"], mode);
+        [&total, &doubled].into_iter().for_each(|node| host.insert(node, filled(0)).unwrap());
+        let double = backend.compile("doubled[i] := 2 * total[i]", [&total, &doubled]).unwrap();
+        let double = double.link(&backend.context().unwrap()).unwrap();
+        on_threads(|thread| {
+            let [x, y] = nodes(["x", "y"], mode);
+            [&x, &y].into_iter().for_each(|node| host.insert(node, filled(0)).unwrap());
+            let triple = backend.compile("y[i] := 3 * x[i]", [&x, &y]).unwrap();
+            let triple = triple.link(&backend.context().unwrap()).unwrap();
+            for number in 0..20 {
+                let value = (thread * 100 + number) as f64;
+                host.set_values(&x, &[value; 1000]).unwrap();
+                triple.run(&[]).unwrap();
+                assert_eq!(host.get_values(&y).unwrap(), vec![3.0 * value; 1000]);
+                let add = |array: &mut HostArray| {
+                    let values: Vec<f64> = array.values().iter().map(|value| value + 1.0).collect();
+                    array.set_values(&values)
+                };
+                host.update(&total, add).unwrap();
+                double.run(&[]).unwrap();
+                let doubled = host.get_values(&doubled).unwrap();
+                assert_eq!(doubled, vec![doubled[0]; 1000], "a half of an update");
+                assert!(doubled[0] >= 2.0 * (number + 1) as f64, "an update was lost: {}", doubled[0]);
+            }
+        });
+        assert_eq!(host.get_values(&total).unwrap(), vec![120.0; 1000]);
     }
 }

@@ -168,3 +168,18 @@ fn the_caller_of_a_round_waits_for_nothing() {
         assert_eq!(steps.context().to_host(&program.p).unwrap().values(), by_hand(4, 1).0);
     }
 }
+
+#[test]
+fn calls_of_threads_take_turns() {
+    let backend = open("multicore");
+    for by in [MergeMethod::Copy, MergeMethod::Streaming] {
+        let program = RoundProgram::new();
+        let steps = program.link(&backend, 3, 1, by);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| steps.run(steps.all_bindings()).unwrap());
+            }
+        });
+        assert_eq!(steps.context().to_host(&program.p).unwrap().values(), by_hand(3, 3).0, "{by:?}");
+    }
+}
