@@ -116,6 +116,33 @@ enum PlanStep {
     Done(Vec<Output>),
 }
 
+impl PlanStep {
+    /// The places after this one.
+    fn into_next(self) -> Vec<Plan> {
+        match self {
+            PlanStep::Read { branches, .. } => branches.into_iter().map(|(_, next)| next).collect(),
+            PlanStep::Host { branches, .. } => branches.into_iter().map(|(_, next)| next).collect(),
+            PlanStep::Run { next, .. } => vec![next],
+            PlanStep::Unknown | PlanStep::Done(_) => Vec::new(),
+        }
+    }
+}
+
+/// Drops a chain of places one by one, so that its length does not exhaust the stack.
+impl Drop for PlanPlace {
+    fn drop(&mut self) {
+        let taken = |place: &mut PlanPlace| {
+            std::mem::take(place.step.get_mut().unwrap_or_else(PoisonError::into_inner)).into_next()
+        };
+        let mut next = taken(self);
+        while let Some(plan) = next.pop() {
+            if let Some(mut place) = Arc::into_inner(plan.0) {
+                next.append(&mut taken(&mut place));
+            }
+        }
+    }
+}
+
 /// How far a run came.
 pub(crate) enum Reached {
     /// To the end.
@@ -236,4 +263,21 @@ fn branch<K: Clone>(branches: &mut Vec<(K, Plan)>, key: &K, is_same: impl Fn(&K)
     let plan = Plan::default();
     branches.push((key.clone(), plan.clone()));
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_plan_is_dropped_on_a_small_stack() {
+        let values = Arc::new(HostArray::from_slice(&[1f32], [1]).unwrap());
+        let events: Vec<Event> =
+            (0..200_000).map(|_| Event::Read { slot: 0, values: values.clone() }).collect();
+        let plan = Plan::default();
+        plan.add(&events, Vec::new());
+        let mut slots = vec![values];
+        assert!(matches!(plan.run(&mut slots, &mut Vec::new()), Ok(Reached::Outputs(_))));
+        std::thread::Builder::new().stack_size(64 << 10).spawn(|| drop(plan)).unwrap().join().unwrap();
+    }
 }

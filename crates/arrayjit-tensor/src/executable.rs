@@ -209,8 +209,8 @@ impl Executable {
     }
 
     /// Starts a run and returns without waiting for it: the copies of the inputs, the run and the copies of
-    /// the results are tasks of a stream. The inputs may change after the call. Runs that one thread starts
-    /// take place in their order. The results are those of this run, whatever runs later.
+    /// the results are tasks of a stream. The inputs may change after the call. Runs that write parameters
+    /// take place in the order of their starts. The results are those of this run, whatever runs later.
     ///
     /// ```
     /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, Weights};

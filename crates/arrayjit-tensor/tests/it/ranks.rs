@@ -1,13 +1,22 @@
 //! Sessions over ranks: equal bits on all ranks, buckets, sharded states, checkpoints, failures.
 
-use std::{error::Error, path::Path, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use arrayjit_collectives::{
     BucketSizes, CollectiveError, HostGroup, Transport,
     local::{self, LocalTransport},
 };
 use arrayjit_tensor::{
-    Backend, DType, HostArray, Init, Params, Weights,
+    Backend, DType, Graph, HostArray, Init, Params, Weights,
     optim::{AdamW, Sgd},
     session::{Batch, NonFiniteCause, Ranks, Session, SessionError},
 };
@@ -228,4 +237,44 @@ fn ranks_join_before_the_first_step() {
         Ok(matches!(session.over_ranks(Ranks::new(group)), Err(SessionError::Begun)))
     });
     assert!(results.into_iter().all(Result::unwrap));
+}
+
+/// Two parameters that are equal before and after each step; with a sharded optimiser each rank updates one.
+#[test]
+fn other_threads_see_whole_steps() {
+    let seen = local::run(2, |transport| -> Outcome<usize> {
+        let backend = Backend::open("multicore")?;
+        let params = Params::new(0);
+        let [a, b] = ["a", "b"].map(|name| params.parameter(name, [2000], Init::ONES));
+        let (a, b) = (a?, b?);
+        let weights = Weights::new(&backend, &params)?;
+        let graph = Graph::new();
+        let difference = graph.apply("d[i] := a[i] - b[i]", &[("a", &a), ("b", &b)])?;
+        let reading = graph.compile(&weights, &[&difference])?;
+        let group = HostGroup::new(transport, backend.new_stream()?);
+        let session = Session::new(&weights, Sgd::new(0.01), move |batch: &Batch| {
+            let x = batch.input("x")?;
+            (x.mul(&a)?.mul(&a)? + x.mul(&b)?.mul(&b)?)?.mean(..)
+        })?;
+        let mut session = session.over_ranks(Ranks::new(Arc::new(group)).sharded_optimizer(true))?;
+        let x = HostArray::from_slice(&[1f32; 2000], [2000])?;
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| -> Outcome<usize> {
+                let mut runs = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    let difference = reading.run(&[])?.remove(0).values();
+                    assert_eq!(difference, [0.0; 2000], "a half of a step");
+                    runs += 1;
+                }
+                Ok(runs)
+            });
+            let trained = (0..60).try_for_each(|_| session.step(&[("x", &x)]).map(drop));
+            is_done.store(true, Ordering::Relaxed);
+            let runs = reader.join().unwrap();
+            trained?;
+            runs
+        })
+    });
+    assert!(seen.into_iter().all(|runs| runs.unwrap() > 0));
 }
