@@ -224,7 +224,8 @@ impl BuiltGraph {
             let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
             let expected = "one element, computed from the batch".into();
             let kind = TensorErrorKind::Shape { what, found, expected };
-            return Err(graph.fail(Call::new("session"), kind).into());
+            let call = graph.call_of(loss).map_or(Call::new("session"), |call| Call { op: "session", ..call });
+            return Err(graph.fail(call, kind).into());
         }
         let metrics = metrics.iter().map(|(name, _)| name.clone());
         Ok([String::from("loss")].into_iter().chain(metrics).collect())
