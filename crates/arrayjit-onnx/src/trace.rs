@@ -29,6 +29,8 @@ const MOST_FOLDED: usize = 1 << 16;
 /// The parts of a session that traces share, of which several may take place at the same time.
 pub(crate) struct Shared {
     pub(crate) weights: Weights,
+    /// The constants that each node was given first, by its number and the position of the operand.
+    constants: Mutex<HashMap<(usize, usize), Arc<HostValue>>>,
     /// The results of nodes whose operands are constants, by the number of the node.
     folded: Mutex<HashMap<usize, Vec<Value>>>,
     /// The tables that nodes made, by the number of the node and a key.
@@ -39,8 +41,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(weights: Weights) -> Shared {
-        let (folded, tables, parameters) = Default::default();
-        Shared { weights, folded, tables, parameters }
+        let (constants, folded, tables, parameters) = Default::default();
+        Shared { weights, constants, folded, tables, parameters }
     }
 }
 
@@ -168,7 +170,7 @@ impl<'s> Tracer<'s> {
         for (at, name) in node.inputs.iter().enumerate() {
             operands.push(match (name.is_empty(), self.lookup(name)) {
                 (true, _) => None,
-                (false, Some(value)) => Some(value),
+                (false, Some(value)) => Some(self.settled((node.id, at), value)),
                 (false, None) => {
                     return Err(fail(NodeProblem::operand(at, format!("`{name}` has no value"))));
                 }
@@ -190,6 +192,21 @@ impl<'s> Tracer<'s> {
             }
         }
         Ok(())
+    }
+
+    /// The value of an operand, which is a constant only if the node always has the same one there. A state
+    /// of a loop differs from step to step, and branches or shapes of inputs choose among constants: what a
+    /// node keeps for the session must not depend on them.
+    fn settled(&mut self, operand: (usize, usize), value: Value) -> Value {
+        let Value::Known(known) = &value else { return value };
+        if !known.is_constant {
+            return value;
+        }
+        let first = locked(&self.shared.constants).entry(operand).or_insert_with(|| known.clone()).clone();
+        match Arc::ptr_eq(&first, known) {
+            true => value,
+            false => Value::Known(HostValue::shared(known.array.clone(), false)),
+        }
     }
 
     /// The results of a node. If all operands are constants, they are computed once for the model.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tnode::HostArray;
+use tnode::{DType, HostArray};
 
 use super::{Operator, layout::concatenated, op};
 use crate::{
     context::{Lowered, NodeContext},
     error::NodeProblem,
     host::HostValue,
-    ir::ModelGraph,
+    ir::{Dim, ModelGraph, ValueInfo},
     shape::axis,
     value::Value,
 };
@@ -42,10 +42,7 @@ fn repeated(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let mut step = 0;
     while goes_on && step < most {
         cx.loop_step()?;
-        let index = Value::Known(HostValue::new(HostArray::from_slice(&[step], [])?, false));
-        let condition = HostArray::from_bytes(tnode::DType::Bool, [], &[1])?;
-        let condition = Value::Known(HostValue::new(condition, false));
-        let inputs = [vec![index, condition], state].concat();
+        let inputs = loop_inputs(step, &state)?;
         let kept = collected.iter().flatten().cloned().collect();
         let mut results = cx.keeping(kept, |cx| cx.subgraph(&body, inputs))?;
         let values = results.split_off(carried + 1);
@@ -58,26 +55,68 @@ fn repeated(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         goes_on = cx.keeping(kept, |cx| cx.host_of(&condition))?.ints() != [0];
         step += 1;
     }
-    stacked(cx, &body, state, collected, &[])
+    if step == 0 {
+        let inputs = loop_inputs(0, &state)?;
+        return not_stepped(cx, &body, state, inputs, &vec![ScanAxis::default(); scans]);
+    }
+    stacked(cx, state, collected, &[])
+}
+
+/// The inputs of the body of a loop: the number of the step, the condition, and the state.
+fn loop_inputs(step: i64, state: &[Value]) -> Result<Vec<Value>, NodeProblem> {
+    let index = HostArray::from_slice(&[step], [])?;
+    let condition = HostArray::from_bytes(DType::Bool, [], &[1])?;
+    let known = |array| Value::Known(HostValue::new(array, false));
+    Ok([&[known(index), known(condition)], state].concat())
+}
+
+/// The results of a loop without a step: the initial state, and no rows of what the body collects. If the
+/// body does not declare the shape of a row, it is that of a step, whose inputs would be these.
+fn not_stepped(
+    cx: &mut NodeContext<'_, '_, '_>,
+    body: &ModelGraph,
+    state: Vec<Value>,
+    inputs: Vec<Value>,
+    axes: &[ScanAxis],
+) -> Lowered {
+    let outputs = &body.outputs[body.outputs.len() - axes.len()..];
+    let declared: Vec<Option<(DType, Vec<usize>)>> = outputs.iter().map(declared).collect();
+    let traced = match declared.contains(&None) {
+        // A step that fails on the initial state has no shapes, but is no step of the model either.
+        true => cx.keeping(state.clone(), |cx| cx.subgraph(body, inputs)).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let mut traced = traced.iter().rev().take(axes.len()).rev();
+    let mut results = state;
+    for ((info, declared), along) in outputs.iter().zip(declared).zip(axes) {
+        let of_step = traced.next().map(|value| (value.dtype(), value.shape().to_vec()));
+        let (dtype, mut shape) = declared.or(of_step).unwrap_or_else(|| {
+            let size = |dim: &Dim| if let Dim::Known(size) = dim { *size } else { 0 };
+            let dims = info.dims.iter().flatten().map(size).collect();
+            (info.dtype.unwrap_or(DType::F32), dims)
+        });
+        shape.insert(axis(along.axis, shape.len() + 1)?, 0);
+        results.push(cx.empty(dtype, &shape)?);
+    }
+    Ok(results)
+}
+
+/// The type and shape of an output, if the model declares all of it.
+fn declared(info: &ValueInfo) -> Option<(DType, Vec<usize>)> {
+    let size = |dim: &Dim| if let Dim::Known(size) = dim { Some(*size) } else { None };
+    Some((info.dtype?, info.dims.as_ref()?.iter().map(size).collect::<Option<_>>()?))
 }
 
 /// The final state, and the collected values of each step stacked along a new axis.
 fn stacked(
     cx: &mut NodeContext<'_, '_, '_>,
-    body: &ModelGraph,
     state: Vec<Value>,
     collected: Vec<Vec<Value>>,
     axes: &[ScanAxis],
 ) -> Lowered {
-    let (count, mut results) = (collected.len(), state);
+    let mut results = state;
     for (at, mut values) in collected.into_iter().enumerate() {
         let ScanAxis { axis: at_axis, is_reverse } = axes.get(at).copied().unwrap_or_default();
-        if values.is_empty() {
-            let info = body.outputs.get(body.outputs.len() - count + at);
-            let dtype = info.and_then(|info| info.dtype).unwrap_or(tnode::DType::F32);
-            results.push(cx.empty(dtype, &[0])?);
-            continue;
-        }
         if is_reverse {
             values.reverse();
         }
@@ -136,6 +175,15 @@ impl ScanBody {
         }
         let size = |(input, &(at, _)): (&Value, &(usize, bool))| input.shape()[at];
         let steps = inputs.iter().zip(&axes).map(size).min().unwrap_or(0);
+        if steps == 0 {
+            let mut operands = state.clone();
+            for (input, &(at, _)) in inputs.iter().zip(&axes) {
+                let mut shape = input.shape().to_vec();
+                shape.remove(at);
+                operands.push(cx.filled(input.dtype(), &shape, "0")?);
+            }
+            return not_stepped(cx, &self.graph, state, operands, &self.outputs);
+        }
         let mut collected: Vec<Vec<Value>> = vec![Vec::new(); self.outputs.len()];
         for step in 0..steps {
             cx.loop_step()?;
@@ -155,7 +203,7 @@ impl ScanBody {
                 list.push(value);
             }
         }
-        stacked(cx, &self.graph, state, collected, &self.outputs)
+        stacked(cx, state, collected, &self.outputs)
     }
 }
 
