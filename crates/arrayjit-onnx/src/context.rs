@@ -7,7 +7,7 @@ use tnode::{DType, HostArray};
 
 use crate::{
     error::{NodeProblem, OnnxError},
-    host::{HostValue, Numbers},
+    host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
     narrow::Narrow,
     shape,
@@ -93,6 +93,11 @@ impl<'n> NodeContext<'_, '_, 'n> {
     /// Whether a later node reads the result.
     pub(crate) fn wants(&self, output: usize) -> bool {
         self.node.outputs.get(output).is_some_and(|name| !name.is_empty())
+    }
+
+    /// The number of attributes that the node has.
+    pub(crate) fn attributes(&self) -> usize {
+        self.node.attributes.len()
     }
 
     pub(crate) fn attribute(&self, name: &str) -> Option<&'n Attribute> {
@@ -263,15 +268,6 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         self.tracer.table(self.node.id, key, make).map(Value::Weight)
     }
 
-    pub(crate) fn known_numbers(
-        &self,
-        numbers: &Numbers,
-        dtype: DType,
-        shape: &[usize],
-    ) -> Result<Value, NodeProblem> {
-        Ok(self.known(numbers.array(dtype, shape)?))
-    }
-
     /// Evaluates a subgraph in place; its inputs have these values, in order.
     pub(crate) fn subgraph(&mut self, graph: &ModelGraph, inputs: Vec<Value>) -> Lowered {
         let names = graph.inputs.iter().map(|info| info.name.clone());
@@ -404,7 +400,7 @@ impl NodeContext<'_, '_, '_> {
             return Ok(value.clone());
         }
         if let Some(known) = value.known().filter(|known| known.array.num_values() <= MOST_ON_HOST) {
-            let array = Numbers::of(&known.array).array(dtype, value.shape())?;
+            let array = array_of(dtype, value.shape(), scalars(&known.array))?;
             return Ok(Value::Known(HostValue::new(array, known.is_constant)));
         }
         let mut statement = Statement::default();

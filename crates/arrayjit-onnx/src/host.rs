@@ -1,8 +1,9 @@
-//! Arrays whose values are known while a model is traced.
+//! Arrays whose values are known while a model is traced. What the host computes from them follows
+//! `lowered_ir::eval` and `tnode::Scalar`, the definitions of what devices compute.
 
 use std::sync::Arc;
 
-use tnode::{DType, HostArray};
+use tnode::{DType, HostArray, Scalar};
 
 use crate::error::NodeProblem;
 
@@ -30,101 +31,44 @@ impl HostValue {
         self.array.dtype()
     }
 
-    /// The elements as integers. Floats are truncated.
+    /// The elements as integers. Floats are truncated, and what is beyond i64 becomes its limit.
     pub(crate) fn ints(&self) -> Vec<i64> {
-        match Numbers::of(&self.array) {
-            Numbers::Ints(values) => values,
-            Numbers::Floats(values) => values.into_iter().map(|value| value as i64).collect(),
-        }
+        scalars(&self.array).into_iter().map(Scalar::as_i64).collect()
     }
 
     /// The elements as floats.
     pub(crate) fn floats(&self) -> Vec<f64> {
-        match Numbers::of(&self.array) {
-            Numbers::Ints(values) => values.into_iter().map(|value| value as f64).collect(),
-            Numbers::Floats(values) => values,
-        }
+        self.array.values()
     }
 }
 
-/// The elements of an array in the widest type of their kind. Integers of u64 beyond i64 wrap.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Numbers {
-    Ints(Vec<i64>),
-    Floats(Vec<f64>),
+/// The elements of an array in their type.
+pub(crate) fn scalars(array: &HostArray) -> Vec<Scalar> {
+    let (dtype, size) = (array.dtype(), array.dtype().size_bytes());
+    array.bytes().chunks_exact(size).filter_map(|bytes| Scalar::read(dtype, bytes)).collect()
 }
 
-impl Numbers {
-    pub(crate) fn of(array: &HostArray) -> Numbers {
-        let ints = |values: Vec<i64>| Numbers::Ints(values);
-        match array.dtype() {
-            DType::I64 => ints(array.as_slice::<i64>().map(<[i64]>::to_vec).unwrap_or_default()),
-            DType::U64 => {
-                let values = array.as_slice::<u64>().unwrap_or_default();
-                ints(values.iter().map(|&value| value as i64).collect())
-            }
-            dtype if dtype.is_float() => Numbers::Floats(array.values()),
-            _ => ints(array.values().into_iter().map(|value| value as i64).collect()),
-        }
+/// The array of that type and shape with these elements, which are converted as on the device.
+pub(crate) fn array_of(
+    dtype: DType,
+    shape: &[usize],
+    elements: impl IntoIterator<Item = Scalar>,
+) -> Result<HostArray, NodeProblem> {
+    let mut array = HostArray::zeros(dtype, shape.iter().copied())?;
+    for (bytes, element) in array.bytes_mut().chunks_exact_mut(dtype.size_bytes()).zip(elements) {
+        element.convert(dtype).write(bytes);
     }
-
-    /// The array of that type and shape with these elements, which are converted as by a cast.
-    pub(crate) fn array(&self, dtype: DType, shape: &[usize]) -> Result<HostArray, NodeProblem> {
-        let mut array = HostArray::zeros(dtype, shape.iter().copied())?;
-        match (dtype, self) {
-            (DType::I64, _) => copy(array.as_mut_slice::<i64>()?, &self.ints()),
-            (DType::U64, _) => {
-                let values: Vec<u64> = self.ints().into_iter().map(|value| value as u64).collect();
-                copy(array.as_mut_slice::<u64>()?, &values);
-            }
-            (DType::Bool, _) => {
-                let values: Vec<f64> =
-                    self.floats().into_iter().map(|value| f64::from(u8::from(value != 0.0))).collect();
-                array.set_values(&values)?;
-            }
-            (dtype, Numbers::Ints(values)) if dtype.is_integer() => {
-                let wrapped: Vec<f64> = values.iter().map(|&value| wrapped(dtype, value)).collect();
-                array.set_values(&wrapped)?;
-            }
-            (dtype, Numbers::Floats(values)) if dtype.is_integer() => {
-                let wrapped: Vec<f64> = values.iter().map(|&value| wrapped(dtype, value as i64)).collect();
-                array.set_values(&wrapped)?;
-            }
-            _ => array.set_values(&self.floats())?,
-        }
-        Ok(array)
-    }
-
-    pub(crate) fn ints(&self) -> Vec<i64> {
-        match self {
-            Numbers::Ints(values) => values.clone(),
-            Numbers::Floats(values) => values.iter().map(|&value| value as i64).collect(),
-        }
-    }
-
-    pub(crate) fn floats(&self) -> Vec<f64> {
-        match self {
-            Numbers::Ints(values) => values.iter().map(|&value| value as f64).collect(),
-            Numbers::Floats(values) => values.clone(),
-        }
-    }
+    Ok(array)
 }
 
-/// Copies as many elements as both slices have.
-fn copy<T: Copy>(to: &mut [T], from: &[T]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+/// Floats as an array of that type and shape.
+pub(crate) fn floats_of(dtype: DType, shape: &[usize], values: &[f64]) -> Result<HostArray, NodeProblem> {
+    array_of(dtype, shape, values.iter().map(|&value| Scalar::from_f64(DType::F64, value)))
 }
 
-/// The integer modulo the range of a type of at most 32 bits.
-fn wrapped(dtype: DType, value: i64) -> f64 {
-    match dtype {
-        DType::U8 => f64::from(value as u8),
-        DType::I8 => f64::from(value as i8),
-        DType::U16 => f64::from(value as u16),
-        DType::I32 => f64::from(value as i32),
-        DType::U32 => f64::from(value as u32),
-        _ => value as f64,
-    }
+/// Integers as an array of that type and shape.
+pub(crate) fn ints_of(dtype: DType, shape: &[usize], values: &[i64]) -> Result<HostArray, NodeProblem> {
+    array_of(dtype, shape, values.iter().map(|&value| Scalar::from_i64(DType::I64, value)))
 }
 
 /// The elements of an array at these positions in row-major order, in another shape.
@@ -197,18 +141,28 @@ pub(crate) fn flatten(index: &[usize], shape: &[usize]) -> usize {
 }
 
 impl HostValue {
-    /// The only element as assignment text in its type, if there is one.
+    /// The only element as assignment text in its type, if there is one. Large constants of f16 are arrays,
+    /// because texts reject them as a protection against overflow.
     pub(crate) fn literal(&self) -> Option<String> {
+        let is_large = |value: f64| value.is_finite() && value.abs() >= 16384.0;
+        if self.dtype() == DType::F16 && self.floats().first().copied().is_some_and(is_large) {
+            return None;
+        }
+        Some(format!("{}({})", self.dtype(), self.number()?))
+    }
+
+    /// The only element as a number of assignment text, if there is one.
+    pub(crate) fn number(&self) -> Option<String> {
         let dtype = self.dtype();
         if self.array.num_values() != 1 || matches!(dtype, DType::Fp8E4m3fn | DType::Fp8E5m2 | DType::U32x4) {
             return None;
         }
-        let number = match (dtype, Numbers::of(&self.array)) {
-            (DType::U64, Numbers::Ints(values)) => (*values.first()? as u64).to_string(),
-            (_, Numbers::Ints(values)) => values.first()?.to_string(),
-            (_, Numbers::Floats(values)) => float(dtype, *values.first()?),
-        };
-        Some(format!("{dtype}({number})"))
+        let value = Scalar::read(dtype, self.array.bytes())?;
+        Some(match dtype {
+            DType::U64 => (value.bits() as u64).to_string(),
+            _ if dtype.is_float() => float(dtype, value.as_f64()),
+            _ => value.as_i64().to_string(),
+        })
     }
 }
 

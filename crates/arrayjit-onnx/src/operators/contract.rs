@@ -8,7 +8,7 @@ use super::{Operator, elementwise::combined, op, reduce::wide};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
-    host::{Numbers, float},
+    host::{float, floats_of},
     shape::{access, broadcast, letter, letters},
     value::Value,
 };
@@ -237,7 +237,7 @@ fn determinant(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
             0 => vec![1.0; shape.iter().product()],
             _ => values.chunks_exact(size * size).map(|matrix| eliminated(matrix.to_vec(), size)).collect(),
         };
-        Ok(vec![Numbers::Floats(found).array(dtype, &shape)?])
+        Ok(vec![floats_of(dtype, &shape, &found)?])
     })
 }
 

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use tnode::HostArray;
+use tnode::{DType, HostArray, Scalar};
 
 use super::{Operator, op};
 use crate::{
     context::{Lowered, NodeContext},
     error::NodeProblem,
-    host::{Numbers, indices, picked},
+    host::{indices, picked, scalars},
     shape::axis,
 };
 
@@ -28,10 +28,9 @@ fn non_zero(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let x = cx.value(0)?;
     cx.on_host(&[x], |arrays| {
         let x = array(arrays, 0)?;
-        let values = Numbers::of(x).floats();
         let found: Vec<Vec<usize>> = indices(x.dims())
-            .zip(values)
-            .filter(|(_, value)| *value != 0.0)
+            .zip(scalars(x))
+            .filter(|(_, value)| value.as_bool())
             .map(|(index, _)| index)
             .collect();
         let rank = x.dims().len();
@@ -65,29 +64,30 @@ fn compress(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, condition) = (cx.value(0)?, cx.value(1)?);
     cx.on_host(&[x, condition], move |arrays| {
         let (x, at) = along(array(arrays, 0)?, named)?;
-        let condition = Numbers::of(array(arrays, 1)?).ints();
-        let chosen = condition.iter().take(x.dims()[at]).enumerate().filter(|(_, value)| **value != 0);
+        let condition = scalars(array(arrays, 1)?);
+        let chosen = condition.iter().take(x.dims()[at]).enumerate().filter(|(_, value)| value.as_bool());
         let positions: Vec<usize> = chosen.map(|(position, _)| position).collect();
         Ok(vec![taken(&x, at, &positions)?])
     })
 }
 
-/// The elements as integers with the same order. Both zeros are the same, and so are all positive NaNs.
-fn ordered(x: &HostArray) -> Vec<i64> {
-    match Numbers::of(x) {
-        Numbers::Ints(values) => values,
-        Numbers::Floats(values) => values
-            .into_iter()
-            .map(|value| {
-                let bits = (value + 0.0).to_bits() as i64;
-                if bits < 0 { i64::MIN ^ !bits } else { bits }
-            })
-            .collect(),
-    }
+/// The elements as integers with the same order. Both zeros are the same, and all NaNs are the same and the
+/// largest.
+fn ordered(x: &HostArray) -> Vec<i128> {
+    let order = |value: Scalar| match value.dtype() {
+        DType::U64 => value.bits() as i128,
+        dtype if dtype.is_float() => {
+            let value = value.as_f64();
+            let bits = if value.is_nan() { i64::MAX } else { (value + 0.0).to_bits() as i64 };
+            i128::from(if bits < 0 { i64::MIN ^ !bits } else { bits })
+        }
+        _ => value.as_i64().into(),
+    };
+    scalars(x).into_iter().map(order).collect()
 }
 
 /// The parts of an array along an axis, each as its elements in row-major order.
-fn parts(x: &HostArray, at: usize) -> Vec<Vec<i64>> {
+fn parts(x: &HostArray, at: usize) -> Vec<Vec<i128>> {
     let (front, rest) = x.dims().split_at(at);
     let size = rest.first().copied().unwrap_or(1);
     let [outer, inner] =

@@ -1,12 +1,16 @@
 //! Functions of elements, with broadcasting.
 
-use tnode::{DType, HostArray};
+use lowered_ir::{
+    eval,
+    ir::{BinaryOp, UnaryOp},
+};
+use tnode::{DType, HostArray, Scalar};
 
 use super::{Operator, op};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
-    host::{Numbers, float, indices},
+    host::{array_of, float, indices, scalars},
     narrow::Narrow,
     shape::{access, broadcast, broadcast_position, letters},
     value::Value,
@@ -70,7 +74,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Selu", 1, selu),
     op("Shrink", 9, shrink),
     op("Sigmoid", 1, |cx| unary(cx, "sigmoid({})")),
-    op("Sign", 9, |cx| unary(cx, "where({} > 0, 1, where({} < 0, -1, {} * 0))")),
+    op("Sign", 9, sign),
     op("Sin", 7, |cx| unary(cx, "sin({})")),
     op("Sinh", 9, |cx| unary(cx, "(exp({}) - exp(-{})) / 2")),
     op("Softplus", 1, |cx| unary(cx, "max({}, 0) + log(1 + exp(-abs({})))")),
@@ -135,35 +139,27 @@ fn mapped(cx: &mut NodeContext<'_, '_, '_>, dtype: DType, expression: &str) -> L
 }
 
 fn unary_on_host(cx: &NodeContext<'_, '_, '_>, dtype: DType) -> Result<Option<Value>, NodeProblem> {
-    let Some(known) = cx.all_known() else { return Ok(None) };
+    let (Some(known), Some(function)) = (cx.all_known(), unary_function(cx.operator())) else {
+        return Ok(None);
+    };
     let Some(x) = known.first() else { return Ok(None) };
-    let int: Option<fn(i64) -> i64> = match cx.operator() {
-        "Abs" => Some(i64::wrapping_abs),
-        "Neg" => Some(i64::wrapping_neg),
-        "Not" => Some(|value| i64::from(value == 0)),
-        "Sign" => Some(i64::signum),
-        _ => None,
-    };
-    let real: Option<fn(f64) -> f64> = match cx.operator() {
-        "Abs" => Some(f64::abs),
-        "Neg" => Some(|value| -value),
-        "Ceil" => Some(f64::ceil),
-        "Floor" => Some(f64::floor),
-        "Round" => Some(f64::round_ties_even),
-        "Sqrt" => Some(f64::sqrt),
-        "Reciprocal" => Some(f64::recip),
-        _ => None,
-    };
-    let numbers = match (Numbers::of(&x.array), int, real) {
-        (Numbers::Ints(values), Some(function), _) => {
-            Numbers::Ints(values.into_iter().map(function).collect())
-        }
-        (Numbers::Floats(values), _, Some(function)) => {
-            Numbers::Floats(values.into_iter().map(function).collect())
-        }
-        _ => return Ok(None),
-    };
-    cx.known_numbers(&numbers, dtype, x.shape()).map(Some)
+    let elements = scalars(&x.array).into_iter().map(function);
+    Ok(Some(cx.known(array_of(dtype, x.shape(), elements)?)))
+}
+
+/// The operators that shapes are computed with, as the device computes them.
+fn unary_function(operator: &str) -> Option<fn(Scalar) -> Scalar> {
+    Some(match operator {
+        "Abs" => |x| eval::unary(UnaryOp::Abs, x),
+        "Neg" => |x| eval::unary(UnaryOp::Neg, x),
+        "Not" => |x| eval::unary(UnaryOp::Not, x),
+        "Ceil" => |x| eval::unary(UnaryOp::Neg, eval::unary(UnaryOp::Floor, eval::unary(UnaryOp::Neg, x))),
+        "Floor" => |x| eval::unary(UnaryOp::Floor, x),
+        "Round" => |x| eval::unary(UnaryOp::RoundEven, x),
+        "Sqrt" => |x| eval::unary(UnaryOp::Sqrt, x),
+        "Reciprocal" => |x| eval::binary(BinaryOp::Div, Scalar::one(x.dtype()), x),
+        _ => return None,
+    })
 }
 
 /// Applies an expression of an attribute `alpha`.
@@ -240,58 +236,47 @@ fn binary_on_host(
     shape: &[usize],
 ) -> Result<Option<Value>, NodeProblem> {
     let (Some(_), Some(left), Some(right)) = (cx.all_known(), x.known(), z.known()) else { return Ok(None) };
-    let positions: Vec<(usize, usize)> = indices(shape)
-        .map(|index| (broadcast_position(&index, left.shape()), broadcast_position(&index, right.shape())))
-        .collect();
-    let operator = cx.operator();
-    let numbers = match (Numbers::of(&left.array), Numbers::of(&right.array)) {
-        (Numbers::Ints(a), Numbers::Ints(b)) => positions
-            .iter()
-            .map(|&(i, j)| int_operation(operator, a[i], b[j]))
-            .collect::<Option<_>>()
-            .map(Numbers::Ints),
-        (a, b) => {
-            let (a, b) = (a.floats(), b.floats());
-            let values = positions.iter().map(|&(i, j)| float_operation(operator, a[i], b[j]));
-            values.collect::<Option<_>>().map(Numbers::Floats)
-        }
+    let Some(op) = binary_op(cx.operator()).filter(|_| left.dtype() == right.dtype()) else {
+        return Ok(None);
     };
-    numbers.map(|numbers| cx.known_numbers(&numbers, dtype, shape)).transpose()
+    let (a, b) = (scalars(&left.array), scalars(&right.array));
+    let elements = indices(shape).map(|index| {
+        let (a, b) =
+            (a[broadcast_position(&index, left.shape())], b[broadcast_position(&index, right.shape())]);
+        match op {
+            HostOp::Same(op) => eval::binary(op, a, b),
+            HostOp::Turned(op) => eval::binary(op, b, a),
+        }
+    });
+    Ok(Some(cx.known(array_of(dtype, shape, elements)?)))
 }
 
-fn int_operation(operator: &str, a: i64, b: i64) -> Option<i64> {
-    Some(match operator {
-        "Add" | "Sum" => a.wrapping_add(b),
-        "Sub" => a.wrapping_sub(b),
-        "Mul" => a.wrapping_mul(b),
-        "Div" => a.checked_div(b)?,
-        "Max" => a.max(b),
-        "Min" => a.min(b),
-        "Equal" => (a == b).into(),
-        "Less" => (a < b).into(),
-        "LessOrEqual" => (a <= b).into(),
-        "Greater" => (a > b).into(),
-        "GreaterOrEqual" => (a >= b).into(),
-        "And" => (a != 0 && b != 0).into(),
-        "Or" => (a != 0 || b != 0).into(),
-        "Xor" => ((a != 0) != (b != 0)).into(),
-        _ => return None,
-    })
+/// An operation of the device, whose operands may be in the opposite order.
+#[derive(Clone, Copy)]
+enum HostOp {
+    Same(BinaryOp),
+    Turned(BinaryOp),
 }
 
-fn float_operation(operator: &str, a: f64, b: f64) -> Option<f64> {
-    Some(match operator {
-        "Add" | "Sum" => a + b,
-        "Sub" => a - b,
-        "Mul" => a * b,
-        "Div" => a / b,
-        "Equal" => u8::from(a == b).into(),
-        "Less" => u8::from(a < b).into(),
-        "LessOrEqual" => u8::from(a <= b).into(),
-        "Greater" => u8::from(a > b).into(),
-        "GreaterOrEqual" => u8::from(a >= b).into(),
+/// The operators that shapes are computed with, as the device computes them.
+fn binary_op(operator: &str) -> Option<HostOp> {
+    Some(HostOp::Same(match operator {
+        "Add" | "Sum" => BinaryOp::Add,
+        "Sub" => BinaryOp::Sub,
+        "Mul" => BinaryOp::Mul,
+        "Div" => BinaryOp::Div,
+        "Max" => BinaryOp::Max,
+        "Min" => BinaryOp::Min,
+        "Equal" => BinaryOp::Eq,
+        "Less" => BinaryOp::Lt,
+        "LessOrEqual" => BinaryOp::Le,
+        "Greater" => return Some(HostOp::Turned(BinaryOp::Lt)),
+        "GreaterOrEqual" => return Some(HostOp::Turned(BinaryOp::Le)),
+        "And" => BinaryOp::And,
+        "Or" => BinaryOp::Or,
+        "Xor" => BinaryOp::Ne,
         _ => return None,
-    })
+    }))
 }
 
 fn bit_shift(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
@@ -343,7 +328,7 @@ fn converted(
         return cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"));
     }
     let is_fp8 = matches!(dtype, DType::Fp8E4m3fn | DType::Fp8E5m2);
-    if !is_fp8 || cx.int_or("saturate", 1)? == 0 || !x.dtype().is_float() {
+    if !is_fp8 || cx.int_or("saturate", 1)? == 0 {
         return cx.cast(x, dtype);
     }
     let mut statement = Statement::default();
@@ -462,32 +447,26 @@ fn shrink(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     unary(cx, &format!("where({{}} < -{lambda}, {{}} + {bias}, where({{}} > {lambda}, {{}} - {bias}, 0))"))
 }
 
+fn sign(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+    let dtype = cx.value(0)?.dtype();
+    match dtype.is_float() || dtype.is_signed() {
+        true => unary(cx, "where({} > 0, 1, where({} < 0, -1, {} * 0))"),
+        false => unary(cx, "min({}, 1)"),
+    }
+}
+
 fn select(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (condition, x, z) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let shape = broadcast(&broadcast(x.shape(), z.shape())?, condition.shape())?;
     let dtype = x.dtype();
     if let Some([c, a, b]) = cx.all_known().as_deref() {
-        let truth = c.ints();
-        let is_left = |index: &Vec<usize>| truth[broadcast_position(index, c.shape())] != 0;
-        let numbers = match (Numbers::of(&a.array), Numbers::of(&b.array)) {
-            (Numbers::Ints(p), Numbers::Ints(q)) => Numbers::Ints(
-                indices(&shape)
-                    .map(|index| match is_left(&index) {
-                        true => p[broadcast_position(&index, a.shape())],
-                        false => q[broadcast_position(&index, b.shape())],
-                    })
-                    .collect(),
-            ),
-            (p, q) => {
-                let (p, q) = (p.floats(), q.floats());
-                let pick = |index: Vec<usize>| match is_left(&index) {
-                    true => p[broadcast_position(&index, a.shape())],
-                    false => q[broadcast_position(&index, b.shape())],
-                };
-                Numbers::Floats(indices(&shape).map(pick).collect())
-            }
-        };
-        return Ok(vec![cx.known_numbers(&numbers, dtype, &shape)?]);
+        let [truth, p, q] = [c, a, b].map(|value| scalars(&value.array));
+        let elements =
+            indices(&shape).map(|index| match truth[broadcast_position(&index, c.shape())].as_bool() {
+                true => p[broadcast_position(&index, a.shape())],
+                false => q[broadcast_position(&index, b.shape())],
+            });
+        return Ok(vec![cx.known(array_of(dtype, &shape, elements)?)]);
     }
     let mut statement = Statement::default();
     let c = cx.bind(&mut statement, &condition)?.broadcast(shape.len());

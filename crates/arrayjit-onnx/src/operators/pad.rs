@@ -74,9 +74,10 @@ fn filling(cx: &mut NodeContext<'_, '_, '_>, x: &Value) -> Result<String, NodePr
     Ok(match (cx.opset() < 11, cx.optional(2)) {
         (true, _) => float(x.dtype(), f64::from(cx.float_or("value", 0.0)?)),
         (false, None) => "0".into(),
-        (false, Some(_)) => {
-            let value = cx.host_float(2)?;
-            if x.dtype().is_float() { float(x.dtype(), value) } else { format!("{value:.0}") }
+        (false, Some(value)) => {
+            let value = cx.cast(&value, x.dtype())?;
+            let value = cx.host_of(&value)?;
+            value.number().ok_or_else(|| NodeProblem::operand(2, "expected one element"))?
         }
     })
 }

@@ -19,7 +19,7 @@ use super::{Operator, op, shape::sizes};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
-    host::{Numbers, float},
+    host::{float, floats_of, ints_of},
     shape::{access, elements, letters},
     value::Value,
 };
@@ -102,8 +102,8 @@ fn filled(
     let generators = generators(cx)?;
     cx.each_run(&[], move |_| {
         let mut generator = generators();
-        let values = (0..count).map(|_| distribution(&mut generator)).collect();
-        Ok(vec![Numbers::Floats(values).array(dtype, &shape)?])
+        let values: Vec<f64> = (0..count).map(|_| distribution(&mut generator)).collect();
+        Ok(vec![floats_of(dtype, &shape, &values)?])
     })
 }
 
@@ -136,8 +136,8 @@ fn bernoulli(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         let mut generator = generators();
         let x: &HostArray = arrays.first().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
         let value = |p: f64| i64::from(generator.uniform() < p);
-        let values = Numbers::of(x).floats().into_iter().map(value).collect();
-        Ok(vec![Numbers::Ints(values).array(dtype, x.dims())?])
+        let values: Vec<i64> = x.values().into_iter().map(value).collect();
+        Ok(vec![ints_of(dtype, x.dims(), &values)?])
     })
 }
 
@@ -169,7 +169,7 @@ fn multinomial(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
                 values.push(found.unwrap_or(classes - 1) as i64);
             }
         }
-        Ok(vec![Numbers::Ints(values).array(dtype, &[rows, count])?])
+        Ok(vec![ints_of(dtype, &[rows, count], &values)?])
     })
 }
 
@@ -183,8 +183,8 @@ pub(super) fn dropout(cx: &mut NodeContext<'_, '_, '_>, ratio: f64) -> Lowered {
     let count = elements(&shape)?;
     let masks = cx.each_run(&[], move |_| {
         let mut generator = generators();
-        let kept = (0..count).map(|_| i64::from(generator.uniform() >= ratio)).collect();
-        Ok(vec![Numbers::Ints(kept).array(DType::Bool, &shape)?])
+        let kept: Vec<i64> = (0..count).map(|_| i64::from(generator.uniform() >= ratio)).collect();
+        Ok(vec![ints_of(DType::Bool, &shape, &kept)?])
     })?;
     let mask: &Value = masks.first().ok_or_else(|| NodeProblem::Other("a mask is missing".into()))?;
     let mut statement = Statement::default();

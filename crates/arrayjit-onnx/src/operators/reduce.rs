@@ -1,12 +1,13 @@
 //! Reductions over axes.
 
-use tnode::DType;
+use lowered_ir::{eval, ir::BinaryOp};
+use tnode::{DType, Scalar};
 
 use super::{Operator, op};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
-    host::{Numbers, flatten, indices},
+    host::{array_of, flatten, indices, scalars},
     shape::{access, axes, axis, letter, letters},
     value::Value,
 };
@@ -148,26 +149,25 @@ fn empty_number(text: &str, dtype: DType) -> String {
 
 fn reduced_on_host(cx: &NodeContext<'_, '_, '_>, axes: &ReducedAxes) -> Result<Option<Value>, NodeProblem> {
     let Some(known) = cx.all_known() else { return Ok(None) };
-    let Some(x) = known.first() else { return Ok(None) };
-    let (Numbers::Ints(values), false) = (Numbers::of(&x.array), x.array.num_values() == 0) else {
+    let Some(x) = known.first().filter(|x| !x.dtype().is_float() && x.array.num_values() > 0) else {
         return Ok(None);
     };
-    let (start, function): (i64, fn(i64, i64) -> i64) = match cx.operator() {
-        "ReduceSum" => (0, i64::wrapping_add),
-        "ReduceProd" => (1, i64::wrapping_mul),
-        "ReduceMax" => (i64::MIN, i64::max),
-        "ReduceMin" => (i64::MAX, i64::min),
+    let op = match cx.operator() {
+        "ReduceSum" => BinaryOp::Add,
+        "ReduceProd" => BinaryOp::Mul,
+        "ReduceMax" => BinaryOp::Max,
+        "ReduceMin" => BinaryOp::Min,
         _ => return Ok(None),
     };
     let kept = ReducedAxes::new(x.shape(), axes.axes.clone(), true);
-    let mut results = vec![start; kept.shape.iter().product()];
-    for (index, value) in indices(x.shape()).zip(values) {
+    let mut results: Vec<Option<Scalar>> = vec![None; kept.shape.iter().product()];
+    for (index, value) in indices(x.shape()).zip(scalars(&x.array)) {
         let own: Vec<usize> =
             index.iter().enumerate().map(|(at, &i)| if axes.axes.contains(&at) { 0 } else { i }).collect();
-        let result = &mut results[flatten(&own, &kept.shape)];
-        *result = function(*result, value);
+        let (result, value) = (&mut results[flatten(&own, &kept.shape)], value.convert(wide(x.dtype())));
+        *result = Some(result.map_or(value, |sum| eval::binary(op, sum, value)));
     }
-    cx.known_numbers(&Numbers::Ints(results), x.dtype(), &axes.shape).map(Some)
+    Ok(Some(cx.known(array_of(x.dtype(), &axes.shape, results.into_iter().flatten())?)))
 }
 
 fn log_sum_exp(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {

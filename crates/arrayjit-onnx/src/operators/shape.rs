@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tnode::{DType, HostArray};
+use tnode::{DType, HostArray, Scalar};
 
 use super::{Operator, op};
 use crate::{
     context::{Lowered, MOST_ON_HOST, NodeContext, Statement},
     error::NodeProblem,
-    host::{HostValue, Numbers},
+    host::{HostValue, array_of, floats_of, ints_of, scalars},
     ir::Attribute,
     shape::elements,
     value::Value,
@@ -61,18 +61,12 @@ fn constant_of_shape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let count = elements(&shape)?;
     let (dtype, number) = fill_value(cx)?;
     if count <= MOST_ON_HOST {
-        let numbers = match cx.attribute("value") {
-            Some(Attribute::Tensor(value)) => match Numbers::of(&value.array) {
-                Numbers::Ints(values) => {
-                    Numbers::Ints(vec![values.first().copied().unwrap_or_default(); count])
-                }
-                Numbers::Floats(values) => {
-                    Numbers::Floats(vec![values.first().copied().unwrap_or_default(); count])
-                }
-            },
-            _ => Numbers::Floats(vec![0.0; count]),
+        let element = match cx.attribute("value") {
+            Some(Attribute::Tensor(value)) => scalars(&value.array).first().copied(),
+            _ => None,
         };
-        return Ok(vec![cx.known_numbers(&numbers, dtype, &shape)?]);
+        let elements = std::iter::repeat_n(element.unwrap_or(Scalar::zero(dtype)), count);
+        return Ok(vec![cx.known(array_of(dtype, &shape, elements)?)]);
     }
     Ok(vec![cx.filled(dtype, &shape, &number)?])
 }
@@ -100,7 +94,7 @@ fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let dtype = cx.value(0)?.dtype();
     let [start, limit, delta] = [cx.host(0)?, cx.host(1)?, cx.host(2)?];
     let too_long = || NodeProblem::Other("the range is too long".into());
-    let numbers = if dtype.is_float() {
+    let array = if dtype.is_float() {
         let first = |value: &HostValue| value.floats().first().copied();
         let (Some(start), Some(limit), Some(delta)) = (first(&start), first(&limit), first(&delta)) else {
             return Err(NodeProblem::operand(0, "expected one element"));
@@ -109,7 +103,8 @@ fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         if count.is_nan() || count > 1e9 {
             return Err(too_long());
         }
-        Numbers::Floats((0..count as usize).map(|at| start + at as f64 * delta).collect())
+        let values: Vec<f64> = (0..count as usize).map(|at| start + at as f64 * delta).collect();
+        floats_of(dtype, &[values.len()], &values)?
     } else {
         let first = |value: &HostValue| value.ints().first().copied();
         let (Some(start), Some(limit), Some(delta)) = (first(&start), first(&limit), first(&delta)) else {
@@ -121,14 +116,10 @@ fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         }
         let count =
             if (distance < 0) == (delta < 0) { (distance.abs() + delta.abs() - 1) / delta.abs() } else { 0 };
-        let value = |at: i128| i128::from(start) + at * delta;
-        Numbers::Ints((0..count).map(|at| value(at) as i64).collect())
+        let values: Vec<i64> = (0..count).map(|at| (i128::from(start) + at * delta) as i64).collect();
+        ints_of(dtype, &[values.len()], &values)?
     };
-    let count = match &numbers {
-        Numbers::Ints(values) => values.len(),
-        Numbers::Floats(values) => values.len(),
-    };
-    Ok(vec![cx.known_numbers(&numbers, dtype, &[count])?])
+    Ok(vec![cx.known(array)])
 }
 
 fn shape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {

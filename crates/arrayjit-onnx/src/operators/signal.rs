@@ -8,7 +8,7 @@ use super::{Operator, contract::product, op};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
-    host::Numbers,
+    host::floats_of,
     shape::axis,
     value::Value,
 };
@@ -73,7 +73,7 @@ impl Transform {
                 }
             }
         }
-        Numbers::Floats(table).array(dtype, &[rows * from, made * to])
+        floats_of(dtype, &[rows * from, made * to], &table)
     }
 
     /// The real and imaginary part of the factor of point `k` of the operand in point `n` of the result.
@@ -205,8 +205,8 @@ fn signal_window(cx: &mut NodeContext<'_, '_, '_>, coefficients: &[f64]) -> Lowe
         let angle = std::f64::consts::TAU * at as f64 / period as f64;
         coefficients.iter().enumerate().map(|(k, factor)| factor * (angle * k as f64).cos()).sum()
     };
-    let values = Numbers::Floats((0..size).map(value).collect());
-    Ok(vec![cx.known_numbers(&values, output_type(cx)?, &[size])?])
+    let values: Vec<f64> = (0..size).map(value).collect();
+    Ok(vec![cx.known(floats_of(output_type(cx)?, &[size], &values)?)])
 }
 
 /// Triangular filters whose centres are evenly spaced on the mel scale, as columns.
@@ -245,5 +245,5 @@ fn mel_weights(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         }
         (centre..right).for_each(|row| set(row, (right - row) as f64 / (right - centre) as f64));
     }
-    Ok(vec![cx.known_numbers(&Numbers::Floats(weights), output_type(cx)?, &[rows, filters])?])
+    Ok(vec![cx.known(floats_of(output_type(cx)?, &[rows, filters], &weights)?)])
 }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use tnode::{DType, HostArray};
+use tnode::{DType, HostArray, Scalar};
 
 use super::{Operator, op};
 use crate::{
     context::{Lowered, NodeContext},
     error::NodeProblem,
-    host::Numbers,
+    host::{floats_of, scalars},
 };
 
 pub(super) static OPERATORS: &[Operator] = &[op("TfIdfVectorizer", 9, count_grams)];
@@ -100,7 +100,7 @@ fn count_grams(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     crate::shape::elements(&shape)?;
     cx.on_host(&[x], move |arrays| {
         let array: &HostArray = arrays.first().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
-        let values = Numbers::of(array).ints();
+        let values: Vec<i64> = scalars(array).into_iter().map(Scalar::as_i64).collect();
         let mut counts = vec![0.0; rows * grams.width];
         let length = values.len() / rows.max(1);
         for (row, counts) in values.chunks(length.max(1)).zip(counts.chunks_mut(grams.width.max(1))) {
@@ -111,6 +111,6 @@ fn count_grams(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
             let number = if is_counted { *count } else { f64::from(*count > 0.0) };
             *count = number * weight.map_or(1.0, f64::from);
         }
-        Ok(vec![Numbers::Floats(counts).array(DType::F32, &shape)?])
+        Ok(vec![floats_of(DType::F32, &shape, &counts)?])
     })
 }

@@ -1,6 +1,7 @@
 //! Models in a few lines.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
+pub(crate) use arrayjit_onnx::proto::{GraphProto, NodeProto};
 use arrayjit_onnx::{Backend, HostArray, InferenceSession, Model, OnnxError, array_to_proto, proto::*};
 
 /// A node from a text such as `y = Relu x`; a name `_` is an operand that is not given.
@@ -24,6 +25,13 @@ pub(crate) fn int(mut node: NodeProto, name: &str, value: i64) -> NodeProto {
 pub(crate) fn ints(mut node: NodeProto, name: &str, values: &[i64]) -> NodeProto {
     let ints = values.to_vec();
     node.attribute.push(AttributeProto { name: name.into(), ints, r#type: 7, ..Default::default() });
+    node
+}
+
+/// The node with an attribute of a text.
+pub(crate) fn text(mut node: NodeProto, name: &str, value: &str) -> NodeProto {
+    let s = value.as_bytes().to_vec().into();
+    node.attribute.push(AttributeProto { name: name.into(), s, r#type: 3, ..Default::default() });
     node
 }
 
@@ -83,4 +91,15 @@ pub(crate) fn floats(values: &[f32], shape: &[usize]) -> HostArray {
 
 pub(crate) fn longs(values: &[i64], shape: &[usize]) -> HostArray {
     HostArray::from_slice(values, shape.iter().copied()).unwrap()
+}
+
+/// Checks the shape, and the elements within 1e-5 of the largest one; NaN is equal to NaN.
+#[track_caller]
+pub(crate) fn assert_close(found: &HostArray, shape: &[usize], expected: &[f64]) {
+    assert_eq!(found.dims().to_vec(), shape);
+    let most =
+        expected.iter().filter(|value| value.is_finite()).fold(0.0, |most, value| value.abs().max(most));
+    let is_close = |(a, b): (f64, &f64)| a == *b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-5 * most;
+    let values = found.values();
+    assert!(values.iter().copied().zip(expected).all(is_close), "{values:?} is not {expected:?}");
 }

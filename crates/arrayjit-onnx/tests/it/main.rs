@@ -1,9 +1,11 @@
 //! Tests of loading and running models, which are built as messages.
 
 mod build; // models in a few lines
+mod constants; // the same bits as of inputs
 #[cfg(feature = "cli")]
 mod fuzz_target; // hostile files
 mod loading; // checks of a file
+mod loops; // states and rows that are constants
 #[cfg(feature = "cranelift")]
 mod node_tests; // operators, by the tests of another project
 #[cfg(feature = "cli")]
