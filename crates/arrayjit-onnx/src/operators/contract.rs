@@ -1,6 +1,6 @@
 //! Products of matrices, and sums of products in Einstein's notation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::DType;
 
@@ -141,7 +141,8 @@ fn gemm(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 fn axes_of(part: &str, rank: usize) -> Result<Vec<String>, NodeProblem> {
     let part: String = part.chars().filter(|c| !c.is_whitespace()).collect();
     let wrong = || NodeProblem::attribute("equation", format!("letters for {rank} axes, found `{part}`"));
-    let names = |text: &str| text.chars().map(|c| format!("a{}", u32::from(c))).collect::<Vec<_>>();
+    // Names sort as the letters do, which is the order of a result that the equation leaves out.
+    let names = |text: &str| text.chars().map(|c| format!("a{:07}", u32::from(c))).collect::<Vec<_>>();
     if !part.replacen("...", "", 1).chars().all(char::is_alphabetic) {
         return Err(wrong());
     }
@@ -204,6 +205,9 @@ fn einsum(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
             .ok_or_else(|| NodeProblem::attribute("equation", "a result with letters of operands"))
     };
     let shape = target.iter().map(size).collect::<Result<Vec<_>, _>>()?;
+    if target.iter().collect::<BTreeSet<_>>().len() != target.len() {
+        return Err(NodeProblem::attribute("equation", "a result with each letter once"));
+    }
     let dtype = values.first().map_or(DType::F32, Value::dtype);
     if values.iter().any(|value| value.num_elements() == 0) && !shape.contains(&0) {
         return Ok(vec![cx.filled(dtype, &shape, &format!("{dtype}(0)"))?]);
