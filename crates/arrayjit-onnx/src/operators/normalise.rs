@@ -2,7 +2,10 @@
 
 use tnode::DType;
 
-use super::{Operator, op, reduce::wide};
+use super::{
+    Operator, op,
+    reduce::{extreme, wide},
+};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
@@ -64,10 +67,11 @@ fn hardmax(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &flat)?.whole();
     let outer: Vec<String> = (0..rank).filter(|&axis| axis != at).map(letter).collect();
-    let [most, first] = ["m", "p"].map(|name| access(name, &outer));
+    let first = access("p", &outer);
     let (y, here, dtype) = (access("y", &letters(rank)), letter(at), x.dtype());
+    let (extreme, is_extreme) = extreme(&element, ":max=", &outer, dtype);
     let text = format!(
-        "{most} :max= {element}\n{first} :min= where({element} == {most}, {here}, {})\n\
+        "{extreme}{first} :min= where({is_extreme}, {here}, {})\n\
          {y} := {dtype}({here} == {first})",
         shape[at]
     );

@@ -116,8 +116,13 @@ fn max_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     });
     let inside = inside.reduce(|all, one| format!("and({all}, {one})")).unwrap_or_default();
     let none = i64::from(i32::MAX);
+    // A NaN is the largest element, as everywhere.
+    let is_most = match dtype.is_float() {
+        true => format!("or({value} == {y}, {value} != {value})"),
+        false => format!("{value} == {y}"),
+    };
     let text =
-        format!("{most}\n{p} :min= where(and({inside}, {value} == {y}), {position}, {none}) where {ranges}");
+        format!("{most}\n{p} :min= where(and({inside}, {is_most}), {position}, {none}) where {ranges}");
     let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
     Ok(cx.emit_all(&statement, results, &text)?.to_vec())
 }

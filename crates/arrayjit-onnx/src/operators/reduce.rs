@@ -187,21 +187,38 @@ fn log_sum_exp(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, dtype, &axes.shape, &text)?])
 }
 
-/// The position of the extreme element of an axis.
+/// The position of the extreme element of an axis, which is the first NaN if there is one.
 fn position(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
+    if x.shape()[at] == 0 {
+        return Err(NodeProblem::operand(0, format!("axis {at} of {:?} has no elements", x.shape())));
+    }
     let axes = ReducedAxes::new(x.shape(), vec![at], cx.int_or("keepdims", 1)? != 0);
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
-    let most = access("m", &axes.inner(x.rank()));
     let y = access("y", &axes.target(x.rank()));
+    let (extreme, is_extreme) = extreme(&element, op, &axes.inner(x.rank()), x.dtype());
     let (here, size) = (letter(at), x.shape()[at]);
     let found = match cx.int_or("select_last_index", 0)? {
-        0 => format!("{y} :min= where({element} == {most}, {here}, {size})"),
-        _ => format!("{y} :max= where({element} == {most}, {here}, -1)"),
+        0 => format!("{y} :min= where({is_extreme}, {here}, {size})"),
+        _ => format!("{y} :max= where({is_extreme}, {here}, -1)"),
     };
-    Ok(vec![cx.emit(&statement, DType::I64, &axes.shape, &format!("{most} {op} {element}\n{found}"))?])
+    Ok(vec![cx.emit(&statement, DType::I64, &axes.shape, &format!("{extreme}{found}"))?])
+}
+
+/// Statements that find the extreme by `op` of the elements for each of the outer letters, and the condition
+/// that an element is it. If there are NaNs, these are the extreme ones.
+pub(super) fn extreme(element: &str, op: &str, outer: &[String], dtype: DType) -> (String, String) {
+    let [most, nans] = ["m", "nans"].map(|name| access(name, outer));
+    let found = format!("{most} {op} {element}\n");
+    match dtype.is_float() {
+        true => (
+            format!("{found}{nans} :+= i32({element} != {element})\n"),
+            format!("or({element} != {element}, and({nans} == 0, {element} == {most}))"),
+        ),
+        false => (found, format!("{element} == {most}")),
+    }
 }
 
 /// Accumulates along an axis; `neutral` takes the place of the elements that do not count.

@@ -39,6 +39,17 @@ fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<us
     values.iter().map(position).collect()
 }
 
+/// Checks positions along axes of these sizes, as far as they are known: the last axis of the positions has
+/// one for each of the axes. Others are checked on the device, where they read 0 and write nothing.
+fn check_positions(positions: &Value, sizes: &[usize]) -> Result<(), NodeProblem> {
+    let Some(known) = positions.known() else { return Ok(()) };
+    let values = known.ints();
+    sizes.iter().enumerate().try_for_each(|(at, &size)| {
+        let own: Vec<i64> = values.iter().skip(at).step_by(sizes.len()).copied().collect();
+        known_positions(&own, size, 1).map(drop)
+    })
+}
+
 fn gather(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
@@ -78,6 +89,10 @@ fn gather_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     fitting(&x, &positions, at)?;
+    check_positions(&positions, &x.shape()[at..=at])?;
+    if x.num_elements() == 0 {
+        return Ok(vec![cx.filled(x.dtype(), positions.shape(), "0")?]);
+    }
     let mut statement = Statement::default();
     let source = cx.bind_array(&mut statement, &x)?;
     let chosen = cx.bind_array(&mut statement, &positions)?.whole();
@@ -128,16 +143,26 @@ impl TupleAxes {
         (names("b", self.batch), names("k", self.outer.len()), names("r", self.rest.len()))
     }
 
-    /// The position of a tuple in the joined axis.
+    /// The position of a tuple in the joined axis, and -1 if one of its positions is outside of its axis.
     fn flat(&self, positions: &Operand) -> String {
         let (batch, outer, _) = self.letters();
-        let mut stride: usize = self.sizes.iter().product();
-        let term = |(at, &size): (usize, &usize)| {
-            stride /= size.max(1);
+        let own = |(at, &size): (usize, &usize)| {
             let index: Vec<String> = batch.iter().chain(&outer).cloned().chain([at.to_string()]).collect();
-            format!("{} * {stride}", wrapped(&positions.at(&index), size))
+            wrapped(&positions.at(&index), size)
         };
-        self.sizes.iter().enumerate().map(term).collect::<Vec<_>>().join(" + ")
+        let own: Vec<String> = self.sizes.iter().enumerate().map(own).collect();
+        if let [only] = own.as_slice() {
+            return only.clone();
+        }
+        let mut stride: usize = self.sizes.iter().product();
+        let (mut flat, mut inside) = (Vec::new(), Vec::new());
+        for (position, &size) in own.iter().zip(&self.sizes) {
+            stride /= size.max(1);
+            flat.push(format!("{position} * {stride}"));
+            inside.push(format!("and({position} >= 0, {position} < {size})"));
+        }
+        let inside = inside.into_iter().reduce(|all, one| format!("and({all}, {one})")).unwrap_or_default();
+        format!("where({inside}, {}, -1)", flat.join(" + "))
     }
 }
 
@@ -145,6 +170,7 @@ fn gather_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let batch = usize::try_from(cx.int_or("batch_dims", 0)?).unwrap_or(usize::MAX);
     let axes = TupleAxes::of(&x, &positions, batch)?;
+    check_positions(&positions, &axes.sizes)?;
     let flat = cx.reshaped(&x, &axes.flat_shape(&x))?;
     let mut statement = Statement::default();
     let source = cx.bind_array(&mut statement, &flat)?;
@@ -153,86 +179,120 @@ fn gather_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let read = [batch.clone(), vec![axes.flat(&chosen)], rest.clone()].concat();
     let target = [batch, outer, rest].concat();
     let shape = [&positions.shape()[..positions.rank() - 1], &axes.rest].concat();
+    if x.num_elements() == 0 {
+        return Ok(vec![cx.filled(x.dtype(), &shape, "0")?]);
+    }
     let text = format!("{} := {}", access("y", &target), source.at(&read));
     Ok(vec![cx.emit(&statement, x.dtype(), &shape, &text)?])
 }
 
-/// The statements that store `source` at `target`, an access of an array of this shape without its name.
-/// Without a reduction the positions are distinct, as the operators demand.
-fn scattered(
-    reduction: &str,
-    x: &str,
-    target: &[String],
-    source: &str,
-    of: (DType, &[usize]),
-) -> Result<String, NodeProblem> {
-    let (dtype, shape) = of;
-    let y = access("y", &letters(shape.len()));
-    let operator = match reduction {
-        "none" => {
-            let (new, hits) = (access("new", target), access("hits", target));
-            let [new_value, hit] = ["new", "hits"].map(|name| access(name, &letters(shape.len())));
-            let dims = dims(shape);
-            let wide = super::reduce::wide(dtype);
-            return Ok(format!(
-                "node new {wide}[{dims}], hits i32[{dims}]\n{new} :+= {source}\n{hits} :+= where({source} == {source}, 1, 1)\n\
-                 {y} := where({hit} > 0, {dtype}({new_value}), {x})"
-            ));
-        }
-        "add" => "+=",
-        "mul" => "*=",
-        "max" => "max=",
-        "min" => "min=",
-        _ => return Err(NodeProblem::attribute("reduction", "none, add, mul, max or min")),
-    };
-    Ok(format!("{y} := {x}\n{} {operator} {source}", access("y", target)))
+/// Updates of elements of an array.
+struct Scatter {
+    x: Value,
+    positions: Value,
+    updates: Value,
+    /// The element that an update changes, as indices with the positions `p`.
+    target: Box<dyn Fn(&Operand) -> Vec<String>>,
+    /// The letters of the updates.
+    source: Vec<String>,
+}
+
+impl Scatter {
+    /// The array after all updates in their order: of several that replace an element, the last one counts.
+    fn result(&self, cx: &mut NodeContext<'_, '_, '_>) -> Result<Value, NodeProblem> {
+        let reduction = cx.text_or("reduction", "none")?;
+        let operator = match reduction {
+            "none" => return self.replaced(cx),
+            "add" => "+=",
+            "mul" => "*=",
+            "max" => "max=",
+            "min" => "min=",
+            _ => return Err(NodeProblem::attribute("reduction", "none, add, mul, max or min")),
+        };
+        let mut statement = Statement::default();
+        let old = cx.bind_array(&mut statement, &self.x)?.whole();
+        let target = (self.target)(&cx.bind_array(&mut statement, &self.positions)?);
+        let source = cx.bind_array(&mut statement, &self.updates)?.at(&self.source);
+        let y = access("y", &letters(self.x.rank()));
+        let text = format!("{y} := {old}\n{} {operator} {source}{}", access("y", &target), self.ranges());
+        cx.emit(&statement, self.x.dtype(), self.x.shape(), &text)
+    }
+
+    /// A clause with the ranges of the letters of the updates.
+    fn ranges(&self) -> String {
+        let ranges = self.source.iter().zip(self.updates.shape());
+        let ranges: Vec<String> = ranges.map(|(letter, size)| format!("{letter} < {size}")).collect();
+        if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) }
+    }
+
+    /// The number of the last update of each element is found first, so that no order of updates counts.
+    fn replaced(&self, cx: &mut NodeContext<'_, '_, '_>) -> Result<Value, NodeProblem> {
+        let count = self.updates.num_elements();
+        let flat = cx.reshaped(&self.updates, &[count])?;
+        let mut statement = Statement::default();
+        let old = cx.bind_array(&mut statement, &self.x)?.whole();
+        let target = (self.target)(&cx.bind_array(&mut statement, &self.positions)?);
+        let new = cx.bind_array(&mut statement, &flat)?;
+        let mut stride = count;
+        let number = self.source.iter().zip(self.updates.shape()).map(|(letter, &size)| {
+            stride /= size.max(1);
+            format!("{letter} * {stride}")
+        });
+        // An update without axes is the only one.
+        let number = number.chain(["0".to_owned()]).collect::<Vec<_>>().join(" + ");
+        let all = letters(self.x.rank());
+        let [y, last] = ["y", "last"].map(|name| access(name, &all));
+        let text = format!(
+            "node last i32[{}]\n{} :max= {number}{}\n{y} := where({last} >= 0, {}, {old})",
+            dims(self.x.shape()),
+            access("last", &target),
+            self.ranges(),
+            new.at(&[last.clone()]),
+        );
+        cx.emit(&statement, self.x.dtype(), self.x.shape(), &text)
+    }
 }
 
 fn scatter_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, positions, updates) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     fitting(&x, &positions, at)?;
+    check_positions(&positions, &x.shape()[at..=at])?;
     if updates.shape() != positions.shape() {
         return Err(NodeProblem::operand(2, format!("expected the shape {:?}", positions.shape())));
     }
-    if positions.num_elements() == 0 {
+    if positions.num_elements() == 0 || x.num_elements() == 0 {
         return Ok(vec![x]);
     }
-    let mut statement = Statement::default();
-    let old = cx.bind_array(&mut statement, &x)?.whole();
-    let chosen = cx.bind_array(&mut statement, &positions)?.whole();
-    let source = cx.bind_array(&mut statement, &updates)?.whole();
-    let mut target = letters(x.rank());
-    target[at] = wrapped(&chosen, x.shape()[at]);
-    let reduction = cx.text_or("reduction", "none")?;
-    let text = scattered(reduction, &old, &target, &source, (x.dtype(), x.shape()))?;
-    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+    let (source, size) = (letters(x.rank()), x.shape()[at]);
+    let target = move |positions: &Operand| {
+        let mut target = letters(positions.shape.len());
+        target[at] = wrapped(&positions.whole(), size);
+        target
+    };
+    Ok(vec![Scatter { x, positions, updates, target: Box::new(target), source }.result(cx)?])
 }
 
 fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, positions, updates) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
-    if positions.num_elements() == 0 {
+    if positions.num_elements() == 0 || updates.num_elements() == 0 {
         return Ok(vec![x]);
     }
     let axes = TupleAxes::of(&x, &positions, 0)?;
-    let shape = axes.flat_shape(&x);
-    let flat = cx.reshaped(&x, &shape)?;
+    check_positions(&positions, &axes.sizes)?;
     if updates.shape() != [axes.outer.as_slice(), &axes.rest].concat() {
         return Err(NodeProblem::operand(
             2,
             format!("expected the shape {:?}", [axes.outer, axes.rest].concat()),
         ));
     }
-    let mut statement = Statement::default();
-    let old = cx.bind_array(&mut statement, &flat)?.whole();
-    let chosen = cx.bind_array(&mut statement, &positions)?;
+    let shape = x.shape().to_vec();
+    let x = cx.reshaped(&x, &axes.flat_shape(&x))?;
     let (_, outer, rest) = axes.letters();
-    let source = cx.bind_array(&mut statement, &updates)?.at(&[outer, rest.clone()].concat());
-    let target = [vec![axes.flat(&chosen)], rest].concat();
-    let reduction = cx.text_or("reduction", "none")?;
-    let text = scattered(reduction, &old, &target, &source, (x.dtype(), &shape))?;
-    let result = cx.emit(&statement, x.dtype(), &shape, &text)?;
-    Ok(vec![cx.reshaped(&result, x.shape())?])
+    let source = [outer, rest.clone()].concat();
+    let target = move |positions: &Operand| [vec![axes.flat(positions)], rest.clone()].concat();
+    let result = Scatter { x, positions, updates, target: Box::new(target), source }.result(cx)?;
+    Ok(vec![cx.reshaped(&result, &shape)?])
 }
 
 /// Reverses as many elements of the axis of time as each element of the batch has; the others stay.
@@ -291,7 +351,7 @@ fn top(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     if count > x.shape()[at] {
         return Err(NodeProblem::operand(1, format!("{count} of {} elements", x.shape()[at])));
     }
-    let first = if cx.int_or("largest", 1)? != 0 { ">" } else { "<" };
+    let is_largest = cx.int_or("largest", 1)? != 0;
     let (rank, dtype) = (x.rank(), x.dtype());
     let mut shape = x.shape().to_vec();
     shape[at] = count;
@@ -304,10 +364,30 @@ fn top(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let position = access("r", &letters(rank));
     index[at] = position.clone();
     let [values, positions] = ["y", "p"].map(|name| access(name, &index));
+    let before = in_front(&other, &value, is_largest, dtype.is_float());
+    let same = same(&other, &value, dtype.is_float());
     let text = format!(
-        "{position} :+= i32({other} {first} {value}) + i32({other} == {value}) * i32(k < {here})\n\
+        "{position} :+= i32({before}) + i32({same}) * i32(k < {here})\n\
          {values} :+= {value}\n{positions} :+= {here}"
     );
     let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
     Ok(cx.emit_all(&statement, results, &text)?.to_vec())
+}
+
+/// Whether `a` stands in front of `b` in a sorted axis; NaN is the largest number.
+fn in_front(a: &str, b: &str, is_descending: bool, is_float: bool) -> String {
+    match (is_descending, is_float) {
+        (true, true) => format!("or({a} > {b}, and({a} != {a}, {b} == {b}))"),
+        (false, true) => format!("or({a} < {b}, and({a} == {a}, {b} != {b}))"),
+        (true, false) => format!("{a} > {b}"),
+        (false, false) => format!("{a} < {b}"),
+    }
+}
+
+/// Whether neither stands in front of the other.
+fn same(a: &str, b: &str, is_float: bool) -> String {
+    match is_float {
+        true => format!("or({a} == {b}, and({a} != {a}, {b} != {b}))"),
+        false => format!("{a} == {b}"),
+    }
 }

@@ -10,6 +10,7 @@ mod loops; // states and rows that are constants
 mod node_tests; // operators, by the tests of another project
 #[cfg(feature = "cli")]
 mod onnx_run; // the program
+mod positions; // orders, and elements by position
 mod running; // shapes, branches, loops
 #[cfg(feature = "cranelift")]
 mod threads; // calls from several threads
