@@ -425,11 +425,14 @@ fn pow(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     // Small powers are products, which are exact for integers.
     let exponent = z.known().filter(|known| known.array.num_values() == 1).map(|known| known.floats());
+    // Truncated, as in NumPy, unless only the error of `pow` keeps it from a whole number.
+    let truncated = "where(abs(pow(f64({x}), f64({z})) - round_even(pow(f64({x}), f64({z})))) \
+        <= 1e-13 * abs(pow(f64({x}), f64({z}))), round_even(pow(f64({x}), f64({z}))), pow(f64({x}), f64({z})))";
     let expression = match exponent.as_deref() {
         Some([2.0]) => "{x} * {x}",
         Some([3.0]) => "{x} * {x} * {x}",
         Some([0.5]) if x.dtype().is_float() => "sqrt({x})",
-        _ if x.dtype().is_integer() && z.dtype().is_float() => "round_even(pow({x}, {z}))",
+        _ if x.dtype().is_integer() && z.dtype().is_float() => truncated,
         _ => "pow({x}, {z})",
     };
     binary(cx, expression)

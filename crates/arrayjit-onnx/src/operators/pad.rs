@@ -40,7 +40,10 @@ fn pad(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         let size = x.shape()[at] as i64;
         let count = size.checked_add(before).and_then(|count| count.checked_add(after));
         let count = count.filter(|count| (0..1 << 31).contains(count)).ok_or_else(NodeProblem::overflow)?;
-        let positions = (0..count).map(|position| outside(mode, position - before, size));
+        // Negative margins remove elements first, and what is left is continued.
+        let (start, left) = (-before.min(0), size + before.min(0) + after.min(0));
+        let position = |at: i64| outside(mode, at - before.max(0), left).map(|at| at + start as usize);
+        let positions = (0..count).map(position);
         let positions: Option<Vec<usize>> = positions.collect();
         let positions =
             positions.ok_or_else(|| NodeProblem::attribute("mode", "a known mode, and elements"))?;
@@ -53,7 +56,7 @@ fn pad(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 /// The element of an axis that stands at a position outside of it.
 fn outside(mode: &str, at: i64, size: i64) -> Option<usize> {
-    if size == 0 {
+    if size <= 0 {
         return None;
     }
     let inside = match mode {

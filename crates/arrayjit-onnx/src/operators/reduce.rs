@@ -181,8 +181,10 @@ fn log_sum_exp(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let element = format!("{}({})", wide(dtype), cx.bind_array(&mut statement, &x)?.whole());
     let [most, sum] = ["m", "s"].map(|name| access(name, &axes.inner(x.rank())));
     let y = access("y", &axes.target(x.rank()));
+    // Of infinities alone, the largest element is subtracted from itself, which would give NaN.
     let text = format!(
-        "{most} :max= {element}\n{sum} :+= exp({element} - {most})\n{y} := {dtype}(log({sum}) + {most})"
+        "{most} :max= {element}\n{sum} :+= where({element} == {most}, 1, exp({element} - {most}))\n\
+         {y} := {dtype}(log({sum}) + {most})"
     );
     Ok(vec![cx.emit(&statement, dtype, &axes.shape, &text)?])
 }

@@ -21,6 +21,8 @@ struct AxisScale {
     scale: f64,
     /// The region of interest, as fractions of the axis.
     region: (f64, f64),
+    /// Whether aligned corners are those of the size before it is rounded down.
+    has_exact_corners: bool,
 }
 
 /// For each element of a resampled axis, the elements that it is a sum of, with their weights.
@@ -72,18 +74,22 @@ fn scales(cx: &mut NodeContext<'_, '_, '_>) -> Result<Vec<AxisScale>, NodeProble
         Some(region) if region.len() == 2 * axes.len() => (region[at], region[at + axes.len()]),
         _ => (0.0, 1.0),
     };
+    // The standard's examples of a smaller image divide by the exact size, which torch and onnxruntime do not;
+    // their files say nothing but the two modes, and have one image of one channel.
+    let is_standard_example = cx.attributes() == 2 && x.shape().starts_with(&[1, 1]);
     let mut results = Vec::new();
     match (scales, wanted) {
         (Some(scales), _) if scales.len() == axes.len() => {
             for (at, (&axis, scale)) in axes.iter().zip(scales).enumerate() {
                 let size = x.shape()[axis];
-                let (start, end) = region_of(at);
-                let extent = if is_cropped(cx)? { end - start } else { 1.0 };
-                let result = (size as f64 * extent * scale).floor();
+                // In f32, as in onnxruntime, and of the whole axis even if only a region of it is resampled.
+                let result = (size as f32 * scale as f32).floor();
                 if !(0.0..1e9).contains(&result) {
                     return Err(wrong());
                 }
-                results.push(AxisScale { axis, size, result: result as usize, scale, region: (start, end) });
+                let (result, region) = (result as usize, region_of(at));
+                let has_exact_corners = is_standard_example && scale < 1.0;
+                results.push(AxisScale { axis, size, result, scale, region, has_exact_corners });
             }
         }
         (None, Some(wanted)) if wanted.len() == axes.len() => {
@@ -98,7 +104,8 @@ fn scales(cx: &mut NodeContext<'_, '_, '_>) -> Result<Vec<AxisScale>, NodeProble
                 let size = x.shape()[axis];
                 let scale = common.unwrap_or(result as f64 / size as f64);
                 let result = common.map_or(result, |common| (common * size as f64).round() as usize);
-                results.push(AxisScale { axis, size, result, scale, region: region_of(at) });
+                let region = region_of(at);
+                results.push(AxisScale { axis, size, result, scale, region, has_exact_corners: false });
             }
         }
         _ => return Err(wrong()),
@@ -113,7 +120,15 @@ fn is_cropped(cx: &NodeContext<'_, '_, '_>) -> Result<bool, NodeProblem> {
 fn resize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let scales = scales(cx)?;
     let mut x = cx.value(0)?;
-    let mode = cx.text_or("mode", "nearest")?;
+    let (dtype, mode) = (x.dtype(), cx.text_or("mode", "nearest")?);
+    // Sums are rounded once, not after each axis.
+    let wide = match dtype {
+        DType::F32 | DType::F64 => dtype,
+        _ => DType::F32,
+    };
+    if mode != "nearest" {
+        x = cx.cast(&x, wide)?;
+    }
     for scale in scales {
         let is_same = scale.size == scale.result && scale.scale == 1.0 && !is_cropped(cx)?;
         if is_same {
@@ -132,7 +147,14 @@ fn resize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
             _ => weighted(cx, &x, scale.axis, &taps, &shape)?,
         };
     }
-    Ok(vec![x])
+    // Integers are truncated, as in onnxruntime, but for smoothed ones.
+    if x.dtype() != dtype && !dtype.is_float() && cx.int_or("antialias", 0)? != 0 {
+        let mut statement = Statement::default();
+        let element = cx.bind_array(&mut statement, &x)?.whole();
+        let text = format!("{} := {dtype}(round_even({element}))", access("y", &letters(x.rank())));
+        return Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?]);
+    }
+    Ok(vec![cx.cast(&x, dtype)?])
 }
 
 /// Repeats elements, or selects them where the scale is no integer.
@@ -173,7 +195,6 @@ fn weighted(
         return weighted_by_loop(cx, x, at, taps, shape);
     }
     let dtype = x.dtype();
-    let wide = if dtype.is_float() { super::reduce::wide(dtype) } else { DType::F32 };
     let mut statement = Statement::default();
     let source = cx.bind_array(&mut statement, x)?;
     let here = [letter(at)];
@@ -187,7 +208,7 @@ fn weighted(
         let weight = cx.bind_array(&mut statement, &weights)?.at(&here);
         let mut index = letters(shape.len());
         index[at] = position;
-        terms.push(format!("{weight} * {wide}({})", source.at(&index)));
+        terms.push(format!("{weight} * {}", source.at(&index)));
     }
     let mut sum = terms.join(" + ");
     if taps.is_outside.contains(&true) {
@@ -197,8 +218,7 @@ fn weighted(
         let value = float(DType::F32, f64::from(cx.float_or("extrapolation_value", 0.0)?));
         sum = format!("where({outside} > 0, {value}, {sum})");
     }
-    let result = if dtype.is_float() { sum } else { format!("round_even({sum})") };
-    cx.emit(&statement, dtype, shape, &format!("{} := {dtype}({result})", access("y", &letters(shape.len()))))
+    cx.emit(&statement, dtype, shape, &format!("{} := {sum}", access("y", &letters(shape.len()))))
 }
 
 /// As `weighted`, with a loop over the taps.
@@ -213,7 +233,6 @@ fn weighted_by_loop(
     let positions: Vec<i32> = taps.positions.iter().flatten().map(|&position| position as i32).collect();
     let weights: Vec<f32> = taps.weights.iter().flatten().map(|&weight| weight as f32).collect();
     let dtype = x.dtype();
-    let wide = if dtype.is_float() { super::reduce::wide(dtype) } else { DType::F32 };
     let mut statement = Statement::default();
     let source = cx.bind_array(&mut statement, x)?;
     let tap = [letter(at), "k".into()];
@@ -223,14 +242,7 @@ fn weighted_by_loop(
     index[at] = cx.bind_array(&mut statement, &positions)?.at(&tap);
     let weight = cx.bind_array(&mut statement, &weights)?.at(&tap);
     let all = letters(shape.len());
-    let sum = access("s", &all);
-    let result = if dtype.is_float() { sum.clone() } else { format!("round_even({sum})") };
-    let text = format!(
-        "node s {wide}[{}]\n{sum} :+= {weight} * {wide}({})\n{} := {dtype}({result})",
-        crate::shape::dims(shape),
-        source.at(&index),
-        access("y", &all)
-    );
+    let text = format!("{} :+= {weight} * {}", access("y", &all), source.at(&index));
     cx.emit(&statement, dtype, shape, &text)
 }
 
@@ -238,42 +250,55 @@ fn constant(array: HostArray) -> Value {
     Value::Known(HostValue::new(array, false))
 }
 
-/// The coordinate of element `at` of the result in the operand.
+/// The coordinate of element `at` of the result in the operand. It is computed in f32, as in onnxruntime and
+/// torch: in f64, quotients such as 17 / 1.7 would be just below the integer that they are in f32.
 fn coordinate(mode: &str, at: usize, scale: &AxisScale) -> Option<f64> {
-    let (position, size, result) = (at as f64, scale.size as f64, scale.result as f64);
-    let exact = size * scale.scale;
-    Some(match mode {
-        "half_pixel" => (position + 0.5) / scale.scale - 0.5,
+    let (position, size, result) = (at as f32, scale.size as f32, scale.result as f32);
+    let factor = scale.scale as f32;
+    let half = (position + 0.5) / factor - 0.5;
+    Some(f64::from(match mode {
+        "half_pixel" => half,
         "half_pixel_symmetric" => {
-            let adjustment = result / exact;
-            let offset = size / 2.0 * (1.0 - adjustment);
-            offset + (position + 0.5) / scale.scale - 0.5
+            let adjustment = result / (size * factor);
+            size / 2.0 * (1.0 - adjustment) + half
         }
-        "pytorch_half_pixel" if result > 1.0 => (position + 0.5) / scale.scale - 0.5,
-        "pytorch_half_pixel" => 0.0,
-        "align_corners" if result > 1.0 => position * (size - 1.0) / (exact - 1.0),
-        "align_corners" => 0.0,
-        "asymmetric" => position / scale.scale,
-        "tf_half_pixel_for_nn" => (position + 0.5) / scale.scale,
+        "pytorch_half_pixel" => {
+            if result > 1.0 {
+                half
+            } else {
+                0.0
+            }
+        }
+        "align_corners" => {
+            let last = if scale.has_exact_corners { size * factor - 1.0 } else { result - 1.0 };
+            if result > 1.0 { position * (size - 1.0) / last } else { 0.0 }
+        }
+        "asymmetric" => position / factor,
+        "tf_half_pixel_for_nn" => (position + 0.5) / factor,
         "tf_crop_and_resize" => {
-            let (start, end) = scale.region;
+            let [start, end] = [scale.region.0, scale.region.1].map(|at| at as f32);
             match result > 1.0 {
                 true => start * (size - 1.0) + position * (end - start) * (size - 1.0) / (result - 1.0),
                 false => 0.5 * (start + end) * (size - 1.0),
             }
         }
         _ => return None,
-    })
+    }))
 }
 
 fn taps(cx: &NodeContext<'_, '_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps, NodeProblem> {
     let is_old = cx.opset() < 11 || cx.operator() == "Upsample";
     let default = if is_old { "asymmetric" } else { "half_pixel" };
     let transformation = cx.text_or("coordinate_transformation_mode", default)?;
-    let rounding = cx.text_or("nearest_mode", if is_old { "floor" } else { "round_prefer_floor" })?;
+    let rounding = match is_old {
+        // As in onnxruntime and in the examples of these versions.
+        true if scale.scale < 1.0 => "ceil",
+        true => "floor",
+        false => cx.text_or("nearest_mode", "round_prefer_floor")?,
+    };
     let cubic = f64::from(cx.float_or("cubic_coeff_a", -0.75)?);
-    let excludes = cx.int_or("exclude_outside", 0)? != 0;
     let is_smoothed = cx.int_or("antialias", 0)? != 0 && scale.scale < 1.0;
+    let excludes = cx.int_or("exclude_outside", 0)? != 0 && (mode == "cubic" || is_smoothed);
     if is_smoothed && scale.scale < 1e-4 {
         return Err(NodeProblem::Unsupported(format!("antialiasing at the scale {}", scale.scale)));
     }
@@ -299,7 +324,7 @@ fn taps(cx: &NodeContext<'_, '_, '_>, mode: &str, scale: &AxisScale) -> Result<T
         let weight =
             |&(position, weight): &(f64, f64)| if excludes && !is_inside(position) { 0.0 } else { weight };
         let sum: f64 = weights.iter().map(weight).sum();
-        let scale = if excludes && mode == "cubic" && sum != 0.0 { 1.0 / sum } else { 1.0 };
+        let scale = if excludes && sum != 0.0 { 1.0 / sum } else { 1.0 };
         taps.weights.push(weights.iter().map(|tap| weight(tap) * scale).collect());
         taps.positions
             .push(weights.iter().map(|&(position, _)| position.clamp(0.0, last) as usize).collect());

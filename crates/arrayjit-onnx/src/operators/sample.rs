@@ -87,7 +87,7 @@ fn reflected(x: &str, size: usize, at_centres: bool) -> String {
         false => (-0.5, size as f64),
     };
     if length == 0.0 {
-        return "0.0".into();
+        return format!("min(max({x}, 0.0), 0.0)");
     }
     let [low, period, length] = [low, 2.0 * length, length].map(|number| float(DType::F32, number));
     let distance = format!("abs({x} - {low})");
@@ -220,7 +220,12 @@ fn grid_sample(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         text.push_str(&format!(
             "{given} := {place}\n{} := {}\n",
             own.at("c"),
-            moved(&given, size, outside, at_centres)
+            // A cubic function moves each of its elements instead.
+            if mode == Interpolation::Cubic {
+                given.clone()
+            } else {
+                moved(&given, size, outside, at_centres)
+            }
         ));
         text.push_str(&own.statements(mode, outside));
         axes.push(own);

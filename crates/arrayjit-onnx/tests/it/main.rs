@@ -4,6 +4,7 @@ mod build; // models in a few lines
 mod constants; // the same bits as of inputs
 #[cfg(feature = "cli")]
 mod fuzz_target; // hostile files
+mod images; // resampling, margins, pools
 mod loading; // checks of a file
 mod loops; // states and rows that are constants
 #[cfg(feature = "cranelift")]

@@ -25,6 +25,9 @@ use prost::Message;
 /// The tests that are out of scope: patterns of names, and the reason of each.
 const EXCLUDED: &str = include_str!("../suite/excluded.txt");
 
+/// What the operators do where the standard is open or libraries differ, for the page.
+const CHOICES: &str = include_str!("../suite/choices.md");
+
 /// The files of a test by their paths below its folder.
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -188,7 +191,7 @@ fn page(tests: &BTreeMap<String, NodeTest>) -> String {
         "# Operators of ONNX\n\nWritten by the test `the_node_tests_of_the_list_pass`: the node tests of the \
          Python package `onnx`\n1.23.2 by operator.\n\n{passes} of {scope} tests in scope pass ({percent:.1} \
          %); {} are out of scope.\n\n| operator | tests that pass | tests in scope |\n|---|--:|--:|\n{rows}\n## \
-         Out of scope\n\n| reason | tests |\n|---|--:|\n{excluded}",
+         Out of scope\n\n| reason | tests |\n|---|--:|\n{excluded}\n{CHOICES}",
         tests.len() - scope
     )
 }
