@@ -241,19 +241,21 @@ impl Tensor {
         })
     }
 
-    /// The position of the first largest element along an axis, in i32.
+    /// The position of the first largest element along an axis, in i32. If there are NaNs, it is that of the
+    /// first of them, as in torch and NumPy.
     ///
     /// # Errors
-    /// An axis that the tensor does not have.
+    /// An axis that the tensor does not have, or one without elements.
     #[track_caller]
     pub fn argmax(&self, axis: isize) -> Result<Tensor, TensorError> {
         self.position(Call::new("argmax"), axis, ":max=")
     }
 
-    /// The position of the first smallest element along an axis, in i32.
+    /// The position of the first smallest element along an axis, in i32. If there are NaNs, it is that of the
+    /// first of them, as in torch and NumPy.
     ///
     /// # Errors
-    /// An axis that the tensor does not have.
+    /// An axis that the tensor does not have, or one without elements.
     #[track_caller]
     pub fn argmin(&self, axis: isize) -> Result<Tensor, TensorError> {
         self.position(Call::new("argmin"), axis, ":min=")
@@ -261,11 +263,24 @@ impl Tensor {
 
     fn position(&self, call: Call, axis: isize, op: &str) -> Result<Tensor, TensorError> {
         let reduction = Reduction::new(self, call, axis, Reduced::Removed)?;
+        if reduction.count() == 0 {
+            let (what, found) = (self.name(), self.shape().to_vec());
+            let expected = format!("elements along axis {}", reduction.axes[0]);
+            return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
+        }
         let (extreme, value) = (reduction.result("m"), reduction.operand("x"));
-        let (at, last) = (letter(reduction.axes[0]), reduction.count().saturating_sub(1));
+        let (at, last) = (letter(reduction.axes[0]), reduction.count() - 1);
+        let nans = reduction.result("nans");
+        let (counted, is_extreme) = match self.dtype().is_float() {
+            true => (
+                format!("{nans} :+= i32({value} != {value})\n"),
+                format!("or({value} != {value}, and({nans} == 0, {value} == {extreme}))"),
+            ),
+            false => (String::new(), format!("{value} == {extreme}")),
+        };
         reduction.emit(call, |y| {
             format!(
-                "{extreme} {op} {value}\n{} :min= where({value} == {extreme}, {at}, {last})",
+                "{extreme} {op} {value}\n{counted}{} :min= where({is_extreme}, {at}, {last})",
                 reduction.result(y)
             )
         })

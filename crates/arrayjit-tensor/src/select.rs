@@ -86,8 +86,8 @@ impl Tensor {
     }
 
     /// A copy of this tensor with each element of `source` at the same place but for axis `at`, where it is
-    /// at the position in `positions`. The positions must be distinct; where they are not, the elements are
-    /// added up. A position outside the axis has no effect.
+    /// at the position in `positions`. Of equal positions, the last one in row-major order counts. A position
+    /// outside the axis has no effect.
     ///
     /// # Errors
     /// Fails like [`scatter_add`](Tensor::scatter_add).
@@ -96,22 +96,27 @@ impl Tensor {
         let call = Call::new("scatter");
         let chosen = self.fitting(call, at, positions)?;
         self.source_fits(call, positions, source)?;
+        let flat = source.reshape(&[source.num_elements() as isize])?;
         let inputs = [
             ("x", Argument::Tensor(self)),
             ("p", Argument::Tensor(positions)),
-            ("z", Argument::Tensor(source)),
+            ("z", Argument::Tensor(&flat)),
         ];
-        let (rank, dtype) = (self.rank(), self.dtype());
+        let rank = self.rank();
         let dims = self.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        let [new, hits] = ["new", "hits"].map(|name| access(name, computed(rank, chosen, &whole("p", rank))));
-        let (source, ranges) = (whole("z", rank), self.ranges_of(positions, chosen));
+        let target = access("last", computed(rank, chosen, &whole("p", rank)));
+        let mut stride = source.num_elements();
+        let term = |(at, &size): (usize, &usize)| {
+            stride /= size.max(1);
+            format!("{stride} * {}", letter(at))
+        };
+        let number = source.shape().iter().enumerate().map(term).collect::<Vec<_>>().join(" + ");
+        let (ranges, last) = (self.ranges_of(positions, chosen), whole("last", rank));
         self.graph().result(call, &inputs, |y| {
             format!(
-                "node new {dtype}[{dims}], hits i32[{dims}]\n\
-                 {new} :+= {source}{ranges}\n{hits} :+= 1{ranges}\n{} := where({} > 0, {}, {})",
+                "node last i32[{dims}]\n{target} :max= {number}{ranges}\n\
+                 {} := where({last} >= 0, z[{last}], {})",
                 whole(y, rank),
-                whole("hits", rank),
-                whole("new", rank),
                 whole("x", rank)
             )
         })
@@ -187,7 +192,7 @@ impl Tensor {
     }
 
     /// The elements of an axis in ascending order, or in descending order, and their positions in i32. Equal
-    /// elements keep their order. The number of comparisons is the square of the axis's size, so the axis
+    /// elements keep their order; NaN is the largest number, as in torch and NumPy. The number of comparisons is the square of the axis's size, so the axis
     /// should have at most a few thousand elements.
     ///
     /// # Errors
@@ -231,6 +236,13 @@ impl Tensor {
         let other = access("x", (0..rank).map(|axis| if axis == at { "k".into() } else { letter(axis) }));
         let value = whole("x", rank);
         let first = if descending { ">" } else { "<" };
+        let (mut before, mut same) = (format!("{other} {first} {value}"), format!("{other} == {value}"));
+        if self.dtype().is_float() {
+            // NaN is the largest number.
+            let [nan, number] = if descending { [&other, &value] } else { [&value, &other] };
+            before = format!("or({before}, and({nan} != {nan}, {number} == {number}))");
+            same = format!("or({same}, and({other} != {other}, {value} != {value}))");
+        }
         let position = whole("r", rank);
         let mut sizes = self.shape().to_vec();
         sizes[at] = count;
@@ -238,7 +250,7 @@ impl Tensor {
         let scattered = |y: &str| access(y, computed(rank, at, &position));
         let text = format!(
             "node values_ {dtype}[{dims}], positions_ i32[{dims}]\n\
-             {position} :+= i32({other} {first} {value}) + i32({other} == {value}) * i32(k < {here})\n\
+             {position} :+= i32({before}) + i32({same}) * i32(k < {here})\n\
              {} :+= {value}\n{} :+= {here}",
             scattered("values_"),
             scattered("positions_"),

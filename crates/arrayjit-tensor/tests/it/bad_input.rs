@@ -57,6 +57,10 @@ fn shapes_and_axes() {
             message(|x| Tensor::concat(&[x, &other(x, &[2, 4])?], 0)),
             "concat: z has shape [2, 4], expected [2, 3] but for axis 0",
         ),
+        (
+            message(|x| x.slice(1, 0..0)?.argmax(1)),
+            "argmax: slice_1 has shape [2, 0], expected elements along axis 1",
+        ),
         (message(|x| Ok(x.topk(4, 1)?.0)), "topk: count is 4, expected at most 3, the size of axis 1"),
         (
             message(|x| x.conv2d(x, WindowOptions::default())),

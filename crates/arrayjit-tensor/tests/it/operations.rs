@@ -193,6 +193,28 @@ fn sorting() {
 }
 
 #[test]
+fn nan_is_the_largest_number_of_an_order() {
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let x = [2., nan, inf, -inf, nan, 0.];
+    assert_eq!(run(&[6], &x, |x| Ok(x.sort(0, false)?.1)).1, [3., 5., 0., 2., 1., 4.]);
+    assert_eq!(run(&[6], &x, |x| Ok(x.sort(0, true)?.1)).1, [1., 4., 2., 0., 5., 3.]);
+    let (_, values) = run(&[6], &x, |x| Ok(x.topk(3, 0)?.0));
+    assert!(values[0].is_nan() && values[1].is_nan() && values[2] == f64::INFINITY, "{values:?}");
+    let rows = [1., nan, 3., nan, nan, nan];
+    assert_eq!(run(&[2, 3], &rows, |x| x.argmax(1)).1, [1., 0.]);
+    assert_eq!(run(&[2, 3], &rows, |x| x.argmin(1)).1, [1., 0.]);
+}
+
+#[test]
+fn the_last_of_equal_positions_counts() {
+    let scattered = |x: &Tensor| {
+        let positions = x.eq(1.0)?.to_dtype(DType::I32)?;
+        Tensor::scatter(&(x * 0.0)?, 1, &positions, x)
+    };
+    assert_eq!(run(&[2, 3], &[1., 5., 1., 7., 2., 2.], scattered).1, [5., 1., 0., 2., 0., 0.]);
+}
+
+#[test]
 fn products() {
     let (shape, values) = count(&[2, 3], |x| x.matmul(x.transpose(0, 1)?));
     assert_eq!((shape, values), (vec![2, 2], vec![5., 14., 14., 50.]));
