@@ -187,17 +187,17 @@ fn gather_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Updates of elements of an array.
-struct Scatter {
+struct Scatter<T> {
     x: Value,
     positions: Value,
     updates: Value,
     /// The element that an update changes, as indices with the positions `p`.
-    target: Box<dyn Fn(&Operand) -> Vec<String>>,
+    target: T,
     /// The letters of the updates.
     source: Vec<String>,
 }
 
-impl Scatter {
+impl<T: Fn(&Operand) -> Vec<String>> Scatter<T> {
     /// The array after all updates in their order: of several that replace an element, the last one counts.
     fn result(&self, cx: &mut NodeContext<'_, '_, '_>) -> Result<Value, NodeProblem> {
         let reduction = cx.text_or("reduction", "none")?;
@@ -247,7 +247,7 @@ impl Scatter {
             dims(self.x.shape()),
             access("last", &target),
             self.ranges(),
-            new.at(&[last.clone()]),
+            new.at(std::slice::from_ref(&last)),
         );
         cx.emit(&statement, self.x.dtype(), self.x.shape(), &text)
     }
@@ -270,7 +270,7 @@ fn scatter_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         target[at] = wrapped(&positions.whole(), size);
         target
     };
-    Ok(vec![Scatter { x, positions, updates, target: Box::new(target), source }.result(cx)?])
+    Ok(vec![Scatter { x, positions, updates, target, source }.result(cx)?])
 }
 
 fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
@@ -291,7 +291,7 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (_, outer, rest) = axes.letters();
     let source = [outer, rest.clone()].concat();
     let target = move |positions: &Operand| [vec![axes.flat(positions)], rest.clone()].concat();
-    let result = Scatter { x, positions, updates, target: Box::new(target), source }.result(cx)?;
+    let result = Scatter { x, positions, updates, target, source }.result(cx)?;
     Ok(vec![cx.reshaped(&result, &shape)?])
 }
 
