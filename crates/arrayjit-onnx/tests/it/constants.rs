@@ -1,4 +1,5 @@
 //! Constants, which give the same bits as inputs with the same values.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 use arrayjit_onnx::{DType, HostArray};
 

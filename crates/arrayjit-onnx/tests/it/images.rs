@@ -1,4 +1,5 @@
 //! Resampling, margins, pools, and reductions of infinities.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 use arrayjit_onnx::HostArray;
 

@@ -17,9 +17,10 @@ fn counting(steps: i64, c0: &HostArray, body: Vec<&str>) -> GraphProto {
 fn a_state_that_starts_as_a_constant_changes_from_step_to_step() {
     let one = floats(&[1.0], &[]);
     // The host computes the first counter, a routine of its own the second.
-    for (text, states) in
-        [("c2 = Add c one", [1.0, 2.0, 3.0]), ("c2 = Softplus c", [0.693147, 1.098612, 1.386294])]
-    {
+    for (text, states) in [
+        ("c2 = Add c one", [1.0, 2.0, 3.0]),
+        ("c2 = Softplus c", [std::f64::consts::LN_2, 1.098612, 1.386294]),
+    ] {
         let model = counting(3, &floats(&[0.0], &[]), vec![text, "s = Mul x c2"]);
         let session = session(constant(model, "one", &one));
         for _ in 0..2 {

@@ -1,4 +1,5 @@
 //! Orders, extremes, and elements by position.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 use arrayjit_onnx::{HostArray, InferenceSession};
 
