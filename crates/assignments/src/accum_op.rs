@@ -124,17 +124,10 @@ fn extreme(dtype: DType, sign: f64) -> Scalar {
 
 /// The type in which a unary operation computes.
 pub fn unary_dtype(op: UnaryOp, operand: DType) -> DType {
-    use UnaryOp::{
-        Abs, Cos, Exp, Exp2, Floor, Log, Log2, Neg, Not, Recip, RecipSqrt, Relu, RoundEven, Satur01, Sin,
-    };
-    use UnaryOp::{Sqrt, Tanh, Trunc};
     match op {
-        Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh | Sqrt | Recip | RecipSqrt if !operand.is_float() => {
-            DType::F32
-        }
-        Neg | Abs if operand == DType::Bool => DType::I32,
-        Neg | Abs | Not | Relu | Satur01 | Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh | Sqrt | Recip
-        | RecipSqrt | Trunc | Floor | RoundEven => operand,
+        _ if op.is_float_function() && !operand.is_float() => DType::F32,
+        UnaryOp::Neg | UnaryOp::Abs if operand == DType::Bool => DType::I32,
+        _ => operand,
     }
 }
 

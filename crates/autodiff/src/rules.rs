@@ -55,6 +55,15 @@ fn sub(a: Formula, b: Formula) -> Formula {
     Formula::binary(BinaryOp::Sub, a, b)
 }
 
+fn add(a: Formula, b: Formula) -> Formula {
+    Formula::binary(BinaryOp::Add, a, b)
+}
+
+/// The derivative of the error function, 2/√π · exp(−a²).
+fn density() -> Formula {
+    mul(Formula::Number(std::f64::consts::FRAC_2_SQRT_PI), Formula::unary(UnaryOp::Exp, neg(mul(A, A))))
+}
+
 fn lt(a: Formula, b: Formula) -> Formula {
     Formula::binary(BinaryOp::Lt, a, b)
 }
@@ -77,11 +86,16 @@ pub fn unary(op: UnaryOp) -> Derivative {
         UnaryOp::Satur01 => Formula::binary(BinaryOp::Satur01Gate, Y, G),
         UnaryOp::Exp => mul(G, Y),
         UnaryOp::Exp2 => mul(mul(G, Y), Formula::Number(LN_2)),
+        UnaryOp::Expm1 => mul(G, Formula::unary(UnaryOp::Exp, A)),
         UnaryOp::Log => div(G, A),
+        UnaryOp::Log1p => div(G, add(Formula::Number(1.0), A)),
         UnaryOp::Log2 => div(G, mul(A, Formula::Number(LN_2))),
         UnaryOp::Sin => mul(G, Formula::unary(UnaryOp::Cos, A)),
         UnaryOp::Cos => neg(mul(G, Formula::unary(UnaryOp::Sin, A))),
         UnaryOp::Tanh => mul(G, sub(Formula::Number(1.0), mul(Y, Y))),
+        UnaryOp::Atan => div(G, Formula::Ternary(TernaryOp::Fma, Box::new([A, A, Formula::Number(1.0)]))),
+        UnaryOp::Erf => mul(G, density()),
+        UnaryOp::Erfc => neg(mul(G, density())),
         UnaryOp::Sqrt => div(half_of_adjoint(), Y),
         UnaryOp::Recip => neg(mul(G, mul(Y, Y))),
         UnaryOp::RecipSqrt => mul(mul(Formula::Number(-0.5), G), mul(Y, mul(Y, Y))),

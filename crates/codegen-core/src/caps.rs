@@ -3,6 +3,7 @@
 mod check;
 
 pub use check::CapsError;
+use lowered_ir::ir::UnaryOp;
 use tnode::DType;
 
 /// The least alignment in bytes of every base address of a kernel's memory on every target: of nodes,
@@ -69,6 +70,12 @@ pub enum Transcendental {
     Approximate,
     /// The target computes them as [`lowered_ir::eval`] does.
     Native,
+}
+
+/// Whether a target of [`Transcendental::Approximate`] has an instruction for the operation.
+pub fn has_approximation(op: UnaryOp) -> bool {
+    use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Sin, Tanh};
+    matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh)
 }
 
 impl Caps {

@@ -111,14 +111,11 @@ fn checked(op: &impl std::fmt::Display, dtype: DType, why: Option<&'static str>)
 }
 
 fn unary(op: UnaryOp, dtype: DType) -> Option<&'static str> {
-    use UnaryOp::*;
     match op {
         // Sine and cosine of `f64` are called for arguments outside of the expansion's range.
-        Sin | Cos if dtype == DType::F64 => None,
-        Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => Some("legalisation expands transcendental functions"),
-        Neg | Abs | Not | Relu | Satur01 | Sqrt | Recip | RecipSqrt | Trunc | Floor | RoundEven => {
-            arithmetic(dtype)
-        }
+        UnaryOp::Sin | UnaryOp::Cos if dtype == DType::F64 => None,
+        _ if op.is_transcendental() => Some("legalisation expands transcendental functions"),
+        _ => arithmetic(dtype),
     }
 }
 

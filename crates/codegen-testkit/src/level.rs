@@ -74,16 +74,10 @@ fn is_threaded(stmt: &Stmt) -> bool {
 fn is_advanced(expr: &Expr) -> bool {
     match expr {
         Expr::GetDynamic { .. } | Expr::Lane { .. } | Expr::Lanes(_) => true,
-        Expr::Unary { op, .. } => is_transcendental(*op),
+        Expr::Unary { op, .. } => op.is_transcendental(),
         Expr::Binary { op, .. } => op.is_random() || *op == BinaryOp::Pow,
         _ => false,
     }
-}
-
-/// Whether the operation is computed by polynomials unless a target has it.
-pub(crate) fn is_transcendental(op: UnaryOp) -> bool {
-    use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Sin, Tanh};
-    matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh)
 }
 
 /// The types of all nodes, locals and expressions of a routine, and `f64` if a function of an integer is
@@ -107,7 +101,7 @@ pub(crate) fn types(routine: &Routine) -> BTreeSet<DType> {
 /// Whether a routine has operations that are computed by polynomials unless a target has them.
 pub(crate) fn has_functions(routine: &Routine) -> bool {
     any_expr(routine, |expr| match expr {
-        Expr::Unary { op, .. } => is_transcendental(*op),
+        Expr::Unary { op, .. } => op.is_transcendental(),
         Expr::Binary { op, .. } => *op == BinaryOp::Pow,
         _ => false,
     })
@@ -116,7 +110,7 @@ pub(crate) fn has_functions(routine: &Routine) -> bool {
 /// Whether the operation on integers is defined by a conversion to `f64`, the operation there, and the
 /// conversion back.
 fn is_function(op: UnaryOp) -> bool {
-    is_transcendental(op) || matches!(op, UnaryOp::Sqrt | UnaryOp::RecipSqrt)
+    op.is_transcendental() || matches!(op, UnaryOp::Sqrt | UnaryOp::RecipSqrt)
 }
 
 fn any_stmt(routine: &Routine, test: impl Fn(&Stmt) -> bool) -> bool {

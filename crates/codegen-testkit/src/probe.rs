@@ -15,8 +15,6 @@ use lowered_ir::{
 };
 use tnode::{DType, Dims, ModeState, Scalar};
 
-use crate::level::is_transcendental;
-
 mod reductions;
 
 /// A case for some operations, with the claim that it tests.
@@ -93,7 +91,7 @@ fn families(dtype: DType, targets: &[DType]) -> Vec<(&'static str, Vec<Operation
         is_transcendental: false,
     };
     let unary = |op: &UnaryOp| Operation {
-        is_transcendental: is_transcendental(*op),
+        is_transcendental: op.is_transcendental(),
         ..plain(op.token(), Expr::unary(*op, at(0)), dtype)
     };
     let binary = |op: &BinaryOp| Operation {
@@ -124,7 +122,7 @@ fn families(dtype: DType, targets: &[DType]) -> Vec<(&'static str, Vec<Operation
     let (tests, arithmetic): (Vec<BinaryOp>, Vec<BinaryOp>) =
         rest.into_iter().partition(|op| op.is_comparison());
     let (functions, simple): (Vec<UnaryOp>, Vec<UnaryOp>) =
-        UnaryOp::ALL.iter().partition(|op| is_transcendental(**op));
+        UnaryOp::ALL.iter().partition(|op| op.is_transcendental());
     vec![
         ("unary operations", simple.iter().map(unary).collect()),
         ("transcendental operations", functions.iter().map(unary).collect()),

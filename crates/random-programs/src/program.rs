@@ -255,8 +255,8 @@ operations! {
     /// Functions of one argument.
     UnaryFunction {
         Neg = "neg", Abs = "abs", Not = "not", Relu = "relu", Satur01 = "satur01", Exp = "exp", Exp2 = "exp2",
-        Log = "log", Log2 = "log2", Sin = "sin", Cos = "cos", Tanh = "tanh", Sqrt = "sqrt", Recip = "recip",
-        RecipSqrt = "recip_sqrt", Trunc = "trunc", Floor = "floor", RoundEven = "round_even",
+        Expm1 = "expm1", Log = "log", Log1p = "log1p", Log2 = "log2", Sin = "sin", Cos = "cos", Tanh = "tanh",
+        Atan = "atan", Erf = "erf", Erfc = "erfc", Sqrt = "sqrt", Recip = "recip", RecipSqrt = "recip_sqrt", Trunc = "trunc", Floor = "floor", RoundEven = "round_even",
     }
 }
 

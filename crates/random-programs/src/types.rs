@@ -57,8 +57,25 @@ pub fn promote(a: DType, b: DType) -> DType {
 
 /// Whether the function converts integer operands to floats.
 pub fn is_float_function(op: UnaryFunction) -> bool {
-    use UnaryFunction::{Cos, Exp, Exp2, Log, Log2, Recip, RecipSqrt, Sin, Sqrt, Tanh};
-    matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh | Sqrt | Recip | RecipSqrt)
+    use UnaryFunction::{Atan, Cos, Erf, Erfc, Exp, Exp2, Expm1, Log, Log1p, Log2, Sin, Tanh};
+    use UnaryFunction::{Recip, RecipSqrt, Sqrt};
+    matches!(
+        op,
+        Exp | Exp2
+            | Expm1
+            | Log
+            | Log1p
+            | Log2
+            | Sin
+            | Cos
+            | Tanh
+            | Atan
+            | Erf
+            | Erfc
+            | Sqrt
+            | Recip
+            | RecipSqrt
+    )
 }
 
 /// The types of the expressions of one statement.

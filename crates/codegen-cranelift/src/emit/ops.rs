@@ -171,8 +171,12 @@ impl Emitter<'_> {
                 self.ssa.binary(Opcode::Fdiv, one, root)
             }
             UnaryOp::Sin | UnaryOp::Cos if dtype == DType::F64 => self.call(angle_function(op), &[x]),
-            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => unreachable!("{REJECTED}"),
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh => unreachable!("{REJECTED}"),
+            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Expm1 | UnaryOp::Log | UnaryOp::Log1p | UnaryOp::Log2 => {
+                unreachable!("{REJECTED}")
+            }
+            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh | UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc => {
+                unreachable!("{REJECTED}")
+            }
         }
     }
 
@@ -205,8 +209,12 @@ impl Emitter<'_> {
                 let root = self.unary_float(op, DType::F64, wide);
                 self.convert_one(DType::F64, dtype, root)
             }
-            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => unreachable!("{REJECTED}"),
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh => unreachable!("{REJECTED}"),
+            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Expm1 | UnaryOp::Log | UnaryOp::Log1p | UnaryOp::Log2 => {
+                unreachable!("{REJECTED}")
+            }
+            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh | UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc => {
+                unreachable!("{REJECTED}")
+            }
         }
     }
 
@@ -514,7 +522,7 @@ fn unary_has_lanes(op: UnaryOp, dtype: DType) -> bool {
     match op {
         Neg | Abs | Not | Relu | Satur01 | Trunc | Floor | RoundEven => dtype != DType::U64,
         Sqrt | Recip | RecipSqrt => dtype.is_float(),
-        Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => false,
+        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc => false,
     }
 }
 

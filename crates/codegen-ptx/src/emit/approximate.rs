@@ -8,13 +8,8 @@ use ptx_asm::{PtxBinaryOp, PtxOperand, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, 
 
 use crate::builder::InstBuilder;
 
-/// Whether an operation has an approximation.
-pub(super) fn has(op: UnaryOp) -> bool {
-    use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Sin, Tanh};
-    matches!(op, Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh)
-}
-
-/// Emits the approximation of an operation on a register of class `F32`.
+/// Emits the approximation of an operation that [has one](codegen_core::has_approximation) on a register of
+/// class `F32`.
 pub(super) fn emit(b: &mut InstBuilder, target: Target, op: UnaryOp, x: Reg) -> Reg {
     match op {
         UnaryOp::Exp2 => b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, x),

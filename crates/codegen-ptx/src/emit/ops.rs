@@ -5,7 +5,7 @@
 
 use codegen_core::emit::lacking;
 use codegen_core::ir::{BinaryOp, UnaryOp};
-use codegen_core::{Checked, DType};
+use codegen_core::{Checked, DType, has_approximation};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxUnaryOp, Reg, RoundingMode, Ty};
 
 use super::{Emitter, Value, approximate, carrier};
@@ -36,17 +36,22 @@ impl Emitter<'_> {
                 let x = self.operand_register(ty, x);
                 self.b.convert(ty, ty, rounding, x)
             }
-            op if self.setting.options.approximate_functions && ty == Ty::F32 && approximate::has(op) => {
+            op if self.setting.options.approximate_functions && ty == Ty::F32 && has_approximation(op) => {
                 let x = self.operand_register(ty, x);
                 approximate::emit(&mut self.b, self.setting.target, op, x)
             }
             UnaryOp::Exp
             | UnaryOp::Exp2
+            | UnaryOp::Expm1
             | UnaryOp::Log
+            | UnaryOp::Log1p
             | UnaryOp::Log2
             | UnaryOp::Sin
             | UnaryOp::Cos
-            | UnaryOp::Tanh => {
+            | UnaryOp::Tanh
+            | UnaryOp::Atan
+            | UnaryOp::Erf
+            | UnaryOp::Erfc => {
                 return lacking::inaccurate(op, dtype);
             }
             UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => {

@@ -26,11 +26,16 @@ impl Emitter<'_> {
             UnaryOp::RoundEven => float(MathFunction::Round),
             UnaryOp::Exp
             | UnaryOp::Exp2
+            | UnaryOp::Expm1
             | UnaryOp::Log
+            | UnaryOp::Log1p
             | UnaryOp::Log2
             | UnaryOp::Sin
             | UnaryOp::Cos
-            | UnaryOp::Tanh => {
+            | UnaryOp::Tanh
+            | UnaryOp::Atan
+            | UnaryOp::Erf
+            | UnaryOp::Erfc => {
                 return lacking::inaccurate(op, dtype);
             }
             UnaryOp::Not | UnaryOp::Relu | UnaryOp::Satur01 | UnaryOp::Recip | UnaryOp::RecipSqrt => Err(()),

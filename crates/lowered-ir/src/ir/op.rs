@@ -49,8 +49,12 @@ ops! {
         Exp = "exp",
         /// 2ˣ.
         Exp2 = "exp2",
+        /// eˣ − 1, accurate down to 0.
+        Expm1 = "expm1",
         /// Natural logarithm; NaN below 0, −∞ at 0.
         Log = "log",
+        /// Natural logarithm of 1 + x, accurate down to 0; NaN below −1, −∞ at −1.
+        Log1p = "log1p",
         /// Base-2 logarithm; NaN below 0, −∞ at 0.
         Log2 = "log2",
         /// Sine of radians; NaN at infinities.
@@ -59,6 +63,12 @@ ops! {
         Cos = "cos",
         /// Hyperbolic tangent.
         Tanh = "tanh",
+        /// Inverse tangent, between −π/2 and π/2.
+        Atan = "atan",
+        /// The error function, 2/√π · ∫ exp(−t²) dt from 0 to `x`.
+        Erf = "erf",
+        /// 1 − erf(x), accurate where it is small.
+        Erfc = "erfc",
         /// Correctly rounded square root; NaN below 0. On integers the operand is converted to f64 and back.
         Sqrt = "sqrt",
         /// `1 / x`, correctly rounded; on integers the quotient `1 / x` of integers.
@@ -145,6 +155,19 @@ ops! {
         /// `(a * b) * c`, each product rounded. A type that computes in a wider type is rounded only at the
         /// end.
         Mul3 = "mul3",
+    }
+}
+
+impl UnaryOp {
+    /// Whether the operation is one of [`crate::math`]: computed by polynomials unless a target has it.
+    pub fn is_transcendental(self) -> bool {
+        use UnaryOp::{Atan, Cos, Erf, Erfc, Exp, Exp2, Expm1, Log, Log1p, Log2, Sin, Tanh};
+        matches!(self, Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc)
+    }
+
+    /// Whether the operation on integers is one on floats: converted, computed there.
+    pub fn is_float_function(self) -> bool {
+        self.is_transcendental() || matches!(self, UnaryOp::Sqrt | UnaryOp::Recip | UnaryOp::RecipSqrt)
     }
 }
 

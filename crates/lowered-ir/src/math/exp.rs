@@ -63,12 +63,71 @@ pub(super) fn exp<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     };
     let x = clamp(a, x, lowest, highest);
     let plus = twice_bias(a);
+    let (power, exponent) = significand_of_exp(a, x, plus);
+    scale(a, power, exponent)
+}
+
+/// eˣ for an `x` of at most 0 whose exponential is normal.
+pub(super) fn normal_exp<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    let plus = a.format().bias();
+    let (power, exponent) = significand_of_exp(a, x, plus);
+    let scale = with_exponent(a, exponent);
+    a.mul(power, scale)
+}
+
+/// `factor · eˣ` with one rounding to a subnormal result, for an `x` that is at most 0 and above the
+/// logarithm of half the smallest subnormal, and a normal factor that is not far from 1.
+pub(super) fn exp_times<A: Algebra>(a: &mut A, x: A::Float, factor: A::Float) -> A::Float {
+    // Between a power of two that is normal for every exponent, and the result.
+    let shift = match a.format() {
+        Format::Single => 64,
+        Format::Double => 512,
+    };
+    let plus = a.format().bias() + shift;
+    let (power, exponent) = significand_of_exp(a, x, plus);
+    let power = a.mul(power, factor);
+    let scale = with_exponent(a, exponent);
+    let power = a.mul(power, scale);
+    let down = a.float(2f64.powi(-(shift as i32)));
+    a.mul(power, down)
+}
+
+/// The factors of eˣ: a number near 1, and an integer with the exponent of the power of two plus `plus` in
+/// its low bits.
+fn significand_of_exp<A: Algebra>(a: &mut A, x: A::Float, plus: i64) -> (A::Float, A::Int) {
     let (r, exponent) = reduce(a, x, plus);
     let p = exp_polynomial(a, r);
     let one = a.float(1.0);
     let slope = a.fma(p, r, one);
-    let power = a.fma(slope, r, one);
-    scale(a, power, exponent)
+    (a.fma(slope, r, one), exponent)
+}
+
+/// eˣ − 1, as `2·(2ⁿ⁻¹·(e^r − 1) + (2ⁿ⁻¹ − ½))`, whose power of two does not overflow before the result.
+pub(super) fn expm1<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    // Beyond these bounds the result is −1 or infinity. Below the last one, `x²/2` is lost beside `x`.
+    let (lowest, highest, tiny) = match a.format() {
+        Format::Single => (-26.0, 89.0, 2f64.powi(-26)),
+        Format::Double => (-56.0, 710.0, 2f64.powi(-55)),
+    };
+    let clamped = clamp(a, x, lowest, highest);
+    let plus = a.format().bias() - 1;
+    let (r, exponent) = reduce(a, clamped, plus);
+    let tail = exp_polynomial(a, r);
+    let square = a.mul(r, r);
+    let tail = a.fma(square, tail, r);
+    let power = with_exponent(a, exponent);
+    let half = a.float(-0.5);
+    let power_less_half = a.add(power, half);
+    let result = a.fma(power, tail, power_less_half);
+    let result = a.add(result, result);
+    where_tiny(a, x, tiny, result)
+}
+
+/// `x` if its magnitude is below `limit`, else `result`: keeps the sign of 0 and the bits of subnormals.
+pub(super) fn where_tiny<A: Algebra>(a: &mut A, x: A::Float, limit: f64, result: A::Float) -> A::Float {
+    let (magnitude, limit) = (a.abs(x), a.float(limit));
+    let is_tiny = a.lt(magnitude, limit);
+    a.select(is_tiny, x, result)
 }
 
 /// 2ˣ.

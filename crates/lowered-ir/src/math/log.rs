@@ -1,7 +1,7 @@
 //! Natural and binary logarithm: split off the exponent, then the logarithm of a number between √½ and √2.
 
-use super::algebra::{Algebra, Format, fast_two_sum, fma_const, polynomial, two_product};
-use super::exp::ln2_parts;
+use super::algebra::{Algebra, Format, fast_two_sum, fma_const, polynomial, two_product, two_sum};
+use super::exp::{ln2_parts, where_tiny};
 
 /// ln(1 + f) = f − f²/2 + f³·P(f) for 1 + f between √½ and √2; relative error 2⁻³⁰.
 const LOG_SINGLE: [f64; 9] = [
@@ -47,6 +47,36 @@ pub(super) const LOG2_E_LOW: f64 = 2.0355273740931033e-17;
 /// The natural logarithm of `x`: NaN below 0, −∞ at 0.
 pub(super) fn log<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let (exponent, f) = split(a, x);
+    let result = log_of_split(a, exponent, f);
+    at_the_edges(a, x, result)
+}
+
+/// ln(1 + x): the logarithm of the rounded sum, whose rounding error is added to `f` in `sum = 2ⁿ (1 + f)`.
+pub(super) fn log1p<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
+    let one = a.float(1.0);
+    let (sum, error) = two_sum(a, one, x);
+    // With half of the sum, the power of two by which the error is divided is never infinite.
+    let half = a.float(0.5);
+    let (half_sum, half_error) = (a.mul(sum, half), a.mul(error, half));
+    let Split { exponent, f, in_place } = split_normal(a, half_sum);
+    let one_bits = a.bits(one);
+    let inverse = a.int_sub(one_bits, in_place);
+    let inverse = a.with_bits(inverse);
+    let f = a.fma(half_error, inverse, f);
+    let exponent = a.to_float(exponent);
+    let exponent = a.add(exponent, one);
+    let result = log_of_split(a, exponent, f);
+    let result = at_the_edges(a, sum, result);
+    // Below this limit, `x²/2` is lost beside `x`.
+    let tiny = match a.format() {
+        Format::Single => 2f64.powi(-26),
+        Format::Double => 2f64.powi(-55),
+    };
+    where_tiny(a, x, tiny, result)
+}
+
+/// ln(2ⁿ (1 + f)).
+fn log_of_split<A: Algebra>(a: &mut A, exponent: A::Float, f: A::Float) -> A::Float {
     let (high, low) = ln2_parts(a.format());
     let (f, tail) = match a.format() {
         Format::Single => (f, log_tail_single(a, f)),
@@ -56,8 +86,7 @@ pub(super) fn log<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     // result.
     let tail = fma_const(a, exponent, low, tail);
     let sum = a.add(f, tail);
-    let result = fma_const(a, exponent, high, sum);
-    at_the_edges(a, x, result)
+    fma_const(a, exponent, high, sum)
 }
 
 /// ln(1 + f) − f.
@@ -114,8 +143,23 @@ pub(super) fn log2<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
 /// `x = 2ⁿ (1 + f)` with 1 + f between √½ and √2: `n` as a float, and `f`, which is exact. For finite
 /// positive `x`.
 pub(super) fn split<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
-    let format = a.format();
     let (x, shift) = normalise(a, x);
+    let Split { exponent, f, .. } = split_normal(a, x);
+    let exponent = a.to_float(exponent);
+    let exponent = a.add(exponent, shift);
+    (exponent, f)
+}
+
+/// The parts of `x = 2ⁿ (1 + f)`, with `n` also at the place of an exponent.
+struct Split<A: Algebra> {
+    exponent: A::Int,
+    f: A::Float,
+    in_place: A::Int,
+}
+
+/// As [`split`], for a normal number.
+fn split_normal<A: Algebra>(a: &mut A, x: A::Float) -> Split<A> {
+    let format = a.format();
     let bits = a.bits(x);
     let root_half = a.float(std::f64::consts::FRAC_1_SQRT_2);
     let root_half = a.bits(root_half);
@@ -126,9 +170,7 @@ pub(super) fn split<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) 
     let mantissa = a.with_bits(mantissa);
     let one = a.float(1.0);
     let f = a.sub(mantissa, one);
-    let exponent = a.to_float(exponent);
-    let exponent = a.add(exponent, shift);
-    (exponent, f)
+    Split { exponent, f, in_place }
 }
 
 /// Scales a subnormal number up to a normal one. Returns that number and the amount to add to its exponent.

@@ -17,10 +17,15 @@
 //! |---|---|---|---|
 //! | exp | 1.1 (0.86) | 1.1 (0.82) | |
 //! | exp2 | 1 (0.94) | 1 (0.84) | |
+//! | expm1 | 2 (1.35) | 2.5 (1.89) | relative accuracy down to 0 |
 //! | log | 1 (0.83) | 1 (0.77) | |
+//! | log1p | 1.5 (1.25) | 1.5 (1.15) | relative accuracy down to 0 |
 //! | log2 | 2 (1.62) | 1 (0.67) | |
 //! | sin, cos | 0.501 | 1 (0.79) | `f32` through `f64`; a call for `f64` from 2⁴⁰ on |
 //! | tanh | 1.5 (1.42) | 1.5 (1.42) | relative accuracy down to 0 |
+//! | atan | 1.5 (1.27) | 2 (1.64) | relative accuracy down to 0 |
+//! | erf | 1.5 (1.07) | 1.5 (1.10) | relative accuracy down to 0 |
+//! | erfc | 6 (5.29) | 4 (3.48) | relative accuracy down to the smallest subnormal |
 //! | pow | 0.501 | 1 (0.95) | `f32` through `f64` |
 //! | sqrt, recip | 0.5 | 0.5 | one operation of the machine, correctly rounded |
 //! | recip_sqrt | 1.5 (1.49) | 1.5 (1.46) | `1 / sqrt(x)`, both correctly rounded |
@@ -29,9 +34,9 @@
 //! result is computed in `f32` and rounded, so it is the nearest value unless the truth is nearly halfway
 //! between two.
 //!
-//! `f32` exp, exp2, log, log2 and tanh use nothing but `f32` and `i32`, so that four lanes fit a 128-bit
-//! register. `f32` sin, cos and pow compute in `f64` and round once at the end: their exact reduction needs
-//! the width.
+//! `f32` functions other than sin, cos and pow use nothing but `f32` and `i32`, so that four lanes fit a
+//! 128-bit register. `f32` sin, cos and pow compute in `f64` and round once at the end: their exact
+//! reduction needs the width.
 //!
 //! # `f32` without `f64`
 //!
@@ -47,9 +52,14 @@
 //! |---|---|---|
 //! | exp alone | 1.1 (0.86) | 1.2 (1.13) |
 //! | exp2 alone | 1 (0.94) | 1.5 (1.18) |
+//! | expm1 alone | 2 (1.35) | 2 (1.45) |
 //! | log alone | 1 (0.82) | 1 (0.82) |
+//! | log1p alone | 1.5 (1.25) | 1.5 (1.20) |
 //! | log2 alone | 2 (1.61) | 2 (1.69) |
 //! | tanh alone | 1.5 (1.42) | 2.5 (1.96) |
+//! | atan alone | 1.5 (1.25) | 2 (1.34) |
+//! | erf alone | 1.5 (1.05) | 2 (1.40) |
+//! | erfc alone | 6 (4.74) | 120 (32) |
 //! | sin, cos alone | 1 (0.79) | 1 (0.80) |
 //! | pow alone | 1.5 (1.02) | 1.5 (1.26) |
 //!
@@ -61,7 +71,9 @@
 //! each polynomial gives its error before this rounding.
 
 mod algebra;
+mod atan;
 pub mod build;
+mod erf;
 mod exp;
 mod log;
 mod native;
@@ -90,9 +102,14 @@ pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float
     Some(match op {
         UnaryOp::Exp => exp::exp(a, x),
         UnaryOp::Exp2 => exp::exp2(a, x),
+        UnaryOp::Expm1 => exp::expm1(a, x),
         UnaryOp::Log => log::log(a, x),
+        UnaryOp::Log1p => log::log1p(a, x),
         UnaryOp::Log2 => log::log2(a, x),
         UnaryOp::Tanh => tanh::tanh(a, x),
+        UnaryOp::Atan => atan::atan(a, x),
+        UnaryOp::Erf => erf::erf(a, x),
+        UnaryOp::Erfc => erf::erfc(a, x),
         UnaryOp::Sin => trig::sin(a, x),
         UnaryOp::Cos => trig::cos(a, x),
         _ => return None,

@@ -27,10 +27,10 @@ pub fn own_cost(expr: &Expr) -> u64 {
 }
 
 fn unary_cost(op: UnaryOp) -> u64 {
-    use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Recip, RecipSqrt, Sin, Sqrt, Tanh};
     match op {
-        Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => 20,
-        Sqrt | Recip | RecipSqrt => 8,
+        UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc => 40,
+        _ if op.is_transcendental() => 20,
+        _ if op.is_float_function() => 8,
         _ => 1,
     }
 }

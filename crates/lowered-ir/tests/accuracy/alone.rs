@@ -30,12 +30,17 @@ const FUSED: Arithmetic = Arithmetic { name: "alone", unary: unary::<Native<f32>
 const UNFUSED: Arithmetic = Arithmetic { name: "unfused", unary: unary::<Unfused>, pow: pow::<Unfused> };
 
 /// Functions and their bounds in ulp: where `fma` rounds once, and where it rounds twice.
-const ALONE: [(UnaryOp, [f64; 2]); 7] = [
+const ALONE: [(UnaryOp, [f64; 2]); 12] = [
     (UnaryOp::Exp, [1.1, 1.2]),
     (UnaryOp::Exp2, [1.0, 1.5]),
+    (UnaryOp::Expm1, [2.0, 2.0]),
     (UnaryOp::Log, [1.0, 1.0]),
+    (UnaryOp::Log1p, [1.5, 1.5]),
     (UnaryOp::Log2, [2.0, 2.0]),
     (UnaryOp::Tanh, [1.5, 2.5]),
+    (UnaryOp::Atan, [1.5, 2.0]),
+    (UnaryOp::Erf, [1.5, 2.0]),
+    (UnaryOp::Erfc, [6.0, 120.0]),
     (UnaryOp::Sin, [1.0, 1.0]),
     (UnaryOp::Cos, [1.0, 1.0]),
 ];

@@ -60,7 +60,7 @@ pub(crate) fn ulps(found: f64, truth: &BigFloat, format: Format) -> f64 {
     if error.is_zero() {
         return 0.0;
     }
-    let exponent = error.exponent().unwrap() - format.unit(binade);
+    let exponent = error.exponent().expect("it is not zero") - format.unit(binade);
     if exponent > 1000 {
         return f64::INFINITY;
     }

@@ -22,12 +22,20 @@ fn pow64(x: f64, y: f64) -> f64 {
 #[test]
 fn edges_are_exact() {
     let at = |op, x: f64| [unary(op, double(x)).as_f64(), f64::from(unary(op, single(x as f32)).as_f32())];
-    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    let (inf, nan, half_pi) = (f64::INFINITY, f64::NAN, std::f64::consts::FRAC_PI_2);
     let cases = [
         (UnaryOp::Exp, [(0.0, 1.0), (-inf, 0.0), (inf, inf), (nan, nan), (1e4, inf), (-1e4, 0.0)]),
         (UnaryOp::Exp2, [(0.0, 1.0), (-inf, 0.0), (inf, inf), (nan, nan), (-3.0, 0.125), (1e4, inf)]),
         (UnaryOp::Log, [(1.0, 0.0), (0.0, -inf), (-0.0, -inf), (-1.0, nan), (inf, inf), (nan, nan)]),
         (UnaryOp::Log2, [(1.0, 0.0), (0.0, -inf), (8.0, 3.0), (-inf, nan), (inf, inf), (nan, nan)]),
+        (UnaryOp::Expm1, [(0.0, 0.0), (-0.0, -0.0), (-inf, -1.0), (inf, inf), (nan, nan), (1e4, inf)]),
+        (UnaryOp::Log1p, [(0.0, 0.0), (-0.0, -0.0), (-1.0, -inf), (-2.0, nan), (inf, inf), (nan, nan)]),
+        (
+            UnaryOp::Atan,
+            [(0.0, 0.0), (-0.0, -0.0), (inf, half_pi), (-inf, -half_pi), (nan, nan), (1e-30, 1e-30)],
+        ),
+        (UnaryOp::Erf, [(0.0, 0.0), (-0.0, -0.0), (inf, 1.0), (-inf, -1.0), (nan, nan), (40.0, 1.0)]),
+        (UnaryOp::Erfc, [(0.0, 1.0), (-0.0, 1.0), (inf, 0.0), (-inf, 2.0), (nan, nan), (40.0, 0.0)]),
         (UnaryOp::Tanh, [(0.0, 0.0), (-0.0, -0.0), (inf, 1.0), (-inf, -1.0), (40.0, 1.0), (nan, nan)]),
         (UnaryOp::Sin, [(0.0, 0.0), (-0.0, -0.0), (inf, nan), (-inf, nan), (nan, nan), (1e-30, 1e-30)]),
         (UnaryOp::Cos, [(0.0, 1.0), (-0.0, 1.0), (inf, nan), (-inf, nan), (nan, nan), (1e-30, 1.0)]),

@@ -20,6 +20,7 @@ mod reference;
 use astro_float::Consts;
 use lowered_ir::eval::{binary, unary};
 use lowered_ir::ir::{BinaryOp, UnaryOp};
+use lowered_ir::math::unary_f64;
 use tnode::{DType, Scalar};
 
 use arguments::Random;
@@ -39,14 +40,19 @@ const fn bound(op: UnaryOp, single: f64, double: f64, platform: fn(f64) -> f64) 
     Bound { op, single, double, platform }
 }
 
-pub(crate) const BOUNDS: [Bound; 10] = [
+pub(crate) const BOUNDS: [Bound; 15] = [
     bound(UnaryOp::Exp, 1.1, 1.1, f64::exp),
     bound(UnaryOp::Exp2, 1.0, 1.0, f64::exp2),
+    bound(UnaryOp::Expm1, 2.0, 2.5, f64::exp_m1),
     bound(UnaryOp::Log, 1.0, 1.0, f64::ln),
+    bound(UnaryOp::Log1p, 1.5, 1.5, f64::ln_1p),
     bound(UnaryOp::Log2, 2.0, 1.0, f64::log2),
     bound(UnaryOp::Sin, 0.501, 1.0, f64::sin),
     bound(UnaryOp::Cos, 0.501, 1.0, f64::cos),
     bound(UnaryOp::Tanh, 1.5, 1.5, f64::tanh),
+    bound(UnaryOp::Atan, 1.5, 2.0, f64::atan),
+    bound(UnaryOp::Erf, 1.5, 1.5, |x| unary_f64(UnaryOp::Erf, x)),
+    bound(UnaryOp::Erfc, 6.0, 4.0, |x| unary_f64(UnaryOp::Erfc, x)),
     bound(UnaryOp::Sqrt, 0.5, 0.5, f64::sqrt),
     bound(UnaryOp::Recip, 0.5, 0.5, |x| 1.0 / x),
     bound(UnaryOp::RecipSqrt, 1.5, 1.5, |x| 1.0 / x.sqrt()),

@@ -26,7 +26,7 @@ pub(crate) struct Reference;
 impl Reference {
     pub(crate) fn unary(op: UnaryOp, x: f64, constants: &mut Consts) -> BigFloat {
         if let Some(edge) = edge(op, x) {
-            return BigFloat::from_f64(edge, PRECISION);
+            return big(edge);
         }
         let x = big(x);
         match op {
@@ -36,7 +36,17 @@ impl Reference {
             UnaryOp::Log2 => x.log2(PRECISION, ROUND, constants),
             UnaryOp::Sin => x.sin(PRECISION, ROUND, constants),
             UnaryOp::Cos => x.cos(PRECISION, ROUND, constants),
+            UnaryOp::Expm1 => x.exp(PRECISION, ROUND, constants).sub(&big(1.0), PRECISION, ROUND),
+            UnaryOp::Log1p => big(1.0).add(&x, PRECISION, ROUND).ln(PRECISION, ROUND, constants),
             UnaryOp::Tanh => x.tanh(PRECISION, ROUND, constants),
+            UnaryOp::Atan => x.atan(PRECISION, ROUND, constants),
+            UnaryOp::Erf => erf(&x, PRECISION, constants),
+            UnaryOp::Erfc => {
+                // The difference loses about −log₂ erfc(x) bits, fewer than 3 x² / 2.
+                let size = to_f64(&x).max(0.0);
+                let precision = PRECISION + (1.5 * size * size) as usize;
+                big(1.0).sub(&erf(&x, precision, constants), precision, ROUND)
+            }
             UnaryOp::Sqrt => x.sqrt(PRECISION, ROUND),
             UnaryOp::Recip => x.reciprocal(PRECISION, ROUND),
             UnaryOp::RecipSqrt => x.sqrt(PRECISION, ROUND).reciprocal(PRECISION, ROUND),
@@ -50,21 +60,51 @@ impl Reference {
     }
 }
 
+/// 2/√π · exp(−x²) · Σ 2ⁿ x²ⁿ⁺¹ / (2n + 1)!!, whose terms have one sign.
+pub(crate) fn erf(x: &BigFloat, precision: usize, constants: &mut Consts) -> BigFloat {
+    let square = x.mul(x, precision, ROUND);
+    let (mut term, mut sum) = (x.clone(), x.clone());
+    for n in 1.. {
+        let factor =
+            square.mul(&big(2.0), precision, ROUND).div(&big(f64::from(2 * n + 1)), precision, ROUND);
+        term = term.mul(&factor, precision, ROUND);
+        sum = sum.add(&term, precision, ROUND);
+        let is_lost = term.exponent() < sum.exponent().map(|e| e - precision as i32);
+        if is_lost && f64::from(n) > to_f64(&square) {
+            break;
+        }
+    }
+    let root = constants.pi(precision, ROUND).sqrt(precision, ROUND);
+    let density = square.neg().exp(precision, ROUND, constants).mul(&big(2.0), precision, ROUND);
+    density.div(&root, precision, ROUND).mul(&sum, precision, ROUND)
+}
+
 /// Results at zeros, infinities and outside of the domain, where the library is not used.
 fn edge(op: UnaryOp, x: f64) -> Option<f64> {
-    use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Recip, RecipSqrt, Sin, Sqrt, Tanh};
+    use UnaryOp::{Atan, Cos, Erf, Erfc, Exp, Exp2, Expm1, Log, Log1p, Log2};
+    use UnaryOp::{Recip, RecipSqrt, Sin, Sqrt, Tanh};
     let (infinite, nan) = (f64::INFINITY, f64::NAN);
     Some(match op {
         _ if x.is_nan() => nan,
         Exp | Exp2 if x.is_infinite() => x.max(0.0),
-        Exp | Exp2 | Cos if x == 0.0 => 1.0,
-        Sin | Tanh if x == 0.0 => 0.0,
+        Exp | Exp2 | Cos | Erfc if x == 0.0 => 1.0,
+        Sin | Tanh | Atan | Erf | Expm1 | Log1p if x == 0.0 => 0.0,
+        // The next term is beyond 100 bits.
+        Expm1 | Log1p | Atan if x.abs() < 2f64.powi(-100) => x,
+        Expm1 if x < -200.0 => -1.0,
+        Erf if x.abs() > 13.0 => x.signum(),
+        Erfc if x < -13.0 => 2.0,
+        Erfc if x > 40.0 => 0.0,
+        Expm1 if x > 1e5 => infinite,
+        Atan if x.is_infinite() => std::f64::consts::FRAC_PI_2.copysign(x),
+        Log1p if x < -1.0 => nan,
+        Log1p if x == -1.0 => -infinite,
         Sin | Cos if x.is_infinite() => nan,
         Tanh if x.is_infinite() => x.signum(),
         Log | Log2 | Sqrt | RecipSqrt if x < 0.0 => nan,
         Log | Log2 if x == 0.0 => -infinite,
         Log | Log2 if x == 1.0 => 0.0,
-        Log | Log2 | Sqrt if x.is_infinite() => infinite,
+        Log | Log1p | Log2 | Sqrt if x.is_infinite() => infinite,
         Sqrt if x == 0.0 => 0.0,
         Recip | RecipSqrt if x == 0.0 => infinite.copysign(x),
         Recip | RecipSqrt if x.is_infinite() => 0.0,

@@ -151,13 +151,8 @@ fn typed_operations(expr: &Expr, types: &impl Types) -> (DType, Operations) {
 fn unary_count(op: UnaryOp, dtype: DType) -> f64 {
     match op {
         UnaryOp::Neg | UnaryOp::Abs if dtype.is_float() => 0.0,
-        UnaryOp::Exp
-        | UnaryOp::Exp2
-        | UnaryOp::Log
-        | UnaryOp::Log2
-        | UnaryOp::Sin
-        | UnaryOp::Cos
-        | UnaryOp::Tanh => 16.0,
+        UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc => 32.0,
+        _ if op.is_transcendental() => 16.0,
         UnaryOp::RecipSqrt | UnaryOp::Satur01 => 2.0,
         _ => 1.0,
     }

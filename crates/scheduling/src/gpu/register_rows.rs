@@ -13,7 +13,6 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::UnaryOp::{Exp, Exp2, Log, Log2, Tanh};
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Expr, Indices, LocalId, LoopId, LoopKind, NodeRef, Space, Stmt, Types, UnaryOp,
     walk,
@@ -190,7 +189,8 @@ fn repeated(pass: &SharedPass) -> Option<SharedLoop> {
             values += match e {
                 Expr::Unary { op: UnaryOp::Sin | UnaryOp::Cos, .. } => 4 * TRANSCENDENTAL,
                 Expr::Binary { op: BinaryOp::Pow, .. } => 4 * TRANSCENDENTAL,
-                Expr::Unary { op: Exp | Exp2 | Log | Log2 | Tanh, .. } => TRANSCENDENTAL,
+                Expr::Unary { op: UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc, .. } => 2 * TRANSCENDENTAL,
+                Expr::Unary { op, .. } if op.is_transcendental() => TRANSCENDENTAL,
                 _ => 1,
             };
         });

@@ -6,7 +6,7 @@ use tnode::DType;
 
 use super::error::LegaliseError;
 use super::legaliser::{Legaliser, constant};
-use codegen_core::Transcendental;
+use codegen_core::{Transcendental, has_approximation};
 
 impl Legaliser<'_> {
     pub(crate) fn float_unary(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
@@ -20,14 +20,18 @@ impl Legaliser<'_> {
             Satur01 => Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, x, zero), one),
             Recip => Expr::binary(BinaryOp::Div, one, x),
             RecipSqrt => Expr::binary(BinaryOp::Div, one, Expr::unary(Sqrt, x)),
-            Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh => self.transcendental(op, dtype, x)?,
+            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc => {
+                self.transcendental(op, dtype, x)?
+            }
         })
     }
 
     fn transcendental(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
         let is_native = match self.caps.transcendental {
             Transcendental::Expanded => false,
-            Transcendental::Approximate => dtype == DType::F32 && self.routine.numerics == Numerics::Fast,
+            Transcendental::Approximate => {
+                dtype == DType::F32 && self.routine.numerics == Numerics::Fast && has_approximation(op)
+            }
             Transcendental::Native => true,
         };
         if is_native {

@@ -1,6 +1,6 @@
 //! Tile sizes: how many rows and columns a tile has, and how many of them each thread computes.
 
-use lowered_ir::ir::{BinaryOp, Expr, LoopId, LoopKind, UnaryOp, walk};
+use lowered_ir::ir::{BinaryOp, Expr, LoopId, LoopKind, walk};
 use tnode::DType;
 
 use crate::analysis::nest::Loop;
@@ -220,10 +220,9 @@ fn operations(product: &TiledMatmul) -> i64 {
 
 /// Whether legalisation may expand it into many operations.
 fn is_function(e: &Expr) -> bool {
-    use UnaryOp::{Cos, Exp, Exp2, Log, Log2, Sin, Tanh};
-    matches!(
-        e,
-        Expr::Unary { op: Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh, .. }
-            | Expr::Binary { op: BinaryOp::Pow, .. }
-    )
+    match e {
+        Expr::Unary { op, .. } => op.is_transcendental(),
+        Expr::Binary { op, .. } => *op == BinaryOp::Pow,
+        _ => false,
+    }
 }
