@@ -281,12 +281,23 @@ pub(super) struct Frame {
     pub(super) outer: Option<Arc<Frame>>,
 }
 
+/// The nodes in place of a function's parameters and results, by name.
+#[derive(Debug, Default)]
+pub(super) struct CallNodes {
+    pub(super) arrays: Vec<String>,
+    /// The nodes that the values of the other parameters read.
+    pub(super) scalars: Vec<String>,
+    pub(super) results: Vec<String>,
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum FrameKind {
     /// A call of the function that the text defines at the byte `definition`.
     Call {
         function: String,
         definition: usize,
+        /// The caller's nodes, if the function is one of the prelude.
+        library: Option<Arc<CallNodes>>,
     },
     Repeat {
         letter: String,

@@ -24,7 +24,7 @@ use super::names::{NodeNames, written};
 use super::ranges::{self, declaration};
 use super::resolve::{self, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use super::types::{ExprType, accumulated_type, either_type, operand_type, type_of};
-use super::{axis_sizes, gradient, views};
+use super::{axis_sizes, computing, gradient, views};
 use crate::origin::ByteRange;
 use crate::{AccumOp, Assignments, ProgramStep, Warning, WarningKind};
 use lowered_ir::ir::{Affine, TernaryOp, Var};
@@ -43,6 +43,9 @@ pub(super) struct Inference<'a> {
     typed: BTreeMap<TensorNode, usize>,
     /// The nodes that a statement has written.
     written: BTreeSet<TensorNode>,
+    /// For a node of numbers whose type is open, the nodes of numbers that its values are made of. They get
+    /// the type with it.
+    made_of: BTreeMap<TensorNode, Vec<TensorNode>>,
 }
 
 /// The first statement that writes an intermediate.
@@ -67,8 +70,8 @@ pub(super) enum Analysed {
 
 impl<'a> Inference<'a> {
     pub(super) fn new(text: &'a SourceText, names: NodeNames) -> Inference<'a> {
-        let (first_writes, read, typed, written) = Default::default();
-        Inference { text, names, first_writes, read, typed, written }
+        let (first_writes, read, typed, written, made_of) = Default::default();
+        Inference { text, names, first_writes, read, typed, written, made_of }
     }
 
     pub(super) fn names(&self) -> &NodeNames {
@@ -118,6 +121,7 @@ impl<'a> Inference<'a> {
         ranges::check_bounds(&resolved, &ranges, assignments, self.text)
             .map_err(|error| self.with_first_write(error))?;
         let ranges = views::replace(&mut resolved, ranges, assignments)?;
+        computing::convert(&mut resolved, &self.names);
         self.types(&resolved)?;
         self.mark_reads(&resolved);
         self.mark_writes(statement);
@@ -265,7 +269,7 @@ impl<'a> Inference<'a> {
             // The bits mean nothing without a type.
             Fetch::Bits(..) | Fetch::Random(_) => ExprType::Known(node.dtype()),
         };
-        if self.has_open_type(&node) {
+        if has_open_type(&node) {
             self.type_target(&node, value, statement.span.start);
         }
         Ok(())
@@ -286,7 +290,7 @@ impl<'a> Inference<'a> {
                 target.node.dtype();
             }
         }
-        let open = |target: &&NodeAccess| self.has_open_type(&target.node);
+        let open = |target: &&NodeAccess| has_open_type(&target.node);
         let settled = statement.lhs.iter().find(|target| !open(target)).map(|target| target.node.dtype());
         let mut contexts = Vec::new();
         for value in &statement.rhs {
@@ -296,23 +300,26 @@ impl<'a> Inference<'a> {
         for computed in statement.lhs.iter().filter_map(|target| target.computed.as_ref()) {
             literal_contexts(&computed.value, DType::I32, DType::I32, &mut contexts);
         }
+        let is_fraction = |value: &ResolvedExpr| type_of(value) == ExprType::Fraction;
+        let stays_open = settled.is_none() && statement.rhs.iter().all(is_fraction);
         for (node, dtype) in contexts {
-            self.settle(&node, dtype, statement.span.start);
+            match statement.lhs.first() {
+                Some(target) if stays_open && self.names.literals(&node) == Some(ExprType::Fraction) => {
+                    self.made_of.entry(target.node.clone()).or_default().push(node);
+                }
+                _ => self.settle(&node, dtype, statement.span.start),
+            }
         }
         let value = statement.rhs.iter().map(|value| accumulated_type(statement.op, type_of(value)));
         let Some(value) = value.reduce(either_type) else { return Ok(()) };
+        let value = if computing::is_open(statement, value) { ExprType::Fraction } else { value };
         for target in &statement.lhs {
-            match self.has_open_type(&target.node) {
+            match has_open_type(&target.node) {
                 true => self.type_target(&target.node, value, statement.span.start),
                 false => self.check_type(&target.node, value, statement)?,
             }
         }
         Ok(())
-    }
-
-    /// Whether the type of a node is open, and neither specified nor inferred by a front end.
-    fn has_open_type(&self, node: &TensorNode) -> bool {
-        !node.is_dtype_settled() && matches!(node.delayed_dtype(), DelayedDType::Default(_))
     }
 
     /// Records the type of a value that a statement writes to a node whose type is open.
@@ -337,7 +344,7 @@ impl<'a> Inference<'a> {
 
     /// Gives a node that type, unless it has one.
     pub(super) fn settle_open(&mut self, node: &TensorNode, dtype: DType, at: usize) {
-        if self.has_open_type(node) {
+        if has_open_type(node) {
             self.settle(node, dtype, at);
         }
     }
@@ -347,6 +354,11 @@ impl<'a> Inference<'a> {
         // The type may be settled by another thread meanwhile, which is then the node's type.
         if node.infer_dtype(move || dtype).is_ok() && node.dtype() == dtype {
             self.typed.insert(node.clone(), statement_start);
+        }
+        for part in self.made_of.remove(node).unwrap_or_default() {
+            if has_open_type(&part) {
+                self.settle(&part, ExprType::Fraction.or(dtype), statement_start);
+            }
         }
     }
 
@@ -420,6 +432,11 @@ impl<'a> Inference<'a> {
     fn source(&self, span: &ByteRange) -> String {
         self.text.get(span.clone()).unwrap_or_default().to_owned()
     }
+}
+
+/// Whether the type of a node is open, and neither specified nor inferred by a front end.
+pub(super) fn has_open_type(node: &TensorNode) -> bool {
+    !node.is_dtype_settled() && matches!(node.delayed_dtype(), DelayedDType::Default(_))
 }
 
 /// The nodes of numbers in an expression, each with the type of its place. `wanted` is the type of the

@@ -23,6 +23,7 @@
 
 mod ast;
 mod axis_sizes;
+mod computing;
 mod constraint;
 mod declare;
 mod emit;

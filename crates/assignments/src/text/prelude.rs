@@ -27,6 +27,7 @@ pub(super) const SOURCES: &[(&str, &str)] = sources![
     "activations",
     "attention",
     "convolution",
+    "functions",
     "grids",
     "losses",
     "normalisation",

@@ -176,6 +176,19 @@ impl ResolvedExpr {
         }
     }
 
+    pub(super) fn children_mut(&mut self) -> &mut [ResolvedExpr] {
+        match &mut self.kind {
+            ResolvedExprKind::Number(_)
+            | ResolvedExprKind::Index(_)
+            | ResolvedExprKind::Size(_)
+            | ResolvedExprKind::NodeAccess(_)
+            | ResolvedExprKind::Random(..) => &mut [],
+            ResolvedExprKind::Unary(_, a) | ResolvedExprKind::Cast(_, a) => std::slice::from_mut(a),
+            ResolvedExprKind::Binary(_, args) => args.as_mut_slice(),
+            ResolvedExprKind::Ternary(_, args) => args.as_mut_slice(),
+        }
+    }
+
     /// Calls `f` on every access, left to right.
     pub(super) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
         if let ResolvedExprKind::NodeAccess(read) = &self.kind {

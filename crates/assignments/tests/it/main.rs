@@ -1,6 +1,12 @@
 //! The integration tests that may share a process. They are one program, because linking each program takes
 //! time.
 
+#[path = "../../../lowered-ir/tests/accuracy/distance.rs"]
+mod distance;
+#[allow(dead_code, reason = "the sweep of the operations has more functions")]
+#[path = "../../../lowered-ir/tests/accuracy/reference.rs"]
+mod reference;
+
 mod accumulations;
 mod assignment_text;
 mod assignment_text_doc;

@@ -97,7 +97,7 @@ fn similar_names() {
         ("y[i] := logit[i, 0]", "expected logits"),
         ("y[i] := Logits[i, 0]", "expected logits"),
         ("y[i] := recip_sqr(v[i])", "expected one of recip, recip_sqrt"),
-        ("y[i] := tahn(v[i])", "expected tanh"),
+        ("y[i] := tahn(v[i])", "expected one of tan, tanh, atan, atanh"),
         ("y[i] := frobnicate(v[i])", "and none has a similar name"),
     ] {
         let message = message(mistake);

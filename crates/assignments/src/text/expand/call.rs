@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::ast::{
-    Access, Call, Def, Expr, ExprKind, Frame, FrameKind, Index, Number, Parameter, Pattern, Statement,
+    Access, Call, CallNodes, Def, Expr, ExprKind, Frame, FrameKind, Index, Number, Parameter, Pattern,
+    Statement,
 };
 use super::super::constraint::Constraint;
 use super::super::error::{LocatedError, TextErrorKind};
@@ -172,7 +173,8 @@ impl Expansion<'_> {
         call.arguments.iter_mut().try_for_each(|argument| self.hoist(&mut argument.value, &inner))?;
         let (function, axes) = self.bind(&call, &def, site)?;
         let (function, results) = bind_results(function, &axes, &call, &def, site)?;
-        let kind = FrameKind::Call { function: def.name.clone(), definition: def.name_span.start };
+        let library = self.is_library(&def.name_span).then(|| Arc::new(call_nodes(&def, &function)));
+        let kind = FrameKind::Call { function: def.name.clone(), definition: def.name_span.start, library };
         let frame = Frame { kind, span: call.span.clone(), outer: site.frame.clone() };
         let mut integers = self.sizes_in(&def);
         let own = def.parameters.iter().map(Parameter::name).map(str::to_owned);
@@ -349,6 +351,23 @@ fn writable(argument: &Expr, axes: &[String], def: &Def, pattern: &Pattern) -> R
     }
 }
 
+/// The nodes in place of the parameters and results of a call.
+fn call_nodes(def: &Def, function: &FunctionScope) -> CallNodes {
+    let array = |name: &str| function.arrays.get(name).map(|node| node.name.clone());
+    let mut nodes = CallNodes::default();
+    for parameter in &def.parameters {
+        match parameter {
+            Parameter::Array { pattern, .. } => nodes.arrays.extend(array(&pattern.name)),
+            Parameter::Scalar { name, .. } => {
+                let value = function.scalars.get(name);
+                value.into_iter().for_each(|value| letters::nodes_of(value, &mut nodes.scalars));
+            }
+        }
+    }
+    nodes.results = def.results.iter().filter_map(|result| array(&result.name)).collect();
+    nodes
+}
+
 /// The parameters that a function only reads.
 fn inputs(def: &Def) -> BTreeSet<String> {
     let input = |parameter: &&Parameter| !matches!(parameter, Parameter::Array { inout: true, .. });
@@ -379,7 +398,7 @@ fn reject_recursion(call: &Call, def: &Def, frame: &Option<Arc<Frame>>) -> Resul
     let mut cycle = vec![call.function.clone()];
     let mut frame = frame.as_ref();
     while let Some(at) = frame {
-        if let FrameKind::Call { function, definition } = &at.kind {
+        if let FrameKind::Call { function, definition, .. } = &at.kind {
             cycle.push(function.clone());
             if *definition == def.name_span.start {
                 cycle.reverse();

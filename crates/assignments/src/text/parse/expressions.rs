@@ -342,6 +342,12 @@ fn exactly<const N: usize>(args: Vec<Expr>) -> Option<[Expr; N]> {
     args.try_into().ok()
 }
 
+/// Whether a program may define a function of this name, which the language has. Programs did so before the
+/// language had it.
+pub(in super::super) fn may_be_redefined(function: &str) -> bool {
+    matches!(function, "atan" | "erf" | "erfc" | "expm1" | "log1p")
+}
+
 /// The names of the functions of the language.
 pub(in super::super) fn functions() -> impl Iterator<Item = String> {
     let unary = UnaryOp::ALL.iter().map(|op| op.token());

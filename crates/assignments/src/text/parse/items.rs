@@ -7,7 +7,7 @@ use super::super::ast::{
 };
 use super::super::error::TextErrorKind;
 use super::super::lex::Token;
-use super::{ParseResult, Parser, functions};
+use super::{ParseResult, Parser, functions, may_be_redefined};
 
 impl Parser<'_> {
     /// Parses items up to `end`, which is not consumed.
@@ -143,7 +143,7 @@ impl Parser<'_> {
     fn def(&mut self) -> ParseResult<Def> {
         self.next();
         let (name, name_span) = self.name("the name of a function")?;
-        if functions().any(|known| known == name) {
+        if functions().any(|known| known == name) && !may_be_redefined(&name) {
             return Err(TextErrorKind::ReservedFunction { name }.at(name_span));
         }
         self.expect("(")?;

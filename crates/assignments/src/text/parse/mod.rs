@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use tnode::MAX_RANK;
 
 pub(super) use self::declarations::declarations;
-pub(super) use self::expressions::{depth, functions, node};
+pub(super) use self::expressions::{depth, functions, may_be_redefined, node};
 use super::ast::{Access, Index, Item, Statement};
 use super::constraint::{Comparison, Constraint};
 use super::error::{LocatedError, TextErrorKind};

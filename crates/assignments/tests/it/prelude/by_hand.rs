@@ -12,31 +12,113 @@ use lowered_ir::pipeline::optimize;
 struct ByHand(&'static str, &'static str, &'static str);
 
 const ALL: &[ByHand] = &[
-    ByHand(X, "y[i,j,k] := sigmoid(x[i,j,k])", "y[i,j,k] := recip(1 + exp(-x[i,j,k]))"),
-    ByHand(X, "y[i,j,k] := silu(x[i,j,k])", "y[i,j,k] := x[i,j,k] * recip(1 + exp(-x[i,j,k]))"),
     ByHand(
         X,
-        "y[i,j,k] := erf(x[i,j,k])",
-        "t[i,j,k] := recip(1 + 0.3275911 * abs(x[i,j,k]))
-         p[i,j,k] := -0.284496736 + t[i,j,k] * (1.421413741 + t[i,j,k] * (-1.453152027 + t[i,j,k] * 1.061405429))
-         z[i,j,k] := 1 - t[i,j,k] * (0.254829592 + t[i,j,k] * p[i,j,k]) * exp(-x[i,j,k] * x[i,j,k])
-         y[i,j,k] := where(x[i,j,k] < 0, -z[i,j,k], z[i,j,k])",
+        "y[i,j,k] := sigmoid(x[i,j,k])",
+        "y[i,j,k] := where(x[i,j,k] < 0, exp(where(x[i,j,k] < 0, x[i,j,k], -x[i,j,k])), 1) / (1 + exp(where(x[i,j,k] < 0, x[i,j,k], -x[i,j,k])))",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := log_sigmoid(x[i,j,k])",
+        "y[i,j,k] := min(x[i,j,k], 0) - log1p(exp(-abs(x[i,j,k])))",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := softplus(x[i,j,k])",
+        "y[i,j,k] := max(x[i,j,k], 0) + log1p(exp(-abs(x[i,j,k])))",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := silu(x[i,j,k], 0.5)",
+        "u[i,j,k] := 0.5 * x[i,j,k]
+         y[i,j,k] := x[i,j,k] * (where(u[i,j,k] < 0, exp(where(u[i,j,k] < 0, u[i,j,k], -u[i,j,k])), 1) / (1 + exp(where(u[i,j,k] < 0, u[i,j,k], -u[i,j,k]))))",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := mish(x[i,j,k])",
+        "y[i,j,k] := x[i,j,k] * tanh(max(x[i,j,k], 0) + log1p(exp(-abs(x[i,j,k]))))",
     ),
     ByHand(
         X,
         "y[i,j,k] := gelu(x[i,j,k])",
-        "r[i,j,k] := x[i,j,k] * 0.7071067811865476
-         t[i,j,k] := recip(1 + 0.3275911 * abs(r[i,j,k]))
-         p[i,j,k] := -0.284496736 + t[i,j,k] * (1.421413741 + t[i,j,k] * (-1.453152027 + t[i,j,k] * 1.061405429))
-         z[i,j,k] := 1 - t[i,j,k] * (0.254829592 + t[i,j,k] * p[i,j,k]) * exp(-r[i,j,k] * r[i,j,k])
-         y[i,j,k] := 0.5 * x[i,j,k] * (1 + where(r[i,j,k] < 0, -z[i,j,k], z[i,j,k]))",
+        "y[i,j,k] := 0.5 * x[i,j,k] * erfc(-0.7071067811865476 * x[i,j,k])",
     ),
     ByHand(
         X,
         "y[i,j,k] := gelu_tanh(x[i,j,k])",
-        "c[i,j,k] := x[i,j,k] + 0.044715 * x[i,j,k] * x[i,j,k] * x[i,j,k]
-         y[i,j,k] := 0.5 * x[i,j,k] * (1 + tanh(0.7978845608028654 * c[i,j,k]))",
+        "u[i,j,k] := 1.5957691216057308 * (x[i,j,k] + 0.044715 * x[i,j,k] * x[i,j,k] * x[i,j,k])
+         y[i,j,k] := x[i,j,k] * (where(u[i,j,k] < 0, exp(where(u[i,j,k] < 0, u[i,j,k], -u[i,j,k])), 1) / (1 + exp(where(u[i,j,k] < 0, u[i,j,k], -u[i,j,k]))))",
     ),
+    ByHand(
+        X,
+        "y[i,j,k] := elu(x[i,j,k], 0.5)",
+        "y[i,j,k] := where(x[i,j,k] > 0, x[i,j,k], 0.5 * expm1(where(x[i,j,k] > 0, 0, x[i,j,k])))",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := celu(x[i,j,k], 0.5)",
+        "y[i,j,k] := where(x[i,j,k] > 0, x[i,j,k], 0.5 * expm1(where(x[i,j,k] > 0, 0, x[i,j,k]) / 0.5))",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := selu(x[i,j,k])",
+        "e[i,j,k] := where(x[i,j,k] > 0, x[i,j,k], 1.6732632423543772 * expm1(where(x[i,j,k] > 0, 0, x[i,j,k])))
+         y[i,j,k] := 1.0507009873554805 * e[i,j,k]",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := hard_sigmoid(x[i,j,k])",
+        "y[i,j,k] := satur01(0.16666666666666666 * x[i,j,k] + 0.5)",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := hard_swish(x[i,j,k])",
+        "y[i,j,k] := x[i,j,k] * satur01(0.16666666666666666 * x[i,j,k] + 0.5)",
+    ),
+    ByHand(X, "y[i,j,k] := softsign(x[i,j,k])", "y[i,j,k] := x[i,j,k] / (1 + abs(x[i,j,k]))"),
+    ByHand(X, "y[i,j,k] := tan(x[i,j,k])", "y[i,j,k] := sin(x[i,j,k]) / cos(x[i,j,k])"),
+    ByHand(
+        X,
+        "y[i,j,k] := asin(x[i,j,k])",
+        "y[i,j,k] := 2 * atan(x[i,j,k] / (1 + sqrt(fma(-x[i,j,k], x[i,j,k], 1))))",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := acos(x[i,j,k])",
+        "q[i,j,k] := where(x[i,j,k] < 0, -x[i,j,k], x[i,j,k])
+         a[i,j,k] := 2 * atan(sqrt(fma(-q[i,j,k], q[i,j,k], 1)) / (1 + q[i,j,k]))
+         y[i,j,k] := where(x[i,j,k] < 0, 3.141592653589793 - a[i,j,k], a[i,j,k])",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := sinh(x[i,j,k])",
+        "p[i,j,k] := expm1(0.5 * x[i,j,k])
+         q[i,j,k] := expm1(-0.5 * x[i,j,k])
+         y[i,j,k] := 0.5 * (p[i,j,k] - q[i,j,k]) * (p[i,j,k] + q[i,j,k] + 2)",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := cosh(x[i,j,k])",
+        "h[i,j,k] := expm1(0.5 * x[i,j,k]) - expm1(-0.5 * x[i,j,k])
+         y[i,j,k] := 1 + 0.5 * h[i,j,k] * h[i,j,k]",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := asinh(x[i,j,k])",
+        "q[i,j,k] := where(x[i,j,k] < 0, -x[i,j,k], x[i,j,k])
+         s[i,j,k] := where(q[i,j,k] < 1e10, q[i,j,k], 0)
+         r[i,j,k] := log1p(s[i,j,k] + s[i,j,k] * (s[i,j,k] / (1 + sqrt(1 + s[i,j,k] * s[i,j,k]))))
+         a[i,j,k] := where(q[i,j,k] < 1e10, r[i,j,k], log(where(q[i,j,k] < 1e10, 1, q[i,j,k])) + 0.6931471805599453)
+         y[i,j,k] := where(x[i,j,k] < 0, -a[i,j,k], a[i,j,k])",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := acosh(x[i,j,k])",
+        "t[i,j,k] := where(x[i,j,k] < 1e10, x[i,j,k], 2) - 1
+         r[i,j,k] := log1p(t[i,j,k] + sqrt(t[i,j,k]) * sqrt(t[i,j,k] + 2))
+         y[i,j,k] := where(x[i,j,k] < 1e10, r[i,j,k], log(where(x[i,j,k] < 1e10, 1, x[i,j,k])) + 0.6931471805599453)",
+    ),
+    ByHand(X, "y[i,j,k] := atanh(x[i,j,k])", "y[i,j,k] := 0.5 * (log1p(x[i,j,k]) - log1p(-x[i,j,k]))"),
     ByHand(
         X,
         "y[i,j,k] := dropout(x[i,j,k], 0.5, 7, @t) where @t < 10",
@@ -127,12 +209,12 @@ const ALL: &[ByHand] = &[
         "y[b] := cross_entropy(x[b,k], label[b])",
         "m[b] :max= x[b,k]
          s[b] :+= exp(x[b,k] - m[b])
-         y[b] := log(s[b]) + m[b] - x[b, label[b]]",
+         y[b] := where(label[b] == -100, 0, log(s[b]) + m[b] - x[b, label[b]])",
     ),
     ByHand(
         "input x f32[3, 4], z f32[3, 4]",
         "y := mse(x[i,j], z[i,j])",
-        "y :+= (x[i,j] - z[i,j]) * (x[i,j] - z[i,j]) / 12",
+        "s :+= (x[i,j] - z[i,j]) * (x[i,j] - z[i,j]) / 12; y := s",
     ),
     ByHand(
         ROWS,
@@ -183,8 +265,8 @@ const ALL: &[ByHand] = &[
         "count := @t where @t < 10
          m[i,o] := 0.9 * m[i,o] + (1 - 0.9) * g[i,o]
          v[i,o] := 0.999 * v[i,o] + (1 - 0.999) * g[i,o] * g[i,o]
-         a := 0.001 / (1 - pow(f32(0.9), f32(count)))
-         c := recip(1 - pow(f32(0.999), f32(count)))
+         a := 0.001 / (1 - pow(0.9, count))
+         c := recip(1 - pow(0.999, count))
          w[i,o] -= a * m[i,o] / (sqrt(c * v[i,o]) + 1e-8)",
     ),
     ByHand(
@@ -193,11 +275,11 @@ const ALL: &[ByHand] = &[
         "w[i,o] *= 1 - 0.001 * 0.01
          m[i,o] := 0.9 * m[i,o] + (1 - 0.9) * g[i,o]
          v[i,o] := 0.999 * v[i,o] + (1 - 0.999) * g[i,o] * g[i,o]
-         a := 0.001 / (1 - pow(f32(0.9), f32(3)))
-         c := recip(1 - pow(f32(0.999), f32(3)))
+         a := 0.001 / (1 - pow(0.9, 3))
+         c := recip(1 - pow(0.999, 3))
          w[i,o] -= a * m[i,o] / (sqrt(c * v[i,o]) + 1e-8)",
     ),
-    ByHand(WEIGHTS, "y := square_sum(g[i,o])", "y :+= g[i,o] * g[i,o]"),
+    ByHand(WEIGHTS, "y := square_sum(g[i,o])", "s :+= g[i,o] * g[i,o]; y := s"),
     ByHand(
         WEIGHTS,
         "norm :+= m[i,o]; clip_by_norm(w[i,o], norm, 2)",
@@ -219,9 +301,12 @@ const ALL: &[ByHand] = &[
          keep z",
         "a[b,g,u] :+= x[b,i] * wx[g,u,i]
          a[b,g,u] += h[b,v] * wh[g,u,v]
-         z[b,u] := recip(1 + exp(-(a[b,1,u] + bx[1,u]))) * c[b,u]
-            + recip(1 + exp(-(a[b,0,u] + bx[0,u]))) * tanh(a[b,2,u] + bx[2,u])
-         y[b,u] := recip(1 + exp(-(a[b,3,u] + bx[3,u]))) * tanh(z[b,u])
+         u1[b,u] := a[b,1,u] + bx[1,u]
+         u2[b,u] := a[b,0,u] + bx[0,u]
+         z[b,u] := where(u1[b,u] < 0, exp(where(u1[b,u] < 0, u1[b,u], -u1[b,u])), 1) / (1 + exp(where(u1[b,u] < 0, u1[b,u], -u1[b,u]))) * c[b,u]
+            + where(u2[b,u] < 0, exp(where(u2[b,u] < 0, u2[b,u], -u2[b,u])), 1) / (1 + exp(where(u2[b,u] < 0, u2[b,u], -u2[b,u]))) * tanh(a[b,2,u] + bx[2,u])
+         u3[b,u] := a[b,3,u] + bx[3,u]
+         y[b,u] := where(u3[b,u] < 0, exp(where(u3[b,u] < 0, u3[b,u], -u3[b,u])), 1) / (1 + exp(where(u3[b,u] < 0, u3[b,u], -u3[b,u]))) * tanh(z[b,u])
          keep z",
     ),
     ByHand(
@@ -229,8 +314,10 @@ const ALL: &[ByHand] = &[
         "y[b,u] := gru_cell(x[b,i], h[b,v], wx[g,u,i], wh[g,u,v], bx[g,u], bh[g,u])",
         "a[b,g,u] :+= x[b,i] * wx[g,u,i]
          d[b,g,u] :+= h[b,v] * wh[g,u,v]
-         r[b,u] := recip(1 + exp(-(a[b,0,u] + bx[0,u] + d[b,0,u] + bh[0,u])))
-         z[b,u] := recip(1 + exp(-(a[b,1,u] + bx[1,u] + d[b,1,u] + bh[1,u])))
+         u4[b,u] := a[b,0,u] + bx[0,u] + d[b,0,u] + bh[0,u]
+         r[b,u] := where(u4[b,u] < 0, exp(where(u4[b,u] < 0, u4[b,u], -u4[b,u])), 1) / (1 + exp(where(u4[b,u] < 0, u4[b,u], -u4[b,u])))
+         u5[b,u] := a[b,1,u] + bx[1,u] + d[b,1,u] + bh[1,u]
+         z[b,u] := where(u5[b,u] < 0, exp(where(u5[b,u] < 0, u5[b,u], -u5[b,u])), 1) / (1 + exp(where(u5[b,u] < 0, u5[b,u], -u5[b,u])))
          n[b,u] := tanh(a[b,2,u] + bx[2,u] + r[b,u] * (d[b,2,u] + bh[2,u]))
          y[b,u] := (1 - z[b,u]) * n[b,u] + z[b,u] * h[b,u]",
     ),

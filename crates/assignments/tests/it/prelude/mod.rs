@@ -1,6 +1,7 @@
 //! The functions of the prelude: their values and costs, the names that hide them, and errors in and about
 //! them.
 
+mod accuracy;
 mod array;
 mod by_hand;
 mod cases;
@@ -69,13 +70,13 @@ fn definitions_of_the_program_hide_those_of_the_prelude() {
         detach log_softmax.1.m
         log_softmax.1.s[b] :+= exp(x[b,k] - log_softmax.1.m[b])
         log_softmax.1.y[b,k] := x[b,k] - log_softmax.1.m[b] - log(log_softmax.1.s[b])
-        sigmoid.1.y[b,i] := recip(1 + exp(-log_softmax.1.y[b,i]))
+        sigmoid.1.y[b,i] := where(log_softmax.1.y[b,i] < 0, exp(where(log_softmax.1.y[b,i] < 0, log_softmax.1.y[b,i], -log_softmax.1.y[b,i])), 1) / (1 + exp(where(log_softmax.1.y[b,i] < 0, log_softmax.1.y[b,i], -log_softmax.1.y[b,i])))
         y[b,i] := sigmoid.1.y[b,i]
     "#]]
     .assert_eq(&expanded(&text.replace("size k, e, v = 3", "size k = 1, e = 2, v = 3")));
     // The program's function has the name of one that the prelude's function calls.
     expect![[r#"
-        attention.1.r[i,c] := q[i,c] * recip_sqrt(f32(size(c)))
+        attention.1.r[i,c] := q[i,c] * recip_sqrt(size(c))
         attention.1.s[i,j] :+= attention.1.r[i,c] * k[j,c]
         softmax.2.m[i] :max= attention.1.s[i,k]
         detach softmax.2.m
@@ -88,6 +89,59 @@ fn definitions_of_the_program_hide_those_of_the_prelude() {
         "def softmax(q[i,c], k[j,c], v[j,d]) -> y[i,d] { y[i,d] := attention(q[i,c], k[j,c], v[j,d]) }
          y[i,d] := softmax(q[i,c], k[j,c], v[j,d])",
     ));
+}
+
+/// Programs may define functions that the language got later.
+#[test]
+fn definitions_of_the_program_hide_late_functions_of_the_language() {
+    expect![[r#"
+        log1p.1.y[i] := log(1 + x[i])
+        y[i] := log1p.1.y[i] + tanh(x[i])
+    "#]]
+    .assert_eq(&expanded(
+        "def log1p(x[..]) -> y[..] { y[..] := log(1 + x[..]) }
+         y[i] := log1p(x[i]) + tanh(x[i])",
+    ));
+}
+
+/// In a program of doubles, the functions have no node, constant or operation of another float type.
+#[test]
+fn functions_take_the_type_of_their_operands() {
+    let doubled =
+        |array: &Array| node(array.name, if array.is_integer { DType::I32 } else { DType::F64 }, &array.dims);
+    let schedule = "param w f64[3] := 1, m f64[3] := 0, v f64[3] := 0; input g f64[3], count f32
+        rate := 0.1 * warm_up(@t, 10) * cosine_decay(@t, 100) where @t < 100
+        adam(w[i], g[i], m[i], v[i], @t, rate); adamw(w[i], g[i], m[i], v[i], count)";
+    let cases = cases::all().into_iter().map(|case| {
+        let inputs = case.inputs.iter().map(doubled).collect();
+        (case.text, case.sizes, inputs, case.expected.iter().map(|result| result.name).collect())
+    });
+    let schedule = (schedule.to_owned(), &[][..], Vec::new(), Vec::new());
+    for (text, sizes, inputs, results) in cases.chain([schedule]) {
+        let (inputs, results): (Vec<TensorNode>, Vec<&str>) = (inputs, results);
+        // Random numbers that are compared have a type of their own, and some programs state types.
+        if text.contains("dropout")
+            || text.starts_with("rate := warm_up")
+            || text.contains(" f32[")
+            || text.contains("f32(")
+        {
+            continue;
+        }
+        let mut program = Program::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        for (size, value) in sizes {
+            program = program.bind(size, *value).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let is_input = |name: &&str| inputs.iter().any(|input| input.name() == *name);
+        let results = results.into_iter().filter(|name| !is_input(name));
+        let program = results.fold(program, |program, name| program.keep(name));
+        let assignments = program.assignments(&inputs).unwrap_or_else(|error| panic!("{text}\n{error}"));
+        let lowered = lower(&assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+        let routine = lowered_ir::text::print(&lowered.lowered.routine);
+        let lines = routine.lines().filter(|line| !line.trim_start().starts_with("comment"));
+        let narrow: Vec<&str> = lines.filter(|line| line.contains("f32")).collect();
+        let is_count = |line: &&str| line.contains("\"count\"") || line.contains("convert f64");
+        assert!(narrow.iter().all(is_count), "{text}\n{}", narrow.join("\n"));
+    }
 }
 
 fn error(text: &str, expected: Expect) {
@@ -155,8 +209,8 @@ fn errors_name_the_source_and_the_call() {
     error(
         "y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]",
         expect![[r#"
-            prelude/activations.assign, line 36, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a value
-            36 |     y[..] := where(uniform(seed, step, ..) < rate, 0, x[..] / (1 - rate))
+            prelude/activations.assign, line 68, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a value
+            68 |     y[..] := where(uniform(seed, step, ..) < rate, 0, x[..] / (1 - rate))
                |                            ^^^^
             in function `dropout`, line 1, column 11
             1 | y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]
