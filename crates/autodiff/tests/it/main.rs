@@ -14,6 +14,7 @@ mod random_programs;
 mod recompute;
 mod reductions;
 mod rules;
+mod seams;
 mod second_derivatives;
 mod support;
 mod versions;
