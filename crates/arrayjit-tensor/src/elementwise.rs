@@ -41,12 +41,34 @@ unary! {
     log = "log({})";
     /// The logarithm to base 2 of each element.
     log2 = "log2({})";
+    /// log(1 + x) for each element, accurate where x is small.
+    log1p = "log1p({})";
+    /// The exponential of each element, minus 1, accurate where the element is small.
+    expm1 = "expm1({})";
     /// The sine of each element, in radians.
     sin = "sin({})";
     /// The cosine of each element, in radians.
     cos = "cos({})";
     /// The hyperbolic tangent of each element.
     tanh = "tanh({})";
+    /// The tangent of each element, in radians.
+    tan = "tan({})";
+    /// The angle between −π/2 and π/2 whose sine is the element.
+    asin = "asin({})";
+    /// The angle between 0 and π whose cosine is the element.
+    acos = "acos({})";
+    /// The angle between −π/2 and π/2 whose tangent is the element.
+    atan = "atan({})";
+    /// The hyperbolic sine of each element.
+    sinh = "sinh({})";
+    /// The hyperbolic cosine of each element.
+    cosh = "cosh({})";
+    /// The inverse hyperbolic sine of each element.
+    asinh = "asinh({})";
+    /// The inverse hyperbolic cosine of each element, at least 0.
+    acosh = "acosh({})";
+    /// The inverse hyperbolic tangent of each element.
+    atanh = "atanh({})";
     /// The square root of each element.
     sqrt = "sqrt({})";
     /// 1/√x for each element.
@@ -77,14 +99,28 @@ unary! {
     sigmoid = "sigmoid({})";
     /// x · sigmoid(x) for each element, also called swish.
     silu = "silu({})";
-    /// The error function of each element, within 5e-7 in f32.
+    /// The error function of each element.
     erf = "erf({})";
+    /// 1 − erf(x) for each element, accurate where it is small.
+    erfc = "erfc({})";
     /// x · Φ(x) for each element, where Φ is the distribution function of the standard normal distribution.
     gelu = "gelu({})";
     /// The approximation of [`gelu`](Tensor::gelu) by tanh.
     gelu_tanh = "gelu_tanh({})";
     /// log(1 + exp(x)) for each element, without overflow.
-    softplus = "max({}, 0) + log(1 + exp(-abs({})))";
+    softplus = "softplus({})";
+    /// log(sigmoid(x)) for each element, without overflow.
+    logsigmoid = "log_sigmoid({})";
+    /// x · tanh(softplus(x)) for each element.
+    mish = "mish({})";
+    /// 1.0507 · elu(x) with `alpha` 1.6733 for each element: the constants of self-normalising networks.
+    selu = "selu({})";
+    /// min(1, max(0, x / 6 + 1/2)) for each element. The derivative at −3 and 3 is 0.
+    hardsigmoid = "hard_sigmoid({})";
+    /// x · hardsigmoid(x) for each element. The derivative at −3 is 0, and at 3 it is 1.
+    hardswish = "hard_swish({})";
+    /// x / (1 + |x|) for each element.
+    softsign = "softsign({})";
 }
 
 /// Defines methods of two operands that are broadcast to one shape.
@@ -154,18 +190,44 @@ impl Tensor {
         self.map(call, &format!("{dtype}({{}})"))
     }
 
-    /// Each element, at least `low` and at most `high`.
+    /// Each element, at least `low` and at most `high`. The derivative at the bounds is 1, as within them.
     ///
     /// # Errors
     /// A size that overflows.
     #[track_caller]
     pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor, TensorError> {
         let call = Call::new("clamp");
+        let is_ordered = low <= high;
         let [low, high] = [low, high].map(|bound| number_of(self.dtype(), bound));
-        self.map(call, &format!("min(max({{}}, {low}), {high})"))
+        self.map(
+            call,
+            &if is_ordered {
+                format!("where({{}} > {high}, {high}, where({{}} < {low}, {low}, {{}}))")
+            } else {
+                format!("min(max({{}}, {low}), {high})")
+            },
+        )
     }
 
-    /// x where it is positive, else `slope`·x.
+    /// x where it is positive, else `alpha`·(exp(x) − 1). The derivative at 0 is `alpha`.
+    ///
+    /// # Errors
+    /// An element type without this function.
+    #[track_caller]
+    pub fn elu(&self, alpha: f64) -> Result<Tensor, TensorError> {
+        self.map(Call::new("elu"), &format!("elu({{}}, {})", number(alpha)))
+    }
+
+    /// x where it is positive, else `alpha`·(exp(x / `alpha`) − 1). The derivative at 0 is 1.
+    ///
+    /// # Errors
+    /// An element type without this function.
+    #[track_caller]
+    pub fn celu(&self, alpha: f64) -> Result<Tensor, TensorError> {
+        self.map(Call::new("celu"), &format!("celu({{}}, {})", number(alpha)))
+    }
+
+    /// x where it is positive, else `slope`·x. The derivative at 0 is `slope`.
     ///
     /// # Errors
     /// An element type without a product.

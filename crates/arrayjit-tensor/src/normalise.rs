@@ -1,6 +1,6 @@
 //! Softmax, normalisation, and losses.
 
-use arrayjit::DType;
+use arrayjit::{DType, Scalar};
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
@@ -119,15 +119,33 @@ impl Tensor {
     }
 
     /// The mean over all positions of `log Σ exp(logits) − logits[label]`, where the last axis has a logit
-    /// for each class: `labels` are integers, of the shape of this tensor without the last axis. A label that
-    /// is no class is an error of the run if it comes from an input
-    /// ([`Graph::check_positions`](crate::Graph::check_positions)), else adds 0.
+    /// for each class: `labels` are integers, of the shape of this tensor without the last axis. Positions
+    /// with the label −100 do not count, as in torch. Another label that is no class is an error of the run
+    /// if it comes from an input ([`Graph::check_positions`](crate::Graph::check_positions)), else adds 0.
     ///
     /// # Errors
     /// Labels of another shape, or labels that are no integers.
     #[track_caller]
     pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor, TensorError> {
-        let call = Call::new("cross_entropy");
+        self.mean_cross_entropy(Call::new("cross_entropy"), labels, -100)
+    }
+
+    /// As [`cross_entropy`](Tensor::cross_entropy), where positions with the label `ignore_index`, which may
+    /// be a class, do not count, instead of those with −100. Without any other position, the mean is NaN.
+    ///
+    /// # Errors
+    /// Labels of another shape, or labels that are no integers.
+    #[track_caller]
+    pub fn cross_entropy_ignoring(&self, labels: &Tensor, ignore_index: i64) -> Result<Tensor, TensorError> {
+        self.mean_cross_entropy(Call::new("cross_entropy_ignoring"), labels, ignore_index)
+    }
+
+    fn mean_cross_entropy(
+        &self,
+        call: Call,
+        labels: &Tensor,
+        ignore_index: i64,
+    ) -> Result<Tensor, TensorError> {
         labels.integers(call)?;
         self.floats(call)?;
         let last = axis(-1, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
@@ -138,18 +156,26 @@ impl Tensor {
             return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
         }
         self.some(call, labels.num_elements())?;
-        self.graph().expect_positions(call, labels, self.shape()[last], None);
+        self.graph().expect_positions(call, labels, self.shape()[last], Some(ignore_index));
         let (wide, _) = sum_types(self.dtype());
         let [t, p] = ["t", "p"].map(|name| whole(name, self.rank()));
         let (class, label) = (letter(last), whole("label", last));
-        let count = labels.num_elements() as f64;
         let inputs = [("x", Argument::Tensor(self)), ("label", Argument::Tensor(labels))];
+        // A number that no label can be ignores none.
+        let (is_ignored, is_class) =
+            match Scalar::from_i64(labels.dtype(), ignore_index).as_i64() == ignore_index {
+                true => (
+                    format!("{label} == {ignore_index}"),
+                    format!("and({class} == {label}, {label} != {ignore_index})"),
+                ),
+                false => (format!("{label} != {label}"), format!("{class} == {label}")),
+            };
         // The classes are compared with the label. `p[.., label]` has a computed index, and its gradient is a
         // scatter: with one of them, the kernel of all statements around it has no vector code.
         self.graph().result(call, &inputs, |y| {
             format!(
                 "{t} := {wide}({})\n{p} := log_softmax({t})\n\
-                 {y} :+= where({class} == {label}, -{p}, 0.0) / {count:?}",
+                 s :+= where({is_class}, -{p}, 0.0)\nn :+= where({is_ignored}, 0.0, 1.0)\n{y} := s / n",
                 whole("x", self.rank())
             )
         })
@@ -181,7 +207,7 @@ impl Tensor {
     #[track_caller]
     pub fn binary_cross_entropy_with_logits(&self, target: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("binary_cross_entropy_with_logits");
-        self.mean_of(call, target, "max({x}, 0) - {x} * {z} + log(1 + exp(-abs({x})))")
+        self.mean_of(call, target, "max({x}, 0) - {x} * {z} + log1p(exp(-abs({x})))")
     }
 
     /// The mean of an expression of `{x}` and `{z}`, the elements of this tensor and of the target.

@@ -196,7 +196,8 @@ impl Tensor {
     }
 
     fn std_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
-        self.variance(call, axes, reduced, 1, "sqrt({})")
+        // Where all elements are equal, the derivative is 0, and not NaN.
+        self.variance(call, axes, reduced, 1, "where({v} == 0, 0, sqrt(where({v} == 0, 1, {})))")
     }
 
     /// The variance, which divides by the number of elements less `correction`; `finish` is applied to it.
@@ -216,7 +217,7 @@ impl Tensor {
         let divisor = number(count - correction as f64);
         let (wide, narrow) = sum_types(self.dtype());
         let value = format!("{wide}({})", reduction.operand("x"));
-        let result = finish.replace("{}", &format!("({square} / {divisor})"));
+        let result = finish.replace("{}", &format!("({square} / {divisor})")).replace("{v}", &square);
         reduction.emit(call, |y| {
             format!(
                 "{mean} :+= {value} / {count:?}\n{square} :+= ({value} - {mean}) * ({value} - {mean})\n\

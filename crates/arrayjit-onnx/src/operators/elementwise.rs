@@ -18,14 +18,14 @@ use crate::{
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("Abs", 1, |cx| unary(cx, "abs({})")),
-    op("Acos", 7, |cx| unary(cx, &format!("1.5707963267948966 - {}", atan_of(ASIN)))),
-    op("Acosh", 9, |cx| unary(cx, "log({} + sqrt(({} - 1) * ({} + 1)))")),
+    op("Acos", 7, |cx| unary(cx, "acos({})")),
+    op("Acosh", 9, |cx| unary(cx, "acosh({})")),
     op("Add", 7, |cx| binary(cx, "{x} + {z}")),
     op("And", 7, |cx| comparison(cx, "and({x}, {z})")),
-    op("Asin", 7, |cx| unary(cx, &atan_of(ASIN))),
-    op("Asinh", 9, |cx| unary(cx, "where({} < 0, -1, 1) * log(abs({}) + sqrt({} * {} + 1))")),
-    op("Atan", 7, |cx| unary(cx, &atan_of("a[..]"))),
-    op("Atanh", 9, |cx| unary(cx, "0.5 * log((1 + {}) / (1 - {}))")),
+    op("Asin", 7, |cx| unary(cx, "asin({})")),
+    op("Asinh", 9, |cx| unary(cx, "asinh({})")),
+    op("Atan", 7, |cx| unary(cx, "atan({})")),
+    op("Atanh", 9, |cx| unary(cx, "atanh({})")),
     op("BitShift", 11, bit_shift),
     op("BitwiseAnd", 18, |cx| binary(cx, "bit_and({x}, {z})")),
     op("BitwiseNot", 18, bitwise_not),
@@ -35,12 +35,12 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Cast", 1, cast),
     op("CastLike", 15, cast_like),
     op("Ceil", 1, |cx| unary(cx, "-floor(-{})")),
-    op("Celu", 12, celu),
+    op("Celu", 12, |cx| with_alpha(cx, 1.0, "celu({}, {alpha})")),
     op("Clip", 6, clip),
     op("Cos", 7, |cx| unary(cx, "cos({})")),
-    op("Cosh", 9, |cx| unary(cx, "(exp({}) + exp(-{})) / 2")),
+    op("Cosh", 9, |cx| unary(cx, "cosh({})")),
     op("Div", 7, |cx| binary(cx, "{x} / {z}")),
-    op("Elu", 1, |cx| with_alpha(cx, 1.0, "where({} < 0, {alpha} * (exp({}) - 1), {})")),
+    op("Elu", 1, |cx| with_alpha(cx, 1.0, "elu({}, {alpha})")),
     op("Equal", 7, |cx| comparison(cx, "{x} == {z}")),
     op("Erf", 9, |cx| unary(cx, "erf({})")),
     op("Exp", 1, |cx| unary(cx, "exp({})")),
@@ -49,7 +49,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Greater", 7, |cx| comparison(cx, "{x} > {z}")),
     op("GreaterOrEqual", 12, |cx| comparison(cx, "{x} >= {z}")),
     op("HardSigmoid", 1, hard_sigmoid),
-    op("HardSwish", 14, |cx| unary(cx, "{} * max(0, min(1, {} * 0.16666666666666666 + 0.5))")),
+    op("HardSwish", 14, |cx| unary(cx, "hard_swish({})")),
     op("Identity", 1, |cx| Ok(vec![cx.value(0)?])),
     op("IsInf", 10, is_inf),
     op("IsNaN", 9, |cx| predicate(cx, "{} != {}")),
@@ -60,7 +60,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Max", 6, |cx| variadic(cx, "max({x}, {z})")),
     op("Mean", 6, mean),
     op("Min", 6, |cx| variadic(cx, "min({x}, {z})")),
-    op("Mish", 18, |cx| unary(cx, "{} * tanh(max({}, 0) + log(1 + exp(-abs({}))))")),
+    op("Mish", 18, |cx| unary(cx, "mish({})")),
     op("Mod", 10, modulo),
     op("Mul", 7, |cx| binary(cx, "{x} * {z}")),
     op("Neg", 1, |cx| unary(cx, "-{}")),
@@ -76,43 +76,19 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Sigmoid", 1, |cx| unary(cx, "sigmoid({})")),
     op("Sign", 9, sign),
     op("Sin", 7, |cx| unary(cx, "sin({})")),
-    op("Sinh", 9, |cx| unary(cx, "(exp({}) - exp(-{})) / 2")),
-    op("Softplus", 1, |cx| unary(cx, "max({}, 0) + log(1 + exp(-abs({})))")),
-    op("Softsign", 1, |cx| unary(cx, "{} / (1 + abs({}))")),
+    op("Sinh", 9, |cx| unary(cx, "sinh({})")),
+    op("Softplus", 1, |cx| unary(cx, "softplus({})")),
+    op("Softsign", 1, |cx| unary(cx, "softsign({})")),
     op("Sqrt", 1, |cx| unary(cx, "sqrt({})")),
     op("Sub", 7, |cx| binary(cx, "{x} - {z}")),
     op("Sum", 6, |cx| variadic(cx, "{x} + {z}")),
-    op("Swish", 24, |cx| with_alpha(cx, 1.0, "{} / (1 + exp(-({alpha} * {})))")),
-    op("Tan", 7, |cx| unary(cx, "sin({}) / cos({})")),
+    op("Swish", 24, |cx| with_alpha(cx, 1.0, "silu({}, {alpha})")),
+    op("Tan", 7, |cx| unary(cx, "tan({})")),
     op("Tanh", 1, |cx| unary(cx, "tanh({})")),
     op("ThresholdedRelu", 10, |cx| with_alpha(cx, 1.0, "where({} > {alpha}, {}, 0)")),
     op("Where", 9, select),
     op("Xor", 7, |cx| comparison(cx, "{x} != {z}")),
 ];
-
-/// The tangent of the arcsine.
-const ASIN: &str = "a[..] / sqrt((1 - a[..]) * (1 + a[..]))";
-
-/// The arcus tangent of an expression of the element `a[..]`, as the name of a function with its definition
-/// behind a `#`: the argument is reduced to at most tan(π/8).
-///
-/// Source: Moshier, Cephes mathematical library, `atanf`.
-fn atan_of(tangent: &str) -> String {
-    format!(
-        "onnx_atan({{}})#def onnx_atan(a[..]) -> y[..] {{
-             t[..] := {tangent}
-             b[..] := abs(t[..])
-             u[..] := where(b[..] > 2.414213562373095, -1 / b[..], \
-                 where(b[..] > 0.4142135623730950, (b[..] - 1) / (b[..] + 1), b[..]))
-             z[..] := u[..] * u[..]
-             p[..] := u[..] + u[..] * z[..] * (((8.05374449538e-2 * z[..] - 1.38776856032e-1) * z[..] \
-                 + 1.99777106478e-1) * z[..] - 3.33329491539e-1)
-             s[..] := p[..] + where(b[..] > 2.414213562373095, 1.5707963267948966, \
-                 where(b[..] > 0.4142135623730950, 0.7853981633974483, 0.0))
-             y[..] := where(t[..] < 0, -s[..], s[..])
-         }}"
-    )
-}
 
 /// Applies an expression, in which `{}` is the element.
 fn unary(cx: &mut NodeContext<'_, '_, '_>, expression: &str) -> Lowered {
@@ -132,9 +108,8 @@ fn mapped(cx: &mut NodeContext<'_, '_, '_>, dtype: DType, expression: &str) -> L
     }
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
-    let (expression, definition) = expression.split_once('#').unwrap_or((expression, ""));
     let y = access("y", &letters(x.rank()));
-    let text = format!("{definition}\n{y} := {}", expression.replace("{}", &element));
+    let text = format!("{y} := {}", expression.replace("{}", &element));
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }
 
@@ -362,10 +337,6 @@ fn cast_like(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![converted(cx, &x, like.dtype(), narrow)?])
 }
 
-fn celu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
-    with_alpha(cx, 1.0, "max({}, 0) + min(0, {alpha} * (exp({} / {alpha}) - 1))")
-}
-
 /// Bounds are attributes before opset 11, and operands from it on.
 fn clip(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let x = cx.value(0)?;
@@ -398,7 +369,7 @@ fn gelu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 fn hard_sigmoid(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (alpha, beta) = (number(cx.float_or("alpha", 0.2)?), number(cx.float_or("beta", 0.5)?));
-    unary(cx, &format!("max(0, min(1, {{}} * {alpha} + {beta}))"))
+    unary(cx, &format!("hard_sigmoid({{}}, {alpha}, {beta})"))
 }
 
 fn is_inf(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
@@ -440,9 +411,8 @@ fn pow(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 fn selu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let gamma = number(cx.float_or("gamma", 1.050_701)?);
-    let alpha = cx.float_or("alpha", 1.673_263_2)?;
-    let alpha = number(alpha);
-    unary(cx, &format!("{gamma} * where({{}} > 0, {{}}, {alpha} * (exp({{}}) - 1))"))
+    let alpha = number(cx.float_or("alpha", 1.673_263_2)?);
+    unary(cx, &format!("selu({{}}, {alpha}, {gamma})"))
 }
 
 fn shrink(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {

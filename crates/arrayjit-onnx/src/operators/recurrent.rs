@@ -130,7 +130,7 @@ fn activations(
             "Tanh" => "tanh({})".to_owned(),
             "Relu" => "max({}, 0)".to_owned(),
             "Softsign" => "({} / (1 + abs({})))".to_owned(),
-            "Softplus" => "log(1 + exp({}))".to_owned(),
+            "Softplus" => "softplus({})".to_owned(),
             "Affine" => {
                 let (alpha, beta) = (alphas.next().unwrap_or(1.0), betas.next().unwrap_or(0.0));
                 format!("({{}} * {} + {})", number(alpha), number(beta))
@@ -145,9 +145,7 @@ fn activations(
                 let (alpha, beta) = (alphas.next().unwrap_or(0.2), betas.next().unwrap_or(0.5));
                 format!("min(1, max(0, {{}} * {} + {}))", number(alpha), number(beta))
             }
-            "Elu" => {
-                format!("where({{}} < 0, {} * (exp({{}}) - 1), {{}})", number(alphas.next().unwrap_or(1.0)))
-            }
+            "Elu" => format!("elu({{}}, {})", number(alphas.next().unwrap_or(1.0))),
             other => return Err(NodeProblem::Unsupported(format!("activation {other}"))),
         })
     };

@@ -35,7 +35,7 @@ fn swiglu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let mut statement = Statement::default();
     let a = format!("{wide}({})", cx.bind_array(&mut statement, &gate)?.whole());
     let b = format!("{wide}({})", cx.bind_array(&mut statement, &x)?.whole());
-    let text = format!("{} := {dtype}({a} * sigmoid({alpha} * {a}) * {b})", access("y", &letters(x.rank())));
+    let text = format!("{} := {dtype}(silu({a}, {alpha}) * {b})", access("y", &letters(x.rank())));
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }
 
@@ -204,7 +204,7 @@ fn causal_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     };
     let activated = match cx.text_or("activation", "none")? {
         "none" => "a[b,c,t]",
-        "silu" | "swish" => "a[b,c,t] * sigmoid(a[b,c,t])",
+        "silu" | "swish" => "silu(a[b,c,t])",
         _ => return Err(NodeProblem::attribute("activation", "none, silu or swish")),
     };
     let shape = dims(&[batch, channels, length]);

@@ -283,3 +283,54 @@ fn attention_rejects_shapes_that_do_not_fit() {
         assert!(error.contains("do not fit"), "{error}");
     }
 }
+
+/// Functions near 0, in the tails and in narrow types: each operator, an element type of the standard (1 for
+/// `f32`, 10 for `f16`, 11 for `f64`), an argument and the value, which the result has to a few places.
+#[test]
+fn functions_are_accurate_near_zero_and_in_the_tails() {
+    let cases = [
+        ("Softplus", 1, -20.0, 2.061_153_620_314_381e-9),
+        ("Softplus", 11, -40.0, 4.248_354_255_291_589e-18),
+        ("Sigmoid", 1, -90.0, 8.194_012_623_990_515e-40),
+        ("Asinh", 1, 1e20, 46.744_849_040_440_86),
+        ("Asinh", 1, 1e-6, 1e-6),
+        ("Acosh", 1, 1e20, 46.744_849_040_440_86),
+        ("Atanh", 1, 1e-6, 1e-6),
+        ("Sinh", 1, 1e-6, 1e-6),
+        ("Cosh", 11, 1e-6, 1.000_000_000_000_5),
+        ("Elu", 1, -1e-6, -9.999_995e-7),
+        ("Celu", 1, -1e-6, -9.999_995e-7),
+        ("Selu", 1, -1e-6, -1.758_098_461_843_2e-6),
+        ("Mish", 1, -20.0, -4.122_307_240_628_762e-8),
+        ("Gelu", 1, -6.0, -5.919_525_870_189_3e-9),
+        ("Erf", 1, 1e-6, 1.128_379_167_095_136e-6),
+        ("Erf", 10, 0.001, 0.001_128_6),
+        ("Softplus", 10, -9.0, 1.234_022e-4),
+        ("Softsign", 10, 1000.0, 0.999),
+        ("Erf", 11, 0.5, 0.520_499_877_813_046_5),
+        ("Gelu", 11, -2.0, -0.045_500_263_896_358_4),
+        ("Atan", 11, 0.7, 0.610_725_964_389_208_6),
+        ("Asin", 11, 0.7, 0.775_397_496_610_753),
+        ("Acos", 11, 0.7, 0.795_398_830_184_143_5),
+    ];
+    for (operator, element, x, expected) in cases {
+        let nodes = vec![
+            int(node("narrow = Cast x"), "to", element),
+            node(&format!("value = {operator} narrow")),
+            int(node("y = Cast value"), "to", 11),
+        ];
+        let session = session_of_opset(20, graph(&["x"], &["y"], nodes));
+        let found = session.run(&[("x", &floats(&[x], &[1]))]).unwrap()[0].values()[0];
+        // The argument is rounded to `f32` first.
+        let slack = if f64::from(x).fract() == 0.0 || x == 0.5 { 1.0 } else { 1e8 };
+        let tolerance = match element {
+            11 => 1e-15 * slack,
+            10 => 6e-4,
+            _ => 5e-6,
+        };
+        assert!(
+            (found - expected).abs() <= tolerance * expected.abs(),
+            "{operator}({x}): {found:e}, {expected:e}"
+        );
+    }
+}

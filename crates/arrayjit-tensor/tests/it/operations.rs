@@ -230,6 +230,60 @@ fn products() {
     assert_eq!(count(&[2, 3], |x| x.rearrange("i j -> j")).1, [3., 5., 7.]);
 }
 
+/// Ignored positions add nothing, and the mean is over the others. A class may be ignored; where all
+/// positions are, the mean is NaN, as in torch.
+#[test]
+fn cross_entropy_ignores_an_index() {
+    let all = [(2.0 * 1f64.exp() + 1.0).ln(), (1.0 + 2.0 * (-2f64).exp()).ln()];
+    let values = [1.0, 1.0, 0.0, 2.0, 0.0, 0.0];
+    let loss = |labels: &[i32], ignored: Option<i64>| {
+        let (_, found) = run(&[2, 3], &values, |x| {
+            let text = format!("y[i] := i32(where(i == 0, {}, {})) where i < 2", labels[0], labels[1]);
+            let labels = x.graph().apply(&text, &[])?;
+            match ignored {
+                Some(ignored) => x.cross_entropy_ignoring(&labels, ignored),
+                None => x.cross_entropy(&labels),
+            }
+        });
+        found[0]
+    };
+    close(&[loss(&[2, 0], None)], &[(all[0] + all[1]) / 2.0]);
+    close(&[loss(&[-100, 0], None)], &[all[1]]);
+    close(&[loss(&[2, 0], Some(0))], &[all[0]]);
+    close(&[loss(&[7, 0], Some(7))], &[all[1]]);
+    close(&[loss(&[2, 0], Some(1 << 40))], &[(all[0] + all[1]) / 2.0]);
+    assert!(loss(&[-100, -100], None).is_nan());
+}
+
+/// Where a function changes its formula, its derivative is torch's.
+#[test]
+fn derivatives_at_seams_are_those_of_torch() {
+    type Row = (&'static str, fn(&Tensor) -> Result<Tensor, TensorError>, &'static [(f32, f64)]);
+    let rows: [Row; 9] = [
+        ("relu", Tensor::relu, &[(0.0, 0.0), (1.0, 1.0)]),
+        ("leaky_relu", |x| x.leaky_relu(0.1), &[(0.0, 0.1), (-1.0, 0.1), (1.0, 1.0)]),
+        ("clamp", |x| x.clamp(-1.0, 2.0), &[(-1.0, 1.0), (2.0, 1.0), (-1.5, 0.0), (2.5, 0.0), (0.0, 1.0)]),
+        ("elu", |x| x.elu(2.0), &[(0.0, 2.0), (1.0, 1.0)]),
+        ("celu", |x| x.celu(2.0), &[(0.0, 1.0), (1.0, 1.0)]),
+        ("hardswish", Tensor::hardswish, &[(-3.0, 0.0), (3.0, 1.0)]),
+        ("erf", Tensor::erf, &[(0.0, std::f64::consts::FRAC_2_SQRT_PI)]),
+        ("maximum", |x| x.maximum(1.0), &[(1.0, 0.5)]),
+        ("std", |x| x.std(..), &[(3.0, 0.0), (3.0, 0.0)]),
+    ];
+    for (name, operation, points) in rows {
+        let values: Vec<f32> = points.iter().map(|(x, _)| *x).collect();
+        let (_, found) = run(&[points.len()], &values, |x| {
+            let loss = operation(x)?.sum(..)?;
+            Ok(x.graph().gradients(&loss, &[x])?.remove(0))
+        });
+        let expected: Vec<f64> = points.iter().map(|(_, expected)| *expected).collect();
+        assert!(
+            found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6),
+            "{name}: {found:?} {expected:?}"
+        );
+    }
+}
+
 #[test]
 fn normalisation() {
     let e = 1f64.exp();
