@@ -21,9 +21,9 @@ pub enum AccumOp {
     Div,
     /// `old` to the power of `new`
     Pow,
-    /// `max(new, old)`: a NaN in `new` is skipped.
+    /// `max(new, old)`
     Max,
-    /// `min(new, old)`: a NaN in `new` is skipped.
+    /// `min(new, old)`
     Min,
     /// `new` where `old > 0`, else 0
     ReluGate,

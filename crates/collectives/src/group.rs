@@ -148,9 +148,9 @@ pub enum Reduction {
     /// Sums. Integers wrap; sums of `f16` and `bf16` are rounded after each addition.
     #[default]
     Sum,
-    /// The greatest value, by `a > b ? a : b` as in assignment text.
+    /// The greatest value; NaN if a rank has NaN, except over NCCL, which defines no result then.
     Max,
-    /// The least value, by `a < b ? a : b` as in assignment text.
+    /// The least value; NaN if a rank has NaN, except over NCCL, which defines no result then.
     Min,
 }
 

@@ -53,9 +53,14 @@ fn each<T: Pod>(to: &mut [u8], from: &[u8], combine: impl Fn(T, T) -> T) {
 fn float<T: Float>(by: Reduction) -> Combine {
     match by {
         Reduction::Sum => |to, from| each(to, from, T::sum),
-        Reduction::Max => |to, from| each(to, from, |a: T, b: T| if a > b { a } else { b }),
-        Reduction::Min => |to, from| each(to, from, |a: T, b: T| if a < b { a } else { b }),
+        Reduction::Max => |to, from| each(to, from, |a: T, b: T| if b > a || is_nan(b) { b } else { a }),
+        Reduction::Min => |to, from| each(to, from, |a: T, b: T| if b < a || is_nan(b) { b } else { a }),
     }
+}
+
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+fn is_nan<T: Float>(x: T) -> bool {
+    x != x
 }
 
 fn integer<T: Integer>(by: Reduction) -> Combine {
@@ -103,3 +108,21 @@ macro_rules! integers {
 }
 
 integers! { i8 u8 u16 i32 u32 i64 u64 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whichever rank has the NaN.
+    #[test]
+    fn nan_of_one_rank_is_the_extreme() {
+        for by in [Reduction::Max, Reduction::Min] {
+            for rank in 0..4 {
+                let mut values = [1.0_f32, -0.0, f32::INFINITY, f32::NEG_INFINITY];
+                values[rank] = f32::NAN;
+                reduce(DType::F32, by, bytemuck::cast_slice_mut(&mut values), (4, 4));
+                assert!(values[0].is_nan(), "{by} {rank}");
+            }
+        }
+    }
+}

@@ -260,12 +260,12 @@ impl VectorBuilder {
         self.binary(Binary::Divide, a, b)
     }
 
-    /// `a > b ? a : b`.
+    /// `b` if `b > a` or `b` is NaN, else `a`.
     pub fn max(&mut self, a: Value, b: Value) -> Value {
         self.binary(Binary::Maximum, a, b)
     }
 
-    /// `a < b ? a : b`.
+    /// `b` if `b < a` or `b` is NaN, else `a`.
     pub fn min(&mut self, a: Value, b: Value) -> Value {
         self.binary(Binary::Minimum, a, b)
     }

@@ -283,11 +283,13 @@ fn unary(op: Unary, element: LaneType, a: u64) -> u64 {
 }
 
 fn binary(op: Binary, element: LaneType, a: u64, b: u64) -> u64 {
-    if op == Binary::Maximum {
-        return if compare(Comparison::Less, element, b, a) { a } else { b };
-    }
-    if op == Binary::Minimum {
-        return if compare(Comparison::Less, element, a, b) { a } else { b };
+    let takes_second = match op {
+        Binary::Maximum => Some(compare(Comparison::Less, element, a, b)),
+        Binary::Minimum => Some(compare(Comparison::Less, element, b, a)),
+        _ => None,
+    };
+    if let Some(takes_second) = takes_second {
+        return if takes_second || compare(Comparison::NotEqual, element, b, b) { b } else { a };
     }
     if element.is_float() {
         return match op {

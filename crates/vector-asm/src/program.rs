@@ -272,9 +272,9 @@ pub enum Binary {
     Multiply,
     /// `a / b`; floats.
     Divide,
-    /// `a > b ? a : b`.
+    /// `b` if `b > a` or `b` is NaN, else `a`. One instruction if `b` is a constant, else three on floats.
     Maximum,
-    /// `a < b ? a : b`.
+    /// `b` if `b < a` or `b` is NaN, else `a`. One instruction if `b` is a constant, else three on floats.
     Minimum,
     /// Bitwise and; integers.
     And,

@@ -60,8 +60,8 @@ impl Emitter<'_> {
         let ((a, dtype), (b, _)) = (self.expr(a)?, self.expr(b)?);
         let text = match op {
             Add | Sub | Mul | Div | Lt | Le | Eq | Ne => format!("{a} {op} {b}"),
-            Max => format!("{a} > {b} ? {a} : {b}"),
-            Min => format!("{a} < {b} ? {a} : {b}"),
+            Max => format!("{b} > {a} || {b} != {b} ? {b} : {a}"),
+            Min => format!("{b} < {a} || {b} != {b} ? {b} : {a}"),
             Rem if dtype.is_float() => format!("fmod{}({a}, {b})", suffix(dtype)),
             Rem => format!("{a} % {b}"),
             BitAnd => format!("{a} & {b}"),

@@ -234,13 +234,15 @@ impl Emitter<'_> {
                 &[a, b],
             ),
             // In this form, the comparison and the selection become one instruction.
-            BinaryOp::Max => {
-                let greater = self.ssa.fcmp(FloatCC::LessThan, b, a);
-                self.choose(greater, a, b)
-            }
-            BinaryOp::Min => {
-                let less = self.ssa.fcmp(FloatCC::LessThan, a, b);
-                self.choose(less, a, b)
+            BinaryOp::Max | BinaryOp::Min => {
+                let (low, high) = if op == BinaryOp::Max { (a, b) } else { (b, a) };
+                let takes_second = self.ssa.fcmp(FloatCC::LessThan, low, high);
+                let extreme = self.choose(takes_second, b, a);
+                if self.ssa.is_number(b) {
+                    return extreme;
+                }
+                let is_nan = self.ssa.fcmp(FloatCC::Unordered, b, b);
+                self.choose(is_nan, b, extreme)
             }
             BinaryOp::ReluGate => {
                 let zero = self.constant(dtype, ty, 0.0);

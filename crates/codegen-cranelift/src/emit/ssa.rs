@@ -21,8 +21,8 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{
-    Block, ConstantData, Endianness, FuncRef, Inst, InstBuilder, MemFlagsData, Opcode, SigRef, Type, Value,
-    ValueDef, types,
+    Block, ConstantData, Endianness, FuncRef, Inst, InstBuilder, InstructionData, MemFlagsData, Opcode,
+    SigRef, Type, Value, ValueDef, types,
 };
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::{FunctionBuilder, Variable};
@@ -216,6 +216,29 @@ impl<'f> Ssa<'f> {
     }
 
     /// Loads from memory that nobody writes during the call.
+    /// Whether a float is a constant other than NaN.
+    pub(crate) fn is_number(&self, x: Value) -> bool {
+        let dfg = &self.builder.func.dfg;
+        let ValueDef::Result(inst, _) = dfg.value_def(x) else { return false };
+        match dfg.insts[inst] {
+            InstructionData::UnaryIeee32 { imm, .. } => !f32::from_bits(imm.bits()).is_nan(),
+            InstructionData::UnaryIeee64 { imm, .. } => !f64::from_bits(imm.bits()).is_nan(),
+            InstructionData::UnaryConst { constant_handle, .. } => {
+                let bytes = dfg.constants.get(constant_handle).as_slice();
+                match dfg.value_type(x).lane_type() {
+                    types::F32 => bytes
+                        .chunks_exact(4)
+                        .all(|lane| !f32::from_le_bytes(lane.try_into().expect("4 bytes")).is_nan()),
+                    types::F64 => bytes
+                        .chunks_exact(8)
+                        .all(|lane| !f64::from_le_bytes(lane.try_into().expect("8 bytes")).is_nan()),
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn load_constant(&mut self, ty: Type, address: Value, offset: i32) -> Value {
         self.pure(PureOp { opcode: Opcode::Load, ty, imm: Imm::Offset(offset) }, &[address])
     }

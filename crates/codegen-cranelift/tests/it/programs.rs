@@ -227,8 +227,8 @@ fn rows_of_a_softmax() {
               for i2 in 0..64 {
                 v27 f32x1 := arg0[0 + 256·i0 + 4·i2 step 4]
                 v28 f32x1 := Subtract v27, v26
-                v30 f32x1 := Maximum v29, v28
-                v32 f32x1 := Minimum v31, v30
+                v30 f32x1 := Maximum v28, v29
+                v32 f32x1 := Minimum v30, v31
                 v35 f32x1 := Fma v32, v33, v34
                 v36 f32x1 := Subtract v35, v34
                 v38 i32x1 := Bitcast v35

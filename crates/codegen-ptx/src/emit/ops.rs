@@ -80,6 +80,7 @@ impl Emitter<'_> {
         if matches!(op, BinaryOp::Shl | BinaryOp::Shr) && !dtype.is_float() {
             return Ok(self.shift(op, dtype, a, b));
         }
+        let b_is_number = matches!(b, Value::Known(b) if !b.as_f64().is_nan());
         let (a, b) = (self.widened(dtype, a), self.widened(dtype, b));
         let ty = computed_in(dtype);
         let result = match op {
@@ -89,8 +90,8 @@ impl Emitter<'_> {
             BinaryOp::Div => self.b.binary(PtxBinaryOp::Div, ty, a, b),
             BinaryOp::Rem if dtype.is_float() => self.float_remainder(ty, a, b),
             BinaryOp::Rem => self.b.binary(PtxBinaryOp::Rem, ty, a, b),
-            BinaryOp::Max => self.greater_of(CmpOp::Gt, ty, a, b),
-            BinaryOp::Min => self.greater_of(CmpOp::Lt, ty, a, b),
+            BinaryOp::Max => self.extreme(CmpOp::Gt, ty, (a, b), b_is_number),
+            BinaryOp::Min => self.extreme(CmpOp::Lt, ty, (a, b), b_is_number),
             BinaryOp::Lt => return Ok(self.b.compare(CmpOp::Lt, ty, a, b)),
             BinaryOp::Le => return Ok(self.b.compare(CmpOp::Le, ty, a, b)),
             BinaryOp::Eq => return Ok(self.b.compare(CmpOp::Eq, ty, a, b)),
@@ -105,15 +106,20 @@ impl Emitter<'_> {
         Ok(self.rounded(dtype, result))
     }
 
-    /// `a` if the comparison is true, else `b`. A NaN in `a` is skipped and a NaN in `b` is returned;
-    /// integers have no NaN.
-    fn greater_of(&mut self, cmp: CmpOp, ty: Ty, a: PtxOperand, b: PtxOperand) -> Reg {
+    /// `b` if `b cmp a` or `b` is NaN, else `a`. The instructions of PTX order zeros by their sign, so they
+    /// serve integers only.
+    fn extreme(&mut self, cmp: CmpOp, ty: Ty, (a, b): (PtxOperand, PtxOperand), b_is_number: bool) -> Reg {
         if !ty.is_float() {
             let op = if cmp == CmpOp::Gt { PtxBinaryOp::Max } else { PtxBinaryOp::Min };
             return self.b.binary(op, ty, a, b);
         }
-        let is_greater = self.b.compare(cmp, ty, a, b);
-        self.b.select(ty, is_greater, a, b)
+        let takes_second = self.b.compare(cmp, ty, b, a);
+        let extreme = self.b.select(ty, takes_second, b, a);
+        if b_is_number {
+            return extreme;
+        }
+        let is_nan = self.b.compare(CmpOp::IsNan, ty, b, b);
+        self.b.select(ty, is_nan, b, extreme)
     }
 
     /// Shift amounts have 32 bits for every type; legalisation keeps them below the width.

@@ -78,8 +78,8 @@ impl Emitter<'_> {
             BinaryOp::Le => Op::LessEqual,
             BinaryOp::Eq => Op::Equal,
             BinaryOp::Ne => return Ok(self.not_equal(dtype, a, b)),
-            BinaryOp::Max => return Ok(self.greater_of(Op::Greater, a, b)),
-            BinaryOp::Min => return Ok(self.greater_of(Op::Less, a, b)),
+            BinaryOp::Max => return Ok(self.extreme(Op::Greater, a, b)),
+            BinaryOp::Min => return Ok(self.extreme(Op::Less, a, b)),
             BinaryOp::BitAnd if !dtype.is_float() => Op::And,
             BinaryOp::BitOr if !dtype.is_float() => Op::InclusiveOr,
             BinaryOp::BitXor if !dtype.is_float() => Op::ExclusiveOr,
@@ -121,14 +121,17 @@ impl Emitter<'_> {
         self.b.bitcast(sum.ty, word)
     }
 
-    /// `a` if the comparison holds, else `b`: a NaN in `a` is skipped, a NaN in `b` is kept.
-    fn greater_of(&mut self, comparison: Op, a: Value, b: Value) -> Value {
-        let mut is_greater = self.b.binary(comparison, a, b);
+    /// `b` if the comparison of `b` with `a` holds or `b` is NaN, else `a`.
+    fn extreme(&mut self, comparison: Op, a: Value, b: Value) -> Value {
+        let mut takes_second = self.b.binary(comparison, b, a);
         if let Some(is_number) = self.is_number(b) {
+            let is_nan = self.b.unary(UnaryOperator::LogicalNot, is_number);
+            takes_second = self.b.binary(Op::LogicalOr, takes_second, is_nan);
+        } else if let Some(is_number) = self.is_number(a) {
             // Compilers replace a bare comparison by their own maximum, which would skip the NaN.
-            is_greater = self.b.binary(Op::And, is_greater, is_number);
+            takes_second = self.b.binary(Op::LogicalAnd, takes_second, is_number);
         }
-        self.b.select(is_greater, a, b)
+        self.b.select(takes_second, b, a)
     }
 
     /// Whether a float is not NaN, by its bits; `None` for values that cannot be NaN.

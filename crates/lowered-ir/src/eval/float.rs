@@ -61,11 +61,16 @@ pub(super) fn binary<T: NativeFloat>(op: BinaryOp, a: T, b: T) -> T {
 }
 
 fn max<T: NativeFloat>(a: T, b: T) -> T {
-    if a > b { a } else { b }
+    if b > a || is_nan(b) { b } else { a }
 }
 
 fn min<T: NativeFloat>(a: T, b: T) -> T {
-    if a < b { a } else { b }
+    if b < a || is_nan(b) { b } else { a }
+}
+
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+fn is_nan<T: NativeFloat>(x: T) -> bool {
+    x != x
 }
 
 fn pick<T: NativeFloat>(condition: bool, x: T) -> T {

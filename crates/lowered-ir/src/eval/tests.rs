@@ -13,13 +13,24 @@ fn int(dtype: DType, x: i64) -> Scalar {
 const NAN: f32 = f32::NAN;
 
 #[test]
-fn maximum_skips_a_nan_on_the_left_only() {
-    assert_eq!(binary(BinaryOp::Max, f(NAN), f(1.0)), f(1.0));
-    assert!(binary(BinaryOp::Max, f(1.0), f(NAN)).as_f32().is_nan());
-    assert_eq!(binary(BinaryOp::Min, f(NAN), f(1.0)), f(1.0));
-    assert_eq!(binary(BinaryOp::Max, f(0.0), f(-0.0)), f(-0.0));
-    assert_eq!(unary(UnaryOp::Relu, f(NAN)), f(0.0));
+fn extremes_return_nan_and_the_first_of_equal_operands() {
+    for op in [BinaryOp::Max, BinaryOp::Min] {
+        for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+            let [nan, one] = [f64::NAN, 1.0].map(|x| Scalar::from_f64(dtype, x));
+            for (a, b) in [(nan, one), (one, nan), (nan, nan)] {
+                assert!(binary(op, a, b).as_f64().is_nan(), "{op} {a:?} {b:?}");
+            }
+        }
+        assert_eq!(binary(op, f(0.0), f(-0.0)), f(0.0));
+        assert_eq!(binary(op, f(-0.0), f(0.0)), f(-0.0));
+    }
+    for op in [UnaryOp::Relu, UnaryOp::Satur01] {
+        assert!(unary(op, f(NAN)).as_f32().is_nan());
+        assert_eq!(unary(op, f(-0.0)), f(-0.0));
+        assert_eq!(unary(op, f(0.5)), f(0.5));
+    }
     assert_eq!(unary(UnaryOp::Satur01, f(7.0)), f(1.0));
+    assert_eq!(binary(BinaryOp::ReluGate, f(NAN), f(1.0)), f(0.0));
 }
 
 #[test]

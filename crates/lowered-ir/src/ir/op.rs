@@ -41,9 +41,9 @@ ops! {
         Abs = "abs",
         /// 1 if `x` is 0, else 0, in the operand's type; NaN is not 0.
         Not = "not",
-        /// `max(x, 0)`: NaN gives 0.
+        /// `max(x, 0)`: NaN gives NaN, and −0 gives −0.
         Relu = "relu",
-        /// `min(max(x, 0), 1)`: NaN gives 0.
+        /// `min(max(x, 0), 1)`: NaN gives NaN, and −0 gives −0.
         Satur01 = "satur01",
         /// eˣ.
         Exp = "exp",
@@ -101,9 +101,9 @@ ops! {
         /// `a` to the power of `b` (for floats as C's `pow`); integers wrap, and a negative exponent gives
         /// `1 / aⁿ` truncated.
         Pow = "pow",
-        /// `a > b ? a : b`: a NaN in `a` is skipped, one in `b` is kept.
+        /// `b` if `b > a` or `b` is NaN, else `a`: NaN if either is, and the first of equal operands.
         Max = "max",
-        /// `a < b ? a : b`: a NaN in `a` is skipped, one in `b` is kept.
+        /// `b` if `b < a` or `b` is NaN, else `a`: NaN if either is, and the first of equal operands.
         Min = "min",
         /// `b` if `a > 0`, else 0.
         ReluGate = "relu_gate",
@@ -193,8 +193,8 @@ impl BinaryOp {
         matches!(self, Add | Sub | Mul | Div | Pow | Max | Min | ReluGate | Satur01Gate | And | Or)
     }
 
-    /// Whether the new value stands on the left when this operation accumulates, so that a NaN in it is
-    /// skipped.
+    /// Whether the new value stands on the left when this operation accumulates, so that it is the result if
+    /// it equals the old one.
     pub fn takes_new_first(self) -> bool {
         matches!(self, BinaryOp::Max | BinaryOp::Min)
     }

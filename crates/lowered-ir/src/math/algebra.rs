@@ -75,9 +75,9 @@ pub trait Algebra {
     fn div(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
     /// `a * b + c`, rounded once.
     fn fma(&mut self, a: Self::Float, b: Self::Float, c: Self::Float) -> Self::Float;
-    /// `a > b ? a : b`.
+    /// `b` if `b > a` or `b` is NaN, else `a`; cheapest if `b` is a constant.
     fn max(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
-    /// `a < b ? a : b`.
+    /// `b` if `b < a` or `b` is NaN, else `a`; cheapest if `b` is a constant.
     fn min(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
     /// `-x`.
     fn neg(&mut self, x: Self::Float) -> Self::Float;

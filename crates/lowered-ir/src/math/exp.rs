@@ -208,8 +208,8 @@ fn round_plus<A: Algebra>(a: &mut A, x: A::Float, factor: f64, plus: i64) -> (A:
 /// `x` within bounds; NaN stays.
 pub(super) fn clamp<A: Algebra>(a: &mut A, x: A::Float, lowest: f64, highest: f64) -> A::Float {
     let (lowest, highest) = (a.float(lowest), a.float(highest));
-    let x = a.max(lowest, x);
-    a.min(highest, x)
+    let x = a.max(x, lowest);
+    a.min(x, highest)
 }
 
 /// Twice the exponent bias of the format, the offset of the exponent that [`scale`] takes.

@@ -74,11 +74,11 @@ macro_rules! native {
             }
             #[inline(always)]
             fn max(&mut self, a: $float, b: $float) -> $float {
-                if a > b { a } else { b }
+                if b > a || b.is_nan() { b } else { a }
             }
             #[inline(always)]
             fn min(&mut self, a: $float, b: $float) -> $float {
-                if a < b { a } else { b }
+                if b < a || b.is_nan() { b } else { a }
             }
             #[inline(always)]
             fn neg(&mut self, x: $float) -> $float {

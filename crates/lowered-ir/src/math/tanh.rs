@@ -15,7 +15,7 @@ pub(super) fn tanh<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
         Format::Double => 20.0,
     };
     let highest = a.float(highest);
-    let magnitude = a.min(highest, magnitude);
+    let magnitude = a.min(magnitude, highest);
     let minus_two = a.float(-2.0);
     let argument = a.mul(magnitude, minus_two);
     let bias = a.format().bias();

@@ -33,6 +33,9 @@ impl Lowering<'_> {
         Ok(match op {
             VectorOp::Unary(op, _) if ty.element.is_float() => self.unary_float(*op, ty, srcs[0]),
             VectorOp::Unary(op, _) => self.unary_integer(*op, ty, srcs[0]),
+            VectorOp::Binary(op @ (Binary::Maximum | Binary::Minimum), ..) if ty.element.is_float() => {
+                self.extreme_float(*op, ty, srcs[0], srcs[1])
+            }
             VectorOp::Binary(op, ..) if ty.element.is_float() => {
                 self.emit(binary_float(*op, ty.element), srcs)
             }
@@ -100,6 +103,29 @@ impl Lowering<'_> {
             (true, true) => (FnmsF32, FnmsF64),
         };
         self.emit(sized(ty.element, single, double), &[a, b, c])
+    }
+
+    /// The instruction returns its second operand if the two are equal or one is NaN. Thus, in this order,
+    /// only a NaN in `b` is missing, which a constant seldom is.
+    fn extreme_float(&mut self, op: Binary, ty: VectorType, a: Reg, b: Reg) -> Reg {
+        let extreme = self.emit(binary_float(op, ty.element), &[b, a]);
+        if self.is_number(ty, b) {
+            return extreme;
+        }
+        let compare = sized(ty.element, AvxOp::CmpF32, AvxOp::CmpF64);
+        let is_nan = self.emit_imm(compare, &[b, b], predicate::UNORDERED);
+        self.emit(AvxOp::BlendV, &[extreme, b, is_nan])
+    }
+
+    /// Whether the lanes are constants of which none is NaN.
+    fn is_number(&self, ty: VectorType, reg: Reg) -> bool {
+        let Some(words) = self.unit.constant(reg) else { return false };
+        let words = &words[..self.words()];
+        if ty.element.bits() == 32 {
+            return words.iter().all(|word| !f32::from_bits(*word).is_nan());
+        }
+        let double = |pair: &[u32]| f64::from_bits(u64::from(pair[1]) << 32 | u64::from(pair[0]));
+        words.chunks(2).all(|pair| !double(pair).is_nan())
     }
 
     fn binary_integer(&mut self, op: Binary, ty: VectorType, a: Reg, b: Reg) -> Reg {

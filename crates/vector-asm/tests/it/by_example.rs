@@ -333,3 +333,39 @@ fn integers_to_floats_round_once() {
         check(&b.finish(), vector_asm::EvaluationState { args, ..Default::default() }, 0..1);
     }
 }
+
+/// Every pair of special values, as two arrays and with a constant on the right.
+#[test]
+fn extremes_of_special_values() {
+    let special = [0.0, -0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-310];
+    let left: Vec<f64> = special.iter().flat_map(|x| [*x; 8]).collect();
+    let right = special.repeat(8);
+    for element in [F32, LaneType::F64] {
+        let bytes = |values: &[f64]| -> Vec<u8> {
+            let one = |x: &f64| match element {
+                F32 => (*x as f32).to_le_bytes().to_vec(),
+                _ => x.to_le_bytes().to_vec(),
+            };
+            values.iter().flat_map(one).collect()
+        };
+        let ty = VectorType::new(element, 64);
+        for op in [Binary::Maximum, Binary::Minimum] {
+            let mut b = VectorBuilder::new();
+            let [x, y] = [0, 1].map(|argument| b.load(VectorAddress::at(argument, element), ty));
+            let result = b.binary(op, x, y);
+            b.store(VectorAddress::at(2, element), result);
+            let args = vec![bytes(&left), bytes(&right), vec![0; 64 * element.bytes() as usize]];
+            let state = vector_asm::EvaluationState { args, ..Default::default() };
+            check(&b.finish(), state, 0..1);
+            for constant in special {
+                let mut b = VectorBuilder::new();
+                let x = b.load(VectorAddress::at(0, element), ty);
+                let c = if element == F32 { b.f32(constant as f32) } else { b.f64(constant) };
+                let result = b.binary(op, x, c);
+                b.store(VectorAddress::at(1, element), result);
+                let args = vec![bytes(&special.repeat(8)), vec![0; 64 * element.bytes() as usize]];
+                check(&b.finish(), vector_asm::EvaluationState { args, ..Default::default() }, 0..1);
+            }
+        }
+    }
+}

@@ -87,3 +87,21 @@ fn the_loop_of_a_full_tile_is_as_written_by_hand() {
         assert_eq!(end - start, 20 * depths + 3, "and nothing else");
     }
 }
+
+#[test]
+fn a_maximum_with_a_number_is_one_instruction() {
+    let count = |constant: Option<f32>| {
+        let ty = VectorType::new(LaneType::F32, 8);
+        let mut b = VectorBuilder::new();
+        let x = b.load(VectorAddress::at(0, LaneType::F32), ty);
+        let y = match constant {
+            Some(constant) => b.f32(constant),
+            None => b.load(VectorAddress::at(1, LaneType::F32), ty),
+        };
+        let most = b.max(x, y);
+        b.store(VectorAddress::at(2, LaneType::F32), most);
+        let arithmetic = [Mnemonic::Vmaxps, Mnemonic::Vcmpps, Mnemonic::Vblendvps];
+        instructions(&b.finish()).iter().filter(|i| arithmetic.contains(&i.mnemonic())).count()
+    };
+    assert_eq!([Some(0.0), Some(-1.5), Some(f32::NAN), None].map(count), [1, 1, 3, 3]);
+}

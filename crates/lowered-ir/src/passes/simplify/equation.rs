@@ -139,8 +139,6 @@ pub(super) const BOOL: Condition = when("on bool", |m| m.dtype() == DType::Bool)
 /// Conditions about the constants.
 pub(super) const HAS_EXACT_INVERSE: Condition =
     when("on floats, c is a power of two, c and 1/c are normal", |m| has_exact_inverse(m.constant('c')));
-pub(super) const C_IS_NO_NAN: Condition =
-    when("c is not NaN, not on u32x4", |m| (ANY.holds)(m) && !m.constant('c').as_f64().is_nan());
 pub(super) const C_IS_LEAST: Condition =
     when("c is the least value of an exact type", |m| is_exact(m.dtype()) && is_extreme(m, BinaryOp::Min));
 pub(super) const C_IS_GREATEST: Condition =
@@ -172,8 +170,11 @@ pub(super) const SHORT_SHIFTS: Condition =
     });
 pub(super) const X_VARIES: Condition =
     when("x is not a constant, not on u32x4", |m| varies(m) && (ANY.holds)(m));
-pub(super) const X_VARIES_EXACT: Condition =
-    when("x is not a constant, on integers and bool", |m| varies(m) && is_exact(m.dtype()));
+pub(super) const X_VARIES_C_COMMUTES: Condition =
+    when("x is not a constant, not on u32x4, c is no zero and no NaN of floats", |m| {
+        let is_zero_or_nan = |c: f64| c == 0.0 || c.is_nan();
+        (X_VARIES.holds)(m) && !(m.dtype().is_float() && is_zero_or_nan(m.constant('c').as_f64()))
+    });
 
 /// Conditions that keep re-associated constants from overflow, underflow and NaN.
 pub(super) const FINITE_SUM: Condition = when("on floats, c + d and c − d are finite", |m| {

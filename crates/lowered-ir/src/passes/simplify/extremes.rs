@@ -1,35 +1,34 @@
 //! Equations of maxima, minima, clamps, gates, absolute values and rounding to integers.
 //!
-//! `max(a, b)` is `a > b ? a : b`, so floats that are NaN, or zeros of different sign, cannot change places.
+//! Of equal floats, `max` and `min` return the first, so zeros of different sign cannot change places. NaN can.
 
 use super::equation::{
-    ANY, C_IS_GREATEST, C_IS_INFINITY, C_IS_LEAST, C_IS_MINUS_INFINITY, C_IS_NO_NAN, C_IS_NOT_POSITIVE,
+    ANY, C_IS_GREATEST, C_IS_INFINITY, C_IS_LEAST, C_IS_MINUS_INFINITY, C_IS_NOT_POSITIVE,
     C_IS_NOT_WITHIN_0_1, C_IS_POSITIVE, C_IS_WITHIN_0_1, EXACT, Equation, FLOAT, NEVER_NEGATIVE, SIGNED,
-    X_VARIES_EXACT,
+    X_VARIES_C_COMMUTES,
 };
 
 pub(super) const EQUATIONS: &[Equation] = &[
-    Equation::strict("maximum commutes", "max(c, x)", "max(x, c)", X_VARIES_EXACT),
-    Equation::strict("minimum commutes", "min(c, x)", "min(x, c)", X_VARIES_EXACT),
+    Equation::strict("maximum commutes", "max(c, x)", "max(x, c)", X_VARIES_C_COMMUTES),
+    Equation::strict("minimum commutes", "min(c, x)", "min(x, c)", X_VARIES_C_COMMUTES),
     Equation::strict("maximum of one", "max(x, x)", "x", ANY),
     Equation::strict("minimum of one", "min(x, x)", "x", ANY),
     Equation::strict("maximum twice, left", "max(x, max(x, y))", "max(x, y)", ANY),
     Equation::strict("minimum twice, left", "min(x, min(x, y))", "min(x, y)", ANY),
-    Equation::strict("maximum twice, crosswise", "max(y, max(x, y))", "max(x, y)", ANY),
-    Equation::strict("minimum twice, crosswise", "min(y, min(x, y))", "min(x, y)", ANY),
+    Equation::strict("maximum twice, crosswise", "max(y, max(x, y))", "max(x, y)", EXACT),
+    Equation::strict("minimum twice, crosswise", "min(y, min(x, y))", "min(x, y)", EXACT),
     Equation::strict("maximum twice, right", "max(max(x, y), y)", "max(x, y)", ANY),
     Equation::strict("minimum twice, right", "min(min(x, y), y)", "min(x, y)", ANY),
-    Equation::strict("maximum twice, first", "max(max(x, y), x)", "max(x, y)", EXACT),
-    Equation::strict("minimum twice, first", "min(min(x, y), x)", "min(x, y)", EXACT),
-    Equation::strict("maximum of constants", "max(max(x, c), d)", "max(x, max(c, d))", C_IS_NO_NAN),
-    Equation::strict("minimum of constants", "min(min(x, c), d)", "min(x, min(c, d))", C_IS_NO_NAN),
+    Equation::strict("maximum twice, first", "max(max(x, y), x)", "max(x, y)", ANY),
+    Equation::strict("minimum twice, first", "min(min(x, y), x)", "min(x, y)", ANY),
+    Equation::strict("maximum of constants", "max(max(x, c), d)", "max(x, max(c, d))", ANY),
+    Equation::strict("minimum of constants", "min(min(x, c), d)", "min(x, min(c, d))", ANY),
     Equation::strict("maximum with least", "max(x, c)", "x", C_IS_LEAST),
     Equation::strict("minimum with least", "min(x, c)", "c", C_IS_LEAST),
     Equation::strict("maximum with greatest", "max(x, c)", "c", C_IS_GREATEST),
     Equation::strict("minimum with greatest", "min(x, c)", "x", C_IS_GREATEST),
-    // In this order a NaN in x is kept; in the other order it would be skipped.
-    Equation::strict("maximum from minus infinity", "max(c, x)", "x", C_IS_MINUS_INFINITY),
-    Equation::strict("minimum from infinity", "min(c, x)", "x", C_IS_INFINITY),
+    Equation::strict("maximum with minus infinity", "max(x, c)", "x", C_IS_MINUS_INFINITY),
+    Equation::strict("minimum with infinity", "min(x, c)", "x", C_IS_INFINITY),
     Equation::strict("maximum with zero", "max(x, 0)", "relu(x)", ANY),
     Equation::strict("minimum of relu with one", "min(relu(x), 1)", "satur01(x)", ANY),
     Equation::strict("relu of no sign", "relu(x)", "x", NEVER_NEGATIVE),
@@ -37,7 +36,7 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("relu of satur01", "relu(satur01(x))", "satur01(x)", ANY),
     Equation::strict("satur01 twice", "satur01(satur01(x))", "satur01(x)", ANY),
     Equation::strict("satur01 of relu", "satur01(relu(x))", "satur01(x)", ANY),
-    Equation::strict("relu gate of itself", "relu_gate(x, x)", "relu(x)", ANY),
+    Equation::strict("relu gate of itself", "relu_gate(x, x)", "relu(x)", EXACT),
     Equation::strict("relu gate of zero", "relu_gate(x, 0)", "0", ANY),
     Equation::strict("open relu gate", "relu_gate(c, x)", "x", C_IS_POSITIVE),
     Equation::strict("shut relu gate", "relu_gate(c, x)", "0", C_IS_NOT_POSITIVE),
@@ -47,8 +46,8 @@ pub(super) const EQUATIONS: &[Equation] = &[
     Equation::strict("absolute of no sign", "abs(x)", "x", NEVER_NEGATIVE),
     Equation::strict("absolute of negated", "abs(neg(x))", "abs(x)", SIGNED),
     Equation::strict("absolute twice", "abs(abs(x))", "abs(x)", ANY),
-    Equation::strict("absolute of relu", "abs(relu(x))", "relu(x)", ANY),
-    Equation::strict("absolute of satur01", "abs(satur01(x))", "satur01(x)", ANY),
+    Equation::strict("absolute of relu", "abs(relu(x))", "relu(x)", EXACT),
+    Equation::strict("absolute of satur01", "abs(satur01(x))", "satur01(x)", EXACT),
     Equation::strict("absolute of square", "abs(x * x)", "x * x", FLOAT),
     Equation::strict("truncated integer", "trunc(x)", "x", EXACT),
     Equation::strict("floor of integer", "floor(x)", "x", EXACT),

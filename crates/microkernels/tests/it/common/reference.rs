@@ -125,10 +125,10 @@ fn epilogue(
                     VectorOp::Binary(Binary::Add, a, b) => round(of(a) + of(b)),
                     VectorOp::Binary(Binary::Multiply, a, b) => round(of(a) * of(b)),
                     VectorOp::Binary(Binary::Maximum, a, b) => {
-                        if of(a) > of(b) {
-                            of(a)
-                        } else {
+                        if of(b) > of(a) || of(b).is_nan() {
                             of(b)
+                        } else {
+                            of(a)
                         }
                     }
                     VectorOp::Compare(Comparison::Less, a, b) => f64::from(u8::from(of(a) < of(b))),
