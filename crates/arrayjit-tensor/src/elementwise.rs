@@ -93,7 +93,7 @@ unary! {
     isfinite = "{} * 0 == 0";
     /// Whether each element is 0 or false.
     logical_not = "not({})";
-    /// max(x, 0) for each element. The derivative at 0 is 0.
+    /// max(x, 0) for each element; NaN stays NaN. The derivative at 0 and at NaN is 0.
     relu = "relu({})";
     /// 1 / (1 + exp(−x)) for each element.
     sigmoid = "sigmoid({})";
@@ -154,10 +154,16 @@ binary! {
     fmod = "{x} % {z}";
     /// x raised to the power y, broadcast as in NumPy.
     pow = "pow({x}, {z})";
-    /// The larger of x and y, broadcast as in NumPy. Where both are equal, each gets half of the gradient.
+    /// The larger of x and y, NaN if either is, broadcast as in NumPy. Where both are equal, each gets half of
+    /// the gradient; where one is NaN, neither gets any.
     maximum = "max({x}, {z})";
-    /// The smaller of x and y, broadcast as in NumPy. Where both are equal, each gets half of the gradient.
+    /// The smaller of x and y, NaN if either is, broadcast as in NumPy. Where both are equal, each gets half of
+    /// the gradient; where one is NaN, neither gets any.
     minimum = "min({x}, {z})";
+    /// The larger of x and y, or the other one where one is NaN, broadcast as in NumPy (`fmax` there).
+    maxnum = "maxnum({x}, {z})";
+    /// The smaller of x and y, or the other one where one is NaN, broadcast as in NumPy (`fmin` there).
+    minnum = "minnum({x}, {z})";
     /// Whether x = y, broadcast as in NumPy.
     eq = "{x} == {z}";
     /// Whether x ≠ y, broadcast as in NumPy.
@@ -190,7 +196,8 @@ impl Tensor {
         self.map(call, &format!("{dtype}({{}})"))
     }
 
-    /// Each element, at least `low` and at most `high`. The derivative at the bounds is 1, as within them.
+    /// Each element, at least `low` and at most `high`; NaN stays NaN. The derivative at the bounds is 1, as
+    /// within them.
     ///
     /// # Errors
     /// A size that overflows.

@@ -121,6 +121,20 @@ const ALL: &[ByHand] = &[
     ByHand(X, "y[i,j,k] := atanh(x[i,j,k])", "y[i,j,k] := 0.5 * (log1p(x[i,j,k]) - log1p(-x[i,j,k]))"),
     ByHand(
         X,
+        "y[i,j,k] := maxnum(x[i,j,k], x[i,j,k] * x[i,j,k])",
+        "r[i,j,k] := x[i,j,k] * x[i,j,k]
+         y[i,j,k] := where(x[i,j,k] == x[i,j,k],
+             where(r[i,j,k] == r[i,j,k], max(x[i,j,k], r[i,j,k]), x[i,j,k]), r[i,j,k])",
+    ),
+    ByHand(
+        X,
+        "y[i,j,k] := minnum(x[i,j,k], x[i,j,k] * x[i,j,k])",
+        "r[i,j,k] := x[i,j,k] * x[i,j,k]
+         y[i,j,k] := where(x[i,j,k] == x[i,j,k],
+             where(r[i,j,k] == r[i,j,k], min(x[i,j,k], r[i,j,k]), x[i,j,k]), r[i,j,k])",
+    ),
+    ByHand(
+        X,
         "y[i,j,k] := dropout(x[i,j,k], 0.5, 7, @t) where @t < 10",
         "y[i,j,k] := where(uniform(7, @t, i, j, k) < 0.5, 0, x[i,j,k] / 0.5) where @t < 10",
     ),

@@ -63,6 +63,9 @@ fn activations() -> Vec<Case> {
         each("gelu_tanh", &|x| {
             x / 2.0 * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
         }),
+        // The root of a negative number is NaN.
+        case("y[i,j,k] := maxnum(sqrt(x[i,j,k]), x[i,j,k])", &[&x], vec![x.map("y", |x| x.sqrt().max(x))]),
+        case("y[i,j,k] := minnum(x[i,j,k], sqrt(x[i,j,k]))", &[&x], vec![x.map("y", |x| x.min(x.sqrt()))]),
         case("y[i,j,k] := dropout(x[i,j,k], 0, 7)", &[&x], vec![x.map("y", |x| x)]),
         case("y[i,j,k] := dropout(x[i,j,k], 1.5, 7)", &[&x], vec![x.map("y", |_| 0.0)]),
         // A rate of one half sets an element to 0 or doubles it.
