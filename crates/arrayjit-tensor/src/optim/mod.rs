@@ -9,7 +9,7 @@
 //! stored value. Both together are a master copy in f32, so updates below the precision of the stored type
 //! are not lost. A `rest` starts at zero, and values that are set from outside need no second copy.
 //!
-//! **Guard.** A step whose loss is not finite changes no parameter, nor do later steps until
+//! **Guard.** A step whose loss or gradient is not finite changes no parameter, nor do later steps until
 //! [`OptimizerState::clear_halt`] is called: the parameters are those with which the step began. With
 //! clipping, the same holds for the norm of the gradients. The moments of the guarded steps decay as if their
 //! gradients were zero.
@@ -114,7 +114,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// a rate, schedule or rule that is no number, or parameters of the state that have other shapes.
     #[track_caller]
     pub fn update(&self, loss: &Tensor, state: &OptimizerState) -> Result<(), TensorError> {
-        self.update_guarded(Call::new("update"), loss, None, state, false).map(drop)
+        self.update_guarded(Call::new("update"), loss, None, state).map(drop)
     }
 
     /// [`update`](Optimizer::update) of the given parameters only: of one of several groups of parameters, or
@@ -145,18 +145,17 @@ impl<R: UpdateRule> Optimizer<R> {
         parameters: &[&Parameter],
         state: &OptimizerState,
     ) -> Result<(), TensorError> {
-        self.update_guarded(Call::new("update_of"), loss, Some(parameters), state, false).map(drop)
+        self.update_guarded(Call::new("update_of"), loss, Some(parameters), state).map(drop)
     }
 
-    /// [`update`](Optimizer::update) of all or of `only` some parameters, which returns 1 if the step is not guarded, else 0. With
-    /// `checks_gradients`, gradients that are not finite guard a step even if they are not clipped.
+    /// [`update`](Optimizer::update) of all or of `only` some parameters, which returns 1 if the step is not
+    /// guarded, else 0. A loss or a gradient that is not finite guards a step.
     pub(crate) fn update_guarded(
         &self,
         call: Call,
         loss: &Tensor,
         only: Option<&[&Parameter]>,
         state: &OptimizerState,
-        checks_gradients: bool,
     ) -> Result<Tensor, TensorError> {
         let graph = loss.graph();
         let mut parameters = graph.parameters();
@@ -175,14 +174,32 @@ impl<R: UpdateRule> Optimizer<R> {
             return Err(no_parameter(call, graph));
         }
         let all: Vec<Tensor> = gradients.iter().map(|(_, gradient)| gradient.clone()).collect();
-        let has_norm = self.reads_norm(checks_gradients);
-        let norm = has_norm.then(|| global_norm(call, graph, &all)).transpose()?;
-        self.apply(call, (loss, norm.as_ref()), &gradients, state)
+        let norm = self.global_norm(call, graph, &all)?;
+        self.apply(call, (loss, &norm), &gradients, state)
     }
 
-    /// Whether a step needs the norm of all gradients.
-    pub(crate) fn reads_norm(&self, checks_gradients: bool) -> bool {
-        checks_gradients || self.clip_norm.is_some()
+    /// The norm of all gradients, in f32; without a limit, a value that is finite only if all elements are.
+    pub(crate) fn global_norm(
+        &self,
+        call: Call,
+        graph: &Graph,
+        gradients: &[Tensor],
+    ) -> Result<Tensor, TensorError> {
+        let squares = gradients.iter().map(|gradient| self.square_sum(call, gradient));
+        norm_of_squares(call, graph, &squares.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// The sum of the squares of all elements, in f32. Without a limit on the norm, the greatest magnitude,
+    /// because the squares of finite elements may be infinite.
+    pub(crate) fn square_sum(&self, call: Call, gradient: &Tensor) -> Result<Tensor, TensorError> {
+        let g = whole("g", gradient.rank());
+        let sum = match self.clip_norm {
+            Some(_) => format!("s := square_sum({g})"),
+            None => format!("s :max= abs({g})"),
+        };
+        let inputs = [("g", Argument::Tensor(gradient))];
+        // A gradient without elements has the greatest magnitude −∞.
+        gradient.graph().result(call, &inputs, |y| format!("{sum}\n{y} := f32(max(s, 0))"))
     }
 
     /// Adds the updates of parameters by their gradients to the graph of the loss. Returns 1 if the step is
@@ -190,7 +207,7 @@ impl<R: UpdateRule> Optimizer<R> {
     pub(crate) fn apply(
         &self,
         call: Call,
-        (loss, norm): (&Tensor, Option<&Tensor>),
+        (loss, norm): (&Tensor, &Tensor),
         gradients: &[(Parameter, Tensor)],
         state: &OptimizerState,
     ) -> Result<Tensor, TensorError> {
@@ -253,15 +270,15 @@ impl<R: UpdateRule> Optimizer<R> {
         &self,
         call: Call,
         gradient: &Tensor,
-        norm: Option<&Tensor>,
+        norm: &Tensor,
         is_finite: &Tensor,
     ) -> Result<Tensor, TensorError> {
         let rank = gradient.rank();
         let (g, clipped) = (whole("g", rank), whole("clipped", rank));
         let guarded = |y: &str, g: &str| format!("{} := where(is_finite[] == 1, {g}, 0)", whole(y, rank));
         let mut inputs = vec![("g", Argument::Tensor(gradient)), ("is_finite", Argument::Tensor(is_finite))];
-        match (norm, self.clip_norm) {
-            (Some(norm), Some(limit)) => {
+        match self.clip_norm {
+            Some(limit) => {
                 inputs.push(("norm", Argument::Tensor(norm)));
                 let limit = number(limit);
                 gradient.graph().result(call, &inputs, |y| {
@@ -269,23 +286,9 @@ impl<R: UpdateRule> Optimizer<R> {
                     clip + &guarded(y, &clipped)
                 })
             }
-            _ => gradient.graph().result(call, &inputs, |y| guarded(y, &g)),
+            None => gradient.graph().result(call, &inputs, |y| guarded(y, &g)),
         }
     }
-}
-
-/// The root of the sum of the squares of all elements, in f32.
-pub(crate) fn global_norm(call: Call, graph: &Graph, gradients: &[Tensor]) -> Result<Tensor, TensorError> {
-    let squares =
-        gradients.iter().map(|gradient| square_sum(call, gradient)).collect::<Result<Vec<_>, _>>()?;
-    norm_of_squares(call, graph, &squares)
-}
-
-/// The sum of the squares of all elements, in f32.
-pub(crate) fn square_sum(call: Call, gradient: &Tensor) -> Result<Tensor, TensorError> {
-    let g = whole("g", gradient.rank());
-    let inputs = [("g", Argument::Tensor(gradient))];
-    gradient.graph().result(call, &inputs, |y| format!("s := square_sum({g})\n{y} := f32(s)"))
 }
 
 /// The norm of all gradients, of which each has the given sum of squares.
@@ -303,19 +306,20 @@ pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> 
 fn is_finite(
     call: Call,
     loss: &Tensor,
-    norm: Option<&Tensor>,
+    norm: &Tensor,
     state: &OptimizerState,
 ) -> Result<Tensor, TensorError> {
     let halted = state.halted()?;
     let loss = loss.reshape(&[])?;
-    let mut inputs = vec![("loss", Argument::Tensor(&loss)), ("halted", Argument::Parameter(&halted))];
+    let inputs = [
+        ("loss", Argument::Tensor(&loss)),
+        ("norm", Argument::Tensor(norm)),
+        ("halted", Argument::Parameter(&halted)),
+    ];
     let within = |value: &str| format!("abs({value}) <= 3.4e38");
     let wide = if loss.dtype() == DType::F64 { "loss[]" } else { "f32(loss[])" };
-    let mut condition = format!("and(halted[] == 0, {})", within(wide));
-    if let Some(norm) = norm {
-        inputs.push(("norm", Argument::Tensor(norm)));
-        condition = format!("and({condition}, {})", within("norm[]"));
-    }
+    let (loss_within, norm_within) = (within(wide), within("norm[]"));
+    let condition = format!("and(halted[] == 0, and({loss_within}, {norm_within}))");
     let graph = loss.graph();
     let is_finite = graph.result(call, &inputs, |y| format!("{y} := i32({condition})"))?;
     let inputs = [("is_finite", Argument::Tensor(&is_finite)), ("halted", Argument::Parameter(&halted))];

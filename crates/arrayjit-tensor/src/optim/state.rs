@@ -39,7 +39,7 @@ impl OptimizerState {
         self.arrays.all()
     }
 
-    /// Whether a step had a loss that is not finite since the last call of
+    /// Whether a step had a loss or gradient that is not finite since the last call of
     /// [`clear_halt`](OptimizerState::clear_halt). Waits for all steps that were started.
     ///
     /// # Errors

@@ -188,15 +188,13 @@ impl SessionCore {
         let loss = &built.loss;
         let dtype = if loss.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         let rows = Params::new(0).buffer("metrics", [ROWS, names.len() + 1], dtype, 0.0)?;
-        let checks = self.checks_every_step.load(Ordering::Relaxed);
         let routines = match &self.ranks {
             Some(ranks) => {
-                let step = self.compile_over_ranks(ranks, built, &rows, checks)?;
+                let step = self.compile_over_ranks(ranks, built, &rows)?;
                 StepRoutines::Ranks(Box::new(step))
             }
             None => {
-                let call = Call::new("session");
-                let is_finite = self.optimizer.update_guarded(call, loss, None, &self.state, checks)?;
+                let is_finite = self.optimizer.update_guarded(Call::new("session"), loss, None, &self.state)?;
                 let columns: Vec<Tensor> = built.columns()?.into_iter().chain([is_finite]).collect();
                 store_rows(&built.graph, &rows, &columns)?;
                 let own = std::slice::from_ref(&rows);

@@ -8,14 +8,13 @@
 //! loss and metrics in one row, and [`StartedStep::metrics`] reads all rows at once. A session reads them
 //! itself at the latest when 64 steps are unread.
 //!
-//! **A loss that is not finite** changes no parameter (see [`optim`](crate::optim)), nor do the steps after
+//! **A loss or a gradient that is not finite** changes no parameter (see [`optim`](crate::optim)), nor do the steps after
 //! it. When the loss is read, the session evaluates the graph of that batch again, keeps the results of all
 //! operations, and names the first one whose result is not finite although its operands are. This costs
 //! nothing before. For it, a session keeps the batches of unread steps on the host.
 //!
 //! * An infinity that later operations remove, such as that of a mask before a softmax, is not reported.
-//! * If the loss is finite and a gradient is not, the step changes parameters unless gradients are clipped or
-//!   [`Session::check_every_step`] is set, and the message of a later step names the parameter.
+//! * If the loss is finite and a gradient is not, such as that of a root at 0, the message names the parameter.
 //! * [`Session::evaluate`] names the first cause of a loss or metric that is not finite in the same way.
 //! * Buffers that a step writes, such as running statistics, are not guarded.
 
@@ -144,8 +143,9 @@ impl Session {
         self
     }
 
-    /// Waits for the loss of each step before it returns from [`step`](Session::step), and also stops at
-    /// gradients that are not finite. Off by default, since the device then waits for the host.
+    /// Waits for each step before it returns from [`step`](Session::step), so that a loss or gradient that is
+    /// not finite fails its own step and no later one. Off by default, since the device then waits for the
+    /// host.
     #[must_use]
     pub fn check_every_step(self, checks: bool) -> Session {
         self.core.checks_every_step.store(checks, Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Session {
     ///
     /// # Errors
     /// An error of the closure; an input that is missing, unknown or empty; a graph that does not compile; an
-    /// error of the device; an earlier step whose loss was not finite.
+    /// error of the device; an earlier step whose loss or gradient was not finite.
     pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<StartedStep, SessionError> {
         self.step_by(BatchValues::copied(inputs)?)
     }

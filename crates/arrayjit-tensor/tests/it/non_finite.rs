@@ -1,7 +1,7 @@
 //! Losses that are not finite stop a session, which names the first cause.
 
 use arrayjit_tensor::{
-    Backend, DType, HostArray, Init, Params, Tensor, TensorError, Weights,
+    Backend, DType, HostArray, Init, Params, Tensor, TensorError, Weights, WindowOptions,
     optim::Sgd,
     session::{Batch, NonFiniteCause, Session, SessionError},
 };
@@ -170,17 +170,43 @@ fn masks_are_not_blamed() {
 }
 
 #[test]
-fn gradients_are_checked_on_request() {
+fn gradients_that_are_not_finite_change_nothing() {
     let root = |_: &Batch, x: &Tensor| x.sqrt()?.sum(..);
-    let mut checked = session(root).check_every_step(true);
-    let (at, found) = cause(step(&mut checked, [0.0, 1.0, 1.0]));
-    assert_eq!((at, found), (0, NonFiniteCause::Gradient("head.w".into())));
-    assert_eq!(weights(&checked), [0.5; 3]);
+    for checks in [false, true] {
+        let mut session = session(root).check_every_step(checks);
+        let (at, found) = cause(step(&mut session, [0.0, 1.0, 1.0]));
+        assert_eq!((at, found), (0, NonFiniteCause::Gradient("head.w".into())));
+        assert_eq!(weights(&session), [0.5; 3]);
+        step(&mut session, [1.0; 3]).unwrap();
+        assert!(weights(&session).iter().all(|w| *w < 0.5));
+    }
+}
 
-    let mut unchecked = session(root);
-    step(&mut unchecked, [0.0, 1.0, 1.0]).unwrap();
-    let (at, found) = cause(step(&mut unchecked, [1.0; 3]));
-    assert_eq!((at, found), (1, NonFiniteCause::Parameter("head.w".into())));
+/// The squares of these gradients overflow, the gradients do not.
+#[test]
+fn huge_gradients_are_finite() {
+    let mut session = session(|_, x| x.sum(..));
+    step(&mut session, [1e25, 1.0, 1.0]).unwrap();
+    assert!((weights(&session)[0] + 1e22).abs() < 1e16);
+}
+
+/// A NaN of one element of the batch reaches the loss through a relu, a clamp, a maximum and a pool.
+#[test]
+fn nan_passes_to_the_loss() {
+    let through: [fn(&Tensor) -> Result<Tensor, TensorError>; 6] = [
+        |x| x.relu(),
+        |x| x.clamp(0.0, 1.0),
+        |x| x.maximum(0.0),
+        |x| x.minimum(&x.mul(2.0)?),
+        |x| x.max(..),
+        |x| x.reshape(&[1, 1, 1, 3])?.max_pool2d(1, WindowOptions::default()),
+    ];
+    for through in through {
+        let mut session = session(move |_, x| through(x)?.sum(..));
+        let (_, found) = cause(step(&mut session, [1.0, f32::NAN, 1.0]));
+        assert_eq!(found, NonFiniteCause::Input("x".into()));
+        assert_eq!(weights(&session), [0.5; 3]);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{
     executable::{Executable, with_zeros},
     graph::Graph,
     operand::{Argument, TensorOperand, number},
-    optim::{global_norm, norm_of_squares, square_sum},
+    optim::norm_of_squares,
     parameter::{Parameter, Params},
     run_error::ModelError,
     session::{
@@ -114,12 +114,10 @@ impl SessionCore {
         ranks: &Ranks,
         built: BuiltGraph,
         rows: &Parameter,
-        checks_gradients: bool,
     ) -> Result<RankStep, SessionError> {
         let builder = StepBuilder::new(self, ranks, built, rows.dtype())?;
-        let has_norm = self.optimizer.reads_norm(checks_gradients);
-        let squares = (has_norm && builder.owners.is_some()).then(|| builder.squares()).transpose()?;
-        let update = builder.update(rows, has_norm, squares.as_ref().map(|(_, squares)| squares))?;
+        let squares = builder.owners.is_some().then(|| builder.squares()).transpose()?;
+        let update = builder.update(rows, squares.as_ref().map(|(_, squares)| squares))?;
 
         // The graphs are complete, so the weights have all arrays of the optimiser.
         let own = [rows, &builder.reported].into_iter().chain(squares.iter().map(|(_, squares)| squares));
@@ -250,7 +248,7 @@ impl<'a> StepBuilder<'a> {
                 graph.emit(self.call, &format!("squares[{at}] := 0"), &inputs, &[])?;
                 continue;
             }
-            let sum = square_sum(self.call, &self.mean(&graph, gradient)?)?;
+            let sum = self.core.optimizer.square_sum(self.call, &self.mean(&graph, gradient)?)?;
             inputs.push(("s", Argument::Tensor(&sum)));
             graph.emit(self.call, &format!("squares[{at}] := s[]"), &inputs, &[])?;
         }
@@ -258,12 +256,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// Statements that update parameters and store the loss and the metrics.
-    fn update(
-        &self,
-        rows: &Parameter,
-        has_norm: bool,
-        squares: Option<&Parameter>,
-    ) -> Result<Graph, SessionError> {
+    fn update(&self, rows: &Parameter, squares: Option<&Parameter>) -> Result<Graph, SessionError> {
         let (graph, call) = (Graph::new(), self.call);
         let columns = self.reported.shape().first().copied().unwrap_or_default();
         let columns = (0..columns).map(|at| self.mean_reported(&graph, at)).collect::<Result<Vec<_>, _>>()?;
@@ -274,15 +267,14 @@ impl<'a> StepBuilder<'a> {
             }
         }
         let norm = match squares {
-            Some(squares) => Some(self.norm_of_all(&graph, squares)?),
-            None if has_norm => {
+            Some(squares) => self.norm_of_all(&graph, squares)?,
+            None => {
                 let gradients: Vec<Tensor> = gradients.iter().map(|(_, gradient)| gradient.clone()).collect();
-                Some(global_norm(call, &graph, &gradients)?)
+                self.core.optimizer.global_norm(call, &graph, &gradients)?
             }
-            None => None,
         };
-        let loss = (&columns[0], norm.as_ref());
-        let is_finite = self.core.optimizer.apply(call, loss, &gradients, &self.core.state)?;
+        let is_finite =
+            self.core.optimizer.apply(call, (&columns[0], &norm), &gradients, &self.core.state)?;
         store_rows(&graph, rows, &[columns, vec![is_finite]].concat())?;
         Ok(graph)
     }
