@@ -194,7 +194,8 @@ impl SessionCore {
                 StepRoutines::Ranks(Box::new(step))
             }
             None => {
-                let is_finite = self.optimizer.update_guarded(Call::new("session"), loss, None, &self.state)?;
+                let is_finite =
+                    self.optimizer.update_guarded(Call::new("session"), loss, None, &self.state)?;
                 let columns: Vec<Tensor> = built.columns()?.into_iter().chain([is_finite]).collect();
                 store_rows(&built.graph, &rows, &columns)?;
                 let own = std::slice::from_ref(&rows);
@@ -222,7 +223,8 @@ impl BuiltGraph {
             let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
             let expected = "one element, computed from the batch".into();
             let kind = TensorErrorKind::Shape { what, found, expected };
-            let call = graph.call_of(loss).map_or(Call::new("session"), |call| Call { op: "session", ..call });
+            let call =
+                graph.call_of(loss).map_or(Call::new("session"), |call| Call { op: "session", ..call });
             return Err(graph.fail(call, kind).into());
         }
         let metrics = metrics.iter().map(|(name, _)| name.clone());

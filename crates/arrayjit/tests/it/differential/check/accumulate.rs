@@ -184,23 +184,22 @@ fn product(dtype: DType, old: Interval, terms: &[Interval]) -> Interval {
     Interval { low: low - slack, high: high + slack, nan: false }
 }
 
-/// The interval of the greatest or least value, in any order; NaN among the terms is skipped.
+/// The interval of the greatest or least value, in any order; with a NaN among the values it is NaN.
 fn extremum(op: Accumulation, old: Interval, terms: &[Interval]) -> Interval {
     if terms.is_empty() {
         return old;
     }
-    if old.nan {
-        return ANYTHING;
+    if !old.has_numbers() || terms.iter().any(|term| !term.has_numbers()) {
+        return Interval::exactly(f64::NAN);
     }
     let is_max = op == Accumulation::Max;
     let mut result = old;
-    for term in terms.iter().filter(|term| term.has_numbers()) {
+    for term in terms {
         let (low, high) = match is_max {
             true => (result.low.max(term.low), result.high.max(term.high)),
             false => (result.low.min(term.low), result.high.min(term.high)),
         };
-        let with = Interval { low, high, nan: false };
-        result = if term.nan { result.hull(with) } else { with };
+        result = Interval { low, high, nan: result.nan || term.nan };
     }
     if result.low == 0.0 && result.high == 0.0 { zeros(result) } else { result }
 }

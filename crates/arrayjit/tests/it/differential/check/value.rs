@@ -322,9 +322,8 @@ fn float_unary(class: Class, op: UnaryFunction, dtype: DType, a: Interval) -> In
             nan: false,
         };
     }
-    let skips_nan = matches!(op, UnaryFunction::Relu | UnaryFunction::Satur01);
     let numbers = if a.has_numbers() { Some(float_unary_on_numbers(class, op, dtype, a)) } else { None };
-    let of_nan = a.nan.then_some(if skips_nan { Interval::exactly(0.0) } else { ONLY_NAN });
+    let of_nan = a.nan.then_some(ONLY_NAN);
     match (numbers, of_nan) {
         (Some(a), Some(b)) => a.hull(b),
         (a, b) => a.or(b).unwrap_or(ANYTHING),
@@ -366,6 +365,22 @@ fn float_unary_on_numbers(class: Class, op: UnaryFunction, dtype: DType, a: Inte
         UnaryFunction::Tanh if a.number() == Some(0.0) => a,
         UnaryFunction::Tanh => ends(a, |x| approximate(dtype, x.tanh())),
         UnaryFunction::Exp => positive(ends(a, |x| approximate(dtype, x.exp()))),
+        UnaryFunction::Expm1 | UnaryFunction::Log1p | UnaryFunction::Atan | UnaryFunction::Erf
+            if a.number() == Some(0.0) =>
+        {
+            a
+        }
+        UnaryFunction::Expm1 => ends(a, |x| approximate_within(dtype, x.exp_m1(), 3.0)),
+        UnaryFunction::Log1p if high < -1.0 => ONLY_NAN,
+        UnaryFunction::Log1p if low < -1.0 => ANYTHING,
+        UnaryFunction::Log1p => ends(a, |x| approximate(dtype, x.ln_1p())),
+        UnaryFunction::Atan => ends(a, |x| approximate(dtype, x.atan())),
+        // The platform has no error function, so only the signs are checked.
+        UnaryFunction::Erf => {
+            let (low, high) = (if low < 0.0 { -1.0 } else { 0.0 }, if high > 0.0 { 1.0 } else { 0.0 });
+            Interval { low, high, nan: false }.with_both_zeros()
+        }
+        UnaryFunction::Erfc => Interval { low: 0.0, high: 2.0, nan: false },
         UnaryFunction::Exp2 => positive(ends(a, |x| approximate(dtype, x.exp2()))),
         UnaryFunction::Log | UnaryFunction::Log2 if high < 0.0 => ONLY_NAN,
         UnaryFunction::Log | UnaryFunction::Log2 if low < 0.0 => ANYTHING,
@@ -375,10 +390,14 @@ fn float_unary_on_numbers(class: Class, op: UnaryFunction, dtype: DType, a: Inte
     }
 }
 
-/// `max(x, 0)`; of two zeros it is the second.
+/// `max(x, 0)`; of two zeros it is the first.
 fn relu(low: f64, high: f64) -> Interval {
-    let end = |x: f64| if x > 0.0 { x } else { 0.0 };
-    Interval { low: end(low), high: end(high), nan: false }
+    let (low, high) = match (low < 0.0, high < 0.0) {
+        (_, true) => (0.0, 0.0),
+        (true, false) => (-0.0, if high == 0.0 { 0.0 } else { high }),
+        (false, false) => (low, high),
+    };
+    Interval { low, high, nan: false }
 }
 
 fn positive(a: Interval) -> Interval {
@@ -667,27 +686,22 @@ fn single_result(class: Class, op: BinaryFunction, dtype: DType, x: f64, y: f64)
     }
 }
 
-/// Computes `a > b ? a : b` or `a < b ? a : b`.
+/// Computes the greater or the lesser value: `b` if it is beyond `a` or NaN, else `a`.
 fn extremum(class: Class, op: BinaryFunction, a: Interval, b: Interval) -> Interval {
     if let (Some(x), Some(y)) = (a.single(), b.single()) {
-        let takes_first = if op == BinaryFunction::Max { x > y } else { x < y };
-        let result = Interval::exactly(if takes_first { x } else { y });
+        let is_beyond = if op == BinaryFunction::Max { y > x } else { y < x };
+        let result = Interval::exactly(if is_beyond || y.is_nan() { y } else { x });
         let are_zeros = x == 0.0 && y == 0.0;
         return if class == Class::Fast && are_zeros { result.with_both_zeros() } else { result };
     }
-    if !b.has_numbers() {
+    if !a.has_numbers() || !b.has_numbers() {
         return ONLY_NAN;
-    }
-    if !a.has_numbers() {
-        return b;
     }
     let (low, high) = match op {
         BinaryFunction::Max => (a.low.max(b.low), a.high.max(b.high)),
         _ => (a.low.min(b.low), a.high.min(b.high)),
     };
-    let numbers = Interval { low, high, nan: false }.with_both_zeros();
-    let skipped = if a.nan { numbers.hull(Interval { nan: false, ..b }) } else { numbers };
-    Interval { nan: b.nan, ..skipped }
+    Interval { low, high, nan: a.nan || b.nan }.with_both_zeros()
 }
 
 /// `b` if the gate `a` is open, otherwise 0.
