@@ -47,12 +47,10 @@ fn law(op: AccumOp, dtype: DType) -> (Holds, Holds) {
     let is_truth: Holds = |x| same(x, Scalar::zero(x.dtype())) || same(x, Scalar::one(x.dtype()));
     match op {
         AccumOp::Assign => (always, |x| x.as_f64() == 0.0),
-        AccumOp::Add | AccumOp::Mul => (always, always),
+        AccumOp::Add | AccumOp::Mul | AccumOp::Max | AccumOp::Min => (always, always),
         AccumOp::Sub => (|x| same(binary(BinaryOp::Sub, Scalar::zero(x.dtype()), x), x), always),
         AccumOp::Div => (|x| same(binary(BinaryOp::Div, Scalar::one(x.dtype()), x), x), always),
         AccumOp::Pow => (|x| same(x, Scalar::one(x.dtype())), always),
-        // A new value that is NaN is skipped; an old value that is NaN stays.
-        AccumOp::Max | AccumOp::Min => (|x| !x.as_f64().is_nan(), always),
         AccumOp::ReluGate => (always, |x| x.as_f64() == 0.0 || x.as_f64() == 1.0),
         AccumOp::Satur01Gate if dtype.is_float() => (always, |x| x.as_f64() == 0.0 || x.as_f64() == 0.5),
         AccumOp::Satur01Gate => (|x| x.as_f64() == 0.0, |x| x.as_f64() == 0.0),
@@ -75,15 +73,14 @@ fn neutral_elements_are_neutral_where_stated() {
 }
 
 /// If an element accumulates one value only, the stored value is the result of accumulating it into the
-/// neutral element. The exception is a NaN, which is stored although `max` and `min` would skip it.
+/// neutral element.
 #[test]
 fn a_single_value_is_stored_as_if_accumulated() {
     for dtype in DType::ALL.into_iter().filter(|&d| d != DType::U32x4) {
         for op in AccumOp::ALL {
             for x in values(dtype) {
                 let stored = evaluated(op.apply_to_neutral(dtype, Expr::Const(x)));
-                let skipped = matches!(op, AccumOp::Max | AccumOp::Min) && x.as_f64().is_nan();
-                let expected = if skipped { x } else { combine(op, op.neutral(dtype), x) };
+                let expected = combine(op, op.neutral(dtype), x);
                 assert!(same(stored, expected), "{dtype}: {op} {x} stores {stored}, expected {expected}");
             }
         }

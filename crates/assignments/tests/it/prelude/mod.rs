@@ -209,8 +209,8 @@ fn errors_name_the_source_and_the_call() {
     error(
         "y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]",
         expect![[r#"
-            prelude/activations.assign, line 68, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a value
-            68 |     y[..] := where(uniform(seed, step, ..) < rate, 0, x[..] / (1 - rate))
+            prelude/activations.assign, line 81, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a value
+            81 |     y[..] := where(uniform(seed, step, ..) < rate, 0, x[..] / (1 - rate))
                |                            ^^^^
             in function `dropout`, line 1, column 11
             1 | y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]

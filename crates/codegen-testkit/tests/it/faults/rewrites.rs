@@ -137,16 +137,16 @@ pub(crate) fn table() -> Vec<Row> {
             binary!(Rem, F32, |a, b| sub(a.clone(), mul(Expr::unary(UnaryOp::Trunc, div(a, b.clone())), b))),
         ),
         first(
-            "f32 max keeps a NaN in a",
+            "f32 max skips a NaN in b",
             L0,
             binary!(Max, F32, |a, b| select(lt(a.clone(), b.clone()), b, a)),
         ),
         first(
-            "f32 max of equal zeros is a",
+            "f32 max of equal zeros is b",
             L0,
             binary!(Max, F32, |a, b| select(
                 eq(a.clone(), b.clone()),
-                a.clone(),
+                b.clone(),
                 Expr::binary(BinaryOp::Max, a, b)
             )),
         ),
