@@ -1,6 +1,6 @@
 //! The statements of assignments, by the nodes that they read and write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assignments::{Assignments, ProgramStep};
 use lowered_ir::SourceSpan;
@@ -25,20 +25,50 @@ pub struct Statement {
 
 /// The statements of assignments, each with the nodes that it reads and writes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Statements(Vec<StatementNodes>);
+pub(crate) struct Statements {
+    entries: Vec<StatementNodes>,
+    /// The positions of the statements that write each node.
+    writers: BTreeMap<TensorNode, Vec<usize>>,
+}
 
 #[derive(Clone, Debug)]
 struct StatementNodes {
-    written: Vec<TensorNode>,
     mentioned: Vec<TensorNode>,
     statement: Statement,
 }
 
 impl Statements {
     pub(crate) fn of(assignments: &Assignments) -> Statements {
-        let mut statements = Vec::new();
-        add(&assignments.steps, assignments, &mut statements);
-        Statements(statements)
+        let mut statements = Statements::default();
+        let frame = Assignments { symbols: assignments.symbols.clone(), ..Assignments::default() };
+        statements.add(&assignments.steps, &frame);
+        statements
+    }
+
+    /// Adds statements. `frame` is a program without steps that has the symbols.
+    fn add(&mut self, steps: &[ProgramStep], frame: &Assignments) {
+        for step in steps {
+            if let ProgramStep::Block { steps, .. } = step {
+                self.add(steps, frame);
+                continue;
+            }
+            let alone = Assignments { steps: vec![step.clone()], ..frame.clone() };
+            let statement = match step.origin().statement() {
+                Some(span) => Statement::from_text(&span),
+                None => Statement {
+                    text: alone.to_string().trim().to_owned(),
+                    line: None,
+                    user_line: None,
+                    call: None,
+                },
+            };
+            let written = alone.written_nodes();
+            if !written.is_empty() {
+                let at = self.entries.len();
+                written.into_iter().for_each(|node| self.writers.entry(node).or_default().push(at));
+                self.entries.push(StatementNodes { mentioned: alone.nodes(), statement });
+            }
+        }
     }
 
     /// The statements that compute `nodes`, in order: statements that write one of them, and, transitively,
@@ -52,42 +82,17 @@ impl Statements {
         let mut seen: BTreeSet<&TensorNode> = open.iter().copied().collect();
         let mut found = BTreeSet::new();
         while let Some(node) = open.pop() {
-            let writers = self.0.iter().enumerate().filter(|(_, entry)| entry.written.contains(node));
-            for (at, entry) in writers {
+            for &at in self.writers.get(node).into_iter().flatten() {
                 found.insert(at);
-                let vanished = entry.mentioned.iter().filter(|node| !in_memory.contains(node));
+                let vanished = self.entries[at].mentioned.iter().filter(|node| !in_memory.contains(node));
                 open.extend(vanished.filter(|node| seen.insert(node)));
             }
         }
         let mut statements: Vec<Statement> =
-            found.into_iter().map(|at| self.0[at].statement.clone()).collect();
+            found.into_iter().map(|at| self.entries[at].statement.clone()).collect();
         // A statement with subexpressions is lowered to several assignments, which print alike.
         statements.dedup();
         statements
-    }
-}
-
-fn add(steps: &[ProgramStep], program: &Assignments, statements: &mut Vec<StatementNodes>) {
-    for step in steps {
-        if let ProgramStep::Block { steps, .. } = step {
-            add(steps, program, statements);
-            continue;
-        }
-        let mut alone = program.clone();
-        alone.steps = vec![step.clone()];
-        let statement = match step.origin().statement() {
-            Some(span) => Statement::from_text(&span),
-            None => Statement {
-                text: alone.to_string().trim().to_owned(),
-                line: None,
-                user_line: None,
-                call: None,
-            },
-        };
-        let entry = StatementNodes { written: alone.written_nodes(), mentioned: alone.nodes(), statement };
-        if !entry.written.is_empty() {
-            statements.push(entry);
-        }
     }
 }
 

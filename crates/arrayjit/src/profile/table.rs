@@ -176,6 +176,7 @@ fn percent(us: f64, whole: f64) -> f64 {
 
 /// A number of bytes in the largest unit in which it is at least 1.
 pub(super) fn bytes(bytes: f64) -> String {
+    let bytes = bytes + 0.0; // the sum of no floats is -0
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.into_iter().find(|(size, _)| bytes >= f64::from(*size));
     let Some((size, unit)) = unit else { return format!("{bytes:.0} B") };
@@ -251,5 +252,6 @@ mod tests {
     #[test]
     fn sizes_have_the_largest_unit() {
         assert_eq!([0.0, 1023.0, 1024.0, 1.5 * 1048576.0].map(bytes), ["0 B", "1023 B", "1 KiB", "1.5 MiB"]);
+        assert_eq!(bytes(Vec::<f64>::new().iter().sum()), "0 B");
     }
 }
