@@ -77,6 +77,9 @@ pub(crate) fn spin_times(times: usize, ready: impl Fn() -> bool) -> bool {
 /// Polls `ready` for about `time` without sleeping; returns whether it became true.
 #[cfg(not(feature = "loom"))]
 pub(crate) fn spin_for(time: Duration, ready: impl Fn() -> bool) -> bool {
+    if has_one_processor() {
+        return ready();
+    }
     let until = std::time::Instant::now() + time;
     while std::time::Instant::now() < until {
         if spin_times(32, &ready) {
@@ -84,6 +87,13 @@ pub(crate) fn spin_for(time: Duration, ready: impl Fn() -> bool) -> bool {
         }
     }
     false
+}
+
+/// Whether this process may use one processor only, where whoever spins keeps the others from working.
+#[cfg(not(feature = "loom"))]
+fn has_one_processor() -> bool {
+    static ONE: OnceLock<bool> = OnceLock::new();
+    *ONE.get_or_init(|| thread::available_parallelism().is_ok_and(|processors| processors.get() == 1))
 }
 
 /// A yield that takes longer than this means that another thread wanted the processor.
@@ -95,6 +105,9 @@ const CROWDED: Duration = Duration::from_micros(5);
 /// waiting for it.
 #[cfg(not(feature = "loom"))]
 pub(crate) fn spin_politely(time: Duration, ready: impl Fn() -> bool) -> bool {
+    if has_one_processor() {
+        return ready();
+    }
     let mut now = std::time::Instant::now();
     let until = now + time;
     while now < until {
