@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, panic::Location};
 
-use arrayjit::{Context, TensorNode};
+use arrayjit::{Context, HostArray, TensorNode};
 
 use crate::{
     executable::Executable,
@@ -14,6 +14,7 @@ use crate::{
         pending::PendingStep,
     },
     tensor::Tensor,
+    weights::Weights,
 };
 
 /// The first value of a step or of an evaluation that is not finite.
@@ -75,7 +76,8 @@ impl SessionCore {
         let by: Vec<&dyn TensorOperand> =
             by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
         let gradients = graph.gradients(&loss, &by)?;
-        let executable = self.run_again(&graph, &gradients, &pending.values, pending.step.number)?;
+        let symbols = [("step", pending.step.number as i64)];
+        let executable = run_whole(&graph, &self.weights, &gradients, (&pending.values, &symbols))?;
         let mut search = FiniteSearch { context: executable.context(), known: BTreeMap::new() };
         if let Some(cause) = search.first_cause(&graph, &loss)? {
             return Ok(cause);
@@ -99,25 +101,57 @@ impl SessionCore {
         let BuiltGraph { graph, loss, metrics } = self.built(Mode::Evaluation, values)?;
         let named = metrics.into_iter().find(|(name, _)| name == metric);
         let metric = named.map_or(loss, |(_, metric)| metric);
-        let executable = self.run_again(&graph, &[], values, step)?;
+        let executable = run_whole(&graph, &self.weights, &[], (values, &[("step", step as i64)]))?;
         let mut search = FiniteSearch { context: executable.context(), known: BTreeMap::new() };
         Ok(search.first_cause(&graph, &metric)?.unwrap_or(NonFiniteCause::Unknown))
     }
+}
 
-    /// Runs a graph, which keeps the results of all operations and some further tensors.
-    fn run_again(
+impl Graph {
+    /// Compiles and runs the graph with the results of all operations kept, and finds the first value that is
+    /// not finite and that `of` depends on; none if `of` is finite. It is for graphs without a session, which
+    /// does this itself: build the graph anew, because a graph is compiled once, and without the update of an
+    /// optimiser, which the run would carry out.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, Weights, session::NonFiniteCause};
+    ///
+    /// let weights = Weights::new(&Backend::open("inline")?, &Params::new(0))?;
+    /// let graph = Graph::new();
+    /// let x = graph.input("x", [2], DType::F32)?;
+    /// let loss = x.log()?.mul(&x)?.sum(..)?;
+    /// let values = HostArray::from_slice(&[1f32, -1.0], [2])?;
+    /// let cause = graph.non_finite_cause(&weights, &loss, &[("x", &values)], &[])?;
+    /// assert!(matches!(cause, Some(NonFiniteCause::Module { operation: "log", .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A graph that does not compile, or the errors of [`Executable::run_with`].
+    pub fn non_finite_cause(
         &self,
-        graph: &Graph,
-        further: &[Tensor],
-        values: &BatchValues,
-        step: u64,
-    ) -> Result<Executable, SessionError> {
-        let kept = graph.results().into_iter().map(|result| result.node);
-        let kept = kept.chain(further.iter().map(|tensor| tensor.node().clone())).collect();
-        let executable = graph.compile_with("check_finite", &self.weights, kept, &[])?;
-        executable.start_first(values, &[("step", step as i64)])?;
-        Ok(executable)
+        weights: &Weights,
+        of: &Tensor,
+        inputs: &[(&str, &HostArray)],
+        symbols: &[(&str, i64)],
+    ) -> Result<Option<NonFiniteCause>, SessionError> {
+        let executable = run_whole(self, weights, &[], (&BatchValues::copied(inputs)?, symbols))?;
+        FiniteSearch { context: executable.context(), known: BTreeMap::new() }.first_cause(self, of)
     }
+}
+
+/// Runs a graph, which keeps the results of all operations and some further tensors.
+fn run_whole(
+    graph: &Graph,
+    weights: &Weights,
+    further: &[Tensor],
+    (values, symbols): (&BatchValues, &[(&str, i64)]),
+) -> Result<Executable, SessionError> {
+    let kept = graph.results().into_iter().map(|result| result.node);
+    let kept = kept.chain(further.iter().map(|tensor| tensor.node().clone())).collect();
+    let executable = graph.compile_with("check_finite", weights, kept, &[])?;
+    executable.start_first(values, symbols)?;
+    Ok(executable)
 }
 
 /// Reads values of a run, each node once.
