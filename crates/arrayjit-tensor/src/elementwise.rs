@@ -154,11 +154,11 @@ binary! {
     fmod = "{x} % {z}";
     /// x raised to the power y, broadcast as in NumPy.
     pow = "pow({x}, {z})";
-    /// The larger of x and y, NaN if either is, broadcast as in NumPy. Where both are equal, each gets half of
-    /// the gradient; where one is NaN, neither gets any.
+    /// The larger of x and y, NaN if either is, broadcast as in NumPy. Where both are equal, each gets half
+    /// of the gradient; where one is NaN, neither gets any.
     maximum = "max({x}, {z})";
-    /// The smaller of x and y, NaN if either is, broadcast as in NumPy. Where both are equal, each gets half of
-    /// the gradient; where one is NaN, neither gets any.
+    /// The smaller of x and y, NaN if either is, broadcast as in NumPy. Where both are equal, each gets half
+    /// of the gradient; where one is NaN, neither gets any.
     minimum = "min({x}, {z})";
     /// The larger of x and y, or the other one where one is NaN, broadcast as in NumPy (`fmax` there).
     maxnum = "maxnum({x}, {z})";

@@ -192,8 +192,8 @@ impl Tensor {
     }
 
     /// The elements of an axis in ascending order, or in descending order, and their positions in i32. Equal
-    /// elements keep their order; NaN is the largest number, as in torch and NumPy. The number of comparisons is the square of the axis's size, so the axis
-    /// should have at most a few thousand elements.
+    /// elements keep their order; NaN is the largest number, as in torch and NumPy. The number of comparisons
+    /// is the square of the axis's size, so the axis should have at most a few thousand elements.
     ///
     /// # Errors
     /// An axis that the tensor does not have.

@@ -106,8 +106,8 @@ impl Device {
         self.0.strategy.get().is_some()
     }
 
-    /// Whether a run that reads a node which nothing has written, such as the result of a routine that has not
-    /// run, fails with [`RunError::Unwritten`]. Otherwise the node counts as zeros, and `tracing` gets a
+    /// Whether a run that reads a node which nothing has written, such as the result of a routine that has
+    /// not run, fails with [`RunError::Unwritten`]. Otherwise the node counts as zeros, and `tracing` gets a
     /// warning. A run that also writes the node may always begin with zeros.
     pub fn reject_unwritten_reads(&self, rejects: bool) {
         self.0.rejects_unwritten_reads.store(rejects, Ordering::Relaxed);

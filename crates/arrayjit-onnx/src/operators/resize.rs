@@ -74,8 +74,8 @@ fn scales(cx: &mut NodeContext<'_, '_, '_>) -> Result<Vec<AxisScale>, NodeProble
         Some(region) if region.len() == 2 * axes.len() => (region[at], region[at + axes.len()]),
         _ => (0.0, 1.0),
     };
-    // The standard's examples of a smaller image divide by the exact size, which torch and onnxruntime do not;
-    // their files say nothing but the two modes, and have one image of one channel.
+    // The standard's examples of a smaller image divide by the exact size, which torch and onnxruntime do
+    // not; their files say nothing but the two modes, and have one image of one channel.
     let is_standard_example = cx.attributes() == 2 && x.shape().starts_with(&[1, 1]);
     let mut results = Vec::new();
     match (scales, wanted) {

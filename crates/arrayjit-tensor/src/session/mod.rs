@@ -14,7 +14,8 @@
 //! nothing before. For it, a session keeps the batches of unread steps on the host.
 //!
 //! * An infinity that later operations remove, such as that of a mask before a softmax, is not reported.
-//! * If the loss is finite and a gradient is not, such as that of a root at 0, the message names the parameter.
+//! * If the loss is finite and a gradient is not, such as that of a root at 0, the message names the
+//!   parameter.
 //! * [`Session::evaluate`] names the first cause of a loss or metric that is not finite in the same way.
 //! * Buffers that a step writes, such as running statistics, are not guarded.
 

@@ -1,6 +1,7 @@
 //! Equations of maxima, minima, clamps, gates, absolute values and rounding to integers.
 //!
-//! Of equal floats, `max` and `min` return the first, so zeros of different sign cannot change places. NaN can.
+//! Of equal floats, `max` and `min` return the first, so zeros of different sign cannot change places. NaN
+//! can.
 
 use super::equation::{
     ANY, C_IS_GREATEST, C_IS_INFINITY, C_IS_LEAST, C_IS_MINUS_INFINITY, C_IS_NOT_POSITIVE,
