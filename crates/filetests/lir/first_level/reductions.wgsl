@@ -41,15 +41,15 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         let _e55 = bitcast<f32>(_e54);
         let _e56 = slab_0_[(at_0_ + _e30)];
         let _e57 = bitcast<f32>(_e56);
-        slab_0_[(at_0_ + _e30)] = bitcast<u32>(select(_e57, _e55, ((_e55 > _e57) & ((_e56 & 2147483647u) <= 2139095040u))));
-        let _e65 = slab_0_[(at_2_ + u32(((i0_ * 3i) + i1_)))];
-        let _e66 = bitcast<f32>(_e65);
-        let _e67 = slab_0_[(at_1_ + _e30)];
-        let _e68 = bitcast<f32>(_e67);
-        slab_0_[(at_1_ + _e30)] = bitcast<u32>(select(_e68, _e66, ((_e66 < _e68) & ((_e67 & 2147483647u) <= 2139095040u))));
+        slab_0_[(at_0_ + _e30)] = bitcast<u32>(select(_e55, _e57, ((_e57 > _e55) || !(((_e56 & 2147483647u) <= 2139095040u)))));
+        let _e66 = slab_0_[(at_2_ + u32(((i0_ * 3i) + i1_)))];
+        let _e67 = bitcast<f32>(_e66);
+        let _e68 = slab_0_[(at_1_ + _e30)];
+        let _e69 = bitcast<f32>(_e68);
+        slab_0_[(at_1_ + _e30)] = bitcast<u32>(select(_e67, _e69, ((_e69 < _e67) || !(((_e68 & 2147483647u) <= 2139095040u)))));
         continuing {
-            let _e75 = i1_next;
-            i1_next = (_e75 + 1i);
+            let _e77 = i1_next;
+            i1_next = (_e77 + 1i);
         }
     }
 }
@@ -93,12 +93,12 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         let _e51 = bitcast<i32>(_e50);
         let _e52 = slab_0_[(at_0_ + _e30)];
         let _e53 = bitcast<i32>(_e52);
-        slab_0_[(at_0_ + _e30)] = bitcast<u32>(select(_e53, _e51, (_e51 > _e53)));
+        slab_0_[(at_0_ + _e30)] = bitcast<u32>(select(_e51, _e53, (_e53 > _e51)));
         let _e57 = slab_0_[(at_2_ + u32(((i0_ * 3i) + i1_)))];
         let _e58 = bitcast<i32>(_e57);
         let _e59 = slab_0_[(at_1_ + _e30)];
         let _e60 = bitcast<i32>(_e59);
-        slab_0_[(at_1_ + _e30)] = bitcast<u32>(select(_e60, _e58, (_e58 < _e60)));
+        slab_0_[(at_1_ + _e30)] = bitcast<u32>(select(_e58, _e60, (_e60 < _e58)));
         continuing {
             let _e64 = i1_next;
             i1_next = (_e64 + 1i);

@@ -53,17 +53,17 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e90 = bitcast<f32>(_e89);
     let _e91 = atomicLoad((&slab_0_[(at_2_ + _e47)]));
     let _e92 = bitcast<f32>(_e91);
-    atomicStore((&slab_0_[(at_7_ + _e47)]), bitcast<u32>(select(_e92, _e90, ((_e90 > _e92) & ((_e91 & 2147483647u) <= 2139095040u)))));
-    let _e103 = atomicLoad((&slab_0_[(at_1_ + _e47)]));
-    let _e104 = bitcast<f32>(_e103);
-    let _e105 = atomicLoad((&slab_0_[(at_2_ + _e47)]));
-    let _e106 = bitcast<f32>(_e105);
-    atomicStore((&slab_0_[(at_8_ + _e47)]), bitcast<u32>(select(_e106, _e104, ((_e104 < _e106) & ((_e105 & 2147483647u) <= 2139095040u)))));
-    let _e115 = atomicLoad((&slab_0_[(at_1_ + _e47)]));
-    let _e117 = atomicLoad((&slab_0_[(at_2_ + _e47)]));
-    let _e124 = ((_e47 & 3u) * 8u);
-    let _e132 = atomicAnd((&slab_0_[(at_9_ + (_e47 >> 2u))]), ~((255u << _e124)));
-    let _e133 = atomicOr((&slab_0_[(at_9_ + (_e47 >> 2u))]), (select(0u, 1u, (bitcast<f32>(_e115) == bitcast<f32>(_e117))) << _e124));
+    atomicStore((&slab_0_[(at_7_ + _e47)]), bitcast<u32>(select(_e90, _e92, ((_e92 > _e90) || !(((_e91 & 2147483647u) <= 2139095040u))))));
+    let _e104 = atomicLoad((&slab_0_[(at_1_ + _e47)]));
+    let _e105 = bitcast<f32>(_e104);
+    let _e106 = atomicLoad((&slab_0_[(at_2_ + _e47)]));
+    let _e107 = bitcast<f32>(_e106);
+    atomicStore((&slab_0_[(at_8_ + _e47)]), bitcast<u32>(select(_e105, _e107, ((_e107 < _e105) || !(((_e106 & 2147483647u) <= 2139095040u))))));
+    let _e117 = atomicLoad((&slab_0_[(at_1_ + _e47)]));
+    let _e119 = atomicLoad((&slab_0_[(at_2_ + _e47)]));
+    let _e126 = ((_e47 & 3u) * 8u);
+    let _e134 = atomicAnd((&slab_0_[(at_9_ + (_e47 >> 2u))]), ~((255u << _e126)));
+    let _e135 = atomicOr((&slab_0_[(at_9_ + (_e47 >> 2u))]), (select(0u, 1u, (bitcast<f32>(_e117) == bitcast<f32>(_e119))) << _e126));
 }
 
 // routine nans, kernel 0, extent 4
@@ -133,28 +133,28 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e114 = bitcast<f32>(_e113);
     let _e115 = atomicLoad((&slab_0_[(at_2_ + _e55)]));
     let _e116 = bitcast<f32>(_e115);
-    atomicStore((&slab_0_[(at_6_ + _e55)]), bitcast<u32>(select(_e116, _e114, ((_e114 > _e116) & ((_e115 & 2147483647u) <= 2139095040u)))));
-    let _e127 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
-    let _e128 = bitcast<f32>(_e127);
-    let _e129 = atomicLoad((&slab_0_[(at_2_ + _e55)]));
-    let _e130 = bitcast<f32>(_e129);
-    atomicStore((&slab_0_[(at_7_ + _e55)]), bitcast<u32>(select(_e130, _e128, ((_e128 < _e130) & ((_e129 & 2147483647u) <= 2139095040u)))));
-    let _e139 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
-    let _e140 = bitcast<f32>(_e139);
-    atomicStore((&slab_0_[(at_8_ + _e55)]), bitcast<u32>(select(0f, _e140, (_e140 > 0f))));
-    let _e147 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
-    let _e148 = bitcast<f32>(_e147);
-    let _e150 = select(0f, _e148, (_e148 > 0f));
-    atomicStore((&slab_0_[(at_9_ + _e55)]), bitcast<u32>(select(1f, _e150, (_e150 < 1f))));
-    let _e157 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
-    atomicStore((&slab_0_[(at_10_ + _e55)]), bitcast<u32>(select(0f, 1f, (bitcast<f32>(_e157) == 0f))));
-    let _e164 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
-    let _e166 = atomicLoad((&slab_0_[(at_2_ + _e55)]));
+    atomicStore((&slab_0_[(at_6_ + _e55)]), bitcast<u32>(select(_e114, _e116, ((_e116 > _e114) || !(((_e115 & 2147483647u) <= 2139095040u))))));
+    let _e128 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
+    let _e129 = bitcast<f32>(_e128);
+    let _e130 = atomicLoad((&slab_0_[(at_2_ + _e55)]));
+    let _e131 = bitcast<f32>(_e130);
+    atomicStore((&slab_0_[(at_7_ + _e55)]), bitcast<u32>(select(_e129, _e131, ((_e131 < _e129) || !(((_e130 & 2147483647u) <= 2139095040u))))));
+    let _e141 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
+    let _e142 = bitcast<f32>(_e141);
+    atomicStore((&slab_0_[(at_8_ + _e55)]), bitcast<u32>(select(_e142, 0f, ((0f > _e142) && ((_e141 & 2147483647u) <= 2139095040u)))));
+    let _e152 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
+    let _e153 = bitcast<f32>(_e152);
+    let _e158 = select(_e153, 0f, ((0f > _e153) && ((_e152 & 2147483647u) <= 2139095040u)));
+    atomicStore((&slab_0_[(at_9_ + _e55)]), bitcast<u32>(select(_e158, 1f, ((1f < _e158) && ((bitcast<u32>(_e158) & 2147483647u) <= 2139095040u)))));
     let _e169 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
-    let _e171 = atomicLoad((&slab_0_[(at_2_ + _e55)]));
-    atomicStore((&slab_0_[(at_11_ + _e55)]), bitcast<u32>(select(bitcast<f32>(_e171), bitcast<f32>(_e169), (bitcast<f32>(_e164) < bitcast<f32>(_e166)))));
-    let _e177 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
-    atomicStore((&slab_0_[(at_12_ + _e55)]), bitcast<u32>(select(0f, 1f, (!((bitcast<f32>(_e177) == 0f)) | false))));
+    atomicStore((&slab_0_[(at_10_ + _e55)]), bitcast<u32>(select(0f, 1f, (bitcast<f32>(_e169) == 0f))));
+    let _e176 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
+    let _e178 = atomicLoad((&slab_0_[(at_2_ + _e55)]));
+    let _e181 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
+    let _e183 = atomicLoad((&slab_0_[(at_2_ + _e55)]));
+    atomicStore((&slab_0_[(at_11_ + _e55)]), bitcast<u32>(select(bitcast<f32>(_e183), bitcast<f32>(_e181), (bitcast<f32>(_e176) < bitcast<f32>(_e178)))));
+    let _e189 = atomicLoad((&slab_0_[(at_1_ + _e55)]));
+    atomicStore((&slab_0_[(at_12_ + _e55)]), bitcast<u32>(select(0f, 1f, (!((bitcast<f32>(_e189) == 0f)) | false))));
 }
 
 // routine conversions, kernel 0, extent 8

@@ -26,16 +26,16 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let l0_ = bitcast<f32>(_e34);
     let _e36 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
     let _e37 = bitcast<f32>(_e36);
-    let _e40 = select(0f, _e37, (_e37 > 0f));
-    let _e44 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
-    let _e56 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
-    atomicStore((&slab_0_[(at_1_ + _e30)]), bitcast<u32>(((((select(1f, _e40, (_e40 < 1f)) + select(0f, 10f, (0f < bitcast<f32>(_e44)))) + select(0f, 100f, ((0f < l0_) & (l0_ < 1f)))) + select(0f, 1f, (bitcast<f32>(_e56) == 0f))) + 0.5f)));
-    let _e66 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
-    let l1_ = (0f <= bitcast<f32>(_e66));
-    let _e69 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
-    let l2_ = !((bitcast<f32>(_e69) == 0f));
-    let _e73 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
-    let _e85 = ((_e30 & 3u) * 8u);
-    let _e93 = atomicAnd((&slab_0_[(at_2_ + (_e30 >> 2u))]), ~((255u << _e85)));
-    let _e94 = atomicOr((&slab_0_[(at_2_ + (_e30 >> 2u))]), (select(0u, 1u, select(true, l2_, select((l1_ == false), l1_, (bitcast<f32>(_e73) < 1f)))) << _e85));
+    let _e45 = select(_e37, 0f, ((0f > _e37) && ((_e36 & 2147483647u) <= 2139095040u)));
+    let _e53 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
+    let _e65 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
+    atomicStore((&slab_0_[(at_1_ + _e30)]), bitcast<u32>(((((select(_e45, 1f, ((1f < _e45) && ((bitcast<u32>(_e45) & 2147483647u) <= 2139095040u))) + select(0f, 10f, (0f < bitcast<f32>(_e53)))) + select(0f, 100f, ((0f < l0_) & (l0_ < 1f)))) + select(0f, 1f, (bitcast<f32>(_e65) == 0f))) + 0.5f)));
+    let _e75 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
+    let l1_ = (0f <= bitcast<f32>(_e75));
+    let _e78 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
+    let l2_ = !((bitcast<f32>(_e78) == 0f));
+    let _e82 = atomicLoad((&slab_0_[(at_0_ + _e30)]));
+    let _e94 = ((_e30 & 3u) * 8u);
+    let _e102 = atomicAnd((&slab_0_[(at_2_ + (_e30 >> 2u))]), ~((255u << _e94)));
+    let _e103 = atomicOr((&slab_0_[(at_2_ + (_e30 >> 2u))]), (select(0u, 1u, select(true, l2_, select((l1_ == false), l1_, (bitcast<f32>(_e82) < 1f)))) << _e94));
 }

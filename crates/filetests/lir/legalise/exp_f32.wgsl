@@ -26,8 +26,8 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e28 = u32(i0_);
     let _e32 = slab_0_[(at_0_ + _e28)];
     let _e34 = -(bitcast<f32>(_e32));
-    let _e43 = select(_e34, -105f, ((-105f > _e34) & ((bitcast<u32>(_e34) & 2147483647u) <= 2139095040u)));
-    let l0_ = select(_e43, 90f, ((90f < _e43) & ((bitcast<u32>(_e43) & 2147483647u) <= 2139095040u)));
+    let _e43 = select(_e34, -105f, ((-105f > _e34) && ((bitcast<u32>(_e34) & 2147483647u) <= 2139095040u)));
+    let l0_ = select(_e43, 90f, ((90f < _e43) && ((bitcast<u32>(_e43) & 2147483647u) <= 2139095040u)));
     let l1_ = fma(l0_, 1.442695f, 12583166f);
     let _e54 = bitcast<u32>(l1_);
     let l2_ = (bitcast<f32>((_e54 ^ select(0u, 1u, (_e54 == 2143289345u)))) - 12583166f);

@@ -55,5 +55,5 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e131 = u32(((i0_ * 2i) + i1_));
     let _e134 = ((_e131 & 1u) * 16u);
     let _e140 = atomicAnd((&slab_0_[(at_2_ + (_e131 >> 1u))]), ~((65535u << _e134)));
-    let _e141 = atomicOr((&slab_0_[(at_2_ + (_e131 >> 1u))]), (((select(select(select(31744u, _e119, (_e119 < 31744u)), (bitcast<u32>((bitcast<f32>(l6_) + 0.5f)) - 1056964608u), (l6_ < 947912704u)), 32256u, (2139095040u < l6_)) | ((l5_ >> 16u) & 32768u)) & 65535u) << _e134));
+    let _e141 = atomicOr((&slab_0_[(at_2_ + (_e131 >> 1u))]), (((select(select(select(_e119, 31744u, (31744u < _e119)), (bitcast<u32>((bitcast<f32>(l6_) + 0.5f)) - 1056964608u), (l6_ < 947912704u)), 32256u, (2139095040u < l6_)) | ((l5_ >> 16u) & 32768u)) & 65535u) << _e134));
 }

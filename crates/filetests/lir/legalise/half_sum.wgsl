@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
             let l6_ = bitcast<u32>((bitcast<f32>((select(select(bitcast<u32>((bitcast<f32>((l3_ << 13u)) * 5192297000000000000000000000000000f)), 2139095040u, (l3_ == 31744u)), 2143289344u, (31744u < l3_)) | ((l2_ & 32768u) << 16u))) + bitcast<f32>((select(select(bitcast<u32>((bitcast<f32>((l5_ << 13u)) * 5192297000000000000000000000000000f)), 2139095040u, (l5_ == 31744u)), 2143289344u, (31744u < l5_)) | ((l4_ & 32768u) << 16u)))));
             let l7_ = (l6_ & 2147483647u);
             let _e100 = ((l7_ + (((l7_ >> 13u) & 1u) + 3355447295u)) >> 13u);
-            l1_ = ((select(select(select(31744u, _e100, (_e100 < 31744u)), (bitcast<u32>((bitcast<f32>(l7_) + 0.5f)) - 1056964608u), (l7_ < 947912704u)), 32256u, (2139095040u < l7_)) | ((l6_ >> 16u) & 32768u)) & 65535u);
+            l1_ = ((select(select(select(_e100, 31744u, (31744u < _e100)), (bitcast<u32>((bitcast<f32>(l7_) + 0.5f)) - 1056964608u), (l7_ < 947912704u)), 32256u, (2139095040u < l7_)) | ((l6_ >> 16u) & 32768u)) & 65535u);
             continuing {
                 let _e110 = i1_next;
                 i1_next = (_e110 + 1i);

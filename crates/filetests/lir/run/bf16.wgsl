@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let l4_ = bitcast<u32>((bitcast<f32>((select((l1_ << 16u), 2143289344u, (32640u < l1_)) | ((l0_ & 32768u) << 16u))) * bitcast<f32>((select((l3_ << 16u), 2143289344u, (32640u < l3_)) | ((l2_ & 32768u) << 16u)))));
     let l5_ = (l4_ & 2147483647u);
     let _e79 = ((l5_ + (((l5_ >> 16u) & 1u) + 32767u)) >> 16u);
-    let l6_ = ((select(select(32640u, _e79, (_e79 < 32640u)), 32704u, (2139095040u < l5_)) | ((l4_ >> 16u) & 32768u)) & 65535u);
+    let l6_ = ((select(select(_e79, 32640u, (32640u < _e79)), 32704u, (2139095040u < l5_)) | ((l4_ >> 16u) & 32768u)) & 65535u);
     let l7_ = (l6_ & 32767u);
     let _e89 = atomicLoad((&slab_0_[(at_0_ + _e34)]));
     let l8_ = ((_e89 >> _e36) & 65535u);
@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let l11_ = (l10_ & 2147483647u);
     let _e115 = ((l11_ + (((l11_ >> 16u) & 1u) + 32767u)) >> 16u);
     let _e128 = atomicAnd((&slab_0_[(at_2_ + _e34)]), ~((65535u << _e36)));
-    let _e129 = atomicOr((&slab_0_[(at_2_ + _e34)]), (((select(select(32640u, _e115, (_e115 < 32640u)), 32704u, (2139095040u < l11_)) | ((l10_ >> 16u) & 32768u)) & 65535u) << _e36));
+    let _e129 = atomicOr((&slab_0_[(at_2_ + _e34)]), (((select(select(_e115, 32640u, (32640u < _e115)), 32704u, (2139095040u < l11_)) | ((l10_ >> 16u) & 32768u)) & 65535u) << _e36));
     let _e130 = atomicLoad((&slab_0_[(at_0_ + _e34)]));
     let l12_ = ((_e130 >> _e36) & 65535u);
     let l13_ = (l12_ & 32767u);

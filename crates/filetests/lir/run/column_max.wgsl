@@ -35,12 +35,12 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         let _e45 = slab_0_[(at_0_ + u32((i0_ + (i1_ * 2i))))];
         let _e46 = bitcast<f32>(_e45);
         let _e47 = l0_;
-        l0_ = select(_e47, _e46, ((_e46 > _e47) & ((bitcast<u32>(_e47) & 2147483647u) <= 2139095040u)));
+        l0_ = select(_e46, _e47, ((_e47 > _e46) || !(((bitcast<u32>(_e47) & 2147483647u) <= 2139095040u))));
         continuing {
-            let _e56 = i1_next;
-            i1_next = (_e56 + 1i);
+            let _e57 = i1_next;
+            i1_next = (_e57 + 1i);
         }
     }
-    let _e59 = l0_;
-    slab_0_[(at_1_ + u32(i0_))] = bitcast<u32>(_e59);
+    let _e60 = l0_;
+    slab_0_[(at_1_ + u32(i0_))] = bitcast<u32>(_e60);
 }

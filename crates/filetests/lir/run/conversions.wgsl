@@ -34,12 +34,12 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e60 = atomicLoad((&slab_0_[(at_1_ + _e37)]));
     let _e61 = bitcast<f32>(_e60);
     let _e70 = select(select(i32(select(0f, _e61, ((_e61 < 2147483600f) & (_e61 > -2147483600f)))), 2147483647i, (_e61 >= 2147483600f)), i32(-2147483648), (_e61 <= -2147483600f));
-    let _e73 = select(0i, _e70, (_e70 > 0i));
+    let _e73 = select(_e70, 0i, (0i > _e70));
     let _e83 = (_e37 >> 2u);
     let _e85 = ((_e37 & 3u) * 8u);
     let _e90 = ~((255u << _e85));
     let _e91 = atomicAnd((&slab_0_[(at_2_ + _e83)]), _e90);
-    let _e92 = atomicOr((&slab_0_[(at_2_ + _e83)]), ((bitcast<u32>(select(255i, _e73, (_e73 < 255i))) & 255u) << _e85));
+    let _e92 = atomicOr((&slab_0_[(at_2_ + _e83)]), ((bitcast<u32>(select(_e73, 255i, (255i < _e73))) & 255u) << _e85));
     let _e93 = atomicLoad((&slab_0_[(at_1_ + _e37)]));
     let _e101 = atomicAnd((&slab_0_[(at_3_ + _e83)]), _e90);
     let _e102 = atomicOr((&slab_0_[(at_3_ + _e83)]), (select(0u, 1u, !((bitcast<f32>(_e93) == 0f))) << _e85));

@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let l4_ = bitcast<u32>((bitcast<f32>((select(select(bitcast<u32>((bitcast<f32>((l1_ << 13u)) * 5192297000000000000000000000000000f)), 2139095040u, (l1_ == 31744u)), 2143289344u, (31744u < l1_)) | ((l0_ & 32768u) << 16u))) + bitcast<f32>((select(select(bitcast<u32>((bitcast<f32>((l3_ << 13u)) * 5192297000000000000000000000000000f)), 2139095040u, (l3_ == 31744u)), 2143289344u, (31744u < l3_)) | ((l2_ & 32768u) << 16u)))));
     let l5_ = (l4_ & 2147483647u);
     let _e100 = ((l5_ + (((l5_ >> 13u) & 1u) + 3355447295u)) >> 13u);
-    let l6_ = ((select(select(select(31744u, _e100, (_e100 < 31744u)), (bitcast<u32>((bitcast<f32>(l5_) + 0.5f)) - 1056964608u), (l5_ < 947912704u)), 32256u, (2139095040u < l5_)) | ((l4_ >> 16u) & 32768u)) & 65535u);
+    let l6_ = ((select(select(select(_e100, 31744u, (31744u < _e100)), (bitcast<u32>((bitcast<f32>(l5_) + 0.5f)) - 1056964608u), (l5_ < 947912704u)), 32256u, (2139095040u < l5_)) | ((l4_ >> 16u) & 32768u)) & 65535u);
     let l7_ = (l6_ & 32767u);
     let _e111 = atomicLoad((&slab_0_[(at_1_ + _e34)]));
     let l8_ = ((_e111 >> _e36) & 65535u);
@@ -45,7 +45,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e152 = ((l11_ + (((l11_ >> 13u) & 1u) + 3355447295u)) >> 13u);
     let _e165 = ~((65535u << _e36));
     let _e166 = atomicAnd((&slab_0_[(at_2_ + _e34)]), _e165);
-    let _e167 = atomicOr((&slab_0_[(at_2_ + _e34)]), (((select(select(select(31744u, _e152, (_e152 < 31744u)), (bitcast<u32>((bitcast<f32>(l11_) + 0.5f)) - 1056964608u), (l11_ < 947912704u)), 32256u, (2139095040u < l11_)) | ((l10_ >> 16u) & 32768u)) & 65535u) << _e36));
+    let _e167 = atomicOr((&slab_0_[(at_2_ + _e34)]), (((select(select(select(_e152, 31744u, (31744u < _e152)), (bitcast<u32>((bitcast<f32>(l11_) + 0.5f)) - 1056964608u), (l11_ < 947912704u)), 32256u, (2139095040u < l11_)) | ((l10_ >> 16u) & 32768u)) & 65535u) << _e36));
     let _e168 = atomicLoad((&slab_0_[(at_0_ + _e34)]));
     let l12_ = ((_e168 >> _e36) & 65535u);
     let l13_ = (l12_ & 32767u);
@@ -56,5 +56,5 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let l17_ = (l16_ & 2147483647u);
     let _e214 = ((l17_ + (((l17_ >> 13u) & 1u) + 3355447295u)) >> 13u);
     let _e226 = atomicAnd((&slab_0_[(at_3_ + _e34)]), _e165);
-    let _e227 = atomicOr((&slab_0_[(at_3_ + _e34)]), (((select(select(select(31744u, _e214, (_e214 < 31744u)), (bitcast<u32>((bitcast<f32>(l17_) + 0.5f)) - 1056964608u), (l17_ < 947912704u)), 32256u, (2139095040u < l17_)) | ((l16_ >> 16u) & 32768u)) & 65535u) << _e36));
+    let _e227 = atomicOr((&slab_0_[(at_3_ + _e34)]), (((select(select(select(_e214, 31744u, (31744u < _e214)), (bitcast<u32>((bitcast<f32>(l17_) + 0.5f)) - 1056964608u), (l17_ < 947912704u)), 32256u, (2139095040u < l17_)) | ((l16_ >> 16u) & 32768u)) & 65535u) << _e36));
 }

@@ -37,7 +37,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e88 = ((l3_ + (((l3_ >> 21u) & 1u) + 3356491775u)) >> 21u);
     let _e102 = ~((255u << _e41));
     let _e103 = atomicAnd((&slab_0_[(at_1_ + _e39)]), _e102);
-    let _e104 = atomicOr((&slab_0_[(at_1_ + _e39)]), (((select(select(select(124u, _e88, (_e88 < 124u)), (bitcast<u32>((bitcast<f32>(l3_) + 128f)) - 1124073472u), (l3_ < 947912704u)), 126u, (2139095040u < l3_)) | ((l2_ >> 24u) & 128u)) & 255u) << _e41));
+    let _e104 = atomicOr((&slab_0_[(at_1_ + _e39)]), (((select(select(select(_e88, 124u, (124u < _e88)), (bitcast<u32>((bitcast<f32>(l3_) + 128f)) - 1124073472u), (l3_ < 947912704u)), 126u, (2139095040u < l3_)) | ((l2_ >> 24u) & 128u)) & 255u) << _e41));
     let _e107 = atomicLoad((&slab_0_[(at_2_ + _e39)]));
     let l4_ = ((_e107 >> _e41) & 255u);
     let l5_ = (l4_ & 127u);
@@ -46,7 +46,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let l7_ = (l6_ & 2147483647u);
     let _e140 = ((l7_ + (((l7_ >> 20u) & 1u) + 3288858623u)) >> 20u);
     let _e152 = atomicAnd((&slab_0_[(at_3_ + _e39)]), _e102);
-    let _e153 = atomicOr((&slab_0_[(at_3_ + _e39)]), (((select(select(select(127u, _e140, (_e140 < 127u)), (bitcast<u32>((bitcast<f32>(l7_) + 16384f)) - 1182793728u), (l7_ < 1015021568u)), 127u, (2139095040u < l7_)) | ((l6_ >> 24u) & 128u)) & 255u) << _e41));
+    let _e153 = atomicOr((&slab_0_[(at_3_ + _e39)]), (((select(select(select(_e140, 127u, (127u < _e140)), (bitcast<u32>((bitcast<f32>(l7_) + 16384f)) - 1182793728u), (l7_ < 1015021568u)), 127u, (2139095040u < l7_)) | ((l6_ >> 24u) & 128u)) & 255u) << _e41));
     let _e154 = atomicLoad((&slab_0_[(at_0_ + _e39)]));
     let l8_ = ((_e154 >> _e41) & 255u);
     let l9_ = (l8_ & 127u);

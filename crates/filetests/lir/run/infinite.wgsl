@@ -117,7 +117,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e68 = bitcast<f32>(_e67);
     let _e76 = bits;
     let _e78 = select(bitcast<f32>(_e76), (_e68 - _e68), (((_e67 & 2147483647u) < 2139095040u) | (_e67 != _e67)));
-    slab_0_[(at_1_ + u32(i0_))] = bitcast<u32>(select(_e78, 2f, ((2f > _e78) & ((bitcast<u32>(_e78) & 2147483647u) <= 2139095040u))));
+    slab_0_[(at_1_ + u32(i0_))] = bitcast<u32>(select(_e78, 2f, ((2f > _e78) && ((bitcast<u32>(_e78) & 2147483647u) <= 2139095040u))));
 }
 
 // routine great_integers is rejected: routine `great_integers`: webgpu does not support `convert f32` on i64: it takes arithmetic in i64

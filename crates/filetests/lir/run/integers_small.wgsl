@@ -31,5 +31,5 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e75 = atomicAnd((&slab_0_[(at_1_ + (_e30 >> 1u))]), ~((65535u << _e63)));
     let _e76 = atomicOr((&slab_0_[(at_1_ + (_e30 >> 1u))]), (((((_e66 >> _e63) & 65535u) + 65535u) & 65535u) << _e63));
     let _e79 = atomicLoad((&slab_0_[(at_2_ + _e30)]));
-    atomicStore((&slab_0_[(at_2_ + _e30)]), (select(7u, _e79, (_e79 > 7u)) + 4294967288u));
+    atomicStore((&slab_0_[(at_2_ + _e30)]), (select(_e79, 7u, (7u > _e79)) + 4294967288u));
 }

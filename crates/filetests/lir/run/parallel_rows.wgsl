@@ -37,10 +37,10 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         let _e41 = slab_0_[(at_0_ + u32(((i0_ * 4i) + i1_)))];
         let _e42 = bitcast<f32>(_e41);
         let _e43 = l0_;
-        l0_ = select(_e43, _e42, ((_e42 > _e43) & ((bitcast<u32>(_e43) & 2147483647u) <= 2139095040u)));
+        l0_ = select(_e42, _e43, ((_e43 > _e42) || !(((bitcast<u32>(_e43) & 2147483647u) <= 2139095040u))));
         continuing {
-            let _e52 = i1_next;
-            i1_next = (_e52 + 1i);
+            let _e53 = i1_next;
+            i1_next = (_e53 + 1i);
         }
     }
     i2_next = 0i;
@@ -50,18 +50,18 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         } else {
             break;
         }
-        let _e60 = u32(((i0_ * 4i) + i2_));
-        let _e63 = slab_0_[(at_0_ + _e60)];
-        let _e65 = l0_;
-        let _e66 = (_e63 & 2147483647u);
-        let _e71 = bits;
-        let _e75 = bits_1;
-        let _e77 = bitcast<u32>(_e65);
-        let _e83 = bits_2;
-        slab_0_[(at_1_ + _e60)] = bitcast<u32>(select((bitcast<f32>(_e63) / _e65), select(bitcast<f32>(_e83), select(bitcast<f32>(_e75), bitcast<f32>(_e71), ((_e63 ^ _e77) <= 2147483647u)), ((_e66 != 0u) & (_e66 <= 2139095040u))), ((_e77 & 2147483647u) == 0u)));
+        let _e61 = u32(((i0_ * 4i) + i2_));
+        let _e64 = slab_0_[(at_0_ + _e61)];
+        let _e66 = l0_;
+        let _e67 = (_e64 & 2147483647u);
+        let _e72 = bits;
+        let _e76 = bits_1;
+        let _e78 = bitcast<u32>(_e66);
+        let _e84 = bits_2;
+        slab_0_[(at_1_ + _e61)] = bitcast<u32>(select((bitcast<f32>(_e64) / _e66), select(bitcast<f32>(_e84), select(bitcast<f32>(_e76), bitcast<f32>(_e72), ((_e64 ^ _e78) <= 2147483647u)), ((_e67 != 0u) & (_e67 <= 2139095040u))), ((_e78 & 2147483647u) == 0u)));
         continuing {
-            let _e93 = i2_next;
-            i2_next = (_e93 + 1i);
+            let _e94 = i2_next;
+            i2_next = (_e94 + 1i);
         }
     }
 }

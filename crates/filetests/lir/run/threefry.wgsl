@@ -150,6 +150,6 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let l5_ = (l4_ & 2147483647u);
     let _e98 = ((l5_ + (((l5_ >> 13u) & 1u) + 3355447295u)) >> 13u);
     let _e113 = atomicAnd((&slab_0_[(at_1_ + _e32)]), ~((65535u << _e34)));
-    let _e114 = atomicOr((&slab_0_[(at_1_ + _e32)]), (((select(select(select(31744u, _e98, (_e98 < 31744u)), (bitcast<u32>((bitcast<f32>(l5_) + 0.5f)) - 1056964608u), (l5_ < 947912704u)), 32256u, (2139095040u < l5_)) | ((l4_ >> 16u) & 32768u)) & 65535u) << _e34));
+    let _e114 = atomicOr((&slab_0_[(at_1_ + _e32)]), (((select(select(select(_e98, 31744u, (31744u < _e98)), (bitcast<u32>((bitcast<f32>(l5_) + 0.5f)) - 1056964608u), (l5_ < 947912704u)), 32256u, (2139095040u < l5_)) | ((l4_ >> 16u) & 32768u)) & 65535u) << _e34));
     atomicStore((&slab_0_[(at_2_ + _e30)]), bitcast<u32>((((i0_ * 1000000i) + 2000000i) * 3000i)));
 }

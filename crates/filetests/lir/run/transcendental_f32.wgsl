@@ -34,8 +34,8 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e37 = u32(i0_);
     let _e41 = slab_0_[(at_0_ + _e37)];
     let _e42 = bitcast<f32>(_e41);
-    let _e50 = select(_e42, -105f, ((-105f > _e42) & ((_e41 & 2147483647u) <= 2139095040u)));
-    let l0_ = select(_e50, 90f, ((90f < _e50) & ((bitcast<u32>(_e50) & 2147483647u) <= 2139095040u)));
+    let _e50 = select(_e42, -105f, ((-105f > _e42) && ((_e41 & 2147483647u) <= 2139095040u)));
+    let l0_ = select(_e50, 90f, ((90f < _e50) && ((bitcast<u32>(_e50) & 2147483647u) <= 2139095040u)));
     let l1_ = fma(l0_, 1.442695f, 12583166f);
     let _e61 = bitcast<u32>(l1_);
     let l2_ = (bitcast<f32>((_e61 ^ select(0u, 1u, (_e61 == 2143289345u)))) - 12583166f);
@@ -46,8 +46,8 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     slab_0_[(at_1_ + _e37)] = bitcast<u32>(((fma(fma(fma(fma(fma(fma(0.0013814627f, l4_, 0.008368717f), l4_, 0.04166839f), l4_, 0.16666521f), l4_, 0.49999994f), l4_, 1f), l4_, 1f) * bitcast<f32>((l5_ << 23u))) * bitcast<f32>(((l3_ - l5_) << 23u))));
     let _e102 = slab_0_[(at_0_ + _e37)];
     let _e103 = bitcast<f32>(_e102);
-    let _e109 = select(_e103, -151f, ((-151f > _e103) & ((_e102 & 2147483647u) <= 2139095040u)));
-    let l6_ = select(_e109, 129f, ((129f < _e109) & ((bitcast<u32>(_e109) & 2147483647u) <= 2139095040u)));
+    let _e109 = select(_e103, -151f, ((-151f > _e103) && ((_e102 & 2147483647u) <= 2139095040u)));
+    let l6_ = select(_e109, 129f, ((129f < _e109) && ((bitcast<u32>(_e109) & 2147483647u) <= 2139095040u)));
     let l7_ = (l6_ + 12583166f);
     let l8_ = bitcast<i32>(l7_);
     let _e119 = bitcast<u32>(l7_);
@@ -171,7 +171,7 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e614 = slab_0_[(at_0_ + _e37)];
     let l111_ = bitcast<f32>(_e614);
     let _e616 = abs(l111_);
-    let l112_ = (select(_e616, 10f, ((10f < _e616) & ((bitcast<u32>(_e616) & 2147483647u) <= 2139095040u))) * -2f);
+    let l112_ = (select(_e616, 10f, ((10f < _e616) && ((bitcast<u32>(_e616) & 2147483647u) <= 2139095040u))) * -2f);
     let l113_ = fma(l112_, 1.442695f, 12583039f);
     let _e628 = bitcast<u32>(l113_);
     let l114_ = (bitcast<f32>((_e628 ^ select(0u, 1u, (_e628 == 2143289345u)))) - 12583039f);

@@ -40,12 +40,12 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     slab_0_[(at_3_ + _e41)] = bitcast<u32>(select(0f, 1f, (bitcast<f32>(_e57) == 0f)));
     let _e66 = slab_0_[(at_1_ + _e41)];
     let _e67 = bitcast<f32>(_e66);
-    let _e69 = select(0f, _e67, (_e67 > 0f));
-    slab_0_[(at_4_ + _e41)] = bitcast<u32>(select(1f, _e69, (_e69 < 1f)));
-    let _e75 = slab_0_[(at_1_ + _e41)];
-    slab_0_[(at_5_ + _e41)] = bitcast<u32>(trunc(bitcast<f32>(_e75)));
-    let _e81 = slab_0_[(at_1_ + _e41)];
-    slab_0_[(at_6_ + _e41)] = bitcast<u32>(floor(bitcast<f32>(_e81)));
-    let _e87 = slab_0_[(at_1_ + _e41)];
-    slab_0_[(at_7_ + _e41)] = bitcast<u32>(round(bitcast<f32>(_e87)));
+    let _e74 = select(_e67, 0f, ((0f > _e67) && ((_e66 & 2147483647u) <= 2139095040u)));
+    slab_0_[(at_4_ + _e41)] = bitcast<u32>(select(_e74, 1f, ((1f < _e74) && ((bitcast<u32>(_e74) & 2147483647u) <= 2139095040u))));
+    let _e84 = slab_0_[(at_1_ + _e41)];
+    slab_0_[(at_5_ + _e41)] = bitcast<u32>(trunc(bitcast<f32>(_e84)));
+    let _e90 = slab_0_[(at_1_ + _e41)];
+    slab_0_[(at_6_ + _e41)] = bitcast<u32>(floor(bitcast<f32>(_e90)));
+    let _e96 = slab_0_[(at_1_ + _e41)];
+    slab_0_[(at_7_ + _e41)] = bitcast<u32>(round(bitcast<f32>(_e96)));
 }

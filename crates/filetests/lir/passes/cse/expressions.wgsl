@@ -26,8 +26,8 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let _e32 = u32(i0_);
     let _e36 = slab_0_[(at_0_ + _e32)];
     let _e39 = (bitcast<f32>(_e36) * 2f);
-    let _e48 = select(_e39, -105f, ((-105f > _e39) & ((bitcast<u32>(_e39) & 2147483647u) <= 2139095040u)));
-    let l1_ = select(_e48, 90f, ((90f < _e48) & ((bitcast<u32>(_e48) & 2147483647u) <= 2139095040u)));
+    let _e48 = select(_e39, -105f, ((-105f > _e39) && ((bitcast<u32>(_e39) & 2147483647u) <= 2139095040u)));
+    let l1_ = select(_e48, 90f, ((90f < _e48) && ((bitcast<u32>(_e48) & 2147483647u) <= 2139095040u)));
     let l2_ = fma(l1_, 1.442695f, 12583166f);
     let _e59 = bitcast<u32>(l2_);
     let l3_ = (bitcast<f32>((_e59 ^ select(0u, 1u, (_e59 == 2143289345u)))) - 12583166f);
@@ -41,8 +41,8 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     slab_0_[(at_0_ + _e32)] = bitcast<u32>(0f);
     let _e108 = slab_0_[(at_0_ + _e32)];
     let _e110 = (bitcast<f32>(_e108) * 2f);
-    let _e116 = select(_e110, -105f, ((-105f > _e110) & ((bitcast<u32>(_e110) & 2147483647u) <= 2139095040u)));
-    let l7_ = select(_e116, 90f, ((90f < _e116) & ((bitcast<u32>(_e116) & 2147483647u) <= 2139095040u)));
+    let _e116 = select(_e110, -105f, ((-105f > _e110) && ((bitcast<u32>(_e110) & 2147483647u) <= 2139095040u)));
+    let l7_ = select(_e116, 90f, ((90f < _e116) && ((bitcast<u32>(_e116) & 2147483647u) <= 2139095040u)));
     let l8_ = fma(l7_, 1.442695f, 12583166f);
     let _e124 = bitcast<u32>(l8_);
     let l9_ = (bitcast<f32>((_e124 ^ select(0u, 1u, (_e124 == 2143289345u)))) - 12583166f);

@@ -123,14 +123,14 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let l51_ = fma((l43_ - (bitcast<f32>((_e249 ^ select(0u, 1u, (_e249 == 2143289345u)))) - l41_)), 2f, (((((l47_ * 2f) - l46_) + select(_e77, (l47_ * 0f), ((bitcast<u32>(l47_) & 2147483647u) < 2139095040u))) + (l48_ * 2f)) + select(_e77, (l48_ * 0f), ((bitcast<u32>(l48_) & 2147483647u) < 2139095040u))));
     let l52_ = (l46_ + l51_);
     let _e276 = bitcast<u32>(l52_);
-    let _e280 = select(l52_, -151f, ((-151f > l52_) & ((_e276 & 2147483647u) <= 2139095040u)));
-    let l53_ = select(_e280, 129f, ((129f < _e280) & ((bitcast<u32>(_e280) & 2147483647u) <= 2139095040u)));
+    let _e280 = select(l52_, -151f, ((-151f > l52_) && ((_e276 & 2147483647u) <= 2139095040u)));
+    let l53_ = select(_e280, 129f, ((129f < _e280) && ((bitcast<u32>(_e280) & 2147483647u) <= 2139095040u)));
     let l54_ = (l53_ + 12583166f);
     let l55_ = bitcast<i32>(l54_);
     let _e291 = bitcast<u32>(l54_);
     let _e303 = (l51_ - (bitcast<f32>((_e276 ^ select(0u, 1u, (_e276 == 2143289345u)))) - l46_));
-    let _e310 = select(_e303, -1f, ((-1f > _e303) & ((bitcast<u32>(_e303) & 2147483647u) <= 2139095040u)));
-    let l56_ = ((l53_ - (bitcast<f32>((_e291 ^ select(0u, 1u, (_e291 == 2143289345u)))) - 12583166f)) + select(_e310, 1f, ((1f < _e310) & ((bitcast<u32>(_e310) & 2147483647u) <= 2139095040u))));
+    let _e310 = select(_e303, -1f, ((-1f > _e303) && ((bitcast<u32>(_e303) & 2147483647u) <= 2139095040u)));
+    let l56_ = ((l53_ - (bitcast<f32>((_e291 ^ select(0u, 1u, (_e291 == 2143289345u)))) - 12583166f)) + select(_e310, 1f, ((1f < _e310) && ((bitcast<u32>(_e310) & 2147483647u) <= 2139095040u))));
     let l57_ = (l55_ >> 1u);
     let l59_ = select(_e77, select(select(((fma(l56_, fma(fma(fma(fma(fma(0.00015353349f, l56_, 0.00133989f), l56_, 0.009618438f), l56_, 0.055503324f), l56_, 0.24022648f), l56_, 0.6931472f), 1f) * bitcast<f32>((l57_ << 23u))) * bitcast<f32>(((l55_ - l57_) << 23u))), 0f, (l1_ == 0f)), _e65, (l1_ == _e65)), (l1_ == l1_));
     slab_0_[at_0_] = bitcast<u32>(select(l59_, 1f, (l0_ == 1f)));

@@ -22,5 +22,5 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let i1_ = bitcast<i32>((id % 2u));
     let _e39 = slab_0_[(at_1_ + u32((i0_ + (i1_ * 3i))))];
     let _e44 = ((bitcast<f32>(_e39) * 2f) + 1f);
-    slab_0_[(at_0_ + u32(((i0_ * 2i) + i1_)))] = bitcast<u32>(select(0f, _e44, (_e44 > 0f)));
+    slab_0_[(at_0_ + u32(((i0_ * 2i) + i1_)))] = bitcast<u32>(select(_e44, 0f, ((0f > _e44) && ((bitcast<u32>(_e44) & 2147483647u) <= 2139095040u))));
 }

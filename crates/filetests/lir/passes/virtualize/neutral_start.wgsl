@@ -36,10 +36,10 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         let _e44 = slab_0_[(at_0_ + u32(((i0_ * 3i) + i1_)))];
         let _e45 = bitcast<f32>(_e44);
         let _e46 = l0_;
-        l0_ = select(_e46, _e45, ((_e45 > _e46) & ((bitcast<u32>(_e46) & 2147483647u) <= 2139095040u)));
+        l0_ = select(_e45, _e46, ((_e46 > _e45) || !(((bitcast<u32>(_e46) & 2147483647u) <= 2139095040u))));
         continuing {
-            let _e55 = i1_next;
-            i1_next = (_e55 + 1i);
+            let _e56 = i1_next;
+            i1_next = (_e56 + 1i);
         }
     }
     i2_next = 0i;
@@ -49,13 +49,13 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
         } else {
             break;
         }
-        let _e63 = u32(((i0_ * 3i) + i2_));
-        let _e66 = slab_0_[(at_0_ + _e63)];
-        let _e68 = l0_;
-        slab_0_[(at_1_ + _e63)] = bitcast<u32>((bitcast<f32>(_e66) - _e68));
+        let _e64 = u32(((i0_ * 3i) + i2_));
+        let _e67 = slab_0_[(at_0_ + _e64)];
+        let _e69 = l0_;
+        slab_0_[(at_1_ + _e64)] = bitcast<u32>((bitcast<f32>(_e67) - _e69));
         continuing {
-            let _e73 = i2_next;
-            i2_next = (_e73 + 1i);
+            let _e74 = i2_next;
+            i2_next = (_e74 + 1i);
         }
     }
 }

@@ -23,8 +23,8 @@ fn main(@builtin(workgroup_id) workgroup_: vec3<u32>, @builtin(num_workgroups) w
     let i0_ = bitcast<i32>(id);
     let _e32 = slab_0_[(at_0_ + u32(i0_))];
     let _e33 = bitcast<f32>(_e32);
-    let _e41 = select(_e33, -105f, ((-105f > _e33) & ((_e32 & 2147483647u) <= 2139095040u)));
-    let l1_ = select(_e41, 90f, ((90f < _e41) & ((bitcast<u32>(_e41) & 2147483647u) <= 2139095040u)));
+    let _e41 = select(_e33, -105f, ((-105f > _e33) && ((_e32 & 2147483647u) <= 2139095040u)));
+    let l1_ = select(_e41, 90f, ((90f < _e41) && ((bitcast<u32>(_e41) & 2147483647u) <= 2139095040u)));
     let l2_ = fma(l1_, 1.442695f, 12583166f);
     let _e52 = bitcast<u32>(l2_);
     let l3_ = (bitcast<f32>((_e52 ^ select(0u, 1u, (_e52 == 2143289345u)))) - 12583166f);
