@@ -193,7 +193,7 @@ impl Graph {
     /// shapes, in f32 for narrow floats. The gradient is the one by the values that the loss was computed
     /// with, also if a later statement or the update of an optimiser has changed a parameter since. If the
     /// loss does not depend on a parameter, its gradient is 0, and the compiled graph has a
-    /// [warning](Executable::warnings).
+    /// [warning](crate::Executable::warnings).
     ///
     /// ```
     /// use arrayjit_tensor::{DType, Graph, Init, Params};

@@ -190,10 +190,12 @@ fn huge_gradients_are_finite() {
     assert!((weights(&session)[0] + 1e22).abs() < 1e16);
 }
 
+type Operation = fn(&Tensor) -> Result<Tensor, TensorError>;
+
 /// A NaN of one element of the batch reaches the loss through a relu, a clamp, a maximum and a pool.
 #[test]
 fn nan_passes_to_the_loss() {
-    let through: [fn(&Tensor) -> Result<Tensor, TensorError>; 6] = [
+    let through: [Operation; 6] = [
         |x| x.relu(),
         |x| x.clamp(0.0, 1.0),
         |x| x.maximum(0.0),
