@@ -159,7 +159,7 @@ impl Backend {
     }
 
     /// A backend made of parts whose capabilities are checked.
-    fn assembled(
+    pub(crate) fn assembled(
         name: String,
         parts: BackendParts,
         settings: Settings,

@@ -15,6 +15,9 @@ mod generate; // scheduling and code generation for one target
 mod routine; // the linked callable
 mod run_memory; // the memory of runs, for reports
 
+#[cfg(feature = "cuda")]
+mod ptx_text; // PTX without a GPU
+
 mod fallback; // statements that a code generator rejects
 
 mod cache; // compiled code by content
@@ -84,6 +87,9 @@ pub use crate::{
     routine::Routine,
     settings::Settings,
 };
+
+#[cfg(feature = "cuda")]
+pub use crate::ptx_text::{PtxTarget, ptx};
 
 #[doc(hidden)]
 pub use inventory; // for `register_backend!`
