@@ -265,7 +265,7 @@ unsafe impl Driver for WgpuDevice {
         let regions = args.ranges().iter().map(MemoryRegion::new).collect::<Result<_, _>>()?;
         let SharedState { gpu, pipelines, tables, .. } = &*self.shared;
         gpu.check_alive()?;
-        let bound = Arc::new(BoundPipeline::new(gpu, pipelines, tables, kernel, regions)?);
+        let bound = Arc::new(BoundPipeline::new(gpu, pipelines, tables, &self.slabs, kernel, regions)?);
         Ok(BoundHandle::new(DeviceBinding { shared: Arc::clone(&self.shared), bound }))
     }
 

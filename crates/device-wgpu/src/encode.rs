@@ -36,12 +36,14 @@ const MERGE: &str = include_str!("merge.wgsl");
 
 /// The maximum number of bytes that a command takes in the buffer of parameter tables.
 pub(crate) fn table_room(command: &Command, alignment: usize) -> usize {
-    let bytes = match command {
-        Command::Launch(bound, _) => bound.assembled.table_bytes,
-        // These commands may need a merge kernel, whose table takes 16 bytes.
-        Command::Zero(_) | Command::CopyIn(..) | Command::CopyOut(..) | Command::Copy(..) => 16,
-    };
-    bytes.next_multiple_of(alignment)
+    // A copy may need a merge kernel, whose table takes 16 bytes.
+    let copy = 16usize.next_multiple_of(alignment);
+    match command {
+        Command::Launch(bound, _) => {
+            bound.assembled.table_bytes.next_multiple_of(alignment) + 2 * bound.packed.len() * copy
+        }
+        Command::Zero(_) | Command::CopyIn(..) | Command::CopyOut(..) | Command::Copy(..) => copy,
+    }
 }
 
 /// A submitted batch.
@@ -132,9 +134,12 @@ impl<'a> BatchEncoder<'a> {
         match command {
             Command::Launch(bound, indices) => {
                 let Some(grid) = bound.grid else { return Ok(()) };
+                bound.packed.iter().try_for_each(|region| self.copy(&region.packed, &region.home))?;
                 let words = bound.offsets.iter().chain(indices).copied();
                 let at = self.table(&bound.assembled, words);
                 self.dispatch(&bound.name, &bound.assembled, at, grid);
+                let mut written = bound.packed.iter().filter(|region| region.is_written);
+                written.try_for_each(|region| self.copy(&region.home, &region.packed))?;
             }
             Command::Zero(region) if region.is_whole_words() => {
                 let (begin, bytes) = words(region);

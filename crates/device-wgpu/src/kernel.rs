@@ -25,7 +25,8 @@ use crate::{
     encode::TABLES_BYTES,
     gpu::{Gpu, GpuError, lock, lost_error},
     grid,
-    slab::MemoryRegion,
+    packing::{PackedRegion, pack},
+    slab::{MemoryRegion, SlabAllocator},
 };
 
 /// The cache drops unused pipelines once it has this many.
@@ -182,6 +183,8 @@ pub(crate) struct BoundPipeline {
     pub(crate) offsets: Vec<u32>,
     /// The number of workgroups in each dimension; `None` if the kernel has nothing to do.
     pub(crate) grid: Option<[u32; 3]>,
+    /// The regions that launches copy, because the kernel cannot bind the slabs that they are in.
+    pub(crate) packed: Vec<PackedRegion>,
     /// Keeps alive the memory that the bindings refer to.
     _regions: Vec<MemoryRegion>,
 }
@@ -197,16 +200,15 @@ impl BoundPipeline {
         gpu: &Gpu,
         pipelines: &PipelineCache,
         tables: &wgpu::Buffer,
+        slabs: &Arc<SlabAllocator>,
         kernel: &LoadedKernel,
-        regions: Vec<MemoryRegion>,
+        mut regions: Vec<MemoryRegion>,
     ) -> Result<BoundPipeline, DriverError> {
         let abi = &kernel.abi;
-        let (numbers, slabs) = number_slabs(&regions);
         let limit = gpu.limits.max_storage_buffers_per_shader_stage as usize;
-        if slabs.len() > limit {
-            let (kernel, needed) = (abi.name.clone(), slabs.len());
-            return Err(DriverError::TooManyBuffers { kernel, needed, limit });
-        }
+        let accesses = abi.memory().map(|(access, _)| access);
+        let packed = pack(&abi.name, slabs, limit, accesses, &mut regions)?;
+        let (numbers, slabs) = number_slabs(&regions);
         let shader = kernel.code.shader(kernel.index, &numbers)?;
         check_table(abi, &shader, &gpu.limits)?;
         let grid = grid::split(&abi.name, shader.groups, gpu.limits.max_compute_workgroups_per_dimension)?;
@@ -217,6 +219,7 @@ impl BoundPipeline {
             assembled: assembled.map_err(|error| rejected(&abi.name, error))?,
             offsets: regions.iter().map(|region| (region.begin() / 4) as u32).collect(),
             grid,
+            packed,
             _regions: regions,
         })
     }

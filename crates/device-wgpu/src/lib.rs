@@ -18,6 +18,7 @@ mod encode; // commands to a command buffer
 mod event; // points in a stream
 mod grid; // workgroups over three dimensions
 mod kernel; // text to pipelines bound to memory
+mod packing; // memory in more slabs than a kernel binds
 mod shared_state; // state that all streams share
 mod stream; // batches in order
 mod timing; // running times of kernels

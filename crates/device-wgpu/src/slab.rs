@@ -109,9 +109,36 @@ impl SlabAllocator {
         }
     }
 
+    /// Size of the largest pool, in bytes.
+    pub(crate) fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// Allocates memory of at most [`SlabAllocator::largest`] bytes in a slab that no pool shares.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError::OutOfMemory`], [`DriverError::Lost`].
+    pub(crate) fn allocate_apart(self: &Arc<Self>, bytes: usize) -> Result<Arc<PoolMemory>, DriverError> {
+        let reservation = self.budget.reserve(bytes)?;
+        let mut table = lock(&self.table);
+        let id = table.next;
+        table.next += 1;
+        drop(table);
+        let slab = self.slab(id, self.rounded(bytes));
+        let slab = slab.map_err(|error| error.driver_error("allocating memory", bytes, self.used()))?;
+        Ok(Arc::new(PoolMemory {
+            slabs: Arc::clone(self),
+            slab,
+            offset: 0,
+            bytes,
+            _reservation: reservation,
+        }))
+    }
+
     /// Rounds a size up to the alignment. An empty pool takes as many bytes as the alignment, so that every
     /// pool has an address of its own.
-    fn rounded(&self, bytes: usize) -> usize {
+    pub(crate) fn rounded(&self, bytes: usize) -> usize {
         bytes.max(1).next_multiple_of(self.alignment)
     }
 
@@ -162,6 +189,7 @@ impl SlabAllocator {
     fn release(&self, memory: &PoolMemory) {
         let mut table = lock(&self.table);
         let id = memory.slab.id;
+        // Memory apart from the pools is not in the table, and goes with its slab.
         let Some((_, free)) = table.slabs.get_mut(&id) else { return };
         free.release(memory.offset, self.rounded(memory.bytes));
         let is_empty = free.is_whole();
@@ -207,6 +235,17 @@ impl MemoryRegion {
     /// [`DriverError::ForeignHandle`] for memory of another driver.
     pub(crate) fn new(range: &MemoryRange) -> Result<MemoryRegion, DriverError> {
         Ok(MemoryRegion { memory: range.memory().share()?, offset: range.offset(), bytes: range.bytes() })
+    }
+
+    /// A range of memory that the caller has allocated.
+    pub(crate) fn within(memory: &Arc<PoolMemory>, offset: usize, bytes: usize) -> MemoryRegion {
+        MemoryRegion { memory: Arc::clone(memory), offset, bytes }
+    }
+
+    /// Whether both are the same bytes.
+    pub(crate) fn is_same(&self, other: &MemoryRegion) -> bool {
+        let place = |region: &MemoryRegion| (region.slab().id, region.begin(), region.bytes);
+        place(self) == place(other)
     }
 
     pub(crate) fn slab(&self) -> &Arc<Slab> {

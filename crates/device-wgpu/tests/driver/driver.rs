@@ -164,6 +164,54 @@ fn a_kernel_reaches_several_slabs_and_no_more_than_the_device_binds() {
 }
 
 #[test]
+fn forty_nodes_are_packed_into_what_the_device_binds() {
+    let config = Config { binding_bytes: Some(1 << 20), storage_buffers: Some(4), ..Config::default() };
+    let Some(driver) = open(&config) else { return };
+    let streams = [stream(&driver, 0), stream(&driver, 1)];
+    // Two pools fit a slab, so the nodes are in twenty slabs. Each has 4,099 bytes in its pool.
+    const BYTES: usize = 4099;
+    let place = |node: u32| at(node + 1, 256 * node as usize);
+    (0..40).for_each(|node| driver.alloc_pool(PoolId(node + 1), 500_000).unwrap());
+    let reads = vec![(Access::Read, BYTES); 37];
+    let params =
+        [&reads[..], &[(Access::ReadWrite, BYTES), (Access::Write, BYTES), (Access::Write, BYTES)]].concat();
+    let sum: Vec<String> = (0..38).map(|node| format!("r{node}(t)")).collect();
+    let body = format!("w37(t, {}); w38(t, t);", sum.join(" + "));
+    let kernel = Kernel::new("sum", &params, 1024, &body);
+    let used = driver.used_memory();
+    let bound = bind(&driver, kernel, &(0..40).map(place).collect::<Vec<_>>()).unwrap();
+    assert!(driver.used_memory() > used, "packed memory is counted");
+
+    let word = |node: u32, word: u32| (1000 * node + word).to_le_bytes();
+    for node in 0..40 {
+        let words: Vec<u8> = (0..1024).flat_map(|at| word(node, at)).chain([7, 8, 9, node as u8]).collect();
+        copy_in(&driver, &streams[0], place(node), &words);
+    }
+    // Two streams take turns, so that a run of one could come between the copies of another.
+    let mut last = driver.record(&streams[0]).unwrap();
+    for run in 0..6 {
+        driver.wait(&streams[run % 2], &last, WaitKind::Data).unwrap();
+        launch(&driver, &streams[run % 2], &bound, &[]);
+        last = driver.record(&streams[run % 2]).unwrap();
+    }
+    driver.wait(&streams[0], &last, WaitKind::Data).unwrap();
+    let found = |node: u32| {
+        let bytes = copy_out(&driver, &streams[0], place(node), BYTES + 1);
+        assert_eq!(bytes[4096..], [7, 8, 9, node as u8], "what is behind the last element stays");
+        bytes[..4096].chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect::<Vec<u32>>()
+    };
+    let inputs = |at: u32| (0..37).map(|node| 1000 * node + at).sum::<u32>();
+    let expected: Vec<u32> = (0..1024).map(|at| 37_000 + at + 6 * inputs(at)).collect();
+    assert_eq!(found(37), expected);
+    assert_eq!(found(38), (0..1024).collect::<Vec<u32>>());
+    assert_eq!(found(39), (39_000..40_024).collect::<Vec<u32>>(), "an output that the kernel does not write");
+    assert_eq!(found(3), (3000..4024).collect::<Vec<u32>>());
+    drop(bound);
+    streams.into_iter().for_each(|stream| driver.drop_stream(stream));
+    assert_eq!(driver.used_memory(), used);
+}
+
+#[test]
 fn large_grids_are_split_over_dimensions() {
     let config = Config { groups_per_dimension: Some(256), ..Config::default() };
     let Some(driver) = open(&config) else { return };
