@@ -417,11 +417,11 @@ pub enum WaitKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StreamStrategy {
     /// One per device; parallelism comes from several devices and from inside of kernels.
-    #[default]
     OnlyDevicesParallel,
     /// Enough streams to overlap transfers with computation.
     ForParallelCopying,
     /// As many streams as the device can run at once.
+    #[default]
     MostParallelStreams,
 }
 

@@ -46,8 +46,8 @@ struct Cli {
     /// Seed of the split, the initial weights and the order of batches
     #[arg(long, default_value_t = 5)]
     seed: u64,
-    /// Divides every mini-batch over this number of streams
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=network::BATCH as i64))]
+    /// Divides every mini-batch over this number of streams; 0 for as many as the device suggests
+    #[arg(long, value_parser = clap::value_parser!(u16).range(0..=network::BATCH as i64))]
     streams: Option<u16>,
     /// Divides every mini-batch over ranks: this number of threads, or `mpi` for the processes that `mpirun`
     /// started (in builds with the feature `mpi`)
@@ -113,7 +113,10 @@ fn train(cli: &Cli, transport: Option<Box<dyn Transport>>) -> Result<f64> {
     let named = cli.backend.clone();
     let name = named.map_or_else(|| Settings::load().map(|loaded| loaded.settings.backend), Ok)?;
     let backend = Backend::open(&name)?;
-    let streams = cli.streams.map(usize::from);
+    let streams = cli.streams.map(|streams| match usize::from(streams) {
+        0 => backend.device().suggested_num_streams().min(network::BATCH),
+        streams => streams,
+    });
     let network = Network::new(train.count(), test.count())?;
     let digits = (&train, &test);
     let training = match (transport, streams) {
