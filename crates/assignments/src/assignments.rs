@@ -175,7 +175,7 @@ impl Rhs {
         }
     }
 
-    fn operands_mut(&mut self) -> &mut [Operand] {
+    pub(crate) fn operands_mut(&mut self) -> &mut [Operand] {
         match self {
             Rhs::Copy(a) | Rhs::Unary(_, a) => std::slice::from_mut(a),
             Rhs::Binary(_, operands) => operands,

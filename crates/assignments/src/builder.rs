@@ -12,7 +12,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use tnode::{Dims, TensorNode};
+use tnode::{DType, Dims, Scalar, TensorNode};
 
 pub use super::gather_scatter::{accumulate_at, gather, scatter};
 use super::{
@@ -249,6 +249,9 @@ pub fn accumulate(
 /// Sets `lhs` to the neutral element of `accum` and accumulates `a op b` over the indices of an einsum text,
 /// whose grammar is in [`einsum`](mod@crate::indexing::einsum).
 ///
+/// Windows that reach beyond a node read its margins, if those are as wide as the windows need; else such
+/// reads give 0, or, in [`permute`], the neutral element of `accum`.
+///
 /// # Errors
 /// If the text is wrong, the nodes do not fit it, or dimensions are unsettled.
 pub fn einsum(
@@ -279,7 +282,28 @@ fn einsum_of(spec: &str, lhs: &TensorNode, accum: AccumOp, rhs: Rhs) -> Result<A
     let dims = rhs.operands().iter().map(|operand| Ok(dims_of(operand)?.unwrap_or_default()));
     let dims = dims.collect::<Result<Vec<Dims>, BuildError>>()?;
     let resolved = einsum::resolve(spec, &dims, &lhs.dims_without_padding()?)?;
+    let outside = match rhs {
+        Rhs::Copy(_) => accum.neutral(DType::F64),
+        _ => Scalar::from_f64(DType::F64, 0.0),
+    };
+    let mut rhs = rhs;
+    for (operand, needed) in rhs.operands_mut().iter_mut().zip(&resolved.padding) {
+        if let Operand::Node(node) = operand
+            && !has_margins(node, needed)
+        {
+            *operand = Operand::Padded { node: node.clone(), outside };
+        }
+    }
     Ok(accumulate(true, accum, lhs, rhs, resolved.projections))
+}
+
+/// Whether the node's margins are as wide as its windows need, on each axis.
+fn has_margins(node: &TensorNode, needed: &[(usize, usize)]) -> bool {
+    let found = |axis: usize| node.padding().map_or((0, 0), |p| (p.axes[axis].left, p.axes[axis].right));
+    needed.iter().enumerate().all(|(axis, &(left, right))| {
+        let (has_left, has_right) = found(axis);
+        left <= has_left && right <= has_right
+    })
 }
 
 /// Accumulates operands into targets over an einsum text with concatenated axes: `i; j => i^j` concatenates

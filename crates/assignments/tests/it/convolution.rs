@@ -135,6 +135,10 @@ proptest! {
         let spec = format!("c,{},{}; o,c,k,l => o,i,j", h.einsum("i", "k"), w.einsum("j", "l"));
         let einsum = builder::einsum(&spec, &y, AccumOp::Add, BinaryOp::Mul, [&x, &weights]).expect("fits");
         prop_assert_eq!(&run(&einsum, &[(&x, &padded), (&weights, &ws)], &y), &expected);
+        // Without margins, windows read 0 outside.
+        let operands = [&bare, &weights];
+        let einsum = builder::einsum(&spec, &y, AccumOp::Add, BinaryOp::Mul, operands).expect("fits");
+        prop_assert_eq!(&run(&einsum, &[(&bare, &xs), (&weights, &ws)], &y), &expected);
     }
 
     #[test]
@@ -152,6 +156,16 @@ proptest! {
         let pool = parse(&text, &[x.clone(), y.clone()]).expect("fits");
         prop_assert_eq!(run(&pool, &[(&x, &padded)], &y), expected);
     }
+}
+
+/// A maximum reads its neutral element where a window reaches beyond a node without margins.
+#[test]
+fn windows_of_a_maximum_read_nothing_outside() {
+    let (x, y) = (f32s("x", &[4, 3]), f32s("y", &[4]));
+    let diagonals = builder::permute("o=+k,k => o", &y, AccumOp::Max, &x).expect("fits");
+    let xs: Vec<f64> = (1..=12).map(|i| -f64::from(i)).collect();
+    // Column 0 is read one row above, column 2 one row below.
+    assert_eq!(run(&diagonals, &[(&x, &xs)], &y), [-2.0, -1.0, -4.0, -7.0]);
 }
 
 #[test]
