@@ -23,7 +23,7 @@ use crate::{
 pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
     let passes = PASSES.iter().map(|pass| pass.name);
     let optimised = ["lower", "import"].into_iter().chain(passes).chain(["optimize", "log"]);
-    optimised.chain(PASS_NAMES.iter().copied()).chain(["schedule", "divide"])
+    optimised.chain(PASS_NAMES.iter().copied()).chain(["schedule", "divide", "codegen"])
 }
 
 /// The name of the pass that a dump filter selects, if no pass has this name.
@@ -79,7 +79,7 @@ impl DebugReporter {
     }
 
     /// Reports a compiled routine, or a part of one, on level 1; each kernel call on level 2; the generated
-    /// code of each kernel on level 4; its machine instructions on level 7.
+    /// code of each kernel on level 4; its machine instructions on level 7. The code is dumped like a pass.
     pub(crate) fn compiled(&self, routine: &str, calls: &CallsOf<'_>) {
         let CallsOf { codegen, schedule, .. } = *calls;
         self.report(1, || {
@@ -93,10 +93,20 @@ impl DebugReporter {
                 format!("routine {routine}, call {} of {}, {call}", at + 1, descriptions.len())
             });
         }
-        for kernel in schedule.kernels().iter().filter(|_| self.level >= 4) {
-            let Ok(listing) = codegen.listing(kernel) else { continue };
-            self.report(4, || format!("code of {}:\n{}", kernel.abi().name, listing.source));
-            self.report(7, || format!("instructions of {}:\n{}", kernel.abi().name, listing.machine_code));
+        for kernel in schedule.kernels() {
+            let name = &kernel.abi().name;
+            let is_dumped = self.is_dumped("codegen", name);
+            let Some(listing) =
+                (self.level >= 4 || is_dumped).then(|| codegen.listing(kernel).ok()).flatten()
+            else {
+                continue;
+            };
+            // The interpreter has no code.
+            if is_dumped && !listing.source.is_empty() {
+                self.dump("codegen", name, &listing.source);
+            }
+            self.report(4, || format!("code of {name}:\n{}", listing.source));
+            self.report(7, || format!("instructions of {name}:\n{}", listing.machine_code));
         }
     }
 
@@ -136,14 +146,29 @@ impl DebugReporter {
     /// are written to files in it instead.
     pub(crate) fn pass(&self, name: &str, routine: &Routine) {
         let level = if matches!(name, "lower" | "optimize" | "schedule") { 5 } else { 6 };
-        let is_selected = self.dump.as_ref().is_some_and(|dump| dump.selects(name, &routine.name));
-        if let Some(folder) = self.folder.as_ref().filter(|_| is_selected || self.dump.is_none())
-            && let Err(error) = folder.write(name, &routine.name, &text::print(routine))
-        {
-            print(&format_args!("dump after {name}: {error}"));
+        let is_dumped = self.is_dumped(name, &routine.name);
+        if is_dumped {
+            self.dump(name, &routine.name, &text::print(routine));
         }
-        if self.level >= level || (is_selected && self.folder.is_none()) {
+        if self.level >= level && !(is_dumped && self.folder.is_none()) {
             print(&format_args!("after {name}:\n{}", text::print(routine)));
+        }
+    }
+
+    /// Whether the settings ask for this dump: the filter selects it, or there is a folder and no filter.
+    fn is_dumped(&self, pass: &str, name: &str) -> bool {
+        self.dump.as_ref().map_or(self.folder.is_some(), |dump| dump.selects(pass, name))
+    }
+
+    /// Writes a dump to a file of the folder, or prints it if there is no folder.
+    fn dump(&self, pass: &str, name: &str, text: &str) {
+        match &self.folder {
+            None => print(&format_args!("after {pass}:\n{text}")),
+            Some(folder) => {
+                if let Err(error) = folder.write(pass, name, text) {
+                    print(&format_args!("dump after {pass}: {error}"));
+                }
+            }
         }
     }
 

@@ -30,7 +30,7 @@ impl DumpFilter {
     }
 
     /// Whether the filter selects the dump of a routine after a pass. A kernel, which is dumped after
-    /// `schedule`, is selected by its own name and by the name of its routine.
+    /// `schedule` and `codegen`, is selected by its own name and by the name of its routine.
     pub(crate) fn selects(&self, pass: &str, routine: &str) -> bool {
         let matches = |pattern: &str, name: &str| pattern == "*" || pattern == name;
         matches(&self.pass, pass)
@@ -40,12 +40,12 @@ impl DumpFilter {
 
 /// The name of the routine that a dump belongs to: kernels are named `ROUTINE_kN`.
 fn routine_of<'n>(pass: &str, name: &'n str) -> &'n str {
-    let kernel = name.rsplit_once("_k").filter(|_| pass == "schedule");
+    let kernel = name.rsplit_once("_k").filter(|_| matches!(pass, "schedule" | "codegen"));
     kernel.map_or(name, |(routine, _)| routine)
 }
 
 /// A folder of dumps: each routine has a folder `ROUTINE` in it, or `ROUTINE-2` and so on when it is compiled
-/// again, with files `NN-PASS.lir` in the order of the passes.
+/// again, with files `NN-PASS.lir` in the order of the passes, and `NN-codegen.txt` for generated code.
 #[derive(Debug)]
 pub(crate) struct DumpFolder {
     path: PathBuf,
@@ -79,7 +79,8 @@ impl DumpFolder {
             routines.insert(routine.to_owned(), RoutineDumps { folder, next: 0 });
         }
         let Some(dumps) = routines.get_mut(routine) else { return Ok(()) };
-        let file = dumps.folder.join(format!("{:02}-{}.lir", dumps.next, sanitised(pass)));
+        let extension = if pass == "codegen" { "txt" } else { "lir" };
+        let file = dumps.folder.join(format!("{:02}-{}.{extension}", dumps.next, sanitised(pass)));
         dumps.next += 1;
         fs::write(&file, text).map_err(|error| named(&file, &error))
     }
@@ -128,15 +129,20 @@ mod tests {
         let parent = tempfile::tempdir().expect("a folder");
         let path = parent.path().join("dumps");
         let folder = DumpFolder::open(path.to_str().expect("a name in Unicode")).expect("a setting");
-        for (pass, name) in
-            [("lower", "step"), ("optimize", "step"), ("schedule", "step_k0"), ("lower", "step")]
-        {
+        for (pass, name) in [
+            ("lower", "step"),
+            ("optimize", "step"),
+            ("schedule", "step_k0"),
+            ("codegen", "step_k0"),
+            ("lower", "step"),
+        ] {
             folder.write(pass, name, pass).expect("room for a file");
         }
         let read = |file: &str| fs::read_to_string(path.join(file)).expect("it was written");
         assert_eq!(read("step/00-lower.lir"), "lower");
         assert_eq!(read("step/01-optimize.lir"), "optimize");
         assert_eq!(read("step/02-schedule.lir"), "schedule");
+        assert_eq!(read("step/03-codegen.txt"), "codegen");
         assert_eq!(read("step-2/00-lower.lir"), "lower");
     }
 

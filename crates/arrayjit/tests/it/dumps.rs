@@ -131,6 +131,21 @@ fn dumps_go_to_numbered_files() {
     assert_eq!(files(&selected.join("r")), ["00-optimize.lir"]);
 }
 
+#[test]
+fn generated_code_goes_to_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("a name in Unicode");
+    printed_by("links_a_training_step", &[("ARRAYJIT_DUMP_FOLDER", path), ("ARRAYJIT_DUMP", "codegen@step")]);
+    assert_eq!(files(folder.path()), ["step"]);
+    let names = files(&folder.path().join("step"));
+    assert!(!names.is_empty());
+    for name in &names {
+        assert!(name.ends_with("-codegen.txt"), "{name}");
+        let code = fs::read_to_string(folder.path().join("step").join(name)).expect("it was written");
+        assert!(!code.trim().is_empty(), "{name}");
+    }
+}
+
 /// The peak of a training step is the memory that the device's report names.
 #[test]
 fn level_2_shows_the_peak_of_a_step() {
