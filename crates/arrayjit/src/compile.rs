@@ -472,7 +472,7 @@ impl Backend {
                 statements: Statements::default(),
                 took: laps.took,
             };
-            self.compile_planned(planned)
+            self.compile_planned(planned, None)
         })
     }
 
@@ -486,11 +486,19 @@ impl Backend {
         assignments: &Assignments,
         took: Vec<(&'static str, Duration)>,
     ) -> Result<Compiled, CompileError> {
-        self.compile_planned(self.plan(assignments, &self.virtual_nodes(), took)?)
+        self.compile_planned(self.plan(assignments, &self.virtual_nodes(), took)?, Some(assignments))
     }
 
-    fn compile_planned(&self, mut planned: PlannedRoutine) -> Result<Compiled, CompileError> {
-        let form = self.generate(&mut planned)?;
+    /// Generates code for a planned routine, of assignments if there are any.
+    fn compile_planned(
+        &self,
+        mut planned: PlannedRoutine,
+        assignments: Option<&Assignments>,
+    ) -> Result<Compiled, CompileError> {
+        let form = self.generate(&mut planned).map_err(|error| match assignments {
+            Some(assignments) => self.at_rejected(error, &planned, assignments),
+            None => error,
+        })?;
 
         // The nodes learn the decisions only now, when nothing can fail any more.
         let mut pending = Pending::default();
@@ -570,6 +578,26 @@ impl Backend {
         reporter.pass("optimize", &optimized.optimized.routine);
         laps.end("optimize");
         Ok((source, optimized))
+    }
+
+    /// Adds to a rejection the place in the text of the node that the first rejected statement writes.
+    fn at_rejected(
+        &self,
+        error: CompileError,
+        planned: &PlannedRoutine,
+        assignments: &Assignments,
+    ) -> CompileError {
+        let falls_back_nowhere =
+            matches!(error, CompileError::NoFallback { .. } | CompileError::FallbackRejected { .. });
+        if !falls_back_nowhere && generate::rejection(&error).is_none() {
+            return error;
+        }
+        let node = fallback::first_rejected(self, &planned.optimized.routine);
+        let node = node.and_then(|node| planned.nodes.get(node.index()));
+        match node.and_then(|node| first_mention(assignments, node)) {
+            Some(place) => CompileError::Rejected { source: Box::new(error), place: Box::new(place) },
+            None => error,
+        }
     }
 
     /// Schedules a planned routine and generates its code.

@@ -1,5 +1,7 @@
 //! Why opening a backend or compiling failed.
 
+use std::fmt;
+
 use lowered_ir::{SourceSpan, pipeline::OptimizeError};
 
 use crate::{settings::SettingsError, tune::TuneError};
@@ -120,7 +122,7 @@ fn reasons(tried: &[(&'static str, OpenError)]) -> String {
 }
 
 /// Formats an error after the line and column of its place in the text, with that source line below it.
-fn located(place: Option<&SourceSpan>, error: &OptimizeError) -> String {
+fn located(place: Option<&SourceSpan>, error: &dyn fmt::Display) -> String {
     match place {
         Some(span) => format!("{}: {error}\n{span}", span.position()),
         None => error.to_string(),
@@ -212,6 +214,14 @@ pub enum CompileError {
         to: String,
         /// The error of the fallback backend.
         source: Box<CompileError>,
+    },
+    /// The scheduler or the code generator rejected a statement of a text, which no fallback runs.
+    #[error("{}", located(Some(&**place), source))]
+    Rejected {
+        /// The rejection.
+        source: Box<CompileError>,
+        /// The first access to the node that the statement writes.
+        place: Box<SourceSpan>,
     },
     /// Statements that fall back read a merge buffer that the backend cannot copy for them.
     #[error(

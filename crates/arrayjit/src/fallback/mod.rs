@@ -37,7 +37,7 @@ use crate::{
 };
 
 pub(crate) use linked::LinkedParts;
-pub(crate) use parts::{DividedCode, compile};
+pub(crate) use parts::{DividedCode, compile, first_rejected};
 
 /// Statements that a backend rejects and another one runs. Displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -178,6 +178,12 @@ fn divide<'r>(own: &Backend, routine: &'r Routine) -> Result<Division<'r>, Compi
     Ok(division)
 }
 
+/// The first node that the first rejected statement of a routine writes.
+pub(crate) fn first_rejected(own: &Backend, routine: &Routine) -> Option<NodeRef> {
+    let alone = Division::new(routine).units().find(|alone| matches!(rejection(own, alone), Ok(Some(_))));
+    Effects::of(&alone?.body).writes.into_iter().next()
+}
+
 /// The first part of the backend's own that it rejects.
 fn rejected_part(
     own: &Backend,

@@ -8,6 +8,7 @@ use std::sync::{
 use arrayjit::settings::FallbackSetting;
 use arrayjit::{Backend, CompileError, FallbackCount, LogSink, Routine, RunError, Settings, TensorNode};
 
+use super::placed;
 use super::rejecting::{array, context, kept, rejecting, settings, values, with_text};
 
 /// The backend computes `y` and `v`, the fallback `z`; `w` is updated in place.
@@ -167,7 +168,8 @@ fn what_the_fallback_rejects_too_is_an_error() {
     let nodes = ["x", "y", "z", "v", "w"].map(|name| kept(name, &[8]));
     let modes: Vec<_> = nodes.iter().map(|node| node.mode()).collect();
     let error = backend.compile_named("step", TEXT, &nodes).map(|_| ()).unwrap_err();
-    let CompileError::FallbackRejected { routine, what, to, source } = &error else { panic!("{error:?}") };
+    let (_, rejected) = placed(&error);
+    let CompileError::FallbackRejected { routine, what, to, source } = rejected else { panic!("{error:?}") };
     assert_eq!(
         (routine.as_str(), what.as_str(), to.as_str()),
         ("step", "`sqrt`: the test says so", "partial")

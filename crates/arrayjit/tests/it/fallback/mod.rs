@@ -10,3 +10,11 @@ mod programs;
 mod random;
 mod rejecting;
 mod rejections;
+
+/// The place in the text that a rejection names, and the rejection.
+fn placed(error: &arrayjit::CompileError) -> (&lowered_ir::SourceSpan, &arrayjit::CompileError) {
+    match error {
+        arrayjit::CompileError::Rejected { place, source } => (place, source),
+        other => panic!("{other:?}"),
+    }
+}

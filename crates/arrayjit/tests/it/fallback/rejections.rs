@@ -6,6 +6,7 @@ use codegen_core::CodegenError;
 
 use codegen_testkit::{is_in_own_process, run_in_own_process};
 
+use super::placed;
 use super::rejecting::{context, kept, named, rejecting, settings, typed, with_caps, with_text};
 
 const TEXT: &str = "y[i] := x[i] * 2\nz[i] := sqrt(y[9 - i])\nv[i] := z[9 - i] + y[i]";
@@ -89,14 +90,18 @@ fn fallback_can_be_forbidden() {
         let nodes = nodes();
         let modes: Vec<_> = nodes.iter().map(|node| node.mode()).collect();
         let error = backend.compile(TEXT, &nodes).map(|_| ()).unwrap_err();
-        let CompileError::NoFallback { source, to: "multicore" } = &error else { panic!("{error:?}") };
+        let (place, rejected) = placed(&error);
+        let shown = place.to_string();
+        assert!(shown.contains("sqrt") && shown.contains('^'), "the line of the rejected statement: {shown}");
+        let CompileError::NoFallback { source, to: "multicore" } = rejected else { panic!("{error:?}") };
         let is_rejection = matches!(
             &**source,
             CompileError::Codegen(CodegenError::Unsupported { op, .. }) if op == "`sqrt`"
         );
         assert!(is_rejection, "{error:?}");
         let (text, remedy) = (error.to_string(), "the setting `fallback = \"multicore\"` runs");
-        assert!(text.starts_with(&source.to_string()) && text.contains(remedy), "{text}");
+        assert!(text.contains(&format!(": {source}")) && text.contains(remedy), "{text}");
+        assert!(text.starts_with(&place.position().to_string()) && text.ends_with(&shown), "{text}");
         assert!(nodes.iter().map(|node| node.mode()).eq(modes), "a rejection decides nothing");
         assert_eq!(backend.fallback_count(), FallbackCount::default());
         assert!(backend.fallback().unwrap().is_none());
@@ -116,13 +121,15 @@ fn the_remedy_of_a_rejection_works() {
         };
         rejecting("inline", settings(fallback), with_text("sqrt")).compile(TEXT, &nodes)
     };
-    let Err(CompileError::NoFallback { to, .. }) = compile("none") else { panic!("it is rejected") };
-    assert_eq!(compile(to).unwrap().fallbacks()[0].to, to);
+    let error = compile("none").map(|_| ()).unwrap_err();
+    let CompileError::NoFallback { to, .. } = placed(&error).1 else { panic!("{error:?}") };
+    assert_eq!(compile(to).unwrap().fallbacks()[0].to, *to);
     // A backend is no remedy for its own rejections.
     for (own, remedy) in [("multicore", Some("interpreter")), ("interpreter", None)] {
         let backend = named(own, own, settings(FallbackSetting::None), |_| {}, with_text("sqrt"));
-        let found = match backend.compile(TEXT, &nodes).map(|_| ()).unwrap_err() {
-            CompileError::NoFallback { to, .. } => Some(to),
+        let error = backend.compile(TEXT, &nodes).map(|_| ()).unwrap_err();
+        let found = match placed(&error).1 {
+            CompileError::NoFallback { to, .. } => Some(*to),
             CompileError::Codegen(_) => None,
             other => panic!("{other:?}"),
         };
