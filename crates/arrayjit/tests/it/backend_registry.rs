@@ -168,6 +168,22 @@ fn what_is_available_is_listed_with_its_devices() {
 }
 
 #[test]
+fn a_backend_that_this_build_lacks_names_its_feature() {
+    let backends = [
+        ("multicore", "cranelift", cfg!(feature = "cranelift")),
+        ("wgpu", "wgpu", cfg!(feature = "wgpu")),
+        ("cuda", "cuda", cfg!(feature = "cuda")),
+    ];
+    for (name, needed, is_built) in backends {
+        let missing = match Backend::open_with(name, Settings::default()).map(drop) {
+            Err(OpenError::NotBuilt { feature, .. }) => Some(feature),
+            _ => None,
+        };
+        assert_eq!(missing, (!is_built).then_some(needed), "{name}");
+    }
+}
+
+#[test]
 fn auto_is_never_a_software_adapter_and_never_registered() {
     match Backend::open_with("auto", Settings::default()) {
         Ok(backend) => {

@@ -1,6 +1,7 @@
 //! All-reduce over several streams.
 
 use arrayjit::parallel::{ParallelError, all_reduce};
+use arrayjit::{Backend, Context};
 
 use super::{array, contexts, node, open};
 
@@ -50,6 +51,45 @@ fn sums_have_the_bits_of_the_tree() {
     for context in &contexts {
         assert_eq!(context.to_host(&x).unwrap().values(), [f64::from(expected)]);
     }
+}
+
+/// Sixteen shards have one sum, bit for bit, on one to sixteen streams of either scheduler, and again in
+/// every run: the tree depends on the number of shards alone.
+#[test]
+fn shards_have_the_same_sum_on_any_number_of_streams() {
+    const SHARDS: usize = 16;
+    let shard = |n: usize| -> Vec<f32> {
+        let mut random = fastrand::Rng::with_seed(n as u64);
+        (0..40).map(|_| (random.f32() - 0.5) * 10f32.powi(random.i32(-3..8))).collect()
+    };
+    let sum = |backend: &Backend, streams: usize| {
+        let x = node("x", &[40]);
+        let streams: Vec<_> = (0..streams).map(|_| backend.new_stream().unwrap()).collect();
+        let shards: Vec<_> = (0..SHARDS)
+            .map(|n| {
+                let context = Context::new(&streams[n % streams.len()]);
+                context.init_from_host(&x, &array(&shard(n), &[40])).unwrap()
+            })
+            .collect();
+        all_reduce(backend, &shards, &x).unwrap();
+        let bits = |context: &Context| -> Vec<u32> {
+            context.to_host(&x).unwrap().as_slice::<f32>().unwrap().iter().map(|x| x.to_bits()).collect()
+        };
+        let sums: Vec<_> = shards.iter().map(bits).collect();
+        assert!(sums.iter().all(|other| *other == sums[0]));
+        sums[0].clone()
+    };
+    let expected = sum(&open("inline"), 1);
+    for backend in ["inline", "multicore"].map(open) {
+        for streams in 1..=16 {
+            for _run in 0..2 {
+                assert_eq!(sum(&backend, streams), expected, "{} on {streams} streams", backend.name());
+            }
+        }
+    }
+    let in_order: Vec<u32> =
+        (0..40).map(|i| (0..SHARDS).map(|n| shard(n)[i]).sum::<f32>().to_bits()).collect();
+    assert_ne!(expected, in_order, "the order matters");
 }
 
 #[test]
