@@ -3,6 +3,7 @@
 //!
 //! Runs as a test (`xtask/tests/tidy.rs`), so `cargo test` is the whole gate.
 
+mod cited;
 mod dependencies;
 mod docs;
 mod errors;

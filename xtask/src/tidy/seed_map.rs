@@ -4,14 +4,20 @@
 //! A row has three cells: names of the original interface, their counterparts here, and the test that proves
 //! the correspondence. The second cell is a list of paths in backticks, each followed by the names of items,
 //! as `Type`, `Type::member`, `function` or `module`. The items are public, so that a reader can use them. A
-//! row without items says why, beginning with *not here*. That the tests exist is checked in every document.
+//! row without items says why, beginning with *not here*. That the tests exist is checked in every document;
+//! here, each of them must mention an item of its row by the item's own name, or a word that the third cell
+//! lists after *through*: a name by which the tests reach the items, such as that of an operator's function.
+//! A test mentions what it and the functions that it calls in its file mention.
 
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result};
 use syn::{ImplItem, Item, TraitItem, Type, Visibility};
 
-use super::docs::{ROOTS, named_tests};
+use super::{
+    cited::Functions,
+    docs::{ROOTS, named_tests},
+};
 
 const DOCUMENT: &str = "docs/seed-map.md";
 
@@ -25,14 +31,14 @@ type PublicNames = BTreeMap<String, bool>;
 pub(super) fn check() -> Result<Vec<String>> {
     let root = crate::root();
     let text = std::fs::read_to_string(root.join(DOCUMENT)).with_context(|| format!("reading {DOCUMENT}"))?;
-    check_text(&text, &root)
+    check_text(&text, &root, &Functions::read(&root)?)
 }
 
-fn check_text(text: &str, root: &Path) -> Result<Vec<String>> {
+fn check_text(text: &str, root: &Path, functions: &Functions) -> Result<Vec<String>> {
     let mut sources = SourceNames::new();
     let mut findings = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
-        for wrong in check_row(line, root, &mut sources)? {
+        for wrong in check_row(line, root, functions, &mut sources)? {
             findings.push(format!("{DOCUMENT}:{}: {wrong}", number + 1));
         }
     }
@@ -40,7 +46,12 @@ fn check_text(text: &str, root: &Path) -> Result<Vec<String>> {
 }
 
 /// The findings about a row; none for the head of a table.
-fn check_row(line: &str, root: &Path, sources: &mut SourceNames) -> Result<Vec<String>> {
+fn check_row(
+    line: &str,
+    root: &Path,
+    functions: &Functions,
+    sources: &mut SourceNames,
+) -> Result<Vec<String>> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
     let [names, here, proof] = cells[..] else {
         return Ok(vec![format!("a row of {} cells, not of 3", cells.len())]);
@@ -58,6 +69,11 @@ fn check_row(line: &str, root: &Path, sources: &mut SourceNames) -> Result<Vec<S
     }
     if !items.is_empty() && named_tests(proof).is_empty() {
         wrong.push("the third cell names no test".to_owned());
+    }
+    for test in named_tests(proof).into_iter().filter(|_| !items.is_empty()) {
+        if !functions.mentions(test, &names_of(&items, proof)) {
+            wrong.push(format!("test `{test}` mentions no item of the row"));
+        }
     }
     for (path, item) in items {
         let source = root.join(path);
@@ -86,6 +102,14 @@ fn items(cell: &str) -> Vec<(&str, &str)> {
         }
     }
     items
+}
+
+/// The names by which a test may mention the items of a row: their last parts, and the words of the third
+/// cell after *through*.
+fn names_of<'r>(items: &[(&str, &'r str)], proof: &'r str) -> Vec<&'r str> {
+    let own = items.iter().map(|(_, item)| item.rsplit("::").next().unwrap_or_default());
+    let through = proof.split_once("; through ").map_or("", |(_, words)| words);
+    own.chain(through.split('`').skip(1).step_by(2)).collect()
 }
 
 /// Whether the item is public, if it is defined.
@@ -188,16 +212,18 @@ mod tests {
 
     fn findings(row: &str) -> Vec<String> {
         let table = format!("| Name | Here | Proof |\n|---|---|---|\n{row}\n");
-        check_text(&table, &crate::root()).unwrap()
+        let mut functions = Functions::default();
+        functions.add("fn t() { x(nothing, named_tests, Fn, check_row) } fn u() { Padding.and(wait) }");
+        check_text(&table, &crate::root(), &functions).unwrap()
     }
 
     #[test]
     fn rows_that_are_true_pass() {
         let here =
             "`crates/tnode/src/padding.rs` `Padding`, `MAX_RANK`; `crates/tnode/src/registry.rs` `Registry`";
-        assert_eq!(findings(&format!("| `a` | {here} | test `rows_that_are_true_pass` |")), [""; 0]);
+        assert_eq!(findings(&format!("| `a` | {here} | test `u` |")), [""; 0]);
         let driver = "`crates/device-runtime/src/driver.rs` `Driver::wait`, `Location::offset`, `WaitKind::Data`, `PoolHandle`";
-        assert_eq!(findings(&format!("| `a`, `b` | {driver} | tests `x`, `y` |")), [""; 0]);
+        assert_eq!(findings(&format!("| `a`, `b` | {driver} | tests `t`, `u`; through `x` |")), [""; 0]);
         assert_eq!(findings("| `a` | not here: nobody needs it | |"), [""; 0]);
     }
 
@@ -215,9 +241,11 @@ mod tests {
                 "`check_row` of `xtask/src/tidy/seed_map.rs` is not public",
             ),
             (format!("| `a` | {public} | by its type |"), "names no test"),
+            (format!("| `a` | {public} | tests `t`, `u` |"), "test `t` mentions no item of the row"),
+            (format!("| `a` | {public} | tests `t`, `u`; through `y` |"), "test `t` mentions no item"),
             (format!("| `a` | {file} | test `t` |"), "has no item"),
             ("| `a` | somewhere | test `t` |".to_owned(), "has no item"),
-            (format!("| a | {public} | test `t` |"), "names nothing"),
+            (format!("| a | {public} | test `u` |"), "names nothing"),
             ("| `a` | not here: it is not |".to_owned(), "a row of 2 cells"),
         ];
         for (row, expected) in rows {
