@@ -118,8 +118,8 @@ impl Contraction {
     pub fn of(stmt: &Stmt, arrays: &Arrays) -> Option<Contraction> {
         let (loops, parallel, body) = outer_loops(stmt)?;
         let inner = Inner::of(body)?;
-        let node_type = |node: NodeRef| arrays.dtype(node);
-        let computes = |factor| matches!(dtype(factor, &node_type), Some(DType::F32 | DType::F64));
+        let read_type = |read: &Expr| Some(arrays.dtype(node_of(read)?));
+        let computes = |factor| matches!(dtype(factor, &read_type), Some(DType::F32 | DType::F64));
         if !computes(inner.left) || !computes(inner.right) || has_loops(inner.epilogue) {
             return None;
         }
@@ -289,10 +289,16 @@ impl Search {
 
 /// Whether a loop's body adds products of elements to a scalar and converts some of them from a narrower
 /// float. Legalisation leaves these conversions to targets that compile contractions of such types whole.
-pub fn widens(body: &[Stmt], routine: &Routine, kernels: DTypeSet) -> bool {
+/// Elements are those of nodes, and, after legalisation, those of `arrays`: nodes that became locals of a
+/// kernel. Before, locals of narrow types are no arrays of elements, because legalisation makes bits of them.
+pub fn widens(body: &[Stmt], routine: &Routine, arrays: Option<&Locals>, kernels: DTypeSet) -> bool {
     let Some((_, left, right)) = product(body) else { return false };
     let factors = [left, right];
-    let of = |factor: &Expr| dtype(factor, &|node| routine.node(node).dtype);
+    let read_type = |read: &Expr| match read {
+        Expr::GetLocal { local, .. } => Some(arrays?.get(local)?.dtype),
+        read => Some(routine.node(node_of(read)?).dtype),
+    };
+    let of = |factor: &Expr| dtype(factor, &read_type);
     factors.iter().all(|factor| of(factor) == Some(DType::F32))
         && factors.iter().all(|factor| of(read_of(factor)).is_some_and(|dtype| kernels.contains(dtype)))
         && factors.iter().any(|factor| matches!(factor, Expr::Convert { .. }))
@@ -370,16 +376,21 @@ fn merged(inner: Axis, others: &[Axis], places: &[&Affine]) -> Vec<Axis> {
     axis
 }
 
-/// The type of an operand: that of an element, or `f32` if it converts a half-precision element.
-fn dtype(factor: &Expr, node_type: &dyn Fn(NodeRef) -> DType) -> Option<DType> {
-    let read = match read_of(factor) {
-        Expr::Get { node, .. } | Expr::GetMerge { node, .. } => node_type(*node),
+/// The node of a read in a contraction: an element, or 0 where a guard excludes it.
+fn node_of(read: &Expr) -> Option<NodeRef> {
+    match read {
+        Expr::Get { node, .. } | Expr::GetMerge { node, .. } => Some(*node),
         Expr::GetGuarded { node, otherwise, .. } => {
-            let zero = matches!(&**otherwise, Expr::Const(x) if x.bits() == 0);
-            zero.then(|| node_type(*node))?
+            matches!(&**otherwise, Expr::Const(x) if x.bits() == 0).then_some(*node)
         }
-        _ => return None,
-    };
+        _ => None,
+    }
+}
+
+/// The type of an operand: that of an element, or `f32` if it converts a half-precision element. `read_type`
+/// is the type of a read, if it is an element.
+fn dtype(factor: &Expr, read_type: &dyn Fn(&Expr) -> Option<DType>) -> Option<DType> {
+    let read = read_type(read_of(factor))?;
     match factor {
         Expr::Convert { to, .. } => {
             (*to == DType::F32 && matches!(read, DType::F16 | DType::Bf16)).then_some(*to)

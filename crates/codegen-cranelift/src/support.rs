@@ -39,7 +39,7 @@ pub(crate) fn failed(kernel: &str, stage: &'static str, message: String) -> Code
 
 fn check_block(routine: &Routine, locals: &Locals, block: &[Stmt], contractions: DTypeSet) -> Checked {
     block.iter().try_for_each(|stmt| match stmt {
-        Stmt::For { body, .. } if canonical::widens(body, routine, contractions) => Ok(()),
+        Stmt::For { body, .. } if canonical::widens(body, routine, Some(locals), contractions) => Ok(()),
         Stmt::For { body, .. } => check_block(routine, locals, body, contractions),
         stmt => {
             check_stmt(routine, locals, stmt)?;

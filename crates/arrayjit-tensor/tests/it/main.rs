@@ -6,6 +6,7 @@ mod bad_input;
 mod checkpoints;
 mod compiled;
 mod gradients;
+mod half;
 mod hostile;
 mod modules;
 mod non_finite;

@@ -60,7 +60,11 @@ fn tile(kernel: &Routine, whole: &BTreeSet<LoopId>, caps: &Caps) -> Result<Routi
     let mut names = Names::of(kernel);
     tiled.body = tile_block(tiled.body, whole, &caps, &mut names);
     normalize_block(&mut tiled.body);
-    if legalise::has_everything(&caps) { Ok(tiled) } else { legalise::widen_operands(&tiled, whole, &caps) }
+    if legalise::has_everything(&caps) {
+        return Ok(tiled);
+    }
+    let arrays = kernel.locals().into_keys().collect();
+    legalise::widen_operands(&tiled, whole, &arrays, &caps)
 }
 
 fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut Names) -> Block {

@@ -35,7 +35,11 @@ impl Legaliser<'_> {
                 let lanes = [word(0)?, word(1)?, word(2)?, word(3)?];
                 Ok((Expr::Lanes(Box::new(lanes)), DType::U32x4))
             }
-            Expr::GetLocal { local, .. } => Ok((expr.clone(), self.locals[local].dtype)),
+            Expr::GetLocal { local, .. } => {
+                let dtype = self.locals[local].dtype;
+                let is_element = self.arrays.contains(local);
+                Ok((if is_element { self.element(expr.clone(), dtype) } else { expr.clone() }, dtype))
+            }
             Expr::Unary { op, arg } => {
                 let (arg, dtype) = self.value(arg)?;
                 Ok((self.unary(*op, dtype, arg)?, dtype))
@@ -71,7 +75,12 @@ impl Legaliser<'_> {
     /// A read of a node, as the carrier of the node's type.
     pub(crate) fn read(&self, read: Expr, node: NodeRef) -> Value {
         let dtype = self.routine.node(node).dtype;
-        (if self.is_emulated(dtype) { bitcast(self.carrier(dtype), read) } else { read }, dtype)
+        (self.element(read, dtype), dtype)
+    }
+
+    /// An element of a type as the carrier of the type.
+    fn element(&self, read: Expr, dtype: DType) -> Expr {
+        if self.is_emulated(dtype) { bitcast(self.carrier(dtype), read) } else { read }
     }
 
     fn guarded(
@@ -95,6 +104,7 @@ impl Legaliser<'_> {
                 if matches!(
                     *arg,
                     Expr::Get { .. }
+                        | Expr::GetLocal { .. }
                         | Expr::GetMerge { .. }
                         | Expr::GetGuarded { .. }
                         | Expr::GetDynamic { .. }

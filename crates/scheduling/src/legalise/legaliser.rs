@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use codegen_core::{Caps, canonical};
-use lowered_ir::ir::{Block, Expr, Fresh, Locals, LogPart, LoopId, Routine, Stmt, walk};
+use lowered_ir::ir::{Block, Expr, Fresh, IdSet, LocalId, Locals, LogPart, LoopId, Routine, Stmt, walk};
 use lowered_ir::math::build;
 use tnode::{DType, Scalar};
 
@@ -15,8 +15,10 @@ use super::narrow;
 pub(super) struct Legaliser<'a> {
     pub(super) caps: &'a Caps,
     pub(super) routine: &'a Routine,
-    /// The routine's locals. Locals of emulated types are declared anew, as bits.
+    /// The routine's locals. Locals of emulated types are declared anew, as bits, except `arrays`.
     pub(super) locals: &'a Locals,
+    /// Locals that hold elements as nodes do: nodes that became locals of a kernel.
+    pub(super) arrays: &'a IdSet<LocalId>,
     pub(super) fresh: Fresh,
     /// Statements to insert before the current one.
     pub(super) steps: Block,
@@ -60,20 +62,20 @@ impl Legaliser<'_> {
         Ok(legal)
     }
 
-    /// Whether a statement converts narrow floats, or declares or sets a local of such a type. Register tiles
-    /// contain these locals, because they load operands into locals.
+    /// Whether a statement converts narrow floats, or declares, sets or reads a local of such a type that
+    /// holds bits. Register tiles contain these locals, because they load operands into locals.
     pub(super) fn is_narrow(&self, stmt: &Stmt) -> bool {
         let mut found = match stmt {
-            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => {
-                self.is_emulated(self.locals[local].dtype)
-            }
+            Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => self.holds_bits(*local),
             _ => false,
         };
         for value in stmt.values() {
             walk::each_expr(value, &mut |part| {
-                if let Expr::Convert { arg, .. } = part {
-                    found |= self.is_emulated(self.routine.dtype_of(arg, self.locals));
-                }
+                found |= match part {
+                    Expr::Convert { arg, .. } => self.is_emulated(self.routine.dtype_of(arg, self.locals)),
+                    Expr::GetLocal { local, .. } => self.holds_bits(*local),
+                    _ => false,
+                };
             });
         }
         found
@@ -81,7 +83,7 @@ impl Legaliser<'_> {
 
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt, LegaliseError> {
         Ok(match stmt {
-            Stmt::For { body, .. } if canonical::widens(body, self.routine, self.caps.contractions) => {
+            Stmt::For { body, .. } if canonical::widens(body, self.routine, None, self.caps.contractions) => {
                 stmt.clone()
             }
             Stmt::For { var, lo, hi, kind, body } => {
@@ -92,9 +94,11 @@ impl Legaliser<'_> {
                 Stmt::Set { node: *node, index: index.clone(), value: self.stored(dtype, value) }
             }
             Stmt::SetLocal { local, index, value } => {
-                let (value, _) = self.value(value)?;
+                let (value, dtype) = self.value(value)?;
+                let value = if self.arrays.contains(local) { self.stored(dtype, value) } else { value };
                 Stmt::SetLocal { local: *local, index: index.clone(), value }
             }
+            Stmt::Declare { local, .. } if self.arrays.contains(local) => stmt.clone(),
             Stmt::Declare { local, dtype, dims, space } => Stmt::Declare {
                 local: *local,
                 dtype: self.carrier(*dtype),
@@ -136,6 +140,11 @@ impl Legaliser<'_> {
     /// Whether values of the type are bits, because the target does not compute with it.
     pub(super) fn is_emulated(&self, dtype: DType) -> bool {
         dtype.is_float() && dtype.size_bytes() < 4 && !self.computes(dtype)
+    }
+
+    /// Whether values of a local are bits, because its type is emulated.
+    fn holds_bits(&self, local: LocalId) -> bool {
+        self.is_emulated(self.locals[&local].dtype) && !self.arrays.contains(&local)
     }
 
     /// The type that values of `dtype` have in the legal routine.

@@ -55,7 +55,7 @@ mod random;
 use std::collections::BTreeSet;
 
 use codegen_core::{Caps, DTypeSet, Transcendental};
-use lowered_ir::ir::{Block, Expr, IdSet, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Block, Expr, IdSet, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
 use lowered_ir::passes::effects::Effects;
 use tnode::DType;
 
@@ -73,15 +73,23 @@ pub use error::LegaliseError;
 /// [`LegaliseError`], if the target lacks the storage or the arithmetic that an operation needs.
 pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
     check_storage(routine, caps)?;
-    let locals = routine.locals();
-    let mut legaliser =
-        Legaliser { caps, routine, locals: &locals, fresh: routine.fresh(), steps: Block::new() };
+    let (locals, arrays) = (routine.locals(), IdSet::default());
+    let mut legaliser = Legaliser {
+        caps,
+        routine,
+        locals: &locals,
+        arrays: &arrays,
+        fresh: routine.fresh(),
+        steps: Block::new(),
+    };
     let body = legaliser.block(&routine.body)?;
     Ok(Routine { body, ..routine.clone() })
 }
 
 /// Converts the narrow operands of contractions in a legal routine, which [`legalise`] leaves to codegens,
-/// except in the loops `whole`.
+/// except in the loops `whole`. Locals of narrow types hold bits afterwards, as they do after [`legalise`],
+/// except `arrays`: nodes that became locals of a kernel since, whose elements are read and stored as those of
+/// nodes.
 ///
 /// # Errors
 ///
@@ -89,6 +97,7 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
 pub(crate) fn widen_operands(
     routine: &Routine,
     whole: &BTreeSet<LoopId>,
+    arrays: &IdSet<LocalId>,
     caps: &Caps,
 ) -> Result<Routine, LegaliseError> {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
@@ -96,6 +105,7 @@ pub(crate) fn widen_operands(
         caps: &caps,
         routine,
         locals: &routine.locals(),
+        arrays,
         fresh: routine.fresh(),
         steps: Block::new(),
     };

@@ -10,6 +10,7 @@
 
 mod bound;
 mod case;
+mod half_contractions;
 mod in_place;
 mod machine;
 mod stages;
@@ -96,6 +97,21 @@ fn fast_programs_have_the_bits_of_their_schedule() {
 fn fast_programs_stay_within_bounds() {
     let tally = programs(&ProgramWeights::bounded_errors(), Numerics::Fast, 60);
     assert!(tally.rounded > 0 && tally.kernels > 0 && tally.cases > 0, "{tally:?}");
+}
+
+#[test]
+fn contractions_of_16_bit_floats_beside_copies() {
+    let mut tally = StageTally::default();
+    for seed in effort::seeds(24) {
+        let case = half_contractions::case(&random_programs::bytes_of_seed(seed, 40));
+        for (class, numerics) in [Numerics::Fast, Numerics::Strict].into_iter().enumerate() {
+            let way = StageVariants::One((seed as u8).wrapping_mul(37).wrapping_add(class as u8));
+            if let Err(failure) = check(&case, numerics, way, &mut tally) {
+                panic!("{failure}\n\nseed {seed}, {numerics:?}, the program, for regressions/:\n{case}");
+            }
+        }
+    }
+    assert!(tally.cases > 0 && tally.kernels > 0, "{tally:?}");
 }
 
 #[test]

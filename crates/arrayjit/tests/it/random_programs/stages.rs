@@ -5,15 +5,15 @@ use std::fmt;
 
 use assignments::lower::{LowerOptions, lower};
 use codegen_core::interpreted::Interpreted;
-use codegen_core::{Artifact, Caps, Codegen};
-use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, cranelift_with};
+use codegen_core::{Artifact, Caps, Codegen, ScheduledRoutine};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift_with};
 use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Numerics, Routine};
-use lowered_ir::pipeline::{self, optimize};
+use lowered_ir::pipeline::{self, optimize_traced};
 use lowered_ir::text::{parse, print};
 use lowered_ir::verify::verify;
-use scheduling::{ScheduleOptions, schedule};
+use scheduling::{ScheduleOptions, schedule_traced};
 use tnode::{DType, Scalar};
 
 use super::bound::{self, ErrorBound};
@@ -116,10 +116,13 @@ fn stages(run: &CaseRun<'_>, variants: StageVariants, tally: &mut StageTally) ->
     let expected = run.interpret("lowered", routine)?;
     let mut seen = BTreeSet::new();
     for (at, (name, settings)) in settings().into_iter().enumerate() {
-        let optimized = optimize(routine.clone(), &settings)
-            .map_err(|e| StageFailure::at(format!("optimise {name}"), e).of(routine))?
-            .routine;
-        verified(name, &optimized)?;
+        let mut passes = PassOutputs::default();
+        let optimized = optimize_traced(routine.clone(), &settings, &mut |pass, output| {
+            passes.verify(name, pass, output)
+        })
+        .map_err(|e| StageFailure::at(format!("optimise {name}"), e).of(routine))?
+        .routine;
+        passes.finish()?;
         round_trip(&optimized)?;
         // The settings often lead to the same routine.
         if seen.insert(print(&optimized)) {
@@ -148,6 +151,41 @@ fn lowered(case: &Case, numerics: Numerics) -> Result<Lowered, StageFailure> {
 
 fn verified(stage: &str, routine: &Routine) -> Result<(), StageFailure> {
     verify(routine).map_err(|e| StageFailure::at(format!("verify after {stage}"), e).of(routine))
+}
+
+/// The first output of a pass that breaks a rule, if there is one.
+#[derive(Default)]
+struct PassOutputs(Option<StageFailure>);
+
+impl PassOutputs {
+    fn verify(&mut self, stage: &str, pass: &str, output: &Routine) {
+        if self.0.is_none() {
+            self.0 = verified(&format!("{stage}: {pass}"), output).err();
+        }
+    }
+
+    fn finish(self) -> Result<(), StageFailure> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// The schedule of an optimised routine for a codegen. Every kernel and the output of every pass keep the
+/// verifier's rules.
+fn schedule_for(
+    optimized: &Routine,
+    target: &dyn Codegen,
+    options: &ScheduleOptions,
+    stage: &str,
+) -> Result<ScheduledRoutine, StageFailure> {
+    let mut passes = PassOutputs::default();
+    let schedule =
+        schedule_traced(optimized, target, options, &mut |pass, output| passes.verify(stage, pass, output));
+    passes.finish()?;
+    let schedule = schedule.map_err(|e| StageFailure::at(stage, e).of(optimized))?;
+    for kernel in schedule.kernels() {
+        verified(stage, kernel.ir())?;
+    }
+    Ok(schedule)
 }
 
 fn round_trip(routine: &Routine) -> Result<(), StageFailure> {
@@ -211,23 +249,19 @@ fn scheduled(
     {
         let stage = format!("schedule {settings}/{name}");
         let target = cranelift_with(caps.clone(), CraneliftOptions::default());
-        let schedule =
-            schedule(optimized, &target, &options).map_err(|e| StageFailure::at(&stage, e).of(optimized))?;
-        for kernel in schedule.kernels() {
-            verified(&stage, kernel.ir())?;
-        }
+        let schedule = schedule_for(optimized, &target, &options, &stage)?;
         tally.kernels += schedule.kernels().len();
         tally.parallel += schedule.kernels().iter().filter(|kernel| kernel.abi().launch.extent > 1).count();
         let kernels = || schedule.kernels().iter().map(|k| print(k.ir())).collect::<String>();
         let artifact = Interpreted::of_target(caps.clone()).compile(&schedule);
         let artifact = artifact.map_err(|e| StageFailure::at(&stage, format!("{e}\n{}", kernels())))?;
-        let launch = |artifact: &Artifact, cuts| -> Result<Memory, StageFailure> {
+        let launch = |schedule: &ScheduledRoutine, artifact: &Artifact, cuts| {
             let mut memory = run.memory.clone();
-            machine::run(&schedule, artifact, &mut memory.nodes, &run.bindings, cuts)
+            machine::run(schedule, artifact, &mut memory.nodes, &run.bindings, cuts)
                 .map_err(|e| StageFailure::at(&stage, format!("{e}\n{}", kernels())))?;
             Ok(memory)
         };
-        let interpreted = launch(&artifact, KernelSplits::Whole)?;
+        let interpreted = launch(&schedule, &artifact, KernelSplits::Whole)?;
         let explain = |f: StageFailure| {
             StageFailure { message: format!("{}\n{}", f.message, kernels()), ..f }.of(optimized)
         };
@@ -255,14 +289,17 @@ fn scheduled(
             .filter(|(at, _)| variants.takes(2, *at, 2))
             .map(|(_, c)| c)
         {
-            let artifact = match cranelift(choice.clone()).and_then(|c| c.compile(&schedule)) {
-                Ok(artifact) => artifact,
-                Err(error) => return Err(StageFailure::at(&stage, format!("{error}\n{}", kernels()))),
-            };
-            let splits = schedule.kernels().iter().any(|kernel| kernel.abi().launch.extent > 1);
+            // Each codegen has a schedule of its own, because it asks for contractions that others reject.
+            let caps = Caps { threads: caps.threads, ..codegen_cranelift::host_caps(choice.vector) };
+            let target = cranelift_with(caps, choice.clone());
+            let own = schedule_for(optimized, &target, &options, &format!("{stage} for {codegen}"))?;
+            let artifact = target
+                .compile(&own)
+                .map_err(|error| StageFailure::at(&stage, format!("{codegen}: {error}\n{}", kernels())))?;
+            let splits = own.kernels().iter().any(|kernel| kernel.abi().launch.extent > 1);
             let cuts = [KernelSplits::Whole, KernelSplits::Backwards, KernelSplits::Uneven];
             for &cuts in if splits { &cuts[..] } else { &cuts[..1] } {
-                let compiled = launch(&artifact, cuts)?;
+                let compiled = launch(&own, &artifact, cuts)?;
                 run.same(
                     &format!("{stage} compiled ({codegen}, {cuts:?}) against interpreted"),
                     &interpreted,

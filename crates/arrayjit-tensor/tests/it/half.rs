@@ -1,0 +1,83 @@
+//! Graphs in 16-bit floats on processors: products that are summed in `f32`, beside operations that only move
+//! elements.
+
+use arrayjit_tensor::{
+    Backend, DType, Graph, HostArray, ModelError, Params, Tensor, TensorError, Weights, WindowOptions,
+};
+
+/// A graph over images `x` and filters `f`, matrices `a` and `b`, and their results.
+type Make = fn(&[Tensor; 4]) -> Result<Vec<Tensor>, TensorError>;
+
+fn padded(padding: usize) -> WindowOptions {
+    WindowOptions { padding, ..WindowOptions::default() }
+}
+
+const GRAPHS: &[(&str, Make)] = &[
+    ("a convolution in another shape", |[x, f, ..]| Ok(vec![x.conv2d(f, padded(1))?.reshape(&[2, -1])?])),
+    ("a convolution, flat, and in its own shape", |[x, f, ..]| {
+        let y = x.conv2d(f, padded(0))?;
+        Ok(vec![y.reshape(&[-1])?, y])
+    }),
+    ("a transposed convolution", |[x, f, ..]| Ok(vec![x.conv2d(f, padded(1))?.permute(&[0, 2, 3, 1])?])),
+    ("a product beside its operand in another shape", |[_, _, a, b]| {
+        Ok(vec![a.matmul(b)?, a.reshape(&[-1])?])
+    }),
+    ("a product beside its result in another shape", |[_, _, a, b]| {
+        let y = a.matmul(b)?;
+        Ok(vec![y.reshape(&[4, -1])?, b.reshape(&[-1])?, y])
+    }),
+    ("a product of a reshaped operand", |[x, _, _, b]| {
+        Ok(vec![x.reshape(&[-1, b.shape()[0] as isize])?.matmul(b)?])
+    }),
+    ("a product of a product", |[_, _, a, b]| {
+        let y = a.matmul(b)?;
+        Ok(vec![y.matmul(y.transpose(0, 1)?)?.reshape(&[-1])?])
+    }),
+];
+
+/// Shapes of the inputs: of products that processors compute by microkernels, and of smaller ones.
+const SHAPES: [[(&str, &[usize]); 4]; 2] = [
+    [("x", &[2, 3, 8, 8]), ("f", &[4, 3, 3, 3]), ("a", &[16, 24]), ("b", &[24, 40])],
+    [("x", &[1, 2, 6, 4]), ("f", &[2, 2, 3, 3]), ("a", &[4, 6]), ("b", &[6, 5])],
+];
+
+fn run(
+    backend: &str,
+    dtype: DType,
+    shapes: [(&str, &[usize]); 4],
+    make: Make,
+) -> Result<Vec<HostArray>, ModelError> {
+    let values = shapes.map(|(_, shape)| {
+        let mut array = HostArray::zeros(dtype, shape.iter().copied()).expect("small");
+        let count = shape.iter().product::<usize>();
+        array
+            .set_values(&(0..count).map(|at| (at * 7 % 9) as f64 - 4.0).collect::<Vec<_>>())
+            .expect("as many");
+        array
+    });
+    let (backend, graph) = (Backend::open(backend)?, Graph::new());
+    let [x, f, a, b] = shapes.map(|(name, shape)| graph.input(name, shape.iter().copied(), dtype));
+    let given = [x?, f?, a?, b?];
+    let results = make(&given)?;
+    let weights = Weights::new(&backend, &Params::new(1))?;
+    let model = graph.compile(&weights, &results.iter().collect::<Vec<_>>())?;
+    let named: Vec<(&str, &HostArray)> = shapes.iter().map(|(name, _)| *name).zip(&values).collect();
+    model.run_with(&named, &[])
+}
+
+#[test]
+fn products_in_16_bits_beside_moved_elements() {
+    for dtype in [DType::F16, DType::Bf16] {
+        for ((name, make), shapes) in GRAPHS.iter().flat_map(|graph| SHAPES.map(|shapes| (graph, shapes))) {
+            let what = || format!("{name}, {dtype}, {shapes:?}");
+            let run =
+                |backend| run(backend, dtype, shapes, *make).unwrap_or_else(|e| panic!("{}: {e}", what()));
+            let expected = run("interpreter");
+            for backend in ["inline", "multicore"] {
+                for (found, expected) in run(backend).iter().zip(&expected) {
+                    assert!(found.bytes() == expected.bytes(), "{}, {backend}", what());
+                }
+            }
+        }
+    }
+}
