@@ -41,6 +41,8 @@ mod gradient_goldens;
 #[cfg(feature = "cranelift")]
 mod gradients;
 #[cfg(feature = "cranelift")]
+mod gradients_of_views;
+#[cfg(feature = "cranelift")]
 mod host_arrays;
 #[cfg(feature = "cranelift")]
 mod hostile_numbers;

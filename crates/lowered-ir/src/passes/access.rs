@@ -281,6 +281,10 @@ impl<'a> AccessWalker<'a> {
         }
         if !self.loops.is_empty() {
             self.recorded.extend(first);
+            return;
+        }
+        for (node, mark) in first {
+            self.known_mut(node).written.join(mark);
         }
     }
 
@@ -290,7 +294,11 @@ impl<'a> AccessWalker<'a> {
         }
         let first = !self.facts(node).is_written();
         self.known_mut(node).constexpr = first && self.is_constexpr(value);
-        self.write(node, |written| written.store(index));
+        // The only index of a dimension of one element is 0, whatever the variables are.
+        let side =
+            |(index, &dim): (&Affine, &usize)| if dim == 1 { Affine::constant(0) } else { index.clone() };
+        let reached: Indices = index.iter().zip(&self.routine.node(node).dims).map(side).collect();
+        self.write(node, |written| written.store(&reached));
         self.remember_store(node, index);
         let access = self.access(Some(index.clone()), false, false);
         self.facts_mut(node).writes.push(access);

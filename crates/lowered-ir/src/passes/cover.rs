@@ -1,10 +1,12 @@
 //! Records, as boxes, the elements of a node that have surely been written.
 //!
 //! A *span* is the contiguous indices `base, base + 1, …, base + len - 1`, where `base` may depend on
-//! variables in scope; a *patch* is one span per dimension. A store writes a patch of single elements. At the
-//! end of a loop, the patches stored in it are widened by the loop's variable, exactly, or dropped. So every
-//! recorded element has been written, while an unrecorded element may have been written too: the analysis
-//! errs on one side only.
+//! variables in scope, repeated at *strides* as long as these leave gaps; a *patch* is one span per dimension.
+//! A store writes a patch of single elements. At the end of a loop, the patches stored in it are widened by
+//! the loop's variable, exactly, or dropped. Loops may fill gaps in any order: `4*k + m` leaves gaps at the
+//! end of a loop over `k`, which a loop over `m` around it fills. At the end of outermost loops, patches whose
+//! gaps fit together are joined, such as `2*i` and `2*i + 1`. So every recorded element has been written,
+//! while an unrecorded element may have been written too: the analysis errs on one side only.
 
 use smallvec::SmallVec;
 
@@ -12,13 +14,75 @@ use crate::ir::{Affine, Indices, LoopId};
 
 use super::ranges::{LoopInfo, Ranges};
 
-/// `len` consecutive indices from `base` on.
+/// `len` consecutive indices from `base` on, repeated at strides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSpan {
     /// The first index.
     pub base: Affine,
     /// How many indices; at least 1.
     pub len: i64,
+    /// The strides, shortest first. Each is longer than `len`, and is taken at least once.
+    pub strides: SmallVec<[IndexStride; 1]>,
+}
+
+/// The distances `0, step, …, step * (count - 1)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IndexStride {
+    /// The distance of neighbours.
+    pub step: i64,
+    /// How many distances; at least 2.
+    pub count: i64,
+}
+
+impl IndexSpan {
+    fn solid(base: Affine, len: i64) -> IndexSpan {
+        IndexSpan { base, len, strides: SmallVec::new() }
+    }
+
+    /// The span repeated at a stride, if the numbers are small enough.
+    fn repeated(mut self, step: i64, count: i64) -> Option<IndexSpan> {
+        if count > 1 {
+            self.strides.push(IndexStride { step, count });
+            self.strides.sort_unstable();
+        }
+        while let Some(&IndexStride { step, count }) = self.strides.first().filter(|s| s.step <= self.len) {
+            self.len = self.len.checked_add(step.checked_mul(count - 1)?)?;
+            self.strides.remove(0);
+        }
+        Some(self)
+    }
+
+    /// The step and the number of repetitions, if the span has at most one stride.
+    fn repetitions(&self) -> Option<(Option<i64>, i64)> {
+        match self.strides.as_slice() {
+            [] => Some((None, 1)),
+            [stride] => Some((Some(stride.step), stride.count)),
+            _ => None,
+        }
+    }
+
+    /// Two spans with gaps that fit together as one, followed by the repetitions of the longer one that are
+    /// left over.
+    fn joined(&self, other: &IndexSpan) -> Option<SmallVec<[IndexSpan; 2]>> {
+        let distance = other.base.plus(&self.base.times(-1)).as_constant()?;
+        if distance < 0 {
+            return other.joined(self);
+        }
+        let ((step, count), (other_step, other_count)) = (self.repetitions()?, other.repetitions()?);
+        let step = step.or(other_step)?;
+        if distance != self.len || other_step.is_some_and(|other| other != step) {
+            return None;
+        }
+        let both = count.min(other_count);
+        let whole = IndexSpan::solid(self.base.clone(), self.len.checked_add(other.len)?);
+        let mut spans = SmallVec::from_iter([whole.repeated(step, both)?]);
+        let (longer, count) = if count > both { (self, count) } else { (other, other_count) };
+        if count > both {
+            let base = longer.base.plus_constant(step.checked_mul(both)?);
+            spans.push(IndexSpan::solid(base, longer.len).repeated(step, count - both)?);
+        }
+        Some(spans)
+    }
 }
 
 /// The product of one span per dimension.
@@ -40,13 +104,12 @@ pub struct WrittenPatches {
 impl WrittenPatches {
     /// Records the element at `index`.
     pub fn store(&mut self, index: &Indices) {
-        self.push(index.iter().map(|base| IndexSpan { base: base.clone(), len: 1 }).collect());
+        self.push(index.iter().map(|base| IndexSpan::solid(base.clone(), 1)).collect());
     }
 
     /// Records every element.
     pub fn store_all(&mut self, dims: &[usize]) {
-        let whole = dims.iter().map(|&d| IndexSpan { base: Affine::constant(0), len: d as i64 }).collect();
-        self.push(whole);
+        self.push(dims.iter().map(|&d| IndexSpan::solid(Affine::constant(0), d as i64)).collect());
     }
 
     fn push(&mut self, patch: Patch) {
@@ -68,6 +131,19 @@ impl WrittenPatches {
             if let Some(widened) = widen(patch, var, info) {
                 self.push(widened);
             }
+        }
+    }
+
+    /// Joins the patches recorded after `mark` with each other and with earlier ones. Call it outside of loops
+    /// only.
+    pub fn join(&mut self, mark: usize) {
+        let mut at = mark;
+        while at < self.patches.len() {
+            let earlier = self.patches[..at].iter();
+            let parts: Vec<Patch> =
+                earlier.filter_map(|other| joined(other, &self.patches[at])).flatten().collect();
+            parts.into_iter().for_each(|part| self.push(part));
+            at += 1;
         }
     }
 
@@ -132,18 +208,27 @@ fn widen(mut patch: Patch, var: LoopId, info: &LoopInfo) -> Option<Patch> {
         if step == 0 {
             continue;
         }
-        if found || step.unsigned_abs() > span.len as u64 {
+        if found {
             return None;
         }
         found = true;
-        let reach = step.checked_mul(info.extent() as i64 - 1)?;
         let first = if step > 0 { info.lo } else { info.hi.limit - 1 };
-        *span = IndexSpan {
-            base: span.base.substitute(var, &Affine::constant(first)),
-            len: span.len.checked_add(reach.checked_abs()?)?,
-        };
+        span.base = span.base.substitute(var, &Affine::constant(first));
+        *span = span.clone().repeated(step.checked_abs()?, info.extent() as i64)?;
     }
     Some(patch)
+}
+
+/// Two patches that differ in one dimension, with spans there whose gaps fit together, as patches.
+fn joined(a: &Patch, b: &Patch) -> Option<Vec<Patch>> {
+    let mut differing = (0..a.len()).filter(|&axis| a[axis] != b[axis]);
+    let (Some(axis), None) = (differing.next(), differing.next()) else { return None };
+    let with = |span: IndexSpan| {
+        let mut patch = a.clone();
+        patch[axis] = span;
+        patch
+    };
+    Some(a[axis].joined(&b[axis])?.into_iter().map(with).collect())
 }
 
 /// Whether the element lies in the patch for all values of the variables.
@@ -154,8 +239,11 @@ fn contains(patch: &Patch, index: &Indices, ranges: &Ranges) -> bool {
     })
 }
 
+/// The patch as a box, if it has neither variables nor gaps.
 fn cuboid(patch: &Patch) -> Option<Cuboid> {
-    patch.iter().map(|s| s.base.as_constant().map(|base| (base, base.saturating_add(s.len)))).collect()
+    let solid = |s: &&IndexSpan| s.strides.is_empty();
+    let side = |s: &IndexSpan| s.base.as_constant().map(|base| (base, base.saturating_add(s.len)));
+    patch.iter().map(|s| Some(s).filter(solid).and_then(side)).collect()
 }
 
 /// `from` without `cut`, as disjoint boxes: at most two per dimension.
@@ -214,6 +302,60 @@ mod tests {
             written.leave(0, LoopId(1), Some(&looped(3)));
             written.leave(0, LoopId(0), Some(&looped(2)));
             assert_eq!(written.covers_box(&solid(&[(0, 6)])), dense);
+        }
+    }
+
+    /// Stores at an index, the sum of terms and an offset in each dimension, in loops of these extents, the
+    /// innermost first.
+    fn store(written: &mut WrittenPatches, index: &[(i64, &[(u32, i64)])], extents: &[(u32, i64)]) {
+        let side = |&(offset, terms): &(i64, &[(u32, i64)])| {
+            let term = |sum: Affine, &(var, step): &(u32, i64)| sum.plus(&Affine::term(LoopId(var), step));
+            terms.iter().fold(Affine::constant(offset), term)
+        };
+        let mark = written.mark();
+        written.store(&index.iter().map(side).collect());
+        for &(var, extent) in extents {
+            written.leave(mark, LoopId(var), Some(&looped(extent)));
+        }
+        written.join(mark);
+    }
+
+    #[test]
+    fn loops_fill_gaps_in_any_order() {
+        let digits = [(0, 2), (1, 3), (2, 4)];
+        let index: &[(u32, i64)] = &[(0, 12), (1, 4), (2, 1)];
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut written = WrittenPatches::default();
+            store(&mut written, &[(0, index)], &order.map(|at: usize| digits[at]));
+            assert!(written.covers_box(&solid(&[(0, 24)])), "{order:?}");
+            assert!(!written.covers_box(&solid(&[(0, 25)])), "{order:?}");
+        }
+        let mut written = WrittenPatches::default();
+        store(&mut written, &[(0, &[(0, 12), (2, 1)])], &[(0, 2), (2, 4)]);
+        assert!(!written.covers_box(&solid(&[(0, 13)])));
+    }
+
+    #[test]
+    fn phases_of_a_step_are_joined() {
+        let count = |dim: i64, step: i64, phase: i64| (dim - phase - 1) / step + 1;
+        for dim in 3..12 {
+            for (step, phases) in [(2, vec![0, 1]), (3, vec![2, 0, 1])] {
+                let mut written = WrittenPatches::default();
+                for phase in phases {
+                    assert!(!written.covers_box(&solid(&[(0, dim)])), "{dim} {step}");
+                    store(&mut written, &[(phase, &[(0, step)])], &[(0, count(dim, step, phase))]);
+                }
+                assert!(written.covers_box(&solid(&[(0, dim)])), "{dim} {step}");
+                assert!(!written.covers_box(&solid(&[(0, dim + 1)])), "{dim} {step}");
+            }
+            let mut written = WrittenPatches::default();
+            let plane = solid(&[(0, dim), (0, dim)]);
+            for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                assert!(!written.covers_box(&plane), "{dim}");
+                let extents = [(1, count(dim, 2, b)), (0, count(dim, 2, a))];
+                store(&mut written, &[(a, &[(0, 2)]), (b, &[(1, 2)])], &extents);
+            }
+            assert!(written.covers_box(&plane), "{dim}");
         }
     }
 
