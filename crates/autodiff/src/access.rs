@@ -44,6 +44,12 @@ impl Access {
         Some(Access { operand: accum.operands().nth(at)?.clone(), dims: dims.clone(), index: index.clone() })
     }
 
+    /// Whether the indices may be outside of the node: it is read with `pad`, or has margins.
+    pub(crate) fn may_reach_outside(&self) -> bool {
+        let has_margins = self.operand.node().is_some_and(|node| node.padding().is_some());
+        matches!(self.operand, Operand::Padded { .. }) || has_margins
+    }
+
     fn indexed(&self, renumber: impl Fn(usize) -> usize) -> Indexed {
         let index = |index: &AxisIndex| match index.computed() {
             Some(operand) => AxisIndex::Computed(renumber(operand)),

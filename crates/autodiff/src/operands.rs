@@ -5,8 +5,8 @@
 //! then added to the adjoint.
 
 use assignments::indexing::{AxisIndex, Projections};
-use assignments::{Accum, AccumOp, Operand, Origin, ProgramStep, Rhs};
-use lowered_ir::ir::{SymbolId, UnaryOp, Var};
+use assignments::{Accum, AccumOp, Origin, ProgramStep, Rhs};
+use lowered_ir::ir::{Affine, SymbolId, UnaryOp, Var};
 use tnode::{Dims, TensorNode};
 
 use crate::Formula;
@@ -93,17 +93,12 @@ impl BackwardPass<'_> {
         node: &TensorNode,
     ) -> Result<Option<(Dims, Vec<i64>)>, GradientError> {
         let is_computed = access.index.iter().any(|index| index.computed().is_some());
-        let may_reach_outside = matches!(access.operand, Operand::Padded { .. }) || node.padding().is_some();
-        if !may_reach_outside || is_computed {
+        if !access.may_reach_outside() || is_computed {
             return Ok(None);
         }
         let (mut dims, mut low, mut is_outside) = (Dims::new(), Vec::new(), false);
         for (index, &dim) in access.index.iter().zip(&access.dims) {
-            let range = |id: SymbolId| self.symbols.get(id.index()).and_then(|symbol| symbol.range);
-            let index = index.affine();
-            let is_open =
-                index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(id) if range(*id).is_none()));
-            let bounds = statement.accum.projections.index_bounds(&index, &range).filter(|_| !is_open);
+            let bounds = self.index_bounds(&statement.accum, &index.affine());
             let extent =
                 bounds.and_then(|(lo, hi)| usize::try_from(hi.checked_sub(lo)?.checked_add(1)?).ok());
             let (Some((lo, hi)), Some(extent)) = (bounds, extent) else {
@@ -114,6 +109,14 @@ impl BackwardPass<'_> {
             low.push(lo);
         }
         Ok(is_outside.then_some((dims, low)))
+    }
+
+    /// The least and the greatest value of an index, if all symbols in it have ranges.
+    pub(crate) fn index_bounds(&self, accum: &Accum, index: &Affine) -> Option<(i64, i64)> {
+        let range = |id: SymbolId| self.symbols.get(id.index()).and_then(|symbol| symbol.range);
+        let is_open =
+            index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(id) if range(*id).is_none()));
+        accum.projections.index_bounds(index, &range).filter(|_| !is_open)
     }
 
     /// Adds the elements of `wide`, whose first element has the indices `low`, to the elements of a node with

@@ -13,8 +13,9 @@
 //! contiguously, so each phase is summed in a node of its own and then added to `x.grad[2*i]`.
 //!
 //! Windows of products are read if the result has an axis that the other factor has and the operand lacks,
-//! and if there are few phases. Windows of step 1 must cover the operand. Other windows are written: windows
-//! of few results would read many zeros, and sums without such an axis, such as pooling, are vectorised in
+//! and if there are few phases. Indices that may be outside of the operand count as windows: a filter of one
+//! column has no loop over columns, but margins. Windows of step 1 must cover the operand. Other windows are
+//! written: windows of few results would read many zeros, and sums without such an axis, such as pooling, are vectorised in
 //! both forms.
 
 mod inverse; // windows of one axis, solved for the index of the result
@@ -66,8 +67,23 @@ impl BackwardPass<'_> {
         if !access.index.iter().any(is_window) {
             return Ok(None);
         }
+        let windows = self.windows_of(&statement.accum, access);
         let factor = statement.operand(*factor, &mut self.tape)?;
-        Ok(factor.and_then(|factor| read_windows(&statement.accum, access, [&bindings.adjoint, &factor])))
+        let read = |factor| read_windows(&statement.accum, access, [&bindings.adjoint, &factor], &windows);
+        Ok(factor.and_then(read))
+    }
+
+    /// The axes of an operand whose indices are windows, or may be outside of the operand.
+    fn windows_of(&self, points: &Accum, access: &Access) -> Vec<usize> {
+        let may_reach_outside = access.may_reach_outside();
+        let is_inside = |index: &AxisIndex, dim: usize| {
+            let bounds = self.index_bounds(points, &index.affine());
+            bounds.is_some_and(|(low, high)| 0 <= low && usize::try_from(high).is_ok_and(|high| high < dim))
+        };
+        let axes = access.index.iter().zip(&access.dims).enumerate();
+        let found = axes
+            .filter(|(_, (index, dim))| is_window(index) || may_reach_outside && !is_inside(index, **dim));
+        found.map(|(axis, _)| axis).collect()
     }
 
     /// Adds the sums of all phases to an adjoint. Returns whether they write all of its elements.
@@ -80,8 +96,10 @@ impl BackwardPass<'_> {
         let mut parts = Vec::new();
         for window in windows {
             if window.phase.is_empty() {
-                self.tape.backward.push(window.sum(adjoint, is_new, statement)?);
-                return Ok(true);
+                let sum = window.sum(adjoint, is_new, statement)?;
+                let covers = sum.accums().iter().all(|accum| accum.projections.is_surjective());
+                self.tape.backward.push(sum);
+                return Ok(covers);
             }
             let node = self.tape.temporary("phase", &window.target.dims, adjoint.dtype())?;
             parts.push(window.add_phase(&node, (adjoint, is_new), statement)?);
@@ -161,7 +179,12 @@ fn is_window(index: &AxisIndex) -> bool {
     terms.len() > 1 || terms.iter().any(|&(_, step)| step > 1)
 }
 
-fn read_windows(points: &Accum, access: &Access, [adjoint, factor]: [&Access; 2]) -> Option<Vec<ReadWindow>> {
+fn read_windows(
+    points: &Accum,
+    access: &Access,
+    [adjoint, factor]: [&Access; 2],
+    windows_of: &[usize],
+) -> Option<Vec<ReadWindow>> {
     let projections = &points.projections;
     let indices = || access.index.iter().chain(&adjoint.index).chain(&factor.index);
     let Operand::Node(result) = &adjoint.operand else { return None };
@@ -178,14 +201,15 @@ fn read_windows(points: &Accum, access: &Access, [adjoint, factor]: [&Access; 2]
         return None;
     }
     let mut windows = vec![WindowProduct::new(points, access, [adjoint, factor])];
-    for (axis, index) in access.index.iter().enumerate().filter(|(_, index)| is_window(index)) {
-        let inverse = InverseWindow::of(axis, &index.affine(), points, [access, adjoint, factor])?;
+    for &axis in windows_of {
+        let index = access.index[axis].affine();
+        let inverse = InverseWindow::of(axis, &index, points, [access, adjoint, factor])?;
         windows = windows.iter().flat_map(|window| inverse.phases(window)).collect();
         if windows.is_empty() || windows.len() > MAX_PHASES {
             return None;
         }
     }
-    if windows[0].phase.iter().any(|phase| phase.step > 1) && !covers_other_axes(points, access) {
+    if windows[0].phase.iter().any(|phase| phase.step > 1) && !covers_other_axes(points, access, windows_of) {
         return None;
     }
     let renamed = |projection: &Projection| -> Projection {
@@ -234,9 +258,10 @@ impl WindowProduct {
 
 /// Whether the indices that are no windows take all values of their axes, so that the node for a phase has no
 /// element more than the phase.
-fn covers_other_axes(points: &Accum, access: &Access) -> bool {
-    let mut others = access.index.iter().zip(&access.dims).filter(|(index, _)| !is_window(index));
-    others.all(|(index, &dim)| match index {
+fn covers_other_axes(points: &Accum, access: &Access, windows_of: &[usize]) -> bool {
+    let axes = access.index.iter().zip(&access.dims).enumerate();
+    let mut others = axes.filter(|(axis, _)| !windows_of.contains(axis));
+    others.all(|(_, (index, &dim))| match index {
         AxisIndex::Iterator(Var::Loop(id)) => points.projections.extent_of(*id) == dim,
         _ => dim == 1,
     })
