@@ -15,7 +15,9 @@ use lowered_ir::{
 };
 use tnode::{DType, Dims, ModeState, Scalar};
 
-mod reductions;
+mod compositions; // operations on results of operations
+mod indices; // computed and wide indices
+mod reductions; // maxima, sums and other reductions of rows
 
 /// A case for some operations, with the claim that it tests.
 pub(crate) struct Probe {
@@ -68,6 +70,22 @@ pub(crate) fn probes(caps: &Caps) -> Vec<Probe> {
             families(dtype, &stored).into_iter().filter_map(|(name, ops)| probe(caps, dtype, name, ops)),
         );
     }
+    for &dtype in stored.iter().filter(|dtype| **dtype != DType::U32x4) {
+        let targets = if first.contains(&dtype) { &first[..] } else { &stored };
+        let composed = compositions::families(dtype, targets).into_iter();
+        all.extend(
+            composed.filter_map(|(name, ops)| probe_on(caps, dtype, &name, ops, compositions::rows(dtype))),
+        );
+    }
+    for dtype in first {
+        let others: Vec<DType> = stored.iter().copied().filter(|to| !first.contains(to)).collect();
+        let operations = compositions::all_conversions(dtype, &others);
+        let name = "conversions of results to other types";
+        all.extend(probe_on(caps, dtype, name, operations, compositions::rows(dtype)));
+    }
+    all.push(indices::wide_conditions());
+    let integers = stored.iter().filter(|dtype| dtype.is_integer() && **dtype != DType::U32x4);
+    all.extend(integers.map(|&dtype| indices::computed(caps, dtype)));
     let ordered = stored.into_iter().filter(|dtype| !matches!(dtype, DType::Bool | DType::U32x4));
     all.extend(ordered.map(|dtype| reductions::probe(caps, dtype)));
     all
@@ -81,15 +99,23 @@ struct Operation {
     is_transcendental: bool,
 }
 
+impl Operation {
+    /// The operand at this position.
+    fn at(operand: u32) -> Expr {
+        Expr::get(NodeRef(operand), [Affine::var(LoopId(0))])
+    }
+
+    fn plain(name: &str, value: Expr, result: DType) -> Operation {
+        Operation { name: name.to_owned(), value, result, is_transcendental: false }
+    }
+}
+
+/// The three operands of each row of a probe.
+type Operands = (Vec<Scalar>, Vec<Scalar>, Vec<Scalar>);
+
 /// The operations on a type, in groups.
 fn families(dtype: DType, targets: &[DType]) -> Vec<(&'static str, Vec<Operation>)> {
-    let at = |node: u32| Expr::get(NodeRef(node), [Affine::var(LoopId(0))]);
-    let plain = |name: &str, value: Expr, result: DType| Operation {
-        name: name.to_owned(),
-        value,
-        result,
-        is_transcendental: false,
-    };
+    let (at, plain) = (Operation::at, Operation::plain);
     let unary = |op: &UnaryOp| Operation {
         is_transcendental: op.is_transcendental(),
         ..plain(op.token(), Expr::unary(*op, at(0)), dtype)
@@ -140,9 +166,19 @@ fn families(dtype: DType, targets: &[DType]) -> Vec<(&'static str, Vec<Operation
 /// The probe of some operations on a type; `None` if the verifier rejects all of them, as it does bit
 /// operations on floats.
 fn probe(caps: &Caps, dtype: DType, name: &str, operations: Vec<Operation>) -> Option<Probe> {
+    probe_on(caps, dtype, name, operations, pairs(dtype))
+}
+
+/// The [`probe`] on these operands.
+fn probe_on(
+    caps: &Caps,
+    dtype: DType,
+    name: &str,
+    operations: Vec<Operation>,
+    values: Operands,
+) -> Option<Probe> {
     let claims_native = operations.iter().any(|op| op.is_transcendental && dtype.is_float())
         && caps.transcendental == Transcendental::Native;
-    let values = pairs(dtype);
     let operations: Vec<Operation> = operations
         .into_iter()
         .filter(|op| verify(&routine(values.0.len(), dtype, std::slice::from_ref(op))).is_ok())
@@ -193,7 +229,7 @@ fn bytes(values: &[Scalar]) -> Vec<u8> {
 
 /// All pairs of special values of a type, and a third operand that varies faster than both. The last row is
 /// a product halfway between two numbers of `f16`, and a sum that is not.
-fn pairs(dtype: DType) -> (Vec<Scalar>, Vec<Scalar>, Vec<Scalar>) {
+fn pairs(dtype: DType) -> Operands {
     let values = special(dtype);
     let len = values.len();
     let column = |pick: &dyn Fn(usize) -> usize, last: Scalar| {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
 mod claims; // false claims, rejections
+mod contexts; // wrong operations in one context
 mod lethal; // ends of the process
 mod native; // faults of calls
 mod partial; // code generators that begin
@@ -44,6 +45,8 @@ pub(crate) enum Fault {
     Constant(fn(Scalar) -> Scalar),
     /// Of each statement, outer before inner.
     Stmt(fn(Stmt) -> Vec<Stmt>),
+    /// Of the whole body.
+    Routine(fn(&mut Routine)),
     /// Rejects kernels for which the function holds.
     Rejects(fn(&Routine) -> bool),
     /// Of calls.
@@ -111,6 +114,7 @@ impl Faulty {
                 })
             }),
             Fault::Stmt(change) => routine.body = statements::changed(routine.body, change),
+            Fault::Routine(change) => change(&mut routine),
             Fault::Rejects(holds) if holds(&routine) => {
                 return Err(CodegenError::Unsupported {
                     codegen: "faulty".into(),
@@ -195,7 +199,9 @@ fn sorted(caps: &Caps) -> Vec<Case> {
 
 /// Every row of the table.
 fn rows() -> Vec<Row> {
-    [rewrites::table(), statements::table(), claims::table(), native::table()].into_iter().flatten().collect()
+    let tables =
+        [rewrites::table(), contexts::table(), statements::table(), claims::table(), native::table()];
+    tables.into_iter().flatten().collect()
 }
 
 /// Every fault of the rows is caught at its level, and every failed case is shrunk to a few lines.
@@ -249,7 +255,7 @@ fn each_fault_has_a_name_of_its_own() {
     let rows = rows();
     let names: std::collections::BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
     assert_eq!(names.len(), rows.len());
-    assert!(rows.len() >= 140, "{} faults", rows.len());
+    assert!(rows.len() >= 175, "{} faults", rows.len());
 }
 
 #[test]

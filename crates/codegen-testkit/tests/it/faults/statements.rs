@@ -1,7 +1,9 @@
 //! Wrong loops, guards, stores, locals and computed indices.
 
 use codegen_testkit::Level::{self, L0, L1, L2, L3};
-use lowered_ir::ir::{Affine, BinaryOp, Block, Bound, Expr, LoopKind, Range, Space, Stmt, Var, walk};
+use lowered_ir::ir::{
+    Affine, BinaryOp, Block, Bound, Expr, LoopKind, Range, Routine, Space, Stmt, Var, walk,
+};
 use tnode::{DType, Scalar};
 
 use super::{Fault, Row, everything, first_level, threaded};
@@ -13,6 +15,36 @@ pub(crate) fn changed(block: Block, change: fn(Stmt) -> Vec<Stmt>) -> Block {
         other => other,
     };
     block.into_iter().flat_map(change).map(inner).collect()
+}
+
+/// Declares the scalars of all loops before the body, so that each iteration begins with the values of the
+/// one before.
+pub(crate) fn hoisted(routine: &mut Routine) {
+    let mut declared = Block::new();
+    routine.body = changed_with(std::mem::take(&mut routine.body), &mut |stmt| match stmt {
+        Stmt::Declare { ref dims, .. } if dims.is_empty() => {
+            declared.push(stmt);
+            None
+        }
+        stmt => Some(stmt),
+    });
+    declared.append(&mut routine.body);
+    routine.body = declared;
+}
+
+fn changed_with(block: Block, change: &mut dyn FnMut(Stmt) -> Option<Stmt>) -> Block {
+    let mut kept = Block::new();
+    for stmt in block {
+        match change(stmt) {
+            Some(Stmt::For { var, lo, hi, kind, body }) => {
+                let body = changed_with(body, change);
+                kept.push(Stmt::For { var, lo, hi, kind, body });
+            }
+            Some(stmt) => kept.push(stmt),
+            None => {}
+        }
+    }
+    kept
 }
 
 /// Changes the bounds of loops.
