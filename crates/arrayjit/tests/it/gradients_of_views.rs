@@ -1,5 +1,5 @@
-//! Gradients by values that are read in another shape or in windows: every element of an adjoint is known to be
-//! written, whatever the order of the loops, so that it needs no value from before the run.
+//! Gradients by values that are read in another shape or in windows: every element of an adjoint is known to
+//! be written, whatever the order of the loops, so that it needs no value from before the run.
 
 use arrayjit::settings::{NumericClass, Settings};
 use arrayjit::{Backend, HostArray, Nodes, Program};

@@ -1,12 +1,12 @@
 //! Records, as boxes, the elements of a node that have surely been written.
 //!
 //! A *span* is the contiguous indices `base, base + 1, …, base + len - 1`, where `base` may depend on
-//! variables in scope, repeated at *strides* as long as these leave gaps; a *patch* is one span per dimension.
-//! A store writes a patch of single elements. At the end of a loop, the patches stored in it are widened by
-//! the loop's variable, exactly, or dropped. Loops may fill gaps in any order: `4*k + m` leaves gaps at the
-//! end of a loop over `k`, which a loop over `m` around it fills. At the end of outermost loops, patches whose
-//! gaps fit together are joined, such as `2*i` and `2*i + 1`. So every recorded element has been written,
-//! while an unrecorded element may have been written too: the analysis errs on one side only.
+//! variables in scope, repeated at *strides* as long as these leave gaps; a *patch* is one span per
+//! dimension. A store writes a patch of single elements. At the end of a loop, the patches stored in it are
+//! widened by the loop's variable, exactly, or dropped. Loops may fill gaps in any order: `4*k + m` leaves
+//! gaps at the end of a loop over `k`, which a loop over `m` around it fills. At the end of outermost loops,
+//! patches whose gaps fit together are joined, such as `2*i` and `2*i + 1`. So every recorded element has been
+//! written, while an unrecorded element may have been written too: the analysis errs on one side only.
 
 use smallvec::SmallVec;
 
@@ -134,8 +134,8 @@ impl WrittenPatches {
         }
     }
 
-    /// Joins the patches recorded after `mark` with each other and with earlier ones. Call it outside of loops
-    /// only.
+    /// Joins the patches recorded after `mark` with each other and with earlier ones. Call it outside of
+    /// loops only.
     pub fn join(&mut self, mark: usize) {
         let mut at = mark;
         while at < self.patches.len() {

@@ -88,8 +88,8 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
 
 /// Converts the narrow operands of contractions in a legal routine, which [`legalise`] leaves to codegens,
 /// except in the loops `whole`. Locals of narrow types hold bits afterwards, as they do after [`legalise`],
-/// except `arrays`: nodes that became locals of a kernel since, whose elements are read and stored as those of
-/// nodes.
+/// except `arrays`: nodes that became locals of a kernel since, whose elements are read and stored as those
+/// of nodes.
 ///
 /// # Errors
 ///

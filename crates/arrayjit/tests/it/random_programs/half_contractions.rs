@@ -1,8 +1,8 @@
 //! Contractions of 16-bit floats beside copies of their operands and results.
 //!
-//! Random programs rarely contain a contraction with operands in 16 bits and sums in 32: the form that targets
-//! compile whole or, if they reject it, in register tiles, after legalisation. Here every case has one, and
-//! copies that share loops with it or, because they change the split of an index, local nodes.
+//! Random programs rarely contain a contraction with operands in 16 bits and sums in 32: the form that
+//! targets compile whole or, if they reject it, in register tiles, after legalisation. Every case here has one,
+//! and copies that share loops with it or, because they change the split of an index, local nodes.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use tnode::DType;
 
 use super::case::{Case, Node, NodeFill, NodeRole};
 
-/// A contraction into `c`.
-struct Product {
+/// A contraction into `c`: of matrices, batches of them, or an image and filters.
+struct Matmul {
     operands: [Vec<usize>; 2],
     result: Vec<usize>,
     /// The indices of `c`, and the ranges of the letters.
@@ -40,7 +40,7 @@ pub(super) fn case(bytes: &[u8]) -> Case {
 impl CaseMaker<'_> {
     fn statements(&mut self) {
         let dtype = self.dtype;
-        let Product { operands: [x, w], result, target, ranges, reads: [mut left, right] } = self.product();
+        let Matmul { operands: [x, w], result, target, ranges, reads: [mut left, right] } = self.matmul();
         let input = || NodeRole::Input(NodeFill::Small);
         if x.len() == 2 && self.choices.chance(1, 2) {
             // The rows and columns of `x` are those of `u` in another split.
@@ -81,18 +81,18 @@ impl CaseMaker<'_> {
         *self.choices.pick(&[8, 16, 3, 5, 24, 32, 40, 6, 17])
     }
 
-    fn product(&mut self) -> Product {
+    fn matmul(&mut self) -> Matmul {
         let [m, n, k] = [0; 3].map(|_| self.extent());
         let ranges = format!("i < {m}, j < {n}, k < {k}");
         match self.choices.below(3) {
-            0 => Product {
+            0 => Matmul {
                 operands: [vec![m, k], vec![k, n]],
                 result: vec![m, n],
                 target: "[i,j]",
                 ranges,
                 reads: ["x[i,k]".into(), "w[k,j]".into()],
             },
-            1 => Product {
+            1 => Matmul {
                 operands: [vec![2, m, k], vec![k, n]],
                 result: vec![2, m, n],
                 target: "[b,i,j]",
@@ -103,13 +103,13 @@ impl CaseMaker<'_> {
         }
     }
 
-    fn convolution(&mut self) -> Product {
+    fn convolution(&mut self) -> Matmul {
         let outputs = *self.choices.pick(&[4, 8, 3, 16]);
         let (inputs, side) = (1 + self.choices.below(4), 4 + self.choices.below(6));
         let (p, padding) = (1 + self.choices.below(3), self.choices.below(2));
         let out = side + 2 * padding + 1 - p;
         let index = |letters: [&str; 2]| format!("{} + {} - {padding}", letters[0], letters[1]);
-        Product {
+        Matmul {
             operands: [vec![inputs, side, side], vec![outputs, inputs, p, p]],
             result: vec![outputs, out, out],
             target: "[o,h,v]",
