@@ -6,7 +6,7 @@
 //! scratch memory, temporaries and memory that the kernel overwrites are filled with garbage before.
 #![allow(unsafe_code, reason = "calling compiled code is what this module is for")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use codegen_core::{
     Access, Artifact, BASE_ALIGNMENT, Caps, KernelAbi, KernelCall, Param, ScheduledRoutine, Slot,
@@ -40,10 +40,12 @@ pub(crate) fn run(
 }
 
 /// The order of the parts of a split kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+#[derive(Clone, Copy)]
+pub(crate) enum Order<'a> {
     /// One after the other, out of order.
     InTurn,
+    /// One after the other, each at the same time as the same part of another launch.
+    Beside(&'a Meeting),
     /// Each on a thread, all at the same time.
     AtOnce,
 }
@@ -55,7 +57,7 @@ pub(crate) fn run_in(
     caps: &Caps,
     case: &RunCase,
     soil: u8,
-    order: Order,
+    order: Order<'_>,
 ) -> Result<Vec<Vec<u8>>, Outcome> {
     let Some(module) = artifact.host_module() else {
         return Err(Outcome::Skipped("compiled; the code does not run in this process".into()));
@@ -146,7 +148,7 @@ impl Memory {
         abi: &KernelAbi,
         call: &KernelCall,
         case: &RunCase,
-        order: Order,
+        order: Order<'_>,
     ) -> Result<(), String> {
         let args = self.args(abi, call)?;
         let bindings: Option<Vec<i64>> =
@@ -167,7 +169,10 @@ impl Memory {
             alignment: self.alignment,
         };
         match order {
-            Order::InTurn => parts.into_iter().try_for_each(|part| kernel.run(part))?,
+            Order::InTurn => parts.into_iter().try_for_each(|part| kernel.run(part, &|| {}))?,
+            Order::Beside(meeting) => {
+                parts.into_iter().try_for_each(|part| kernel.run(part, &|| meeting.wait()))?;
+            }
             Order::AtOnce => kernel.run_at_once(&parts)?,
         }
         self.check_untouched(&args, &before)
@@ -255,11 +260,13 @@ struct KernelCallArgs<'a> {
 unsafe impl Sync for KernelCallArgs<'_> {}
 
 impl KernelCallArgs<'_> {
-    /// Runs a part of the kernel with scratch memory of its own.
-    fn run(&self, (begin, end): (u64, u64)) -> Result<(), String> {
+    /// Runs a part of the kernel with scratch memory of its own. `before` is called immediately before the
+    /// kernel.
+    fn run(&self, (begin, end): (u64, u64), before: &dyn Fn()) -> Result<(), String> {
         let mut scratch = Buffer::guarded(&vec![GARBAGE; self.scratch_bytes], self.alignment, SCRATCH_GUARD);
         let base = scratch.ptr(0, self.scratch_bytes, Access::ReadWrite)?.base;
         let (result, change) = float_env::guarded(|| {
+            before();
             // SAFETY: `Memory::args` checked that the pointers are live, aligned, of the right length and
             // disjoint from written memory, and `Memory::call` counted the bindings; scratch memory belongs
             // to this call; `parts` stays within the extent; other threads run other parts only. Whether the
@@ -280,10 +287,7 @@ impl KernelCallArgs<'_> {
         std::thread::scope(|scope| {
             let run = |part| {
                 let start = &start;
-                scope.spawn(move || {
-                    start.wait();
-                    self.run(part)
-                })
+                scope.spawn(move || self.run(part, &|| start.wait()))
             };
             let threads: Vec<_> = parts.iter().map(|part| run(*part)).collect();
             let joined = threads
@@ -312,6 +316,40 @@ impl StartLine {
             // A machine with fewer processors than threads makes progress as well.
             if spins.is_multiple_of(1000) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
+    }
+}
+
+/// Lets two threads meet again and again, until one of them leaves.
+#[derive(Default)]
+pub(crate) struct Meeting {
+    arrivals: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Meeting {
+    /// Returns when the other thread waits as well, or has left.
+    pub(crate) fn wait(&self) {
+        let arrived = self.arrivals.fetch_add(1, Ordering::AcqRel) + 1;
+        let complete = arrived.next_multiple_of(2);
+        let mut spins = 0u32;
+        while self.arrivals.load(Ordering::Acquire) < complete && !self.is_over.load(Ordering::Acquire) {
+            spins += 1;
+            if spins.is_multiple_of(1000) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+
+    /// A thread's part in the meeting. When it is dropped, no thread waits any more.
+    pub(crate) fn enter(&self) -> Attendance<'_> {
+        Attendance(self)
+    }
+}
+
+/// A thread's part in a [`Meeting`].
+pub(crate) struct Attendance<'a>(&'a Meeting);
+
+impl Drop for Attendance<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Release);
     }
 }
 

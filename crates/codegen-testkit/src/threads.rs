@@ -1,8 +1,9 @@
 //! Native kernels on several threads: the parts of one launch, and several launches at the same time.
 //!
 //! A kernel whose scratch memory is static computes correctly on one thread. Parts of a launch get the same
-//! memory, so that their overlap is short for small kernels; launches on different memory run for longer,
-//! with different values, so that a value of one that reaches the other is noticed.
+//! memory, so that their overlap is short for small kernels; launches on different memory have different
+//! values, so that a value of one that reaches the other is noticed. The two launches meet immediately before
+//! every part of every kernel, so that they overlap each time, not by chance.
 
 use codegen_core::{Artifact, Caps, ScheduledRoutine};
 use filetests::RunCase;
@@ -10,12 +11,12 @@ use lowered_ir::ir::Routine;
 
 use crate::{
     corpus::{compare, failed},
-    host::{Order, StartLine, run, run_in},
+    host::{Meeting, Order, run, run_in},
     report::Outcome,
 };
 
 /// Repetitions of launches at the same time, without and with scratch memory.
-const REPETITIONS: [usize; 2] = [2, 25];
+const REPETITIONS: [usize; 2] = [8, 25];
 
 /// Runs native kernels of a case again: split over threads, and as two launches at the same time. `found` is
 /// the result of a run on one thread.
@@ -30,7 +31,7 @@ pub(crate) fn check(
     if !(0..module.len()).any(|kernel| module.is_splittable(kernel)) {
         return Ok(());
     }
-    let again = |order| run_in(scheduled, artifact, caps, case, 0x3c, order);
+    let again = |order: Order<'_>| run_in(scheduled, artifact, caps, case, 0x3c, order);
     if artifact.kernels().iter().any(|abi| abi.launch.extent > 1) {
         as_before("in parts at the same time", &case.routine, &again(Order::AtOnce)?, found)?;
     }
@@ -39,11 +40,12 @@ pub(crate) fn check(
         || scheduled.kernels().iter().any(|kernel| uses_scratch(kernel.abi()));
     let other = RunCase { inputs: reversed(case), ..case.clone() };
     let expected = run(scheduled, artifact, caps, &other, 0xa5)?;
-    let start = StartLine::new(2);
+    let meeting = Meeting::default();
     let launch = |case: &RunCase, expected: &[Vec<u8>]| {
-        start.wait();
+        // A launch that ends, or panics, leaves the other one alone.
+        let _leaving = meeting.enter();
         (0..REPETITIONS[usize::from(scratch)]).try_for_each(|_| {
-            let again = run(scheduled, artifact, caps, case, 0x3c)?;
+            let again = run_in(scheduled, artifact, caps, case, 0x3c, Order::Beside(&meeting))?;
             as_before("beside another launch", &case.routine, &again, expected)
         })
     };

@@ -5,8 +5,8 @@
 //! dimension. A store writes a patch of single elements. At the end of a loop, the patches stored in it are
 //! widened by the loop's variable, exactly, or dropped. Loops may fill gaps in any order: `4*k + m` leaves
 //! gaps at the end of a loop over `k`, which a loop over `m` around it fills. At the end of outermost loops,
-//! patches whose gaps fit together are joined, such as `2*i` and `2*i + 1`. So every recorded element has been
-//! written, while an unrecorded element may have been written too: the analysis errs on one side only.
+//! patches whose gaps fit together are joined, such as `2*i` and `2*i + 1`. So every recorded element has
+//! been written, while an unrecorded element may have been written too: the analysis errs on one side only.
 
 use smallvec::SmallVec;
 

@@ -268,3 +268,16 @@ fn the_wrapper_alone_conforms() {
         assert!(score.conforms(expected), "{score}");
     }
 }
+
+/// A kernel that computes in static memory is right unless another launch overlaps it.
+#[test]
+fn static_scratch_memory_is_caught_every_time() {
+    let codegen = Faulty { caps: first_level(), fault: Fault::Native(native::Call::StaticScratch) };
+    let all = sorted(&codegen.caps);
+    let names = ["probe f32: +", "probe i32: bit_xor", "first_level/guards.lir:17 as written"];
+    let some = names.map(|name| all.iter().find(|case| case.name == name).unwrap());
+    for round in 0..50 {
+        let is_caught = some.iter().any(|case| matches!(case.run(&codegen), Outcome::Failed(_)));
+        assert!(is_caught, "round {round}");
+    }
+}
