@@ -45,7 +45,7 @@ pub(crate) enum Order<'a> {
     /// One after the other, out of order.
     InTurn,
     /// One after the other, each at the same time as the same part of another launch.
-    Beside(&'a Meeting),
+    Beside(&'a CallBarrier),
     /// Each on a thread, all at the same time.
     AtOnce,
 }
@@ -170,8 +170,8 @@ impl Memory {
         };
         match order {
             Order::InTurn => parts.into_iter().try_for_each(|part| kernel.run(part, &|| {}))?,
-            Order::Beside(meeting) => {
-                parts.into_iter().try_for_each(|part| kernel.run(part, &|| meeting.wait()))?;
+            Order::Beside(barrier) => {
+                parts.into_iter().try_for_each(|part| kernel.run(part, &|| barrier.wait()))?;
             }
             Order::AtOnce => kernel.run_at_once(&parts)?,
         }
@@ -319,14 +319,14 @@ impl StartLine {
     }
 }
 
-/// Lets two threads meet again and again, until one of them leaves.
+/// A barrier of two threads that they pass again and again, until one of them is done.
 #[derive(Default)]
-pub(crate) struct Meeting {
+pub(crate) struct CallBarrier {
     arrivals: AtomicUsize,
     is_over: AtomicBool,
 }
 
-impl Meeting {
+impl CallBarrier {
     /// Returns when the other thread waits as well, or has left.
     pub(crate) fn wait(&self) {
         let arrived = self.arrivals.fetch_add(1, Ordering::AcqRel) + 1;
@@ -338,16 +338,16 @@ impl Meeting {
         }
     }
 
-    /// A thread's part in the meeting. When it is dropped, no thread waits any more.
-    pub(crate) fn enter(&self) -> Attendance<'_> {
-        Attendance(self)
+    /// A thread that passes the barrier. When it is dropped, no thread waits any more.
+    pub(crate) fn enter(&self) -> BarrierUse<'_> {
+        BarrierUse(self)
     }
 }
 
-/// A thread's part in a [`Meeting`].
-pub(crate) struct Attendance<'a>(&'a Meeting);
+/// A thread that passes a [`CallBarrier`].
+pub(crate) struct BarrierUse<'a>(&'a CallBarrier);
 
-impl Drop for Attendance<'_> {
+impl Drop for BarrierUse<'_> {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Release);
     }

@@ -2,8 +2,8 @@
 //!
 //! A kernel whose scratch memory is static computes correctly on one thread. Parts of a launch get the same
 //! memory, so that their overlap is short for small kernels; launches on different memory have different
-//! values, so that a value of one that reaches the other is noticed. The two launches meet immediately before
-//! every part of every kernel, so that they overlap each time, not by chance.
+//! values, so that a value of one that reaches the other is noticed. The two launches wait for each other
+//! immediately before every part of every kernel, so that they overlap each time, not by chance.
 
 use codegen_core::{Artifact, Caps, ScheduledRoutine};
 use filetests::RunCase;
@@ -11,7 +11,7 @@ use lowered_ir::ir::Routine;
 
 use crate::{
     corpus::{compare, failed},
-    host::{Meeting, Order, run, run_in},
+    host::{CallBarrier, Order, run, run_in},
     report::Outcome,
 };
 
@@ -40,12 +40,12 @@ pub(crate) fn check(
         || scheduled.kernels().iter().any(|kernel| uses_scratch(kernel.abi()));
     let other = RunCase { inputs: reversed(case), ..case.clone() };
     let expected = run(scheduled, artifact, caps, &other, 0xa5)?;
-    let meeting = Meeting::default();
+    let barrier = CallBarrier::default();
     let launch = |case: &RunCase, expected: &[Vec<u8>]| {
         // A launch that ends, or panics, leaves the other one alone.
-        let _leaving = meeting.enter();
+        let _leaving = barrier.enter();
         (0..REPETITIONS[usize::from(scratch)]).try_for_each(|_| {
-            let again = run_in(scheduled, artifact, caps, case, 0x3c, Order::Beside(&meeting))?;
+            let again = run_in(scheduled, artifact, caps, case, 0x3c, Order::Beside(&barrier))?;
             as_before("beside another launch", &case.routine, &again, expected)
         })
     };
