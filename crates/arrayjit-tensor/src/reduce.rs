@@ -9,10 +9,6 @@ use crate::{
     tensor::Tensor,
 };
 
-/// The longest axis whose running sum is computed as a triangle of sums; longer ones take a logarithmic
-/// number of passes.
-const LONGEST_TRIANGLE: usize = 32;
-
 /// Whether a reduced axis disappears or has size 1 in the result.
 #[derive(Clone, Copy, PartialEq)]
 enum Reduced {
@@ -296,30 +292,14 @@ impl Tensor {
         let call = Call::new("cumsum");
         let at = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let (wide, narrow) = sum_types(self.dtype());
-        let (rank, size) = (self.rank(), self.shape()[at]);
-        let shifted = |name: &str, index: &str| {
-            access(name, (0..rank).map(|axis| if axis == at { index.to_owned() } else { letter(axis) }))
-        };
-        let here = letter(at);
-        let text = |y: &str| match size <= LONGEST_TRIANGLE {
-            true => {
-                let value = shifted("x", "k");
-                format!("{} :+= {wide}({value}) where {here} < {size}, k <= {here}\n", whole("s", rank))
-                    + &format!("{} := {narrow}({})", whole(y, rank), whole("s", rank))
-            }
-            // Each pass doubles the lengths of the sums: it adds the sums that end before they begin.
-            false => {
-                let steps = (0..).map(|step| 1usize << step).take_while(|&distance| distance < size);
-                let mut text = format!("{} := {wide}({})\n", whole("s0", rank), whole("x", rank));
-                let mut last = 0;
-                for (pass, distance) in steps.enumerate() {
-                    last = pass + 1;
-                    let (sum, next) = (whole(&format!("s{pass}"), rank), whole(&format!("s{last}"), rank));
-                    let before = shifted(&format!("pad(s{pass}, 0)"), &format!("{here} - {distance}"));
-                    text += &format!("{next} := {sum} + {before}\n");
-                }
-                text + &format!("{} := {narrow}({})", whole(y, rank), whole(&format!("s{last}"), rank))
-            }
+        let (rank, size, here) = (self.rank(), self.shape()[at], letter(at));
+        let value = access("x", (0..rank).map(|axis| if axis == at { "k".to_owned() } else { letter(axis) }));
+        // Lowering makes one loop of this triangle.
+        let sum =
+            |name: &str| format!("{} :+= {wide}({value}) where {here} < {size}, k <= {here}", whole(name, rank));
+        let text = |y: &str| match wide == narrow {
+            true => sum(y),
+            false => format!("{}\n{} := {narrow}({})", sum("s"), whole(y, rank), whole("s", rank)),
         };
         self.graph().result(call, &[("x", Argument::Tensor(self))], text)
     }

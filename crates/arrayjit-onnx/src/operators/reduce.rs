@@ -15,8 +15,8 @@ use crate::{
 pub(super) static OPERATORS: &[Operator] = &[
     op("ArgMax", 1, |cx| position(cx, ":max=")),
     op("ArgMin", 1, |cx| position(cx, ":min=")),
-    op("CumProd", 26, |cx| cumulative(cx, ":*=", 1)),
-    op("CumSum", 11, |cx| cumulative(cx, ":+=", 0)),
+    op("CumProd", 26, |cx| cumulative(cx, ":*=")),
+    op("CumSum", 11, |cx| cumulative(cx, ":+=")),
     op("ReduceL1", 1, |cx| reduced(cx, &Reduction { value: "abs({})", ..SUM })),
     op("ReduceL2", 1, |cx| reduced(cx, &Reduction { value: "{} * {}", finish: "sqrt({})", ..SUM })),
     op("ReduceLogSum", 1, |cx| reduced(cx, &Reduction { finish: "log({})", empty: "-inf", ..SUM })),
@@ -223,8 +223,8 @@ pub(super) fn extreme(element: &str, op: &str, outer: &[String], dtype: DType) -
     }
 }
 
-/// Accumulates along an axis; `neutral` takes the place of the elements that do not count.
-fn cumulative(cx: &mut NodeContext<'_, '_, '_>, op: &str, neutral: u8) -> Lowered {
+/// Accumulates along an axis. Lowering makes one loop of the triangle of elements that count.
+fn cumulative(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
     let given =
         cx.host_ints(1)?.first().copied().ok_or_else(|| NodeProblem::operand(1, "it has no element"))?;
     let x = cx.value(0)?;
@@ -244,7 +244,7 @@ fn cumulative(cx: &mut NodeContext<'_, '_, '_>, op: &str, neutral: u8) -> Lowere
     let y = access("y", &letters(x.rank()));
     let here = letter(at);
     let (dtype, wide) = (x.dtype(), wide(x.dtype()));
-    let value = format!("where(k {relation} {here}, {wide}({element}), {neutral})");
+    let value = format!("{wide}({element}) where {here} < {}, k {relation} {here}", x.shape()[at]);
     let text = match wide == dtype {
         true => format!("{y} {op} {value}"),
         false => {

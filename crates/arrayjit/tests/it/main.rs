@@ -72,6 +72,8 @@ mod re_exports;
 #[cfg(feature = "cranelift")]
 mod repeated_texts;
 #[cfg(feature = "cranelift")]
+mod scans;
+#[cfg(feature = "cranelift")]
 mod slices;
 mod small_stacks;
 #[cfg(feature = "cranelift")]

@@ -7,6 +7,7 @@
 //!   unless it writes every element exactly once. Where it writes no element twice, it stores the result
 //!   without reading. Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the
 //!   operation computes, the result to the type of the target; nothing else converts.
+//! * A sum over a triangle that is a prefix or suffix sum takes one loop; see `scan.rs` beside this file.
 //! * A computed index makes a gather or scatter, whose stores happen in the order of the loops. A gather
 //!   outside gives [`Accum::outside`](crate::Accum::outside).
 //! * Indices of a node with padding are shifted by its left margins, so indices into the margins are ordinary
@@ -37,6 +38,7 @@ mod lost_values;
 mod margins;
 mod mentions;
 mod random;
+mod scan;
 mod step;
 mod unused;
 mod view;
@@ -118,6 +120,8 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
         ranges: ranges.clone(),
         renumbering,
         fresh,
+        temporaries: Vec::new(),
+        numerics: options.numerics,
         statements: 0,
     };
     limits::check_steps(assignments, &ctx)?;
@@ -126,12 +130,15 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     body.splice(0..0, empty::zeros(&empty, |node| ctx.refs[node]));
     keep_inputs(&nodes, &mut decls, assignments, &ctx);
     keep_values(&nodes, &mut decls, assignments, &ctx.views)?;
+    let (added, added_decls): (Vec<TensorNode>, Vec<NodeDecl>) = ctx.temporaries.drain(..).unzip();
+    decls.extend(added_decls);
     let name = routine_name(assignments, options)?;
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
     let routine = Routine { name, numerics: options.numerics, symbols, nodes: decls, body };
     let warnings =
         assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();
+    let nodes = nodes.into_iter().chain(added).collect();
     Ok(LoweredAssignments { lowered: Lowered { routine, nodes }, merge, views: made, warnings })
 }
 

@@ -13,13 +13,14 @@ use super::gradients;
 use super::limits;
 use super::margins::{self, Margins};
 use super::random;
+use super::scan::Scan;
 use super::view::Views;
 use crate::indexing::{
     AxisIndex, Projections, are_injective, are_surjective, extent, identity_projections, reflect_projection,
 };
 use crate::{Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Random, Rhs};
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Fresh, Guard, Indices, LoopId, LoopKind, NodeRef, Range, Stmt, SymbolId,
+    Affine, Block, Bound, Expr, Fresh, Guard, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range, Stmt, SymbolId,
     TernaryOp, Var,
 };
 use lowered_ir::random::{MAX_CELL, value};
@@ -39,11 +40,29 @@ pub(super) struct LoweringContext {
     pub(super) renumbering: Vec<SymbolId>,
     /// The source of fresh loop variables and locals.
     pub(super) fresh: Fresh,
+    /// The nodes that lowering adds, with their declarations; they follow those of `refs`.
+    pub(super) temporaries: Vec<(TensorNode, NodeDecl)>,
+    /// The numeric class of the routine.
+    pub(super) numerics: Numerics,
     /// The number of statements so far.
     pub(super) statements: u64,
 }
 
 impl LoweringContext {
+    /// Adds a node that only this routine uses.
+    pub(super) fn temporary(
+        &mut self,
+        name: String,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<NodeRef, LowerError> {
+        let node = TensorNode::builder(name).dtype(dtype).dims(dims.iter().copied()).build()?;
+        let at = self.refs.len() + self.temporaries.len();
+        let decl = super::declaration(&node)?;
+        self.temporaries.push((node, decl));
+        Ok(NodeRef(at as u32))
+    }
+
     /// The routine's symbol for a checked symbol of the assignments.
     fn symbol(&self, id: SymbolId) -> SymbolId {
         self.renumbering[id.index()]
@@ -195,12 +214,12 @@ fn lower_accum(
     if space.contains(&0) {
         return Ok(());
     }
+    if let Some(scan) = Scan::of(accum, ctx) {
+        return scan.lower(accum, ctx, block);
+    }
     let (loops, vars) = fresh_loops(&accum.projections, ctx);
     let place = AccumPoint { accum, vars: &vars, ctx };
-    let new = match place.gathered_alone()? {
-        Some(gathered) => gathered,
-        None => convert(place.result()?, accum.rhs.dtype(), dtype),
-    };
+    let new = place.new_value()?;
     if let Some(computed) = computed_axis(accum.projections.project_lhs()) {
         let (op, value) = match (accum.init_neutral, injective) {
             (true, true) => (None, accum.op.apply_to_neutral(dtype, new)),
@@ -246,7 +265,10 @@ fn check_types(accum: &Accum) -> Result<(), LowerError> {
 pub(super) type LoopNest = SmallVec<[(LoopId, Bound); 4]>;
 
 /// Makes a loop with a fresh variable for each iterator of a product space.
-fn fresh_loops(projections: &Projections, ctx: &mut LoweringContext) -> (LoopNest, BTreeMap<LoopId, LoopId>) {
+pub(super) fn fresh_loops(
+    projections: &Projections,
+    ctx: &mut LoweringContext,
+) -> (LoopNest, BTreeMap<LoopId, LoopId>) {
     let fresh = |&iterator: &LoopId| (iterator, ctx.fresh.loop_id());
     let vars: BTreeMap<LoopId, LoopId> = projections.product_iterators().iter().map(fresh).collect();
     let bound = |(at, iterator): (usize, &LoopId)| {
@@ -280,11 +302,19 @@ pub(super) fn nest(loops: &[(LoopId, Bound)], body: Block) -> Block {
 pub(super) struct AccumPoint<'a> {
     pub(super) accum: &'a Accum,
     /// The loop variable of each product iterator.
-    vars: &'a BTreeMap<LoopId, LoopId>,
-    ctx: &'a LoweringContext,
+    pub(super) vars: &'a BTreeMap<LoopId, LoopId>,
+    pub(super) ctx: &'a LoweringContext,
 }
 
 impl AccumPoint<'_> {
+    /// The value that is accumulated, of the type of the target.
+    pub(super) fn new_value(&self) -> Result<Expr, LowerError> {
+        match self.gathered_alone()? {
+            Some(gathered) => Ok(gathered),
+            None => Ok(convert(self.result()?, self.accum.rhs.dtype(), self.accum.lhs.dtype())),
+        }
+    }
+
     /// Converts an index of the assignment to an index of the routine.
     fn index(&self, index: &AxisIndex) -> Affine {
         in_routine(&index.affine(), self.vars, self.ctx)
