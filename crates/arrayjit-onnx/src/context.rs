@@ -62,6 +62,11 @@ impl Operand {
         self.at(&self.shape.iter().enumerate().map(index).collect::<Vec<_>>())
     }
 
+    /// The name of an array.
+    pub(crate) fn name(&self) -> &str {
+        &self.text
+    }
+
     /// The element at these indices, or `outside` where they leave the array.
     pub(crate) fn padded(&self, outside: &str, indices: &[String]) -> String {
         shape::access(&format!("pad({}, {outside})", self.text), indices)

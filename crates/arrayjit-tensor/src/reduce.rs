@@ -295,8 +295,9 @@ impl Tensor {
         let (rank, size, here) = (self.rank(), self.shape()[at], letter(at));
         let value = access("x", (0..rank).map(|axis| if axis == at { "k".to_owned() } else { letter(axis) }));
         // Lowering makes one loop of this triangle.
-        let sum =
-            |name: &str| format!("{} :+= {wide}({value}) where {here} < {size}, k <= {here}", whole(name, rank));
+        let sum = |name: &str| {
+            format!("{} :+= {wide}({value}) where {here} < {size}, k <= {here}", whole(name, rank))
+        };
         let text = |y: &str| match wide == narrow {
             true => sum(y),
             false => format!("{}\n{} := {narrow}({})", sum("s"), whole(y, rank), whole("s", rank)),

@@ -1,5 +1,7 @@
 //! Operations that choose elements by position: gather, scatter, masks, sorting.
 
+use arrayjit::DType;
+
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand, number_of},
@@ -192,8 +194,8 @@ impl Tensor {
     }
 
     /// The elements of an axis in ascending order, or in descending order, and their positions in i32. Equal
-    /// elements keep their order; NaN is the largest number, as in torch and NumPy. The number of comparisons
-    /// is the square of the axis's size, so the axis should have at most a few thousand elements.
+    /// elements keep their order; NaN is the largest number, as in torch and NumPy. The work is proportional
+    /// to the number of elements.
     ///
     /// # Errors
     /// An axis that the tensor does not have.
@@ -201,11 +203,11 @@ impl Tensor {
     pub fn sort(&self, at: isize, descending: bool) -> Result<(Tensor, Tensor), TensorError> {
         let call = Call::new("sort");
         let sorted = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
-        self.ranked(call, sorted, self.shape()[sorted], descending)
+        self.ordered(call, sorted, self.shape()[sorted], descending)
     }
 
     /// The `count` largest elements of an axis in descending order, and their positions in i32. Of equal
-    /// elements, the first ones are taken. See [`sort`](Tensor::sort) for the cost.
+    /// elements, the first ones are taken. Few of many elements cost little more than a read of all.
     ///
     /// # Errors
     /// An axis that the tensor does not have, or more elements than it has.
@@ -218,43 +220,30 @@ impl Tensor {
             let kind = TensorErrorKind::Argument { argument: "count", found: count.to_string(), expected };
             return Err(self.graph().fail(call, kind));
         }
-        self.ranked(call, ranked, count, true)
+        self.ordered(call, ranked, count, true)
     }
 
-    /// The first `count` elements of an axis in sorted order, and their positions. The rank of an element is
-    /// the number of elements in front of it, and each element is scattered to its rank; ranks from `count`
-    /// on are outside.
-    fn ranked(
+    /// The first `count` elements of an axis in sorted order, and their positions.
+    fn ordered(
         &self,
         call: Call,
         at: usize,
         count: usize,
         descending: bool,
     ) -> Result<(Tensor, Tensor), TensorError> {
-        let rank = self.rank();
-        let here = letter(at);
-        let other = access("x", (0..rank).map(|axis| if axis == at { "k".into() } else { letter(axis) }));
-        let value = whole("x", rank);
-        let first = if descending { ">" } else { "<" };
-        let (mut before, mut same) = (format!("{other} {first} {value}"), format!("{other} == {value}"));
-        if self.dtype().is_float() {
-            // NaN is the largest number.
-            let [nan, number] = if descending { [&other, &value] } else { [&value, &other] };
-            before = format!("or({before}, and({nan} != {nan}, {number} == {number}))");
-            same = format!("or({same}, and({other} != {other}, {value} != {value}))");
-        }
-        let position = whole("r", rank);
+        let (rank, dtype) = (self.rank(), self.dtype());
         let mut sizes = self.shape().to_vec();
         sizes[at] = count;
+        if sizes.contains(&0) {
+            let empty = |dtype| self.graph().empty(call, &sizes, dtype);
+            return Ok((empty(dtype)?, empty(DType::I32)?));
+        }
         let dims = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        let scattered = |y: &str| access(y, computed(rank, at, &position));
+        let order = if descending { "descending" } else { "ascending" };
+        let read = access("x", computed(rank, at, &whole("positions_", rank)));
         let text = format!(
-            "node values_ {dtype}[{dims}], positions_ i32[{dims}]\n\
-             {position} :+= i32({before}) + i32({same}) * i32(k < {here})\n\
-             {} :+= {value}\n{} :+= {here}",
-            scattered("values_"),
-            scattered("positions_"),
-            dtype = self.dtype(),
+            "node positions_ i32[{dims}]\npositions_ := {order}(x, {at})\n{} := {read}",
+            whole("values_", rank)
         );
         let inputs = [("x", Argument::Tensor(self))];
         let results = self.graph().emit(call, &text, &inputs, &["values_", "positions_"])?;

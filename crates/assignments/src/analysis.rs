@@ -194,7 +194,10 @@ pub(crate) fn read_whole(step: &ProgramStep) -> impl Iterator<Item = &TensorNode
 pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
     match step {
         ProgramStep::Fetch {
-            op: FetchOp::Slice { of, .. } | FetchOp::SampleValues(SampleValues { of, .. }),
+            op:
+                FetchOp::Slice { of, .. }
+                | FetchOp::Order { of, .. }
+                | FetchOp::SampleValues(SampleValues { of, .. }),
             ..
         } => Some(of),
         ProgramStep::Fetch { .. }

@@ -305,6 +305,17 @@ pub enum FetchOp {
         /// The parent of the slice.
         of: TensorNode,
     },
+    /// The positions of the elements along an axis of a node, in sorted order. The node filled has the same
+    /// dimensions, or fewer elements on that axis: then it gets the first positions. Equal elements keep
+    /// their order, 0 and −0 are equal, and NaN is the largest number.
+    Order {
+        /// The node whose elements are compared.
+        of: TensorNode,
+        /// The axis, from 0.
+        axis: usize,
+        /// Whether the largest element comes first.
+        is_descending: bool,
+    },
     /// An independent random number for each element.
     Random(Random),
     /// Random numbers made of samples that a node holds.

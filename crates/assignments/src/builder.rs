@@ -142,6 +142,12 @@ pub fn random_at(node: &TensorNode, random: Random, symbols: &[StaticSymbol]) ->
     assignments
 }
 
+/// Fills `node` with the positions of the elements along an axis of `of` in sorted order, or with the first
+/// of them; [`FetchOp::Order`] has the rules.
+pub fn order(node: &TensorNode, of: &TensorNode, axis: usize, is_descending: bool) -> Assignments {
+    fetch(node, FetchOp::Order { of: of.clone(), axis, is_descending })
+}
+
 /// Fills `node` with values of the samples in `of`, a node of type `u32x4` with one sample for each chunk of
 /// the last axis.
 pub fn sample_values(

@@ -109,6 +109,10 @@ fn fetch(op: &FetchOp, names: PrintedNames<'_>) -> String {
         FetchOp::SampleValues(SampleValues { distribution, scheme, of }) => {
             format!("{}({})", distribution.token(), in_scheme(*scheme, names.node(of)))
         }
+        FetchOp::Order { of, axis, is_descending } => {
+            let order = if *is_descending { "descending" } else { "ascending" };
+            format!("{order}({}, {axis})", names.node(of))
+        }
         FetchOp::Slice { index, of } => {
             format!("slice({}, {})", names.node(of), symbol_name(*index, symbols))
         }

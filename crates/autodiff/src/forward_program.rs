@@ -459,6 +459,7 @@ fn mentioned_of(step: &ProgramStep, nodes: &BTreeSet<TensorNode>) -> BTreeSet<Te
 pub(crate) fn reads(step: &ProgramStep) -> Vec<&TensorNode> {
     let sliced = match step {
         ProgramStep::Fetch { op: FetchOp::Slice { of, .. }, .. } => Some(of),
+        ProgramStep::Fetch { op: FetchOp::Order { of, .. }, .. } => Some(of),
         ProgramStep::Fetch { op: FetchOp::SampleValues(samples), .. } => Some(&samples.of),
         _ => None,
     };

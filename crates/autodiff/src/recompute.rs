@@ -217,6 +217,10 @@ impl Tape {
     fn fetched_before(&mut self, op: &FetchOp, at: usize) -> Result<FetchOp, GradientError> {
         Ok(match op {
             FetchOp::Slice { index, of } => FetchOp::Slice { index: *index, of: self.value_before(of, at)? },
+            FetchOp::Order { of, axis, is_descending } => {
+                let of = self.value_before(of, at)?;
+                FetchOp::Order { of, axis: *axis, is_descending: *is_descending }
+            }
             FetchOp::SampleValues(samples) => {
                 let of = self.value_before(&samples.of, at)?;
                 FetchOp::SampleValues(assignments::SampleValues { of, ..samples.clone() })

@@ -60,6 +60,9 @@ impl Twins {
         Ok(match op {
             FetchOp::Slice { index, of } => FetchOp::Slice { index: *index, of: self.of(of)? },
             FetchOp::EmbedDim { of, axis } => FetchOp::EmbedDim { of: self.of(of)?, axis: *axis },
+            FetchOp::Order { of, axis, is_descending } => {
+                FetchOp::Order { of: self.of(of)?, axis: *axis, is_descending: *is_descending }
+            }
             FetchOp::SampleValues(samples) => {
                 FetchOp::SampleValues(SampleValues { of: self.of(&samples.of)?, ..samples.clone() })
             }

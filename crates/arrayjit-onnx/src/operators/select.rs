@@ -337,8 +337,7 @@ fn one_hot(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, values.dtype, &shape, &text)?])
 }
 
-/// The rank of an element is the number of elements in front of it, and each element is scattered to its
-/// rank; ranks from `k` on are outside.
+/// The first positions in sorted order, and the elements there.
 fn top(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let count = match cx.opset() < 10 {
         true => cx.int("k")?,
@@ -357,37 +356,11 @@ fn top(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     shape[at] = count;
     let mut statement = Statement::default();
     let source = cx.bind_array(&mut statement, &x)?;
-    let value = source.whole();
     let mut index = letters(rank);
-    index[at] = "k".into();
-    let (other, here) = (source.at(&index), letter(at));
-    let position = access("r", &letters(rank));
-    index[at] = position.clone();
-    let [values, positions] = ["y", "p"].map(|name| access(name, &index));
-    let before = in_front(&other, &value, is_largest, dtype.is_float());
-    let same = same(&other, &value, dtype.is_float());
-    let text = format!(
-        "{position} :+= i32({before}) + i32({same}) * i32(k < {here})\n\
-         {values} :+= {value}\n{positions} :+= {here}"
-    );
+    index[at] = access("p", &letters(rank));
+    let order = if is_largest { "descending" } else { "ascending" };
+    let values = access("y", &letters(rank));
+    let text = format!("p := {order}({}, {at})\n{values} := {}", source.name(), source.at(&index));
     let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
     Ok(cx.emit_all(&statement, results, &text)?.to_vec())
-}
-
-/// Whether `a` stands in front of `b` in a sorted axis; NaN is the largest number.
-fn in_front(a: &str, b: &str, is_descending: bool, is_float: bool) -> String {
-    match (is_descending, is_float) {
-        (true, true) => format!("or({a} > {b}, and({a} != {a}, {b} == {b}))"),
-        (false, true) => format!("or({a} < {b}, and({a} == {a}, {b} != {b}))"),
-        (true, false) => format!("{a} > {b}"),
-        (false, false) => format!("{a} < {b}"),
-    }
-}
-
-/// Whether neither stands in front of the other.
-fn same(a: &str, b: &str, is_float: bool) -> String {
-    match is_float {
-        true => format!("or({a} == {b}, and({a} != {a}, {b} != {b}))"),
-        false => format!("{a} == {b}"),
-    }
 }

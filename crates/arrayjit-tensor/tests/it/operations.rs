@@ -352,3 +352,21 @@ fn narrow_floats_are_summed_in_f32() {
     let (_, values) = count(&[2, 3], |x| x.to_dtype(DType::Bf16)?.softmax(1)?.sum(1));
     close(&values, &[1., 1.]);
 }
+
+/// The gradient of sorted elements goes back to their positions, and the running sum of a long axis is exact.
+#[test]
+fn orders_and_running_sums_of_long_axes() {
+    let size = 3000usize;
+    let x: Vec<f32> = (0..size).map(|at| ((at * 7919) % 3001) as f32).collect();
+    let mut sorted = x.clone();
+    sorted.sort_by(f32::total_cmp);
+    let widened = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
+    assert_eq!(run(&[size], &x, |x| Ok(x.sort(0, false)?.0)).1, widened(&sorted));
+    sorted.reverse();
+    assert_eq!(run(&[size], &x, |x| Ok(x.topk(4, 0)?.0)).1, widened(&sorted[..4]));
+    let ones = vec![1f32; size];
+    let counted: Vec<f64> = (1..=size).map(|at| at as f64).collect();
+    assert_eq!(run(&[size], &ones, |x| x.cumsum(0)).1, counted);
+    assert_eq!(run(&[0, 3], &[], |x| Ok(x.sort(0, false)?.1)), (vec![0, 3], vec![]));
+    assert_eq!(run(&[3], &x[..3], |x| Ok(x.topk(0, 0)?.0)), (vec![0], vec![]));
+}

@@ -58,6 +58,8 @@ mod margins;
 #[cfg(feature = "cranelift")]
 mod numeric_settings;
 #[cfg(feature = "cranelift")]
+mod orders;
+#[cfg(feature = "cranelift")]
 mod parallel;
 #[cfg(feature = "cranelift")]
 mod prelude;

@@ -29,12 +29,8 @@ fn numbers(count: usize) -> Vec<i32> {
 /// Whether position `k` counts for position `i`.
 type Counts = fn(usize, usize) -> bool;
 
-const RELATIONS: [(&str, Counts); 4] = [
-    ("k <= i", |k, i| k <= i),
-    ("k < i", |k, i| k < i),
-    ("k >= i", |k, i| k >= i),
-    ("k > i", |k, i| k > i),
-];
+const RELATIONS: [(&str, Counts); 4] =
+    [("k <= i", |k, i| k <= i), ("k < i", |k, i| k < i), ("k >= i", |k, i| k >= i), ("k > i", |k, i| k > i)];
 
 /// The sums of the positions that count, in linear time.
 fn sums(x: &[i32], counts: Counts) -> Vec<i32> {
@@ -140,6 +136,12 @@ fn every_number_of_threads_gives_the_same_bits() {
         assert_eq!(on("multicore", threads, NumericClass::Fast), fast, "{threads} threads");
     }
     let mut sum = 0f32;
-    let in_order: Vec<f64> = values.iter().map(|x| { sum += x; f64::from(sum) }).collect();
+    let in_order: Vec<f64> = values
+        .iter()
+        .map(|x| {
+            sum += x;
+            f64::from(sum)
+        })
+        .collect();
     assert_eq!(on("multicore", 2, NumericClass::Strict).values(), in_order);
 }

@@ -281,6 +281,22 @@ pub enum LowerErrorKind {
         /// The expected dimensions.
         expected: Vec<usize>,
     },
+    /// Positions in sorted order do not fit the dimensions of the sorted node.
+    #[error(
+        "node {node}: positions along axis {axis} of {of}, which has dimensions {expected:?}, need the same dimensions or fewer elements on that axis, at most 2147483647; found {found:?}"
+    )]
+    OrderShape {
+        /// The name of the node with the positions.
+        node: String,
+        /// The name of the sorted node.
+        of: String,
+        /// The sorted axis, from 0.
+        axis: usize,
+        /// The dimensions of the positions.
+        found: Vec<usize>,
+        /// The dimensions of the sorted node.
+        expected: Vec<usize>,
+    },
     /// A random number has too many indices.
     #[error("node {node}: a random number has at most {limit} indices, found {found}")]
     RandomIndices {

@@ -29,7 +29,10 @@ pub(super) fn of_node(assignments: &Assignments, views: &Views, node: &TensorNod
     first(assignments, |step| match step {
         ProgramStep::Fetch { node: target, origin, .. } if is_it(target) => Some(origin.target()),
         ProgramStep::Fetch {
-            op: FetchOp::Slice { of, .. } | FetchOp::SampleValues(SampleValues { of, .. }),
+            op:
+                FetchOp::Slice { of, .. }
+                | FetchOp::Order { of, .. }
+                | FetchOp::SampleValues(SampleValues { of, .. }),
             origin,
             ..
         } if is_it(of) => Some(origin.operand(0)),

@@ -7,6 +7,8 @@
 //!   unless it writes every element exactly once. Where it writes no element twice, it stores the result
 //!   without reading. Otherwise it stores `old ⊕ new`. Operands are converted to the type in which the
 //!   operation computes, the result to the type of the target; nothing else converts.
+//! * Positions in sorted order are computed with nodes that only the routine has; see `order.rs` beside this
+//!   file.
 //! * A sum over a triangle that is a prefix or suffix sum takes one loop; see `scan.rs` beside this file.
 //! * A computed index makes a gather or scatter, whose stores happen in the order of the loops. A gather
 //!   outside gives [`Accum::outside`](crate::Accum::outside).
@@ -37,6 +39,8 @@ mod limits;
 mod lost_values;
 mod margins;
 mod mentions;
+mod order;
+mod radix;
 mod random;
 mod scan;
 mod step;

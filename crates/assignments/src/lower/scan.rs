@@ -1,17 +1,18 @@
 //! Prefix and suffix sums: accumulations over a triangle that take one loop.
 //!
-//! `y[i] :+= x[k] where k <= i` adds up a prefix of `x` for each `i`. Each prefix is the one before it and one
-//! more element, so a loop with a carried sum replaces the triangle. The same holds of `k < i`, of the
+//! `y[i] :+= x[k] where k <= i` adds up a prefix of `x` for each `i`. Each prefix is the one before it and
+//! one more element, so a loop with a carried sum replaces the triangle. The same holds of `k < i`, of the
 //! suffixes `k >= i` and `k > i`, of every operation that combines in any grouping, and of the gradients of
 //! such statements, where the roles of the two letters are exchanged.
 //!
-//! **Order.** A prefix is accumulated from its first element, so it has the bits of the triangle in the order
-//! written. A suffix is accumulated from its last element. A statement that starts from the old elements
-//! combines each of them with the whole sum.
+//! **Order.** A prefix is accumulated from its first element, so it has the bits of the triangle in the
+//! order written. A suffix is accumulated from its last element. A statement that starts from the old
+//! elements combines each of them with the whole sum.
 //!
-//! **Blocks.** One loop is one thread. A long sum of few rows is therefore computed in blocks: the sum of each
-//! block, the prefix over the sums of the blocks, and the prefix in each block from there. The size of the
-//! blocks follows from the shape alone. Class `strict` has blocks only where grouping cannot change a bit.
+//! **Blocks.** One loop is one thread. A long sum of few rows is therefore computed in blocks: the sum of
+//! each block, the prefix over the sums of the blocks, and the prefix in each block from there. The size of
+//! the blocks follows from the shape alone. Class `strict` has blocks only where grouping cannot change a
+//! bit.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +31,20 @@ const MANY_ROWS: i64 = 64;
 /// The least and the greatest size of a block.
 const BLOCK: (i64, i64) = (64, 4096);
 
+/// The iterators of a triangle, each with its value at step `t`: `first + slope · t`. The steps visit the
+/// points that add an element to a sum.
+type Diagonal = [(LoopId, i64, i64); 2];
+
+/// The steps of a triangle, from the first element that is accumulated.
+struct DiagonalWalk {
+    count: i64,
+    diagonal: Diagonal,
+    is_prefix: bool,
+}
+
 /// A triangle whose rows are prefixes or suffixes of each other.
 pub(super) struct Scan {
-    /// The iterators of the triangle, each with its value at step `t`: `first + slope · t`. The steps visit the
-    /// points that add an element to a sum.
-    diagonal: [(LoopId, i64, i64); 2],
+    diagonal: Diagonal,
     steps: i64,
     /// The axes of the product space around the scan, and of reductions within each step.
     outer: Vec<usize>,
@@ -53,8 +63,8 @@ struct Triangle<'a> {
 }
 
 impl Triangle<'_> {
-    /// The steps, and the diagonal, in order from the first element; `true` for prefixes.
-    fn diagonal(&self) -> Option<(i64, [(LoopId, i64, i64); 2], bool)> {
+    /// The steps, if the rows are prefixes or suffixes of each other.
+    fn steps(&self) -> Option<DiagonalWalk> {
         let (a, b) = (self.a, self.b);
         let extent_of = |iterator| extent(self.projections.extent_of(iterator));
         let (rows, columns) = (extent_of(a), extent_of(b));
@@ -88,7 +98,7 @@ impl Triangle<'_> {
                 return None;
             }
         };
-        (steps >= 1).then_some((steps, diagonal, is_prefix))
+        (steps >= 1).then_some(DiagonalWalk { count: steps, diagonal, is_prefix })
     }
 
     /// Whether the steps write different elements, as do the iterations of the loops around them: each has an
@@ -140,7 +150,7 @@ impl Scan {
         }
         let outer_vars = vars(&outer);
         let triangle = Triangle { written, read, projections, a, b };
-        let (steps, diagonal, is_prefix) = triangle.diagonal()?;
+        let DiagonalWalk { count: steps, diagonal, is_prefix } = triangle.steps()?;
         let is_ordered = is_prefix && inner.is_empty() && accum.init_neutral;
         let is_legal = triangle.is_injective(&outer_vars) && (is_ordered || is_associative(accum.op));
         let (op, starts_neutral) = (accum.op, accum.init_neutral);
@@ -244,11 +254,7 @@ impl ScanStep<'_> {
         let store = vec![Stmt::Set { node: self.node, index: self.index.clone(), value }];
         let mut body = self.combine(sum, &t, ctx);
         body.extend(self.at_step(store, &t));
-        vec![
-            Stmt::scalar(sum, self.dtype),
-            Stmt::set_scalar(sum, start),
-            Stmt::serial(var, count, body),
-        ]
+        vec![Stmt::scalar(sum, self.dtype), Stmt::set_scalar(sum, start), Stmt::serial(var, count, body)]
     }
 
     /// Scans blocks of `size` steps. Element `j + 1` of a row of `sums` is the sum of block `j`, then that of
@@ -309,7 +315,7 @@ impl ScanStep<'_> {
 }
 
 /// A copy of a block with fresh loop variables.
-fn renamed(mut block: Block, ctx: &mut LoweringContext) -> Block {
+pub(super) fn renamed(mut block: Block, ctx: &mut LoweringContext) -> Block {
     for var in walk::loops_in(&block) {
         let fresh = ctx.fresh.loop_id();
         walk::substitute(&mut block, var, &Affine::var(fresh));

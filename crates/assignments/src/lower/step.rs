@@ -20,8 +20,8 @@ use crate::indexing::{
 };
 use crate::{Accum, AccumOp, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Random, Rhs};
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Fresh, Guard, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range, Stmt, SymbolId,
-    TernaryOp, Var,
+    Affine, Block, Bound, Expr, Fresh, Guard, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range,
+    Stmt, SymbolId, TernaryOp, Var,
 };
 use lowered_ir::random::{MAX_CELL, value};
 use lowered_ir::verify::Limits;
@@ -462,7 +462,7 @@ fn convert(value: Expr, from: DType, to: DType) -> Expr {
 }
 
 /// Fills a node with one value. Margins keep their values.
-fn fill(
+pub(super) fn fill(
     node: &TensorNode,
     value: Scalar,
     ctx: &mut LoweringContext,
@@ -539,6 +539,9 @@ fn lower_fetch(
         }
         FetchOp::Random(random) => random::fill(node, random, ctx, block),
         FetchOp::SampleValues(samples) => random::fill_from_samples(node, samples, ctx, block),
+        FetchOp::Order { of, axis, is_descending } => {
+            super::order::lower(node, of, *axis, *is_descending, ctx, block)
+        }
         FetchOp::Slice { .. } if ctx.views.contains(node) => Ok(()),
         FetchOp::Slice { index, of } => copy_slice(node, of, *index, ctx, block),
     }

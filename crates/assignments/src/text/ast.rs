@@ -341,6 +341,14 @@ pub(super) enum Fetch {
         family: Vec<IndexExpr>,
         symbol: String,
     },
+    Order {
+        of: String,
+        of_span: ByteRange,
+        /// As for a slice.
+        family: Vec<IndexExpr>,
+        axis: usize,
+        is_descending: bool,
+    },
     Random(RandomCall),
     SampleValues {
         distribution: Distribution,

@@ -14,8 +14,15 @@ use crate::{AccessSpan, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Origin, Progr
 use lowered_ir::SourceText;
 
 /// The functions that fill a node, each with an example of its arguments.
-const FORMS: [(&str, &str); 5] =
-    [("offsets", ""), ("self_id", ""), ("values", "1, 2.5"), ("bits", "0x7fc0"), ("slice", "x, @step")];
+const FORMS: [(&str, &str); 7] = [
+    ("offsets", ""),
+    ("self_id", ""),
+    ("values", "1, 2.5"),
+    ("bits", "0x7fc0"),
+    ("slice", "x, @step"),
+    ("ascending", "x, 0"),
+    ("descending", "x, 0"),
+];
 
 /// An example of a statement with that function; empty if the function fills no node.
 fn statement_form(name: &str) -> String {
@@ -60,6 +67,7 @@ impl Parser<'_> {
             "self_id" => Fetch::SelfId,
             "values" => Fetch::Values(self.list(Self::signed_number)?),
             "bits" => self.bits()?,
+            "ascending" | "descending" => self.order(name == "descending")?,
             _ => self.slice()?,
         };
         self.expect(")")?;
@@ -74,6 +82,21 @@ impl Parser<'_> {
             _ => return Err(self.expected("a bit pattern such as `0x7fc0`")),
         };
         Ok(Fetch::Bits(bits, self.next().span))
+    }
+
+    /// Parses `node, axis`.
+    fn order(&mut self, is_descending: bool) -> ParseResult<Fetch> {
+        let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
+        let of_span = self.next().span;
+        let family = self.sizes()?;
+        self.expect(",")?;
+        let axis = match *self.peek() {
+            Token::Number(Number { int: Some(int), .. }) => usize::try_from(int).ok(),
+            _ => None,
+        };
+        let Some(axis) = axis else { return Err(self.expected("the number of an axis, from 0")) };
+        self.next();
+        Ok(Fetch::Order { of, of_span, family, axis, is_descending })
     }
 
     /// Parses `node, @symbol`. The node may be one of a family, as in `w[2]`.
@@ -160,6 +183,10 @@ fn resolve(
         Fetch::SampleValues { distribution, scheme, of, of_span } => {
             let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
             FetchOp::SampleValues(SampleValues { distribution: *distribution, scheme: *scheme, of })
+        }
+        Fetch::Order { of, of_span, axis, is_descending, .. } => {
+            let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;
+            FetchOp::Order { of, axis: *axis, is_descending: *is_descending }
         }
         Fetch::Slice { of, of_span, symbol, .. } => {
             let of = nodes.find(of).map_err(|kind| kind.at(of_span.clone()))?;

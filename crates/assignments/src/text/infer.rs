@@ -231,10 +231,13 @@ impl<'a> Inference<'a> {
         self.read.insert(node.clone());
     }
 
-    /// Infers the target of a statement that fills a whole node. Only a slice gives dimensions.
+    /// Infers the target of a statement that fills a whole node. Only slices and sorted positions give
+    /// dimensions.
     fn fill(&mut self, fetch: &Fetch, target: &Access, statement: &Statement) -> Result<(), LocatedError> {
         let source = match fetch {
-            Fetch::Slice { of, of_span, .. } | Fetch::SampleValues { of, of_span, .. } => {
+            Fetch::Slice { of, of_span, .. }
+            | Fetch::Order { of, of_span, .. }
+            | Fetch::SampleValues { of, of_span, .. } => {
                 let node = self.names.find(of).map_err(|kind| kind.at(of_span.clone()))?;
                 self.read.insert(node.clone());
                 Some(node)
@@ -244,15 +247,17 @@ impl<'a> Inference<'a> {
         let dtype = source.as_ref().map(TensorNode::dtype);
         if !self.names.has(&target.name) {
             let dims = match (fetch, &source) {
-                (Fetch::Slice { .. }, Some(of)) => of.dims_without_padding().ok(),
+                (Fetch::Slice { .. }, Some(of)) => {
+                    of.dims_without_padding().ok().map(|dims| dims[1..].into())
+                }
+                (Fetch::Order { .. }, Some(of)) => of.dims_without_padding().ok(),
                 _ => None,
             };
             let Some(dims) = dims else {
                 let (node, example) = (target.name.clone(), declaration(&target.name, DType::F32, &[None]));
                 return Err(TextErrorKind::OpenDims { node, example }.at(target.span.clone()));
             };
-            let node =
-                TensorNode::builder(self.names.label(&target.name)).dims(dims.into_iter().skip(1)).build();
+            let node = TensorNode::builder(self.names.label(&target.name)).dims(dims).build();
             let node = node.map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
             self.names.add_intermediate(&target.name, node);
         }
@@ -265,6 +270,7 @@ impl<'a> Inference<'a> {
             },
             Fetch::Random(call) if call.distribution != Distribution::Bits => ExprType::Fraction,
             Fetch::SampleValues { .. } => ExprType::Fraction,
+            Fetch::Order { .. } => ExprType::Known(DType::I32),
             Fetch::Slice { .. } => ExprType::Known(dtype.unwrap_or(DType::F32)),
             // The bits mean nothing without a type.
             Fetch::Bits(..) | Fetch::Random(_) => ExprType::Known(node.dtype()),

@@ -227,6 +227,11 @@ impl Display for Fetch {
                 self::family(f, family)?;
                 write!(f, ", @{symbol})")
             }
+            Fetch::Order { of, family, axis, is_descending, .. } => {
+                write!(f, "{}({of}", if *is_descending { "descending" } else { "ascending" })?;
+                self::family(f, family)?;
+                write!(f, ", {axis})")
+            }
             Fetch::Random(call) => call.fmt(f),
             Fetch::SampleValues { distribution, scheme, of, .. } => {
                 write!(f, "{}({})", distribution.token(), in_scheme(*scheme, of))

@@ -293,6 +293,7 @@ pub(super) fn fetch(fetch: &mut Fetch, scope: &Scope) -> Result<()> {
             reject_symbol(symbol, of_span, scope)?;
             source(of, of_span, std::mem::take(family), scope)
         }
+        Fetch::Order { of, of_span, family, .. } => source(of, of_span, std::mem::take(family), scope),
         Fetch::Offsets | Fetch::SelfId | Fetch::Values(_) | Fetch::Bits(..) => Ok(()),
     }
 }

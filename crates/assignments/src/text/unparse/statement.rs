@@ -87,6 +87,13 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
                 family: Vec::new(),
                 symbol: self.symbol(*index),
             },
+            FetchOp::Order { of, axis, is_descending } => Fetch::Order {
+                of: self.names.node(of).to_owned(),
+                of_span: NOWHERE,
+                family: Vec::new(),
+                axis: *axis,
+                is_descending: *is_descending,
+            },
             FetchOp::Random(random) => Fetch::Random(self.random(random, Vec::new())),
             FetchOp::SampleValues(SampleValues { distribution, scheme, of }) => Fetch::SampleValues {
                 distribution: *distribution,
