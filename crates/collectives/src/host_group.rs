@@ -388,7 +388,7 @@ fn all_reduce(
     if size == 1 {
         return Ok(());
     }
-    let block = total.div_ceil(size).min(most).next_multiple_of(ALIGNMENT);
+    let block = total.div_ceil(size).clamp(1, most).next_multiple_of(ALIGNMENT);
     let [own, received] = staging.blocks(size * block);
     for start in (0..total).step_by(size * block) {
         let len = (size * block).min(total - start);

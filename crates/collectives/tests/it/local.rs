@@ -54,6 +54,24 @@ fn ranks_sum_to_the_bits_of_streams() {
     }
 }
 
+#[test]
+fn nodes_without_elements_are_reduced_and_gathered() {
+    let found = local::run(3, |transport| -> program::Outcome<Vec<usize>> {
+        let backend = Backend::open("inline")?;
+        let group = HostGroup::new(transport, backend.new_stream()?);
+        let [g, all] = ["g", "all"].map(|name| TensorNode::builder(name).dims([0, 3]).build());
+        let (g, all, none) = (g?, all?, HostArray::zeros(DType::F32, [0, 3])?);
+        let context = backend.context()?.init_from_host(&g, &none)?.init_from_host(&all, &none)?;
+        group.all_reduce(&context, std::slice::from_ref(&g), Reduction::Sum)?;
+        group.reduce_scatter(&context, &g, &all, Reduction::Sum)?;
+        group.all_gather(&context, &g, &all)?;
+        Ok(context.to_host(&all)?.dims().to_vec())
+    });
+    for dims in found {
+        assert_eq!(dims.unwrap(), [0, 3]);
+    }
+}
+
 /// Training on ranks has the bits of training on as many streams, also if not all take part in the last
 /// round.
 #[test]
