@@ -196,7 +196,7 @@ impl Context {
         routine: &LinkedRoutine,
         bindings: &[i64],
     ) -> Result<Event, RunError> {
-        routine.check_merges(node, self.stream())?;
+        routine.check_merges(node, from.bytes(), self.stream())?;
         routine.check_bindings(bindings)?;
         let written =
             routine.uses().iter().any(|used| Arc::ptr_eq(&used.buffer, from) && writes(used.access));

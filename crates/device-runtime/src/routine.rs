@@ -225,10 +225,20 @@ impl LinkedRoutine {
         &self.0.uses
     }
 
-    /// Checks that a run merges the node on the stream.
-    pub(crate) fn check_merges(&self, node: &TensorNode, stream: &Stream) -> Result<(), RunError> {
+    /// Checks that a run merges the node, of that many bytes, on the stream. Code that merges a node without
+    /// elements has nothing to read.
+    pub(crate) fn check_merges(
+        &self,
+        node: &TensorNode,
+        bytes: usize,
+        stream: &Stream,
+    ) -> Result<(), RunError> {
         let own = self.0.context.stream();
-        if self.merge_buffer_input() == Some(node) && own == stream {
+        let merges = match self.merge_buffer_input() {
+            Some(found) => found == node,
+            None => bytes == 0,
+        };
+        if merges && own == stream {
             return Ok(());
         }
         let found = match self.merge_buffer_input() {

@@ -31,6 +31,20 @@ fn every_stream_ends_with_the_same_sum() {
     }
 }
 
+#[test]
+fn a_node_without_elements_has_a_sum_without_elements() {
+    for backend in ["multicore", "inline", "interpreter"] {
+        let backend = open(backend);
+        let x = node("x", &[0, 3]);
+        let init = |context: &arrayjit::Context| context.init_from_host(&x, &array(&[], &[0, 3])).unwrap();
+        let contexts: Vec<_> = contexts(&backend, 3, 1).iter().map(init).collect();
+        all_reduce(&backend, &contexts, &x).unwrap();
+        for context in &contexts {
+            assert_eq!(context.to_host(&x).unwrap().dims().to_vec(), [0, 3]);
+        }
+    }
+}
+
 /// Sums of floats depend on their order, which is the order of the tree: for five streams, stream 3 merges
 /// into 1 and 4 into 2, then 2 into 1, then 1 into 0.
 #[test]
