@@ -299,8 +299,10 @@ impl Tensor {
             format!("{} :+= {wide}({value}) where {here} < {size}, k <= {here}", whole(name, rank))
         };
         let text = |y: &str| match wide == narrow {
+            _ if size == 0 => format!("{} := {}", whole(y, rank), whole("x", rank)),
             true => sum(y),
-            false => format!("{}\n{} := {narrow}({})", sum("s"), whole(y, rank), whole("s", rank)),
+            false => format!("{}
+{} := {narrow}({})", sum("s"), whole(y, rank), whole("s", rank)),
         };
         self.graph().result(call, &[("x", Argument::Tensor(self))], text)
     }
