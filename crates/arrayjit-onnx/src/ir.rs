@@ -79,7 +79,7 @@ pub struct ValueInfo {
 pub enum Dim {
     /// The size is fixed.
     Known(usize),
-    /// Each run decides the size. Axes with the same name have the same size.
+    /// Each run decides the size. Axes with the same name should have the same size; others give a warning.
     Named(String),
     /// Each run decides the size.
     Unknown,

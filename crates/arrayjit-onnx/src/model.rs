@@ -1,7 +1,7 @@
 //! Models, and sessions that run them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     num::{NonZero, NonZeroUsize},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -172,6 +172,9 @@ impl InferenceSession {
             Reached::Unknown(_) => {}
         }
         let known = events.len();
+        if known == 0 {
+            warn_of_names(&self.model.graph.inputs, names, slots);
+        }
         let mut tracer = Tracer::new(&self.shared, slots, events);
         // Without one large stack, each operator would map a stack of its own.
         let outputs = with_enough(|| tracer.model(&self.model.graph, names))?;
@@ -193,7 +196,6 @@ impl InferenceSession {
             return Err(fail(name, format!("is unknown; the inputs are {}", all())));
         }
         let (mut names, mut arrays) = (Vec::new(), Vec::new());
-        let mut sizes: Vec<(&str, usize)> = Vec::new();
         for info in &graph.inputs {
             let Some((_, array)) = inputs.iter().find(|(name, _)| *name == info.name) else {
                 if graph.initializers.contains_key(&info.name) {
@@ -204,7 +206,7 @@ impl InferenceSession {
             if let Some(expected) = info.dtype.filter(|&dtype| dtype != array.dtype()) {
                 return Err(fail(&info.name, format!("is given {}, expected {expected}", array.dtype())));
             }
-            if let Some(problem) = shape_problem(info, array.dims(), &mut sizes) {
+            if let Some(problem) = shape_problem(info, array.dims()) {
                 return Err(fail(&info.name, problem));
             }
             names.push(info.name.clone());
@@ -214,32 +216,35 @@ impl InferenceSession {
     }
 }
 
-/// The problem of a shape with the axes that the model says. `sizes` has the sizes of named axes so far.
-fn shape_problem<'a>(
-    info: &'a ValueInfo,
-    shape: &[usize],
-    sizes: &mut Vec<(&'a str, usize)>,
-) -> Option<String> {
+/// The problem of a shape with the axes that the model says.
+fn shape_problem(info: &ValueInfo, shape: &[usize]) -> Option<String> {
     let dims = info.dims.as_ref()?;
     if dims.len() != shape.len() {
         return Some(format!("has {} axes, expected {}", shape.len(), dims.len()));
     }
-    for (at, (dim, &size)) in dims.iter().zip(shape).enumerate() {
-        match dim {
-            Dim::Known(expected) if *expected != size => {
-                return Some(format!("has size {size} on axis {at}, expected {expected}"));
+    let mut axes = dims.iter().zip(shape).enumerate();
+    axes.find_map(|(at, (dim, &size))| match dim {
+        Dim::Known(expected) if *expected != size => {
+            Some(format!("has size {size} on axis {at}, expected {expected}"))
+        }
+        _ => None,
+    })
+}
+
+/// Warns of axes with the same name and different sizes. Exporters give such names to axes that have the same
+/// size only in the example that they traced, and the operators check the sizes that they need.
+fn warn_of_names(infos: &[ValueInfo], names: &[String], arrays: &[Arc<HostArray>]) {
+    let mut sizes: HashMap<&str, usize> = HashMap::new();
+    for (name, array) in names.iter().zip(arrays) {
+        let Some(info) = infos.iter().find(|info| info.name == *name) else { continue };
+        for (at, (dim, size)) in info.dims.iter().flatten().zip(array.dims().iter().copied()).enumerate() {
+            let Dim::Named(dim) = dim else { continue };
+            let first = *sizes.entry(dim).or_insert(size);
+            if first != size {
+                tracing::warn!("input `{name}` has size {size} on axis {at}, but `{dim}` is {first}");
             }
-            Dim::Named(name) => match sizes.iter().find(|(other, _)| other == name) {
-                Some((_, other)) if *other != size => {
-                    return Some(format!("has size {size} on axis {at}, but `{name}` is {other}"));
-                }
-                Some(_) => {}
-                None => sizes.push((name, size)),
-            },
-            _ => {}
         }
     }
-    None
 }
 
 fn taken(output: Output, slots: &[Arc<HostArray>]) -> Result<HostArray, OnnxError> {
