@@ -6,6 +6,7 @@ mod control; // branches and loops
 mod data_shaped; // results whose shape data decide
 mod elementwise; // functions of elements
 mod layout; // moves elements
+mod list; // sequences of arrays
 mod loss; // losses of classes
 mod normalise; // softmax, normalisation
 mod pad; // margins
@@ -34,11 +35,22 @@ pub(crate) struct Operator {
     pub(crate) lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered,
     /// Whether two evaluations may differ.
     pub(crate) is_random: bool,
+    /// Whether operands or results may be sequences.
+    pub(crate) has_sequences: bool,
 }
 
 /// An operator of `ai.onnx`.
 const fn op(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered) -> Operator {
-    Operator { name, domain: "", since, lower, is_random: false }
+    Operator { name, domain: "", since, lower, is_random: false, has_sequences: false }
+}
+
+/// An operator of `ai.onnx` whose operands or results may be sequences.
+const fn list_op(
+    name: &'static str,
+    since: i64,
+    lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered,
+) -> Operator {
+    Operator { has_sequences: true, ..op(name, since, lower) }
 }
 
 /// The only list of operators, by family.
@@ -49,6 +61,7 @@ static FAMILIES: &[&[Operator]] = &[
     data_shaped::OPERATORS,
     elementwise::OPERATORS,
     layout::OPERATORS,
+    list::OPERATORS,
     loss::OPERATORS,
     normalise::OPERATORS,
     pad::OPERATORS,

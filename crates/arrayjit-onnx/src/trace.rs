@@ -118,6 +118,10 @@ impl<'s> Tracer<'s> {
             values.insert(name.clone(), slot_value(slot, &self.slots[slot]).map_err(in_outputs)?);
         }
         let results = self.graph(graph, values)?;
+        if let Some(at) = results.iter().position(|value| matches!(value, Value::Sequence(_))) {
+            let place = format!("output `{}`", graph.outputs.get(at).map_or("", |info| &info.name));
+            return Err(OnnxError::invalid(place, "it is a sequence, expected an array"));
+        }
         if results.iter().any(|value| matches!(value, Value::Lazy(_))) {
             self.cut(&results).map_err(in_outputs)?;
         }
@@ -131,7 +135,8 @@ impl<'s> Tracer<'s> {
             Value::Known(value) => Ok(Output::Known(value.array.clone())),
             Value::Slot(value) => Ok(Output::Slot(value.slot)),
             Value::Weight(parameter) => Ok(Output::Known(Arc::new(self.shared.weights.get(&parameter)?))),
-            Value::Lazy(tensor) => Err(NodeProblem::Other(format!("{} was not computed", tensor.name()))),
+            Value::Lazy(tensor) => Err(not_computed(&tensor)),
+            Value::Sequence(_) => Err(no_array()),
         }
     }
 
@@ -213,7 +218,7 @@ impl<'s> Tracer<'s> {
     fn results(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, NodeProblem> {
         let has_graphs = node.attributes.values().any(|value| matches!(value, Attribute::Graph(_)));
         let is_constant = operands.iter().flatten().all(Value::is_constant) && !node.operator.is_random;
-        if has_graphs || !is_constant {
+        if has_graphs || node.operator.has_sequences || !is_constant {
             return self.lowered(node, operands);
         }
         if let Some(results) = locked(&self.shared.folded).get(&node.id) {
@@ -229,6 +234,10 @@ impl<'s> Tracer<'s> {
     }
 
     fn lowered(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, NodeProblem> {
+        let is_list = |value: &Option<Value>| matches!(value, Some(Value::Sequence(_)));
+        if let Some(at) = operands.iter().position(is_list).filter(|_| !node.operator.has_sequences) {
+            return Err(NodeProblem::operand(at, "it is a sequence, expected an array"));
+        }
         (node.operator.lower)(&mut NodeContext::new(self, node, operands))
     }
 
@@ -267,7 +276,8 @@ impl<'s> Tracer<'s> {
             Value::Known(value) => Ok(value),
             Value::Slot(value) => self.read(value.slot),
             Value::Weight(parameter) => Ok(HostValue::new(self.shared.weights.get(&parameter)?, true)),
-            Value::Lazy(tensor) => Err(NodeProblem::Other(format!("{} was not computed", tensor.name()))),
+            Value::Lazy(tensor) => Err(not_computed(&tensor)),
+            Value::Sequence(_) => Err(no_array()),
         }
     }
 
@@ -391,9 +401,8 @@ impl<'s> Tracer<'s> {
     /// Ends the current graph: all of its values that are still needed, and `more`, become slots.
     fn cut(&mut self, more: &[Value]) -> Result<(), NodeProblem> {
         let mut tensors: Vec<Tensor> = Vec::new();
-        for value in
-            self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more)
-        {
+        let held = self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more);
+        for value in held.flat_map(Value::arrays) {
             if let Value::Lazy(tensor) = value
                 && tensor.graph() == &self.current.graph
                 && !tensors.iter().any(|other| other.node() == tensor.node())
@@ -439,11 +448,12 @@ impl<'s> Tracer<'s> {
     /// The value, where one that an earlier segment computed is a slot.
     fn resolved(&self, value: Value) -> Result<Value, NodeProblem> {
         match value {
-            Value::Lazy(tensor) if tensor.graph() != &self.current.graph => {
+            Value::Lazy(ref tensor) if tensor.graph() != &self.current.graph => {
                 let found = self.materialised.get(&tensor.node().id()).cloned();
                 let missing = || NodeProblem::Other(format!("{} is no result of its segment", tensor.name()));
                 Ok(Value::Slot(found.ok_or_else(missing)?))
             }
+            Value::Sequence(_) => value.try_map(&mut |item| self.resolved(item)),
             other => Ok(other),
         }
     }
@@ -458,7 +468,7 @@ impl<'s> Tracer<'s> {
         match self.resolved(value.clone())? {
             Value::Lazy(tensor) => Ok(Some(tensor)),
             Value::Slot(value) => self.slot_tensor(value).map(Some),
-            Value::Known(_) | Value::Weight(_) => Ok(None),
+            Value::Known(_) | Value::Weight(_) | Value::Sequence(_) => Ok(None),
         }
     }
 
@@ -470,6 +480,7 @@ impl<'s> Tracer<'s> {
             Value::Weight(parameter) => Ok(Box::new(parameter)),
             Value::Known(value) if value.is_constant => Ok(Box::new(self.parameter(&value)?)),
             Value::Known(value) => Ok(Box::new(self.constant_tensor(&value)?)),
+            Value::Sequence(_) => Err(no_array()),
         }
     }
 
@@ -510,6 +521,14 @@ impl<'s> Tracer<'s> {
         parameters.insert(address, (value.clone(), parameter.clone()));
         Ok(parameter)
     }
+}
+
+fn not_computed(tensor: &Tensor) -> NodeProblem {
+    NodeProblem::Other(format!("{} was not computed", tensor.name()))
+}
+
+fn no_array() -> NodeProblem {
+    NodeProblem::Other("a sequence is no array".into())
 }
 
 fn lazy(value: &Value) -> Option<&Tensor> {

@@ -18,6 +18,8 @@ pub(crate) enum Value {
     Lazy(Tensor),
     /// The device has the values for the whole session, and the host has not.
     Weight(Parameter),
+    /// A list of arrays. Its length is known while a model is traced.
+    Sequence(Arc<Vec<Value>>),
 }
 
 /// An array that each run has on the host: an input, or a result of an earlier segment.
@@ -29,12 +31,14 @@ pub(crate) struct SlotValue {
 }
 
 impl Value {
+    /// The shape of an array. A sequence has none; only operators that ask for sequences are given one.
     pub(crate) fn shape(&self) -> &[usize] {
         match self {
             Value::Known(value) => value.shape(),
             Value::Slot(value) => &value.shape,
             Value::Lazy(tensor) => tensor.shape(),
             Value::Weight(parameter) => parameter.shape(),
+            Value::Sequence(_) => &[],
         }
     }
 
@@ -44,6 +48,26 @@ impl Value {
             Value::Slot(value) => value.dtype,
             Value::Lazy(tensor) => tensor.dtype(),
             Value::Weight(parameter) => parameter.dtype(),
+            Value::Sequence(items) => items.first().map_or(DType::F32, Value::dtype),
+        }
+    }
+
+    /// The value, or the items of a sequence.
+    pub(crate) fn arrays(&self) -> &[Value] {
+        match self {
+            Value::Sequence(items) => items,
+            array => std::slice::from_ref(array),
+        }
+    }
+
+    /// The value with each array changed.
+    pub(crate) fn try_map<E>(self, change: &mut impl FnMut(Value) -> Result<Value, E>) -> Result<Value, E> {
+        match self {
+            Value::Sequence(items) => {
+                let items = items.iter().map(|item| change(item.clone())).collect::<Result<_, _>>()?;
+                Ok(Value::Sequence(Arc::new(items)))
+            }
+            array => change(array),
         }
     }
 

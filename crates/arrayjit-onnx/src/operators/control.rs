@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tnode::{DType, HostArray};
 
-use super::{Operator, layout::concatenated, op};
+use super::{Operator, layout::concatenated, list_op, op};
 use crate::{
     context::{Lowered, NodeContext},
     error::NodeProblem,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub(super) static OPERATORS: &[Operator] =
-    &[op("If", 1, branch), op("Loop", 1, repeated), op("Scan", 9, scan), op("Scan", 8, batched_scan)];
+    &[op("If", 1, branch), list_op("Loop", 1, repeated), op("Scan", 9, scan), op("Scan", 8, batched_scan)];
 
 fn branch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let condition = cx.host(0)?;
@@ -119,6 +119,9 @@ fn stacked(
         let ScanAxis { axis: at_axis, is_reverse } = axes.get(at).copied().unwrap_or_default();
         if is_reverse {
             values.reverse();
+        }
+        if values.iter().any(|value| matches!(value, Value::Sequence(_))) {
+            return Err(NodeProblem::attribute("body", "arrays to collect, and no sequences"));
         }
         let at_axis = axis(at_axis, values[0].rank() + 1)?;
         let mut rows = Vec::new();

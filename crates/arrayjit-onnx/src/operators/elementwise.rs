@@ -6,7 +6,7 @@ use lowered_ir::{
 };
 use tnode::{DType, HostArray, Scalar};
 
-use super::{Operator, op};
+use super::{Operator, list_op, op, reduce::wide};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
@@ -50,7 +50,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("GreaterOrEqual", 12, |cx| comparison(cx, "{x} >= {z}")),
     op("HardSigmoid", 1, hard_sigmoid),
     op("HardSwish", 14, |cx| unary(cx, "hard_swish({})")),
-    op("Identity", 1, |cx| Ok(vec![cx.value(0)?])),
+    list_op("Identity", 1, |cx| Ok(vec![cx.value(0)?])),
     op("IsInf", 10, is_inf),
     op("IsNaN", 9, |cx| predicate(cx, "{} != {}")),
     op("LeakyRelu", 1, |cx| with_alpha(cx, 0.01, "where({} < 0, {alpha} * {}, {})")),
@@ -343,8 +343,15 @@ fn clip(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let mut statement = Statement::default();
     let mut value = cx.bind(&mut statement, &x)?.whole();
     if cx.opset() < 11 {
-        let (low, high) = (cx.float_or("min", f32::MIN)?, cx.float_or("max", f32::MAX)?);
-        value = format!("min(max({value}, {}), {})", number(low), number(high));
+        // The bounds are f32, whose numbers narrower types do not all have.
+        let wide = wide(x.dtype());
+        value = format!("{wide}({value})");
+        for (name, function) in [("min", "max"), ("max", "min")] {
+            if cx.attribute(name).is_some() {
+                value = format!("{function}({value}, {})", number(cx.float_or(name, 0.0)?));
+            }
+        }
+        value = format!("{}({value})", x.dtype());
     } else {
         for (at, function) in [(1, "max"), (2, "min")] {
             let Some(bound) = cx.optional(at) else { continue };

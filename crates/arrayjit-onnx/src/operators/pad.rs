@@ -1,6 +1,8 @@
 //! Margins around arrays.
 
-use super::{Operator, op, shape::sizes};
+use tnode::DType;
+
+use super::{Operator, op, reduce::wide, shape::sizes};
 use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
@@ -75,7 +77,7 @@ fn outside(mode: &str, at: i64, size: i64) -> Option<usize> {
 /// The number around a padded value.
 fn filling(cx: &mut NodeContext<'_, '_, '_>, x: &Value) -> Result<String, NodeProblem> {
     Ok(match (cx.opset() < 11, cx.optional(2)) {
-        (true, _) => float(x.dtype(), f64::from(cx.float_or("value", 0.0)?)),
+        (true, _) => float(wide(x.dtype()), f64::from(cx.float_or("value", 0.0)?)),
         (false, None) => "0".into(),
         (false, Some(value)) => {
             let value = cx.cast(&value, x.dtype())?;
@@ -92,6 +94,13 @@ fn padded_by(
     margins: &[(usize, i64, i64)],
     number: &str,
 ) -> Result<Value, NodeProblem> {
+    let is_large = number.parse().is_ok_and(|number: f64| number.is_finite() && number.abs() >= 16384.0);
+    if is_large && matches!(x.dtype(), DType::F16 | DType::Bf16) {
+        // Texts reject large constants of these types as a protection against overflow.
+        let wide = cx.cast(x, DType::F32)?;
+        let padded = padded_by(cx, &wide, margins, number)?;
+        return cx.cast(&padded, x.dtype());
+    }
     let mut shape = x.shape().to_vec();
     let mut offsets = vec![0; x.rank()];
     for &(at, before, after) in margins {

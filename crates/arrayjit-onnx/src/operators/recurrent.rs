@@ -124,29 +124,30 @@ fn activations(
     let mut alphas = cx.floats("activation_alpha")?.unwrap_or_default().into_iter();
     let mut betas = cx.floats("activation_beta")?.unwrap_or_default().into_iter();
     let number = |value: f32| float(DType::F32, f64::from(value));
+    // Writers of models disagree on capitals.
     let text = |name: &String| {
-        Ok(match name.as_str() {
-            "Sigmoid" => "(1 / (1 + exp(-{})))".to_owned(),
-            "Tanh" => "tanh({})".to_owned(),
-            "Relu" => "max({}, 0)".to_owned(),
-            "Softsign" => "({} / (1 + abs({})))".to_owned(),
-            "Softplus" => "softplus({})".to_owned(),
-            "Affine" => {
+        Ok(match name.to_ascii_lowercase().as_str() {
+            "sigmoid" => "(1 / (1 + exp(-{})))".to_owned(),
+            "tanh" => "tanh({})".to_owned(),
+            "relu" => "max({}, 0)".to_owned(),
+            "softsign" => "({} / (1 + abs({})))".to_owned(),
+            "softplus" => "softplus({})".to_owned(),
+            "affine" => {
                 let (alpha, beta) = (alphas.next().unwrap_or(1.0), betas.next().unwrap_or(0.0));
                 format!("({{}} * {} + {})", number(alpha), number(beta))
             }
-            "LeakyRelu" => format!("where({{}} < 0, {{}} * {}, {{}})", number(alphas.next().unwrap_or(0.01))),
-            "ThresholdedRelu" => format!("where({{}} > {}, {{}}, 0)", number(alphas.next().unwrap_or(1.0))),
-            "ScaledTanh" => {
+            "leakyrelu" => format!("where({{}} < 0, {{}} * {}, {{}})", number(alphas.next().unwrap_or(0.01))),
+            "thresholdedrelu" => format!("where({{}} > {}, {{}}, 0)", number(alphas.next().unwrap_or(1.0))),
+            "scaledtanh" => {
                 let (alpha, beta) = (alphas.next().unwrap_or(1.0), betas.next().unwrap_or(1.0));
                 format!("({} * tanh({} * {{}}))", number(alpha), number(beta))
             }
-            "HardSigmoid" => {
+            "hardsigmoid" => {
                 let (alpha, beta) = (alphas.next().unwrap_or(0.2), betas.next().unwrap_or(0.5));
                 format!("min(1, max(0, {{}} * {} + {}))", number(alpha), number(beta))
             }
-            "Elu" => format!("elu({{}}, {})", number(alphas.next().unwrap_or(1.0))),
-            other => return Err(NodeProblem::Unsupported(format!("activation {other}"))),
+            "elu" => format!("elu({{}}, {})", number(alphas.next().unwrap_or(1.0))),
+            _ => return Err(NodeProblem::Unsupported(format!("activation {name}"))),
         })
     };
     names.iter().map(text).collect()
@@ -390,7 +391,7 @@ fn lstm_text(
         false => f(0, &format!("{} + r2[b,u]{}", gate(2), peephole(2, &cell))),
     };
     let new = f(1, &format!("{} + r3[b,u]", gate(3)));
-    let sums: String = (0..4).map(sum).collect();
+    let sums: String = (0..4).filter(|&at| at != 2 || !layer.input_forget).map(sum).collect();
     let units = format!(" where u < {hidden}");
     let out = f(2, "n1[b,u]");
     let out = match &layer.clip {

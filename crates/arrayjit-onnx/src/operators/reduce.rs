@@ -8,7 +8,7 @@ use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
     host::{array_of, flatten, indices, scalars},
-    shape::{access, axes, axis, letter, letters},
+    shape::{access, axes, axis, clause, letter, letters},
     value::Value,
 };
 
@@ -249,7 +249,7 @@ fn cumulative(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
         true => format!("{y} {op} {value}"),
         false => {
             let sum = access("s", &letters(x.rank()));
-            format!("{sum} {op} {value}\n{y} := {dtype}({sum})")
+            format!("{sum} {op} {value}{}\n{y} := {dtype}({sum})", clause(x.shape()))
         }
     };
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])

@@ -5,6 +5,7 @@ mod constants; // the same bits as of inputs
 #[cfg(feature = "cli")]
 mod fuzz_target; // hostile files
 mod images; // resampling, margins, pools
+mod lists; // sequences
 mod loading; // checks of a file
 mod loops; // states and rows that are constants
 #[cfg(feature = "cranelift")]
@@ -15,3 +16,4 @@ mod positions; // orders, and elements by position
 mod running; // shapes, branches, loops
 #[cfg(feature = "cranelift")]
 mod threads; // calls from several threads
+mod variants; // types, capitals and attributes that other libraries accept
