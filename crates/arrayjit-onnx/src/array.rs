@@ -98,6 +98,11 @@ pub(crate) fn exact(
     }
 }
 
+/// Whether elements of the message have fewer than 8 bits.
+pub(crate) fn is_narrow(tensor: &TensorProto) -> bool {
+    narrow::Narrow::of(tensor.data_type).is_some()
+}
+
 /// The number of bytes that the elements of a message take in a file.
 pub(crate) fn packed_size(tensor: &TensorProto, dtype: DType, count: usize) -> Option<usize> {
     match narrow::Narrow::of(tensor.data_type) {

@@ -6,6 +6,7 @@ use arrayjit_tensor::{Tensor, TensorOperand};
 use tnode::{DType, HostArray};
 
 use crate::{
+    budget::bytes_of,
     error::{NodeProblem, OnnxError},
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
@@ -280,9 +281,20 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         self.tracer.graph(graph, inputs).map_err(|error: OnnxError| NodeProblem::Inner(Box::new(error)))
     }
 
-    /// Counts a step of a loop.
-    pub(crate) fn loop_step(&mut self) -> Result<(), NodeProblem> {
-        self.tracer.loop_step()
+    /// Takes steps: of a loop, or of a layer that is unrolled.
+    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), NodeProblem> {
+        self.tracer.step(steps as u64)
+    }
+
+    /// Takes the memory of an array on the host, before it is made.
+    pub(crate) fn reserve(&mut self, dtype: DType, shape: &[usize]) -> Result<(), NodeProblem> {
+        elements_of(dtype, shape)?;
+        self.tracer.reserve(bytes_of(dtype, shape))
+    }
+
+    /// Keeps values that the operator needs later, so that a cut computes them, until `keeping` is over.
+    pub(crate) fn keep(&mut self, values: impl IntoIterator<Item = Value>) {
+        self.tracer.pin(values);
     }
 
     /// The values of a value on the host, on which the trace depends from here on.
@@ -362,7 +374,7 @@ impl NodeContext<'_, '_, '_> {
         text: &str,
     ) -> Result<[Value; N], NodeProblem> {
         for (_, dtype, shape) in results {
-            elements_of(dtype, shape)?;
+            self.reserve(dtype, shape)?;
         }
         if results.iter().all(|(_, _, shape)| shape.contains(&0)) {
             let empty = |(_, dtype, shape): (&str, DType, &[usize])| self.empty(dtype, shape);
@@ -486,6 +498,7 @@ impl NodeContext<'_, '_, '_> {
             return Err(NodeProblem::Other(problem));
         }
         if let Some(known) = value.known() {
+            self.reserve(known.dtype(), shape)?;
             let array = HostArray::from_bytes(known.dtype(), shape.iter().copied(), known.array.bytes())?;
             return Ok(Value::Known(HostValue::new(array, known.is_constant)));
         }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use arrayjit_tensor::{ModelError, TensorError};
 
+use crate::budget::Exceeded;
+
 /// An error of a model that is loaded or run.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -26,6 +28,14 @@ pub enum OnnxError {
         place: String,
         /// The problem.
         problem: String,
+    },
+    /// A part of a model that needs more than the limits of the model.
+    #[error("{place}: {exceeded}")]
+    Limit {
+        /// The part of the model.
+        place: String,
+        /// The need and the limit.
+        exceeded: Exceeded,
     },
     /// Operators, or versions of operators, that this crate does not have. All of a model are listed.
     #[error("{}", list(nodes))]
@@ -89,6 +99,9 @@ pub enum NodeProblem {
     /// An array that cannot be made.
     #[error(transparent)]
     Array(#[from] tnode::Error),
+    /// More memory or steps than the limits of the model.
+    #[error(transparent)]
+    Limit(#[from] Exceeded),
     /// A node of a subgraph that cannot be evaluated.
     #[error(transparent)]
     Inner(#[from] Box<OnnxError>),
@@ -134,6 +147,12 @@ impl OnnxError {
     /// The problem of a node by its name, operator and version of the operator set.
     pub(crate) fn at_node((node, operator, opset): (&str, &str, i64), problem: NodeProblem) -> OnnxError {
         OnnxError::Node { node: node.into(), operator: operator.into(), opset, problem: Box::new(problem) }
+    }
+
+    /// The error of a part of a model that needs too much.
+    pub(crate) fn limit(place: impl Into<String>) -> impl FnOnce(Exceeded) -> OnnxError {
+        let place = place.into();
+        |exceeded| OnnxError::Limit { place, exceeded }
     }
 
     pub(crate) fn invalid(place: impl Into<String>, problem: impl Into<String>) -> OnnxError {

@@ -1,17 +1,48 @@
 //! Elements of arrays in files beside a model.
 
 use std::{
-    fs::File,
-    io::{Read, Seek, SeekFrom},
+    cell::RefCell,
+    collections::HashMap,
+    fs::{File, Metadata},
+    io::{self, Read, Seek, SeekFrom},
     path::{Component, Path, PathBuf},
 };
 
 use tnode::HostArray;
 
-use crate::{array, error::OnnxError, proto::TensorProto};
+use crate::{array, budget::Budget, error::OnnxError, proto::TensorProto};
 
 /// The folder of a model, beyond which no file is read.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// The bytes of each file that are stored and that no array has yet. They need no budget.
+    stored: RefCell<HashMap<PathBuf, u64>>,
+}
+
+/// Opens a file that has an end: no pipe, device or folder, which could block for ever. Returns the size too.
+pub(crate) fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    let regular = |metadata: Metadata| match metadata.is_file() {
+        true => Ok(metadata),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    };
+    regular(std::fs::metadata(path)?)?;
+    let mut options = File::options();
+    options.read(true);
+    // The file may have become a pipe since.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    let metadata = regular(file.metadata()?)?;
+    Ok((file, metadata))
+}
+
+/// The bytes of a file that are stored: those of its holes are not.
+fn stored(metadata: &Metadata) -> u64 {
+    #[cfg(unix)]
+    return metadata.len().min(std::os::unix::fs::MetadataExt::blocks(metadata).saturating_mul(512));
+    #[cfg(not(unix))]
+    return metadata.len();
+}
 
 /// The file with the elements of an array, and their place in it.
 struct Source {
@@ -25,7 +56,23 @@ impl Folder {
     pub(crate) fn of(model: &Path) -> Result<Folder, OnnxError> {
         let read = |source| OnnxError::Read { path: model.into(), source };
         let path = model.canonicalize().map_err(read)?;
-        Ok(Folder(path.parent().unwrap_or(&path).to_owned()))
+        Ok(Folder { path: path.parent().unwrap_or(&path).to_owned(), stored: RefCell::default() })
+    }
+
+    /// Takes the bytes of an array beyond those that the file stores and that no other array has.
+    fn take(
+        &self,
+        path: &Path,
+        metadata: &Metadata,
+        bytes: u64,
+        budget: &mut Budget,
+    ) -> Result<(), crate::budget::Exceeded> {
+        let mut all = self.stored.borrow_mut();
+        let left = all.entry(path.to_owned()).or_insert_with(|| stored(metadata));
+        let free = bytes.min(*left);
+        budget.take(bytes - free)?;
+        *left -= free;
+        Ok(())
     }
 
     /// The array whose elements are in a file of the folder.
@@ -33,7 +80,7 @@ impl Folder {
     /// # Errors
     /// A path that leaves the folder, a place outside of the file, or another number of bytes than the shape
     /// says.
-    pub(crate) fn array(&self, tensor: &TensorProto) -> Result<HostArray, OnnxError> {
+    pub(crate) fn array(&self, tensor: &TensorProto, budget: &mut Budget) -> Result<HostArray, OnnxError> {
         let fail = |problem: String| OnnxError::invalid(format!("tensor `{}`", tensor.name), problem);
         let source = source(tensor).map_err(fail)?;
         let path = self.contained(&source.location).map_err(fail)?;
@@ -49,13 +96,20 @@ impl Folder {
             )));
         }
         let read = |source| OnnxError::Read { path: path.clone(), source };
-        let mut file = File::open(&path).map_err(read)?;
-        let size = file.metadata().map_err(read)?.len();
+        let (mut file, metadata) = open(&path).map_err(read)?;
+        let size = metadata.len();
         if source.offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
             let problem = format!("{bytes} bytes from {} on leave the file of {size} bytes", source.offset);
             return Err(fail(problem));
         }
+        let place = || format!("tensor `{}`", tensor.name);
+        self.take(&path, &metadata, bytes as u64, budget).map_err(OnnxError::limit(place()))?;
         file.seek(SeekFrom::Start(source.offset)).map_err(read)?;
+        if !array::is_narrow(tensor) {
+            let mut array = HostArray::zeros(dtype, dims)?;
+            file.read_exact(array.bytes_mut()).map_err(read)?;
+            return Ok(array);
+        }
         let mut data = vec![0; bytes];
         file.read_exact(&mut data).map_err(read)?;
         array::exact(tensor, dtype, &dims, count, &data)
@@ -69,9 +123,9 @@ impl Folder {
         if location.is_empty() || !is_plain {
             return Err(format!("its file `{location}` is no path within the folder of the model"));
         }
-        let path = self.0.join(relative).canonicalize();
+        let path = self.path.join(relative).canonicalize();
         let path = path.map_err(|error| format!("its file `{location}` cannot be read: {error}"))?;
-        match path.starts_with(&self.0) {
+        match path.starts_with(&self.path) {
             true => Ok(path),
             false => Err(format!("its file `{location}` is outside of the folder of the model")),
         }

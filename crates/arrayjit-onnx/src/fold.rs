@@ -13,6 +13,7 @@ use std::{
 use tnode::{DType, HostArray};
 
 use crate::{
+    budget::Budget,
     error::OnnxError,
     host::HostValue,
     ir::{Attribute, ModelNode},
@@ -28,6 +29,8 @@ pub(crate) struct Folding<'a> {
     pub(crate) inputs: &'a HashSet<&'a str>,
     /// How often each name is read.
     pub(crate) uses: HashMap<String, usize>,
+    /// What the load took so far.
+    pub(crate) budget: &'a mut Budget,
 }
 
 /// A factor and a shift for each channel.
@@ -158,6 +161,10 @@ impl Folding<'_> {
             false => self.constants.get(name).cloned(),
         };
         let Some(value) = value else { return Ok(None) };
+        if !is_last {
+            let bytes = value.array.bytes().len() as u64;
+            self.budget.take(bytes).map_err(OnnxError::limit(format!("value `{name}`")))?;
+        }
         let array = Arc::try_unwrap(value).map_or_else(|value| value.array.clone(), |value| value.array);
         Ok(Some(Arc::try_unwrap(array).or_else(|array| array.try_clone())?))
     }

@@ -9,6 +9,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 use prost::Message;
 
 use crate::{
+    budget::Budget,
     error::OnnxError,
     load::{OPSETS, domain},
     proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto},
@@ -16,9 +17,6 @@ use crate::{
 
 /// The deepest nesting of calls, which ends recursion.
 const DEEPEST: usize = 32;
-
-/// The most bytes of all copies of functions, so that a small file cannot fill the memory.
-const MOST_BYTES: usize = 1 << 28;
 
 /// The version of each operator set, by domain.
 pub(crate) type Opsets = HashMap<String, i64>;
@@ -46,7 +44,8 @@ pub(crate) struct PlacedNode<'a> {
 struct Function<'a> {
     proto: &'a FunctionProto,
     opsets: Arc<Opsets>,
-    bytes: usize,
+    /// The bytes of the nodes, and the number of names in them.
+    size: Size,
 }
 
 /// The functions of a model.
@@ -55,8 +54,6 @@ pub(crate) struct Functions<'a> {
     all: HashMap<(&'a str, &'a str, &'a str), Function<'a>>,
     /// The number of calls so far.
     calls: usize,
-    /// The bytes of the copies so far.
-    bytes: usize,
 }
 
 impl<'a> Functions<'a> {
@@ -64,13 +61,13 @@ impl<'a> Functions<'a> {
         let mut all = HashMap::new();
         for proto in &model.functions {
             let opsets = opsets(&proto.opset_import, &format!("function `{}`", proto.name))?;
-            let function = Function { proto, opsets, bytes: proto.encoded_len() };
+            let function = Function { proto, opsets, size: Size::of(&proto.node, proto.encoded_len()) };
             let key = (domain(&proto.domain), proto.name.as_str(), proto.overload.as_str());
             if all.insert(key, function).is_some() {
                 return Err(OnnxError::invalid(format!("function `{}`", proto.name), "it is there twice"));
             }
         }
-        Ok(Functions { all, calls: 0, bytes: 0 })
+        Ok(Functions { all, calls: 0 })
     }
 
     /// The nodes, with those of functions instead of calls.
@@ -78,10 +75,11 @@ impl<'a> Functions<'a> {
         &mut self,
         nodes: &'n [NodeProto],
         opsets: &Arc<Opsets>,
+        budget: &mut Budget,
     ) -> Result<Vec<PlacedNode<'n>>, OnnxError> {
         let mut placed = Vec::new();
         for node in nodes {
-            self.expand(Cow::Borrowed(node), opsets, 0, &mut placed)?;
+            self.expand(Cow::Borrowed(node), opsets, 0, &mut placed, budget)?;
         }
         Ok(placed)
     }
@@ -92,31 +90,29 @@ impl<'a> Functions<'a> {
         opsets: &Arc<Opsets>,
         depth: usize,
         placed: &mut Vec<PlacedNode<'n>>,
+        budget: &mut Budget,
     ) -> Result<(), OnnxError> {
         let key = (domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
         let Some(function) = self.all.get(&key) else {
             placed.push(PlacedNode { node, opsets: opsets.clone() });
             return Ok(());
         };
-        let fail = |problem: &str| {
-            let place = format!("node `{}`, function `{}`", node.name, node.op_type);
-            Err(OnnxError::invalid(place, problem))
-        };
+        let place = || format!("node `{}`, function `{}`", node.name, node.op_type);
+        let fail = |problem: &str| Err(OnnxError::invalid(place(), problem));
         self.calls += 1;
-        self.bytes = self.bytes.saturating_add(function.bytes);
         if depth == DEEPEST {
             return fail("calls are nested too deeply");
-        }
-        if self.bytes > MOST_BYTES {
-            return fail("the copies of functions are too large");
         }
         if node.input.len() > function.proto.input.len() || node.output.len() > function.proto.output.len() {
             return fail("the call has more operands or results than the function");
         }
         let (proto, inner) = (function.proto, function.opsets.clone());
         let call = Call::new(proto, &node, self.calls);
+        let steps = 1 + proto.node.len() as u64;
+        let taken = budget.step(steps).and_then(|()| budget.take(call.bytes(function.size)));
+        taken.map_err(OnnxError::limit(place()))?;
         for own in &proto.node {
-            self.expand(Cow::Owned(call.node(own)), &inner, depth + 1, placed)?;
+            self.expand(Cow::Owned(call.node(own)), &inner, depth + 1, placed, budget)?;
         }
         Ok(())
     }
@@ -131,7 +127,46 @@ struct Call<'a> {
     prefix: String,
 }
 
+/// The size of the nodes of a function.
+#[derive(Clone, Copy)]
+struct Size {
+    bytes: usize,
+    /// How many names a copy changes.
+    names: usize,
+}
+
+impl Size {
+    fn of(nodes: &[NodeProto], bytes: usize) -> Size {
+        Size { bytes, names: nodes.iter().map(names).sum() }
+    }
+}
+
+/// The number of names of a node, subgraphs included.
+fn names(node: &NodeProto) -> usize {
+    let graphs = node.attribute.iter().filter_map(|attribute| attribute.g.as_deref());
+    let inner = graphs.map(|graph| {
+        let own = [graph.input.len(), graph.output.len(), graph.initializer.len()];
+        own.iter().sum::<usize>()
+            + graph.sparse_initializer.len()
+            + graph.node.iter().map(names).sum::<usize>()
+    });
+    1 + node.attribute.len() + node.input.len() + node.output.len() + inner.sum::<usize>()
+}
+
 impl<'a> Call<'a> {
+    /// The most bytes of a copy of a function with nodes of this size: each name gets the prefix, or is a
+    /// name of the caller, and attributes are those of the caller.
+    fn bytes(&self, size: Size) -> u64 {
+        /// What a name, or the message of a node, takes beside its text.
+        const EACH: usize = 64;
+        let longest =
+            self.names.values().map(|name| name.len()).chain([self.prefix.len()]).max().unwrap_or(0);
+        let given: usize =
+            self.attributes.values().map(|attribute| attribute.encoded_len()).max().unwrap_or(0);
+        let each = (longest + EACH).saturating_add(given);
+        (size.bytes.saturating_add(size.names.saturating_mul(each))) as u64
+    }
+
     fn new(function: &'a FunctionProto, node: &'a NodeProto, number: usize) -> Call<'a> {
         let missing = std::iter::repeat("");
         let given = node.input.iter().map(String::as_str).chain(missing);

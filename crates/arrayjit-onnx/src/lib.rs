@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod array; // arrays in files
+mod budget; // bounds of memory and steps
 mod error; // errors of loading and running
 mod external; // arrays in files beside a model
 mod narrow; // element types of fewer than 8 bits
@@ -28,6 +29,7 @@ pub use tnode::{DType, HostArray};
 
 pub use crate::{
     array::{from_proto as array_from_proto, to_proto as array_to_proto},
+    budget::{Exceeded, Limits},
     error::{NodeProblem, OnnxError, UnsupportedNode},
     ir::{Dim, ValueInfo},
     model::{InferenceSession, Model},

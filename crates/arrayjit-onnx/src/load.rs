@@ -1,12 +1,14 @@
 //! Loading: from the messages of a file to a checked model.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, HashMap, HashSet},
     sync::Arc,
 };
 
 use crate::{
     array,
+    budget::{Budget, bytes_of},
     error::{OnnxError, UnsupportedNode},
     external::Folder,
     fold::Folding,
@@ -27,12 +29,16 @@ pub(crate) const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 const DEEPEST: usize = 32;
 
 /// Checks a model and resolves its names and operators.
-pub(crate) fn graph(model: &ModelProto, folder: Option<&Folder>) -> Result<ModelGraph, OnnxError> {
+pub(crate) fn graph(
+    model: &ModelProto,
+    folder: Option<&Folder>,
+    budget: Budget,
+) -> Result<ModelGraph, OnnxError> {
     let opsets = functions::opsets(&model.opset_import, "opset_import")?;
     let proto = model.graph.as_ref().ok_or_else(|| OnnxError::invalid("model", "it has no graph"))?;
     let functions = Functions::of(model)?;
-    let mut loader =
-        Loader { opsets, functions, folder, unsupported: Vec::new(), nodes: 0, narrow: HashMap::new() };
+    let (unsupported, narrow) = Default::default();
+    let mut loader = Loader { opsets, functions, folder, budget, unsupported, nodes: 0, narrow };
     let graph = loader.graph(proto, &[], 0)?;
     match loader.unsupported.is_empty() {
         true => Ok(graph),
@@ -50,6 +56,8 @@ struct Loader<'a> {
     opsets: Arc<Opsets>,
     functions: Functions<'a>,
     folder: Option<&'a Folder>,
+    /// What the load took so far.
+    budget: Budget,
     unsupported: Vec<UnsupportedNode>,
     /// The number of nodes so far, which numbers them.
     nodes: usize,
@@ -74,7 +82,7 @@ impl Loader<'_> {
             self.narrow.extend(Narrow::of(tensor.data_type).map(|narrow| (tensor.name.clone(), narrow)));
         }
         for tensor in &proto.sparse_initializer {
-            let (name, value) = sparse(tensor)?;
+            let (name, value) = sparse(tensor, &mut self.budget)?;
             initializers.insert(name, value);
         }
         let inputs: Vec<ValueInfo> = proto.input.iter().map(value_info).collect();
@@ -85,7 +93,7 @@ impl Loader<'_> {
         self.narrow.extend(types);
         let mut names: HashSet<String> = initializers.keys().cloned().collect();
         names.extend(inputs.iter().map(|input| input.name.clone()));
-        let placed = self.functions.expanded(&proto.node, &self.opsets)?;
+        let placed = self.functions.expanded(&proto.node, &self.opsets, &mut self.budget)?;
         let made: HashSet<String> = placed
             .iter()
             .flat_map(|placed| &placed.node.output)
@@ -122,15 +130,16 @@ impl Loader<'_> {
         // An initialiser with the name of an input is its default value.
         let given: HashSet<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         let (constants, before) = (&mut initializers, uses(&nodes, &outputs));
-        Folding { nodes: &mut nodes, constants, inputs: &given, uses: before }.run()?;
+        Folding { nodes: &mut nodes, constants, inputs: &given, uses: before, budget: &mut self.budget }
+            .run()?;
         let uses = uses(&nodes, &outputs);
         initializers.retain(|name, _| uses.contains_key(name) || given.contains(name.as_str()));
         Ok(ModelGraph { inputs, outputs, initializers, nodes, uses })
     }
 
-    fn tensor(&self, tensor: &TensorProto) -> Result<Arc<HostValue>, OnnxError> {
+    fn tensor(&mut self, tensor: &TensorProto) -> Result<Arc<HostValue>, OnnxError> {
         let array = match (tensor.data_location, self.folder) {
-            (1, Some(folder)) => folder.array(tensor)?,
+            (1, Some(folder)) => folder.array(tensor, &mut self.budget)?,
             (1, None) => {
                 let problem = "its elements are in another file, and the model is no file";
                 return Err(OnnxError::invalid(format!("tensor `{}`", tensor.name), problem));
@@ -237,7 +246,7 @@ impl Loader<'_> {
             (7, ..) => Attribute::Ints(proto.ints.clone()),
             (8, ..) => Attribute::Texts(proto.strings.iter().map(text).collect()),
             (11, ..) if proto.sparse_tensor.is_some() => match &proto.sparse_tensor {
-                Some(tensor) => Attribute::Tensor(sparse(tensor)?.1),
+                Some(tensor) => Attribute::Tensor(sparse(tensor, &mut self.budget)?.1),
                 None => return Ok(Err("a sparse tensor".into())),
             },
             (number, ..) => return Ok(Err(format!("attribute `{}` of type {number}", proto.name))),
@@ -280,7 +289,6 @@ fn sorted(
     given: &HashSet<String>,
     outer: &[&HashSet<String>],
 ) -> Result<Vec<ModelNode>, OnnxError> {
-    let mut made: HashSet<String> = given.clone();
     let mut own: HashSet<String> = HashSet::new();
     for node in &nodes {
         for output in node.outputs.iter().filter(|name| !name.is_empty()) {
@@ -291,43 +299,52 @@ fn sorted(
         }
     }
     let is_outer = |name: &String| !own.contains(name) && outer.iter().any(|scope| scope.contains(name));
-    let (mut sorted, mut waiting) = (Vec::new(), nodes);
-    while !waiting.is_empty() {
-        let before = waiting.len();
-        let mut later = Vec::new();
-        for node in waiting {
-            if node.reads().all(|name| made.contains(name) || is_outer(name)) {
-                made.extend(node.outputs.iter().cloned());
-                sorted.push(node);
-            } else {
-                later.push(node);
+    // For each name, the nodes that wait for it; for each node, for how many reads it waits.
+    let mut readers: HashMap<String, Vec<usize>> = HashMap::new();
+    let mut missing = vec![0usize; nodes.len()];
+    for (at, node) in nodes.iter().enumerate() {
+        for name in node.reads().filter(|name| !given.contains(*name) && !is_outer(name)) {
+            readers.entry(name.clone()).or_default().push(at);
+            missing[at] += 1;
+        }
+    }
+    let ready = |(at, &count): (usize, &usize)| (count == 0).then_some(Reverse(at));
+    let mut ready: BinaryHeap<Reverse<usize>> = missing.iter().enumerate().filter_map(ready).collect();
+    let mut waiting: Vec<Option<ModelNode>> = nodes.into_iter().map(Some).collect();
+    let mut sorted = Vec::new();
+    // Of several nodes that may come next, the first one of the file does.
+    while let Some(Reverse(at)) = ready.pop() {
+        let Some(node) = waiting[at].take() else { continue };
+        for reader in node.outputs.iter().filter_map(|name| readers.remove(name)).flatten() {
+            missing[reader] -= 1;
+            if missing[reader] == 0 {
+                ready.push(Reverse(reader));
             }
         }
-        if later.len() == before {
-            let names: Vec<&str> = later.iter().take(8).map(|node| node.name.as_str()).collect();
-            let problem = format!("they depend on each other: {}", names.join(", "));
-            return Err(OnnxError::invalid("nodes", problem));
-        }
-        waiting = later;
+        sorted.push(node);
+    }
+    let mut left = waiting.iter().flatten().map(|node| node.name.as_str()).peekable();
+    if left.peek().is_some() {
+        let problem = format!("they depend on each other: {}", left.take(8).collect::<Vec<_>>().join(", "));
+        return Err(OnnxError::invalid("nodes", problem));
     }
     Ok(sorted)
 }
 
 /// The name and the elements of a sparse array.
-fn sparse(tensor: &SparseTensorProto) -> Result<(String, Arc<HostValue>), OnnxError> {
-    /// The most bytes that a sparse array may have as a dense one.
-    const MOST: usize = 1 << 30;
+fn sparse(tensor: &SparseTensorProto, budget: &mut Budget) -> Result<(String, Arc<HostValue>), OnnxError> {
     let fail = |problem: &str| OnnxError::invalid("sparse tensor", problem);
     let (Some(values), Some(indices)) = (&tensor.values, &tensor.indices) else {
         return Err(fail("it has no values or no indices"));
     };
-    let (array, positions) = (array::from_proto(values)?, array::from_proto(indices)?);
     let shape: Option<Vec<usize>> = tensor.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
     let shape = shape.ok_or_else(|| fail("a size is negative"))?;
+    let place = format!("sparse tensor `{}`", values.name);
+    budget.take(bytes_of(array::typed(values)?, &shape)).map_err(OnnxError::limit(place))?;
+    let (array, positions) = (array::from_proto(values)?, array::from_proto(indices)?);
     let size = array.dtype().size_bytes();
-    let bytes = shape.iter().try_fold(size, |product, &size| product.checked_mul(size));
-    let bytes = bytes.filter(|&bytes| bytes <= MOST).ok_or_else(|| fail("it is too large"))?;
-    let mut dense = vec![0; bytes];
+    let mut result = tnode::HostArray::zeros(array.dtype(), shape.iter().copied())?;
+    let dense = result.bytes_mut();
     let positions = HostValue::new(positions, true);
     let rank = if positions.shape().len() == 2 { shape.len().max(1) } else { 1 };
     let flat = positions.ints();
@@ -343,8 +360,7 @@ fn sparse(tensor: &SparseTensorProto) -> Result<(String, Arc<HostValue>), OnnxEr
             flats.next().flatten().and_then(|at| dense.get_mut(at.checked_mul(size)?..)?.get_mut(..size));
         target.ok_or_else(|| fail("an index is outside"))?.copy_from_slice(element);
     }
-    let dense = tnode::HostArray::from_bytes(array.dtype(), shape, &dense)?;
-    Ok((values.name.clone(), HostValue::new(dense, true)))
+    Ok((values.name.clone(), HostValue::new(result, true)))
 }
 
 fn value_info(proto: &ValueInfoProto) -> ValueInfo {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    io::Read,
     num::{NonZero, NonZeroUsize},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -15,8 +16,9 @@ use prost::Message;
 use tnode::{DType, HostArray};
 
 use crate::{
+    budget::{Budget, Limits, within},
     error::OnnxError,
-    external::Folder,
+    external::{self, Folder},
     ir::{Dim, ModelGraph, ValueInfo},
     load,
     plan::{Event, Output, Plan, Reached},
@@ -32,6 +34,7 @@ const MOST_PLANS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 pub struct Model {
     graph: Arc<ModelGraph>,
     metadata: Arc<BTreeMap<String, String>>,
+    limits: Limits,
 }
 
 impl Model {
@@ -39,12 +42,26 @@ impl Model {
     ///
     /// # Errors
     /// A file that cannot be read or is no model; a model that contradicts itself; external data outside of
-    /// the folder of the model; all nodes that are not supported, at once.
+    /// the folder of the model; a file that is no regular one; more memory or steps than the default
+    /// [`Limits`] allow; all nodes that are not supported, at once.
     pub fn load(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
+        Model::load_within(path, Limits::default())
+    }
+
+    /// Loads a model file that may take so much, and whose runs may.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Model::load).
+    pub fn load_within(path: impl AsRef<Path>, limits: Limits) -> Result<Model, OnnxError> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| OnnxError::Read { path: path.into(), source })?;
+        let read = |source| OnnxError::Read { path: path.into(), source };
+        let (file, metadata) = external::open(path).map_err(read)?;
+        let size = within("bytes", metadata.len(), limits.bytes);
+        let size = size.map_err(OnnxError::limit(path.display().to_string()))?;
+        let mut bytes = Vec::new();
+        file.take(size).read_to_end(&mut bytes).map_err(read)?;
         let folder = Folder::of(path)?;
-        Model::new(&ModelProto::decode(Bytes::from(bytes))?, Some(&folder))
+        Model::new(&ModelProto::decode(Bytes::from(bytes))?, Some(&folder), limits)
     }
 
     /// Loads a model from the bytes of a file. Its weights must be in it.
@@ -52,7 +69,15 @@ impl Model {
     /// # Errors
     /// Fails like [`load`](Model::load).
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Model, OnnxError> {
-        Model::from_proto(&ModelProto::decode(bytes.into())?)
+        Model::from_bytes_within(bytes, Limits::default())
+    }
+
+    /// Loads a model from the bytes of a file; it may take so much, and its runs may.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Model::load).
+    pub fn from_bytes_within(bytes: impl Into<Bytes>, limits: Limits) -> Result<Model, OnnxError> {
+        Model::from_proto_within(&ModelProto::decode(bytes.into())?, limits)
     }
 
     /// Loads a model from its messages. Its weights must be in them.
@@ -60,12 +85,26 @@ impl Model {
     /// # Errors
     /// Fails like [`load`](Model::load).
     pub fn from_proto(model: &ModelProto) -> Result<Model, OnnxError> {
-        Model::new(model, None)
+        Model::from_proto_within(model, Limits::default())
     }
 
-    fn new(model: &ModelProto, folder: Option<&Folder>) -> Result<Model, OnnxError> {
+    /// Loads a model from its messages; it may take so much, and its runs may.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Model::load).
+    pub fn from_proto_within(model: &ModelProto, limits: Limits) -> Result<Model, OnnxError> {
+        Model::new(model, None, limits)
+    }
+
+    fn new(model: &ModelProto, folder: Option<&Folder>, limits: Limits) -> Result<Model, OnnxError> {
         let entries = model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
-        Ok(Model { graph: Arc::new(load::graph(model, folder)?), metadata: Arc::new(entries.collect()) })
+        let graph = Arc::new(load::graph(model, folder, Budget::new(limits))?);
+        Ok(Model { graph, metadata: Arc::new(entries.collect()), limits })
+    }
+
+    /// What a load and each run may take.
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// What the file says about the model, by name: `metadata_props`.
@@ -98,7 +137,7 @@ impl Model {
     /// # Errors
     /// An error of the device.
     pub fn session(&self, backend: &Backend) -> Result<InferenceSession, OnnxError> {
-        let shared = Shared::new(Weights::new(backend, &Params::new(0))?);
+        let shared = Shared::new(Weights::new(backend, &Params::new(0))?, self.limits);
         let plans = Mutex::new(LruCache::new(MOST_PLANS));
         Ok(InferenceSession { model: self.clone(), shared, plans })
     }

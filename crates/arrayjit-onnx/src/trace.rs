@@ -1,7 +1,7 @@
 //! Tracing: walks a model once for a set of input shapes, and cuts it where the host needs values.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -9,6 +9,7 @@ use arrayjit_tensor::{Graph, Init, Parameter, Tensor, TensorOperand, Weights};
 use tnode::{DType, HostArray};
 
 use crate::{
+    budget::{Budget, Limits, bytes_of},
     context::NodeContext,
     error::{NodeProblem, OnnxError},
     host::HostValue,
@@ -16,12 +17,6 @@ use crate::{
     plan::{Event, HostFunction, HostStep, Output, Segment},
     value::{SlotValue, Value},
 };
-
-/// The most events of a trace, so that a loop without end is an error.
-const MOST_EVENTS: usize = 1 << 14;
-
-/// The most steps of loops in a trace. Their bodies are traced in place.
-const MOST_LOOP_STEPS: usize = 1 << 14;
 
 /// Constant expressions with at most as many elements are computed once for each model.
 const MOST_FOLDED: usize = 1 << 16;
@@ -37,12 +32,16 @@ pub(crate) struct Shared {
     tables: Mutex<HashMap<(usize, String), Parameter>>,
     /// The parameters that have the values of constants on the device, by the address of the constant.
     parameters: Mutex<HashMap<usize, (Arc<HostValue>, Parameter)>>,
+    limits: Limits,
+    /// What `folded` and `tables` take.
+    kept: Mutex<Budget>,
 }
 
 impl Shared {
-    pub(crate) fn new(weights: Weights) -> Shared {
+    pub(crate) fn new(weights: Weights, limits: Limits) -> Shared {
         let (constants, folded, tables, parameters) = Default::default();
-        Shared { weights, constants, folded, tables, parameters }
+        let kept = Mutex::new(Budget::new(limits));
+        Shared { weights, constants, folded, tables, parameters, limits, kept }
     }
 }
 
@@ -66,6 +65,8 @@ struct Frame {
     values: BTreeMap<String, Value>,
     /// How often each value will still be read.
     uses: HashMap<String, usize>,
+    /// The memory that values take.
+    bytes: HashMap<String, u64>,
 }
 
 /// A walk over a model.
@@ -82,8 +83,10 @@ pub(crate) struct Tracer<'s> {
     /// The events of the run; those before `position` were traced.
     events: &'s mut Vec<Event>,
     position: usize,
-    /// The steps of loops so far.
-    loop_steps: usize,
+    /// The steps so far, and the memory of slots, of values in frames, and of the current node.
+    budget: Budget,
+    /// The part of it that the current node takes for itself.
+    own_bytes: u64,
     /// The results of segments, by the name of the node that computed them.
     materialised: HashMap<tnode::NodeId, SlotValue>,
 }
@@ -105,7 +108,8 @@ impl<'s> Tracer<'s> {
             reached: 0,
             events,
             position: 0,
-            loop_steps: 0,
+            budget: Budget::new(shared.limits),
+            own_bytes: 0,
             materialised,
         }
     }
@@ -146,13 +150,19 @@ impl<'s> Tracer<'s> {
         graph: &ModelGraph,
         inputs: BTreeMap<String, Value>,
     ) -> Result<Vec<Value>, OnnxError> {
+        self.step((1 + graph.nodes.len() + graph.initializers.len()) as u64).map_err(
+            |problem| match problem {
+                NodeProblem::Limit(exceeded) => OnnxError::limit("graph")(exceeded),
+                other => OnnxError::invalid("graph", other.to_string()),
+            },
+        )?;
         let mut values: BTreeMap<String, Value> = graph
             .initializers
             .iter()
             .map(|(name, value)| (name.clone(), Value::Known(value.clone())))
             .collect();
         values.extend(inputs);
-        self.frames.push(Frame { values, uses: graph.uses.clone() });
+        self.frames.push(Frame { values, uses: graph.uses.clone(), bytes: HashMap::new() });
         let walked = graph.nodes.iter().try_for_each(|node| self.node(node));
         let results = walked.and_then(|()| {
             let output = |name: &String| {
@@ -161,7 +171,8 @@ impl<'s> Tracer<'s> {
             };
             graph.outputs.iter().map(|info| output(&info.name)).collect()
         });
-        self.frames.pop();
+        let frame = self.frames.pop();
+        self.budget.give(frame.iter().flat_map(|frame| frame.bytes.values()).sum());
         results
     }
 
@@ -181,10 +192,17 @@ impl<'s> Tracer<'s> {
                 }
             });
         }
-        let results = self.results(node, operands).map_err(fail)?;
+        // What the node takes for itself ends with it; what it makes is counted as long as it is read.
+        let outer = std::mem::take(&mut self.own_bytes);
+        let results = self.results(node, operands);
+        self.budget.give(std::mem::replace(&mut self.own_bytes, outer));
+        let results = results.map_err(fail)?;
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         for (name, value) in node.outputs.iter().zip(results) {
             if frame.uses.contains_key(name) {
+                let bytes = memory(&value);
+                self.budget.take(bytes).map_err(|exceeded| fail(exceeded.into()))?;
+                frame.bytes.insert(name.clone(), bytes);
                 frame.values.insert(name.clone(), value);
             }
         }
@@ -193,6 +211,7 @@ impl<'s> Tracer<'s> {
                 *count -= 1;
                 if *count == 0 {
                     frame.values.remove(name);
+                    self.budget.give(frame.bytes.remove(name).unwrap_or(0));
                 }
             }
         }
@@ -228,7 +247,11 @@ impl<'s> Tracer<'s> {
         let folded = self.lowered(node, operands.clone()).and_then(|results| self.evaluated(results));
         self.current = outer;
         match folded? {
-            Some(results) => Ok(locked(&self.shared.folded).entry(node.id).or_insert(results).clone()),
+            Some(results) if locked(&self.shared.kept).take(results.iter().map(memory).sum()).is_ok() => {
+                Ok(locked(&self.shared.folded).entry(node.id).or_insert(results).clone())
+            }
+            // Beyond the limit, each walk computes them, and keeps nothing of them for the session.
+            Some(results) => Ok(results.into_iter().map(not_kept).collect()),
             None => self.lowered(node, operands),
         }
     }
@@ -254,6 +277,7 @@ impl<'s> Tracer<'s> {
             return Ok(Some(results));
         }
         let segment = self.compiled(&tensors)?;
+        self.reserve(tensors.iter().map(|tensor| bytes_of(tensor.dtype(), tensor.shape())).sum())?;
         let mut arrays = Vec::new();
         segment.run(&mut arrays).map_err(Box::new)?;
         let mut arrays = arrays.into_iter();
@@ -312,6 +336,8 @@ impl<'s> Tracer<'s> {
                 let (name, operator, opset) = node.place();
                 let step = Arc::new(HostStep { function, operands, node: (name.into(), operator, opset) });
                 let shapes = step.run(self.slots)?;
+                let made = self.slots.iter().rev().take(shapes.len());
+                self.budget.take(made.map(|array| array.bytes().len() as u64).sum())?;
                 self.record(Event::Host { step, shapes: shapes.clone() })?;
                 shapes
             }
@@ -336,6 +362,7 @@ impl<'s> Tracer<'s> {
             return Ok(found.clone());
         }
         let array = make()?;
+        locked(&self.shared.kept).take(array.bytes().len() as u64)?;
         let mut tables = locked(&self.shared.tables);
         if let Some(found) = tables.get(&key) {
             return Ok(found.clone());
@@ -349,7 +376,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// Keeps values that no graph has, until `unpin` is given the result.
-    pub(crate) fn pin(&mut self, values: Vec<Value>) -> usize {
+    pub(crate) fn pin(&mut self, values: impl IntoIterator<Item = Value>) -> usize {
         let mark = self.pinned.len();
         self.pinned.extend(values);
         mark
@@ -379,37 +406,49 @@ impl<'s> Tracer<'s> {
         Ok(value)
     }
 
-    /// Counts a step of a loop.
-    pub(crate) fn loop_step(&mut self) -> Result<(), NodeProblem> {
-        self.loop_steps += 1;
-        match self.loop_steps > MOST_LOOP_STEPS {
-            true => Err(NodeProblem::Other(format!("loops take more than {MOST_LOOP_STEPS} steps"))),
-            false => Ok(()),
-        }
+    /// Takes steps of the budget.
+    pub(crate) fn step(&mut self, steps: u64) -> Result<(), NodeProblem> {
+        Ok(self.budget.step(steps)?)
+    }
+
+    /// Takes memory for the current node, before it is allocated.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), NodeProblem> {
+        self.budget.take(bytes)?;
+        self.own_bytes += bytes;
+        Ok(())
     }
 
     fn record(&mut self, event: Event) -> Result<(), NodeProblem> {
-        if self.events.len() >= MOST_EVENTS {
-            return Err(NodeProblem::Other(format!(
-                "the model needs more than {MOST_EVENTS} steps on the host"
-            )));
-        }
+        self.step(1)?;
         self.events.push(event);
         Ok(())
     }
 
     /// Ends the current graph: all of its values that are still needed, and `more`, become slots.
     fn cut(&mut self, more: &[Value]) -> Result<(), NodeProblem> {
-        let mut tensors: Vec<Tensor> = Vec::new();
+        let (mut tensors, mut seen) = (Vec::<Tensor>::new(), HashSet::new());
         let held = self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more);
         for value in held.flat_map(Value::arrays) {
             if let Value::Lazy(tensor) = value
                 && tensor.graph() == &self.current.graph
-                && !tensors.iter().any(|other| other.node() == tensor.node())
+                && seen.insert(tensor.node().id())
             {
                 tensors.push(tensor.clone());
             }
         }
+        // What the frames held of the graph becomes slots, which stay until the end of the run.
+        for frame in &mut self.frames {
+            for (name, bytes) in &mut frame.bytes {
+                if frame
+                    .values
+                    .get(name)
+                    .is_some_and(|value| value.arrays().iter().any(|item| lazy(item).is_some()))
+                {
+                    self.budget.give(std::mem::take(bytes));
+                }
+            }
+        }
+        self.budget.take(tensors.iter().map(|tensor| bytes_of(tensor.dtype(), tensor.shape())).sum())?;
         match self.events.get(self.position) {
             Some(Event::Run(_)) => {}
             Some(_) => {
@@ -430,10 +469,15 @@ impl<'s> Tracer<'s> {
         }
         self.current = Current::default();
         let mut frames = std::mem::take(&mut self.frames);
-        for value in frames.iter_mut().flat_map(|frame| frame.values.values_mut()) {
-            *value = self.resolved(value.clone())?;
+        for frame in &mut frames {
+            for value in frame.values.values_mut() {
+                *value = self.resolved(value.clone())?;
+            }
         }
         self.frames = frames;
+        for at in 0..self.pinned.len() {
+            self.pinned[at] = self.resolved(self.pinned[at].clone())?;
+        }
         Ok(())
     }
 
@@ -520,6 +564,24 @@ impl<'s> Tracer<'s> {
         let parameter = params.parameter(&name, value.shape().iter().copied(), init)?;
         parameters.insert(address, (value.clone(), parameter.clone()));
         Ok(parameter)
+    }
+}
+
+/// The memory that a value takes beside slots and weights.
+fn memory(value: &Value) -> u64 {
+    let bytes = |value: &Value| match value {
+        Value::Known(value) => value.array.bytes().len() as u64,
+        Value::Lazy(tensor) => bytes_of(tensor.dtype(), tensor.shape()),
+        Value::Slot(_) | Value::Weight(_) | Value::Sequence(_) => 0,
+    };
+    value.arrays().iter().map(bytes).sum()
+}
+
+/// The value, which is no constant of the session.
+fn not_kept(value: Value) -> Value {
+    match value {
+        Value::Known(known) => Value::Known(HostValue::shared(known.array.clone(), false)),
+        other => other,
     }
 }
 

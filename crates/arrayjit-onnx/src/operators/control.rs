@@ -39,22 +39,24 @@ fn repeated(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let scans = body.outputs.len().checked_sub(carried + 1);
     let scans = scans.ok_or_else(|| NodeProblem::attribute("body", "an output for each carried value"))?;
     let mut collected: Vec<Vec<Value>> = vec![Vec::new(); scans];
-    let mut step = 0;
-    while goes_on && step < most {
-        cx.loop_step()?;
-        let inputs = loop_inputs(step, &state)?;
-        let kept = collected.iter().flatten().cloned().collect();
-        let mut results = cx.keeping(kept, |cx| cx.subgraph(&body, inputs))?;
-        let values = results.split_off(carried + 1);
-        let condition = results.remove(0);
-        state = results;
-        for (list, value) in collected.iter_mut().zip(values) {
-            list.push(value);
+    let step = cx.keeping(Vec::new(), |cx| -> Result<i64, NodeProblem> {
+        let mut step = 0;
+        while goes_on && step < most {
+            cx.steps(1)?;
+            let inputs = loop_inputs(step, &state)?;
+            let mut results = cx.subgraph(&body, inputs)?;
+            let values = results.split_off(carried + 1);
+            let condition = results.remove(0);
+            state = results;
+            cx.keep(values.iter().cloned());
+            for (list, value) in collected.iter_mut().zip(values) {
+                list.push(value);
+            }
+            goes_on = cx.keeping(state.clone(), |cx| cx.host_of(&condition))?.ints() != [0];
+            step += 1;
         }
-        let kept = state.iter().chain(collected.iter().flatten()).cloned().collect();
-        goes_on = cx.keeping(kept, |cx| cx.host_of(&condition))?.ints() != [0];
-        step += 1;
-    }
+        Ok(step)
+    })?;
     if step == 0 {
         let inputs = loop_inputs(0, &state)?;
         return not_stepped(cx, &body, state, inputs, &vec![ScanAxis::default(); scans]);
@@ -188,24 +190,27 @@ impl ScanBody {
             return not_stepped(cx, &self.graph, state, operands, &self.outputs);
         }
         let mut collected: Vec<Vec<Value>> = vec![Vec::new(); self.outputs.len()];
-        for step in 0..steps {
-            cx.loop_step()?;
-            let mut operands = state;
-            for (input, &(at, is_reverse)) in inputs.iter().zip(&axes) {
-                let position = if is_reverse { input.shape()[at] - 1 - step } else { step };
-                let row = cx.taken(input, at, &[position])?;
-                let mut shape = row.shape().to_vec();
-                shape.remove(at);
-                operands.push(cx.reshaped(&row, &shape)?);
+        cx.keeping(inputs.to_vec(), |cx| -> Result<(), NodeProblem> {
+            for step in 0..steps {
+                cx.steps(1)?;
+                let mut operands = std::mem::take(&mut state);
+                for (input, &(at, is_reverse)) in inputs.iter().zip(&axes) {
+                    let position = if is_reverse { input.shape()[at] - 1 - step } else { step };
+                    let row = cx.taken(input, at, &[position])?;
+                    let mut shape = row.shape().to_vec();
+                    shape.remove(at);
+                    operands.push(cx.reshaped(&row, &shape)?);
+                }
+                let mut results = cx.subgraph(&self.graph, operands)?;
+                let values = results.split_off(carried);
+                state = results;
+                cx.keep(values.iter().cloned());
+                for (list, value) in collected.iter_mut().zip(values) {
+                    list.push(value);
+                }
             }
-            let kept = inputs.iter().chain(collected.iter().flatten()).cloned().collect();
-            let mut results = cx.keeping(kept, |cx| cx.subgraph(&self.graph, operands))?;
-            let values = results.split_off(carried);
-            state = results;
-            for (list, value) in collected.iter_mut().zip(values) {
-                list.push(value);
-            }
-        }
+            Ok(())
+        })?;
         stacked(cx, state, collected, &self.outputs)
     }
 }

@@ -80,6 +80,8 @@ fn inserted(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (list, new) = (items(cx, 0)?, cx.value(1)?);
     check_item(&new, &list, 1)?;
     let count = list.len();
+    // Copies of long sequences are work too.
+    cx.steps(count / 64)?;
     let at = match cx.optional_ints(2)?.as_deref() {
         // From the end, positions stand before the items.
         Some([at]) if *at < 0 => position(cx, 2, count)?,
@@ -139,6 +141,7 @@ fn split(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         (given, _) => {
             let each = given.map_or(Some(1), |given| given.first().copied()).filter(|&each| each > 0);
             let each = each.ok_or_else(|| NodeProblem::operand(1, "expected a positive size"))?;
+            cx.steps(size.div_ceil(each))?;
             (0..size).step_by(each).map(|start| each.min(size - start)).collect()
         }
     };
@@ -172,20 +175,23 @@ fn mapped(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let body = cx.graph("body")?.clone();
     let operands = cx.values()?;
     let mut lists: Vec<Vec<Value>> = vec![Vec::new(); body.outputs.len()];
-    for step in 0..count {
-        cx.loop_step()?;
-        let mut inputs = Vec::new();
-        for (at, operand) in operands.iter().enumerate() {
-            inputs.push(match operand {
-                Value::Sequence(items) => items.get(step).cloned().ok_or_else(|| {
-                    NodeProblem::operand(at, format!("it has {} items, expected {count}", items.len()))
-                })?,
-                array => array.clone(),
-            });
+    cx.keeping(operands.clone(), |cx| -> Result<(), NodeProblem> {
+        for step in 0..count {
+            cx.steps(1)?;
+            let mut inputs = Vec::new();
+            for (at, operand) in operands.iter().enumerate() {
+                inputs.push(match operand {
+                    Value::Sequence(items) => items.get(step).cloned().ok_or_else(|| {
+                        NodeProblem::operand(at, format!("it has {} items, expected {count}", items.len()))
+                    })?,
+                    array => array.clone(),
+                });
+            }
+            let results = cx.subgraph(&body, inputs)?;
+            cx.keep(results.iter().cloned());
+            lists.iter_mut().zip(results).for_each(|(list, value)| list.push(value));
         }
-        let kept = lists.iter().flatten().chain(&operands).cloned().collect();
-        let results = cx.keeping(kept, |cx| cx.subgraph(&body, inputs))?;
-        lists.iter_mut().zip(results).for_each(|(list, value)| list.push(value));
-    }
+        Ok(())
+    })?;
     lists.into_iter().map(sequence).collect()
 }

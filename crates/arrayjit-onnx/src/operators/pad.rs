@@ -42,6 +42,10 @@ fn pad(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         let size = x.shape()[at] as i64;
         let count = size.checked_add(before).and_then(|count| count.checked_add(after));
         let count = count.filter(|count| (0..1 << 31).contains(count)).ok_or_else(NodeProblem::overflow)?;
+        let mut shape = x.shape().to_vec();
+        shape[at] = count as usize;
+        cx.reserve(x.dtype(), &shape)?;
+        cx.reserve(DType::I64, &[count as usize])?;
         // Negative margins remove elements first, and what is left is continued.
         let (start, left) = (-before.min(0), size + before.min(0) + after.min(0));
         let position = |at: i64| outside(mode, at - before.max(0), left).map(|at| at + start as usize);

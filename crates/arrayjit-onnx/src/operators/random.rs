@@ -99,6 +99,7 @@ fn filled(
     shape: Vec<usize>,
 ) -> Lowered {
     let count = elements(&shape)?;
+    cx.reserve(DType::F64, &[count, 2])?;
     let generators = generators(cx)?;
     cx.each_run(&[], move |_| {
         let mut generator = generators();
@@ -150,7 +151,7 @@ fn multinomial(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     if classes == 0 {
         return Err(NodeProblem::operand(0, "it has no classes"));
     }
-    elements(&[rows, count])?;
+    cx.reserve(DType::I64, &[rows, count, 2])?;
     let generators = generators(cx)?;
     cx.each_run(&[x], move |arrays| {
         let mut generator = generators();
@@ -181,6 +182,7 @@ pub(super) fn dropout(cx: &mut NodeContext<'_, '_, '_>, ratio: f64) -> Lowered {
     let x = cx.value(0)?;
     let (generators, shape) = (generators(cx)?, x.shape().to_vec());
     let count = elements(&shape)?;
+    cx.reserve(DType::I64, &[count])?;
     let masks = cx.each_run(&[], move |_| {
         let mut generator = generators();
         let kept: Vec<i64> = (0..count).map(|_| i64::from(generator.uniform() >= ratio)).collect();

@@ -227,6 +227,7 @@ fn direction_steps(
     let mut c = if layer.cell == Cell::Lstm { Some(initial(cx, layer, direction, 6)?) } else { None };
     let mut rows: Vec<Value> = Vec::new();
     for at in 0..steps {
+        cx.steps(1)?;
         let step = if is_reverse { steps - 1 - at } else { at };
         let mut statement = Statement::default();
         let text = step_text(cx, &mut statement, layer, direction, step, [&projected, &h], c.as_ref())?;

@@ -7,7 +7,7 @@ use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
     host::{HostValue, float},
-    shape::{access, axis, elements, letter, letters},
+    shape::{access, axis, letter, letters},
     value::Value,
 };
 
@@ -139,7 +139,10 @@ fn resize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         }
         let mut shape = x.shape().to_vec();
         shape[scale.axis] = scale.result;
-        elements(&shape)?;
+        cx.reserve(wide, &shape)?;
+        // Positions and weights of all taps.
+        let reach = if scale.scale < 1.0 { (8.0 / scale.scale).min(1e6) as usize } else { 8 };
+        cx.reserve(DType::F64, &[scale.result, 2, reach])?;
         let taps = taps(cx, mode, &scale)?;
         let is_inside = !taps.is_outside.contains(&true);
         x = match (mode, is_inside) {

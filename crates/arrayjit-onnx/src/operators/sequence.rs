@@ -373,7 +373,7 @@ fn linear_attention(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         text.push_str(&format!("y[b,t,w] := 0 where b < {}, t < {}\n", own.batch, own.steps));
     }
     for t in 0..own.steps {
-        cx.loop_step()?;
+        cx.steps(1)?;
         text.push_str(&own.step(t, &scale, dtype));
     }
     text.push_str(&format!("u[b,g,c,d] := {state_type}(state{}[b,g,c,d])\n", own.steps));

@@ -103,6 +103,7 @@ fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         if count.is_nan() || count > 1e9 {
             return Err(too_long());
         }
+        cx.reserve(DType::F64, &[count as usize, 2])?;
         let values: Vec<f64> = (0..count as usize).map(|at| start + at as f64 * delta).collect();
         floats_of(dtype, &[values.len()], &values)?
     } else {
@@ -116,6 +117,7 @@ fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         }
         let count =
             if (distance < 0) == (delta < 0) { (distance.abs() + delta.abs() - 1) / delta.abs() } else { 0 };
+        cx.reserve(DType::I64, &[usize::try_from(count).unwrap_or(usize::MAX), 2])?;
         let values: Vec<i64> = (0..count).map(|at| (i128::from(start) + at * delta) as i64).collect();
         ints_of(dtype, &[values.len()], &values)?
     };

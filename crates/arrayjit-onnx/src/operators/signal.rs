@@ -97,6 +97,8 @@ fn transformed(cx: &mut NodeContext<'_, '_, '_>, x: &Value, by: &Transform) -> R
     };
     let (outer, present, parts) = (outer.to_vec(), *present, *parts);
     let dtype = x.dtype();
+    let ((taken, made), (from, to)) = (by.points(), by.parts());
+    cx.reserve(DType::F64, &[taken.min(present), made, from, to])?;
     let table = cx.table(format!("{by:?} {present} {dtype}"), || by.table(present, dtype))?;
     let rows = table.shape()[0] / parts.max(1);
     let cropped = match rows < present {
@@ -205,6 +207,7 @@ fn signal_window(cx: &mut NodeContext<'_, '_, '_>, coefficients: &[f64]) -> Lowe
         let angle = std::f64::consts::TAU * at as f64 / period as f64;
         coefficients.iter().enumerate().map(|(k, factor)| factor * (angle * k as f64).cos()).sum()
     };
+    cx.reserve(DType::F64, &[size])?;
     let values: Vec<f64> = (0..size).map(value).collect();
     Ok(vec![cx.known(floats_of(output_type(cx)?, &[size], &values)?)])
 }
@@ -231,6 +234,7 @@ fn mel_weights(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         let hertz = 700.0 * ((mel(low) + step * at as f64) / 2595.0 * std::f64::consts::LN_10).exp_m1();
         ((length + 1) as f64 * hertz / rate as f64).floor().clamp(0.0, rows as f64) as usize
     };
+    cx.reserve(DType::F64, &[rows, filters])?;
     let mut weights = vec![0.0; rows * filters];
     for filter in 0..filters {
         let [left, centre, right] = [bin(filter), bin(filter + 1), bin(filter + 2)];

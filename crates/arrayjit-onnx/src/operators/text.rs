@@ -97,7 +97,7 @@ fn count_grams(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
         &[rows, _] => (rows, vec![rows, grams.width]),
         _ => return Err(NodeProblem::operand(0, "expected one or two axes")),
     };
-    crate::shape::elements(&shape)?;
+    cx.reserve(DType::F64, &[rows, grams.width, 2])?;
     cx.on_host(&[x], move |arrays| {
         let array: &HostArray = arrays.first().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
         let values: Vec<i64> = scalars(array).into_iter().map(Scalar::as_i64).collect();

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 pub(crate) use arrayjit_onnx::proto::{GraphProto, NodeProto};
-use arrayjit_onnx::{Backend, HostArray, InferenceSession, Model, OnnxError, array_to_proto, proto::*};
+use arrayjit_onnx::{
+    Backend, HostArray, InferenceSession, Limits, Model, OnnxError, array_to_proto, proto::*,
+};
 
 /// A node from a text such as `y = Relu x`; a name `_` is an operand that is not given.
 pub(crate) fn node(text: &str) -> NodeProto {
@@ -76,6 +78,11 @@ pub(crate) fn load(graph: GraphProto) -> Result<Model, OnnxError> {
 
 pub(crate) fn session(graph: GraphProto) -> InferenceSession {
     load(graph).unwrap().session(&Backend::open("inline").unwrap()).unwrap()
+}
+
+/// A session of a graph that may take so much.
+pub(crate) fn session_within(limits: Limits, graph: GraphProto) -> Result<InferenceSession, OnnxError> {
+    Model::from_proto_within(&model(graph), limits)?.session(&Backend::open("inline").unwrap())
 }
 
 /// A session of a graph of that version of the operator set.

@@ -4,6 +4,7 @@ mod build; // models in a few lines
 mod constants; // the same bits as of inputs
 #[cfg(feature = "cli")]
 mod fuzz_target; // hostile files
+mod hostile; // small files that ask for much
 mod images; // resampling, margins, pools
 mod lists; // sequences
 mod loading; // checks of a file
