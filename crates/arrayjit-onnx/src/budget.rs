@@ -2,7 +2,7 @@
 
 use tnode::DType;
 
-/// Bounds of what a model may take: each load and each run has a budget of its own. A model that needs more is
+/// What a model may take: each load and each run has a budget of its own. A model that needs more is
 /// an error before the memory is allocated, so that a small file that is not trusted cannot fill the memory or
 /// run for ever.
 ///
@@ -60,6 +60,11 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(limits: Limits) -> Budget {
         Budget { limits, bytes: 0, steps: 0 }
+    }
+
+    /// Fails if so much memory could not be taken.
+    pub(crate) fn check(&self, bytes: u64) -> Result<(), Exceeded> {
+        within("bytes", self.bytes.saturating_add(bytes), self.limits.bytes).map(drop)
     }
 
     /// Takes memory, or fails before it is allocated.

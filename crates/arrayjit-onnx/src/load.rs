@@ -37,6 +37,11 @@ pub(crate) fn graph(
     let opsets = functions::opsets(&model.opset_import, "opset_import")?;
     let proto = model.graph.as_ref().ok_or_else(|| OnnxError::invalid("model", "it has no graph"))?;
     let functions = Functions::of(model)?;
+    // The first array that is too large may come after many that are not.
+    let of_functions = model.functions.iter().flat_map(|function| &function.node);
+    let of_functions = of_functions.map(sparse_bytes_of_node).fold(0, u64::saturating_add);
+    let sparse = sparse_bytes(proto).saturating_add(of_functions);
+    budget.check(sparse).map_err(OnnxError::limit("sparse tensors"))?;
     let (unsupported, narrow) = Default::default();
     let mut loader = Loader { opsets, functions, folder, budget, unsupported, nodes: 0, narrow };
     let graph = loader.graph(proto, &[], 0)?;
@@ -329,6 +334,26 @@ fn sorted(
         return Err(OnnxError::invalid("nodes", problem));
     }
     Ok(sorted)
+}
+
+/// The bytes of all sparse arrays of a graph as dense ones.
+fn sparse_bytes(graph: &GraphProto) -> u64 {
+    let own = graph.sparse_initializer.iter().map(dense_bytes);
+    own.chain(graph.node.iter().map(sparse_bytes_of_node)).fold(0, u64::saturating_add)
+}
+
+fn sparse_bytes_of_node(node: &NodeProto) -> u64 {
+    let of = |attribute: &AttributeProto| {
+        let own = attribute.sparse_tensor.as_ref().map_or(0, dense_bytes);
+        attribute.g.as_deref().map_or(0, sparse_bytes).saturating_add(own)
+    };
+    node.attribute.iter().map(of).fold(0, u64::saturating_add)
+}
+
+fn dense_bytes(tensor: &SparseTensorProto) -> u64 {
+    let dtype = tensor.values.as_ref().and_then(|values| array::dtype(values.data_type));
+    let shape: Option<Vec<usize>> = tensor.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
+    dtype.zip(shape).map_or(0, |(dtype, shape)| bytes_of(dtype, &shape))
 }
 
 /// The name and the elements of a sparse array.

@@ -26,6 +26,8 @@ fn array(arrays: &[Arc<HostArray>], at: usize) -> Result<&HostArray, NodeProblem
 
 fn non_zero(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let x = cx.value(0)?;
+    // The positions of each element, and twice those of the result.
+    cx.reserve(DType::I64, &[x.num_elements(), 3 * x.rank() + 4])?;
     cx.on_host(&[x], |arrays| {
         let x = array(arrays, 0)?;
         let found: Vec<Vec<usize>> = indices(x.dims())
@@ -107,6 +109,8 @@ fn parts(x: &HostArray, at: usize) -> Vec<Vec<i128>> {
 fn unique(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (named, is_sorted) = (cx.int("axis")?, cx.int_or("sorted", 1)? != 0);
     let x = cx.value(0)?;
+    // Each element in order, each part as a group, and the results.
+    cx.reserve(DType::I64, &[x.num_elements(), 12])?;
     cx.on_host(&[x], move |arrays| {
         let (x, at) = along(array(arrays, 0)?, named)?;
         let parts = parts(&x, at);

@@ -8,11 +8,11 @@ use tnode::{DType, HostArray, Scalar};
 
 use super::{Operator, list_op, op, reduce::wide};
 use crate::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, MOST_ON_HOST, NodeContext, Statement},
     error::NodeProblem,
     host::{array_of, float, indices, scalars},
     narrow::Narrow,
-    shape::{access, broadcast, broadcast_position, letters},
+    shape::{access, broadcast, broadcast_position, elements, letters},
     value::Value,
 };
 
@@ -210,12 +210,16 @@ fn binary_on_host(
     dtype: DType,
     shape: &[usize],
 ) -> Result<Option<Value>, NodeProblem> {
-    let (Some(_), Some(left), Some(right)) = (cx.all_known(), x.known(), z.known()) else { return Ok(None) };
+    // Small operands may have a large result.
+    let is_small = elements(shape)? <= MOST_ON_HOST;
+    let (true, Some(_), Some(left), Some(right)) = (is_small, cx.all_known(), x.known(), z.known()) else {
+        return Ok(None);
+    };
     let Some(op) = binary_op(cx.operator()).filter(|_| left.dtype() == right.dtype()) else {
         return Ok(None);
     };
     let (a, b) = (scalars(&left.array), scalars(&right.array));
-    let elements = indices(shape).map(|index| {
+    let results = indices(shape).map(|index| {
         let (a, b) =
             (a[broadcast_position(&index, left.shape())], b[broadcast_position(&index, right.shape())]);
         match op {
@@ -223,7 +227,7 @@ fn binary_on_host(
             HostOp::Turned(op) => eval::binary(op, b, a),
         }
     });
-    Ok(Some(cx.known(array_of(dtype, shape, elements)?)))
+    Ok(Some(cx.known(array_of(dtype, shape, results)?)))
 }
 
 /// An operation of the device, whose operands may be in the opposite order.
@@ -439,14 +443,15 @@ fn select(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     let (condition, x, z) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let shape = broadcast(&broadcast(x.shape(), z.shape())?, condition.shape())?;
     let dtype = x.dtype();
-    if let Some([c, a, b]) = cx.all_known().as_deref() {
+    let known = if elements(&shape)? <= MOST_ON_HOST { cx.all_known() } else { None };
+    if let Some([c, a, b]) = known.as_deref() {
         let [truth, p, q] = [c, a, b].map(|value| scalars(&value.array));
-        let elements =
+        let results =
             indices(&shape).map(|index| match truth[broadcast_position(&index, c.shape())].as_bool() {
                 true => p[broadcast_position(&index, a.shape())],
                 false => q[broadcast_position(&index, b.shape())],
             });
-        return Ok(vec![cx.known(array_of(dtype, &shape, elements)?)]);
+        return Ok(vec![cx.known(array_of(dtype, &shape, results)?)]);
     }
     let mut statement = Statement::default();
     let c = cx.bind(&mut statement, &condition)?.broadcast(shape.len());

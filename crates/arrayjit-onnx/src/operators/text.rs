@@ -71,6 +71,9 @@ impl Grams {
                     continue;
                 }
                 let span = (length - 1) * step;
+                if span >= row.len() {
+                    break;
+                }
                 for start in 0..row.len().saturating_sub(span) {
                     let gram: Vec<i64> = row[start..=start + span].iter().step_by(step).copied().collect();
                     let column = self.columns.get(&gram).and_then(|&column| counts.get_mut(column));

@@ -1,4 +1,5 @@
 //! Types, capitals and attributes that other libraries accept.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 use arrayjit_onnx::{DType, HostArray, proto::AttributeProto};
 
