@@ -1,13 +1,13 @@
 //! The check of the fuzz target `onnx_model`, which the tests of `arrayjit-onnx` run on seeds too.
 
-use arrayjit_onnx::{Backend, DType, Dim, HostArray, Limits, Model};
+use arrayjit_onnx::{Backend, DType, Dim, HostArray, Model, OnnxLimits};
 
 /// The size of axes that a model leaves open.
 const OPEN: usize = 2;
 /// The most elements of an input.
 const MOST_ELEMENTS: usize = 1 << 12;
 /// What a model may take, so that a run takes little memory and time.
-const LIMITS: Limits = Limits { bytes: 1 << 24, steps: 1 << 10 };
+const LIMITS: OnnxLimits = OnnxLimits { bytes: 1 << 24, steps: 1 << 10 };
 
 /// Any bytes are a model that loads and runs, or an error.
 pub fn load_and_run(data: &[u8]) {

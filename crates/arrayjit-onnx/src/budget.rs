@@ -2,46 +2,46 @@
 
 use tnode::DType;
 
-/// What a model may take: each load and each run has a budget of its own. A model that needs more is
-/// an error before the memory is allocated, so that a small file that is not trusted cannot fill the memory or
-/// run for ever.
+/// What a model may take: each load and each run has a budget of its own. A model that needs more is an error
+/// before the memory is allocated, so that a small file that is not trusted cannot fill the memory or run for
+/// ever.
 ///
 /// ```
-/// use arrayjit_onnx::{Limits, Model};
+/// use arrayjit_onnx::{OnnxLimits, Model};
 ///
-/// let limits = Limits { bytes: 1 << 20, ..Limits::default() };
+/// let limits = OnnxLimits { bytes: 1 << 20, ..OnnxLimits::default() };
 /// let model = Model::load_within("examples/layer.onnx", limits)?;
 /// assert_eq!(model.limits().bytes, 1 << 20);
 /// # Ok::<(), arrayjit_onnx::OnnxError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct OnnxLimits {
     /// Bytes of memory; 4 GiB by default.
     ///
-    /// A load counts the model file, and the arrays and copies of functions that it makes beyond the bytes that
-    /// files hold: sparse arrays, and parts of external files without storage or that several arrays have. So
-    /// large weights need no larger limit. A run counts the arrays that nodes make as long as a later node may
-    /// read them.
+    /// A load counts the model file, and the arrays and copies of functions that it makes beyond the bytes
+    /// that files hold: sparse arrays, and parts of external files without storage or that several arrays
+    /// have. So large weights need no larger limit. A run counts the arrays that nodes make as long as a
+    /// later node may read them.
     pub bytes: u64,
     /// Steps; 65,536 by default.
     ///
-    /// A load counts the nodes of all calls of functions. A run counts each evaluation of a node or constant of
-    /// a graph, each step of a loop, and each step of a recurrent layer. Later runs of the same shapes and
+    /// A load counts the nodes of all calls of functions. A run counts each evaluation of a node or constant
+    /// of a graph, each step of a loop, and each step of a recurrent layer. Later runs of the same shapes and
     /// decisions take none.
     pub steps: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { bytes: 4 << 30, steps: 1 << 16 }
+impl Default for OnnxLimits {
+    fn default() -> OnnxLimits {
+        OnnxLimits { bytes: 4 << 30, steps: 1 << 16 }
     }
 }
 
 /// A need beyond a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{needed} {limit} are needed, more than the {most} that `Limits::{limit}` allows")]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{needed} {limit} are needed, more than the {most} that `OnnxLimits::{limit}` allows")]
 pub struct Exceeded {
-    /// The field of [`Limits`]: `bytes` or `steps`.
+    /// The field of [`OnnxLimits`]: `bytes` or `steps`.
     pub limit: &'static str,
     /// What is needed so far.
     pub needed: u64,
@@ -49,16 +49,18 @@ pub struct Exceeded {
     pub most: u64,
 }
 
+tnode::debug_as_display!(Exceeded);
+
 /// What a load or a run took so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    limits: Limits,
+    limits: OnnxLimits,
     bytes: u64,
     steps: u64,
 }
 
 impl Budget {
-    pub(crate) fn new(limits: Limits) -> Budget {
+    pub(crate) fn new(limits: OnnxLimits) -> Budget {
         Budget { limits, bytes: 0, steps: 0 }
     }
 

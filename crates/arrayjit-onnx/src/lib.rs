@@ -29,7 +29,7 @@ pub use tnode::{DType, HostArray};
 
 pub use crate::{
     array::{from_proto as array_from_proto, to_proto as array_to_proto},
-    budget::{Exceeded, Limits},
+    budget::{Exceeded, OnnxLimits},
     error::{NodeProblem, OnnxError, UnsupportedNode},
     ir::{Dim, ValueInfo},
     model::{InferenceSession, Model},

@@ -16,7 +16,7 @@ use prost::Message;
 use tnode::{DType, HostArray};
 
 use crate::{
-    budget::{Budget, Limits, within},
+    budget::{Budget, OnnxLimits, within},
     error::OnnxError,
     external::{self, Folder},
     ir::{Dim, ModelGraph, ValueInfo},
@@ -34,7 +34,7 @@ const MOST_PLANS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 pub struct Model {
     graph: Arc<ModelGraph>,
     metadata: Arc<BTreeMap<String, String>>,
-    limits: Limits,
+    limits: OnnxLimits,
 }
 
 impl Model {
@@ -43,16 +43,16 @@ impl Model {
     /// # Errors
     /// A file that cannot be read or is no model; a model that contradicts itself; external data outside of
     /// the folder of the model; a file that is no regular one; more memory or steps than the default
-    /// [`Limits`] allow; all nodes that are not supported, at once.
+    /// [`OnnxLimits`] allow; all nodes that are not supported, at once.
     pub fn load(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
-        Model::load_within(path, Limits::default())
+        Model::load_within(path, OnnxLimits::default())
     }
 
     /// Loads a model file that may take so much, and whose runs may.
     ///
     /// # Errors
     /// Fails like [`load`](Model::load).
-    pub fn load_within(path: impl AsRef<Path>, limits: Limits) -> Result<Model, OnnxError> {
+    pub fn load_within(path: impl AsRef<Path>, limits: OnnxLimits) -> Result<Model, OnnxError> {
         let path = path.as_ref();
         let read = |source| OnnxError::Read { path: path.into(), source };
         let (file, metadata) = external::open(path).map_err(read)?;
@@ -69,14 +69,14 @@ impl Model {
     /// # Errors
     /// Fails like [`load`](Model::load).
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Model, OnnxError> {
-        Model::from_bytes_within(bytes, Limits::default())
+        Model::from_bytes_within(bytes, OnnxLimits::default())
     }
 
     /// Loads a model from the bytes of a file; it may take so much, and its runs may.
     ///
     /// # Errors
     /// Fails like [`load`](Model::load).
-    pub fn from_bytes_within(bytes: impl Into<Bytes>, limits: Limits) -> Result<Model, OnnxError> {
+    pub fn from_bytes_within(bytes: impl Into<Bytes>, limits: OnnxLimits) -> Result<Model, OnnxError> {
         Model::from_proto_within(&ModelProto::decode(bytes.into())?, limits)
     }
 
@@ -85,25 +85,25 @@ impl Model {
     /// # Errors
     /// Fails like [`load`](Model::load).
     pub fn from_proto(model: &ModelProto) -> Result<Model, OnnxError> {
-        Model::from_proto_within(model, Limits::default())
+        Model::from_proto_within(model, OnnxLimits::default())
     }
 
     /// Loads a model from its messages; it may take so much, and its runs may.
     ///
     /// # Errors
     /// Fails like [`load`](Model::load).
-    pub fn from_proto_within(model: &ModelProto, limits: Limits) -> Result<Model, OnnxError> {
+    pub fn from_proto_within(model: &ModelProto, limits: OnnxLimits) -> Result<Model, OnnxError> {
         Model::new(model, None, limits)
     }
 
-    fn new(model: &ModelProto, folder: Option<&Folder>, limits: Limits) -> Result<Model, OnnxError> {
+    fn new(model: &ModelProto, folder: Option<&Folder>, limits: OnnxLimits) -> Result<Model, OnnxError> {
         let entries = model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
         let graph = Arc::new(load::graph(model, folder, Budget::new(limits))?);
         Ok(Model { graph, metadata: Arc::new(entries.collect()), limits })
     }
 
     /// What a load and each run may take.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> OnnxLimits {
         self.limits
     }
 

@@ -9,7 +9,7 @@ use arrayjit_tensor::{Graph, Init, Parameter, Tensor, TensorOperand, Weights};
 use tnode::{DType, HostArray};
 
 use crate::{
-    budget::{Budget, Limits, bytes_of},
+    budget::{Budget, OnnxLimits, bytes_of},
     context::NodeContext,
     error::{NodeProblem, OnnxError},
     host::HostValue,
@@ -32,13 +32,13 @@ pub(crate) struct Shared {
     tables: Mutex<HashMap<(usize, String), Parameter>>,
     /// The parameters that have the values of constants on the device, by the address of the constant.
     parameters: Mutex<HashMap<usize, (Arc<HostValue>, Parameter)>>,
-    limits: Limits,
+    limits: OnnxLimits,
     /// What `folded` and `tables` take.
     kept: Mutex<Budget>,
 }
 
 impl Shared {
-    pub(crate) fn new(weights: Weights, limits: Limits) -> Shared {
+    pub(crate) fn new(weights: Weights, limits: OnnxLimits) -> Shared {
         let (constants, folded, tables, parameters) = Default::default();
         let kept = Mutex::new(Budget::new(limits));
         Shared { weights, constants, folded, tables, parameters, limits, kept }

@@ -3,7 +3,7 @@
 
 pub(crate) use arrayjit_onnx::proto::{GraphProto, NodeProto};
 use arrayjit_onnx::{
-    Backend, HostArray, InferenceSession, Limits, Model, OnnxError, array_to_proto, proto::*,
+    Backend, HostArray, InferenceSession, Model, OnnxError, OnnxLimits, array_to_proto, proto::*,
 };
 
 /// A node from a text such as `y = Relu x`; a name `_` is an operand that is not given.
@@ -81,7 +81,7 @@ pub(crate) fn session(graph: GraphProto) -> InferenceSession {
 }
 
 /// A session of a graph that may take so much.
-pub(crate) fn session_within(limits: Limits, graph: GraphProto) -> Result<InferenceSession, OnnxError> {
+pub(crate) fn session_within(limits: OnnxLimits, graph: GraphProto) -> Result<InferenceSession, OnnxError> {
     Model::from_proto_within(&model(graph), limits)?.session(&Backend::open("inline").unwrap())
 }
 

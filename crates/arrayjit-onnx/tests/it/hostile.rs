@@ -3,17 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use arrayjit_onnx::{DType, HostArray, Limits, Model, OnnxError, proto::*};
+use arrayjit_onnx::{DType, HostArray, Model, OnnxError, OnnxLimits, proto::*};
 use prost::Message;
 
 use crate::build::*;
 
 /// Little memory, so that a test that fails does no harm.
-const SMALL: Limits = Limits { bytes: 1 << 20, steps: 1 << 16 };
+const SMALL: OnnxLimits = OnnxLimits { bytes: 1 << 20, steps: 1 << 16 };
 
 /// The error of loading a graph and running it on one element, in much less time than its work would take.
 #[track_caller]
-fn refused(limits: Limits, graph: GraphProto) -> String {
+fn refused(limits: OnnxLimits, graph: GraphProto) -> String {
     let start = Instant::now();
     let session = match session_within(limits, graph) {
         Ok(session) => session,
@@ -27,7 +27,10 @@ fn refused(limits: Limits, graph: GraphProto) -> String {
 
 #[track_caller]
 fn assert_exceeds(error: &str, place: &str, limit: &str) {
-    assert!(error.contains(place) && error.contains(&format!("that `Limits::{limit}` allows")), "{error}");
+    assert!(
+        error.contains(place) && error.contains(&format!("that `OnnxLimits::{limit}` allows")),
+        "{error}"
+    );
 }
 
 #[test]
@@ -35,7 +38,7 @@ fn margins_of_many_gigabytes_are_an_error() {
     let pad = text(node("p = Pad one margins"), "mode", "wrap");
     let model = graph(&["x"], &["y"], vec![pad, node("y = ReduceSum p")]);
     let model = constant(model, "one", &floats(&[1.0], &[1]));
-    let error = refused(Limits::default(), constant(model, "margins", &longs(&[0, 1_700_000_000], &[2])));
+    let error = refused(OnnxLimits::default(), constant(model, "margins", &longs(&[0, 1_700_000_000], &[2])));
     assert_exceeds(&error, "node `p`, Pad of opset 17", "bytes");
 }
 
@@ -145,9 +148,9 @@ fn a_loop_of_many_steps_is_fast_or_an_error() {
         let model = constant(constant(model, "m", &longs(&[steps], &[])), "one", &floats(&[1.0], &[]));
         constant(model, "c0", &floats(&[0.0], &[]))
     };
-    assert_exceeds(&refused(Limits::default(), looped(16_000)), "node `last`, Loop", "steps");
+    assert_exceeds(&refused(OnnxLimits::default(), looped(16_000)), "node `last`, Loop", "steps");
     let start = Instant::now();
-    let limits = Limits { steps: 1 << 20, ..Limits::default() };
+    let limits = OnnxLimits { steps: 1 << 20, ..OnnxLimits::default() };
     let session = session_within(limits, looped(16_000)).unwrap();
     let outputs = session.run(&[("x", &floats(&[1.0], &[1]))]).unwrap();
     assert_eq!((outputs[0].values(), outputs[1].dims().to_vec()), (vec![16_000.0], vec![16_000]));
@@ -162,7 +165,7 @@ fn a_layer_of_many_steps_is_an_error() {
         vec![node("s = ConstantOfShape n"), int(node("y = RNN s w w"), "hidden_size", 1)],
     );
     model = constant(model, "n", &longs(&[100_000, 1, 1], &[3]));
-    let limits = Limits { steps: 1 << 8, ..SMALL };
+    let limits = OnnxLimits { steps: 1 << 8, ..SMALL };
     assert_exceeds(
         &refused(limits, constant(model, "w", &floats(&[1.0], &[1, 1, 1]))),
         "node `y`, RNN",

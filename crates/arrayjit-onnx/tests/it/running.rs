@@ -112,7 +112,7 @@ fn a_loop_of_too_many_steps_is_an_error() {
     let nodes = vec![subgraph(node("last = Loop most _ x"), "body", body)];
     let session = session(constant(graph(&["x"], &["last"], nodes), "most", &longs(&[1 << 62], &[])));
     let error = session.run(&[("x", &floats(&[1.0], &[1]))]).unwrap_err().to_string();
-    assert!(error.contains("Loop of opset 17: ") && error.contains("`Limits::steps` allows"), "{error}");
+    assert!(error.contains("Loop of opset 17: ") && error.contains("`OnnxLimits::steps` allows"), "{error}");
 }
 
 #[test]
