@@ -113,6 +113,8 @@ fn reductions() {
     assert_eq!(run(&[2, 3], &[1., 5., 5., 7., 2., 2.], |x| x.argmin(-1)), (vec![2], vec![0., 1.]));
     assert_eq!(count(&[2, 3], |x| x.cumsum(1)), (vec![2, 3], vec![0., 1., 3., 3., 7., 12.]));
     assert_eq!(count(&[2, 2], |x| x.cumsum(0)), (vec![2, 2], vec![0., 1., 2., 4.]));
+    assert_eq!(count(&[2, 0], |x| x.cumsum(1)), (vec![2, 0], vec![]));
+    assert_eq!(count(&[0, 2], |x| x.cumsum(1)), (vec![0, 2], vec![]));
     let long: Vec<f64> = (0..100u32).map(|n| f64::from(n * (n + 1) / 2)).collect();
     assert_eq!(count(&[100], |x| x.cumsum(0)).1, long);
 }
