@@ -38,6 +38,7 @@ mod render; // arrays as text
 
 #[cfg(feature = "files")]
 pub mod npy; // NumPy files
+mod partial_file; // files that appear whole or not at all
 #[cfg(feature = "files")]
 pub mod safetensors; // safetensors files
 
@@ -61,6 +62,7 @@ pub use crate::mode::{Hosted, MemoryMode, Outcomes, Sharing, UnknownMemoryMode};
 pub use crate::name::{AmbiguousIdents, IdentStyle};
 pub use crate::node::{NodeId, TensorNode};
 pub use crate::padding::{AxisPadding, Dims, MAX_RANK, Padding};
+pub use crate::partial_file::PartialFile;
 pub use crate::pending::Pending;
 pub use crate::predicates::{ForceCtx, ModeUndecided};
 pub use crate::registry::Registry;

@@ -5,14 +5,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::{self, File},
+    fs,
     io::{self, Write},
     path::Path,
 };
 
 use arrayjit::{HostArray, safetensors as arrays_file};
 use safetensors::SafeTensors;
-use tempfile::NamedTempFile;
+use tnode::PartialFile;
 
 use crate::{
     error::{Call, TensorErrorKind},
@@ -34,7 +34,7 @@ type CheckpointArrays = BTreeMap<String, FileArray>;
 impl Session {
     /// Writes weights, the state of the optimiser and the number of steps to a file, after all started steps.
     /// The file appears whole or not at all: it is written under another name in the same folder,
-    /// and renamed.
+    /// and renamed. A file that a killed process has left there, half written, is removed.
     ///
     /// # Errors
     /// A file that cannot be written, an earlier step whose loss is not finite, or an error of the device.
@@ -215,30 +215,9 @@ fn matched(
     Ok(pairs)
 }
 
-/// A file with the permissions of files that users create.
-#[cfg(unix)]
-fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o666)).tempfile_in(folder)
-}
-
-#[cfg(not(unix))]
-fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
-    NamedTempFile::new_in(folder)
-}
-
 /// Writes a file under another name, and renames it once it is on disk.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut file = new_file(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    if cfg!(unix) {
-        File::open(folder)?.sync_all()?; // the new name
-    }
-    Ok(())
+    let mut file = PartialFile::create(path)?;
+    file.file().write_all(bytes)?;
+    file.finish()
 }
