@@ -63,6 +63,9 @@ pub(crate) fn rejection(error: &CompileError) -> Option<Rejection> {
         }
         CompileError::Schedule(ScheduleError::Illegal(other)) => rejected("this".into(), other.to_string()),
         CompileError::Codegen(CodegenError::Unsupported { op, why, .. }) => rejected(op.clone(), why.clone()),
+        CompileError::Codegen(error @ CodegenError::CodeForbidden { .. }) => {
+            rejected("native code".into(), error.to_string())
+        }
         _ => None,
     }
 }

@@ -80,7 +80,8 @@ impl LoadedCode {
     ///
     /// # Errors
     ///
-    /// If the system provides no memory, or no executable memory.
+    /// If the system provides no memory. An error of kind [`io::ErrorKind::PermissionDenied`] means that it
+    /// forbids the process to execute memory that it has written.
     pub fn load(pieces: &[&[u8]]) -> io::Result<LoadedCode> {
         LoadedCode::load_into(&PROCESS, pieces)
     }

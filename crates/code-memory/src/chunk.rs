@@ -31,13 +31,12 @@ impl Chunk {
         // The first page is written once while all pages are writable. From then on Linux accounts for all
         // pages alike (`VM_ACCOUNT`, one `anon_vma`), so it merges ranges again that a change of protection
         // has split.
-        let mut memory = region::alloc(bytes, Protection::READ_WRITE).map_err(io::Error::other)?;
+        let mut memory = region::alloc(bytes, Protection::READ_WRITE).map_err(io::Error::from)?;
         let start: *mut u8 = memory.as_mut_ptr();
         // SAFETY: the memory is mapped, writable and not empty, and nobody else knows its address.
         unsafe { start.write(FILL) };
         // SAFETY: the range is this mapping, in which nothing lies yet.
-        unsafe { region::protect(start, memory.len(), Protection::READ_EXECUTE) }
-            .map_err(io::Error::other)?;
+        unsafe { region::protect(start, memory.len(), Protection::READ_EXECUTE) }.map_err(io::Error::from)?;
         Ok(Chunk { memory })
     }
 
@@ -62,7 +61,7 @@ impl Chunk {
         assert!(pages.start <= pages.end && pages.end <= self.memory.len(), "pages of the chunk");
         let at = self.memory.as_mut_ptr::<u8>().wrapping_add(pages.start);
         // SAFETY: the pages lie in this mapping, and by the invariants of this module no code on them runs.
-        unsafe { region::protect(at, length, Protection::READ_WRITE) }.map_err(io::Error::other)?;
+        unsafe { region::protect(at, length, Protection::READ_WRITE) }.map_err(io::Error::from)?;
         // SAFETY: the pages are writable now, whole, and `&mut self` and the invariants say that nobody else
         // refers to them.
         let memory = unsafe { std::slice::from_raw_parts_mut(at, length) };
@@ -75,7 +74,7 @@ impl Chunk {
             return Err(io::Error::other("the instruction cache cannot be cleared"));
         }
         // SAFETY: as above; `memory` is not used after this.
-        unsafe { region::protect(at, length, Protection::READ_EXECUTE) }.map_err(io::Error::other)?;
+        unsafe { region::protect(at, length, Protection::READ_EXECUTE) }.map_err(io::Error::from)?;
         barrier::discard_fetched_instructions()
     }
 }

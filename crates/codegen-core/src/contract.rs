@@ -320,6 +320,16 @@ pub enum CodegenError {
         /// Bytes that were requested.
         bytes: usize,
     },
+    /// The system forbids the process to execute the code that it generates.
+    #[error(
+        "kernel `{kernel}`: the system forbids this process to execute code that it generates ({cause}); SELinux (`execmem`), systemd (`MemoryDenyWriteExecute`), seccomp filters and hardened kernels do so"
+    )]
+    CodeForbidden {
+        /// The kernel's name.
+        kernel: String,
+        /// The error of the system.
+        cause: String,
+    },
 }
 
 impl CodegenError {

@@ -9,6 +9,7 @@
 //!   functions in the [`HostModule`], which lives as long as any clone of it.
 #![allow(unsafe_code, reason = "machine code is turned into function pointers here")]
 
+use std::io::ErrorKind;
 use std::mem::transmute;
 use std::sync::Arc;
 
@@ -35,9 +36,12 @@ pub(crate) enum Compiled {
 pub(crate) fn host_module(kernels: Vec<(Compiled, KernelAbi)>) -> Result<HostModule, CodegenError> {
     let mut pieces = Vec::new();
     collect_pieces(kernels.iter().map(|(compiled, _)| compiled), &mut pieces);
-    let loaded = LoadedCode::load(&pieces).map_err(|_| CodegenError::OutOfMemory {
-        kernel: kernels.first().map(|(_, abi)| abi.name.clone()).unwrap_or_default(),
-        bytes: pieces.iter().map(|piece| piece.len()).sum(),
+    let loaded = LoadedCode::load(&pieces).map_err(|error| {
+        let kernel = kernels.first().map(|(_, abi)| abi.name.clone()).unwrap_or_default();
+        match error.kind() {
+            ErrorKind::PermissionDenied => CodegenError::CodeForbidden { kernel, cause: error.to_string() },
+            _ => CodegenError::OutOfMemory { kernel, bytes: pieces.iter().map(|piece| piece.len()).sum() },
+        }
     })?;
     let bytes = loaded.bytes() + kernels.iter().map(|(compiled, _)| compiled.plan_bytes()).sum::<usize>();
     let mut loader = KernelLoader { loaded: &loaded, next: 0 };
