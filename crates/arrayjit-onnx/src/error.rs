@@ -18,6 +18,9 @@ pub enum OnnxError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// There is no memory for the stack on which models are compiled.
+    #[error(transparent)]
+    Stack(#[from] lowered_ir::stack::NoStack),
     /// Bytes that are no protobuf message.
     #[error("the file is no ONNX model: {0}")]
     Decode(#[from] prost::DecodeError),

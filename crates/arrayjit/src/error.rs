@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lowered_ir::{SourceSpan, pipeline::OptimizeError};
+use lowered_ir::{SourceSpan, pipeline::OptimizeError, stack::NoStack};
 
 use crate::{settings::SettingsError, tune::TuneError};
 
@@ -65,6 +65,9 @@ pub enum OpenError {
         /// The Cargo feature that adds it.
         feature: &'static str,
     },
+    /// There is no memory for the stack on which backends are opened.
+    #[error(transparent)]
+    Stack(#[from] NoStack),
     /// The settings do not load.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -148,6 +151,9 @@ pub enum CompileError {
     /// The assignment text is wrong; the message points into it.
     #[error(transparent)]
     Text(#[from] assignments::text::TextError),
+    /// There is no memory for the stack on which routines are compiled.
+    #[error(transparent)]
+    Stack(#[from] NoStack),
     /// A gradient of the program does not exist.
     #[error(transparent)]
     Gradient(#[from] autodiff::GradientError),

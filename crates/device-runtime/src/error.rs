@@ -344,6 +344,9 @@ impl DriverError {
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// There is no memory for the stack on which a routine is linked.
+    #[error(transparent)]
+    Stack(#[from] lowered_ir::stack::NoStack),
     /// A routine reads a node before anything could have written it.
     #[error(
         "routine `{routine}`: the linked context ({stream}) lacks node `{node}`, which the routine reads; give it a value first (`init_from_host`), or link a routine that writes it"

@@ -78,6 +78,7 @@ mod scans;
 #[cfg(feature = "cranelift")]
 mod slices;
 mod small_stacks;
+mod starved;
 #[cfg(feature = "cranelift")]
 mod symbols;
 mod temporaries;

@@ -11,6 +11,7 @@ use super::gradient::TextGradientError;
 pub use super::synonyms::Synonym;
 use crate::AccumOp;
 use crate::origin::ByteRange;
+use lowered_ir::stack::NoStack;
 use lowered_ir::{SourceSpan, SourceText};
 
 /// An error in assignment text. Displays the message and the line with carets under the source span, then the
@@ -33,6 +34,9 @@ pub enum TextErrorKind {
         /// The construct that was found.
         found: String,
     },
+    /// There is no memory for the stack on which a text is read.
+    #[error(transparent)]
+    Stack(#[from] NoStack),
     /// Brackets or operations nested too deep to be read.
     #[error("the expression is nested deeper than {limit} levels; split it into statements")]
     TooDeep {
@@ -897,5 +901,17 @@ impl TextErrorKind {
     /// Attaches a byte range.
     pub(super) fn at(self, span: ByteRange) -> LocatedError {
         LocatedError { kind: Box::new(self), span, frame: None }
+    }
+}
+
+impl From<NoStack> for LocatedError {
+    fn from(error: NoStack) -> LocatedError {
+        TextErrorKind::Stack(error).at(0..0)
+    }
+}
+
+impl From<NoStack> for TextError {
+    fn from(error: NoStack) -> TextError {
+        TextError::new(error.into(), &"".into())
     }
 }

@@ -2,6 +2,8 @@
 
 use tnode::DType;
 
+use crate::stack::NoStack;
+
 /// Why a routine did not run, or stopped.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -104,4 +106,23 @@ pub enum InterpError {
         /// The node or local.
         array: String,
     },
+    /// There is no memory for the stack of the interpreter.
+    #[error(transparent)]
+    Stack(NoStack),
+}
+
+/// The error of a function that recurses. It has a type of its own, because two conversions to `InterpError`
+/// would leave the types of `?` open everywhere.
+pub(super) struct Stopped(pub(super) Box<InterpError>);
+
+impl From<NoStack> for Stopped {
+    fn from(error: NoStack) -> Stopped {
+        Stopped(Box::new(InterpError::Stack(error)))
+    }
+}
+
+impl From<InterpError> for Stopped {
+    fn from(error: InterpError) -> Stopped {
+        Stopped(Box::new(error))
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tnode::DType;
 
 use super::InterpError;
+use super::error::Stopped;
 use super::step::{
     ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, PreparedRoutine, ProgramStep,
 };
@@ -34,7 +35,8 @@ impl PreparedRoutine {
             loop_slots: BTreeMap::new(),
             local_slots: BTreeMap::new(),
         };
-        let body = with_enough(|| prepare.block(&routine.body))?;
+        let body = with_enough(|| prepare.block(&routine.body).map_err(Stopped::from))
+            .map_err(|Stopped(error)| *error)?;
         let Preparer { locals, merge, loops, .. } = prepare;
         let symbols = routine.symbols.iter().map(|s| (s.name.clone(), s.range)).collect();
         // This reads the types of logged values, which `block` has checked.

@@ -2,6 +2,7 @@
 
 use tnode::{DType, Scalar};
 
+use super::error::Stopped;
 use super::step::{
     ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, PreparedRoutine, ProgramStep,
 };
@@ -70,7 +71,7 @@ impl PreparedRoutine {
         let locals =
             self.locals.iter().map(|local| vec![Scalar::zero(local.dtype); local.elements]).collect();
         let mut frame = Frame { program: self, nodes, merge: merge.unwrap_or_default(), vars, locals, log };
-        with_enough(|| frame.block(&self.body)).map_err(|error| *error)
+        with_enough(|| frame.block(&self.body).map_err(Stopped)).map_err(|Stopped(error)| *error)
     }
 
     fn check_memory(

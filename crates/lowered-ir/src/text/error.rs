@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::stack::NoStack;
+
 /// Why a text is not in the text form, and where.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseError {
@@ -83,5 +85,12 @@ mod tests {
     fn the_end_of_a_text_is_a_place_too() {
         let error = ParseError::at("ab\n", 3, "x", "the end of the text");
         assert_eq!((error.line, error.column, error.source_line.as_str()), (2, 1, ""));
+    }
+}
+
+/// The error of a text that was not read at all.
+impl From<NoStack> for Box<ParseError> {
+    fn from(error: NoStack) -> Box<ParseError> {
+        Box::new(ParseError::at("", 0, "memory to read the text", error.to_string()))
     }
 }

@@ -32,7 +32,7 @@ pub struct ParsedRoutine {
 ///
 /// Where the text is not in the text form, holds no routine or more than one.
 pub fn parse(text: &str) -> Result<Routine, ParseError> {
-    with_enough(|| one_routine(text).map_err(|error| *error))
+    with_enough(|| one_routine(text)).map_err(|error| *error)
 }
 
 fn one_routine(text: &str) -> ParseResult<Routine> {
@@ -50,7 +50,7 @@ fn one_routine(text: &str) -> ParseResult<Routine> {
 ///
 /// Where the text is not in the text form.
 pub fn parse_file(text: &str) -> Result<Vec<ParsedRoutine>, ParseError> {
-    with_enough(|| any_routines(text).map_err(|error| *error))
+    with_enough(|| any_routines(text)).map_err(|error| *error)
 }
 
 fn any_routines(text: &str) -> ParseResult<Vec<ParsedRoutine>> {

@@ -226,7 +226,7 @@ fn indices_of(expr: &mut Expr, scope: &Scope) -> Result<()> {
         ExprKind::Call(call) => {
             let rewritten = |indices: Vec<Index>| {
                 let parts = indices.into_iter().map(|index| axis(index, scope));
-                Ok(parts.collect::<Result<Vec<_>>>()?.concat())
+                Ok::<_, LocatedError>(parts.collect::<Result<Vec<_>>>()?.concat())
             };
             call.indices = call.indices.take().map(rewritten).transpose()?;
         }
