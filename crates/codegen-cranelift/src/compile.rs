@@ -14,6 +14,7 @@ use codegen_core::{
     Artifact, Caps, CodegenError, CompilationMethod, Compiler, DTypeSet, Kernel, KernelAbi, KernelChoice,
     Listing, Pipeline, RenderedKernel, panic_message,
 };
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
 use lowered_ir::ir::LoopId;
@@ -305,11 +306,28 @@ fn compile_alone(
         KernelCompiler::Cranelift(reason) => {
             tracing::debug!(kernel = name, way = "cranelift", %reason, "compiled");
             let emitted = by_cranelift(kernel, isa, options);
+            let isa = &suited(isa, &emitted.func, options)?;
             let code = CraneliftCode::compile(emitted.func, &**isa).map_err(|e| codegen_error(name, &e))?;
             (Compiled::Function(code), emitted.scratch_bytes)
         }
     };
     Ok((code, KernelAbi { scratch_bytes, ..kernel.abi().clone() }))
+}
+
+/// The number of instructions from which on registers are allocated in a single pass. The other algorithm,
+/// which spills less, takes time beyond proportion for long straight-line code.
+const LARGE_FUNCTION: usize = 1 << 14;
+
+/// The target for a function: the given one, unless the function is large.
+fn suited(
+    isa: &Arc<dyn TargetIsa>,
+    func: &Function,
+    options: &CraneliftOptions,
+) -> Result<Arc<dyn TargetIsa>, CodegenError> {
+    match func.dfg.num_insts() < LARGE_FUNCTION {
+        true => Ok(Arc::clone(isa)),
+        false => target_with(options, "single_pass").map_err(|message| failed("", "target set-up", message)),
+    }
 }
 
 fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOptions) -> Emitted {
@@ -354,11 +372,15 @@ pub(crate) fn isa(options: &CraneliftOptions) -> Result<OwnedTargetIsa, CodegenE
 }
 
 fn target(options: &CraneliftOptions) -> Result<OwnedTargetIsa, String> {
+    target_with(options, "backtracking")
+}
+
+fn target_with(options: &CraneliftOptions, allocator: &str) -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
     let truth = |on: bool| if on { "true" } else { "false" };
     for (name, value) in [
         ("opt_level", if options.optimise { "speed" } else { "none" }),
-        ("regalloc_algorithm", "backtracking"),
+        ("regalloc_algorithm", allocator),
         ("enable_verifier", truth(options.verify)),
         ("preserve_frame_pointers", truth(options.frame_pointers)),
         // Functions that kernels call may be anywhere in the address space.

@@ -27,6 +27,17 @@ use codegen_core::dependence::VariableRanges;
 /// compares every pair of statements.
 pub(crate) const FUSED_STATEMENTS: usize = 64;
 
+/// The most work in the body of one loop that fusion makes, in the units of
+/// [`lowered_ir::passes::cost`]. A longer body would need too many registers, and take its compiler too long.
+pub(crate) const FUSED_COST: u64 = 3 << 9;
+
+/// The work of running each statement of a block once.
+pub(crate) fn static_cost(block: &[Stmt]) -> u64 {
+    let mut total = 0;
+    walk::each_value(block, &mut |value| total += lowered_ir::passes::cost::cost(value));
+    total
+}
+
 /// The cost of running the whole body of a routine once.
 pub(crate) fn cost(routine: &Routine) -> Cost {
     let locals = routine.locals();

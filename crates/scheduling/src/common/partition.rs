@@ -14,6 +14,7 @@ use lowered_ir::ir::{
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::{Facts, analyse};
+use lowered_ir::passes::cost::size;
 
 use crate::analysis::nodes::node_bytes;
 use crate::analysis::remarks::{hash_without_remarks, is_same_but_remarks};
@@ -33,10 +34,13 @@ const PRIVATE_BYTES: usize = 256;
 /// A kernel of serial statements ends when it has this many, unless a top-level local is in use there.
 pub(crate) const KERNEL_STATEMENTS: usize = 512;
 
+/// A statement counts once more for each so many parts of its values.
+const STATEMENT_PARTS: usize = 16;
+
 /// Partitions the body of a routine into kernels and calls, whose memory arguments are nodes or the merge
 /// buffer. The routine loses its body.
 /// `routine_uses` was analysed before loops were tiled. A kernel of serial statements ends when it has
-/// `limit` statements.
+/// `limit` statements, where long ones count several times.
 pub(crate) fn partition(
     routine: &mut Routine,
     routine_uses: &RoutineUses,
@@ -117,7 +121,9 @@ fn groups(body: Block, limit: usize) -> Vec<Block> {
             statements = 0;
         }
         until = until.max(ends.get(&at).copied().unwrap_or(0));
-        walk::each_stmt(std::slice::from_ref(&stmt), &mut |_| statements += 1);
+        walk::each_stmt(std::slice::from_ref(&stmt), &mut |stmt| {
+            statements += 1 + stmt.values().into_iter().map(size).sum::<usize>() / STATEMENT_PARTS;
+        });
         if is_parallel(&stmt) && at >= until {
             // A comment before a parallel loop does not belong to the kernel before it.
             while let Some(Stmt::Comment(_)) = run.last() {

@@ -19,7 +19,7 @@
 //!   run in lanes;
 //! * the innermost loop would access more arrays than a cache keeps apart, or need more registers for
 //!   accumulators than there are;
-//! * they contain many statements already ([`FUSED_STATEMENTS`]).
+//! * they contain many statements, or long ones, already ([`FUSED_STATEMENTS`], [`FUSED_COST`]).
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ use lowered_ir::ir::{
 };
 
 use crate::analysis::access::{self, Effects};
-use crate::analysis::cost::FUSED_STATEMENTS;
+use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, static_cost};
 use crate::analysis::names::Names;
 use crate::analysis::nest;
 use crate::cpu::fusible_contractions::ContractionShapes;
@@ -64,6 +64,8 @@ struct PlacedStmt {
     effects: Effects,
     /// The number of statements, those in its loops included.
     size: usize,
+    /// The work of running each of its statements once.
+    cost: u64,
     /// The nodes that it accesses at indices that move with its outermost loop, and by how many elements.
     moving: OnceCell<BTreeSet<(NodeRef, i64)>>,
     /// Whether the iterations of its outermost loop are independent.
@@ -81,10 +83,12 @@ impl PlacedStmt {
     fn with_effects(stmt: Stmt, effects: Effects) -> PlacedStmt {
         let mut size = 0;
         walk::each_stmt(std::slice::from_ref(&stmt), &mut |_| size += 1);
+        let cost = static_cost(std::slice::from_ref(&stmt));
         PlacedStmt {
             stmt,
             effects,
             size,
+            cost,
             moving: OnceCell::new(),
             is_independent: OnceCell::new(),
             lanes: OnceCell::new(),
@@ -193,7 +197,8 @@ impl Fuser<'_> {
         depth: usize,
     ) -> Option<PlacedStmt> {
         let (a, b) = (loop_of(&first.stmt)?, loop_of(&second.stmt)?);
-        if (a.kind, a.extent) != (b.kind, b.extent) || a.body.len() + b.body.len() > FUSED_STATEMENTS {
+        let is_long = a.body.len() + b.body.len() > FUSED_STATEMENTS || first.cost + second.cost > FUSED_COST;
+        if (a.kind, a.extent) != (b.kind, b.extent) || is_long {
             return None;
         }
         let pays = !first.moving(&a, &self.names).is_disjoint(second.moving(&b, &self.names))

@@ -6,6 +6,7 @@
     reason = "a failing step fails the test; the long check prints a table"
 )]
 
+mod chains; // long chains of nodes are several kernels
 mod stages; // the stages of a compilation, separately
 mod times; // seconds, on request
 

@@ -33,16 +33,21 @@ pub(super) struct StatementEffects {
     pub(super) keeps_to_nodes: bool,
     /// The number of parts of its values.
     pub(super) size: usize,
+    /// The work of evaluating its values once.
+    pub(super) cost: u64,
 }
 
 impl StatementEffects {
     fn of(stmt: &Stmt) -> StatementEffects {
         let stmts = std::slice::from_ref(stmt);
         let effects = Effects::of(stmts);
-        let mut size = 0;
-        walk::each_value(stmts, &mut |value| size += cost::size(value));
+        let (mut size, mut cost) = (0, 0);
+        walk::each_value(stmts, &mut |value| {
+            size += cost::size(value);
+            cost += cost::cost(value);
+        });
         let keeps_to_nodes = effects.local_writes.is_subset(&effects.declares) && !effects.logs;
-        StatementEffects { reads: effects.reads, writes: effects.writes, keeps_to_nodes, size }
+        StatementEffects { reads: effects.reads, writes: effects.writes, keeps_to_nodes, size, cost }
     }
 }
 
@@ -138,6 +143,7 @@ impl IndexedBody {
         let of_setter = std::mem::take(&mut self.touches[setter]);
         let of_user = &mut self.touches[user];
         of_user.size += of_setter.size;
+        of_user.cost += of_setter.cost;
         of_user.keeps_to_nodes &= of_setter.keeps_to_nodes;
         let (mut reads, mut fewer) = (of_setter.reads, std::mem::take(&mut of_user.reads));
         if reads.len() < fewer.len() {

@@ -55,6 +55,17 @@ use inline::InlineContext;
 /// The maximum number of operations of a statement that inlining makes.
 pub const MAX_STATEMENT_SIZE: usize = 1 << 14;
 
+/// The maximum cost of the computation that is inlined at a use of a node that may have memory, in the units
+/// of [`cost`](super::cost). Longer chains of nodes become several statements, because one statement becomes
+/// one kernel, and compilers of kernels take more time and worse code for very long ones.
+const MAX_INLINED_COST: u64 = 1 << 10;
+
+/// The maximum cost of a statement into which such a node is inlined.
+const MAX_STATEMENT_COST: u64 = 2 * MAX_INLINED_COST;
+
+/// A node of at most this cost is inlined into the most costly statement too: a read would cost as much.
+const CHEAP: u64 = 4;
+
 /// The maximum depth of loops and of expressions that inlining makes.
 const MAX_NESTING: usize = 200;
 
@@ -117,6 +128,9 @@ fn inline(
     node: NodeRef,
     ctx: &mut InlineContext<'_>,
 ) -> Result<InlinedComputation, InlineRejection> {
+    if !ctx.routine.node(node).mode.known_virtual() {
+        check_cost(body, node)?;
+    }
     if let Some(computed) = extend::extend(body, node, ctx) {
         return Ok(computed);
     }
@@ -132,6 +146,18 @@ fn inline(
     }
     let pieces = producer.pieces.into_iter().map(|piece| piece.stmt).collect();
     Ok(InlinedComputation { node, body: pieces, overwritten })
+}
+
+/// Rejects a node that would make the statements that use it too costly. The time is that of a look-up for
+/// each statement that mentions the node.
+fn check_cost(body: &IndexedBody, node: NodeRef) -> Result<(), InlineRejection> {
+    let sets = |&top: &usize| body.sets_alone(top, node);
+    let own: u64 = body.writers(node).filter(sets).map(|top| body.touches(top).cost).sum();
+    let users = body.readers(node).filter(|top| !sets(top)).map(|top| body.touches(top).cost);
+    if own > MAX_INLINED_COST || own > CHEAP && own + users.max().unwrap_or(0) > MAX_STATEMENT_COST {
+        return Err(InlineRejection::TooCostly { limit: MAX_INLINED_COST });
+    }
+    Ok(())
 }
 
 /// The statement without stores to the node and without loops that become empty.

@@ -113,6 +113,15 @@ pub enum InlineRejection {
         /// The limit.
         limit: usize,
     },
+    /// The computation, or a statement that uses it, would be too long for one kernel, and the node need not
+    /// be virtual.
+    #[error(
+        "its computation costs more than {limit} operations, or would make a statement of more than twice as many (a function such as `sin` counts as 20)"
+    )]
+    TooCostly {
+        /// The limit of the computation.
+        limit: u64,
+    },
     /// The result would break a rule of the verifier.
     #[error("the statement that uses it would break a rule: {violation}")]
     NotProvable {
