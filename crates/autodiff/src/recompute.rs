@@ -6,7 +6,9 @@
 //! forward pass too: nodes with a request are computed again in turn, and other nodes must be unchanged. A
 //! virtual node or a slice that is computed from `h` is computed from `h_again`, and so is a node that one
 //! statement computes elementwise from `h` alone, such as `r[i] := relu(h[i])`: many derivatives read the
-//! result of an operation instead of its operand, and the request for `h` would have no effect.
+//! result of an operation instead of its operand, and the request for `h` would have no effect. A member of
+//! a family, such as `h[25]`, is stored if other members are requested and it is not: it is a checkpoint,
+//! although it is computed from `h[24]` alone.
 //!
 //! Source: the idea is checkpointing, as in "Algorithm 799: revolve" (Griewank and Walther 2000); here the
 //! user chooses the nodes.
@@ -42,9 +44,11 @@ impl Recomputation {
     ) -> Recomputation {
         requests.retain(|node, _| !kept.contains(node));
         let mut again: BTreeSet<TensorNode> = requests.keys().cloned().collect();
+        let families: BTreeSet<Vec<String>> = requests.keys().filter_map(family).collect();
+        let is_left_out = |node: &TensorNode| family(node).is_some_and(|family| families.contains(&family));
         for step in forward.steps().iter().filter(|_| !requests.is_empty()) {
             let Some(node) = forward.written_elementwise(step, &again) else { continue };
-            if !kept.contains(node) {
+            if !kept.contains(node) && !is_left_out(node) {
                 again.insert(node.clone());
             }
         }
@@ -228,6 +232,13 @@ impl Tape {
             op => op.clone(),
         })
     }
+}
+
+/// The first parts of the label of a node that is a member of a family.
+fn family(node: &TensorNode) -> Option<Vec<String>> {
+    let (last, first) = node.label().split_last()?;
+    let is_position = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    (is_position && !first.is_empty()).then(|| first.to_vec())
 }
 
 /// Whether a step gives all elements of a node new values.

@@ -128,3 +128,28 @@ fn explanations_say_why_values_are_stored_or_computed_again() {
     reason(&again, "h_again", "never_virtual because it is computed by a reduction");
     reason(&again, "h", "local because no other routine needs it");
 }
+
+/// A member of a family that is not requested, while others are, is a checkpoint: it is not computed again
+/// with the member from which alone it is computed.
+#[test]
+fn members_that_are_left_out_are_checkpoints() {
+    let step = |requests: &str| {
+        let text = format!(
+            "input x f32[512, 512]
+            param w f32[512, 512] := normal(1) * 0.1
+            h[0][b,j] := x[b,j] * w[b,j]
+            repeat l in 0..100 {{
+                h[l + 1][b,j] := h[l][b,j] + 0.1 * (pad(h, 0)[l][b, j + 1] - h[l][b,j] * pad(h, 0)[l][b, j - 1])
+            }}
+            loss :+= h[100][b,j] * h[100][b,j]
+            grad loss by w
+            w[b,j] -= 0.1 * w.grad[b,j]
+            keep loss
+            {requests}"
+        );
+        temp_bytes(&compiled(&backend("inline", NumericClass::Fast), &text))
+    };
+    let stored = step("");
+    let again = step("repeat s in 0..4 { repeat k in 1..25 { recompute h[25*s + k] } }");
+    assert!(2 * again < stored, "{again} bytes of temporaries, {stored} without requests");
+}
