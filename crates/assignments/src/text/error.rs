@@ -149,13 +149,15 @@ pub enum TextErrorKind {
     /// A statement that fills a whole node, as the first one that writes it.
     #[error(
         "the dimensions of node `{node}` are open, since a function that fills a node takes them from it; declare it, as \
-         in `{example}`"
+         in `{example}`, or `{number}` for one number"
     )]
     OpenDims {
         /// The name.
         node: String,
         /// An example of a declaration.
         example: String,
+        /// The declaration of a node of one number.
+        number: String,
     },
     /// A value that does not promote to the type that an earlier statement gave the node.
     #[error(

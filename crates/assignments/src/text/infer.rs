@@ -254,8 +254,10 @@ impl<'a> Inference<'a> {
                 _ => None,
             };
             let Some(dims) = dims else {
-                let (node, example) = (target.name.clone(), declaration(&target.name, DType::F32, &[None]));
-                return Err(TextErrorKind::OpenDims { node, example }.at(target.span.clone()));
+                let [example, number] =
+                    [&[None][..], &[]].map(|dims| declaration(&target.name, DType::F32, dims));
+                let node = target.name.clone();
+                return Err(TextErrorKind::OpenDims { node, example, number }.at(target.span.clone()));
             };
             let node = TensorNode::builder(self.names.label(&target.name)).dims(dims).build();
             let node = node.map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;

@@ -238,7 +238,7 @@ fn ambiguities_name_the_declaration_that_settles_them() {
         (
             "w2 := normal(42)",
             expect![[r#"
-            line 1, column 1: the dimensions of node `w2` are open, since a function that fills a node takes them from it; declare it, as in `node w2 f32[8]`
+            line 1, column 1: the dimensions of node `w2` are open, since a function that fills a node takes them from it; declare it, as in `node w2 f32[8]`, or `node w2 f32[]` for one number
             1 | w2 := normal(42)
               | ^^"#]],
         ),
