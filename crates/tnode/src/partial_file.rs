@@ -1,9 +1,9 @@
 //! Files that appear whole or not at all.
 //!
 //! A file is written under another name in the same folder, and gets its own name once it is on disk. A
-//! process that is killed leaves the file with the other name behind. The next writer of the same file removes
-//! it: each writer keeps its file locked, and the system releases the lock of a process that ended, so a file
-//! whose lock is free has no writer. Where the file system has no locks, nothing is removed.
+//! process that is killed leaves the file with the other name behind. The next writer of the same file
+//! removes it: each writer keeps its file locked, and the system releases the lock of a process that ended,
+//! so a file whose lock is free has no writer. Where the file system has no locks, nothing is removed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
