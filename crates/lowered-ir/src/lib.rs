@@ -35,4 +35,5 @@ tnode::debug_as_display!(
     text::ParseError,
     verify::VerifyError,
     verify::Violation,
+    stack::NoStack,
 );

@@ -17,7 +17,7 @@ const NEW_BYTES: usize = 32 << 20;
 const GUARD_BYTES: usize = 1 << 20;
 
 /// There is no memory for a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for a stack of {} MiB, which deep programs take", .bytes >> 20)]
 pub struct NoStack {
     /// Bytes that were requested.
