@@ -27,14 +27,21 @@ use codegen_core::dependence::VariableRanges;
 /// compares every pair of statements.
 pub(crate) const FUSED_STATEMENTS: usize = 64;
 
-/// The most work in the body of one loop that fusion makes, in the units of
-/// [`lowered_ir::passes::cost`]. A longer body would need too many registers, and take its compiler too long.
-pub(crate) const FUSED_COST: u64 = 3 << 9;
+/// The most work of the values in the body of one loop that fusion makes, in the units of
+/// [`lowered_ir::passes::cost`]. More would need too many registers, and take the kernel's compiler too long.
+pub(crate) const FUSED_COST: u64 = 1 << 11;
 
-/// The work of running each statement of a block once.
-pub(crate) fn static_cost(block: &[Stmt]) -> u64 {
+/// The work from which on a value is long. Inlining makes such values of chains of nodes.
+const LONG: u64 = 256;
+
+/// The work of computing each value of a block once. Long values count twice, since their operations need
+/// registers at the same time.
+pub(crate) fn fusion_cost(block: &[Stmt]) -> u64 {
     let mut total = 0;
-    walk::each_value(block, &mut |value| total += lowered_ir::passes::cost::cost(value));
+    walk::each_value(block, &mut |value| {
+        let cost = lowered_ir::passes::cost::cost(value);
+        total += if cost < LONG { cost } else { 2 * cost };
+    });
     total
 }
 

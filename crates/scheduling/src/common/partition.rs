@@ -34,7 +34,8 @@ const PRIVATE_BYTES: usize = 256;
 /// A kernel of serial statements ends when it has this many, unless a top-level local is in use there.
 pub(crate) const KERNEL_STATEMENTS: usize = 512;
 
-/// A statement counts once more for each so many parts of its values.
+/// A value of this many parts or more is long: it counts as a statement for every [`STATEMENT_PARTS`] parts.
+const LONG_VALUE: usize = 512;
 const STATEMENT_PARTS: usize = 16;
 
 /// Partitions the body of a routine into kernels and calls, whose memory arguments are nodes or the merge
@@ -122,7 +123,8 @@ fn groups(body: Block, limit: usize) -> Vec<Block> {
         }
         until = until.max(ends.get(&at).copied().unwrap_or(0));
         walk::each_stmt(std::slice::from_ref(&stmt), &mut |stmt| {
-            statements += 1 + stmt.values().into_iter().map(size).sum::<usize>() / STATEMENT_PARTS;
+            let long = stmt.values().into_iter().map(size).filter(|size| *size >= LONG_VALUE);
+            statements += 1 + long.sum::<usize>() / STATEMENT_PARTS;
         });
         if is_parallel(&stmt) && at >= until {
             // A comment before a parallel loop does not belong to the kernel before it.

@@ -19,7 +19,7 @@
 //!   run in lanes;
 //! * the innermost loop would access more arrays than a cache keeps apart, or need more registers for
 //!   accumulators than there are;
-//! * they contain many statements, or long ones, already ([`FUSED_STATEMENTS`], [`FUSED_COST`]).
+//! * they contain many statements, or long values, already ([`FUSED_STATEMENTS`], [`FUSED_COST`]).
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ use lowered_ir::ir::{
 };
 
 use crate::analysis::access::{self, Effects};
-use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, static_cost};
+use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, fusion_cost};
 use crate::analysis::names::Names;
 use crate::analysis::nest;
 use crate::cpu::fusible_contractions::ContractionShapes;
@@ -64,7 +64,7 @@ struct PlacedStmt {
     effects: Effects,
     /// The number of statements, those in its loops included.
     size: usize,
-    /// The work of running each of its statements once.
+    /// The work of its values.
     cost: u64,
     /// The nodes that it accesses at indices that move with its outermost loop, and by how many elements.
     moving: OnceCell<BTreeSet<(NodeRef, i64)>>,
@@ -83,7 +83,7 @@ impl PlacedStmt {
     fn with_effects(stmt: Stmt, effects: Effects) -> PlacedStmt {
         let mut size = 0;
         walk::each_stmt(std::slice::from_ref(&stmt), &mut |_| size += 1);
-        let cost = static_cost(std::slice::from_ref(&stmt));
+        let cost = fusion_cost(std::slice::from_ref(&stmt));
         PlacedStmt {
             stmt,
             effects,

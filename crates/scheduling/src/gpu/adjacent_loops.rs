@@ -8,7 +8,7 @@
 use lowered_ir::ir::{Affine, Block, LoopId, LoopKind, Routine, Stmt, walk};
 
 use crate::analysis::access;
-use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, static_cost};
+use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, fusion_cost};
 use codegen_core::dependence::{self, VariableRanges};
 
 /// Decides whether two neighbouring loops become one. The arguments are the two loops and the fused one.
@@ -42,7 +42,7 @@ fn fused_with_last(
     let (var, extent, first) = serial(&out[at])?;
     let (second_var, second_extent, second) = serial(stmt)?;
     let is_long = first.len() + second.len() > FUSED_STATEMENTS
-        || static_cost(first) + static_cost(second) > FUSED_COST;
+        || fusion_cost(first) + fusion_cost(second) > FUSED_COST;
     if extent != second_extent || is_long || access::nodes(first).is_disjoint(&access::nodes(second)) {
         return None;
     }
