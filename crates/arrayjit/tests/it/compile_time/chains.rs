@@ -24,9 +24,8 @@ const CHAINS: &[(&str, fn(usize) -> String)] = &[
         let levels = n.ilog2();
         for level in 1..=levels {
             let below = level - 1;
-            text += &format!(
-                "def f{level}(a[i]) -> r[i] {{ t[i] := f{below}(a[i]); r[i] := f{below}(t[i]) + f{below}(a[i]) * 0 }}\n"
-            );
+            text +=
+                &format!("def f{level}(a[i]) -> r[i] {{ t[i] := f{below}(a[i]); r[i] := f{below}(t[i]) }}\n");
         }
         text + &format!("y[i] := f{levels}(x[i])")
     }),
