@@ -8,7 +8,7 @@ use crate::{
     context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
     host::{array_of, flatten, indices, scalars},
-    shape::{access, axes, axis, clause, letter, letters},
+    shape::{access, axes, axis, letter, letters, ranges},
     value::Value,
 };
 
@@ -242,15 +242,11 @@ fn cumulative(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
     index[at] = "k".into();
     let element = cx.bind_array(&mut statement, &x)?.at(&index);
     let y = access("y", &letters(x.rank()));
-    let here = letter(at);
     let (dtype, wide) = (x.dtype(), wide(x.dtype()));
-    let value = format!("{wide}({element}) where {here} < {}, k {relation} {here}", x.shape()[at]);
+    let value = format!("{wide}({element}) where {}, k {relation} {}", ranges(x.shape()), letter(at));
     let text = match wide == dtype {
         true => format!("{y} {op} {value}"),
-        false => {
-            let sum = access("s", &letters(x.rank()));
-            format!("{sum} {op} {value}{}\n{y} := {dtype}({sum})", clause(x.shape()))
-        }
+        false => format!("{0} {op} {value}\n{y} := {dtype}({0})", access("s", &letters(x.rank()))),
     };
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }

@@ -87,7 +87,7 @@ fn forbidden_code_is_named_and_the_interpreter_runs_if_asked() {
     let error = backend.compile("y[i] := sin(x[i])", [&x, &y]).unwrap_err().to_string();
     assert_eq!(
         error,
-        "kernel `y_k0`: the system forbids this process to execute code that it generates (Permission denied (os error 13)); SELinux (`execmem`), systemd (`MemoryDenyWriteExecute`), seccomp filters and hardened kernels do so; the setting `fallback = \"interpreter\"` runs the rejected statements on the backend `interpreter`"
+        "line 1, column 1: kernel `y_k0`: the system forbids this process to execute code that it generates (Permission denied (os error 13)); SELinux (`execmem`), systemd (`MemoryDenyWriteExecute`), seccomp filters and hardened kernels do so; the setting `fallback = \"interpreter\"` runs the rejected statements on the backend `interpreter`\n1 | y[i] := sin(x[i])\n  | ^^^^"
     );
     let mut settings = Settings::default();
     settings.fallback = FallbackSetting::Interpreter;
