@@ -64,6 +64,13 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
+/// The error of a text that was not read at all.
+impl From<NoStack> for Box<ParseError> {
+    fn from(error: NoStack) -> Box<ParseError> {
+        Box::new(ParseError::at("", 0, "memory to read the text", error.to_string()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,12 +92,5 @@ mod tests {
     fn the_end_of_a_text_is_a_place_too() {
         let error = ParseError::at("ab\n", 3, "x", "the end of the text");
         assert_eq!((error.line, error.column, error.source_line.as_str()), (2, 1, ""));
-    }
-}
-
-/// The error of a text that was not read at all.
-impl From<NoStack> for Box<ParseError> {
-    fn from(error: NoStack) -> Box<ParseError> {
-        Box::new(ParseError::at("", 0, "memory to read the text", error.to_string()))
     }
 }
