@@ -14,7 +14,9 @@ use super::backend;
 const LENGTH: usize = 64;
 
 /// Steps that make `y` of `x`, for a number of nodes.
-const CHAINS: &[(&str, fn(usize) -> String)] = &[
+type Steps = fn(usize) -> String;
+
+const CHAINS: &[(&str, Steps)] = &[
     ("each node is read once", |n| chain("sin(h[l][i])", n)),
     ("each node is read twice", |n| chain("exp(h[l][i]) / (1 + exp(h[l][i]))", n)),
     ("each node is read backwards", |n| chain("tanh(h[l][63 - i])", n)),
