@@ -93,6 +93,7 @@ pub fn unary(op: UnaryOp) -> Derivative {
         UnaryOp::Sin => mul(G, Formula::unary(UnaryOp::Cos, A)),
         UnaryOp::Cos => neg(mul(G, Formula::unary(UnaryOp::Sin, A))),
         UnaryOp::Tanh => mul(G, sub(Formula::Number(1.0), mul(Y, Y))),
+        UnaryOp::Sigmoid => mul(G, mul(Y, sub(Formula::Number(1.0), Y))),
         UnaryOp::Atan => div(G, Formula::Ternary(TernaryOp::Fma, Box::new([A, A, Formula::Number(1.0)]))),
         UnaryOp::Erf => mul(G, density()),
         UnaryOp::Erfc => neg(mul(G, density())),

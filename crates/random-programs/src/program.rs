@@ -256,6 +256,7 @@ operations! {
     UnaryFunction {
         Neg = "neg", Abs = "abs", Not = "not", Relu = "relu", Satur01 = "satur01", Exp = "exp", Exp2 = "exp2",
         Expm1 = "expm1", Log = "log", Log1p = "log1p", Log2 = "log2", Sin = "sin", Cos = "cos", Tanh = "tanh",
+        Sigmoid = "sigmoid",
         Atan = "atan", Erf = "erf", Erfc = "erfc", Sqrt = "sqrt", Recip = "recip", RecipSqrt = "recip_sqrt", Trunc = "trunc", Floor = "floor", RoundEven = "round_even",
     }
 }

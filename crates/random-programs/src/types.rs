@@ -57,7 +57,7 @@ pub fn promote(a: DType, b: DType) -> DType {
 
 /// Whether the function converts integer operands to floats.
 pub fn is_float_function(op: UnaryFunction) -> bool {
-    use UnaryFunction::{Atan, Cos, Erf, Erfc, Exp, Exp2, Expm1, Log, Log1p, Log2, Sin, Tanh};
+    use UnaryFunction::{Atan, Cos, Erf, Erfc, Exp, Exp2, Expm1, Log, Log1p, Log2, Sigmoid, Sin, Tanh};
     use UnaryFunction::{Recip, RecipSqrt, Sqrt};
     matches!(
         op,
@@ -69,6 +69,7 @@ pub fn is_float_function(op: UnaryFunction) -> bool {
             | Sin
             | Cos
             | Tanh
+            | Sigmoid
             | Atan
             | Erf
             | Erfc

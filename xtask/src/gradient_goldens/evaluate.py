@@ -75,6 +75,7 @@ UNARY = {
     "sin": jnp.sin,
     "cos": jnp.cos,
     "tanh": jnp.tanh,
+    "sigmoid": jax.nn.sigmoid,
     "atan": jnp.arctan,
     "erf": jax.lax.erf,
     "erfc": jax.lax.erfc,

@@ -127,7 +127,7 @@ fn activations(
     // Writers of models disagree on capitals.
     let text = |name: &String| {
         Ok(match name.to_ascii_lowercase().as_str() {
-            "sigmoid" => "(1 / (1 + exp(-{})))".to_owned(),
+            "sigmoid" => "sigmoid({})".to_owned(),
             "tanh" => "tanh({})".to_owned(),
             "relu" => "max({}, 0)".to_owned(),
             "softsign" => "({} / (1 + abs({})))".to_owned(),

@@ -174,7 +174,13 @@ impl Emitter<'_> {
             UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Expm1 | UnaryOp::Log | UnaryOp::Log1p | UnaryOp::Log2 => {
                 unreachable!("{REJECTED}")
             }
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh | UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc => {
+            UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tanh
+            | UnaryOp::Sigmoid
+            | UnaryOp::Atan
+            | UnaryOp::Erf
+            | UnaryOp::Erfc => {
                 unreachable!("{REJECTED}")
             }
         }
@@ -212,7 +218,13 @@ impl Emitter<'_> {
             UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Expm1 | UnaryOp::Log | UnaryOp::Log1p | UnaryOp::Log2 => {
                 unreachable!("{REJECTED}")
             }
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh | UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc => {
+            UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tanh
+            | UnaryOp::Sigmoid
+            | UnaryOp::Atan
+            | UnaryOp::Erf
+            | UnaryOp::Erfc => {
                 unreachable!("{REJECTED}")
             }
         }
@@ -524,7 +536,7 @@ fn unary_has_lanes(op: UnaryOp, dtype: DType) -> bool {
     match op {
         Neg | Abs | Not | Relu | Satur01 | Trunc | Floor | RoundEven => dtype != DType::U64,
         Sqrt | Recip | RecipSqrt => dtype.is_float(),
-        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc => false,
+        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc => false,
     }
 }
 

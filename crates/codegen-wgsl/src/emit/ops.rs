@@ -33,6 +33,7 @@ impl Emitter<'_> {
             | UnaryOp::Sin
             | UnaryOp::Cos
             | UnaryOp::Tanh
+            | UnaryOp::Sigmoid
             | UnaryOp::Atan
             | UnaryOp::Erf
             | UnaryOp::Erfc => {

@@ -27,7 +27,7 @@ pub(super) fn unary<T: NativeFloat>(op: UnaryOp, x: T) -> T {
         Not => truth(x == T::ZERO),
         Relu => max(x, T::ZERO),
         Satur01 => min(max(x, T::ZERO), T::ONE),
-        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc => {
+        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc => {
             T::transcendental(op, x).canonical()
         }
         Neg | Abs => T::exactly_rounded(op, x),

@@ -28,9 +28,8 @@ pub(super) fn unary<T: NativeInteger>(op: UnaryOp, x: T) -> T {
         Satur01 => x.max(T::ZERO).min(T::ONE),
         Recip => T::arithmetic(BinaryOp::Div, T::ONE, x),
         Trunc | Floor | RoundEven => x,
-        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc | Sqrt | RecipSqrt => {
-            through_f64(op, x)
-        }
+        Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc | Sqrt
+        | RecipSqrt => through_f64(op, x),
     }
 }
 

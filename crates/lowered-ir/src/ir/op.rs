@@ -63,6 +63,8 @@ ops! {
         Cos = "cos",
         /// Hyperbolic tangent.
         Tanh = "tanh",
+        /// The logistic function, 1 / (1 + e⁻ˣ), accurate where it is small.
+        Sigmoid = "sigmoid",
         /// Inverse tangent, between −π/2 and π/2.
         Atan = "atan",
         /// The error function, 2/√π · ∫ exp(−t²) dt from 0 to `x`.
@@ -161,8 +163,11 @@ ops! {
 impl UnaryOp {
     /// Whether the operation is one of [`crate::math`]: computed by polynomials unless a target has it.
     pub fn is_transcendental(self) -> bool {
-        use UnaryOp::{Atan, Cos, Erf, Erfc, Exp, Exp2, Expm1, Log, Log1p, Log2, Sin, Tanh};
-        matches!(self, Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc)
+        use UnaryOp::{Atan, Cos, Erf, Erfc, Exp, Exp2, Expm1, Log, Log1p, Log2, Sigmoid, Sin, Tanh};
+        matches!(
+            self,
+            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc
+        )
     }
 
     /// Whether the operation on integers is one on floats: converted, computed there.

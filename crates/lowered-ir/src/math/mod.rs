@@ -23,6 +23,7 @@
 //! | log2 | 2 (1.62) | 1 (0.67) | |
 //! | sin, cos | 0.501 | 1 (0.79) | `f32` through `f64`; a call for `f64` from 2⁴⁰ on |
 //! | tanh | 1.5 (1.42) | 1.5 (1.42) | relative accuracy down to 0 |
+//! | sigmoid | 2.5 (1.69) | 2.5 (1.54) | relative accuracy down to the smallest subnormal |
 //! | atan | 1.5 (1.27) | 2 (1.64) | relative accuracy down to 0 |
 //! | erf | 1.5 (1.07) | 1.5 (1.10) | relative accuracy down to 0 |
 //! | erfc | 6 (5.29) | 4 (3.48) | relative accuracy down to the smallest subnormal |
@@ -57,6 +58,7 @@
 //! | log1p alone | 1.5 (1.25) | 1.5 (1.20) |
 //! | log2 alone | 2 (1.61) | 2 (1.69) |
 //! | tanh alone | 1.5 (1.42) | 2.5 (1.96) |
+//! | sigmoid alone | 2.5 (1.69) | 3 (1.69) |
 //! | atan alone | 1.5 (1.25) | 2 (1.34) |
 //! | erf alone | 1.5 (1.05) | 2 (1.40) |
 //! | erfc alone | 6 (4.74) | 120 (32) |
@@ -79,6 +81,7 @@ mod log;
 mod native;
 mod pow;
 mod quarters;
+mod sigmoid;
 mod tanh;
 mod trig;
 mod turns;
@@ -107,6 +110,7 @@ pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float
         UnaryOp::Log1p => log::log1p(a, x),
         UnaryOp::Log2 => log::log2(a, x),
         UnaryOp::Tanh => tanh::tanh(a, x),
+        UnaryOp::Sigmoid => sigmoid::sigmoid(a, x),
         UnaryOp::Atan => atan::atan(a, x),
         UnaryOp::Erf => erf::erf(a, x),
         UnaryOp::Erfc => erf::erfc(a, x),

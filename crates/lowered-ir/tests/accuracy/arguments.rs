@@ -81,6 +81,7 @@ fn range(op: UnaryOp, dtype: DType) -> (f64, f64) {
         UnaryOp::Expm1 => (-60.0, 712.0 * wide),
         UnaryOp::Log1p => (-1.0, 3.0),
         UnaryOp::Tanh => (-21.0, 21.0),
+        UnaryOp::Sigmoid => (-750.0 * wide, 40.0),
         UnaryOp::Atan => (-20.0, 20.0),
         UnaryOp::Erf => (-6.5, 6.5),
         UnaryOp::Erfc if dtype == DType::F64 => (-7.0, 27.5),

@@ -37,6 +37,7 @@ fn edges_are_exact() {
         (UnaryOp::Erf, [(0.0, 0.0), (-0.0, -0.0), (inf, 1.0), (-inf, -1.0), (nan, nan), (40.0, 1.0)]),
         (UnaryOp::Erfc, [(0.0, 1.0), (-0.0, 1.0), (inf, 0.0), (-inf, 2.0), (nan, nan), (40.0, 0.0)]),
         (UnaryOp::Tanh, [(0.0, 0.0), (-0.0, -0.0), (inf, 1.0), (-inf, -1.0), (40.0, 1.0), (nan, nan)]),
+        (UnaryOp::Sigmoid, [(0.0, 0.5), (-0.0, 0.5), (inf, 1.0), (-inf, 0.0), (nan, nan), (-1e4, 0.0)]),
         (UnaryOp::Sin, [(0.0, 0.0), (-0.0, -0.0), (inf, nan), (-inf, nan), (nan, nan), (1e-30, 1e-30)]),
         (UnaryOp::Cos, [(0.0, 1.0), (-0.0, 1.0), (inf, nan), (-inf, nan), (nan, nan), (1e-30, 1.0)]),
     ];

@@ -40,7 +40,7 @@ const fn bound(op: UnaryOp, single: f64, double: f64, platform: fn(f64) -> f64) 
     Bound { op, single, double, platform }
 }
 
-pub(crate) const BOUNDS: [Bound; 15] = [
+pub(crate) const BOUNDS: [Bound; 16] = [
     bound(UnaryOp::Exp, 1.1, 1.1, f64::exp),
     bound(UnaryOp::Exp2, 1.0, 1.0, f64::exp2),
     bound(UnaryOp::Expm1, 2.0, 2.5, f64::exp_m1),
@@ -50,6 +50,7 @@ pub(crate) const BOUNDS: [Bound; 15] = [
     bound(UnaryOp::Sin, 0.501, 1.0, f64::sin),
     bound(UnaryOp::Cos, 0.501, 1.0, f64::cos),
     bound(UnaryOp::Tanh, 1.5, 1.5, f64::tanh),
+    bound(UnaryOp::Sigmoid, 2.5, 2.5, |x| 1.0 / (1.0 + (-x).exp())),
     bound(UnaryOp::Atan, 1.5, 2.0, f64::atan),
     bound(UnaryOp::Erf, 1.5, 1.5, |x| unary_f64(UnaryOp::Erf, x)),
     bound(UnaryOp::Erfc, 6.0, 4.0, |x| unary_f64(UnaryOp::Erfc, x)),

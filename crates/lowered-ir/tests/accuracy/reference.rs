@@ -39,6 +39,10 @@ impl Reference {
             UnaryOp::Expm1 => x.exp(PRECISION, ROUND, constants).sub(&big(1.0), PRECISION, ROUND),
             UnaryOp::Log1p => big(1.0).add(&x, PRECISION, ROUND).ln(PRECISION, ROUND, constants),
             UnaryOp::Tanh => x.tanh(PRECISION, ROUND, constants),
+            UnaryOp::Sigmoid => {
+                let inverse = x.neg().exp(PRECISION, ROUND, constants).add(&big(1.0), PRECISION, ROUND);
+                inverse.reciprocal(PRECISION, ROUND)
+            }
             UnaryOp::Atan => x.atan(PRECISION, ROUND, constants),
             UnaryOp::Erf => erf(&x, PRECISION, constants),
             UnaryOp::Erfc => {
@@ -82,7 +86,7 @@ pub(crate) fn erf(x: &BigFloat, precision: usize, constants: &mut Consts) -> Big
 /// Results at zeros, infinities and outside of the domain, where the library is not used.
 fn edge(op: UnaryOp, x: f64) -> Option<f64> {
     use UnaryOp::{Atan, Cos, Erf, Erfc, Exp, Exp2, Expm1, Log, Log1p, Log2};
-    use UnaryOp::{Recip, RecipSqrt, Sin, Sqrt, Tanh};
+    use UnaryOp::{Recip, RecipSqrt, Sigmoid, Sin, Sqrt, Tanh};
     let (infinite, nan) = (f64::INFINITY, f64::NAN);
     Some(match op {
         _ if x.is_nan() => nan,
@@ -116,6 +120,8 @@ fn edge(op: UnaryOp, x: f64) -> Option<f64> {
                 0.0
             }
         }
+        Sigmoid if x == 0.0 => 0.5,
+        Sigmoid if x.abs() > 1e4 => f64::from(u8::from(x > 0.0)),
         Tanh if x.abs() > 1e4 => x.signum(),
         _ => return None,
     })

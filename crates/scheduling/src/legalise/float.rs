@@ -20,7 +20,7 @@ impl Legaliser<'_> {
             Satur01 => Expr::binary(BinaryOp::Min, Expr::binary(BinaryOp::Max, x, zero), one),
             Recip => Expr::binary(BinaryOp::Div, one, x),
             RecipSqrt => Expr::binary(BinaryOp::Div, one, Expr::unary(Sqrt, x)),
-            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc => {
+            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc => {
                 self.transcendental(op, dtype, x)?
             }
         })

@@ -20,8 +20,8 @@ impl Legaliser<'_> {
         let result = match op {
             Trunc | Floor | RoundEven => return Ok(x),
             Abs | Relu if !dtype.is_signed() => return Ok(x),
-            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Atan | Erf | Erfc | Sqrt
-            | RecipSqrt => {
+            Exp | Exp2 | Expm1 | Log | Log1p | Log2 | Sin | Cos | Tanh | Sigmoid | Atan | Erf | Erfc
+            | Sqrt | RecipSqrt => {
                 return self.through_f64(op, dtype, x);
             }
             Neg | Abs => Expr::unary(op, cast(dtype, wide, x)),

@@ -345,7 +345,7 @@ fn exactly<const N: usize>(args: Vec<Expr>) -> Option<[Expr; N]> {
 /// Whether a program may define a function of this name, which the language has. Programs did so before the
 /// language had it.
 pub(in super::super) fn may_be_redefined(function: &str) -> bool {
-    matches!(function, "atan" | "erf" | "erfc" | "expm1" | "log1p")
+    matches!(function, "atan" | "erf" | "erfc" | "expm1" | "log1p" | "sigmoid")
 }
 
 /// The names of the functions of the language.

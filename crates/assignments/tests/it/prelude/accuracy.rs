@@ -98,7 +98,6 @@ fn functions() -> Vec<Function> {
         mul(&mul(&number(0.5), x, p), &sub(&one(), &erf(&scaled, p, c), p), p)
     };
     vec![
-        function("sigmoid", sigmoid, (-745.0, 745.0), [3.0, 3.0]),
         function("log_sigmoid", |x, p, c| softplus(&x.neg(), p, c).neg(), (-745.0, 745.0), [2.5, 2.5]),
         function("softplus", softplus, (-745.0, 745.0), [2.5, 2.5]),
         Function {

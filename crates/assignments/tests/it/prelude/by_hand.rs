@@ -14,11 +14,6 @@ struct ByHand(&'static str, &'static str, &'static str);
 const ALL: &[ByHand] = &[
     ByHand(
         X,
-        "y[i,j,k] := sigmoid(x[i,j,k])",
-        "y[i,j,k] := where(x[i,j,k] < 0, exp(where(x[i,j,k] < 0, x[i,j,k], -x[i,j,k])), 1) / (1 + exp(where(x[i,j,k] < 0, x[i,j,k], -x[i,j,k])))",
-    ),
-    ByHand(
-        X,
         "y[i,j,k] := log_sigmoid(x[i,j,k])",
         "y[i,j,k] := min(x[i,j,k], 0) - log1p(exp(-abs(x[i,j,k])))",
     ),
@@ -31,7 +26,7 @@ const ALL: &[ByHand] = &[
         X,
         "y[i,j,k] := silu(x[i,j,k], 0.5)",
         "u[i,j,k] := 0.5 * x[i,j,k]
-         y[i,j,k] := x[i,j,k] * (where(u[i,j,k] < 0, exp(where(u[i,j,k] < 0, u[i,j,k], -u[i,j,k])), 1) / (1 + exp(where(u[i,j,k] < 0, u[i,j,k], -u[i,j,k]))))",
+         y[i,j,k] := x[i,j,k] * sigmoid(u[i,j,k])",
     ),
     ByHand(
         X,
@@ -47,7 +42,7 @@ const ALL: &[ByHand] = &[
         X,
         "y[i,j,k] := gelu_tanh(x[i,j,k])",
         "u[i,j,k] := 1.5957691216057308 * (x[i,j,k] + 0.044715 * x[i,j,k] * x[i,j,k] * x[i,j,k])
-         y[i,j,k] := x[i,j,k] * (where(u[i,j,k] < 0, exp(where(u[i,j,k] < 0, u[i,j,k], -u[i,j,k])), 1) / (1 + exp(where(u[i,j,k] < 0, u[i,j,k], -u[i,j,k]))))",
+         y[i,j,k] := x[i,j,k] * sigmoid(u[i,j,k])",
     ),
     ByHand(
         X,
@@ -317,10 +312,10 @@ const ALL: &[ByHand] = &[
          a[b,g,u] += h[b,v] * wh[g,u,v]
          u1[b,u] := a[b,1,u] + bx[1,u]
          u2[b,u] := a[b,0,u] + bx[0,u]
-         z[b,u] := where(u1[b,u] < 0, exp(where(u1[b,u] < 0, u1[b,u], -u1[b,u])), 1) / (1 + exp(where(u1[b,u] < 0, u1[b,u], -u1[b,u]))) * c[b,u]
-            + where(u2[b,u] < 0, exp(where(u2[b,u] < 0, u2[b,u], -u2[b,u])), 1) / (1 + exp(where(u2[b,u] < 0, u2[b,u], -u2[b,u]))) * tanh(a[b,2,u] + bx[2,u])
+         z[b,u] := sigmoid(u1[b,u]) * c[b,u]
+            + sigmoid(u2[b,u]) * tanh(a[b,2,u] + bx[2,u])
          u3[b,u] := a[b,3,u] + bx[3,u]
-         y[b,u] := where(u3[b,u] < 0, exp(where(u3[b,u] < 0, u3[b,u], -u3[b,u])), 1) / (1 + exp(where(u3[b,u] < 0, u3[b,u], -u3[b,u]))) * tanh(z[b,u])
+         y[b,u] := sigmoid(u3[b,u]) * tanh(z[b,u])
          keep z",
     ),
     ByHand(
@@ -329,9 +324,9 @@ const ALL: &[ByHand] = &[
         "a[b,g,u] :+= x[b,i] * wx[g,u,i]
          d[b,g,u] :+= h[b,v] * wh[g,u,v]
          u4[b,u] := a[b,0,u] + bx[0,u] + d[b,0,u] + bh[0,u]
-         r[b,u] := where(u4[b,u] < 0, exp(where(u4[b,u] < 0, u4[b,u], -u4[b,u])), 1) / (1 + exp(where(u4[b,u] < 0, u4[b,u], -u4[b,u])))
+         r[b,u] := sigmoid(u4[b,u])
          u5[b,u] := a[b,1,u] + bx[1,u] + d[b,1,u] + bh[1,u]
-         z[b,u] := where(u5[b,u] < 0, exp(where(u5[b,u] < 0, u5[b,u], -u5[b,u])), 1) / (1 + exp(where(u5[b,u] < 0, u5[b,u], -u5[b,u])))
+         z[b,u] := sigmoid(u5[b,u])
          n[b,u] := tanh(a[b,2,u] + bx[2,u] + r[b,u] * (d[b,2,u] + bh[2,u]))
          y[b,u] := (1 - z[b,u]) * n[b,u] + z[b,u] * h[b,u]",
     ),

@@ -364,6 +364,7 @@ fn float_unary_on_numbers(class: Class, op: UnaryFunction, dtype: DType, a: Inte
         },
         UnaryFunction::Tanh if a.number() == Some(0.0) => a,
         UnaryFunction::Tanh => ends(a, |x| approximate(dtype, x.tanh())),
+        UnaryFunction::Sigmoid => ends(a, |x| approximate_within(dtype, 1.0 / (1.0 + (-x).exp()), 3.0)),
         UnaryFunction::Exp => positive(ends(a, |x| approximate(dtype, x.exp()))),
         UnaryFunction::Expm1 | UnaryFunction::Log1p | UnaryFunction::Atan | UnaryFunction::Erf
             if a.number() == Some(0.0) =>
