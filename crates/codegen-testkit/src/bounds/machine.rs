@@ -98,20 +98,20 @@ impl BoundsMachine<'_> {
         value: &Expr,
     ) -> Result<(), String> {
         let (at, value) = (self.eval(at)?, self.eval(value)?);
+        let dims = &self.case.routine.node(node).dims;
+        if let Some(at) = within(at.value, dims[axis]) {
+            let position = self.position(dims, index, Some((axis, at)))?;
+            let element = element(&mut self.nodes[node.index()], position)?;
+            *element = match op {
+                None => value,
+                Some(op) if op.takes_new_first() => value::binary(op, value, *element),
+                Some(op) => value::binary(op, *element, value),
+            };
+        }
         if at.radius > 0.0 {
             // The index is uncertain, so the store may hit any element.
             self.nodes[node.index()].iter_mut().for_each(|element| *element = element.open());
-            return Ok(());
         }
-        let dims = &self.case.routine.node(node).dims;
-        let Some(at) = within(at.value, dims[axis]) else { return Ok(()) };
-        let position = self.position(dims, index, Some((axis, at)))?;
-        let element = element(&mut self.nodes[node.index()], position)?;
-        *element = match op {
-            None => value,
-            Some(op) if op.takes_new_first() => value::binary(op, value, *element),
-            Some(op) => value::binary(op, *element, value),
-        };
         Ok(())
     }
 

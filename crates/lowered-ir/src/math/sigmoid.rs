@@ -1,5 +1,5 @@
-//! The logistic function: with `E = e^(−|x|)`, the quotient `1 / (1 + E)` where `x` is positive and `E / (1 + E)`
-//! where it is negative, which keeps its relative accuracy down to the smallest subnormal.
+//! The logistic function: with `E = e^(−|x|)`, the quotient `1 / (1 + E)` where `x` is positive and
+//! `E / (1 + E)` where it is negative, which keeps its relative accuracy down to the smallest subnormal.
 
 use super::algebra::Algebra;
 use super::exp::exp;

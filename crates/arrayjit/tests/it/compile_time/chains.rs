@@ -13,10 +13,10 @@ use super::backend;
 
 const LENGTH: usize = 64;
 
-/// Steps that make `y` of `x`, for a number of nodes.
-type Steps = fn(usize) -> String;
+/// ChainText that make `y` of `x`, for a number of nodes.
+type ChainText = fn(usize) -> String;
 
-const CHAINS: &[(&str, Steps)] = &[
+const CHAINS: &[(&str, ChainText)] = &[
     ("each node is read once", |n| chain("sin(h[l][i])", n)),
     ("each node is read twice", |n| chain("exp(h[l][i]) / (1 + exp(h[l][i]))", n)),
     ("each node is read backwards", |n| chain("tanh(h[l][63 - i])", n)),

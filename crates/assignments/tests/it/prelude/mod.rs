@@ -70,8 +70,7 @@ fn definitions_of_the_program_hide_those_of_the_prelude() {
         detach log_softmax.1.m
         log_softmax.1.s[b] :+= exp(x[b,k] - log_softmax.1.m[b])
         log_softmax.1.y[b,k] := x[b,k] - log_softmax.1.m[b] - log(log_softmax.1.s[b])
-        sigmoid.1.y[b,i] := where(log_softmax.1.y[b,i] < 0, exp(where(log_softmax.1.y[b,i] < 0, log_softmax.1.y[b,i], -log_softmax.1.y[b,i])), 1) / (1 + exp(where(log_softmax.1.y[b,i] < 0, log_softmax.1.y[b,i], -log_softmax.1.y[b,i])))
-        y[b,i] := sigmoid.1.y[b,i]
+        y[b,i] := sigmoid(log_softmax.1.y[b,i])
     "#]]
     .assert_eq(&expanded(&text.replace("size k, e, v = 3", "size k = 1, e = 2, v = 3")));
     // The program's function has the name of one that the prelude's function calls.
@@ -209,8 +208,8 @@ fn errors_name_the_source_and_the_call() {
     error(
         "y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]",
         expect![[r#"
-            prelude/activations.assign, line 81, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a value
-            81 |     y[..] := where(uniform(seed, step, ..) < rate, 0, x[..] / (1 - rate))
+            prelude/activations.assign, line 75, column 28: an index is a sum of integers and integer multiples of letters and symbols; found a value
+            75 |     y[..] := where(uniform(seed, step, ..) < rate, 0, x[..] / (1 - rate))
                |                            ^^^^
             in function `dropout`, line 1, column 11
             1 | y[i,j] := dropout(z[i,j,k], 0.5, 1.5)[i,j,0]
