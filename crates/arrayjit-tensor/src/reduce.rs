@@ -301,13 +301,7 @@ impl Tensor {
         let text = |y: &str| match wide == narrow {
             _ if size == 0 => format!("{} := {}", whole(y, rank), whole("x", rank)),
             true => sum(y),
-            false => format!(
-                "{}
-{} := {narrow}({})",
-                sum("s"),
-                whole(y, rank),
-                whole("s", rank)
-            ),
+            false => format!("{}\n{} := {narrow}({})", sum("s"), whole(y, rank), whole("s", rank)),
         };
         self.graph().result(call, &[("x", Argument::Tensor(self))], text)
     }
