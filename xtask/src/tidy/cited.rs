@@ -22,7 +22,7 @@ impl Functions {
     pub(super) fn read(root: &Path) -> Result<Functions> {
         let mut functions = Functions::default();
         let mut folders: Vec<PathBuf> =
-            ["crates", "xtask", "benches", "examples", "web"].map(|folder| root.join(folder)).to_vec();
+            ["crates", "xtask", "benches", "examples"].map(|folder| root.join(folder)).to_vec();
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder)? {
                 let path = entry?.path();

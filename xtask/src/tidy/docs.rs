@@ -122,7 +122,7 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>> {
 fn all_tests(root: &Path) -> Result<BTreeSet<String>> {
     let mut tests = BTreeSet::new();
     let mut folders: Vec<PathBuf> =
-        ["crates", "xtask", "benches", "examples", "web"].map(|folder| root.join(folder)).to_vec();
+        ["crates", "xtask", "benches", "examples"].map(|folder| root.join(folder)).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
             let path = entry?.path();

@@ -9,7 +9,7 @@ const ENDINGS: &[&str] =
     &["rs", "md", "toml", "lir", "txt", "yml", "sh", "py", "js", "html", "css", "wgsl", "ptx", "cpu"];
 /// Top-level folders with such files, besides the root's own files.
 const FOLDERS: &[&str] =
-    &["crates", "xtask", "benches", "web", "examples", "fuzz", "docs", "data", ".github", ".ci", ".cargo"];
+    &["crates", "xtask", "benches", "examples", "fuzz", "docs", "data", ".github", ".ci", ".cargo"];
 /// Folders whose files tools write.
 const SKIPPED: &[&str] = &["target", "corpus", "artifacts", "results", "node_modules"];
 

@@ -2,7 +2,7 @@
 //! are correct.
 //!
 //! A page holds the kernels' WGSL, the contents of nodes before and after runs, and a readable harness: the
-//! device's side of the kernel ABI in JavaScript (`web/page`).
+//! device's side of the kernel ABI in JavaScript (`examples/web/page`).
 //!
 //! # Should I be using this crate?
 //!
