@@ -137,9 +137,13 @@ impl ProgramBuilder {
         counter
     }
 
-    /// Closes the innermost loop.
+    /// Closes the innermost loop. What it stored is in memory afterwards only if it has run, even if the value
+    /// itself was moved out of the loop.
     pub(super) fn close(&mut self) {
         let Some(scope) = self.scopes.pop() else { return };
+        if !matches!(scope.counter, Some((_, LoopRange::Constant(1..)))) {
+            scope.writes.iter().for_each(|array| drop(self.known.remove(array)));
+        }
         let level = self.scopes.len() - 1;
         let levels = &self.levels;
         for known in self.known.values_mut() {
