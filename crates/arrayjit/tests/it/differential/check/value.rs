@@ -581,7 +581,8 @@ fn integer_binary(op: BinaryFunction, dtype: DType, a: (i128, i128), b: (i128, i
 }
 
 fn integer_result(op: BinaryFunction, dtype: DType, a: i128, b: i128) -> i128 {
-    let shift = (b.rem_euclid(i128::from(format::width(dtype)))) as u32;
+    // A truth value has the bits of a byte.
+    let shift = (b.rem_euclid(i128::from(format::width(dtype).max(8)))) as u32;
     let result = match op {
         BinaryFunction::Add => a + b,
         BinaryFunction::Sub => a - b,
