@@ -93,6 +93,18 @@ pub(crate) fn compare_optimised(
     Ok(())
 }
 
+/// Whether a run of the program gives a node a value that is not finite. Its gradients may then be NaN where
+/// differences are numbers, because zero times infinity is NaN.
+pub(crate) fn overflows(program: &Assignments, inputs: &[Input], bindings: &[i64]) -> Result<bool, String> {
+    let lowered = lowered(program, &[])?;
+    let memory = interpreted(&lowered.routine, &lowered, inputs, bindings)?;
+    let mut values = lowered.nodes.iter().zip(&memory.nodes).flat_map(|(node, bytes)| {
+        let scalars = bytes.chunks(node.dtype().size_bytes());
+        scalars.filter_map(|bytes| Scalar::read(node.dtype(), bytes)).map(Scalar::as_f64)
+    });
+    Ok(values.any(|value| !value.is_finite()))
+}
+
 fn lowered(program: &Assignments, kept: &[TensorNode]) -> Result<Lowered, String> {
     let mut program = program.clone();
     program.kept.extend(kept.iter().cloned());

@@ -7,7 +7,7 @@ use autodiff::{CheckError, CheckOptions, GradientErrorKind, check, gradient};
 use random_programs::{ProgramWeights, RandomProgram, effort, program_from_seed};
 use tnode::{DType, HostArray, Scalar, TensorNode};
 
-use crate::compiled::{compare_optimised, compare_tangent};
+use crate::compiled::{compare_optimised, compare_tangent, overflows};
 use crate::forms::{FORMS, FormCounts, count_forms};
 use crate::support::{Input, noise};
 
@@ -117,7 +117,8 @@ fn outcome(random: &RandomProgram, seed: u64) -> Result<Outcome, String> {
         let (a, b) = (pair[0].difference, pair[1].difference);
         !(pair[0].index == pair[1].index && (a - b).abs() <= 1e-3 * (1.0 + a.abs()))
     });
-    if spread || !differences[0].difference.is_finite() {
+    let is_nan = differences[0].gradient.is_nan() && overflows(&program, &inputs, &bindings)?;
+    if spread || is_nan || !differences[0].difference.is_finite() {
         return Ok(Outcome::NotComparable);
     }
     Err(format!("{:?}\n{}", differences[0], found.program))

@@ -53,8 +53,13 @@ fn run(routine: &Routine, seed: i64) {
     routine.run(&bindings).unwrap().sync().unwrap();
 }
 
+/// The bytes of a node. The bits of a NaN are not determined, so all have the same here.
 fn bytes(context: &Context, node: &TensorNode) -> Option<Vec<u8>> {
-    context.contains(node).then(|| context.to_host(node).unwrap().bytes().to_vec())
+    let array = context.contains(node).then(|| context.to_host(node).unwrap())?;
+    let (mut bytes, values) = (array.bytes().to_vec(), array.values());
+    let elements = bytes.chunks_mut(node.dtype().size_bytes()).zip(values);
+    elements.filter(|(_, value)| value.is_nan()).for_each(|(bytes, _)| bytes.fill(0xff));
+    Some(bytes)
 }
 
 /// Splits the program at some of the nodes that it writes.
