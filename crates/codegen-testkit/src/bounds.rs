@@ -12,9 +12,9 @@
 //! bits must be equal.
 //!
 //! A radius is infinite where no bound exists: for the floor of a rounded number that may lie on either side
-//! of an integer, an element read at an uncertain index, the product of a computed 0 with infinity, or the
-//! bits of a computed 0, since its sign is not specified. Such elements are counted ([`Closeness::open`]),
-//! not compared.
+//! of an integer, an element read at an uncertain index, the product of a computed 0 with infinity, the
+//! difference of two infinities, or the bits of a computed 0, since its sign is not specified. Such elements
+//! are counted ([`Closeness::open`]), not compared.
 //!
 //! All NaNs are equal, and so are zeros of either sign. Infinities must be equal unless the greatest number
 //! is within the radius.

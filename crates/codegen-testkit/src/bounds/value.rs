@@ -120,6 +120,8 @@ pub(super) fn binary(op: BinaryOp, a: Approx, b: Approx) -> Approx {
         BinaryOp::Div | BinaryOp::Rem => b.zero_in_doubt(),
         BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => a.zero_in_doubt() || b.zero_in_doubt(),
         BinaryOp::Eq | BinaryOp::Ne => a.radius + b.radius > 0.0 && !apart,
+        // Shaders may be compiled as if there were no infinities: `x - y + y` as `x`.
+        BinaryOp::Add | BinaryOp::Sub => is_nan(result) && !is_nan(a.value) && !is_nan(b.value),
         _ => false,
     };
     // These operations jump: they subtract whole multiples, or their sign depends on whether the exponent is
