@@ -50,7 +50,7 @@ impl Worker {
     pub(crate) fn start(test: &str) -> io::Result<Worker> {
         let errors = tempfile::tempfile()?;
         let mut process = Command::new(std::env::current_exe()?)
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
             .env(CHILD, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
