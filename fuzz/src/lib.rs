@@ -4,9 +4,9 @@
 //! The ordinary tests run the same functions on the seeds and on fixed random bytes, without a fuzzer
 //! (`crates/codegen-cranelift/tests/it/fuzz_targets.rs`).
 
+use assignment_text::Program;
 use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::Program;
 use codegen_core::{Codegen, CodegenError};
 use codegen_cranelift::{CraneliftOptions, cranelift};
 use codegen_testkit::{Outcome, generated_routine, run_generated};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use assignment_text::{Program, ProgramReport, unparse};
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::{Program, ProgramReport};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use tnode::MemoryMode;
 
@@ -67,7 +67,7 @@ pub fn expand(file: &Path, sizes: &[String]) -> Result<String> {
 /// # Errors
 /// If the file cannot be read, is no valid program, or has no gradient. The error shows the line.
 pub fn differentiate(file: &Path, sizes: &[String]) -> Result<String> {
-    Ok(differentiated(file, sizes)?.assignments.to_text())
+    Ok(unparse(&differentiated(file, sizes)?.assignments))
 }
 
 /// The report about the program of a file, whose gradients are replaced by accumulations.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 #[derive(clap::Args)]
 pub(crate) struct BlessArgs {
     /// The crates whose tests have expected texts.
-    #[arg(default_values = ["filetests", "lowered-ir", "assignments", "codegen-cranelift", "codegen-ptx", "codegen-wgsl"])]
+    #[arg(default_values = ["filetests", "lowered-ir", "assignments", "assignment-text", "codegen-cranelift", "codegen-ptx", "codegen-wgsl"])]
     crates: Vec<String>,
 }
 

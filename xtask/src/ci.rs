@@ -228,7 +228,7 @@ fn fuzz_stages(seconds: u32) -> Vec<Stage> {
 /// Random tests with new seeds, and many more of them.
 fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let effort = |factor: &str| [("EFFORT", factor.to_owned())];
-    let random = "cargo test --release -p filetests -p lowered-ir -p assignments -p arrayjit-autodiff -p arrayjit-scheduling -p vector-asm -p microkernels -p tnode -p codegen-cranelift -p codegen-testkit -p codegen-wgsl -p codegen-ptx -p ptx-sim -p random-programs -p scheduler-multicore -p arrayjit -p arrayjit-collectives --lib --tests --features arrayjit/wgpu";
+    let random = "cargo test --release -p filetests -p lowered-ir -p assignments -p assignment-text -p arrayjit-autodiff -p arrayjit-scheduling -p vector-asm -p microkernels -p tnode -p codegen-cranelift -p codegen-testkit -p codegen-wgsl -p codegen-ptx -p ptx-sim -p random-programs -p scheduler-multicore -p arrayjit -p arrayjit-collectives --lib --tests --features arrayjit/wgpu";
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     let programs = "cargo test --release -p arrayjit --test it -- many_programs --nocapture";
     // The runtime's suite on disturbed drivers, the conformance kit for the other widths, the corpus's

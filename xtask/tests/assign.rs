@@ -71,7 +71,7 @@ fn gradients_are_printed_as_statements() {
     let found = differentiate(&file, &[]).unwrap_or_else(|error| panic!("{error:#}"));
     let statements = "w.grad[i] :+= y.grad[b] * x[b,i]\nw[i] -= 0.1 * w.grad[i]\n";
     assert!(found.starts_with("input x f32[8,4]\n") && found.ends_with(statements), "{found}");
-    assignments::text::parse(&found, &[]).unwrap_or_else(|error| panic!("{error}"));
+    assignment_text::parse(&found, &[]).unwrap_or_else(|error| panic!("{error}"));
     let expanded = expand(&file, &[]).unwrap_or_else(|error| panic!("{error:#}"));
     assert!(expanded.contains("\ngrad loss by w\n"), "{expanded}");
     let checked = check(&file, &[]).unwrap_or_else(|error| panic!("{error:#}"));

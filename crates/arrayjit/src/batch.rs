@@ -6,10 +6,8 @@
 
 use std::borrow::Borrow;
 
-use assignments::{
-    Assignments,
-    text::{self, Program},
-};
+use assignment_text::Program;
+use assignments::Assignments;
 use device_runtime::Context;
 use lowered_ir::{pipeline::OptimizeCtx, stack::with_enough};
 use rayon::prelude::*;
@@ -64,7 +62,7 @@ impl BatchMember {
     fn read(&self, position: usize) -> Result<(Assignments, String), CompileError> {
         let (read, program_name) = match &self.source {
             Source::Assignments(assignments) => (Ok(assignments.clone()), None),
-            Source::Text { text, nodes } => (text::parse(text, nodes), None),
+            Source::Text { text, nodes } => (assignment_text::parse(text, nodes), None),
             Source::Program { program, nodes } => (program.assignments(nodes), program.name()),
         };
         let name = || self.name.as_deref().or(program_name).unwrap_or("without a name");

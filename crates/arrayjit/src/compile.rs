@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use assignment_text::{Program, TextError};
 use assignments::{
     Assignments, Nodes, UnknownNode, Warning,
     lower::{LoweredAssignments, first_mention, lower},
-    text::{self, Program, TextError},
 };
 use codegen_core::{Code, LogSink, Logging};
 use device_runtime::Context;
@@ -376,7 +376,7 @@ impl Backend {
             return Ok(compiled);
         }
         let compiled = self.compile_read(|| {
-            let assignments = text::parse(text, nodes)?;
+            let assignments = assignment_text::parse(text, nodes)?;
             Ok(match name {
                 Some(name) => assignments.named(name),
                 None => assignments,

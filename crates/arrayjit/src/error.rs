@@ -150,7 +150,7 @@ pub enum InitialiseError {
 pub enum CompileError {
     /// The assignment text is wrong; the message points into it.
     #[error(transparent)]
-    Text(#[from] assignments::text::TextError),
+    Text(#[from] assignment_text::TextError),
     /// There is no memory for the stack on which routines are compiled.
     #[error(transparent)]
     Stack(#[from] NoStack),

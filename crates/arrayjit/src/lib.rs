@@ -41,8 +41,14 @@ tnode::debug_as_display!(
     tune::TuneError,
 );
 
+pub use assignment_text::{
+    self as text, // programs as text
+    Program,
+    TextError,
+    parse_nodes,
+};
 pub use assignments::{
-    self as assign, // assignments: data, text, builders
+    self as assign, // assignments: data, builders
     Assignments,
     Nodes,
     UnknownNode,
@@ -50,7 +56,6 @@ pub use assignments::{
     WarningKind,
     builder::BuildError,
     indexing, // projections and einsum text, for builders
-    text::{Program, TextError},
 };
 pub use autodiff; // gradients, as programs
 pub use codegen_core::{Caps, Codegen, LogSink};

@@ -125,13 +125,13 @@ impl Assignments {
 }
 
 /// The alphanumeric words of `text`, joined by `_`.
-pub(crate) fn identifier(text: &str) -> String {
+pub fn identifier(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("_")
 }
 
 /// Calls `f` on every step, on a block before its steps.
-pub(crate) fn each_step<'a>(steps: &'a [ProgramStep], f: &mut impl FnMut(&'a ProgramStep)) {
+pub fn each_step<'a>(steps: &'a [ProgramStep], f: &mut impl FnMut(&'a ProgramStep)) {
     for step in steps {
         f(step);
         if let ProgramStep::Block { steps, .. } = step {
@@ -141,7 +141,7 @@ pub(crate) fn each_step<'a>(steps: &'a [ProgramStep], f: &mut impl FnMut(&'a Pro
 }
 
 /// The nodes that this step writes, each once; none for a block.
-pub(crate) fn written(step: &ProgramStep) -> Vec<&TensorNode> {
+pub fn written(step: &ProgramStep) -> Vec<&TensorNode> {
     let mut nodes: Vec<&TensorNode> = Vec::new();
     let mut seen = BTreeSet::new();
     let fetched = match step {
@@ -182,7 +182,7 @@ fn gradients(step: &ProgramStep) -> &[(TensorNode, TensorNode)] {
 
 /// The nodes that a step reads as a whole: the parent of a slice, a node with samples, and the loss and the
 /// parameters of a gradient.
-pub(crate) fn read_whole(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
+pub fn read_whole(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
     let loss = match step {
         ProgramStep::Gradient { loss, .. } => Some(loss),
         _ => None,

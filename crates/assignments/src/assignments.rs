@@ -1,6 +1,6 @@
 //! The program between its text and its loops: a sequence of steps over tensor nodes.
 //!
-//! [`text::parse`](crate::text::parse) and the functions of [`builder`](crate::builder) make [`Assignments`],
+//! A front end such as `assignment-text` and the functions of [`builder`](crate::builder) make [`Assignments`],
 //! [`Assignments::then`] joins two of them, and [`lower`](crate::lower::lower) turns them into loops. No
 //! function of this crate settles a memory mode.
 
@@ -213,7 +213,6 @@ pub(crate) fn literal(value: Scalar, to: DType) -> Scalar {
 
 /// The source of an operand's values.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Operand {
     /// An element of a node. Indices may reach into the node's padding.
     Node(TensorNode),
@@ -275,7 +274,6 @@ impl From<Scalar> for Operand {
 
 /// The values that fill a node.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum FetchOp {
     /// One number, converted to the node's type.
     Constant(f64),

@@ -10,8 +10,8 @@ pub mod builder; // makes assignments without a text
 mod gather_scatter; // makes assignments with computed indices
 mod nodes; // nodes by name
 mod random; // keys of random numbers
+pub mod spelling; // names near a misspelled one
 mod symbol_table; // static symbols by name
-pub mod text; // makes assignments of a text
 
 // Queries and reports about programs.
 mod analysis; // nodes that steps mention
@@ -22,15 +22,13 @@ mod warning; // legal statements that are often mistakes
 pub mod lower; // assignments -> loops
 
 pub use self::accum_op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
-pub(crate) use self::analysis::{
-    each_step, identifier, mentioned, projections_into, read_whole, sliced, written,
-};
+pub use self::analysis::{each_step, identifier, read_whole, written};
+pub(crate) use self::analysis::{mentioned, projections_into, sliced};
 pub(crate) use self::assignments::literal;
 pub use self::assignments::{Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs};
 pub(crate) use self::listing::{affine as affine_text, listing};
 pub use self::nodes::{Nodes, UnknownNode};
-pub(crate) use self::origin::AccessSpan;
-pub use self::origin::Origin;
+pub use self::origin::{AccessSpan, ByteRange, Origin};
 pub use self::random::{KeyPart, Random, SampleValues};
 pub use self::symbol_table::SymbolTable;
 pub use self::warning::{Warning, WarningKind};
@@ -44,7 +42,4 @@ tnode::debug_as_display!(
     lower::LowerError,
     lower::LowerErrorKind,
     UnknownNode,
-    text::TextError,
-    text::TextErrorKind,
-    text::TextGradientError,
 );

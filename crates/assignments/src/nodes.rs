@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use tnode::TensorNode;
 
+use crate::spelling::{near_names, similar_or_nearest};
+
 /// Nodes with distinct names, in the order in which they were added.
 ///
 /// ```
@@ -25,7 +27,7 @@ pub struct Nodes {
 
 /// A name that no node has.
 #[derive(thiserror::Error)]
-#[error("unknown node `{name}`; {}", crate::text::near_names(near))]
+#[error("unknown node `{name}`; {}", near_names(near))]
 pub struct UnknownNode {
     /// The name.
     pub name: String,
@@ -80,7 +82,7 @@ impl Nodes {
 impl UnknownNode {
     /// The error for a name that is not among `names`.
     pub fn among(name: &str, names: impl IntoIterator<Item = String>) -> UnknownNode {
-        let near = crate::text::similar_or_nearest(name, names);
+        let near = similar_or_nearest(name, names);
         UnknownNode { name: name.to_owned(), near }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lowered_ir::{SourceSpan, SourceText};
 
 /// A range of bytes of a text.
-pub(crate) type ByteRange = Range<usize>;
+pub type ByteRange = Range<usize>;
 
 /// The source spans of a step: of its statement and of each access in it. Steps that are built without a text
 /// have none.
@@ -17,9 +17,11 @@ pub struct Origin(Option<Arc<StatementSpans>>);
 
 /// The byte ranges of an operand and of each of its indices.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AccessSpan {
-    pub(crate) whole: Range<usize>,
-    pub(crate) indices: Vec<Range<usize>>,
+pub struct AccessSpan {
+    /// The access, or the number.
+    pub whole: Range<usize>,
+    /// One range per index; none for an operand without indices.
+    pub indices: Vec<Range<usize>>,
 }
 
 #[derive(Debug)]
@@ -39,7 +41,8 @@ impl Origin {
         &UNKNOWN
     }
 
-    pub(crate) fn new(
+    /// The spans of a step whose statement is at `statement` of the text.
+    pub fn new(
         text: &SourceText,
         statement: SourceSpan,
         target: AccessSpan,

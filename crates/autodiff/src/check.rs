@@ -96,13 +96,13 @@ pub enum CheckError {
 /// writes them; those without values start from 0.
 ///
 /// ```
-/// use assignments::text;
+/// use assignment_text::parse;
 /// use autodiff::{CheckOptions, check};
 /// use tnode::{DType, HostArray, TensorNode};
 ///
 /// let w = TensorNode::builder("w").dims([3]).dtype(DType::F32).build()?;
 /// let loss = TensorNode::builder("loss").dims([]).dtype(DType::F32).build()?;
-/// let program = text::parse("loss :+= exp(w[i])", &[w.clone(), loss.clone()])?;
+/// let program = parse("loss :+= exp(w[i])", &[w.clone(), loss.clone()])?;
 /// let values = HostArray::from_slice(&[0.5f32, -1.0, 2.0], [3])?;
 /// let worst = check(&program, &loss, &[&w], &[(&w, values)], &CheckOptions::default())?;
 /// assert!(worst[0].error < 1e-8);

@@ -41,14 +41,14 @@ struct Request<'a> {
 /// computed; later steps, such as an update of the parameter, have no effect.
 ///
 /// ```
-/// use assignments::text;
+/// use assignment_text::parse;
 /// use tnode::{DType, TensorNode};
 ///
 /// let node = |name, dims: &[usize]| {
 ///     TensorNode::builder(name).dims(dims.iter().copied()).dtype(DType::F32).build()
 /// };
 /// let (x, w, loss) = (node("x", &[4, 3])?, node("w", &[3])?, node("loss", &[])?);
-/// let program = text::parse("loss :+= x[b,i] * w[i]", &[x, w.clone(), loss.clone()])?;
+/// let program = parse("loss :+= x[b,i] * w[i]", &[x, w.clone(), loss.clone()])?;
 /// let gradient = autodiff::gradient(&program, &loss, &[&w])?;
 /// assert_eq!(
 ///     gradient.program.to_string().lines().skip_while(|line| !line.contains("grad")).collect::<Vec<_>>(),
@@ -115,7 +115,7 @@ fn gradient_from(
 /// depend on the parameter.
 ///
 /// ```
-/// use assignments::text::Program;
+/// use assignment_text::Program;
 ///
 /// let text = "
 ///     input x f32[3]

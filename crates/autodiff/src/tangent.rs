@@ -36,7 +36,7 @@ pub struct Tangent {
 /// parameter stands for the values that it has before the program.
 ///
 /// ```
-/// use assignments::text;
+/// use assignment_text::parse;
 /// use tnode::{DType, TensorNode};
 ///
 /// let node = |name, dims: &[usize]| {
@@ -44,7 +44,7 @@ pub struct Tangent {
 /// };
 /// let (x, w, y) = (node("x", &[4, 3])?, node("w", &[3])?, node("y", &[4])?);
 /// let direction = node("direction", &[3])?;
-/// let program = text::parse("y[b] :+= x[b,i] * w[i]", &[x, w.clone(), y.clone()])?;
+/// let program = parse("y[b] :+= x[b,i] * w[i]", &[x, w.clone(), y.clone()])?;
 /// let found = autodiff::tangent(&program, &[(&w, &direction)], &[&y])?;
 /// let lines = found.program.to_string();
 /// assert!(lines.contains("y_tangent[i0] =:+ direction[i1] * x[i0, i1];"));

@@ -146,7 +146,7 @@ fn compile(network: &Network, codegen: &dyn Codegen) -> Result<Vec<Code>> {
     let mut codes = Vec::new();
     for (name, text) in [("train_step", network::TRAIN), ("evaluate", state::EVALUATE)] {
         let nodes: Vec<_> = network.nodes().into_iter().cloned().collect();
-        let mut assignments = assignments::text::parse(text, &nodes)?.named(name);
+        let mut assignments = assignment_text::parse(text, &nodes)?.named(name);
         autodiff::expand(&mut assignments)?;
         let LoweredAssignments { lowered, views, .. } = lower(&assignments, &LowerOptions::default())?;
         let settings = pipeline::OptimizeSettings::default();

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use assignment_text::parse;
 use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use random_programs::{
     GradientGolden, NodeMode, ProgramNode, ProgramWeights, RandomProgram, SplitMix64, program_from_seed,

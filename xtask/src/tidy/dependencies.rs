@@ -18,7 +18,7 @@ pub(super) fn check() -> Result<Vec<String>> {
 }
 
 fn is_compiler(name: &str) -> bool {
-    ["tnode", "lowered-ir", "assignments", "arrayjit-scheduling"].contains(&name)
+    ["tnode", "lowered-ir", "assignments", "assignment-text", "arrayjit-scheduling"].contains(&name)
         || (name.starts_with("codegen-") && name != "codegen-testkit")
 }
 

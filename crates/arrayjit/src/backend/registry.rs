@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use assignments::text::similar;
+use assignments::spelling::similar;
 
 use super::{
     Backend, auto,

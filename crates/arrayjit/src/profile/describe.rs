@@ -140,7 +140,7 @@ mod tests {
         let v = node("v", DType::F32, &[2000], Some(MemoryMode::Virtual));
         let [at, g] = ["at", "g"].map(|name| node(name, DType::I32, &[9], kept));
         let text = "v[i] := x[i] * 2\ny[i] := v[i] + 1\ng[i] := at[at[i]] + 1";
-        let program = assignments::text::parse(text, &[x.clone(), y, z.clone(), v, at, g]);
+        let program = assignment_text::parse(text, &[x.clone(), y, z.clone(), v, at, g]);
         let program = program.expect("a valid text").then(builder::copy(&z, &x).expect("same sizes"));
         let lines = ["line 1: v[i] := x[i] * 2", "line 2: y[i] := v[i] + 1", "line 3: g[i] := at[at[i]] + 1"];
         let report = reports("inline", &program);
@@ -168,7 +168,7 @@ mod tests {
         let kept = Some(MemoryMode::Materialized);
         let nodes = ["a1", "a2", "b1", "b2"].map(|name| node(name, DType::F32, &[2048, 2048], kept));
         let text = "a2[i,j] := a1[j,i] * 2\nb2[i,j] := b1[j,i] * 2";
-        let program = assignments::text::parse(text, &nodes).expect("a valid text");
+        let program = assignment_text::parse(text, &nodes).expect("a valid text");
         let report = reports("multicore", &program);
         says(&report, &["writes a2\n  reads a1\n  line 1: ", "writes b2\n  reads b1\n  line 2: "]);
         assert_eq!(report.matches("compiled as a vector program").count(), 2, "{report}");
@@ -179,7 +179,7 @@ mod tests {
         let [a, b, c] = [("a", [64, 32]), ("b", [32, 48]), ("c", [64, 48])]
             .map(|(name, dims)| node(name, DType::F32, &dims, Some(MemoryMode::Materialized)));
         let text = "c[i,j] :+= a[i,k] * b[k,j]";
-        let program = assignments::text::parse(text, &[a, b, c]).expect("a valid text");
+        let program = assignment_text::parse(text, &[a, b, c]).expect("a valid text");
         let report = reports("inline", &program);
         assert!(report.contains("line 1: c[i,j] :+= a[i,k] * b[k,j]"), "{report}");
         assert!(report.contains("64x48x32 by microkernels") || cfg!(not(target_arch = "x86_64")), "{report}");
@@ -218,7 +218,7 @@ mod tests {
     fn statements_of_functions_name_the_line_of_the_call() {
         let kept = Some(MemoryMode::Materialized);
         let [x, y] = ["x", "y"].map(|name| node(name, DType::F32, &[64, 64], kept));
-        let program = assignments::text::parse("\ny[i,j] := softmax(x[i,j])", &[x, y]).expect("a valid text");
+        let program = assignment_text::parse("\ny[i,j] := softmax(x[i,j])", &[x, y]).expect("a valid text");
         let statements = Statements::of(&program);
         let nodes = program.nodes();
         let written: Vec<&TensorNode> = nodes.iter().filter(|node| node.name() == "y").collect();

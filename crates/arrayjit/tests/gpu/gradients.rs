@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use codegen_testkit::{Agreement, Outcome, bounds::Closeness, run_generated_on};
 use lowered_ir::ir::{Numerics, Routine};
 use random_programs::{GradientGolden, ProgramNode, bytes_of_seed, effort, gradient_goldens};

@@ -87,7 +87,7 @@ fn literals_are_numbers() {
     let zeros = HostArray::zeros(DType::U32x4, [VALUES.len()]).expect("small");
     let at = kept("at", DType::I32);
     let nodes = [key.clone(), from.clone(), at.clone()];
-    let read = |text: &str| arrayjit::assign::text::parse(text, &nodes).expect("a valid text");
+    let read = |text: &str| arrayjit::text::parse(text, &nodes).expect("a valid text");
     for backend in ["inline", "interpreter"] {
         assert_eq!(run(&builder::constant(&key, 7.0), backend, None, &key), [7; 8]);
         assert_eq!(run(&read("key[i] := 7"), backend, None, &key), [7; 8]);

@@ -1,7 +1,7 @@
 //! The programs of `docs/assignment-guide.md` compute the values that the guide states, as native code.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-#[path = "../../../assignments/tests/it/guide/listing.rs"]
+#[path = "../../../assignment-text/tests/it/guide/listing.rs"]
 mod listing;
 
 use arrayjit::{Backend, Compiled, Context, HostArray, Nodes, Program};

@@ -1,8 +1,8 @@
 //! Random programs mean the same with and without declarations of their intermediates.
 
+use assignment_text::Program;
 use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::Program;
 use random_programs::{ProgramWeights, effort, program_from_seed};
 use tnode::{DType, MemoryMode, TensorNode};
 

@@ -1,8 +1,8 @@
 //! Every function of the prelude computes the values of its formula as native code.
 
-#[path = "../../../assignments/tests/it/prelude/array.rs"]
+#[path = "../../../assignment-text/tests/it/prelude/array.rs"]
 mod array;
-#[path = "../../../assignments/tests/it/prelude/cases.rs"]
+#[path = "../../../assignment-text/tests/it/prelude/cases.rs"]
 mod cases;
 
 use array::{Array, Case};

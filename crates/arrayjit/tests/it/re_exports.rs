@@ -2,9 +2,10 @@
 
 use std::io::Cursor;
 
-use arrayjit::assign::{AccumOp, builder, text};
+use arrayjit::assign::{AccumOp, builder};
 use arrayjit::indexing::StaticSymbol;
 use arrayjit::ir::{BinaryOp, UnaryOp};
+use arrayjit::text;
 use arrayjit::{
     Backend, Context, DType, HostArray, HostOptions, MemoryMode, Prepare, Reason, Registry, Routine,
     RunError, Settings, Sharing, TensorNode, npy, safetensors,

@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "limits of the process are set by system calls")]
 
 use arrayjit::{
-    Backend, CompileError, HostArray, Nodes, OpenError, Program, Settings, TensorNode,
+    Backend, CompileError, HostArray, OpenError, Program, Settings, TensorNode, parse_nodes,
     settings::FallbackSetting,
 };
 use codegen_testkit::in_own_process;
@@ -48,7 +48,7 @@ fn want_of_memory_for_a_stack_is_an_error() {
 
     limit_addresses(address_bytes() + (16 << 20));
     let parsed = Program::parse("y[i] := x[i]").err().map(|error| error.to_string());
-    let nodes = Nodes::parse("x f32[8]").err().map(|error| error.to_string());
+    let nodes = parse_nodes("x f32[8]").err().map(|error| error.to_string());
     let lir = lowered_ir::text::parse("routine @r strict { }").err().map(|error| error.to_string());
     let opened = Backend::open("interpreter").err();
     let again = backend.compile("y[i] := x[i] + 2", [&x, &y]).err();

@@ -14,7 +14,7 @@ use super::axis_iterator;
 ///
 /// The variable of axis `k` in `clips` and `values` is the counter of its loop, [`axis_iterator`]`(k)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BoundedSpace {
+pub struct BoundedSpace {
     extents: Vec<i64>,
     /// Per axis, expressions that the counter stays below.
     clips: Vec<Vec<Affine>>,
@@ -57,10 +57,7 @@ impl BoundedSpace {
     ///
     /// # Errors
     /// The position of the first condition that cannot bound a loop, and why.
-    pub(crate) fn new(
-        extents: &[i64],
-        conditions: &[Affine],
-    ) -> Result<BoundedSpace, (usize, ConditionError)> {
+    pub fn new(extents: &[i64], conditions: &[Affine]) -> Result<BoundedSpace, (usize, ConditionError)> {
         let mut space = BoundedSpace { extents: Vec::new(), clips: Vec::new(), values: Vec::new() };
         if let Some(at) = conditions.iter().position(|condition| innermost(condition).is_none()) {
             return Err((at, ConditionError::NoIterator));
@@ -122,7 +119,7 @@ impl BoundedSpace {
     }
 
     /// An index over iterators as an index over counters; `None` on overflow.
-    pub(crate) fn value(&self, index: &Affine) -> Option<Affine> {
+    pub fn value(&self, index: &Affine) -> Option<Affine> {
         index.terms().iter().try_fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
             let term = match var {
                 Var::Loop(id) => self.values.get(id.index())?.checked_times(coefficient)?,
@@ -133,7 +130,7 @@ impl BoundedSpace {
     }
 
     /// The clips of each axis.
-    pub(crate) fn clips(&self) -> &[Vec<Affine>] {
+    pub fn clips(&self) -> &[Vec<Affine>] {
         &self.clips
     }
 
@@ -157,7 +154,7 @@ fn loop_of(var: Var) -> Option<LoopId> {
 }
 
 /// The ranges of the counters of a bounded space, for [`index_bounds`].
-pub(crate) struct PointRanges<'a> {
+pub struct PointRanges<'a> {
     extents: &'a [i64],
     /// Per axis, the clips whose symbols all have ranges.
     clips: Vec<Vec<Affine>>,
@@ -167,7 +164,7 @@ pub(crate) struct PointRanges<'a> {
 impl<'a> PointRanges<'a> {
     /// `symbols` gives the range of a symbol. A symbol without a range counts as 0, and its clips are
     /// ignored.
-    pub(crate) fn new(
+    pub fn new(
         extents: &'a [i64],
         clips: &[Vec<Affine>],
         symbols: &'a dyn Fn(SymbolId) -> Option<i64>,

@@ -7,20 +7,20 @@
 //! of the extents of the letters before the picked one. So no other module handles concatenation.
 
 /// The largest number of components of a statement. Each becomes a loop nest.
-pub(crate) const MAX_COMPONENTS: usize = 256;
+pub const MAX_COMPONENTS: usize = 256;
 
 /// One combination of letters, one for each concatenated axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Component {
+pub struct Component {
     /// Whether each letter is active. A letter on no concatenated axis is active in every component.
-    pub(crate) live: Vec<bool>,
+    pub live: Vec<bool>,
     /// For each concatenated axis, the picked letter and the sum of the extents of the letters before it.
-    pub(crate) picked: Vec<(usize, i64)>,
+    pub picked: Vec<(usize, i64)>,
 }
 
 impl Component {
     /// The picked letters, each once.
-    pub(crate) fn letters(&self) -> Vec<usize> {
+    pub fn letters(&self) -> Vec<usize> {
         let mut letters: Vec<usize> = self.picked.iter().map(|&(letter, _)| letter).collect();
         letters.sort_unstable();
         letters.dedup();
@@ -30,7 +30,7 @@ impl Component {
 
 /// All components, for letters of extents `sizes` and the letters of each concatenated axis. The choice on
 /// the first axis varies slowest. `None` if there are more than [`MAX_COMPONENTS`].
-pub(crate) fn components(sizes: &[i64], axes: &[Vec<usize>]) -> Option<Vec<Component>> {
+pub fn components(sizes: &[i64], axes: &[Vec<usize>]) -> Option<Vec<Component>> {
     let mut partial: Vec<Vec<(usize, i64)>> = vec![Vec::new()];
     for (at, axis) in axes.iter().enumerate() {
         let mut longer = Vec::new();

@@ -10,8 +10,8 @@
 //! loop variable in an index is a product iterator, ranks agree with dimensions, and no index depends on
 //! itself.
 
-pub(crate) mod bounded_space;
-pub(crate) mod concat;
+pub mod bounded_space;
+pub mod concat;
 mod coverage;
 pub mod einsum;
 mod window;
@@ -150,7 +150,7 @@ pub fn axis_iterator(axis: usize) -> LoopId {
 
 /// Converts an extent to the integer type of indices. Sizes of nodes are bounded by the address space, so the
 /// conversion is exact.
-pub(crate) fn extent(dim: usize) -> i64 {
+pub fn extent(dim: usize) -> i64 {
     i64::try_from(dim).unwrap_or(i64::MAX)
 }
 

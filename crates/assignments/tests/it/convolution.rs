@@ -2,8 +2,8 @@
 
 use crate::program;
 
+use assignment_text::parse;
 use assignments::indexing::Window;
-use assignments::text::parse;
 use assignments::{AccumOp, Assignments, builder};
 use lowered_ir::ir::BinaryOp;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};

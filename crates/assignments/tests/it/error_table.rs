@@ -3,14 +3,7 @@
 
 use std::fmt::Write;
 
-use assignments::text::parse;
 use expect_test::ExpectFile;
-use tnode::TensorNode;
-
-/// Compares the message of every row with the error of the parser for the row's text over these nodes.
-pub(crate) fn check_parser(table: &ExpectFile, nodes: &[TensorNode]) {
-    check(table, |text| parse(text, nodes).err().map(|error| error.to_string()));
-}
 
 /// Compares the message of every row with the result of `error_of` for the row's text. `None` means that the
 /// text has no error.

@@ -2,8 +2,8 @@
 
 use crate::program;
 
+use assignment_text::parse;
 use assignments::indexing::StaticSymbol;
-use assignments::text::parse;
 use assignments::{AccumOp, Assignments, FetchOp, Operand, Rhs, builder};
 use expect_test::expect;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};

@@ -3,8 +3,8 @@
 
 use crate::program::{Machine, body, f32s, read, values};
 
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use expect_test::{Expect, expect};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::verify::verify;

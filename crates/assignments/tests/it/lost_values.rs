@@ -2,8 +2,8 @@
 
 use crate::error_table;
 
+use assignment_text::parse;
 use assignments::lower::{LowerError, LowerErrorKind, LowerOptions, lower};
-use assignments::text::parse;
 use assignments::{AccumOp, Assignments, FetchOp, Operand, builder};
 use expect_test::expect_file;
 use lowered_ir::verify::verify;

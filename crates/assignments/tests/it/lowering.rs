@@ -2,9 +2,9 @@
 
 use crate::program;
 
+use assignment_text::parse;
 use assignments::indexing::{AxisIndex, Projection, Projections, StaticSymbol};
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use assignments::{AccumOp, Assignments, FetchOp, Operand, Rhs, builder};
 use expect_test::{Expect, expect};
 use lowered_ir::ir::{Affine, BinaryOp, Numerics, SymbolId, TernaryOp, UnaryOp};

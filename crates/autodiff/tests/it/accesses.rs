@@ -1,6 +1,6 @@
 //! Forms of access: permuted, diagonal, affine, padded, computed, concatenated, sliced, bounded.
 
-use assignments::text::Program;
+use assignment_text::Program;
 use assignments::{AccumOp, builder};
 use autodiff::{CheckOptions, check};
 use lowered_ir::ir::BinaryOp;

@@ -1,6 +1,6 @@
 //! Nodes whose values are constants for gradients, from the place where `detach` stands.
 
-use assignments::text::Program;
+use assignment_text::{Program, unparse};
 use assignments::{Assignments, Warning, builder};
 use autodiff::{expand, gradient};
 use expect_test::expect;
@@ -101,7 +101,7 @@ fn builders_detach() {
     )
     .unwrap();
     let program: Assignments = [product, builder::detach(m), sum].into_iter().collect();
-    assert!(program.to_text().contains("\ndetach m\n"), "{}", program.to_text());
+    assert!(unparse(&program).contains("\ndetach m\n"), "{}", unparse(&program));
     let found = gradient(&program, loss, &[&x.node]).unwrap();
     assert_eq!(results(&found.program, &[x, w], &found.gradients, &[]).unwrap(), [[10.0, 21.0]]);
 }

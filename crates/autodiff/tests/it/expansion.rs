@@ -1,7 +1,7 @@
 //! The step `grad loss by w` of a program, replaced by the statements that compute it.
 
+use assignment_text::Program;
 use assignments::ProgramStep;
-use assignments::text::Program;
 use autodiff::expand;
 use expect_test::expect;
 use tnode::TensorNode;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use assignments::text::parse;
+use assignment_text::parse;
 use assignments::{AccumOp, Assignments};
 use autodiff::gradient;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};

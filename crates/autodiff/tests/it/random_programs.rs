@@ -1,7 +1,7 @@
 //! Random programs, whose gradients by all inputs of floats are compared with differences and with tangents.
 
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use assignments::{Assignments, ProgramStep};
 use autodiff::{CheckError, CheckOptions, GradientErrorKind, check, gradient};
 use random_programs::{ProgramWeights, RandomProgram, effort, program_from_seed};

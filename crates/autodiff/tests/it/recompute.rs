@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use assignments::text::Program;
+use assignment_text::{Program, unparse};
 use assignments::{Assignments, Origin};
 use autodiff::{Gradient, GradientErrorKind, expand, gradient};
 use expect_test::{Expect, expect};
@@ -15,7 +15,7 @@ use crate::support::{Input, floats, integers, program};
 fn backward(text: &str) -> String {
     let mut program = Program::parse(text).unwrap().assignments(&[]).unwrap_or_else(|e| panic!("{e}"));
     expand(&mut program).unwrap_or_else(|error| panic!("{error}"));
-    let text = program.to_text();
+    let text = unparse(&program);
     let from = text.find("loss.grad := 1").expect("the backward pass starts so");
     text[from..].to_owned()
 }

@@ -1,7 +1,7 @@
 //! Programs with input values, and the comparison of their gradients with differences.
 
+use assignment_text::Program;
 use assignments::Assignments;
-use assignments::text::Program;
 use autodiff::{CheckError, CheckOptions, WorstElement, check, gradient};
 use tnode::{DType, HostArray, TensorNode};
 

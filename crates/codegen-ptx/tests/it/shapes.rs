@@ -5,8 +5,8 @@
 
 use crate::common::device;
 
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;

@@ -1,6 +1,6 @@
 //! Gradients that are cut into buckets.
 
-use arrayjit::{MemoryMode, TensorNode, assign::text};
+use arrayjit::{MemoryMode, TensorNode, text};
 use arrayjit_collectives::{BucketSizes, CollectiveError, GradientBucket, split_gradient};
 
 /// Nodes of these names, with 4 elements; `t` is a value without memory.

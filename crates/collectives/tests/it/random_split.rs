@@ -1,8 +1,8 @@
 //! Random programs that are split: all parts together leave the bits of the whole program.
 
 use arrayjit::{
-    Assignments, Backend, Compiled, Context, HostArray, Routine, Settings, TensorNode, assign::text,
-    settings::NumericClass,
+    Assignments, Backend, Compiled, Context, HostArray, Routine, Settings, TensorNode,
+    settings::NumericClass, text,
 };
 use arrayjit_collectives::{BucketSizes, split_gradient};
 use filetests::generate::{GeneratedProgram, program_from_seed};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrayjit::{
     Backend, Context, HostArray, TensorNode,
-    assign::text,
     parallel::{DataParallel, DataParallelJob, MergeMethod, replicate},
+    text,
 };
 use arrayjit_collectives::{
     BucketSizes, DataParallelRanks, DataParallelRanksJob, GradientBucket, GradientPart, Group, HostGroup,

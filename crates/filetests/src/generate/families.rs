@@ -286,7 +286,7 @@ fn training(n: usize) -> GeneratedProgram {
 
 #[cfg(test)]
 mod tests {
-    use assignments::text::parse;
+    use assignment_text::parse;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Random programs in assignment text that the front end accepts, for tests of the whole pipeline.
 
+use assignment_text::{TextErrorKind, parse};
 use assignments::lower::{LowerErrorKind, LowerOptions, lower};
-use assignments::text::{TextErrorKind, parse};
 use random_programs::{NodeMode, ProgramNode, ProgramStatement, ProgramWeights, RandomProgram};
 use tnode::TensorNode;
 

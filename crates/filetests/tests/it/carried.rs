@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use filetests::generate::{alike, program_from_seed};
 use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};

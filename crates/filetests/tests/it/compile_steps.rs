@@ -12,8 +12,8 @@ mod counting_allocator;
 
 use std::collections::BTreeMap;
 
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text;
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups};
 use codegen_testkit::in_own_process;
 use counting_allocator::allocations;
@@ -43,7 +43,7 @@ fn targets() -> [(&'static str, Caps); 2] {
 fn counted(family: &Family, size: usize) -> BTreeMap<String, u64> {
     let GeneratedProgram { text, nodes } = (family.program)(size);
     let mut laps = StepCounter { counts: BTreeMap::new(), before: steps() };
-    let assignments = text::parse(&text, &nodes).unwrap();
+    let assignments = parse(&text, &nodes).unwrap();
     laps.end("text");
     let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered;
     laps.end("lower");

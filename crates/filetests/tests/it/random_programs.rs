@@ -1,8 +1,8 @@
 //! Random programs in assignment text are always accepted and verified, and the optimiser preserves their
 //! bits.
 
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use filetests::generate::{
     GeneratedProgram, alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_bytes,
     program_from_seed,

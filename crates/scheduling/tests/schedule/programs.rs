@@ -1,8 +1,8 @@
 //! Schedules of typical programs from their text: bits at small sizes, kernels and bytes moved at real ones.
 
 use super::common::{Case, cpu, steps, target};
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use codegen_core::{Caps, ScheduledRoutine};
 use lowered_ir::ir::{LoopKind, Numerics, Routine, Stmt, walk};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};

@@ -1,8 +1,8 @@
 //! Random optimised routines keep their bits after every pass of the scheduler.
 
 use super::common::{Case, on_gpu, steps};
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text::parse;
 use filetests::generate::{
     bindings_from_bytes, bytes_of_seed, memory_from_bytes, program_from_seed, routine_from_seed,
 };

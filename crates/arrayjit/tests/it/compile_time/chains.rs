@@ -1,8 +1,8 @@
 //! Long chains of costly nodes: bounded kernels, work proportional to the length, and the same bits.
 
 use arrayjit::{HostArray, MemoryMode, TensorNode};
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text;
 use codegen_core::ScheduledRoutine;
 use lowered_ir::ir::walk;
 use lowered_ir::passes::cost;
@@ -56,7 +56,7 @@ fn parts(block: &[lowered_ir::ir::Stmt]) -> usize {
 }
 
 fn compiled(text: &str) -> (Optimized, ScheduledRoutine) {
-    let assignments = text::parse(text, &[vector("x"), vector("y")]).unwrap();
+    let assignments = parse(text, &[vector("x"), vector("y")]).unwrap();
     let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered;
     let optimized = optimize(lowered.routine, &OptimizeSettings::default()).unwrap();
     let backend = backend();

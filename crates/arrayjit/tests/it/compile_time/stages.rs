@@ -1,8 +1,8 @@
 //! The stages of a compilation, run one by one so that each can be measured.
 
 use arrayjit::{Backend, Compiled, Context, HostArray, MemoryMode};
+use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
-use assignments::text;
 use codegen_core::{Caps, Interpreted, Workgroups};
 use filetests::generate::GeneratedProgram;
 use lowered_ir::pipeline::{self, optimize_traced};
@@ -12,7 +12,7 @@ use scheduling::{ScheduleOptions, schedule_traced};
 /// Compiles the program for the backend. After each stage and each pass, calls `lap` with the name of that
 /// stage or pass.
 pub(crate) fn compile(backend: &Backend, program: &GeneratedProgram, lap: &mut dyn FnMut(&str)) {
-    let assignments = text::parse(&program.text, &program.nodes).unwrap();
+    let assignments = parse(&program.text, &program.nodes).unwrap();
     lap("text");
     let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered;
     lap("lower");

@@ -11,8 +11,8 @@
 
 use std::fmt;
 
-use assignments::text::TextError;
-use assignments::{Assignments, text};
+use assignment_text::{self as text, TextError};
+use assignments::Assignments;
 use random_programs::{NodeMode, ProgramNode, RandomProgram};
 use tnode::{DType, MemoryMode, Padding, Scalar, Sharing, TensorNode};
 

@@ -1,8 +1,8 @@
 //! Runs assignment text over small arrays by the interpreter.
 
+use assignment_text::parse;
 use assignments::Assignments;
 use assignments::lower::{LowerOptions, LoweredAssignments, lower};
-use assignments::text::parse;
 use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::verify::verify;

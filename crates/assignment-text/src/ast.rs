@@ -1,0 +1,606 @@
+//! The syntax tree of assignment text, with unresolved names.
+//!
+//! A program is a list of [`Item`]s. Expansion leaves only statements and declarations, without calls of
+//! functions, families of names, row variables and names of sizes.
+
+use std::sync::Arc;
+
+use tnode::{DType, Scalar};
+
+use crate::constraint::Constraint;
+use crate::error::{LocatedError, TextErrorKind};
+use crate::linear::IndexExpr;
+use assignments::AccumOp;
+use assignments::ByteRange;
+use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
+use lowered_ir::random::{Distribution, Scheme};
+
+/// A part of a program.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    Statement(Statement),
+    /// `size batch, d = 256`: one size per item.
+    Size(SizeItem),
+    Def(Arc<Def>),
+    /// A call that is a statement of its own, such as `sgd(w[i,j], g[i,j], 0.1)`.
+    Call(Call),
+    Repeat(Repeat),
+    /// `input x f32[32, 64]`: one node per item.
+    Declaration(Declaration),
+    /// `keep h`: one node per item.
+    Keep(Access),
+    /// `recompute h`: one node per item.
+    Recompute(Access),
+    View(View),
+    Gradient(Gradient),
+    /// `detach m`: one node per item.
+    Detach(Detach),
+}
+
+/// A part of an expanded program whose place among the other parts matters.
+#[derive(Clone, Debug)]
+pub(crate) enum ExpandedStep {
+    Statement(Statement),
+    Gradient(Gradient),
+    Detach(Detach),
+}
+
+impl From<ExpandedStep> for Item {
+    fn from(step: ExpandedStep) -> Item {
+        match step {
+            ExpandedStep::Statement(statement) => Item::Statement(statement),
+            ExpandedStep::Gradient(gradient) => Item::Gradient(gradient),
+            ExpandedStep::Detach(detach) => Item::Detach(detach),
+        }
+    }
+}
+
+impl ExpandedStep {
+    pub(crate) fn span(&self) -> &ByteRange {
+        match self {
+            ExpandedStep::Statement(statement) => &statement.span,
+            ExpandedStep::Gradient(gradient) => &gradient.span,
+            ExpandedStep::Detach(detach) => &detach.node.span,
+        }
+    }
+
+    /// The calls and repetitions that the step comes from, the innermost first.
+    pub(crate) fn frame(&self) -> &Option<Arc<Frame>> {
+        match self {
+            ExpandedStep::Statement(statement) => &statement.frame,
+            ExpandedStep::Gradient(gradient) => &gradient.frame,
+            ExpandedStep::Detach(detach) => &detach.frame,
+        }
+    }
+}
+
+/// `grad loss by w, b`: the gradients of a loss by parameters, as far as the program before computes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Gradient {
+    /// The loss, without indices.
+    pub(crate) loss: Access,
+    /// The nodes or families of nodes by which the loss is differentiated, without indices.
+    pub(crate) parameters: Vec<Access>,
+    pub(crate) span: ByteRange,
+    /// The repetitions around the item, the innermost first.
+    pub(crate) frame: Option<Arc<Frame>>,
+}
+
+/// `recompute h`: a node that backward passes compute again.
+#[derive(Clone, Debug)]
+pub(crate) struct Recomputed {
+    /// The name, without indices.
+    pub(crate) target: Access,
+    /// The repetitions around the item, the innermost first.
+    pub(crate) frame: Option<Arc<Frame>>,
+}
+
+/// `detach m`: no derivative goes through the values that the node has so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Detach {
+    /// The node, without indices.
+    pub(crate) node: Access,
+    /// The calls and repetitions around the item, the innermost first.
+    pub(crate) frame: Option<Arc<Frame>>,
+}
+
+/// A node with its type and sizes.
+#[derive(Clone, Debug)]
+pub(crate) struct Declaration {
+    pub(crate) role: Role,
+    /// The name, without indices.
+    pub(crate) target: Access,
+    /// The element type; inferred if there is none.
+    pub(crate) dtype: Option<DType>,
+    pub(crate) sizes: Vec<IndexExpr>,
+    pub(crate) initial: Option<Initial>,
+    /// The bytes before the initial value.
+    pub(crate) span: ByteRange,
+}
+
+/// The role of a declared node in its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A node whose values come from outside, and that the program only reads.
+    Input,
+    /// A node whose values outlive a run.
+    Param,
+    /// A node that keeps its initial values.
+    Const,
+    /// An intermediate.
+    Node,
+}
+
+impl Role {
+    const ALL: [Role; 4] = [Role::Input, Role::Param, Role::Const, Role::Node];
+
+    /// The word that begins a declaration.
+    pub(crate) fn token(self) -> &'static str {
+        match self {
+            Role::Input => "input",
+            Role::Param => "param",
+            Role::Const => "const",
+            Role::Node => "node",
+        }
+    }
+
+    pub(crate) fn from_token(token: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.token() == token)
+    }
+
+    /// Whether a declaration may have an initial value.
+    pub(crate) fn has_initial_value(self) -> bool {
+        matches!(self, Role::Param | Role::Const)
+    }
+}
+
+/// The initial value of a declared node: an expression, or a function that fills the node.
+#[derive(Clone, Debug)]
+pub(crate) struct Initial {
+    pub(crate) value: Option<Expr>,
+    pub(crate) fill: Option<Fetch>,
+    pub(crate) op_span: ByteRange,
+    /// The bytes of the value.
+    pub(crate) span: ByteRange,
+}
+
+/// `view v = x as [b, t, h, d]`: reads of a node under other dimensions.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// The name of the view, without indices.
+    pub(crate) target: Access,
+    /// The node or view that is read.
+    pub(crate) of: Access,
+    pub(crate) sizes: Vec<IndexExpr>,
+    pub(crate) span: ByteRange,
+}
+
+/// A size, with the value that it has unless the caller binds another.
+#[derive(Clone, Debug)]
+pub(crate) struct SizeItem {
+    pub(crate) name: String,
+    pub(crate) name_span: ByteRange,
+    pub(crate) value: Option<IndexExpr>,
+}
+
+/// `repeat l in 0..n { .. }`.
+#[derive(Clone, Debug)]
+pub(crate) struct Repeat {
+    pub(crate) letter: String,
+    pub(crate) letter_span: ByteRange,
+    /// The first value of the letter, and the end of its values, excluded.
+    pub(crate) from: IndexExpr,
+    pub(crate) to: IndexExpr,
+    pub(crate) body: Vec<Item>,
+    /// The bytes before the body.
+    pub(crate) span: ByteRange,
+}
+
+/// `def name(parameters) -> results { .. }`.
+#[derive(Debug)]
+pub(crate) struct Def {
+    pub(crate) name: String,
+    pub(crate) name_span: ByteRange,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) results: Vec<Pattern>,
+    pub(crate) body: Vec<Item>,
+}
+
+/// A parameter of a function.
+#[derive(Debug)]
+pub(crate) enum Parameter {
+    /// An array; the function may write it if it is `inout`.
+    Array { pattern: Pattern, inout: bool },
+    /// A number, size, symbol or node of rank 0, with the value that it has if the call gives none.
+    Scalar { name: String, name_span: ByteRange, default: Option<Expr> },
+}
+
+impl Parameter {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Parameter::Array { pattern, .. } => &pattern.name,
+            Parameter::Scalar { name, .. } => name,
+        }
+    }
+
+    pub(crate) fn name_span(&self) -> &ByteRange {
+        match self {
+            Parameter::Array { pattern, .. } => &pattern.name_span,
+            Parameter::Scalar { name_span, .. } => name_span,
+        }
+    }
+}
+
+/// `x[..,k]`: the axes of a parameter or result.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    pub(crate) name: String,
+    pub(crate) name_span: ByteRange,
+    pub(crate) axes: Vec<PatternAxis>,
+    pub(crate) span: ByteRange,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum PatternAxis {
+    Letter(String, ByteRange),
+    Row(Row),
+}
+
+/// A row variable: `..`, whose name is empty, or `..r..`.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) span: ByteRange,
+}
+
+/// A call of a function that the text defines.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) function: String,
+    pub(crate) name_span: ByteRange,
+    pub(crate) arguments: Vec<Argument>,
+    /// The indices of the result, if the call states them.
+    pub(crate) indices: Option<Vec<Index>>,
+    pub(crate) span: ByteRange,
+}
+
+/// An argument, with the parameter's name and its byte range if the call states it.
+#[derive(Clone, Debug)]
+pub(crate) struct Argument {
+    pub(crate) name: Option<(String, ByteRange)>,
+    pub(crate) value: Expr,
+}
+
+/// A construct that expansion replaced, and that an error in its expansion shows.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: FrameKind,
+    /// The call, or the beginning of the repetition.
+    pub(crate) span: ByteRange,
+    /// The construct around it.
+    pub(crate) outer: Option<Arc<Frame>>,
+}
+
+/// The nodes in place of a function's parameters and results, by name.
+#[derive(Debug, Default)]
+pub(crate) struct CallNodes {
+    pub(crate) arrays: Vec<String>,
+    /// The nodes that the values of the other parameters read.
+    pub(crate) scalars: Vec<String>,
+    pub(crate) results: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum FrameKind {
+    /// A call of the function that the text defines at the byte `definition`.
+    Call {
+        function: String,
+        definition: usize,
+        /// The caller's nodes, if the function is one of the prelude.
+        library: Option<Arc<CallNodes>>,
+    },
+    Repeat {
+        letter: String,
+        value: i64,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    /// The targets; several only with concatenated axes.
+    pub(crate) lhs: Vec<Access>,
+    pub(crate) op: AccumOp,
+    pub(crate) init: bool,
+    pub(crate) op_span: ByteRange,
+    /// The values; several only with concatenated axes, none with `fetch`.
+    pub(crate) rhs: Vec<Expr>,
+    /// The function that fills the whole target.
+    pub(crate) fetch: Option<Fetch>,
+    /// The byte range of all values, or of the function that fills.
+    pub(crate) rhs_span: ByteRange,
+    pub(crate) constraints: Vec<Constraint>,
+    pub(crate) span: ByteRange,
+    /// Whether expansion made the statement or changed it, so that it differs from the text at `span`.
+    pub(crate) is_expanded: bool,
+    /// The calls and repetitions that the statement comes from, the innermost first.
+    pub(crate) frame: Option<Arc<Frame>>,
+}
+
+/// A function that fills a node.
+#[derive(Clone, Debug)]
+pub(crate) enum Fetch {
+    Offsets,
+    SelfId,
+    /// The numbers, each with its byte range.
+    Values(Vec<(Number, ByteRange)>),
+    Bits(u128, ByteRange),
+    Slice {
+        of: String,
+        of_span: ByteRange,
+        /// The position of the node in its family; empty for other nodes, and after expansion.
+        family: Vec<IndexExpr>,
+        symbol: String,
+    },
+    Order {
+        of: String,
+        of_span: ByteRange,
+        /// As for a slice.
+        family: Vec<IndexExpr>,
+        axis: usize,
+        is_descending: bool,
+    },
+    Random(RandomCall),
+    SampleValues {
+        distribution: Distribution,
+        scheme: Scheme,
+        of: String,
+        of_span: ByteRange,
+    },
+}
+
+/// A call of `uniform(seed, ..)` or another function of random numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct RandomCall {
+    pub(crate) distribution: Distribution,
+    pub(crate) scheme: Scheme,
+    pub(crate) seed: IndexExpr,
+    pub(crate) parts: Vec<KeyArgument>,
+}
+
+/// An argument after the seed, which becomes part of the key or of the counter.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyArgument {
+    /// `self_id()`, with its byte range.
+    SelfId(ByteRange),
+    Index(IndexExpr),
+    Row(Row),
+}
+
+/// `size(x, 1)`: the size of an axis of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct AxisSize {
+    pub(crate) node: String,
+    /// The position of the node in its family; empty for other nodes, and after expansion.
+    pub(crate) family: Vec<IndexExpr>,
+    pub(crate) axis: usize,
+}
+
+/// A variable of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Atom {
+    Letter(String),
+    Symbol(String),
+}
+
+/// `name[indices]`, `name.merge[indices]`, `name[number][indices]` or a bare name.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) name: String,
+    pub(crate) name_span: ByteRange,
+    /// The position in a family of names: `w[2][i]` is `w.2[i]`. Empty for other names.
+    pub(crate) family: Vec<IndexExpr>,
+    pub(crate) merge: bool,
+    pub(crate) indices: Vec<Index>,
+    pub(crate) span: ByteRange,
+}
+
+impl Access {
+    /// The expressions that compute indices.
+    pub(crate) fn computed(&self) -> impl Iterator<Item = &Expr> {
+        self.indices.iter().filter_map(Index::computed)
+    }
+}
+
+/// The index of one axis, or of the axes of a row variable.
+#[derive(Clone, Debug)]
+pub(crate) enum Index {
+    Linear(IndexExpr),
+    Concat(Concat),
+    Row(Row),
+    /// The value of an expression that contains accesses.
+    Computed(Expr),
+}
+
+impl Index {
+    /// The expression that computes the index, if one does.
+    pub(crate) fn computed(&self) -> Option<&Expr> {
+        match self {
+            Index::Computed(expr) => Some(expr),
+            Index::Linear(_) | Index::Concat(_) | Index::Row(_) => None,
+        }
+    }
+
+    /// The expression that computes the index, if one does.
+    pub(crate) fn computed_mut(&mut self) -> Option<&mut Expr> {
+        match self {
+            Index::Computed(expr) => Some(expr),
+            Index::Linear(_) | Index::Concat(_) | Index::Row(_) => None,
+        }
+    }
+
+    pub(crate) fn span(&self) -> &ByteRange {
+        match self {
+            Index::Linear(linear) => &linear.span,
+            Index::Concat(concat) => &concat.span,
+            Index::Row(row) => &row.span,
+            Index::Computed(expr) => &expr.span,
+        }
+    }
+}
+
+/// `i^j`: an axis concatenated of the axes of letters, each with its byte range.
+#[derive(Clone, Debug)]
+pub(crate) struct Concat {
+    pub(crate) letters: Vec<(String, ByteRange)>,
+    pub(crate) span: ByteRange,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Expr {
+    pub(crate) kind: ExprKind,
+    pub(crate) span: ByteRange,
+    /// The nesting depth, which is limited so that no walk over the tree overflows the stack.
+    pub(crate) depth: usize,
+}
+
+/// A number as the text writes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Number {
+    /// The nearest `f64`: infinite for digits beyond its range, as for `inf`.
+    pub(crate) value: f64,
+    /// The value of an integer literal.
+    pub(crate) int: Option<i128>,
+    /// Whether the number is written in digits, unlike `inf` and `nan`.
+    pub(crate) is_literal: bool,
+}
+
+impl Number {
+    pub(crate) fn integer(value: i64) -> Number {
+        Number { value: value as f64, int: Some(i128::from(value)), is_literal: true }
+    }
+
+    /// The number `inf` or `nan`.
+    pub(crate) fn named(name: &str) -> Option<Number> {
+        let value = match name {
+            "inf" => f64::INFINITY,
+            "nan" => f64::NAN,
+            _ => return None,
+        };
+        Some(Number { value, int: None, is_literal: false })
+    }
+
+    pub(crate) fn negated(self) -> Number {
+        Number { value: -self.value, int: self.int.map(|int| -int), ..self }
+    }
+
+    /// Converts the number to a type; an error at `span` if the type cannot represent it.
+    pub(crate) fn checked(self, dtype: DType, text: &str, span: &ByteRange) -> Result<Scalar, LocatedError> {
+        self.in_type(dtype).ok_or_else(|| {
+            let written = text.get(span.clone()).unwrap_or_default();
+            // In a function, the text may have the name of a parameter.
+            let is_number = written.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+            let value = if is_number { written.to_owned() } else { self.to_string() };
+            TextErrorKind::Literal { value, dtype }.at(span.clone())
+        })
+    }
+
+    /// Converts the number to a type if the type can represent it: integers exactly, fractions rounded, but
+    /// not to an infinity.
+    fn in_type(self, dtype: DType) -> Option<Scalar> {
+        match self.int {
+            Some(int) if dtype == DType::Bool => Some(Scalar::from_i64(dtype, i64::from(int != 0))),
+            Some(int) if dtype == DType::U64 => {
+                Some(Scalar::new(dtype, u128::from(u64::try_from(int).ok()?)))
+            }
+            Some(int) if !dtype.is_float() => {
+                let int = i64::try_from(int).ok()?;
+                Some(Scalar::from_i64(dtype, int)).filter(|scalar| scalar.as_i64() == int)
+            }
+            None if !dtype.is_float() => None,
+            int => {
+                let exact = int.and_then(|int| i64::try_from(int).ok());
+                let scalar = exact
+                    .map_or_else(|| Scalar::from_f64(dtype, self.value), |int| Scalar::from_i64(dtype, int));
+                Some(scalar).filter(|scalar| !self.is_literal || scalar.as_f64().is_finite())
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ExprKind {
+    Number(Number),
+    /// An index letter, a size or a rank-0 node.
+    Name(String),
+    /// A name that can only be an index letter, because expansion made it.
+    Letter(String),
+    Symbol(String),
+    Access(Box<Access>),
+    /// A padded access, with the value outside the dimensions and that value's byte range.
+    Pad(Box<Access>, Number, ByteRange),
+    /// The extent of a letter.
+    Size(String),
+    /// The product of the extents of the letters of a row variable.
+    RowSize(Row),
+    AxisSize(AxisSize),
+    Unary(UnaryOp, Box<Expr>),
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `a > b` or `a >= b`: the operation of `b` and `a`, which are kept in the order of the text, since the
+    /// letters enter in it.
+    Exchanged(BinaryOp, Box<Expr>, Box<Expr>),
+    Ternary(TernaryOp, Box<[Expr; 3]>),
+    Cast(DType, Box<Expr>),
+    Random(Box<RandomCall>),
+    Call(Box<Call>),
+}
+
+impl Expr {
+    /// The operands, or the arguments of a call. The indices of accesses are none of them.
+    pub(crate) fn children(&self) -> Vec<&Expr> {
+        match &self.kind {
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![a],
+            ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => vec![a, b],
+            ExprKind::Ternary(_, args) => args.iter().collect(),
+            ExprKind::Call(call) => call.arguments.iter().map(|argument| &argument.value).collect(),
+            ExprKind::Number(_)
+            | ExprKind::Name(_)
+            | ExprKind::Letter(_)
+            | ExprKind::Symbol(_)
+            | ExprKind::Access(_)
+            | ExprKind::Pad(..)
+            | ExprKind::Size(_)
+            | ExprKind::RowSize(_)
+            | ExprKind::AxisSize(_)
+            | ExprKind::Random(_) => Vec::new(),
+        }
+    }
+
+    /// The operands, or the arguments of a call. The indices of accesses are none of them.
+    pub(crate) fn children_mut(&mut self) -> Vec<&mut Expr> {
+        match &mut self.kind {
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![a],
+            ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => vec![a, b],
+            ExprKind::Ternary(_, args) => args.iter_mut().collect(),
+            ExprKind::Call(call) => call.arguments.iter_mut().map(|argument| &mut argument.value).collect(),
+            ExprKind::Number(_)
+            | ExprKind::Name(_)
+            | ExprKind::Letter(_)
+            | ExprKind::Symbol(_)
+            | ExprKind::Access(_)
+            | ExprKind::Pad(..)
+            | ExprKind::Size(_)
+            | ExprKind::RowSize(_)
+            | ExprKind::AxisSize(_)
+            | ExprKind::Random(_) => Vec::new(),
+        }
+    }
+
+    /// The indices of an access, or of the result of a call.
+    pub(crate) fn indices_mut(&mut self) -> Option<&mut Vec<Index>> {
+        match &mut self.kind {
+            ExprKind::Access(access) | ExprKind::Pad(access, ..) => Some(&mut access.indices),
+            ExprKind::Call(call) => call.indices.as_mut(),
+            _ => None,
+        }
+    }
+}

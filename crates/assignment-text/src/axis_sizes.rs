@@ -1,0 +1,78 @@
+//! Replaces the sizes of axes, `size(x, 1)`, by numbers.
+//!
+//! Expansion knows no shapes. The nodes that a statement reads have their dimensions when the statement is
+//! analysed, since the statements before it have given them to the intermediates. So each statement has its
+//! sizes replaced just before it is analysed.
+
+use tnode::DType;
+
+use crate::ast::{AxisSize, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Statement};
+use crate::error::{LocatedError, TextErrorKind};
+use crate::linear::{IndexExpr, IndexExprKind};
+use crate::names::NodeNames;
+use assignments::ByteRange;
+
+type Result<T> = std::result::Result<T, LocatedError>;
+
+/// Replaces the sizes of axes in a statement.
+pub(crate) fn replace(statement: &mut Statement, names: &NodeNames) -> Result<()> {
+    let targets = statement.lhs.iter_mut().flat_map(|target| &mut target.indices);
+    targets.into_iter().try_for_each(|index| in_axis(index, names))?;
+    statement.rhs.iter_mut().try_for_each(|value| in_value(value, names))?;
+    if let Some(Fetch::Random(call)) = &mut statement.fetch {
+        in_random(call, names)?;
+    }
+    statement.constraints.iter_mut().try_for_each(|constraint| {
+        in_index(&mut constraint.left, names)?;
+        in_index(&mut constraint.right, names)
+    })
+}
+
+fn in_axis(index: &mut Index, names: &NodeNames) -> Result<()> {
+    match index {
+        Index::Linear(index) => in_index(index, names),
+        Index::Computed(value) => in_value(value, names),
+        Index::Concat(_) | Index::Row(_) => Ok(()),
+    }
+}
+
+fn in_index(index: &mut IndexExpr, names: &NodeNames) -> Result<()> {
+    index.replace(&mut |leaf, span| match leaf {
+        IndexExprKind::AxisSize(size) => {
+            Ok(Some(IndexExprKind::Number(i128::from(number(size, span, names)?))))
+        }
+        _ => Ok(None),
+    })
+}
+
+/// Replaces sizes in a value. As a value, a size is an `i32`, like the size of a letter.
+fn in_value(value: &mut Expr, names: &NodeNames) -> Result<()> {
+    match &mut value.kind {
+        ExprKind::AxisSize(size) => {
+            let kind = ExprKind::Number(Number::integer(number(size, &value.span, names)?));
+            let number = crate::parse::node(kind, value.span.clone())?;
+            *value = crate::parse::node(ExprKind::Cast(DType::I32, Box::new(number)), value.span.clone())?;
+            return Ok(());
+        }
+        ExprKind::Random(call) => in_random(call, names)?,
+        _ => {}
+    }
+    value.indices_mut().into_iter().flatten().try_for_each(|index| in_axis(index, names))?;
+    value.children_mut().into_iter().try_for_each(|child| in_value(child, names))
+}
+
+fn in_random(call: &mut RandomCall, names: &NodeNames) -> Result<()> {
+    in_index(&mut call.seed, names)?;
+    call.parts.iter_mut().try_for_each(|part| match part {
+        KeyArgument::Index(index) => in_index(index, names),
+        KeyArgument::SelfId(_) | KeyArgument::Row(_) => Ok(()),
+    })
+}
+
+fn number(size: &AxisSize, span: &ByteRange, names: &NodeNames) -> Result<i64> {
+    let located = |kind: TextErrorKind| kind.at(span.clone());
+    let node = names.find(&size.node).map_err(located)?;
+    let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;
+    let found = dims.get(size.axis).map(|&found| i64::try_from(found).unwrap_or(i64::MAX));
+    found.ok_or_else(|| located(TextErrorKind::NoAxis { node: node.name(), axis: size.axis, dims }))
+}

@@ -1,0 +1,323 @@
+//! Expansion: a program becomes a list of statements without sizes, repetitions, families of names and calls.
+//!
+//! * A **size**, and the letter of a repetition, is replaced by its number.
+//! * A **repetition** becomes one copy of its body per number.
+//! * `w[2][i]`, a node of a **family**, becomes `w.2[i]`.
+//! * A **call** becomes the statements of its function. The function's parameters and results are replaced by
+//!   the caller's nodes, its row variables by the caller's letters, and its own names by fresh ones: the name
+//!   `m` in the first call of `softmax` becomes `softmax.1.m`. A function reads no other names, so that it
+//!   means the same wherever it is called.
+//!
+//! Expansion does not know the shapes of nodes. It takes the axes of an argument from its letters.
+
+mod arguments;
+mod call;
+mod letters;
+mod results;
+mod rewrite;
+mod scope;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use self::scope::Scope;
+use crate::ast::{
+    Access, Call, Declaration, Def, Detach, ExpandedStep, Frame, FrameKind, Gradient, Item, Recomputed,
+    Repeat, SizeItem, Statement, View,
+};
+use crate::constraint::Constraint;
+use crate::error::{LocatedError, TextErrorKind};
+use crate::linear::IndexExpr;
+use assignments::ByteRange;
+
+/// The largest number of statements and repetitions in an expanded program.
+const MAX_STATEMENTS: usize = 1 << 16;
+
+/// The functions of the prelude that a program may call.
+pub(super) struct Library<'a> {
+    pub(super) functions: &'a [Arc<Def>],
+    /// The byte after the program's own text, before the library's.
+    pub(super) start: usize,
+}
+
+/// An expanded program.
+#[derive(Default)]
+pub(super) struct Expanded {
+    pub(super) declarations: Vec<Declaration>,
+    pub(super) views: Vec<View>,
+    /// The statements, gradients and detached nodes, in order.
+    pub(super) steps: Vec<ExpandedStep>,
+    /// The names of the nodes whose values the text keeps.
+    pub(super) kept: Vec<Access>,
+    /// The names of the nodes that backward passes compute again.
+    pub(super) recomputed: Vec<Recomputed>,
+}
+
+/// Expands the items of a program. `bound` has the sizes that the caller binds; `is_taken` says that a node
+/// of the caller has a name.
+pub(crate) fn expand(
+    items: &[Item],
+    library: Library<'_>,
+    bound: &BTreeMap<String, i64>,
+    is_taken: &dyn Fn(&str) -> bool,
+) -> Result<Expanded, LocatedError> {
+    let mut expansion = Expansion {
+        functions: functions(items)?,
+        own_names: scope::made(items),
+        library: library.functions.iter().map(|def| (def.name.as_str(), def)).collect(),
+        library_start: library.start,
+        bound,
+        is_taken,
+        sizes: BTreeMap::new(),
+        calls: BTreeMap::new(),
+        expanded: Expanded::default(),
+        copies: 0,
+    };
+    expansion.items(items, &mut Scope::default())?;
+    Ok(expansion.expanded)
+}
+
+/// The functions of a program by name.
+fn functions(items: &[Item]) -> Result<BTreeMap<String, Arc<Def>>, LocatedError> {
+    let mut functions = BTreeMap::new();
+    for item in items {
+        let Item::Def(def) = item else { continue };
+        scope::check(def)?;
+        if functions.insert(def.name.clone(), def.clone()).is_some() {
+            return Err(twice("function", &def.name, &def.name_span));
+        }
+    }
+    Ok(functions)
+}
+
+/// Rejects a declaration, `keep`, `recompute` or `grad` in a function, whose nodes are its own in each call.
+fn reject_in_function(word: &'static str, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
+    match &scope.function {
+        Some(function) => {
+            let (function, name) = (function.function.clone(), target.name.clone());
+            Err(TextErrorKind::DeclaredInFunction { word, name, function }.at(target.name_span.clone()))
+        }
+        None => Ok(()),
+    }
+}
+
+fn twice(what: &'static str, name: &str, span: &ByteRange) -> LocatedError {
+    TextErrorKind::DefinedTwice { what, name: name.to_owned() }.at(span.clone())
+}
+
+/// The state of an expansion.
+struct Expansion<'a> {
+    /// The functions that the program defines.
+    functions: BTreeMap<String, Arc<Def>>,
+    library: BTreeMap<&'a str, &'a Arc<Def>>,
+    library_start: usize,
+    bound: &'a BTreeMap<String, i64>,
+    is_taken: &'a dyn Fn(&str) -> bool,
+    /// The names that the program writes or declares outside of functions.
+    own_names: BTreeSet<String>,
+    /// The sizes of the program so far.
+    sizes: BTreeMap<String, i64>,
+    /// How many calls of each function have been expanded.
+    calls: BTreeMap<String, usize>,
+    expanded: Expanded,
+    /// The number of statements and repetitions so far.
+    copies: usize,
+}
+
+impl Expansion<'_> {
+    fn items(&mut self, items: &[Item], scope: &mut Scope) -> Result<(), LocatedError> {
+        items.iter().try_for_each(|item| self.item(item, scope).map_err(|error| error.within(&scope.frame)))
+    }
+
+    fn item(&mut self, item: &Item, scope: &mut Scope) -> Result<(), LocatedError> {
+        match item {
+            Item::Statement(statement) => self.statement(statement, scope),
+            Item::Size(size) => self.size(size, scope),
+            Item::Def(_) => Ok(()),
+            Item::Call(call) => self.call_statement(call, scope),
+            Item::Repeat(repeat) => self.repeat(repeat, scope),
+            Item::Declaration(declaration) => self.declaration(declaration, scope),
+            Item::Keep(target) => self.keep(target, scope),
+            Item::Recompute(target) => self.recompute(target, scope),
+            Item::View(view) => self.view(view, scope),
+            Item::Gradient(gradient) => self.gradient(gradient, scope),
+            Item::Detach(detach) => self.detach(&detach.node, scope),
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement, scope: &Scope) -> Result<(), LocatedError> {
+        if let Some(call) = call::whole(statement) {
+            self.check_written(call, scope)?;
+        }
+        let mut statement = statement.clone();
+        statement.is_expanded = scope.function.is_some();
+        statement.frame.clone_from(&scope.frame);
+        rewrite::statement(&mut statement, scope)?;
+        match call::whole(&statement) {
+            Some(call) => self.call_into(&call.clone(), statement),
+            None => {
+                self.hoist_calls(&mut statement)?;
+                self.push(statement)
+            }
+        }
+    }
+
+    fn call_statement(&mut self, call: &Call, scope: &Scope) -> Result<(), LocatedError> {
+        self.check_written(call, scope)?;
+        let mut call = call.clone();
+        rewrite::call(&mut call, scope)?;
+        self.call_alone(call, &scope.frame)
+    }
+
+    fn declaration(&mut self, declaration: &Declaration, scope: &Scope) -> Result<(), LocatedError> {
+        let mut declaration = declaration.clone();
+        reject_in_function(declaration.role.token(), &declaration.target, scope)?;
+        rewrite::node(&mut declaration.target, scope)?;
+        for size in &mut declaration.sizes {
+            *size = IndexExpr::number(scope.integer(size)?, size.span.clone());
+        }
+        if let Some(value) = declaration.initial.as_mut().and_then(|initial| initial.value.as_mut()) {
+            rewrite::default_value(value, scope)?;
+        }
+        if let Some(fill) = declaration.initial.as_mut().and_then(|initial| initial.fill.as_mut()) {
+            rewrite::fetch(fill, scope)?;
+        }
+        self.count(&declaration.span)?;
+        self.expanded.declarations.push(declaration);
+        Ok(())
+    }
+
+    fn keep(&mut self, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
+        let mut target = target.clone();
+        reject_in_function("keep", &target, scope)?;
+        rewrite::node(&mut target, scope)?;
+        self.count(&target.span)?;
+        self.expanded.kept.push(target);
+        Ok(())
+    }
+
+    fn recompute(&mut self, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
+        let mut target = target.clone();
+        reject_in_function("recompute", &target, scope)?;
+        rewrite::node(&mut target, scope)?;
+        self.count(&target.span)?;
+        self.expanded.recomputed.push(Recomputed { target, frame: scope.frame.clone() });
+        Ok(())
+    }
+
+    fn view(&mut self, view: &View, scope: &Scope) -> Result<(), LocatedError> {
+        let mut view = view.clone();
+        rewrite::whole_node(&mut view.of, scope)?;
+        rewrite::node(&mut view.target, scope)?;
+        for size in &mut view.sizes {
+            *size = IndexExpr::number(scope.integer(size)?, size.span.clone());
+        }
+        self.count(&view.span)?;
+        self.expanded.views.push(view);
+        Ok(())
+    }
+
+    fn gradient(&mut self, gradient: &Gradient, scope: &Scope) -> Result<(), LocatedError> {
+        let mut gradient = gradient.clone();
+        reject_in_function("grad", &gradient.loss, scope)?;
+        rewrite::node(&mut gradient.loss, scope)?;
+        gradient.parameters.iter_mut().try_for_each(|parameter| rewrite::node(parameter, scope))?;
+        gradient.frame.clone_from(&scope.frame);
+        self.count(&gradient.span)?;
+        self.expanded.steps.push(ExpandedStep::Gradient(gradient));
+        Ok(())
+    }
+
+    /// In a function, only its own nodes can be detached: derivatives go through the nodes of the caller as
+    /// the caller says.
+    fn detach(&mut self, node: &Access, scope: &Scope) -> Result<(), LocatedError> {
+        let mut node = node.clone();
+        if let Some(function) = scope.function.as_ref().filter(|known| known.arrays.contains_key(&node.name))
+        {
+            let (function, name) = (function.function.clone(), node.name.clone());
+            return Err(TextErrorKind::DetachesParameter { function, name }.at(node.name_span.clone()));
+        }
+        rewrite::node(&mut node, scope)?;
+        self.count(&node.span)?;
+        self.expanded.steps.push(ExpandedStep::Detach(Detach { node, frame: scope.frame.clone() }));
+        Ok(())
+    }
+
+    fn size(&mut self, size: &SizeItem, scope: &mut Scope) -> Result<(), LocatedError> {
+        let bound = self.bound.get(&size.name).filter(|_| scope.frame.is_none());
+        let value = match (bound, &size.value) {
+            (Some(&bound), _) => bound,
+            (None, Some(value)) => scope.integer(value)?,
+            (None, None) => {
+                return Err(TextErrorKind::OpenSize { name: size.name.clone() }.at(size.name_span.clone()));
+            }
+        };
+        if scope.frame.is_none() {
+            self.sizes.insert(size.name.clone(), value);
+        }
+        match scope.integers.insert(size.name.clone(), value) {
+            Some(_) => Err(twice("size", &size.name, &size.name_span)),
+            None => Ok(()),
+        }
+    }
+
+    fn repeat(&mut self, repeat: &Repeat, scope: &Scope) -> Result<(), LocatedError> {
+        if scope.integers.contains_key(&repeat.letter) {
+            return Err(twice("letter", &repeat.letter, &repeat.letter_span));
+        }
+        for value in scope.integer(&repeat.from)?..scope.integer(&repeat.to)? {
+            self.count(&repeat.span)?;
+            let mut inner = scope.clone();
+            inner.integers.insert(repeat.letter.clone(), value);
+            let kind = FrameKind::Repeat { letter: repeat.letter.clone(), value };
+            let (span, outer) = (repeat.span.clone(), scope.frame.clone());
+            inner.frame = Some(Arc::new(Frame { kind, span, outer }));
+            self.items(&repeat.body, &mut inner)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, statement: Statement) -> Result<(), LocatedError> {
+        self.count(&statement.span)?;
+        self.expanded.steps.push(ExpandedStep::Statement(statement));
+        Ok(())
+    }
+
+    /// Counts a statement or a repetition, and fails beyond the limit.
+    fn count(&mut self, span: &ByteRange) -> Result<(), LocatedError> {
+        self.copies += 1;
+        match self.copies <= MAX_STATEMENTS {
+            true => Ok(()),
+            false => Err(TextErrorKind::TooManyStatements { limit: MAX_STATEMENTS }.at(span.clone())),
+        }
+    }
+
+    /// A prefix for the names of a call that no other name has.
+    fn fresh_prefix(&mut self, function: &str, names: &BTreeSet<String>) -> String {
+        let calls = self.calls.entry(function.to_owned()).or_default();
+        loop {
+            *calls += 1;
+            let prefix = format!("{function}.{calls}");
+            let is_taken = |name: &String| self.own_names.contains(name) || (self.is_taken)(name);
+            if !names.iter().any(|name| is_taken(&format!("{prefix}.{name}"))) {
+                return prefix;
+            }
+        }
+    }
+}
+
+/// The constraints whose letters are all in `letters`. A constraint of a symbol holds for the whole text and
+/// stays with its statement.
+fn constraints_of(constraints: &[Constraint], letters: &[String]) -> Vec<Constraint> {
+    let holds = |constraint: &&Constraint| letters::of_constraint(constraint, letters);
+    constraints.iter().filter(holds).cloned().collect()
+}
+
+/// The value of an integer whose names have been replaced.
+pub(crate) fn known_integer(value: &IndexExpr) -> Result<i64, LocatedError> {
+    let linear = value.linear()?;
+    match linear.terms.first() {
+        None => Ok(linear.offset),
+        Some((atom, _, span)) => Err(TextErrorKind::NoInteger { name: atom.to_string() }.at(span.clone())),
+    }
+}

@@ -1,0 +1,220 @@
+//! The parser of items: statements, sizes, functions, repetitions and gradients.
+
+use std::sync::Arc;
+
+use super::{ParseResult, Parser, functions, may_be_redefined};
+use crate::ast::{Def, Detach, Gradient, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem};
+use crate::error::TextErrorKind;
+use crate::lex::Token;
+
+impl Parser<'_> {
+    /// Parses items up to `end`, which is not consumed.
+    pub(super) fn items(&mut self, end: &Token) -> ParseResult<Vec<Item>> {
+        let mut items = Vec::new();
+        loop {
+            while self.accept(&Token::End).is_some() {}
+            if self.peek() == end {
+                return Ok(items);
+            }
+            if self.peek() == &Token::Eof {
+                return Err(self.expected("`}`"));
+            }
+            if self.item(&mut items)? {
+                continue;
+            }
+            if !matches!(self.peek(), Token::End | Token::Eof) && self.peek() != end {
+                return Err(self.expected("an operator, `where`, or the end of the statement"));
+            }
+        }
+    }
+
+    /// Parses an item, and returns whether it ends with a block.
+    fn item(&mut self, items: &mut Vec<Item>) -> ParseResult<bool> {
+        let Token::Name(word) = self.peek().clone() else {
+            items.push(Item::Statement(self.statement()?));
+            return Ok(false);
+        };
+        match (word.as_str(), self.peek_after()) {
+            ("size", Token::Name(_)) => {
+                self.next();
+                items.extend(self.list(Self::size_item)?.into_iter().map(Item::Size));
+                Ok(false)
+            }
+            ("view", Token::Name(_)) => {
+                items.push(Item::View(self.view()?));
+                Ok(false)
+            }
+            ("grad", Token::Name(_)) => {
+                items.push(Item::Gradient(self.gradient()?));
+                Ok(false)
+            }
+            ("detach", Token::Name(_)) => {
+                self.next();
+                let nodes = self.list(Self::whole_node)?.into_iter();
+                items.extend(nodes.map(|node| Item::Detach(Detach { node, frame: None })));
+                Ok(false)
+            }
+            ("def", Token::Name(_)) if self.depth > 0 => {
+                Err(self.expected("a statement: functions are defined outside of blocks"))
+            }
+            ("def", Token::Name(_)) => {
+                items.push(Item::Def(Arc::new(self.def()?)));
+                Ok(true)
+            }
+            ("repeat", Token::Name(_)) => {
+                items.push(Item::Repeat(self.repeat()?));
+                Ok(true)
+            }
+            ("keep", Token::Name(_)) => {
+                self.next();
+                items.extend(self.list(Self::whole_node)?.into_iter().map(Item::Keep));
+                Ok(false)
+            }
+            ("recompute", Token::Name(_)) => {
+                self.next();
+                items.extend(self.list(Self::whole_node)?.into_iter().map(Item::Recompute));
+                Ok(false)
+            }
+            (word, Token::Name(_)) if Role::from_token(word).is_some() => {
+                let role = Role::from_token(word).unwrap_or(Role::Node);
+                self.next();
+                items.extend(self.list(|p| p.declaration(role))?.into_iter().map(Item::Declaration));
+                Ok(false)
+            }
+            (_, Token::Sign("(")) if self.is_function(&word) => {
+                let name_span = self.next().span;
+                items.push(Item::Call(self.call(word, name_span)?));
+                Ok(false)
+            }
+            _ => {
+                items.push(Item::Statement(self.statement()?));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Parses `name` or `name = integer`.
+    fn size_item(&mut self) -> ParseResult<SizeItem> {
+        let (name, name_span) = self.name("the name of a size")?;
+        let value = match self.sign("=") {
+            Some(_) => Some(self.integer()?),
+            None => None,
+        };
+        Ok(SizeItem { name, name_span, value })
+    }
+
+    /// Parses `repeat letter in from..to { .. }`.
+    fn repeat(&mut self) -> ParseResult<Repeat> {
+        let start = self.next().span.start;
+        let (letter, letter_span) = self.name("a letter, as in `repeat l in 0..4`")?;
+        if self.accept(&Token::Name("in".to_owned())).is_none() {
+            return Err(self.expected("`in`, as in `repeat l in 0..4`"));
+        }
+        let from = self.integer()?;
+        self.expect("..")?;
+        let to = self.integer()?;
+        let span = self.since(start);
+        let body = self.block()?;
+        Ok(Repeat { letter, letter_span, from, to, body, span })
+    }
+
+    /// Parses `grad loss by w, b`.
+    fn gradient(&mut self) -> ParseResult<Gradient> {
+        let start = self.next().span.start;
+        let loss = self.whole_node()?;
+        if self.accept(&Token::Name("by".to_owned())).is_none() {
+            return Err(self.expected("`by` and parameters, as in `grad loss by w, b`"));
+        }
+        let parameters = self.list(Self::whole_node)?;
+        Ok(Gradient { loss, parameters, span: self.since(start), frame: None })
+    }
+
+    /// Parses `{ .. }`.
+    fn block(&mut self) -> ParseResult<Vec<Item>> {
+        self.expect("{")?;
+        let items = self.deeper(|p| p.items(&Token::Sign("}")))?;
+        self.expect("}")?;
+        Ok(items)
+    }
+
+    /// Parses `def name(parameters) -> results { .. }`.
+    fn def(&mut self) -> ParseResult<Def> {
+        self.next();
+        let (name, name_span) = self.name("the name of a function")?;
+        if functions().any(|known| known == name) && !may_be_redefined(&name) {
+            return Err(TextErrorKind::ReservedFunction { name }.at(name_span));
+        }
+        self.expect("(")?;
+        let parameters = match self.sign(")") {
+            Some(_) => Vec::new(),
+            None => {
+                let parameters = self.list(Self::parameter)?;
+                self.expect(")")?;
+                parameters
+            }
+        };
+        let results = match self.sign("->") {
+            Some(_) => self.list(Self::pattern)?,
+            None => Vec::new(),
+        };
+        Ok(Def { name, name_span, parameters, results, body: self.block()? })
+    }
+
+    /// Parses `x[..,k]`, `inout x[..,k]`, `rate` or `rate = 0.1`.
+    fn parameter(&mut self) -> ParseResult<Parameter> {
+        let is_inout = self.peek() == &Token::Name("inout".to_owned());
+        if is_inout && matches!(self.peek_after(), Token::Name(_)) {
+            self.next();
+            return self.array_parameter(true);
+        }
+        if matches!(self.peek(), Token::Name(_)) && self.peek_after() == &Token::Sign("[") {
+            return self.array_parameter(false);
+        }
+        let (name, name_span) = self.name("a parameter such as `x[..,k]` or `rate = 0.1`")?;
+        let default = match self.sign("=") {
+            Some(_) => Some(self.expr()?),
+            None => None,
+        };
+        Ok(Parameter::Scalar { name, name_span, default })
+    }
+
+    /// Parses the pattern of a parameter, with at most one row variable: there is one way to match it.
+    fn array_parameter(&mut self, inout: bool) -> ParseResult<Parameter> {
+        let pattern = self.pattern()?;
+        let rows = pattern.axes.iter().filter_map(|axis| match axis {
+            PatternAxis::Row(row) => Some(row),
+            PatternAxis::Letter(..) => None,
+        });
+        if let Some(second) = rows.clone().nth(1) {
+            let (expected, found) = ("at most one `..`".to_owned(), "another one".to_owned());
+            return Err(TextErrorKind::Syntax { expected, found }.at(second.span.clone()));
+        }
+        Ok(Parameter::Array { pattern, inout })
+    }
+
+    /// Parses `x[..,k]`.
+    fn pattern(&mut self) -> ParseResult<Pattern> {
+        let (name, name_span) = self.name("an array such as `y[..,k]`")?;
+        self.expect("[")?;
+        let axes = if self.peek() == &Token::Sign("]") { Vec::new() } else { self.list(Self::pattern_axis)? };
+        if self.sign("]").is_none() {
+            return Err(self.expected("`,` or `]`"));
+        }
+        let span = self.since(name_span.start);
+        Ok(Pattern { name, name_span, axes, span })
+    }
+
+    fn pattern_axis(&mut self) -> ParseResult<PatternAxis> {
+        if self.peek() == &Token::Sign("..") {
+            return self.row().map(PatternAxis::Row);
+        }
+        let (letter, span) = self.name("a letter, `..` or `..r..`")?;
+        Ok(PatternAxis::Letter(letter, span))
+    }
+
+    /// Parses a name.
+    pub(super) fn name(&mut self, what: &str) -> ParseResult<(String, assignments::ByteRange)> {
+        let Token::Name(name) = self.peek().clone() else { return Err(self.expected(what)) };
+        Ok((name, self.next().span))
+    }
+}

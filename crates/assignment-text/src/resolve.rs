@@ -1,0 +1,747 @@
+//! Resolves names to letters, symbols and nodes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tnode::{DType, Dims, TensorNode};
+
+use crate::ast::{Access, Atom, Concat, Expr, ExprKind, Frame, Index, Number, RandomCall, Statement, View};
+use crate::error::{LocatedError, TextErrorKind};
+use crate::linear::Linear;
+use crate::names::NodeNames;
+use crate::types::{ExprType, type_of};
+use crate::{random, views};
+use assignments::ByteRange;
+use assignments::indexing::{StaticSymbol, axis_iterator};
+use assignments::{AccumOp, Assignments, Random};
+use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
+
+/// A statement with resolved names. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every index.
+pub(crate) struct ResolvedStatement {
+    /// The letters of the targets come first.
+    pub(crate) letters: Vec<Letter>,
+    /// The targets; several only with concatenated axes.
+    pub(crate) lhs: Vec<NodeAccess>,
+    pub(crate) op: AccumOp,
+    pub(crate) init: bool,
+    pub(crate) op_span: ByteRange,
+    /// The values; several only with concatenated axes.
+    pub(crate) rhs: Vec<ResolvedExpr>,
+    /// Affine forms that are at least 0 where the statement assigns, with the comparisons that say so.
+    pub(crate) conditions: Vec<(Affine, ByteRange)>,
+    /// The whole statement.
+    pub(crate) span: ByteRange,
+    /// The calls and repetitions that the statement comes from, the innermost first.
+    pub(crate) frame: Option<Arc<Frame>>,
+}
+
+impl ResolvedStatement {
+    /// Calls `f` on every access: first in the values, then in the targets. The accesses of a computed index
+    /// precede the access that has this index.
+    pub(crate) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
+        self.rhs.iter().for_each(|tree| tree.each_read(f));
+        for target in &self.lhs {
+            target.each_index_read(f);
+            f(target);
+        }
+    }
+
+    /// Calls `f` on every access that gives a value: in the values, and in the computed indices of targets.
+    pub(crate) fn each_source<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
+        self.rhs.iter().for_each(|tree| tree.each_read(f));
+        self.lhs.iter().for_each(|target| target.each_index_read(f));
+    }
+}
+
+pub(crate) struct Letter {
+    pub(crate) name: String,
+    /// The first mention.
+    pub(crate) span: ByteRange,
+    /// The range that a `where` declares, with its byte range.
+    pub(crate) declared: Option<(i128, ByteRange)>,
+    /// The letters of a concatenated axis, which itself is an entry here; empty for other letters.
+    pub(crate) parts: Vec<usize>,
+    /// Whether an integer without axes has the same name, which may be meant instead.
+    pub(crate) is_node: bool,
+}
+
+/// An access to a node.
+#[derive(Clone)]
+pub(crate) struct NodeAccess {
+    pub(crate) node: TensorNode,
+    /// The dimensions without margins; empty for a target whose dimensions are open.
+    pub(crate) dims: Dims,
+    /// The kind of the numbers in the node if its element type was open at this statement.
+    pub(crate) literals: Option<ExprType>,
+    pub(crate) how: AccessKind,
+    /// The name of the view whose dimensions and indices these are, until [`views`](crate::views) replaces them.
+    pub(crate) view: Option<String>,
+    /// The index of each axis with its byte range; 0 for a computed index.
+    pub(crate) index: Vec<(Affine, ByteRange)>,
+    pub(crate) computed: Option<Box<ComputedIndex>>,
+    pub(crate) span: ByteRange,
+}
+
+/// An index that is the value of an expression.
+#[derive(Clone)]
+pub(crate) struct ComputedIndex {
+    pub(crate) axis: usize,
+    pub(crate) value: ResolvedExpr,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum AccessKind {
+    Lhs,
+    Plain,
+    Merge,
+    Padded(Number),
+}
+
+impl NodeAccess {
+    /// Whether the dimensions of the node are open: the statement is the first to write it.
+    pub(crate) fn has_open_dims(&self) -> bool {
+        self.dims.len() < self.index.len()
+    }
+
+    /// The name of the node or view, for messages.
+    pub(crate) fn name(&self) -> String {
+        self.view.clone().unwrap_or_else(|| self.node.name())
+    }
+
+    /// Adds the letters that occur to `into`.
+    pub(crate) fn letters(&self, into: &mut BTreeSet<usize>) {
+        self.index.iter().for_each(|(index, _)| enter_loops(index, into));
+        self.computed.iter().for_each(|computed| computed.value.letters(into));
+    }
+
+    /// Calls `f` on every access that the computed index makes.
+    pub(crate) fn each_index_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
+        self.computed.iter().for_each(|computed| computed.value.each_read(f));
+    }
+
+    /// Whether the index of an axis is computed.
+    pub(crate) fn is_computed(&self, axis: usize) -> bool {
+        self.computed.as_ref().is_some_and(|computed| computed.axis == axis)
+    }
+
+    /// Replaces every index by `f` of it.
+    pub(crate) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> NodeAccess {
+        let index = self.index.iter().map(|(index, span)| (f(index), span.clone())).collect();
+        let computed = self.computed.as_deref();
+        let computed = computed.map(|c| Box::new(ComputedIndex { axis: c.axis, value: c.value.map(f) }));
+        NodeAccess { index, computed, ..self.clone() }
+    }
+}
+
+fn enter_loops(index: &Affine, into: &mut BTreeSet<usize>) {
+    into.extend(index.terms().iter().filter_map(|(var, _)| match var {
+        Var::Loop(id) => Some(id.index()),
+        Var::Symbol(_) => None,
+    }));
+}
+
+#[derive(Clone)]
+pub(crate) struct ResolvedExpr {
+    pub(crate) kind: ResolvedExprKind,
+    pub(crate) span: ByteRange,
+}
+
+#[derive(Clone)]
+pub(crate) enum ResolvedExprKind {
+    Number(Number),
+    /// The value of an index.
+    Index(Affine),
+    /// The extent of a letter.
+    Size(usize),
+    NodeAccess(NodeAccess),
+    Unary(UnaryOp, Box<ResolvedExpr>),
+    Binary(BinaryOp, Box<[ResolvedExpr; 2]>),
+    Ternary(TernaryOp, Box<[ResolvedExpr; 3]>),
+    Cast(DType, Box<ResolvedExpr>),
+    /// A random number for each combination of the indices.
+    Random(Random, Vec<Affine>),
+}
+
+impl ResolvedExpr {
+    pub(crate) fn children(&self) -> &[ResolvedExpr] {
+        match &self.kind {
+            ResolvedExprKind::Number(_)
+            | ResolvedExprKind::Index(_)
+            | ResolvedExprKind::Size(_)
+            | ResolvedExprKind::NodeAccess(_)
+            | ResolvedExprKind::Random(..) => &[],
+            ResolvedExprKind::Unary(_, a) | ResolvedExprKind::Cast(_, a) => std::slice::from_ref(a),
+            ResolvedExprKind::Binary(_, args) => args.as_slice(),
+            ResolvedExprKind::Ternary(_, args) => args.as_slice(),
+        }
+    }
+
+    pub(crate) fn children_mut(&mut self) -> &mut [ResolvedExpr] {
+        match &mut self.kind {
+            ResolvedExprKind::Number(_)
+            | ResolvedExprKind::Index(_)
+            | ResolvedExprKind::Size(_)
+            | ResolvedExprKind::NodeAccess(_)
+            | ResolvedExprKind::Random(..) => &mut [],
+            ResolvedExprKind::Unary(_, a) | ResolvedExprKind::Cast(_, a) => std::slice::from_mut(a),
+            ResolvedExprKind::Binary(_, args) => args.as_mut_slice(),
+            ResolvedExprKind::Ternary(_, args) => args.as_mut_slice(),
+        }
+    }
+
+    /// Calls `f` on every access, left to right.
+    pub(crate) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
+        if let ResolvedExprKind::NodeAccess(read) = &self.kind {
+            read.each_index_read(f);
+            f(read);
+        }
+        for child in self.children() {
+            child.each_read(f);
+        }
+    }
+
+    /// Adds the letters that occur to `into`.
+    pub(crate) fn letters(&self, into: &mut BTreeSet<usize>) {
+        match &self.kind {
+            ResolvedExprKind::Index(index) => enter_loops(index, into),
+            ResolvedExprKind::Random(_, cell) => cell.iter().for_each(|index| enter_loops(index, into)),
+            ResolvedExprKind::NodeAccess(read) => read.letters(into),
+            _ => self.children().iter().for_each(|child| child.letters(into)),
+        }
+    }
+
+    /// Replaces every index by `f` of it.
+    pub(crate) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> ResolvedExpr {
+        let kind = match &self.kind {
+            ResolvedExprKind::Number(number) => ResolvedExprKind::Number(*number),
+            ResolvedExprKind::Index(index) => ResolvedExprKind::Index(f(index)),
+            ResolvedExprKind::Random(random, cell) => {
+                ResolvedExprKind::Random(random.clone(), cell.iter().map(f).collect())
+            }
+            ResolvedExprKind::Size(letter) => ResolvedExprKind::Size(*letter),
+            ResolvedExprKind::NodeAccess(read) => ResolvedExprKind::NodeAccess(read.map(f)),
+            ResolvedExprKind::Unary(op, a) => ResolvedExprKind::Unary(*op, Box::new(a.map(f))),
+            ResolvedExprKind::Binary(op, args) => {
+                ResolvedExprKind::Binary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            }
+            ResolvedExprKind::Ternary(op, args) => {
+                ResolvedExprKind::Ternary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
+            }
+            ResolvedExprKind::Cast(dtype, a) => ResolvedExprKind::Cast(*dtype, Box::new(a.map(f))),
+        };
+        ResolvedExpr { kind, span: self.span.clone() }
+    }
+}
+
+/// Resolves one statement. Its symbols are entered into `assignments`.
+pub(crate) fn resolve(
+    statement: &Statement,
+    text: &str,
+    nodes: &NodeNames,
+    assignments: &mut Assignments,
+) -> Result<ResolvedStatement, LocatedError> {
+    let mut letters = Vec::new();
+    statement.lhs.iter().for_each(|target| enter_letters(target, &mut letters));
+    for value in &statement.rhs {
+        each_access(value, &mut |access| enter_letters(access, &mut letters));
+    }
+    for letter in &mut letters {
+        letter.is_node = nodes.has_integer(&letter.name);
+    }
+    let mut names = NameResolver { text, nodes, letters, assignments };
+    names.declare(statement)?;
+    let lhs =
+        statement.lhs.iter().map(|target| names.read(target, AccessKind::Lhs)).collect::<Result<_, _>>()?;
+    let rhs = statement.rhs.iter().map(|value| names.tree(value)).collect::<Result<_, _>>()?;
+    let conditions = names.conditions(statement)?;
+    let NameResolver { letters, .. } = names;
+    let Statement { op, init, ref op_span, ref span, .. } = *statement;
+    Ok(ResolvedStatement {
+        letters,
+        lhs,
+        op,
+        init,
+        op_span: op_span.clone(),
+        rhs,
+        conditions,
+        span: span.clone(),
+        frame: statement.frame.clone(),
+    })
+}
+
+/// Rejects the declared range of a letter in a statement without letters.
+pub(crate) fn reject_letters(statement: &Statement) -> Result<(), LocatedError> {
+    let letter = statement.constraints.iter().find_map(|constraint| {
+        let letter = constraint.letters().first().map(|&letter| letter.to_owned())?;
+        Some((letter, constraint.span.clone()))
+    });
+    letter.map_or(Ok(()), |(letter, span)| Err(TextErrorKind::UnusedLetter { letter }.at(span)))
+}
+
+/// Enters the new letters of an access.
+fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
+    for index in &access.indices {
+        match index {
+            Index::Linear(index) => index.each_atom(&mut |atom, span| {
+                if let Atom::Letter(name) = atom {
+                    enter_letter(name, span, Vec::new(), letters);
+                }
+            }),
+            Index::Row(_) => {}
+            Index::Concat(concat) => {
+                let part = |(name, span): &(String, ByteRange)| enter_letter(name, span, Vec::new(), letters);
+                let parts = concat.letters.iter().map(part).collect();
+                enter_letter(&concat_name(concat), &concat.span, parts, letters);
+            }
+            Index::Computed(expr) => each_access(expr, &mut |access| enter_letters(access, letters)),
+        }
+    }
+}
+
+/// The position of a letter, which is entered if it is new.
+fn enter_letter(name: &str, span: &ByteRange, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
+    let known = letters.iter().position(|letter| letter.name == name);
+    known.unwrap_or_else(|| {
+        letters.push(Letter {
+            name: name.to_owned(),
+            span: span.clone(),
+            declared: None,
+            parts,
+            is_node: false,
+        });
+        letters.len() - 1
+    })
+}
+
+/// The name of a concatenated axis. No letter has such a name.
+fn concat_name(concat: &Concat) -> String {
+    concat.letters.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("^")
+}
+
+fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
+    match &expr.kind {
+        ExprKind::Access(access) | ExprKind::Pad(access, ..) => f(access),
+        ExprKind::Number(_)
+        | ExprKind::Name(_)
+        | ExprKind::Letter(_)
+        | ExprKind::Symbol(_)
+        | ExprKind::Size(_)
+        | ExprKind::RowSize(_)
+        | ExprKind::AxisSize(_)
+        | ExprKind::Call(_)
+        | ExprKind::Random(_) => {}
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
+        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
+            each_access(a, f);
+            each_access(b, f);
+        }
+        ExprKind::Ternary(_, args) => args.iter().for_each(|arg| each_access(arg, f)),
+    }
+}
+
+fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
+    match &expr.kind {
+        ExprKind::Name(name) | ExprKind::Letter(name) => f(name, &expr.span),
+        ExprKind::Random(call) => random::each_letter(call, f),
+        ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
+            access.computed().for_each(|index| each_name(index, f));
+        }
+        ExprKind::Number(_)
+        | ExprKind::Symbol(_)
+        | ExprKind::Size(_)
+        | ExprKind::RowSize(_)
+        | ExprKind::AxisSize(_)
+        | ExprKind::Call(_) => {}
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
+        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
+            each_name(a, f);
+            each_name(b, f);
+        }
+        ExprKind::Ternary(_, args) => args.iter().for_each(|arg| each_name(arg, f)),
+    }
+}
+
+struct NameResolver<'a> {
+    text: &'a str,
+    nodes: &'a NodeNames,
+    letters: Vec<Letter>,
+    assignments: &'a mut Assignments,
+}
+
+impl NameResolver<'_> {
+    /// Enters the ranges that `where` declares, and the letters that occur only as values.
+    fn declare(&mut self, statement: &Statement) -> Result<(), LocatedError> {
+        for constraint in &statement.constraints {
+            match constraint.range()? {
+                Some((Atom::Letter(name), limit)) => {
+                    self.declare_range(name, (limit, &constraint.span), statement)?;
+                }
+                Some((Atom::Symbol(_), _)) => {}
+                None => {
+                    for name in constraint.letters() {
+                        self.known_letter(name, &constraint.span, statement)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn declare_range(
+        &mut self,
+        name: &str,
+        (limit, span): (i128, &ByteRange),
+        statement: &Statement,
+    ) -> Result<(), LocatedError> {
+        let letter = self.known_letter(name, span, statement)?;
+        if let Some((other, _)) = letter.declared {
+            let conflict = format!("contradicts `{name} < {other}` in the same statement");
+            return Err(
+                TextErrorKind::BadRange { name: name.to_owned(), range: limit, conflict }.at(span.clone())
+            );
+        }
+        letter.declared = Some((limit, span.clone()));
+        Ok(())
+    }
+
+    /// The entry of a letter that a `where` mentions, which must occur elsewhere in the statement.
+    fn known_letter(
+        &mut self,
+        name: &str,
+        span: &ByteRange,
+        statement: &Statement,
+    ) -> Result<&mut Letter, LocatedError> {
+        self.enter_value_letter(name, statement);
+        let unused = || TextErrorKind::UnusedLetter { letter: name.to_owned() }.at(span.clone());
+        self.letters.iter_mut().find(|letter| letter.name == name).ok_or_else(unused)
+    }
+
+    /// The bounds of a statement, with the comparisons in which they are written.
+    fn conditions(&mut self, statement: &Statement) -> Result<Vec<(Affine, ByteRange)>, LocatedError> {
+        let mut conditions = Vec::new();
+        for constraint in &statement.constraints {
+            if constraint.range()?.is_some() {
+                continue;
+            }
+            let (span, gap) = (&constraint.span, constraint.comparison.gap());
+            let (less, greater) = constraint.sides();
+            let (less, greater) = (self.linear(&less.linear()?), self.linear(&greater.linear()?));
+            let difference = less.checked_times(-1).and_then(|less| greater.checked_plus(&less));
+            let condition = difference.and_then(|difference| difference.checked_plus(&(-gap).into()));
+            let condition = condition.ok_or_else(|| {
+                let bound = crate::on_one_line(self.text.get(span.clone()).unwrap_or_default());
+                TextErrorKind::Bound { bound, why: "exceeds 64 bits".to_owned() }.at(span.clone())
+            })?;
+            conditions.push((condition, span.clone()));
+        }
+        Ok(conditions)
+    }
+
+    fn enter_value_letter(&mut self, name: &str, statement: &Statement) {
+        let mut place = None;
+        for value in statement.lhs.iter().flat_map(Access::computed).chain(&statement.rhs) {
+            each_name(value, &mut |found, span| {
+                if found == name {
+                    place.get_or_insert_with(|| span.clone());
+                }
+            });
+        }
+        if let Some(span) = place {
+            enter_letter(name, &span, Vec::new(), &mut self.letters);
+        }
+    }
+
+    fn letter(&self, name: &str) -> Option<usize> {
+        self.letters.iter().position(|letter| letter.name == name)
+    }
+
+    fn index(&mut self, index: &Index) -> Result<Affine, LocatedError> {
+        match index {
+            Index::Linear(index) => Ok(self.linear(&index.linear()?)),
+            Index::Concat(concat) => {
+                let letter = self.letter(&concat_name(concat)).unwrap_or(usize::MAX);
+                Ok(Affine::var(axis_iterator(letter)))
+            }
+            Index::Computed(_) => Ok(Affine::constant(0)),
+            Index::Row(row) => Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
+        }
+    }
+
+    /// The computed index of an access. There is at most one, of an integer type.
+    fn computed(
+        &mut self,
+        access: &Access,
+        node: &TensorNode,
+    ) -> Result<Option<Box<ComputedIndex>>, LocatedError> {
+        let is_computed = |index: &Index| matches!(index, Index::Computed(_));
+        let found = access.indices.iter().filter(|index| is_computed(index)).count();
+        if found > 1 {
+            let access_text = crate::on_one_line(self.text.get(access.span.clone()).unwrap_or_default());
+            return Err(TextErrorKind::SeveralComputed { access: access_text, found }.at(access.span.clone()));
+        }
+        let Some((axis, Index::Computed(value))) =
+            access.indices.iter().enumerate().find(|(_, index)| is_computed(index))
+        else {
+            return Ok(None);
+        };
+        let value = self.tree(value)?;
+        match type_of(&value).or(DType::I32) {
+            dtype if dtype.is_integer() => Ok(Some(Box::new(ComputedIndex { axis, value }))),
+            dtype => {
+                let node = node.name();
+                Err(TextErrorKind::IndexType { node, axis, dtype }.at(value.span.clone()))
+            }
+        }
+    }
+
+    fn linear(&mut self, linear: &Linear) -> Affine {
+        linear.terms.iter().fold(Affine::constant(linear.offset), |sum, (atom, coefficient, _)| {
+            let var = match atom {
+                Atom::Letter(name) => Var::Loop(axis_iterator(self.letter(name).unwrap_or(usize::MAX))),
+                Atom::Symbol(name) => Var::Symbol(self.assignments.symbol(&StaticSymbol::open(name))),
+            };
+            sum.plus(&Affine::term(var, *coefficient))
+        })
+    }
+
+    fn read(&mut self, access: &Access, how: AccessKind) -> Result<NodeAccess, LocatedError> {
+        if let Some(view) = self.nodes.view(&access.name) {
+            return self.read_view(view, access, how);
+        }
+        let node = self.nodes.find(&access.name).map_err(|kind| kind.at(access.name_span.clone()))?;
+        self.read_node(node, access, how)
+    }
+
+    /// A read of a view, in the view's dimensions.
+    fn read_view(
+        &mut self,
+        view: &View,
+        access: &Access,
+        how: AccessKind,
+    ) -> Result<NodeAccess, LocatedError> {
+        if !matches!(how, AccessKind::Plain) {
+            let name = access.name.clone();
+            return Err(TextErrorKind::ViewUse { name }.at(access.name_span.clone()));
+        }
+        let name = self.nodes.viewed(view)?;
+        let node = self.nodes.find(name).map_err(|kind| kind.at(view.of.name_span.clone()))?;
+        if self.nodes.is_unwritten(name) {
+            return Err(self.nodes.not_written(name).at(access.name_span.clone()));
+        }
+        reject_rows(access)?;
+        let dims = views::dims(view, &node)?;
+        if dims.len() != access.indices.len() {
+            let (node, found) = (access.name.clone(), access.indices.len());
+            return Err(TextErrorKind::Rank { node, dims, found }.at(access.span.clone()));
+        }
+        Ok(NodeAccess { view: Some(access.name.clone()), ..self.indexed(node, dims, access, how)? })
+    }
+
+    fn read_node(
+        &mut self,
+        node: TensorNode,
+        access: &Access,
+        how: AccessKind,
+    ) -> Result<NodeAccess, LocatedError> {
+        let located = |kind: TextErrorKind| kind.at(access.span.clone());
+        if access.merge && matches!(how, AccessKind::Lhs | AccessKind::Padded(_)) {
+            let (expected, found) =
+                ("a node".to_owned(), "a merge buffer, which can only be read as it is".to_owned());
+            return Err(located(TextErrorKind::Syntax { expected, found }));
+        }
+        reject_rows(access)?;
+        if !matches!(how, AccessKind::Lhs) && self.nodes.is_unwritten(&access.name) {
+            return Err(self.nodes.not_written(&access.name).at(access.name_span.clone()));
+        }
+        let (dims, is_open) = match node.dims_without_padding() {
+            Ok(dims) => (dims, false),
+            // The ranges of letters, which follow from the values, settle the dimensions of the target.
+            Err(_) if matches!(how, AccessKind::Lhs) => (Dims::new(), true),
+            Err(error) => return Err(located(error.into())),
+        };
+        if !is_open && dims.len() != access.indices.len() {
+            let found = access.indices.len();
+            return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
+        }
+        self.indexed(node, dims, access, how)
+    }
+
+    /// An access whose number of indices fits the dimensions.
+    fn indexed(
+        &mut self,
+        node: TensorNode,
+        dims: Dims,
+        access: &Access,
+        how: AccessKind,
+    ) -> Result<NodeAccess, LocatedError> {
+        let located = |kind: TextErrorKind| kind.at(access.span.clone());
+        let computed = self.computed(access, &node)?;
+        if computed.is_some() && matches!(how, AccessKind::Merge) {
+            let (expected, found) =
+                ("a node".to_owned(), "a merge buffer, which has no computed indices".to_owned());
+            return Err(located(TextErrorKind::Syntax { expected, found }));
+        }
+        let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
+        let index = access.indices.iter().map(index).collect::<Result<_, LocatedError>>()?;
+        let literals = self.nodes.literals(&node);
+        let span = access.span.clone();
+        Ok(NodeAccess { node, dims, literals, how, view: None, index, computed, span })
+    }
+
+    fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr, LocatedError> {
+        let kind = match &expr.kind {
+            ExprKind::Number(number) => ResolvedExprKind::Number(*number),
+            ExprKind::Symbol(name) => {
+                ResolvedExprKind::Index(Affine::var(self.assignments.symbol(&StaticSymbol::open(name))))
+            }
+            ExprKind::Name(name) => self.name(name, &expr.span)?,
+            ExprKind::Letter(name) => match self.letter(name) {
+                Some(letter) => ResolvedExprKind::Index(Affine::var(axis_iterator(letter))),
+                None => {
+                    return Err(TextErrorKind::OpenRange { letter: name.clone(), declaration: None }
+                        .at(expr.span.clone()));
+                }
+            },
+            // The sizes of axes have become numbers.
+            ExprKind::AxisSize(_) => {
+                return Err(TextErrorKind::NotAffine { found: "the size of an axis" }.at(expr.span.clone()));
+            }
+            ExprKind::RowSize(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
+            // Expansion replaces the calls of all functions that the text defines.
+            ExprKind::Call(call) => {
+                let name = call.function.clone();
+                let kind = TextErrorKind::UnknownFunction { name, near: Vec::new(), instead: None };
+                return Err(kind.at(call.name_span.clone()));
+            }
+            ExprKind::Size(name) => match self.letter(name) {
+                Some(letter) => ResolvedExprKind::Size(letter),
+                None => return Err(TextErrorKind::NoLetter { name: name.clone() }.at(expr.span.clone())),
+            },
+            ExprKind::Access(access) => ResolvedExprKind::NodeAccess(
+                self.read(access, if access.merge { AccessKind::Merge } else { AccessKind::Plain })?,
+            ),
+            ExprKind::Pad(access, outside, span) => {
+                let read = self.read(access, AccessKind::Padded(*outside))?;
+                outside.checked(read.node.dtype(), self.text, span)?;
+                ResolvedExprKind::NodeAccess(read)
+            }
+            ExprKind::Unary(op, a) => ResolvedExprKind::Unary(*op, Box::new(self.tree(a)?)),
+            ExprKind::Binary(op, a, b) => {
+                ResolvedExprKind::Binary(*op, Box::new([self.tree(a)?, self.tree(b)?]))
+            }
+            ExprKind::Exchanged(op, a, b) => {
+                let (a, b) = (self.tree(a)?, self.tree(b)?);
+                ResolvedExprKind::Binary(*op, Box::new([b, a]))
+            }
+            ExprKind::Ternary(op, args) => {
+                let [a, b, c] = args.as_ref();
+                ResolvedExprKind::Ternary(*op, Box::new([self.tree(a)?, self.tree(b)?, self.tree(c)?]))
+            }
+            ExprKind::Cast(dtype, a) => ResolvedExprKind::Cast(*dtype, Box::new(self.tree(a)?)),
+            ExprKind::Random(call) => self.random(call)?,
+        };
+        let tree = ResolvedExpr { kind, span: expr.span.clone() };
+        Ok(match as_index(&tree) {
+            Some(index) if !index.terms().is_empty() => {
+                ResolvedExpr { kind: ResolvedExprKind::Index(index), ..tree }
+            }
+            _ => tree,
+        })
+    }
+
+    /// A call that gives random numbers. Each letter in its arguments must occur elsewhere in the statement.
+    fn random(&mut self, call: &RandomCall) -> Result<ResolvedExprKind, LocatedError> {
+        let mut open = None;
+        random::each_letter(call, &mut |name, span| {
+            if self.letter(name).is_none() {
+                open.get_or_insert((name, span));
+            }
+        });
+        if let Some((name, span)) = open {
+            return Err(
+                TextErrorKind::OpenRange { letter: name.to_owned(), declaration: None }.at(span.clone())
+            );
+        }
+        let (random, cell) = random::resolve(call, None, self.text, self.assignments)?;
+        Ok(ResolvedExprKind::Random(random, cell.iter().map(|index| self.linear(index)).collect()))
+    }
+
+    /// A bare name: a letter, a node of rank 0, `inf` or `nan`.
+    fn name(&mut self, name: &str, span: &ByteRange) -> Result<ResolvedExprKind, LocatedError> {
+        let letter = self.letter(name);
+        // A failed search for a node collects similar names, so letters without a node of that name return
+        // first.
+        if let Some(letter) = letter.filter(|_| !self.nodes.has(name)) {
+            return Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter))));
+        }
+        match (letter, self.nodes.find(name)) {
+            (Some(letter), Err(_)) => Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter)))),
+            (Some(letter), Ok(node)) => match node.dims_without_padding() {
+                Ok(dims) if dims.is_empty() => {
+                    Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone()))
+                }
+                _ => Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter)))),
+            },
+            (None, Ok(node)) => {
+                let (name, name_span, span) = (name.to_owned(), span.clone(), span.clone());
+                let (family, indices) = (Vec::new(), Vec::new());
+                let access = Access { name, name_span, family, merge: false, indices, span };
+                Ok(ResolvedExprKind::NodeAccess(self.read_node(node, &access, AccessKind::Plain)?))
+            }
+            (None, Err(kind)) => match (Number::named(name), kind) {
+                (Some(number), _) => Ok(ResolvedExprKind::Number(number)),
+                (None, TextErrorKind::UnknownNode { name, near }) => {
+                    Err(TextErrorKind::UnknownName { name, near }.at(span.clone()))
+                }
+                (None, kind) => Err(kind.at(span.clone())),
+            },
+        }
+    }
+}
+
+/// Rejects the row variables of an access, which only functions have.
+fn reject_rows(access: &Access) -> Result<(), LocatedError> {
+    let row = access.indices.iter().find(|index| matches!(index, Index::Row(_)));
+    row.map_or(Ok(()), |row| Err(TextErrorKind::RowOutsideFunction.at(row.span().clone())))
+}
+
+/// The index form of a sum of integer multiples of letters and symbols; `None` for other expressions.
+fn as_index(tree: &ResolvedExpr) -> Option<Affine> {
+    let constant = |tree: &ResolvedExpr| match tree.kind {
+        ResolvedExprKind::Number(Number { int: Some(int), .. }) => i64::try_from(int).ok(),
+        _ => None,
+    };
+    match &tree.kind {
+        ResolvedExprKind::Number(_) => constant(tree).map(Affine::constant),
+        ResolvedExprKind::Index(index) => Some(index.clone()),
+        ResolvedExprKind::Unary(UnaryOp::Neg, a) => scaled(&as_index(a)?, -1),
+        ResolvedExprKind::Binary(op, args) => {
+            let [a, b] = args.as_ref();
+            match op {
+                BinaryOp::Add => sum(&as_index(a)?, &as_index(b)?),
+                BinaryOp::Sub => sum(&as_index(a)?, &scaled(&as_index(b)?, -1)?),
+                BinaryOp::Mul => match (constant(a), constant(b)) {
+                    (Some(factor), _) => scaled(&as_index(b)?, factor),
+                    (_, Some(factor)) => scaled(&as_index(a)?, factor),
+                    _ => None,
+                },
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// `factor · index`; `None` if a coefficient overflows.
+fn scaled(index: &Affine, factor: i64) -> Option<Affine> {
+    let fits = |c: i64| c.checked_mul(factor).is_some();
+    let all = fits(index.offset()) && index.terms().iter().all(|&(_, c)| fits(c));
+    all.then(|| index.times(factor))
+}
+
+/// `a + b`; `None` if a coefficient overflows.
+fn sum(a: &Affine, b: &Affine) -> Option<Affine> {
+    let fits = |x: i64, y: i64| x.checked_add(y).is_some();
+    let terms = b.terms().iter().all(|&(var, c)| fits(a.coefficient(var), c));
+    (terms && fits(a.offset(), b.offset())).then(|| a.plus(b))
+}
