@@ -5,15 +5,20 @@
 
 use std::sync::Arc;
 
-use tnode::{DType, Scalar};
+use tnode::DType;
 
 use crate::constraint::Constraint;
 use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::IndexExpr;
+use crate::linear::{Atom, AxisSize, IndexExpr};
+use crate::number::Number;
+use crate::source::Frame;
 use assignments::AccumOp;
 use assignments::ByteRange;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::{Distribution, Scheme};
+
+/// The largest nesting depth of brackets and operations.
+pub(crate) const MAX_DEPTH: usize = 100;
 
 /// A part of a program.
 #[derive(Clone, Debug)]
@@ -271,40 +276,6 @@ pub(crate) struct Argument {
     pub(crate) value: Expr,
 }
 
-/// A construct that expansion replaced, and that an error in its expansion shows.
-#[derive(Debug)]
-pub(crate) struct Frame {
-    pub(crate) kind: FrameKind,
-    /// The call, or the beginning of the repetition.
-    pub(crate) span: ByteRange,
-    /// The construct around it.
-    pub(crate) outer: Option<Arc<Frame>>,
-}
-
-/// The nodes in place of a function's parameters and results, by name.
-#[derive(Debug, Default)]
-pub(crate) struct CallNodes {
-    pub(crate) arrays: Vec<String>,
-    /// The nodes that the values of the other parameters read.
-    pub(crate) scalars: Vec<String>,
-    pub(crate) results: Vec<String>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum FrameKind {
-    /// A call of the function that the text defines at the byte `definition`.
-    Call {
-        function: String,
-        definition: usize,
-        /// The caller's nodes, if the function is one of the prelude.
-        library: Option<Arc<CallNodes>>,
-    },
-    Repeat {
-        letter: String,
-        value: i64,
-    },
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
     /// The targets; several only with concatenated axes.
@@ -367,6 +338,21 @@ pub(crate) struct RandomCall {
     pub(crate) parts: Vec<KeyArgument>,
 }
 
+impl RandomCall {
+    /// Calls `f` on the letters in the arguments, each with its byte range.
+    pub(crate) fn each_letter<'a>(&'a self, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
+        for part in &self.parts {
+            if let KeyArgument::Index(index) = part {
+                index.each_atom(&mut |atom, span| {
+                    if let Atom::Letter(name) = atom {
+                        f(name, span);
+                    }
+                });
+            }
+        }
+    }
+}
+
 /// An argument after the seed, which becomes part of the key or of the counter.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyArgument {
@@ -374,22 +360,6 @@ pub(crate) enum KeyArgument {
     SelfId(ByteRange),
     Index(IndexExpr),
     Row(Row),
-}
-
-/// `size(x, 1)`: the size of an axis of a node.
-#[derive(Clone, Debug)]
-pub(crate) struct AxisSize {
-    pub(crate) node: String,
-    /// The position of the node in its family; empty for other nodes, and after expansion.
-    pub(crate) family: Vec<IndexExpr>,
-    pub(crate) axis: usize,
-}
-
-/// A variable of an index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Atom {
-    Letter(String),
-    Symbol(String),
 }
 
 /// `name[indices]`, `name.merge[indices]`, `name[number][indices]` or a bare name.
@@ -463,70 +433,6 @@ pub(crate) struct Expr {
     pub(crate) depth: usize,
 }
 
-/// A number as the text writes it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Number {
-    /// The nearest `f64`: infinite for digits beyond its range, as for `inf`.
-    pub(crate) value: f64,
-    /// The value of an integer literal.
-    pub(crate) int: Option<i128>,
-    /// Whether the number is written in digits, unlike `inf` and `nan`.
-    pub(crate) is_literal: bool,
-}
-
-impl Number {
-    pub(crate) fn integer(value: i64) -> Number {
-        Number { value: value as f64, int: Some(i128::from(value)), is_literal: true }
-    }
-
-    /// The number `inf` or `nan`.
-    pub(crate) fn named(name: &str) -> Option<Number> {
-        let value = match name {
-            "inf" => f64::INFINITY,
-            "nan" => f64::NAN,
-            _ => return None,
-        };
-        Some(Number { value, int: None, is_literal: false })
-    }
-
-    pub(crate) fn negated(self) -> Number {
-        Number { value: -self.value, int: self.int.map(|int| -int), ..self }
-    }
-
-    /// Converts the number to a type; an error at `span` if the type cannot represent it.
-    pub(crate) fn checked(self, dtype: DType, text: &str, span: &ByteRange) -> Result<Scalar, LocatedError> {
-        self.in_type(dtype).ok_or_else(|| {
-            let written = text.get(span.clone()).unwrap_or_default();
-            // In a function, the text may have the name of a parameter.
-            let is_number = written.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-            let value = if is_number { written.to_owned() } else { self.to_string() };
-            TextErrorKind::Literal { value, dtype }.at(span.clone())
-        })
-    }
-
-    /// Converts the number to a type if the type can represent it: integers exactly, fractions rounded, but
-    /// not to an infinity.
-    fn in_type(self, dtype: DType) -> Option<Scalar> {
-        match self.int {
-            Some(int) if dtype == DType::Bool => Some(Scalar::from_i64(dtype, i64::from(int != 0))),
-            Some(int) if dtype == DType::U64 => {
-                Some(Scalar::new(dtype, u128::from(u64::try_from(int).ok()?)))
-            }
-            Some(int) if !dtype.is_float() => {
-                let int = i64::try_from(int).ok()?;
-                Some(Scalar::from_i64(dtype, int)).filter(|scalar| scalar.as_i64() == int)
-            }
-            None if !dtype.is_float() => None,
-            int => {
-                let exact = int.and_then(|int| i64::try_from(int).ok());
-                let scalar = exact
-                    .map_or_else(|| Scalar::from_f64(dtype, self.value), |int| Scalar::from_i64(dtype, int));
-                Some(scalar).filter(|scalar| !self.is_literal || scalar.as_f64().is_finite())
-            }
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(crate) enum ExprKind {
     Number(Number),
@@ -554,7 +460,44 @@ pub(crate) enum ExprKind {
     Call(Box<Call>),
 }
 
+impl ExprKind {
+    /// The nesting depth of an expression, which is limited.
+    pub(crate) fn depth(&self, span: &ByteRange) -> Result<usize, LocatedError> {
+        let below = match self {
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
+            ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => a.depth.max(b.depth),
+            ExprKind::Ternary(_, args) => args.iter().map(|arg| arg.depth).max().unwrap_or(0),
+            ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
+                access.computed().map(|index| index.depth).max().unwrap_or(0)
+            }
+            ExprKind::Call(call) => {
+                let indices = call.indices.iter().flatten().filter_map(Index::computed);
+                let arguments = call.arguments.iter().map(|argument| &argument.value);
+                arguments.chain(indices).map(|part| part.depth).max().unwrap_or(0)
+            }
+            ExprKind::Number(_)
+            | ExprKind::Name(_)
+            | ExprKind::Letter(_)
+            | ExprKind::Symbol(_)
+            | ExprKind::Size(_)
+            | ExprKind::RowSize(_)
+            | ExprKind::AxisSize(_)
+            | ExprKind::Random(_) => 0,
+        };
+        if below >= MAX_DEPTH {
+            return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(span.clone()));
+        }
+        Ok(below + 1)
+    }
+}
+
 impl Expr {
+    /// Makes an expression, and fails if it is nested too deep.
+    pub(crate) fn new(kind: ExprKind, span: ByteRange) -> Result<Expr, LocatedError> {
+        let depth = kind.depth(&span)?;
+        Ok(Expr { kind, span, depth })
+    }
+
     /// The operands, or the arguments of a call. The indices of accesses are none of them.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         match &self.kind {

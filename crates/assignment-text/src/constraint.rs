@@ -2,9 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::ast::Atom;
 use crate::error::LocatedError;
-use crate::linear::{IndexExpr, IndexExprKind};
+use crate::linear::{Atom, IndexExpr, IndexExprKind};
 use assignments::ByteRange;
 
 /// A comparison in `where`.

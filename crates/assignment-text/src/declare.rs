@@ -1,27 +1,20 @@
-//! Declarations in a text: the nodes that they make, and the statements that give parameters and constants
-//! their initial values.
+//! The names of a program: declared nodes, views, and the nodes that steps write.
 //!
 //! A declaration of a name that a given node has is a check of that node: dimensions and element type must be
 //! equal, and open ones are settled. Otherwise the declaration makes a node. Inputs, parameters and constants
 //! have memory that outlives a run; a node declared as `node` is an intermediate whose type and dimensions
-//! are stated.
-//!
-//! In an initial value, every random number without indices is one for each element: it is sampled into a
-//! node of the same dimensions.
+//! are stated. A name that a step writes and nothing declares is an intermediate too.
 
-use std::collections::BTreeSet;
+use tnode::{MemoryMode, Reason, TensorNode};
 
-use tnode::{DType, Label, MemoryMode, Reason, TensorNode};
-
-use crate::ast::{
-    Access, Declaration, ExpandedStep, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Role, Statement,
-};
+use crate::ast::{Access, Declaration, ExpandedStep, Role};
 use crate::error::{LocatedError, TextError, TextErrorKind};
+use crate::expand::Expanded;
 use crate::linear::IndexExpr;
-use crate::names::NodeNames;
+use crate::names::{FirstWrite, GivenNodes, Names, NamesAt, gradient_name};
 use crate::parse;
-use assignments::ByteRange;
-use assignments::{AccumOp, Assignments, Nodes};
+use crate::source::excerpt;
+use assignments::{ByteRange, Nodes};
 use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
 
@@ -40,65 +33,139 @@ pub fn parse_nodes(declarations: &str) -> Result<Nodes, TextError> {
             if nodes.get(name).is_some() {
                 return Err(declared_twice(&declaration));
             }
-            nodes.insert(name, make(&declaration, &NodeNames::default())?);
+            nodes.insert(name, make(&declaration, &Names::default())?);
         }
         Ok(nodes)
     });
     made.map_err(|error| TextError::new(error, &declarations.into()))
 }
 
+/// Builds the names of an expanded program over the given nodes, and makes the nodes that only the text has.
+pub(crate) fn declare(
+    expanded: &Expanded,
+    given: GivenNodes,
+    path: &[String],
+    text: &SourceText,
+) -> Result<Names, LocatedError> {
+    let mut names = Names { given, path: path.to_vec(), ..Names::default() };
+    enter_declared(&expanded.declarations, &mut names)?;
+    for view in &expanded.views {
+        let name = view.target.name.clone();
+        if names.before(0).has(&name) {
+            return Err(TextErrorKind::DefinedTwice { what: "name", name }.at(view.target.name_span.clone()));
+        }
+        names.views.insert(name, view.clone());
+    }
+    enter_writes(&expanded.steps, &mut names, text)?;
+    Ok(names)
+}
+
 /// Enters the declared nodes into `names`, and checks the given nodes among them.
-pub(crate) fn declare(declarations: &[Declaration], names: &mut NodeNames) -> Result<(), LocatedError> {
+fn enter_declared(declarations: &[Declaration], names: &mut Names) -> Result<(), LocatedError> {
     for declaration in declarations {
         let Access { name, name_span, .. } = &declaration.target;
-        if names.is_declared(name) {
+        if names.declared.contains_key(name) {
             return Err(declared_twice(declaration));
         }
-        if names.has(name) {
-            let node = names.find(name).map_err(|kind| kind.at(name_span.clone()))?;
-            check(declaration, &node)?;
-            names.declare_given(name, node, declaration.role);
-        } else {
-            let node = make(declaration, names)?;
-            names.declare_made(name, node, declaration.role);
+        let given = names.given.has(name).then(|| names.before(0).find(name));
+        let node = match given {
+            Some(node) => {
+                let node = node.map_err(|kind| kind.at(name_span.clone()))?;
+                check(declaration, &node)?;
+                node
+            }
+            None => {
+                let node = make(declaration, names)?;
+                names.made.insert(name, node.clone());
+                node
+            }
+        };
+        names.declared.insert(name.clone(), (node, declaration.role));
+    }
+    Ok(())
+}
+
+/// Enters the names that steps write, and makes the nodes that nothing declares. Later passes find their
+/// dimensions and types.
+pub(crate) fn enter_writes(
+    steps: &[ExpandedStep],
+    names: &mut Names,
+    text: &SourceText,
+) -> Result<(), LocatedError> {
+    let (mut line, mut at) = (1, 0);
+    for (step, source) in steps.iter().enumerate() {
+        let start = source.span().start;
+        // The functions of the prelude stand behind the user's text.
+        if (at..text.user_text().len()).contains(&start) {
+            line += text.get(at..start).map_or(0, |between| between.matches('\n').count());
+            at = start;
+        }
+        for WrittenName { name, shown, access, span } in written_names(source, names.before(step), text) {
+            if names.write_of.contains_key(&name) {
+                continue;
+            }
+            let frame = source.frame();
+            if !names.before(step).has(&name) && !access.merge {
+                let node = TensorNode::builder(names.label(&name)).dims_later().build();
+                let located = |error| TextErrorKind::from(error).at(access.span.clone()).within(frame);
+                names.made.insert(&name, node.map_err(located)?);
+            }
+            names.write_of.insert(name.clone(), names.writes.len());
+            let is_intermediate = match names.declared.get(&name) {
+                Some((_, role)) => *role == Role::Node && names.made.get(&name).is_some(),
+                None => names.made.get(&name).is_some(),
+            };
+            let node = None;
+            let frame = frame.clone();
+            names.writes.push(FirstWrite { shown, step, line, node, is_intermediate, span, frame });
+            let node = names.at(step).find(&name).ok();
+            names.writes.last_mut().into_iter().for_each(|write| write.node.clone_from(&node));
         }
     }
     Ok(())
 }
 
-/// Makes the declared inputs, parameters and constants.
-pub(crate) fn lasting_nodes(declarations: &[Declaration]) -> Result<Nodes, LocatedError> {
-    let mut names = NodeNames::default();
-    declare(declarations, &mut names)?;
-    let mut nodes = Nodes::default();
-    for declaration in declarations.iter().filter(|declaration| declaration.role != Role::Node) {
-        let name = &declaration.target.name;
-        nodes.insert(name, names.find(name).map_err(|kind| kind.at(declaration.span.clone()))?);
-    }
-    Ok(nodes)
+/// A name that a step writes, as errors show it, with the access and the byte range that say so.
+struct WrittenName<'a> {
+    name: String,
+    shown: String,
+    access: &'a Access,
+    span: ByteRange,
 }
 
-/// The program that gives the declared nodes their initial values, if there are any.
-pub(crate) fn initial(
-    declarations: &[Declaration],
-    names: &NodeNames,
-    text: &SourceText,
-) -> Result<Option<Assignments>, LocatedError> {
-    let valued = declarations.iter().filter(|declaration| declaration.initial.is_some());
-    let node = |Declaration { target, .. }: &Declaration| {
-        names.find(&target.name).map_err(|kind| kind.at(target.name_span.clone()))
-    };
-    let nodes = valued.map(node).collect::<Result<BTreeSet<TensorNode>, _>>()?;
-    if nodes.is_empty() {
-        return Ok(None);
+fn written_names<'a>(step: &'a ExpandedStep, names: NamesAt<'_>, text: &str) -> Vec<WrittenName<'a>> {
+    match step {
+        ExpandedStep::Statement(statement) => {
+            let target = |access: &'a Access| WrittenName {
+                name: access.name.clone(),
+                shown: excerpt(text, &access.name_span).to_owned(),
+                access,
+                span: access.name_span.clone(),
+            };
+            statement.lhs.iter().map(target).collect()
+        }
+        ExpandedStep::Gradient(gradient) => {
+            let members = |access: &'a Access| {
+                let names = names.members(&access.name).into_iter().map(|name| gradient_name(&name));
+                names.map(|name| WrittenName { shown: name.clone(), name, access, span: access.span.clone() })
+            };
+            gradient.parameters.iter().flat_map(members).collect()
+        }
+        ExpandedStep::Detach(_) => Vec::new(),
     }
-    let mut names = names.declared_as(Role::Param);
-    let statements = initial_statements(declarations, &mut names)?;
-    let mut steps: Vec<ExpandedStep> = statements.into_iter().map(ExpandedStep::Statement).collect();
-    let mut assignments = Assignments::default();
-    crate::read(&mut steps, names, text, &mut assignments)?;
-    assignments.kept = nodes;
-    Ok(Some(assignments.named("initialise")))
+}
+
+/// Makes the declared inputs, parameters and constants.
+pub(crate) fn lasting_nodes(declarations: &[Declaration]) -> Result<Nodes, LocatedError> {
+    let mut names = Names::default();
+    enter_declared(declarations, &mut names)?;
+    let lasting = declarations.iter().filter(|declaration| declaration.role != Role::Node);
+    let mut nodes = Nodes::default();
+    nodes.extend(lasting.filter_map(|declaration| {
+        let name = &declaration.target.name;
+        Some((name, names.made.get(name)?.clone()))
+    }));
+    Ok(nodes)
 }
 
 fn declared_twice(declaration: &Declaration) -> LocatedError {
@@ -106,7 +173,7 @@ fn declared_twice(declaration: &Declaration) -> LocatedError {
     TextErrorKind::DefinedTwice { what: "node", name: name.clone() }.at(name_span.clone())
 }
 
-fn make(declaration: &Declaration, names: &NodeNames) -> Result<TensorNode, LocatedError> {
+fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode, LocatedError> {
     let builder = TensorNode::builder(names.label(&declaration.target.name)).dims(sizes(declaration)?);
     let builder = match declaration.dtype {
         Some(dtype) => builder.dtype(dtype),
@@ -132,7 +199,7 @@ fn check(declaration: &Declaration, node: &TensorNode) -> Result<(), LocatedErro
     node.set_dims(sizes).map_err(|error| located(error.into()))
 }
 
-fn sizes(declaration: &Declaration) -> Result<Vec<usize>, LocatedError> {
+pub(crate) fn sizes(declaration: &Declaration) -> Result<Vec<usize>, LocatedError> {
     let size = |size: &IndexExpr| match size.integer()? {
         Some(number) => usize::try_from(number).map_err(|_| {
             let (expected, found) = ("a size of 0 or more".to_owned(), format!("`{number}`"));
@@ -144,95 +211,4 @@ fn sizes(declaration: &Declaration) -> Result<Vec<usize>, LocatedError> {
         }
     };
     declaration.sizes.iter().map(size).collect()
-}
-
-/// The statements that give the declared nodes their initial values, and the nodes that they need.
-fn initial_statements(
-    declarations: &[Declaration],
-    names: &mut NodeNames,
-) -> Result<Vec<Statement>, LocatedError> {
-    let mut statements = Vec::new();
-    for declaration in declarations {
-        let Some(initial) = &declaration.initial else { continue };
-        let (mut value, mut samples) = (initial.value.clone(), Vec::new());
-        if let Some(value) = &mut value {
-            sample(value, declaration, &mut samples);
-        }
-        for (name, call) in samples {
-            let node = sample_node(declaration, names.label(&name))?;
-            names.declare_made(&name, node, Role::Param);
-            let target = access(&name, 0, &declaration.span);
-            statements.push(statement(declaration, target, None, Some(Fetch::Random(call))));
-        }
-        let rank = if initial.fill.is_some() { 0 } else { declaration.sizes.len() };
-        let target = access(&declaration.target.name, rank, &declaration.target.span);
-        statements.push(statement(declaration, target, value, initial.fill.clone()));
-    }
-    Ok(statements)
-}
-
-/// A node for the random numbers in an initial value, one for each element.
-fn sample_node(declaration: &Declaration, label: Label) -> Result<TensorNode, LocatedError> {
-    let dtype = declaration.dtype.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32);
-    let node = TensorNode::builder(label).dims(sizes(declaration)?).dtype(dtype).build();
-    node.map_err(|error| TextErrorKind::from(error).at(declaration.span.clone()))
-}
-
-/// Whether a call of a random function may fill a node: it has no indices.
-fn is_fill(call: &RandomCall) -> bool {
-    call.parts.iter().all(|part| match part {
-        KeyArgument::SelfId(_) => true,
-        KeyArgument::Index(index) => matches!(index.integer(), Ok(Some(_))),
-        KeyArgument::Row(_) => false,
-    })
-}
-
-/// Replaces the random numbers in a value by elements of nodes, whose names and calls are added to `samples`.
-fn sample(value: &mut Expr, declaration: &Declaration, samples: &mut Vec<(String, RandomCall)>) {
-    match &mut value.kind {
-        ExprKind::Random(call) if is_fill(call) => {
-            let name = format!("{}.initial.{}", declaration.target.name, samples.len() + 1);
-            let read = access(&name, declaration.sizes.len(), &value.span);
-            samples.push((name, (**call).clone()));
-            value.kind = ExprKind::Access(Box::new(read));
-        }
-        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => sample(a, declaration, samples),
-        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
-            sample(a, declaration, samples);
-            sample(b, declaration, samples);
-        }
-        ExprKind::Ternary(_, args) => args.iter_mut().for_each(|arg| sample(arg, declaration, samples)),
-        _ => {}
-    }
-}
-
-/// An access to the first `rank` axes of a node, by letters that no text can have.
-fn access(name: &str, rank: usize, span: &ByteRange) -> Access {
-    let letter = |axis: usize| Index::Linear(IndexExpr::letter(format!("axis {axis}"), span.clone()));
-    let (name_span, span) = (span.clone(), span.clone());
-    let indices = (0..rank).map(letter).collect();
-    Access { name: name.to_owned(), name_span, family: Vec::new(), merge: false, indices, span }
-}
-
-fn statement(
-    declaration: &Declaration,
-    target: Access,
-    value: Option<Expr>,
-    fetch: Option<Fetch>,
-) -> Statement {
-    let initial = declaration.initial.as_ref();
-    let span = initial.map_or(declaration.span.clone(), |initial| initial.span.clone());
-    Statement {
-        lhs: vec![target],
-        op: AccumOp::Assign,
-        init: false,
-        op_span: initial.map_or(span.clone(), |initial| initial.op_span.clone()),
-        rhs: value.into_iter().collect(),
-        fetch,
-        rhs_span: span.clone(),
-        constraints: Vec::new(),
-        span: declaration.span.start..span.end,
-        is_expanded: false,
-        frame: None,
-    }
 }

@@ -4,9 +4,24 @@
 //! Their values are known only after expansion, so the parser keeps an index as a tree. Afterwards every
 //! index is a sum of an offset and of integer multiples of letters and symbols.
 
-use crate::ast::{Atom, AxisSize};
 use crate::error::{LocatedError, TextErrorKind};
 use assignments::ByteRange;
+
+/// `size(x, 1)`: the size of an axis of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct AxisSize {
+    pub(crate) node: String,
+    /// The position of the node in its family; empty for other nodes, and after expansion.
+    pub(crate) family: Vec<IndexExpr>,
+    pub(crate) axis: usize,
+}
+
+/// A variable of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Atom {
+    Letter(String),
+    Symbol(String),
+}
 
 /// An index, or another integer such as a size.
 #[derive(Clone, Debug)]
@@ -182,6 +197,17 @@ impl IndexExpr {
         }
         let linear = self.linear()?;
         Ok(linear.terms.is_empty().then(|| i128::from(linear.offset)))
+    }
+
+    /// The value of an expression that must be an integer.
+    pub(crate) fn known_integer(&self) -> Result<i64, LocatedError> {
+        let linear = self.linear()?;
+        match linear.terms.first() {
+            None => Ok(linear.offset),
+            Some((atom, _, span)) => {
+                Err(TextErrorKind::NoInteger { name: atom.to_string() }.at(span.clone()))
+            }
+        }
     }
 }
 

@@ -1,68 +1,104 @@
-//! Finds nodes by name.
+//! The names of a program: built once, by [`declare`](crate::declare), and read by the passes behind it.
+//!
+//! What a name means depends on the step that mentions it: a node that only the text has exists from the first
+//! step on that writes it. So passes look names up in a [`NamesAt`], the names as one step sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use tnode::{Label, TensorNode};
+use tnode::{DType, Label, TensorNode};
 
-use crate::ast::{ExpandedStep, Role, View};
-use crate::error::{LocatedError, TextErrorKind};
-use crate::gradient::{TextGradientError, gradient_name, parameter_name, position_in};
-use crate::types::ExprType;
-use assignments::Nodes;
+use crate::ast::{Role, View};
+use crate::error::{LocatedError, TextErrorKind, TextGradientError};
+use crate::source::Frame;
 use assignments::spelling::{similar, similar_or_nearest};
-use lowered_ir::SourceText;
+use assignments::{ByteRange, Nodes};
 
-/// The nodes of a text by name. A whole name takes precedence over the last part of a label.
+/// The nodes that the caller gives, by name. A whole name takes precedence over the last part of a label.
 #[derive(Default)]
-pub(crate) struct NodeNames {
+pub(crate) struct GivenNodes {
     whole: BTreeMap<String, BTreeSet<TensorNode>>,
     last: BTreeMap<String, BTreeSet<TensorNode>>,
-    /// The nodes that the text declares, by name.
-    declared: BTreeMap<String, DeclaredNode>,
-    /// The nodes that the text makes: declared ones, and those that the statements so far write and nothing
-    /// declares.
-    made: Nodes,
-    /// The views by name.
-    views: BTreeMap<String, View>,
-    /// The names of intermediates without values so far.
-    unwritten: BTreeSet<String>,
-    /// The line of the first statement that writes each name.
-    first_writes: BTreeMap<String, usize>,
-    /// The nodes that hold numbers only, so that their element types are open, with the kind of numbers.
-    literals: BTreeMap<TensorNode, ExprType>,
-    /// The first parts of the labels of nodes that the text makes.
-    path: Vec<String>,
 }
 
-/// A node that the text declares.
-struct DeclaredNode {
-    node: TensorNode,
-    role: Role,
-}
-
-impl NodeNames {
-    pub(crate) fn new(nodes: &[TensorNode]) -> NodeNames {
-        let mut names = NodeNames::default();
+impl GivenNodes {
+    pub(crate) fn new(nodes: &[TensorNode]) -> GivenNodes {
+        let mut given = GivenNodes::default();
         for node in nodes {
-            names.whole.entry(node.name()).or_default().insert(node.clone());
-            names.whole.entry(node.label().join(".")).or_default().insert(node.clone());
-            names.whole.entry(text_name(node.label())).or_default().insert(node.clone());
+            for name in [node.name(), node.label().join("."), text_name(node.label())] {
+                given.whole.entry(name).or_default().insert(node.clone());
+            }
             if let Some(part) = node.label().last() {
-                names.last.entry(part.clone()).or_default().insert(node.clone());
+                given.last.entry(part.clone()).or_default().insert(node.clone());
             }
         }
-        names
+        given
     }
 
     /// Finds each node under its name in the table alone, whatever its label.
-    pub(crate) fn named(nodes: &Nodes) -> NodeNames {
+    pub(crate) fn named(nodes: &Nodes) -> GivenNodes {
         let whole = nodes.by_name().map(|(name, node)| (name.to_owned(), BTreeSet::from([node.clone()])));
-        NodeNames { whole: whole.collect(), ..NodeNames::default() }
+        GivenNodes { whole: whole.collect(), ..GivenNodes::default() }
     }
 
-    /// Makes the labels of nodes that the text makes start with these parts.
-    pub(crate) fn within(self, path: &[String]) -> NodeNames {
-        NodeNames { path: path.to_vec(), ..self }
+    /// Whether some node has that name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    fn get(&self, name: &str) -> Option<&BTreeSet<TensorNode>> {
+        self.whole.get(name).or_else(|| self.last.get(name))
+    }
+}
+
+/// The names of a program.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) given: GivenNodes,
+    /// The nodes that the text declares, with their roles.
+    pub(crate) declared: BTreeMap<String, (TensorNode, Role)>,
+    /// The nodes that the text makes: declared ones, and those that steps write and nothing declares.
+    pub(crate) made: Nodes,
+    pub(crate) views: BTreeMap<String, View>,
+    /// The first write of each name, in order.
+    pub(crate) writes: Vec<FirstWrite>,
+    /// The position of each name among the first writes.
+    pub(crate) write_of: BTreeMap<String, usize>,
+    /// The first parts of the labels of nodes that the text makes.
+    pub(crate) path: Vec<String>,
+}
+
+/// The first step that writes a name.
+pub(crate) struct FirstWrite {
+    /// The name as errors show it.
+    pub(crate) shown: String,
+    /// The position of the step, and its line in the user's text.
+    pub(crate) step: usize,
+    pub(crate) line: usize,
+    /// The node, unless the name is ambiguous.
+    pub(crate) node: Option<TensorNode>,
+    /// Whether no value of the node comes from elsewhere.
+    pub(crate) is_intermediate: bool,
+    /// The byte range of the name, or of the parameter of a gradient.
+    pub(crate) span: ByteRange,
+    /// The call or repetition that the step belongs to.
+    pub(crate) frame: Option<Arc<Frame>>,
+}
+
+impl Names {
+    /// The names as the step at a position sees them, with the nodes that it makes.
+    pub(crate) fn at(&self, step: usize) -> NamesAt<'_> {
+        NamesAt { names: self, written: step, made: step.saturating_add(1) }
+    }
+
+    /// The names as the step at a position sees them, without the nodes that it makes.
+    pub(crate) fn before(&self, step: usize) -> NamesAt<'_> {
+        NamesAt { names: self, written: step, made: step }
+    }
+
+    /// The names behind the last step.
+    pub(crate) fn at_end(&self) -> NamesAt<'_> {
+        self.at(usize::MAX)
     }
 
     /// The label of a node that the text makes under this name: the parts of the name behind the path. A
@@ -74,68 +110,60 @@ impl NodeNames {
         mark.into_iter().chain(self.path.iter().map(String::as_str)).chain(parts).collect()
     }
 
-    /// Records which statement writes each name first, for errors about reads before it.
-    pub(crate) fn expect_writes(&mut self, steps: &[ExpandedStep], text: &SourceText) {
-        let (mut line, mut at) = (1, 0);
-        for step in steps {
-            let start = step.span().start;
-            // The functions of the prelude stand behind the user's text.
-            if (at..text.user_text().len()).contains(&start) {
-                line += text.get(at..start).map_or(0, |between| between.matches('\n').count());
-                at = start;
-            }
-            let written: Vec<String> = match step {
-                ExpandedStep::Statement(statement) => {
-                    statement.lhs.iter().map(|target| target.name.clone()).collect()
-                }
-                ExpandedStep::Gradient(gradient) => {
-                    let parameters = gradient.parameters.iter();
-                    let members = parameters.flat_map(|parameter| self.members(&parameter.name));
-                    members.map(|parameter| gradient_name(&parameter)).collect()
-                }
-                ExpandedStep::Detach(_) => Vec::new(),
-            };
-            for name in written {
-                self.first_writes.entry(name).or_insert(line);
-            }
-        }
+    /// The first writes of nodes whose values come from nowhere else, in order.
+    pub(crate) fn intermediates(&self) -> impl Iterator<Item = &FirstWrite> {
+        self.writes.iter().filter(|write| write.is_intermediate)
     }
 
+    /// Whether a step before the one at a position writes the node.
+    pub(crate) fn is_written_before(&self, node: &TensorNode, step: usize) -> bool {
+        self.writes
+            .iter()
+            .take_while(|write| write.step < step)
+            .any(|write| write.node.as_ref() == Some(node))
+    }
+
+    fn write(&self, name: &str) -> Option<&FirstWrite> {
+        self.write_of.get(name).map(|&at| &self.writes[at])
+    }
+}
+
+/// The names of a program as one of its steps sees them.
+#[derive(Clone, Copy)]
+pub(crate) struct NamesAt<'a> {
+    names: &'a Names,
+    /// Nodes that the steps before this position write have values.
+    written: usize,
+    /// Nodes that the steps before this position make exist.
+    made: usize,
+}
+
+impl<'a> NamesAt<'a> {
     /// The names of the given and declared nodes of a family, in order; the name itself if a node has it, or
     /// if there is no such family.
-    pub(crate) fn members(&self, name: &str) -> Vec<String> {
+    pub(crate) fn members(self, name: &str) -> Vec<String> {
         if self.has(name) {
             return vec![name.to_owned()];
         }
         let member = |member: &String| Some((position_in(name, member)?, member.clone()));
-        let members: BTreeMap<Vec<u64>, String> =
-            self.whole.keys().chain(self.declared.keys()).filter_map(member).collect();
+        let all = self.names.given.whole.keys().chain(self.names.declared.keys());
+        let members: BTreeMap<Vec<u64>, String> = all.filter_map(member).collect();
         match members.is_empty() {
             true => vec![name.to_owned()],
             false => members.into_values().collect(),
         }
     }
 
-    /// Adds a view.
-    pub(crate) fn add_view(&mut self, view: View) -> Result<(), LocatedError> {
-        let name = view.target.name.clone();
-        if self.has(&name) {
-            return Err(TextErrorKind::DefinedTwice { what: "name", name }.at(view.target.name_span));
-        }
-        self.views.insert(name, view);
-        Ok(())
-    }
-
     /// The view of that name, if the name is that of a view.
-    pub(crate) fn view(&self, name: &str) -> Option<&View> {
-        self.views.get(name)
+    pub(crate) fn view(self, name: &str) -> Option<&'a View> {
+        self.names.views.get(name)
     }
 
     /// The name of the node that a view reads, through other views.
-    pub(crate) fn viewed<'a>(&'a self, view: &'a View) -> Result<&'a str, LocatedError> {
+    pub(crate) fn viewed(self, view: &'a View) -> Result<&'a str, LocatedError> {
         let mut of = &view.of;
-        for _ in 0..=self.views.len() {
-            match self.views.get(&of.name) {
+        for _ in 0..=self.names.views.len() {
+            match self.view(&of.name) {
                 Some(view) => of = &view.of,
                 None => return Ok(&of.name),
             }
@@ -144,139 +172,79 @@ impl NodeNames {
         Err(TextErrorKind::ViewCycle { name }.at(view.target.name_span.clone()))
     }
 
-    /// Adds a node that a statement writes and nothing declares. It has no values yet.
-    pub(crate) fn add_intermediate(&mut self, name: &str, node: TensorNode) {
-        self.made.insert(name, node);
-        self.unwritten.insert(name.to_owned());
-    }
-
-    /// Records that the text declares a given node.
-    pub(crate) fn declare_given(&mut self, name: &str, node: TensorNode, role: Role) {
-        self.declared.insert(name.to_owned(), DeclaredNode { node, role });
-    }
-
-    /// Adds a node that a declaration of the text makes.
-    pub(crate) fn declare_made(&mut self, name: &str, node: TensorNode, role: Role) {
-        if role == Role::Node {
-            self.unwritten.insert(name.to_owned());
-        }
-        self.made.insert(name, node.clone());
-        self.declare_given(name, node, role);
-    }
-
-    /// The declared nodes alone, all in one role.
-    pub(crate) fn declared_as(&self, role: Role) -> NodeNames {
-        let mut names = NodeNames::default();
-        for (name, declared) in &self.declared {
-            names.declare_given(name, declared.node.clone(), role);
-        }
-        names
-    }
-
-    pub(crate) fn is_declared(&self, name: &str) -> bool {
-        self.declared.contains_key(name)
-    }
-
     /// The role of the declared node of that name.
-    pub(crate) fn role(&self, name: &str) -> Option<Role> {
-        self.declared.get(name).map(|declared| declared.role)
+    pub(crate) fn role(self, name: &str) -> Option<Role> {
+        self.names.declared.get(name).map(|&(_, role)| role)
     }
 
     /// Whether the node of that name is an intermediate without values so far.
-    pub(crate) fn is_unwritten(&self, name: &str) -> bool {
-        self.unwritten.contains(name)
-    }
-
-    /// Records that a statement has written the node of that name. Returns whether it is the first one that
-    /// writes an intermediate.
-    pub(crate) fn set_written(&mut self, name: &str) -> bool {
-        self.unwritten.remove(name)
-    }
-
-    /// The nodes that the text has made so far, by name.
-    pub(crate) fn made(&self) -> &Nodes {
-        &self.made
-    }
-
-    /// The kind of the numbers in a node whose element type is open.
-    pub(crate) fn literals(&self, node: &TensorNode) -> Option<ExprType> {
-        self.literals.get(node).copied()
-    }
-
-    /// Records the kind of the numbers in a node. `None` records that the element type is settled.
-    pub(crate) fn set_literals(&mut self, node: &TensorNode, literals: Option<ExprType>) {
-        match literals {
-            Some(literals) => self.literals.insert(node.clone(), literals),
-            None => self.literals.remove(node),
+    pub(crate) fn is_unwritten(self, name: &str) -> bool {
+        let is_intermediate = match self.role(name) {
+            Some(role) => role == Role::Node && self.names.made.get(name).is_some(),
+            None => self.made(name).is_some(),
         };
+        is_intermediate && self.names.write(name).is_none_or(|write| write.step >= self.written)
     }
 
-    /// The nodes whose element types are open.
-    pub(crate) fn open_nodes(&self) -> impl Iterator<Item = &TensorNode> {
-        self.literals.keys()
-    }
-
-    /// The error for a read of a node that no earlier statement writes and nothing declares.
-    pub(crate) fn not_written(&self, name: &str) -> TextErrorKind {
+    /// The error for a read of a node that no earlier step writes and nothing declares.
+    pub(crate) fn not_written(self, name: &str) -> TextErrorKind {
         let name = name.to_owned();
-        match self.first_writes.get(&name) {
-            Some(&line) => TextErrorKind::ReadBeforeWritten { name, line: Some(line) },
-            None if self.is_declared(&name) => TextErrorKind::ReadBeforeWritten { name, line: None },
-            None if self.is_gradient(&name) => {
-                let parameter = parameter_name(&name).unwrap_or_default();
-                TextGradientError::NotComputed { name, parameter }.into()
-            }
-            None => {
-                let near = similar_or_nearest(&name, self.names().map(str::to_owned));
-                TextErrorKind::UnknownNode { name, near }
-            }
+        match self.names.write(&name) {
+            Some(write) => TextErrorKind::ReadBeforeWritten { name, line: Some(write.line) },
+            None if self.role(&name).is_some() => TextErrorKind::ReadBeforeWritten { name, line: None },
+            None => match parameter_name(&name).filter(|parameter| self.has(parameter)) {
+                Some(parameter) => TextGradientError::NotComputed { name, parameter }.into(),
+                None => {
+                    let near = similar_or_nearest(&name, self.all());
+                    TextErrorKind::UnknownNode { name, near }
+                }
+            },
         }
-    }
-
-    /// Whether the name is that of the gradient of a node.
-    fn is_gradient(&self, name: &str) -> bool {
-        parameter_name(name).is_some_and(|parameter| self.has(&parameter))
     }
 
     /// The names of nodes other than `name` within a few edits of it, the nearest first. Names of one or two
     /// characters are all similar, so they have none.
-    pub(crate) fn similar_to(&self, name: &str) -> Vec<String> {
+    pub(crate) fn similar_to(self, name: &str) -> Vec<String> {
         if name.chars().count() < 3 {
             return Vec::new();
         }
-        similar(name, self.names().filter(|other| *other != name).map(str::to_owned))
+        similar(name, self.all().filter(|other| other != name))
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.whole.keys().map(String::as_str).chain(self.made.by_name().map(|(name, _)| name))
+    fn all(self) -> impl Iterator<Item = String> {
+        let made =
+            self.names.made.by_name().map(|(name, _)| name).filter(move |name| self.made(name).is_some());
+        self.names.given.whole.keys().cloned().chain(made.map(str::to_owned))
     }
 
-    /// Whether some node has that name.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        let is_given = self.whole.contains_key(name) || self.last.contains_key(name);
-        is_given || self.made.get(name).is_some() || self.is_declared(name) || self.views.contains_key(name)
+    /// The node of that name that the text has made so far.
+    fn made(self, name: &str) -> Option<&'a TensorNode> {
+        let exists = |_: &&TensorNode| match self.names.write(name) {
+            Some(write) => write.step < self.made || self.names.declared.contains_key(name),
+            None => true,
+        };
+        self.names.made.get(name).filter(exists)
     }
 
-    /// Whether the only node of that name is an integer without axes.
-    pub(crate) fn has_integer(&self, name: &str) -> bool {
-        let node = self.has(name).then(|| self.find(name).ok()).flatten();
-        node.is_some_and(|node| {
-            node.dtype().is_integer() && node.dims_without_padding().is_ok_and(|dims| dims.is_empty())
-        })
+    /// Whether some node or view has that name.
+    pub(crate) fn has(self, name: &str) -> bool {
+        let names = self.names;
+        names.given.has(name)
+            || self.made(name).is_some()
+            || names.declared.contains_key(name)
+            || names.views.contains_key(name)
     }
 
     /// The only node of that name.
-    pub(crate) fn find(&self, name: &str) -> Result<TensorNode, TextErrorKind> {
-        if self.views.contains_key(name) {
+    pub(crate) fn find(self, name: &str) -> Result<TensorNode, TextErrorKind> {
+        if self.names.views.contains_key(name) {
             return Err(TextErrorKind::ViewUse { name: name.to_owned() });
         }
-        let declared = self.declared.get(name).map(|declared| &declared.node);
-        if let Some(node) = declared.or_else(|| self.made.get(name)) {
+        let declared = self.names.declared.get(name).map(|(node, _)| node);
+        if let Some(node) = declared.or_else(|| self.made(name)) {
             return Ok(node.clone());
         }
-        let Some(found) = self.whole.get(name).or_else(|| self.last.get(name)) else {
-            return Err(self.not_written(name));
-        };
+        let Some(found) = self.names.given.get(name) else { return Err(self.not_written(name)) };
         let mut nodes = found.iter();
         match (nodes.next(), nodes.next()) {
             (Some(node), None) => Ok(node.clone()),
@@ -286,9 +254,15 @@ impl NodeNames {
             }),
         }
     }
+
+    /// The node of that name, which has values.
+    pub(crate) fn find_written(self, name: &str) -> Result<TensorNode, TextErrorKind> {
+        let node = self.find(name)?;
+        if self.is_unwritten(name) { Err(self.not_written(name)) } else { Ok(node) }
+    }
 }
 
-/// The name of a node with that label in a text: the inverse of [`NodeNames::label`] without a path.
+/// The name of a node with that label in a text: the inverse of [`Names::label`] without a path.
 pub(crate) fn text_name(label: &[String]) -> String {
     match label {
         [grad, parameter @ ..] if grad == "grad" && !parameter.is_empty() => {
@@ -309,6 +283,45 @@ pub(crate) fn written(node: &TensorNode) -> String {
     }
 }
 
+/// A declaration of a node as an example. A size that is not known is 8 in it.
+pub(crate) fn example(name: &str, dtype: DType, sizes: &[Option<usize>]) -> String {
+    let sizes: Vec<String> = sizes.iter().map(|size| size.unwrap_or(8).to_string()).collect();
+    format!("node {name} {dtype}[{}]", sizes.join(", "))
+}
+
 fn described(node: &TensorNode) -> String {
     format!("{} (label {:?})", node.id(), node.label().join("."))
+}
+
+/// The name of the gradient of a node: `w.grad` for `w`, and `w.grad.2` for the node `w.2` of a family.
+pub(crate) fn gradient_name(parameter: &str) -> String {
+    let (family, positions) = family_of(parameter);
+    format!("{family}.grad{positions}")
+}
+
+/// The name of the node whose gradient has this name; `None` for other names.
+pub(crate) fn parameter_name(gradient: &str) -> Option<String> {
+    let (family, positions) = family_of(gradient);
+    family.strip_suffix(".grad").map(|parameter| format!("{parameter}{positions}"))
+}
+
+/// The name of the family of a node and its position in it, as in `w` and `.2`. The position is empty for a
+/// node of no family.
+fn family_of(name: &str) -> (&str, &str) {
+    let mut family = name;
+    while let Some((before, position)) = family.rsplit_once('.') {
+        if !position.bytes().all(|byte| byte.is_ascii_digit()) {
+            break;
+        }
+        family = before;
+    }
+    (family, &name[family.len()..])
+}
+
+/// The position of a node in the family of that name; `None` for other nodes.
+pub(crate) fn position_in(family: &str, name: &str) -> Option<Vec<u64>> {
+    let (found, positions) = family_of(name);
+    let position = |digits: &str| digits.parse::<u64>().unwrap_or(u64::MAX);
+    let is_member = found == family && !positions.is_empty();
+    is_member.then(|| positions.split('.').skip(1).map(position).collect())
 }

@@ -6,15 +6,10 @@
 //! the sources, a definition begins with `def` at the beginning of a line, and ends before the next line that
 //! begins with `def` or `#`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use crate::ast::{Def, Item};
-use crate::error::TextError;
-use crate::parse;
 use assignments::ByteRange;
-use lowered_ir::SourceText;
-use lowered_ir::stack::with_enough;
 
 macro_rules! sources {
     ($($name:literal),* $(,)?) => {
@@ -36,10 +31,10 @@ pub(crate) const SOURCES: &[(&str, &str)] = sources![
 ];
 
 /// The place of a definition.
-struct FunctionSource {
+pub(crate) struct FunctionSource {
     /// The position among the sources.
-    source: usize,
-    bytes: ByteRange,
+    pub(crate) source: usize,
+    pub(crate) bytes: ByteRange,
 }
 
 static FUNCTION_SOURCES: LazyLock<BTreeMap<&'static str, FunctionSource>> = LazyLock::new(|| {
@@ -66,36 +61,12 @@ pub(crate) fn name(name: &str) -> Option<&'static str> {
     FUNCTION_SOURCES.get_key_value(name).map(|(name, _)| *name)
 }
 
+/// The source of the function of that name.
+pub(crate) fn source(name: &str) -> Option<&'static FunctionSource> {
+    FUNCTION_SOURCES.get(name)
+}
+
 /// The names of all functions.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     FUNCTION_SOURCES.keys().copied()
-}
-
-/// Loads the functions `called` and all functions that they call. Returns the text of the program with the
-/// sources behind it, and the definitions.
-///
-/// # Errors
-/// If a definition does not follow the grammar.
-pub(crate) fn load(
-    text: &str,
-    called: BTreeSet<&'static str>,
-) -> Result<(SourceText, Vec<Arc<Def>>), TextError> {
-    if called.is_empty() {
-        return Ok((text.into(), Vec::new()));
-    }
-    let (text, starts) = SourceText::with_library(text, SOURCES);
-    let (mut known, mut next) = (called.clone(), Vec::from_iter(called));
-    let mut found = Vec::new();
-    while let Some(FunctionSource { source, bytes }) = next.pop().and_then(|name| FUNCTION_SOURCES.get(name))
-    {
-        let (start, end) = (starts[*source] + bytes.start, starts[*source] + bytes.end);
-        let parsed = with_enough(|| parse::part(&text[..end], start));
-        let parsed = parsed.map_err(|error| TextError::new(error, &text))?;
-        found.extend(parsed.items.into_iter().filter_map(|item| match item {
-            Item::Def(def) => Some(def),
-            _ => None,
-        }));
-        next.extend(parsed.prelude_calls.into_iter().filter(|name| known.insert(name)));
-    }
-    Ok((text, found))
 }

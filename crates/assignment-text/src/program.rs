@@ -10,12 +10,12 @@ use crate::ast::{Access, Def, Item, Recomputed, SizeItem};
 use crate::error::{LocatedError, TextError, TextErrorKind};
 use crate::expand::{self, Expanded, Library};
 use crate::linear::IndexExpr;
-use crate::names::NodeNames;
+use crate::names::{GivenNodes, Names};
 use crate::parse::{self, ParsedProgram};
-use crate::print::Lines;
+use crate::pipeline::{self, Emitted};
 use crate::report::{ProgramReport, StatementRanges};
-use crate::{declare, prelude, recomputed};
-use assignments::indexing::StaticSymbol;
+use crate::unparse::Lines;
+use crate::{declare, usage};
 use assignments::{Assignments, Nodes, Origin, spelling};
 use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
@@ -70,7 +70,7 @@ impl Program {
         let parsed = with_enough(|| parse::program(text));
         let ParsedProgram { items, prelude_calls, symbols } =
             parsed.map_err(|error| TextError::new(error, &text.into()))?;
-        let (text, prelude) = prelude::load(text, prelude_calls)?;
+        let (text, prelude) = parse::load(text, prelude_calls)?;
         let (sizes, kept, recomputed, path) = Default::default();
         Ok(Program { text, items, prelude, symbols, sizes, kept, recomputed, name: None, path })
     }
@@ -208,7 +208,7 @@ impl Program {
     /// # Errors
     /// The same errors as [`assignments`](Program::assignments).
     pub fn report(&self, nodes: &[TensorNode]) -> Result<ProgramReport, TextError> {
-        self.resolved(NodeNames::new(nodes))
+        self.resolved(GivenNodes::new(nodes))
     }
 
     /// Resolves the program as [`assignments`](Program::assignments) does, but finds each node under its name
@@ -229,55 +229,61 @@ impl Program {
     /// # Errors
     /// The same errors as [`assignments`](Program::assignments).
     pub fn resolve(&self, nodes: &Nodes) -> Result<Assignments, TextError> {
-        self.resolved(NodeNames::named(nodes)).map(|report| report.assignments)
+        self.resolved(GivenNodes::named(nodes)).map(|report| report.assignments)
     }
 
-    fn resolved(&self, names: NodeNames) -> Result<ProgramReport, TextError> {
+    fn resolved(&self, given: GivenNodes) -> Result<ProgramReport, TextError> {
         with_enough(|| {
-            let mut names = names.within(&self.path);
             let located = |error| TextError::new(error, &self.text);
-            let mut expanded = self.expanded(&|name| names.has(name)).map_err(located)?;
-            declare::declare(&expanded.declarations, &mut names).map_err(located)?;
-            for view in &expanded.views {
-                names.add_view(view.clone()).map_err(located)?;
-            }
-            let initial = declare::initial(&expanded.declarations, &names, &self.text).map_err(located)?;
-            let mut assignments = Assignments { initial: initial.map(Arc::new), ..Assignments::default() };
-            for symbol in &self.symbols {
-                assignments.symbol(&StaticSymbol::open(symbol));
-            }
-            let (inference, analysed) =
-                crate::read(&mut expanded.steps, names, &self.text, &mut assignments).map_err(located)?;
-            for Access { name, name_span, .. } in &expanded.kept {
-                let node =
-                    inference.names().find(name).map_err(|kind| located(kind.at(name_span.clone())))?;
-                assignments.kept.insert(node);
-            }
-            for name in &self.kept {
-                let node = inference.names().find(name).map_err(|kind| self.requested("keep", name, kind))?;
-                assignments.kept.insert(node);
-            }
-            for item in &expanded.recomputed {
-                let (node, origin) = recomputed::analyse(item, &inference, &self.text).map_err(located)?;
-                assignments.recomputed.insert(node, origin);
-            }
-            for name in &self.recomputed {
-                let node = recomputed::node(name, &inference)
-                    .map_err(|kind| self.requested("recompute", name, kind))?;
-                assignments.recomputed.insert(node, Origin::default());
-            }
-            inference.check_used(&assignments.kept).map_err(located)?;
-            let unused = inference.unused_inputs(&expanded.declarations, &assignments.kept, &self.text);
-            assignments.warnings.extend(unused);
-            assignments.text_nodes = inference.names().made().clone();
+            let mut expanded = self.expanded(&|name| given.has(name)).map_err(located)?;
+            let emitted = pipeline::assignments(&mut expanded, given, &self.path, &self.symbols, &self.text);
+            let Emitted { mut assignments, names, steps } = emitted.map_err(located)?;
+            self.requests(&expanded, &names, &mut assignments)?;
+            let mut used = usage::read(&steps);
+            used.extend(assignments.kept.iter().cloned());
+            usage::check_used(&names, &used).map_err(located)?;
+            assignments.warnings.extend(usage::unused_inputs(
+                &expanded.declarations,
+                &names,
+                &used,
+                &self.text,
+            ));
+            assignments.text_nodes = names.made;
             let assignments = match &self.name {
                 Some(name) => assignments.named(name.as_str()),
                 None => assignments,
             };
-            let ranges = expanded.steps.iter().zip(&analysed);
-            let ranges = ranges.map(|(step, analysed)| StatementRanges::new(step, analysed, &self.text));
-            Ok(ProgramReport { statements: ranges.collect(), assignments })
+            let statements = steps.iter().map(|step| StatementRanges::new(step, &self.text)).collect();
+            Ok(ProgramReport { statements, assignments })
         })
+    }
+
+    /// Records the nodes to keep and those to compute again, at the request of the text and of the caller.
+    fn requests(
+        &self,
+        expanded: &Expanded,
+        names: &Names,
+        assignments: &mut Assignments,
+    ) -> Result<(), TextError> {
+        let located = |error| TextError::new(error, &self.text);
+        for Access { name, name_span, .. } in &expanded.kept {
+            let node = names.at_end().find(name).map_err(|kind| located(kind.at(name_span.clone())))?;
+            assignments.kept.insert(node);
+        }
+        for name in &self.kept {
+            let node = names.at_end().find(name).map_err(|kind| self.requested("keep", name, kind))?;
+            assignments.kept.insert(node);
+        }
+        for item in &expanded.recomputed {
+            let (node, origin) = usage::recomputed(item, names, &self.text).map_err(located)?;
+            assignments.recomputed.insert(node, origin);
+        }
+        for name in &self.recomputed {
+            let node = usage::computed_node(name, names);
+            let node = node.map_err(|kind| self.requested("recompute", name, kind))?;
+            assignments.recomputed.insert(node, Origin::default());
+        }
+        Ok(())
     }
 
     /// Makes the inputs, parameters and constants that the text declares. To compile several programs over

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use crate::ast::ExpandedStep;
-use crate::infer::Analysed;
+use crate::tree::{Step, StepKind};
+use crate::unparse::source_line;
 use assignments::Assignments;
 
 /// A program with the ranges of the letters of its statements.
@@ -26,16 +26,16 @@ pub struct StatementRanges {
 }
 
 impl StatementRanges {
-    pub(crate) fn new(step: &ExpandedStep, analysed: &Analysed, text: &str) -> StatementRanges {
-        let letters = match analysed {
-            Analysed::Ranged(resolved, ranges) => {
+    pub(crate) fn new(step: &Step, text: &str) -> StatementRanges {
+        let letters = match &step.kind {
+            StepKind::Ranged(resolved, ranges) => {
                 let letters = resolved.letters.iter().zip(ranges);
                 let plain = letters.filter(|(letter, _)| letter.parts.is_empty());
                 plain.map(|(letter, &range)| (letter.name.clone(), range)).collect()
             }
-            Analysed::Fill | Analysed::Gradient(_) | Analysed::Detach(_) => Vec::new(),
+            StepKind::Fill(_) | StepKind::Gradient(_) | StepKind::Detach(_) => Vec::new(),
         };
-        StatementRanges { statement: crate::source(step, text), letters }
+        StatementRanges { statement: source_line(&step.source, text), letters }
     }
 }
 

@@ -9,8 +9,8 @@
 
 use tnode::DType;
 
-use crate::ast::Number;
-use crate::resolve::{NodeAccess, ResolvedExpr, ResolvedExprKind};
+use crate::number::Number;
+use crate::tree::{NodeAccess, ResolvedExpr, ResolvedExprKind};
 use assignments::{AccumOp, binary_dtype, unary_dtype};
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::Distribution;

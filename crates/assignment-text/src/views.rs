@@ -9,55 +9,40 @@
 //! becomes `25*n.0 + n.1`, in that order, everywhere in the statement. So the loops run in the same order as
 //! before.
 
-use tnode::{Dims, TensorNode};
+use tnode::Dims;
 
-use crate::ast::{Number, View};
 use crate::error::{LocatedError, TextErrorKind};
-use crate::resolve::{Letter, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
-use assignments::Assignments;
-use assignments::indexing::{axis_iterator, extent};
+use crate::number::Number;
+use crate::tree::{Letter, NodeAccess, ResolvedExprKind, ResolvedProgram, ResolvedStatement, StepKind};
+use assignments::indexing::{StaticSymbol, axis_iterator, extent};
 use lowered_ir::ir::{Affine, Var};
 
-/// The dimensions of a view, which has as many elements as its node.
-pub(crate) fn dims(view: &View, node: &TensorNode) -> Result<Dims, LocatedError> {
-    let located = |kind: TextErrorKind| kind.at(view.span.clone());
-    let found = node.dims_without_padding().map_err(|error| located(error.into()))?;
-    let mut sizes = Vec::new();
-    for size in &view.sizes {
-        sizes.push(crate::expand::known_integer(size)?);
-    }
-    let elements = |sizes: &[i64]| {
-        let positive = sizes.iter().all(|&size| size >= 0);
-        sizes.iter().try_fold(1i64, |all, &size| all.checked_mul(size)).filter(|_| positive)
-    };
-    let all: Vec<i64> = found.iter().map(|&dim| extent(dim)).collect();
-    if elements(&sizes).is_none() || elements(&sizes) != elements(&all) {
-        let (view, node) = (view.target.name.clone(), node.name());
-        return Err(located(TextErrorKind::ViewSize { view, dims: sizes, node, found }));
-    }
-    Ok(sizes.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect())
+/// Replaces all reads of views. A statement may get more letters.
+pub(crate) fn views(program: ResolvedProgram, symbols: &[StaticSymbol]) -> ResolvedProgram {
+    program.each(|_, step| match &mut step.kind {
+        StepKind::Ranged(statement, ranges) => replace(statement, ranges, symbols),
+        StepKind::Fill(_) | StepKind::Gradient(_) | StepKind::Detach(_) => Ok(()),
+    })
 }
 
-/// Replaces all reads of views, and returns the ranges of the letters, which may be more.
-pub(crate) fn replace(
+fn replace(
     statement: &mut ResolvedStatement,
-    mut ranges: Vec<i64>,
-    assignments: &Assignments,
-) -> Result<Vec<i64>, LocatedError> {
-    while let Some((letter, inner)) = next_split(statement, &ranges, assignments)? {
-        split(statement, &mut ranges, letter, inner);
+    ranges: &mut Vec<i64>,
+    symbols: &[StaticSymbol],
+) -> Result<(), LocatedError> {
+    while let Some((letter, inner)) = next_split(statement, ranges, symbols)? {
+        split(statement, ranges, letter, inner);
     }
-    let ranges_of = |read: &mut NodeAccess| {
+    statement.each_source_mut(&mut |read: &mut NodeAccess| {
         if read.view.is_some()
-            && let Ok(digits) = digits(read, &ranges, assignments)
+            && let Ok(digits) = digits(read, ranges, symbols)
         {
             read.index = digits.into_iter().map(|digit| (digit, read.span.clone())).collect();
             read.dims = node_dims(read);
             read.view = None;
         }
-    };
-    each_access(statement, &ranges_of);
-    Ok(ranges)
+    });
+    Ok(())
 }
 
 /// The reason why a read of a view has no indices in its node.
@@ -73,7 +58,7 @@ enum Obstacle {
 fn next_split(
     statement: &ResolvedStatement,
     ranges: &[i64],
-    assignments: &Assignments,
+    symbols: &[StaticSymbol],
 ) -> Result<Option<(usize, i64)>, LocatedError> {
     let mut result = Ok(None);
     statement.each_read(&mut |read| {
@@ -81,7 +66,7 @@ fn next_split(
             return;
         }
         let located = |kind: TextErrorKind| Err(kind.at(read.span.clone()));
-        result = match digits(read, ranges, assignments) {
+        result = match digits(read, ranges, symbols) {
             Ok(_) => Ok(None),
             Err(Obstacle::Split(letter, inner)) if is_plain(statement, letter) => Ok(Some((letter, inner))),
             Err(Obstacle::Split(..) | Obstacle::Copy) => {
@@ -141,13 +126,13 @@ struct OffsetTerm {
 }
 
 /// The indices in the node of an element of a view.
-fn digits(read: &NodeAccess, ranges: &[i64], assignments: &Assignments) -> Result<Vec<Affine>, Obstacle> {
+fn digits(read: &NodeAccess, ranges: &[i64], symbols: &[StaticSymbol]) -> Result<Vec<Affine>, Obstacle> {
     let dims = node_dims(read);
     // Without elements, nothing is read.
     if dims.contains(&0) || ranges.contains(&0) {
         return Ok(vec![Affine::constant(0); dims.len()]);
     }
-    let mut rest = offset_terms(read, ranges, assignments)?;
+    let mut rest = offset_terms(read, ranges, symbols)?;
     let mut digits = Vec::new();
     for stride in strides(&dims) {
         let mut digit = Affine::constant(0);
@@ -190,7 +175,7 @@ fn splittable(term: &OffsetTerm, stride: i64, ranges: &[i64]) -> Option<Obstacle
 fn offset_terms(
     read: &NodeAccess,
     ranges: &[i64],
-    assignments: &Assignments,
+    symbols: &[StaticSymbol],
 ) -> Result<Vec<OffsetTerm>, Obstacle> {
     if read.computed.is_some() {
         return Err(Obstacle::Copy);
@@ -202,7 +187,7 @@ fn offset_terms(
             last.push(match var {
                 Var::Loop(id) => ranges[id.index()] - 1,
                 Var::Symbol(id) => {
-                    let symbol = &assignments.symbols[id.index()];
+                    let symbol = &symbols[id.index()];
                     let open = || Obstacle::Symbol(symbol.name.clone(), axis);
                     symbol.range.ok_or_else(open)? - 1
                 }
@@ -224,7 +209,7 @@ fn offset_terms(
 fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize, inner: i64) {
     let range = ranges[letter];
     // Every field with letters must be renamed below.
-    let ResolvedStatement { letters, lhs, rhs, conditions, op: _, init: _, op_span: _, span: _, frame: _ } =
+    let ResolvedStatement { letters: _, lhs, rhs, conditions, op: _, init: _, op_span: _, span: _, frame: _ } =
         statement;
     let moved = |at: usize| if at > letter { at + 1 } else { at };
     let renamed = |index: &Affine| {
@@ -240,17 +225,15 @@ fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize
     lhs.iter_mut().for_each(|target| *target = target.map(&renamed));
     rhs.iter_mut().for_each(|value| *value = value.map(&renamed));
     conditions.iter_mut().for_each(|(condition, _)| *condition = renamed(condition));
-    let resize = |kind: &mut ResolvedExprKind| {
+    statement.each_kind_mut(&mut |kind| {
         if let ResolvedExprKind::Size(of) = kind {
             *kind = match *of == letter {
                 true => ResolvedExprKind::Number(Number::integer(range)),
                 false => ResolvedExprKind::Size(moved(*of)),
             };
         }
-    };
-    rhs.iter_mut().for_each(|value| each_kind(value, &resize));
-    let computed = lhs.iter_mut().filter_map(|target| target.computed.as_deref_mut());
-    computed.for_each(|computed| each_kind(&mut computed.value, &resize));
+    });
+    let letters = &mut statement.letters;
     for other in letters.iter_mut() {
         other.parts.iter_mut().for_each(|part| *part = moved(*part));
     }
@@ -260,42 +243,8 @@ fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize
         span: span.clone(),
         declared: None,
         parts: vec![],
-        is_node: false,
+        node: None,
     };
     letters.splice(letter..=letter, [part(0), part(1)]);
     ranges.splice(letter..=letter, [range / inner, inner]);
-}
-
-/// Calls `f` on every access of a statement.
-fn each_access(statement: &mut ResolvedStatement, f: &dyn Fn(&mut NodeAccess)) {
-    let in_kind = |kind: &mut ResolvedExprKind| {
-        if let ResolvedExprKind::NodeAccess(read) = kind {
-            f(read);
-        }
-    };
-    statement.rhs.iter_mut().for_each(|value| each_kind(value, &in_kind));
-    for target in &mut statement.lhs {
-        if let Some(computed) = target.computed.as_deref_mut() {
-            each_kind(&mut computed.value, &in_kind);
-        }
-    }
-}
-
-/// Calls `f` on every subexpression, computed indices included.
-fn each_kind(tree: &mut ResolvedExpr, f: &dyn Fn(&mut ResolvedExprKind)) {
-    f(&mut tree.kind);
-    match &mut tree.kind {
-        ResolvedExprKind::NodeAccess(read) => {
-            if let Some(computed) = read.computed.as_deref_mut() {
-                each_kind(&mut computed.value, f);
-            }
-        }
-        ResolvedExprKind::Unary(_, a) | ResolvedExprKind::Cast(_, a) => each_kind(a, f),
-        ResolvedExprKind::Binary(_, args) => args.iter_mut().for_each(|arg| each_kind(arg, f)),
-        ResolvedExprKind::Ternary(_, args) => args.iter_mut().for_each(|arg| each_kind(arg, f)),
-        ResolvedExprKind::Number(_)
-        | ResolvedExprKind::Index(_)
-        | ResolvedExprKind::Size(_)
-        | ResolvedExprKind::Random(..) => {}
-    }
 }

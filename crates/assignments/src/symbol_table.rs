@@ -16,7 +16,7 @@ pub struct SymbolTable {
 impl SymbolTable {
     /// The position of the symbol of that name and range, which is entered if it is new. An unknown range
     /// agrees with every range and adopts it.
-    pub(super) fn enter(&mut self, symbol: &StaticSymbol) -> SymbolId {
+    pub fn enter(&mut self, symbol: &StaticSymbol) -> SymbolId {
         let agrees = |known: Option<i64>| known.is_none() || symbol.range.is_none() || known == symbol.range;
         let positions = self.by_name.entry(symbol.name.clone()).or_default();
         #[cfg(test)]

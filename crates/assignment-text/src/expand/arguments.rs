@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use super::letters;
 use super::scope::{ArrayBinding, AxisBinding};
-use crate::ast::{
-    Access, Argument, AxisSize, Call, Def, Expr, ExprKind, Index, Parameter, Pattern, PatternAxis,
-};
+use crate::ast::{Access, Argument, Call, Def, Expr, ExprKind, Index, Parameter, Pattern, PatternAxis};
 use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::{FactorOp, IndexExpr, IndexExprKind};
+use crate::linear::{Atom, AxisSize, FactorOp, IndexExpr, IndexExprKind};
 use assignments::ByteRange;
 use assignments::spelling::similar_or_nearest;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
@@ -193,7 +191,7 @@ pub(super) fn as_index(expr: &Expr) -> Option<IndexExprKind> {
     Some(match &expr.kind {
         ExprKind::Number(number) => IndexExprKind::Number(number.int?),
         ExprKind::AxisSize(size) => IndexExprKind::AxisSize(size.clone()),
-        ExprKind::Symbol(name) => IndexExprKind::Atom(crate::ast::Atom::Symbol(name.clone())),
+        ExprKind::Symbol(name) => IndexExprKind::Atom(Atom::Symbol(name.clone())),
         ExprKind::Unary(UnaryOp::Neg, a) => IndexExprKind::Negated(Box::new(index(a)?)),
         ExprKind::Binary(op, a, b) => {
             let (a, b) = (Box::new(index(a)?), index(b)?);

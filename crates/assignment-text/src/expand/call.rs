@@ -7,14 +7,12 @@ use super::arguments::{self, MatchedAxes};
 use super::results::{CallResult, bind_results};
 use super::scope::{ArrayBinding, FunctionScope, Scope};
 use super::{Expansion, constraints_of, letters, rewrite};
-use crate::ast::{
-    Access, Call, CallNodes, Def, Expr, ExprKind, Frame, FrameKind, Index, Number, Parameter, Pattern,
-    Statement,
-};
+use crate::ast::{Access, Call, Def, Expr, ExprKind, Index, Parameter, Pattern, Statement};
 use crate::constraint::Constraint;
 use crate::error::{LocatedError, TextErrorKind};
 use crate::linear::IndexExpr;
-use crate::parse;
+use crate::number::Number;
+use crate::source::{CallNodes, Frame, FrameKind};
 use assignments::AccumOp;
 use assignments::ByteRange;
 
@@ -315,7 +313,7 @@ impl Expansion<'_> {
         let (name_span, family, indices) = (argument.span.clone(), Vec::new(), Vec::new());
         let access =
             Access { name: node.name, name_span, family, merge: false, indices, span: argument.span.clone() };
-        parse::node(ExprKind::Access(Box::new(access)), argument.span.clone())
+        Expr::new(ExprKind::Access(Box::new(access)), argument.span.clone())
     }
 }
 
@@ -456,7 +454,7 @@ fn indices(letters: &[String], span: &ByteRange) -> Vec<Index> {
 fn result_access(call: &Call, name: &str, indices: Vec<Index>) -> Result<Expr> {
     let (name, name_span, span) = (name.to_owned(), call.name_span.clone(), call.span.clone());
     let access = Access { name, name_span, family: Vec::new(), merge: false, indices, span: span.clone() };
-    parse::node(ExprKind::Access(Box::new(access)), span)
+    Expr::new(ExprKind::Access(Box::new(access)), span)
 }
 
 /// A plain assignment that expansion makes.

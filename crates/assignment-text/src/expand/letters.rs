@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::ast::{Access, Atom, Call, Def, Expr, ExprKind, Index, Item, Parameter, PatternAxis, Statement};
+use crate::ast::{Access, Call, Def, Expr, ExprKind, Index, Item, Parameter, PatternAxis, Statement};
 use crate::constraint::Constraint;
-use crate::linear::IndexExpr;
-use crate::random;
+use crate::linear::{Atom, IndexExpr};
 
 /// The letters that occur in indices of a statement, calls included, in order of appearance.
 pub(super) fn of_statement(statement: &Statement) -> Vec<String> {
@@ -151,7 +150,7 @@ fn as_values(expr: &Expr, known: &[String], letters: &mut Vec<String>) {
     match &expr.kind {
         ExprKind::Letter(letter) => enter(letter, letters),
         ExprKind::Name(name) if known.contains(name) => enter(name, letters),
-        ExprKind::Random(call) => random::each_letter(call, &mut |letter, _| enter(letter, letters)),
+        ExprKind::Random(call) => call.each_letter(&mut |letter, _| enter(letter, letters)),
         ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
             access.computed().for_each(|index| as_values(index, known, letters));
         }

@@ -22,12 +22,13 @@ use std::sync::Arc;
 
 use self::scope::Scope;
 use crate::ast::{
-    Access, Call, Declaration, Def, Detach, ExpandedStep, Frame, FrameKind, Gradient, Item, Recomputed,
-    Repeat, SizeItem, Statement, View,
+    Access, Call, Declaration, Def, Detach, ExpandedStep, Gradient, Item, Recomputed, Repeat, SizeItem,
+    Statement, View,
 };
 use crate::constraint::Constraint;
 use crate::error::{LocatedError, TextErrorKind};
 use crate::linear::IndexExpr;
+use crate::source::{Frame, FrameKind};
 use assignments::ByteRange;
 
 /// The largest number of statements and repetitions in an expanded program.
@@ -311,13 +312,4 @@ impl Expansion<'_> {
 fn constraints_of(constraints: &[Constraint], letters: &[String]) -> Vec<Constraint> {
     let holds = |constraint: &&Constraint| letters::of_constraint(constraint, letters);
     constraints.iter().filter(holds).cloned().collect()
-}
-
-/// The value of an integer whose names have been replaced.
-pub(crate) fn known_integer(value: &IndexExpr) -> Result<i64, LocatedError> {
-    let linear = value.linear()?;
-    match linear.terms.first() {
-        None => Ok(linear.offset),
-        Some((atom, _, span)) => Err(TextErrorKind::NoInteger { name: atom.to_string() }.at(span.clone())),
-    }
 }

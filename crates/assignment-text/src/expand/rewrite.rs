@@ -5,14 +5,11 @@
 
 use super::letters;
 use super::scope::{AxisBinding, FunctionScope, Scope};
-use crate::ast::{
-    Access, Atom, AxisSize, Call, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Row,
-    Statement,
-};
+use crate::ast::{Access, Call, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Row, Statement};
 use crate::constraint::Constraint;
 use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::{IndexExpr, IndexExprKind};
-use crate::parse;
+use crate::linear::{Atom, AxisSize, IndexExpr, IndexExprKind};
+use crate::number::Number;
 use assignments::ByteRange;
 use assignments::spelling::similar_or_nearest;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
@@ -336,7 +333,7 @@ fn values(expr: &mut Expr, letters: &[String], scope: &Scope) -> Result<()> {
     if let Some(number) = negated_number(expr).filter(|_| !is_negated_number) {
         expr.kind = ExprKind::Number(number);
     }
-    expr.depth = parse::depth(&expr.kind, &expr.span)?;
+    expr.depth = expr.kind.depth(&expr.span)?;
     Ok(())
 }
 
@@ -387,7 +384,7 @@ fn row_size(row: &Row, span: &ByteRange, letters: &[String], function: &Function
         product = Some(match product {
             None => size,
             Some(before) => {
-                let factor = |kind| parse::node(kind, span.clone()).map(Box::new);
+                let factor = |kind| Expr::new(kind, span.clone()).map(Box::new);
                 ExprKind::Binary(BinaryOp::Mul, factor(before)?, factor(size)?)
             }
         });

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{known_integer, twice};
-use crate::ast::{AxisSize, Def, Expr, Frame, Item, Parameter, Pattern, PatternAxis, Role, Statement};
+use super::twice;
+use crate::ast::{Def, Expr, Item, Parameter, Pattern, PatternAxis, Role, Statement};
 use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::{IndexExpr, IndexExprKind};
+use crate::linear::{AxisSize, IndexExpr, IndexExprKind};
+use crate::source::Frame;
 use assignments::AccumOp;
 use assignments::ByteRange;
 
@@ -104,7 +105,7 @@ impl Scope {
     pub(super) fn integer(&self, value: &IndexExpr) -> Result<i64, LocatedError> {
         let mut value = value.clone();
         super::rewrite::index(&mut value, self)?;
-        known_integer(&value)
+        value.known_integer()
     }
 
     /// The number or symbol that an index has in place of a name; `None` for a letter.

@@ -2,12 +2,13 @@
 
 use tnode::DType;
 
-use super::{ParseResult, Parser};
+use super::lex::{SpannedToken, Token, describe, tokens};
+use super::parser::{ParseResult, Parser};
 use crate::ast::{Access, Declaration, Initial, Role, View};
+use crate::builtins::distribution;
 use crate::error::TextErrorKind;
-use crate::lex::{Token, tokens};
 use crate::linear::IndexExpr;
-use crate::random;
+use crate::source::excerpt;
 use assignments::AccumOp;
 
 /// Parses declarations without roles, such as `x f32[32, 64]; w f32[64, 10]`, separated by commas, semicolons
@@ -116,12 +117,11 @@ impl Parser<'_> {
         };
         let span = self.since(start);
         let tokens = &self.tokens[..self.at.min(self.tokens.len())];
-        let symbol = |token: &&super::SpannedToken| {
-            token.span.start >= start && matches!(token.token, Token::Symbol(_))
-        };
+        let symbol =
+            |token: &&SpannedToken| token.span.start >= start && matches!(token.token, Token::Symbol(_));
         if let Some(token) = tokens.iter().find(symbol) {
             let expected = "an initial value without symbols".to_owned();
-            let found = super::describe(&token.token, self.text.get(token.span.clone()).unwrap_or_default());
+            let found = describe(&token.token, excerpt(self.text, &token.span));
             return Err(TextErrorKind::Syntax { expected, found }.at(token.span.clone()));
         }
         Ok(Initial { value, fill, op_span, span })
@@ -130,7 +130,7 @@ impl Parser<'_> {
     /// Whether a call that gives random numbers is the whole initial value, and thus fills the node.
     fn at_random_fill(&self) -> bool {
         let Token::Name(name) = self.peek() else { return false };
-        if random::distribution(name).is_none() || self.peek_after() != &Token::Sign("(") {
+        if distribution(name).is_none() || self.peek_after() != &Token::Sign("(") {
             return false;
         }
         let mut open = 0usize;

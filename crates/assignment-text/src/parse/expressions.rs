@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 
 use tnode::DType;
 
-use super::{MAX_DEPTH, ParseResult, Parser};
-use crate::ast::{Argument, Call, Expr, ExprKind, Index, Number};
+use super::fills;
+use super::lex::Token;
+use super::parser::{ParseResult, Parser};
+use crate::ast::{Argument, Call, Expr, ExprKind};
+use crate::builtins::{distribution, functions};
 use crate::error::TextErrorKind;
-use crate::lex::Token;
 use crate::linear::IndexExprKind;
-use crate::{fetch, prelude, random, synonyms};
+use crate::number::Number;
+use crate::{prelude, synonyms};
 use assignments::ByteRange;
 use assignments::spelling::similar;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
@@ -32,7 +35,7 @@ impl Parser<'_> {
         }
         let span = left.span.start..right.span.end;
         let (left, right) = (Box::new(left), Box::new(right));
-        let compared = node(
+        let compared = Expr::new(
             if is_exchanged {
                 ExprKind::Exchanged(op, left, right)
             } else {
@@ -94,7 +97,7 @@ impl Parser<'_> {
         let span = start..operand.span.end;
         match operand.kind {
             ExprKind::Number(n) => Ok(Expr { kind: ExprKind::Number(n.negated()), span, depth: 1 }),
-            _ => node(ExprKind::Unary(UnaryOp::Neg, Box::new(operand)), span),
+            _ => Expr::new(ExprKind::Unary(UnaryOp::Neg, Box::new(operand)), span),
         }
     }
 
@@ -103,11 +106,11 @@ impl Parser<'_> {
         match self.peek().clone() {
             Token::Number(number) => {
                 self.next();
-                node(ExprKind::Number(number), span)
+                Expr::new(ExprKind::Number(number), span)
             }
             Token::Symbol(name) => {
                 self.next();
-                node(ExprKind::Symbol(name), span)
+                Expr::new(ExprKind::Symbol(name), span)
             }
             // At the end of a line, the word would continue with the next line.
             Token::Name(name) if name == "where" && self.peek_after() != &Token::Sign("(") => {
@@ -129,7 +132,7 @@ impl Parser<'_> {
 
     /// Parses a call, an access or a bare name.
     fn named(&mut self, name: String, span: ByteRange) -> ParseResult<Expr> {
-        if let (Token::Sign("("), Some(distribution)) = (self.peek(), random::distribution(&name)) {
+        if let (Token::Sign("("), Some(distribution)) = (self.peek(), distribution(&name)) {
             return self.random_value(distribution, &span);
         }
         match self.peek() {
@@ -138,7 +141,7 @@ impl Parser<'_> {
             Token::Sign("(") if self.is_function(&name) => {
                 let call = self.call(name, span)?;
                 let span = call.span.clone();
-                node(ExprKind::Call(Box::new(call)), span)
+                Expr::new(ExprKind::Call(Box::new(call)), span)
             }
             Token::Sign("(") => {
                 self.next();
@@ -148,13 +151,13 @@ impl Parser<'_> {
             Token::Sign("[") => {
                 let access = self.access(name, span)?;
                 let span = access.span.clone();
-                node(ExprKind::Access(Box::new(access)), span)
+                Expr::new(ExprKind::Access(Box::new(access)), span)
             }
             _ if name.ends_with(".merge") => {
                 let access = self.access(name, span.clone())?;
-                node(ExprKind::Access(Box::new(access)), span)
+                Expr::new(ExprKind::Access(Box::new(access)), span)
             }
-            _ => node(ExprKind::Name(name), span),
+            _ => Expr::new(ExprKind::Name(name), span),
         }
     }
 
@@ -204,14 +207,14 @@ impl Parser<'_> {
         if self.peek() == &Token::Sign("..") {
             let row = self.row()?;
             self.expect(")")?;
-            return node(ExprKind::RowSize(row), self.since(start.start));
+            return Expr::new(ExprKind::RowSize(row), self.since(start.start));
         }
         let kind = match self.size_of()? {
             IndexExprKind::AxisSize(size) => ExprKind::AxisSize(size),
             IndexExprKind::LetterSize(letter) => ExprKind::Size(letter),
             _ => return Err(self.expected("a letter")),
         };
-        node(kind, self.since(start.start))
+        Expr::new(kind, self.since(start.start))
     }
 
     /// Parses `(node, number)[indices]` after `pad`.
@@ -230,7 +233,7 @@ impl Parser<'_> {
         let mut access = self.access(name, name_span)?;
         access.span = self.since(start.start);
         let span = access.span.clone();
-        node(ExprKind::Pad(Box::new(access), outside, outside_span), span)
+        Expr::new(ExprKind::Pad(Box::new(access), outside, outside_span), span)
     }
 
     /// Parses a number with an optional sign.
@@ -263,42 +266,7 @@ fn comparison_op(token: &Token) -> Option<(BinaryOp, bool)> {
 
 fn binary(op: BinaryOp, a: Expr, b: Expr) -> ParseResult<Expr> {
     let span = a.span.start..b.span.end;
-    node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
-}
-
-/// Makes an expression, and fails if it is nested too deep.
-pub(crate) fn node(kind: ExprKind, span: ByteRange) -> ParseResult<Expr> {
-    let depth = depth(&kind, &span)?;
-    Ok(Expr { kind, span, depth })
-}
-
-/// The nesting depth of an expression, which is limited.
-pub(crate) fn depth(kind: &ExprKind, span: &ByteRange) -> ParseResult<usize> {
-    let below = match kind {
-        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
-        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => a.depth.max(b.depth),
-        ExprKind::Ternary(_, args) => args.iter().map(|arg| arg.depth).max().unwrap_or(0),
-        ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
-            access.computed().map(|index| index.depth).max().unwrap_or(0)
-        }
-        ExprKind::Call(call) => {
-            let indices = call.indices.iter().flatten().filter_map(Index::computed);
-            let arguments = call.arguments.iter().map(|argument| &argument.value);
-            arguments.chain(indices).map(|part| part.depth).max().unwrap_or(0)
-        }
-        ExprKind::Number(_)
-        | ExprKind::Name(_)
-        | ExprKind::Letter(_)
-        | ExprKind::Symbol(_)
-        | ExprKind::Size(_)
-        | ExprKind::RowSize(_)
-        | ExprKind::AxisSize(_)
-        | ExprKind::Random(_) => 0,
-    };
-    if below >= MAX_DEPTH {
-        return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(span.clone()));
-    }
-    Ok(below + 1)
+    Expr::new(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
 }
 
 /// A call of a function of the language. `defined` has the functions that the text defines.
@@ -317,21 +285,21 @@ fn builtin(
     let token = |op: &'static str| op == name;
     if let Some(&op) = UnaryOp::ALL.iter().find(|op| token(op.token())) {
         let [a] = exactly(args).ok_or_else(|| arity(1))?;
-        return node(ExprKind::Unary(op, Box::new(a)), span);
+        return Expr::new(ExprKind::Unary(op, Box::new(a)), span);
     }
     if let Some(&op) = BinaryOp::ALL.iter().find(|op| token(op.token())) {
         let [a, b] = exactly(args).ok_or_else(|| arity(2))?;
-        return node(ExprKind::Binary(op, Box::new(a), Box::new(b)), span);
+        return Expr::new(ExprKind::Binary(op, Box::new(a), Box::new(b)), span);
     }
     if let Some(&op) = TernaryOp::ALL.iter().find(|op| token(op.token())) {
         let three = exactly(args).ok_or_else(|| arity(3))?;
-        return node(ExprKind::Ternary(op, Box::new(three)), span);
+        return Expr::new(ExprKind::Ternary(op, Box::new(three)), span);
     }
     if let Ok(dtype) = name.parse::<DType>() {
         let [a] = exactly(args).ok_or_else(|| arity(1))?;
-        return node(ExprKind::Cast(dtype, Box::new(a)), span);
+        return Expr::new(ExprKind::Cast(dtype, Box::new(a)), span);
     }
-    if let Some(kind) = fetch::within_expression(&name) {
+    if let Some(kind) = fills::within_expression(&name) {
         return Err(kind.at(name_span));
     }
     let all = functions().chain(defined.iter().cloned()).chain(prelude::names().map(str::to_owned));
@@ -341,24 +309,4 @@ fn builtin(
 
 fn exactly<const N: usize>(args: Vec<Expr>) -> Option<[Expr; N]> {
     args.try_into().ok()
-}
-
-/// Whether a program may define a function of this name, which the language has. Programs did so before the
-/// language had it.
-pub(crate) fn may_be_redefined(function: &str) -> bool {
-    matches!(function, "atan" | "erf" | "erfc" | "expm1" | "log1p" | "sigmoid")
-}
-
-/// The names of the functions of the language.
-pub(crate) fn functions() -> impl Iterator<Item = String> {
-    let unary = UnaryOp::ALL.iter().map(|op| op.token());
-    let binary = BinaryOp::ALL.iter().map(|op| op.token());
-    let ternary = TernaryOp::ALL.iter().map(|op| op.token());
-    let all = unary
-        .chain(binary)
-        .chain(ternary)
-        .chain(DType::ALL.iter().map(|d| d.token()))
-        .chain(["pad", "size"])
-        .chain(random::names());
-    all.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic())).map(str::to_owned)
 }

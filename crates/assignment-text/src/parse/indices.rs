@@ -1,10 +1,11 @@
 //! The parser of indices.
 
-use super::{ParseResult, Parser};
-use crate::ast::{Atom, AxisSize, Concat, Index, Number, Row};
+use super::lex::Token;
+use super::parser::{ParseResult, Parser};
+use crate::ast::{Concat, Index, Row};
 use crate::error::TextErrorKind;
-use crate::lex::Token;
-use crate::linear::{FactorOp, IndexExpr, IndexExprKind};
+use crate::linear::{Atom, AxisSize, FactorOp, IndexExpr, IndexExprKind};
+use crate::number::Number;
 use assignments::ByteRange;
 use assignments::indexing::concat::MAX_COMPONENTS;
 

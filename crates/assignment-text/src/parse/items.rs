@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{ParseResult, Parser, functions, may_be_redefined};
+use super::lex::Token;
+use super::parser::{ParseResult, Parser};
 use crate::ast::{Def, Detach, Gradient, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem};
+use crate::builtins::{functions, may_be_redefined};
 use crate::error::TextErrorKind;
-use crate::lex::Token;
 
 impl Parser<'_> {
     /// Parses items up to `end`, which is not consumed.

@@ -1,5 +1,5 @@
-//! Prints assignments as assignment text, whatever made them: a text, the builder, or a transformation such
-//! as a gradient.
+//! The printer of assignment text. `items.rs` prints the items of a program; the rest makes items of
+//! assignments, whatever made these: a text, the builder, or a transformation such as a gradient.
 //!
 //! Every node is declared, so the text parses without given nodes, to steps that compute the same over new
 //! nodes. The node of a subexpression that one operand reads is printed in the place of that operand.
@@ -9,6 +9,7 @@
 //! Some steps have no text of their own. A step with concatenated axes prints as one statement per component,
 //! and a fill by a constant, a symbol or a size as an assignment. Initial values and margins are not printed.
 
+mod items;
 mod names;
 mod numbers;
 mod site;
@@ -20,11 +21,13 @@ use std::fmt::Write;
 
 use tnode::{MemoryMode, TensorNode};
 
+pub(crate) use self::items::{Lines, source_line};
 use self::names::PrintedNames;
 use self::statement::StatementPrinter;
 use self::subexpressions::Subexpressions;
 use crate::ast::{Access, Declaration, Detach, Expr, ExprKind, Gradient, Role};
 use crate::linear::IndexExpr;
+use crate::source::on_one_line;
 use assignments::ByteRange;
 use assignments::{Accum, Assignments, Operand, ProgramStep};
 use lowered_ir::ir::SymbolId;
@@ -133,7 +136,7 @@ impl<'a> ProgramPrinter<'a> {
                 }
                 ProgramStep::Detach(node) => self.detach(node),
                 ProgramStep::Block { name, steps } => {
-                    self.line(format_args!("# {}", crate::on_one_line(name)));
+                    self.line(format_args!("# {}", on_one_line(name, &(0..name.len()))));
                     self.steps(steps);
                 }
                 // A text has its statements as remarks.

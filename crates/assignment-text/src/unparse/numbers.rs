@@ -4,7 +4,8 @@
 use tnode::{DType, Scalar};
 
 use super::expr;
-use crate::ast::{Expr, ExprKind, Number};
+use crate::ast::{Expr, ExprKind};
+use crate::number::Number;
 use assignments::Operand;
 
 /// The number that the text has for a value of its type. A whole number prints without a point if

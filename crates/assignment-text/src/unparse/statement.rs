@@ -9,11 +9,10 @@ use super::numbers::{NumberContext, cast_unless, constant, is_number, number};
 use super::site::{Site, enter_letter, inner_site};
 use super::subexpressions::Subexpressions;
 use super::{NOWHERE, access, expr};
-use crate::ast::{
-    Access, Atom, AxisSize, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Statement,
-};
+use crate::ast::{Access, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Statement};
 use crate::constraint::{Comparison, Constraint};
-use crate::linear::{FactorOp, IndexExpr, IndexExprKind};
+use crate::linear::{Atom, AxisSize, FactorOp, IndexExpr, IndexExprKind};
+use crate::number::Number;
 use assignments::indexing::{AxisIndex, extent};
 use assignments::{Accum, AccumOp, Assignments, FetchOp, KeyPart, Operand, Random, Rhs, SampleValues};
 use lowered_ir::ir::{Affine, BinaryOp, LoopId, SymbolId, UnaryOp, Var};

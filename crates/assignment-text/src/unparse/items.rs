@@ -1,13 +1,15 @@
-//! Prints programs as assignment text. The printed text parses to the same program.
+//! Prints the items of programs. The printed text parses to the same items.
 
 use std::fmt::{self, Display, Formatter};
 
 use crate::ast::{
-    Access, Argument, Atom, AxisSize, Call, Declaration, Def, Detach, Expr, ExprKind, Fetch, FrameKind,
-    Gradient, Index, Initial, Item, KeyArgument, Number, Parameter, Pattern, PatternAxis, RandomCall, Repeat,
-    Role, Row, SizeItem, Statement, View,
+    Access, Argument, Call, Declaration, Def, Detach, ExpandedStep, Expr, ExprKind, Fetch, Gradient, Index,
+    Initial, Item, KeyArgument, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row, SizeItem,
+    Statement, View,
 };
-use crate::linear::{IndexExpr, IndexExprKind};
+use crate::linear::{Atom, AxisSize, IndexExpr, IndexExprKind};
+use crate::number::Number;
+use crate::source::on_one_line;
 use assignments::AccumOp;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 use lowered_ir::random::Scheme;
@@ -167,15 +169,6 @@ impl Display for PatternAxis {
 impl Display for Row {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.name.is_empty() { f.write_str("..") } else { write!(f, "..{}..", self.name) }
-    }
-}
-
-impl Display for FrameKind {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            FrameKind::Call { function, .. } => write!(f, "in function `{function}`"),
-            FrameKind::Repeat { letter, value } => write!(f, "for `{letter}` = {value}"),
-        }
     }
 }
 
@@ -442,5 +435,15 @@ impl Display for Operand<'_> {
             _ => FACTOR,
         };
         parenthesised(f, self.0, own < self.1)
+    }
+}
+
+/// A step on one line: as the text has it, or as expansion made it.
+pub(crate) fn source_line(step: &ExpandedStep, text: &str) -> String {
+    match step {
+        ExpandedStep::Statement(statement) if statement.is_expanded => statement.to_string(),
+        ExpandedStep::Statement(Statement { span, .. }) => on_one_line(text, span),
+        ExpandedStep::Gradient(gradient) => gradient.to_string(),
+        ExpandedStep::Detach(detach) => detach.to_string(),
     }
 }

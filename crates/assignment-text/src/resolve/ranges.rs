@@ -1,4 +1,4 @@
-//! The ranges of letters, and checks that indices are in bounds.
+//! The ranges of letters.
 //!
 //! A letter takes its range from the first of these: a `where`, the first operand axis that it indexes alone,
 //! the first axis of the left-hand side that it indexes alone. All other axes that it indexes alone must have
@@ -16,19 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::{DType, TensorNode};
 
 use crate::error::{LocatedError, TextErrorKind};
-use crate::names;
-use crate::resolve::{AccessKind, NodeAccess, ResolvedStatement};
-use assignments::Assignments;
-use assignments::ByteRange;
-use assignments::indexing::bounded_space::{BoundedSpace, PointRanges};
-use assignments::indexing::{ConditionError, axis_iterator, extent};
-use lowered_ir::ir::{Affine, SymbolId, Var, index_bounds};
+use crate::names::{example, written};
+use crate::source::excerpt;
+use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
+use assignments::indexing::{StaticSymbol, axis_iterator, extent};
+use lowered_ir::ir::{Affine, Var};
 use lowered_ir::verify::Limits;
 
 /// The range of each letter of the statement.
-pub(crate) fn letter_ranges(
+pub(super) fn letter_ranges(
     statement: &ResolvedStatement,
-    assignments: &Assignments,
+    symbols: &[StaticSymbol],
     text: &str,
 ) -> Result<Vec<i64>, LocatedError> {
     let letters = 0..statement.letters.len();
@@ -36,7 +34,7 @@ pub(crate) fn letter_ranges(
     let mut ranges =
         letters.clone().map(|at| declared_or(statement, at, sized[at])).collect::<Result<Vec<_>, _>>()?;
     letters.clone().for_each(|at| fill_open_part(at, &statement.letters[at].parts, &mut ranges));
-    limit_by_reads(statement, assignments, &mut ranges);
+    limit_by_reads(statement, symbols, &mut ranges);
     letters.map(|at| known_range(statement, at, &ranges)).collect()
 }
 
@@ -46,7 +44,7 @@ fn alone_axes(statement: &ResolvedStatement, at: usize) -> Vec<(&NodeAccess, usi
     let alone = Affine::var(axis_iterator(at));
     let mut axes = Vec::new();
     statement.each_read(&mut |read| {
-        if !matches!(read.how, AccessKind::Padded(_)) && !read.has_open_dims() {
+        if !matches!(read.how, AccessKind::Padded(..)) && !read.has_open_dims() {
             let own = read.index.iter().enumerate().filter(|(_, (index, _))| *index == alone);
             axes.extend(own.map(|(axis, _)| (read, axis)));
         }
@@ -62,7 +60,7 @@ fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Op
     let expected = extent(first.dims[first_axis]);
     match axes.iter().find(|(read, axis)| extent(read.dims[*axis]) != expected) {
         Some(&(read, axis)) if letter.declared.is_none() => {
-            let from = format!("{first_axis} of `{}`", text.get(first.span.clone()).unwrap_or_default());
+            let from = format!("{first_axis} of `{}`", excerpt(text, &first.span));
             let (letter, node, found) = (letter.name.clone(), read.name(), read.dims[axis]);
             Err(TextErrorKind::Size { letter, expected, from, node, axis, found }
                 .at(read.index[axis].1.clone()))
@@ -86,16 +84,6 @@ fn declared_or(
     }
 }
 
-/// Checks the range of a letter or symbol. The error is the end of a message.
-pub(crate) fn range_of(limit: i128) -> Result<i64, String> {
-    let max = Limits::default().extent;
-    match i64::try_from(limit) {
-        Ok(range) if (1..=max).contains(&range) => Ok(range),
-        _ if limit < 1 => Err("leaves no value; expected at least 1".to_owned()),
-        _ => Err(format!("is too large; expected at most {max}")),
-    }
-}
-
 /// Gives the only letter without a range on a concatenated axis the remainder of that axis.
 fn fill_open_part(at: usize, parts: &[usize], ranges: &mut [Option<i64>]) {
     let Some(&open) = parts.iter().find(|&&part| ranges[part].is_none()) else { return };
@@ -107,7 +95,7 @@ fn fill_open_part(at: usize, parts: &[usize], ranges: &mut [Option<i64>]) {
 }
 
 /// Gives the letters of targets with open dimensions the largest ranges for which the reads stay in bounds.
-fn limit_by_reads(statement: &ResolvedStatement, assignments: &Assignments, ranges: &mut [Option<i64>]) {
+fn limit_by_reads(statement: &ResolvedStatement, symbols: &[StaticSymbol], ranges: &mut [Option<i64>]) {
     let mut written = BTreeSet::new();
     statement
         .lhs
@@ -119,7 +107,7 @@ fn limit_by_reads(statement: &ResolvedStatement, assignments: &Assignments, rang
         let mut limits: BTreeMap<usize, i64> = BTreeMap::new();
         statement.rhs.iter().for_each(|value| {
             value.each_read(&mut |read| {
-                for (at, limit) in index_limits(read, assignments, ranges) {
+                for (at, limit) in index_limits(read, symbols, ranges) {
                     limits.entry(at).and_modify(|least| *least = limit.min(*least)).or_insert(limit);
                 }
             });
@@ -133,13 +121,13 @@ fn limit_by_reads(statement: &ResolvedStatement, assignments: &Assignments, rang
 }
 
 /// The letters of open range that are the only ones in an index of this read, each with its largest range.
-fn index_limits(read: &NodeAccess, assignments: &Assignments, ranges: &[Option<i64>]) -> Vec<(usize, i64)> {
-    if matches!(read.how, AccessKind::Padded(_)) {
+fn index_limits(read: &NodeAccess, symbols: &[StaticSymbol], ranges: &[Option<i64>]) -> Vec<(usize, i64)> {
+    if matches!(read.how, AccessKind::Padded(..)) {
         return Vec::new();
     }
     let limit = |axis: usize| {
         let bounds = with_margins(&read.node, axis, read.dims[axis]);
-        largest_range(&read.index[axis].0, bounds, assignments, ranges)
+        largest_range(&read.index[axis].0, bounds, symbols, ranges)
     };
     (0..read.index.len()).filter(|&axis| !read.is_computed(axis)).filter_map(limit).collect()
 }
@@ -149,12 +137,12 @@ fn index_limits(read: &NodeAccess, assignments: &Assignments, ranges: &[Option<i
 fn largest_range(
     index: &Affine,
     bounds: (i64, i64),
-    assignments: &Assignments,
+    symbols: &[StaticSymbol],
     ranges: &[Option<i64>],
 ) -> Option<(usize, i64)> {
     let range = |var: Var| match var {
         Var::Loop(id) => ranges[id.index()],
-        Var::Symbol(id) => assignments.symbols[id.index()].range,
+        Var::Symbol(id) => symbols[id.index()].range,
     };
     let mut open = index.terms().iter().filter(|(var, _)| range(*var).is_none());
     let (Some(&(Var::Loop(letter), coefficient)), None) = (open.next(), open.next()) else { return None };
@@ -206,96 +194,20 @@ fn open_target(statement: &ResolvedStatement, at: usize, ranges: &[Option<i64>])
         ranges[letter].and_then(|range| usize::try_from(range).ok())
     };
     let sizes: Vec<Option<usize>> = target.index.iter().map(size).collect();
-    Some(declaration(&names::written(&target.node), DType::F32, &sizes))
-}
-
-/// A declaration of a node as an example. A size that is not known is 8 in it.
-pub(crate) fn declaration(name: &str, dtype: DType, sizes: &[Option<usize>]) -> String {
-    let sizes: Vec<String> = sizes.iter().map(|size| size.unwrap_or(8).to_string()).collect();
-    format!("node {name} {dtype}[{}]", sizes.join(", "))
-}
-
-/// Checks every index against its axis. A symbol without a range counts as 0, since lowering finds its range.
-pub(crate) fn check_bounds(
-    statement: &ResolvedStatement,
-    ranges: &[i64],
-    assignments: &Assignments,
-    text: &str,
-) -> Result<(), LocatedError> {
-    if ranges.contains(&0) {
-        return Ok(());
-    }
-    let mut reads = Vec::new();
-    for target in &statement.lhs {
-        reads.push(target);
-        target.each_index_read(&mut |read| reads.push(read));
-    }
-    statement.rhs.iter().for_each(|value| value.each_read(&mut |read| reads.push(read)));
-    let space = bounded_space(statement, ranges, text)?;
-    let symbol = |id: SymbolId| assignments.symbols[id.index()].range;
-    let points = PointRanges::new(ranges, space.clips(), &symbol);
-    for read in reads {
-        for (axis, (index, span)) in
-            read.index.iter().enumerate().filter(|(axis, _)| !read.is_computed(*axis))
-        {
-            let (min, max) = match read.how {
-                // An access with a computed index has no guard at run time, so its other indices must be in
-                // bounds.
-                AccessKind::Padded(_) if read.computed.is_some() => {
-                    with_margins(&read.node, axis, read.dims[axis])
-                }
-                AccessKind::Padded(_) => (i64::MIN, i64::MAX),
-                // A view has no margins.
-                AccessKind::Plain if read.view.is_some() => (0, extent(read.dims[axis]) - 1),
-                AccessKind::Lhs => (0, extent(read.dims[axis]) - 1),
-                AccessKind::Plain | AccessKind::Merge => with_margins(&read.node, axis, read.dims[axis]),
-            };
-            // An index that overflows is out of bounds even in a padded read.
-            let bounds = space.value(index).and_then(|index| index_bounds(&index, &points));
-            let (lo, hi) = bounds.unwrap_or((i64::MIN, i64::MAX));
-            if lo < min || hi > max || lo == i64::MIN || hi == i64::MAX {
-                let (node, size) = (read.name(), read.dims[axis]);
-                let index = crate::on_one_line(text.get(span.clone()).unwrap_or_default());
-                let padded = padded(read, text).filter(|_| lo != i64::MIN && hi != i64::MAX);
-                let inferred = None;
-                return Err(TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, padded, inferred }
-                    .at(span.clone()));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The loops over the points at which the statement assigns.
-fn bounded_space(
-    statement: &ResolvedStatement,
-    ranges: &[i64],
-    text: &str,
-) -> Result<BoundedSpace, LocatedError> {
-    let conditions: Vec<Affine> =
-        statement.conditions.iter().map(|(condition, _)| condition.clone()).collect();
-    BoundedSpace::new(ranges, &conditions).map_err(|(at, why)| {
-        let span = &statement.conditions[at].1;
-        bad_bound(span, &why, text)
-    })
-}
-
-/// The error about a comparison that cannot bound a loop.
-pub(crate) fn bad_bound(span: &ByteRange, why: &ConditionError, text: &str) -> LocatedError {
-    let bound = crate::on_one_line(text.get(span.clone()).unwrap_or_default());
-    TextErrorKind::Bound { bound, why: why.to_string() }.at(span.clone())
-}
-
-/// The padded form of an access, for a hint; `None` if the access cannot be padded.
-fn padded(read: &NodeAccess, text: &str) -> Option<String> {
-    let access = crate::on_one_line(text.get(read.span.clone())?);
-    let (name, indices) = access.split_once('[')?;
-    let may = matches!(read.how, AccessKind::Plain) && read.computed.is_none() && read.view.is_none();
-    may.then(|| format!("pad({}, 0)[{indices}", name.trim_end()))
+    Some(example(&written(&target.node), DType::F32, &sizes))
 }
 
 /// The least and the greatest index into an axis with its margins.
-fn with_margins(node: &TensorNode, axis: usize, dim: usize) -> (i64, i64) {
+pub(super) fn with_margins(node: &TensorNode, axis: usize, dim: usize) -> (i64, i64) {
     let margins = node.padding().and_then(|padding| padding.axes.get(axis).copied()).unwrap_or_default();
     (-extent(margins.left), extent(dim) + extent(margins.right) - 1)
+}
+/// Checks the range of a letter or symbol. The error is the end of a message.
+pub(super) fn range_of(limit: i128) -> Result<i64, String> {
+    let max = Limits::default().extent;
+    match i64::try_from(limit) {
+        Ok(range) if (1..=max).contains(&range) => Ok(range),
+        _ if limit < 1 => Err("leaves no value; expected at least 1".to_owned()),
+        _ => Err(format!("is too large; expected at most {max}")),
+    }
 }

@@ -2,7 +2,8 @@
 
 use tnode::TensorNode;
 
-use crate::resolve::{ResolvedExpr, ResolvedExprKind};
+use crate::source::on_one_line;
+use crate::tree::{ResolvedExpr, ResolvedExprKind};
 use crate::types::type_of;
 use assignments::ByteRange;
 use assignments::{Warning, WarningKind};
@@ -11,20 +12,20 @@ use lowered_ir::random::MAX_CELL;
 use lowered_ir::{SourceSpan, SourceText};
 
 /// Finds warnings in the value of one statement.
-pub(crate) struct ValueWarnings<'a> {
-    pub(crate) text: &'a SourceText,
+pub(super) struct ValueWarnings<'a> {
+    pub(super) text: &'a SourceText,
     /// The node written.
-    pub(crate) node: &'a TensorNode,
+    pub(super) node: &'a TensorNode,
     /// The letters of the target.
-    pub(crate) letters: &'a [&'a str],
+    pub(super) letters: &'a [&'a str],
     /// Whether the statement computes more than one value.
-    pub(crate) repeats: bool,
-    pub(crate) warnings: &'a mut Vec<Warning>,
+    pub(super) repeats: bool,
+    pub(super) warnings: &'a mut Vec<Warning>,
 }
 
 impl ValueWarnings<'_> {
     /// Adds the warnings about a value that is stored.
-    pub(crate) fn value(&mut self, tree: &ResolvedExpr) {
+    pub(super) fn value(&mut self, tree: &ResolvedExpr) {
         if self.node.dtype().is_float() {
             self.divisions(tree);
         }
@@ -95,7 +96,7 @@ impl ValueWarnings<'_> {
     }
 
     fn source(&self, span: &ByteRange) -> String {
-        crate::on_one_line(self.text.get(span.clone()).unwrap_or_default())
+        on_one_line(self.text, span)
     }
 }
 

@@ -13,22 +13,22 @@ use std::sync::Arc;
 
 use tnode::{DType, TensorNode};
 
-use crate::ast::{CallNodes, Frame, FrameKind};
-use crate::infer::has_open_type;
-use crate::names::NodeNames;
-use crate::resolve::{ResolvedExpr, ResolvedExprKind, ResolvedStatement};
+use super::table::{TypeTable, has_open_type};
+use crate::names::NamesAt;
+use crate::source::{CallNodes, Frame, FrameKind};
+use crate::tree::{ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use crate::types::{ExprType, type_of};
 
 /// Converts the operands and values of a statement of the prelude. Other statements stay as they are.
-pub(crate) fn convert(statement: &mut ResolvedStatement, names: &NodeNames) {
+pub(super) fn convert(statement: &mut ResolvedStatement, names: NamesAt<'_>, types: &TypeTable) {
     let calls = library_calls(&statement.frame);
     let (Some(innermost), Some(outermost)) = (calls.first(), calls.last()) else { return };
-    let Some(arguments) = type_of_arguments(innermost, names) else { return };
+    let Some(arguments) = type_of_arguments(innermost, names, types) else { return };
     let computing = arguments.promote(DType::F32);
     let is_result = |node: &TensorNode| outermost.results.iter().any(|name| is_node(name, node, names));
     let written =
         statement.lhs.first().map(|target| &target.node).and_then(|node| match has_open_type(node) {
-            true if is_result(node) => type_of_arguments(outermost, names),
+            true if is_result(node) => type_of_arguments(outermost, names, types),
             true => None,
             false => Some(node.dtype()),
         });
@@ -48,7 +48,7 @@ pub(crate) fn convert(statement: &mut ResolvedStatement, names: &NodeNames) {
 
 /// Whether a statement of the prelude computes a value of no type of its own, as a function of integers does.
 /// The first use of its target gives the type.
-pub(crate) fn is_open(statement: &ResolvedStatement, value: ExprType) -> bool {
+pub(super) fn is_open(statement: &ResolvedStatement, value: ExprType) -> bool {
     value == ExprType::Widened && !library_calls(&statement.frame).is_empty()
 }
 
@@ -63,24 +63,24 @@ fn library_calls(frame: &Option<Arc<Frame>>) -> Vec<&CallNodes> {
 }
 
 /// The type to which the floats among the arguments promote.
-fn type_of_arguments(call: &CallNodes, names: &NodeNames) -> Option<DType> {
+fn type_of_arguments(call: &CallNodes, names: NamesAt<'_>, types: &TypeTable) -> Option<DType> {
     let promoted = |nodes: &[String]| {
-        let floats = nodes.iter().filter_map(|name| float_type(name, names));
+        let floats = nodes.iter().filter_map(|name| float_type(name, names, types));
         floats.reduce(DType::promote)
     };
     promoted(&call.arrays).or_else(|| promoted(&call.scalars))
 }
 
 /// The type of a node or view of floats.
-fn float_type(name: &str, names: &NodeNames) -> Option<DType> {
+fn float_type(name: &str, names: NamesAt<'_>, types: &TypeTable) -> Option<DType> {
     let name = names.view(name).map_or(Some(name), |view| names.viewed(view).ok())?;
     let node = names.find(name).ok()?;
-    let is_open = names.literals(&node).is_some() && !node.is_dtype_settled();
+    let is_open = types.numbers(&node).is_some() && !node.is_dtype_settled();
     let dtype = (!is_open).then(|| node.dtype())?;
     dtype.is_float().then_some(dtype)
 }
 
-fn is_node(name: &str, node: &TensorNode, names: &NodeNames) -> bool {
+fn is_node(name: &str, node: &TensorNode, names: NamesAt<'_>) -> bool {
     names.find(name).is_ok_and(|found| found == *node)
 }
 

@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 
-use crate::ast::Number;
-use crate::error::{LocatedError, TextErrorKind, framed};
-use crate::ranges::bad_bound;
-use crate::resolve::{AccessKind, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
+use super::warnings::ValueWarnings;
+use crate::error::{LocatedError, TextErrorKind, bad_bound};
+use crate::number::Number;
+use crate::source::{excerpt, framed, on_one_line};
+use crate::tree::{AccessKind, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use crate::types::{is_widened, operand_type, type_of};
-use crate::warnings::ValueWarnings;
 use assignments::ByteRange;
 use assignments::indexing::concat::{self, Component};
 use assignments::indexing::{
@@ -31,7 +31,7 @@ use lowered_ir::passes::decide_modes::SUBEXPRESSION_REASON;
 use lowered_ir::{SourceSpan, SourceText};
 
 /// Appends the steps of a statement, and warnings about it. `ranges` has the range of each letter.
-pub(crate) fn emit(
+pub(super) fn emit(
     statement: &ResolvedStatement,
     ranges: &[i64],
     text: &SourceText,
@@ -65,7 +65,7 @@ pub(crate) fn emit(
     }
     // Letters and nodes of functions have scopes of their own.
     if statement.frame.is_none() {
-        warnings.extend(statement.letters.iter().filter(|letter| letter.is_node).map(|letter| {
+        warnings.extend(statement.letters.iter().filter(|letter| letter.node.is_some()).map(|letter| {
             let kind = WarningKind::LetterOfNode { name: letter.name.clone() };
             Warning::new(kind, Some(SourceSpan::new(text.clone(), letter.span.clone())))
         }));
@@ -132,8 +132,7 @@ impl StatementComponent {
         let values = sides.values.iter().filter(|(_, letters)| runs(letters)).map(|(value, _)| *value);
         let ambiguous = |what, spans: Vec<ByteRange>| {
             let letters = component.letters().iter().map(|&k| statement.letters[k].name.clone()).collect();
-            let found =
-                spans.iter().map(|span| text.get(span.clone()).unwrap_or_default().to_owned()).collect();
+            let found = spans.iter().map(|span| excerpt(text, span).to_owned()).collect();
             let place = spans.get(1).unwrap_or(&statement.op_span).clone();
             TextErrorKind::Ambiguous { letters, what, found }.at(place)
         };
@@ -204,7 +203,7 @@ fn check_reduction(statement: &ResolvedStatement, part: &StatementComponent) -> 
     match part.letters.iter().find(|letter| !kept.contains(letter)) {
         Some(&letter) => {
             let (letter, node) = (&statement.letters[letter], part.target.node.name());
-            let (letter, is_node) = (letter.name.clone(), letter.is_node);
+            let (letter, is_node) = (letter.name.clone(), letter.node.is_some());
             Err(TextErrorKind::NotReduced { letter, node, is_node }.at(statement.op_span.clone()))
         }
         None => Ok(()),
@@ -246,7 +245,7 @@ fn check_once(
             "an element may be written more than once"
         } else if read.node != lhs.node
             || index(read) != index(lhs)
-            || matches!(read.how, AccessKind::Padded(_))
+            || matches!(read.how, AccessKind::Padded(..))
         {
             "the element read is not the one written"
         } else if read.computed.is_some() || lhs.computed.is_some() {
@@ -450,11 +449,11 @@ impl Emitter<'_> {
         operands: &mut OperandList,
     ) -> Result<(Operand, OperandAccess), LocatedError> {
         let node = read.node.clone();
-        let operand = match read.how {
+        let operand = match &read.how {
             AccessKind::Lhs | AccessKind::Plain => Operand::Node(node),
             AccessKind::Merge => Operand::MergeBuffer(node),
-            AccessKind::Padded(outside) => {
-                let outside = self.number(outside, read.node.dtype(), &read.span)?;
+            AccessKind::Padded(outside, span) => {
+                let outside = self.number(*outside, read.node.dtype(), span)?;
                 Operand::Padded { node, outside }
             }
         };
@@ -490,7 +489,7 @@ impl Emitter<'_> {
             _ if wanted == DType::I64 => Ok(DType::I64),
             Some((lo, hi)) if fits(lo) && fits(hi) => Ok(DType::I32),
             _ => {
-                let value = self.text.get(span.clone()).unwrap_or_default().to_owned();
+                let value = excerpt(self.text, span).to_owned();
                 Err(TextErrorKind::Literal { value, dtype: DType::I32 }.at(span.clone()))
             }
         }
@@ -535,8 +534,7 @@ impl Emitter<'_> {
     }
 
     fn make_node(&self, whole: &ResolvedExpr, dims: &Dims, dtype: DType) -> Result<TensorNode, LocatedError> {
-        let source = self.text.get(whole.span.clone()).unwrap_or_default();
-        let source = source.split_whitespace().collect::<Vec<_>>().join(" ");
+        let source = on_one_line(self.text, &whole.span);
         let reason = Reason::new(format!("{SUBEXPRESSION_REASON}`{source}`"));
         let node = TensorNode::builder(identifier(&source)).dims(dims.iter().copied()).dtype(dtype);
         let node = node.mode_because(MemoryMode::Virtual, reason).build();
@@ -552,7 +550,7 @@ impl Emitter<'_> {
     ) -> Result<Projections, LocatedError> {
         let shape =
             ProductShape { ranges: self.ranges, letters, conditions: self.conditions, text: self.text };
-        projections(&shape, lhs, rhs, self.text.get(span.clone()).unwrap_or_default())
+        projections(&shape, lhs, rhs, excerpt(self.text, span))
     }
 }
 

@@ -3,13 +3,12 @@
 //! A newline is a token only where a statement can end: outside brackets, after a token that can end a
 //! statement, and before a name other than `where`. So a statement may be broken before or after an operator.
 
-use crate::ast::Number;
 use crate::error::{LocatedError, TextErrorKind};
-use assignments::AccumOp;
-use assignments::ByteRange;
+use crate::number::Number;
+use assignments::{AccumOp, ByteRange};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Token {
+pub(super) enum Token {
     /// A name with its dots, such as `w1.grad`.
     Name(String),
     /// The name in `@name`.
@@ -31,9 +30,9 @@ pub(crate) enum Token {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct SpannedToken {
-    pub(crate) token: Token,
-    pub(crate) span: ByteRange,
+pub(super) struct SpannedToken {
+    pub(super) token: Token,
+    pub(super) span: ByteRange,
 }
 
 /// The signs. A sign that begins with another one comes before it.
@@ -43,7 +42,7 @@ const SIGNS: [&str; 22] = [
 ];
 
 /// The tokens of the text from the byte `start`.
-pub(crate) fn tokens(text: &str, start: usize) -> Result<Vec<SpannedToken>, LocatedError> {
+pub(super) fn tokens(text: &str, start: usize) -> Result<Vec<SpannedToken>, LocatedError> {
     let mut lexer = Lexer { text, at: start, tokens: Vec::new(), depth: 0, newline: None };
     while lexer.skip_blank() {
         lexer.token()?;
@@ -214,7 +213,7 @@ fn number(rest: &str) -> (Token, usize) {
 }
 
 /// Describes a token in error messages.
-pub(crate) fn describe(token: &Token, text: &str) -> String {
+pub(super) fn describe(token: &Token, text: &str) -> String {
     match token {
         Token::Eof => "the end of the text".to_owned(),
         Token::End if text != ";" => "the end of the line".to_owned(),

@@ -6,16 +6,17 @@
 
 use tnode::DType;
 
-use crate::ast::{AxisSize, Expr, ExprKind, Fetch, Index, KeyArgument, Number, RandomCall, Statement};
+use crate::ast::{Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Statement};
 use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::{IndexExpr, IndexExprKind};
-use crate::names::NodeNames;
+use crate::linear::{AxisSize, IndexExpr, IndexExprKind};
+use crate::names::NamesAt;
+use crate::number::Number;
 use assignments::ByteRange;
 
 type Result<T> = std::result::Result<T, LocatedError>;
 
 /// Replaces the sizes of axes in a statement.
-pub(crate) fn replace(statement: &mut Statement, names: &NodeNames) -> Result<()> {
+pub(super) fn replace(statement: &mut Statement, names: NamesAt<'_>) -> Result<()> {
     let targets = statement.lhs.iter_mut().flat_map(|target| &mut target.indices);
     targets.into_iter().try_for_each(|index| in_axis(index, names))?;
     statement.rhs.iter_mut().try_for_each(|value| in_value(value, names))?;
@@ -28,7 +29,7 @@ pub(crate) fn replace(statement: &mut Statement, names: &NodeNames) -> Result<()
     })
 }
 
-fn in_axis(index: &mut Index, names: &NodeNames) -> Result<()> {
+fn in_axis(index: &mut Index, names: NamesAt<'_>) -> Result<()> {
     match index {
         Index::Linear(index) => in_index(index, names),
         Index::Computed(value) => in_value(value, names),
@@ -36,7 +37,7 @@ fn in_axis(index: &mut Index, names: &NodeNames) -> Result<()> {
     }
 }
 
-fn in_index(index: &mut IndexExpr, names: &NodeNames) -> Result<()> {
+fn in_index(index: &mut IndexExpr, names: NamesAt<'_>) -> Result<()> {
     index.replace(&mut |leaf, span| match leaf {
         IndexExprKind::AxisSize(size) => {
             Ok(Some(IndexExprKind::Number(i128::from(number(size, span, names)?))))
@@ -46,12 +47,12 @@ fn in_index(index: &mut IndexExpr, names: &NodeNames) -> Result<()> {
 }
 
 /// Replaces sizes in a value. As a value, a size is an `i32`, like the size of a letter.
-fn in_value(value: &mut Expr, names: &NodeNames) -> Result<()> {
+fn in_value(value: &mut Expr, names: NamesAt<'_>) -> Result<()> {
     match &mut value.kind {
         ExprKind::AxisSize(size) => {
             let kind = ExprKind::Number(Number::integer(number(size, &value.span, names)?));
-            let number = crate::parse::node(kind, value.span.clone())?;
-            *value = crate::parse::node(ExprKind::Cast(DType::I32, Box::new(number)), value.span.clone())?;
+            let number = Expr::new(kind, value.span.clone())?;
+            *value = Expr::new(ExprKind::Cast(DType::I32, Box::new(number)), value.span.clone())?;
             return Ok(());
         }
         ExprKind::Random(call) => in_random(call, names)?,
@@ -61,7 +62,7 @@ fn in_value(value: &mut Expr, names: &NodeNames) -> Result<()> {
     value.children_mut().into_iter().try_for_each(|child| in_value(child, names))
 }
 
-fn in_random(call: &mut RandomCall, names: &NodeNames) -> Result<()> {
+fn in_random(call: &mut RandomCall, names: NamesAt<'_>) -> Result<()> {
     in_index(&mut call.seed, names)?;
     call.parts.iter_mut().try_for_each(|part| match part {
         KeyArgument::Index(index) => in_index(index, names),
@@ -69,7 +70,7 @@ fn in_random(call: &mut RandomCall, names: &NodeNames) -> Result<()> {
     })
 }
 
-fn number(size: &AxisSize, span: &ByteRange, names: &NodeNames) -> Result<i64> {
+fn number(size: &AxisSize, span: &ByteRange, names: NamesAt<'_>) -> Result<i64> {
     let located = |kind: TextErrorKind| kind.at(span.clone());
     let node = names.find(&size.node).map_err(located)?;
     let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;

@@ -1,14 +1,17 @@
 //! Errors that point into the text.
 
+mod gradient;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use tnode::{DType, Dims};
 
-use crate::ast::Frame;
-use crate::gradient::TextGradientError;
+pub use self::gradient::TextGradientError;
+use crate::source::{Frame, framed, on_one_line};
 pub use crate::synonyms::Synonym;
+use assignments::indexing::ConditionError;
 use assignments::spelling::near_names;
 use assignments::{AccumOp, ByteRange};
 use lowered_ir::stack::NoStack;
@@ -813,15 +816,6 @@ fn function_hint(near: &[String], instead: Option<Synonym>) -> String {
     }
 }
 
-/// A span within the calls and repetitions of `frame`.
-pub(crate) fn framed(span: ByteRange, frame: &Option<Arc<Frame>>, text: &SourceText) -> SourceSpan {
-    let span = SourceSpan::new(text.clone(), span);
-    match frame {
-        Some(frame) => span.within(frame.kind.to_string(), framed(frame.span.clone(), &frame.outer, text)),
-        None => span,
-    }
-}
-
 impl TextError {
     pub(crate) fn new(located: LocatedError, text: &SourceText) -> TextError {
         let LocatedError { kind, span, frame } = located;
@@ -908,4 +902,10 @@ impl From<NoStack> for TextError {
     fn from(error: NoStack) -> TextError {
         TextError::new(error.into(), &"".into())
     }
+}
+
+/// The error about a comparison that cannot bound a loop.
+pub(crate) fn bad_bound(span: &ByteRange, why: &ConditionError, text: &str) -> LocatedError {
+    let bound = on_one_line(text, span);
+    TextErrorKind::Bound { bound, why: why.to_string() }.at(span.clone())
 }

@@ -1,244 +1,28 @@
-//! Resolves names to letters, symbols and nodes.
+//! Resolves the names of a statement to letters, symbols and nodes.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use tnode::{Dims, TensorNode};
 
-use tnode::{DType, Dims, TensorNode};
-
-use crate::ast::{Access, Atom, Concat, Expr, ExprKind, Frame, Index, Number, RandomCall, Statement, View};
+use super::dims::view_dims;
+use crate::ast::{Access, Concat, Expr, ExprKind, Index, RandomCall, Statement, View};
 use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::Linear;
-use crate::names::NodeNames;
-use crate::types::{ExprType, type_of};
-use crate::{random, views};
-use assignments::ByteRange;
+use crate::linear::{Atom, Linear};
+use crate::names::NamesAt;
+use crate::number::Number;
+use crate::random;
+use crate::source::on_one_line;
+use crate::tree::{
+    AccessKind, ComputedIndex, Letter, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement,
+};
 use assignments::indexing::{StaticSymbol, axis_iterator};
-use assignments::{AccumOp, Assignments, Random};
-use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
-
-/// A statement with resolved names. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every index.
-pub(crate) struct ResolvedStatement {
-    /// The letters of the targets come first.
-    pub(crate) letters: Vec<Letter>,
-    /// The targets; several only with concatenated axes.
-    pub(crate) lhs: Vec<NodeAccess>,
-    pub(crate) op: AccumOp,
-    pub(crate) init: bool,
-    pub(crate) op_span: ByteRange,
-    /// The values; several only with concatenated axes.
-    pub(crate) rhs: Vec<ResolvedExpr>,
-    /// Affine forms that are at least 0 where the statement assigns, with the comparisons that say so.
-    pub(crate) conditions: Vec<(Affine, ByteRange)>,
-    /// The whole statement.
-    pub(crate) span: ByteRange,
-    /// The calls and repetitions that the statement comes from, the innermost first.
-    pub(crate) frame: Option<Arc<Frame>>,
-}
-
-impl ResolvedStatement {
-    /// Calls `f` on every access: first in the values, then in the targets. The accesses of a computed index
-    /// precede the access that has this index.
-    pub(crate) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
-        self.rhs.iter().for_each(|tree| tree.each_read(f));
-        for target in &self.lhs {
-            target.each_index_read(f);
-            f(target);
-        }
-    }
-
-    /// Calls `f` on every access that gives a value: in the values, and in the computed indices of targets.
-    pub(crate) fn each_source<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
-        self.rhs.iter().for_each(|tree| tree.each_read(f));
-        self.lhs.iter().for_each(|target| target.each_index_read(f));
-    }
-}
-
-pub(crate) struct Letter {
-    pub(crate) name: String,
-    /// The first mention.
-    pub(crate) span: ByteRange,
-    /// The range that a `where` declares, with its byte range.
-    pub(crate) declared: Option<(i128, ByteRange)>,
-    /// The letters of a concatenated axis, which itself is an entry here; empty for other letters.
-    pub(crate) parts: Vec<usize>,
-    /// Whether an integer without axes has the same name, which may be meant instead.
-    pub(crate) is_node: bool,
-}
-
-/// An access to a node.
-#[derive(Clone)]
-pub(crate) struct NodeAccess {
-    pub(crate) node: TensorNode,
-    /// The dimensions without margins; empty for a target whose dimensions are open.
-    pub(crate) dims: Dims,
-    /// The kind of the numbers in the node if its element type was open at this statement.
-    pub(crate) literals: Option<ExprType>,
-    pub(crate) how: AccessKind,
-    /// The name of the view whose dimensions and indices these are, until [`views`](crate::views) replaces them.
-    pub(crate) view: Option<String>,
-    /// The index of each axis with its byte range; 0 for a computed index.
-    pub(crate) index: Vec<(Affine, ByteRange)>,
-    pub(crate) computed: Option<Box<ComputedIndex>>,
-    pub(crate) span: ByteRange,
-}
-
-/// An index that is the value of an expression.
-#[derive(Clone)]
-pub(crate) struct ComputedIndex {
-    pub(crate) axis: usize,
-    pub(crate) value: ResolvedExpr,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum AccessKind {
-    Lhs,
-    Plain,
-    Merge,
-    Padded(Number),
-}
-
-impl NodeAccess {
-    /// Whether the dimensions of the node are open: the statement is the first to write it.
-    pub(crate) fn has_open_dims(&self) -> bool {
-        self.dims.len() < self.index.len()
-    }
-
-    /// The name of the node or view, for messages.
-    pub(crate) fn name(&self) -> String {
-        self.view.clone().unwrap_or_else(|| self.node.name())
-    }
-
-    /// Adds the letters that occur to `into`.
-    pub(crate) fn letters(&self, into: &mut BTreeSet<usize>) {
-        self.index.iter().for_each(|(index, _)| enter_loops(index, into));
-        self.computed.iter().for_each(|computed| computed.value.letters(into));
-    }
-
-    /// Calls `f` on every access that the computed index makes.
-    pub(crate) fn each_index_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
-        self.computed.iter().for_each(|computed| computed.value.each_read(f));
-    }
-
-    /// Whether the index of an axis is computed.
-    pub(crate) fn is_computed(&self, axis: usize) -> bool {
-        self.computed.as_ref().is_some_and(|computed| computed.axis == axis)
-    }
-
-    /// Replaces every index by `f` of it.
-    pub(crate) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> NodeAccess {
-        let index = self.index.iter().map(|(index, span)| (f(index), span.clone())).collect();
-        let computed = self.computed.as_deref();
-        let computed = computed.map(|c| Box::new(ComputedIndex { axis: c.axis, value: c.value.map(f) }));
-        NodeAccess { index, computed, ..self.clone() }
-    }
-}
-
-fn enter_loops(index: &Affine, into: &mut BTreeSet<usize>) {
-    into.extend(index.terms().iter().filter_map(|(var, _)| match var {
-        Var::Loop(id) => Some(id.index()),
-        Var::Symbol(_) => None,
-    }));
-}
-
-#[derive(Clone)]
-pub(crate) struct ResolvedExpr {
-    pub(crate) kind: ResolvedExprKind,
-    pub(crate) span: ByteRange,
-}
-
-#[derive(Clone)]
-pub(crate) enum ResolvedExprKind {
-    Number(Number),
-    /// The value of an index.
-    Index(Affine),
-    /// The extent of a letter.
-    Size(usize),
-    NodeAccess(NodeAccess),
-    Unary(UnaryOp, Box<ResolvedExpr>),
-    Binary(BinaryOp, Box<[ResolvedExpr; 2]>),
-    Ternary(TernaryOp, Box<[ResolvedExpr; 3]>),
-    Cast(DType, Box<ResolvedExpr>),
-    /// A random number for each combination of the indices.
-    Random(Random, Vec<Affine>),
-}
-
-impl ResolvedExpr {
-    pub(crate) fn children(&self) -> &[ResolvedExpr] {
-        match &self.kind {
-            ResolvedExprKind::Number(_)
-            | ResolvedExprKind::Index(_)
-            | ResolvedExprKind::Size(_)
-            | ResolvedExprKind::NodeAccess(_)
-            | ResolvedExprKind::Random(..) => &[],
-            ResolvedExprKind::Unary(_, a) | ResolvedExprKind::Cast(_, a) => std::slice::from_ref(a),
-            ResolvedExprKind::Binary(_, args) => args.as_slice(),
-            ResolvedExprKind::Ternary(_, args) => args.as_slice(),
-        }
-    }
-
-    pub(crate) fn children_mut(&mut self) -> &mut [ResolvedExpr] {
-        match &mut self.kind {
-            ResolvedExprKind::Number(_)
-            | ResolvedExprKind::Index(_)
-            | ResolvedExprKind::Size(_)
-            | ResolvedExprKind::NodeAccess(_)
-            | ResolvedExprKind::Random(..) => &mut [],
-            ResolvedExprKind::Unary(_, a) | ResolvedExprKind::Cast(_, a) => std::slice::from_mut(a),
-            ResolvedExprKind::Binary(_, args) => args.as_mut_slice(),
-            ResolvedExprKind::Ternary(_, args) => args.as_mut_slice(),
-        }
-    }
-
-    /// Calls `f` on every access, left to right.
-    pub(crate) fn each_read<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
-        if let ResolvedExprKind::NodeAccess(read) = &self.kind {
-            read.each_index_read(f);
-            f(read);
-        }
-        for child in self.children() {
-            child.each_read(f);
-        }
-    }
-
-    /// Adds the letters that occur to `into`.
-    pub(crate) fn letters(&self, into: &mut BTreeSet<usize>) {
-        match &self.kind {
-            ResolvedExprKind::Index(index) => enter_loops(index, into),
-            ResolvedExprKind::Random(_, cell) => cell.iter().for_each(|index| enter_loops(index, into)),
-            ResolvedExprKind::NodeAccess(read) => read.letters(into),
-            _ => self.children().iter().for_each(|child| child.letters(into)),
-        }
-    }
-
-    /// Replaces every index by `f` of it.
-    pub(crate) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> ResolvedExpr {
-        let kind = match &self.kind {
-            ResolvedExprKind::Number(number) => ResolvedExprKind::Number(*number),
-            ResolvedExprKind::Index(index) => ResolvedExprKind::Index(f(index)),
-            ResolvedExprKind::Random(random, cell) => {
-                ResolvedExprKind::Random(random.clone(), cell.iter().map(f).collect())
-            }
-            ResolvedExprKind::Size(letter) => ResolvedExprKind::Size(*letter),
-            ResolvedExprKind::NodeAccess(read) => ResolvedExprKind::NodeAccess(read.map(f)),
-            ResolvedExprKind::Unary(op, a) => ResolvedExprKind::Unary(*op, Box::new(a.map(f))),
-            ResolvedExprKind::Binary(op, args) => {
-                ResolvedExprKind::Binary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
-            }
-            ResolvedExprKind::Ternary(op, args) => {
-                ResolvedExprKind::Ternary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
-            }
-            ResolvedExprKind::Cast(dtype, a) => ResolvedExprKind::Cast(*dtype, Box::new(a.map(f))),
-        };
-        ResolvedExpr { kind, span: self.span.clone() }
-    }
-}
+use assignments::{ByteRange, SymbolTable};
+use lowered_ir::ir::{Affine, BinaryOp, UnaryOp, Var};
 
 /// Resolves one statement. Its symbols are entered into `assignments`.
 pub(crate) fn resolve(
     statement: &Statement,
     text: &str,
-    nodes: &NodeNames,
-    assignments: &mut Assignments,
+    nodes: NamesAt<'_>,
+    symbols: &mut SymbolTable,
 ) -> Result<ResolvedStatement, LocatedError> {
     let mut letters = Vec::new();
     statement.lhs.iter().for_each(|target| enter_letters(target, &mut letters));
@@ -246,9 +30,9 @@ pub(crate) fn resolve(
         each_access(value, &mut |access| enter_letters(access, &mut letters));
     }
     for letter in &mut letters {
-        letter.is_node = nodes.has_integer(&letter.name);
+        letter.node = nodes.has(&letter.name).then(|| nodes.find(&letter.name).ok()).flatten();
     }
-    let mut names = NameResolver { text, nodes, letters, assignments };
+    let mut names = NameResolver { text, nodes, letters, symbols };
     names.declare(statement)?;
     let lhs =
         statement.lhs.iter().map(|target| names.read(target, AccessKind::Lhs)).collect::<Result<_, _>>()?;
@@ -267,15 +51,6 @@ pub(crate) fn resolve(
         span: span.clone(),
         frame: statement.frame.clone(),
     })
-}
-
-/// Rejects the declared range of a letter in a statement without letters.
-pub(crate) fn reject_letters(statement: &Statement) -> Result<(), LocatedError> {
-    let letter = statement.constraints.iter().find_map(|constraint| {
-        let letter = constraint.letters().first().map(|&letter| letter.to_owned())?;
-        Some((letter, constraint.span.clone()))
-    });
-    letter.map_or(Ok(()), |(letter, span)| Err(TextErrorKind::UnusedLetter { letter }.at(span)))
 }
 
 /// Enters the new letters of an access.
@@ -302,13 +77,7 @@ fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
 fn enter_letter(name: &str, span: &ByteRange, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
     let known = letters.iter().position(|letter| letter.name == name);
     known.unwrap_or_else(|| {
-        letters.push(Letter {
-            name: name.to_owned(),
-            span: span.clone(),
-            declared: None,
-            parts,
-            is_node: false,
-        });
+        letters.push(Letter { name: name.to_owned(), span: span.clone(), declared: None, parts, node: None });
         letters.len() - 1
     })
 }
@@ -342,7 +111,7 @@ fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
 fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
     match &expr.kind {
         ExprKind::Name(name) | ExprKind::Letter(name) => f(name, &expr.span),
-        ExprKind::Random(call) => random::each_letter(call, f),
+        ExprKind::Random(call) => call.each_letter(f),
         ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
             access.computed().for_each(|index| each_name(index, f));
         }
@@ -363,9 +132,9 @@ fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
 
 struct NameResolver<'a> {
     text: &'a str,
-    nodes: &'a NodeNames,
+    nodes: NamesAt<'a>,
     letters: Vec<Letter>,
-    assignments: &'a mut Assignments,
+    symbols: &'a mut SymbolTable,
 }
 
 impl NameResolver<'_> {
@@ -429,7 +198,7 @@ impl NameResolver<'_> {
             let difference = less.checked_times(-1).and_then(|less| greater.checked_plus(&less));
             let condition = difference.and_then(|difference| difference.checked_plus(&(-gap).into()));
             let condition = condition.ok_or_else(|| {
-                let bound = crate::on_one_line(self.text.get(span.clone()).unwrap_or_default());
+                let bound = on_one_line(self.text, span);
                 TextErrorKind::Bound { bound, why: "exceeds 64 bits".to_owned() }.at(span.clone())
             })?;
             conditions.push((condition, span.clone()));
@@ -467,16 +236,12 @@ impl NameResolver<'_> {
         }
     }
 
-    /// The computed index of an access. There is at most one, of an integer type.
-    fn computed(
-        &mut self,
-        access: &Access,
-        node: &TensorNode,
-    ) -> Result<Option<Box<ComputedIndex>>, LocatedError> {
+    /// The computed index of an access. There is at most one.
+    fn computed(&mut self, access: &Access) -> Result<Option<Box<ComputedIndex>>, LocatedError> {
         let is_computed = |index: &Index| matches!(index, Index::Computed(_));
         let found = access.indices.iter().filter(|index| is_computed(index)).count();
         if found > 1 {
-            let access_text = crate::on_one_line(self.text.get(access.span.clone()).unwrap_or_default());
+            let access_text = on_one_line(self.text, &access.span);
             return Err(TextErrorKind::SeveralComputed { access: access_text, found }.at(access.span.clone()));
         }
         let Some((axis, Index::Computed(value))) =
@@ -485,20 +250,14 @@ impl NameResolver<'_> {
             return Ok(None);
         };
         let value = self.tree(value)?;
-        match type_of(&value).or(DType::I32) {
-            dtype if dtype.is_integer() => Ok(Some(Box::new(ComputedIndex { axis, value }))),
-            dtype => {
-                let node = node.name();
-                Err(TextErrorKind::IndexType { node, axis, dtype }.at(value.span.clone()))
-            }
-        }
+        Ok(Some(Box::new(ComputedIndex { axis, value })))
     }
 
     fn linear(&mut self, linear: &Linear) -> Affine {
         linear.terms.iter().fold(Affine::constant(linear.offset), |sum, (atom, coefficient, _)| {
             let var = match atom {
                 Atom::Letter(name) => Var::Loop(axis_iterator(self.letter(name).unwrap_or(usize::MAX))),
-                Atom::Symbol(name) => Var::Symbol(self.assignments.symbol(&StaticSymbol::open(name))),
+                Atom::Symbol(name) => Var::Symbol(self.symbols.enter(&StaticSymbol::open(name))),
             };
             sum.plus(&Affine::term(var, *coefficient))
         })
@@ -529,7 +288,7 @@ impl NameResolver<'_> {
             return Err(self.nodes.not_written(name).at(access.name_span.clone()));
         }
         reject_rows(access)?;
-        let dims = views::dims(view, &node)?;
+        let dims = view_dims(view, &node)?;
         if dims.len() != access.indices.len() {
             let (node, found) = (access.name.clone(), access.indices.len());
             return Err(TextErrorKind::Rank { node, dims, found }.at(access.span.clone()));
@@ -544,7 +303,7 @@ impl NameResolver<'_> {
         how: AccessKind,
     ) -> Result<NodeAccess, LocatedError> {
         let located = |kind: TextErrorKind| kind.at(access.span.clone());
-        if access.merge && matches!(how, AccessKind::Lhs | AccessKind::Padded(_)) {
+        if access.merge && matches!(how, AccessKind::Lhs | AccessKind::Padded(..)) {
             let (expected, found) =
                 ("a node".to_owned(), "a merge buffer, which can only be read as it is".to_owned());
             return Err(located(TextErrorKind::Syntax { expected, found }));
@@ -575,7 +334,7 @@ impl NameResolver<'_> {
         how: AccessKind,
     ) -> Result<NodeAccess, LocatedError> {
         let located = |kind: TextErrorKind| kind.at(access.span.clone());
-        let computed = self.computed(access, &node)?;
+        let computed = self.computed(access)?;
         if computed.is_some() && matches!(how, AccessKind::Merge) {
             let (expected, found) =
                 ("a node".to_owned(), "a merge buffer, which has no computed indices".to_owned());
@@ -583,16 +342,15 @@ impl NameResolver<'_> {
         }
         let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
         let index = access.indices.iter().map(index).collect::<Result<_, LocatedError>>()?;
-        let literals = self.nodes.literals(&node);
         let span = access.span.clone();
-        Ok(NodeAccess { node, dims, literals, how, view: None, index, computed, span })
+        Ok(NodeAccess { node, dims, literals: None, how, view: None, index, computed, span })
     }
 
     fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr, LocatedError> {
         let kind = match &expr.kind {
             ExprKind::Number(number) => ResolvedExprKind::Number(*number),
             ExprKind::Symbol(name) => {
-                ResolvedExprKind::Index(Affine::var(self.assignments.symbol(&StaticSymbol::open(name))))
+                ResolvedExprKind::Index(Affine::var(self.symbols.enter(&StaticSymbol::open(name))))
             }
             ExprKind::Name(name) => self.name(name, &expr.span)?,
             ExprKind::Letter(name) => match self.letter(name) {
@@ -621,9 +379,7 @@ impl NameResolver<'_> {
                 self.read(access, if access.merge { AccessKind::Merge } else { AccessKind::Plain })?,
             ),
             ExprKind::Pad(access, outside, span) => {
-                let read = self.read(access, AccessKind::Padded(*outside))?;
-                outside.checked(read.node.dtype(), self.text, span)?;
-                ResolvedExprKind::NodeAccess(read)
+                ResolvedExprKind::NodeAccess(self.read(access, AccessKind::Padded(*outside, span.clone()))?)
             }
             ExprKind::Unary(op, a) => ResolvedExprKind::Unary(*op, Box::new(self.tree(a)?)),
             ExprKind::Binary(op, a, b) => {
@@ -652,7 +408,7 @@ impl NameResolver<'_> {
     /// A call that gives random numbers. Each letter in its arguments must occur elsewhere in the statement.
     fn random(&mut self, call: &RandomCall) -> Result<ResolvedExprKind, LocatedError> {
         let mut open = None;
-        random::each_letter(call, &mut |name, span| {
+        call.each_letter(&mut |name, span| {
             if self.letter(name).is_none() {
                 open.get_or_insert((name, span));
             }
@@ -662,7 +418,7 @@ impl NameResolver<'_> {
                 TextErrorKind::OpenRange { letter: name.to_owned(), declaration: None }.at(span.clone())
             );
         }
-        let (random, cell) = random::resolve(call, None, self.text, self.assignments)?;
+        let (random, cell) = random::resolve(call, None, self.text, self.symbols)?;
         Ok(ResolvedExprKind::Random(random, cell.iter().map(|index| self.linear(index)).collect()))
     }
 

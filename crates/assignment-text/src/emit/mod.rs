@@ -1,0 +1,59 @@
+//! Turns the steps of a program into assignments.
+
+mod fill;
+mod statement;
+mod warnings;
+
+use crate::ast::{ExpandedStep, Gradient};
+use crate::error::LocatedError;
+use crate::source::framed;
+use crate::tree::{ResolvedGradient, ResolvedProgram, Step, StepKind};
+use crate::unparse::source_line;
+use assignments::{AccessSpan, Assignments, ByteRange, Origin, ProgramStep};
+use lowered_ir::SourceText;
+
+/// Appends the steps of a program to `assignments`, and warnings about them.
+pub(crate) fn emit(
+    program: ResolvedProgram,
+    text: &SourceText,
+    assignments: &mut Assignments,
+) -> Result<Vec<Step>, LocatedError> {
+    let ResolvedProgram { steps, error } = program.each(|_, step| emit_step(step, text, assignments));
+    error.map_or(Ok(steps), Err)
+}
+
+fn emit_step(step: &Step, text: &SourceText, assignments: &mut Assignments) -> Result<(), LocatedError> {
+    // A detached node has no loops to remark upon.
+    if !matches!(step.kind, StepKind::Detach(_)) {
+        assignments.steps.push(ProgramStep::Remark(source_line(&step.source, text)));
+    }
+    match (&step.kind, &step.source) {
+        (StepKind::Ranged(statement, ranges), _) => {
+            return statement::emit(statement, ranges, text, assignments);
+        }
+        (StepKind::Fill(fill), _) => {
+            assignments.steps.extend(fill::emit(fill, text, &mut assignments.symbols)?);
+        }
+        (StepKind::Gradient(resolved), ExpandedStep::Gradient(source)) => {
+            assignments.steps.push(gradient(resolved, source, text));
+        }
+        (StepKind::Gradient(_), _) => {}
+        (StepKind::Detach(node), _) => assignments.steps.push(ProgramStep::Detach(node.clone())),
+    }
+    Ok(())
+}
+
+fn gradient(resolved: &ResolvedGradient, source: &Gradient, text: &SourceText) -> ProgramStep {
+    let place = |whole: &ByteRange| AccessSpan { whole: whole.clone(), indices: Vec::new() };
+    let parameters = resolved.parameters.iter();
+    let spans = parameters.clone().map(|parameter| &source.parameters[parameter.access].span);
+    let operands = std::iter::once(&source.loss.span).chain(spans).map(place).collect();
+    let statement = framed(source.span.clone(), &source.frame, text);
+    ProgramStep::Gradient {
+        loss: resolved.loss.clone(),
+        parameters: parameters
+            .map(|parameter| (parameter.node.clone(), parameter.receiver.clone()))
+            .collect(),
+        origin: Origin::new(text, statement, place(&source.span), operands),
+    }
+}
