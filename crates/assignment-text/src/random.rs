@@ -10,27 +10,6 @@ use assignments::indexing::StaticSymbol;
 use assignments::{KeyPart, Random, SymbolTable};
 use lowered_ir::random::MAX_CELL;
 
-/// A number that is folded into the key.
-enum KeyComponent {
-    SelfId,
-    Number(i64),
-    Symbol(String),
-}
-
-/// Splits the arguments into numbers of the key (`Ok`) and indices of the counter (`Err`).
-fn split(part: &KeyArgument) -> Result<Result<KeyComponent, Linear>, LocatedError> {
-    let linear = match part {
-        KeyArgument::SelfId(_) => return Ok(Ok(KeyComponent::SelfId)),
-        KeyArgument::Row(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
-        KeyArgument::Index(index) => index.linear()?,
-    };
-    Ok(match linear.terms.as_slice() {
-        [] => Ok(KeyComponent::Number(linear.offset)),
-        [(Atom::Symbol(name), 1, _)] if linear.offset == 0 => Ok(KeyComponent::Symbol(name.clone())),
-        _ => Err(linear),
-    })
-}
-
 /// The seed of a call.
 fn seed(call: &RandomCall, text: &str) -> Result<u64, LocatedError> {
     let at = |kind: TextErrorKind| kind.at(call.seed.span.clone());
@@ -52,13 +31,20 @@ pub(crate) fn resolve(
     let mut random = Random::new(call.distribution, seed(call, text)?).with_scheme(call.scheme);
     let mut cell = Vec::new();
     for part in &call.parts {
-        random = match split(part)? {
-            Ok(KeyComponent::SelfId) => random.number(id.unwrap_or_default()),
-            Ok(KeyComponent::Number(number)) => random.number(number as u64),
-            Ok(KeyComponent::Symbol(name)) => {
-                random.part(KeyPart::Symbol(symbols.enter(&StaticSymbol::open(&name))))
+        let index = match part {
+            KeyArgument::SelfId(_) => {
+                random = random.number(id.unwrap_or_default());
+                continue;
             }
-            Err(index) => {
+            KeyArgument::Row(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
+            KeyArgument::Index(index) => index.linear()?,
+        };
+        random = match index.terms.as_slice() {
+            [] => random.number(index.offset as u64),
+            [(Atom::Symbol(name), 1, _)] if index.offset == 0 => {
+                random.part(KeyPart::Symbol(symbols.enter(&StaticSymbol::open(name))))
+            }
+            _ => {
                 cell.push(index);
                 random
             }

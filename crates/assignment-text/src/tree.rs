@@ -11,7 +11,6 @@ use crate::ast::{ExpandedStep, Statement};
 use crate::error::LocatedError;
 use crate::number::Number;
 use crate::source::Frame;
-use crate::types::ExprType;
 use assignments::{AccumOp, ByteRange, Random};
 use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
 
@@ -222,11 +221,9 @@ impl NodeAccess {
     }
 
     /// Replaces every index by `f` of it.
-    pub(crate) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> NodeAccess {
-        let index = self.index.iter().map(|(index, span)| (f(index), span.clone())).collect();
-        let computed = self.computed.as_deref();
-        let computed = computed.map(|c| Box::new(ComputedIndex { axis: c.axis, value: c.value.map(f) }));
-        NodeAccess { index, computed, ..self.clone() }
+    pub(crate) fn map(&mut self, f: &dyn Fn(&Affine) -> Affine) {
+        self.index.iter_mut().for_each(|(index, _)| *index = f(index));
+        self.computed.iter_mut().for_each(|computed| computed.value.map(f));
     }
 }
 
@@ -275,14 +272,10 @@ impl ResolvedExpr {
 
     pub(crate) fn children_mut(&mut self) -> &mut [ResolvedExpr] {
         match &mut self.kind {
-            ResolvedExprKind::Number(_)
-            | ResolvedExprKind::Index(_)
-            | ResolvedExprKind::Size(_)
-            | ResolvedExprKind::NodeAccess(_)
-            | ResolvedExprKind::Random(..) => &mut [],
             ResolvedExprKind::Unary(_, a) | ResolvedExprKind::Cast(_, a) => std::slice::from_mut(a),
             ResolvedExprKind::Binary(_, args) => args.as_mut_slice(),
             ResolvedExprKind::Ternary(_, args) => args.as_mut_slice(),
+            _ => &mut [],
         }
     }
 
@@ -319,24 +312,43 @@ impl ResolvedExpr {
     }
 
     /// Replaces every index by `f` of it.
-    pub(crate) fn map(&self, f: &impl Fn(&Affine) -> Affine) -> ResolvedExpr {
-        let kind = match &self.kind {
-            ResolvedExprKind::Number(number) => ResolvedExprKind::Number(*number),
-            ResolvedExprKind::Index(index) => ResolvedExprKind::Index(f(index)),
-            ResolvedExprKind::Random(random, cell) => {
-                ResolvedExprKind::Random(random.clone(), cell.iter().map(f).collect())
+    pub(crate) fn map(&mut self, f: &dyn Fn(&Affine) -> Affine) {
+        self.each_kind_mut(&mut |kind| match kind {
+            ResolvedExprKind::Index(index) => *index = f(index),
+            ResolvedExprKind::Random(_, cell) => cell.iter_mut().for_each(|index| *index = f(index)),
+            ResolvedExprKind::NodeAccess(read) => {
+                read.index.iter_mut().for_each(|(index, _)| *index = f(index))
             }
-            ResolvedExprKind::Size(letter) => ResolvedExprKind::Size(*letter),
-            ResolvedExprKind::NodeAccess(read) => ResolvedExprKind::NodeAccess(read.map(f)),
-            ResolvedExprKind::Unary(op, a) => ResolvedExprKind::Unary(*op, Box::new(a.map(f))),
-            ResolvedExprKind::Binary(op, args) => {
-                ResolvedExprKind::Binary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
-            }
-            ResolvedExprKind::Ternary(op, args) => {
-                ResolvedExprKind::Ternary(*op, Box::new(args.each_ref().map(|arg| arg.map(f))))
-            }
-            ResolvedExprKind::Cast(dtype, a) => ResolvedExprKind::Cast(*dtype, Box::new(a.map(f))),
-        };
-        ResolvedExpr { kind, span: self.span.clone() }
+            _ => {}
+        });
     }
+}
+
+/// The type of an expression, which may depend on the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExprType {
+    /// A type that is independent of the context.
+    Known(DType),
+    /// An expression of integer literals only.
+    Integer,
+    /// An expression of literals only, with a fraction or a function of floats.
+    Fraction,
+    /// An expression that computes in floats on integer values.
+    Widened,
+}
+
+impl ExprType {
+    /// The type in a context of type `wanted`.
+    pub(crate) fn or(self, wanted: DType) -> DType {
+        match self {
+            ExprType::Known(dtype) => dtype,
+            ExprType::Integer => wanted,
+            ExprType::Fraction => float(wanted),
+            ExprType::Widened => float(wanted).promote(DType::F32),
+        }
+    }
+}
+
+fn float(dtype: DType) -> DType {
+    if dtype.is_float() { dtype } else { DType::F32 }
 }

@@ -10,39 +10,10 @@
 use tnode::DType;
 
 use crate::number::Number;
-use crate::tree::{NodeAccess, ResolvedExpr, ResolvedExprKind};
+use crate::tree::{ExprType, NodeAccess, ResolvedExpr, ResolvedExprKind};
 use assignments::{AccumOp, binary_dtype, unary_dtype};
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::Distribution;
-
-/// The type of an expression, which may depend on the context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExprType {
-    /// A type that is independent of the context.
-    Known(DType),
-    /// An expression of integer literals only.
-    Integer,
-    /// An expression of literals only, with a fraction or a function of floats.
-    Fraction,
-    /// An expression that computes in floats on integer values.
-    Widened,
-}
-
-impl ExprType {
-    /// The type in a context of type `wanted`.
-    pub(crate) fn or(self, wanted: DType) -> DType {
-        match self {
-            ExprType::Known(dtype) => dtype,
-            ExprType::Integer => wanted,
-            ExprType::Fraction => float(wanted),
-            ExprType::Widened => float(wanted).promote(DType::F32),
-        }
-    }
-}
-
-fn float(dtype: DType) -> DType {
-    if dtype.is_float() { dtype } else { DType::F32 }
-}
 
 pub(crate) fn type_of(tree: &ResolvedExpr) -> ExprType {
     match &tree.kind {

@@ -222,8 +222,8 @@ fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize
             Var::Symbol(_) => sum.plus(&Affine::term(var, c)),
         })
     };
-    lhs.iter_mut().for_each(|target| *target = target.map(&renamed));
-    rhs.iter_mut().for_each(|value| *value = value.map(&renamed));
+    lhs.iter_mut().for_each(|target| target.map(&renamed));
+    rhs.iter_mut().for_each(|value| value.map(&renamed));
     conditions.iter_mut().for_each(|(condition, _)| *condition = renamed(condition));
     statement.each_kind_mut(&mut |kind| {
         if let ResolvedExprKind::Size(of) = kind {

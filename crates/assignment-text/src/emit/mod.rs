@@ -1,6 +1,9 @@
 //! Turns the steps of a program into assignments.
 
+mod component;
 mod fill;
+mod operands;
+mod projections;
 mod statement;
 mod warnings;
 

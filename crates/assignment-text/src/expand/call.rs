@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::arguments::{self, MatchedAxes};
 use super::results::{CallResult, bind_results};
-use super::scope::{ArrayBinding, FunctionScope, Scope};
+use super::scope::{ArrayBinding, CallSite, FunctionScope, Scope};
 use super::{Expansion, constraints_of, letters, rewrite};
 use crate::ast::{Access, Call, Def, Expr, ExprKind, Index, Parameter, Pattern, Statement};
 use crate::constraint::Constraint;
@@ -17,16 +17,6 @@ use assignments::AccumOp;
 use assignments::ByteRange;
 
 type Result<T> = std::result::Result<T, LocatedError>;
-
-/// The place of a call.
-pub(super) struct CallSite<'a> {
-    /// The letters of the statement around it.
-    letters: &'a [String],
-    pub(super) constraints: &'a [Constraint],
-    frame: &'a Option<Arc<Frame>>,
-    /// The targets that receive the results as they are; empty within an expression.
-    pub(super) targets: &'a [Access],
-}
 
 /// The call that is the whole value of a plain assignment.
 pub(super) fn whole(statement: &Statement) -> Option<&Call> {
@@ -251,7 +241,7 @@ impl Expansion<'_> {
     ) -> Result<ArrayBinding> {
         let constrained: Vec<&str> = site.constraints.iter().flat_map(Constraint::letters).collect();
         match arguments::direct(argument, axes, &constrained) {
-            Some(access) if !changed.iter().any(|name| may_be_same(name, &access.name)) => {
+            Some(access) if !changed.iter().any(|name| letters::may_be_same(name, &access.name)) => {
                 Ok(arguments::binding(access, axes))
             }
             _ => self.intermediate(argument, axes, &format!("{}.{}", function.prefix, pattern.name), site),
@@ -306,7 +296,7 @@ impl Expansion<'_> {
         let mut read = Vec::new();
         letters::nodes_of(&value, &mut read);
         let is_plain = matches!(value.kind, ExprKind::Access(_)) || read.is_empty();
-        if is_plain && !read.iter().any(|node| changed.iter().any(|name| may_be_same(name, node))) {
+        if is_plain && !read.iter().any(|node| changed.iter().any(|name| letters::may_be_same(name, node))) {
             return Ok(value);
         }
         let node = self.intermediate(&value, &[], &format!("{}.{name}", function.prefix), site)?;
@@ -329,12 +319,6 @@ fn changed_names(arguments: &[(&Parameter, Option<&Expr>)]) -> Vec<String> {
         _ => None,
     });
     changed.collect()
-}
-
-/// Whether two names may refer to the same node, of which one may be the last part of a label.
-pub(super) fn may_be_same(a: &str, b: &str) -> bool {
-    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    last(a) == last(b)
 }
 
 /// The node of an argument that the function writes.

@@ -158,3 +158,9 @@ fn as_values(expr: &Expr, known: &[String], letters: &mut Vec<String>) {
     }
     expr.children().into_iter().for_each(|child| as_values(child, known, letters));
 }
+
+/// Whether two names may refer to the same node, of which one may be the last part of a label.
+pub(super) fn may_be_same(a: &str, b: &str) -> bool {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    last(a) == last(b)
+}

@@ -20,7 +20,7 @@ mod scope;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::scope::Scope;
+use self::scope::{Scope, twice};
 use crate::ast::{
     Access, Call, Declaration, Def, Detach, ExpandedStep, Gradient, Item, Recomputed, Repeat, SizeItem,
     Statement, View,
@@ -100,10 +100,6 @@ fn reject_in_function(word: &'static str, target: &Access, scope: &Scope) -> Res
         }
         None => Ok(()),
     }
-}
-
-fn twice(what: &'static str, name: &str, span: &ByteRange) -> LocatedError {
-    TextErrorKind::DefinedTwice { what, name: name.to_owned() }.at(span.clone())
 }
 
 /// The state of an expansion.

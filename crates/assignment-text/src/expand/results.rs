@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::arguments::{self, MatchedAxes};
-use super::call::{CallSite, may_be_same};
-use super::letters;
-use super::scope::{ArrayBinding, FunctionScope};
+use super::letters::{self, may_be_same};
+use super::scope::{ArrayBinding, CallSite, FunctionScope};
 use crate::ast::{Access, Call, Def, Expr, Index, Pattern};
 use crate::error::{LocatedError, TextErrorKind};
 

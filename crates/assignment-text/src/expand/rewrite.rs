@@ -3,8 +3,8 @@
 //!
 //! The indices of a statement are rewritten first, since they show which names are letters; then its values.
 
-use super::letters;
 use super::scope::{AxisBinding, FunctionScope, Scope};
+use super::{arguments, letters};
 use crate::ast::{Access, Call, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Row, Statement};
 use crate::constraint::Constraint;
 use crate::error::{LocatedError, TextErrorKind};
@@ -390,4 +390,24 @@ fn row_size(row: &Row, span: &ByteRange, letters: &[String], function: &Function
         });
     }
     Ok(product.unwrap_or(ExprKind::Number(Number::integer(1))))
+}
+
+impl Scope {
+    /// The value of an integer.
+    pub(super) fn integer(&self, value: &IndexExpr) -> Result<i64> {
+        let mut value = value.clone();
+        index(&mut value, self)?;
+        value.known_integer()
+    }
+
+    /// The number or symbol that an index has in place of a name; `None` for a letter.
+    pub(super) fn in_index(&self, name: &str, span: &ByteRange) -> Result<Option<IndexExprKind>> {
+        if let Some(scalar) = self.function.as_ref().and_then(|function| function.scalars.get(name)) {
+            let value = arguments::as_index(scalar);
+            return value
+                .map(Some)
+                .ok_or_else(|| TextErrorKind::NotAffine { found: "a value" }.at(span.clone()));
+        }
+        Ok(self.integers.get(name).map(|&number| IndexExprKind::Number(i128::from(number))))
+    }
 }

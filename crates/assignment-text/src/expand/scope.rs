@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::twice;
-use crate::ast::{Def, Expr, Item, Parameter, Pattern, PatternAxis, Role, Statement};
+use crate::ast::{Access, Def, Expr, Item, Parameter, Pattern, PatternAxis, Role, Statement};
+use crate::constraint::Constraint;
 use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::{AxisSize, IndexExpr, IndexExprKind};
+use crate::linear::{AxisSize, IndexExpr};
 use crate::source::Frame;
 use assignments::AccumOp;
 use assignments::ByteRange;
@@ -39,6 +39,16 @@ pub(super) struct FunctionScope {
     pub(super) axes: BTreeMap<String, AxisSize>,
     /// The letters in place of each row variable.
     pub(super) rows: BTreeMap<String, Vec<String>>,
+}
+
+/// The place of a call.
+pub(super) struct CallSite<'a> {
+    /// The letters of the statement around it.
+    pub(super) letters: &'a [String],
+    pub(super) constraints: &'a [Constraint],
+    pub(super) frame: &'a Option<Arc<Frame>>,
+    /// The targets that receive the results as they are; empty within an expression.
+    pub(super) targets: &'a [Access],
 }
 
 /// The node in place of a parameter or result, with an index for each of its axes.
@@ -97,30 +107,6 @@ impl FunctionScope {
                 self.axes.entry(letter.clone()).or_insert(size);
             }
         }
-    }
-}
-
-impl Scope {
-    /// The value of an integer.
-    pub(super) fn integer(&self, value: &IndexExpr) -> Result<i64, LocatedError> {
-        let mut value = value.clone();
-        super::rewrite::index(&mut value, self)?;
-        value.known_integer()
-    }
-
-    /// The number or symbol that an index has in place of a name; `None` for a letter.
-    pub(super) fn in_index(
-        &self,
-        name: &str,
-        span: &ByteRange,
-    ) -> Result<Option<IndexExprKind>, LocatedError> {
-        if let Some(scalar) = self.function.as_ref().and_then(|function| function.scalars.get(name)) {
-            let value = super::arguments::as_index(scalar);
-            return value
-                .map(Some)
-                .ok_or_else(|| TextErrorKind::NotAffine { found: "a value" }.at(span.clone()));
-        }
-        Ok(self.integers.get(name).map(|&number| IndexExprKind::Number(i128::from(number))))
     }
 }
 
@@ -223,4 +209,9 @@ pub(super) fn made(items: &[Item]) -> BTreeSet<String> {
         }
     }
     names
+}
+
+/// The error for a name that is defined already.
+pub(super) fn twice(what: &'static str, name: &str, span: &ByteRange) -> LocatedError {
+    TextErrorKind::DefinedTwice { what, name: name.to_owned() }.at(span.clone())
 }

@@ -16,8 +16,8 @@ use tnode::{DType, TensorNode};
 use super::table::{TypeTable, has_open_type};
 use crate::names::NamesAt;
 use crate::source::{CallNodes, Frame, FrameKind};
-use crate::tree::{ResolvedExpr, ResolvedExprKind, ResolvedStatement};
-use crate::types::{ExprType, type_of};
+use crate::tree::{ExprType, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
+use crate::types::type_of;
 
 /// Converts the operands and values of a statement of the prelude. Other statements stay as they are.
 pub(super) fn convert(statement: &mut ResolvedStatement, names: NamesAt<'_>, types: &TypeTable) {

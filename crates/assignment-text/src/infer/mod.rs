@@ -16,10 +16,10 @@ use crate::ast::{ExpandedStep, Fetch, Gradient};
 use crate::error::{LocatedError, TextErrorKind, TextGradientError};
 use crate::names::{Names, NamesAt, example, written};
 use crate::tree::{
-    AccessKind, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedFill, ResolvedGradient, ResolvedProgram,
-    ResolvedStatement, StepKind,
+    AccessKind, ExprType, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedFill, ResolvedGradient,
+    ResolvedProgram, ResolvedStatement, StepKind,
 };
-use crate::types::{ExprType, accumulated_type, either_type, operand_type, type_of};
+use crate::types::{accumulated_type, either_type, operand_type, type_of};
 use assignments::AccumOp;
 use lowered_ir::ir::TernaryOp;
 use lowered_ir::random::Distribution;

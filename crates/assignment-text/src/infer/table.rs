@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use tnode::{DType, DelayedDType, TensorNode};
 
-use crate::types::{ExprType, either_type};
+use crate::tree::ExprType;
+use crate::types::either_type;
 
 /// What is known about the types of nodes.
 #[derive(Default)]

@@ -6,6 +6,8 @@
 mod axis_sizes;
 mod bounds;
 mod dims;
+mod fold;
+mod letters;
 mod ranges;
 mod statement;
 

@@ -3,7 +3,9 @@
 use tnode::{Dims, TensorNode};
 
 use super::dims::view_dims;
-use crate::ast::{Access, Concat, Expr, ExprKind, Index, RandomCall, Statement, View};
+use super::fold::as_index;
+use super::letters::{concat_name, each_access, each_name, enter_letter, enter_letters};
+use crate::ast::{Access, Expr, ExprKind, Index, RandomCall, Statement, View};
 use crate::error::{LocatedError, TextErrorKind};
 use crate::linear::{Atom, Linear};
 use crate::names::NamesAt;
@@ -15,7 +17,7 @@ use crate::tree::{
 };
 use assignments::indexing::{StaticSymbol, axis_iterator};
 use assignments::{ByteRange, SymbolTable};
-use lowered_ir::ir::{Affine, BinaryOp, UnaryOp, Var};
+use lowered_ir::ir::{Affine, Var};
 
 /// Resolves one statement. Its symbols are entered into `assignments`.
 pub(crate) fn resolve(
@@ -51,83 +53,6 @@ pub(crate) fn resolve(
         span: span.clone(),
         frame: statement.frame.clone(),
     })
-}
-
-/// Enters the new letters of an access.
-fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
-    for index in &access.indices {
-        match index {
-            Index::Linear(index) => index.each_atom(&mut |atom, span| {
-                if let Atom::Letter(name) = atom {
-                    enter_letter(name, span, Vec::new(), letters);
-                }
-            }),
-            Index::Row(_) => {}
-            Index::Concat(concat) => {
-                let part = |(name, span): &(String, ByteRange)| enter_letter(name, span, Vec::new(), letters);
-                let parts = concat.letters.iter().map(part).collect();
-                enter_letter(&concat_name(concat), &concat.span, parts, letters);
-            }
-            Index::Computed(expr) => each_access(expr, &mut |access| enter_letters(access, letters)),
-        }
-    }
-}
-
-/// The position of a letter, which is entered if it is new.
-fn enter_letter(name: &str, span: &ByteRange, parts: Vec<usize>, letters: &mut Vec<Letter>) -> usize {
-    let known = letters.iter().position(|letter| letter.name == name);
-    known.unwrap_or_else(|| {
-        letters.push(Letter { name: name.to_owned(), span: span.clone(), declared: None, parts, node: None });
-        letters.len() - 1
-    })
-}
-
-/// The name of a concatenated axis. No letter has such a name.
-fn concat_name(concat: &Concat) -> String {
-    concat.letters.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("^")
-}
-
-fn each_access<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Access)) {
-    match &expr.kind {
-        ExprKind::Access(access) | ExprKind::Pad(access, ..) => f(access),
-        ExprKind::Number(_)
-        | ExprKind::Name(_)
-        | ExprKind::Letter(_)
-        | ExprKind::Symbol(_)
-        | ExprKind::Size(_)
-        | ExprKind::RowSize(_)
-        | ExprKind::AxisSize(_)
-        | ExprKind::Call(_)
-        | ExprKind::Random(_) => {}
-        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_access(a, f),
-        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
-            each_access(a, f);
-            each_access(b, f);
-        }
-        ExprKind::Ternary(_, args) => args.iter().for_each(|arg| each_access(arg, f)),
-    }
-}
-
-fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
-    match &expr.kind {
-        ExprKind::Name(name) | ExprKind::Letter(name) => f(name, &expr.span),
-        ExprKind::Random(call) => call.each_letter(f),
-        ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
-            access.computed().for_each(|index| each_name(index, f));
-        }
-        ExprKind::Number(_)
-        | ExprKind::Symbol(_)
-        | ExprKind::Size(_)
-        | ExprKind::RowSize(_)
-        | ExprKind::AxisSize(_)
-        | ExprKind::Call(_) => {}
-        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => each_name(a, f),
-        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
-            each_name(a, f);
-            each_name(b, f);
-        }
-        ExprKind::Ternary(_, args) => args.iter().for_each(|arg| each_name(arg, f)),
-    }
 }
 
 struct NameResolver<'a> {
@@ -459,45 +384,4 @@ impl NameResolver<'_> {
 fn reject_rows(access: &Access) -> Result<(), LocatedError> {
     let row = access.indices.iter().find(|index| matches!(index, Index::Row(_)));
     row.map_or(Ok(()), |row| Err(TextErrorKind::RowOutsideFunction.at(row.span().clone())))
-}
-
-/// The index form of a sum of integer multiples of letters and symbols; `None` for other expressions.
-fn as_index(tree: &ResolvedExpr) -> Option<Affine> {
-    let constant = |tree: &ResolvedExpr| match tree.kind {
-        ResolvedExprKind::Number(Number { int: Some(int), .. }) => i64::try_from(int).ok(),
-        _ => None,
-    };
-    match &tree.kind {
-        ResolvedExprKind::Number(_) => constant(tree).map(Affine::constant),
-        ResolvedExprKind::Index(index) => Some(index.clone()),
-        ResolvedExprKind::Unary(UnaryOp::Neg, a) => scaled(&as_index(a)?, -1),
-        ResolvedExprKind::Binary(op, args) => {
-            let [a, b] = args.as_ref();
-            match op {
-                BinaryOp::Add => sum(&as_index(a)?, &as_index(b)?),
-                BinaryOp::Sub => sum(&as_index(a)?, &scaled(&as_index(b)?, -1)?),
-                BinaryOp::Mul => match (constant(a), constant(b)) {
-                    (Some(factor), _) => scaled(&as_index(b)?, factor),
-                    (_, Some(factor)) => scaled(&as_index(a)?, factor),
-                    _ => None,
-                },
-                _ => None,
-            }
-        }
-        _ => None,
-    }
-}
-
-/// `factor · index`; `None` if a coefficient overflows.
-fn scaled(index: &Affine, factor: i64) -> Option<Affine> {
-    let fits = |c: i64| c.checked_mul(factor).is_some();
-    let all = fits(index.offset()) && index.terms().iter().all(|&(_, c)| fits(c));
-    all.then(|| index.times(factor))
-}
-
-/// `a + b`; `None` if a coefficient overflows.
-fn sum(a: &Affine, b: &Affine) -> Option<Affine> {
-    let fits = |x: i64, y: i64| x.checked_add(y).is_some();
-    let terms = b.terms().iter().all(|&(var, c)| fits(a.coefficient(var), c));
-    (terms && fits(a.offset(), b.offset())).then(|| a.plus(b))
 }

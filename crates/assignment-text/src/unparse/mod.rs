@@ -10,6 +10,7 @@
 //! and a fill by a constant, a symbol or a size as an assignment. Initial values and margins are not printed.
 
 mod items;
+mod made;
 mod names;
 mod numbers;
 mod site;
@@ -22,18 +23,15 @@ use std::fmt::Write;
 use tnode::{MemoryMode, TensorNode};
 
 pub(crate) use self::items::{Lines, source_line};
+use self::made::{NOWHERE, access};
 use self::names::PrintedNames;
 use self::statement::StatementPrinter;
 use self::subexpressions::Subexpressions;
-use crate::ast::{Access, Declaration, Detach, Expr, ExprKind, Gradient, Role};
+use crate::ast::{Declaration, Detach, Gradient, Role};
 use crate::linear::IndexExpr;
 use crate::source::on_one_line;
-use assignments::ByteRange;
 use assignments::{Accum, Assignments, Operand, ProgramStep};
 use lowered_ir::ir::SymbolId;
-
-/// The span of printed constructs, which stand in no text.
-const NOWHERE: ByteRange = 0..0;
 
 /// The program as assignment text, which declares all nodes.
 ///
@@ -180,17 +178,6 @@ impl<'a> ProgramPrinter<'a> {
     fn printer(&mut self) -> StatementPrinter<'_, 'a> {
         StatementPrinter::new(self.program, &self.names, &self.subexpressions, &mut self.ranged)
     }
-}
-
-/// A node without indices.
-fn access(name: &str) -> Access {
-    let (name, family, indices) = (name.to_owned(), Vec::new(), Vec::new());
-    Access { name, name_span: NOWHERE, family, merge: false, indices, span: NOWHERE }
-}
-
-/// An expression that is only printed, so its depth does not matter.
-fn expr(kind: ExprKind) -> Expr {
-    Expr { kind, span: NOWHERE, depth: 0 }
 }
 
 /// How the steps of a program use its nodes.

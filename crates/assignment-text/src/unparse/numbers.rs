@@ -3,7 +3,7 @@
 
 use tnode::{DType, Scalar};
 
-use super::expr;
+use super::made::expr;
 use crate::ast::{Expr, ExprKind};
 use crate::number::Number;
 use assignments::Operand;

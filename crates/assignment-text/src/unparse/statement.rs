@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{DType, Scalar, TensorNode};
 
+use super::made::{NOWHERE, access, expr};
 use super::names::PrintedNames;
 use super::numbers::{NumberContext, cast_unless, constant, is_number, number};
 use super::site::{Site, enter_letter, inner_site};
 use super::subexpressions::Subexpressions;
-use super::{NOWHERE, access, expr};
 use crate::ast::{Access, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Statement};
 use crate::constraint::{Comparison, Constraint};
 use crate::linear::{Atom, AxisSize, FactorOp, IndexExpr, IndexExprKind};

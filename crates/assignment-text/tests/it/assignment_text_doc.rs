@@ -85,7 +85,7 @@ fn messages(source: &'static str) -> Vec<String> {
 #[test]
 fn the_reference_has_every_error() {
     let sources = [
-        include_str!("../../src/error/mod.rs"),
+        include_str!("../../src/error/kind.rs"),
         include_str!("../../src/error/gradient.rs"),
         include_str!("../../../assignments/src/lower/error.rs"),
         include_str!("../../../autodiff/src/error.rs"),

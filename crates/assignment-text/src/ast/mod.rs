@@ -3,22 +3,20 @@
 //! A program is a list of [`Item`]s. Expansion leaves only statements and declarations, without calls of
 //! functions, families of names, row variables and names of sizes.
 
+mod expr;
+
 use std::sync::Arc;
 
 use tnode::DType;
 
+pub(crate) use self::expr::{Expr, ExprKind, MAX_DEPTH};
 use crate::constraint::Constraint;
-use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::{Atom, AxisSize, IndexExpr};
+use crate::linear::{Atom, IndexExpr};
 use crate::number::Number;
 use crate::source::Frame;
 use assignments::AccumOp;
 use assignments::ByteRange;
-use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use lowered_ir::random::{Distribution, Scheme};
-
-/// The largest nesting depth of brackets and operations.
-pub(crate) const MAX_DEPTH: usize = 100;
 
 /// A part of a program.
 #[derive(Clone, Debug)]
@@ -423,127 +421,4 @@ impl Index {
 pub(crate) struct Concat {
     pub(crate) letters: Vec<(String, ByteRange)>,
     pub(crate) span: ByteRange,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Expr {
-    pub(crate) kind: ExprKind,
-    pub(crate) span: ByteRange,
-    /// The nesting depth, which is limited so that no walk over the tree overflows the stack.
-    pub(crate) depth: usize,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum ExprKind {
-    Number(Number),
-    /// An index letter, a size or a rank-0 node.
-    Name(String),
-    /// A name that can only be an index letter, because expansion made it.
-    Letter(String),
-    Symbol(String),
-    Access(Box<Access>),
-    /// A padded access, with the value outside the dimensions and that value's byte range.
-    Pad(Box<Access>, Number, ByteRange),
-    /// The extent of a letter.
-    Size(String),
-    /// The product of the extents of the letters of a row variable.
-    RowSize(Row),
-    AxisSize(AxisSize),
-    Unary(UnaryOp, Box<Expr>),
-    Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// `a > b` or `a >= b`: the operation of `b` and `a`, which are kept in the order of the text, since the
-    /// letters enter in it.
-    Exchanged(BinaryOp, Box<Expr>, Box<Expr>),
-    Ternary(TernaryOp, Box<[Expr; 3]>),
-    Cast(DType, Box<Expr>),
-    Random(Box<RandomCall>),
-    Call(Box<Call>),
-}
-
-impl ExprKind {
-    /// The nesting depth of an expression, which is limited.
-    pub(crate) fn depth(&self, span: &ByteRange) -> Result<usize, LocatedError> {
-        let below = match self {
-            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => a.depth,
-            ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => a.depth.max(b.depth),
-            ExprKind::Ternary(_, args) => args.iter().map(|arg| arg.depth).max().unwrap_or(0),
-            ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
-                access.computed().map(|index| index.depth).max().unwrap_or(0)
-            }
-            ExprKind::Call(call) => {
-                let indices = call.indices.iter().flatten().filter_map(Index::computed);
-                let arguments = call.arguments.iter().map(|argument| &argument.value);
-                arguments.chain(indices).map(|part| part.depth).max().unwrap_or(0)
-            }
-            ExprKind::Number(_)
-            | ExprKind::Name(_)
-            | ExprKind::Letter(_)
-            | ExprKind::Symbol(_)
-            | ExprKind::Size(_)
-            | ExprKind::RowSize(_)
-            | ExprKind::AxisSize(_)
-            | ExprKind::Random(_) => 0,
-        };
-        if below >= MAX_DEPTH {
-            return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(span.clone()));
-        }
-        Ok(below + 1)
-    }
-}
-
-impl Expr {
-    /// Makes an expression, and fails if it is nested too deep.
-    pub(crate) fn new(kind: ExprKind, span: ByteRange) -> Result<Expr, LocatedError> {
-        let depth = kind.depth(&span)?;
-        Ok(Expr { kind, span, depth })
-    }
-
-    /// The operands, or the arguments of a call. The indices of accesses are none of them.
-    pub(crate) fn children(&self) -> Vec<&Expr> {
-        match &self.kind {
-            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![a],
-            ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => vec![a, b],
-            ExprKind::Ternary(_, args) => args.iter().collect(),
-            ExprKind::Call(call) => call.arguments.iter().map(|argument| &argument.value).collect(),
-            ExprKind::Number(_)
-            | ExprKind::Name(_)
-            | ExprKind::Letter(_)
-            | ExprKind::Symbol(_)
-            | ExprKind::Access(_)
-            | ExprKind::Pad(..)
-            | ExprKind::Size(_)
-            | ExprKind::RowSize(_)
-            | ExprKind::AxisSize(_)
-            | ExprKind::Random(_) => Vec::new(),
-        }
-    }
-
-    /// The operands, or the arguments of a call. The indices of accesses are none of them.
-    pub(crate) fn children_mut(&mut self) -> Vec<&mut Expr> {
-        match &mut self.kind {
-            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![a],
-            ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => vec![a, b],
-            ExprKind::Ternary(_, args) => args.iter_mut().collect(),
-            ExprKind::Call(call) => call.arguments.iter_mut().map(|argument| &mut argument.value).collect(),
-            ExprKind::Number(_)
-            | ExprKind::Name(_)
-            | ExprKind::Letter(_)
-            | ExprKind::Symbol(_)
-            | ExprKind::Access(_)
-            | ExprKind::Pad(..)
-            | ExprKind::Size(_)
-            | ExprKind::RowSize(_)
-            | ExprKind::AxisSize(_)
-            | ExprKind::Random(_) => Vec::new(),
-        }
-    }
-
-    /// The indices of an access, or of the result of a call.
-    pub(crate) fn indices_mut(&mut self) -> Option<&mut Vec<Index>> {
-        match &mut self.kind {
-            ExprKind::Access(access) | ExprKind::Pad(access, ..) => Some(&mut access.indices),
-            ExprKind::Call(call) => call.indices.as_mut(),
-            _ => None,
-        }
-    }
 }
