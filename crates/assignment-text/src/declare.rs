@@ -8,7 +8,7 @@
 use tnode::{MemoryMode, Reason, TensorNode};
 
 use crate::ast::{Access, Declaration, ExpandedStep, Role};
-use crate::error::{LocatedError, TextError, TextErrorKind};
+use crate::error::{LocatedError, TextError, TextErrorKind, expected};
 use crate::expand::Expanded;
 use crate::linear::IndexExpr;
 use crate::names::{FirstWrite, GivenNodes, Names, NamesAt, gradient_name};
@@ -110,16 +110,13 @@ pub(crate) fn enter_writes(
                 let located = |error| TextErrorKind::from(error).at(access.span.clone()).within(frame);
                 names.made.insert(&name, node.map_err(located)?);
             }
-            names.write_of.insert(name.clone(), names.writes.len());
             let is_intermediate = match names.declared.get(&name) {
                 Some((_, role)) => *role == Role::Node && names.made.get(&name).is_some(),
                 None => names.made.get(&name).is_some(),
             };
-            let node = None;
-            let frame = frame.clone();
+            let (node, frame) = (names.at(step).find(&name).ok(), frame.clone());
+            names.write_of.insert(name, names.writes.len());
             names.writes.push(FirstWrite { shown, step, line, node, is_intermediate, span, frame });
-            let node = names.at(step).find(&name).ok();
-            names.writes.last_mut().into_iter().for_each(|write| write.node.clone_from(&node));
         }
     }
     Ok(())
@@ -182,7 +179,7 @@ fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode, LocatedE
     let builder = match declaration.role {
         Role::Node => builder,
         role => {
-            let reason = Reason::new(format!("the text declares it as `{role}`"));
+            let reason = Reason::new(format!("the text declares it as `{}`", role.token()));
             builder.mode_because(MemoryMode::Materialized, reason)
         }
     };
@@ -201,14 +198,9 @@ fn check(declaration: &Declaration, node: &TensorNode) -> Result<(), LocatedErro
 
 pub(crate) fn sizes(declaration: &Declaration) -> Result<Vec<usize>, LocatedError> {
     let size = |size: &IndexExpr| match size.integer()? {
-        Some(number) => usize::try_from(number).map_err(|_| {
-            let (expected, found) = ("a size of 0 or more".to_owned(), format!("`{number}`"));
-            TextErrorKind::Syntax { expected, found }.at(size.span.clone())
-        }),
-        None => {
-            let (expected, found) = ("a number".to_owned(), format!("`{size}`"));
-            Err(TextErrorKind::Syntax { expected, found }.at(size.span.clone()))
-        }
+        Some(number) => usize::try_from(number)
+            .map_err(|_| expected("a size of 0 or more", format!("`{number}`"), &size.span)),
+        None => Err(expected("a number", format!("`{size}`"), &size.span)),
     };
     declaration.sizes.iter().map(size).collect()
 }

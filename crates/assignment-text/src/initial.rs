@@ -106,9 +106,7 @@ fn sample(value: &mut Expr, declaration: &Declaration, samples: &mut Vec<(String
 /// An access to the first `rank` axes of a node, by letters that no text can have.
 fn access(name: &str, rank: usize, span: &ByteRange) -> Access {
     let letter = |axis: usize| Index::Linear(IndexExpr::letter(format!("axis {axis}"), span.clone()));
-    let (name_span, span) = (span.clone(), span.clone());
-    let indices = (0..rank).map(letter).collect();
-    Access { name: name.to_owned(), name_span, family: Vec::new(), merge: false, indices, span }
+    Access::indexed(name, (0..rank).map(letter).collect(), span)
 }
 
 fn step(

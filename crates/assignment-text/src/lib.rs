@@ -25,7 +25,6 @@ mod unparse; // assignments and items -> text
 mod usage; // kept and unused nodes
 
 // What several passes share.
-mod builtins; // functions of the language
 mod constraint; // comparisons behind `where`
 mod linear; // indices
 mod number;

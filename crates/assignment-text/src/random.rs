@@ -3,7 +3,7 @@
 use tnode::DType;
 
 use crate::ast::{KeyArgument, RandomCall};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{LocatedError, TextErrorKind, expected};
 use crate::linear::{Atom, Linear};
 use crate::source::excerpt;
 use assignments::indexing::StaticSymbol;
@@ -15,8 +15,7 @@ fn seed(call: &RandomCall, text: &str) -> Result<u64, LocatedError> {
     let at = |kind: TextErrorKind| kind.at(call.seed.span.clone());
     let value = || excerpt(text, &call.seed.span).to_owned();
     let Some(int) = call.seed.integer()? else {
-        let expected = "a seed such as `42`".to_owned();
-        return Err(at(TextErrorKind::Syntax { expected, found: format!("`{}`", value()) }));
+        return Err(expected("a seed such as `42`", format!("`{}`", value()), &call.seed.span));
     };
     u64::try_from(int).map_err(|_| at(TextErrorKind::Literal { value: int.to_string(), dtype: DType::U64 }))
 }
@@ -67,8 +66,8 @@ pub(crate) fn resolve_fetch(
     match cell.first() {
         None => Ok(random),
         Some(index) => {
-            let expected = "a number, a symbol or `self_id()`: a fill has no indices".to_owned();
-            Err(TextErrorKind::Syntax { expected, found: "an index".to_owned() }.at(index.span.clone()))
+            let what = "a number, a symbol or `self_id()`: a fill has no indices";
+            Err(expected(what, "an index", &index.span))
         }
     }
 }

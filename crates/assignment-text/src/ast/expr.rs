@@ -110,6 +110,30 @@ impl Expr {
         }
     }
 
+    /// Calls `f` on every access, left to right, but not on those in computed indices.
+    pub(crate) fn each_access<'a>(&'a self, f: &mut dyn FnMut(&'a Access)) {
+        if let ExprKind::Access(access) | ExprKind::Pad(access, ..) = &self.kind {
+            f(access);
+        }
+        self.children().into_iter().for_each(|child| child.each_access(f));
+    }
+
+    /// Calls `f` on every name that is a value, with whether it can only be a letter.
+    pub(crate) fn each_name<'a>(&'a self, f: &mut dyn FnMut(&'a str, &'a ByteRange, bool)) {
+        match &self.kind {
+            ExprKind::Name(name) => f(name, &self.span, false),
+            ExprKind::Letter(name) => f(name, &self.span, true),
+            ExprKind::Random(call) => call.each_letter(&mut |letter, span| f(letter, span, true)),
+            _ => {}
+        }
+        let computed = match &self.kind {
+            ExprKind::Call(_) => &[],
+            kind => kind.indices(),
+        };
+        let computed = computed.iter().filter_map(Index::computed);
+        self.children().into_iter().chain(computed).for_each(|part| part.each_name(f));
+    }
+
     /// The indices of an access, or of the result of a call, to change them.
     pub(crate) fn indices_mut(&mut self) -> Option<&mut Vec<Index>> {
         match &mut self.kind {

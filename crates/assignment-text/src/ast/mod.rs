@@ -14,8 +14,7 @@ use crate::constraint::Constraint;
 use crate::linear::{Atom, IndexExpr};
 use crate::number::Number;
 use crate::source::Frame;
-use assignments::AccumOp;
-use assignments::ByteRange;
+use assignments::{AccumOp, ByteRange};
 use lowered_ir::random::{Distribution, Scheme};
 
 /// A part of a program.
@@ -304,17 +303,11 @@ pub(crate) enum Fetch {
     Values(Vec<(Number, ByteRange)>),
     Bits(u128, ByteRange),
     Slice {
-        of: String,
-        of_span: ByteRange,
-        /// The position of the node in its family; empty for other nodes, and after expansion.
-        family: Vec<IndexExpr>,
+        of: Access,
         symbol: String,
     },
     Order {
-        of: String,
-        of_span: ByteRange,
-        /// As for a slice.
-        family: Vec<IndexExpr>,
+        of: Access,
         axis: usize,
         is_descending: bool,
     },
@@ -322,8 +315,7 @@ pub(crate) enum Fetch {
     SampleValues {
         distribution: Distribution,
         scheme: Scheme,
-        of: String,
-        of_span: ByteRange,
+        of: Access,
     },
 }
 
@@ -373,6 +365,16 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// A node without indices.
+    pub(crate) fn whole(name: impl Into<String>, span: &ByteRange) -> Access {
+        Access::indexed(name, Vec::new(), span)
+    }
+
+    pub(crate) fn indexed(name: impl Into<String>, indices: Vec<Index>, span: &ByteRange) -> Access {
+        let (name, name_span, span) = (name.into(), span.clone(), span.clone());
+        Access { name, name_span, family: Vec::new(), merge: false, indices, span }
+    }
+
     /// The expressions that compute indices.
     pub(crate) fn computed(&self) -> impl Iterator<Item = &Expr> {
         self.indices.iter().filter_map(Index::computed)
@@ -395,6 +397,14 @@ impl Index {
         match self {
             Index::Computed(expr) => Some(expr),
             Index::Linear(_) | Index::Concat(_) | Index::Row(_) => None,
+        }
+    }
+
+    /// The letter that is the whole index.
+    pub(crate) fn as_letter(&self) -> Option<&str> {
+        match self {
+            Index::Linear(index) => index.as_letter(),
+            Index::Concat(_) | Index::Row(_) | Index::Computed(_) => None,
         }
     }
 

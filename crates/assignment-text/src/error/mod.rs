@@ -1,6 +1,5 @@
 //! Errors that point into the text.
 
-mod gradient;
 mod kind;
 mod phrases;
 
@@ -8,8 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use self::gradient::TextGradientError;
-pub use self::kind::TextErrorKind;
+pub use self::kind::{TextErrorKind, TextGradientError};
 use crate::source::{Frame, framed, on_one_line};
 pub use crate::synonyms::Synonym;
 use assignments::ByteRange;
@@ -99,6 +97,12 @@ impl TextErrorKind {
     pub(crate) fn at(self, span: ByteRange) -> LocatedError {
         LocatedError { kind: Box::new(self), span, frame: None }
     }
+}
+
+/// The error for a construct in the place of others.
+pub(crate) fn expected(expected: &str, found: impl Into<String>, span: &ByteRange) -> LocatedError {
+    let (expected, found) = (expected.to_owned(), found.into());
+    TextErrorKind::Syntax { expected, found }.at(span.clone())
 }
 
 impl From<NoStack> for LocatedError {

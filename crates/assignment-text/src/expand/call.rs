@@ -13,8 +13,7 @@ use crate::error::{LocatedError, TextErrorKind};
 use crate::linear::IndexExpr;
 use crate::number::Number;
 use crate::source::{CallNodes, Frame, FrameKind};
-use assignments::AccumOp;
-use assignments::ByteRange;
+use assignments::{AccumOp, ByteRange};
 
 type Result<T> = std::result::Result<T, LocatedError>;
 
@@ -257,14 +256,7 @@ impl Expansion<'_> {
         site: &CallSite<'_>,
     ) -> Result<ArrayBinding> {
         let span = &argument.span;
-        let target = Access {
-            name: name.to_owned(),
-            name_span: span.clone(),
-            family: Vec::new(),
-            merge: false,
-            indices: indices(axes, span),
-            span: span.clone(),
-        };
+        let target = Access::indexed(name, indices(axes, span), span);
         let mut statement = assignment(target, argument.clone(), span.clone(), site.frame);
         statement.constraints = constraints_of(site.constraints, axes);
         self.push(statement)?;
@@ -421,11 +413,7 @@ fn name_nodes(expr: &mut Expr) {
     if let ExprKind::Name(name) = &expr.kind {
         expr.kind = match Number::named(name) {
             Some(number) => ExprKind::Number(number),
-            None => {
-                let (name_span, span) = (expr.span.clone(), expr.span.clone());
-                let (name, family, indices) = (name.clone(), Vec::new(), Vec::new());
-                ExprKind::Access(Box::new(Access { name, name_span, family, merge: false, indices, span }))
-            }
+            None => ExprKind::Access(Box::new(Access::whole(name.clone(), &expr.span))),
         };
     }
     expr.children_mut().into_iter().for_each(name_nodes);
@@ -436,9 +424,9 @@ fn indices(letters: &[String], span: &ByteRange) -> Vec<Index> {
 }
 
 fn result_access(call: &Call, name: &str, indices: Vec<Index>) -> Result<Expr> {
-    let (name, name_span, span) = (name.to_owned(), call.name_span.clone(), call.span.clone());
-    let access = Access { name, name_span, family: Vec::new(), merge: false, indices, span: span.clone() };
-    Expr::new(ExprKind::Access(Box::new(access)), span)
+    let access = Access::indexed(name, indices, &call.span);
+    let access = Access { name_span: call.name_span.clone(), ..access };
+    Expr::new(ExprKind::Access(Box::new(access)), call.span.clone())
 }
 
 /// A plain assignment that expansion makes.

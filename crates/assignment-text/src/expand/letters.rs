@@ -9,7 +9,7 @@ use crate::linear::{Atom, IndexExpr};
 /// The letters that occur in indices of a statement, calls included, in order of appearance.
 pub(super) fn of_statement(statement: &Statement) -> Vec<String> {
     let mut letters = Vec::new();
-    statement.lhs.iter().for_each(|target| in_access(target, &mut letters));
+    statement.lhs.iter().flat_map(|target| &target.indices).for_each(|index| in_axis(index, &mut letters));
     statement.rhs.iter().for_each(|value| in_indices(value, &mut letters));
     letters
 }
@@ -122,10 +122,6 @@ pub(super) fn in_index(index: &IndexExpr, letters: &mut Vec<String>) {
     });
 }
 
-fn in_access(access: &Access, letters: &mut Vec<String>) {
-    access.indices.iter().for_each(|index| in_axis(index, letters));
-}
-
 fn in_axis(index: &Index, letters: &mut Vec<String>) {
     match index {
         Index::Linear(index) => in_index(index, letters),
@@ -137,26 +133,17 @@ fn in_axis(index: &Index, letters: &mut Vec<String>) {
 
 /// Enters the letters in the indices of all accesses.
 fn in_indices(expr: &Expr, letters: &mut Vec<String>) {
-    match &expr.kind {
-        ExprKind::Access(access) | ExprKind::Pad(access, ..) => in_access(access, letters),
-        ExprKind::Call(call) => call.indices.iter().flatten().for_each(|index| in_axis(index, letters)),
-        _ => {}
-    }
+    expr.kind.indices().iter().for_each(|index| in_axis(index, letters));
     expr.children().into_iter().for_each(|child| in_indices(child, letters));
 }
 
 /// Enters the letters that are values.
 fn as_values(expr: &Expr, known: &[String], letters: &mut Vec<String>) {
-    match &expr.kind {
-        ExprKind::Letter(letter) => enter(letter, letters),
-        ExprKind::Name(name) if known.contains(name) => enter(name, letters),
-        ExprKind::Random(call) => call.each_letter(&mut |letter, _| enter(letter, letters)),
-        ExprKind::Access(access) | ExprKind::Pad(access, ..) => {
-            access.computed().for_each(|index| as_values(index, known, letters));
+    expr.each_name(&mut |name, _, is_letter| {
+        if is_letter || known.iter().any(|letter| letter == name) {
+            enter(name, letters);
         }
-        _ => {}
-    }
-    expr.children().into_iter().for_each(|child| as_values(child, known, letters));
+    });
 }
 
 /// Whether two names may refer to the same node, of which one may be the last part of a label.

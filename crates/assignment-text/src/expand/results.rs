@@ -66,10 +66,8 @@ fn result_letters(
     pattern: &Pattern,
     call: &Call,
 ) -> Result<Vec<String>> {
-    let of_target = target.iter().flat_map(|target| &target.indices).filter_map(|index| match index {
-        Index::Linear(index) => index.as_letter().map(str::to_owned),
-        Index::Concat(_) | Index::Row(_) | Index::Computed(_) => None,
-    });
+    let of_target =
+        target.iter().flat_map(|target| &target.indices).filter_map(Index::as_letter).map(str::to_owned);
     let mut free = of_target.filter(|letter| !found.iter().flatten().any(|known| known == letter));
     let mut letters = Vec::new();
     for letter in &found {
@@ -92,12 +90,8 @@ fn receives_directly<'a>(
     mut arguments: impl Iterator<Item = &'a Expr>,
     mut others: impl Iterator<Item = &'a Access>,
 ) -> bool {
-    let letter = |index: &Index| match index {
-        Index::Linear(index) => index.as_letter().map(str::to_owned),
-        Index::Concat(_) | Index::Row(_) | Index::Computed(_) => None,
-    };
-    let axes: Option<BTreeSet<String>> = target.indices.iter().map(letter).collect();
-    let wanted: BTreeSet<String> = letters.iter().cloned().collect();
+    let axes: Option<BTreeSet<&str>> = target.indices.iter().map(Index::as_letter).collect();
+    let wanted: BTreeSet<&str> = letters.iter().map(String::as_str).collect();
     let is_permutation = target.indices.len() == letters.len() && wanted.len() == letters.len();
     let reads = |argument: &Expr| {
         let mut nodes = Vec::new();

@@ -7,7 +7,7 @@ use super::scope::{AxisBinding, FunctionScope, Scope};
 use super::{arguments, letters};
 use crate::ast::{Access, Call, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Row, Statement};
 use crate::constraint::Constraint;
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{LocatedError, TextErrorKind, expected};
 use crate::linear::{Atom, AxisSize, IndexExpr, IndexExprKind};
 use crate::number::Number;
 use assignments::ByteRange;
@@ -266,8 +266,7 @@ fn seed(seed: &mut IndexExpr, scope: &Scope) -> Result<()> {
         Some(number) if number >= 0 => seed.kind = IndexExprKind::Number(number),
         None if seed.as_letter().is_some() => {}
         Some(_) | None => {
-            let (expected, found) = ("a seed such as `42`".to_owned(), format!("`{seed}`"));
-            return Err(TextErrorKind::Syntax { expected, found }.at(seed.span.clone()));
+            return Err(expected("a seed such as `42`", format!("`{seed}`"), &seed.span));
         }
     }
     Ok(())
@@ -277,33 +276,23 @@ fn seed(seed: &mut IndexExpr, scope: &Scope) -> Result<()> {
 pub(super) fn fetch(fetch: &mut Fetch, scope: &Scope) -> Result<()> {
     match fetch {
         Fetch::Random(call) => random(call, scope),
-        Fetch::SampleValues { distribution, scheme, of, of_span } => {
-            if let Some(kind) = scope.in_index(of, of_span)? {
-                let mut seed = IndexExpr { kind, span: of_span.clone() };
+        Fetch::SampleValues { distribution, scheme, of } => {
+            if let Some(kind) = scope.in_index(&of.name, &of.span)? {
+                let mut seed = IndexExpr { kind, span: of.span.clone() };
                 self::seed(&mut seed, scope)?;
                 let (distribution, scheme) = (*distribution, *scheme);
                 *fetch = Fetch::Random(RandomCall { distribution, scheme, seed, parts: Vec::new() });
                 return Ok(());
             }
-            source(of, of_span, Vec::new(), scope)
+            whole_node(of, scope)
         }
-        Fetch::Slice { of, of_span, family, symbol } => {
-            reject_symbol(symbol, of_span, scope)?;
-            source(of, of_span, std::mem::take(family), scope)
+        Fetch::Slice { of, symbol } => {
+            reject_symbol(symbol, &of.span, scope)?;
+            whole_node(of, scope)
         }
-        Fetch::Order { of, of_span, family, .. } => source(of, of_span, std::mem::take(family), scope),
+        Fetch::Order { of, .. } => whole_node(of, scope),
         Fetch::Offsets | Fetch::SelfId | Fetch::Values(_) | Fetch::Bits(..) => Ok(()),
     }
-}
-
-/// Replaces the name of a node that is read as a whole.
-fn source(name: &mut String, span: &ByteRange, family: Vec<IndexExpr>, scope: &Scope) -> Result<()> {
-    let (name_span, indices) = (span.clone(), Vec::new());
-    let mut read =
-        Access { name: name.clone(), name_span, family, merge: false, indices, span: span.clone() };
-    whole_node(&mut read, scope)?;
-    *name = read.name;
-    Ok(())
 }
 
 /// Replaces the names that are values. `letters` has the letters of the statement.
@@ -359,9 +348,7 @@ fn value(name: &str, span: &ByteRange, letters: &[String], scope: &Scope) -> Res
         (true, true) => Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone())),
         (true, false) => Ok(Some(ExprKind::Letter(name.to_owned()))),
         (false, true) => {
-            let (family, indices) = (Vec::new(), Vec::new());
-            let (name, name_span) = (name.to_owned(), span.clone());
-            let mut read = Access { name, name_span, family, merge: false, indices, span: span.clone() };
+            let mut read = Access::whole(name, span);
             in_function(&mut read, function)?;
             Ok(Some(ExprKind::Access(Box::new(read))))
         }

@@ -8,8 +8,7 @@ use crate::constraint::Constraint;
 use crate::error::{LocatedError, TextErrorKind};
 use crate::linear::{AxisSize, IndexExpr};
 use crate::source::Frame;
-use assignments::AccumOp;
-use assignments::ByteRange;
+use assignments::{AccumOp, ByteRange};
 
 /// The meaning of names at a place of a program.
 #[derive(Clone, Debug, Default)]

@@ -90,10 +90,12 @@ fn is_narrower(dtype: DType, than: DType) -> bool {
 
 /// Converts every element of a narrower float that the expression reads.
 fn widen(tree: &mut ResolvedExpr, computing: DType) {
-    if let ResolvedExprKind::NodeAccess(read) = &tree.kind {
-        let is_number = read.literals.is_some() && !read.node.is_dtype_settled();
-        if !is_number && read.node.dtype().is_float() && is_narrower(read.node.dtype(), computing) {
-            cast(tree, computing);
+    if let ResolvedExprKind::NodeAccess(_) = &tree.kind {
+        match type_of(tree) {
+            ExprType::Known(dtype) if dtype.is_float() && is_narrower(dtype, computing) => {
+                cast(tree, computing)
+            }
+            _ => {}
         }
         return;
     }

@@ -4,9 +4,9 @@ use tnode::DType;
 
 use super::lex::{SpannedToken, Token, describe, tokens};
 use super::parser::{ParseResult, Parser};
+use super::random::distribution;
 use crate::ast::{Access, Declaration, Initial, Role, View};
-use crate::builtins::distribution;
-use crate::error::TextErrorKind;
+use crate::error::expected;
 use crate::linear::IndexExpr;
 use crate::source::excerpt;
 use assignments::AccumOp;
@@ -81,9 +81,8 @@ impl Parser<'_> {
         if matches!(self.peek(), Token::Name(name) if name.parse::<DType>().is_ok()) {
             return Err(self.expected(what));
         }
-        let (name, name_span) = self.name(what)?;
-        let span = name_span.clone();
-        Ok(Access { name, name_span, family: Vec::new(), merge: false, indices: Vec::new(), span })
+        let (name, span) = self.name(what)?;
+        Ok(Access::whole(name, &span))
     }
 
     /// Parses `[integer, ..]`, if there is one.
@@ -112,7 +111,7 @@ impl Parser<'_> {
         let op_span = self.next().span;
         let start = self.span().start;
         let (value, fill) = match self.at_fetch() || self.at_random_fill() {
-            true => (None, Some(self.fetch(&[self.anonymous()], true)?)),
+            true => (None, Some(self.fetch(&[Access::whole("", &self.span())], true)?)),
             false => (Some(self.expr()?), None),
         };
         let span = self.since(start);
@@ -120,9 +119,8 @@ impl Parser<'_> {
         let symbol =
             |token: &&SpannedToken| token.span.start >= start && matches!(token.token, Token::Symbol(_));
         if let Some(token) = tokens.iter().find(symbol) {
-            let expected = "an initial value without symbols".to_owned();
             let found = describe(&token.token, excerpt(self.text, &token.span));
-            return Err(TextErrorKind::Syntax { expected, found }.at(token.span.clone()));
+            return Err(expected("an initial value without symbols", found, &token.span));
         }
         Ok(Initial { value, fill, op_span, span })
     }
@@ -130,26 +128,7 @@ impl Parser<'_> {
     /// Whether a call that gives random numbers is the whole initial value, and thus fills the node.
     fn at_random_fill(&self) -> bool {
         let Token::Name(name) = self.peek() else { return false };
-        if distribution(name).is_none() || self.peek_after() != &Token::Sign("(") {
-            return false;
-        }
-        let mut open = 0usize;
-        for spanned in self.tokens.iter().skip(self.at + 1) {
-            match &spanned.token {
-                Token::Sign("(") => open += 1,
-                Token::Sign(")") => open = open.saturating_sub(1),
-                token if open == 0 => {
-                    return matches!(token, Token::End | Token::Eof | Token::Sign("," | "}"));
-                }
-                _ => {}
-            }
-        }
-        false
-    }
-
-    /// A node without indices, as functions that fill a node expect before them.
-    fn anonymous(&self) -> Access {
-        let (name, family, indices) = (String::new(), Vec::new(), Vec::new());
-        Access { name, name_span: self.span(), family, merge: false, indices, span: self.span() }
+        let is_call = distribution(name).is_some() && self.peek_after() == &Token::Sign("(");
+        is_call && matches!(self.behind_call(), Token::End | Token::Eof | Token::Sign("," | "}"))
     }
 }

@@ -7,8 +7,8 @@ use tnode::DType;
 use super::fills;
 use super::lex::Token;
 use super::parser::{ParseResult, Parser};
+use super::random::{DISTRIBUTIONS, distribution};
 use crate::ast::{Argument, Call, Expr, ExprKind};
-use crate::builtins::{distribution, functions};
 use crate::error::TextErrorKind;
 use crate::linear::IndexExprKind;
 use crate::number::Number;
@@ -16,6 +16,7 @@ use crate::{prelude, synonyms};
 use assignments::ByteRange;
 use assignments::spelling::similar;
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
+use lowered_ir::random::Distribution;
 
 /// The expected construct where other languages have an operator for powers.
 const NO_POWER: &str = "another operator; a power is `pow(x, 2)`";
@@ -309,4 +310,24 @@ fn builtin(
 
 fn exactly<const N: usize>(args: Vec<Expr>) -> Option<[Expr; N]> {
     args.try_into().ok()
+}
+
+/// Whether a program may define a function of this name, which the language has. Programs did so before the
+/// language had it.
+pub(super) fn may_be_redefined(function: &str) -> bool {
+    matches!(function, "atan" | "erf" | "erfc" | "expm1" | "log1p" | "sigmoid")
+}
+
+/// The names of the functions of the language.
+pub(super) fn functions() -> impl Iterator<Item = String> {
+    let unary = UnaryOp::ALL.iter().map(|op| op.token());
+    let binary = BinaryOp::ALL.iter().map(|op| op.token());
+    let ternary = TernaryOp::ALL.iter().map(|op| op.token());
+    let all = unary
+        .chain(binary)
+        .chain(ternary)
+        .chain(DType::ALL.iter().map(|d| d.token()))
+        .chain(["pad", "size"])
+        .chain(DISTRIBUTIONS.into_iter().map(Distribution::token));
+    all.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic())).map(str::to_owned)
 }

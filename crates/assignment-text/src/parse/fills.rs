@@ -2,8 +2,8 @@
 
 use super::lex::Token;
 use super::parser::{ParseResult, Parser};
+use super::random::distribution;
 use crate::ast::{Access, Fetch};
-use crate::builtins::distribution;
 use crate::error::TextErrorKind;
 use crate::number::Number;
 
@@ -80,9 +80,7 @@ impl Parser<'_> {
 
     /// Parses `node, axis`.
     fn order(&mut self, is_descending: bool) -> ParseResult<Fetch> {
-        let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
-        let of_span = self.next().span;
-        let family = self.sizes()?;
+        let of = self.source()?;
         self.expect(",")?;
         let axis = match *self.peek() {
             Token::Number(Number { int: Some(int), .. }) => usize::try_from(int).ok(),
@@ -90,19 +88,24 @@ impl Parser<'_> {
         };
         let Some(axis) = axis else { return Err(self.expected("the number of an axis, from 0")) };
         self.next();
-        Ok(Fetch::Order { of, of_span, family, axis, is_descending })
+        Ok(Fetch::Order { of, axis, is_descending })
     }
 
-    /// Parses `node, @symbol`. The node may be one of a family, as in `w[2]`.
-    fn slice(&mut self) -> ParseResult<Fetch> {
+    /// Parses a node that a function reads, which may be one of a family, as in `w[2]`.
+    fn source(&mut self) -> ParseResult<Access> {
         let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
-        let of_span = self.next().span;
-        let family = self.sizes()?;
+        let of = Access::whole(of, &self.next().span);
+        Ok(Access { family: self.sizes()?, ..of })
+    }
+
+    /// Parses `node, @symbol`.
+    fn slice(&mut self) -> ParseResult<Fetch> {
+        let of = self.source()?;
         self.expect(",")?;
         let Token::Symbol(symbol) = self.peek().clone() else {
             return Err(self.expected("a symbol such as `@step`"));
         };
         self.next();
-        Ok(Fetch::Slice { of, of_span, family, symbol })
+        Ok(Fetch::Slice { of, symbol })
     }
 }

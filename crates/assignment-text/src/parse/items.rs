@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::expressions::{functions, may_be_redefined};
 use super::lex::Token;
 use super::parser::{ParseResult, Parser};
 use crate::ast::{Def, Detach, Gradient, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem};
-use crate::builtins::{functions, may_be_redefined};
-use crate::error::TextErrorKind;
+use crate::error::{TextErrorKind, expected};
+use assignments::ByteRange;
 
 impl Parser<'_> {
     /// Parses items up to `end`, which is not consumed.
@@ -36,72 +37,49 @@ impl Parser<'_> {
             return Ok(false);
         };
         match (word.as_str(), self.peek_after()) {
-            ("size", Token::Name(_)) => {
-                self.next();
-                items.extend(self.list(Self::size_item)?.into_iter().map(Item::Size));
-                Ok(false)
-            }
-            ("view", Token::Name(_)) => {
-                items.push(Item::View(self.view()?));
-                Ok(false)
-            }
-            ("grad", Token::Name(_)) => {
-                items.push(Item::Gradient(self.gradient()?));
-                Ok(false)
-            }
+            ("size", Token::Name(_)) => items.extend(self.behind_word(Self::size_item, Item::Size)?),
+            ("view", Token::Name(_)) => items.push(Item::View(self.view()?)),
+            ("grad", Token::Name(_)) => items.push(Item::Gradient(self.gradient()?)),
             ("detach", Token::Name(_)) => {
-                self.next();
-                let nodes = self.list(Self::whole_node)?.into_iter();
-                items.extend(nodes.map(|node| Item::Detach(Detach { node, frame: None })));
-                Ok(false)
+                let detached = |node| Item::Detach(Detach { node, frame: None });
+                items.extend(self.behind_word(Self::whole_node, detached)?);
             }
             ("def", Token::Name(_)) if self.depth > 0 => {
-                Err(self.expected("a statement: functions are defined outside of blocks"))
+                return Err(self.expected("a statement: functions are defined outside of blocks"));
             }
-            ("def", Token::Name(_)) => {
-                items.push(Item::Def(Arc::new(self.def()?)));
-                Ok(true)
-            }
-            ("repeat", Token::Name(_)) => {
-                items.push(Item::Repeat(self.repeat()?));
-                Ok(true)
-            }
-            ("keep", Token::Name(_)) => {
-                self.next();
-                items.extend(self.list(Self::whole_node)?.into_iter().map(Item::Keep));
-                Ok(false)
-            }
+            ("def", Token::Name(_)) => items.push(Item::Def(Arc::new(self.def()?))),
+            ("repeat", Token::Name(_)) => items.push(Item::Repeat(self.repeat()?)),
+            ("keep", Token::Name(_)) => items.extend(self.behind_word(Self::whole_node, Item::Keep)?),
             ("recompute", Token::Name(_)) => {
-                self.next();
-                items.extend(self.list(Self::whole_node)?.into_iter().map(Item::Recompute));
-                Ok(false)
+                items.extend(self.behind_word(Self::whole_node, Item::Recompute)?);
             }
             (word, Token::Name(_)) if Role::from_token(word).is_some() => {
                 let role = Role::from_token(word).unwrap_or(Role::Node);
-                self.next();
-                items.extend(self.list(|p| p.declaration(role))?.into_iter().map(Item::Declaration));
-                Ok(false)
+                items.extend(self.behind_word(|p| p.declaration(role), Item::Declaration)?);
             }
             (_, Token::Sign("(")) if self.is_function(&word) => {
                 let name_span = self.next().span;
                 items.push(Item::Call(self.call(word, name_span)?));
-                Ok(false)
             }
-            _ => {
-                items.push(Item::Statement(self.statement()?));
-                Ok(false)
-            }
+            _ => items.push(Item::Statement(self.statement()?)),
         }
+        Ok(matches!(items.last(), Some(Item::Def(_) | Item::Repeat(_))))
+    }
+
+    /// Parses the items behind a word, separated by commas.
+    fn behind_word<T>(
+        &mut self,
+        parse: impl Fn(&mut Self) -> ParseResult<T>,
+        item: impl Fn(T) -> Item,
+    ) -> ParseResult<Vec<Item>> {
+        self.next();
+        Ok(self.list(parse)?.into_iter().map(item).collect())
     }
 
     /// Parses `name` or `name = integer`.
     fn size_item(&mut self) -> ParseResult<SizeItem> {
         let (name, name_span) = self.name("the name of a size")?;
-        let value = match self.sign("=") {
-            Some(_) => Some(self.integer()?),
-            None => None,
-        };
-        Ok(SizeItem { name, name_span, value })
+        Ok(SizeItem { name, name_span, value: self.behind("=", Self::integer)? })
     }
 
     /// Parses `repeat letter in from..to { .. }`.
@@ -154,10 +132,7 @@ impl Parser<'_> {
                 parameters
             }
         };
-        let results = match self.sign("->") {
-            Some(_) => self.list(Self::pattern)?,
-            None => Vec::new(),
-        };
+        let results = self.behind("->", |p| p.list(Self::pattern))?.unwrap_or_default();
         Ok(Def { name, name_span, parameters, results, body: self.block()? })
     }
 
@@ -172,11 +147,7 @@ impl Parser<'_> {
             return self.array_parameter(false);
         }
         let (name, name_span) = self.name("a parameter such as `x[..,k]` or `rate = 0.1`")?;
-        let default = match self.sign("=") {
-            Some(_) => Some(self.expr()?),
-            None => None,
-        };
-        Ok(Parameter::Scalar { name, name_span, default })
+        Ok(Parameter::Scalar { name, name_span, default: self.behind("=", Self::expr)? })
     }
 
     /// Parses the pattern of a parameter, with at most one row variable: there is one way to match it.
@@ -187,8 +158,7 @@ impl Parser<'_> {
             PatternAxis::Letter(..) => None,
         });
         if let Some(second) = rows.clone().nth(1) {
-            let (expected, found) = ("at most one `..`".to_owned(), "another one".to_owned());
-            return Err(TextErrorKind::Syntax { expected, found }.at(second.span.clone()));
+            return Err(expected("at most one `..`", "another one", &second.span));
         }
         Ok(Parameter::Array { pattern, inout })
     }
@@ -214,7 +184,7 @@ impl Parser<'_> {
     }
 
     /// Parses a name.
-    pub(super) fn name(&mut self, what: &str) -> ParseResult<(String, assignments::ByteRange)> {
+    pub(super) fn name(&mut self, what: &str) -> ParseResult<(String, ByteRange)> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected(what)) };
         Ok((name, self.next().span))
     }

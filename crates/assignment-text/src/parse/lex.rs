@@ -3,7 +3,7 @@
 //! A newline is a token only where a statement can end: outside brackets, after a token that can end a
 //! statement, and before a name other than `where`. So a statement may be broken before or after an operator.
 
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{LocatedError, expected};
 use crate::number::Number;
 use assignments::{AccumOp, ByteRange};
 
@@ -107,15 +107,14 @@ impl<'a> Lexer<'a> {
         } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
             (Token::Sign(sign), sign.len())
         } else {
-            let expected = match first {
+            let what = match first {
                 '&' => "another operator; truth values are combined by `and(a, b)`",
                 '|' => "another operator; truth values are combined by `or(a, b)`",
                 '!' => "an expression; a truth value is negated by `not(a)`",
                 ':' if self.depth > 0 => "an index; a letter such as `i` runs over the whole axis",
                 _ => "a statement or expression",
             };
-            let (expected, found) = (expected.to_owned(), format!("`{first}`"));
-            return Err(TextErrorKind::Syntax { expected, found }.at(start..start + first.len_utf8()));
+            return Err(expected(what, format!("`{first}`"), &(start..start + first.len_utf8())));
         };
         self.at += length;
         self.push(token, start..start + length);

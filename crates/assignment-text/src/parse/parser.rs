@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::lex::{SpannedToken, Token, describe};
 use crate::ast::MAX_DEPTH;
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{LocatedError, TextErrorKind, expected};
 use crate::prelude;
 use crate::source::excerpt;
 use assignments::ByteRange;
@@ -64,30 +64,36 @@ impl<'a> Parser<'a> {
         self.accept(&Token::Sign(sign))
     }
 
+    /// Parses what follows a sign, if the sign is there.
+    pub(super) fn behind<T>(
+        &mut self,
+        sign: &'static str,
+        parse: impl FnOnce(&mut Self) -> ParseResult<T>,
+    ) -> ParseResult<Option<T>> {
+        self.sign(sign).map(|_| parse(self)).transpose()
+    }
+
     pub(super) fn expect(&mut self, sign: &'static str) -> ParseResult<ByteRange> {
         self.sign(sign).ok_or_else(|| self.expected(&format!("`{sign}`")))
     }
 
     pub(super) fn expected(&self, what: &str) -> LocatedError {
         let SpannedToken { token, span } = self.current();
-        let found = describe(token, excerpt(self.text, span));
-        TextErrorKind::Syntax { expected: what.to_owned(), found }.at(span.clone())
+        expected(what, describe(token, excerpt(self.text, span)), span)
     }
 
-    /// Whether the end of the statement or a `where` follows the next call.
-    pub(super) fn ends_after_call(&self) -> bool {
+    /// The token behind the next call.
+    pub(super) fn behind_call(&self) -> &Token {
         let mut open = 0usize;
-        for spanned in &self.tokens[self.at.min(self.tokens.len())..] {
-            match &spanned.token {
+        for SpannedToken { token, .. } in self.tokens.iter().skip(self.at + 1) {
+            match token {
                 Token::Sign("(") => open += 1,
                 Token::Sign(")") => open = open.saturating_sub(1),
-                Token::End | Token::Eof | Token::Sign("}") => return true,
-                Token::Name(name) if open == 0 && name == "where" => return true,
-                Token::Sign(_) if open == 0 => return false,
+                token if open == 0 => return token,
                 _ => {}
             }
         }
-        true
+        &Token::Eof
     }
 
     /// Runs `f` one nesting level deeper, and fails beyond the limit.

@@ -3,13 +3,20 @@
 
 use super::lex::Token;
 use super::parser::{ParseResult, Parser};
-use crate::ast::{Expr, ExprKind, Fetch, KeyArgument, RandomCall};
-use crate::builtins::distribution;
-use crate::error::TextErrorKind;
+use crate::ast::{Access, Expr, ExprKind, Fetch, KeyArgument, RandomCall};
+use crate::error::expected;
 use crate::linear::{Atom, IndexExpr, IndexExprKind};
 use crate::number::Number;
 use assignments::ByteRange;
 use lowered_ir::random::{Distribution, Scheme};
+
+pub(super) const DISTRIBUTIONS: [Distribution; 3] =
+    [Distribution::Uniform, Distribution::Normal, Distribution::Bits];
+
+/// The distribution of the random numbers that the function of that name gives.
+pub(super) fn distribution(name: &str) -> Option<Distribution> {
+    DISTRIBUTIONS.into_iter().find(|distribution| distribution.token() == name)
+}
 
 impl Parser<'_> {
     /// Parses a call that fills a node, after its name.
@@ -17,9 +24,9 @@ impl Parser<'_> {
         self.expect("(")?;
         let scheme = self.scheme()?;
         if let Token::Name(of) = self.peek().clone() {
-            let of_span = self.next().span;
+            let of = Access::whole(of, &self.next().span);
             self.close_scheme(scheme)?;
-            return Ok(Fetch::SampleValues { distribution, scheme, of, of_span });
+            return Ok(Fetch::SampleValues { distribution, scheme, of });
         }
         self.random_call(distribution, scheme, "a seed such as `42`, or a node with samples")
             .map(Fetch::Random)
@@ -27,10 +34,15 @@ impl Parser<'_> {
 
     /// Whether the next tokens are a call that gives random numbers and ends the statement. `is_whole` says
     /// that they follow `:=`.
-    pub(super) fn at_random_fetch(&mut self, is_whole: bool) -> bool {
+    pub(super) fn at_random_fetch(&self, is_whole: bool) -> bool {
         let Token::Name(name) = self.peek() else { return false };
         let is_call = distribution(name).is_some() && self.peek_after() == &Token::Sign("(");
-        is_whole && is_call && self.ends_after_call()
+        let ends = |token: &Token| match token {
+            Token::End | Token::Eof | Token::Sign("}") => true,
+            Token::Name(name) => name == "where",
+            _ => false,
+        };
+        is_whole && is_call && ends(self.behind_call())
     }
 
     /// Parses a call that gives a value, after its name, which begins at `start`.
@@ -46,9 +58,8 @@ impl Parser<'_> {
         if let Some(KeyArgument::SelfId(span)) =
             call.parts.iter().find(|part| matches!(part, KeyArgument::SelfId(_)))
         {
-            let expected =
-                "a number, symbol or index: only a node that is filled has a number here".to_owned();
-            return Err(TextErrorKind::Syntax { expected, found: "`self_id()`".to_owned() }.at(span.clone()));
+            let what = "a number, symbol or index: only a node that is filled has a number here";
+            return Err(expected(what, "`self_id()`", span));
         }
         Expr::new(ExprKind::Random(Box::new(call)), self.since(start.start))
     }

@@ -6,11 +6,10 @@ use super::lex::Token;
 use super::parser::{ParseResult, Parser};
 use crate::ast::{Access, Index, Statement};
 use crate::constraint::{Comparison, Constraint};
-use crate::error::TextErrorKind;
+use crate::error::{TextErrorKind, expected};
 use crate::linear::IndexExpr;
 use crate::synonyms;
-use assignments::AccumOp;
-use assignments::ByteRange;
+use assignments::{AccumOp, ByteRange};
 
 impl Parser<'_> {
     pub(super) fn statement(&mut self) -> ParseResult<Statement> {
@@ -34,10 +33,9 @@ impl Parser<'_> {
             false => (self.list(Self::expr)?, None),
         };
         let rhs_span = self.since(rhs_start);
-        let constraints = if self.accept(&Token::Name("where".to_owned())).is_some() {
-            self.list(Self::comparisons)?.concat()
-        } else {
-            Vec::new()
+        let constraints = match self.accept(&Token::Name("where".to_owned())) {
+            Some(_) => self.list(Self::comparisons)?.concat(),
+            None => Vec::new(),
         };
         let span = self.since(start);
         Ok(Statement {
@@ -131,9 +129,8 @@ fn family_position(index: Index) -> ParseResult<IndexExpr> {
     match index {
         Index::Linear(position) => Ok(position),
         Index::Concat(_) | Index::Row(_) | Index::Computed(_) => {
-            let expected = "an integer, which selects a node of a family as in `w[l][i,j]`".to_owned();
-            let found = "another index".to_owned();
-            Err(TextErrorKind::Syntax { expected, found }.at(index.span().clone()))
+            let what = "an integer, which selects a node of a family as in `w[l][i,j]`";
+            Err(expected(what, "another index", index.span()))
         }
     }
 }

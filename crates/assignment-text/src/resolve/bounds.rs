@@ -19,11 +19,7 @@ pub(super) fn check_bounds(
         return Ok(());
     }
     let mut reads = Vec::new();
-    for target in &statement.lhs {
-        reads.push(target);
-        target.each_index_read(&mut |read| reads.push(read));
-    }
-    statement.rhs.iter().for_each(|value| value.each_read(&mut |read| reads.push(read)));
+    statement.each_access(&mut |access| reads.push(access));
     let space = bounded_space(statement, ranges, text)?;
     let symbol = |id: SymbolId| symbols[id.index()].range;
     let points = PointRanges::new(ranges, space.clips(), &symbol);

@@ -1,6 +1,6 @@
 //! The letters of a statement, in order of mention.
 
-use crate::ast::{Access, Concat, Expr, ExprKind, Index};
+use crate::ast::{Access, Concat, Index};
 use crate::linear::Atom;
 use crate::tree::Letter;
 use assignments::ByteRange;
@@ -20,7 +20,7 @@ pub(super) fn enter_letters(access: &Access, letters: &mut Vec<Letter>) {
                 let parts = concat.letters.iter().map(part).collect();
                 enter_letter(&concat_name(concat), &concat.span, parts, letters);
             }
-            Index::Computed(expr) => each_access(expr, &mut |access| enter_letters(access, letters)),
+            Index::Computed(expr) => expr.each_access(&mut |access| enter_letters(access, letters)),
         }
     }
 }
@@ -42,21 +42,4 @@ pub(super) fn enter_letter(
 /// The name of a concatenated axis. No letter has such a name.
 pub(super) fn concat_name(concat: &Concat) -> String {
     concat.letters.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("^")
-}
-
-pub(super) fn each_access<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a Access)) {
-    if let ExprKind::Access(access) | ExprKind::Pad(access, ..) = &expr.kind {
-        f(access);
-    }
-    expr.children().into_iter().for_each(|child| each_access(child, f));
-}
-
-pub(super) fn each_name<'a>(expr: &'a Expr, f: &mut dyn FnMut(&'a str, &'a ByteRange)) {
-    match &expr.kind {
-        ExprKind::Name(name) | ExprKind::Letter(name) => f(name, &expr.span),
-        ExprKind::Random(call) => call.each_letter(f),
-        _ => {}
-    }
-    let computed = expr.kind.indices().iter().filter_map(Index::computed);
-    expr.children().into_iter().chain(computed).for_each(|part| each_name(part, f));
 }

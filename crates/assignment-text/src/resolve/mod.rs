@@ -120,10 +120,8 @@ impl StepResolver<'_> {
         reject_letters(statement)?;
         check_target(target, statement, before)?;
         let of = match fetch {
-            Fetch::Slice { of, of_span, .. }
-            | Fetch::Order { of, of_span, .. }
-            | Fetch::SampleValues { of, of_span, .. } => {
-                Some(before.find(of).map_err(|kind| kind.at(of_span.clone()))?)
+            Fetch::Slice { of, .. } | Fetch::Order { of, .. } | Fetch::SampleValues { of, .. } => {
+                Some(before.find(&of.name).map_err(|kind| kind.at(of.span.clone()))?)
             }
             _ => None,
         };

@@ -4,9 +4,9 @@ use tnode::{Dims, TensorNode};
 
 use super::dims::view_dims;
 use super::fold::as_index;
-use super::letters::{concat_name, each_access, each_name, enter_letter, enter_letters};
+use super::letters::{concat_name, enter_letter, enter_letters};
 use crate::ast::{Access, Expr, ExprKind, Index, RandomCall, Statement, View};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{LocatedError, TextErrorKind, expected};
 use crate::linear::{Atom, Linear};
 use crate::names::NamesAt;
 use crate::number::Number;
@@ -29,7 +29,7 @@ pub(crate) fn resolve(
     let mut letters = Vec::new();
     statement.lhs.iter().for_each(|target| enter_letters(target, &mut letters));
     for value in &statement.rhs {
-        each_access(value, &mut |access| enter_letters(access, &mut letters));
+        value.each_access(&mut |access| enter_letters(access, &mut letters));
     }
     for letter in &mut letters {
         letter.node = nodes.has(&letter.name).then(|| nodes.find(&letter.name).ok()).flatten();
@@ -134,7 +134,7 @@ impl NameResolver<'_> {
     fn enter_value_letter(&mut self, name: &str, statement: &Statement) {
         let mut place = None;
         for value in statement.lhs.iter().flat_map(Access::computed).chain(&statement.rhs) {
-            each_name(value, &mut |found, span| {
+            value.each_name(&mut |found, span, _| {
                 if found == name {
                     place.get_or_insert_with(|| span.clone());
                 }
@@ -229,9 +229,8 @@ impl NameResolver<'_> {
     ) -> Result<NodeAccess, LocatedError> {
         let located = |kind: TextErrorKind| kind.at(access.span.clone());
         if access.merge && matches!(how, AccessKind::Lhs | AccessKind::Padded(..)) {
-            let (expected, found) =
-                ("a node".to_owned(), "a merge buffer, which can only be read as it is".to_owned());
-            return Err(located(TextErrorKind::Syntax { expected, found }));
+            let found = "a merge buffer, which can only be read as it is";
+            return Err(expected("a node", found, &access.span));
         }
         reject_rows(access)?;
         if !matches!(how, AccessKind::Lhs) && self.nodes.is_unwritten(&access.name) {
@@ -258,12 +257,9 @@ impl NameResolver<'_> {
         access: &Access,
         how: AccessKind,
     ) -> Result<NodeAccess, LocatedError> {
-        let located = |kind: TextErrorKind| kind.at(access.span.clone());
         let computed = self.computed(access)?;
         if computed.is_some() && matches!(how, AccessKind::Merge) {
-            let (expected, found) =
-                ("a node".to_owned(), "a merge buffer, which has no computed indices".to_owned());
-            return Err(located(TextErrorKind::Syntax { expected, found }));
+            return Err(expected("a node", "a merge buffer, which has no computed indices", &access.span));
         }
         let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
         let index = access.indices.iter().map(index).collect::<Result<_, LocatedError>>()?;
@@ -349,27 +345,20 @@ impl NameResolver<'_> {
 
     /// A bare name: a letter, a node of rank 0, `inf` or `nan`.
     fn name(&mut self, name: &str, span: &ByteRange) -> Result<ResolvedExprKind, LocatedError> {
-        let letter = self.letter(name);
-        // A failed search for a node collects similar names, so letters without a node of that name return
-        // first.
-        if let Some(letter) = letter.filter(|_| !self.nodes.has(name)) {
-            return Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter))));
+        if let Some(letter) = self.letter(name) {
+            let is_number = |node: TensorNode| node.dims_without_padding().is_ok_and(|dims| dims.is_empty());
+            // A failed search for a node collects similar names.
+            return match self.nodes.has(name) && self.nodes.find(name).is_ok_and(is_number) {
+                true => Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone())),
+                false => Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter)))),
+            };
         }
-        match (letter, self.nodes.find(name)) {
-            (Some(letter), Err(_)) => Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter)))),
-            (Some(letter), Ok(node)) => match node.dims_without_padding() {
-                Ok(dims) if dims.is_empty() => {
-                    Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone()))
-                }
-                _ => Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter)))),
-            },
-            (None, Ok(node)) => {
-                let (name, name_span, span) = (name.to_owned(), span.clone(), span.clone());
-                let (family, indices) = (Vec::new(), Vec::new());
-                let access = Access { name, name_span, family, merge: false, indices, span };
+        match self.nodes.find(name) {
+            Ok(node) => {
+                let access = Access::whole(name, span);
                 Ok(ResolvedExprKind::NodeAccess(self.read_node(node, &access, AccessKind::Plain)?))
             }
-            (None, Err(kind)) => match (Number::named(name), kind) {
+            Err(kind) => match (Number::named(name), kind) {
                 (Some(number), _) => Ok(ResolvedExprKind::Number(number)),
                 (None, TextErrorKind::UnknownNode { name, near }) => {
                     Err(TextErrorKind::UnknownName { name, near }.at(span.clone()))

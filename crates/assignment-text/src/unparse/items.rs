@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::ast::{
     Access, Argument, Call, Declaration, Def, Detach, ExpandedStep, Expr, ExprKind, Fetch, Gradient, Index,
-    Initial, Item, KeyArgument, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Role, Row, SizeItem,
+    Initial, Item, KeyArgument, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Row, SizeItem,
     Statement, View,
 };
 use crate::linear::{Atom, AxisSize, IndexExpr, IndexExprKind};
@@ -79,7 +79,7 @@ fn family(f: &mut Formatter<'_>, position: &[IndexExpr]) -> fmt::Result {
 
 impl Display for Declaration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.role, NodeName(&self.target))?;
+        write!(f, "{} {}", self.role.token(), NodeName(&self.target))?;
         if let Some(dtype) = self.dtype {
             write!(f, " {dtype}")?;
         }
@@ -89,12 +89,6 @@ impl Display for Declaration {
             Some(Initial { fill: Some(fill), .. }) => write!(f, " := {fill}"),
             Some(_) | None => Ok(()),
         }
-    }
-}
-
-impl Display for Role {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(self.token())
     }
 }
 
@@ -215,19 +209,14 @@ impl Display for Fetch {
                 write!(f, "values({})", List(&numbers))
             }
             Fetch::Bits(bits, _) => write!(f, "bits({bits:#x})"),
-            Fetch::Slice { of, family, symbol, .. } => {
-                write!(f, "slice({of}")?;
-                self::family(f, family)?;
-                write!(f, ", @{symbol})")
-            }
-            Fetch::Order { of, family, axis, is_descending, .. } => {
-                write!(f, "{}({of}", if *is_descending { "descending" } else { "ascending" })?;
-                self::family(f, family)?;
-                write!(f, ", {axis})")
+            Fetch::Slice { of, symbol } => write!(f, "slice({}, @{symbol})", NodeName(of)),
+            Fetch::Order { of, axis, is_descending } => {
+                let order = if *is_descending { "descending" } else { "ascending" };
+                write!(f, "{order}({}, {axis})", NodeName(of))
             }
             Fetch::Random(call) => call.fmt(f),
-            Fetch::SampleValues { distribution, scheme, of, .. } => {
-                write!(f, "{}({})", distribution.token(), in_scheme(*scheme, of))
+            Fetch::SampleValues { distribution, scheme, of } => {
+                write!(f, "{}({})", distribution.token(), in_scheme(*scheme, &of.name))
             }
         }
     }

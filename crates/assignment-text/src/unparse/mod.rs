@@ -10,7 +10,6 @@
 //! and a fill by a constant, a symbol or a size as an assignment. Initial values and margins are not printed.
 
 mod items;
-mod made;
 mod names;
 mod numbers;
 mod site;
@@ -23,11 +22,11 @@ use std::fmt::Write;
 use tnode::{MemoryMode, TensorNode};
 
 pub(crate) use self::items::{Lines, source_line};
-use self::made::{NOWHERE, access};
 use self::names::PrintedNames;
+use self::numbers::NOWHERE;
 use self::statement::StatementPrinter;
 use self::subexpressions::Subexpressions;
-use crate::ast::{Declaration, Detach, Gradient, Role};
+use crate::ast::{Access, Declaration, Detach, Gradient, Role};
 use crate::linear::IndexExpr;
 use crate::source::on_one_line;
 use assignments::{Accum, Assignments, Operand, ProgramStep};
@@ -76,6 +75,10 @@ impl<'a> ProgramPrinter<'a> {
         }
     }
 
+    fn whole(&self, node: &TensorNode) -> Access {
+        Access::whole(self.names.node(node), &NOWHERE)
+    }
+
     fn line(&mut self, line: impl std::fmt::Display) {
         writeln!(self.text, "{line}").expect("a string takes everything");
     }
@@ -108,7 +111,7 @@ impl<'a> ProgramPrinter<'a> {
             let size = |&dim: &usize| IndexExpr::number(assignments::indexing::extent(dim), NOWHERE);
             let declaration = Declaration {
                 role: roles.role(&node),
-                target: access(self.names.node(&node)),
+                target: self.whole(&node),
                 dtype: Some(node.dtype()),
                 sizes: dims.iter().map(size).collect(),
                 initial: None,
@@ -128,8 +131,8 @@ impl<'a> ProgramPrinter<'a> {
                     self.line(statement);
                 }
                 ProgramStep::Gradient { loss, parameters, .. } => {
-                    let parameters = parameters.iter().map(|(by, _)| access(self.names.node(by))).collect();
-                    let loss = access(self.names.node(loss));
+                    let parameters = parameters.iter().map(|(by, _)| self.whole(by)).collect();
+                    let loss = self.whole(loss);
                     self.line(Gradient { loss, parameters, span: NOWHERE, frame: None });
                 }
                 ProgramStep::Detach(node) => self.detach(node),
@@ -145,7 +148,7 @@ impl<'a> ProgramPrinter<'a> {
 
     /// A node without a name is mentioned by no other step, so that it does not matter for gradients.
     fn detach(&mut self, node: &TensorNode) {
-        let node = access(self.names.node(node));
+        let node = self.whole(node);
         if !node.name.is_empty() {
             self.line(Detach { node, frame: None });
         }

@@ -3,10 +3,17 @@
 
 use tnode::{DType, Scalar};
 
-use super::made::expr;
 use crate::ast::{Expr, ExprKind};
 use crate::number::Number;
-use assignments::Operand;
+use assignments::{ByteRange, Operand};
+
+/// The span of printed constructs, which stand in no text.
+pub(super) const NOWHERE: ByteRange = 0..0;
+
+/// An expression that is only printed, so its depth does not matter.
+pub(super) fn expr(kind: ExprKind) -> Expr {
+    Expr { kind, span: NOWHERE, depth: 0 }
+}
 
 /// The number that the text has for a value of its type. A whole number prints without a point if
 /// `as_integer`, and so takes the type of its place even where that is an integer.

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{DType, Scalar, TensorNode};
 
-use super::made::{NOWHERE, access, expr};
 use super::names::PrintedNames;
-use super::numbers::{NumberContext, cast_unless, constant, is_number, number};
+use super::numbers::{NOWHERE, NumberContext, cast_unless, constant, expr, is_number, number};
 use super::site::{Site, enter_letter, inner_site};
 use super::subexpressions::Subexpressions;
 use crate::ast::{Access, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Statement};
@@ -49,7 +48,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
         let site = Site { accum, values: BTreeMap::new() };
         self.name_letters(&site);
         let projections = &accum.projections;
-        let mut target = access(self.names.node(&accum.lhs));
+        let mut target = self.whole(&accum.lhs);
         target.indices = self.indices(&site, projections.project_lhs(), Some(projections.lhs_dims()));
         let value = self.value(&site, accum.lhs.dtype());
         let iterators = projections.product_iterators();
@@ -80,29 +79,22 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
             }
             FetchOp::RangeOverOffsets => Fetch::Offsets,
             FetchOp::EmbedSelfId => Fetch::SelfId,
-            FetchOp::Slice { index, of } => Fetch::Slice {
-                of: self.names.node(of).to_owned(),
-                of_span: NOWHERE,
-                family: Vec::new(),
-                symbol: self.symbol(*index),
-            },
-            FetchOp::Order { of, axis, is_descending } => Fetch::Order {
-                of: self.names.node(of).to_owned(),
-                of_span: NOWHERE,
-                family: Vec::new(),
-                axis: *axis,
-                is_descending: *is_descending,
-            },
+            FetchOp::Slice { index, of } => Fetch::Slice { of: self.whole(of), symbol: self.symbol(*index) },
+            FetchOp::Order { of, axis, is_descending } => {
+                Fetch::Order { of: self.whole(of), axis: *axis, is_descending: *is_descending }
+            }
             FetchOp::Random(random) => Fetch::Random(self.random(random, Vec::new())),
-            FetchOp::SampleValues(SampleValues { distribution, scheme, of }) => Fetch::SampleValues {
-                distribution: *distribution,
-                scheme: *scheme,
-                of: self.names.node(of).to_owned(),
-                of_span: NOWHERE,
-            },
+            FetchOp::SampleValues(SampleValues { distribution, scheme, of }) => {
+                Fetch::SampleValues { distribution: *distribution, scheme: *scheme, of: self.whole(of) }
+            }
         };
-        let target = access(self.names.node(node));
+        let target = self.whole(node);
         self.statement(target, AccumOp::Assign, false, Vec::new(), Some(fetch), Vec::new())
+    }
+
+    /// A node without indices.
+    fn whole(&self, node: &TensorNode) -> Access {
+        Access::whole(self.names.node(node), &NOWHERE)
     }
 
     /// The statement that assigns a constant to every element of a node.
@@ -112,7 +104,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
 
     /// The statement that assigns a value without letters to every element of a node.
     fn assignment(self, node: &TensorNode, value: Expr) -> Statement {
-        let mut target = access(self.names.node(node));
+        let mut target = self.whole(node);
         let mut used = BTreeSet::new();
         for _ in node.dims_without_padding().unwrap_or_default() {
             let letter = self.names.fresh_letter(&used);
@@ -321,18 +313,18 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
             Operand::Node(node) => match self.subexpressions.get(node) {
                 Some(inner) => self.subexpression(&inner_site(site, inner, site.indices(at))),
                 None => {
-                    let mut read = access(self.names.node(node));
+                    let mut read = self.whole(node);
                     read.indices = self.indices(site, site.indices(at), dims.map(|dims| &**dims));
                     expr(self.read(read))
                 }
             },
             Operand::MergeBuffer(node) => {
-                let mut read = Access { merge: true, ..access(self.names.node(node)) };
+                let mut read = Access { merge: true, ..self.whole(node) };
                 read.indices = self.indices(site, site.indices(at), dims.map(|dims| &**dims));
                 expr(ExprKind::Access(Box::new(read)))
             }
             Operand::Padded { node, outside } => {
-                let mut read = access(self.names.node(node));
+                let mut read = self.whole(node);
                 read.indices = self.indices(site, site.indices(at), None);
                 expr(ExprKind::Pad(Box::new(read), number(*outside, true), NOWHERE))
             }

@@ -86,7 +86,6 @@ fn messages(source: &'static str) -> Vec<String> {
 fn the_reference_has_every_error() {
     let sources = [
         include_str!("../../src/error/kind.rs"),
-        include_str!("../../src/error/gradient.rs"),
         include_str!("../../../assignments/src/lower/error.rs"),
         include_str!("../../../autodiff/src/error.rs"),
     ];
