@@ -14,7 +14,7 @@ use crate::declare::{enter_writes, sizes};
 use crate::error::{LocatedError, TextErrorKind};
 use crate::linear::IndexExpr;
 use crate::names::Names;
-use assignments::{AccumOp, ByteRange};
+use assignments::ByteRange;
 use lowered_ir::SourceText;
 
 /// The program that gives declared nodes their initial values.
@@ -93,13 +93,7 @@ fn sample(value: &mut Expr, declaration: &Declaration, samples: &mut Vec<(String
             samples.push((name, (**call).clone()));
             value.kind = ExprKind::Access(Box::new(read));
         }
-        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => sample(a, declaration, samples),
-        ExprKind::Binary(_, a, b) | ExprKind::Exchanged(_, a, b) => {
-            sample(a, declaration, samples);
-            sample(b, declaration, samples);
-        }
-        ExprKind::Ternary(_, args) => args.iter_mut().for_each(|arg| sample(arg, declaration, samples)),
-        _ => {}
+        _ => value.children_mut().into_iter().for_each(|child| sample(child, declaration, samples)),
     }
 }
 
@@ -116,18 +110,8 @@ fn step(
     fetch: Option<Fetch>,
 ) -> ExpandedStep {
     let initial = declaration.initial.as_ref();
-    let span = initial.map_or(declaration.span.clone(), |initial| initial.span.clone());
-    ExpandedStep::Statement(Statement {
-        lhs: vec![target],
-        op: AccumOp::Assign,
-        init: false,
-        op_span: initial.map_or(span.clone(), |initial| initial.op_span.clone()),
-        rhs: value.into_iter().collect(),
-        fetch,
-        rhs_span: span.clone(),
-        constraints: Vec::new(),
-        span: declaration.span.start..span.end,
-        is_expanded: false,
-        frame: None,
-    })
+    let rhs_span = initial.map_or(declaration.span.clone(), |initial| initial.span.clone());
+    let op_span = initial.map_or(rhs_span.clone(), |initial| initial.op_span.clone());
+    let made = Statement::made(target, value, declaration.span.start..rhs_span.end, &None);
+    ExpandedStep::Statement(Statement { op_span, fetch, rhs_span, is_expanded: false, ..made })
 }

@@ -294,6 +294,41 @@ pub(crate) struct Statement {
     pub(crate) frame: Option<Arc<Frame>>,
 }
 
+impl Statement {
+    /// A plain assignment that no text has.
+    pub(crate) fn made(
+        target: Access,
+        value: Option<Expr>,
+        span: ByteRange,
+        frame: &Option<Arc<Frame>>,
+    ) -> Statement {
+        Statement {
+            lhs: vec![target],
+            op: AccumOp::Assign,
+            init: false,
+            op_span: span.clone(),
+            rhs_span: value.as_ref().map_or(span.clone(), |value| value.span.clone()),
+            rhs: Vec::from_iter(value),
+            fetch: None,
+            constraints: Vec::new(),
+            span,
+            is_expanded: true,
+            frame: frame.clone(),
+        }
+    }
+
+    /// The expressions that compute indices of targets, and the values.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Expr> {
+        self.lhs.iter().flat_map(Access::computed).chain(&self.rhs)
+    }
+
+    /// The expressions that compute indices of targets, and the values, to change them.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let indices = self.lhs.iter_mut().flat_map(|target| &mut target.indices);
+        indices.filter_map(Index::computed_mut).chain(&mut self.rhs)
+    }
+}
+
 /// A function that fills a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Fetch {

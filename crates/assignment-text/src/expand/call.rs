@@ -41,7 +41,8 @@ impl Expansion<'_> {
         for (target, result) in statement.lhs.iter().zip(results) {
             if !result.is_target {
                 let value = result_access(call, &result.node.name, indices(&result.letters, &call.span))?;
-                let mut copy = assignment(target.clone(), value, statement.span.clone(), &statement.frame);
+                let mut copy =
+                    Statement::made(target.clone(), Some(value), statement.span.clone(), &statement.frame);
                 copy.op_span.clone_from(&statement.op_span);
                 copy.constraints = remaining(&statement, &copy);
                 self.push(copy)?;
@@ -89,9 +90,7 @@ impl Expansion<'_> {
             targets: &[],
         };
         let (from, copies) = (self.expanded.steps.len(), self.copies);
-        let computed = statement.lhs.iter_mut().flat_map(|target| &mut target.indices);
-        let computed = computed.filter_map(Index::computed_mut);
-        computed.chain(&mut statement.rhs).try_for_each(|value| self.hoist(value, &site))?;
+        statement.values_mut().try_for_each(|value| self.hoist(value, &site))?;
         if (self.expanded.steps.len(), self.copies) != (from, copies) {
             statement.is_expanded = true;
             statement.constraints = remaining(&before, statement);
@@ -257,7 +256,7 @@ impl Expansion<'_> {
     ) -> Result<ArrayBinding> {
         let span = &argument.span;
         let target = Access::indexed(name, indices(axes, span), span);
-        let mut statement = assignment(target, argument.clone(), span.clone(), site.frame);
+        let mut statement = Statement::made(target, Some(argument.clone()), span.clone(), site.frame);
         statement.constraints = constraints_of(site.constraints, axes);
         self.push(statement)?;
         Ok(ArrayBinding::whole(name.to_owned(), axes.len()))
@@ -427,23 +426,6 @@ fn result_access(call: &Call, name: &str, indices: Vec<Index>) -> Result<Expr> {
     let access = Access::indexed(name, indices, &call.span);
     let access = Access { name_span: call.name_span.clone(), ..access };
     Expr::new(ExprKind::Access(Box::new(access)), call.span.clone())
-}
-
-/// A plain assignment that expansion makes.
-fn assignment(target: Access, value: Expr, span: ByteRange, frame: &Option<Arc<Frame>>) -> Statement {
-    Statement {
-        lhs: vec![target],
-        op: AccumOp::Assign,
-        init: false,
-        op_span: span.clone(),
-        rhs_span: value.span.clone(),
-        rhs: vec![value],
-        fetch: None,
-        constraints: Vec::new(),
-        span,
-        is_expanded: true,
-        frame: frame.clone(),
-    }
 }
 
 /// The constraints of a statement after its calls have been replaced. A constraint of a letter that occurred

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ast::{Access, Call, Def, Expr, ExprKind, Index, Item, Parameter, PatternAxis, Statement};
+use crate::ast::{Call, Def, Expr, ExprKind, Index, Item, Parameter, PatternAxis, Statement};
 use crate::constraint::Constraint;
 use crate::linear::{Atom, IndexExpr};
 
@@ -35,8 +35,7 @@ pub(super) fn everywhere(statement: &Statement) -> Vec<String> {
     let mut letters = of_statement(statement);
     let known: Vec<String> =
         statement.constraints.iter().flat_map(Constraint::letters).map(str::to_owned).collect();
-    let computed = statement.lhs.iter().flat_map(Access::computed);
-    computed.chain(&statement.rhs).for_each(|value| as_values(value, &known, &mut letters));
+    statement.values().for_each(|value| as_values(value, &known, &mut letters));
     letters
 }
 
@@ -67,8 +66,7 @@ fn in_items(items: &[Item], names: &mut BTreeSet<String>) {
         match item {
             Item::Statement(statement) => {
                 names.extend(everywhere(statement));
-                let computed = statement.lhs.iter().flat_map(Access::computed);
-                computed.chain(&statement.rhs).for_each(|value| nodes_of(value, &mut mentioned));
+                statement.values().for_each(|value| nodes_of(value, &mut mentioned));
             }
             Item::Call(call) => {
                 names.extend(of_call(call));

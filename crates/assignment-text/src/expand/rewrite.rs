@@ -28,9 +28,7 @@ pub(super) fn statement(statement: &mut Statement, scope: &Scope) -> Result<()> 
     statement.rhs.iter_mut().try_for_each(|value| indices_of(value, scope))?;
     statement.constraints.iter_mut().try_for_each(|constraint| self::constraint(constraint, scope))?;
     let letters = letters::of_statement(statement);
-    let targets = statement.lhs.iter_mut().flat_map(|target| &mut target.indices);
-    let computed = targets.filter_map(Index::computed_mut);
-    computed.chain(&mut statement.rhs).try_for_each(|value| values(value, &letters, scope))
+    statement.values_mut().try_for_each(|value| values(value, &letters, scope))
 }
 
 /// Replaces the names of a call that is a statement of its own.

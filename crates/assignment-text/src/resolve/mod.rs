@@ -6,7 +6,6 @@
 mod axis_sizes;
 mod bounds;
 mod dims;
-mod fold;
 mod letters;
 mod ranges;
 mod statement;

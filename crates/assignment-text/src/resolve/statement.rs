@@ -3,7 +3,6 @@
 use tnode::{Dims, TensorNode};
 
 use super::dims::view_dims;
-use super::fold::as_index;
 use super::letters::{concat_name, enter_letter, enter_letters};
 use crate::ast::{Access, Expr, ExprKind, Index, RandomCall, Statement, View};
 use crate::error::{LocatedError, TextErrorKind, expected};
@@ -17,7 +16,7 @@ use crate::tree::{
 };
 use assignments::indexing::{StaticSymbol, axis_iterator};
 use assignments::{ByteRange, SymbolTable};
-use lowered_ir::ir::{Affine, Var};
+use lowered_ir::ir::{Affine, BinaryOp, UnaryOp, Var};
 
 /// Resolves one statement. Its symbols are entered into `assignments`.
 pub(crate) fn resolve(
@@ -133,7 +132,7 @@ impl NameResolver<'_> {
 
     fn enter_value_letter(&mut self, name: &str, statement: &Statement) {
         let mut place = None;
-        for value in statement.lhs.iter().flat_map(Access::computed).chain(&statement.rhs) {
+        for value in statement.values() {
             value.each_name(&mut |found, span, _| {
                 if found == name {
                     place.get_or_insert_with(|| span.clone());
@@ -373,4 +372,31 @@ impl NameResolver<'_> {
 fn reject_rows(access: &Access) -> Result<(), LocatedError> {
     let row = access.indices.iter().find(|index| matches!(index, Index::Row(_)));
     row.map_or(Ok(()), |row| Err(TextErrorKind::RowOutsideFunction.at(row.span().clone())))
+}
+
+/// The index form of a sum of integer multiples of letters and symbols; `None` for other expressions.
+fn as_index(tree: &ResolvedExpr) -> Option<Affine> {
+    let constant = |tree: &ResolvedExpr| match tree.kind {
+        ResolvedExprKind::Number(Number { int: Some(int), .. }) => i64::try_from(int).ok(),
+        _ => None,
+    };
+    match &tree.kind {
+        ResolvedExprKind::Number(_) => constant(tree).map(Affine::constant),
+        ResolvedExprKind::Index(index) => Some(index.clone()),
+        ResolvedExprKind::Unary(UnaryOp::Neg, a) => as_index(a)?.checked_times(-1),
+        ResolvedExprKind::Binary(op, args) => {
+            let [a, b] = args.as_ref();
+            match op {
+                BinaryOp::Add => as_index(a)?.checked_plus(&as_index(b)?),
+                BinaryOp::Sub => as_index(a)?.checked_plus(&as_index(b)?.checked_times(-1)?),
+                BinaryOp::Mul => match (constant(a), constant(b)) {
+                    (Some(factor), _) => as_index(b)?.checked_times(factor),
+                    (_, Some(factor)) => as_index(a)?.checked_times(factor),
+                    _ => None,
+                },
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }

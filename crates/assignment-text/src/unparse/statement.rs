@@ -55,7 +55,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
         let unused = iterators.iter().filter(|iterator| !self.mentioned.contains(iterator));
         self.mention_unused(&unused.copied().collect::<Vec<_>>(), &mut target);
         let ends = self.ends(accum);
-        self.statement(target, accum.op, init_neutral, vec![value], None, ends)
+        self.statement(target, accum.op, init_neutral, Some(value), None, ends)
     }
 
     /// The statement of a fill.
@@ -89,7 +89,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
             }
         };
         let target = self.whole(node);
-        self.statement(target, AccumOp::Assign, false, Vec::new(), Some(fetch), Vec::new())
+        self.statement(target, AccumOp::Assign, false, None, Some(fetch), Vec::new())
     }
 
     /// A node without indices.
@@ -111,7 +111,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
             target.indices.push(Index::Linear(IndexExpr::letter(letter.clone(), NOWHERE)));
             used.insert(letter);
         }
-        self.statement(target, AccumOp::Assign, false, vec![value], None, Vec::new())
+        self.statement(target, AccumOp::Assign, false, Some(value), None, Vec::new())
     }
 
     /// The statement, with the ranges of its symbols.
@@ -120,7 +120,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
         target: Access,
         op: AccumOp,
         init: bool,
-        rhs: Vec<Expr>,
+        value: Option<Expr>,
         fetch: Option<Fetch>,
         mut constraints: Vec<Constraint>,
     ) -> Statement {
@@ -132,19 +132,8 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
             }
             self.ranged.insert(id);
         }
-        Statement {
-            lhs: vec![target],
-            op,
-            init: init && op != AccumOp::Assign,
-            op_span: NOWHERE,
-            rhs,
-            fetch,
-            rhs_span: NOWHERE,
-            constraints,
-            span: NOWHERE,
-            is_expanded: true,
-            frame: None,
-        }
+        let init = init && op != AccumOp::Assign;
+        Statement { op, init, fetch, constraints, ..Statement::made(target, value, NOWHERE, &None) }
     }
 
     /// Gives every iterator a letter: the one that the source has as an index, if there is one.
