@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::error::LocatedError;
+use crate::error::Result;
 use crate::linear::{Atom, IndexExpr, IndexExprKind};
 use assignments::ByteRange;
 
@@ -65,7 +65,7 @@ impl Constraint {
     ///
     /// # Errors
     /// If the greater side is no sum of multiples of letters and symbols.
-    pub(crate) fn range(&self) -> Result<Option<(&Atom, i128)>, LocatedError> {
+    pub(crate) fn range(&self) -> Result<Option<(&Atom, i128)>> {
         let (less, greater) = self.sides();
         let IndexExprKind::Atom(atom) = &less.kind else { return Ok(None) };
         if matches!(atom, Atom::Letter(_)) && greater.has_sizes() {

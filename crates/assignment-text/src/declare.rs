@@ -8,7 +8,7 @@
 use tnode::{MemoryMode, Reason, TensorNode};
 
 use crate::ast::{Access, Declaration, ExpandedStep, Role};
-use crate::error::{LocatedError, TextError, TextErrorKind, expected};
+use crate::error::{LocatedError, Result, TextError, TextErrorKind, expected};
 use crate::expand::Expanded;
 use crate::linear::IndexExpr;
 use crate::names::{FirstWrite, GivenNodes, Names, NamesAt, gradient_name};
@@ -46,7 +46,7 @@ pub(crate) fn declare(
     given: GivenNodes,
     path: &[String],
     text: &SourceText,
-) -> Result<Names, LocatedError> {
+) -> Result<Names> {
     let mut names = Names { given, path: path.to_vec(), ..Names::default() };
     enter_declared(&expanded.declarations, &mut names)?;
     for view in &expanded.views {
@@ -61,7 +61,7 @@ pub(crate) fn declare(
 }
 
 /// Enters the declared nodes into `names`, and checks the given nodes among them.
-fn enter_declared(declarations: &[Declaration], names: &mut Names) -> Result<(), LocatedError> {
+fn enter_declared(declarations: &[Declaration], names: &mut Names) -> Result<()> {
     for declaration in declarations {
         let Access { name, name_span, .. } = &declaration.target;
         if names.declared.contains_key(name) {
@@ -87,11 +87,7 @@ fn enter_declared(declarations: &[Declaration], names: &mut Names) -> Result<(),
 
 /// Enters the names that steps write, and makes the nodes that nothing declares. Later passes find their
 /// dimensions and types.
-pub(crate) fn enter_writes(
-    steps: &[ExpandedStep],
-    names: &mut Names,
-    text: &SourceText,
-) -> Result<(), LocatedError> {
+pub(crate) fn enter_writes(steps: &[ExpandedStep], names: &mut Names, text: &SourceText) -> Result<()> {
     let (mut line, mut at) = (1, 0);
     for (step, source) in steps.iter().enumerate() {
         let start = source.span().start;
@@ -153,7 +149,7 @@ fn written_names<'a>(step: &'a ExpandedStep, names: NamesAt<'_>, text: &str) -> 
 }
 
 /// Makes the declared inputs, parameters and constants.
-pub(crate) fn lasting_nodes(declarations: &[Declaration]) -> Result<Nodes, LocatedError> {
+pub(crate) fn lasting_nodes(declarations: &[Declaration]) -> Result<Nodes> {
     let mut names = Names::default();
     enter_declared(declarations, &mut names)?;
     let lasting = declarations.iter().filter(|declaration| declaration.role != Role::Node);
@@ -170,7 +166,7 @@ fn declared_twice(declaration: &Declaration) -> LocatedError {
     TextErrorKind::DefinedTwice { what: "node", name: name.clone() }.at(name_span.clone())
 }
 
-fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode, LocatedError> {
+fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode> {
     let builder = TensorNode::builder(names.label(&declaration.target.name)).dims(sizes(declaration)?);
     let builder = match declaration.dtype {
         Some(dtype) => builder.dtype(dtype),
@@ -187,7 +183,7 @@ fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode, LocatedE
 }
 
 /// Checks that a given node is as declared.
-fn check(declaration: &Declaration, node: &TensorNode) -> Result<(), LocatedError> {
+fn check(declaration: &Declaration, node: &TensorNode) -> Result<()> {
     let located = |kind: TextErrorKind| kind.at(declaration.span.clone());
     let sizes = sizes(declaration)?;
     if let Some(dtype) = declaration.dtype {
@@ -196,7 +192,7 @@ fn check(declaration: &Declaration, node: &TensorNode) -> Result<(), LocatedErro
     node.set_dims(sizes).map_err(|error| located(error.into()))
 }
 
-pub(crate) fn sizes(declaration: &Declaration) -> Result<Vec<usize>, LocatedError> {
+pub(crate) fn sizes(declaration: &Declaration) -> Result<Vec<usize>> {
     let size = |size: &IndexExpr| match size.integer()? {
         Some(number) => usize::try_from(number)
             .map_err(|_| expected("a size of 0 or more", format!("`{number}`"), &size.span)),

@@ -11,7 +11,7 @@ use crate::ast::{
     Access, Declaration, ExpandedStep, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Role, Statement,
 };
 use crate::declare::{enter_writes, sizes};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::linear::IndexExpr;
 use crate::names::Names;
 use assignments::ByteRange;
@@ -30,7 +30,7 @@ pub(crate) fn initial(
     declarations: &[Declaration],
     program: &Names,
     text: &SourceText,
-) -> Result<Option<InitialValues>, LocatedError> {
+) -> Result<Option<InitialValues>> {
     let valued = declarations.iter().filter(|declaration| declaration.initial.is_some());
     let node = |Declaration { target, .. }: &Declaration| Some(program.declared.get(&target.name)?.0.clone());
     let nodes: BTreeSet<TensorNode> = valued.filter_map(node).collect();
@@ -46,7 +46,7 @@ pub(crate) fn initial(
 }
 
 /// The statements that give the declared nodes their initial values, and the nodes that they need.
-fn statements(declarations: &[Declaration], names: &mut Names) -> Result<Vec<ExpandedStep>, LocatedError> {
+fn statements(declarations: &[Declaration], names: &mut Names) -> Result<Vec<ExpandedStep>> {
     let mut statements = Vec::new();
     for declaration in declarations {
         let Some(initial) = &declaration.initial else { continue };
@@ -69,7 +69,7 @@ fn statements(declarations: &[Declaration], names: &mut Names) -> Result<Vec<Exp
 }
 
 /// A node for the random numbers in an initial value, one for each element.
-fn sample_node(declaration: &Declaration, label: Label) -> Result<TensorNode, LocatedError> {
+fn sample_node(declaration: &Declaration, label: Label) -> Result<TensorNode> {
     let dtype = declaration.dtype.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32);
     let node = TensorNode::builder(label).dims(sizes(declaration)?).dtype(dtype).build();
     node.map_err(|error| TextErrorKind::from(error).at(declaration.span.clone()))

@@ -4,7 +4,7 @@
 //! Their values are known only after expansion, so the parser keeps an index as a tree. Afterwards every
 //! index is a sum of an offset and of integer multiples of letters and symbols.
 
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{LocatedError, Result, TextErrorKind};
 use assignments::ByteRange;
 
 /// `size(x, 1)`: the size of an axis of a node.
@@ -45,7 +45,7 @@ pub(crate) enum IndexExprKind {
 }
 
 /// The expression in place of another, if there is one.
-type Replacement = Result<Option<IndexExprKind>, LocatedError>;
+type Replacement = Result<Option<IndexExprKind>>;
 
 /// An operation between factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl IndexExpr {
     pub(crate) fn replace(
         &mut self,
         f: &mut dyn FnMut(&IndexExprKind, &ByteRange) -> Replacement,
-    ) -> Result<(), LocatedError> {
+    ) -> Result<()> {
         match &mut self.kind {
             IndexExprKind::Number(_) => {}
             leaf @ (IndexExprKind::Atom(_) | IndexExprKind::LetterSize(_) | IndexExprKind::AxisSize(_)) => {
@@ -157,7 +157,7 @@ impl IndexExpr {
     ///
     /// # Errors
     /// If the expression multiplies letters, divides them, divides with a remainder or overflows.
-    pub(crate) fn linear(&self) -> Result<Linear, LocatedError> {
+    pub(crate) fn linear(&self) -> Result<Linear> {
         let plain = |terms, offset| Linear { terms, offset, span: self.span.clone() };
         match &self.kind {
             IndexExprKind::Number(number) => {
@@ -191,7 +191,7 @@ impl IndexExpr {
     ///
     /// # Errors
     /// If the expression has no linear form.
-    pub(crate) fn integer(&self) -> Result<Option<i128>, LocatedError> {
+    pub(crate) fn integer(&self) -> Result<Option<i128>> {
         if let IndexExprKind::Number(number) = self.kind {
             return Ok(Some(number));
         }
@@ -200,7 +200,7 @@ impl IndexExpr {
     }
 
     /// The value of an expression that must be an integer.
-    pub(crate) fn known_integer(&self) -> Result<i64, LocatedError> {
+    pub(crate) fn known_integer(&self) -> Result<i64> {
         let linear = self.linear()?;
         match linear.terms.first() {
             None => Ok(linear.offset),
@@ -216,7 +216,7 @@ fn overflow(span: &ByteRange) -> LocatedError {
 }
 
 /// `a + factor · b`.
-fn add(a: Linear, b: Linear, factor: i64) -> Result<Linear, LocatedError> {
+fn add(a: Linear, b: Linear, factor: i64) -> Result<Linear> {
     let span = a.span.start..b.span.end;
     let b = scale(b, factor)?;
     let offset = a.offset.checked_add(b.offset).ok_or_else(|| overflow(&span))?;
@@ -230,7 +230,7 @@ fn add(a: Linear, b: Linear, factor: i64) -> Result<Linear, LocatedError> {
     Ok(sum)
 }
 
-fn multiply(a: Linear, b: Linear) -> Result<Linear, LocatedError> {
+fn multiply(a: Linear, b: Linear) -> Result<Linear> {
     let span = a.span.start..b.span.end;
     let (linear, factor) = match (a.terms.is_empty(), b.terms.is_empty()) {
         (true, _) => (b, a.offset),
@@ -240,7 +240,7 @@ fn multiply(a: Linear, b: Linear) -> Result<Linear, LocatedError> {
     scale(Linear { span, ..linear }, factor)
 }
 
-fn scale(mut linear: Linear, factor: i64) -> Result<Linear, LocatedError> {
+fn scale(mut linear: Linear, factor: i64) -> Result<Linear> {
     let times = |c: i64, span: &ByteRange| c.checked_mul(factor).ok_or_else(|| overflow(span));
     linear.offset = times(linear.offset, &linear.span)?;
     for (_, coefficient, span) in &mut linear.terms {
@@ -250,7 +250,7 @@ fn scale(mut linear: Linear, factor: i64) -> Result<Linear, LocatedError> {
 }
 
 /// The quotient of two constants, which must be whole.
-fn divide(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear, LocatedError> {
+fn divide(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear> {
     let (dividend, divisor) = constants(&a, b, op_span)?;
     if dividend.checked_rem(divisor) != Some(0) {
         let found = "a division that leaves a remainder";
@@ -260,7 +260,7 @@ fn divide(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear, LocatedE
 }
 
 /// The remainder of two constants, which is never negative.
-fn modulo(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear, LocatedError> {
+fn modulo(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear> {
     let (dividend, divisor) = constants(&a, b, op_span)?;
     let span = a.span.start..b.span.end;
     match dividend.checked_rem_euclid(divisor) {
@@ -269,7 +269,7 @@ fn modulo(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear, LocatedE
     }
 }
 
-fn constants(a: &Linear, b: &Linear, op_span: &ByteRange) -> Result<(i64, i64), LocatedError> {
+fn constants(a: &Linear, b: &Linear, op_span: &ByteRange) -> Result<(i64, i64)> {
     match a.terms.is_empty() && b.terms.is_empty() {
         true => Ok((a.offset, b.offset)),
         false => Err(TextErrorKind::NotAffine { found: "a division" }.at(op_span.clone())),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tnode::{DType, Label, TensorNode};
 
 use crate::ast::{Role, View};
-use crate::error::{LocatedError, TextErrorKind, TextGradientError};
+use crate::error::{Result, TextErrorKind, TextGradientError};
 use crate::source::Frame;
 use assignments::spelling::{similar, similar_or_nearest};
 use assignments::{ByteRange, Nodes};
@@ -160,7 +160,7 @@ impl<'a> NamesAt<'a> {
     }
 
     /// The name of the node that a view reads, through other views.
-    pub(crate) fn viewed(self, view: &'a View) -> Result<&'a str, LocatedError> {
+    pub(crate) fn viewed(self, view: &'a View) -> Result<&'a str> {
         let mut of = &view.of;
         for _ in 0..=self.names.views.len() {
             match self.view(&of.name) {

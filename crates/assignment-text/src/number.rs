@@ -2,7 +2,7 @@
 
 use tnode::{DType, Scalar};
 
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::source::excerpt;
 use assignments::ByteRange;
 
@@ -37,7 +37,7 @@ impl Number {
     }
 
     /// Converts the number to a type; an error at `span` if the type cannot represent it.
-    pub(crate) fn checked(self, dtype: DType, text: &str, span: &ByteRange) -> Result<Scalar, LocatedError> {
+    pub(crate) fn checked(self, dtype: DType, text: &str, span: &ByteRange) -> Result<Scalar> {
         self.in_type(dtype).ok_or_else(|| {
             let written = excerpt(text, span);
             // In a function, the text may have the name of a parameter.

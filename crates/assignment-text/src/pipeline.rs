@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::ast::ExpandedStep;
 use crate::declare::declare;
 use crate::emit::emit;
-use crate::error::LocatedError;
+use crate::error::Result;
 use crate::expand::Expanded;
 use crate::infer::infer;
 use crate::initial::{InitialValues, initial};
@@ -40,7 +40,7 @@ pub(crate) fn assignments(
     path: &[String],
     symbols: &[String],
     text: &SourceText,
-) -> Result<Emitted, LocatedError> {
+) -> Result<Emitted> {
     // Every name that the text gives a node or a view has that node or view. No later pass changes a name.
     let names = declare(expanded, given, path, text)?;
     let mut assignments = Assignments::default();
@@ -63,7 +63,7 @@ fn run(
     names: &Names,
     text: &SourceText,
     assignments: &mut Assignments,
-) -> Result<Vec<Step>, LocatedError> {
+) -> Result<Vec<Step>> {
     declare_symbols(&steps, &mut assignments.symbols)?;
     // Every name is a letter, a symbol or a node; every letter has its range, every node its dimensions, and
     // every index is in bounds.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tnode::TensorNode;
 
 use crate::ast::{Access, Def, Item, Recomputed, SizeItem};
-use crate::error::{LocatedError, TextError, TextErrorKind};
+use crate::error::{Result, TextError, TextErrorKind};
 use crate::expand::{self, Expanded, Library};
 use crate::linear::IndexExpr;
 use crate::names::{GivenNodes, Names};
@@ -309,7 +309,7 @@ impl Program {
 
     /// Expands the items of the program. `is_taken` says that a node has a name, which expansion then leaves
     /// to it.
-    fn expanded(&self, is_taken: &dyn Fn(&str) -> bool) -> Result<Expanded, LocatedError> {
+    fn expanded(&self, is_taken: &dyn Fn(&str) -> bool) -> Result<Expanded> {
         let library = Library { functions: &self.prelude, start: self.text.user_text().len() };
         expand::expand(&self.items, library, &self.sizes, is_taken)
     }

@@ -3,7 +3,7 @@
 use tnode::DType;
 
 use crate::ast::{KeyArgument, RandomCall};
-use crate::error::{LocatedError, TextErrorKind, expected};
+use crate::error::{Result, TextErrorKind, expected};
 use crate::linear::{Atom, Linear};
 use crate::source::excerpt;
 use assignments::indexing::StaticSymbol;
@@ -11,7 +11,7 @@ use assignments::{KeyPart, Random, SymbolTable};
 use lowered_ir::random::MAX_CELL;
 
 /// The seed of a call.
-fn seed(call: &RandomCall, text: &str) -> Result<u64, LocatedError> {
+fn seed(call: &RandomCall, text: &str) -> Result<u64> {
     let at = |kind: TextErrorKind| kind.at(call.seed.span.clone());
     let value = || excerpt(text, &call.seed.span).to_owned();
     let Some(int) = call.seed.integer()? else {
@@ -26,7 +26,7 @@ pub(crate) fn resolve(
     id: Option<u64>,
     text: &str,
     symbols: &mut SymbolTable,
-) -> Result<(Random, Vec<Linear>), LocatedError> {
+) -> Result<(Random, Vec<Linear>)> {
     let mut random = Random::new(call.distribution, seed(call, text)?).with_scheme(call.scheme);
     let mut cell = Vec::new();
     for part in &call.parts {
@@ -61,7 +61,7 @@ pub(crate) fn resolve_fetch(
     id: u64,
     text: &str,
     symbols: &mut SymbolTable,
-) -> Result<Random, LocatedError> {
+) -> Result<Random> {
     let (random, cell) = resolve(call, Some(id), text, symbols)?;
     match cell.first() {
         None => Ok(random),

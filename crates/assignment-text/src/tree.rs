@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tnode::{DType, Dims, TensorNode};
 
 use crate::ast::{ExpandedStep, Statement};
-use crate::error::LocatedError;
+use crate::error::{LocatedError, Result};
 use crate::number::Number;
 use crate::source::Frame;
 use assignments::{AccumOp, ByteRange, Random};
@@ -25,10 +25,7 @@ pub(crate) struct ResolvedProgram {
 
 impl ResolvedProgram {
     /// Runs a pass over each step with its position. The first error cuts the program off.
-    pub(crate) fn each(
-        mut self,
-        mut pass: impl FnMut(usize, &mut Step) -> Result<(), LocatedError>,
-    ) -> ResolvedProgram {
+    pub(crate) fn each(mut self, mut pass: impl FnMut(usize, &mut Step) -> Result<()>) -> ResolvedProgram {
         for at in 0..self.steps.len() {
             let step = &mut self.steps[at];
             if let Err(error) = pass(at, step) {

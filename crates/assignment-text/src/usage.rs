@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tnode::TensorNode;
 
 use crate::ast::{Declaration, Recomputed, Role};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::names::Names;
 use crate::source::framed;
 use crate::tree::{Step, StepKind};
@@ -19,7 +19,7 @@ pub(crate) fn recomputed(
     item: &Recomputed,
     names: &Names,
     text: &SourceText,
-) -> Result<(TensorNode, Origin), LocatedError> {
+) -> Result<(TensorNode, Origin)> {
     let Recomputed { target, frame } = item;
     let node = computed_node(&target.name, names);
     let node = node.map_err(|kind| kind.at(target.name_span.clone()).within(frame))?;
@@ -59,7 +59,7 @@ pub(crate) fn read(steps: &[Step]) -> BTreeSet<TensorNode> {
 }
 
 /// Rejects intermediates that are not among the nodes `used`.
-pub(crate) fn check_used(names: &Names, used: &BTreeSet<TensorNode>) -> Result<(), LocatedError> {
+pub(crate) fn check_used(names: &Names, used: &BTreeSet<TensorNode>) -> Result<()> {
     let is_unused = |node: &TensorNode| !used.contains(node);
     match names.intermediates().find(|write| write.node.as_ref().is_some_and(is_unused)) {
         None => Ok(()),

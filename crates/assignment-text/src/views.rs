@@ -11,7 +11,7 @@
 
 use tnode::Dims;
 
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::number::Number;
 use crate::tree::{Letter, NodeAccess, ResolvedExprKind, ResolvedProgram, ResolvedStatement, StepKind};
 use assignments::indexing::{StaticSymbol, axis_iterator, extent};
@@ -25,11 +25,7 @@ pub(crate) fn views(program: ResolvedProgram, symbols: &[StaticSymbol]) -> Resol
     })
 }
 
-fn replace(
-    statement: &mut ResolvedStatement,
-    ranges: &mut Vec<i64>,
-    symbols: &[StaticSymbol],
-) -> Result<(), LocatedError> {
+fn replace(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, symbols: &[StaticSymbol]) -> Result<()> {
     while let Some((letter, inner)) = next_split(statement, ranges, symbols)? {
         split(statement, ranges, letter, inner);
     }
@@ -59,7 +55,7 @@ fn next_split(
     statement: &ResolvedStatement,
     ranges: &[i64],
     symbols: &[StaticSymbol],
-) -> Result<Option<(usize, i64)>, LocatedError> {
+) -> Result<Option<(usize, i64)>> {
     let mut result = Ok(None);
     statement.each_read(&mut |read| {
         if read.view.is_none() || !matches!(result, Ok(None)) {

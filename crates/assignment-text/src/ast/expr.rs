@@ -3,7 +3,7 @@
 use tnode::DType;
 
 use super::{Access, Call, Index, RandomCall, Row};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::linear::AxisSize;
 use crate::number::Number;
 use assignments::ByteRange;
@@ -78,7 +78,7 @@ impl ExprKind {
     }
 
     /// The nesting depth of an expression at `span`, which is limited.
-    pub(crate) fn depth(&self, span: &ByteRange) -> Result<usize, LocatedError> {
+    pub(crate) fn depth(&self, span: &ByteRange) -> Result<usize> {
         let computed = self.indices().iter().filter_map(Index::computed);
         match self.children().into_iter().chain(computed).map(|part| part.depth).max().unwrap_or(0) {
             MAX_DEPTH.. => Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(span.clone())),
@@ -89,7 +89,7 @@ impl ExprKind {
 
 impl Expr {
     /// Makes an expression, and fails if it is nested too deep.
-    pub(crate) fn new(kind: ExprKind, span: ByteRange) -> Result<Expr, LocatedError> {
+    pub(crate) fn new(kind: ExprKind, span: ByteRange) -> Result<Expr> {
         let depth = kind.depth(&span)?;
         Ok(Expr { kind, span, depth })
     }

@@ -39,6 +39,18 @@ pub(crate) enum Item {
     Detach(Detach),
 }
 
+impl Item {
+    /// Calls `f` on every item, and on those of repetitions behind these.
+    pub(crate) fn each(items: &[Item], f: &mut dyn FnMut(&Item)) {
+        for item in items {
+            f(item);
+            if let Item::Repeat(repeat) = item {
+                Item::each(&repeat.body, f);
+            }
+        }
+    }
+}
+
 /// A part of an expanded program whose place among the other parts matters.
 #[derive(Clone, Debug)]
 pub(crate) enum ExpandedStep {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::TensorNode;
 
 use super::projections::{LetterSpace, OperandAccess};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{LocatedError, Result, TextErrorKind};
 use crate::source::excerpt;
 use crate::tree::{AccessKind, NodeAccess, ResolvedExpr, ResolvedStatement};
 use assignments::indexing::concat::Component;
@@ -53,7 +53,7 @@ impl StatementComponent {
         sides: &TargetsAndValues<'_>,
         component: &Component,
         space: &LetterSpace<'_>,
-    ) -> Result<StatementComponent, LocatedError> {
+    ) -> Result<StatementComponent> {
         let runs = |letters: &BTreeSet<usize>| letters.iter().all(|&letter| component.live[letter]);
         let targets = sides.targets.iter().filter(|(_, letters)| runs(letters)).map(|(target, _)| *target);
         let values = sides.values.iter().filter(|(_, letters)| runs(letters)).map(|(value, _)| *value);
@@ -101,10 +101,7 @@ pub(super) fn collected(enter: impl FnOnce(&mut BTreeSet<usize>)) -> BTreeSet<us
     letters
 }
 
-fn only<T>(
-    found: impl Iterator<Item = T>,
-    otherwise: impl FnOnce(Vec<T>) -> LocatedError,
-) -> Result<T, LocatedError> {
+fn only<T>(found: impl Iterator<Item = T>, otherwise: impl FnOnce(Vec<T>) -> LocatedError) -> Result<T> {
     let mut found: Vec<T> = found.collect();
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
@@ -124,10 +121,7 @@ fn in_component(index: &Affine, statement: &ResolvedStatement, component: &Compo
 }
 
 /// Rejects a plain assignment with a letter that its target lacks.
-pub(super) fn check_reduction(
-    statement: &ResolvedStatement,
-    part: &StatementComponent,
-) -> Result<(), LocatedError> {
+pub(super) fn check_reduction(statement: &ResolvedStatement, part: &StatementComponent) -> Result<()> {
     if statement.op != AccumOp::Assign {
         return Ok(());
     }
@@ -158,7 +152,7 @@ pub(super) fn check_once(
     statement: &ResolvedStatement,
     part: &StatementComponent,
     targets: &BTreeMap<&TensorNode, bool>,
-) -> Result<(), LocatedError> {
+) -> Result<()> {
     let lhs = &part.target;
     let once = targets[&lhs.node];
     if statement.op == AccumOp::Assign && !once {

@@ -3,7 +3,7 @@
 use tnode::{DType, Scalar};
 
 use crate::ast::{Access, Fetch, Statement};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::random;
 use crate::source::{excerpt, framed};
 use crate::tree::ResolvedFill;
@@ -26,7 +26,7 @@ pub(super) fn emit(
     fill: &ResolvedFill,
     text: &SourceText,
     symbols: &mut SymbolTable,
-) -> Result<Option<ProgramStep>, LocatedError> {
+) -> Result<Option<ProgramStep>> {
     let ResolvedFill { statement, node, of } = fill;
     let (Some(fetch), Some(target)) = (&statement.fetch, statement.lhs.first()) else { return Ok(None) };
     let origin = origin(text, statement, target);

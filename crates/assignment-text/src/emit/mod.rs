@@ -8,7 +8,7 @@ mod statement;
 mod warnings;
 
 use crate::ast::{ExpandedStep, Gradient};
-use crate::error::LocatedError;
+use crate::error::Result;
 use crate::source::framed;
 use crate::tree::{ResolvedGradient, ResolvedProgram, Step, StepKind};
 use crate::unparse::source_line;
@@ -20,12 +20,12 @@ pub(crate) fn emit(
     program: ResolvedProgram,
     text: &SourceText,
     assignments: &mut Assignments,
-) -> Result<Vec<Step>, LocatedError> {
+) -> Result<Vec<Step>> {
     let ResolvedProgram { steps, error } = program.each(|_, step| emit_step(step, text, assignments));
     error.map_or(Ok(steps), Err)
 }
 
-fn emit_step(step: &Step, text: &SourceText, assignments: &mut Assignments) -> Result<(), LocatedError> {
+fn emit_step(step: &Step, text: &SourceText, assignments: &mut Assignments) -> Result<()> {
     // A detached node has no loops to remark upon.
     if !matches!(step.kind, StepKind::Detach(_)) {
         assignments.steps.push(ProgramStep::Remark(source_line(&step.source, text)));

@@ -8,7 +8,7 @@ use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
 
 use super::component::{StatementComponent, collected};
 use super::projections::{LetterSpace, OperandAccess};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::source::{excerpt, on_one_line};
 use crate::tree::{AccessKind, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedStatement};
 use crate::types::{is_widened, operand_type, type_of};
@@ -54,7 +54,7 @@ impl Emitter<'_> {
         &mut self,
         statement: &ResolvedStatement,
         part: &StatementComponent,
-    ) -> Result<Accum, LocatedError> {
+    ) -> Result<Accum> {
         let lhs = part.target.node.clone();
         self.written = lhs.dtype();
         let mut operands = OperandList::default();
@@ -78,12 +78,7 @@ impl Emitter<'_> {
     }
 
     /// The expression as one operation. Numbers, which have no type of their own, take the type `wanted`.
-    fn rhs(
-        &mut self,
-        tree: &ResolvedExpr,
-        wanted: DType,
-        operands: &mut OperandList,
-    ) -> Result<Rhs, LocatedError> {
+    fn rhs(&mut self, tree: &ResolvedExpr, wanted: DType, operands: &mut OperandList) -> Result<Rhs> {
         let common = operand_type(tree, wanted, self.written);
         operands.arity = tree.children().len().max(1);
         match &tree.kind {
@@ -120,7 +115,7 @@ impl Emitter<'_> {
         tree: &ResolvedExpr,
         wanted: DType,
         operands: &mut OperandList,
-    ) -> Result<Operand, LocatedError> {
+    ) -> Result<Operand> {
         let (operand, accessed) = self.operand(tree, wanted, operands)?;
         operands.own.push(accessed);
         Ok(operand)
@@ -132,7 +127,7 @@ impl Emitter<'_> {
         tree: &ResolvedExpr,
         wanted: DType,
         operands: &mut OperandList,
-    ) -> Result<(Operand, OperandAccess), LocatedError> {
+    ) -> Result<(Operand, OperandAccess)> {
         match &tree.kind {
             ResolvedExprKind::Number(number) => {
                 let value = number.checked(type_of(tree).or(wanted), self.space.text, &tree.span)?;
@@ -170,11 +165,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn read(
-        &mut self,
-        read: &NodeAccess,
-        operands: &mut OperandList,
-    ) -> Result<(Operand, OperandAccess), LocatedError> {
+    fn read(&mut self, read: &NodeAccess, operands: &mut OperandList) -> Result<(Operand, OperandAccess)> {
         let node = read.node.clone();
         let operand = match &read.how {
             AccessKind::Lhs | AccessKind::Plain => Operand::Node(node),
@@ -188,11 +179,7 @@ impl Emitter<'_> {
     }
 
     /// The access to a node. If an operand computes its index, that operand is added to `operands`.
-    fn accessed(
-        &mut self,
-        read: &NodeAccess,
-        operands: &mut OperandList,
-    ) -> Result<OperandAccess, LocatedError> {
+    fn accessed(&mut self, read: &NodeAccess, operands: &mut OperandList) -> Result<OperandAccess> {
         let Some(computed) = &read.computed else { return Ok(OperandAccess::of(read, 0)) };
         let at = operands.computing.len();
         operands.computing.push(None);
@@ -201,7 +188,7 @@ impl Emitter<'_> {
     }
 
     /// The type of an index used as a value: `i64` if wanted, else `i32`, which must hold all its values.
-    fn index_type(&self, index: &Affine, wanted: DType, span: &ByteRange) -> Result<DType, LocatedError> {
+    fn index_type(&self, index: &Affine, wanted: DType, span: &ByteRange) -> Result<DType> {
         let bounds = index.bounds(|var| match var {
             Var::Loop(id) => (0, self.space.ranges[id.index()].max(1) - 1),
             Var::Symbol(_) => (0, 0),
@@ -224,7 +211,7 @@ impl Emitter<'_> {
         whole: &ResolvedExpr,
         value: &ResolvedExpr,
         dtype: DType,
-    ) -> Result<(Operand, OperandAccess), LocatedError> {
+    ) -> Result<(Operand, OperandAccess)> {
         let letters = Vec::from_iter(collected(|into| value.letters(into)));
         let mut operands = OperandList::default();
         let rhs = self.rhs(value, dtype, &mut operands)?;
@@ -254,7 +241,7 @@ impl Emitter<'_> {
         Ok((Operand::Node(node), read))
     }
 
-    fn make_node(&self, whole: &ResolvedExpr, dims: &Dims, dtype: DType) -> Result<TensorNode, LocatedError> {
+    fn make_node(&self, whole: &ResolvedExpr, dims: &Dims, dtype: DType) -> Result<TensorNode> {
         let source = on_one_line(self.space.text, &whole.span);
         let reason = Reason::new(format!("{SUBEXPRESSION_REASON}`{source}`"));
         let node = TensorNode::builder(identifier(&source)).dims(dims.iter().copied()).dtype(dtype);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tnode::Dims;
 
-use crate::error::{LocatedError, bad_bound};
+use crate::error::{Result, bad_bound};
 use crate::tree::NodeAccess;
 use assignments::indexing::{AxisIndex, IndexError, Indexed, Projection, Projections, axis_iterator};
 use assignments::{AccessSpan, ByteRange};
@@ -64,7 +64,7 @@ impl LetterSpace<'_> {
         lhs: OperandAccess,
         rhs: Vec<OperandAccess>,
         source: &str,
-    ) -> Result<Projections, LocatedError> {
+    ) -> Result<Projections> {
         let axes: Vec<usize> = letters.iter().map(|&letter| self.size(letter)).collect();
         let axis: BTreeMap<usize, usize> = letters.iter().enumerate().map(|(axis, &k)| (k, axis)).collect();
         let in_axes = |index: &Affine| {

@@ -11,7 +11,7 @@ use super::component::{
 use super::operands::Emitter;
 use super::projections::LetterSpace;
 use super::warnings::ValueWarnings;
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::source::framed;
 use crate::tree::ResolvedStatement;
 use assignments::indexing::concat;
@@ -24,7 +24,7 @@ pub(super) fn emit(
     ranges: &[i64],
     text: &SourceText,
     assignments: &mut Assignments,
-) -> Result<(), LocatedError> {
+) -> Result<()> {
     let Assignments { steps, warnings, .. } = assignments;
     let space = LetterSpace { ranges, conditions: &statement.conditions, text };
     let parts = statement.letters.iter().map(|letter| letter.parts.clone());

@@ -71,6 +71,9 @@ impl std::error::Error for TextError {
     }
 }
 
+/// The result of a pass, or of a part of one.
+pub(crate) type Result<T, E = LocatedError> = std::result::Result<T, E>;
+
 /// An error with a byte range, before the text is attached.
 #[derive(Debug)]
 pub(crate) struct LocatedError {

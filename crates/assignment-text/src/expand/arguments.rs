@@ -5,17 +5,14 @@ use std::collections::BTreeMap;
 use super::letters;
 use super::scope::{ArrayBinding, AxisBinding};
 use crate::ast::{Access, Argument, Call, Def, Expr, ExprKind, Index, Parameter, Pattern, PatternAxis};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::linear::{Atom, AxisSize, FactorOp, IndexExpr, IndexExprKind};
 use assignments::ByteRange;
 use assignments::spelling::similar_or_nearest;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 
 /// The arguments of a call in the order of the parameters; `None` where the default holds.
-pub(super) fn in_order<'a>(
-    call: &'a Call,
-    def: &'a Def,
-) -> Result<Vec<(&'a Parameter, Option<&'a Expr>)>, LocatedError> {
+pub(super) fn in_order<'a>(call: &'a Call, def: &'a Def) -> Result<Vec<(&'a Parameter, Option<&'a Expr>)>> {
     let mut values: Vec<Option<&Expr>> = vec![None; def.parameters.len()];
     for (at, argument) in call.arguments.iter().enumerate() {
         let place = position(call, def, at, argument)?;
@@ -37,7 +34,7 @@ pub(super) fn in_order<'a>(
 }
 
 /// The position of the parameter to which an argument belongs.
-fn position(call: &Call, def: &Def, at: usize, argument: &Argument) -> Result<usize, LocatedError> {
+fn position(call: &Call, def: &Def, at: usize, argument: &Argument) -> Result<usize> {
     let function = || def.name.clone();
     let Some((name, span)) = &argument.name else {
         if at < def.parameters.len() {
@@ -108,7 +105,7 @@ impl MatchedAxes {
         pattern: &Pattern,
         axes: &[String],
         span: &ByteRange,
-    ) -> Result<(), LocatedError> {
+    ) -> Result<()> {
         let fixed = pattern.axes.iter().filter(|axis| matches!(axis, PatternAxis::Letter(..))).count();
         let has_row = fixed < pattern.axes.len();
         if axes.len() < fixed || (!has_row && axes.len() > fixed) {
@@ -143,11 +140,7 @@ impl MatchedAxes {
 
     /// Records the axes of the node in place of an argument with these letters.
     pub(super) fn enter_sizes(&mut self, letters: &[String], node: &ArrayBinding) {
-        for (at, letter) in letters.iter().enumerate() {
-            if let Some(size) = node.axis_size(at) {
-                self.sizes.entry(letter.clone()).or_insert(size);
-            }
-        }
+        node.enter_sizes(letters, &mut self.sizes);
     }
 
     /// Replaces the sizes of the caller's letters by sizes of axes. Returns a letter that no argument has.
@@ -162,11 +155,7 @@ impl MatchedAxes {
     }
 
     /// The letters of the axes of a result; `None` for a letter that no argument has.
-    pub(super) fn result(
-        &self,
-        function: &str,
-        pattern: &Pattern,
-    ) -> Result<Vec<Option<String>>, LocatedError> {
+    pub(super) fn result(&self, function: &str, pattern: &Pattern) -> Result<Vec<Option<String>>> {
         let mut letters = Vec::new();
         for axis in &pattern.axes {
             match axis {

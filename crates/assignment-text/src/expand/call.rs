@@ -9,13 +9,11 @@ use super::scope::{ArrayBinding, CallSite, FunctionScope, Scope};
 use super::{Expansion, constraints_of, letters, rewrite};
 use crate::ast::{Access, Call, Def, Expr, ExprKind, Index, Parameter, Pattern, Statement};
 use crate::constraint::Constraint;
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::linear::IndexExpr;
 use crate::number::Number;
 use crate::source::{CallNodes, Frame, FrameKind};
 use assignments::{AccumOp, ByteRange};
-
-type Result<T> = std::result::Result<T, LocatedError>;
 
 /// The call that is the whole value of a plain assignment.
 pub(super) fn whole(statement: &Statement) -> Option<&Call> {

@@ -56,34 +56,20 @@ pub(super) fn of_patterns(def: &Def) -> BTreeSet<String> {
 /// The letters of a function, and the names that its values mention.
 pub(super) fn names_of_def(def: &Def) -> BTreeSet<String> {
     let mut names = of_patterns(def);
-    in_items(&def.body, &mut names);
-    names
-}
-
-fn in_items(items: &[Item], names: &mut BTreeSet<String>) {
-    for item in items {
-        let mut mentioned = Vec::new();
-        match item {
-            Item::Statement(statement) => {
-                names.extend(everywhere(statement));
-                statement.values().for_each(|value| nodes_of(value, &mut mentioned));
-            }
-            Item::Call(call) => {
-                names.extend(of_call(call));
-                call.arguments.iter().for_each(|argument| nodes_of(&argument.value, &mut mentioned));
-            }
-            Item::Repeat(repeat) => in_items(&repeat.body, names),
-            Item::Size(_)
-            | Item::Def(_)
-            | Item::Declaration(_)
-            | Item::Keep(_)
-            | Item::Recompute(_)
-            | Item::View(_)
-            | Item::Gradient(_)
-            | Item::Detach(_) => {}
+    let mut mentioned = Vec::new();
+    Item::each(&def.body, &mut |item| match item {
+        Item::Statement(statement) => {
+            names.extend(everywhere(statement));
+            statement.values().for_each(|value| nodes_of(value, &mut mentioned));
         }
-        names.extend(mentioned);
-    }
+        Item::Call(call) => {
+            names.extend(of_call(call));
+            call.arguments.iter().for_each(|argument| nodes_of(&argument.value, &mut mentioned));
+        }
+        _ => {}
+    });
+    names.extend(mentioned);
+    names
 }
 
 /// The names of the nodes that an expression reads.

@@ -22,12 +22,11 @@ use std::sync::Arc;
 
 use self::scope::{Scope, twice};
 use crate::ast::{
-    Access, Call, Declaration, Def, Detach, ExpandedStep, Gradient, Item, Recomputed, Repeat, SizeItem,
-    Statement, View,
+    Access, Call, Declaration, Def, Detach, ExpandedStep, Gradient, Initial, Item, Recomputed, Repeat,
+    SizeItem, Statement, View,
 };
 use crate::constraint::Constraint;
-use crate::error::{LocatedError, TextErrorKind};
-use crate::linear::IndexExpr;
+use crate::error::{Result, TextErrorKind};
 use crate::source::{Frame, FrameKind};
 use assignments::ByteRange;
 
@@ -61,7 +60,7 @@ pub(crate) fn expand(
     library: Library<'_>,
     bound: &BTreeMap<String, i64>,
     is_taken: &dyn Fn(&str) -> bool,
-) -> Result<Expanded, LocatedError> {
+) -> Result<Expanded> {
     let mut expansion = Expansion {
         functions: functions(items)?,
         own_names: scope::made(items),
@@ -79,7 +78,7 @@ pub(crate) fn expand(
 }
 
 /// The functions of a program by name.
-fn functions(items: &[Item]) -> Result<BTreeMap<String, Arc<Def>>, LocatedError> {
+fn functions(items: &[Item]) -> Result<BTreeMap<String, Arc<Def>>> {
     let mut functions = BTreeMap::new();
     for item in items {
         let Item::Def(def) = item else { continue };
@@ -92,7 +91,7 @@ fn functions(items: &[Item]) -> Result<BTreeMap<String, Arc<Def>>, LocatedError>
 }
 
 /// Rejects a declaration, `keep`, `recompute` or `grad` in a function, whose nodes are its own in each call.
-fn reject_in_function(word: &'static str, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
+fn reject_in_function(word: &'static str, target: &Access, scope: &Scope) -> Result<()> {
     match &scope.function {
         Some(function) => {
             let (function, name) = (function.function.clone(), target.name.clone());
@@ -122,11 +121,11 @@ struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    fn items(&mut self, items: &[Item], scope: &mut Scope) -> Result<(), LocatedError> {
+    fn items(&mut self, items: &[Item], scope: &mut Scope) -> Result<()> {
         items.iter().try_for_each(|item| self.item(item, scope).map_err(|error| error.within(&scope.frame)))
     }
 
-    fn item(&mut self, item: &Item, scope: &mut Scope) -> Result<(), LocatedError> {
+    fn item(&mut self, item: &Item, scope: &mut Scope) -> Result<()> {
         match item {
             Item::Statement(statement) => self.statement(statement, scope),
             Item::Size(size) => self.size(size, scope),
@@ -134,15 +133,23 @@ impl Expansion<'_> {
             Item::Call(call) => self.call_statement(call, scope),
             Item::Repeat(repeat) => self.repeat(repeat, scope),
             Item::Declaration(declaration) => self.declaration(declaration, scope),
-            Item::Keep(target) => self.keep(target, scope),
-            Item::Recompute(target) => self.recompute(target, scope),
+            Item::Keep(target) => {
+                let target = self.requested("keep", target, scope)?;
+                self.expanded.kept.push(target);
+                Ok(())
+            }
+            Item::Recompute(target) => {
+                let target = self.requested("recompute", target, scope)?;
+                self.expanded.recomputed.push(Recomputed { target, frame: scope.frame.clone() });
+                Ok(())
+            }
             Item::View(view) => self.view(view, scope),
             Item::Gradient(gradient) => self.gradient(gradient, scope),
             Item::Detach(detach) => self.detach(&detach.node, scope),
         }
     }
 
-    fn statement(&mut self, statement: &Statement, scope: &Scope) -> Result<(), LocatedError> {
+    fn statement(&mut self, statement: &Statement, scope: &Scope) -> Result<()> {
         if let Some(call) = call::whole(statement) {
             self.check_written(call, scope)?;
         }
@@ -159,62 +166,47 @@ impl Expansion<'_> {
         }
     }
 
-    fn call_statement(&mut self, call: &Call, scope: &Scope) -> Result<(), LocatedError> {
+    fn call_statement(&mut self, call: &Call, scope: &Scope) -> Result<()> {
         self.check_written(call, scope)?;
         let mut call = call.clone();
         rewrite::call(&mut call, scope)?;
         self.call_alone(call, &scope.frame)
     }
 
-    fn declaration(&mut self, declaration: &Declaration, scope: &Scope) -> Result<(), LocatedError> {
+    fn declaration(&mut self, declaration: &Declaration, scope: &Scope) -> Result<()> {
         let mut declaration = declaration.clone();
         reject_in_function(declaration.role.token(), &declaration.target, scope)?;
         rewrite::node(&mut declaration.target, scope)?;
-        for size in &mut declaration.sizes {
-            *size = IndexExpr::number(scope.integer(size)?, size.span.clone());
-        }
-        if let Some(value) = declaration.initial.as_mut().and_then(|initial| initial.value.as_mut()) {
-            rewrite::default_value(value, scope)?;
-        }
-        if let Some(fill) = declaration.initial.as_mut().and_then(|initial| initial.fill.as_mut()) {
-            rewrite::fetch(fill, scope)?;
+        rewrite::sizes(&mut declaration.sizes, scope)?;
+        if let Some(Initial { value, fill, .. }) = &mut declaration.initial {
+            value.iter_mut().try_for_each(|value| rewrite::default_value(value, scope))?;
+            fill.iter_mut().try_for_each(|fill| rewrite::fetch(fill, scope))?;
         }
         self.count(&declaration.span)?;
         self.expanded.declarations.push(declaration);
         Ok(())
     }
 
-    fn keep(&mut self, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
-        let mut target = target.clone();
-        reject_in_function("keep", &target, scope)?;
-        rewrite::node(&mut target, scope)?;
-        self.count(&target.span)?;
-        self.expanded.kept.push(target);
-        Ok(())
+    /// The node of an item such as `keep h`.
+    fn requested(&mut self, word: &'static str, node: &Access, scope: &Scope) -> Result<Access> {
+        let mut node = node.clone();
+        reject_in_function(word, &node, scope)?;
+        rewrite::node(&mut node, scope)?;
+        self.count(&node.span)?;
+        Ok(node)
     }
 
-    fn recompute(&mut self, target: &Access, scope: &Scope) -> Result<(), LocatedError> {
-        let mut target = target.clone();
-        reject_in_function("recompute", &target, scope)?;
-        rewrite::node(&mut target, scope)?;
-        self.count(&target.span)?;
-        self.expanded.recomputed.push(Recomputed { target, frame: scope.frame.clone() });
-        Ok(())
-    }
-
-    fn view(&mut self, view: &View, scope: &Scope) -> Result<(), LocatedError> {
+    fn view(&mut self, view: &View, scope: &Scope) -> Result<()> {
         let mut view = view.clone();
         rewrite::whole_node(&mut view.of, scope)?;
         rewrite::node(&mut view.target, scope)?;
-        for size in &mut view.sizes {
-            *size = IndexExpr::number(scope.integer(size)?, size.span.clone());
-        }
+        rewrite::sizes(&mut view.sizes, scope)?;
         self.count(&view.span)?;
         self.expanded.views.push(view);
         Ok(())
     }
 
-    fn gradient(&mut self, gradient: &Gradient, scope: &Scope) -> Result<(), LocatedError> {
+    fn gradient(&mut self, gradient: &Gradient, scope: &Scope) -> Result<()> {
         let mut gradient = gradient.clone();
         reject_in_function("grad", &gradient.loss, scope)?;
         rewrite::node(&mut gradient.loss, scope)?;
@@ -227,7 +219,7 @@ impl Expansion<'_> {
 
     /// In a function, only its own nodes can be detached: derivatives go through the nodes of the caller as
     /// the caller says.
-    fn detach(&mut self, node: &Access, scope: &Scope) -> Result<(), LocatedError> {
+    fn detach(&mut self, node: &Access, scope: &Scope) -> Result<()> {
         let mut node = node.clone();
         if let Some(function) = scope.function.as_ref().filter(|known| known.arrays.contains_key(&node.name))
         {
@@ -240,7 +232,7 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    fn size(&mut self, size: &SizeItem, scope: &mut Scope) -> Result<(), LocatedError> {
+    fn size(&mut self, size: &SizeItem, scope: &mut Scope) -> Result<()> {
         let bound = self.bound.get(&size.name).filter(|_| scope.frame.is_none());
         let value = match (bound, &size.value) {
             (Some(&bound), _) => bound,
@@ -258,7 +250,7 @@ impl Expansion<'_> {
         }
     }
 
-    fn repeat(&mut self, repeat: &Repeat, scope: &Scope) -> Result<(), LocatedError> {
+    fn repeat(&mut self, repeat: &Repeat, scope: &Scope) -> Result<()> {
         if scope.integers.contains_key(&repeat.letter) {
             return Err(twice("letter", &repeat.letter, &repeat.letter_span));
         }
@@ -274,14 +266,14 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    fn push(&mut self, statement: Statement) -> Result<(), LocatedError> {
+    fn push(&mut self, statement: Statement) -> Result<()> {
         self.count(&statement.span)?;
         self.expanded.steps.push(ExpandedStep::Statement(statement));
         Ok(())
     }
 
     /// Counts a statement or a repetition, and fails beyond the limit.
-    fn count(&mut self, span: &ByteRange) -> Result<(), LocatedError> {
+    fn count(&mut self, span: &ByteRange) -> Result<()> {
         self.copies += 1;
         match self.copies <= MAX_STATEMENTS {
             true => Ok(()),

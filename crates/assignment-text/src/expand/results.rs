@@ -6,9 +6,7 @@ use super::arguments::{self, MatchedAxes};
 use super::letters::{self, may_be_same};
 use super::scope::{ArrayBinding, CallSite, FunctionScope};
 use crate::ast::{Access, Call, Def, Expr, Index, Pattern};
-use crate::error::{LocatedError, TextErrorKind};
-
-type Result<T> = std::result::Result<T, LocatedError>;
+use crate::error::{Result, TextErrorKind};
 
 /// The node that holds a result, and the caller's letters of its axes.
 pub(super) struct CallResult {

@@ -7,14 +7,12 @@ use super::scope::{AxisBinding, FunctionScope, Scope};
 use super::{arguments, letters};
 use crate::ast::{Access, Call, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Row, Statement};
 use crate::constraint::Constraint;
-use crate::error::{LocatedError, TextErrorKind, expected};
+use crate::error::{Result, TextErrorKind, expected};
 use crate::linear::{Atom, AxisSize, IndexExpr, IndexExprKind};
 use crate::number::Number;
 use assignments::ByteRange;
 use assignments::spelling::similar_or_nearest;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
-
-type Result<T> = std::result::Result<T, LocatedError>;
 
 /// Replaces the names of a statement.
 pub(super) fn statement(statement: &mut Statement, scope: &Scope) -> Result<()> {
@@ -42,6 +40,14 @@ pub(super) fn call(call: &mut Call, scope: &Scope) -> Result<()> {
 pub(super) fn default_value(value: &mut Expr, scope: &Scope) -> Result<()> {
     indices_of(value, scope)?;
     values(value, &[], scope)
+}
+
+/// Replaces sizes by their numbers.
+pub(super) fn sizes(sizes: &mut [IndexExpr], scope: &Scope) -> Result<()> {
+    sizes.iter_mut().try_for_each(|size| {
+        *size = IndexExpr::number(scope.integer(size)?, size.span.clone());
+        Ok(())
+    })
 }
 
 /// Replaces the names in an index.
@@ -100,9 +106,7 @@ fn constraint(constraint: &mut Constraint, scope: &Scope) -> Result<()> {
 
 /// Replaces the names in an access: in its indices, in computed indices, and the node's name.
 fn access(access: &mut Access, scope: &Scope) -> Result<()> {
-    let indices = std::mem::take(&mut access.indices);
-    access.indices =
-        indices.into_iter().map(|index| axis(index, scope)).collect::<Result<Vec<_>>>()?.concat();
+    access.indices = axes(std::mem::take(&mut access.indices), scope)?;
     node(access, scope)
 }
 
@@ -117,6 +121,11 @@ pub(super) fn whole_node(target: &mut Access, scope: &Scope) -> Result<()> {
         Some(_) => Err(TextErrorKind::PartFilled { name: target.name.clone() }.at(target.span.clone())),
         None => node(target, scope),
     }
+}
+
+fn axes(indices: Vec<Index>, scope: &Scope) -> Result<Vec<Index>> {
+    let parts = indices.into_iter().map(|index| axis(index, scope));
+    Ok(parts.collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// The indices in place of one: several for a row variable.
@@ -220,11 +229,7 @@ fn indices_of(expr: &mut Expr, scope: &Scope) -> Result<()> {
         ExprKind::Symbol(name) => reject_symbol(name, &expr.span, scope)?,
         ExprKind::Random(call) => random(call, scope)?,
         ExprKind::Call(call) => {
-            let rewritten = |indices: Vec<Index>| {
-                let parts = indices.into_iter().map(|index| axis(index, scope));
-                Ok::<_, LocatedError>(parts.collect::<Result<Vec<_>>>()?.concat())
-            };
-            call.indices = call.indices.take().map(rewritten).transpose()?;
+            call.indices = call.indices.take().map(|indices| axes(indices, scope)).transpose()?;
         }
         _ => {}
     }

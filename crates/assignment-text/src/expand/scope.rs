@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::ast::{Access, Def, Expr, Item, Parameter, Pattern, PatternAxis, Role, Statement};
 use crate::constraint::Constraint;
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{LocatedError, Result, TextErrorKind};
 use crate::linear::{AxisSize, IndexExpr};
 use crate::source::Frame;
 use assignments::{AccumOp, ByteRange};
@@ -85,6 +85,19 @@ impl ArrayBinding {
         Some(AxisSize { node: self.name.clone(), family: Vec::new(), axis })
     }
 
+    /// Enters the axes of the node that these letters of the parameter's axes stand for.
+    pub(super) fn enter_sizes<'a>(
+        &self,
+        letters: impl IntoIterator<Item = &'a String>,
+        into: &mut BTreeMap<String, AxisSize>,
+    ) {
+        for (at, letter) in letters.into_iter().enumerate() {
+            if let Some(size) = self.axis_size(at) {
+                into.entry(letter.clone()).or_insert(size);
+            }
+        }
+    }
+
     /// Whether the node has exactly the axes of the parameter or result, in this order.
     pub(super) fn is_whole(&self) -> bool {
         let in_order = |(at, axis): (usize, &AxisBinding)| matches!(axis, AxisBinding::Axis(of) if *of == at);
@@ -101,16 +114,12 @@ impl FunctionScope {
             PatternAxis::Letter(letter, _) => std::slice::from_ref(letter),
             PatternAxis::Row(row) => self.rows.get(&row.name).map_or(&[][..], Vec::as_slice),
         });
-        for (at, letter) in letters.enumerate() {
-            if let Some(size) = node.axis_size(at) {
-                self.axes.entry(letter.clone()).or_insert(size);
-            }
-        }
+        node.enter_sizes(letters, &mut self.axes);
     }
 }
 
 /// Checks the names of a definition, and that it writes its results before it reads them.
-pub(super) fn check(def: &Def) -> Result<(), LocatedError> {
+pub(super) fn check(def: &Def) -> Result<()> {
     let mut names = BTreeSet::new();
     let parameters = def.parameters.iter().map(|parameter| (parameter.name(), parameter.name_span()));
     let results = def.results.iter().map(|result| (result.name.as_str(), &result.name_span));
@@ -144,7 +153,7 @@ pub(super) fn check(def: &Def) -> Result<(), LocatedError> {
     })
 }
 
-fn check_pattern(pattern: &Pattern) -> Result<(), LocatedError> {
+fn check_pattern(pattern: &Pattern) -> Result<()> {
     let mut letters = BTreeSet::new();
     pattern.axes.iter().try_for_each(|axis| match axis {
         PatternAxis::Letter(letter, span) if !letters.insert(letter) => Err(twice("letter", letter, span)),
@@ -161,35 +170,17 @@ fn first_write(items: &[Item], name: &str) -> Option<(bool, ByteRange)> {
             Some((*init || *op == AccumOp::Assign, target.span.clone()))
         }
         Item::Repeat(repeat) => first_write(&repeat.body, name),
-        Item::Size(_)
-        | Item::Def(_)
-        | Item::Call(_)
-        | Item::Declaration(_)
-        | Item::Keep(_)
-        | Item::Recompute(_)
-        | Item::View(_)
-        | Item::Gradient(_)
-        | Item::Detach(_) => None,
+        _ => None,
     })
 }
 
 /// The names that the items write or define.
 pub(super) fn written(items: &[Item], into: &mut BTreeSet<String>) {
-    for item in items {
-        match item {
-            Item::Statement(statement) => into.extend(statement.lhs.iter().map(|target| target.name.clone())),
-            Item::Repeat(repeat) => written(&repeat.body, into),
-            Item::View(view) => _ = into.insert(view.target.name.clone()),
-            Item::Size(_)
-            | Item::Def(_)
-            | Item::Call(_)
-            | Item::Declaration(_)
-            | Item::Keep(_)
-            | Item::Recompute(_)
-            | Item::Gradient(_)
-            | Item::Detach(_) => {}
-        }
-    }
+    Item::each(items, &mut |item| match item {
+        Item::Statement(statement) => into.extend(statement.lhs.iter().map(|target| target.name.clone())),
+        Item::View(view) => _ = into.insert(view.target.name.clone()),
+        _ => {}
+    });
 }
 
 /// The names that the items of a program write or declare. A declaration `node f.1.m` means a node of a
@@ -197,16 +188,12 @@ pub(super) fn written(items: &[Item], into: &mut BTreeSet<String>) {
 pub(super) fn made(items: &[Item]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     written(items, &mut names);
-    let mut open: Vec<&Item> = items.iter().collect();
-    while let Some(item) = open.pop() {
-        match item {
-            Item::Repeat(repeat) => open.extend(&repeat.body),
-            Item::Declaration(declaration) if declaration.role != Role::Node => {
-                names.insert(declaration.target.name.clone());
-            }
-            _ => {}
+    Item::each(items, &mut |item| match item {
+        Item::Declaration(declaration) if declaration.role != Role::Node => {
+            names.insert(declaration.target.name.clone());
         }
-    }
+        _ => {}
+    });
     names
 }
 

@@ -13,7 +13,7 @@ use tnode::{DType, TensorNode};
 
 use self::table::{TypeTable, has_open_type};
 use crate::ast::{ExpandedStep, Fetch, Gradient};
-use crate::error::{LocatedError, TextErrorKind, TextGradientError};
+use crate::error::{Result, TextErrorKind, TextGradientError};
 use crate::names::{Names, NamesAt, example, written};
 use crate::tree::{
     AccessKind, ExprType, NodeAccess, ResolvedExpr, ResolvedExprKind, ResolvedFill, ResolvedGradient,
@@ -54,7 +54,7 @@ struct StepInference<'a> {
 }
 
 impl StepInference<'_> {
-    fn statement(&mut self, statement: &mut ResolvedStatement) -> Result<(), LocatedError> {
+    fn statement(&mut self, statement: &mut ResolvedStatement) -> Result<()> {
         for letter in &mut statement.letters {
             letter.node = letter.node.take().filter(is_integer_number);
         }
@@ -67,7 +67,7 @@ impl StepInference<'_> {
     }
 
     /// Checks the types of computed indices, and that padding is a number of the type of the node.
-    fn check_accesses(&self, statement: &ResolvedStatement) -> Result<(), LocatedError> {
+    fn check_accesses(&self, statement: &ResolvedStatement) -> Result<()> {
         let mut result = Ok(());
         statement.each_access(&mut |access| {
             if result.is_ok() {
@@ -77,7 +77,7 @@ impl StepInference<'_> {
         result
     }
 
-    fn check_access(&self, access: &NodeAccess) -> Result<(), LocatedError> {
+    fn check_access(&self, access: &NodeAccess) -> Result<()> {
         if let Some(computed) = &access.computed {
             let dtype = type_of(&computed.value).or(DType::I32);
             if !dtype.is_integer() {
@@ -94,7 +94,7 @@ impl StepInference<'_> {
     }
 
     /// Infers the types of the targets, and of the nodes of numbers that the statement reads.
-    fn types(&mut self, statement: &ResolvedStatement) -> Result<(), LocatedError> {
+    fn types(&mut self, statement: &ResolvedStatement) -> Result<()> {
         // The earlier values of a node that is read come from elsewhere, so the statements do not give its
         // type.
         statement.each_source(&mut |read| {
@@ -141,12 +141,7 @@ impl StepInference<'_> {
     }
 
     /// Rejects a value that does not promote to the type which an earlier statement gave its target.
-    fn check_type(
-        &self,
-        node: &TensorNode,
-        value: ExprType,
-        statement: &ResolvedStatement,
-    ) -> Result<(), LocatedError> {
+    fn check_type(&self, node: &TensorNode, value: ExprType, statement: &ResolvedStatement) -> Result<()> {
         let (Some(typed_at), present) = (self.types.typed_at(node), node.dtype()) else { return Ok(()) };
         let found = match value {
             ExprType::Known(found) => found,
@@ -189,7 +184,7 @@ impl StepInference<'_> {
 
     /// Infers the types of the nodes that receive derivatives, which are floats as the loss and the parameters
     /// are.
-    fn gradient(&mut self, resolved: &ResolvedGradient, source: &Gradient) -> Result<(), LocatedError> {
+    fn gradient(&mut self, resolved: &ResolvedGradient, source: &Gradient) -> Result<()> {
         self.types.settle_numbers(&resolved.loss, DType::F32, source.span.start);
         let dtype = resolved.loss.dtype();
         if !dtype.is_float() {

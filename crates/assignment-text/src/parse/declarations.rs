@@ -3,17 +3,17 @@
 use tnode::DType;
 
 use super::lex::{SpannedToken, Token, describe, tokens};
-use super::parser::{ParseResult, Parser};
+use super::parser::Parser;
 use super::random::distribution;
 use crate::ast::{Access, Declaration, Initial, Role, View};
-use crate::error::expected;
+use crate::error::{Result, expected};
 use crate::linear::IndexExpr;
 use crate::source::excerpt;
 use assignments::AccumOp;
 
 /// Parses declarations without roles, such as `x f32[32, 64]; w f32[64, 10]`, separated by commas, semicolons
 /// or newlines.
-pub(crate) fn declarations(text: &str) -> ParseResult<Vec<Declaration>> {
+pub(crate) fn declarations(text: &str) -> Result<Vec<Declaration>> {
     let mut parser = Parser::new(text, tokens(text, 0)?);
     let mut declarations = Vec::new();
     loop {
@@ -31,7 +31,7 @@ pub(crate) fn declarations(text: &str) -> ParseResult<Vec<Declaration>> {
 impl Parser<'_> {
     /// Parses `name type[sizes]`, and `:= value` where the role has values. The type and the sizes may be
     /// left out, and `name[position] type[sizes]` declares a node of a family.
-    pub(super) fn declaration(&mut self, role: Role) -> ParseResult<Declaration> {
+    pub(super) fn declaration(&mut self, role: Role) -> Result<Declaration> {
         let mut target = self.node_name()?;
         let mut sizes = self.sizes()?;
         let dtype = self.dtype()?;
@@ -57,14 +57,14 @@ impl Parser<'_> {
     }
 
     /// Parses the name of a node without indices, which may be one of a family.
-    pub(super) fn whole_node(&mut self) -> ParseResult<Access> {
+    pub(super) fn whole_node(&mut self) -> Result<Access> {
         let mut target = self.node_name()?;
         target.family = self.sizes()?;
         Ok(target)
     }
 
     /// Parses `view name = node as [sizes]`.
-    pub(super) fn view(&mut self) -> ParseResult<View> {
+    pub(super) fn view(&mut self) -> Result<View> {
         let start = self.next().span.start;
         let target = self.whole_node()?;
         self.expect("=")?;
@@ -76,7 +76,7 @@ impl Parser<'_> {
         Ok(View { target, of, sizes, span: self.since(start) })
     }
 
-    fn node_name(&mut self) -> ParseResult<Access> {
+    fn node_name(&mut self) -> Result<Access> {
         let what = "a name, as in `x f32[32, 64]`";
         if matches!(self.peek(), Token::Name(name) if name.parse::<DType>().is_ok()) {
             return Err(self.expected(what));
@@ -86,18 +86,11 @@ impl Parser<'_> {
     }
 
     /// Parses `[integer, ..]`, if there is one.
-    pub(crate) fn sizes(&mut self) -> ParseResult<Vec<IndexExpr>> {
-        if self.sign("[").is_none() || self.sign("]").is_some() {
-            return Ok(Vec::new());
-        }
-        let sizes = self.list(Self::integer)?;
-        if self.sign("]").is_none() {
-            return Err(self.expected("`,` or `]`"));
-        }
-        Ok(sizes)
+    pub(crate) fn sizes(&mut self) -> Result<Vec<IndexExpr>> {
+        self.bracketed(Self::integer).map(Option::unwrap_or_default)
     }
 
-    fn dtype(&mut self) -> ParseResult<Option<DType>> {
+    fn dtype(&mut self) -> Result<Option<DType>> {
         let Token::Name(name) = self.peek() else { return Ok(None) };
         let Ok(dtype) = name.parse::<DType>() else {
             return Err(self.expected("an element type such as `f32`"));
@@ -107,7 +100,7 @@ impl Parser<'_> {
     }
 
     /// Parses `:= value`.
-    fn initial(&mut self) -> ParseResult<Initial> {
+    fn initial(&mut self) -> Result<Initial> {
         let op_span = self.next().span;
         let start = self.span().start;
         let (value, fill) = match self.at_fetch() || self.at_random_fill() {

@@ -6,10 +6,10 @@ use tnode::DType;
 
 use super::fills;
 use super::lex::Token;
-use super::parser::{ParseResult, Parser};
+use super::parser::Parser;
 use super::random::{DISTRIBUTIONS, distribution};
 use crate::ast::{Argument, Call, Expr, ExprKind};
-use crate::error::TextErrorKind;
+use crate::error::{Result, TextErrorKind};
 use crate::linear::IndexExprKind;
 use crate::number::Number;
 use crate::{prelude, synonyms};
@@ -22,11 +22,11 @@ use lowered_ir::random::Distribution;
 const NO_POWER: &str = "another operator; a power is `pow(x, 2)`";
 
 impl Parser<'_> {
-    pub(super) fn expr(&mut self) -> ParseResult<Expr> {
+    pub(super) fn expr(&mut self) -> Result<Expr> {
         self.deeper(Self::comparison)
     }
 
-    fn comparison(&mut self) -> ParseResult<Expr> {
+    fn comparison(&mut self) -> Result<Expr> {
         let left = self.sum()?;
         let Some((op, is_exchanged)) = comparison_op(self.peek()) else { return self.without_infix(left) };
         self.next();
@@ -48,7 +48,7 @@ impl Parser<'_> {
     }
 
     /// Returns an expression, unless `and` or `or` follows it as in other languages.
-    fn without_infix(&self, expr: Expr) -> ParseResult<Expr> {
+    fn without_infix(&self, expr: Expr) -> Result<Expr> {
         match self.peek() {
             Token::Name(name) if name == "and" || name == "or" => {
                 let combined = format!("another operator; truth values are combined by `{name}(a, b)`");
@@ -58,7 +58,7 @@ impl Parser<'_> {
         }
     }
 
-    fn sum(&mut self) -> ParseResult<Expr> {
+    fn sum(&mut self) -> Result<Expr> {
         let mut left = self.product()?;
         loop {
             let op = match self.peek() {
@@ -71,7 +71,7 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> ParseResult<Expr> {
+    fn product(&mut self) -> Result<Expr> {
         let mut left = self.factor()?;
         loop {
             let op = match self.peek() {
@@ -89,7 +89,7 @@ impl Parser<'_> {
         }
     }
 
-    fn factor(&mut self) -> ParseResult<Expr> {
+    fn factor(&mut self) -> Result<Expr> {
         let start = self.span().start;
         if self.sign("-").is_none() {
             return self.primary();
@@ -102,7 +102,7 @@ impl Parser<'_> {
         }
     }
 
-    fn primary(&mut self) -> ParseResult<Expr> {
+    fn primary(&mut self) -> Result<Expr> {
         let span = self.span();
         match self.peek().clone() {
             Token::Number(number) => {
@@ -132,7 +132,7 @@ impl Parser<'_> {
     }
 
     /// Parses a call, an access or a bare name.
-    fn named(&mut self, name: String, span: ByteRange) -> ParseResult<Expr> {
+    fn named(&mut self, name: String, span: ByteRange) -> Result<Expr> {
         if let (Token::Sign("("), Some(distribution)) = (self.peek(), distribution(&name)) {
             return self.random_value(distribution, &span);
         }
@@ -162,7 +162,7 @@ impl Parser<'_> {
         }
     }
 
-    fn arguments(&mut self) -> ParseResult<Vec<Expr>> {
+    fn arguments(&mut self) -> Result<Vec<Expr>> {
         let args = self.list(Self::expr)?;
         if self.sign(")").is_none() {
             return Err(self.expected("`,` or `)`"));
@@ -172,7 +172,7 @@ impl Parser<'_> {
 
     /// Parses the arguments of a function that the text or the prelude defines, and the optional indices of
     /// its result.
-    pub(super) fn call(&mut self, function: String, name_span: ByteRange) -> ParseResult<Call> {
+    pub(super) fn call(&mut self, function: String, name_span: ByteRange) -> Result<Call> {
         if !self.functions.contains(&function) {
             self.prelude_calls.extend(prelude::name(&function));
         }
@@ -187,13 +187,13 @@ impl Parser<'_> {
                 arguments
             }
         };
-        let indices = self.bracketed_indices()?;
+        let indices = self.bracketed(Self::axis_index)?;
         let span = self.since(name_span.start);
         Ok(Call { function, name_span, arguments, indices, span })
     }
 
     /// Parses `value` or `parameter = value`.
-    fn argument(&mut self) -> ParseResult<Argument> {
+    fn argument(&mut self) -> Result<Argument> {
         let mut name = None;
         if let (Token::Name(parameter), Token::Sign("=")) = (self.peek().clone(), self.peek_after()) {
             name = Some((parameter, self.next().span));
@@ -203,7 +203,7 @@ impl Parser<'_> {
     }
 
     /// Parses `(letter)`, `(node, axis)` or `(..)` after `size`.
-    fn size(&mut self, start: ByteRange) -> ParseResult<Expr> {
+    fn size(&mut self, start: ByteRange) -> Result<Expr> {
         self.expect("(")?;
         if self.peek() == &Token::Sign("..") {
             let row = self.row()?;
@@ -219,7 +219,7 @@ impl Parser<'_> {
     }
 
     /// Parses `(node, number)[indices]` after `pad`.
-    fn pad(&mut self, start: ByteRange) -> ParseResult<Expr> {
+    fn pad(&mut self, start: ByteRange) -> Result<Expr> {
         self.expect("(")?;
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a node")) };
         let name_span = self.next().span;
@@ -238,7 +238,7 @@ impl Parser<'_> {
     }
 
     /// Parses a number with an optional sign.
-    pub(crate) fn signed_number(&mut self) -> ParseResult<(Number, ByteRange)> {
+    pub(crate) fn signed_number(&mut self) -> Result<(Number, ByteRange)> {
         let start = self.span().start;
         let negative = self.sign("-").is_some();
         let named = |name: &str| Number::named(name).ok_or_else(|| self.expected("a number"));
@@ -265,7 +265,7 @@ fn comparison_op(token: &Token) -> Option<(BinaryOp, bool)> {
     }
 }
 
-fn binary(op: BinaryOp, a: Expr, b: Expr) -> ParseResult<Expr> {
+fn binary(op: BinaryOp, a: Expr, b: Expr) -> Result<Expr> {
     let span = a.span.start..b.span.end;
     Expr::new(ExprKind::Binary(op, Box::new(a), Box::new(b)), span)
 }
@@ -277,7 +277,7 @@ fn builtin(
     defined: &BTreeSet<String>,
     name_span: ByteRange,
     span: ByteRange,
-) -> ParseResult<Expr> {
+) -> Result<Expr> {
     let found = args.len();
     let arity = |expected| {
         let instead = synonyms::of_call(&name, found);

@@ -1,10 +1,10 @@
 //! Functions that fill a whole node, such as `y := offsets()`.
 
 use super::lex::Token;
-use super::parser::{ParseResult, Parser};
+use super::parser::Parser;
 use super::random::distribution;
 use crate::ast::{Access, Fetch};
-use crate::error::TextErrorKind;
+use crate::error::{Result, TextErrorKind};
 use crate::number::Number;
 
 /// The functions that fill a node, each with an example of its arguments.
@@ -42,7 +42,7 @@ impl Parser<'_> {
     }
 
     /// Parses a function that fills a node. The target must be a node without indices.
-    pub(super) fn fetch(&mut self, targets: &[Access], is_plain: bool) -> ParseResult<Fetch> {
+    pub(super) fn fetch(&mut self, targets: &[Access], is_plain: bool) -> Result<Fetch> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a function")) };
         let whole = matches!(targets, [target] if target.indices.is_empty() && !target.merge);
         if !whole || !is_plain {
@@ -69,7 +69,7 @@ impl Parser<'_> {
     }
 
     /// Parses a bit pattern.
-    fn bits(&mut self) -> ParseResult<Fetch> {
+    fn bits(&mut self) -> Result<Fetch> {
         let bits = match *self.peek() {
             Token::Bits(bits) => bits,
             Token::Number(Number { int: Some(int), .. }) => int.unsigned_abs(),
@@ -79,7 +79,7 @@ impl Parser<'_> {
     }
 
     /// Parses `node, axis`.
-    fn order(&mut self, is_descending: bool) -> ParseResult<Fetch> {
+    fn order(&mut self, is_descending: bool) -> Result<Fetch> {
         let of = self.source()?;
         self.expect(",")?;
         let axis = match *self.peek() {
@@ -92,14 +92,14 @@ impl Parser<'_> {
     }
 
     /// Parses a node that a function reads, which may be one of a family, as in `w[2]`.
-    fn source(&mut self) -> ParseResult<Access> {
+    fn source(&mut self) -> Result<Access> {
         let Token::Name(of) = self.peek().clone() else { return Err(self.expected("a node")) };
         let of = Access::whole(of, &self.next().span);
         Ok(Access { family: self.sizes()?, ..of })
     }
 
     /// Parses `node, @symbol`.
-    fn slice(&mut self) -> ParseResult<Fetch> {
+    fn slice(&mut self) -> Result<Fetch> {
         let of = self.source()?;
         self.expect(",")?;
         let Token::Symbol(symbol) = self.peek().clone() else {

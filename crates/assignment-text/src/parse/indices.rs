@@ -1,31 +1,16 @@
 //! The parser of indices.
 
 use super::lex::Token;
-use super::parser::{ParseResult, Parser};
+use super::parser::Parser;
 use crate::ast::{Concat, Index, Row};
-use crate::error::TextErrorKind;
+use crate::error::{Result, TextErrorKind};
 use crate::linear::{Atom, AxisSize, FactorOp, IndexExpr, IndexExprKind};
 use crate::number::Number;
 use assignments::ByteRange;
 use assignments::indexing::concat::MAX_COMPONENTS;
 
 impl Parser<'_> {
-    /// Parses indices in brackets; `None` if there is no bracket.
-    pub(super) fn bracketed_indices(&mut self) -> ParseResult<Option<Vec<Index>>> {
-        if self.sign("[").is_none() {
-            return Ok(None);
-        }
-        if self.sign("]").is_some() {
-            return Ok(Some(Vec::new()));
-        }
-        let indices = self.list(Self::axis_index)?;
-        match self.sign("]") {
-            Some(_) => Ok(Some(indices)),
-            None => Err(self.expected("`,` or `]`")),
-        }
-    }
-
-    pub(super) fn axis_index(&mut self) -> ParseResult<Index> {
+    pub(super) fn axis_index(&mut self) -> Result<Index> {
         let start = self.span().start;
         if self.peek() == &Token::Sign("..") {
             return self.row().map(Index::Row);
@@ -66,7 +51,7 @@ impl Parser<'_> {
         false
     }
 
-    fn letter(&mut self) -> ParseResult<(String, ByteRange)> {
+    fn letter(&mut self) -> Result<(String, ByteRange)> {
         let Token::Name(name) = self.peek().clone() else {
             return Err(self.expected("a letter: concatenated axes are letters alone, as in `i^j`"));
         };
@@ -74,7 +59,7 @@ impl Parser<'_> {
     }
 
     /// Parses `..` or `..r..`.
-    pub(crate) fn row(&mut self) -> ParseResult<Row> {
+    pub(crate) fn row(&mut self) -> Result<Row> {
         let start = self.expect("..")?.start;
         let Token::Name(name) = self.peek().clone() else {
             return Ok(Row { name: String::new(), span: self.since(start) });
@@ -84,7 +69,7 @@ impl Parser<'_> {
         Ok(Row { name, span: self.since(start) })
     }
 
-    pub(crate) fn index(&mut self) -> ParseResult<IndexExpr> {
+    pub(crate) fn index(&mut self) -> Result<IndexExpr> {
         self.deeper(|p| {
             let first = p.index_product()?;
             let start = first.span.start;
@@ -104,7 +89,7 @@ impl Parser<'_> {
         })
     }
 
-    fn index_product(&mut self) -> ParseResult<IndexExpr> {
+    fn index_product(&mut self) -> Result<IndexExpr> {
         let first = self.index_factor()?;
         let start = first.span.start;
         let mut others = Vec::new();
@@ -124,7 +109,7 @@ impl Parser<'_> {
     }
 
     /// Parses `letter)` or `node, axis)` after `size(`. The node may be one of a family, as in `w[2]`.
-    pub(super) fn size_of(&mut self) -> ParseResult<IndexExprKind> {
+    pub(super) fn size_of(&mut self) -> Result<IndexExprKind> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected("a letter")) };
         self.next();
         let family = self.sizes()?;
@@ -144,7 +129,7 @@ impl Parser<'_> {
         Ok(kind)
     }
 
-    fn index_factor(&mut self) -> ParseResult<IndexExpr> {
+    fn index_factor(&mut self) -> Result<IndexExpr> {
         let span = self.span();
         let kind = match self.peek().clone() {
             Token::Number(Number { int: Some(offset), .. }) => IndexExprKind::Number(offset),

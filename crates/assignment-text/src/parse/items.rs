@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::expressions::{functions, may_be_redefined};
 use super::lex::Token;
-use super::parser::{ParseResult, Parser};
+use super::parser::Parser;
 use crate::ast::{Def, Detach, Gradient, Item, Parameter, Pattern, PatternAxis, Repeat, Role, SizeItem};
-use crate::error::{TextErrorKind, expected};
+use crate::error::{Result, TextErrorKind, expected};
 use assignments::ByteRange;
 
 impl Parser<'_> {
     /// Parses items up to `end`, which is not consumed.
-    pub(super) fn items(&mut self, end: &Token) -> ParseResult<Vec<Item>> {
+    pub(super) fn items(&mut self, end: &Token) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         loop {
             while self.accept(&Token::End).is_some() {}
@@ -31,7 +31,7 @@ impl Parser<'_> {
     }
 
     /// Parses an item, and returns whether it ends with a block.
-    fn item(&mut self, items: &mut Vec<Item>) -> ParseResult<bool> {
+    fn item(&mut self, items: &mut Vec<Item>) -> Result<bool> {
         let Token::Name(word) = self.peek().clone() else {
             items.push(Item::Statement(self.statement()?));
             return Ok(false);
@@ -69,21 +69,21 @@ impl Parser<'_> {
     /// Parses the items behind a word, separated by commas.
     fn behind_word<T>(
         &mut self,
-        parse: impl Fn(&mut Self) -> ParseResult<T>,
+        parse: impl Fn(&mut Self) -> Result<T>,
         item: impl Fn(T) -> Item,
-    ) -> ParseResult<Vec<Item>> {
+    ) -> Result<Vec<Item>> {
         self.next();
         Ok(self.list(parse)?.into_iter().map(item).collect())
     }
 
     /// Parses `name` or `name = integer`.
-    fn size_item(&mut self) -> ParseResult<SizeItem> {
+    fn size_item(&mut self) -> Result<SizeItem> {
         let (name, name_span) = self.name("the name of a size")?;
         Ok(SizeItem { name, name_span, value: self.behind("=", Self::integer)? })
     }
 
     /// Parses `repeat letter in from..to { .. }`.
-    fn repeat(&mut self) -> ParseResult<Repeat> {
+    fn repeat(&mut self) -> Result<Repeat> {
         let start = self.next().span.start;
         let (letter, letter_span) = self.name("a letter, as in `repeat l in 0..4`")?;
         if self.accept(&Token::Name("in".to_owned())).is_none() {
@@ -98,7 +98,7 @@ impl Parser<'_> {
     }
 
     /// Parses `grad loss by w, b`.
-    fn gradient(&mut self) -> ParseResult<Gradient> {
+    fn gradient(&mut self) -> Result<Gradient> {
         let start = self.next().span.start;
         let loss = self.whole_node()?;
         if self.accept(&Token::Name("by".to_owned())).is_none() {
@@ -109,7 +109,7 @@ impl Parser<'_> {
     }
 
     /// Parses `{ .. }`.
-    fn block(&mut self) -> ParseResult<Vec<Item>> {
+    fn block(&mut self) -> Result<Vec<Item>> {
         self.expect("{")?;
         let items = self.deeper(|p| p.items(&Token::Sign("}")))?;
         self.expect("}")?;
@@ -117,7 +117,7 @@ impl Parser<'_> {
     }
 
     /// Parses `def name(parameters) -> results { .. }`.
-    fn def(&mut self) -> ParseResult<Def> {
+    fn def(&mut self) -> Result<Def> {
         self.next();
         let (name, name_span) = self.name("the name of a function")?;
         if functions().any(|known| known == name) && !may_be_redefined(&name) {
@@ -137,7 +137,7 @@ impl Parser<'_> {
     }
 
     /// Parses `x[..,k]`, `inout x[..,k]`, `rate` or `rate = 0.1`.
-    fn parameter(&mut self) -> ParseResult<Parameter> {
+    fn parameter(&mut self) -> Result<Parameter> {
         let is_inout = self.peek() == &Token::Name("inout".to_owned());
         if is_inout && matches!(self.peek_after(), Token::Name(_)) {
             self.next();
@@ -151,7 +151,7 @@ impl Parser<'_> {
     }
 
     /// Parses the pattern of a parameter, with at most one row variable: there is one way to match it.
-    fn array_parameter(&mut self, inout: bool) -> ParseResult<Parameter> {
+    fn array_parameter(&mut self, inout: bool) -> Result<Parameter> {
         let pattern = self.pattern()?;
         let rows = pattern.axes.iter().filter_map(|axis| match axis {
             PatternAxis::Row(row) => Some(row),
@@ -164,18 +164,14 @@ impl Parser<'_> {
     }
 
     /// Parses `x[..,k]`.
-    fn pattern(&mut self) -> ParseResult<Pattern> {
+    fn pattern(&mut self) -> Result<Pattern> {
         let (name, name_span) = self.name("an array such as `y[..,k]`")?;
-        self.expect("[")?;
-        let axes = if self.peek() == &Token::Sign("]") { Vec::new() } else { self.list(Self::pattern_axis)? };
-        if self.sign("]").is_none() {
-            return Err(self.expected("`,` or `]`"));
-        }
+        let axes = self.bracketed(Self::pattern_axis)?.ok_or_else(|| self.expected("`[`"))?;
         let span = self.since(name_span.start);
         Ok(Pattern { name, name_span, axes, span })
     }
 
-    fn pattern_axis(&mut self) -> ParseResult<PatternAxis> {
+    fn pattern_axis(&mut self) -> Result<PatternAxis> {
         if self.peek() == &Token::Sign("..") {
             return self.row().map(PatternAxis::Row);
         }
@@ -184,7 +180,7 @@ impl Parser<'_> {
     }
 
     /// Parses a name.
-    pub(super) fn name(&mut self, what: &str) -> ParseResult<(String, ByteRange)> {
+    pub(super) fn name(&mut self, what: &str) -> Result<(String, ByteRange)> {
         let Token::Name(name) = self.peek().clone() else { return Err(self.expected(what)) };
         Ok((name, self.next().span))
     }

@@ -3,7 +3,7 @@
 //! A newline is a token only where a statement can end: outside brackets, after a token that can end a
 //! statement, and before a name other than `where`. So a statement may be broken before or after an operator.
 
-use crate::error::{LocatedError, expected};
+use crate::error::{Result, expected};
 use crate::number::Number;
 use assignments::{AccumOp, ByteRange};
 
@@ -42,7 +42,7 @@ const SIGNS: [&str; 22] = [
 ];
 
 /// The tokens of the text from the byte `start`.
-pub(super) fn tokens(text: &str, start: usize) -> Result<Vec<SpannedToken>, LocatedError> {
+pub(super) fn tokens(text: &str, start: usize) -> Result<Vec<SpannedToken>> {
     let mut lexer = Lexer { text, at: start, tokens: Vec::new(), depth: 0, newline: None };
     while lexer.skip_blank() {
         lexer.token()?;
@@ -85,7 +85,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn token(&mut self) -> Result<(), LocatedError> {
+    fn token(&mut self) -> Result<()> {
         let (rest, start) = (self.rest(), self.at);
         let first = rest.chars().next().unwrap_or('\0');
         let (token, length) = if let Some(found) = assignment(rest) {

@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 
 use super::lex::{SpannedToken, Token, describe};
 use crate::ast::MAX_DEPTH;
-use crate::error::{LocatedError, TextErrorKind, expected};
+use crate::error::{LocatedError, Result, TextErrorKind, expected};
 use crate::prelude;
 use crate::source::excerpt;
 use assignments::ByteRange;
-
-pub(super) type ParseResult<T> = Result<T, LocatedError>;
 
 pub(super) struct Parser<'a> {
     pub(super) text: &'a str,
@@ -68,12 +66,12 @@ impl<'a> Parser<'a> {
     pub(super) fn behind<T>(
         &mut self,
         sign: &'static str,
-        parse: impl FnOnce(&mut Self) -> ParseResult<T>,
-    ) -> ParseResult<Option<T>> {
+        parse: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<Option<T>> {
         self.sign(sign).map(|_| parse(self)).transpose()
     }
 
-    pub(super) fn expect(&mut self, sign: &'static str) -> ParseResult<ByteRange> {
+    pub(super) fn expect(&mut self, sign: &'static str) -> Result<ByteRange> {
         self.sign(sign).ok_or_else(|| self.expected(&format!("`{sign}`")))
     }
 
@@ -97,7 +95,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Runs `f` one nesting level deeper, and fails beyond the limit.
-    pub(super) fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
+    pub(super) fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(self.span()));
@@ -113,8 +111,20 @@ impl<'a> Parser<'a> {
         start..self.tokens.get(last).map_or(start, |token| token.span.end)
     }
 
+    /// Parses items in brackets, separated by commas; `None` if there is no bracket.
+    pub(super) fn bracketed<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Option<Vec<T>>> {
+        if self.sign("[").is_none() {
+            return Ok(None);
+        }
+        if self.sign("]").is_some() {
+            return Ok(Some(Vec::new()));
+        }
+        let items = self.list(item)?;
+        self.sign("]").map(|_| Some(items)).ok_or_else(|| self.expected("`,` or `]`"))
+    }
+
     /// Parses one or more items, separated by commas.
-    pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> ParseResult<T>) -> ParseResult<Vec<T>> {
+    pub(super) fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.sign(",").is_some() {
             items.push(item(self)?);

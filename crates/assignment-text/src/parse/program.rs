@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::lex::{SpannedToken, Token, tokens};
-use super::parser::{ParseResult, Parser};
+use super::parser::Parser;
 use crate::ast::{Def, Item};
-use crate::error::TextError;
+use crate::error::{Result, TextError};
 use crate::prelude::{self, FunctionSource};
 use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
@@ -21,12 +21,12 @@ pub(crate) struct ParsedProgram {
     pub(crate) symbols: Vec<String>,
 }
 
-pub(crate) fn program(text: &str) -> ParseResult<ParsedProgram> {
+pub(crate) fn program(text: &str) -> Result<ParsedProgram> {
     part(text, 0)
 }
 
 /// Parses a text from the byte `start`.
-fn part(text: &str, start: usize) -> ParseResult<ParsedProgram> {
+fn part(text: &str, start: usize) -> Result<ParsedProgram> {
     let tokens = tokens(text, start)?;
     let symbol = |token: &SpannedToken| match &token.token {
         Token::Symbol(name) => Some(name.clone()),

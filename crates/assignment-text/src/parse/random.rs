@@ -2,9 +2,9 @@
 //! values.
 
 use super::lex::Token;
-use super::parser::{ParseResult, Parser};
+use super::parser::Parser;
 use crate::ast::{Access, Expr, ExprKind, Fetch, KeyArgument, RandomCall};
-use crate::error::expected;
+use crate::error::{Result, expected};
 use crate::linear::{Atom, IndexExpr, IndexExprKind};
 use crate::number::Number;
 use assignments::ByteRange;
@@ -20,7 +20,7 @@ pub(super) fn distribution(name: &str) -> Option<Distribution> {
 
 impl Parser<'_> {
     /// Parses a call that fills a node, after its name.
-    pub(super) fn random_fetch(&mut self, distribution: Distribution) -> ParseResult<Fetch> {
+    pub(super) fn random_fetch(&mut self, distribution: Distribution) -> Result<Fetch> {
         self.expect("(")?;
         let scheme = self.scheme()?;
         if let Token::Name(of) = self.peek().clone() {
@@ -46,11 +46,7 @@ impl Parser<'_> {
     }
 
     /// Parses a call that gives a value, after its name, which begins at `start`.
-    pub(super) fn random_value(
-        &mut self,
-        distribution: Distribution,
-        start: &ByteRange,
-    ) -> ParseResult<Expr> {
+    pub(super) fn random_value(&mut self, distribution: Distribution, start: &ByteRange) -> Result<Expr> {
         self.expect("(")?;
         let scheme = self.scheme()?;
         let call = self.random_call(distribution, scheme, "a seed such as `42`")?;
@@ -65,7 +61,7 @@ impl Parser<'_> {
     }
 
     /// Parses `light(` or `crypto(`; without either, the scheme is the standard one.
-    fn scheme(&mut self) -> ParseResult<Scheme> {
+    fn scheme(&mut self) -> Result<Scheme> {
         let named = |scheme: &Scheme| match self.peek() {
             Token::Name(name) => scheme.token() == Some(name),
             _ => false,
@@ -80,7 +76,7 @@ impl Parser<'_> {
         }
     }
 
-    fn close_scheme(&mut self, scheme: Scheme) -> ParseResult<()> {
+    fn close_scheme(&mut self, scheme: Scheme) -> Result<()> {
         if scheme.token().is_some() {
             self.expect(")")?;
         }
@@ -88,12 +84,7 @@ impl Parser<'_> {
     }
 
     /// Parses the seed and the arguments after it.
-    fn random_call(
-        &mut self,
-        distribution: Distribution,
-        scheme: Scheme,
-        seed: &str,
-    ) -> ParseResult<RandomCall> {
+    fn random_call(&mut self, distribution: Distribution, scheme: Scheme, seed: &str) -> Result<RandomCall> {
         let kind = match self.peek().clone() {
             Token::Number(Number { int: Some(int), .. }) => IndexExprKind::Number(int),
             Token::Name(name) => IndexExprKind::Atom(Atom::Letter(name)),
@@ -109,7 +100,7 @@ impl Parser<'_> {
         Ok(call)
     }
 
-    fn key_argument(&mut self) -> ParseResult<KeyArgument> {
+    fn key_argument(&mut self) -> Result<KeyArgument> {
         if self.peek() == &Token::Sign("..") {
             return self.row().map(KeyArgument::Row);
         }

@@ -3,16 +3,16 @@
 use tnode::MAX_RANK;
 
 use super::lex::Token;
-use super::parser::{ParseResult, Parser};
+use super::parser::Parser;
 use crate::ast::{Access, Index, Statement};
 use crate::constraint::{Comparison, Constraint};
-use crate::error::{TextErrorKind, expected};
+use crate::error::{Result, TextErrorKind, expected};
 use crate::linear::IndexExpr;
 use crate::synonyms;
 use assignments::{AccumOp, ByteRange};
 
 impl Parser<'_> {
-    pub(super) fn statement(&mut self) -> ParseResult<Statement> {
+    pub(super) fn statement(&mut self) -> Result<Statement> {
         let start = self.span().start;
         let lhs = self.list(Self::target)?;
         let Token::Assign { op, init } = *self.peek() else {
@@ -53,7 +53,7 @@ impl Parser<'_> {
         })
     }
 
-    fn target(&mut self) -> ParseResult<Access> {
+    fn target(&mut self) -> Result<Access> {
         let name = match self.peek().clone() {
             // On a line of its own, the word continues the statement before.
             Token::Name(name) if name != "where" => name,
@@ -64,7 +64,7 @@ impl Parser<'_> {
     }
 
     /// Parses a chain of comparisons, such as `k < 3` or `i <= j < i + 4`.
-    fn comparisons(&mut self) -> ParseResult<Vec<Constraint>> {
+    fn comparisons(&mut self) -> Result<Vec<Constraint>> {
         if !self.at_index() {
             return Err(self.expected("a letter or @symbol, as in `where k < 3`"));
         }
@@ -100,21 +100,21 @@ impl Parser<'_> {
     }
 
     /// Parses an integer, which may mention sizes and letters of repetitions.
-    pub(super) fn integer(&mut self) -> ParseResult<IndexExpr> {
+    pub(super) fn integer(&mut self) -> Result<IndexExpr> {
         if self.at_index() { self.index() } else { Err(self.expected("an integer")) }
     }
 
     /// Parses the optional indices after a node's name, which may end with `.merge`.
-    pub(super) fn access(&mut self, name: String, name_span: ByteRange) -> ParseResult<Access> {
+    pub(super) fn access(&mut self, name: String, name_span: ByteRange) -> Result<Access> {
         let (name, merge) = match name.strip_suffix(".merge") {
             Some(node) => (node.to_owned(), true),
             None => (name, false),
         };
-        let mut indices = self.bracketed_indices()?.unwrap_or_default();
+        let mut indices = self.bracketed(Self::axis_index)?.unwrap_or_default();
         let mut family = Vec::new();
         if !indices.is_empty() && self.peek() == &Token::Sign("[") {
-            family = indices.into_iter().map(family_position).collect::<ParseResult<_>>()?;
-            indices = self.bracketed_indices()?.unwrap_or_default();
+            family = indices.into_iter().map(family_position).collect::<Result<_>>()?;
+            indices = self.bracketed(Self::axis_index)?.unwrap_or_default();
         }
         if indices.len() > MAX_RANK {
             let many = tnode::Error::TooManyAxes { found: indices.len(), limit: MAX_RANK };
@@ -125,7 +125,7 @@ impl Parser<'_> {
 }
 
 /// The first of two brackets after a name, which selects a node of a family.
-fn family_position(index: Index) -> ParseResult<IndexExpr> {
+fn family_position(index: Index) -> Result<IndexExpr> {
     match index {
         Index::Linear(position) => Ok(position),
         Index::Concat(_) | Index::Row(_) | Index::Computed(_) => {

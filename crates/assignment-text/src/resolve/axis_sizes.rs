@@ -7,13 +7,11 @@
 use tnode::DType;
 
 use crate::ast::{Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Statement};
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::linear::{AxisSize, IndexExpr, IndexExprKind};
 use crate::names::NamesAt;
 use crate::number::Number;
 use assignments::ByteRange;
-
-type Result<T> = std::result::Result<T, LocatedError>;
 
 /// Replaces the sizes of axes in a statement.
 pub(super) fn replace(statement: &mut Statement, names: NamesAt<'_>) -> Result<()> {

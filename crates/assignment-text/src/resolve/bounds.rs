@@ -1,7 +1,7 @@
 //! Checks that indices are in bounds.
 
 use super::ranges::with_margins;
-use crate::error::{LocatedError, TextErrorKind, bad_bound};
+use crate::error::{Result, TextErrorKind, bad_bound};
 use crate::source::on_one_line;
 use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
 use assignments::indexing::bounded_space::{BoundedSpace, PointRanges};
@@ -14,7 +14,7 @@ pub(super) fn check_bounds(
     ranges: &[i64],
     symbols: &[StaticSymbol],
     text: &str,
-) -> Result<(), LocatedError> {
+) -> Result<()> {
     if ranges.contains(&0) {
         return Ok(());
     }
@@ -56,11 +56,7 @@ pub(super) fn check_bounds(
 }
 
 /// The loops over the points at which the statement assigns.
-fn bounded_space(
-    statement: &ResolvedStatement,
-    ranges: &[i64],
-    text: &str,
-) -> Result<BoundedSpace, LocatedError> {
+fn bounded_space(statement: &ResolvedStatement, ranges: &[i64], text: &str) -> Result<BoundedSpace> {
     let conditions: Vec<Affine> =
         statement.conditions.iter().map(|(condition, _)| condition.clone()).collect();
     BoundedSpace::new(ranges, &conditions).map_err(|(at, why)| {

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use tnode::{DType, Dims, TensorNode};
 
 use crate::ast::View;
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::names::{example, written};
 use crate::tree::{NodeAccess, ResolvedStatement};
 use assignments::indexing::{StaticSymbol, extent};
 use lowered_ir::ir::{Affine, Var};
 
 /// The dimensions of a view, which has as many elements as its node.
-pub(super) fn view_dims(view: &View, node: &TensorNode) -> Result<Dims, LocatedError> {
+pub(super) fn view_dims(view: &View, node: &TensorNode) -> Result<Dims> {
     let located = |kind: TextErrorKind| kind.at(view.span.clone());
     let found = node.dims_without_padding().map_err(|error| located(error.into()))?;
     let mut sizes = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn settle_dims(
     statement: &mut ResolvedStatement,
     ranges: &[i64],
     symbols: &[StaticSymbol],
-) -> Result<(), LocatedError> {
+) -> Result<()> {
     let is_open = |target: &&NodeAccess| target.node.dims_without_padding().is_err();
     let mut sizes: BTreeMap<TensorNode, Dims> = BTreeMap::new();
     for target in statement.lhs.iter().filter(is_open) {
@@ -61,7 +61,7 @@ pub(super) fn settle_dims(
 }
 
 /// The sizes that the indices of a target ask for: one more than the greatest index on each axis.
-fn target_sizes(target: &NodeAccess, ranges: &[i64], symbols: &[StaticSymbol]) -> Result<Dims, LocatedError> {
+fn target_sizes(target: &NodeAccess, ranges: &[i64], symbols: &[StaticSymbol]) -> Result<Dims> {
     let size = |axis: usize| axis_size(target, axis, ranges, symbols);
     let sizes: Vec<Result<usize, String>> = (0..target.index.len()).map(size).collect();
     if let Some((axis, why)) =

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use tnode::{DType, TensorNode};
 
 use crate::ast::{Access, ExpandedStep, Fetch, Gradient, Role, Statement};
-use crate::error::{LocatedError, TextErrorKind, TextGradientError};
+use crate::error::{LocatedError, Result, TextErrorKind, TextGradientError};
 use crate::linear::Atom;
 use crate::names::{Names, NamesAt, example, gradient_name, written};
 use crate::tree::{ResolvedFill, ResolvedGradient, ResolvedParameter, ResolvedProgram, Step, StepKind};
@@ -45,14 +45,14 @@ pub(crate) fn resolve(
 }
 
 /// Enters the symbols whose range a `where` declares; the range holds for the whole text.
-pub(crate) fn declare_symbols(steps: &[ExpandedStep], symbols: &mut SymbolTable) -> Result<(), LocatedError> {
+pub(crate) fn declare_symbols(steps: &[ExpandedStep], symbols: &mut SymbolTable) -> Result<()> {
     steps.iter().try_for_each(|step| {
         let ExpandedStep::Statement(statement) = step else { return Ok(()) };
         declared_ranges(statement, symbols).map_err(|error| error.within(step.frame()))
     })
 }
 
-fn declared_ranges(statement: &Statement, symbols: &mut SymbolTable) -> Result<(), LocatedError> {
+fn declared_ranges(statement: &Statement, symbols: &mut SymbolTable) -> Result<()> {
     for constraint in &statement.constraints {
         let Some((Atom::Symbol(name), limit)) = constraint.range()? else { continue };
         let reject = |conflict: String| {
@@ -77,7 +77,7 @@ struct StepResolver<'a> {
 }
 
 impl StepResolver<'_> {
-    fn step(&mut self, step: &mut ExpandedStep) -> Result<StepKind, LocatedError> {
+    fn step(&mut self, step: &mut ExpandedStep) -> Result<StepKind> {
         match step {
             ExpandedStep::Statement(statement) => {
                 axis_sizes::replace(statement, self.names.before(self.at))?;
@@ -95,7 +95,7 @@ impl StepResolver<'_> {
     }
 
     /// Resolves a statement over letters, and settles the dimensions of its targets.
-    fn statement(&mut self, statement: &Statement) -> Result<StepKind, LocatedError> {
+    fn statement(&mut self, statement: &Statement) -> Result<StepKind> {
         let names = self.names.at(self.at);
         for target in statement.lhs.iter().filter(|target| !target.merge) {
             check_target(target, statement, names)?;
@@ -109,12 +109,7 @@ impl StepResolver<'_> {
     }
 
     /// Resolves a statement that fills a whole node. Only slices and sorted positions give dimensions.
-    fn fill(
-        &self,
-        fetch: &Fetch,
-        target: &Access,
-        statement: &Statement,
-    ) -> Result<ResolvedFill, LocatedError> {
+    fn fill(&self, fetch: &Fetch, target: &Access, statement: &Statement) -> Result<ResolvedFill> {
         let before = self.names.before(self.at);
         reject_letters(statement)?;
         check_target(target, statement, before)?;
@@ -146,7 +141,7 @@ impl StepResolver<'_> {
     }
 
     /// Resolves a gradient, and gives the nodes that receive the derivatives the dimensions of the parameters.
-    fn gradient(&self, gradient: &Gradient) -> Result<ResolvedGradient, LocatedError> {
+    fn gradient(&self, gradient: &Gradient) -> Result<ResolvedGradient> {
         let loss = self.loss(gradient)?;
         let (mut parameters, mut receivers) = (Vec::new(), BTreeSet::new());
         for (at, access) in gradient.parameters.iter().enumerate() {
@@ -164,7 +159,7 @@ impl StepResolver<'_> {
     }
 
     /// The loss, which an earlier step writes.
-    fn loss(&self, gradient: &Gradient) -> Result<TensorNode, LocatedError> {
+    fn loss(&self, gradient: &Gradient) -> Result<TensorNode> {
         let located = |kind: TextErrorKind| kind.at(gradient.loss.span.clone());
         let name = &gradient.loss.name;
         let node = self.names.before(self.at).find_written(name).map_err(located)?;
@@ -213,7 +208,7 @@ impl StepResolver<'_> {
 }
 
 /// Rejects a target that the program must not write, or whose earlier values it lacks.
-fn check_target(target: &Access, statement: &Statement, names: NamesAt<'_>) -> Result<(), LocatedError> {
+fn check_target(target: &Access, statement: &Statement, names: NamesAt<'_>) -> Result<()> {
     let name = target.name.clone();
     if let Some(role @ (Role::Input | Role::Const)) = names.role(&name) {
         return Err(TextErrorKind::ReadOnly { name, role: role.token() }.at(target.name_span.clone()));
@@ -227,7 +222,7 @@ fn check_target(target: &Access, statement: &Statement, names: NamesAt<'_>) -> R
 }
 
 /// Rejects the declared range of a letter in a statement without letters.
-fn reject_letters(statement: &Statement) -> Result<(), LocatedError> {
+fn reject_letters(statement: &Statement) -> Result<()> {
     let letter = statement.constraints.iter().find_map(|constraint| {
         let letter = constraint.letters().first().map(|&letter| letter.to_owned())?;
         Some((letter, constraint.span.clone()))

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{DType, TensorNode};
 
-use crate::error::{LocatedError, TextErrorKind};
+use crate::error::{Result, TextErrorKind};
 use crate::names::{example, written};
 use crate::source::excerpt;
 use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
@@ -28,7 +28,7 @@ pub(super) fn letter_ranges(
     statement: &ResolvedStatement,
     symbols: &[StaticSymbol],
     text: &str,
-) -> Result<Vec<i64>, LocatedError> {
+) -> Result<Vec<i64>> {
     let letters = 0..statement.letters.len();
     let sized = letters.clone().map(|at| axes_range(statement, at, text)).collect::<Result<Vec<_>, _>>()?;
     let mut ranges =
@@ -53,7 +53,7 @@ fn alone_axes(statement: &ResolvedStatement, at: usize) -> Vec<(&NodeAccess, usi
 }
 
 /// The common size of the axes that a letter indexes alone; `None` if there are none.
-fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Option<i64>, LocatedError> {
+fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Option<i64>> {
     let letter = &statement.letters[at];
     let axes = alone_axes(statement, at);
     let Some(&(first, first_axis)) = axes.first() else { return Ok(None) };
@@ -70,11 +70,7 @@ fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Op
 }
 
 /// The range that a `where` declares, else `sized`.
-fn declared_or(
-    statement: &ResolvedStatement,
-    at: usize,
-    sized: Option<i64>,
-) -> Result<Option<i64>, LocatedError> {
+fn declared_or(statement: &ResolvedStatement, at: usize, sized: Option<i64>) -> Result<Option<i64>> {
     let letter = &statement.letters[at];
     match &letter.declared {
         Some((range, span)) => range_of(*range).map(Some).map_err(|conflict| {
@@ -157,11 +153,7 @@ fn largest_range(
 }
 
 /// The range of a letter. The size of a concatenated axis must be the sum of the ranges of its letters.
-fn known_range(
-    statement: &ResolvedStatement,
-    at: usize,
-    ranges: &[Option<i64>],
-) -> Result<i64, LocatedError> {
+fn known_range(statement: &ResolvedStatement, at: usize, ranges: &[Option<i64>]) -> Result<i64> {
     let letter = &statement.letters[at];
     if letter.parts.is_empty() {
         let open = || {

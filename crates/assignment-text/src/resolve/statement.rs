@@ -5,7 +5,7 @@ use tnode::{Dims, TensorNode};
 use super::dims::view_dims;
 use super::letters::{concat_name, enter_letter, enter_letters};
 use crate::ast::{Access, Expr, ExprKind, Index, RandomCall, Statement, View};
-use crate::error::{LocatedError, TextErrorKind, expected};
+use crate::error::{Result, TextErrorKind, expected};
 use crate::linear::{Atom, Linear};
 use crate::names::NamesAt;
 use crate::number::Number;
@@ -24,7 +24,7 @@ pub(crate) fn resolve(
     text: &str,
     nodes: NamesAt<'_>,
     symbols: &mut SymbolTable,
-) -> Result<ResolvedStatement, LocatedError> {
+) -> Result<ResolvedStatement> {
     let mut letters = Vec::new();
     statement.lhs.iter().for_each(|target| enter_letters(target, &mut letters));
     for value in &statement.rhs {
@@ -63,7 +63,7 @@ struct NameResolver<'a> {
 
 impl NameResolver<'_> {
     /// Enters the ranges that `where` declares, and the letters that occur only as values.
-    fn declare(&mut self, statement: &Statement) -> Result<(), LocatedError> {
+    fn declare(&mut self, statement: &Statement) -> Result<()> {
         for constraint in &statement.constraints {
             match constraint.range()? {
                 Some((Atom::Letter(name), limit)) => {
@@ -85,7 +85,7 @@ impl NameResolver<'_> {
         name: &str,
         (limit, span): (i128, &ByteRange),
         statement: &Statement,
-    ) -> Result<(), LocatedError> {
+    ) -> Result<()> {
         let letter = self.known_letter(name, span, statement)?;
         if let Some((other, _)) = letter.declared {
             let conflict = format!("contradicts `{name} < {other}` in the same statement");
@@ -98,19 +98,14 @@ impl NameResolver<'_> {
     }
 
     /// The entry of a letter that a `where` mentions, which must occur elsewhere in the statement.
-    fn known_letter(
-        &mut self,
-        name: &str,
-        span: &ByteRange,
-        statement: &Statement,
-    ) -> Result<&mut Letter, LocatedError> {
+    fn known_letter(&mut self, name: &str, span: &ByteRange, statement: &Statement) -> Result<&mut Letter> {
         self.enter_value_letter(name, statement);
         let unused = || TextErrorKind::UnusedLetter { letter: name.to_owned() }.at(span.clone());
         self.letters.iter_mut().find(|letter| letter.name == name).ok_or_else(unused)
     }
 
     /// The bounds of a statement, with the comparisons in which they are written.
-    fn conditions(&mut self, statement: &Statement) -> Result<Vec<(Affine, ByteRange)>, LocatedError> {
+    fn conditions(&mut self, statement: &Statement) -> Result<Vec<(Affine, ByteRange)>> {
         let mut conditions = Vec::new();
         for constraint in &statement.constraints {
             if constraint.range()?.is_some() {
@@ -148,7 +143,7 @@ impl NameResolver<'_> {
         self.letters.iter().position(|letter| letter.name == name)
     }
 
-    fn index(&mut self, index: &Index) -> Result<Affine, LocatedError> {
+    fn index(&mut self, index: &Index) -> Result<Affine> {
         match index {
             Index::Linear(index) => Ok(self.linear(&index.linear()?)),
             Index::Concat(concat) => {
@@ -161,7 +156,7 @@ impl NameResolver<'_> {
     }
 
     /// The computed index of an access. There is at most one.
-    fn computed(&mut self, access: &Access) -> Result<Option<Box<ComputedIndex>>, LocatedError> {
+    fn computed(&mut self, access: &Access) -> Result<Option<Box<ComputedIndex>>> {
         let is_computed = |index: &Index| matches!(index, Index::Computed(_));
         let found = access.indices.iter().filter(|index| is_computed(index)).count();
         if found > 1 {
@@ -187,7 +182,7 @@ impl NameResolver<'_> {
         })
     }
 
-    fn read(&mut self, access: &Access, how: AccessKind) -> Result<NodeAccess, LocatedError> {
+    fn read(&mut self, access: &Access, how: AccessKind) -> Result<NodeAccess> {
         if let Some(view) = self.nodes.view(&access.name) {
             return self.read_view(view, access, how);
         }
@@ -196,12 +191,7 @@ impl NameResolver<'_> {
     }
 
     /// A read of a view, in the view's dimensions.
-    fn read_view(
-        &mut self,
-        view: &View,
-        access: &Access,
-        how: AccessKind,
-    ) -> Result<NodeAccess, LocatedError> {
+    fn read_view(&mut self, view: &View, access: &Access, how: AccessKind) -> Result<NodeAccess> {
         if !matches!(how, AccessKind::Plain) {
             let name = access.name.clone();
             return Err(TextErrorKind::ViewUse { name }.at(access.name_span.clone()));
@@ -220,12 +210,7 @@ impl NameResolver<'_> {
         Ok(NodeAccess { view: Some(access.name.clone()), ..self.indexed(node, dims, access, how)? })
     }
 
-    fn read_node(
-        &mut self,
-        node: TensorNode,
-        access: &Access,
-        how: AccessKind,
-    ) -> Result<NodeAccess, LocatedError> {
+    fn read_node(&mut self, node: TensorNode, access: &Access, how: AccessKind) -> Result<NodeAccess> {
         let located = |kind: TextErrorKind| kind.at(access.span.clone());
         if access.merge && matches!(how, AccessKind::Lhs | AccessKind::Padded(..)) {
             let found = "a merge buffer, which can only be read as it is";
@@ -255,18 +240,18 @@ impl NameResolver<'_> {
         dims: Dims,
         access: &Access,
         how: AccessKind,
-    ) -> Result<NodeAccess, LocatedError> {
+    ) -> Result<NodeAccess> {
         let computed = self.computed(access)?;
         if computed.is_some() && matches!(how, AccessKind::Merge) {
             return Err(expected("a node", "a merge buffer, which has no computed indices", &access.span));
         }
         let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
-        let index = access.indices.iter().map(index).collect::<Result<_, LocatedError>>()?;
+        let index = access.indices.iter().map(index).collect::<Result<_>>()?;
         let span = access.span.clone();
         Ok(NodeAccess { node, dims, literals: None, how, view: None, index, computed, span })
     }
 
-    fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr, LocatedError> {
+    fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr> {
         let kind = match &expr.kind {
             ExprKind::Number(number) => ResolvedExprKind::Number(*number),
             ExprKind::Symbol(name) => {
@@ -326,7 +311,7 @@ impl NameResolver<'_> {
     }
 
     /// A call that gives random numbers. Each letter in its arguments must occur elsewhere in the statement.
-    fn random(&mut self, call: &RandomCall) -> Result<ResolvedExprKind, LocatedError> {
+    fn random(&mut self, call: &RandomCall) -> Result<ResolvedExprKind> {
         let mut open = None;
         call.each_letter(&mut |name, span| {
             if self.letter(name).is_none() {
@@ -343,7 +328,7 @@ impl NameResolver<'_> {
     }
 
     /// A bare name: a letter, a node of rank 0, `inf` or `nan`.
-    fn name(&mut self, name: &str, span: &ByteRange) -> Result<ResolvedExprKind, LocatedError> {
+    fn name(&mut self, name: &str, span: &ByteRange) -> Result<ResolvedExprKind> {
         if let Some(letter) = self.letter(name) {
             let is_number = |node: TensorNode| node.dims_without_padding().is_ok_and(|dims| dims.is_empty());
             // A failed search for a node collects similar names.
@@ -369,7 +354,7 @@ impl NameResolver<'_> {
 }
 
 /// Rejects the row variables of an access, which only functions have.
-fn reject_rows(access: &Access) -> Result<(), LocatedError> {
+fn reject_rows(access: &Access) -> Result<()> {
     let row = access.indices.iter().find(|index| matches!(index, Index::Row(_)));
     row.map_or(Ok(()), |row| Err(TextErrorKind::RowOutsideFunction.at(row.span().clone())))
 }

@@ -34,7 +34,7 @@ fn loops(program: &Assignments) -> String {
 /// Checks that the text of a program parses to the same loops. Components of concatenated axes become
 /// statements, whose loops may nest in another order.
 fn reads_back(program: &Assignments) {
-    let text = unparse(&program);
+    let text = unparse(program);
     let again = parse(&text, &[]).unwrap_or_else(|error| panic!("{error}\n{program}\n{text}"));
     if program.steps.iter().any(|step| matches!(step, ProgramStep::Concat(_))) {
         return;
