@@ -5,11 +5,14 @@
 //! [`AddressOperand`](ptx_asm::AddressOperand). Instructions on values are not shared, because an assembler
 //! eliminates those.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::{Deref, DerefMut},
+};
 
 use ptx_asm::{
-    CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxKernel, PtxOperand, PtxStmt, PtxTernaryOp, PtxUnaryOp, Reg,
-    RegClass, RoundingMode, SpecialReg, StateSpace, StmtList, Ty,
+    CmpOp, Inst, PtxBinaryOp, PtxBuilder, PtxKernel, PtxOperand, PtxStmt, PtxTernaryOp, Reg, RegClass,
+    RoundingMode, StateSpace, StmtList, Ty,
 };
 
 /// Index instructions, without their operands.
@@ -25,42 +28,40 @@ enum IndexOp {
 /// An index instruction with its operands.
 type IndexKey = (IndexOp, [PtxOperand; 3]);
 
-/// The builder of a kernel's instructions.
+/// A [`PtxBuilder`] that knows the index instructions it has emitted.
 #[derive(Debug)]
 pub(crate) struct InstBuilder {
-    code: ptx_asm::PtxBuilder,
+    code: PtxBuilder,
     /// For each open block, innermost last: the statements of the enclosing block, and the index instructions
     /// that became known in the block.
     open: Vec<(StmtList, Vec<IndexKey>)>,
     known: HashMap<IndexKey, Reg>,
     /// Registers that must keep their content, because the builder or its user remembers them.
     pinned: HashSet<Reg>,
-    size: usize,
+}
+
+impl Deref for InstBuilder {
+    type Target = PtxBuilder;
+
+    fn deref(&self) -> &PtxBuilder {
+        &self.code
+    }
+}
+
+impl DerefMut for InstBuilder {
+    fn deref_mut(&mut self) -> &mut PtxBuilder {
+        &mut self.code
+    }
 }
 
 impl InstBuilder {
     /// A builder of an empty kernel.
-    pub(crate) fn new(code: ptx_asm::PtxBuilder) -> InstBuilder {
-        InstBuilder { code, open: Vec::new(), known: HashMap::new(), pinned: HashSet::new(), size: 0 }
+    pub(crate) fn new(code: PtxBuilder) -> InstBuilder {
+        InstBuilder { code, open: Vec::new(), known: HashMap::new(), pinned: HashSet::new() }
     }
 
     pub(crate) fn finish(self) -> PtxKernel {
         self.code.finish()
-    }
-
-    /// The builder underneath, for instructions without sharing.
-    pub(crate) fn code(&mut self) -> &mut ptx_asm::PtxBuilder {
-        &mut self.code
-    }
-
-    /// Number of statements, without those emitted through [`InstBuilder::code`].
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Allocates a register.
-    pub(crate) fn reg(&mut self, class: RegClass) -> Reg {
-        self.code.register(class)
     }
 
     /// The numbers of registers allocated so far; registers allocated later have greater numbers.
@@ -78,19 +79,6 @@ impl InstBuilder {
         self.pinned.insert(reg);
     }
 
-    pub(crate) fn push(&mut self, inst: Inst) {
-        self.stmt(PtxStmt::Inst(inst));
-    }
-
-    pub(crate) fn when(&mut self, guard: GuardPredicate, inst: Inst) {
-        self.stmt(PtxStmt::Predicated(guard, inst));
-    }
-
-    pub(crate) fn stmt(&mut self, stmt: PtxStmt) {
-        self.size += 1;
-        self.code.push_stmt(stmt);
-    }
-
     pub(crate) fn open(&mut self) {
         let outside = self.code.begin();
         self.open.push((outside, Vec::new()));
@@ -103,75 +91,6 @@ impl InstBuilder {
             self.known.remove(&key);
         }
         self.code.end(outside)
-    }
-
-    /// Appends an instruction that `make` builds, with a new register of class `class` as its result.
-    pub(crate) fn value(&mut self, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
-        let dst = self.reg(class);
-        self.push(make(dst));
-        dst
-    }
-
-    pub(crate) fn mov(&mut self, class: RegClass, src: impl Into<PtxOperand>) -> Reg {
-        let src = src.into();
-        self.value(class, |dst| Inst::Move { dst, src })
-    }
-
-    pub(crate) fn special(&mut self, special: SpecialReg) -> Reg {
-        self.value(RegClass::B32, |dst| Inst::ReadSpecial { dst, special })
-    }
-
-    pub(crate) fn unary(&mut self, op: PtxUnaryOp, ty: Ty, src: impl Into<PtxOperand>) -> Reg {
-        let src = src.into();
-        let class = if op == PtxUnaryOp::LeadingZeros { RegClass::B32 } else { ty.class() };
-        self.value(class, |dst| Inst::Unary { op, ty, dst, src })
-    }
-
-    pub(crate) fn binary(
-        &mut self,
-        op: PtxBinaryOp,
-        ty: Ty,
-        a: impl Into<PtxOperand>,
-        b: impl Into<PtxOperand>,
-    ) -> Reg {
-        let (a, b) = (a.into(), b.into());
-        self.value(ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
-    }
-
-    pub(crate) fn ternary(
-        &mut self,
-        op: PtxTernaryOp,
-        ty: Ty,
-        class: RegClass,
-        [a, b, c]: [PtxOperand; 3],
-    ) -> Reg {
-        self.value(class, |dst| Inst::Ternary { op, ty, dst, a, b, c })
-    }
-
-    pub(crate) fn compare(
-        &mut self,
-        cmp: CmpOp,
-        ty: Ty,
-        a: impl Into<PtxOperand>,
-        b: impl Into<PtxOperand>,
-    ) -> Reg {
-        let (a, b) = (a.into(), b.into());
-        self.value(RegClass::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
-    }
-
-    pub(crate) fn select(
-        &mut self,
-        ty: Ty,
-        pred: Reg,
-        a: impl Into<PtxOperand>,
-        b: impl Into<PtxOperand>,
-    ) -> Reg {
-        let (a, b) = (a.into(), b.into());
-        self.value(ty.class(), |dst| Inst::Select { ty, dst, a, b, pred })
-    }
-
-    pub(crate) fn convert(&mut self, to: Ty, from: Ty, rounding: RoundingMode, src: Reg) -> Reg {
-        self.value(to.class(), |dst| Inst::Convert { to, from, rounding, dst, src })
     }
 
     /// The same bits in a register of another class of the same width.
@@ -189,7 +108,7 @@ impl InstBuilder {
     ) -> Reg {
         let (a, b) = (a.into(), b.into());
         let key = (IndexOp::Binary(op, ty), [a, b, PtxOperand::Const(0)]);
-        self.shared(key, ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
+        self.known_or_new(key, ty.class(), |dst| Inst::Binary { op, ty, dst, a, b })
     }
 
     /// `a * b + c` for 32-bit indices.
@@ -199,15 +118,7 @@ impl InstBuilder {
         b: impl Into<PtxOperand>,
         c: impl Into<PtxOperand>,
     ) -> Reg {
-        let (op, ty, a, b, c) = (PtxTernaryOp::MulAdd, Ty::S32, a.into(), b.into(), c.into());
-        self.shared((IndexOp::Ternary(op, ty), [a, b, c]), RegClass::B32, |dst| Inst::Ternary {
-            op,
-            ty,
-            dst,
-            a,
-            b,
-            c,
-        })
+        self.index_ternary(PtxTernaryOp::MulAdd, RegClass::B32, [a.into(), b.into(), c.into()])
     }
 
     /// `a * b + c` for 32-bit `a` and `b` and 64-bit `c`.
@@ -217,8 +128,12 @@ impl InstBuilder {
         b: impl Into<PtxOperand>,
         c: impl Into<PtxOperand>,
     ) -> Reg {
-        let (op, ty, a, b, c) = (PtxTernaryOp::MulAddWide, Ty::S32, a.into(), b.into(), c.into());
-        self.shared((IndexOp::Ternary(op, ty), [a, b, c]), RegClass::B64, |dst| Inst::Ternary {
+        self.index_ternary(PtxTernaryOp::MulAddWide, RegClass::B64, [a.into(), b.into(), c.into()])
+    }
+
+    fn index_ternary(&mut self, op: PtxTernaryOp, class: RegClass, args: [PtxOperand; 3]) -> Reg {
+        let (ty, [a, b, c]) = (Ty::S32, args);
+        self.known_or_new((IndexOp::Ternary(op, ty), args), class, |dst| Inst::Ternary {
             op,
             ty,
             dst,
@@ -233,13 +148,13 @@ impl InstBuilder {
         let (to, from) = (Ty::S64, Ty::S32);
         let key = (IndexOp::Convert(to, from), [src.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
         let rounding = RoundingMode::None;
-        self.shared(key, RegClass::B64, |dst| Inst::Convert { to, from, rounding, dst, src })
+        self.known_or_new(key, RegClass::B64, |dst| Inst::Convert { to, from, rounding, dst, src })
     }
 
     /// The address of an array.
     pub(crate) fn index_address(&mut self, space: StateSpace, array: u32) -> Reg {
         let key = (IndexOp::Address(space), [array.into(), PtxOperand::Const(0), PtxOperand::Const(0)]);
-        self.shared(key, RegClass::B32, |dst| Inst::ArrayAddress { dst, space, array })
+        self.known_or_new(key, RegClass::B32, |dst| Inst::ArrayAddress { dst, space, array })
     }
 
     /// The result of a comparison of indices.
@@ -252,10 +167,10 @@ impl InstBuilder {
     ) -> Reg {
         let (a, b) = (a.into(), b.into());
         let key = (IndexOp::Compare(cmp, ty), [a, b, PtxOperand::Const(0)]);
-        self.shared(key, RegClass::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
+        self.known_or_new(key, RegClass::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
     }
 
-    fn shared(&mut self, key: IndexKey, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
+    fn known_or_new(&mut self, key: IndexKey, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
         if let Some(&known) = self.known.get(&key) {
             return known;
         }

@@ -44,13 +44,15 @@ pub struct PtxBuilder {
     registers: [u32; 6],
     /// Statements of the innermost open block.
     block: StmtList,
+    /// Number of statements in all blocks.
+    size: usize,
 }
 
 impl PtxBuilder {
     /// Begins a kernel with an empty body, `params` 64-bit parameters and `threads` threads per block.
     pub fn new(name: impl Into<String>, params: u32, threads: u32) -> PtxBuilder {
         let kernel = PtxKernel { name: name.into(), params, threads, ..PtxKernel::default() };
-        PtxBuilder { kernel, registers: [0; 6], block: StmtList::new() }
+        PtxBuilder { kernel, registers: [0; 6], block: StmtList::new(), size: 0 }
     }
 
     /// Returns the finished kernel.
@@ -92,6 +94,11 @@ impl PtxBuilder {
         self.registers
     }
 
+    /// Number of statements appended so far, including those of nested blocks.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Total size in bytes of the shared arrays and of the local arrays declared so far.
     pub fn array_bytes(&self) -> (u64, u64) {
         let total = |arrays: &[ArrayDecl]| arrays.iter().map(|array| u64::from(array.bytes)).sum();
@@ -112,17 +119,24 @@ impl PtxBuilder {
 
     /// Appends an instruction.
     pub fn push(&mut self, inst: Inst) {
-        self.block.push(PtxStmt::Inst(inst));
+        self.push_stmt(PtxStmt::Inst(inst));
+    }
+
+    /// Appends the instruction that `make` builds, with a new register of class `class` as its result.
+    pub fn value(&mut self, class: RegClass, make: impl FnOnce(Reg) -> Inst) -> Reg {
+        let dst = self.register(class);
+        self.push(make(dst));
+        dst
     }
 
     /// Appends a predicated instruction.
     pub fn push_predicated(&mut self, guard: GuardPredicate, inst: Inst) {
-        self.block.push(PtxStmt::Predicated(guard, inst));
+        self.push_stmt(PtxStmt::Predicated(guard, inst));
     }
 
     /// Appends a comment to the PTX text; line breaks become spaces.
     pub fn comment(&mut self, text: &str) {
-        self.block.push(PtxStmt::Comment(text.replace(['\n', '\r'], " ")));
+        self.push_stmt(PtxStmt::Comment(text.replace(['\n', '\r'], " ")));
     }
 
     /// Appends a branch that threads take where the guard is true.
@@ -139,13 +153,13 @@ impl PtxBuilder {
     ) {
         let ((), then) = self.nested_block(then);
         let ((), otherwise) = self.nested_block(otherwise);
-        self.block.push(PtxStmt::If { guard, then, otherwise });
+        self.push_stmt(PtxStmt::If { guard, then, otherwise });
     }
 
     /// Appends a do-while loop; `body` returns the guard that is tested at the end of each iteration.
     pub fn repeat(&mut self, body: impl FnOnce(&mut Self) -> GuardPredicate) {
         let (repeat_while, body) = self.nested_block(body);
-        self.block.push(PtxStmt::Loop { body, repeat_while });
+        self.push_stmt(PtxStmt::Loop { body, repeat_while });
     }
 
     /// Calls `write` and returns its result and the statements it appended, as a list of their own.
@@ -169,6 +183,7 @@ impl PtxBuilder {
 
     /// Appends a statement, such as a loop whose body [`PtxBuilder::nested_block`] returned.
     pub fn push_stmt(&mut self, stmt: PtxStmt) {
+        self.size += 1;
         self.block.push(stmt);
     }
 
@@ -200,45 +215,35 @@ impl PtxBuilder {
 
     /// The value of a special register.
     pub fn special(&mut self, special: SpecialReg) -> Reg {
-        let dst = self.register(RegClass::B32);
-        self.push(Inst::ReadSpecial { dst, special });
-        dst
+        self.value(RegClass::B32, |dst| Inst::ReadSpecial { dst, special })
     }
 
     /// The value of a parameter, in a register of class `B64`.
     pub fn param(&mut self, param: u32) -> Reg {
-        let dst = self.register(RegClass::B64);
-        self.push(Inst::LoadParam { dst, param });
-        dst
+        self.value(RegClass::B64, |dst| Inst::LoadParam { dst, param })
     }
 
     /// The address of a tensor map, in a register of class `B64`.
     pub fn map_address(&mut self, map: u32) -> Reg {
-        let dst = self.register(RegClass::B64);
-        self.push(Inst::TensorMapAddress { dst, map });
-        dst
+        self.value(RegClass::B64, |dst| Inst::TensorMapAddress { dst, map })
     }
 
     /// Maps an address in shared memory to the same address in another block of the cluster (`mapa`).
     pub fn mapa(&mut self, at: AddressOperand, block: impl Into<PtxOperand>) -> Reg {
-        let dst = self.register(RegClass::B32);
-        self.push(Inst::Mapa { dst, at, block: block.into() });
-        dst
+        let block = block.into();
+        self.value(RegClass::B32, |dst| Inst::Mapa { dst, at, block })
     }
 
     /// The address of an array of the kernel, in a register of class `B32`.
     pub fn address(&mut self, space: StateSpace, array: u32) -> Reg {
-        let dst = self.register(RegClass::B32);
-        self.push(Inst::ArrayAddress { dst, space, array });
-        dst
+        self.value(RegClass::B32, |dst| Inst::ArrayAddress { dst, space, array })
     }
 
     /// `op(src)`.
     pub fn unary(&mut self, op: PtxUnaryOp, ty: Ty, src: impl Into<PtxOperand>) -> Reg {
         let counts = matches!(op, PtxUnaryOp::CountOnes | PtxUnaryOp::LeadingZeros);
-        let dst = self.register(if counts { RegClass::B32 } else { ty.class() });
-        self.push(Inst::Unary { op, ty, dst, src: src.into() });
-        dst
+        let src = src.into();
+        self.value(if counts { RegClass::B32 } else { ty.class() }, |dst| Inst::Unary { op, ty, dst, src })
     }
 
     /// `op(a, b)`.
@@ -250,9 +255,8 @@ impl PtxBuilder {
         b: impl Into<PtxOperand>,
     ) -> Reg {
         let class = if op == PtxBinaryOp::MulWide { wider(ty.class()) } else { ty.class() };
-        let dst = self.register(class);
-        self.push(Inst::Binary { op, ty, dst, a: a.into(), b: b.into() });
-        dst
+        let (a, b) = (a.into(), b.into());
+        self.value(class, |dst| Inst::Binary { op, ty, dst, a, b })
     }
 
     /// `op(a, b, c)`.
@@ -265,9 +269,8 @@ impl PtxBuilder {
         c: impl Into<PtxOperand>,
     ) -> Reg {
         let class = if op == PtxTernaryOp::MulAddWide { wider(ty.class()) } else { ty.class() };
-        let dst = self.register(class);
-        self.push(Inst::Ternary { op, ty, dst, a: a.into(), b: b.into(), c: c.into() });
-        dst
+        let (a, b, c) = (a.into(), b.into(), c.into());
+        self.value(class, |dst| Inst::Ternary { op, ty, dst, a, b, c })
     }
 
     /// `a + b`.
@@ -310,30 +313,24 @@ impl PtxBuilder {
 
     /// The result of a comparison, in a register of class `Pred`.
     pub fn compare(&mut self, cmp: CmpOp, ty: Ty, a: impl Into<PtxOperand>, b: impl Into<PtxOperand>) -> Reg {
-        let dst = self.register(RegClass::Pred);
-        self.push(Inst::Compare { cmp, ty, dst, a: a.into(), b: b.into() });
-        dst
+        let (a, b) = (a.into(), b.into());
+        self.value(RegClass::Pred, |dst| Inst::Compare { cmp, ty, dst, a, b })
     }
 
     /// `a` if the predicate is true, else `b`.
     pub fn select(&mut self, ty: Ty, pred: Reg, a: impl Into<PtxOperand>, b: impl Into<PtxOperand>) -> Reg {
-        let dst = self.register(ty.class());
-        self.push(Inst::Select { ty, dst, a: a.into(), b: b.into(), pred });
-        dst
+        let (a, b) = (a.into(), b.into());
+        self.value(ty.class(), |dst| Inst::Select { ty, dst, a, b, pred })
     }
 
     /// Converts a number from type `from` to type `to`.
     pub fn convert(&mut self, to: Ty, from: Ty, rounding: RoundingMode, src: Reg) -> Reg {
-        let dst = self.register(to.class());
-        self.push(Inst::Convert { to, from, rounding, dst, src });
-        dst
+        self.value(to.class(), |dst| Inst::Convert { to, from, rounding, dst, src })
     }
 
     /// Concatenates two registers into one of class `class`.
     pub fn pack(&mut self, class: RegClass, low: Reg, high: Reg) -> Reg {
-        let dst = self.register(class);
-        self.push(Inst::Pack { dst, halves: [low, high] });
-        dst
+        self.value(class, |dst| Inst::Pack { dst, halves: [low, high] })
     }
 
     /// Splits a register into its low and high half, of class `class`.
@@ -345,9 +342,7 @@ impl PtxBuilder {
 
     /// Loads an element; `constant` promises that no thread writes it during the launch.
     pub fn load(&mut self, space: StateSpace, ty: Ty, constant: bool, from: AddressOperand) -> Reg {
-        let dst = self.register(ty.class());
-        self.push(Inst::Load { space, ty, constant, dsts: smallvec![dst], from });
-        dst
+        self.value(ty.class(), |dst| Inst::Load { space, ty, constant, dsts: smallvec![dst], from })
     }
 
     /// Loads one, two or four consecutive elements.

@@ -4,13 +4,11 @@
 use std::f64::consts::{LN_2, LOG2_E, TAU};
 
 use codegen_core::ir::UnaryOp;
-use ptx_asm::{PtxBinaryOp, PtxOperand, PtxTernaryOp, PtxUnaryOp, Reg, RegClass, RoundingMode, Target, Ty};
-
-use crate::builder::InstBuilder;
+use ptx_asm::{PtxBinaryOp, PtxBuilder, PtxUnaryOp, Reg, RoundingMode, Target, Ty};
 
 /// Emits the approximation of an operation that [has one](codegen_core::has_approximation) on a register of
 /// class `F32`.
-pub(super) fn emit(b: &mut InstBuilder, target: Target, op: UnaryOp, x: Reg) -> Reg {
+pub(super) fn emit(b: &mut PtxBuilder, target: Target, op: UnaryOp, x: Reg) -> Reg {
     match op {
         UnaryOp::Exp2 => b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, x),
         UnaryOp::Exp => exp(b, x, LOG2_E as f32),
@@ -33,33 +31,25 @@ pub(super) fn emit(b: &mut InstBuilder, target: Target, op: UnaryOp, x: Reg) -> 
 }
 
 /// `2^(x factor)`.
-fn exp(b: &mut InstBuilder, x: Reg, factor: f32) -> Reg {
+fn exp(b: &mut PtxBuilder, x: Reg, factor: f32) -> Reg {
     let power = b.binary(PtxBinaryOp::Mul, Ty::F32, x, factor);
     b.unary(PtxUnaryOp::Exp2Approx, Ty::F32, power)
 }
 
 /// `x` modulo 2π, between -π and π, where the instructions are accurate.
-fn reduced(b: &mut InstBuilder, x: Reg) -> Reg {
+fn reduced(b: &mut PtxBuilder, x: Reg) -> Reg {
     let turns = b.binary(PtxBinaryOp::Mul, Ty::F32, x, TAU.recip() as f32);
     let turns = b.convert(Ty::F32, Ty::F32, RoundingMode::NearestInteger, turns);
     // 2π as a 24-bit number and a remainder, so that the difference loses few bits.
     let high = TAU as f32;
     let low = (TAU - f64::from(high)) as f32;
-    [high, low].into_iter().fold(x, |x, part| {
-        let terms = [turns.into(), PtxOperand::from(-part), x.into()];
-        b.ternary(PtxTernaryOp::Fma, Ty::F32, RegClass::F32, terms)
-    })
+    [high, low].into_iter().fold(x, |x, part| b.fma(Ty::F32, turns, -part, x))
 }
 
 /// `1 - 2 / (1 + e^2x)`.
-fn tanh(b: &mut InstBuilder, x: Reg) -> Reg {
+fn tanh(b: &mut PtxBuilder, x: Reg) -> Reg {
     let power = exp(b, x, 2.0 * LOG2_E as f32);
     let sum = b.binary(PtxBinaryOp::Add, Ty::F32, power, 1_f32);
     let inverse = b.unary(PtxUnaryOp::RecipApprox, Ty::F32, sum);
-    b.ternary(
-        PtxTernaryOp::Fma,
-        Ty::F32,
-        RegClass::F32,
-        [inverse.into(), PtxOperand::from(-2_f32), PtxOperand::from(1_f32)],
-    )
+    b.fma(Ty::F32, inverse, -2_f32, 1_f32)
 }

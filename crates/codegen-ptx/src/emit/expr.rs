@@ -3,7 +3,7 @@
 use codegen_core::emit::{self, ExprEmitter, LoopScope};
 use codegen_core::ir::{Affine, BinaryOp, Expr, Guard, Indices, LocalId, NodeRef, Range, Routine, UnaryOp};
 use codegen_core::{Caps, Checked, DType, Scalar};
-use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, PtxTernaryOp, Reg, Ty};
+use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, Ty};
 
 use super::memory::{ElementAddress, MemoryObject};
 use super::{Emitter, Value, carrier};
@@ -112,9 +112,9 @@ impl ExprEmitter for Emitter<'_> {
     }
 
     fn emit_fma(&mut self, dtype: DType, args: [Value; 3]) -> Checked<Value> {
-        let args = args.map(|x| self.widened(dtype, x));
+        let [a, b, c] = args.map(|x| self.widened(dtype, x));
         let ty = if dtype == DType::F64 { Ty::F64 } else { Ty::F32 };
-        let sum = self.b.ternary(PtxTernaryOp::Fma, ty, ty.class(), args);
+        let sum = self.b.fma(ty, a, b, c);
         Ok(Value::In(self.rounded(dtype, sum)))
     }
 

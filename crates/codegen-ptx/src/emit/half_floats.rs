@@ -1,7 +1,7 @@
 //! 16-bit floats: kept in their own format, computed in `f32`, and rounded once.
 
 use codegen_core::{DType, Scalar};
-use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
+use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
 
 use super::{Emitter, Value};
 
@@ -19,7 +19,7 @@ impl Emitter<'_> {
             (DType::Bf16, value) => {
                 let low = self.b.mov(RegClass::B16, PtxOperand::Const(0));
                 let high = self.reg(value);
-                let word = self.b.value(RegClass::B32, |dst| Inst::Pack { dst, halves: [low, high] });
+                let word = self.b.pack(RegClass::B32, low, high);
                 self.b.recast(RegClass::F32, word).into()
             }
             (_, value) => self.operand(value),

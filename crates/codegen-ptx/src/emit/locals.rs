@@ -72,7 +72,7 @@ impl Emitter<'_> {
             }
             return Ok(memory);
         }
-        let taken = self.b.code().array_bytes().1;
+        let taken = self.b.array_bytes().1;
         let most = u64::from(self.setting.options.local_bytes);
         if taken.saturating_add(bytes) > most {
             return reject(
@@ -80,7 +80,7 @@ impl Emitter<'_> {
                 format!("arrays take more than {most} bytes of each thread"),
             );
         }
-        let memory = MemoryObject::Private(self.b.code().local(whole(bytes), 16));
+        let memory = MemoryObject::Private(self.b.local(whole(bytes), 16));
         if !overwritten {
             self.zero(memory, bytes.next_multiple_of(16));
         }
@@ -98,12 +98,12 @@ impl Emitter<'_> {
         if self.depth > 0 && !overwritten {
             return reject(op(), "it is declared in a loop, and would have to be zeroed each time");
         }
-        let total = self.b.code().array_bytes().0.saturating_add(bytes.next_multiple_of(16));
+        let total = self.b.array_bytes().0.saturating_add(bytes.next_multiple_of(16));
         let most = self.setting.caps.workgroups.map_or(0, |w| w.memory_bytes as u64);
         if total > most {
             return reject(op(), format!("workgroup memory would take {total} bytes, there are {most}"));
         }
-        let memory = MemoryObject::Shared(self.b.code().shared(whole(bytes), 16));
+        let memory = MemoryObject::Shared(self.b.shared(whole(bytes), 16));
         if !overwritten {
             self.zero_cooperatively(memory, bytes.div_ceil(16) as u32);
         }
@@ -134,7 +134,7 @@ impl Emitter<'_> {
             self.counted(first, threads.into(), stores.into(), write);
         }
         let then = self.close();
-        self.b.stmt(PtxStmt::If { guard: GuardPredicate::on(takes_part), then, otherwise: Vec::new() });
+        self.b.push_stmt(PtxStmt::If { guard: GuardPredicate::on(takes_part), then, otherwise: Vec::new() });
     }
 
     pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Checked<Value> {
@@ -195,7 +195,7 @@ impl Emitter<'_> {
             // Reads all lanes before it writes the first.
             let lanes = self.lanes(value).map(|lane| self.b.mov(RegClass::B32, lane));
             for (&dst, src) in registers.iter().zip(lanes) {
-                self.b.push(ptx_asm::Inst::Move { dst, src: src.into() });
+                self.b.set(dst, src);
             }
             return;
         }
@@ -209,7 +209,7 @@ impl Emitter<'_> {
         }
         let src = self.operand(value);
         if src != PtxOperand::Reg(dst) {
-            self.b.push(ptx_asm::Inst::Move { dst, src });
+            self.b.set(dst, src);
         }
     }
 

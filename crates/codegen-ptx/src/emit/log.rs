@@ -10,8 +10,8 @@ use codegen_core::log_buffer::{HEADER_BYTES, WORD_BYTES, most_bytes, record_word
 use codegen_core::threads::Grid;
 use codegen_core::{Checked, DType, Kernel, LogLine, Scalar, reject};
 use ptx_asm::{
-    AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxOperand, PtxTernaryOp, Reg,
-    RegClass, RoundingMode, StateSpace, StmtList, Ty,
+    AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxBinaryOp, PtxOperand, Reg, RegClass,
+    RoundingMode, StateSpace, StmtList, Ty,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -102,19 +102,18 @@ impl<'k> Emitter<'k> {
         let end = self.b.binary(PtxBinaryOp::Add, Ty::U32, used, record.len() as u32);
         let fits = self.b.compare(CmpOp::Le, Ty::U32, end, limit);
         let then = self.inside(|e| {
-            let place = [used.into(), (WORD_BYTES as u32).into(), base.into()];
-            let at = e.b.ternary(PtxTernaryOp::MulAddWide, Ty::U32, RegClass::B64, place);
+            let at = e.b.mul_add_wide(Ty::U32, used, WORD_BYTES as u32, base);
             for (word, offset) in record.into_iter().zip((HEADER_BYTES as i32..).step_by(WORD_BYTES)) {
                 e.store_word(at, offset, Ty::B32, word);
             }
-            e.b.push(Inst::Move { dst: used, src: end.into() });
+            e.b.set(used, end);
         });
         let otherwise = self.inside(|e| {
-            e.b.push(Inst::Move { dst: limit, src: 0u32.into() });
+            e.b.set(limit, 0u32);
             let (op, ty) = (PtxBinaryOp::Add, Ty::U64);
             e.b.push(Inst::Binary { op, ty, dst: lost, a: lost.into(), b: PtxOperand::Const(1) });
         });
-        self.b.stmt(ptx_asm::PtxStmt::If { guard: GuardPredicate::on(fits), then, otherwise });
+        self.b.push_stmt(ptx_asm::PtxStmt::If { guard: GuardPredicate::on(fits), then, otherwise });
     }
 
     /// Writes the header, after everything that the kernel logs.
@@ -158,9 +157,7 @@ impl<'k> Emitter<'k> {
 
     fn halves(&mut self, reg: Reg) -> SmallVec<[PtxOperand; 4]> {
         let src = self.b.recast(RegClass::B64, reg);
-        let halves = [self.b.reg(RegClass::B32), self.b.reg(RegClass::B32)];
-        self.b.push(Inst::Unpack { halves, src });
-        halves.into_iter().map(PtxOperand::from).collect()
+        self.b.unpack(RegClass::B32, src).into_iter().map(PtxOperand::from).collect()
     }
 }
 

@@ -80,7 +80,7 @@ impl TensorCoreMatmul {
         let emitter = Emitter::new(&self.around, entry, setting, block, plan, None);
         let mut writer = MatmulEmitter { matmul: self, e: emitter, rejected: None };
         let maps = self.maps(&method, &sizes);
-        method.declare(writer.e.b.code(), &sizes);
+        method.declare(&mut writer.e.b, &sizes);
         method.emit(&mut writer, &sizes);
         match writer.rejected {
             Some(rejection) => Err(rejection),
@@ -275,7 +275,7 @@ impl MatmulCallbacks for MatmulEmitter<'_> {
     fn builder(&mut self) -> &mut ptx_asm::PtxBuilder {
         // Pending stores come before whatever the caller writes.
         self.e.flush();
-        self.e.b.code()
+        &mut self.e.b
     }
 
     fn enter_batch(&mut self, number: Reg) {

@@ -10,8 +10,8 @@ use codegen_core::DType;
 use codegen_core::emit::fits_i32;
 use codegen_core::ir::{Affine, NodeRef};
 use ptx_asm::{
-    AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxOperand, PtxTernaryOp, Reg, RegClass, Regs,
-    RoundingMode, StateSpace, Ty,
+    AddressBase, AddressOperand, CmpOp, GuardPredicate, Inst, PtxOperand, Reg, RegClass, Regs, RoundingMode,
+    StateSpace, Ty,
 };
 use smallvec::smallvec;
 
@@ -211,15 +211,10 @@ impl Emitter<'_> {
         let AddressBase::Reg(start) = element.base else { return self.further(element, at, step) };
         let wide = |e: &mut Self| e.b.convert(Ty::S64, Ty::S32, RoundingMode::None, at);
         let base = match i32::try_from(step) {
-            Ok(step) => self.b.ternary(
-                PtxTernaryOp::MulAddWide,
-                Ty::S32,
-                RegClass::B64,
-                [at.into(), step.into(), start.into()],
-            ),
+            Ok(step) => self.b.mul_add_wide(Ty::S32, at, step, start),
             Err(_) => {
-                let (at, step) = (wide(self).into(), (step as u64).into());
-                self.b.ternary(PtxTernaryOp::MulAdd, Ty::S64, RegClass::B64, [at, step, start.into()])
+                let at = wide(self);
+                self.b.mul_add(Ty::S64, at, step as u64, start)
             }
         };
         ElementAddress { base: AddressBase::Reg(base), align: 1, ..element }
@@ -290,7 +285,7 @@ impl Emitter<'_> {
         if width > 4 {
             return self.load_words(element, dtype, width / 2);
         }
-        let dsts: Regs = (0..width).map(|_| self.b.reg(ty.class())).collect();
+        let dsts = self.b.registers(ty.class(), width as usize);
         let inst = self.load_inst(element, ty, dsts.clone());
         self.b.push(inst);
         dsts.into_iter().map(|reg| self.loaded(dtype, reg)).collect()
@@ -298,20 +293,19 @@ impl Emitter<'_> {
 
     /// Loads 16-bit elements, two per word.
     fn load_words(&mut self, element: ElementAddress, dtype: DType, words: i32) -> Vec<Value> {
-        let words: Regs = (0..words).map(|_| self.b.reg(RegClass::B32)).collect();
+        let words = self.b.registers(RegClass::B32, words as usize);
         let inst = self.load_inst(element, Ty::B32, words.clone());
         self.b.push(inst);
         let mut values = Vec::new();
         for src in words {
-            let halves = [self.b.reg(RegClass::B16), self.b.reg(RegClass::B16)];
-            self.b.push(Inst::Unpack { halves, src });
+            let halves = self.b.unpack(RegClass::B16, src);
             values.extend(halves.map(|half| self.loaded(dtype, half)));
         }
         values
     }
 
     fn load_lanes(&mut self, element: ElementAddress) -> Value {
-        let dsts: Regs = (0..4).map(|_| self.b.reg(RegClass::B32)).collect();
+        let dsts = self.b.registers(RegClass::B32, 4);
         let inst = self.load_inst(element, Ty::B32, dsts.clone());
         self.b.push(inst);
         Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(PtxOperand::from))
@@ -341,14 +335,14 @@ impl Emitter<'_> {
             let others = self.lanes(other);
             let dsts: Regs = others.into_iter().map(|lane| self.b.mov(RegClass::B32, lane)).collect();
             let inst = self.load_inst(element, Ty::B32, dsts.clone());
-            self.b.when(GuardPredicate::on(pred), inst);
+            self.b.push_predicated(GuardPredicate::on(pred), inst);
             return Value::Lanes([dsts[0], dsts[1], dsts[2], dsts[3]].map(PtxOperand::from));
         }
         let ty = memory_type(dtype);
         let start = self.stored(dtype, other);
         let dst = self.b.mov(ty.class(), start);
         let inst = self.load_inst(element, ty, smallvec![dst]);
-        self.b.when(GuardPredicate::on(pred), inst);
+        self.b.push_predicated(GuardPredicate::on(pred), inst);
         self.loaded(dtype, dst)
     }
 
@@ -421,10 +415,10 @@ impl Emitter<'_> {
         if dtype == DType::U32x4 {
             let lanes = self.lanes(value).map(|lane| self.in_register(Ty::B32, lane));
             let inst = store_inst(element, Ty::B32, lanes.into_iter().collect());
-            self.b.when(guard, inst);
+            self.b.push_predicated(guard, inst);
         } else {
             let src = self.stored(dtype, value);
-            self.b.when(guard, store_inst(element, memory_type(dtype), smallvec![src]));
+            self.b.push_predicated(guard, store_inst(element, memory_type(dtype), smallvec![src]));
         }
     }
 
@@ -445,10 +439,7 @@ impl Emitter<'_> {
             PtxOperand::Const(_) => self.b.mov(RegClass::B16, value),
         };
         let halves: Vec<Reg> = values.iter().map(|&value| half(value)).collect();
-        let word = |pair: &[Reg]| {
-            let halves = [pair[0], pair[1]];
-            self.b.value(RegClass::B32, |dst| Inst::Pack { dst, halves }).into()
-        };
+        let word = |pair: &[Reg]| self.b.pack(RegClass::B32, pair[0], pair[1]).into();
         let words = halves.chunks_exact(2).map(word).collect();
         self.b.push(store_inst(element, Ty::B32, words));
     }

@@ -26,7 +26,7 @@ use codegen_core::emit::{LoopScope, lacking};
 use codegen_core::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use codegen_core::threads::{BarrierPlacement, Grid, Home, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Checked, DType, Kernel, PtxLaunch, Scalar, TensorMap, reject};
-use ptx_asm::{Inst, PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
+use ptx_asm::{PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
 
 use crate::builder::InstBuilder;
 use crate::options::PtxOptions;
@@ -165,7 +165,7 @@ pub(crate) fn emit(kernel: &Kernel, entry: &str, setting: EmitSettings<'_>) -> C
         emitter.barriers = BarrierPlacement::of(routine, &emitter.warp_reductions.fused);
     }
     let room = emitter.room();
-    emitter.b.code().min_blocks_per_sm((room / threads.next_multiple_of(32)).clamp(1, BLOCKS));
+    emitter.b.min_blocks_per_sm((room / threads.next_multiple_of(32)).clamp(1, BLOCKS));
     emitter.grid(&grid)?;
     Ok(emitter.finish(blocks, Vec::new()))
 }
@@ -302,7 +302,7 @@ impl<'k> Emitter<'k> {
     fn parameters(&mut self, buffer: Option<LogBuffer<'k>>) {
         let (nodes, symbols) = (self.routine.nodes.len() as u32, self.routine.symbols.len() as u32);
         let behind = nodes + u32::from(buffer.is_some());
-        let mut read = |param| self.b.value(RegClass::B64, |dst| Inst::LoadParam { dst, param });
+        let mut read = |param| self.b.param(param);
         self.bases = (0..nodes).map(&mut read).collect();
         let wide: Vec<Reg> = (behind..behind + symbols).map(&mut read).collect();
         if let Some(buffer) = buffer {

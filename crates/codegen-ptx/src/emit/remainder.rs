@@ -1,7 +1,7 @@
 //! The instructions of the float remainder that emitters share.
 
 use codegen_core::emit::{FloatLayout, IntSize, RemainderEmitter, RemainderOp, float_remainder};
-use ptx_asm::{CmpOp, Inst, PtxBinaryOp, PtxOperand, Reg, RoundingMode, Ty};
+use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, RoundingMode, Ty};
 
 use super::Emitter;
 
@@ -76,7 +76,8 @@ impl RemainderEmitter for Division<'_, '_> {
 
     fn select(&mut self, size: IntSize, condition: PtxOperand, a: PtxOperand, b: PtxOperand) -> PtxOperand {
         let condition = self.e.operand_register(Ty::Pred, condition);
-        self.e.b.select(self.unsigned(size), condition, a, b).into()
+        let ty = self.unsigned(size);
+        self.e.b.select(ty, condition, a, b).into()
     }
 
     fn select_float(&mut self, condition: PtxOperand, a: PtxOperand, b: PtxOperand) -> PtxOperand {
@@ -112,7 +113,8 @@ impl RemainderEmitter for Division<'_, '_> {
     }
 
     fn declare(&mut self, _: &str, size: IntSize) -> Reg {
-        self.e.b.reg(self.unsigned(size).class())
+        let class = self.unsigned(size).class();
+        self.e.b.register(class)
     }
 
     fn get(&mut self, variable: Reg) -> PtxOperand {
@@ -122,7 +124,7 @@ impl RemainderEmitter for Division<'_, '_> {
     fn set(&mut self, variable: Reg, value: PtxOperand) {
         match value {
             PtxOperand::Reg(last) if self.e.b.retarget(last, variable) => {}
-            src => self.e.b.push(Inst::Move { dst: variable, src }),
+            src => self.e.b.set(variable, src),
         }
     }
 

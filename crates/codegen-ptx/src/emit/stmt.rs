@@ -133,7 +133,7 @@ impl<'k> Emitter<'k> {
                 self.open();
                 run(self, end.into());
                 let then = self.close();
-                self.b.stmt(ptx_asm::PtxStmt::If {
+                self.b.push_stmt(ptx_asm::PtxStmt::If {
                     guard: GuardPredicate::on(runs),
                     then,
                     otherwise: Vec::new(),
@@ -185,6 +185,6 @@ impl<'k> Emitter<'k> {
     /// Closes the body, which is repeated while the predicate is true.
     pub(super) fn close_loop(&mut self, again: Reg) {
         let body = self.close();
-        self.b.stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
+        self.b.push_stmt(ptx_asm::PtxStmt::Loop { body, repeat_while: GuardPredicate::on(again) });
     }
 }

@@ -32,7 +32,11 @@ impl<'k> Emitter<'k> {
         self.open();
         body(self)?;
         let then = self.close();
-        self.b.stmt(ptx_asm::PtxStmt::If { guard: GuardPredicate::on(pred), then, otherwise: Vec::new() });
+        self.b.push_stmt(ptx_asm::PtxStmt::If {
+            guard: GuardPredicate::on(pred),
+            then,
+            otherwise: Vec::new(),
+        });
         Ok(())
     }
 

@@ -121,10 +121,8 @@ impl<'k> Emitter<'k> {
             RegClass::B32 | RegClass::F32 => self.shuffle(reg, distance),
             RegClass::B64 | RegClass::F64 => {
                 let whole = self.b.recast(RegClass::B64, reg);
-                let halves = [0, 1].map(|_| self.b.reg(RegClass::B32));
-                self.b.push(Inst::Unpack { halves, src: whole });
-                let halves = halves.map(|half| self.shuffle(half, distance));
-                let whole = self.b.value(RegClass::B64, |dst| Inst::Pack { dst, halves });
+                let halves = self.b.unpack(RegClass::B32, whole).map(|half| self.shuffle(half, distance));
+                let whole = self.b.pack(RegClass::B64, halves[0], halves[1]);
                 self.b.recast(class, whole)
             }
             RegClass::B16 => {
