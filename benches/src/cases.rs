@@ -1,20 +1,20 @@
 //! All cases. Their names are stable: records of earlier runs refer to them.
 
-mod attention; // attention to all, earlier and cached positions
-mod contractions; // matrix multiplications and convolution
+mod attention;
+mod contractions;
 mod convolution_gradients; // gradients of convolutions by images and by filters
-mod elementwise; // chains of elementwise operations, one pass over memory
-mod gpt; // a transformer: training, forward, one letter with caches
-mod large; // large cases for GPUs
-mod latency; // from text to first result
-mod lenet; // a training step of a convolutional network
-mod lstm; // a training step of a recurrent network
-mod parameters; // parameters of models with the state of their optimiser
-mod reductions; // sums, and the transpose
-mod resnet; // a training step of a residual network
-mod rows; // softmax and layer normalisation of each row of a matrix
-mod steps; // whole steps without layers: a grid, an update, a small network, a transform
-mod training; // whole steps of training
+mod elementwise;
+mod gpt;
+mod large;
+mod latency;
+mod lenet;
+mod lstm;
+mod parameters;
+mod reductions;
+mod resnet;
+mod rows;
+mod steps;
+mod training;
 
 use crate::{case::Case, data_parallel::SplitStep};
 

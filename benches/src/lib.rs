@@ -22,31 +22,31 @@
 //! them. `--help` lists the options.
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
-mod arrays; // memory for peers in this process
-mod case; // a benchmark case
-mod cases; // all cases
+mod arrays;
+mod case;
+mod cases;
 mod check; // results against other results
-mod contest; // timing in turns
-mod copies; // copy bandwidths of a GPU
-mod data_parallel; // training on several streams
-mod device; // the measured device
-mod growth; // compile time by program size
-mod idle; // the cost of waiting threads
-mod kernels; // the kernel calls of cases
-mod machine; // the machine's limits
+mod contest;
+mod copies;
+mod data_parallel;
+mod device;
+mod growth;
+mod idle;
+mod kernels;
+mod machine;
 #[cfg(test)]
-mod machine_code; // golden files of machine code for NVIDIA GPUs
-mod measure; // check and timing of a case
-mod ours; // a case on a backend
-mod peers; // other programs for the same operations
-mod product; // a matrix product in f64
-mod reference; // kernels by hand
-mod report; // table, JSON, records
-mod resident; // peak memory of a process
-mod rivals; // other backends for the same assignments
-mod sample; // sampled rows of large results
-mod streams; // cases on the overhead of streams
-mod tuned; // cases with tuned kernels
+mod machine_code;
+mod measure;
+mod ours;
+mod peers;
+mod product;
+mod reference;
+mod report;
+mod resident;
+mod rivals;
+mod sample;
+mod streams;
+mod tuned;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 

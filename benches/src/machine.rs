@@ -4,8 +4,8 @@
 //! writing and copying arrays of a footprint with the best method: through the caches or with non-temporal
 //! stores, on huge pages, divided equally among the threads.
 
-mod fma; // chains of fused multiply-adds
-mod memory; // reading, writing, copying
+mod fma;
+mod memory;
 
 pub(crate) use fma::Peak;
 

@@ -9,19 +9,19 @@
 //! and in [`crate::peers`], which calls kernels after it has detected AVX2 and FMA.
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod adam; // a parameter and its moments
+pub(crate) mod adam;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod elementwise; // y = f(x)
+pub(crate) mod elementwise;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod lanes; // vectors of eight, and functions of them
+pub(crate) mod lanes;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod reductions; // sums in all directions
+pub(crate) mod reductions;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rows; // softmax and layer normalisation
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod streams; // reading, writing and copying
+pub(crate) mod streams;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod transpose; // by tiles
+pub(crate) mod transpose;
 
 /// The number of floats that kernels process at a time.
 #[cfg(target_arch = "x86_64")]

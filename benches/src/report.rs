@@ -1,10 +1,10 @@
 //! Results as a table on the terminal, as JSON, as a page, and as records in the repository.
 
-mod page; // a page with charts
-mod plots; // the charts
-mod record; // a line of JSON per case
-pub(crate) mod scaling; // runs on several numbers of threads
-mod table; // the table on the terminal
+mod page;
+mod plots;
+mod record;
+pub(crate) mod scaling;
+mod table;
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 

@@ -2,9 +2,9 @@
 //! Python, and the example `digits`, with all files that they read, the loader of Vulkan and a script that
 //! runs them, for a machine with a GPU and without Rust.
 
-mod build; // programs, found in Cargo's messages
-mod check; // a test of the archive on this machine
-mod needs; // requirements of programs
+mod build;
+mod check;
+mod needs;
 
 use std::{
     fs,

@@ -2,7 +2,7 @@
 //! tests.
 
 mod diff; // differences between dumps
-mod replay; // tasks that need a backend
+mod replay;
 
 use std::path::{Path, PathBuf};
 

@@ -18,7 +18,7 @@
 //! written: windows of few results would read many zeros, and sums without such an axis, such as pooling, are
 //! vectorised in both forms.
 
-mod inverse; // windows of one axis, solved for the index of the result
+mod inverse;
 
 use assignments::indexing::{
     AxisIndex, Indexed, Projection, Projections, are_surjective, axis_iterator, identity_projections,

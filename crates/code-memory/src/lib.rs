@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
-mod free_ranges; // allocation of pages by best fit
+mod free_ranges;
 
-mod chunk; // one mapping and its protection: the unsafe code
+mod chunk;
 
-mod barrier; // invalidation of fetched instructions on other processors
+mod barrier;
 
-mod arena; // all chunks and the code in them
+mod arena;
 
 pub use crate::arena::{ALIGNMENT, CodeMemoryUsage, LoadedCode, usage};

@@ -1,36 +1,36 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
-pub mod caps; // capabilities of a target
+pub mod caps;
 
-pub mod canonical; // contractions that codegens compile whole
-pub mod dependence; // accesses, independent iterations
-pub mod matrices; // contractions that are matmuls
+pub mod canonical;
+pub mod dependence;
+pub mod matrices;
 
-pub mod form; // the form of kernels for workgroups
-pub mod kernel; // IR with its ABI
-pub mod scheduled; // kernels and their calls
-pub mod threads; // questions of code generators for threads
+pub mod form;
+pub mod kernel;
+pub mod scheduled;
+pub mod threads;
 
-pub mod emit; // parts that emitters share
+pub mod emit;
 mod rejection; // kernels that need what a target lacks
 
-mod choice; // choices between forms of code with the same bits
+mod choice;
 pub mod contract; // the traits of a codegen
-mod method; // how a kernel is compiled, for reports
+mod method;
 
-pub mod abi; // the contract of compiled kernels, in words
-pub mod artifact; // compiled kernels
-pub mod code; // a scheduled routine with its artifact
-pub mod host; // calls of kernels in this process
-mod log; // from records to text
-pub mod log_buffer; // records of kernels that call no functions
-mod panic; // payloads of panics
-mod plan_slot; // a codegen's plan with its kernel
-mod ptx; // kernels in PTX
-mod shader; // kernels in a shading language
+pub mod abi;
+pub mod artifact;
+pub mod code;
+pub mod host;
+mod log;
+pub mod log_buffer;
+mod panic;
+mod plan_slot;
+mod ptx;
+mod shader;
 
-pub mod interpreted; // the interpreter as a codegen
+pub mod interpreted;
 
 // The loop IR that a codegen reads, so that its crate can depend on this one alone.
 pub use lowered_ir::log::{LogLine, LogStyle};

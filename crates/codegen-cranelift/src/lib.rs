@@ -1,27 +1,27 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
-mod options; // options of the generated code
+mod options;
 
-mod choice; // choices between forms of code with the same bits
+mod choice;
 
-mod caps; // the capabilities of this CPU
-mod support; // supported operations by type
+mod caps;
+mod support;
 
-mod render; // kernels to checked kernels
+mod render;
 
-mod vector; // loop IR to vector programs
+mod vector;
 
-mod composite; // kernels with contractions as GEMM plans and other parts
+mod composite;
 
-mod emit; // loop IR to CLIF
-mod runtime_functions; // functions that kernels call at run time
+mod emit;
+mod runtime_functions;
 
-mod compile; // kernels to machine code, in parallel
-mod disassemble; // instructions as text
-mod jit; // loading of code; with `composite::run`, the crate's unsafe code
-mod perf_map; // names of kernels for profilers
-mod relocate; // relocations of Cranelift's code
+mod compile;
+mod disassemble;
+mod jit;
+mod perf_map;
+mod relocate;
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod traps; // a test: the machine code of all compilers has no instruction that traps

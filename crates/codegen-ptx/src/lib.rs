@@ -1,17 +1,17 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
-mod options; // options and capabilities
+mod options;
 
-mod unroll; // unrolling of innermost loops
-mod warp_reductions; // reductions by warp shuffles
+mod unroll;
+mod warp_reductions;
 
-mod builder; // instructions with shared index arithmetic
-mod emit; // loop IR -> instructions
-mod tensor_cores; // matmuls on tensor cores
+mod builder;
+mod emit;
+mod tensor_cores;
 
-mod module; // the codegen
-mod vouch; // artifacts: the crate's unsafe code
+mod module;
+mod vouch;
 
 pub use crate::module::{Ptx, Rendered, ptx};
 pub use crate::options::{PtxOptions, TensorCoreInstructions, ptx_caps};

@@ -19,9 +19,9 @@
 //! All NaNs are equal, and so are zeros of either sign. Infinities must be equal unless the greatest number
 //! is within the radius.
 
-mod machine; // runs a routine on values with radii
-mod promises; // the error bound of each operation
-mod value; // a number with its radius
+mod machine;
+mod promises;
+mod value;
 
 use std::fmt;
 

@@ -1,30 +1,30 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
-mod access; // forms of access to memory
-pub mod assembler; // NVIDIA's assembler and its reports on kernels
-pub mod bounds; // bounds of a device's deviation
-mod case; // the cases of the kit
-mod child; // processes that run cases
+mod access;
+pub mod assembler;
+pub mod bounds;
+mod case;
+mod child;
 mod claims; // contradictions in capabilities
 mod conform; // the test of a code generator
-mod corpus; // compiling and comparing one run
-mod device; // runs on a device, with its own transfers and launches
-mod float_env; // rounding, subnormals, masks
-mod generated; // random routines
-pub mod gpu; // skips without an adapter
-pub mod gpu_runtime; // streams, hazards and memory of a driver with its own kernel language
+mod corpus;
+mod device;
+mod float_env;
+mod generated;
+pub mod gpu;
+pub mod gpu_runtime;
 mod host; // direct calls of kernels of this process
-mod level; // the levels
-mod logged; // runs with every value logged
-mod own_process; // tests that measure or change their process
-mod probe; // single operations on special values
-mod remembered; // artifacts of the last cases
+mod level;
+mod logged;
+mod own_process;
+mod probe;
+mod remembered;
 mod report;
-pub mod runtime; // streams, hazards, failures and memory of a driver
-mod score; // counts per level, and coverage
-mod small_case; // small runs that fail like a case
-mod threads; // kernels on several threads
+pub mod runtime;
+mod score;
+mod small_case;
+mod threads;
 
 pub use access::{AccessForm, OperationUse};
 pub use case::{Case, Variant, cases};

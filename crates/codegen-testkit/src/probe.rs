@@ -15,9 +15,9 @@ use lowered_ir::{
 };
 use tnode::{DType, Dims, ModeState, Scalar};
 
-mod compositions; // operations on results of operations
-mod indices; // computed and wide indices
-mod reductions; // maxima, sums and other reductions of rows
+mod compositions;
+mod indices;
+mod reductions;
 
 /// A case for some operations, with the claim that it tests.
 pub(crate) struct Probe {

@@ -1,18 +1,18 @@
 #![doc = include_str!("../README.md")]
-mod announcement; // a rank's description of its next operation
-mod buckets; // gradients in parts that are summed while later ones are computed
-mod data_parallel; // training with the gradients of all ranks
+mod announcement;
+mod buckets;
+mod data_parallel;
 mod error;
-mod group; // the trait of groups
-mod host_group; // groups over a transport
-pub mod local; // ranks that are threads of this process
+mod group;
+mod host_group;
+pub mod local;
 #[cfg(feature = "mpi")]
-pub mod mpi; // ranks that are processes of MPI
+pub mod mpi;
 #[cfg(feature = "cuda")]
-mod nccl_group; // groups of NVIDIA's devices
-mod reduce; // reductions in the order of merges
-mod timeline; // one timeline of all ranks
-mod transport; // the trait of transports
+mod nccl_group;
+mod reduce;
+mod timeline;
+mod transport;
 
 pub use crate::{
     announcement::Announcement,

@@ -1,28 +1,28 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
-mod device; // the driver
+mod device;
 
 // Opening.
-mod caps; // capabilities of a device
-mod choice; // a device by position or name
-mod open; // finding and opening devices
+mod caps;
+mod choice;
+mod open;
 
 // Running kernels and copies.
-mod event; // points in a stream
+mod event;
 mod kernel; // text to functions bound to memory
-mod maps; // tensor maps of kernels
-mod sequence; // kernels launched together, repeatedly
-mod shared_state; // state that all streams share
+mod maps;
+mod sequence;
+mod shared_state;
 mod stream; // tasks in order
 
-mod nccl; // exchanges of values between devices
+mod nccl;
 
 // Code.
-mod cubin; // machine code cached on disk
-mod ptx; // facts about a PTX text
+mod cubin;
+mod ptx;
 
-mod api; // NVIDIA's driver as a safe interface
+mod api;
 
 pub use crate::{
     choice::DeviceChoice,

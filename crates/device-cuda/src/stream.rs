@@ -37,7 +37,7 @@ use crate::{
 };
 
 mod copies; // filling and copying
-pub(crate) mod logs; // logs of kernels
+pub(crate) mod logs;
 
 use logs::{Completion, PendingReports, is_reporting_log};
 

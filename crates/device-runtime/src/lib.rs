@@ -2,42 +2,42 @@
 #![deny(unsafe_code)]
 
 // For the authors of drivers.
-pub mod check; // which parameters a driver accepts
+pub mod check;
 mod checked; // arguments of driver calls, checked when they are made
-mod direct; // calls a driver without a `Device`, in tests
+mod direct;
 mod driver; // the `Driver` trait and its handles
-mod error; // the errors of drivers and of the runtime
-mod fault; // a driver that injects failures
-mod memory_budget; // the account of a driver's memory
-mod null; // a driver that executes nothing
+mod error;
+mod fault;
+mod memory_budget;
+mod null;
 #[cfg(test)]
 mod race; // a driver that detects data races, in tests
-mod stream_registry; // the live streams of a device
+mod stream_registry;
 // For users.
-mod context; // the memory of nodes on a stream
-mod copy; // transfers between contexts
-mod device; // a device, its streams and its memory accounting
-mod event; // events of streams
-mod frontier; // dependencies between linked routines
+mod context;
+mod copy;
+mod device;
+mod event;
+mod frontier;
 mod hazard; // conflicting uses of a buffer
-mod host; // the host arrays of nodes
-mod host_access; // functions of the user on the values of nodes
-mod inside; // which threads are running a task
-mod link; // links code in a context
-mod merge; // merge buffers and the kernels that read them
-mod order; // switches off classes of waits, in tests
+mod host;
+mod host_access;
+mod inside;
+mod link;
+mod merge;
+mod order;
 mod placement; // memory modes that links settle
-mod plan; // packs allocations into pools
-mod pool; // pools and buffers
-mod report; // memory reports
+mod plan;
+mod pool;
+mod report;
 mod residence; // which copy of one node is current
-mod routine; // linked routines
-mod sharing; // the sharing of nodes between streams
-mod stream; // streams
-mod submit; // submits tasks to drivers
-mod task; // sequences of scheduling functions
-mod timing; // the times of kernel calls, for profiles
-mod transfer; // transfers between host arrays and nodes
+mod routine;
+mod sharing;
+mod stream;
+mod submit;
+mod task;
+mod timing;
+mod transfer;
 
 pub use crate::checked::{
     BoundKernel, BoundSequence, CopyInTask, CopyOutTask, CopyTask, DeviceAccessTask, DeviceOperation,

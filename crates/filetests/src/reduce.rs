@@ -5,8 +5,8 @@
 //! ([`RunCase::to_lir`]) that any tool can run again. The method is delta debugging by greedy descent:
 //! proposals go from large to small, and start again from the result until none of them fails.
 
-mod edits; // one change of a statement or an expression
-mod elements; // fewer elements and nodes
+mod edits;
+mod elements;
 
 use lowered_ir::verify::verify;
 

@@ -3,9 +3,9 @@
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
 mod bisect; // the first pass that changes results
-mod device_run; // a run on a backend's device
-mod reduce; // smaller runs on which backends differ
-mod replay; // comparison with expectations and digests
+mod device_run;
+mod reduce;
+mod replay;
 
 use std::{ffi::OsString, fs, path::Path, path::PathBuf, process::ExitCode};
 

@@ -2,26 +2,26 @@
 #![forbid(unsafe_code)]
 
 // The loop IR.
-pub mod ir; // as data
+pub mod ir;
 
-pub mod text; // as text
-pub mod verify; // the rules of valid routines
+pub mod text;
+pub mod verify;
 
-pub mod eval; // the result of each operation
-pub mod math; // polynomials of the transcendental functions
+pub mod eval;
+pub mod math;
 pub mod random; // generators of random bits
 
-pub mod interp; // the meaning of a routine
-pub mod log; // the lines it logs, as text
+pub mod interp;
+pub mod log;
 
 // Optimisation.
 pub mod passes; // loops -> better loops
-pub mod pipeline; // the passes in order
+pub mod pipeline;
 
-pub mod stack; // stack space for recursion
+pub mod stack;
 
-mod lowered; // a routine with its nodes
-mod source_span; // a range of a text, and the line with carets that shows it
+mod lowered;
+mod source_span;
 
 pub use lowered::Lowered;
 pub use source_span::{SourceSpan, SourceText, SpanList};

@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 
 use crate::program::{AddressOperand, PtxOperand, Reg, Regs, SpecialReg, StateSpace};
 
-mod choices; // enums that list their variants
-mod ops; // operations and modifiers
-mod registers; // the registers that an instruction reads and writes
-mod types; // operand types
+mod choices;
+mod ops;
+mod registers;
+mod types;
 
 pub use self::ops::{
     AtomicOp, CmpOp, FenceScope, MmaShape, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, ShuffleMode,

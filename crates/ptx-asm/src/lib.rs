@@ -3,8 +3,8 @@
 
 mod builder; // writes the body of a kernel
 mod check; // the rules that a program must keep
-mod inst; // instructions
-mod print; // programs as PTX text
+mod inst;
+mod print;
 mod program; // programs, kernels, statements, operands
 
 pub use crate::builder::PtxBuilder;

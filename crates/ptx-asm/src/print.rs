@@ -6,8 +6,8 @@
 //! statically if it has at most 48 KiB; the launch allocates a larger one
 //! ([`PtxKernel::dynamic_shared_bytes`]).
 
-mod hopper; // instructions of sm_90a
-mod names; // mnemonics, types and special registers
+mod hopper;
+mod names;
 
 use std::fmt::{self, Write};
 

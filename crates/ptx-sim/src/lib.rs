@@ -1,38 +1,38 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod flat_kernel; // a kernel as a flat list of steps
-mod gpu; // global memory
-mod stats; // statistics of a run
+mod flat_kernel;
+mod gpu;
+mod stats;
 
-mod registers; // registers of a warp
+mod registers;
 mod scheduler; // launches, clusters and blocks: which warp runs next
-mod warp; // execution of one step of a warp
+mod warp;
 
-mod arith; // arithmetic on register contents
-mod convert; // conversions between types
-mod float; // float formats and rounding
+mod arith;
+mod convert;
+mod float;
 
-mod collective; // shuffles and votes
-mod mma; // matrix fragments of a warp
+mod collective;
+mod mma;
 
-mod cluster; // mapa, cluster barriers, the end of a cluster
+mod cluster;
 mod mbarrier; // barriers in shared memory
 
-mod tensor_map; // tensor maps: the bytes of a tile
-mod tma; // TMA loads and stores
+mod tensor_map;
+mod tma;
 
-mod matrix_descriptor; // operands of wgmma in shared memory
-mod wgmma; // matrix instructions of a warpgroup
+mod matrix_descriptor;
+mod wgmma;
 
-mod access; // loads, stores, atomics, cp.async
-mod array_layout; // arrays in shared and local memory
-mod async_copies; // cp.async copies in flight
-mod async_proxy; // accesses of shared memory by TMA and wgmma
-mod race_detector; // accesses that no barrier orders
-mod vector_clocks; // the happens-before order of a cluster
+mod access;
+mod array_layout;
+mod async_copies;
+mod async_proxy;
+mod race_detector;
+mod vector_clocks;
 
-mod fault; // faults and their causes
+mod fault;
 
 #[cfg(test)]
 mod tests;

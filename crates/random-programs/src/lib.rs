@@ -1,16 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod choices; // decisions from bytes
-pub mod effort; // the number of cases of random tests
-pub mod format; // element types as number formats
-mod generate; // programs from bytes
-mod gradient_golden; // programs with gradients that another library computed
-mod program; // programs as data
-mod split_mix; // random words from a seed
-mod text; // the text of programs
-mod types; // types of expressions
-mod weights; // tables of the generator
+mod choices;
+pub mod effort;
+pub mod format;
+mod generate;
+mod gradient_golden;
+mod program;
+mod split_mix;
+mod text;
+mod types;
+mod weights;
 
 pub use choices::Choices;
 pub use generate::{program_from_bytes, program_from_seed};

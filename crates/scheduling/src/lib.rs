@@ -2,15 +2,15 @@
 #![forbid(unsafe_code)]
 
 mod error; // why a routine has no schedule
-mod options; // choices of the caller
-mod pipeline; // the passes, in order
+mod options;
+mod pipeline;
 
 pub mod legalise; // operations and types that a target has
 
 mod analysis; // questions that passes ask
-mod common; // passes for every target
-mod cpu; // passes for targets without workgroups
-mod gpu; // passes for targets with workgroups
+mod common;
+mod cpu;
+mod gpu;
 
 pub use error::ScheduleError;
 pub use legalise::{LegaliseError, legalise};

@@ -5,7 +5,7 @@
 //! slice views include them.
 
 #[cfg(feature = "files")]
-mod files; // bytes from and for file formats
+mod files;
 
 use smallvec::SmallVec;
 

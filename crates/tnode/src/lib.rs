@@ -2,47 +2,47 @@
 #![forbid(unsafe_code)]
 
 // Values.
-pub mod convert; // float formats to floats and back, bit for bit
-mod dtype; // element types
-mod scalar; // one value of any type
+pub mod convert;
+mod dtype;
+mod scalar;
 
 // Memory modes.
-mod decision; // a decision and its reason
+mod decision;
 mod mode; // memory modes and sets of outcomes
-mod sharing; // the table of sharing updates
-mod state; // the mode of a node with its chain of decisions
+mod sharing;
+mod state;
 
-mod conflict; // decisions that exclude each other
-mod predicates; // questions about a mode
+mod conflict;
+mod predicates;
 
 // Nodes.
-mod label; // names given by users
+mod label;
 mod name; // identifiers from labels
 mod padding; // dimensions and margins
 
-mod builder; // construction of nodes
+mod builder;
 mod commit; // atomic changes of many modes
-mod delayed; // element types that are settled late
-mod node; // the tensor node
-mod pending; // decisions that are not committed
-mod registry; // live nodes by id
-mod view; // nodes that are a slice of another node
-mod weak; // handles that do not keep nodes alive
+mod delayed;
+mod node;
+mod pending;
+mod registry;
+mod view;
+mod weak;
 
 // Arrays.
 mod bytes; // aligned memory, and its total size
-mod element; // Rust types of elements
-mod host_array; // arrays in host memory
-mod points; // columns as point clouds
-mod render; // arrays as text
+mod element;
+mod host_array;
+mod points;
+mod render;
 
 #[cfg(feature = "files")]
-pub mod npy; // NumPy files
-mod partial_file; // files that appear whole or not at all
+pub mod npy;
+mod partial_file;
 #[cfg(feature = "files")]
 pub mod safetensors; // safetensors files
 
-mod debug_as_display; // `Debug` of errors prints their message
+mod debug_as_display;
 mod error;
 
 debug_as_display!(Error, ModeConflict, ModeUndecided, UnknownDType, UnknownMemoryMode);

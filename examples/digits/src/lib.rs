@@ -6,10 +6,10 @@
 //! [`command_line::main`], for programs that link further backends.
 #![forbid(unsafe_code)]
 
-pub mod command_line; // the program
-pub mod data; // the images, and their split into training and test sets
-pub mod network; // the nodes, and training and evaluation as assignment text
-pub mod ranks; // training on several ranks
-pub mod state; // the nodes' initial values
-pub mod streams; // training on several streams
+pub mod command_line;
+pub mod data;
+pub mod network;
+pub mod ranks;
+pub mod state;
+pub mod streams;
 pub mod train; // training on one stream

@@ -5,14 +5,14 @@
 //! [`lenet`], [`resnet`], [`char_gpt`].
 #![forbid(unsafe_code)]
 
-pub mod char_gpt; // a GPT on a text
-pub mod command_line; // the program
-pub mod fft; // a Fourier transform in stages
-pub mod heat; // the heat equation on a grid
+pub mod char_gpt;
+pub mod command_line;
+pub mod fft;
+pub mod heat;
 pub mod lenet; // convolutions on digits
-pub mod mandelbrot; // iterations of z² + c
-pub mod mlp; // two moons
-pub mod picture; // PNG files
-pub mod resnet; // residual blocks on made pictures
+pub mod mandelbrot;
+pub mod mlp;
+pub mod picture;
+pub mod resnet;
 
-mod batches; // training sets in shuffled batches
+mod batches;

@@ -1,10 +1,10 @@
 //! Reads the text in a picture with the models of PP-OCR: one finds lines of text, one says which lines stand
 //! on their heads, and one reads each line.
 
-mod detect; // lines of text in a picture
-mod geometry; // rectangles around lines
-mod recognise; // the text of a line
-mod tensor; // pictures as arrays
+mod detect;
+mod geometry;
+mod recognise;
+mod tensor;
 
 use std::path::Path;
 

@@ -18,12 +18,12 @@
 //!   limit.
 #![forbid(unsafe_code)]
 
-pub mod page; // the content of a page, and its HTML file
+pub mod page;
 
-mod link; // nodes and calls -> slabs and tables
+mod link;
 
-pub mod digits; // pages of the digits example
-pub mod lir; // pages of `.lir` files
+pub mod digits;
+pub mod lir;
 
-pub mod browser; // opening a page and bringing back its report
+pub mod browser;
 mod server; // serves a page at 127.0.0.1

@@ -5,20 +5,20 @@
 //! multiplication. Guards become predicates.
 
 pub(crate) mod approximate;
-mod convert; // conversions
-mod expr; // expressions
-mod half_floats; // 16-bit floats
-mod index; // index arithmetic
-mod locals; // declared locals
-mod log; // logging
+mod convert;
+mod expr;
+mod half_floats;
+mod index;
+mod locals;
+mod log;
 mod matmul; // matmuls on tensor cores
-mod memory; // addresses, loads and stores
-mod ops; // operations
-mod pending_stores; // stores that wait to be combined into vectors
-mod remainder; // float remainders
-mod stmt; // statements and loops
-mod threads; // blocks, threads and barriers
-mod warp_reduction; // reductions by warp shuffles
+mod memory;
+mod ops;
+mod pending_stores;
+mod remainder;
+mod stmt;
+mod threads;
+mod warp_reduction;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -13,15 +13,15 @@
 //! consumer warpgroups multiply. Accumulators are `f32`; the order in which a tensor core adds is
 //! unspecified.
 
-mod accumulators; // the accumulators of a thread: prologue and epilogue
-mod staging; // epilogue staging tiles in shared memory
-mod tile_scheduler; // the order of output tiles
+mod accumulators;
+mod staging;
+mod tile_scheduler;
 
-mod mma; // `mma` kernels with `cp.async`
-mod wgmma; // `wgmma` kernels with TMA
+mod mma;
+mod wgmma;
 
 #[cfg(test)]
-mod test_harness; // matmuls of small integers
+mod test_harness;
 
 use ptx_asm::{GuardPredicate, PtxBuilder, PtxStmt, Reg, StmtList, Target, Ty};
 

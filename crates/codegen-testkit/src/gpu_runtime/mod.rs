@@ -11,12 +11,12 @@ use std::sync::Arc;
 use codegen_core::Artifact;
 use device_runtime::{Device, Driver};
 
-mod bytes; // copies
-pub mod hand_made; // nodes and code for tests
-mod kernels; // kernels in no particular language
-mod memory; // allocation and the contents of memory
-mod order; // order of the tasks of streams
-mod programs; // random programs
+mod bytes;
+pub mod hand_made;
+mod kernels;
+mod memory;
+mod order;
+mod programs;
 
 pub use bytes::*;
 pub use kernels::{Store, StoreKernel, Word};

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use device_runtime::{Device, Driver};
 
 mod bad_input; // user errors
-mod contexts; // sharing, transfers, merges
-mod failures; // failing tasks
-pub mod hand_made; // nodes and code for tests
-mod host; // host arrays coherent with devices
-mod hostile; // random programs with injected faults
-mod linking; // checks and their messages
-mod memory; // allocation and the contents of memory
-mod model; // predicted values and failures
-mod order; // order of the tasks of streams
-mod programs; // random programs
-mod tasks; // host functions
-mod threads; // many scheduling threads
+mod contexts;
+mod failures;
+pub mod hand_made;
+mod host;
+mod hostile;
+mod linking;
+mod memory;
+mod model;
+mod order;
+mod programs;
+mod tasks;
+mod threads;
 
 pub use bad_input::*;
 pub use contexts::*;

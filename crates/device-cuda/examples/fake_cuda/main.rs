@@ -24,11 +24,11 @@ use crate::{
     },
 };
 
-mod graph; // launches
-mod maps; // tensor maps
+mod graph;
+mod maps;
 mod nccl; // exchanges between devices
-mod ptx; // kernels
-mod world; // the simulated machine: devices, memory, streams, events
+mod ptx;
+mod world;
 
 /// The driver's return code: 0 for success.
 type Answer = c_uint;

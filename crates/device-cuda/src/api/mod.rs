@@ -31,15 +31,15 @@ use cudarc::driver::sys::{
     CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
 
-mod code; // modules and functions
-mod context; // a device and its context
+mod code;
+mod context;
 mod graph; // kernels that are launched together
-mod memory; // memory of a device
+mod memory;
 mod nccl; // exchanges of values between devices
-mod queue; // tasks in order, with their resources
-mod staging; // pinned host memory for copies
-mod tensor; // encoded tensor maps
-mod timing; // times of kernels
+mod queue;
+mod staging;
+mod tensor;
+mod timing;
 
 pub(crate) use self::{
     code::{CodeError, Function, Grid, Module, Params},

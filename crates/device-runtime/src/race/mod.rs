@@ -14,9 +14,9 @@
 //! Only one thread makes calls. Calls from several threads at a time would test locks, not the order of
 //! events.
 
-mod clock; // vector clocks
-mod device; // the driver
-mod memory; // accesses to memory
-mod programs; // random programs
+mod clock;
+mod device;
+mod memory;
+mod programs;
 mod tests;
-mod world; // streams, events and the host of all devices
+mod world;

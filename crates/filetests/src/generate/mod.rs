@@ -8,15 +8,15 @@
 //! produces every construct of the loop IR, every expression and statement, operation, element type, kind of
 //! loop. Tests check both properties.
 
-mod arrays; // locals of several elements
+mod arrays;
 mod expr;
-pub mod families; // programs of every size
+pub mod families;
 mod index;
 mod leaf;
 mod memory;
 mod nests; // loops over nodes
 mod program;
-mod sideways; // computed stores, logs, comments
+mod sideways;
 mod types;
 
 use std::collections::BTreeMap;

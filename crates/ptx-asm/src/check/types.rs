@@ -1,6 +1,6 @@
 //! Checks that each instruction exists for its types and target and has operands of the right class.
 
-mod hopper; // instructions of sm_90a
+mod hopper;
 
 use super::{PtxError, wrong};
 use crate::inst::{AtomicOp, CmpOp, Inst, PtxBinaryOp, PtxTernaryOp, PtxUnaryOp, RoundingMode, Ty, VoteMode};

@@ -7,7 +7,7 @@
 //! thread changes the memory meanwhile. Votes and shuffles that read one lane are uniform in a warp, and so
 //! are parts of the thread index that are equal for 32 consecutive threads; see [`indices`].
 
-mod indices; // values computed from thread and block indices
+mod indices;
 
 use std::collections::HashMap;
 

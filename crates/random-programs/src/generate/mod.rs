@@ -1,11 +1,11 @@
 //! Derives programs from bytes: every choice takes one byte, and after the last byte every choice is the
 //! simplest alternative.
 
-mod data; // initial data
-mod expr; // expressions
-mod index; // letters, symbols and indices
-mod statements; // fills, slices and concatenations
-mod targets; // targets of assignments
+mod data;
+mod expr;
+mod index;
+mod statements;
+mod targets;
 
 use std::collections::BTreeSet;
 

@@ -9,8 +9,8 @@ pub(crate) mod propagate_initializers;
 // Steps after the last pass, which make kernels.
 mod free_list; // gaps between allocations
 pub(crate) mod partition; // kernels and their calls
-pub(crate) mod plan_temporaries; // offsets of local nodes
-mod stack_arrays; // small local nodes in scratch memory
+pub(crate) mod plan_temporaries;
+mod stack_arrays;
 
 // Not a pass: a transformation that several passes apply.
 pub(crate) mod unroll_and_jam;

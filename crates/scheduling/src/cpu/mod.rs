@@ -7,23 +7,23 @@ pub(crate) mod fold_storage;
 pub(crate) mod forward_stores;
 pub(crate) mod fuse_loops;
 pub(crate) mod fuse_strips;
-pub(crate) mod pad_nodes; // margins of local nodes
-pub(crate) mod pad_operands; // padded copies of operands of convolutions
+pub(crate) mod pad_nodes;
+pub(crate) mod pad_operands;
 pub(crate) mod parallelize;
-pub(crate) mod permute_axes; // layouts of local nodes
+pub(crate) mod permute_axes;
 pub(crate) mod split_triangles;
 pub(crate) mod store_partial_results;
-pub(crate) mod tile_rejected; // contractions that the codegen does not compile whole
-pub(crate) mod unroll_short_rows; // rows shorter than a vector
+pub(crate) mod tile_rejected;
+pub(crate) mod unroll_short_rows;
 pub(crate) mod vectorize;
 
 // Shapes of nests that `vectorize` knows.
-mod pair_rows; // reductions of long rows
-mod split_guards; // guarded reads of narrow elements
-mod stream_reduction; // reductions along another axis than the contiguous one
-mod tile_contraction; // register tiles
+mod pair_rows;
+mod split_guards;
+mod stream_reduction;
+mod tile_contraction;
 mod tile_transpose; // loads and stores contiguous along different axes
 
 // Questions that fusion asks.
 mod fusible_contractions; // whether a contraction keeps its loops
-mod interchange; // loops in the order of another nest
+mod interchange;

@@ -13,22 +13,22 @@ pub(crate) mod reset_schedule;
 pub(crate) mod sink_scalars;
 
 // Shapes of nests that `map_threads` knows.
-mod column_reduction; // reductions along another axis than the contiguous one
-mod split_reduction; // long reductions with few outputs, in two passes
-mod tensor_cores; // matmuls that the codegen takes whole
-mod thread_per_output; // independent iterations
+mod column_reduction;
+mod split_reduction;
+mod tensor_cores;
+mod thread_per_output;
 mod tile_contraction; // contractions, in tiles in shared memory
 mod transpose; // loads and stores contiguous along different axes
-mod workgroup_per_row; // cooperative reductions
+mod workgroup_per_row;
 
 // Parts that the shapes share.
-mod accumulation; // accumulations into a scalar
-mod adjacent_loops; // fusion of neighbouring loops
-mod context; // names, nodes and limits
-mod phases; // the statements of a row, by how threads share them
-mod register_rows; // elements of rows in registers
-mod shared_copy; // copies into shared memory
-mod shared_rows; // rows in shared memory
-mod tree_reduction; // partial results of threads
-mod vector_access; // vectorised access to neighbours
-mod work_distribution; // iterations of a loop among threads
+mod accumulation;
+mod adjacent_loops;
+mod context;
+mod phases;
+mod register_rows;
+mod shared_copy;
+mod shared_rows;
+mod tree_reduction;
+mod vector_access;
+mod work_distribution;

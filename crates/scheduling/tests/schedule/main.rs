@@ -1,7 +1,7 @@
 //! The scheduler on handwritten nests, on the corpus and on random routines. Every pass is checked.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common; // checks a routine after every step
+mod common;
 mod corpus;
 mod fma;
 mod gpu;

@@ -19,10 +19,10 @@
 //! The tile sizes are those of published kernels for these instructions: 128×128 tiles with 64×64 per warp
 //! use each loaded fragment in four multiplications, and four stages hide the latency of memory.
 
-mod epilogue; // staged, coalesced stores
-mod fragments; // fragments of a warp
-mod operand; // operand tiles in shared memory
-mod tile; // tile sizes
+mod epilogue;
+mod fragments;
+mod operand;
+mod tile;
 
 use ptx_asm::{
     CmpOp, GuardPredicate, Inst, PtxBuilder, PtxOperand, Reg, RegClass, SpecialReg, StateSpace, Ty,

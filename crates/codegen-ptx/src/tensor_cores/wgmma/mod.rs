@@ -29,10 +29,10 @@
 //! The design follows the public Hopper kernels that reach the speed of cuBLAS: 128×256 tiles, two consumers,
 //! four stages, clusters of two, one block per SM.
 
-mod circular_buffer; // pipeline stages and their mbarriers
-mod epilogue; // staged TMA stores
-mod operand; // TMA loads and matrix descriptors
-mod tile; // tile sizes
+mod circular_buffer;
+mod epilogue;
+mod operand;
+mod tile;
 
 #[cfg(test)]
 mod mutation_tests; // kernels that lack synchronisation

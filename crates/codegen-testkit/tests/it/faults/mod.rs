@@ -5,14 +5,14 @@
 //! process, and run in children (`lethal`).
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
-mod claims; // false claims, rejections
-mod contexts; // wrong operations in one context
-mod lethal; // ends of the process
-mod native; // faults of calls
-mod partial; // code generators that begin
-mod rewrites; // wrong operations
-mod shrinking; // small test files of failures
-mod statements; // wrong loops, guards, stores
+mod claims;
+mod contexts;
+mod lethal;
+mod native;
+mod partial;
+mod rewrites;
+mod shrinking;
+mod statements;
 
 use codegen_core::{
     Artifact, Caps, Codegen, CodegenError, Interpreted, Kernel, Listing, RoutineParts, ScheduledRoutine,

@@ -15,11 +15,11 @@
 //! memory once per thread. Each output adds its terms in the order of `k`, so no bit changes. Rows and
 //! columns beyond whole tiles are contractions of their own, with smaller tiles or one thread per output.
 
-mod matmul; // the operands and loops of a contraction
-mod staging; // blocks of `k` in shared memory
-mod thread_tile; // which thread computes which outputs
-mod tile_size; // how large tiles are
-mod tiler; // the kernel of whole tiles
+mod matmul;
+mod staging;
+mod thread_tile;
+mod tile_size;
+mod tiler;
 
 use lowered_ir::ir::Block;
 
