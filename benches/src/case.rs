@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use arrayjit::{DType, HostArray, Label, MemoryMode, TensorNode};
+use arrayjit::{DType, HostArray, Label, MemoryMode, TensorNode, profile::Cost};
 use half::bf16;
 use serde::Serialize;
 
@@ -209,6 +209,11 @@ impl Case {
         let mut dtypes = self.nodes.iter().filter(is_counted).map(|node| node.dtype);
         let first = dtypes.next()?;
         dtypes.all(|dtype| dtype == first).then_some(first)
+    }
+
+    /// The floating-point operations and the memory traffic of one run.
+    pub(crate) fn work(&self) -> Cost {
+        Cost { flops: self.flops, integer_ops: 0.0, bytes: self.traffic.total() }
     }
 
     /// Marks nodes that the program updates in place: they are written as well as read.

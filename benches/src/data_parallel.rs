@@ -74,12 +74,11 @@ pub(crate) fn measure(backend: &Backend, threads: usize, effort: Effort) -> Resu
         ((found - expected) / expected).abs() <= TOLERANCE,
         "case `{NAME}`: the loss is {found} on {threads} streams, and {expected} on one"
     );
-    let (flops, bytes) = (split.whole.flops, split.whole.traffic.total());
     let mut contestants: [Box<dyn Contestant>; 2] = [Box::new(several), Box::new(one)];
     let mut times = contest::times(&mut contestants, threads, Sample::HOST, effort)?;
     let one_stream = peer_time(&times[0], &times[1], None);
     times[0].sort_by(f64::total_cmp);
-    let mut measured = summary(&times[0], (flops, bytes), 0.0, 0.0);
+    let mut measured = summary(&times[0], &split.whole.work(), 0.0);
     measured.peers.insert(ONE_STREAM.to_owned(), one_stream);
     Ok(measured)
 }

@@ -47,11 +47,6 @@ impl MeasuredDevice {
     }
 }
 
-/// Bytes of the device's own memory, if it reports them.
-pub(crate) fn memory(backend: &Backend) -> Option<usize> {
-    property(backend, "memory_bytes")?.parse().ok()
-}
-
 /// The position of an NVIDIA GPU in its driver's list.
 pub(crate) fn cuda_ordinal(backend: &Backend) -> Option<u32> {
     property(backend, "cuda")?;

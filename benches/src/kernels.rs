@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use arrayjit::{
     Backend, Context, DType, HostArray, MemoryMode, Routine, TensorNode,
-    profile::{Bandwidth, Profile, Roofline},
+    profile::{Profile, Roofline},
 };
 
 use crate::{
     case::{Case, Node, Operation},
     cases, device,
-    machine::Limits,
     measure::Effort,
     ours::LinkedCase,
 };
@@ -62,24 +61,27 @@ impl Profiler {
         Ok(Profiler { backend, cuda })
     }
 
-    /// Profiles the kernel calls of a case. `limits` are the measured limits of the cores; without them, the
-    /// backend measures its device.
+    /// Profiles the kernel calls of a case. `roofline` has the measured limits of the device; without it, the
+    /// backend measures them.
     ///
     /// # Errors
     ///
     /// An error of the backend.
-    pub(crate) fn profile(&self, case: &Case, limits: Option<&Limits>, effort: Effort) -> Result<Profile> {
+    pub(crate) fn profile(
+        &self,
+        case: &Case,
+        roofline: Option<&Roofline>,
+        effort: Effort,
+    ) -> Result<Profile> {
         let profile = profile(&self.backend, case, effort)?;
-        let Some(cuda) = &self.cuda else {
-            return Ok(match limits {
-                Some(limits) => profile.with_roofline(Some(roofline(limits))),
-                None => profile,
-            });
+        let is_on_tensor_cores = case.dtype() == Some(DType::Bf16);
+        let tensor_cores = self.cuda.as_ref().filter(|_| is_on_tensor_cores);
+        let roofline = tensor_cores.and_then(|cuda| cuda.tensor_cores.as_ref()).or(roofline);
+        let mut profile = match roofline {
+            Some(roofline) => profile.with_roofline(Some(roofline.clone())),
+            None => profile,
         };
-        let mut profile = match &cuda.tensor_cores {
-            Some(limits) if case.dtype() == Some(DType::Bf16) => profile.with_roofline(Some(limits.clone())),
-            _ => profile,
-        };
+        let Some(cuda) = &self.cuda else { return Ok(profile) };
         let CudaFigures { shortest_us, .. } = cuda;
         profile.notes.push(format!("a kernel of one addition takes {shortest_us:.1} us between its events"));
         Ok(profile)
@@ -144,31 +146,21 @@ impl BusyRoutine {
     }
 }
 
-/// The measured limits of the cores in the form of a profile.
-fn roofline(limits: &Limits) -> Roofline {
-    let bandwidth =
-        |at: &crate::machine::Bandwidth| Bandwidth::new(at.bytes, 1e9 * at.copy.max(at.streamed_copy));
-    let bandwidths = limits.memory.iter().map(bandwidth).collect();
-    Roofline::new(1e9 * limits.gflops, "fused multiply-adds of f32", bandwidths)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::MachineLimits;
+    use crate::machine::Machine;
 
     #[test]
     fn a_profile_has_the_case_and_the_limits_of_the_machine() {
         let backend = Backend::open("inline").unwrap();
         let profiler = Profiler::open(&backend).unwrap();
         let cases = cases::selected(&["softmax".to_owned()], false);
-        let machine = MachineLimits::measure(1, true);
-        let limits = machine.of(1).unwrap();
-        let profile = profiler.profile(&cases[0], Some(limits), Effort::Smoke).unwrap();
+        let roofline = Machine::this().roofline(&backend, 1, true).unwrap();
+        let profile = profiler.profile(&cases[0], Some(&roofline), Effort::Smoke).unwrap();
         assert_eq!(profile.routine, cases[0].name);
         assert_eq!(profile.run_time.unwrap().count as usize, FEWEST_RUNS);
-        let measured = profile.roofline.as_ref().unwrap();
-        assert_eq!(measured.flops, 1e9 * limits.gflops);
+        assert_eq!(profile.roofline.as_ref(), Some(&roofline));
         assert!(
             profile.calls.iter().all(|call| call.time.is_some() && !call.description.statements.is_empty())
         );

@@ -27,7 +27,6 @@ mod case;
 mod cases;
 mod check; // results against other results
 mod contest;
-mod copies;
 mod data_parallel;
 mod device;
 mod growth;
@@ -179,18 +178,20 @@ fn measure_all(cli: &Cli) -> Result<()> {
         earlier.check_comparable(&measuree)?;
     }
     println!("{measuree}: {} thread(s)", cli.threads);
-    let machine = measuree.is_host.then(|| machine::MachineLimits::measure(cli.threads, cli.smoke));
+    let machine = measuree.is_host.then(machine::Machine::this);
     machine.iter().for_each(|machine| println!("{machine}"));
-    let plan = copies::Plan::of(device::memory(&backend));
-    let copies = measuree.is_gpu().then(|| copies::CopyBandwidths::measure(&backend, &plan)).transpose()?;
-    copies.iter().for_each(|copies| println!("{copies}"));
+    let roofline = match &machine {
+        Some(machine) => machine.roofline(&backend, cli.threads, cli.smoke),
+        None => measuree.is_gpu().then(|| backend.roofline()).flatten(),
+    };
+    roofline.iter().for_each(|roofline| println!("{roofline}"));
     let overhead = Overhead::measure(&backend)?;
     println!("{overhead}");
     let mut peers = peers::open(&cli.peers, cli.threads, gpu)?;
     let rivals = rivals::open(&cli.peers, backend.settings())?;
     let tuned = cli.tune.as_deref().map(|file| TunedBackend::open(file, &backend)).transpose()?;
     let sample = if measuree.is_host { contest::Sample::HOST } else { contest::Sample::GPU };
-    let mut results = report::Report::new(cli.threads, measuree, overhead, machine.clone(), &peers);
+    let mut results = report::Report::new(cli.threads, measuree, overhead, machine, &peers);
     results.add_rivals(&rivals);
     let by_hand = cli.peers.iter().any(|name| name == peers::BY_HAND);
     if by_hand {
@@ -199,7 +200,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
     if is_data_parallel {
         results.add_peer(data_parallel::ONE_STREAM);
     }
-    results.set_copies(copies.clone());
+    results.set_roofline(roofline.clone());
     if cli.idle && results.is_about_host() {
         let idle = idle::IdleCost::measure(&backend)?;
         idle.iter().for_each(|idle| println!("{idle}"));
@@ -219,8 +220,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
     println!("{}", results.heading());
     results.in_order().for_each(|(name, measured)| println!("{}", results.line(name, measured, None)));
     let effort = if cli.smoke { measure::Effort::Smoke } else { measure::Effort::Full };
-    let limits = machine.as_ref().and_then(|machine| machine.of(cli.threads));
-    let copies = copies.as_ref();
+    let roofline = roofline.as_ref();
     let (backend, rivals) = (&backend, &rivals[..]);
     let (threads, memory) = (cli.threads, cli.memory);
     let tuned = tuned.as_ref();
@@ -231,8 +231,8 @@ fn measure_all(cli: &Cli) -> Result<()> {
         rivals,
         by_hand,
         threads,
-        limits,
-        copies,
+        is_host: results.is_about_host(),
+        roofline,
         sample,
         effort,
         memory,
@@ -272,7 +272,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
     for case in &selected {
         report(case.name, &mut || {
             let measured = measure::measure(&setup, case, &mut peers)?;
-            let profile = |profiler: &kernels::Profiler| profiler.profile(case, limits, effort);
+            let profile = |profiler: &kernels::Profiler| profiler.profile(case, roofline, effort);
             Ok((measured, profiler.as_ref().map(profile).transpose()?))
         })?;
     }

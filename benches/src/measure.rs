@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result};
-use arrayjit::{Backend, HostArray};
+use arrayjit::{
+    Backend, HostArray,
+    profile::{Cost, Roofline},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,8 +14,7 @@ use crate::{
     case::{Case, Check, Name},
     check,
     contest::{self, Sample, median, quantile},
-    copies::CopyBandwidths,
-    machine::{Limits, Peak},
+    machine::Peak,
     ours::LinkedCase,
     peers::{self, Contestant, Peer, Prepared, Problem},
     resident, rivals,
@@ -108,10 +110,10 @@ pub(crate) struct Setup<'a> {
     /// Whether cases with derived gradients are measured in turns with gradients that were written by hand.
     pub(crate) by_hand: bool,
     pub(crate) threads: usize,
-    /// The measured limits of the cores, if cases run on cores.
-    pub(crate) limits: Option<&'a Limits>,
-    /// The measured copy bandwidths, if the device is a GPU.
-    pub(crate) copies: Option<&'a CopyBandwidths>,
+    /// Whether cases run on cores of this machine.
+    pub(crate) is_host: bool,
+    /// The measured limits of the cores or of the GPU.
+    pub(crate) roofline: Option<&'a Roofline>,
     pub(crate) sample: Sample,
     pub(crate) effort: Effort,
     /// Whether peak memory is measured too.
@@ -177,7 +179,7 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
     if let Some(tuned) = setup.tuned {
         contestants.push(Box::new(tuned.prepare(case, &inputs, &outputs)?));
     }
-    let has_peak = is_product(case) && setup.limits.is_some_and(|limits| limits.threads == 1);
+    let has_peak = is_product(case) && setup.is_host && setup.threads == 1;
     if has_peak {
         contestants.push(Box::new(Peak));
     }
@@ -306,10 +308,13 @@ fn latencies(setup: &Setup, case: &Case, inputs: &[Option<HostArray>]) -> Result
 
 fn measured(setup: &Setup, case: &Case, times: &mut [f64], cold_us: f64) -> Measured {
     times.sort_by(f64::total_cmp);
-    let least = setup.limits.map_or(0.0, |limits| limits.least_us(case.flops, case.traffic));
-    let mut measured = summary(times, (case.flops, case.traffic.total()), least, cold_us);
-    let copying = setup.copies.and_then(|copies| copies.us(measured.bytes));
-    measured.of_copy = copying.map(|us| us / measured.us);
+    let work = case.work();
+    let mut measured = summary(times, &work, cold_us);
+    let share = |work| Some(setup.roofline?.share(work, measured.us)?.share);
+    match setup.is_host {
+        true => measured.roofline = share(&work).unwrap_or_default(),
+        false => measured.of_copy = share(&Cost { flops: 0.0, ..work }),
+    }
     measured
 }
 
@@ -326,9 +331,9 @@ pub(crate) fn peer_time(ours: &[f64], theirs: &[f64], cold_ms: Option<f64>) -> P
     }
 }
 
-/// Summarises the sorted times of a case with these operations and bytes. `least` is the time in microseconds
-/// that the machine allows (0 if unknown), and `cold_us` the time of the first call.
-pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, cold_us: f64) -> Measured {
+/// Summarises the sorted times of a case that does this work; `cold_us` is the time of the first call.
+pub(crate) fn summary(times: &[f64], work: &Cost, cold_us: f64) -> Measured {
+    let &Cost { flops, bytes, .. } = work;
     let us = quantile(times, 0.5);
     Measured {
         us,
@@ -337,7 +342,7 @@ pub(crate) fn summary(times: &[f64], (flops, bytes): (f64, f64), least: f64, col
         gflops: flops / us / 1e3,
         gbps: bytes / us / 1e3,
         spread: (quantile(times, 0.9) - quantile(times, 0.1)) / us,
-        roofline: least / us,
+        roofline: 0.0,
         of_peak: None,
         of_copy: None,
         tuned: None,
@@ -394,8 +399,8 @@ mod tests {
                 rivals: &[],
                 by_hand: false,
                 threads: 1,
-                limits: None,
-                copies: None,
+                is_host: true,
+                roofline: None,
                 sample: Sample::HOST,
                 effort: Effort::Smoke,
                 memory: false,

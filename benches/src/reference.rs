@@ -19,8 +19,6 @@ pub(crate) mod reductions;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rows; // softmax and layer normalisation
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod streams;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod transpose;
 
 /// The number of floats that kernels process at a time.

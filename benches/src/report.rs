@@ -9,15 +9,17 @@ mod table;
 use std::{collections::BTreeMap, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
-use arrayjit::{Backend, profile::Profile};
+use arrayjit::{
+    Backend,
+    profile::{Profile, Roofline},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    copies::CopyBandwidths,
     device::{MeasuredDevice, Overhead},
     growth::Growth,
     idle::IdleCost,
-    machine::MachineLimits,
+    machine::Machine,
     measure::Measured,
     peers::Peer,
 };
@@ -35,12 +37,12 @@ pub(crate) struct Report {
     device: MeasuredDevice,
     #[serde(default)]
     overhead: Overhead,
-    /// The limits of the cores, if cores were measured.
+    /// The machine, if its cores were measured.
     #[serde(default)]
-    machine: Option<MachineLimits>,
-    /// The copy bandwidths, if a GPU was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    copies: Option<CopyBandwidths>,
+    machine: Option<Machine>,
+    /// The limits of the cores or of the GPU.
+    #[serde(default)]
+    roofline: Option<Roofline>,
     /// The names and versions of the measured peers.
     #[serde(default)]
     peers: Vec<(String, String)>,
@@ -72,12 +74,12 @@ impl Report {
         threads: usize,
         device: MeasuredDevice,
         overhead: Overhead,
-        machine: Option<MachineLimits>,
+        machine: Option<Machine>,
         peers: &[Box<dyn Peer>],
     ) -> Report {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let peers = peers.iter().map(|peer| (peer.name().into(), peer.version().into())).collect();
-        let (results, kernels, copies) = (BTreeMap::new(), BTreeMap::new(), None);
+        let (results, kernels, roofline) = (BTreeMap::new(), BTreeMap::new(), None);
         let (growth, order, commit) = (Vec::new(), Vec::new(), commit());
         Report {
             has_tuned: false,
@@ -87,7 +89,7 @@ impl Report {
             device,
             overhead,
             machine,
-            copies,
+            roofline,
             peers,
             results,
             begun: Vec::new(),
@@ -163,9 +165,9 @@ impl Report {
         self.growth = growth;
     }
 
-    /// Adds the copy bandwidths of a GPU.
-    pub(crate) fn set_copies(&mut self, copies: Option<CopyBandwidths>) {
-        self.copies = copies;
+    /// Adds the limits of the device.
+    pub(crate) fn set_roofline(&mut self, roofline: Option<Roofline>) {
+        self.roofline = roofline;
     }
 
     /// Fails unless figures of the device are comparable with the report's: hosts are compared with hosts,

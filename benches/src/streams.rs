@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use arrayjit::{
     Backend, Context, DType, Event, HostArray, MemoryMode, MergeBufferUse, Reason, Routine, TensorNode,
     parallel::{Merge, merge_tree},
+    profile::Cost,
 };
 use tnode::Sharing;
 
@@ -59,7 +60,7 @@ pub(crate) fn measure(backend: &Backend, case: &StreamCase, effort: Effort) -> R
         times.push(before.elapsed().as_secs_f64() * 1e6 / ready.parts as f64);
     }
     times.sort_by(f64::total_cmp);
-    Ok(summary(&times, (ready.flops, ready.bytes), 0.0, cold))
+    Ok(summary(&times, &Cost { flops: ready.flops, integer_ops: 0.0, bytes: ready.bytes }, cold))
 }
 
 /// Successive runs of an independent routine, whose cost is amortised; each is a part.

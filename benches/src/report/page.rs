@@ -60,23 +60,16 @@ impl Report {
 
     /// The machine, the versions, the day.
     fn about(&self) -> String {
-        let mut rows = vec![("Date".into(), self.date.clone()), ("Commit".into(), self.commit.clone())];
+        let mut rows = vec![("Date", self.date.clone()), ("Commit", self.commit.clone())];
         if let Some(machine) = &self.machine {
-            let cache = machine.last_cache >> 20;
-            rows.push((
-                "Machine".into(),
-                format!("{}, {} core(s), last cache {cache} MiB", machine.cpu, machine.cores),
-            ));
-            for limits in &machine.limits {
-                rows.push((format!("Limits, {} thread(s)", limits.threads), limits.to_string()));
-            }
+            rows.push(("Machine", machine.to_string()));
         }
-        if let Some(copies) = &self.copies {
-            rows.push(("Copies".into(), copies.to_string()));
+        if let Some(roofline) = &self.roofline {
+            rows.push(("Limits", roofline.to_string()));
         }
         let peers = self.peers.iter().map(|(name, version)| format!("{name} {version}").trim().to_owned());
-        rows.push(("Peers".into(), peers.collect::<Vec<_>>().join(", ")));
-        rows.push(("Overhead".into(), self.overhead.to_string()));
+        rows.push(("Peers", peers.collect::<Vec<_>>().join(", ")));
+        rows.push(("Overhead", self.overhead.to_string()));
         let rows = rows.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(value)));
         format!("<dl>\n{}</dl>\n", rows.collect::<String>())
     }
@@ -140,25 +133,22 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use arrayjit::profile::{Bandwidth, Roofline};
+
     use super::*;
     use crate::{
         device::{MeasuredDevice, Overhead},
         growth::Growth,
-        machine::{Bandwidth, Limits, MachineLimits},
+        machine::Machine,
         measure::PeerTime,
     };
 
     fn report() -> Report {
-        let at = |bytes, copy| Bandwidth { bytes, read: copy, write: copy, copy, streamed_copy: copy };
-        let limits = Limits { threads: 1, gflops: 100.0, memory: vec![at(1e5, 80.0), at(1e8, 20.0)] };
-        let machine = MachineLimits {
-            cpu: "A <fast> one".into(),
-            cores: 1,
-            last_cache: 32 << 20,
-            limits: vec![limits],
-        };
+        let bandwidths = vec![Bandwidth::new(1e5, 80e9), Bandwidth::new(1e8, 20e9)];
+        let machine = Machine { cpu: "A <fast> one".into(), cores: 1, last_cache: 32 << 20 };
         let device = MeasuredDevice { name: "multicore:0".into(), software: false, is_host: true };
         let mut report = Report::new(1, device, Overhead::default(), Some(machine), &[]);
+        report.set_roofline(Some(Roofline::new(100e9, "a test", bandwidths)));
         report.peers = vec![("jax".into(), "1.2".into())];
         for (name, flops, ratio) in
             [("matmul_64", 5e5, 2.0), ("matmul_128", 4e6, 0.5), ("transpose_2048", 0.0, 1.5)]

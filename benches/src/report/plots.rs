@@ -142,17 +142,14 @@ pub(super) fn growth(report: &Report) -> Result<Option<String>> {
 ///
 /// An error of the drawing library.
 pub(super) fn roofline(report: &Report) -> Result<Option<String>> {
-    let limits = report.machine.as_ref().and_then(|machine| machine.of(report.threads));
     let points: Vec<(f64, f64, &str)> = report
         .in_order()
         .filter(|(_, m)| m.flops > 0.0 && m.bytes > 0.0 && m.roofline > 0.0)
         .map(|(name, m)| (m.flops / m.bytes, m.gflops, name))
         .collect();
-    let (Some(limits), false) = (limits, points.is_empty()) else { return Ok(None) };
-    let far = |bytes: f64| {
-        let at = limits.at(bytes);
-        at.copy.max(at.streamed_copy)
-    };
+    let (Some(roofline), false) = (report.host_roofline(), points.is_empty()) else { return Ok(None) };
+    let peak = roofline.flops / 1e9;
+    let far = |bytes: f64| roofline.bandwidth(bytes).map_or(0.0, |bandwidth| bandwidth / 1e9);
     let roofs = [("in the second cache", far(262_144.0)), ("in memory", far(f64::MAX))];
     let bounds = |of: fn(&(f64, f64, &str)) -> f64| {
         points.iter().map(of).fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)))
@@ -166,14 +163,14 @@ pub(super) fn roofline(report: &Report) -> Result<Option<String>> {
             .margin(12)
             .x_label_area_size(40)
             .y_label_area_size(56)
-            .build_cartesian_2d((left..right).log_scale(), (low / 2.0..limits.gflops * 2.0).log_scale())?;
+            .build_cartesian_2d((left..right).log_scale(), (low / 2.0..peak * 2.0).log_scale())?;
         let number = |value: &f64| format!("{value}");
         let mut mesh = chart.configure_mesh();
         mesh.x_desc("operations per byte").y_desc("GFLOP/s").x_label_formatter(&number);
         mesh.y_label_formatter(&number).light_line_style(WHITE).draw()?;
         for (name, gbps) in roofs {
-            let corner = limits.gflops / gbps;
-            let line = [(left, left * gbps), (corner, limits.gflops), (right, limits.gflops)];
+            let corner = peak / gbps;
+            let line = [(left, left * gbps), (corner, peak), (right, peak)];
             chart.draw_series(LineSeries::new(line, GREY.stroke_width(2)))?;
             let text = format!("{gbps:.0} GB/s {name}");
             let style = ("sans-serif", 13).into_font().color(&GREY).pos(Pos::new(HPos::Left, VPos::Bottom));
@@ -236,8 +233,7 @@ pub(super) fn ratios(report: &Report, peer: &str, version: &str) -> Result<Optio
 
 /// The measured peak for the number of threads of the report; 0 if it is not known.
 fn peak(report: &Report) -> f64 {
-    let limits = report.machine.as_ref().and_then(|machine| machine.of(report.threads));
-    limits.map_or(0.0, |limits| limits.gflops)
+    report.host_roofline().map_or(0.0, |roofline| roofline.flops / 1e9)
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;

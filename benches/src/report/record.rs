@@ -47,7 +47,7 @@ impl Report {
     /// All lines of the record.
     fn lines(&self) -> Result<String> {
         let mut text = String::new();
-        let limits = self.machine.as_ref().and_then(|machine| machine.of(self.threads));
+        let peak_gflops = self.host_roofline().map_or(0.0, |roofline| roofline.flops / 1e9);
         for (case, measured) in self.in_order() {
             let line = Line {
                 case,
@@ -56,7 +56,7 @@ impl Report {
                 device: &self.device.name,
                 threads: self.threads,
                 cpu: self.machine.as_ref().map_or("", |machine| &machine.cpu),
-                peak_gflops: limits.map_or(0.0, |limits| limits.gflops),
+                peak_gflops,
                 measured,
             };
             text += &(serde_json::to_string(&line)? + "\n");

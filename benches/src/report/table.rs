@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use arrayjit::profile::Roofline;
+
 use super::{Report, geometric_mean};
 use crate::measure::{Measured, PeerTime};
 
@@ -56,6 +58,11 @@ impl Report {
             true => [(m.roofline > 0.0).then_some(m.roofline), m.of_peak],
             false => [m.of_copy, m.peers.get(YARDSTICK).map(|peer| peer.ratio)],
         }
+    }
+
+    /// The limits of this machine's cores, if they were measured.
+    pub(super) fn host_roofline(&self) -> Option<&Roofline> {
+        self.roofline.as_ref().filter(|_| self.device.is_host)
     }
 
     /// The text after the table for cases with peers: the cold starts, and the peaks of memory if they were

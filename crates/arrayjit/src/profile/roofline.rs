@@ -10,13 +10,13 @@ use std::{
 };
 
 use codegen_core::Cost;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tnode::{DType, HostArray, TensorNode};
 
 use crate::{backend::Backend, routine::Routine};
 
 /// The measured limits of a device: arithmetic, and memory bandwidth by footprint.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Roofline {
     /// Peak floating-point operations per second, of `f32`.
@@ -28,7 +28,7 @@ pub struct Roofline {
 }
 
 /// The memory bandwidth at a footprint.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Bandwidth {
     /// Bytes read and written together.
@@ -85,7 +85,7 @@ impl Roofline {
     }
 
     /// The share of a computation that takes `us` microseconds; `None` for one without floats or memory.
-    pub(super) fn share(&self, cost: &Cost, us: f64) -> Option<RooflineShare> {
+    pub fn share(&self, cost: &Cost, us: f64) -> Option<RooflineShare> {
         let arithmetic = if self.flops > 0.0 { cost.flops / self.flops } else { 0.0 };
         let memory = self.bandwidth(cost.bytes).map_or(0.0, |bandwidth| cost.bytes / bandwidth);
         let limit = if arithmetic > memory { Limit::Arithmetic } else { Limit::Memory };
@@ -128,13 +128,14 @@ fn matmul(backend: &Backend) -> Option<(f64, String)> {
 /// The bandwidths of copies of f32.
 fn copies(backend: &Backend) -> Vec<Bandwidth> {
     let mut bandwidths = Vec::new();
-    for log in [14, 16, 18, 20, 22, 24, 25, 26, 27] {
+    for log in [14, 16, 18, 20, 22, 24, 25, 26, 27, 28, 29, 30] {
         let footprint = 1_usize << log;
         let [x, y] = ["x", "y"].map(|name| node(name, &[footprint / 8]));
         let (Some(x), Some(y)) = (x, y) else { break };
         let Some(took) = least_time(backend, "y[i] := x[i]", &[&x], &y) else { break };
         bandwidths.push(Bandwidth::new(footprint as f64, footprint as f64 / took.as_secs_f64()));
-        if took > TOO_LONG {
+        // Larger copies tell something new only about the memory of fast devices, whose caches are large.
+        if took > TOO_LONG || (log >= 27 && took > LONG) {
             break;
         }
     }
