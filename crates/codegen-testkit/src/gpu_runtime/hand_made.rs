@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Access, Artifact, Code, KernelCall, Slot, Temp};
+use codegen_core::{Access, Code};
 use device_runtime::{Context, Device, Location, PoolId};
-use lowered_ir::ir::{NodeRef, Symbol, SymbolId};
+use lowered_ir::ir::Symbol;
 use tnode::{DType, HostArray, TensorNode};
 
 use super::Gpu;
 use super::kernels::{Store, StoreKernel};
-use crate::runtime::hand_made::of_artifact;
 
 pub use super::kernels::abi;
-pub use crate::runtime::hand_made::{context, symbol};
+pub use crate::runtime::hand_made::{context, many_kernels, one_kernel, symbol};
 
 /// A node of `len` elements of type `i32`.
 pub fn node(name: &str, len: usize) -> TensorNode {
@@ -55,33 +54,5 @@ pub fn code(
 ) -> Arc<Code> {
     let kernel =
         StoreKernel { symbols: symbols.len(), ..StoreKernel::new(name, &params(uses), threads, stores) };
-    one_kernel(name, uses, symbols, gpu.artifact(&[kernel]))
-}
-
-/// Code of an artifact's only kernel, on `uses` and with all `symbols`.
-pub fn one_kernel(
-    name: &str,
-    uses: &[(&TensorNode, Access)],
-    symbols: &[Symbol],
-    artifact: Artifact,
-) -> Arc<Code> {
-    let call = KernelCall {
-        kernel: 0,
-        args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
-        bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
-    };
-    let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
-    many_kernels(name, &nodes, symbols, artifact, vec![call], vec![])
-}
-
-/// Code of several kernels.
-pub fn many_kernels(
-    name: &str,
-    nodes: &[TensorNode],
-    symbols: &[Symbol],
-    artifact: Artifact,
-    calls: Vec<KernelCall>,
-    temps: Vec<Temp>,
-) -> Arc<Code> {
-    of_artifact(name, nodes, symbols, artifact, calls, temps)
+    one_kernel(uses, symbols, gpu.artifact(&[kernel]))
 }

@@ -5,10 +5,11 @@ use std::slice::from_ref;
 use codegen_core::{Access, KernelCall, Slot, Temp, TempId};
 use device_runtime::{DriverError, RunError};
 use lowered_ir::ir::NodeRef;
-use tnode::{AxisPadding, DType, HostArray, Padding, TensorNode};
+use tnode::{DType, HostArray, TensorNode};
 
 use super::hand_made::{code, context, context_with, many_kernels, node, values};
 use super::{Gpu, Store, StoreKernel, Word};
+use crate::runtime::hand_made::padding_comes_back_from;
 
 /// Only a routine itself can access its temporaries.
 pub fn temporaries_carry_values_between_kernels(gpu: &dyn Gpu) {
@@ -62,14 +63,7 @@ pub fn what_the_first_task_overwrites_is_not_zeroed(gpu: &dyn Gpu) {
 /// Margins are transferred to the device and back.
 pub fn padding_comes_back(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
-    let padding =
-        Padding { axes: [AxisPadding { left: 1, right: 2 }].into_iter().collect(), neutral: Some(0.0) };
-    let builder = TensorNode::builder("padded").dims([2]).padding(padding.clone()).dtype(DType::F32);
-    let x = builder.build().unwrap();
-    let mut host = HostArray::zeros_padded(DType::F32, [2], padding).unwrap();
-    host.set_values(&[3., 4.]).unwrap();
-    let context = context(&device).init_from_host(&x, &host).unwrap();
-    assert_eq!(context.to_host(&x).unwrap(), host);
+    padding_comes_back_from(&device);
 }
 
 /// Transfers work for every element type and for nodes of any size.

@@ -12,6 +12,7 @@ use codegen_core::Artifact;
 use device_runtime::{Device, Driver};
 
 mod bytes;
+mod direct;
 pub mod hand_made;
 mod kernels;
 mod memory;
@@ -19,6 +20,7 @@ mod order;
 mod programs;
 
 pub use bytes::*;
+pub use direct::*;
 pub use kernels::{Store, StoreKernel, Word};
 pub use memory::*;
 pub use order::*;
@@ -57,6 +59,9 @@ macro_rules! gpu_suite {
             memory_returns_to_zero_when_tasks_are_done
             a_failed_link_leaves_nothing_allocated
             any_bytes_go_anywhere
+            waits_order_streams_without_waiting
+            polling_events_makes_progress
+            memory_that_pending_tasks_use_is_waited_for
             random_programs_equal_the_sequential_model
         }
     };

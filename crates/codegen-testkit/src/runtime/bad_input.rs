@@ -3,12 +3,11 @@
 //!
 //! A stream's name, such as `multicore:0:1`, contains its device's name.
 
-use std::{slice::from_ref, sync::Arc};
+use std::slice::from_ref;
 
-use codegen_core::{Access, Code, KernelCall, Param, Slot, host::HostModule};
+use codegen_core::Access;
 use device_runtime::{Context, Device, LinkedRoutine, MergeBufferUse, RunError, Transfer};
-use lowered_ir::ir::NodeRef;
-use tnode::{MemoryMode, Reason, Sharing, TensorNode};
+use tnode::{Sharing, TensorNode};
 
 use super::{DriverFactory, Setup, hand_made::*, open};
 
@@ -77,28 +76,6 @@ fn add(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<LinkedRo
 fn set(context: &Context, node: &TensorNode) -> Result<LinkedRoutine, RunError> {
     let code = code("set", &[(node, Access::Write)], &[], |args, _| write(&mut args[0]).fill(1));
     context.link(&code, from_ref(node))
-}
-
-/// `node += node.merge`.
-fn merging(node: &TensorNode) -> Arc<Code> {
-    let bytes = node.size_bytes().unwrap();
-    let params = vec![Param::Node { access: Access::ReadWrite, bytes }, Param::MergeBuffer { bytes }];
-    let add = |args: &mut [codegen_core::host::HostArg<'_>], _: &[i64]| {
-        let merged = read(&args[1]).to_vec();
-        write(&mut args[0]).iter_mut().zip(merged).for_each(|(to, from)| *to += from);
-    };
-    let slots = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
-    let call = KernelCall { kernel: 0, args: slots, bindings: vec![] };
-    let module = HostModule::interpreted(vec![(body(add), abi("merge", params))]);
-    many_kernels("merge", from_ref(node), &[], module, vec![call], vec![])
-}
-
-/// A node on the device whose sharing is decided by links.
-fn shareable(name: &str) -> TensorNode {
-    let node = node(name, 1);
-    let reason = Reason::new("the test says so");
-    node.update_memory_mode(MemoryMode::OnDevice(Sharing::Unset), reason).unwrap();
-    node
 }
 
 /// A node that a routine reads must be in the context.
@@ -208,7 +185,7 @@ pub fn a_context_that_was_finalised(make: DriverFactory<'_>) {
 pub fn a_node_that_two_streams_write(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, other] = &setup.streams();
-    let (shared, out) = (shareable("shared"), node("out", 1));
+    let (shared, out) = (on_device("shared", 1, Sharing::Unset), node("out", 1));
     let first = setup.first.init_from_host(&shared, &array(&[7])).unwrap();
     let reader = add(&setup.second, &shared, &out).unwrap();
     let writer = set(&first, &shared).unwrap();

@@ -1,21 +1,12 @@
 //! Several contexts: inferred sharing, transfers between streams and devices, merge buffers.
 
-use std::{slice::from_ref, sync::Arc};
+use std::slice::from_ref;
 
-use codegen_core::{Access, Code, KernelCall, Param, Slot, host::HostModule};
+use codegen_core::Access;
 use device_runtime::{Context, Device, LinkedRoutine, MergeBufferUse, RunError, Transfer};
-use lowered_ir::ir::NodeRef;
-use tnode::{MemoryMode, Sharing, TensorNode};
+use tnode::{Sharing, TensorNode};
 
 use super::{DriverFactory, Setup, hand_made::*, open};
-
-/// A node that lives on the device, with the given sharing.
-fn on_device(name: &str, len: usize, sharing: Sharing) -> TensorNode {
-    let node = node(name, len);
-    let reason = tnode::Reason::new("the test says so");
-    node.update_memory_mode(MemoryMode::OnDevice(sharing), reason).unwrap();
-    node
-}
 
 /// A routine that adds the sum of one node to another node.
 fn accumulate(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<LinkedRoutine, RunError> {
@@ -31,27 +22,8 @@ fn set(context: &Context, node: &TensorNode, value: i64) -> Result<LinkedRoutine
     context.link(&code, from_ref(node))
 }
 
-/// `node += node.merge`, after a delay.
-fn merge_code(node: &TensorNode) -> Arc<Code> {
-    let bytes = node.size_bytes().unwrap();
-    let params = vec![Param::Node { access: Access::ReadWrite, bytes }, Param::MergeBuffer { bytes }];
-    let add = |args: &mut [codegen_core::host::HostArg<'_>], _: &[i64]| {
-        let merged = read(&args[1]).to_vec();
-        write(&mut args[0]).iter_mut().zip(merged).for_each(|(to, from)| *to += from);
-    };
-    let slots = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
-    many_kernels(
-        "merge",
-        from_ref(node),
-        &[],
-        HostModule::interpreted(vec![(body(add), abi("merge", params))]),
-        vec![KernelCall { kernel: 0, args: slots, bindings: vec![] }],
-        vec![],
-    )
-}
-
 fn merge(context: &Context, node: &TensorNode) -> LinkedRoutine {
-    context.link(&merge_code(node), from_ref(node)).unwrap()
+    context.link(&merging(node), from_ref(node)).unwrap()
 }
 
 /// A context with the node on a new stream.
@@ -283,7 +255,7 @@ pub fn merges_are_checked_when_they_are_linked(make: DriverFactory<'_>) {
     let (to, from) = (both(), both());
     let transfer = to.transfer_routine(&g, true, &from).unwrap();
     assert_eq!(transfer.context().merge_buffer_node(), Some(&g));
-    let error = transfer.context().link(&merge_code(&h), from_ref(&h)).unwrap_err();
+    let error = transfer.context().link(&merging(&h), from_ref(&h)).unwrap_err();
     assert!(
         matches!(&error, RunError::MergeBuffer { expected, found, .. } if expected == "h" && found == "node `g`")
     );
@@ -320,7 +292,7 @@ pub fn finalised_contexts_hold_nothing(make: DriverFactory<'_>) {
     error("node `x`", child.to_host(&x).map(drop));
     error("node `x`", child.from_host(&x, &array(&[1])).map(drop));
     error("node `x`", child.init_from_host(&x, &array(&[1])).map(drop));
-    error("routine `merge`", child.link(&merge_code(&x), from_ref(&x)).map(drop));
+    error("routine `merge`", child.link(&merging(&x), from_ref(&x)).map(drop));
     error(&format!("a child on {}", child.stream().name()), child.on_stream(child.stream()).map(drop));
     error("node `x`", child.device_to_device(&x, MergeBufferUse::No, &parent).map(drop));
     error("node `x`", parent.device_to_device(&x, MergeBufferUse::No, &child).map(drop));

@@ -2,7 +2,7 @@
 
 use std::{slice::from_ref, sync::Arc};
 
-use codegen_core::{Access, Code, KernelCall, Slot, host::HostModule};
+use codegen_core::{Access, Code, KernelCall, Slot};
 use device_runtime::{DriverError, RunError};
 use lowered_ir::ir::NodeRef;
 use tnode::TensorNode;
@@ -57,7 +57,7 @@ pub fn a_kernel_that_stops_poisons_what_depends_on_it(make: DriverFactory<'_>) {
     let params = |node| abi("halfway", vec![memory(node, Access::ReadWrite)]);
     let stops = stopping("no luck", |args| write(&mut args[0])[0] += 1);
     let later = body(|_, _| panic!("a kernel ran behind one that stopped"));
-    let module = HostModule::interpreted(vec![(stops, params(&x)), (later, params(&x))]);
+    let module = interpreted(vec![(stops, params(&x)), (later, params(&x))]);
     let call = |kernel| KernelCall { kernel, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] };
     let code = many_kernels("bad", from_ref(&x), &[], module, vec![call(0), call(1)], vec![]);
 

@@ -1,6 +1,6 @@
 //! Hand-made nodes and code for drivers that run host code.
 
-use std::sync::Arc;
+use std::{slice::from_ref, sync::Arc};
 
 use codegen_core::{
     Access, Artifact, Code, Cost, Kernel, KernelAbi, KernelCall, Launch, Param, RoutineParts,
@@ -9,11 +9,19 @@ use codegen_core::{
 };
 use device_runtime::{Context, Device, Driver, Host, LinkedRoutine, RunError};
 use lowered_ir::ir::{NodeDecl, NodeRef, Symbol, SymbolId};
-use tnode::{DType, HostArray, Scalar, TensorNode};
+use tnode::{AxisPadding, DType, HostArray, MemoryMode, Padding, Reason, Scalar, Sharing, TensorNode};
 
 /// A node of `len` elements of type `i64`.
 pub fn node(name: &str, len: usize) -> TensorNode {
     TensorNode::builder(name).dims([len]).dtype(DType::I64).build().unwrap()
+}
+
+/// Such a node that lives on the device, with the given sharing.
+pub fn on_device(name: &str, len: usize, sharing: Sharing) -> TensorNode {
+    let node = node(name, len);
+    let reason = Reason::new("the test says so");
+    node.update_memory_mode(MemoryMode::OnDevice(sharing), reason).unwrap();
+    node
 }
 
 /// An array on the host with the values of such a node.
@@ -125,7 +133,26 @@ pub fn code(
 ) -> Arc<Code> {
     let mut params: Vec<_> = uses.iter().map(|(node, access)| memory(node, *access)).collect();
     params.extend(symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range }));
-    one_kernel(uses, symbols, HostModule::interpreted(vec![(body(f), abi(name, params))]))
+    one_kernel(uses, symbols, interpreted(vec![(body(f), abi(name, params))]))
+}
+
+/// Interpreted kernels.
+pub fn interpreted(kernels: Vec<(Body, KernelAbi)>) -> Artifact {
+    Artifact::host(HostModule::interpreted(kernels))
+}
+
+/// Code of `node += node.merge`, wrapping.
+pub fn merging(node: &TensorNode) -> Arc<Code> {
+    let bytes = node.size_bytes().unwrap();
+    let params = vec![memory(node, Access::ReadWrite), Param::MergeBuffer { bytes }];
+    let add = |args: &mut [HostArg<'_>], _: &[i64]| {
+        let merged = read(&args[1]).to_vec();
+        write(&mut args[0]).iter_mut().zip(merged).for_each(|(to, from)| *to = to.wrapping_add(from));
+    };
+    let args = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
+    let call = KernelCall { kernel: 0, args, bindings: vec![] };
+    let kernel = interpreted(vec![(body(add), abi("merge", params))]);
+    many_kernels("merge", from_ref(node), &[], kernel, vec![call], vec![])
 }
 
 /// Code of one native kernel on `uses` whose parallel loop has `extent` iterations.
@@ -146,34 +173,23 @@ pub unsafe fn native(
     let abi = KernelAbi { launch, scratch_bytes, ..abi(name, params) };
     // SAFETY: the caller's promise is the one asked for; functions of the program are never unloaded.
     let module = unsafe { HostModule::native(vec![(function.into(), abi)], Arc::new(())) };
-    one_kernel(uses, &[], module)
+    one_kernel(uses, &[], Artifact::host(module))
 }
 
-fn one_kernel(uses: &[(&TensorNode, Access)], symbols: &[Symbol], module: HostModule) -> Arc<Code> {
+/// Code of an artifact's only kernel, on `uses` and with all `symbols`.
+pub fn one_kernel(uses: &[(&TensorNode, Access)], symbols: &[Symbol], artifact: Artifact) -> Arc<Code> {
     let call = KernelCall {
         kernel: 0,
         args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
         bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
     };
     let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
-    let name = module.abis()[0].name.clone();
-    many_kernels(&name, &nodes, symbols, module, vec![call], vec![])
-}
-
-/// Code of all kernels of a module.
-pub fn many_kernels(
-    name: &str,
-    nodes: &[TensorNode],
-    symbols: &[Symbol],
-    module: HostModule,
-    calls: Vec<KernelCall>,
-    temps: Vec<Temp>,
-) -> Arc<Code> {
-    of_artifact(name, nodes, symbols, Artifact::host(module), calls, temps)
+    let name = artifact.kernels()[0].name.clone();
+    many_kernels(&name, &nodes, symbols, artifact, vec![call], vec![])
 }
 
 /// Code of all kernels of an artifact.
-pub(crate) fn of_artifact(
+pub fn many_kernels(
     name: &str,
     nodes: &[TensorNode],
     symbols: &[Symbol],
@@ -211,4 +227,16 @@ pub fn double(context: &Context, from: &TensorNode, to: &TensorNode) -> Result<L
         write(&mut args[1]).copy_from_slice(&doubled);
     });
     context.link(&code, &[from.clone(), to.clone()])
+}
+
+/// Margins are transferred to the device and back.
+pub(crate) fn padding_comes_back_from(device: &Device) {
+    let padding =
+        Padding { axes: [AxisPadding { left: 1, right: 2 }].into_iter().collect(), neutral: Some(0.0) };
+    let builder = TensorNode::builder("padded").dims([2]).padding(padding.clone()).dtype(DType::F32);
+    let x = builder.build().unwrap();
+    let mut host = HostArray::zeros_padded(DType::F32, [2], padding).unwrap();
+    host.set_values(&[3., 4.]).unwrap();
+    let context = context(device).init_from_host(&x, &host).unwrap();
+    assert_eq!(context.to_host(&x).unwrap(), host);
 }

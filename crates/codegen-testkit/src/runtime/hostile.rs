@@ -6,10 +6,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use codegen_core::{
-    Access, Code, KernelCall, Param, Slot,
-    host::{HostArg, HostModule},
-};
+use codegen_core::{Access, KernelCall, Slot, host::HostArg};
 use device_runtime::{
     Context, Device, DriverError, Failure, FaultCounts, FaultDevice, FaultPlan, MergeBufferUse, PoolId,
     RunError, Transfer,
@@ -184,7 +181,7 @@ fn negate_twice(machine: &mut ModelledDevice, stream: usize, out: usize) {
     let node = machine.nodes[out].clone();
     let kernels = ["first", "second"].map(|name| abi(name, vec![memory(&node, Access::ReadWrite)]));
     let kernels = kernels.map(|abi| (body(negate), abi));
-    let module = HostModule::interpreted(kernels.into());
+    let module = interpreted(kernels.into());
     let call = |kernel| KernelCall { kernel, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] };
     let nodes = std::slice::from_ref(&node);
     let code = many_kernels("twice", nodes, &[], module, vec![call(0), call(1)], vec![]);
@@ -270,12 +267,12 @@ fn transfer(to: &mut ModelledDevice, from: &mut ModelledDevice, random: &mut Rng
     to.step(&step, |here| match added {
         0 => scheduled(here.device_to_device(&node, MergeBufferUse::No, &context)?),
         1 => {
-            let routine = here.link(&adding(&node), std::slice::from_ref(&node))?;
+            let routine = here.link(&merging(&node), std::slice::from_ref(&node))?;
             let mode = MergeBufferUse::StreamingFor(&routine, &[]);
             scheduled(here.device_to_device(&node, mode, &context)?)
         }
         _ => {
-            let routine = here.link(&adding(&node), std::slice::from_ref(&node))?;
+            let routine = here.link(&merging(&node), std::slice::from_ref(&node))?;
             let _ = here.device_to_device(&node, MergeBufferUse::Copy, &context)?;
             done(routine.run(&[])?, routine)
         }
@@ -291,20 +288,6 @@ fn scheduled(transfer: Transfer) -> Result<Option<StepResult>, RunError> {
         Transfer::Scheduled(event) => done(event, ()),
         Transfer::NothingToDo(reason) => panic!("{reason}"),
     }
-}
-
-/// `node += node.merge`.
-fn adding(node: &TensorNode) -> Arc<Code> {
-    let bytes = node.size_bytes().unwrap();
-    let params = vec![memory(node, Access::ReadWrite), Param::MergeBuffer { bytes }];
-    let add = |args: &mut [HostArg<'_>], _: &[i64]| {
-        let merged = read(&args[1]).to_vec();
-        write(&mut args[0]).iter_mut().zip(merged).for_each(|(to, from)| *to = to.wrapping_add(from));
-    };
-    let args = vec![Slot::Node(NodeRef(0)), Slot::Merge(NodeRef(0))];
-    let call = KernelCall { kernel: 0, args, bindings: vec![] };
-    let module = HostModule::interpreted(vec![(body(add), abi("add", params))]);
-    many_kernels("add", std::slice::from_ref(node), &[], module, vec![call], vec![])
 }
 
 /// After faults have ended, streams were reset and poisoned nodes were written again, everything works.

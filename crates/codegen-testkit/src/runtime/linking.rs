@@ -2,10 +2,10 @@
 
 use std::slice::from_ref;
 
-use codegen_core::{Access, KernelCall, Param, Slot, host::HostModule};
+use codegen_core::{Access, KernelCall, Param, Slot};
 use device_runtime::{Device, RunError, StreamStrategy};
 use lowered_ir::ir::NodeRef;
-use tnode::{AxisPadding, DType, HostArray, MemoryMode, Padding, Reason, TensorNode};
+use tnode::{DType, HostArray, MemoryMode, Reason, TensorNode};
 
 use super::{DriverFactory, Setup, four_threads, hand_made::*, open};
 
@@ -28,8 +28,8 @@ pub fn linking_names_what_is_missing_or_does_not_fit(make: DriverFactory<'_>) {
 
     let params = vec![Param::MergeBuffer { bytes: 32 }];
     let call = KernelCall { kernel: 0, args: vec![Slot::Merge(NodeRef(0))], bindings: vec![] };
-    let module = HostModule::interpreted(vec![(body(|_, _| ()), abi("merge", params))]);
-    let merge = many_kernels("merge", from_ref(&x), &[], module, vec![call], vec![]);
+    let kernel = interpreted(vec![(body(|_, _| ()), abi("merge", params))]);
+    let merge = many_kernels("merge", from_ref(&x), &[], kernel, vec![call], vec![]);
     let error = context.link(&merge, from_ref(&x)).unwrap().run(&[]).unwrap_err();
     assert!(matches!(error, RunError::MergeBuffer { .. }), "{error}");
 
@@ -116,15 +116,7 @@ pub fn a_batch_shares_what_its_members_allocate(make: DriverFactory<'_>) {
 
 /// Margins are transferred to the device and back.
 pub fn padding_comes_back(make: DriverFactory<'_>) {
-    let device = open(make, &Setup::default());
-    let padding =
-        Padding { axes: [AxisPadding { left: 1, right: 2 }].into_iter().collect(), neutral: Some(0.0) };
-    let builder = TensorNode::builder("padded").dims([2]).padding(padding.clone()).dtype(DType::F32);
-    let x = builder.build().unwrap();
-    let mut host = HostArray::zeros_padded(DType::F32, [2], padding).unwrap();
-    host.set_values(&[3., 4.]).unwrap();
-    let context = context(&device).init_from_host(&x, &host).unwrap();
-    assert_eq!(context.to_host(&x).unwrap(), host);
+    padding_comes_back_from(&open(make, &Setup::default()));
 }
 
 /// Names and numbers of devices and streams.

@@ -10,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use codegen_core::{
-    Access, Artifact, Code, KernelCall, Slot, Temp, TempId,
-    host::{HostArg, HostModule},
-};
+use codegen_core::{Access, Artifact, Code, KernelCall, Slot, Temp, TempId, host::HostArg};
 use device_runtime::{Context, DriverError, MergeBufferUse, RunError};
 use lowered_ir::ir::NodeRef;
 use tnode::TensorNode;
@@ -121,7 +118,7 @@ pub fn temporaries_carry_values_between_kernels(make: DriverFactory<'_>) {
         "twice",
         &[x.clone(), y.clone()],
         &[],
-        HostModule::interpreted(kernels),
+        interpreted(kernels),
         vec![call(0, x_slot, temp), call(1, temp, y_slot)],
         vec![Temp { node: NodeRef(0), bytes: 32, offset: 64, live: (0, 1) }],
     );

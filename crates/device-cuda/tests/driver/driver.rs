@@ -5,8 +5,11 @@
 use std::sync::Mutex;
 
 use crate::support::*;
-use codegen_core::{Access, Artifact, host::HostModule};
-use codegen_testkit::gpu_runtime::{copy_in, copy_out, readback};
+use codegen_core::{Artifact, host::HostModule};
+use codegen_testkit::gpu_runtime::{
+    copy_in, copy_out, launch, launches_keep_their_bindings, memory_that_pending_tasks_use_is_waited_for,
+    readback, waits_order_streams_without_waiting,
+};
 use device_cuda::Config;
 use device_runtime::{BoundKernel, Driver, DriverError, Location, PoolId, RunError, StreamHandle, WaitKind};
 
@@ -22,10 +25,6 @@ fn try_launch(
 ) -> Result<(), DriverError> {
     // SAFETY: the tasks of a test are on one stream, or ordered by waits; bindings are in range.
     unsafe { driver.launch(stream, bound, bindings) }
-}
-
-fn launch(driver: &Direct, stream: &StreamHandle, bound: &BoundKernel, bindings: &[i64]) {
-    try_launch(driver, stream, bound, bindings).unwrap();
 }
 
 fn bind(driver: &Direct, kernel: Kernel, args: &[Location]) -> Result<BoundKernel, DriverError> {
@@ -67,21 +66,8 @@ fn copies_of_all_sizes_are_on_their_way_at_once() {
 }
 
 #[test]
-fn launches_keep_their_bindings() {
-    let notes = on_device(|| {
-        let driver = open(&Config::default());
-        let stream = stream(&driver, 0);
-        driver.alloc_pool(PoolId(1), 4000).unwrap();
-        let body = write(0, "%r10", "%r11");
-        let kernel = Kernel::new("set", &[(Access::Write, 4000)], 1, &body).with_symbols(2);
-        let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
-        for i in 0..1000 {
-            launch(&driver, &stream, &bound, &[i, 3 * i + 1]);
-        }
-        let found = copy_out(&driver, &stream, at(1, 0), 4000);
-        let expected: Vec<u8> = (0..1000u32).flat_map(|i| (3 * i + 1).to_le_bytes()).collect();
-        assert_eq!(found, expected);
-    });
+fn a_thousand_launches_keep_their_bindings() {
+    let notes = on_device(|| launches_keep_their_bindings(&Cuda, &open(&Config::default())));
     let Some(notes) = notes else { return };
     assert_eq!(
         (notes.count("launch k_set 1 64 0"), notes.count("module ptx"), notes.count("unload")),
@@ -91,92 +77,21 @@ fn launches_keep_their_bindings() {
     assert_eq!(notes.count("event "), notes.count("event 2"));
 }
 
-fn waits_order_streams() {
-    let driver = open(&Config::default());
-    let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
-    driver.alloc_pool(PoolId(1), 4).unwrap();
-    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
-    let kernels = [step("two", 2), step("three", 3), step("five", 5)];
-    let kernels = kernels.map(|kernel| bind(&driver, kernel, &[at(1, 0)]).unwrap());
-    let mut model = 0u32;
-    let mut random = fastrand::Rng::with_seed(3);
-    let mut last = driver.record(&streams[0]).unwrap();
-    for _ in 0..300 {
-        let (stream, kernel) = (random.usize(..3), random.usize(..3));
-        driver.wait(&streams[stream], &last, WaitKind::Data).unwrap();
-        launch(&driver, &streams[stream], &kernels[kernel], &[]);
-        last = driver.record(&streams[stream]).unwrap();
-        model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
-    }
-    driver.wait(&streams[0], &last, WaitKind::Data).unwrap();
-    assert_eq!(copy_out(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
-    while !streams.iter().all(|stream| driver.is_idle(stream)) {}
-}
-
-#[test]
-fn waits_order_streams_without_waiting() {
-    on_device(waits_order_streams);
-}
-
 #[test]
 fn waits_order_streams_in_every_order() {
     for seed in 2..8 {
-        on_fake(&format!("seed={seed}"), waits_order_streams);
+        on_fake(&format!("seed={seed}"), || waits_order_streams_without_waiting(&Cuda));
     }
 }
 
 #[test]
 fn waits_order_streams_that_run_at_once() {
-    on_fake("order=eager", waits_order_streams);
-}
-
-#[test]
-fn polling_events_retires_completed_tasks() {
-    on_device(|| {
-        let driver = open(&Config::default());
-        let stream = stream(&driver, 0);
-        driver.alloc_pool(PoolId(1), 4).unwrap();
-        let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
-        let mut events = Vec::new();
-        for _ in 0..40 {
-            launch(&driver, &stream, &bound, &[]);
-            events.push(driver.record(&stream).unwrap());
-        }
-        while !driver.is_done(&events[39]).unwrap() {
-            std::thread::yield_now();
-        }
-        assert!(events.iter().all(|event| driver.is_done(event).unwrap()));
-        assert!(driver.is_done(&driver.record(&stream).unwrap()).unwrap(), "nothing is left to wait for");
-    });
-}
-
-fn memory_returns() {
-    let driver = open(&Config { memory_limit: Some(1000), ..Config::default() });
-    let stream = stream(&driver, 0);
-    driver.alloc_pool(PoolId(1), 600).unwrap();
-    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
-    launch(&driver, &stream, &bound, &[]);
-    driver.free_pool(PoolId(1));
-    let error = driver.alloc_pool(PoolId(2), 600).unwrap_err();
-    assert_eq!(error, DriverError::OutOfMemory { requested: 600, used: 600 }, "the bound kernel has it");
-    launch(&driver, &stream, &bound, &[]);
-    drop(bound);
-    driver.alloc_pool(PoolId(2), 600).unwrap();
-    assert_eq!(driver.used_memory(), 600, "the pending tasks were waited for");
-    driver.alloc_pool(PoolId(3), 0).unwrap();
-    [2, 3].into_iter().for_each(|pool| driver.free_pool(PoolId(pool)));
-    assert_eq!(driver.used_memory(), 0);
-    assert!(driver.debug_info(&stream).contains("0 bytes in use"), "{}", driver.debug_info(&stream));
-}
-
-#[test]
-fn memory_that_pending_tasks_use_is_waited_for() {
-    on_device(memory_returns);
+    on_fake("order=eager", || waits_order_streams_without_waiting(&Cuda));
 }
 
 #[test]
 fn memory_without_pools_is_waited_for() {
-    on_fake("pools=0", memory_returns);
+    on_fake("pools=0", || memory_that_pending_tasks_use_is_waited_for(&Cuda));
 }
 
 /// The resources of every kind of task stay alive until the task is done, whatever is freed meanwhile.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::*;
 use codegen_core::{Access, Artifact, CodegenError, Shader, host::HostModule};
-use codegen_testkit::gpu_runtime::{copy_in, copy_out};
+use codegen_testkit::gpu_runtime::{copy_in, copy_out, launch, launches_keep_their_bindings};
 use device_runtime::{
     BoundKernel, DirectDriver, Driver, DriverError, Location, PoolId, StreamHandle, WaitKind,
 };
@@ -14,11 +14,6 @@ use device_wgpu::{AdapterChoice, Config, OpenError, WgpuDevice, adapters};
 
 fn stream(driver: &DirectDriver<WgpuDevice>, id: u32) -> StreamHandle {
     driver.new_stream(&format!("wgpu:0:{id}")).unwrap()
-}
-
-fn launch(driver: &DirectDriver<WgpuDevice>, stream: &StreamHandle, bound: &BoundKernel, bindings: &[i64]) {
-    // SAFETY: the tasks of a test are on one stream, or ordered by waits; bindings are in range.
-    unsafe { driver.launch(stream, bound, bindings).unwrap() };
 }
 
 fn bind(
@@ -37,63 +32,10 @@ fn count(name: &str) -> Kernel {
 #[test]
 fn launches_join_few_batches_and_keep_their_bindings() {
     let Some(driver) = open(&Config::default()) else { return };
-    let stream = stream(&driver, 0);
-    driver.alloc_pool(PoolId(1), 4000).unwrap();
-    let kernel = Kernel::new("set", &[(Access::Write, 4000)], 1, "w0(i0, i1);").with_symbols(2);
-    let bound = bind(&driver, kernel, &[at(1, 0)]).unwrap();
     let before = driver.submissions();
-    for i in 0..1000 {
-        launch(&driver, &stream, &bound, &[i, 3 * i + 1]);
-    }
-    let found = copy_out(&driver, &stream, at(1, 0), 4000);
-    let expected: Vec<u8> = (0..1000u32).flat_map(|i| (3 * i + 1).to_le_bytes()).collect();
-    assert_eq!(found, expected);
+    launches_keep_their_bindings(&Wgpu, &driver);
     let submissions = driver.submissions() - before;
     assert!(submissions <= 5, "{submissions} submissions for 1000 launches and a copy");
-}
-
-#[test]
-fn waits_order_streams_without_waiting() {
-    let Some(driver) = open(&Config::default()) else { return };
-    let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
-    driver.alloc_pool(PoolId(1), 4).unwrap();
-    copy_in(&driver, &streams[0], at(1, 0), &[0; 4]);
-    let step = |name: &str, factor: u32| {
-        let body = format!("w0(0u, r0(0u) * {factor}u + 1u);");
-        bind(&driver, Kernel::new(name, &[(Access::ReadWrite, 4)], 1, &body), &[at(1, 0)]).unwrap()
-    };
-    let kernels = [step("two", 2), step("three", 3), step("five", 5)];
-    let mut model = 0u32;
-    let mut random = fastrand::Rng::with_seed(3);
-    let mut last = driver.record(&streams[0]).unwrap();
-    for _ in 0..300 {
-        let (stream, kernel) = (random.usize(..3), random.usize(..3));
-        driver.wait(&streams[stream], &last, WaitKind::Data).unwrap();
-        launch(&driver, &streams[stream], &kernels[kernel], &[]);
-        last = driver.record(&streams[stream]).unwrap();
-        model = model.wrapping_mul([2, 3, 5][kernel]).wrapping_add(1);
-    }
-    driver.wait(&streams[0], &last, WaitKind::Data).unwrap();
-    assert_eq!(copy_out(&driver, &streams[0], at(1, 0), 4), model.to_le_bytes());
-    assert!(streams.iter().all(|stream| driver.is_idle(stream)));
-}
-
-#[test]
-fn polling_events_makes_progress() {
-    let Some(driver) = open(&Config::default()) else { return };
-    let stream = stream(&driver, 0);
-    driver.alloc_pool(PoolId(1), 4).unwrap();
-    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
-    let mut events = Vec::new();
-    for _ in 0..40 {
-        launch(&driver, &stream, &bound, &[]);
-        events.push(driver.record(&stream).unwrap());
-    }
-    while !driver.is_done(&events[39]).unwrap() {
-        std::thread::yield_now();
-    }
-    assert!(events.iter().all(|event| driver.is_done(event).unwrap()));
-    assert!(driver.is_done(&driver.record(&stream).unwrap()).unwrap(), "nothing is left to wait for");
 }
 
 #[test]
@@ -123,21 +65,6 @@ fn pools_share_slabs_and_large_ones_have_their_own() {
     assert_eq!(driver.used_memory(), 0);
     let shown = format!("{:?}", driver.driver());
     assert!(shown.contains("0 bytes in use"), "{shown}");
-}
-
-#[test]
-fn memory_that_pending_tasks_use_is_waited_for() {
-    let Some(driver) = open(&Config { memory_limit: Some(1000), ..Config::default() }) else { return };
-    let stream = stream(&driver, 0);
-    driver.alloc_pool(PoolId(1), 600).unwrap();
-    let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
-    launch(&driver, &stream, &bound, &[]);
-    driver.free_pool(PoolId(1));
-    assert!(matches!(driver.alloc_pool(PoolId(2), 600), Err(DriverError::OutOfMemory { used: 600, .. })));
-    launch(&driver, &stream, &bound, &[]);
-    drop(bound);
-    driver.alloc_pool(PoolId(2), 600).unwrap();
-    assert_eq!(driver.used_memory(), 600);
 }
 
 #[test]

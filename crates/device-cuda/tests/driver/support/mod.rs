@@ -338,7 +338,7 @@ pub fn code(
     body: &str,
 ) -> Arc<Code> {
     let kernel = Kernel::new(name, &params(uses), threads, body).with_symbols(symbols.len());
-    one_kernel(name, uses, symbols, artifact(&[kernel]))
+    one_kernel(uses, symbols, artifact(&[kernel]))
 }
 
 /// The machine's driver or the fake one, for the test suite.

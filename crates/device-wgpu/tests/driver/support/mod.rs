@@ -139,7 +139,7 @@ pub fn code(
     body: &str,
 ) -> Arc<Code> {
     let kernel = Kernel::new(name, &params(uses), threads, body).with_symbols(symbols.len());
-    one_kernel(name, uses, symbols, artifact(vec![kernel]))
+    one_kernel(uses, symbols, artifact(vec![kernel]))
 }
 
 /// The machine's adapter, for the test suite.
