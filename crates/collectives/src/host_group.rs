@@ -8,11 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use arrayjit::{Context, DType, Event, Stream, TensorNode};
+use arrayjit::{Context, Event, Stream, TensorNode};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     announcement::Announcement,
+    checks::{
+        DIGEST_BYTES, check_digests, check_part_count, check_parts, check_root, check_terms, common_type,
+        names, short_names,
+    },
     error::CollectiveError,
     group::{Group, Reduction},
     reduce,
@@ -126,15 +130,6 @@ impl HostGroup {
         Ok(context.access_on_host(&self.stream, nodes, &name, run)?)
     }
 
-    /// The nodes of all parts in order.
-    fn nodes_of(&self, parts: &[Vec<TensorNode>]) -> Result<Vec<TensorNode>, CollectiveError> {
-        let (parts_given, size) = (parts.len(), self.size());
-        if parts_given > size {
-            return Err(CollectiveError::TooManyParts { parts: parts_given, size });
-        }
-        Ok(parts.concat())
-    }
-
     fn check_alive(&self) -> Result<(), CollectiveError> {
         match self.failure() {
             Some(failure) => Err(CollectiveError::Failed(failure.to_string())),
@@ -165,9 +160,7 @@ impl Group for HostGroup {
         terms: usize,
     ) -> Result<Event, CollectiveError> {
         let (dtype, size) = (common_type(nodes)?, self.size());
-        if terms == 0 || terms > size {
-            return Err(CollectiveError::Terms { terms, size });
-        }
+        check_terms(terms, size)?;
         let most = self.block_bytes;
         let of = if terms == size { String::new() } else { format!(" over {terms} ranks") };
         let operation = format!("all_reduce by {by} as {dtype}{of}");
@@ -221,7 +214,8 @@ impl Group for HostGroup {
         parts: &[Vec<TensorNode>],
         by: Reduction,
     ) -> Result<Event, CollectiveError> {
-        let (nodes, size) = (self.nodes_of(parts)?, self.size());
+        let (nodes, size) = (parts.concat(), self.size());
+        check_part_count(parts.len(), size)?;
         let (dtype, most) = (common_type(&nodes)?, self.block_bytes);
         let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
         let operation = format!("reduce_scatter by {by} as {dtype}");
@@ -238,7 +232,8 @@ impl Group for HostGroup {
         context: &Context,
         parts: &[Vec<TensorNode>],
     ) -> Result<Event, CollectiveError> {
-        let (nodes, size, most) = (self.nodes_of(parts)?, self.size(), self.block_bytes);
+        let (nodes, size, most) = (parts.concat(), self.size(), self.block_bytes);
+        check_part_count(parts.len(), size)?;
         let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
         self.schedule(context, &nodes, "all_gather", move |shared, memory| {
             let parts = &mut part_bytes(memory, &counts, size);
@@ -252,10 +247,7 @@ impl Group for HostGroup {
         nodes: &[TensorNode],
         root: usize,
     ) -> Result<Event, CollectiveError> {
-        let size = self.size();
-        if root >= size {
-            return Err(CollectiveError::Root { root, size });
-        }
+        check_root(root, self.size())?;
         let most = self.block_bytes;
         self.schedule(context, nodes, &format!("broadcast from rank {root}"), move |shared, memory| {
             let mut chunks = memory.iter_mut().flat_map(|bytes| bytes.chunks_mut(most));
@@ -275,13 +267,9 @@ impl Group for HostGroup {
             let transport = &*shared.transport;
             let mut digest = Xxh3::new();
             memory.iter().for_each(|bytes| digest.update(bytes));
-            let mut all = vec![0; 8 * transport.size()];
+            let mut all = vec![0; DIGEST_BYTES * transport.size()];
             transport.all_gather(&digest.digest().to_le_bytes(), &mut all)?;
-            let (first, others) = all.split_at(8);
-            match others.chunks(8).position(|other| other != first) {
-                Some(at) => Err(CollectiveError::Diverged { what: names, rank: at + 1 }),
-                None => Ok(()),
-            }
+            check_digests(&all, &names)
         })?;
         self.waited(event.sync())
     }
@@ -507,54 +495,4 @@ fn all_gather_parts(
         }
     }
     Ok(())
-}
-
-/// The names of nodes; of many, the first ones and their number.
-pub(crate) fn short_names(nodes: &[TensorNode]) -> String {
-    const SHOWN: usize = 3;
-    match nodes.len().checked_sub(SHOWN) {
-        Some(others @ 2..) => format!("{} and {others} others", names(&nodes[..SHOWN])),
-        _ => names(nodes),
-    }
-}
-
-pub(crate) fn names(nodes: &[TensorNode]) -> String {
-    // Labels, because names have numbers that tell the nodes of one process apart.
-    let name = |node: &TensorNode| match node.label() {
-        [grad, of @ ..] if grad == "grad" => format!("{}.grad", of.join(".")),
-        label => label.join("."),
-    };
-    nodes.iter().map(name).collect::<Vec<_>>().join(", ")
-}
-
-/// The element type of nodes that are reduced together.
-pub(crate) fn common_type(nodes: &[TensorNode]) -> Result<DType, CollectiveError> {
-    let Some(first) = nodes.first() else { return Ok(DType::F32) };
-    let dtype = first.dtype();
-    if !reduce::is_supported(dtype) {
-        return Err(CollectiveError::Type { node: first.name(), dtype });
-    }
-    match nodes.iter().find(|node| node.dtype() != dtype) {
-        Some(second) => Err(CollectiveError::MixedTypes {
-            first: first.name(),
-            first_type: dtype,
-            second: second.name(),
-            second_type: second.dtype(),
-        }),
-        None => Ok(dtype),
-    }
-}
-
-/// Checks that a node has the bytes of one part for each rank.
-pub(crate) fn check_parts(whole: &TensorNode, part: &TensorNode, size: usize) -> Result<(), CollectiveError> {
-    let bytes = |node: &TensorNode| -> Result<usize, CollectiveError> {
-        let dims = node.dims().map_err(arrayjit::RunError::from)?;
-        Ok(dims.iter().product::<usize>() * node.dtype().size_bytes())
-    };
-    let (found, part_bytes) = (bytes(whole)?, bytes(part)?);
-    if part_bytes.checked_mul(size) == Some(found) {
-        return Ok(());
-    }
-    let (whole, part) = (whole.name(), part.name());
-    Err(CollectiveError::Parts { whole, found, size, part, part_bytes })
 }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 mod announcement;
 mod buckets;
+mod checks;
 mod data_parallel;
 mod error;
 mod group;

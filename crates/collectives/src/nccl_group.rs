@@ -11,9 +11,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     announcement::Announcement,
+    checks::{
+        check_digests, check_part_count, check_parts, check_root, check_terms, common_type, names,
+        short_names,
+    },
     error::CollectiveError,
     group::{Group, Reduction},
-    host_group::{check_parts, common_type, names, short_names},
     transport::Transport,
 };
 
@@ -109,9 +112,7 @@ impl NcclGroup {
 
 /// The rank of each node, for nodes that belong to ranks.
 fn roots(parts: &[Vec<TensorNode>], size: usize) -> Result<(Vec<TensorNode>, Vec<usize>), CollectiveError> {
-    if parts.len() > size {
-        return Err(CollectiveError::TooManyParts { parts: parts.len(), size });
-    }
+    check_part_count(parts.len(), size)?;
     let owned = parts.iter().enumerate().flat_map(|(rank, nodes)| nodes.iter().map(move |node| (node, rank)));
     Ok(owned.map(|(node, rank)| (node.clone(), rank)).unzip())
 }
@@ -144,9 +145,7 @@ impl Group for NcclGroup {
     ) -> Result<Event, CollectiveError> {
         let size = self.size();
         common_type(nodes)?;
-        if terms == 0 || terms > size {
-            return Err(CollectiveError::Terms { terms, size });
-        }
+        check_terms(terms, size)?;
         if terms < size && by != Reduction::Sum {
             return Err(CollectiveError::SomeRanks { by, terms, size });
         }
@@ -209,10 +208,7 @@ impl Group for NcclGroup {
         nodes: &[TensorNode],
         root: usize,
     ) -> Result<Event, CollectiveError> {
-        let size = self.size();
-        if root >= size {
-            return Err(CollectiveError::Root { root, size });
-        }
+        check_root(root, self.size())?;
         self.schedule(context, nodes, &NcclOperation::Broadcast(vec![root; nodes.len()]), "broadcast")
     }
 
@@ -231,12 +227,7 @@ impl Group for NcclGroup {
         let (context, part) = self.bytes(&Context::new(&self.stream), "digest", &own)?;
         let (context, whole) = self.bytes(&context, "digests", &vec![0; own.len() * self.size()])?;
         self.all_gather(&context, &part, &whole)?;
-        let all = context.to_host(&whole)?;
-        let (first, others) = all.bytes().split_at(own.len());
-        match others.chunks(own.len()).position(|other| other != first) {
-            Some(at) => Err(CollectiveError::Diverged { what: names(nodes), rank: at + 1 }),
-            None => Ok(()),
-        }
+        check_digests(context.to_host(&whole)?.bytes(), &names(nodes))
     }
 
     fn failure(&self) -> Option<CollectiveError> {
