@@ -22,7 +22,6 @@ mod ndarray;
 #[cfg(any(feature = "gemm", feature = "matrixmultiply"))]
 mod products;
 mod python;
-mod version;
 
 #[cfg(any(feature = "matrixmultiply", feature = "candle-core"))]
 use anyhow::ensure;
@@ -180,4 +179,18 @@ fn expect_variable(name: &str, threads: usize) -> Result<()> {
         "`{name}` is `{found}`, expected {threads}: `cargo xtask bench` sets it"
     );
     Ok(())
+}
+
+/// The version of a package in the lock file that this program was built with; empty if it has none.
+#[cfg_attr(
+    not(any(feature = "gemm", feature = "matrixmultiply", feature = "ndarray", feature = "candle-core")),
+    expect(dead_code, reason = "no library is built in")
+)]
+fn version_of(package: &str) -> &'static str {
+    let lock = include_str!("../../Cargo.lock");
+    let mut packages = lock.split("[[package]]");
+    let name = format!("name = \"{package}\"");
+    let found = packages.find(|text| text.lines().any(|line| line == name)).unwrap_or_default();
+    let version = found.lines().find_map(|line| line.strip_prefix("version = "));
+    version.map_or("", |version| version.trim_matches('"'))
 }

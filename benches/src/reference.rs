@@ -9,8 +9,6 @@
 //! and in [`crate::peers`], which calls kernels after it has detected AVX2 and FMA.
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod adam;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod elementwise;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod lanes;

@@ -7,20 +7,18 @@
 //! present are left alone, so a second call costs milliseconds.
 
 mod apt;
-mod chromium;
 mod cuda;
 mod lavapipe;
-mod open_mpi;
+mod packaged;
 mod vulkan_loader;
 
 use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
 
-pub use chromium::{ensure_chromium, find_chromium};
 pub use cuda::ensure_cuda_tools;
 pub use lavapipe::ensure_lavapipe;
-pub use open_mpi::{ensure_mpi, find_mpi};
+pub use packaged::{ensure_chromium, ensure_mpi, find_chromium, find_mpi};
 pub use vulkan_loader::unpack_vulkan_loader;
 
 /// An installed tool.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use candle_core::{D, Device, Tensor};
 
-use super::{Contestant, Peer, Prepared, Problem, expect_variable, version};
+use super::{Contestant, Peer, Prepared, Problem, expect_variable, version_of};
 use crate::{arrays::Array, case::Operation};
 
 pub(super) struct Candle;
@@ -26,7 +26,7 @@ impl Peer for Candle {
     }
 
     fn version(&self) -> &str {
-        version::of("candle-core")
+        version_of("candle-core")
     }
 
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {

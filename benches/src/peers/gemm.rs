@@ -7,7 +7,7 @@ use rayon::ThreadPool;
 use super::{
     Peer, Prepared, Problem, kernel,
     products::{self, MatmulArgs},
-    version,
+    version_of,
 };
 
 pub(super) struct GemmPeer {
@@ -26,7 +26,7 @@ impl Peer for GemmPeer {
     }
 
     fn version(&self) -> &str {
-        version::of("gemm")
+        version_of("gemm")
     }
 
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     arrays::Array,
     case::Operation,
-    reference::{BLOCK, Store, adam, elementwise, reductions, rows, transpose},
+    reference::{BLOCK, Store, elementwise, reductions, rows, transpose},
 };
 
 /// Kernels written by hand on a number of threads.
@@ -158,7 +158,7 @@ fn step_of_adam(pool: &ThreadPool) -> Kernel<'_> {
         let parts = p.values.chunks_mut(part).zip(g.chunks(part)).zip(moments);
         let step = |((p, g), (m, v)): PartOfAdam| {
             // SAFETY: the features were detected when the peer was opened.
-            unsafe { adam::adam(p, m, v, g) }
+            unsafe { elementwise::adam(p, m, v, g) }
         };
         if pool.current_num_threads() == 1 {
             return parts.for_each(step);

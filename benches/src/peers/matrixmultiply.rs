@@ -6,7 +6,7 @@ use rayon::ThreadPool;
 use super::{
     Peer, Prepared, Problem, expect_variable, kernel,
     products::{self, MatmulArgs},
-    version,
+    version_of,
 };
 
 pub(super) struct MatrixMultiply {
@@ -26,7 +26,7 @@ impl Peer for MatrixMultiply {
     }
 
     fn version(&self) -> &str {
-        version::of("matrixmultiply")
+        version_of("matrixmultiply")
     }
 
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {

@@ -8,7 +8,7 @@ use rayon::ThreadPool;
 use super::{
     Peer, Prepared, Problem, expect_variable,
     kernel::{self, Kernel, prepared},
-    version,
+    version_of,
 };
 use crate::{arrays::Array, case::Operation};
 
@@ -29,7 +29,7 @@ impl Peer for NdArray {
     }
 
     fn version(&self) -> &str {
-        version::of("ndarray")
+        version_of("ndarray")
     }
 
     fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {

@@ -1,10 +1,10 @@
-//! `y = f(x)`.
+//! `y = f(x)`, and one step of Adam.
 
 use std::arch::x86_64::*;
 
 use super::{
     Store,
-    lanes::{Eight, eights, eights_mut, exp, fence, load, put},
+    lanes::{Eight, eights, eights_mut, exp, fence, load, put, store},
 };
 
 /// `2 relu(1.5 x + 0.5)`.
@@ -59,4 +59,23 @@ fn gelu_of(x: __m256) -> __m256 {
     );
     let below = _mm256_add_ps(_mm256_set1_ps(1.0), exp(_mm256_mul_ps(cubic, x)));
     _mm256_div_ps(x, below)
+}
+
+/// One step of Adam in place, in one pass: updates parameter `p` and moments `m`, `v` by gradient `g` at the first step with rate 0.001.
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn adam(p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) {
+    let all = |value: f32| _mm256_set1_ps(value);
+    let (keep_m, new_m, keep_v, new_v) = (all(0.9), all(0.1), all(0.999), all(0.001));
+    let (rate, unbiased, tiny) = (all(0.01), all(31.622_777), all(1e-8));
+    let moments = eights_mut(m).iter_mut().zip(eights_mut(v));
+    for ((p, g), (m, v)) in eights_mut(p).iter_mut().zip(eights(g)).zip(moments) {
+        let g = load(g);
+        let first = _mm256_fmadd_ps(keep_m, load(m), _mm256_mul_ps(new_m, g));
+        let second = _mm256_fmadd_ps(keep_v, load(v), _mm256_mul_ps(new_v, _mm256_mul_ps(g, g)));
+        let below = _mm256_fmadd_ps(_mm256_sqrt_ps(second), unbiased, tiny);
+        let change = _mm256_div_ps(_mm256_mul_ps(rate, first), below);
+        store(m, first);
+        store(v, second);
+        store(p, _mm256_sub_ps(load(p), change));
+    }
 }

@@ -30,8 +30,7 @@ use crate::emit::{self, Emitted};
 use crate::jit::{self, Compiled};
 use crate::options::{CraneliftOptions, VectorWidth};
 use crate::relocate::{CraneliftCode, CraneliftError};
-use crate::render::{CheckedKernel, CraneliftRenderer};
-use crate::support::{NAME, failed};
+use crate::support::{CheckedKernel, CraneliftRenderer, NAME, failed};
 use crate::vector::{self, Target};
 
 /// Compiles checked kernels for this machine.

@@ -8,8 +8,6 @@ mod choice;
 mod caps;
 mod support;
 
-mod render;
-
 mod vector;
 
 mod composite;
@@ -29,4 +27,4 @@ mod traps; // a test: the machine code of all compilers has no instruction that 
 pub use crate::caps::host_caps;
 pub use crate::compile::{Cranelift, CraneliftCompiler, cranelift, cranelift_with, listing};
 pub use crate::options::{CraneliftOptions, VectorWidth};
-pub use crate::render::{CheckedKernel, CraneliftRenderer};
+pub use crate::support::{CheckedKernel, CraneliftRenderer};

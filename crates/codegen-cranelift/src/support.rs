@@ -6,12 +6,32 @@
 //! plans may read operands from narrower floats.
 
 use codegen_core::emit::lacking;
-use codegen_core::{Checked, CodegenError, DTypeSet, Kernel, canonical, reject};
+use codegen_core::{Caps, Checked, CodegenError, DTypeSet, Kernel, Renderer, canonical, reject};
 use lowered_ir::ir::{BinaryOp, Expr, Locals, Routine, Stmt, TernaryOp, UnaryOp, walk};
 use tnode::DType;
 
 /// The name of this codegen in messages.
 pub(crate) const NAME: &str = "cranelift";
+
+/// Checks kernels, which [`CraneliftCompiler`](crate::CraneliftCompiler) compiles directly.
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub struct CraneliftRenderer;
+
+/// Says that the operations of a kernel are all supported.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckedKernel {
+    /// The element types of contractions for which the kernel was checked.
+    pub(crate) contractions: DTypeSet,
+}
+
+impl Renderer for CraneliftRenderer {
+    type Source = CheckedKernel;
+
+    fn render(&self, caps: &Caps, kernel: &Kernel) -> Result<CheckedKernel, CodegenError> {
+        check(kernel, caps.contractions)?;
+        Ok(CheckedKernel { contractions: caps.contractions })
+    }
+}
 
 /// Checks that every operation of the kernel is supported. `contractions` has the element types of GEMM
 /// plans.

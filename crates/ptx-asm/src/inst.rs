@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 
 use crate::program::{AddressOperand, PtxOperand, Reg, Regs, SpecialReg, StateSpace};
 
-mod choices;
 mod ops;
 mod registers;
 mod types;

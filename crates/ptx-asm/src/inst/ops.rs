@@ -1,6 +1,6 @@
 //! Operations and modifiers of instructions, each an enum.
 
-use super::choices::choices;
+use super::types::choices;
 
 choices! {
     /// Operations on one operand, with the types for which they exist.

@@ -1,7 +1,21 @@
-//! Operand types of instructions.
+//! Operand types of instructions, and enums that list their variants.
 
-use super::choices::choices;
 use crate::program::RegClass;
+
+/// Defines an enum that lists its variants.
+macro_rules! choices {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// All variants, in declaration order.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+        }
+    };
+}
+pub(crate) use choices;
 
 choices! {
     /// The type as which an instruction interprets its operands (`.u32`, `.f16x2`, ...).

@@ -32,6 +32,7 @@ use crate::analysis::access::{self, Effects};
 use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, fusion_cost};
 use crate::analysis::names::Names;
 use crate::analysis::nest;
+use crate::cpu::forward_stores::forward_stores;
 use crate::cpu::fusible_contractions::ContractionShapes;
 use crate::cpu::interchange;
 use crate::cpu::unroll_short_rows;
@@ -44,6 +45,13 @@ const REACH: usize = 32;
 const STREAMS: usize = 12;
 /// The most statements of a whole nest. [`FUSED_STATEMENTS`] limits the statements of each single loop.
 const ALL_STATEMENTS: usize = 8 * FUSED_STATEMENTS;
+
+/// Fuses the strips that [`vectorize`](super::vectorize) makes and the vector loops in them, forwards values that a fused body stores and reads back, and normalises the
+/// loops.
+pub(crate) fn fuse_strips(routine: &mut Routine, caps: &Caps) {
+    fuse_loops(routine, caps);
+    forward_stores(routine);
+}
 
 /// Fuses the loops of a routine wherever that is legal and pays.
 pub(crate) fn fuse_loops(routine: &mut Routine, caps: &Caps) {
