@@ -145,7 +145,7 @@ impl<'a> BackwardPass<'a> {
             let Some(adjoint) = self.adjoints.remove(node) else { continue };
             match step {
                 ProgramStep::Fetch { op: FetchOp::Slice { of, index }, origin, .. } => {
-                    self.slice(&adjoint, node, (of, *index), at, origin)?;
+                    self.slice(&adjoint, node, of, *index, at, origin)?;
                 }
                 ProgramStep::Fetch { .. } => {}
                 _ => {
@@ -165,7 +165,8 @@ impl<'a> BackwardPass<'a> {
         &mut self,
         adjoint: &Adjoint,
         node: &TensorNode,
-        (of, symbol): (&TensorNode, SymbolId),
+        of: &TensorNode,
+        symbol: SymbolId,
         at: usize,
         origin: &Origin,
     ) -> Result<(), GradientError> {

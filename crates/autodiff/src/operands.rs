@@ -16,6 +16,14 @@ use crate::error::{GradientError, GradientErrorKind};
 use crate::forward_program::formula;
 use crate::statement::{Bindings, Statement};
 
+/// A node with an element for each index in a box that reaches out of another node.
+struct OuterBox<'a> {
+    node: &'a TensorNode,
+    dims: &'a Dims,
+    /// The indices of the first element.
+    low: &'a [i64],
+}
+
 impl BackwardPass<'_> {
     /// Adds to the adjoints of a statement's operands, for the adjoint of its result.
     pub(crate) fn operands(
@@ -53,7 +61,7 @@ impl BackwardPass<'_> {
         adjoint.sparse |= bindings.sparse || rule.has_condition();
         let adjoint = adjoint.node.clone();
         if let Some(windows) = self.windows(statement, &access, &rule, bindings)? {
-            let covers = self.add_windows(windows, (&adjoint, is_new), statement)?;
+            let covers = self.add_windows(windows, &adjoint, is_new, statement)?;
             self.note_sparse(&node, is_new && !covers);
             return Ok(());
         }
@@ -70,7 +78,8 @@ impl BackwardPass<'_> {
         let target = Target::sum(&wide, true, &Access::new(&wide, &dims, &index));
         statement.accumulate(target, &rule, bindings, &mut self.tape)?;
         self.note_sparse(&node, is_new);
-        self.add_inside((&wide, &dims, &low), (&adjoint, &access.dims, is_new), &statement.accum.origin)?;
+        let wide = OuterBox { node: &wide, dims: &dims, low: &low };
+        self.add_inside(&wide, &adjoint, &access.dims, is_new, &statement.accum.origin)?;
         self.note_sparse(&node, is_new);
         Ok(())
     }
@@ -119,16 +128,17 @@ impl BackwardPass<'_> {
         accum.projections.index_bounds(index, &range).filter(|_| !is_open)
     }
 
-    /// Adds the elements of `wide`, whose first element has the indices `low`, to the elements of a node with
-    /// the same indices.
+    /// Adds the elements of `wide` to the elements of a node with the same indices.
     fn add_inside(
         &mut self,
-        (wide, wide_dims, low): (&TensorNode, &Dims, &[i64]),
-        (node, dims, is_new): (&TensorNode, &Dims, bool),
+        wide: &OuterBox<'_>,
+        node: &TensorNode,
+        dims: &Dims,
+        is_new: bool,
         origin: &Origin,
     ) -> Result<(), GradientError> {
         let (mut axes, mut to, mut from) = (Dims::new(), Vec::new(), Vec::new());
-        for (axis, (&dim, (&extent, &low))) in dims.iter().zip(wide_dims.iter().zip(low)).enumerate() {
+        for (axis, (&dim, (&extent, &low))) in dims.iter().zip(wide.dims.iter().zip(wide.low)).enumerate() {
             let first = low.max(0);
             let end =
                 (low + i64::try_from(extent).unwrap_or(i64::MAX)).min(i64::try_from(dim).unwrap_or(i64::MAX));
@@ -137,14 +147,14 @@ impl BackwardPass<'_> {
             from.push(AxisIndex::axis(axis).map(|index| index.plus_constant(first - low)));
         }
         let lhs = (dims.clone(), to.into_iter().collect());
-        let rhs = vec![(wide_dims.clone(), from.into_iter().collect())];
+        let rhs = vec![(wide.dims.clone(), from.into_iter().collect())];
         let fits = |source| GradientErrorKind::Index { node: node.name(), source }.of(origin);
         let projections = Projections::new(&axes, lhs, rhs, "gradient").map_err(fits)?;
         self.tape.backward.push(ProgramStep::Accum(Box::new(Accum {
             init_neutral: is_new,
             op: AccumOp::Add,
             lhs: node.clone(),
-            rhs: Rhs::Copy(wide.into()),
+            rhs: Rhs::Copy(wide.node.into()),
             computed: Vec::new(),
             projections,
             origin: origin.clone(),

@@ -93,9 +93,9 @@ impl BackwardPass<'_> {
         let factors = self.factors(statement)?;
         if keeps_old {
             let older = self.older(adjoint, &statement.accum.lhs)?;
-            self.old_factor(&older, (&adjoint.node, adjoint.sparse), statement, &factors)?;
+            self.old_factor(&older, &adjoint.node, adjoint.sparse, statement, &factors)?;
         }
-        let inner = self.adjoints_of_factors((&adjoint.node, adjoint.sparse), statement, factors, at)?;
+        let inner = self.adjoints_of_factors(&adjoint.node, adjoint.sparse, statement, factors, at)?;
         let read = Access::at_point(&inner, &statement.accum);
         let bindings = Bindings { adjoint: read, sparse: adjoint.sparse, values: None };
         self.through(statement, &Formula::Adjoint, &bindings)
@@ -114,7 +114,8 @@ impl BackwardPass<'_> {
     /// The adjoint of each factor of a product, one element per point.
     pub(crate) fn adjoints_of_factors(
         &mut self,
-        adjoint: (&TensorNode, bool),
+        adjoint: &TensorNode,
+        sparse: bool,
         statement: &Statement,
         factors: TensorNode,
         at: usize,
@@ -127,9 +128,9 @@ impl BackwardPass<'_> {
             let next = self.product_over(&partial[partial.len() - 1], axis, &accum.origin)?;
             partial.push(next);
         }
-        let mut inner = self.adjoint_of_product(adjoint, accum, &reduced, at)?;
+        let mut inner = self.adjoint_of_product(adjoint, sparse, accum, &reduced, at)?;
         for (array, &axis) in partial.iter().rev().skip(1).zip(&reduced) {
-            inner = self.adjoint_of_factors(array, axis, (&inner, adjoint.1), &accum.origin)?;
+            inner = self.adjoint_of_factors(array, axis, &inner, sparse, &accum.origin)?;
         }
         Ok(inner)
     }
@@ -139,7 +140,8 @@ impl BackwardPass<'_> {
     pub(crate) fn old_factor(
         &mut self,
         older: &TensorNode,
-        (adjoint, sparse): (&TensorNode, bool),
+        adjoint: &TensorNode,
+        sparse: bool,
         statement: &Statement,
         factors: &TensorNode,
     ) -> Result<(), GradientError> {
@@ -151,7 +153,7 @@ impl BackwardPass<'_> {
         let mut whole = self.whole(node, &accum.origin)?;
         let product = Access::at_target(&product, &whole.accum);
         let read = Access::at_target(adjoint, &whole.accum);
-        self.multiplied(&mut whole, older, (read, sparse), [product.clone(), product])
+        self.multiplied(&mut whole, older, read, sparse, [product.clone(), product])
     }
 
     /// Assigns the product of an adjoint and the first of two values, at the elements that a statement
@@ -160,7 +162,8 @@ impl BackwardPass<'_> {
         &mut self,
         statement: &mut Statement,
         to: &TensorNode,
-        (adjoint, sparse): (Access, bool),
+        adjoint: Access,
+        sparse: bool,
         values: [Access; 2],
     ) -> Result<(), GradientError> {
         let rule = Formula::binary(BinaryOp::Mul, Formula::Adjoint, Formula::Operand(0));
@@ -191,7 +194,8 @@ impl BackwardPass<'_> {
     /// The adjoint of the product of all new factors, one element per point of the axes that are not reduced.
     fn adjoint_of_product(
         &mut self,
-        (adjoint, sparse): (&TensorNode, bool),
+        adjoint: &TensorNode,
+        sparse: bool,
         accum: &Accum,
         reduced: &[usize],
         at: usize,
@@ -224,7 +228,7 @@ impl BackwardPass<'_> {
             statement.push(target, Operation::Copy, &[read], &mut self.tape)?;
         } else {
             let old = access(&self.tape.value_before(&accum.lhs, at)?);
-            self.multiplied(&mut statement, &inner, (read, sparse), [old.clone(), old])?;
+            self.multiplied(&mut statement, &inner, read, sparse, [old.clone(), old])?;
         }
         Ok(inner)
     }
@@ -234,7 +238,8 @@ impl BackwardPass<'_> {
         &mut self,
         factors: &TensorNode,
         axis: usize,
-        (adjoint, sparse): (&TensorNode, bool),
+        adjoint: &TensorNode,
+        sparse: bool,
         origin: &Origin,
     ) -> Result<TensorNode, GradientError> {
         let mut levels = vec![self.pairs_of_factors(factors, axis, origin)?];
@@ -245,7 +250,7 @@ impl BackwardPass<'_> {
         let mut inner = adjoint.clone();
         for (position, level) in levels.iter().enumerate().rev() {
             let is_single = position + 1 == levels.len();
-            inner = self.adjoints_of_pairs(level, (&inner, is_single, sparse), origin)?;
+            inner = self.adjoints_of_pairs(level, &inner, is_single, sparse, origin)?;
         }
         let whole = self.whole(factors, origin)?;
         if inner.dims_without_padding()? == factors.dims_without_padding()? {
@@ -315,7 +320,9 @@ impl BackwardPass<'_> {
     fn adjoints_of_pairs(
         &mut self,
         level: &Pairs,
-        (products, is_single, sparse): (&TensorNode, bool, bool),
+        products: &TensorNode,
+        is_single: bool,
+        sparse: bool,
         origin: &Origin,
     ) -> Result<TensorNode, GradientError> {
         let (axis, half) = (level.axis, level.half());
@@ -330,7 +337,7 @@ impl BackwardPass<'_> {
         let adjoint = Access::new(products, &products.dims_without_padding()?, &of_product);
         let other = points.index(axis, |[which, at]| vec![which.times(-1).plus_constant(1), at]);
         let other = Access::new(&level.node, &level.dims()?, &other);
-        self.multiplied(&mut statement, &inner, (adjoint, sparse), [other.clone(), other])?;
+        self.multiplied(&mut statement, &inner, adjoint, sparse, [other.clone(), other])?;
         Ok(inner)
     }
 

@@ -162,7 +162,7 @@ impl TangentPass<'_> {
                 continue;
             }
             if let ProgramStep::Fetch { op: FetchOp::Slice { of, index }, origin, .. } = step {
-                self.slice(node, (of, *index), origin)?;
+                self.slice(node, of, *index, origin)?;
                 continue;
             }
             let all: Vec<&Accum> = step.accums().iter().filter(|accum| accum.lhs == *node).collect();
@@ -190,7 +190,8 @@ impl TangentPass<'_> {
     fn slice(
         &mut self,
         node: &TensorNode,
-        (of, symbol): (&TensorNode, SymbolId),
+        of: &TensorNode,
+        symbol: SymbolId,
         origin: &Origin,
     ) -> Result<(), GradientError> {
         let Some(parent) = self.tangents.get(of).cloned() else { return Ok(()) };

@@ -82,10 +82,10 @@ impl TangentPass<'_> {
         let factors = self.pass.factors(statement)?;
         let one = self.pass.like(&node, "one")?;
         self.pass.tape.backward.push(filled(&one, 1.0, &accum.origin));
-        let others = self.pass.adjoints_of_factors((&one, false), statement, factors.clone(), at)?;
+        let others = self.pass.adjoints_of_factors(&one, false, statement, factors.clone(), at)?;
         let tangent = self.fresh(&node)?;
         if let Some(older) = older {
-            self.pass.old_factor(&tangent, (older, false), statement, &factors)?;
+            self.pass.old_factor(&tangent, older, false, statement, &factors)?;
         }
         let target = Target::sum(&tangent, older.is_none(), &Access::at_target(&tangent, &accum));
         let operands = [changes[0].clone(), Access::at_point(&others, &accum)];

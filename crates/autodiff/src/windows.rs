@@ -90,7 +90,8 @@ impl BackwardPass<'_> {
     pub(crate) fn add_windows(
         &mut self,
         windows: Vec<ReadWindow>,
-        (adjoint, is_new): (&TensorNode, bool),
+        adjoint: &TensorNode,
+        is_new: bool,
         statement: &Statement,
     ) -> Result<bool, GradientError> {
         let mut parts = Vec::new();
@@ -102,7 +103,7 @@ impl BackwardPass<'_> {
                 return Ok(covers);
             }
             let node = self.tape.temporary("phase", &window.target.dims, adjoint.dtype())?;
-            parts.push(window.add_phase(&node, (adjoint, is_new), statement)?);
+            parts.push(window.add_phase(&node, adjoint, is_new, statement)?);
             self.tape.backward.push(window.sum(&node, true, statement)?);
         }
         let covers = are_surjective(&parts.iter().map(|part| &part.projections).collect::<Vec<_>>());
@@ -138,7 +139,8 @@ impl ReadWindow {
     fn add_phase(
         &self,
         node: &TensorNode,
-        (adjoint, is_new): (&TensorNode, bool),
+        adjoint: &TensorNode,
+        is_new: bool,
         statement: &Statement,
     ) -> Result<Accum, GradientError> {
         let dims = &self.target.dims;

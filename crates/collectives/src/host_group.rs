@@ -124,7 +124,7 @@ impl HostGroup {
             let bytes: usize = memory.iter().map(|bytes| bytes.len()).sum();
             let text = format!("{operation} ({bytes} bytes)");
             shared
-                .run((&text, &details, bytes), timeout, || body(&shared, memory))
+                .run(&text, &details, bytes, timeout, || body(&shared, memory))
                 .map_err(|error| error.to_string())
         };
         Ok(context.access_on_host(&self.stream, nodes, &name, run)?)
@@ -166,7 +166,7 @@ impl Group for HostGroup {
         let operation = format!("all_reduce by {by} as {dtype}{of}");
         self.schedule(context, nodes, &operation, move |shared, memory| {
             all_reduce(&*shared.transport, &mut shared.staging(), &mut Bytes(memory), most, |blocks| {
-                reduce::reduce(dtype, by, blocks, (size, terms));
+                reduce::reduce(dtype, by, blocks, size, terms);
             })
         })
     }
@@ -186,8 +186,8 @@ impl Group for HostGroup {
         self.schedule(context, &nodes, &operation, move |shared, memory| match memory {
             [from, into] => {
                 let (transport, size) = (&*shared.transport, shared.transport.size());
-                reduce_scatter(transport, &mut shared.staging(), (from, into), most, |blocks| {
-                    reduce::reduce(dtype, by, blocks, (size, size));
+                reduce_scatter(transport, &mut shared.staging(), from, into, most, |blocks| {
+                    reduce::reduce(dtype, by, blocks, size, size);
                 })
             }
             _ => Ok(()),
@@ -222,7 +222,7 @@ impl Group for HostGroup {
         self.schedule(context, &nodes, &operation, move |shared, memory| {
             let parts = &mut part_bytes(memory, &counts, size);
             reduce_scatter_parts(&*shared.transport, &mut shared.staging(), parts, most, |blocks| {
-                reduce::reduce(dtype, by, blocks, (size, size));
+                reduce::reduce(dtype, by, blocks, size, size);
             })
         })
     }
@@ -258,7 +258,7 @@ impl Group for HostGroup {
     fn barrier(&self) -> Result<(), CollectiveError> {
         self.check_alive()?;
         self.waited(self.stream.sync())?;
-        self.shared.run(("barrier", "", 0), self.timeout, || Ok(()))
+        self.shared.run("barrier", "", 0, self.timeout, || Ok(()))
     }
 
     fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError> {
@@ -283,7 +283,9 @@ impl Shared {
     /// Meets the other ranks, and runs an operation if they came for the same one.
     fn run(
         &self,
-        (operation, details, bytes): (&str, &str, usize),
+        operation: &str,
+        details: &str,
+        bytes: usize,
         timeout: Duration,
         body: impl FnOnce() -> Result<(), CollectiveError>,
     ) -> Result<(), CollectiveError> {
@@ -392,7 +394,8 @@ fn all_reduce(
 fn reduce_scatter(
     transport: &dyn Transport,
     staging: &mut Staging,
-    (from, into): (&[u8], &mut [u8]),
+    from: &[u8],
+    into: &mut [u8],
     most: usize,
     reduce: impl Fn(&mut [u8]),
 ) -> Result<(), CollectiveError> {

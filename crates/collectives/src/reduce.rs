@@ -16,7 +16,7 @@ pub(crate) fn is_supported(dtype: DType) -> bool {
 
 /// Reduces the first `terms` of `size` blocks into the first one. `blocks` is aligned for the elements, and
 /// so is each block.
-pub(crate) fn reduce(dtype: DType, by: Reduction, blocks: &mut [u8], (size, terms): (usize, usize)) {
+pub(crate) fn reduce(dtype: DType, by: Reduction, blocks: &mut [u8], size: usize, terms: usize) {
     let Some(combine) = combination(dtype, by) else { return };
     let block = blocks.len() / size.max(1);
     for Merge { from, to } in merge_tree(terms) {
@@ -120,7 +120,7 @@ mod tests {
             for rank in 0..4 {
                 let mut values = [1.0_f32, -0.0, f32::INFINITY, f32::NEG_INFINITY];
                 values[rank] = f32::NAN;
-                reduce(DType::F32, by, bytemuck::cast_slice_mut(&mut values), (4, 4));
+                reduce(DType::F32, by, bytemuck::cast_slice_mut(&mut values), 4, 4);
                 assert!(values[0].is_nan(), "{by} {rank}");
             }
         }

@@ -356,7 +356,7 @@ impl StreamState {
         let launch = KernelLaunch { function: bound.function(), grid: bound.grid(), params: &params };
         let resource = Arc::clone(bound) as Arc<_>;
         match timer {
-            Some(timer) => self.queue.launch_timed(launch, resource, (timer, bound.kernel().size)),
+            Some(timer) => self.queue.launch_timed(launch, resource, timer, bound.kernel().size),
             None => self.queue.launch(launch, resource),
         }
     }

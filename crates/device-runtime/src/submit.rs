@@ -198,7 +198,7 @@ pub(crate) fn submit(
         lock_tables(uses, &mut tables).map_err(RunError::driver(&name))?;
         collect_waits(stream, uses, &mut tables, &mut waits)?;
         let Some(stranger) = enqueue(stream, &waits).map_err(RunError::driver(&name))? else {
-            fill_unwritten(stream, uses, &mut tables, (&name, task))?;
+            fill_unwritten(stream, uses, &mut tables, &name, task)?;
             return submit_locked(stream, uses, &mut tables, name, task);
         };
         // The buffers are unlocked while the caller waits. Uses that other threads submit meanwhile are
@@ -281,7 +281,8 @@ fn fill_unwritten(
     stream: &Stream,
     uses: &[Use],
     tables: &mut Tables<'_>,
-    (task_name, task): (impl Fn() -> String, &MemoryTask<'_>),
+    task_name: impl Fn() -> String,
+    task: &MemoryTask<'_>,
 ) -> Result<(), RunError> {
     let is_run = matches!(task, MemoryTask::Run(..) | MemoryTask::RunTimed(..));
     for (table, used) in tables.iter_mut().zip(uses) {
@@ -340,7 +341,7 @@ fn submit_locked(
         Err(error) if !begun => Err(RunError::driver(name)(error)),
         Err(error) => {
             let event = driver.record(stream.handle()).map(|handle| stream.event(handle)).ok();
-            Err(record_failed(stream, uses, tables, name, (error, event)))
+            Err(record_failed(stream, uses, tables, name, error, event))
         }
     }
 }
@@ -366,7 +367,7 @@ fn record(
             touched(uses, tables).for_each(|(table, access)| table.record(access, &event));
             Ok(event)
         }
-        Err(error) => Err(record_failed(stream, uses, tables, name, (error, None))),
+        Err(error) => Err(record_failed(stream, uses, tables, name, error, None)),
     }
 }
 
@@ -377,7 +378,8 @@ fn record_failed(
     uses: &[Use],
     tables: &mut [MutexGuard<'_, Hazards>],
     name: impl Fn() -> String,
-    (error, event): (DriverError, Option<Event>),
+    error: DriverError,
+    event: Option<Event>,
 ) -> RunError {
     let failure: Failure = failure_of(error.clone(), &stream.name());
     touched(uses, tables).for_each(|(table, access)| table.record_failed(access, event.as_ref(), &failure));

@@ -7,6 +7,8 @@
 //! | `iota`, `iota(5)`, `iota(0, 0.5)` | a start (0) and a step (1): 0, 1, 2 … |
 //! | `random(7)`, `random(7, -3, 3)` | samples for a seed in −1..1 (integers −8..8 or 0..16), or in a range |
 
+use std::ops::Range;
+
 use random_programs::SplitMix64;
 use tnode::{DType, Scalar};
 
@@ -29,7 +31,7 @@ pub(crate) fn parse(text: &str, dtype: DType, elems: usize) -> Result<Vec<u8>, S
         ("iota", [start]) => iota(dtype, number(start)?, 1.0, elems),
         ("iota", [start, step]) => iota(dtype, number(start)?, number(step)?, elems),
         ("random", [seed]) => random(dtype, number(seed)?, default_range(dtype), elems),
-        ("random", [seed, lo, hi]) => random(dtype, number(seed)?, (number(lo)?, number(hi)?), elems),
+        ("random", [seed, lo, hi]) => random(dtype, number(seed)?, number(lo)?..number(hi)?, elems),
         _ => return Err(format!("`{text}` is neither a list of elements nor `fill`, `iota` or `random`")),
     };
     Ok(bytes(&values))
@@ -73,16 +75,16 @@ fn iota(dtype: DType, start: f64, step: f64, elems: usize) -> Vec<Scalar> {
     (0..elems).map(|i| Scalar::from_f64(dtype, start + step * i as f64)).collect()
 }
 
-fn default_range(dtype: DType) -> (f64, f64) {
+fn default_range(dtype: DType) -> Range<f64> {
     match dtype {
-        DType::Bool => (0.0, 2.0),
-        _ if dtype.is_float() => (-1.0, 1.0),
-        _ if dtype.is_signed() => (-8.0, 8.0),
-        _ => (0.0, 16.0),
+        DType::Bool => 0.0..2.0,
+        _ if dtype.is_float() => -1.0..1.0,
+        _ if dtype.is_signed() => -8.0..8.0,
+        _ => 0.0..16.0,
     }
 }
 
-fn random(dtype: DType, seed: f64, (lo, hi): (f64, f64), elems: usize) -> Vec<Scalar> {
+fn random(dtype: DType, seed: f64, range: Range<f64>, elems: usize) -> Vec<Scalar> {
     let mut words = SplitMix64::new(seed as u64);
     let mut draw = || {
         let bits = words.word();
@@ -90,7 +92,7 @@ fn random(dtype: DType, seed: f64, (lo, hi): (f64, f64), elems: usize) -> Vec<Sc
             return Scalar::new(dtype, u128::from(bits) << 64 | u128::from(words.word()));
         }
         let unit = (bits >> 11) as f64 / (1u64 << 53) as f64;
-        let x = lo + (hi - lo) * unit;
+        let x = range.start + (range.end - range.start) * unit;
         Scalar::from_f64(dtype, if dtype.is_float() { x } else { x.floor() })
     };
     (0..elems).map(|_| draw()).collect()

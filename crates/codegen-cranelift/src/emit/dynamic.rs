@@ -15,14 +15,25 @@ use super::address::Address;
 use super::memory::Element;
 use super::repr::Val;
 
-/// A node, the index as written, and the dimension whose index is computed.
-type Computed<'a> = (NodeRef, &'a Indices, usize);
+/// An element of a node whose index along one dimension is computed.
+pub(super) struct ComputedElement<'a> {
+    pub(super) node: NodeRef,
+    /// The index as written.
+    pub(super) index: &'a Indices,
+    /// The dimension whose index is computed.
+    pub(super) axis: usize,
+}
 
 impl Emitter<'_> {
     /// Emits a read. Its value is `otherwise` if the index is out of bounds.
-    pub(super) fn gather(&mut self, element: Computed<'_>, at: &Expr, otherwise: &Expr) -> (DType, Val) {
+    pub(super) fn gather(
+        &mut self,
+        element: &ComputedElement<'_>,
+        at: &Expr,
+        otherwise: &Expr,
+    ) -> (DType, Val) {
         let (dtype, other) = self.expr(otherwise);
-        if self.is_empty(element.0) {
+        if self.is_empty(element.node) {
             return (dtype, other);
         }
         let (element, address, inside) = self.computed(element, at);
@@ -31,8 +42,8 @@ impl Emitter<'_> {
     }
 
     /// Emits a store, which has no effect if the index is out of bounds.
-    pub(super) fn scatter(&mut self, element: Computed<'_>, at: &Expr, value: &Expr) {
-        if self.is_empty(element.0) {
+    pub(super) fn scatter(&mut self, element: &ComputedElement<'_>, at: &Expr, value: &Expr) {
+        if self.is_empty(element.node) {
             return;
         }
         let (dtype, new) = self.expr(value);
@@ -56,7 +67,8 @@ impl Emitter<'_> {
 
     /// The element, an address that is valid even if the index is out of bounds, and whether the index is in
     /// bounds, as a `bool`.
-    fn computed(&mut self, (node, index, axis): Computed<'_>, at: &Expr) -> (Element, Address, Value) {
+    fn computed(&mut self, element: &ComputedElement<'_>, at: &Expr) -> (Element, Address, Value) {
+        let &ComputedElement { node, index, axis } = element;
         let (_, at) = self.expr(at);
         let decl = self.routine.node(node);
         let stride: usize = decl.dims[axis + 1..].iter().product::<usize>() * decl.dtype.size_bytes();

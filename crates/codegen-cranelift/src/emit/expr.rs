@@ -8,6 +8,7 @@ use lowered_ir::ir::{Affine, BinaryOp, Expr, Guard, Indices, LoopId, NodeRef, Ra
 use tnode::{DType, Scalar};
 
 use super::Emitter;
+use super::dynamic::ComputedElement;
 use super::repr::{self, LANES, Val};
 
 impl Emitter<'_> {
@@ -24,7 +25,8 @@ impl Emitter<'_> {
                 self.guarded(guard, *node, index, otherwise)
             }
             Expr::GetDynamic { node, index, axis, at, otherwise } => {
-                self.gather((*node, index, *axis), at, otherwise)
+                let element = ComputedElement { node: *node, index, axis: *axis };
+                self.gather(&element, at, otherwise)
             }
             Expr::Lane { lane, arg } => {
                 let (_, x) = self.expr(arg);

@@ -287,9 +287,8 @@ impl Emitter<'_> {
 
     /// Clears full chunks in a loop.
     fn clear_loop(&mut self, base: Value, bytes: usize) {
-        let bounds =
-            (self.ssa.int(types::I64, 0), self.ssa.int(types::I64, bytes as i64), CLEARED_AT_ONCE as i64);
-        let (open, at, _) = self.ssa.enter_loop(bounds, true, &[]);
+        let range = self.ssa.int(types::I64, 0)..self.ssa.int(types::I64, bytes as i64);
+        let (open, at, _) = self.ssa.enter_loop(range, CLEARED_AT_ONCE as i64, true, &[]);
         let zero = self.splat_bits(types::I8X16, 0);
         let at = self.ssa.binary(Opcode::Iadd, base, at);
         for offset in (0..CLEARED_AT_ONCE).step_by(16) {

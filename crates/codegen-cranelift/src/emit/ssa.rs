@@ -14,7 +14,7 @@
 //! The *depth* of a value is the number of loops around the code where it is defined, or where a loop that
 //! defines it has ended.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::entity::SecondaryMap;
@@ -311,30 +311,31 @@ impl<'f> Ssa<'f> {
         self.cursor().ins().bitselect(mask, usual, lanes)
     }
 
-    /// Opens the loop `for var in start..end step step`. Returns its variable, and the loop-carried values at
+    /// Opens the loop `for var in range step step`. Returns its variable, and the loop-carried values at
     /// the start of an iteration, which are `carried` at first.
     ///
     /// With `runs`, the loop has at least one iteration.
     pub(crate) fn enter_loop(
         &mut self,
-        (start, end, step): (Value, Value, i64),
+        range: Range<Value>,
+        step: i64,
         runs: bool,
         carried: &[Value],
     ) -> (OpenLoop, Value, Vec<Value>) {
         let (header, exit) = (self.builder.create_block(), self.builder.create_block());
-        let index = self.variable(start);
+        let index = self.variable(range.start);
         let carried: Vec<Variable> = carried.iter().map(|&value| self.variable(value)).collect();
         let entry = if runs {
             self.builder.ins().jump(header, &[])
         } else {
-            let some = self.cursor().ins().icmp(IntCC::SignedLessThan, start, end);
+            let some = self.cursor().ins().icmp(IntCC::SignedLessThan, range.start, range.end);
             self.builder.ins().brif(some, header, &[], exit, &[])
         };
         self.scopes.push(Scope { entry: Some(entry), memo: HashMap::new() });
         self.switch_to(header);
         let var = self.current(index);
         let inside = carried.iter().map(|&variable| self.current(variable)).collect();
-        (OpenLoop { header, exit, index, var, carried, end, step }, var, inside)
+        (OpenLoop { header, exit, index, var, carried, end: range.end, step }, var, inside)
     }
 
     /// Closes a loop whose next iteration starts with `next`. Returns the loop-carried values after the loop.

@@ -1,11 +1,14 @@
 //! Statements and loops.
 
+use std::ops::Range;
+
 use codegen_core::emit::LinearValue;
 use cranelift_codegen::ir::{Opcode, Value, types};
 use lowered_ir::ir::{Bound, Expr, LocalId, LoopId, LoopKind, Stmt, walk};
 use tnode::DType;
 
 use super::Emitter;
+use super::dynamic::ComputedElement;
 use super::memory::Array;
 use super::repr::LANES;
 use super::scan;
@@ -30,7 +33,7 @@ impl Emitter<'_> {
                 let (lo, limit) = (self.ssa.int(types::I64, *lo), self.ssa.int(types::I64, limit));
                 let [start, end] = [begin, end].map(|at| self.ssa.binary(Opcode::Iadd, lo, at));
                 let end = self.ssa.binary(Opcode::Smin, end, limit);
-                self.looped(*var, (start, end), body);
+                self.looped(*var, start..end, body);
             }
             body => self.block(body),
         }
@@ -57,7 +60,7 @@ impl Emitter<'_> {
 
     fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
-            Stmt::For { var, lo, hi, kind, body } => self.repeat(*var, (*lo, hi), *kind, body),
+            Stmt::For { var, lo, hi, kind, body } => self.repeat(*var, *lo, hi, *kind, body),
             Stmt::Set { node, index, value } => {
                 let (dtype, value) = self.expr(value);
                 let element = self.node_element(*node, index);
@@ -75,7 +78,8 @@ impl Emitter<'_> {
                 self.set_local(*local, index, &value);
             }
             Stmt::SetDynamic { node, index, axis, at, value, .. } => {
-                self.scatter((*node, index, *axis), at, value);
+                let element = ComputedElement { node: *node, index, axis: *axis };
+                self.scatter(&element, at, value);
             }
             // `block` handles declarations, because it sees the statements after them.
             Stmt::Declare { .. } | Stmt::Comment(_) => {}
@@ -83,7 +87,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn repeat(&mut self, var: LoopId, (lo, hi): (i64, &Bound), kind: LoopKind, body: &[Stmt]) {
+    fn repeat(&mut self, var: LoopId, lo: i64, hi: &Bound, kind: LoopKind, body: &[Stmt]) {
         if hi.limit <= lo {
             return;
         }
@@ -99,10 +103,10 @@ impl Emitter<'_> {
                 }
             }
             _ if hi.is_constant() && hi.limit - lo == 1 => self.once(var, lo, body),
-            _ if hi.is_constant() => self.counted(var, (lo, hi.limit), body),
+            _ if hi.is_constant() => self.counted(var, lo..hi.limit, body),
             _ => {
                 let (start, end) = (self.ssa.int(types::I64, lo), self.bound(hi));
-                self.looped(var, (start, end), body);
+                self.looped(var, start..end, body);
             }
         }
     }
@@ -114,20 +118,21 @@ impl Emitter<'_> {
     }
 
     /// Emits a loop with bounds that are known at run time.
-    fn looped(&mut self, var: LoopId, (start, end): (Value, Value), body: &[Stmt]) {
-        self.rounds((start, end, 1), false, body, |s, value| {
+    fn looped(&mut self, var: LoopId, range: Range<Value>, body: &[Stmt]) {
+        self.rounds(range, 1, false, body, |s, value| {
             s.bind(var, LinearValue::computed(value));
             s.block(body);
         });
     }
 
     /// Emits a loop with constant bounds: an unrolled loop, then the remaining iterations.
-    fn counted(&mut self, var: LoopId, (lo, hi): (i64, i64), body: &[Stmt]) {
+    fn counted(&mut self, var: LoopId, range: Range<i64>, body: &[Stmt]) {
+        let Range { start: lo, end: hi } = range;
         let per_round = self.iterations_per_round(body);
         let end = lo + (hi - lo) / per_round * per_round;
         if end > lo {
-            let bounds = (self.ssa.int(types::I64, lo), self.ssa.int(types::I64, end), per_round);
-            self.rounds(bounds, true, body, |s, value| {
+            let range = self.ssa.int(types::I64, lo)..self.ssa.int(types::I64, end);
+            self.rounds(range, per_round, true, body, |s, value| {
                 for offset in 0..per_round {
                     s.bind(var, LinearValue { term: Some((value, 1)), offset });
                     s.block(body);
@@ -155,7 +160,8 @@ impl Emitter<'_> {
     /// Emits a loop around the code that `round` emits, which assigns no other locals than `body` does.
     fn rounds(
         &mut self,
-        bounds: (Value, Value, i64),
+        range: Range<Value>,
+        step: i64,
         runs: bool,
         body: &[Stmt],
         round: impl FnOnce(&mut Self, Value),
@@ -164,7 +170,7 @@ impl Emitter<'_> {
             scan::assigned(body).into_iter().filter(|local| self.declared.contains_key(local)).collect();
         self.loads.forget();
         let before = self.registers(&carried);
-        let (open, value, inside) = self.ssa.enter_loop(bounds, runs, &before);
+        let (open, value, inside) = self.ssa.enter_loop(range, step, runs, &before);
         self.set_registers(&carried, &inside);
         round(self, value);
         let next = self.registers(&carried);
@@ -178,8 +184,8 @@ impl Emitter<'_> {
         let mut done = 0;
         if count > MAX_REPLICAS * LANES as i64 && !scan::picks_locals(var, body) {
             done = count / LANES_PER_ROUND * LANES_PER_ROUND;
-            let bounds = (self.ssa.int(types::I64, 0), self.ssa.int(types::I64, done), LANES_PER_ROUND);
-            self.rounds(bounds, true, body, |s, value| {
+            let range = self.ssa.int(types::I64, 0)..self.ssa.int(types::I64, done);
+            self.rounds(range, LANES_PER_ROUND, true, body, |s, value| {
                 for offset in (0..LANES_PER_ROUND).step_by(LANES) {
                     s.group(var, LinearValue { term: Some((value, 1)), offset }, body);
                 }

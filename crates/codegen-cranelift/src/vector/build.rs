@@ -5,7 +5,10 @@
 //! inside the innermost open loop that stores to its array. The builder also knows which values in memory are
 //! in registers, until a store may have changed them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Range,
+};
 
 use lowered_ir::ir::{LocalId, NodeRef};
 use vector_asm::{
@@ -200,7 +203,7 @@ impl ProgramBuilder {
         let span = span(&place, ty);
         let known = self.known.entry(array).or_default();
         known.retain(|(ty, op), _| match op {
-            VectorOp::Load(other) if other.terms == place.terms => is_apart(span, self::span(other, *ty)),
+            VectorOp::Load(other) if other.terms == place.terms => is_apart(&span, &self::span(other, *ty)),
             _ => false,
         });
         known.insert(
@@ -283,16 +286,15 @@ fn registers(ty: VectorType) -> usize {
 }
 
 /// The range of bytes that an access covers if all terms of its address are 0.
-fn span(place: &VectorAddress, ty: VectorType) -> (i64, i64) {
+fn span(place: &VectorAddress, ty: VectorType) -> Range<i64> {
     let last = place.step.saturating_mul(i64::from(ty.lanes) - 1);
-    (
-        place.offset.saturating_add(last.min(0)),
-        place.offset.saturating_add(last.max(0)).saturating_add(i64::from(repr::lane_bytes(ty.element))),
-    )
+    let end =
+        place.offset.saturating_add(last.max(0)).saturating_add(i64::from(repr::lane_bytes(ty.element)));
+    place.offset.saturating_add(last.min(0))..end
 }
 
-fn is_apart((start, end): (i64, i64), (other_start, other_end): (i64, i64)) -> bool {
-    end <= other_start || other_end <= start
+fn is_apart(one: &Range<i64>, other: &Range<i64>) -> bool {
+    one.end <= other.start || other.end <= one.start
 }
 
 fn terms(op: &VectorOp) -> &[(Index, i64)] {

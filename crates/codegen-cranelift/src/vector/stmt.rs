@@ -1,6 +1,6 @@
 //! Statements and loops.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use codegen_core::emit::LinearValue;
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Space, Stmt, walk};
@@ -44,7 +44,7 @@ impl Translator<'_> {
                 if let Some(limit) = hi.constant()
                     && limit > *lo =>
             {
-                self.looped(*var, (*lo, limit), (LoopRange::Call, 1), body)
+                self.looped(*var, *lo..limit, LoopRange::Call, 1, body)
             }
             body => self.block(body),
         }
@@ -80,7 +80,7 @@ impl Translator<'_> {
                 if self.lane.is_some() {
                     return Err(BailoutReason::NotStraight);
                 }
-                self.repeat(*var, (*lo, hi), *kind, body)
+                self.repeat(*var, *lo, hi, *kind, body)
             }
             Stmt::Set { node, index, value } => {
                 let (_, value) = self.expr(value)?;
@@ -104,7 +104,8 @@ impl Translator<'_> {
     fn repeat(
         &mut self,
         var: LoopId,
-        (lo, hi): (i64, &Bound),
+        lo: i64,
+        hi: &Bound,
         kind: LoopKind,
         body: &[Stmt],
     ) -> Result<(), BailoutReason> {
@@ -113,14 +114,14 @@ impl Translator<'_> {
             _ if count <= 0 => Ok(()),
             _ if !hi.is_constant() => {
                 let range = LoopRange::Clipped { limit: count as u64, clips: self.clips(lo, hi) };
-                self.looped(var, (lo, hi.limit), (range, 1), body)
+                self.looped(var, lo..hi.limit, range, 1, body)
             }
             _ if count == 1 => self.once(var, lo, body),
             LoopKind::Vector => self.vector(var, count, body),
             LoopKind::Unrolled if replicates(var, count, body) => {
                 (lo..hi.limit).try_for_each(|at| self.once(var, at, body))
             }
-            _ => self.counted(var, (lo, hi.limit), body),
+            _ => self.counted(var, lo..hi.limit, body),
         }
     }
 
@@ -137,30 +138,32 @@ impl Translator<'_> {
     }
 
     /// Translates a serial loop: an unrolled loop, then the remaining iterations.
-    fn counted(&mut self, var: LoopId, (lo, hi): (i64, i64), body: &[Stmt]) -> Result<(), BailoutReason> {
+    fn counted(&mut self, var: LoopId, range: Range<i64>, body: &[Stmt]) -> Result<(), BailoutReason> {
+        let Range { start: lo, end: hi } = range;
         let per_round = per_round(hi - lo, body);
         let end = lo + (hi - lo) / per_round * per_round;
         let rounds = (end - lo) / per_round;
         if rounds > 1 {
-            self.looped(var, (lo, end), (LoopRange::Constant(rounds as u64), per_round), body)?;
+            self.looped(var, lo..end, LoopRange::Constant(rounds as u64), per_round, body)?;
         }
         let done = if rounds > 1 { end } else { lo };
         (done..hi).try_for_each(|at| self.once(var, at, body))
     }
 
-    /// Translates a loop whose body has `per_round` iterations of the original one.
+    /// Translates a loop over the values in `span`, whose body has `per_round` iterations of the original one.
     fn looped(
         &mut self,
         var: LoopId,
-        (lo, hi): (i64, i64),
-        (range, per_round): (LoopRange, i64),
+        span: Range<i64>,
+        range: LoopRange,
+        per_round: i64,
         body: &[Stmt],
     ) -> Result<(), BailoutReason> {
         self.rounds(range, body, |s, counter| {
             (0..per_round).try_for_each(|at| {
                 let position =
-                    LinearValue { term: Some((Index::Counter(counter), per_round)), offset: lo + at };
-                s.bind(var, position, (lo + at, hi - per_round + at));
+                    LinearValue { term: Some((Index::Counter(counter), per_round)), offset: span.start + at };
+                s.bind(var, position, (span.start + at, span.end - per_round + at));
                 s.block(body)
             })
         })

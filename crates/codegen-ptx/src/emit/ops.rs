@@ -91,8 +91,8 @@ impl Emitter<'_> {
             BinaryOp::Div => self.b.binary(PtxBinaryOp::Div, ty, a, b),
             BinaryOp::Rem if dtype.is_float() => self.float_remainder(ty, a, b),
             BinaryOp::Rem => self.b.binary(PtxBinaryOp::Rem, ty, a, b),
-            BinaryOp::Max => self.extreme(CmpOp::Gt, ty, (a, b), b_is_number),
-            BinaryOp::Min => self.extreme(CmpOp::Lt, ty, (a, b), b_is_number),
+            BinaryOp::Max => self.extreme(CmpOp::Gt, ty, a, b, b_is_number),
+            BinaryOp::Min => self.extreme(CmpOp::Lt, ty, a, b, b_is_number),
             BinaryOp::Lt => return Ok(self.b.compare(CmpOp::Lt, ty, a, b)),
             BinaryOp::Le => return Ok(self.b.compare(CmpOp::Le, ty, a, b)),
             BinaryOp::Eq => return Ok(self.b.compare(CmpOp::Eq, ty, a, b)),
@@ -109,7 +109,7 @@ impl Emitter<'_> {
 
     /// `b` if `b cmp a` or `b` is NaN, else `a`. The instructions of PTX order zeros by their sign, so they
     /// serve integers only.
-    fn extreme(&mut self, cmp: CmpOp, ty: Ty, (a, b): (PtxOperand, PtxOperand), b_is_number: bool) -> Reg {
+    fn extreme(&mut self, cmp: CmpOp, ty: Ty, a: PtxOperand, b: PtxOperand, b_is_number: bool) -> Reg {
         if !ty.is_float() {
             let op = if cmp == CmpOp::Gt { PtxBinaryOp::Max } else { PtxBinaryOp::Min };
             return self.b.binary(op, ty, a, b);

@@ -35,7 +35,7 @@ impl<'k> Emitter<'k> {
 
     fn stmt(&mut self, stmt: &'k Stmt) -> Checked {
         match stmt {
-            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, (*lo, hi), *kind, body),
+            Stmt::For { var, lo, hi, kind, body } => self.looping(stmt, *var, *lo, hi, *kind, body),
             Stmt::Set { node, index, value } => {
                 self.check_store(stmt)?;
                 let (value, dtype) = self.expr(value)?;
@@ -81,7 +81,8 @@ impl<'k> Emitter<'k> {
         &mut self,
         stmt: &'k Stmt,
         var: LoopId,
-        (lo, hi): (i64, &Bound),
+        lo: i64,
+        hi: &Bound,
         kind: LoopKind,
         body: &'k [Stmt],
     ) -> Checked {

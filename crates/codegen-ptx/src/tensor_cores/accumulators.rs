@@ -99,8 +99,8 @@ impl AccumulatorLayout {
         let rows = layout.chunk_by(|(one, _), (next, _)| one[0] == next[0]);
         for fragments in rows.flat_map(|row| row.chunks(most)) {
             let mut results: Vec<Vec<[Reg; 4]>> = vec![Vec::new(); matmul.outputs.len()];
-            for fragment in fragments {
-                self.results(callbacks, matmul, &origin, *fragment, &mut results);
+            for &(fragment, accumulators) in fragments {
+                self.results(callbacks, matmul, &origin, fragment, accumulators, &mut results);
             }
             for (store, values) in results.into_iter().enumerate() {
                 let width = staging::fragments(matmul.outputs[store].element);
@@ -117,7 +117,8 @@ impl AccumulatorLayout {
         callbacks: &mut dyn MatmulCallbacks,
         matmul: &Matmul,
         origin: &TileOrigin,
-        (fragment, accumulators): ([u32; 2], [Reg; 4]),
+        fragment: [u32; 2],
+        accumulators: [Reg; 4],
         results: &mut [Vec<[Reg; 4]>],
     ) {
         let halves = [0, 2].map(|first| {

@@ -84,7 +84,7 @@ impl StagingWriter {
         match *self {
             StagingWriter::Stmatrix(first) => write_matrices(b, first, results, number),
             StagingWriter::Words(first) => write_words(b, first, results, number),
-            StagingWriter::Pairs { first, is_odd } => write_pairs(b, (first, is_odd), results, number),
+            StagingWriter::Pairs { first, is_odd } => write_pairs(b, first, is_odd, results, number),
         }
     }
 }
@@ -154,7 +154,7 @@ fn words(b: &mut PtxBuilder, &[left, right, below_left, below_right]: &[Reg; 4])
 
 /// Lanes of odd rows begin with the fragments of the second half, so they never write the fragment that the
 /// lanes of even rows write at the same time.
-fn write_pairs(b: &mut PtxBuilder, (first, is_odd): (Reg, Reg), results: &StagedResults, number: u32) {
+fn write_pairs(b: &mut PtxBuilder, first: Reg, is_odd: Reg, results: &StagedResults, number: u32) {
     let (near, far) = results.values.split_at(results.values.len() / 2);
     for (at, (near, far)) in (0..).zip(near.iter().zip(far)) {
         let one = move_chunks(b, first, 2 * at);

@@ -51,7 +51,7 @@ fn routine(caps: &Caps, rows: usize, dtype: DType) -> Routine {
         nodes.push(decl(op.token(), dtype, &[rows]));
         nodes.push(decl(&format!("{} in a local", op.token()), wide, &[rows]));
         body.extend(in_node(NodeRef(next), LoopId(1 + 2 * at), op, start(dtype, op)));
-        body.extend(in_local(NodeRef(next + 1), (LoopId(2 + 2 * at), LocalId(at)), op, dtype, wide));
+        body.extend(in_local(NodeRef(next + 1), LoopId(2 + 2 * at), LocalId(at), op, dtype, wide));
     }
     Routine {
         name: "probe".into(),
@@ -78,13 +78,7 @@ fn in_node(node: NodeRef, column: LoopId, op: BinaryOp, start: Scalar) -> [Stmt;
 }
 
 /// Combines a local with each element of a row. A sum begins with the value that a declared local has.
-fn in_local(
-    node: NodeRef,
-    (column, local): (LoopId, LocalId),
-    op: BinaryOp,
-    dtype: DType,
-    wide: DType,
-) -> Block {
+fn in_local(node: NodeRef, column: LoopId, local: LocalId, op: BinaryOp, dtype: DType, wide: DType) -> Block {
     let mut block = vec![Stmt::scalar(local, dtype)];
     if op != BinaryOp::Add {
         block.push(Stmt::set_scalar(local, Expr::Const(start(dtype, op))));

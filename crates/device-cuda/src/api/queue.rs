@@ -219,7 +219,8 @@ impl<E> TaskQueue<E> {
         &mut self,
         launch: KernelLaunch<'_>,
         resource: Resource,
-        (timer, size): (KernelTimer, LaunchSize),
+        timer: KernelTimer,
+        size: LaunchSize,
     ) -> Result<(), CallError> {
         self.context.enter()?;
         let event = || RecordedEvent::new(&self.context, EventPurpose::Time);

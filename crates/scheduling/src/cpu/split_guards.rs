@@ -66,23 +66,23 @@ fn split(loops: &[Loop], cuts: &[Vec<i64>], body: Block, names: &mut Names) -> B
     let starts = std::iter::once(0).chain(at.iter().copied());
     let ends = at.iter().copied().chain([extent]);
     let parts: Vec<(i64, i64)> = starts.zip(ends).collect();
-    parts.into_iter().map(|(start, end)| part(outer.var, (start, end), inner, cuts, &body, names)).collect()
+    parts.into_iter().map(|(start, end)| part(outer.var, start..end, inner, cuts, &body, names)).collect()
 }
 
-/// The iterations of a loop from `start` to `end`, as a loop from 0.
+/// The iterations of a loop in `range`, as a loop from 0.
 fn part(
     var: LoopId,
-    (start, end): (i64, i64),
+    range: std::ops::Range<i64>,
     inner: &[Loop],
     cuts: &[Vec<i64>],
     body: &[Stmt],
     names: &mut Names,
 ) -> Stmt {
     let own = names.loop_id();
-    names.note(&[Stmt::serial(own, end - start, Vec::new())]);
+    names.note(&[Stmt::serial(own, range.end - range.start, Vec::new())]);
     let fresh: Vec<Loop> = inner.iter().map(|l| Loop { var: names.loop_id(), ..l.clone() }).collect();
     let mut body = body.to_vec();
-    walk::substitute(&mut body, var, &Affine::var(own).plus_constant(start));
+    walk::substitute(&mut body, var, &Affine::var(own).plus_constant(range.start));
     for (l, new) in inner.iter().zip(&fresh) {
         names.note(&[Stmt::For {
             var: new.var,
@@ -93,7 +93,7 @@ fn part(
         }]);
         walk::substitute(&mut body, l.var, &Affine::var(new.var));
     }
-    Stmt::serial(own, end - start, split(&fresh, cuts, body, names))
+    Stmt::serial(own, range.end - range.start, split(&fresh, cuts, body, names))
 }
 
 /// Removes the guards that always hold, and reads whose guards never hold.

@@ -83,6 +83,17 @@ struct Triangle {
     starts_from_zero: bool,
 }
 
+/// The places of the blocks of a nest.
+#[derive(Clone, Copy)]
+struct BlockSteps {
+    /// The number of the first block.
+    first: i64,
+    /// Rows and columns from one block to the next.
+    stride: i64,
+    /// Rows of a block after its columns.
+    below: i64,
+}
+
 impl Triangle {
     fn of(stmt: &Stmt, names: &Names) -> Option<Triangle> {
         let (loops, body) = chain(stmt);
@@ -212,33 +223,33 @@ impl Triangle {
         let (rows, side) = extent;
         let loops = self.blocked((count, rows), side.into());
         match self.starts_from_zero {
-            true => self.by_element(loops, (first, 2 * side), side, names),
-            false => self.placed(&loops, vec![self.set(self.value.clone())], (first, 2 * side), side, names),
+            true => self.by_element(loops, BlockSteps { first, stride: 2 * side, below: side }, names),
+            false => self.placed(
+                &loops,
+                vec![self.set(self.value.clone())],
+                BlockSteps { first, stride: 2 * side, below: side },
+                names,
+            ),
         }
     }
 
     /// `count` triangles of `rows` rows, from block `first` on: as squares, if that is possible.
     fn diagonal(&self, first: i64, count: i64, rows: i64, names: &mut Names) -> Option<Stmt> {
+        let steps = BlockSteps { first, stride: SMALL, below: 0 };
         if self.fills_squares(names) {
-            return self.by_element(self.blocked((count, rows), rows.into()), (first, SMALL), 0, names);
+            return self.by_element(self.blocked((count, rows), rows.into()), steps, names);
         }
         let end = Bound::from(rows).clipped(Affine::var(self.row).plus_constant(self.beyond));
         let loops = self.blocked((count, rows), end);
-        self.placed(&loops, vec![self.set(self.value.clone())], (first, SMALL), 0, names)
+        self.placed(&loops, vec![self.set(self.value.clone())], steps, names)
     }
 
     /// [`placed`](Self::placed) with the loops that are reduced innermost, around an accumulator.
-    fn by_element(
-        &self,
-        loops: Vec<Loop>,
-        blocks: (i64, i64),
-        below: i64,
-        names: &mut Names,
-    ) -> Option<Stmt> {
+    fn by_element(&self, loops: Vec<Loop>, steps: BlockSteps, names: &mut Names) -> Option<Stmt> {
         let is_outer = |l: &Loop| l.var == BLOCK || self.is_output(l.var);
         let (outer, reduced): (Vec<Loop>, Vec<Loop>) = loops.into_iter().partition(is_outer);
         let body = self.element(&reduced, names);
-        self.placed(&outer, body, blocks, below, names)
+        self.placed(&outer, body, steps, names)
     }
 
     fn own(&self) -> Expr {
@@ -324,19 +335,12 @@ impl Triangle {
         loops
     }
 
-    /// A nest with variables of its own. Its blocks are `stride` rows and columns apart, from block `first`
-    /// on, and the rows of a block begin `below` rows after its columns.
-    fn placed(
-        &self,
-        loops: &[Loop],
-        mut body: Block,
-        (first, stride): (i64, i64),
-        below: i64,
-        names: &mut Names,
-    ) -> Option<Stmt> {
+    /// A nest with variables of its own.
+    fn placed(&self, loops: &[Loop], mut body: Block, steps: BlockSteps, names: &mut Names) -> Option<Stmt> {
         if loops.iter().any(|l| l.hi.limit <= 0) {
             return None;
         }
+        let BlockSteps { first, stride, below } = steps;
         let block = names.loop_id();
         let start = Affine::term(block, stride).plus_constant(first * stride);
         let row = start.plus(&Affine::var(self.row)).plus_constant(below);

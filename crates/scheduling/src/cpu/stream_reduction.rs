@@ -44,7 +44,7 @@ pub(crate) fn stream_reduction(
     names: &mut Names,
 ) -> Option<Block> {
     let extent = lane.extent()?;
-    if extent < 2 * lanes || !reduces_rows(&nest.body, (lane.var, extent), names) {
+    if extent < 2 * lanes || !reduces_rows(&nest.body, lane.var, extent, names) {
         return None;
     }
     let others: Vec<Loop> = nest.loops.iter().filter(|l| *l != lane).cloned().collect();
@@ -57,9 +57,9 @@ pub(crate) fn stream_reduction(
     Some(nest::wrap(&others, blocks))
 }
 
-/// Whether all loops of the body read contiguous memory along `lane`, and iterations of the innermost loops
+/// Whether all loops of the body read contiguous memory along `lane`, of `extent` iterations, and iterations of the innermost loops
 /// read different rows.
-fn reduces_rows(body: &[Stmt], (lane, extent): (LoopId, i64), names: &Names) -> bool {
+fn reduces_rows(body: &[Stmt], lane: LoopId, extent: i64, names: &Names) -> bool {
     let mut reads = 0;
     let mut plain = !nest::has_lanes(body);
     let mut inner = Vec::new();

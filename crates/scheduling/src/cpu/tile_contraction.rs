@@ -177,21 +177,32 @@ struct ContractionTiler {
     depth: Option<i64>,
 }
 
+/// Neighbouring columns that are computed in strips of as many lanes.
+struct ColumnPiece {
+    from: i64,
+    extent: i64,
+    lanes: i64,
+}
+
 impl ContractionTiler {
     /// The tiles of `rows` rows from `start`, in strips of lanes.
     fn tiles(&self, start: Affine, rows: i64, names: &mut Names) -> Block {
         let pieces = self.pieces();
-        pieces.into_iter().flat_map(|piece| self.strips(piece, &start, rows, names)).collect()
+        pieces.into_iter().flat_map(|piece| self.strips(&piece, &start, rows, names)).collect()
     }
 
-    /// The columns as whole strips, whole vectors of the remainder, and single columns: the start, extent and
-    /// lanes of each.
-    fn pieces(&self) -> Vec<(i64, i64, i64)> {
+    /// The columns as whole strips, whole vectors of the remainder, and single columns.
+    fn pieces(&self) -> Vec<ColumnPiece> {
         let vector = self.vector();
         let (strips, rest) = (self.columns / self.lanes * self.lanes, self.columns % self.lanes);
         let (vectors, single) = (rest / vector * vector, rest % vector);
-        let all = [(0, strips, self.lanes), (strips, vectors, vectors), (strips + vectors, single, single)];
-        all.into_iter().filter(|(_, extent, _)| *extent > 0).collect()
+        let piece = |from, extent, lanes| ColumnPiece { from, extent, lanes };
+        let all = [
+            piece(0, strips, self.lanes),
+            piece(strips, vectors, vectors),
+            piece(strips + vectors, single, single),
+        ];
+        all.into_iter().filter(|piece| piece.extent > 0).collect()
     }
 
     /// Whether `b` is packed in several blocks.
@@ -204,13 +215,8 @@ impl ContractionTiler {
         (self.lanes / VECTORS as i64).max(1)
     }
 
-    fn strips(
-        &self,
-        (from, extent, lanes): (i64, i64, i64),
-        start: &Affine,
-        rows: i64,
-        names: &mut Names,
-    ) -> Block {
+    fn strips(&self, piece: &ColumnPiece, start: &Affine, rows: i64, names: &mut Names) -> Block {
+        let &ColumnPiece { from, extent, lanes } = piece;
         let mut strip = match self.depth.filter(|_| rows >= ROWS_WORTH_PACKING) {
             None => self.direct(start, rows, names),
             Some(depth) if self.is_blocked() => self.blocked(start, rows, depth, names),
@@ -260,11 +266,11 @@ impl ContractionTiler {
         }
         let extent = self.found.ks.first().map_or(0, |k| k.hi.limit);
         let block = names.loop_id();
-        let body = self.block(start, rows, sums, (&Affine::term(block, depth), depth), names);
+        let body = self.block(start, rows, sums, &Affine::term(block, depth), depth, names);
         strip.push(Stmt::serial(block, extent / depth, body));
         if extent % depth > 0 {
             let from = Affine::constant(extent / depth * depth);
-            let body = self.block(start, rows, sums, (&from, extent % depth), names);
+            let body = self.block(start, rows, sums, &from, extent % depth, names);
             strip.push(Stmt::serial(names.loop_id(), 1, body));
         }
         let row = names.loop_id();
@@ -281,7 +287,8 @@ impl ContractionTiler {
         start: &Affine,
         rows: i64,
         sums: LocalId,
-        (from, len): (&Affine, i64),
+        from: &Affine,
+        len: i64,
         names: &mut Names,
     ) -> Block {
         let mut ks = self.found.ks.clone();

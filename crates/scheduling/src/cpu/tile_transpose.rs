@@ -30,7 +30,8 @@ const PIECES: i64 = 2;
 /// has `lanes` iterations.
 pub(crate) fn tile_transpose(
     nest: &Nest,
-    (lane, lanes): (Loop, i64),
+    lane: Loop,
+    lanes: i64,
     caps: &Caps,
     names: &mut Names,
     vectorize: VectorizeFn,

@@ -58,7 +58,7 @@ fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names)
     if let Some(tiled) = tile_contraction(nest, lane.clone(), lanes, caps, names) {
         return tiled;
     }
-    if let Some(tiled) = tile_transpose(nest, (lane.clone(), lanes), caps, names, vectorize_block) {
+    if let Some(tiled) = tile_transpose(nest, lane.clone(), lanes, caps, names, vectorize_block) {
         return tiled;
     }
     if let Some(streamed) = stream_reduction(nest, &lane, lanes, caps, names) {

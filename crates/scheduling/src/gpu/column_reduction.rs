@@ -37,13 +37,13 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
     if whole > 0 {
         let block = gpu.loop_of(whole);
         let from = Affine::term(block.var, COLUMNS);
-        let body = workgroup(gpu, &reduction, &k, (&lane, COLUMNS), &from)?;
+        let body = workgroup(gpu, &reduction, &k, &lane, COLUMNS, &from)?;
         let loops: Vec<Loop> = others.iter().cloned().chain([block]).collect();
         kernels.extend(parallel(&loops, body));
     }
     if left > 0 {
         let from = Affine::constant(whole * COLUMNS);
-        let body = workgroup(gpu, &reduction, &k, (&lane, left), &from)?;
+        let body = workgroup(gpu, &reduction, &k, &lane, left, &from)?;
         let loops = if others.is_empty() { vec![gpu.once()] } else { others };
         let kernel = parallel(&loops, body);
         kernels.extend(if whole > 0 { gpu.names.refreshed(&kernel) } else { kernel });
@@ -65,7 +65,8 @@ fn workgroup(
     gpu: &mut Gpu,
     reduction: &Reduction,
     k: &Loop,
-    (lane, columns): (&Loop, i64),
+    lane: &Loop,
+    columns: i64,
     from: &Affine,
 ) -> Option<Block> {
     let sharers = power_of_two((gpu.width() / columns).min(k.extent()?));

@@ -37,7 +37,8 @@ impl SharedCopy {
     pub(crate) fn of(
         gpu: &mut Gpu,
         value: Expr,
-        (mut loops, own): (Vec<Loop>, Loop),
+        mut loops: Vec<Loop>,
+        own: Loop,
         threads: i64,
     ) -> SharedCopy {
         loops.push(own.clone());

@@ -137,7 +137,7 @@ impl<'a> TransposedNest<'a> {
         });
         let threads = gpu.width();
         let [rows, columns] = own;
-        let transfer = SharedCopy::of(gpu, value, (vec![rows], columns), threads);
+        let transfer = SharedCopy::of(gpu, value, vec![rows], columns, threads);
         load.extend(transfer.load(array, &mut gpu.names));
         (array, declare)
     }

@@ -89,7 +89,7 @@ impl StagingTiles<'_> {
         for (number, results) in (0..).zip(written.drain(..)) {
             let store = &self.matmul.outputs[results.store];
             let chunks = self.lane_store(b, results.line(store.element));
-            self.store(b, (store, stores[results.store].0), &chunks, &results, number);
+            self.store(b, store, stores[results.store].0, &chunks, &results, number);
         }
     }
 
@@ -123,7 +123,8 @@ impl StagingTiles<'_> {
     fn store(
         &self,
         b: &mut PtxBuilder,
-        (store, base): (&OutputView, Reg),
+        store: &OutputView,
+        base: Reg,
         chunks: &LaneStore,
         results: &StagedResults,
         number: u32,

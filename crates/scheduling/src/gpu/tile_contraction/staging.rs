@@ -57,11 +57,11 @@ impl MatmulTiler<'_> {
         let ahead = self.tile.ahead && (cut.parts() > 1 || cut.rest > 0);
         let transfers = self.transfers(&cut, cut.from.clone(), cut.len);
         let (staged, mut declare) = self.declare(&cut, &transfers, if ahead { 2 } else { 1 });
-        let whole = self.part(&cut, (&transfers, cut.len), (&staged, sums), &mut declare);
+        let whole = self.part(&cut, &transfers, cut.len, &staged, sums, &mut declare);
         let rest = (cut.rest > 0).then(|| {
             let from = Affine::constant(cut.parts() * cut.len);
             let transfers = self.transfers(&cut, from, cut.rest);
-            self.part(&cut, (&transfers, cut.rest), (&staged, sums), &mut declare)
+            self.part(&cut, &transfers, cut.rest, &staged, sums, &mut declare)
         });
         let steps = match ahead {
             true => self.ahead(cut.step, &whole, rest.as_ref()),
@@ -100,7 +100,7 @@ impl MatmulTiler<'_> {
             // From here on, the variable stands for the first row or column of the tile.
             let moved = Affine::var(side.var).plus(&Affine::var(own.var));
             value = walk::map_expr_indices(value, &mut |i| i.substitute(side.var, &moved));
-            SharedCopy::of(self.gpu, value, (ks, own), self.tile.threads())
+            SharedCopy::of(self.gpu, value, ks, own, self.tile.threads())
         })
     }
 
@@ -133,8 +133,10 @@ impl MatmulTiler<'_> {
     fn part(
         &mut self,
         cut: &KSplit,
-        (transfers, len): (&[SharedCopy; 2], i64),
-        (staged, sums): (&[StagedOperands], LocalId),
+        transfers: &[SharedCopy; 2],
+        len: i64,
+        staged: &[StagedOperands],
+        sums: LocalId,
         declare: &mut Block,
     ) -> KBlock {
         let ks =
