@@ -5,10 +5,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::Result;
+
+use super::modules::rust_files;
 
 /// The functions of the sources by name, each with the file that it stands in.
 #[derive(Default)]
@@ -21,17 +23,8 @@ impl Functions {
     /// The functions of the crates and tools.
     pub(super) fn read(root: &Path) -> Result<Functions> {
         let mut functions = Functions::default();
-        let mut folders: Vec<PathBuf> =
-            ["crates", "xtask", "benches", "examples"].map(|folder| root.join(folder)).to_vec();
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder)? {
-                let path = entry?.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    functions.add(&std::fs::read_to_string(&path)?);
-                }
-            }
+        for file in rust_files(root)? {
+            functions.add(&std::fs::read_to_string(file)?);
         }
         Ok(functions)
     }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::modules::rust_files;
+
 /// Top-level names that make a backticked word a path.
 pub(super) const ROOTS: &[&str] =
     &["crates/", "docs/", "xtask/", "benches/", "examples/", "web/", "data/", "fuzz/", ".github/", ".ci/"];
@@ -121,17 +123,8 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>> {
 /// The names of all tests of the crates.
 fn all_tests(root: &Path) -> Result<BTreeSet<String>> {
     let mut tests = BTreeSet::new();
-    let mut folders: Vec<PathBuf> =
-        ["crates", "xtask", "benches", "examples"].map(|folder| root.join(folder)).to_vec();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                tests.extend(tests_of(&std::fs::read_to_string(&path)?));
-            }
-        }
+    for file in rust_files(root)? {
+        tests.extend(tests_of(&std::fs::read_to_string(file)?));
     }
     Ok(tests)
 }
