@@ -1,8 +1,8 @@
 //! Lines of text in a picture: the model gives the probability of text for each pixel, and each connected
 //! region of likely pixels is a line, within the smallest rectangle.
 
-use anyhow::{Context, Result};
-use arrayjit_onnx::{HostArray, InferenceSession};
+use anyhow::Result;
+use arrayjit_onnx::InferenceSession;
 use image::{GrayImage, Luma, Rgb, RgbImage, imageops};
 use imageproc::{
     contours::find_contours,
@@ -35,10 +35,7 @@ const ROW: f32 = 10.0;
 /// The corners of the lines of text, from top to bottom and from left to right.
 pub(crate) fn lines(session: &InferenceSession, picture: &RgbImage) -> Result<Vec<Corners>> {
     let (width, height) = size(picture);
-    let input = tensor::array(&tensor::resized(picture, width, height), width)?;
-    let name = session.model().inputs().first().map(|input| input.name.clone()).context("no input")?;
-    let outputs = session.run(&[(name.as_str(), &input)])?;
-    let probabilities: &HostArray = outputs.first().context("no output")?;
+    let probabilities = tensor::run(session, &tensor::resized(picture, width, height), width)?;
     let map =
         Map { values: probabilities.as_slice::<f32>()?, width: width as usize, height: height as usize };
     let scale = [picture.width() as f32 / width as f32, picture.height() as f32 / height as f32];

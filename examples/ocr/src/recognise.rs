@@ -1,7 +1,7 @@
 //! The text of a line, and whether it stands on its head.
 
 use anyhow::{Context, Result};
-use arrayjit_onnx::{HostArray, InferenceSession, Model};
+use arrayjit_onnx::{InferenceSession, Model};
 use image::RgbImage;
 
 use crate::tensor;
@@ -26,17 +26,10 @@ pub(crate) fn characters(model: &Model) -> Result<Vec<String>> {
     Ok([String::new()].into_iter().chain(listed).chain([" ".to_owned()]).collect())
 }
 
-/// Runs a model on one strip.
-fn run(session: &InferenceSession, strip: &RgbImage, width: u32) -> Result<HostArray> {
-    let input = tensor::array(strip, width)?;
-    let name = session.model().inputs().first().map(|input| input.name.clone()).context("no input")?;
-    session.run(&[(name.as_str(), &input)])?.into_iter().next().context("no output")
-}
-
 /// Whether a strip of text has to be turned by 180°.
 pub(crate) fn is_upside_down(session: &InferenceSession, strip: &RgbImage) -> Result<bool> {
     let strip = tensor::of_height(strip, HEIGHT, DIRECTION_WIDTH);
-    let probabilities = run(session, &strip, DIRECTION_WIDTH)?.values();
+    let probabilities = tensor::run(session, &strip, DIRECTION_WIDTH)?.values();
     Ok(probabilities.get(1).is_some_and(|&turned| turned as f32 > SURE))
 }
 
@@ -48,7 +41,7 @@ pub(crate) fn text(
 ) -> Result<(String, f32)> {
     let strip = tensor::of_height(strip, HEIGHT, MOST_WIDTH);
     let width = strip.width().next_multiple_of(STEP).max(LEAST_WIDTH);
-    let output = run(session, &strip, width)?;
+    let output = tensor::run(session, &strip, width)?;
     let classes = output.dims().last().copied().unwrap_or(1).max(1);
     Ok(decoded(output.as_slice::<f32>()?, classes, characters))
 }

@@ -1,12 +1,12 @@
 //! Pictures as arrays of the models.
 
-use anyhow::Result;
-use arrayjit_onnx::HostArray;
+use anyhow::{Context, Result};
+use arrayjit_onnx::{HostArray, InferenceSession};
 use image::{RgbImage, imageops};
 
 /// The array `[1, 3, height, width]` of a picture, with values from -1 to 1 in the order blue, green, red.
 /// Columns to the right of the picture are 0.
-pub(crate) fn array(picture: &RgbImage, width: u32) -> Result<HostArray> {
+fn array(picture: &RgbImage, width: u32) -> Result<HostArray> {
     let height = picture.height();
     let (rows, columns) = (height as usize, width as usize);
     let mut values = vec![0.0f32; 3 * rows * columns];
@@ -17,6 +17,13 @@ pub(crate) fn array(picture: &RgbImage, width: u32) -> Result<HostArray> {
         }
     }
     Ok(HostArray::from_slice(&values, [1, 3, rows, columns])?)
+}
+
+/// The output of a model that reads one picture.
+pub(crate) fn run(session: &InferenceSession, picture: &RgbImage, width: u32) -> Result<HostArray> {
+    let input = array(picture, width)?;
+    let name = session.model().inputs().first().map(|input| input.name.clone()).context("no input")?;
+    session.run(&[(name.as_str(), &input)])?.into_iter().next().context("no output")
 }
 
 /// The picture in another size.
