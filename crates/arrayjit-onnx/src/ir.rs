@@ -7,7 +7,7 @@ use std::{
 
 use tnode::DType;
 
-use crate::{host::HostValue, narrow::Narrow, operators::Operator};
+use crate::{host::HostValue, narrow::Narrow};
 
 /// A graph whose nodes are sorted: each value is made before it is read.
 pub(crate) struct ModelGraph {
@@ -19,13 +19,25 @@ pub(crate) struct ModelGraph {
     pub(crate) uses: HashMap<String, usize>,
 }
 
+/// The operator of a node.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeOperator {
+    /// The position in the list of all operators.
+    pub(crate) number: usize,
+    pub(crate) name: &'static str,
+    /// Whether two evaluations may differ.
+    pub(crate) is_random: bool,
+    /// Whether operands or results may be sequences.
+    pub(crate) has_sequences: bool,
+}
+
 /// The application of an operator.
 pub(crate) struct ModelNode {
     /// Unique in the model.
     pub(crate) id: usize,
     /// The name, or that of the first result.
     pub(crate) name: String,
-    pub(crate) operator: &'static Operator,
+    pub(crate) operator: NodeOperator,
     /// The version of the operator set that the model names.
     pub(crate) opset: i64,
     /// The operands; an empty name is one that is not given.

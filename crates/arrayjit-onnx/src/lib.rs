@@ -17,7 +17,6 @@ mod host; // arrays known while a model is traced
 mod shape; // axes, broadcasting, indices of texts
 mod value; // values while a model is traced
 
-mod context; // nodes as operators see them
 mod operators; // operators by family
 
 mod model; // models and sessions

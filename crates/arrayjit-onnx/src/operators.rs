@@ -1,5 +1,10 @@
 //! The operators, each as a function that adds statements to the current graph.
 
+pub(crate) mod context; // nodes as operators see them
+pub(crate) mod scope; // what a walk offers
+
+mod operator; // operators in the list
+
 mod attention; // attention
 mod contract; // products of matrices
 mod control; // branches and loops
@@ -24,34 +29,11 @@ mod signal; // Fourier transforms
 mod text; // counts of n-grams
 mod window; // windows and convolution
 
-use crate::context::{Lowered, NodeContext};
-
-/// An operator from one version of its operator set on.
-pub(crate) struct Operator {
-    pub(crate) name: &'static str,
-    domain: &'static str,
-    /// The first version of the operator set with this meaning.
-    since: i64,
-    pub(crate) lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered,
-    /// Whether two evaluations may differ.
-    pub(crate) is_random: bool,
-    /// Whether operands or results may be sequences.
-    pub(crate) has_sequences: bool,
-}
-
-/// An operator of `ai.onnx`.
-const fn op(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered) -> Operator {
-    Operator { name, domain: "", since, lower, is_random: false, has_sequences: false }
-}
-
-/// An operator of `ai.onnx` whose operands or results may be sequences.
-const fn list_op(
-    name: &'static str,
-    since: i64,
-    lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered,
-) -> Operator {
-    Operator { has_sequences: true, ..op(name, since, lower) }
-}
+use self::{
+    context::{Lowered, NodeContext},
+    operator::Operator,
+};
+use crate::{error::NodeProblem, ir::NodeOperator};
 
 /// The only list of operators, by family.
 static FAMILIES: &[&[Operator]] = &[
@@ -81,12 +63,13 @@ static FAMILIES: &[&[Operator]] = &[
 ];
 
 /// The operator of that name in a version of its operator set, or what is missing.
-pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<&'static Operator, String> {
-    let all = FAMILIES.iter().copied().flatten();
+pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<NodeOperator, String> {
+    let all = FAMILIES.iter().copied().flatten().enumerate();
     let mut since = None;
-    for operator in all.filter(|operator| operator.domain == domain && operator.name == name) {
+    for (number, operator) in all.filter(|(_, operator)| operator.domain == domain && operator.name == name) {
         if operator.since <= opset {
-            return Ok(operator);
+            let Operator { name, is_random, has_sequences, .. } = *operator;
+            return Ok(NodeOperator { number, name, is_random, has_sequences });
         }
         since = Some(operator.since);
     }
@@ -94,4 +77,12 @@ pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<&'static Oper
         Some(since) => format!("the operator is supported from opset {since} on"),
         None => "the operator is not supported".into(),
     })
+}
+
+/// Adds the statements of a node to the current graph.
+pub(crate) fn lower(cx: &mut NodeContext<'_, '_>) -> Lowered {
+    match FAMILIES.iter().copied().flatten().nth(cx.operator_number()) {
+        Some(operator) => (operator.lower)(cx),
+        None => Err(NodeProblem::Other(format!("{} is not in the list of operators", cx.operator()))),
+    }
 }

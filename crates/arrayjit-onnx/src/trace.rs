@@ -10,10 +10,10 @@ use tnode::{DType, HostArray};
 
 use crate::{
     budget::{Budget, OnnxLimits, bytes_of},
-    context::NodeContext,
     error::{NodeProblem, OnnxError},
     host::HostValue,
     ir::{Attribute, ModelGraph, ModelNode},
+    operators::{self, context::NodeContext, scope::TraceScope},
     plan::{Event, HostFunction, HostStep, Output, Segment},
     value::{SlotValue, Value},
 };
@@ -144,38 +144,6 @@ impl<'s> Tracer<'s> {
         }
     }
 
-    /// Walks a graph whose inputs have these values, and returns its outputs.
-    pub(crate) fn graph(
-        &mut self,
-        graph: &ModelGraph,
-        inputs: BTreeMap<String, Value>,
-    ) -> Result<Vec<Value>, OnnxError> {
-        self.step((1 + graph.nodes.len() + graph.initializers.len()) as u64).map_err(
-            |problem| match problem {
-                NodeProblem::Limit(exceeded) => OnnxError::limit("graph")(exceeded),
-                other => OnnxError::invalid("graph", other.to_string()),
-            },
-        )?;
-        let mut values: BTreeMap<String, Value> = graph
-            .initializers
-            .iter()
-            .map(|(name, value)| (name.clone(), Value::Known(value.clone())))
-            .collect();
-        values.extend(inputs);
-        self.frames.push(Frame { values, uses: graph.uses.clone(), bytes: HashMap::new() });
-        let walked = graph.nodes.iter().try_for_each(|node| self.node(node));
-        let results = walked.and_then(|()| {
-            let output = |name: &String| {
-                self.lookup(name)
-                    .ok_or_else(|| OnnxError::invalid(format!("output `{name}`"), "has no value"))
-            };
-            graph.outputs.iter().map(|info| output(&info.name)).collect()
-        });
-        let frame = self.frames.pop();
-        self.budget.give(frame.iter().flat_map(|frame| frame.bytes.values()).sum());
-        results
-    }
-
     fn lookup(&self, name: &str) -> Option<Value> {
         self.frames.iter().rev().find_map(|frame| frame.values.get(name)).cloned()
     }
@@ -261,7 +229,7 @@ impl<'s> Tracer<'s> {
         if let Some(at) = operands.iter().position(is_list).filter(|_| !node.operator.has_sequences) {
             return Err(NodeProblem::operand(at, "it is a sequence, expected an array"));
         }
-        (node.operator.lower)(&mut NodeContext::new(self, node, operands))
+        operators::lower(&mut NodeContext::new(self, node, operands))
     }
 
     /// The values of results of the current graph, which only has constants; none if they are large.
@@ -291,101 +259,6 @@ impl<'s> Tracer<'s> {
         results.into_iter().map(value).collect::<Result<Vec<_>, _>>().map(Some)
     }
 
-    /// The values of a value on the host. Cuts the trace if the current graph computes them.
-    pub(crate) fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem> {
-        if let Value::Lazy(_) = self.resolved(value.clone())? {
-            self.cut(std::slice::from_ref(value))?;
-        }
-        match self.resolved(value.clone())? {
-            Value::Known(value) => Ok(value),
-            Value::Slot(value) => self.read(value.slot),
-            Value::Weight(parameter) => Ok(HostValue::new(self.shared.weights.get(&parameter)?, true)),
-            Value::Lazy(tensor) => Err(not_computed(&tensor)),
-            Value::Sequence(_) => Err(no_array()),
-        }
-    }
-
-    /// The results of a function that the host computes at each run. If an operand is not known, or the
-    /// function is random, the trace is cut, and what follows depends on the shapes of the results only.
-    pub(crate) fn host_step(
-        &mut self,
-        node: &ModelNode,
-        operands: &[Value],
-        function: HostFunction,
-        is_random: bool,
-    ) -> Result<Vec<Value>, NodeProblem> {
-        let known: Option<Vec<_>> =
-            operands.iter().map(|value| value.known().map(|known| known.array.clone())).collect();
-        if let Some(arrays) = known.filter(|_| !is_random) {
-            let is_constant = operands.iter().all(Value::is_constant);
-            let value = |array: HostArray| Value::Known(HostValue::new(array, is_constant));
-            return Ok(function(&arrays)?.into_iter().map(value).collect());
-        }
-        let mut is_pending = false;
-        for value in operands {
-            is_pending |= matches!(self.resolved(value.clone())?, Value::Lazy(_));
-        }
-        if is_pending {
-            self.cut(operands)?;
-        }
-        let shapes = match self.events.get(self.position) {
-            Some(Event::Host { shapes, .. }) => shapes.clone(),
-            Some(_) => return Err(NodeProblem::Other("the trace differs from its plan".into())),
-            None => {
-                let operands = operands.iter().map(|value| self.output(value)).collect::<Result<_, _>>()?;
-                let (name, operator, opset) = node.place();
-                let step = Arc::new(HostStep { function, operands, node: (name.into(), operator, opset) });
-                let shapes = step.run(self.slots)?;
-                let made = self.slots.iter().rev().take(shapes.len());
-                self.budget.take(made.map(|array| array.bytes().len() as u64).sum())?;
-                self.record(Event::Host { step, shapes: shapes.clone() })?;
-                shapes
-            }
-        };
-        self.position += 1;
-        let first = self.reached;
-        self.reached += shapes.len();
-        let missing = || NodeProblem::Other("a slot has no values".into());
-        let value = |slot: usize| slot_value(slot, self.slots.get(slot).ok_or_else(missing)?);
-        (first..self.reached).map(value).collect()
-    }
-
-    /// The table of a node for a key on the device, made if it is new.
-    pub(crate) fn table(
-        &mut self,
-        node: usize,
-        key: String,
-        make: impl FnOnce() -> Result<HostArray, NodeProblem>,
-    ) -> Result<Parameter, NodeProblem> {
-        let key = (node, key);
-        if let Some(found) = locked(&self.shared.tables).get(&key) {
-            return Ok(found.clone());
-        }
-        let array = make()?;
-        locked(&self.shared.kept).take(array.bytes().len() as u64)?;
-        let mut tables = locked(&self.shared.tables);
-        if let Some(found) = tables.get(&key) {
-            return Ok(found.clone());
-        }
-        let params = self.shared.weights.params().with_dtype(array.dtype());
-        let name = format!("t{}", tables.len());
-        let parameter = params.parameter(&name, array.dims().iter().copied(), Init::ZEROS)?;
-        self.shared.weights.set_owned(&parameter, array)?;
-        tables.insert(key, parameter.clone());
-        Ok(parameter)
-    }
-
-    /// Keeps values that no graph has, until `unpin` is given the result.
-    pub(crate) fn pin(&mut self, values: impl IntoIterator<Item = Value>) -> usize {
-        let mark = self.pinned.len();
-        self.pinned.extend(values);
-        mark
-    }
-
-    pub(crate) fn unpin(&mut self, mark: usize) {
-        self.pinned.truncate(mark);
-    }
-
     /// The values of a slot, on which the rest of the trace depends.
     fn read(&mut self, slot: usize) -> Result<Arc<HostValue>, NodeProblem> {
         let missing = || NodeProblem::Other("a slot has no values".into());
@@ -404,18 +277,6 @@ impl<'s> Tracer<'s> {
             }
         }
         Ok(value)
-    }
-
-    /// Takes steps of the budget.
-    pub(crate) fn step(&mut self, steps: u64) -> Result<(), NodeProblem> {
-        Ok(self.budget.step(steps)?)
-    }
-
-    /// Takes memory for the current node, before it is allocated.
-    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), NodeProblem> {
-        self.budget.take(bytes)?;
-        self.own_bytes += bytes;
-        Ok(())
     }
 
     fn record(&mut self, event: Event) -> Result<(), NodeProblem> {
@@ -502,32 +363,6 @@ impl<'s> Tracer<'s> {
         }
     }
 
-    /// The graph that is being built.
-    pub(crate) fn current(&self) -> &Graph {
-        &self.current.graph
-    }
-
-    /// The tensor of the current graph with the value; none if no graph computes it.
-    pub(crate) fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem> {
-        match self.resolved(value.clone())? {
-            Value::Lazy(tensor) => Ok(Some(tensor)),
-            Value::Slot(value) => self.slot_tensor(value).map(Some),
-            Value::Known(_) | Value::Weight(_) | Value::Sequence(_) => Ok(None),
-        }
-    }
-
-    /// The operand of assignment text that has the value.
-    pub(crate) fn operand(&mut self, value: &Value) -> Result<Box<dyn TensorOperand>, NodeProblem> {
-        match self.resolved(value.clone())? {
-            Value::Lazy(tensor) => Ok(Box::new(tensor)),
-            Value::Slot(value) => Ok(Box::new(self.slot_tensor(value)?)),
-            Value::Weight(parameter) => Ok(Box::new(parameter)),
-            Value::Known(value) if value.is_constant => Ok(Box::new(self.parameter(&value)?)),
-            Value::Known(value) => Ok(Box::new(self.constant_tensor(&value)?)),
-            Value::Sequence(_) => Err(no_array()),
-        }
-    }
-
     /// The tensor of the current graph that has the value of a slot.
     fn slot_tensor(&mut self, value: SlotValue) -> Result<Tensor, NodeProblem> {
         if let Some(tensor) = self.current.slots.get(&value.slot) {
@@ -564,6 +399,162 @@ impl<'s> Tracer<'s> {
         let parameter = params.parameter(&name, value.shape().iter().copied(), init)?;
         parameters.insert(address, (value.clone(), parameter.clone()));
         Ok(parameter)
+    }
+}
+
+impl TraceScope for Tracer<'_> {
+    fn current(&self) -> &Graph {
+        &self.current.graph
+    }
+
+    fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem> {
+        match self.resolved(value.clone())? {
+            Value::Lazy(tensor) => Ok(Some(tensor)),
+            Value::Slot(value) => self.slot_tensor(value).map(Some),
+            Value::Known(_) | Value::Weight(_) | Value::Sequence(_) => Ok(None),
+        }
+    }
+
+    fn operand(&mut self, value: &Value) -> Result<Box<dyn TensorOperand>, NodeProblem> {
+        match self.resolved(value.clone())? {
+            Value::Lazy(tensor) => Ok(Box::new(tensor)),
+            Value::Slot(value) => Ok(Box::new(self.slot_tensor(value)?)),
+            Value::Weight(parameter) => Ok(Box::new(parameter)),
+            Value::Known(value) if value.is_constant => Ok(Box::new(self.parameter(&value)?)),
+            Value::Known(value) => Ok(Box::new(self.constant_tensor(&value)?)),
+            Value::Sequence(_) => Err(no_array()),
+        }
+    }
+
+    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem> {
+        if let Value::Lazy(_) = self.resolved(value.clone())? {
+            self.cut(std::slice::from_ref(value))?;
+        }
+        match self.resolved(value.clone())? {
+            Value::Known(value) => Ok(value),
+            Value::Slot(value) => self.read(value.slot),
+            Value::Weight(parameter) => Ok(HostValue::new(self.shared.weights.get(&parameter)?, true)),
+            Value::Lazy(tensor) => Err(not_computed(&tensor)),
+            Value::Sequence(_) => Err(no_array()),
+        }
+    }
+
+    fn host_step(
+        &mut self,
+        node: &ModelNode,
+        operands: &[Value],
+        function: HostFunction,
+        is_random: bool,
+    ) -> Result<Vec<Value>, NodeProblem> {
+        let known: Option<Vec<_>> =
+            operands.iter().map(|value| value.known().map(|known| known.array.clone())).collect();
+        if let Some(arrays) = known.filter(|_| !is_random) {
+            let is_constant = operands.iter().all(Value::is_constant);
+            let value = |array: HostArray| Value::Known(HostValue::new(array, is_constant));
+            return Ok(function(&arrays)?.into_iter().map(value).collect());
+        }
+        let mut is_pending = false;
+        for value in operands {
+            is_pending |= matches!(self.resolved(value.clone())?, Value::Lazy(_));
+        }
+        if is_pending {
+            self.cut(operands)?;
+        }
+        let shapes = match self.events.get(self.position) {
+            Some(Event::Host { shapes, .. }) => shapes.clone(),
+            Some(_) => return Err(NodeProblem::Other("the trace differs from its plan".into())),
+            None => {
+                let operands = operands.iter().map(|value| self.output(value)).collect::<Result<_, _>>()?;
+                let (name, operator, opset) = node.place();
+                let step = Arc::new(HostStep { function, operands, node: (name.into(), operator, opset) });
+                let shapes = step.run(self.slots)?;
+                let made = self.slots.iter().rev().take(shapes.len());
+                self.budget.take(made.map(|array| array.bytes().len() as u64).sum())?;
+                self.record(Event::Host { step, shapes: shapes.clone() })?;
+                shapes
+            }
+        };
+        self.position += 1;
+        let first = self.reached;
+        self.reached += shapes.len();
+        let missing = || NodeProblem::Other("a slot has no values".into());
+        let value = |slot: usize| slot_value(slot, self.slots.get(slot).ok_or_else(missing)?);
+        (first..self.reached).map(value).collect()
+    }
+
+    fn table(
+        &mut self,
+        node: usize,
+        key: String,
+        make: Box<dyn FnOnce() -> Result<HostArray, NodeProblem> + '_>,
+    ) -> Result<Parameter, NodeProblem> {
+        let key = (node, key);
+        if let Some(found) = locked(&self.shared.tables).get(&key) {
+            return Ok(found.clone());
+        }
+        let array = make()?;
+        locked(&self.shared.kept).take(array.bytes().len() as u64)?;
+        let mut tables = locked(&self.shared.tables);
+        if let Some(found) = tables.get(&key) {
+            return Ok(found.clone());
+        }
+        let params = self.shared.weights.params().with_dtype(array.dtype());
+        let name = format!("t{}", tables.len());
+        let parameter = params.parameter(&name, array.dims().iter().copied(), Init::ZEROS)?;
+        self.shared.weights.set_owned(&parameter, array)?;
+        tables.insert(key, parameter.clone());
+        Ok(parameter)
+    }
+
+    fn graph(
+        &mut self,
+        graph: &ModelGraph,
+        inputs: BTreeMap<String, Value>,
+    ) -> Result<Vec<Value>, OnnxError> {
+        self.step((1 + graph.nodes.len() + graph.initializers.len()) as u64).map_err(
+            |problem| match problem {
+                NodeProblem::Limit(exceeded) => OnnxError::limit("graph")(exceeded),
+                other => OnnxError::invalid("graph", other.to_string()),
+            },
+        )?;
+        let mut values: BTreeMap<String, Value> = graph
+            .initializers
+            .iter()
+            .map(|(name, value)| (name.clone(), Value::Known(value.clone())))
+            .collect();
+        values.extend(inputs);
+        self.frames.push(Frame { values, uses: graph.uses.clone(), bytes: HashMap::new() });
+        let walked = graph.nodes.iter().try_for_each(|node| self.node(node));
+        let results = walked.and_then(|()| {
+            let output = |name: &String| {
+                self.lookup(name)
+                    .ok_or_else(|| OnnxError::invalid(format!("output `{name}`"), "has no value"))
+            };
+            graph.outputs.iter().map(|info| output(&info.name)).collect()
+        });
+        let frame = self.frames.pop();
+        self.budget.give(frame.iter().flat_map(|frame| frame.bytes.values()).sum());
+        results
+    }
+
+    fn pin(&mut self, values: Vec<Value>) -> usize {
+        let mark = self.pinned.len();
+        self.pinned.extend(values);
+        mark
+    }
+
+    fn unpin(&mut self, mark: usize) {
+        self.pinned.truncate(mark);
+    }
+
+    fn step(&mut self, steps: u64) -> Result<(), NodeProblem> {
+        Ok(self.budget.step(steps)?)
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Result<(), NodeProblem> {
+        self.budget.take(bytes)?;
+        self.own_bytes += bytes;
+        Ok(())
     }
 }
 

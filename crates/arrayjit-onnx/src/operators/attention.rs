@@ -7,9 +7,13 @@
 
 use tnode::DType;
 
-use super::{Operator, layout::concatenated, op, reduce::wide};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Operand, Statement},
+    layout::concatenated,
+    operator::{Operator, op},
+    reduce::wide,
+};
+use crate::{
     error::NodeProblem,
     host::float,
     shape::{access, dims},
@@ -38,7 +42,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    fn of(cx: &NodeContext<'_, '_, '_>, [q, k, v]: [&Value; 3]) -> Result<Heads, NodeProblem> {
+    fn of(cx: &NodeContext<'_, '_>, [q, k, v]: [&Value; 3]) -> Result<Heads, NodeProblem> {
         let wrong = || {
             let shapes = format!("{:?}, {:?} and {:?}", q.shape(), k.shape(), v.shape());
             NodeProblem::operand(0, format!("queries, keys and values {shapes} do not fit"))
@@ -172,7 +176,7 @@ impl Heads {
 }
 
 /// A value with heads as an axis: `[batch, heads, positions, size]`.
-fn with_heads(cx: &mut NodeContext<'_, '_, '_>, x: &Value, heads: usize) -> Result<Value, NodeProblem> {
+fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<Value, NodeProblem> {
     match x.shape() {
         &[batch, positions, width] => {
             let split = cx.reshaped(x, &[batch, positions, heads, width / heads.max(1)])?;
@@ -184,7 +188,7 @@ fn with_heads(cx: &mut NodeContext<'_, '_, '_>, x: &Value, heads: usize) -> Resu
 
 /// Keys or values behind those of the cache.
 fn cached(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     x: &Value,
     past: Option<Value>,
     heads: usize,
@@ -215,7 +219,7 @@ fn offset(heads: &Heads, past: usize, valid: Option<&str>) -> String {
 }
 
 fn mask(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     statement: &mut Statement,
     heads: &Heads,
     past: usize,
@@ -285,7 +289,7 @@ fn mask_element(heads: &Heads, mask: &Operand) -> Result<String, NodeProblem> {
     Ok(if is_short { mask.padded(outside, &own) } else { mask.at(&own) })
 }
 
-fn attention(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let mut heads = Heads::of(cx, [&q, &k, &v])?;
     let (past_keys, past_values) = (cx.optional(4), cx.optional(5));
@@ -307,7 +311,7 @@ fn attention(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// The factor of the products of queries and keys.
-fn scale(cx: &NodeContext<'_, '_, '_>, size: usize, dtype: DType) -> Result<String, NodeProblem> {
+fn scale(cx: &NodeContext<'_, '_>, size: usize, dtype: DType) -> Result<String, NodeProblem> {
     Ok(match cx.float_or("scale", 0.0)? {
         0.0 => float(dtype, 1.0 / (size as f64).sqrt()),
         scale => float(DType::F32, f64::from(scale)),
@@ -316,7 +320,7 @@ fn scale(cx: &NodeContext<'_, '_, '_>, size: usize, dtype: DType) -> Result<Stri
 
 /// The statements of the scores `s`, capped but without the mask.
 fn scores(
-    cx: &NodeContext<'_, '_, '_>,
+    cx: &NodeContext<'_, '_>,
     heads: &Heads,
     [q, k]: [&Operand; 2],
     clause: &str,
@@ -339,7 +343,7 @@ fn scores(
 
 /// The result and, if it is wanted, the array of scores; else the result twice.
 fn scores_and_values(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     mut statement: Statement,
     heads: &Heads,
     [q, k, v]: [&Value; 3],
@@ -439,7 +443,7 @@ fn weighted_values(
 }
 
 /// Attention whose scores and weights subgraphs may change.
-fn flexible(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let heads = Heads::of(cx, [&q, &k, &v])?;
     if heads.is_packed {
@@ -482,7 +486,7 @@ fn flexible(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// The result of the subgraph of an attribute, if the node has it; it keeps the type and shape.
-fn modified(cx: &mut NodeContext<'_, '_, '_>, name: &str, value: Value) -> Result<Value, NodeProblem> {
+fn modified(cx: &mut NodeContext<'_, '_>, name: &str, value: Value) -> Result<Value, NodeProblem> {
     if cx.attribute(name).is_none() {
         return Ok(value);
     }

@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::DType;
 
-use super::{Operator, elementwise::combined, op, reduce::wide};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
+    elementwise::combined,
+    operator::{Operator, op},
+    reduce::wide,
+};
+use crate::{
     error::NodeProblem,
     host::{float, floats_of},
     shape::{access, broadcast, letter, letters},
@@ -26,7 +30,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 
 /// The product of matrices, as NumPy's `matmul`: axes in front broadcast, and vectors get an axis.
 pub(super) fn product(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     x: &Value,
     z: &Value,
     dtype: DType,
@@ -84,7 +88,7 @@ fn sum_of_products(target: &[String], factors: &[String], dtype: DType, clause: 
     format!("{sum} :+= {}{clause}\n{y} := {dtype}({sum})", factors.join(" * "))
 }
 
-fn gemm(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     let is_turned = [cx.int_or("transA", 0)? != 0, cx.int_or("transB", 0)? != 0];
     let (&[a0, a1], &[b0, b1]) = (x.shape(), z.shape()) else {
@@ -156,7 +160,7 @@ fn axes_of(part: &str, rank: usize) -> Result<Vec<String>, NodeProblem> {
     Ok(names(front).into_iter().chain(middle).chain(names(back)).collect())
 }
 
-fn einsum(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let equation = cx.text_or("equation", "")?;
     let values = cx.values()?;
     let (left, right) = match equation.split_once("->") {
@@ -226,7 +230,7 @@ fn einsum(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// The determinants of square matrices, which the host computes in f64.
-fn determinant(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn determinant(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let [outer @ .., rows, columns] = x.shape() else {
         return Err(NodeProblem::operand(0, "expected two axes or more"));

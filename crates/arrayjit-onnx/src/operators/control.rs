@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use tnode::{DType, HostArray};
 
-use super::{Operator, layout::concatenated, list_op, op};
-use crate::{
+use super::{
     context::{Lowered, NodeContext},
+    layout::concatenated,
+    operator::{Operator, list_op, op},
+};
+use crate::{
     error::NodeProblem,
     host::HostValue,
     ir::{Dim, ModelGraph, ValueInfo},
@@ -17,7 +20,7 @@ use crate::{
 pub(super) static OPERATORS: &[Operator] =
     &[op("If", 1, branch), list_op("Loop", 1, repeated), op("Scan", 9, scan), op("Scan", 8, batched_scan)];
 
-fn branch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn branch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let condition = cx.host(0)?;
     if condition.array.num_values() != 1 {
         return Err(NodeProblem::operand(0, "expected one element"));
@@ -27,7 +30,7 @@ fn branch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     cx.subgraph(&graph, Vec::new())
 }
 
-fn repeated(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let most = cx.optional_ints(0)?.and_then(|values| values.first().copied()).unwrap_or(i64::MAX);
     let mut goes_on = match cx.optional(1) {
         Some(_) => cx.host(1)?.ints() != [0],
@@ -48,7 +51,7 @@ fn repeated(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
             let values = results.split_off(carried + 1);
             let condition = results.remove(0);
             state = results;
-            cx.keep(values.iter().cloned());
+            cx.keep(values.clone());
             for (list, value) in collected.iter_mut().zip(values) {
                 list.push(value);
             }
@@ -75,7 +78,7 @@ fn loop_inputs(step: i64, state: &[Value]) -> Result<Vec<Value>, NodeProblem> {
 /// The results of a loop without a step: the initial state, and no rows of what the body collects. If the
 /// body does not declare the shape of a row, it is that of a step, whose inputs would be these.
 fn not_stepped(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     body: &ModelGraph,
     state: Vec<Value>,
     inputs: Vec<Value>,
@@ -111,7 +114,7 @@ fn declared(info: &ValueInfo) -> Option<(DType, Vec<usize>)> {
 
 /// The final state, and the collected values of each step stacked along a new axis.
 fn stacked(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     state: Vec<Value>,
     collected: Vec<Vec<Value>>,
     axes: &[ScanAxis],
@@ -145,7 +148,7 @@ struct ScanAxis {
 }
 
 /// The axes of `count` scanned operands or results.
-fn scan_axes(cx: &NodeContext<'_, '_, '_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>, NodeProblem> {
+fn scan_axes(cx: &NodeContext<'_, '_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>, NodeProblem> {
     let read = |name: String| {
         let values = cx.ints(&name)?.unwrap_or_else(|| vec![0; count]);
         let is_complete = values.len() == count;
@@ -167,12 +170,7 @@ struct ScanBody {
 
 impl ScanBody {
     /// Walks along the axes of `inputs` from the initial state.
-    fn evaluated(
-        &self,
-        cx: &mut NodeContext<'_, '_, '_>,
-        mut state: Vec<Value>,
-        inputs: &[Value],
-    ) -> Lowered {
+    fn evaluated(&self, cx: &mut NodeContext<'_, '_>, mut state: Vec<Value>, inputs: &[Value]) -> Lowered {
         let carried = state.len();
         let mut axes = Vec::new();
         for (input, along) in inputs.iter().zip(&self.inputs) {
@@ -204,7 +202,7 @@ impl ScanBody {
                 let mut results = cx.subgraph(&self.graph, operands)?;
                 let values = results.split_off(carried);
                 state = results;
-                cx.keep(values.iter().cloned());
+                cx.keep(values.clone());
                 for (list, value) in collected.iter_mut().zip(values) {
                     list.push(value);
                 }
@@ -217,7 +215,7 @@ impl ScanBody {
 
 /// The body, and the numbers of carried and of scanned values among `operands`.
 fn scan_parts(
-    cx: &NodeContext<'_, '_, '_>,
+    cx: &NodeContext<'_, '_>,
     operands: usize,
 ) -> Result<(Arc<ModelGraph>, usize, usize), NodeProblem> {
     let graph = cx.graph("body")?.clone();
@@ -230,7 +228,7 @@ fn scan_parts(
     Ok((graph, carried, scanned))
 }
 
-fn scan(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (graph, carried, scanned) = scan_parts(cx, cx.inputs())?;
     let collected = graph.outputs.len() - carried;
     let (inputs, outputs) = (scan_axes(cx, "input", scanned)?, scan_axes(cx, "output", collected)?);
@@ -240,7 +238,7 @@ fn scan(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// The first version scans each element of a batch for itself.
-fn batched_scan(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn batched_scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if cx.optional(0).is_some() {
         return Err(NodeProblem::Unsupported("a scan with a length for each element of the batch".into()));
     }

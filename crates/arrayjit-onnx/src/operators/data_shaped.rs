@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use tnode::{DType, HostArray, Scalar};
 
-use super::{Operator, op};
-use crate::{
+use super::{
     context::{Lowered, NodeContext},
+    operator::{Operator, op},
+};
+use crate::{
     error::NodeProblem,
     host::{indices, picked, scalars},
     shape::axis,
@@ -24,7 +26,7 @@ fn array(arrays: &[Arc<HostArray>], at: usize) -> Result<&HostArray, NodeProblem
     arrays.get(at).map(|array| &**array).ok_or_else(|| NodeProblem::operand(at, "it is missing"))
 }
 
-fn non_zero(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn non_zero(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     // The positions of each element, and twice those of the result.
     cx.reserve(DType::I64, &[x.num_elements(), 3 * x.rank() + 4])?;
@@ -61,7 +63,7 @@ fn along(x: &HostArray, named: Option<i64>) -> Result<(HostArray, usize), NodePr
     }
 }
 
-fn compress(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn compress(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let named = cx.int("axis")?;
     let (x, condition) = (cx.value(0)?, cx.value(1)?);
     cx.on_host(&[x, condition], move |arrays| {
@@ -106,7 +108,7 @@ fn parts(x: &HostArray, at: usize) -> Vec<Vec<i128>> {
 }
 
 /// Distinct parts in ascending order or by their first occurrence.
-fn unique(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn unique(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (named, is_sorted) = (cx.int("axis")?, cx.int_or("sorted", 1)? != 0);
     let x = cx.value(0)?;
     // Each element in order, each part as a group, and the results.
@@ -188,7 +190,7 @@ fn chosen(boxes: &[Corners], scores: &[f32], most: usize, share: f32, least: Opt
     chosen
 }
 
-fn non_max_suppression(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn non_max_suppression(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let has_centre = cx.int_or("center_point_box", 0)? != 0;
     let most = cx.optional_ints(2)?.and_then(|values| values.first().copied()).unwrap_or(0);
     let most = usize::try_from(most).unwrap_or(0);

@@ -1,8 +1,11 @@
 //! Moves of elements: reshape, transpose, slice, concatenate.
 
-use super::{Operator, op, shape::sizes};
-use crate::{
+use super::{
     context::{Affine, Lowered, MOST_ON_HOST, NodeContext, Statement},
+    operator::{Operator, op},
+    shape::sizes,
+};
+use crate::{
     error::NodeProblem,
     host::{HostValue, flatten, indices},
     shape::{access, axes, axis, broadcast, elements, letter, letters},
@@ -25,7 +28,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Unsqueeze", 1, unsqueeze),
 ];
 
-fn concat(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn concat(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let values = cx.values()?;
     let rank = values.first().map_or(0, Value::rank);
     let at = axis(cx.int_or("axis", 1)?, rank)?;
@@ -34,7 +37,7 @@ fn concat(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 /// Joins values along an axis.
 pub(super) fn concatenated(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     values: &[Value],
     at: usize,
 ) -> Result<Value, NodeProblem> {
@@ -104,7 +107,7 @@ fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<O
     Ok(Some(Value::Known(HostValue::new(array, is_constant))))
 }
 
-fn depth_to_space(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn depth_to_space(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, block) = (cx.value(0)?, block_size(cx)?);
     let &[batch, channels, height, width] = x.shape() else {
         return Err(NodeProblem::operand(0, "expected four axes"));
@@ -123,13 +126,13 @@ fn depth_to_space(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&moved, &[batch, inner, height * block, width * block])?])
 }
 
-fn block_size(cx: &NodeContext<'_, '_, '_>) -> Result<usize, NodeProblem> {
+fn block_size(cx: &NodeContext<'_, '_>) -> Result<usize, NodeProblem> {
     let size = usize::try_from(cx.int_or("blocksize", 0)?).ok();
     size.filter(|size| (1..1 << 16).contains(size))
         .ok_or_else(|| NodeProblem::attribute("blocksize", "1 or more"))
 }
 
-fn space_to_depth(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn space_to_depth(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, block) = (cx.value(0)?, block_size(cx)?);
     let &[batch, channels, height, width] = x.shape() else {
         return Err(NodeProblem::operand(0, "expected four axes"));
@@ -148,14 +151,14 @@ fn space_to_depth(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&moved, &[batch, channels * block * block, rows, columns])?])
 }
 
-fn expand(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn expand(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let wanted = sizes(&cx.host_ints(1)?)?;
     let x = cx.value(0)?;
     let shape = broadcast(x.shape(), &wanted)?;
     Ok(vec![cx.broadcast_to(&x, &shape)?])
 }
 
-fn flatten_axes(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn flatten_axes(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let at = cx.int_or("axis", 1)?;
     let at = if at == x.rank() as i64 { x.rank() } else { axis(at, x.rank())? };
@@ -164,7 +167,7 @@ fn flatten_axes(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&x, &shape)?])
 }
 
-fn reshape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn reshape(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let wanted = cx.host_ints(1)?;
     let x = cx.value(0)?;
     let keeps_zero = cx.int_or("allowzero", 0)? != 0;
@@ -197,11 +200,11 @@ fn reshape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Axes are an attribute before opset 13, and an operand from it on.
-fn given_axes(cx: &mut NodeContext<'_, '_, '_>) -> Result<Option<Vec<i64>>, NodeProblem> {
+fn given_axes(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<i64>>, NodeProblem> {
     if cx.opset() < 13 { cx.ints("axes") } else { cx.optional_ints(1) }
 }
 
-fn squeeze(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn squeeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let given = given_axes(cx)?;
     let x = cx.value(0)?;
     let removed = match given {
@@ -216,7 +219,7 @@ fn squeeze(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&x, &shape)?])
 }
 
-fn unsqueeze(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn unsqueeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let given = given_axes(cx)?.ok_or_else(|| NodeProblem::operand(1, "it is missing"))?;
     let x = cx.value(0)?;
     let rank = x.rank() + given.len();
@@ -230,7 +233,7 @@ fn unsqueeze(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&x, &shape)?])
 }
 
-fn transpose(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn transpose(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let order = match cx.ints("perm")? {
         Some(order) => order.iter().map(|&at| axis(at, x.rank())).collect::<Result<Vec<_>, _>>()?,
@@ -245,7 +248,7 @@ fn transpose(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Bounds are attributes before opset 10, and operands from it on.
-fn slice(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn slice(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (starts, ends, given, steps) = if cx.opset() < 10 {
         (cx.ints("starts")?.unwrap_or_default(), cx.ints("ends")?.unwrap_or_default(), cx.ints("axes")?, None)
     } else {
@@ -294,7 +297,7 @@ fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize), 
     Ok((start, usize::try_from(count).map_err(|_| NodeProblem::overflow())?))
 }
 
-fn split(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let given = if cx.opset() < 13 { cx.ints("split")? } else { cx.optional_ints(1)? };
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
@@ -326,7 +329,7 @@ fn split(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(results)
 }
 
-fn tile(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn tile(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let repeats = sizes(&cx.host_ints(1)?)?;
     let x = cx.value(0)?;
     if repeats.len() != x.rank() {
@@ -352,7 +355,7 @@ fn tile(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, x.dtype(), &shape, &format!("{target} := {read}{clause}"))?])
 }
 
-fn trilu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn trilu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let diagonal = cx.optional_ints(1)?.and_then(|values| values.first().copied()).unwrap_or(0);
     let x = cx.value(0)?;
     let rank = x.rank();

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use tnode::HostArray;
 
-use super::{Operator, layout::concatenated, list_op, shape::sizes};
-use crate::{
+use super::{
     context::{Affine, Lowered, NodeContext},
-    error::NodeProblem,
-    host::HostValue,
-    shape::axis,
-    value::Value,
+    layout::concatenated,
+    operator::{Operator, list_op},
+    shape::sizes,
 };
+use crate::{error::NodeProblem, host::HostValue, shape::axis, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     list_op("ConcatFromSequence", 11, joined),
@@ -32,7 +31,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The items of an operand.
-fn items(cx: &NodeContext<'_, '_, '_>, at: usize) -> Result<Arc<Vec<Value>>, NodeProblem> {
+fn items(cx: &NodeContext<'_, '_>, at: usize) -> Result<Arc<Vec<Value>>, NodeProblem> {
     match cx.value(at)? {
         Value::Sequence(items) => Ok(items),
         _ => Err(NodeProblem::operand(at, "it is an array, expected a sequence")),
@@ -62,21 +61,21 @@ fn check_item(item: &Value, items: &[Value], operand: usize) -> Result<(), NodeP
 }
 
 /// The position in a sequence that an operand has, of `count` positions; none if it is not given.
-fn position(cx: &mut NodeContext<'_, '_, '_>, at: usize, count: usize) -> Result<Option<usize>, NodeProblem> {
+fn position(cx: &mut NodeContext<'_, '_>, at: usize, count: usize) -> Result<Option<usize>, NodeProblem> {
     let Some(given) = cx.optional_ints(at)? else { return Ok(None) };
     let [given] = given.as_slice() else { return Err(NodeProblem::operand(at, "expected one element")) };
     let wrong = |_| NodeProblem::operand(at, format!("position {given} is outside of {count} positions"));
     axis(*given, count).map(Some).map_err(wrong)
 }
 
-fn item(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn item(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let items = items(cx, 0)?;
     let at = position(cx, 1, items.len())?.ok_or_else(|| NodeProblem::operand(1, "it is missing"))?;
     Ok(vec![items[at].clone()])
 }
 
 /// Without a position, the item is the last one.
-fn inserted(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn inserted(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (list, new) = (items(cx, 0)?, cx.value(1)?);
     check_item(&new, &list, 1)?;
     let count = list.len();
@@ -93,7 +92,7 @@ fn inserted(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Without a position, the last item goes.
-fn erased(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn erased(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let list = items(cx, 0)?;
     let last = list.len().checked_sub(1);
     let last = last.ok_or_else(|| NodeProblem::operand(0, "the sequence has no items"))?;
@@ -102,7 +101,7 @@ fn erased(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Joins the items along an axis, which is a new one of size 1 of each item if the node asks for it.
-fn joined(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn joined(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let list = items(cx, 0)?;
     let first = list.first().ok_or_else(|| NodeProblem::operand(0, "the sequence has no items"))?;
     let given = cx.int("axis")?.ok_or_else(|| NodeProblem::attribute("axis", "an integer"))?;
@@ -125,7 +124,7 @@ fn joined(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Parts of an array along an axis: of the given sizes, of one given size, or of size 1.
-fn split(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let given = cx.optional_ints(1)?.map(|given| sizes(&given)).transpose()?;
     let is_equal = cx.optional(1).is_none_or(|value| value.rank() == 0);
     let x = cx.value(0)?;
@@ -170,7 +169,7 @@ fn split(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 /// Evaluates the body for each item of the first operand. Other operands are sequences of the same length, or
 /// arrays that each evaluation gets.
-fn mapped(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn mapped(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let count = items(cx, 0)?.len();
     let body = cx.graph("body")?.clone();
     let operands = cx.values()?;
@@ -188,7 +187,7 @@ fn mapped(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
                 });
             }
             let results = cx.subgraph(&body, inputs)?;
-            cx.keep(results.iter().cloned());
+            cx.keep(results.clone());
             lists.iter_mut().zip(results).for_each(|(list, value)| list.push(value));
         }
         Ok(())

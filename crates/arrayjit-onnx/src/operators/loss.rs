@@ -2,13 +2,12 @@
 
 use tnode::DType;
 
-use super::{Operator, op, reduce::wide};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
-    error::NodeProblem,
-    shape::access,
-    value::Value,
+    operator::{Operator, op},
+    reduce::wide,
 };
+use crate::{error::NodeProblem, shape::access, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("NegativeLogLikelihoodLoss", 12, |cx| {
@@ -25,7 +24,7 @@ fn indices(rank: usize, class: Option<&str>) -> Vec<String> {
 }
 
 /// −log-probability of the label, weighted and reduced.
-fn likelihood(cx: &mut NodeContext<'_, '_, '_>, x: &Value) -> Result<Value, NodeProblem> {
+fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProblem> {
     let labels = cx.value(1)?;
     let rank = x.rank();
     let expected = x.shape().iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, size)| *size);
@@ -72,7 +71,7 @@ fn likelihood(cx: &mut NodeContext<'_, '_, '_>, x: &Value) -> Result<Value, Node
     cx.emit(&statement, dtype, &shape, &text)
 }
 
-fn cross_entropy(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn cross_entropy(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let (rank, dtype): (usize, DType) = (x.rank(), x.dtype());
     let wide = wide(dtype);

@@ -3,11 +3,11 @@
 use tnode::DType;
 
 use super::{
-    Operator, op,
+    context::{Lowered, NodeContext, Statement},
+    operator::{Operator, op},
     reduce::{extreme, wide},
 };
 use crate::{
-    context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
     host::float,
     shape::{access, axis, elements, letter, letters},
@@ -30,7 +30,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The shape as rows and columns before opset 13, and the axis otherwise.
-fn softmax_axes(cx: &NodeContext<'_, '_, '_>, x: &Value) -> Result<(Vec<usize>, usize), NodeProblem> {
+fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usize), NodeProblem> {
     if cx.opset() >= 13 {
         return Ok((x.shape().to_vec(), axis(cx.int_or("axis", -1)?, x.rank())?));
     }
@@ -40,7 +40,7 @@ fn softmax_axes(cx: &NodeContext<'_, '_, '_>, x: &Value) -> Result<(Vec<usize>, 
     Ok((vec![elements(rows)?, elements(columns)?], 1))
 }
 
-fn softmax(cx: &mut NodeContext<'_, '_, '_>, is_log: bool) -> Lowered {
+fn softmax(cx: &mut NodeContext<'_, '_>, is_log: bool) -> Lowered {
     let x = cx.value(0)?;
     let (shape, at) = softmax_axes(cx, &x)?;
     let flat = cx.reshaped(&x, &shape)?;
@@ -59,7 +59,7 @@ fn softmax(cx: &mut NodeContext<'_, '_, '_>, is_log: bool) -> Lowered {
     Ok(vec![cx.reshaped(&result, x.shape())?])
 }
 
-fn hardmax(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn hardmax(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let (shape, at) = softmax_axes(cx, &x)?;
     let flat = cx.reshaped(&x, &shape)?;
@@ -80,12 +80,12 @@ fn hardmax(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// An epsilon as assignment text.
-fn epsilon(cx: &NodeContext<'_, '_, '_>) -> Result<String, NodeProblem> {
+fn epsilon(cx: &NodeContext<'_, '_>) -> Result<String, NodeProblem> {
     Ok(float(DType::F32, f64::from(cx.float_or("epsilon", 1e-5)?)))
 }
 
 /// Normalisation by given statistics, as in evaluation.
-fn batch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     if x.rank() < 2 {
         return Err(NodeProblem::operand(0, "expected two axes or more"));
@@ -127,7 +127,7 @@ fn batch(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 /// Normalisation by the statistics of the batch, and the running statistics with a part of them.
 fn batch_in_training(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     statement: &Statement,
     x: &Value,
     element: &str,
@@ -157,7 +157,7 @@ fn batch_in_training(
 }
 
 /// Dropout: in evaluation the identity, and a mask of all elements.
-fn dropout(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn dropout(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let is_training = match cx.optional(2) {
         Some(_) => cx.host_ints(2)?.first() == Some(&1),
         None => false,
@@ -191,7 +191,7 @@ fn statistics(outer: &[String], inner: &[String], count: usize, eps: &str) -> St
     )
 }
 
-fn layer(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn layer(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let (rank, dtype) = (x.rank(), x.dtype());
     let at = axis(cx.int_or("axis", -1)?, rank)?;
@@ -226,7 +226,7 @@ fn layer(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(cx.emit_all(&statement, results, &text)?.to_vec())
 }
 
-fn rms(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let (rank, dtype) = (x.rank(), x.dtype());
     let at = axis(cx.int_or("axis", -1)?, rank)?;
@@ -248,19 +248,19 @@ fn rms(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Normalises each channel of each element of the batch.
-fn instance(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn instance(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let channels = x.shape().get(1).copied().unwrap_or(1);
     grouped(cx, channels, "i1")
 }
 
 /// Normalises each group of channels. Scale and bias are for groups before opset 21, and for channels after.
-fn group(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn group(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let groups = usize::try_from(cx.int_or("num_groups", 0)?).unwrap_or(0);
     grouped(cx, groups, if cx.opset() < 21 { "g" } else { "channel" })
 }
 
-fn grouped(cx: &mut NodeContext<'_, '_, '_>, groups: usize, scale_by: &str) -> Lowered {
+fn grouped(cx: &mut NodeContext<'_, '_>, groups: usize, scale_by: &str) -> Lowered {
     let x = cx.value(0)?;
     let (rank, dtype) = (x.rank(), x.dtype());
     if rank < 2 || groups == 0 || !x.shape()[1].is_multiple_of(groups) {
@@ -294,7 +294,7 @@ fn grouped(cx: &mut NodeContext<'_, '_, '_>, groups: usize, scale_by: &str) -> L
     Ok(vec![cx.reshaped(&result, x.shape())?])
 }
 
-fn local_response(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn local_response(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let size = cx.int_or("size", 1)?;
     if x.rank() < 2 || !(1..1 << 20).contains(&size) {
@@ -318,7 +318,7 @@ fn local_response(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
 }
 
-fn lp(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn lp(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", -1)?, x.rank())?;
     let mut statement = Statement::default();
@@ -334,7 +334,7 @@ fn lp(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
 }
 
-fn mean_variance(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn mean_variance(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let given = cx.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
     let reduced = crate::shape::axes(&given, x.rank())?;

@@ -2,9 +2,13 @@
 
 use tnode::DType;
 
-use super::{Operator, op, reduce::wide, shape::sizes};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
+    operator::{Operator, op},
+    reduce::wide,
+    shape::sizes,
+};
+use crate::{
     error::NodeProblem,
     host::float,
     shape::{access, axis, letters},
@@ -14,7 +18,7 @@ use crate::{
 pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centred), op("Pad", 2, pad)];
 
 /// Margins are an attribute before opset 11, and an operand from it on.
-fn pad(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let is_new = cx.opset() >= 11;
     let margins = if is_new { cx.host_ints(1)? } else { cx.ints("pads")?.unwrap_or_default() };
     let given = if is_new { cx.optional_ints(3)? } else { None };
@@ -79,7 +83,7 @@ fn outside(mode: &str, at: i64, size: i64) -> Option<usize> {
 }
 
 /// The number around a padded value.
-fn filling(cx: &mut NodeContext<'_, '_, '_>, x: &Value) -> Result<String, NodeProblem> {
+fn filling(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<String, NodeProblem> {
     Ok(match (cx.opset() < 11, cx.optional(2)) {
         (true, _) => float(wide(x.dtype()), f64::from(cx.float_or("value", 0.0)?)),
         (false, None) => "0".into(),
@@ -93,7 +97,7 @@ fn filling(cx: &mut NodeContext<'_, '_, '_>, x: &Value) -> Result<String, NodePr
 
 /// Pads with a number; negative margins remove elements. The entries of `margins` are axis, before, after.
 fn padded_by(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     x: &Value,
     margins: &[(usize, i64, i64)],
     number: &str,
@@ -124,7 +128,7 @@ fn padded_by(
 }
 
 /// Removes or adds as many elements at both ends of an axis, or one more at the end.
-fn centred(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn centred(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let wanted = sizes(&cx.host_ints(1)?)?;
     let x = cx.value(0)?;
     let axes = match cx.ints("axes")? {

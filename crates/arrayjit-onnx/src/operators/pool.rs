@@ -3,13 +3,13 @@
 use tnode::DType;
 
 use super::{
-    Operator, op,
+    context::{Lowered, NodeContext, Statement},
+    operator::{Operator, op},
     reduce::wide,
     shape::sizes,
     window::{AxisWindow, margins, names, per_axis, prefixed, windows},
 };
 use crate::{
-    context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
     host::float,
     shape::{access, clause, elements, letters},
@@ -31,7 +31,7 @@ fn pooled_shape(shape: &[usize], windows: &[AxisWindow]) -> Vec<usize> {
     shape.iter().take(2).copied().chain(windows.iter().map(|window| window.count)).collect()
 }
 
-fn kernel(cx: &NodeContext<'_, '_, '_>) -> Result<Vec<usize>, NodeProblem> {
+fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>, NodeProblem> {
     let axes = cx.ints("kernel_shape")?.map_or(0, |sizes| sizes.len());
     if axes == 0 {
         return Err(NodeProblem::attribute("kernel_shape", "positive integers"));
@@ -48,7 +48,7 @@ fn pool_ranges(shape: &[usize], windows: &[AxisWindow]) -> String {
     format!("b < {}, c < {}{}", shape[0], shape[1], space.collect::<String>())
 }
 
-fn average_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let windows = windows(cx, x.shape(), &kernel(cx)?)?;
     let shape = pooled_shape(x.shape(), &windows);
@@ -88,7 +88,7 @@ fn average_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
 }
 
-fn max_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let windows = windows(cx, x.shape(), &kernel(cx)?)?;
     let shape = pooled_shape(x.shape(), &windows);
@@ -147,7 +147,7 @@ fn lowest(dtype: DType) -> i64 {
     }
 }
 
-fn global(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
+fn global(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
     let x: Value = cx.value(0)?;
     if x.rank() < 3 {
         return Err(NodeProblem::operand(0, "expected three axes or more"));
@@ -167,7 +167,7 @@ fn global(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
 }
 
 /// The exponent of a norm.
-fn exponent(cx: &NodeContext<'_, '_, '_>) -> Result<i64, NodeProblem> {
+fn exponent(cx: &NodeContext<'_, '_>) -> Result<i64, NodeProblem> {
     let p = cx.int_or("p", 2)?;
     if p > 0 { Ok(p) } else { Err(NodeProblem::attribute("p", "a positive integer")) }
 }
@@ -185,7 +185,7 @@ fn norm_texts(p: i64, element: &str, sum: &str) -> (String, String) {
 }
 
 /// The norm of the elements of each window; the margins are 0.
-fn norm_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn norm_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let windows = windows(cx, x.shape(), &kernel(cx)?)?;
     let shape = pooled_shape(x.shape(), &windows);
@@ -201,7 +201,7 @@ fn norm_pool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
 }
 
-fn global_norm(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn global_norm(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     if x.rank() < 3 {
         return Err(NodeProblem::operand(0, "expected three axes or more"));
@@ -219,7 +219,7 @@ fn global_norm(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Puts elements back to the positions in the whole array from which `MaxPool` took them; others are 0.
-fn max_unpool(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn max_unpool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let kernel = kernel(cx)?;
     let axes = kernel.len();

@@ -3,14 +3,13 @@
 use tnode::DType;
 
 use super::{
-    Operator,
+    context::{Lowered, NodeContext, Statement},
     contract::product,
     elementwise::{clamped, combined},
-    op,
+    operator::{Operator, op},
     window::convolved,
 };
 use crate::{
-    context::{Lowered, NodeContext, Statement},
     error::NodeProblem,
     narrow::Narrow,
     shape::{access, axis, letter, letters},
@@ -47,7 +46,7 @@ struct Scale {
 /// The scale or zero point of an operand for an array of that shape: one for all elements, one for each
 /// element of an axis, or one for each block of elements of an axis.
 fn scale(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     statement: &mut Statement,
     at: usize,
     shape: &[usize],
@@ -73,7 +72,7 @@ fn scale(
     Ok(Scale { text: cx.bind_array(statement, &repeated)?.whole(), dtype })
 }
 
-fn quantize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let zero = cx.optional(2);
     let (dtype, narrow) = match &zero {
@@ -112,7 +111,7 @@ fn quantize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"))?])
 }
 
-fn dequantize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let wide = if x.dtype().is_float() { DType::F32 } else { DType::I32 };
     let mut statement = Statement::default();
@@ -129,7 +128,7 @@ fn dequantize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Quantises to u8 by the range of the values, which includes 0.
-fn dynamic(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn dynamic(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
@@ -146,7 +145,7 @@ fn dynamic(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 /// The operand in i32 without its zero point: one for all elements, or one for each row or column.
 fn centred(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     x: &Value,
     zero: Option<Value>,
     is_left: bool,
@@ -162,7 +161,7 @@ fn centred(
     combined(cx, &wide, &zero, DType::I32, "{x} - {z}")
 }
 
-fn integer_product(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn integer_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     let (x_zero, z_zero) = (cx.optional(2), cx.optional(3));
     let left = centred(cx, &x, x_zero, true)?;
@@ -170,7 +169,7 @@ fn integer_product(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![product(cx, &left, &right, DType::I32)?])
 }
 
-fn integer_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn integer_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, filters) = (cx.value(0)?, cx.value(1)?);
     let (x_zero, filter_zero) = (cx.optional(2), cx.optional(3));
     let centred_x = centred(cx, &x, x_zero, false)?;
@@ -180,7 +179,7 @@ fn integer_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 /// Filters in i32 without their zero point: one for all, or one for each filter.
 fn centred_filters(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     filters: &Value,
     zero: Option<Value>,
 ) -> Result<Value, NodeProblem> {
@@ -200,7 +199,7 @@ const QUANTISED: [(usize, usize); 3] = [(1, 2), (4, 5), (6, 7)];
 
 /// Rounds sums of products to the type of the result. The scale of the first array may have a value for each
 /// row, and that of the second one for each element of `axis`.
-fn requantised(cx: &mut NodeContext<'_, '_, '_>, sum: &Value, axis: usize) -> Lowered {
+fn requantised(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowered {
     let [(a, _), (b, _), (c, zero)] = QUANTISED;
     let dtype = cx.value(zero)?.dtype();
     let (low, high) = limits(dtype)?;
@@ -234,7 +233,7 @@ fn requantised(cx: &mut NodeContext<'_, '_, '_>, sum: &Value, axis: usize) -> Lo
     Ok(vec![cx.emit(&statement, dtype, sum.shape(), &text)?])
 }
 
-fn quantised_product(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn quantised_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(3)?);
     let (x_zero, z_zero) = (cx.value(2)?, cx.value(5)?);
     let left = centred(cx, &x, Some(x_zero), true)?;
@@ -244,7 +243,7 @@ fn quantised_product(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     requantised(cx, &sum, columns)
 }
 
-fn quantised_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn quantised_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, filters, bias) = (cx.value(0)?, cx.value(3)?, cx.optional(8));
     let (x_zero, filter_zero) = (cx.value(2)?, cx.value(5)?);
     let centred_x = centred(cx, &x, Some(x_zero), false)?;

@@ -15,20 +15,19 @@ use std::{
 
 use tnode::{DType, HostArray};
 
-use super::{Operator, op, shape::sizes};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
+    operator::{Operator, op},
+    shape::sizes,
+};
+use crate::{
     error::NodeProblem,
     host::{float, floats_of, ints_of},
     shape::{access, elements, letters},
     value::Value,
 };
 
-const fn random(
-    name: &'static str,
-    since: i64,
-    lower: fn(&mut NodeContext<'_, '_, '_>) -> Lowered,
-) -> Operator {
+const fn random(name: &'static str, since: i64, lower: fn(&mut NodeContext<'_, '_>) -> Lowered) -> Operator {
     Operator { is_random: true, ..op(name, since, lower) }
 }
 
@@ -66,7 +65,7 @@ impl Generator {
 
 /// The generators of a node, one for each run.
 fn generators(
-    cx: &NodeContext<'_, '_, '_>,
+    cx: &NodeContext<'_, '_>,
 ) -> Result<impl Fn() -> Generator + Send + Sync + 'static, NodeProblem> {
     let seed = match cx.attribute("seed") {
         Some(crate::ir::Attribute::Int(seed)) => *seed as u64,
@@ -81,19 +80,19 @@ fn generators(
 /// A function of a generator that gives a number, for the attributes of a node.
 type Distribution = Box<dyn Fn(&mut Generator) -> f64 + Send + Sync>;
 
-fn normal(cx: &NodeContext<'_, '_, '_>) -> Result<Distribution, NodeProblem> {
+fn normal(cx: &NodeContext<'_, '_>) -> Result<Distribution, NodeProblem> {
     let (mean, scale) = (f64::from(cx.float_or("mean", 0.0)?), f64::from(cx.float_or("scale", 1.0)?));
     Ok(Box::new(move |generator| mean + scale * generator.normal()))
 }
 
-fn uniform(cx: &NodeContext<'_, '_, '_>) -> Result<Distribution, NodeProblem> {
+fn uniform(cx: &NodeContext<'_, '_>) -> Result<Distribution, NodeProblem> {
     let (low, high) = (f64::from(cx.float_or("low", 0.0)?), f64::from(cx.float_or("high", 1.0)?));
     Ok(Box::new(move |generator| low + (high - low) * generator.uniform()))
 }
 
 /// Numbers of a distribution as an array.
 fn filled(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     distribution: Distribution,
     dtype: DType,
     shape: Vec<usize>,
@@ -109,8 +108,8 @@ fn filled(
 }
 
 fn of_shape(
-    cx: &mut NodeContext<'_, '_, '_>,
-    distribution: fn(&NodeContext<'_, '_, '_>) -> Result<Distribution, NodeProblem>,
+    cx: &mut NodeContext<'_, '_>,
+    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution, NodeProblem>,
 ) -> Lowered {
     let shape = cx.ints("shape")?.ok_or_else(|| NodeProblem::attribute("shape", "sizes"))?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(DType::F32);
@@ -119,8 +118,8 @@ fn of_shape(
 }
 
 fn like(
-    cx: &mut NodeContext<'_, '_, '_>,
-    distribution: fn(&NodeContext<'_, '_, '_>) -> Result<Distribution, NodeProblem>,
+    cx: &mut NodeContext<'_, '_>,
+    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution, NodeProblem>,
 ) -> Lowered {
     let x = cx.value(0)?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(x.dtype());
@@ -129,7 +128,7 @@ fn like(
 }
 
 /// 1 with the probability that the operand has, else 0.
-fn bernoulli(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn bernoulli(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(x.dtype());
     let generators = generators(cx)?;
@@ -143,7 +142,7 @@ fn bernoulli(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Classes by the logarithms of their probabilities, which need not be normalised.
-fn multinomial(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn multinomial(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let &[rows, classes] = x.shape() else { return Err(NodeProblem::operand(0, "expected two axes")) };
     let count = usize::try_from(cx.int_or("sample_size", 1)?).unwrap_or(0);
@@ -175,7 +174,7 @@ fn multinomial(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Dropout in training: each element is 0 with the probability `ratio`, and the others are scaled.
-pub(super) fn dropout(cx: &mut NodeContext<'_, '_, '_>, ratio: f64) -> Lowered {
+pub(super) fn dropout(cx: &mut NodeContext<'_, '_>, ratio: f64) -> Lowered {
     if !(0.0..1.0).contains(&ratio) {
         return Err(NodeProblem::operand(1, format!("expected a ratio from 0 up to 1, found {ratio}")));
     }

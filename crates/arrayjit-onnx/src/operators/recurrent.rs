@@ -2,13 +2,12 @@
 
 use tnode::DType;
 
-use super::{Operator, layout::concatenated, op};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
-    error::NodeProblem,
-    host::float,
-    value::Value,
+    layout::concatenated,
+    operator::{Operator, op},
 };
+use crate::{error::NodeProblem, host::float, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("GRU", 7, |cx| layer(cx, Cell::Gru)),
@@ -60,7 +59,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn of(cx: &NodeContext<'_, '_, '_>, cell: Cell) -> Result<Layer, NodeProblem> {
+    fn of(cx: &NodeContext<'_, '_>, cell: Cell) -> Result<Layer, NodeProblem> {
         let (x, w, r) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let is_batch_first = cx.int_or("layout", 0)? != 0;
         let (&[a, b, width], &[directions, rows, columns], &[_, recurrent_rows, hidden]) =
@@ -110,11 +109,7 @@ impl Layer {
 }
 
 /// The activations of all directions, as expressions of `{}`.
-fn activations(
-    cx: &NodeContext<'_, '_, '_>,
-    cell: Cell,
-    directions: usize,
-) -> Result<Vec<String>, NodeProblem> {
+fn activations(cx: &NodeContext<'_, '_>, cell: Cell, directions: usize) -> Result<Vec<String>, NodeProblem> {
     let names = cx.texts("activations")?.unwrap_or_else(|| {
         (0..directions).flat_map(|_| cell.activations().iter().map(|&name| name.to_owned())).collect()
     });
@@ -153,7 +148,7 @@ fn activations(
     names.iter().map(text).collect()
 }
 
-fn layer(cx: &mut NodeContext<'_, '_, '_>, cell: Cell) -> Lowered {
+fn layer(cx: &mut NodeContext<'_, '_>, cell: Cell) -> Lowered {
     let layer = Layer::of(cx, cell)?;
     let is_reverse = match cx.text_or("direction", "forward")? {
         "forward" => [false, false],
@@ -194,7 +189,7 @@ struct Outcome {
 
 /// The initial state of a direction, zeros if none is given: `[batch, hidden]`.
 fn initial(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     layer: &Layer,
     direction: usize,
     at: usize,
@@ -216,7 +211,7 @@ fn initial(
 }
 
 fn direction_steps(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     layer: &Layer,
     direction: usize,
     is_reverse: bool,
@@ -270,11 +265,7 @@ fn direction_steps(
 
 /// The products of the input with the matrices of all gates, with the biases that are added to them:
 /// `[steps, batch, gates, hidden]`.
-fn projected(
-    cx: &mut NodeContext<'_, '_, '_>,
-    layer: &Layer,
-    direction: usize,
-) -> Result<Value, NodeProblem> {
+fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> Result<Value, NodeProblem> {
     let Layer { cell, dtype, steps, batch, hidden, .. } = layer;
     let gates = cell.gates();
     let (x, w) = (cx.value(0)?, cx.value(1)?);
@@ -305,7 +296,7 @@ fn projected(
 /// The statements of one step: `y` is the new state, `c1` the new cell, `row` the output, which is 0 behind
 /// the end of a sequence.
 fn step_text(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     statement: &mut Statement,
     layer: &Layer,
     direction: usize,
@@ -362,7 +353,7 @@ fn step_text(
 }
 
 fn lstm_text(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     statement: &mut Statement,
     layer: &Layer,
     direction: usize,
@@ -409,7 +400,7 @@ fn lstm_text(
 
 /// Keeps the state behind the end of a sequence, where the output is 0.
 fn finished(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     statement: &mut Statement,
     layer: &Layer,
     step: usize,

@@ -3,9 +3,11 @@
 use lowered_ir::{eval, ir::BinaryOp};
 use tnode::{DType, Scalar};
 
-use super::{Operator, op};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
+    operator::{Operator, op},
+};
+use crate::{
     error::NodeProblem,
     host::{array_of, flatten, indices, scalars},
     shape::{access, axes, axis, letter, letters, ranges},
@@ -61,7 +63,7 @@ struct ReducedAxes {
 
 impl ReducedAxes {
     /// Axes are an attribute in old versions, and an operand in new ones.
-    fn of(cx: &mut NodeContext<'_, '_, '_>) -> Result<ReducedAxes, NodeProblem> {
+    fn of(cx: &mut NodeContext<'_, '_>) -> Result<ReducedAxes, NodeProblem> {
         let since = if cx.operator() == "ReduceSum" { 13 } else { 18 };
         let given = if cx.opset() < since { cx.ints("axes")? } else { cx.optional_ints(1)? };
         let x = cx.value(0)?;
@@ -104,7 +106,7 @@ impl ReducedAxes {
     }
 }
 
-fn reduced(cx: &mut NodeContext<'_, '_, '_>, reduction: &Reduction) -> Lowered {
+fn reduced(cx: &mut NodeContext<'_, '_>, reduction: &Reduction) -> Lowered {
     let axes = ReducedAxes::of(cx)?;
     let x = cx.value(0)?;
     if let Some(result) = reduced_on_host(cx, &axes)? {
@@ -147,7 +149,7 @@ fn empty_number(text: &str, dtype: DType) -> String {
     format!("{dtype}({number})")
 }
 
-fn reduced_on_host(cx: &NodeContext<'_, '_, '_>, axes: &ReducedAxes) -> Result<Option<Value>, NodeProblem> {
+fn reduced_on_host(cx: &NodeContext<'_, '_>, axes: &ReducedAxes) -> Result<Option<Value>, NodeProblem> {
     let Some(known) = cx.all_known() else { return Ok(None) };
     let Some(x) = known.first().filter(|x| !x.dtype().is_float() && x.array.num_values() > 0) else {
         return Ok(None);
@@ -170,7 +172,7 @@ fn reduced_on_host(cx: &NodeContext<'_, '_, '_>, axes: &ReducedAxes) -> Result<O
     Ok(Some(cx.known(array_of(x.dtype(), &axes.shape, results.into_iter().flatten())?)))
 }
 
-fn log_sum_exp(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn log_sum_exp(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let axes = ReducedAxes::of(cx)?;
     let x = cx.value(0)?;
     let dtype = x.dtype();
@@ -190,7 +192,7 @@ fn log_sum_exp(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// The position of the extreme element of an axis, which is the first NaN if there is one.
-fn position(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
+fn position(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     if x.shape()[at] == 0 {
@@ -224,7 +226,7 @@ pub(super) fn extreme(element: &str, op: &str, outer: &[String], dtype: DType) -
 }
 
 /// Accumulates along an axis. Lowering makes one loop of the triangle of elements that count.
-fn cumulative(cx: &mut NodeContext<'_, '_, '_>, op: &str) -> Lowered {
+fn cumulative(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
     let given =
         cx.host_ints(1)?.first().copied().ok_or_else(|| NodeProblem::operand(1, "it has no element"))?;
     let x = cx.value(0)?;

@@ -2,9 +2,12 @@
 
 use tnode::{DType, HostArray};
 
-use super::{Operator, op, shape::sizes};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
+    operator::{Operator, op},
+    shape::sizes,
+};
+use crate::{
     error::NodeProblem,
     host::{HostValue, float},
     shape::{access, axis, letter, letters},
@@ -34,21 +37,21 @@ struct Taps {
 }
 
 /// The operands of a version: the positions of region, scales and sizes.
-fn operands(cx: &NodeContext<'_, '_, '_>) -> (Option<usize>, usize, usize) {
+fn operands(cx: &NodeContext<'_, '_>) -> (Option<usize>, usize, usize) {
     match (cx.operator(), cx.opset()) {
         ("Upsample", _) | (_, ..=10) => (None, 1, usize::MAX),
         _ => (Some(1), 2, 3),
     }
 }
 
-fn given_floats(cx: &mut NodeContext<'_, '_, '_>, at: usize) -> Result<Option<Vec<f64>>, NodeProblem> {
+fn given_floats(cx: &mut NodeContext<'_, '_>, at: usize) -> Result<Option<Vec<f64>>, NodeProblem> {
     match cx.optional(at) {
         Some(value) if value.num_elements() > 0 => Ok(Some(cx.host(at)?.floats())),
         _ => Ok(None),
     }
 }
 
-fn scales(cx: &mut NodeContext<'_, '_, '_>) -> Result<Vec<AxisScale>, NodeProblem> {
+fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>, NodeProblem> {
     let (region_at, scales_at, sizes_at) = operands(cx);
     let region = match region_at {
         Some(at) => given_floats(cx, at)?,
@@ -113,11 +116,11 @@ fn scales(cx: &mut NodeContext<'_, '_, '_>) -> Result<Vec<AxisScale>, NodeProble
     Ok(results)
 }
 
-fn is_cropped(cx: &NodeContext<'_, '_, '_>) -> Result<bool, NodeProblem> {
+fn is_cropped(cx: &NodeContext<'_, '_>) -> Result<bool, NodeProblem> {
     Ok(cx.text_or("coordinate_transformation_mode", "half_pixel")? == "tf_crop_and_resize")
 }
 
-fn resize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn resize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let scales = scales(cx)?;
     let mut x = cx.value(0)?;
     let (dtype, mode) = (x.dtype(), cx.text_or("mode", "nearest")?);
@@ -162,7 +165,7 @@ fn resize(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 
 /// Repeats elements, or selects them where the scale is no integer.
 fn nearest(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     x: &Value,
     scale: &AxisScale,
     taps: &Taps,
@@ -185,7 +188,7 @@ fn nearest(
 
 /// Sums of weighted elements of an axis.
 fn weighted(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     x: &Value,
     at: usize,
     taps: &Taps,
@@ -226,7 +229,7 @@ fn weighted(
 
 /// As `weighted`, with a loop over the taps.
 fn weighted_by_loop(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     x: &Value,
     at: usize,
     taps: &Taps,
@@ -289,7 +292,7 @@ fn coordinate(mode: &str, at: usize, scale: &AxisScale) -> Option<f64> {
     }))
 }
 
-fn taps(cx: &NodeContext<'_, '_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps, NodeProblem> {
+fn taps(cx: &NodeContext<'_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps, NodeProblem> {
     let is_old = cx.opset() < 11 || cx.operator() == "Upsample";
     let default = if is_old { "asymmetric" } else { "half_pixel" };
     let transformation = cx.text_or("coordinate_transformation_mode", default)?;

@@ -2,9 +2,11 @@
 
 use tnode::DType;
 
-use super::{Operator, op};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Operand, Statement},
+    operator::{Operator, op},
+};
+use crate::{
     error::NodeProblem,
     shape::{access, axis, clause, dims, letter, letters},
     value::Value,
@@ -50,7 +52,7 @@ fn check_positions(positions: &Value, sizes: &[usize]) -> Result<(), NodeProblem
     })
 }
 
-fn gather(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     let mut shape = x.shape().to_vec();
@@ -85,7 +87,7 @@ fn fitting(x: &Value, positions: &Value, at: usize) -> Result<(), NodeProblem> {
     }
 }
 
-fn gather_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn gather_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     fitting(&x, &positions, at)?;
@@ -166,7 +168,7 @@ impl TupleAxes {
     }
 }
 
-fn gather_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let batch = usize::try_from(cx.int_or("batch_dims", 0)?).unwrap_or(usize::MAX);
     let axes = TupleAxes::of(&x, &positions, batch)?;
@@ -199,7 +201,7 @@ struct Scatter<T> {
 
 impl<T: Fn(&Operand) -> Vec<String>> Scatter<T> {
     /// The array after all updates in their order: of several that replace an element, the last one counts.
-    fn result(&self, cx: &mut NodeContext<'_, '_, '_>) -> Result<Value, NodeProblem> {
+    fn result(&self, cx: &mut NodeContext<'_, '_>) -> Result<Value, NodeProblem> {
         let reduction = cx.text_or("reduction", "none")?;
         let operator = match reduction {
             "none" => return self.replaced(cx),
@@ -226,7 +228,7 @@ impl<T: Fn(&Operand) -> Vec<String>> Scatter<T> {
     }
 
     /// The number of the last update of each element is found first, so that no order of updates counts.
-    fn replaced(&self, cx: &mut NodeContext<'_, '_, '_>) -> Result<Value, NodeProblem> {
+    fn replaced(&self, cx: &mut NodeContext<'_, '_>) -> Result<Value, NodeProblem> {
         let count = self.updates.num_elements();
         let flat = cx.reshaped(&self.updates, &[count])?;
         let mut statement = Statement::default();
@@ -253,7 +255,7 @@ impl<T: Fn(&Operand) -> Vec<String>> Scatter<T> {
     }
 }
 
-fn scatter_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn scatter_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions, updates) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     fitting(&x, &positions, at)?;
@@ -273,7 +275,7 @@ fn scatter_elements(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![Scatter { x, positions, updates, target, source }.result(cx)?])
 }
 
-fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn scatter_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions, updates) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     if positions.num_elements() == 0 || updates.num_elements() == 0 {
         return Ok(vec![x]);
@@ -296,7 +298,7 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Reverses as many elements of the axis of time as each element of the batch has; the others stay.
-fn reverse_sequence(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, lengths) = (cx.value(0)?, cx.value(1)?);
     let time = axis(cx.int_or("time_axis", 0)?, x.rank())?;
     let batch = axis(cx.int_or("batch_axis", 1)?, x.rank())?;
@@ -316,7 +318,7 @@ fn reverse_sequence(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
 }
 
-fn one_hot(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let depth = cx.host_float(1)?;
     if !(0.0..1e9).contains(&depth) {
         return Err(NodeProblem::operand(1, format!("the depth {depth}")));
@@ -338,7 +340,7 @@ fn one_hot(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// The first positions in sorted order, and the elements there.
-fn top(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn top(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let count = match cx.opset() < 10 {
         true => cx.int("k")?,
         false => cx.host_ints(1)?.first().copied(),

@@ -2,9 +2,13 @@
 
 use tnode::DType;
 
-use super::{Operator, layout::concatenated, op, reduce::wide};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Operand, Statement},
+    layout::concatenated,
+    operator::{Operator, op},
+    reduce::wide,
+};
+use crate::{
     error::NodeProblem,
     host::float,
     shape::{access, axis, dims, letter, letters},
@@ -20,12 +24,12 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The number of heads that an attribute has.
-fn heads(cx: &NodeContext<'_, '_, '_>, name: &str) -> Result<usize, NodeProblem> {
+fn heads(cx: &NodeContext<'_, '_>, name: &str) -> Result<usize, NodeProblem> {
     let count = usize::try_from(cx.int_or(name, 0)?).ok().filter(|&count| count > 0);
     count.ok_or_else(|| NodeProblem::attribute(name, "a positive number"))
 }
 
-fn swiglu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn swiglu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (gate, x) = (cx.value(0)?, cx.value(1)?);
     if gate.shape() != x.shape() {
         return Err(NodeProblem::operand(1, format!("expected the shape {:?}", gate.shape())));
@@ -40,7 +44,7 @@ fn swiglu(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Rotates pairs of elements of each head by the angle of its position; elements behind them stay.
-fn rotary(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let (batch, count, positions, size, is_packed) = match x.shape() {
         &[batch, count, positions, size] => (batch, count, positions, size, false),
@@ -126,7 +130,7 @@ fn rotary(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// A cache with new elements from a position on, which each element of the batch has for itself.
-fn cache_update(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (cache, update) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", -2)?, cache.rank())?;
     let is_circular = match cx.text_or("mode", "linear")? {
@@ -169,7 +173,7 @@ fn cache_update(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// A convolution of each channel with the elements before, which continues that of the elements of `past`.
-fn causal_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn causal_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, filters) = (cx.value(0)?, cx.value(1)?);
     let (&[batch, channels, length], &[rows, 1, size]) = (x.shape(), filters.shape()) else {
         return Err(NodeProblem::operand(1, "expected inputs of three axes and filters [channels, 1, size]"));
@@ -233,10 +237,7 @@ struct LinearAttention {
 }
 
 impl LinearAttention {
-    fn of(
-        cx: &mut NodeContext<'_, '_, '_>,
-        statement: &mut Statement,
-    ) -> Result<LinearAttention, NodeProblem> {
+    fn of(cx: &mut NodeContext<'_, '_>, statement: &mut Statement) -> Result<LinearAttention, NodeProblem> {
         let (all, shared) = (heads(cx, "q_num_heads")?, heads(cx, "kv_num_heads")?);
         let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let wrong = || NodeProblem::operand(0, "queries, keys and values do not fit");
@@ -340,7 +341,7 @@ impl LinearAttention {
 }
 
 /// The steps follow each other in the text, since each needs the state that the one before leaves.
-fn linear_attention(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn linear_attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut statement = Statement::default();
     let own = LinearAttention::of(cx, &mut statement)?;
     let state_shape = [own.batch, own.shared, own.key_size, own.value_size];

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use tnode::{DType, HostArray, Scalar};
 
-use super::{Operator, op};
-use crate::{
+use super::{
     context::{Lowered, MOST_ON_HOST, NodeContext, Statement},
+    operator::{Operator, op},
+};
+use crate::{
     error::NodeProblem,
     host::{HostValue, array_of, floats_of, ints_of, scalars},
     ir::Attribute,
@@ -26,7 +28,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     }),
 ];
 
-fn constant(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn constant(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let array = if let Some(Attribute::Tensor(value)) = cx.attribute("value").or(cx.attribute("sparse_value"))
     {
         return Ok(vec![Value::Known(Arc::clone(value))]);
@@ -45,7 +47,7 @@ fn constant(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// The only element of an attribute as text in its type.
-fn fill_value(cx: &NodeContext<'_, '_, '_>) -> Result<(DType, String), NodeProblem> {
+fn fill_value(cx: &NodeContext<'_, '_>) -> Result<(DType, String), NodeProblem> {
     match cx.attribute("value") {
         None => Ok((DType::F32, "0.0".into())),
         Some(Attribute::Tensor(value)) => {
@@ -56,7 +58,7 @@ fn fill_value(cx: &NodeContext<'_, '_, '_>) -> Result<(DType, String), NodeProbl
     }
 }
 
-fn constant_of_shape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn constant_of_shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let shape = sizes(&cx.host_ints(0)?)?;
     let count = elements(&shape)?;
     let (dtype, number) = fill_value(cx)?;
@@ -79,7 +81,7 @@ pub(super) fn sizes(values: &[i64]) -> Result<Vec<usize>, NodeProblem> {
     values.iter().map(size).collect()
 }
 
-fn eye_like(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn eye_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let like = cx.value(0)?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(like.dtype());
     let diagonal = cx.int_or("k", 0)?;
@@ -90,7 +92,7 @@ fn eye_like(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.emit(&Statement::default(), dtype, like.shape(), &text)?])
 }
 
-fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn range(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let dtype = cx.value(0)?.dtype();
     let [start, limit, delta] = [cx.host(0)?, cx.host(1)?, cx.host(2)?];
     let too_long = || NodeProblem::Other("the range is too long".into());
@@ -124,7 +126,7 @@ fn range(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
     Ok(vec![cx.known(array)])
 }
 
-fn shape(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let value = cx.value(0)?;
     let rank = value.rank() as i64;
     let bound = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;

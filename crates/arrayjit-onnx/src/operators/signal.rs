@@ -4,14 +4,12 @@
 
 use tnode::{DType, HostArray};
 
-use super::{Operator, contract::product, op};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
-    error::NodeProblem,
-    host::floats_of,
-    shape::axis,
-    value::Value,
+    contract::product,
+    operator::{Operator, op},
 };
+use crate::{error::NodeProblem, host::floats_of, shape::axis, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("BlackmanWindow", 17, |cx| signal_window(cx, &[0.42, -0.5, 0.08])),
@@ -91,7 +89,7 @@ impl Transform {
 }
 
 /// The transform of the second axis from the end; the last one has the parts.
-fn transformed(cx: &mut NodeContext<'_, '_, '_>, x: &Value, by: &Transform) -> Result<Value, NodeProblem> {
+fn transformed(cx: &mut NodeContext<'_, '_>, x: &Value, by: &Transform) -> Result<Value, NodeProblem> {
     let [outer @ .., present, parts] = x.shape() else {
         return Err(NodeProblem::operand(0, "expected two axes or more"));
     };
@@ -121,7 +119,7 @@ fn is_complex(x: &Value) -> Result<bool, NodeProblem> {
     }
 }
 
-fn transform(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let along = match cx.opset() < 20 {
         true => cx.int_or("axis", 1)?,
@@ -150,7 +148,7 @@ fn transform(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Transforms of frames that start at multiples of a step.
-fn short_time_transform(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn short_time_transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     // The axis of parts may be missing.
     let x = match x.shape() {
@@ -192,12 +190,12 @@ fn short_time_transform(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// The element type that a node asks for.
-fn output_type(cx: &NodeContext<'_, '_, '_>) -> Result<DType, NodeProblem> {
+fn output_type(cx: &NodeContext<'_, '_>) -> Result<DType, NodeProblem> {
     Ok(cx.dtype_attribute("output_datatype")?.unwrap_or(DType::F32))
 }
 
 /// A sum of cosines with these coefficients over one period.
-fn signal_window(cx: &mut NodeContext<'_, '_, '_>, coefficients: &[f64]) -> Lowered {
+fn signal_window(cx: &mut NodeContext<'_, '_>, coefficients: &[f64]) -> Lowered {
     let size = cx.host_ints(0)?.first().and_then(|&size| usize::try_from(size).ok());
     let size = size.filter(|&size| size < MOST_IN_TABLE);
     let size = size.ok_or_else(|| NodeProblem::operand(0, "expected a size"))?;
@@ -213,7 +211,7 @@ fn signal_window(cx: &mut NodeContext<'_, '_, '_>, coefficients: &[f64]) -> Lowe
 }
 
 /// Triangular filters whose centres are evenly spaced on the mel scale, as columns.
-fn mel_weights(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn mel_weights(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut sizes = Vec::new();
     for at in 0..3 {
         let value = cx.host_ints(at)?.first().and_then(|&value| usize::try_from(value).ok());

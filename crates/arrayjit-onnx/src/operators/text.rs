@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use tnode::{DType, HostArray, Scalar};
 
-use super::{Operator, op};
-use crate::{
+use super::{
     context::{Lowered, NodeContext},
+    operator::{Operator, op},
+};
+use crate::{
     error::NodeProblem,
     host::{floats_of, scalars},
 };
@@ -23,7 +25,7 @@ struct Grams {
 }
 
 impl Grams {
-    fn of(cx: &NodeContext<'_, '_, '_>) -> Result<Grams, NodeProblem> {
+    fn of(cx: &NodeContext<'_, '_>) -> Result<Grams, NodeProblem> {
         /// The most columns.
         const MOST: i64 = 1 << 26;
         let size = |name: &str, default: i64| -> Result<usize, NodeProblem> {
@@ -84,7 +86,7 @@ impl Grams {
     }
 }
 
-fn count_grams(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn count_grams(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let grams = Grams::of(cx)?;
     let mode = cx.text_or("mode", "TF")?;
     let (is_counted, is_weighted) = match mode {

@@ -1,8 +1,12 @@
 //! Windows over any number of axes, and convolution.
 
-use super::{Operator, op, reduce::wide, shape::sizes};
-use crate::{
+use super::{
     context::{Lowered, NodeContext, Statement},
+    operator::{Operator, op},
+    reduce::wide,
+    shape::sizes,
+};
+use crate::{
     error::NodeProblem,
     host::reversed,
     shape::{access, elements},
@@ -54,11 +58,7 @@ impl AxisWindow {
 const MOST: i64 = 1 << 31;
 
 /// The attribute with a positive number for each axis of a window.
-pub(super) fn per_axis(
-    cx: &NodeContext<'_, '_, '_>,
-    name: &str,
-    axes: usize,
-) -> Result<Vec<usize>, NodeProblem> {
+pub(super) fn per_axis(cx: &NodeContext<'_, '_>, name: &str, axes: usize) -> Result<Vec<usize>, NodeProblem> {
     let values = cx.ints(name)?.unwrap_or_else(|| vec![1; axes]);
     let is_valid = values.len() == axes && values.iter().all(|value| (1..MOST).contains(value));
     match is_valid {
@@ -68,7 +68,7 @@ pub(super) fn per_axis(
 }
 
 /// The margins of each axis: in front of it and behind it.
-pub(super) fn margins(cx: &NodeContext<'_, '_, '_>, axes: usize) -> Result<Vec<(i64, i64)>, NodeProblem> {
+pub(super) fn margins(cx: &NodeContext<'_, '_>, axes: usize) -> Result<Vec<(i64, i64)>, NodeProblem> {
     let pads = cx.ints("pads")?.unwrap_or_else(|| vec![0; 2 * axes]);
     let is_valid = pads.len() == 2 * axes && pads.iter().all(|pad| (-MOST..MOST).contains(pad));
     if !is_valid {
@@ -80,7 +80,7 @@ pub(super) fn margins(cx: &NodeContext<'_, '_, '_>, axes: usize) -> Result<Vec<(
 
 /// The windows of each axis of space of an array of this shape.
 pub(super) fn windows(
-    cx: &NodeContext<'_, '_, '_>,
+    cx: &NodeContext<'_, '_>,
     shape: &[usize],
     kernel: &[usize],
 ) -> Result<Vec<AxisWindow>, NodeProblem> {
@@ -140,7 +140,7 @@ pub(super) fn windows(
 
 /// The windows of a convolution with these filters.
 pub(super) fn windows_of(
-    cx: &NodeContext<'_, '_, '_>,
+    cx: &NodeContext<'_, '_>,
     x: &Value,
     filters: &Value,
 ) -> Result<Vec<AxisWindow>, NodeProblem> {
@@ -159,14 +159,14 @@ pub(super) fn prefixed(front: &[&str], names: Vec<String>) -> Vec<String> {
     front.iter().map(|&name| name.to_owned()).chain(names).collect()
 }
 
-fn convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, filters, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
     Ok(vec![convolved(cx, &x, &filters, bias)?])
 }
 
 /// The convolution of a node's attributes.
 pub(super) fn convolved(
-    cx: &mut NodeContext<'_, '_, '_>,
+    cx: &mut NodeContext<'_, '_>,
     x: &Value,
     filters: &Value,
     bias: Option<Value>,
@@ -243,7 +243,7 @@ pub(super) fn convolved(
 
 /// Filters with the axes of the window first, then the channels, then the filters: arrays within a model have
 /// channels as their contiguous axis, so that the filters are in vectors.
-fn filters_last(cx: &mut NodeContext<'_, '_, '_>, filters: &Value) -> Result<Value, NodeProblem> {
+fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Result<Value, NodeProblem> {
     let [count, channels, kernel @ ..] = filters.shape() else {
         return Err(NodeProblem::operand(1, "expected two axes or more"));
     };
@@ -265,7 +265,7 @@ fn filters_last(cx: &mut NodeContext<'_, '_, '_>, filters: &Value) -> Result<Val
 /// The margins of a transposed convolution, so that its result has the size that `output_shape` names or
 /// `auto_pad` implies.
 fn transposed_margins(
-    cx: &NodeContext<'_, '_, '_>,
+    cx: &NodeContext<'_, '_>,
     full: &[i64],
     same: &[i64],
 ) -> Result<Vec<(i64, i64)>, NodeProblem> {
@@ -286,7 +286,7 @@ fn transposed_margins(
     Ok(full.iter().zip(&wanted).map(margin).collect())
 }
 
-fn transposed_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, filters) = (cx.value(0)?, cx.value(1)?);
     let (shape, filter) = (x.shape().to_vec(), filters.shape().to_vec());
     let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
@@ -362,7 +362,7 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
 }
 
 /// Adds blocks of columns at their places in an image; blocks may overlap.
-fn columns_to_image(cx: &mut NodeContext<'_, '_, '_>) -> Lowered {
+fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (image, block) = (sizes(&cx.host_ints(1)?)?, sizes(&cx.host_ints(2)?)?);
     let x = cx.value(0)?;
     let axes = image.len();

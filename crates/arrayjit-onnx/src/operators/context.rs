@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use arrayjit_tensor::{Tensor, TensorOperand};
 use tnode::{DType, HostArray};
 
+use super::scope::TraceScope;
 use crate::{
     budget::bytes_of,
     error::{NodeProblem, OnnxError},
@@ -12,7 +13,6 @@ use crate::{
     ir::{Attribute, ModelGraph, ModelNode},
     narrow::Narrow,
     shape,
-    trace::Tracer,
     value::Value,
 };
 
@@ -23,8 +23,8 @@ pub(crate) type Lowered = Result<Vec<Value>, NodeProblem>;
 pub(crate) const MOST_ON_HOST: usize = 4096;
 
 /// A node whose operands have values.
-pub(crate) struct NodeContext<'t, 's, 'n> {
-    tracer: &'t mut Tracer<'s>,
+pub(crate) struct NodeContext<'t, 'n> {
+    scope: &'t mut dyn TraceScope,
     node: &'n ModelNode,
     operands: Vec<Option<Value>>,
 }
@@ -75,10 +75,15 @@ impl Operand {
 }
 
 /// The node and its attributes.
-impl<'n> NodeContext<'_, '_, 'n> {
+impl<'n> NodeContext<'_, 'n> {
     /// The name of the operator.
     pub(crate) fn operator(&self) -> &'static str {
         self.node.operator.name
+    }
+
+    /// The number of the operator in the list of all operators.
+    pub(super) fn operator_number(&self) -> usize {
+        self.node.operator.number
     }
 
     /// The number of the node in the model.
@@ -191,13 +196,13 @@ impl<'n> NodeContext<'_, '_, 'n> {
 }
 
 /// The operands.
-impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
+impl<'t, 'n> NodeContext<'t, 'n> {
     pub(crate) fn new(
-        tracer: &'t mut Tracer<'s>,
+        scope: &'t mut dyn TraceScope,
         node: &'n ModelNode,
         operands: Vec<Option<Value>>,
-    ) -> NodeContext<'t, 's, 'n> {
-        NodeContext { tracer, node, operands }
+    ) -> NodeContext<'t, 'n> {
+        NodeContext { scope, node, operands }
     }
 
     /// The number of operands that the node names.
@@ -222,7 +227,7 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
     /// The values of an operand on the host, on which the trace depends from here on.
     pub(crate) fn host(&mut self, at: usize) -> Result<Arc<HostValue>, NodeProblem> {
         let value = self.value(at)?;
-        self.tracer.host(&value)
+        self.scope.host(&value)
     }
 
     /// The integers of an operand on the host.
@@ -271,35 +276,35 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         key: String,
         make: impl FnOnce() -> Result<HostArray, NodeProblem>,
     ) -> Result<Value, NodeProblem> {
-        self.tracer.table(self.node.id, key, make).map(Value::Weight)
+        self.scope.table(self.node.id, key, Box::new(make)).map(Value::Weight)
     }
 
     /// Evaluates a subgraph in place; its inputs have these values, in order.
     pub(crate) fn subgraph(&mut self, graph: &ModelGraph, inputs: Vec<Value>) -> Lowered {
         let names = graph.inputs.iter().map(|info| info.name.clone());
         let inputs: BTreeMap<String, Value> = names.zip(inputs).collect();
-        self.tracer.graph(graph, inputs).map_err(|error: OnnxError| NodeProblem::Inner(Box::new(error)))
+        self.scope.graph(graph, inputs).map_err(|error: OnnxError| NodeProblem::Inner(Box::new(error)))
     }
 
     /// Takes steps: of a loop, or of a layer that is unrolled.
     pub(crate) fn steps(&mut self, steps: usize) -> Result<(), NodeProblem> {
-        self.tracer.step(steps as u64)
+        self.scope.step(steps as u64)
     }
 
     /// Takes the memory of an array on the host, before it is made.
     pub(crate) fn reserve(&mut self, dtype: DType, shape: &[usize]) -> Result<(), NodeProblem> {
         elements_of(dtype, shape)?;
-        self.tracer.reserve(bytes_of(dtype, shape))
+        self.scope.reserve(bytes_of(dtype, shape))
     }
 
     /// Keeps values that the operator needs later, so that a cut computes them, until `keeping` is over.
-    pub(crate) fn keep(&mut self, values: impl IntoIterator<Item = Value>) {
-        self.tracer.pin(values);
+    pub(crate) fn keep(&mut self, values: Vec<Value>) {
+        self.scope.pin(values);
     }
 
     /// The values of a value on the host, on which the trace depends from here on.
     pub(crate) fn host_of(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem> {
-        self.tracer.host(value)
+        self.scope.host(value)
     }
 
     /// The results of a function that the host computes at each run; later nodes depend on their shapes only.
@@ -308,7 +313,7 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         operands: &[Value],
         function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, NodeProblem> + Send + Sync + 'static,
     ) -> Lowered {
-        self.tracer.host_step(self.node, operands, Arc::new(function), false)
+        self.scope.host_step(self.node, operands, Arc::new(function), false)
     }
 
     /// As `on_host`, for a function whose results differ from run to run.
@@ -317,20 +322,20 @@ impl<'t, 's, 'n> NodeContext<'t, 's, 'n> {
         operands: &[Value],
         function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, NodeProblem> + Send + Sync + 'static,
     ) -> Lowered {
-        self.tracer.host_step(self.node, operands, Arc::new(function), true)
+        self.scope.host_step(self.node, operands, Arc::new(function), true)
     }
 
     /// Evaluates with values that the operator still needs, so that a cut computes them.
     pub(crate) fn keeping<T>(&mut self, kept: Vec<Value>, body: impl FnOnce(&mut Self) -> T) -> T {
-        let mark = self.tracer.pin(kept);
+        let mark = self.scope.pin(kept);
         let result = body(self);
-        self.tracer.unpin(mark);
+        self.scope.unpin(mark);
         result
     }
 }
 
 /// Statements.
-impl NodeContext<'_, '_, '_> {
+impl NodeContext<'_, '_> {
     /// An operand of a statement; the only element of a known array becomes a number.
     pub(crate) fn bind(&mut self, statement: &mut Statement, value: &Value) -> Result<Operand, NodeProblem> {
         match value.known().and_then(|known| known.literal()) {
@@ -348,7 +353,7 @@ impl NodeContext<'_, '_, '_> {
         statement: &mut Statement,
         value: &Value,
     ) -> Result<Operand, NodeProblem> {
-        let operand = self.tracer.operand(value)?;
+        let operand = self.scope.operand(value)?;
         let text = format!("x{}", statement.operands.len());
         statement.operands.push((text.clone(), operand));
         Ok(Operand { text, is_number: false, shape: value.shape().to_vec(), dtype: value.dtype() })
@@ -388,9 +393,9 @@ impl NodeContext<'_, '_, '_> {
             statement.operands.iter().map(|(name, operand)| (name.as_str(), &**operand)).collect();
         let names = results.map(|(name, ..)| name);
         // Messages name the node.
-        let _module = self.tracer.current().enter(&path(&self.node.name));
+        let _module = self.scope.current().enter(&path(&self.node.name));
         let tensors: [Tensor; N] =
-            self.tracer.current().apply_all(&format!("{declared}{text}"), &operands, names)?;
+            self.scope.current().apply_all(&format!("{declared}{text}"), &operands, names)?;
         Ok(tensors.map(Value::Lazy))
     }
 
@@ -482,10 +487,10 @@ impl Affine {
 }
 
 /// Moves of elements.
-impl NodeContext<'_, '_, '_> {
+impl NodeContext<'_, '_> {
     /// The tensor of the current graph with the value, which is not known.
     fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem> {
-        self.tracer.tensor(value)
+        self.scope.tensor(value)
     }
 
     /// The same elements in row-major order in another shape.

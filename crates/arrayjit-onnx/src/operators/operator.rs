@@ -1,0 +1,34 @@
+//! Operators as the list has them.
+
+use super::context::{Lowered, NodeContext};
+
+/// An operator from one version of its operator set on.
+pub(super) struct Operator {
+    pub(super) name: &'static str,
+    pub(super) domain: &'static str,
+    /// The first version of the operator set with this meaning.
+    pub(super) since: i64,
+    pub(super) lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
+    /// Whether two evaluations may differ.
+    pub(super) is_random: bool,
+    /// Whether operands or results may be sequences.
+    pub(super) has_sequences: bool,
+}
+
+/// An operator of `ai.onnx`.
+pub(super) const fn op(
+    name: &'static str,
+    since: i64,
+    lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
+) -> Operator {
+    Operator { name, domain: "", since, lower, is_random: false, has_sequences: false }
+}
+
+/// An operator of `ai.onnx` whose operands or results may be sequences.
+pub(super) const fn list_op(
+    name: &'static str,
+    since: i64,
+    lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
+) -> Operator {
+    Operator { has_sequences: true, ..op(name, since, lower) }
+}
