@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use arrayjit_tensor::{Graph, Init, Parameter, Tensor, TensorOperand, Weights};
+use arrayjit_tensor::{Graph, Init, Parameter, Tensor, Weights};
 use tnode::{DType, HostArray};
 
 use crate::{
@@ -407,21 +407,16 @@ impl TraceScope for Tracer<'_> {
         &self.current.graph
     }
 
-    fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem> {
+    fn tensor(&mut self, value: &Value) -> Result<Tensor, NodeProblem> {
         match self.resolved(value.clone())? {
-            Value::Lazy(tensor) => Ok(Some(tensor)),
-            Value::Slot(value) => self.slot_tensor(value).map(Some),
-            Value::Known(_) | Value::Weight(_) | Value::Sequence(_) => Ok(None),
-        }
-    }
-
-    fn operand(&mut self, value: &Value) -> Result<Box<dyn TensorOperand>, NodeProblem> {
-        match self.resolved(value.clone())? {
-            Value::Lazy(tensor) => Ok(Box::new(tensor)),
-            Value::Slot(value) => Ok(Box::new(self.slot_tensor(value)?)),
-            Value::Weight(parameter) => Ok(Box::new(parameter)),
-            Value::Known(value) if value.is_constant => Ok(Box::new(self.parameter(&value)?)),
-            Value::Known(value) => Ok(Box::new(self.constant_tensor(&value)?)),
+            Value::Lazy(tensor) => Ok(tensor),
+            Value::Slot(value) => self.slot_tensor(value),
+            Value::Weight(parameter) => Ok(self.current.graph.tensor_of(&parameter)?),
+            Value::Known(value) if value.is_constant => {
+                let parameter = self.parameter(&value)?;
+                Ok(self.current.graph.tensor_of(&parameter)?)
+            }
+            Value::Known(value) => self.constant_tensor(&value),
             Value::Sequence(_) => Err(no_array()),
         }
     }

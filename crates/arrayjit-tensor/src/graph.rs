@@ -14,6 +14,7 @@ use crate::{
     operand::{Argument, TensorOperand},
     parameter::{Parameter, locked},
     positions::{InputParts, PositionCheck},
+    shape::dims,
     tensor::Tensor,
 };
 
@@ -256,6 +257,18 @@ impl Graph {
         self.state().modules.last().cloned().unwrap_or_default()
     }
 
+    /// A parameter as a tensor of this graph.
+    ///
+    /// # Errors
+    /// None for a parameter whose size does not overflow, as that of every parameter.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn tensor_of(&self, parameter: &Parameter) -> Result<Tensor, TensorError> {
+        self.state().mention(parameter);
+        Tensor::new(self.clone(), parameter.node().clone())
+            .map_err(|error| self.fail(Call::new("parameter"), error.into()))
+    }
+
     /// The inputs by name, in the order in which they were added.
     pub fn inputs(&self) -> Vec<(String, TensorNode)> {
         self.state().inputs.clone()
@@ -323,10 +336,8 @@ impl Graph {
         let read = read(program, inputs, results).map_err(|error| self.fail(call, error))?;
         let mut state = self.state();
         for (_, argument) in inputs {
-            if let Argument::Parameter(parameter) = argument
-                && !state.parameters.contains(parameter)
-            {
-                state.parameters.push((*parameter).clone());
+            if let Argument::Parameter(parameter) = argument {
+                state.mention(parameter);
             }
         }
         state.program = std::mem::take(&mut state.program).then(read.assignments);
@@ -352,8 +363,7 @@ impl Graph {
     /// A result without elements. Statements over ranges of letters cannot say it, because a range has at
     /// least one value.
     pub(crate) fn empty(&self, call: Call, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
-        let dims = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        self.result(call, &[], |y| format!("node {y} {dtype}[{dims}]\n{y} := offsets()"))
+        self.result(call, &[], |y| format!("node {y} {dtype}[{}]\n{y} := offsets()", dims(shape)))
     }
 
     /// The error of a call within the module that is being evaluated.
@@ -393,6 +403,12 @@ impl Graph {
 }
 
 impl GraphState {
+    fn mention(&mut self, parameter: &Parameter) {
+        if !self.parameters.contains(parameter) {
+            self.parameters.push(parameter.clone());
+        }
+    }
+
     fn record(&mut self, call: Call, inputs: &[(&str, Argument<'_>)], results: &[TensorNode]) {
         let operands: Vec<TensorNode> =
             inputs.iter().filter_map(|(_, argument)| argument.node().cloned()).collect();

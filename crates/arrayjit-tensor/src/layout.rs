@@ -6,7 +6,7 @@ use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand, number, number_of},
     refinement::{Refinement, closed},
-    shape::{access, axis, letter, whole},
+    shape::{access, axis, broadcast, broadcast_access, clause, letter, whole},
     tensor::Tensor,
 };
 
@@ -246,7 +246,7 @@ impl Tensor {
             return self.graph().empty(call, &sizes, self.dtype());
         }
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!("{} := {read}{}", whole(y, self.rank()), ranges(&sizes))
+            format!("{} := {read}{}", whole(y, self.rank()), clause(&sizes))
         })
     }
 
@@ -279,8 +279,7 @@ impl Tensor {
     #[track_caller]
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         let call = Call::new("broadcast_to");
-        let to =
-            crate::shape::broadcast(self.shape(), shape).map_err(|kind| self.graph().fail(call, kind))?;
+        let to = broadcast(self.shape(), shape).map_err(|kind| self.graph().fail(call, kind))?;
         if to != shape {
             let (left, right) = (self.shape().to_vec(), shape.to_vec());
             return Err(self.graph().fail(call, TensorErrorKind::Broadcast { left, right }));
@@ -288,9 +287,9 @@ impl Tensor {
         if to.contains(&0) {
             return self.graph().empty(call, &to, self.dtype());
         }
-        let read = crate::shape::broadcast_access("x", self.shape(), &to);
+        let read = broadcast_access("x", self.shape(), &to);
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!("{} := {read}{}", whole(y, to.len()), ranges(&to))
+            format!("{} := {read}{}", whole(y, to.len()), clause(&to))
         })
     }
 
@@ -424,14 +423,7 @@ impl Tensor {
         if self.num_elements() == 0 {
             return self.graph().empty(call, self.shape(), self.dtype());
         }
-        let (dtype, shape) = (self.dtype(), ranges(self.shape()));
+        let (dtype, shape) = (self.dtype(), clause(self.shape()));
         self.graph().result(call, &[], |y| format!("{} := {dtype}({value}){shape}", whole(y, self.rank())))
     }
-}
-
-/// The ranges of the letters of a shape, as a clause of a statement.
-pub(crate) fn ranges(shape: &[usize]) -> String {
-    let each: Vec<String> =
-        shape.iter().enumerate().map(|(at, size)| format!("{} < {size}", letter(at))).collect();
-    if each.is_empty() { String::new() } else { format!(" where {}", each.join(", ")) }
 }

@@ -14,6 +14,7 @@ mod run_error; // errors of running models
 mod run_streams; // runs side by side
 mod weights; // values of parameters on a device
 
+mod axis_window; // windows over any number of axes
 mod contract; // matrix products, einsum
 mod elementwise; // arithmetic and functions of elements
 mod layout; // moves elements
@@ -50,6 +51,18 @@ pub use crate::{
     weights::Weights,
     window::{PoolOptions, WindowOptions},
 };
+
+/// What operations are made of, for front ends of formats with operations that torch has not.
+#[doc(hidden)]
+pub mod low_level {
+    pub use crate::{
+        axis_window::{AxisWindow, FilterLayout, WindowAccess, in_space},
+        reduce::sum_types,
+        shape::{
+            access, broadcast, broadcast_access, clause, dims, letter, letters, numbered, ranges, ranges_of,
+        },
+    };
+}
 
 /// The programs of the README, as tests. It is here because this is the highest crate.
 #[cfg(doctest)]

@@ -70,7 +70,7 @@ impl<'a> Reduction<'a> {
 
 /// The type in which elements of a type are summed, and that of the sum: narrow floats are summed in f32,
 /// narrow integers and truth values in i32.
-pub(crate) fn sum_types(dtype: DType) -> (DType, DType) {
+pub fn sum_types(dtype: DType) -> (DType, DType) {
     match dtype {
         DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64 => (dtype, dtype),
         narrow if narrow.is_float() => (DType::F32, narrow),
@@ -289,14 +289,37 @@ impl Tensor {
     /// An axis that the tensor does not have.
     #[track_caller]
     pub fn cumsum(&self, at: isize) -> Result<Tensor, TensorError> {
-        let call = Call::new("cumsum");
+        self.accumulated(Call::new("cumsum"), at, ":+=", "<=")
+    }
+
+    /// The product of the elements up to each position along an axis.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have.
+    #[track_caller]
+    pub fn cumprod(&self, at: isize) -> Result<Tensor, TensorError> {
+        self.accumulated(Call::new("cumprod"), at, ":*=", "<=")
+    }
+
+    /// Accumulates along an axis, by `op`, the elements whose positions have this `relation` to that of the
+    /// result.
+    ///
+    /// # Errors
+    /// An axis that the tensor does not have.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn cumulative(&self, at: isize, op: &str, relation: &str) -> Result<Tensor, TensorError> {
+        self.accumulated(Call::new("cumulative"), at, op, relation)
+    }
+
+    fn accumulated(&self, call: Call, at: isize, op: &str, relation: &str) -> Result<Tensor, TensorError> {
         let at = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let (wide, narrow) = sum_types(self.dtype());
         let (rank, size, here) = (self.rank(), self.shape()[at], letter(at));
         let value = access("x", (0..rank).map(|axis| if axis == at { "k".to_owned() } else { letter(axis) }));
         // Lowering makes one loop of this triangle.
         let sum = |name: &str| {
-            format!("{} :+= {wide}({value}) where {here} < {size}, k <= {here}", whole(name, rank))
+            format!("{} {op} {wide}({value}) where {here} < {size}, k {relation} {here}", whole(name, rank))
         };
         let text = |y: &str| match wide == narrow {
             _ if size == 0 => format!("{} := {}", whole(y, rank), whole("x", rank)),

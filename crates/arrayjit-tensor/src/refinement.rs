@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use crate::{
     error::TensorErrorKind,
-    layout::ranges,
-    shape::{access, letter},
+    shape::{access, clause, letter},
 };
 
 /// The shape that `to` means, with its open size replaced.
@@ -71,7 +70,7 @@ impl Refinement {
     pub(crate) fn copy_between(&self, from: &str, to: &str) -> String {
         let [read, write] = [(from, 0), (to, 1)]
             .map(|(name, side)| access(name, self.axes[side].iter().map(|range| self.index(range))));
-        format!("{write} := {read}{}", ranges(&self.fine))
+        format!("{write} := {read}{}", clause(&self.fine))
     }
 
     /// The index of an axis that is made of fine ones.

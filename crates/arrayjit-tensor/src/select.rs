@@ -5,7 +5,7 @@ use arrayjit::DType;
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand, number_of},
-    shape::{access, axis, letter, whole},
+    shape::{access, axis, broadcast, broadcast_access, dims, letter, whole},
     tensor::Tensor,
 };
 
@@ -105,7 +105,7 @@ impl Tensor {
             ("z", Argument::Tensor(&flat)),
         ];
         let rank = self.rank();
-        let dims = self.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let dims = dims(self.shape());
         let target = access("last", computed(rank, chosen, &whole("p", rank)));
         let mut stride = source.num_elements();
         let term = |(at, &size): (usize, &usize)| {
@@ -131,13 +131,13 @@ impl Tensor {
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor, TensorError> {
         let call = Call::new("masked_fill");
-        let to = crate::shape::broadcast(self.shape(), mask.shape());
+        let to = broadcast(self.shape(), mask.shape());
         let to = to.map_err(|kind| self.graph().fail(call, kind))?;
         if to != self.shape() {
             let (left, right) = (self.shape().to_vec(), mask.shape().to_vec());
             return Err(self.graph().fail(call, TensorErrorKind::Broadcast { left, right }));
         }
-        let mask_read = crate::shape::broadcast_access("m", mask.shape(), &to);
+        let mask_read = broadcast_access("m", mask.shape(), &to);
         let (rank, value) = (self.rank(), number_of(self.dtype(), value));
         let inputs = [("x", Argument::Tensor(self)), ("m", Argument::Tensor(mask))];
         self.graph().result(call, &inputs, |y| {
@@ -238,7 +238,7 @@ impl Tensor {
             let empty = |dtype| self.graph().empty(call, &sizes, dtype);
             return Ok((empty(dtype)?, empty(DType::I32)?));
         }
-        let dims = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let dims = dims(&sizes);
         let order = if descending { "descending" } else { "ascending" };
         let read = access("x", computed(rank, at, &whole("positions_", rank)));
         let text = format!(

@@ -55,7 +55,7 @@ pub(crate) fn axis(at: isize, shape: &[usize]) -> Result<usize, TensorErrorKind>
 
 /// The shape to which two shapes broadcast, as in NumPy: axes are aligned at the last, and an axis of size 1
 /// is repeated.
-pub(crate) fn broadcast(left: &[usize], right: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
+pub fn broadcast(left: &[usize], right: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
     let rank = left.len().max(right.len());
     let size = |shape: &[usize], at: usize| (at + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
     let merged = |at| match (size(left, at), size(right, at)) {
@@ -67,13 +67,48 @@ pub(crate) fn broadcast(left: &[usize], right: &[usize]) -> Result<Vec<usize>, T
 }
 
 /// The index letter of an axis of a result.
-pub(crate) fn letter(axis: usize) -> String {
+pub fn letter(axis: usize) -> String {
     format!("i{axis}")
 }
 
+/// The index letters of all axes of a rank.
+pub fn letters(rank: usize) -> Vec<String> {
+    numbered("i", rank)
+}
+
+/// A letter with the numbers from 0: `k0`, `k1`.
+pub fn numbered(letter: &str, count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("{letter}{at}")).collect()
+}
+
 /// An access with these indices: `x[i0,i1]`.
-pub(crate) fn access(name: &str, indices: impl IntoIterator<Item = String>) -> String {
-    format!("{name}[{}]", indices.into_iter().collect::<Vec<_>>().join(","))
+pub fn access(name: &str, indices: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    format!("{name}[{}]", joined(indices))
+}
+
+fn joined(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    texts.into_iter().map(|text| text.as_ref().to_owned()).collect::<Vec<_>>().join(",")
+}
+
+/// A shape as text: `2,3`.
+pub fn dims(shape: &[usize]) -> String {
+    joined(shape.iter().map(usize::to_string))
+}
+
+/// Ranges of letters: `o0 < 2, o1 < 3`.
+pub fn ranges_of(letters: &[String], sizes: impl IntoIterator<Item = usize>) -> String {
+    let each = letters.iter().zip(sizes).map(|(letter, size)| format!("{letter} < {size}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Ranges of the letters of a shape: `i0 < 2, i1 < 3`.
+pub fn ranges(shape: &[usize]) -> String {
+    ranges_of(&letters(shape.len()), shape.iter().copied())
+}
+
+/// The ranges of the letters of a shape, as a clause of a statement.
+pub fn clause(shape: &[usize]) -> String {
+    if shape.is_empty() { String::new() } else { format!(" where {}", ranges(shape)) }
 }
 
 /// The access of a whole node of that rank.
@@ -83,7 +118,7 @@ pub(crate) fn whole(name: &str, rank: usize) -> String {
 
 /// The access of an operand of shape `shape` that is broadcast to `to`. An axis of size 1 has index 0, since
 /// a letter would need the same range everywhere.
-pub(crate) fn broadcast_access(name: &str, shape: &[usize], to: &[usize]) -> String {
+pub fn broadcast_access(name: &str, shape: &[usize], to: &[usize]) -> String {
     let missing = to.len() - shape.len();
     let index = |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { letter(at + missing) };
     access(name, shape.iter().enumerate().map(index))

@@ -1,13 +1,14 @@
 //! Convolution and pooling, in torch's layout: batch, channel, then the axes of space.
 
 use crate::{
+    axis_window::{AxisWindow, FilterLayout},
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand, number},
     reduce::sum_types,
     tensor::Tensor,
 };
 
-/// How the window of a convolution moves, the same on both axes of an image.
+/// How the window of a convolution moves, the same on all axes of space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowOptions {
     /// The distance of neighbouring windows, at least 1.
@@ -27,7 +28,7 @@ impl Default for WindowOptions {
     }
 }
 
-/// How the window of a pooling moves, the same on both axes of an image.
+/// How the window of a pooling moves, the same on all axes of space.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PoolOptions {
     /// The distance of neighbouring windows, at least 1; by default the size of the window, as in torch, so
@@ -61,6 +62,18 @@ impl WindowOptions {
         Some(axis.checked_add(2 * self.padding)?.checked_sub(span)? / self.stride + 1)
     }
 
+    /// The windows of `kernel` elements on an axis of `size`, of which there are `count`.
+    fn axis(&self, size: usize, kernel: usize, count: usize) -> AxisWindow {
+        let WindowOptions { stride, dilation, padding, .. } = *self;
+        AxisWindow { size, kernel, stride, dilation, before: padding as i64, after: padding as i64, count }
+    }
+
+    /// The windows of each axis of space; none if one is longer than the padded axis.
+    fn windows(&self, space: &[usize], kernel: &[usize]) -> Option<Vec<AxisWindow>> {
+        let window = |(&size, &kernel)| Some(self.axis(size, kernel, self.count(size, kernel)?));
+        space.iter().zip(kernel).map(window).collect()
+    }
+
     /// Checks the options and the further padding of a result.
     fn check(&self, output_padding: usize) -> Result<(), TensorErrorKind> {
         let all = [
@@ -81,53 +94,178 @@ impl WindowOptions {
             None => Ok(()),
         }
     }
-
-    /// The index of an element of a window.
-    fn index(&self, window: &str, element: &str) -> String {
-        format!("{}*{window} + {}*{element} - {}", self.stride, self.dilation, self.padding)
-    }
 }
 
-impl Tensor {
+/// The names of one to three axes of space.
+fn space(axes: usize) -> String {
+    ["depth", "height", "width"][3 - axes..].join(", ").replacen(
+        "width",
+        if axes == 1 { "length" } else { "width" },
+        1,
+    )
+}
+
+/// Defines an operation for one to three axes of space.
+macro_rules! in_space {
+    ($inner:ident $arguments:tt: $($(#[$doc:meta])* $name:ident $axes:literal;)*) => {
+        $(in_space!(@ $inner $arguments $(#[$doc])* $name $axes);)*
+    };
+    (@ $inner:ident($($argument:ident: $type:ty),*) $(#[$doc:meta])* $name:ident $axes:literal) => {
+        impl Tensor {
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&self, $($argument: $type),*) -> Result<Tensor, TensorError> {
+                self.$inner(Call::new(stringify!($name)), $axes, $($argument),*)
+            }
+        }
+    };
+}
+
+in_space! {
+    conv(filters: impl TensorOperand, window: WindowOptions):
     /// Convolution of sequences: `[batch, channels, length]` with filters `[out, channels / groups, size]`,
     /// as torch's `conv1d`.
     ///
     /// # Errors
     /// Shapes that do not fit.
-    #[track_caller]
-    pub fn conv1d(&self, filters: impl TensorOperand, window: WindowOptions) -> Result<Tensor, TensorError> {
-        self.convolved(Call::new("conv1d"), 1, filters.argument(), window)
-    }
-
+    conv1d 1;
     /// Convolution of images: `[batch, channels, height, width]` with filters `[out, channels / groups,
     /// height, width]`, as torch's `conv2d`.
     ///
     /// # Errors
     /// Shapes that do not fit.
-    #[track_caller]
-    pub fn conv2d(&self, filters: impl TensorOperand, window: WindowOptions) -> Result<Tensor, TensorError> {
-        self.convolved(Call::new("conv2d"), 2, filters.argument(), window)
-    }
+    conv2d 2;
+    /// Convolution of volumes: `[batch, channels, depth, height, width]` with filters `[out, channels /
+    /// groups, depth, height, width]`, as torch's `conv3d`.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph, WindowOptions};
+    ///
+    /// let graph = Graph::new();
+    /// let volume = graph.input("volume", [1, 2, 8, 8, 8], DType::F32)?;
+    /// let filters = graph.input("filters", [4, 2, 3, 3, 3], DType::F32)?;
+    /// let same = WindowOptions { padding: 1, ..WindowOptions::default() };
+    /// assert_eq!(volume.conv3d(&filters, same)?.shape(), [1, 4, 8, 8, 8]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes that do not fit.
+    conv3d 3;
+}
 
-    fn convolved(
+in_space! {
+    conv_transpose(filters: impl TensorOperand, window: WindowOptions, output_padding: usize):
+    /// Transposed convolution of sequences: `[batch, channels, length]` with filters `[channels, out /
+    /// groups, size]`, as torch's `conv_transpose1d`. For the size of the result, see
+    /// [`conv_transpose2d`](Tensor::conv_transpose2d).
+    ///
+    /// # Errors
+    /// Fails like [`conv_transpose2d`](Tensor::conv_transpose2d).
+    conv_transpose1d 1;
+    /// Transposed convolution of images: `[batch, channels, height, width]` with filters `[channels, out /
+    /// groups, height, width]`, as torch's `conv_transpose2d`. The result has
+    /// `(height - 1)·stride - 2·padding + dilation·(filter - 1) + 1 + output_padding` rows.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, channels that are no multiple of the groups, or a padding that leaves nothing.
+    conv_transpose2d 2;
+    /// Transposed convolution of volumes: `[batch, channels, depth, height, width]` with filters `[channels,
+    /// out / groups, depth, height, width]`, as torch's `conv_transpose3d`. For the size of the result, see
+    /// [`conv_transpose2d`](Tensor::conv_transpose2d).
+    ///
+    /// # Errors
+    /// Fails like [`conv_transpose2d`](Tensor::conv_transpose2d).
+    conv_transpose3d 3;
+}
+
+in_space! {
+    max_pool(size: usize, window: PoolOptions):
+    /// The largest element of each window of `size` elements of a sequence, as
+    /// [`max_pool2d`](Tensor::max_pool2d).
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph, PoolOptions};
+    ///
+    /// let sequence = Graph::new().input("sequence", [1, 3, 8], DType::F32)?;
+    /// assert_eq!(sequence.max_pool1d(2, PoolOptions::default())?.shape(), [1, 3, 4]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails like [`max_pool2d`](Tensor::max_pool2d).
+    max_pool1d 1;
+    /// The largest element of each window of `size` by `size` elements. Equal elements share the gradient,
+    /// whereas torch gives it to the first one.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph, PoolOptions};
+    ///
+    /// let graph = Graph::new();
+    /// let image = graph.input("image", [1, 3, 8, 8], DType::F32)?;
+    /// assert_eq!(image.max_pool2d(2, PoolOptions::default())?.shape(), [1, 3, 4, 4]);
+    /// let overlapping = PoolOptions { stride: Some(1), padding: 0 };
+    /// assert_eq!(image.max_pool2d(2, overlapping)?.shape(), [1, 3, 7, 7]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A tensor of another rank, a window that is larger than it, or a padding of more than half of the
+    /// window.
+    max_pool2d 2;
+    /// The largest element of each cube of `size` by `size` by `size` elements, as
+    /// [`max_pool2d`](Tensor::max_pool2d).
+    ///
+    /// # Errors
+    /// Fails like [`max_pool2d`](Tensor::max_pool2d).
+    max_pool3d 3;
+}
+
+in_space! {
+    avg_pool(size: usize, window: PoolOptions):
+    /// The mean of each window of `size` elements of a sequence, padding included.
+    ///
+    /// # Errors
+    /// Fails like [`max_pool2d`](Tensor::max_pool2d).
+    avg_pool1d 1;
+    /// The mean of each window of `size` by `size` elements, padding included.
+    ///
+    /// # Errors
+    /// Fails like [`max_pool2d`](Tensor::max_pool2d).
+    avg_pool2d 2;
+    /// The mean of each cube of `size` by `size` by `size` elements, padding included.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph, PoolOptions};
+    ///
+    /// let volume = Graph::new().input("volume", [1, 3, 8, 8, 8], DType::F32)?;
+    /// assert_eq!(volume.avg_pool3d(2, PoolOptions::default())?.shape(), [1, 3, 4, 4, 4]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails like [`max_pool2d`](Tensor::max_pool2d).
+    avg_pool3d 3;
+}
+
+impl Tensor {
+    fn conv(
         &self,
         call: Call,
         axes: usize,
-        filters: Argument<'_>,
+        filters: impl TensorOperand,
         window: WindowOptions,
     ) -> Result<Tensor, TensorError> {
+        let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
         window.check(0).map_err(fail)?;
         let (shape, filter) = (self.shape(), filters.shape());
         let wrong = |what: String, found: &[usize], expected: String| {
-            Err(fail(TensorErrorKind::Shape { what, found: found.to_vec(), expected }))
+            fail(TensorErrorKind::Shape { what, found: found.to_vec(), expected })
         };
         if shape.len() != axes + 2 {
-            return wrong(
-                self.name(),
-                shape,
-                format!("{} axes: batch, channels, then {axes} of space", axes + 2),
-            );
+            let expected = format!("{} axes: batch, channels, then {axes} of space", axes + 2);
+            return Err(wrong(self.name(), shape, expected));
         }
         let groups = window.groups;
         let fits = filter.len() == axes + 2
@@ -146,73 +284,38 @@ impl Tensor {
                     channels / groups,
                 ),
             };
-            return wrong(filters.name(), filter, expected);
+            return Err(wrong(filters.name(), filter, expected));
         }
-        // A padded read gives its letters no ranges.
-        let mut ranges = vec![format!("b < {}", shape[0])];
-        for at in 0..axes {
-            match window.count(shape[at + 2], filter[at + 2]) {
-                Some(count) => ranges.push(format!("o{at} < {count}")),
-                None => {
-                    let expected = format!("filters within the padded axes of {shape:?}");
-                    return wrong(filters.name(), filter, expected);
-                }
-            }
-        }
-        let (wide, narrow) = sum_types(self.dtype());
-        let positions: Vec<String> =
-            (0..axes).map(|at| window.index(&format!("o{at}"), &format!("k{at}"))).collect();
-        let (positions, ranges) = (positions.join(", "), ranges.join(", "));
-        let outputs = (0..axes).map(|at| format!("o{at}")).collect::<Vec<_>>().join(",");
-        let taps = (0..axes).map(|at| format!("k{at}")).collect::<Vec<_>>().join(",");
-        let source = if window.padding == 0 { "x".into() } else { "pad(x, 0)".to_owned() };
-        // A group's channels and filters follow each other.
-        let (inner, outer) = (filter[1], filter[0] / groups);
-        let (channel, output, range) = match groups {
-            1 => ("c".into(), "f".to_owned(), String::new()),
-            _ => (format!("{inner}*g + c"), format!("{outer}*g + f"), format!(", g < {groups}, f < {outer}")),
-        };
-        let convert =
-            |access: String| if wide == self.dtype() { access } else { format!("{wide}({access})") };
-        let value = convert(format!("{source}[b, {channel}, {positions}]"));
-        let weight = convert(format!("w[{output},c,{taps}]"));
-        let inputs = [("x", Argument::Tensor(self)), ("w", filters)];
-        self.graph().result(call, &inputs, |y| match wide == narrow {
-            true => format!("{y}[b,{output},{outputs}] :+= {value} * {weight} where {ranges}{range}"),
-            false => format!(
-                "s[b,{output},{outputs}] :+= {value} * {weight} where {ranges}{range}\n\
-                 {y}[b,f,{outputs}] := {narrow}(s[b,f,{outputs}])"
-            ),
-        })
+        let windows = window.windows(&shape[2..], &filter[2..]).ok_or_else(|| {
+            wrong(filters.name(), filter, format!("filters within the padded axes of {shape:?}"))
+        })?;
+        self.convolved(call, (filters, FilterLayout::FiltersFirst), None, &windows, groups)
     }
 
-    /// Transposed convolution of images: `[batch, channels, height, width]` with filters `[channels, out /
-    /// groups, height, width]`, as torch's `conv_transpose2d`. The result has
-    /// `(height - 1)·stride - 2·padding + dilation·(filter - 1) + 1 + output_padding` rows.
-    ///
-    /// # Errors
-    /// Shapes that do not fit, channels that are no multiple of the groups, or a padding that leaves nothing.
-    #[track_caller]
-    pub fn conv_transpose2d(
+    fn conv_transpose(
         &self,
+        call: Call,
+        axes: usize,
         filters: impl TensorOperand,
         window: WindowOptions,
         output_padding: usize,
     ) -> Result<Tensor, TensorError> {
-        let call = Call::new("conv_transpose2d");
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
         window.check(output_padding).map_err(fail)?;
         let (shape, filter) = (self.shape(), filters.shape());
         let groups = window.groups;
-        let fits =
-            shape.len() == 4 && filter.len() == 4 && filter[0] == shape[1] && shape[1].is_multiple_of(groups);
+        let fits = shape.len() == axes + 2
+            && filter.len() == axes + 2
+            && filter[0] == shape[1]
+            && shape[1].is_multiple_of(groups);
         if !fits {
+            let (space, kind) = (space(axes), ["a sequence", "an image", "a volume"][axes - 1]);
             let expected = match groups {
-                1 => format!("[channels, out, height, width] for an image {shape:?}"),
+                1 => format!("[channels, out, {space}] for {kind} {shape:?}"),
                 _ => format!(
-                    "[channels, out / {groups}, height, width] for an image {shape:?} with its channels in \
-                     {groups} groups"
+                    "[channels, out / {groups}, {space}] for {kind} {shape:?} with its channels in {groups} \
+                     groups"
                 ),
             };
             let (what, found) = (filters.name(), filter.to_vec());
@@ -223,104 +326,52 @@ impl Tensor {
             let span = filter[axis].checked_sub(1)?.checked_mul(window.dilation)?.checked_add(1)?;
             rows.checked_add(span)?.checked_add(output_padding)?.checked_sub(2 * window.padding)
         };
-        let (Some(height), Some(width)) = (size(2), size(3)) else {
+        let own = |axis| Some(window.axis(size(axis)?, filter[axis], shape[axis]));
+        let windows: Option<Vec<AxisWindow>> = (2..axes + 2).map(own).collect();
+        let windows = windows.ok_or_else(|| {
             let (argument, found) = ("padding", window.padding.to_string());
-            return Err(fail(TensorErrorKind::Argument {
-                argument,
-                found,
-                expected: "less than the result".into(),
-            }));
-        };
-        // The whole result with its margins, then the part within them.
-        let (all_height, all_width) = (height + 2 * window.padding, width + 2 * window.padding);
-        let (wide, narrow) = sum_types(self.dtype());
-        let (stride, dilation, padding) = (window.stride, window.dilation, window.padding);
-        let (batch, inner, outer) = (shape[0], shape[1] / groups, filter[1]);
-        let out = outer * groups;
-        // A group's channels and filters follow each other.
-        let (channel, output, range) = match groups {
-            1 => ("c".into(), "f".to_owned(), String::new()),
-            _ => {
-                let range = format!(" where g < {groups}, c < {inner}, f < {outer}");
-                (format!("{inner}*g + c"), format!("{outer}*g + f"), range)
-            }
-        };
-        let inputs = [("x", Argument::Tensor(self)), ("w", filters)];
-        self.graph().result(call, &inputs, |y| {
-            format!(
-                "node s {wide}[{batch}, {out}, {all_height}, {all_width}]\n\
-                 s[b, {output}, {stride}*i + {dilation}*p, {stride}*j + {dilation}*q] :+= \
-                 {wide}(x[b, {channel}, i, j]) * {wide}(w[{channel}, f, p, q]){range}\n\
-                 {y}[b,f,i,j] := {narrow}(s[b, f, i + {padding}, j + {padding}]) where i < {height}, j < {width}"
-            )
-        })
+            fail(TensorErrorKind::Argument { argument, found, expected: "less than the result".into() })
+        })?;
+        self.transposed(call, filters, None, &windows, groups)
     }
 
-    /// The largest element of each window of `size` by `size` elements. Equal elements share the gradient,
-    /// whereas torch gives it to the first one.
-    ///
-    /// ```
-    /// use arrayjit_tensor::{DType, Graph, PoolOptions};
-    ///
-    /// let graph = Graph::new();
-    /// let image = graph.input("image", [1, 3, 8, 8], DType::F32)?;
-    /// assert_eq!(image.max_pool2d(2, PoolOptions::default())?.shape(), [1, 3, 4, 4]);
-    /// let overlapping = PoolOptions { stride: Some(1), padding: 0 };
-    /// assert_eq!(image.max_pool2d(2, overlapping)?.shape(), [1, 3, 7, 7]);
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// A tensor that is no image, a window that is larger than it, or a padding of more than half of the
-    /// window.
-    #[track_caller]
-    pub fn max_pool2d(&self, size: usize, window: PoolOptions) -> Result<Tensor, TensorError> {
-        self.pooled(Call::new("max_pool2d"), size, window, ":max=", f64::NEG_INFINITY, 1.0)
-    }
-
-    /// The mean of each window of `size` by `size` elements, padding included.
-    ///
-    /// # Errors
-    /// Fails like [`max_pool2d`](Tensor::max_pool2d).
-    #[track_caller]
-    pub fn avg_pool2d(&self, size: usize, window: PoolOptions) -> Result<Tensor, TensorError> {
-        self.pooled(Call::new("avg_pool2d"), size, window, ":+=", 0.0, (size as f64).powi(2))
-    }
-
-    fn pooled(
+    fn max_pool(
         &self,
         call: Call,
+        axes: usize,
+        size: usize,
+        window: PoolOptions,
+    ) -> Result<Tensor, TensorError> {
+        let windows = self.pool_windows(call, axes, size, window)?;
+        self.folded(call, &windows, ":max=", &number(f64::NEG_INFINITY), "{}")
+    }
+
+    fn avg_pool(
+        &self,
+        call: Call,
+        axes: usize,
+        size: usize,
+        window: PoolOptions,
+    ) -> Result<Tensor, TensorError> {
+        let windows = self.pool_windows(call, axes, size, window)?;
+        let divisor = (size as f64).powi(axes as i32);
+        self.folded(call, &windows, ":+=", "0.0", &format!("{{}} / {divisor:?}"))
+    }
+
+    fn pool_windows(
+        &self,
+        call: Call,
+        axes: usize,
         size: usize,
         options: PoolOptions,
-        op: &str,
-        outside: f64,
-        divisor: f64,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Vec<AxisWindow>, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
         let window = options.window(size).map_err(fail)?;
         window.check(0).map_err(fail)?;
-        let counts = match self.shape() {
-            [_, _, height, width] => window.count(*height, size).zip(window.count(*width, size)),
-            _ => None,
-        };
-        let Some((height, width)) = counts else {
-            let expected = format!("[batch, channels, height, width] with room for windows of {size}");
-            let (what, found) = (self.name(), self.shape().to_vec());
-            return Err(fail(TensorErrorKind::Shape { what, found, expected }));
-        };
-        let (wide, narrow) = sum_types(self.dtype());
-        let source = match window.padding {
-            0 => "x".into(),
-            _ => format!("pad(x, {})", number(outside)),
-        };
-        let value = format!("{wide}({source}[b, c, {}, {}])", window.index("i", "p"), window.index("j", "q"));
-        let [batch, channels] = [self.shape()[0], self.shape()[1]];
-        let ranges =
-            format!("b < {batch}, c < {channels}, i < {height}, j < {width}, p < {size}, q < {size}");
-        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!(
-                "s[b,c,i,j] {op} {value} where {ranges}\n{y}[b,c,i,j] := {narrow}(s[b,c,i,j] / {divisor:?})"
-            )
+        let axes_of_space = self.shape().get(2..).filter(|space| space.len() == axes);
+        axes_of_space.and_then(|space| window.windows(space, &vec![size; axes])).ok_or_else(|| {
+            let expected = format!("[batch, channels, {}] with room for windows of {size}", space(axes));
+            fail(TensorErrorKind::Shape { what: self.name(), found: self.shape().to_vec(), expected })
         })
     }
 

@@ -103,7 +103,7 @@ impl Heads {
     /// An access of a temporary with an axis for each of these letters behind the batch and the heads.
     fn at(&self, name: &str, rest: &[&str]) -> String {
         let front = if self.group > 1 { ["b", "g", "e"].as_slice() } else { &["b", "g"] };
-        access(name, &front.iter().chain(rest).map(|&letter| letter.to_owned()).collect::<Vec<_>>())
+        access(name, front.iter().chain(rest).map(|&letter| letter.to_owned()).collect::<Vec<_>>())
     }
 
     /// The type and axes of a temporary with axes of these sizes behind the batch and the heads.
@@ -384,7 +384,7 @@ fn scores_and_values(
         capped.clone()
     };
     text.push_str(&weighted_values(heads, &v, &masked, wide, &clause, is_masked));
-    let result = access("y", &heads.result());
+    let result = access("y", heads.result());
     let total = heads.at("z", &["i"]);
     let mean = format!("{} / {total}", heads.at("o", &["i", "d"]));
     // A query that sees no key has no weights.
@@ -480,7 +480,7 @@ fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
         heads.declared("o", wide, &[heads.queries, heads.value_size]),
         heads.value(&value),
         heads.ranges(),
-        access("y", &heads.result())
+        access("y", heads.result())
     );
     Ok(vec![cx.emit(&statement, dtype, &heads.result_shape(), &text)?])
 }

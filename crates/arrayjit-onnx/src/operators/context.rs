@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrayjit_tensor::{Tensor, TensorOperand};
+use arrayjit_tensor::{Tensor, TensorError, TensorOperand, low_level::broadcast_access};
 use tnode::{DType, HostArray};
 
 use super::scope::TraceScope;
@@ -32,7 +32,7 @@ pub(crate) struct NodeContext<'t, 'n> {
 /// A statement of assignment text with its operands.
 #[derive(Default)]
 pub(crate) struct Statement {
-    operands: Vec<(String, Box<dyn TensorOperand>)>,
+    operands: Vec<(String, Tensor)>,
 }
 
 /// An operand of a statement.
@@ -57,10 +57,8 @@ impl Operand {
 
     /// The element that is broadcast to the letters of a shape of that rank.
     pub(crate) fn broadcast(&self, rank: usize) -> String {
-        let missing = rank.saturating_sub(self.shape.len());
-        let index =
-            |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { shape::letter(at + missing) };
-        self.at(&self.shape.iter().enumerate().map(index).collect::<Vec<_>>())
+        let to = vec![0; rank.max(self.shape.len())];
+        if self.is_number { self.text.clone() } else { broadcast_access(&self.text, &self.shape, &to) }
     }
 
     /// The name of an array.
@@ -353,7 +351,7 @@ impl NodeContext<'_, '_> {
         statement: &mut Statement,
         value: &Value,
     ) -> Result<Operand, NodeProblem> {
-        let operand = self.scope.operand(value)?;
+        let operand = self.scope.tensor(value)?;
         let text = format!("x{}", statement.operands.len());
         statement.operands.push((text.clone(), operand));
         Ok(Operand { text, is_number: false, shape: value.shape().to_vec(), dtype: value.dtype() })
@@ -389,14 +387,39 @@ impl NodeContext<'_, '_> {
             .iter()
             .map(|(name, dtype, shape)| format!("node {name} {dtype}[{}]\n", shape::dims(shape)))
             .collect();
-        let operands: Vec<(&str, &dyn TensorOperand)> =
-            statement.operands.iter().map(|(name, operand)| (name.as_str(), &**operand)).collect();
+        let operands: Vec<(&str, &dyn TensorOperand)> = statement
+            .operands
+            .iter()
+            .map(|(name, operand)| (name.as_str(), operand as &dyn TensorOperand))
+            .collect();
         let names = results.map(|(name, ..)| name);
         // Messages name the node.
         let _module = self.scope.current().enter(&path(&self.node.name));
         let tensors: [Tensor; N] =
             self.scope.current().apply_all(&format!("{declared}{text}"), &operands, names)?;
         Ok(tensors.map(Value::Lazy))
+    }
+
+    /// The result of an operation on tensors, converted to this element type and shape. An array without
+    /// elements is not computed.
+    pub(crate) fn operation<const N: usize>(
+        &mut self,
+        values: [&Value; N],
+        dtype: DType,
+        shape: &[usize],
+        operation: impl FnOnce(&[Tensor; N]) -> Result<Tensor, TensorError>,
+    ) -> Result<Value, NodeProblem> {
+        self.reserve(dtype, shape)?;
+        if shape.contains(&0) {
+            return self.empty(dtype, shape);
+        }
+        let tensors = values.iter().map(|value| self.scope.tensor(value)).collect::<Result<Vec<_>, _>>()?;
+        let missing = |_| NodeProblem::Other("an operand is missing".into());
+        let tensors: [Tensor; N] = tensors.try_into().map_err(missing)?;
+        // Messages name the node.
+        let _module = self.scope.current().enter(&path(&self.node.name));
+        let sizes: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
+        Ok(Value::Lazy(operation(&tensors)?.to_dtype(dtype)?.reshape(&sizes)?))
     }
 
     /// An array without elements.
@@ -427,7 +450,7 @@ impl NodeContext<'_, '_> {
         }
         let mut statement = Statement::default();
         let x = self.bind(&mut statement, value)?;
-        let y = shape::access("y", &shape::letters(value.rank()));
+        let y = shape::access("y", shape::letters(value.rank()));
         self.emit(&statement, dtype, value.shape(), &format!("{y} := {dtype}({})", x.whole()))
     }
 }
@@ -488,11 +511,6 @@ impl Affine {
 
 /// Moves of elements.
 impl NodeContext<'_, '_> {
-    /// The tensor of the current graph with the value, which is not known.
-    fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem> {
-        self.scope.tensor(value)
-    }
-
     /// The same elements in row-major order in another shape.
     pub(crate) fn reshaped(&mut self, value: &Value, shape: &[usize]) -> Result<Value, NodeProblem> {
         if value.shape() == shape {
@@ -508,10 +526,7 @@ impl NodeContext<'_, '_> {
             return Ok(Value::Known(HostValue::new(array, known.is_constant)));
         }
         let sizes: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
-        match self.tensor(value)? {
-            Some(tensor) => Ok(Value::Lazy(tensor.reshape(&sizes)?)),
-            None => Err(NodeProblem::Other("a value is not computed".into())),
-        }
+        Ok(Value::Lazy(self.scope.tensor(value)?.reshape(&sizes)?))
     }
 
     /// The elements at these indices, one for each axis of the value.
@@ -532,7 +547,7 @@ impl NodeContext<'_, '_> {
         }
         let mut statement = Statement::default();
         let x = self.bind(&mut statement, value)?;
-        let y = shape::access("y", &shape::letters(shape.len()));
+        let y = shape::access("y", shape::letters(shape.len()));
         let read = x.at(&index.iter().map(Affine::text).collect::<Vec<_>>());
         // A letter that indexes an axis alone may take only a part of it.
         let clause = shape::clause(shape);
@@ -572,7 +587,7 @@ impl NodeContext<'_, '_> {
         let p = self.bind_array(&mut statement, &table)?;
         let mut index = shape::letters(shape.len());
         index[axis] = p.at(&[shape::letter(axis)]);
-        let y = shape::access("y", &shape::letters(shape.len()));
+        let y = shape::access("y", shape::letters(shape.len()));
         self.emit(&statement, value.dtype(), &shape, &format!("{y} := {}", x.at(&index)))
     }
 

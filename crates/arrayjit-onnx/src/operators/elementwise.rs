@@ -111,7 +111,7 @@ fn mapped(cx: &mut NodeContext<'_, '_>, dtype: DType, expression: &str) -> Lower
     }
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
-    let y = access("y", &letters(x.rank()));
+    let y = access("y", letters(x.rank()));
     let text = format!("{y} := {}", expression.replace("{}", &element));
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }
@@ -182,7 +182,7 @@ fn mean(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let sum = sum.into_iter().next().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
     let mut statement = Statement::default();
     let x = cx.bind(&mut statement, &sum)?.whole();
-    let y = access("y", &letters(sum.rank()));
+    let y = access("y", letters(sum.rank()));
     Ok(vec![cx.emit(&statement, sum.dtype(), sum.shape(), &format!("{y} := {x} / {count}"))?])
 }
 
@@ -201,7 +201,7 @@ pub(super) fn combined(
     let mut statement = Statement::default();
     let left = cx.bind(&mut statement, x)?.broadcast(shape.len());
     let right = cx.bind(&mut statement, z)?.broadcast(shape.len());
-    let y = access("y", &letters(shape.len()));
+    let y = access("y", letters(shape.len()));
     let value = expression.replace("{x}", &left).replace("{z}", &right);
     cx.emit(&statement, dtype, &shape, &format!("{y} := {value}"))
 }
@@ -306,7 +306,7 @@ fn converted(
         let mut statement = Statement::default();
         let element = cx.bind_array(&mut statement, x)?.whole();
         let value = narrow.rounded(&element, x.dtype().is_float());
-        let y = access("y", &letters(x.rank()));
+        let y = access("y", letters(x.rank()));
         return cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"));
     }
     let is_fp8 = matches!(dtype, DType::Fp8E4m3fn | DType::Fp8E5m2);
@@ -315,7 +315,7 @@ fn converted(
     }
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, x)?.whole();
-    let y = access("y", &letters(x.rank()));
+    let y = access("y", letters(x.rank()));
     let value = clamped(dtype, &format!("f32({element})"));
     cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"))
 }
@@ -369,7 +369,7 @@ fn clip(cx: &mut NodeContext<'_, '_>) -> Lowered {
             value = format!("{function}({value}, {})", bound.broadcast(0));
         }
     }
-    let y = access("y", &letters(x.rank()));
+    let y = access("y", letters(x.rank()));
     Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &format!("{y} := {value}"))?])
 }
 
@@ -460,6 +460,6 @@ fn select(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let c = cx.bind(&mut statement, &condition)?.broadcast(shape.len());
     let a = cx.bind(&mut statement, &x)?.broadcast(shape.len());
     let b = cx.bind(&mut statement, &z)?.broadcast(shape.len());
-    let y = access("y", &letters(shape.len()));
+    let y = access("y", letters(shape.len()));
     Ok(vec![cx.emit(&statement, dtype, &shape, &format!("{y} := where({c}, {a}, {b})"))?])
 }

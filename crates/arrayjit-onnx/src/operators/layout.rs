@@ -348,7 +348,7 @@ fn tile(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut statement = Statement::default();
     let read = cx.bind_array(&mut statement, &x)?.whole();
     let target = x.shape().iter().enumerate().map(|(at, size)| format!("{size}*r{at} + {}", letter(at)));
-    let target = access("y", &target.collect::<Vec<_>>());
+    let target = access("y", target.collect::<Vec<_>>());
     let ranges: Vec<String> =
         repeats.iter().enumerate().map(|(at, count)| format!("r{at} < {count}")).collect();
     let clause = if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) };
@@ -366,7 +366,7 @@ fn trilu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let diagonal = diagonal.clamp(-(1 << 30), 1 << 30);
     let mut statement = Statement::default();
     let read = cx.bind(&mut statement, &x)?.whole();
-    let (row, column, y) = (letter(rank - 2), letter(rank - 1), access("y", &letters(rank)));
+    let (row, column, y) = (letter(rank - 2), letter(rank - 1), access("y", letters(rank)));
     let text = format!("{y} := where({column} - {row} {relation} {diagonal}, {read}, 0)");
     Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
 }

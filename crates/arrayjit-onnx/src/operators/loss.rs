@@ -46,7 +46,7 @@ fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProb
         Some(ignored) => format!("{label} == {ignored}"),
         None => format!("{label} == {classes}"),
     };
-    let [w, loss] = ["w", "loss"].map(|name| access(name, &indices(rank, None)));
+    let [w, loss] = ["w", "loss"].map(|name| access(name, indices(rank, None)));
     let is_label = format!("and(c == {label}, not({is_ignored}))");
     let text = format!(
         "{w} :+= where({is_label}, {wide}({weight}), 0) where c < {classes}\n\
@@ -55,7 +55,7 @@ fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProb
     let reduction = cx.text_or("reduction", "mean")?;
     let (shape, finish) = match reduction {
         "none" => {
-            (labels.shape().to_vec(), format!("{} := {dtype}({loss})", access("y", &indices(rank, None))))
+            (labels.shape().to_vec(), format!("{} := {dtype}({loss})", access("y", indices(rank, None))))
         }
         "sum" => (Vec::new(), format!("total :+= {loss}\ny := {dtype}(total)")),
         "mean" => {
@@ -77,8 +77,8 @@ fn cross_entropy(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let wide = wide(dtype);
     let mut statement = Statement::default();
     let score = cx.bind_array(&mut statement, &x)?.at(&indices(rank, Some("c")));
-    let [m, s] = ["m", "s"].map(|name| access(name, &indices(rank, None)));
-    let y = access("y", &indices(rank, Some("c")));
+    let [m, s] = ["m", "s"].map(|name| access(name, indices(rank, None)));
+    let y = access("y", indices(rank, Some("c")));
     let text = format!(
         "{m} :max= {wide}({score})\n{s} :+= exp({wide}({score}) - {m})\n\
          {y} := {dtype}({wide}({score}) - {m} - log({s}))"

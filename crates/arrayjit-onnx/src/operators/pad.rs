@@ -124,7 +124,7 @@ fn padded_by(
     let index =
         offsets.iter().enumerate().map(|(at, offset)| format!("i{at} - {offset}").replace("- -", "+ "));
     let read = read.padded(number, &index.collect::<Vec<_>>());
-    cx.emit(&statement, x.dtype(), &shape, &format!("{} := {read}", access("y", &letters(shape.len()))))
+    cx.emit(&statement, x.dtype(), &shape, &format!("{} := {read}", access("y", letters(shape.len()))))
 }
 
 /// Removes or adds as many elements at both ends of an axis, or one more at the end.

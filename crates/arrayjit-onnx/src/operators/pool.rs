@@ -1,5 +1,9 @@
 //! Pooling over windows of any number of axes.
 
+use arrayjit_tensor::{
+    Tensor, TensorError,
+    low_level::{AxisWindow, WindowAccess},
+};
 use tnode::DType;
 
 use super::{
@@ -7,29 +11,23 @@ use super::{
     operator::{Operator, op},
     reduce::wide,
     shape::sizes,
-    window::{AxisWindow, margins, names, per_axis, prefixed, windows},
+    window::{margins, per_axis, windows},
 };
 use crate::{
     error::NodeProblem,
-    host::float,
     shape::{access, clause, elements, letters},
     value::Value,
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("AveragePool", 1, average_pool),
-    op("GlobalAveragePool", 1, |cx| global(cx, ":+=")),
+    op("GlobalAveragePool", 1, |cx| global(cx, |x, axes| x.mean(axes))),
     op("GlobalLpPool", 2, global_norm),
-    op("GlobalMaxPool", 1, |cx| global(cx, ":max=")),
+    op("GlobalMaxPool", 1, |cx| global(cx, |x, axes| x.max(axes))),
     op("LpPool", 2, norm_pool),
     op("MaxPool", 1, max_pool),
     op("MaxUnpool", 9, max_unpool),
 ];
-
-/// The shape of the result of a pooling.
-fn pooled_shape(shape: &[usize], windows: &[AxisWindow]) -> Vec<usize> {
-    shape.iter().take(2).copied().chain(windows.iter().map(|window| window.count)).collect()
-}
 
 fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>, NodeProblem> {
     let axes = cx.ints("kernel_shape")?.map_or(0, |sizes| sizes.len());
@@ -39,71 +37,32 @@ fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>, NodeProblem> {
     per_axis(cx, "kernel_shape", axes)
 }
 
-/// The ranges of the letters of a pooling.
-fn pool_ranges(shape: &[usize], windows: &[AxisWindow]) -> String {
-    let space = windows
-        .iter()
-        .enumerate()
-        .map(|(at, window)| format!(", o{at} < {}, k{at} < {}", window.count, window.kernel));
-    format!("b < {}, c < {}{}", shape[0], shape[1], space.collect::<String>())
+fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
+    let counts_margins = cx.int_or("count_include_pad", 0)? != 0;
+    pooled(cx, |x, windows| x.window_mean(windows, counts_margins))
 }
 
-fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
+/// The result of an operation on the windows of a node.
+fn pooled(
+    cx: &mut NodeContext<'_, '_>,
+    operation: impl FnOnce(&Tensor, &[AxisWindow]) -> Result<Tensor, TensorError>,
+) -> Lowered {
     let x = cx.value(0)?;
     let windows = windows(cx, x.shape(), &kernel(cx)?)?;
-    let shape = pooled_shape(x.shape(), &windows);
-    let (dtype, axes) = (x.dtype(), windows.len());
-    let counts_margins = cx.int_or("count_include_pad", 0)? != 0;
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
-    let index = prefixed(&["b", "c"], index);
-    let wide = wide(dtype);
-    let is_padded = windows.iter().any(AxisWindow::is_padded);
-    let value = if is_padded { source.padded("0", &index) } else { source.at(&index) };
-    let [y, s] = ["y", "s"].map(|name| access(name, &prefixed(&["b", "c"], names("o", axes))));
-    let ranges = pool_ranges(x.shape(), &windows);
-    // The number of elements of a window that count: a product over axes of sums over the window.
-    let mut text = format!("{s} :+= {wide}({value}) where {ranges}\n");
-    let mut divisor = Vec::new();
-    for (at, window) in windows.iter().enumerate() {
-        let index = window.index(at);
-        let (low, high) = match counts_margins {
-            true => (-window.before, window.size as i64 + window.after),
-            false => (0, window.size as i64),
-        };
-        match is_padded {
-            true => {
-                let inside = format!("and({index} >= {low}, {index} < {high})");
-                let (kernel, count) = (window.kernel, window.count);
-                text.push_str(&format!(
-                    "n{at}[o{at}] :+= {wide}({inside}) where o{at} < {count}, k{at} < {kernel}\n"
-                ));
-                divisor.push(format!("n{at}[o{at}]"));
-            }
-            false => divisor.push(format!("{}.0", window.kernel)),
-        }
-    }
-    text.push_str(&format!("{y} := {dtype}({s} / ({}))", divisor.join(" * ")));
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    let shape = WindowAccess::new(x.shape(), &windows).result_shape();
+    Ok(vec![cx.operation([&x], x.dtype(), &shape, |[x]| operation(x, &windows))?])
 }
 
 fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let windows = windows(cx, x.shape(), &kernel(cx)?)?;
-    let shape = pooled_shape(x.shape(), &windows);
-    let (dtype, axes) = (x.dtype(), windows.len());
+    let at = WindowAccess::new(x.shape(), &windows);
+    let (dtype, shape) = (x.dtype(), at.result_shape());
     let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
-    let index = prefixed(&["b", "c"], index);
     let outside = if dtype.is_float() { "-inf".to_owned() } else { lowest(dtype).to_string() };
-    let value = match windows.iter().any(AxisWindow::is_padded) {
-        true => source.padded(&outside, &index),
-        false => source.at(&index),
-    };
-    let [y, p] = ["y", "p"].map(|name| access(name, &prefixed(&["b", "c"], names("o", axes))));
-    let ranges = pool_ranges(x.shape(), &windows);
+    let value = at.element(cx.bind_array(&mut statement, &x)?.name(), "c", &outside);
+    let [y, p] = ["y", "p"].map(|name| at.result(name, "c"));
+    let ranges = at.ranges();
     let most = format!("{y} :max= {value} where {ranges}");
     if !cx.wants(1) {
         return Ok(vec![cx.emit(&statement, dtype, &shape, &most)?]);
@@ -147,23 +106,18 @@ fn lowest(dtype: DType) -> i64 {
     }
 }
 
-fn global(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
+/// The result of a reduction of all axes of space, which stay with size 1.
+fn global(
+    cx: &mut NodeContext<'_, '_>,
+    reduction: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor, TensorError>,
+) -> Lowered {
     let x: Value = cx.value(0)?;
     if x.rank() < 3 {
         return Err(NodeProblem::operand(0, "expected three axes or more"));
     }
-    let space = x.rank() - 2;
-    let shape: Vec<usize> = x.shape().iter().take(2).copied().chain(vec![1; space]).collect();
-    let dtype = x.dtype();
-    let mut statement = Statement::default();
-    let index = prefixed(&["b", "c"], names("k", space));
-    let element = cx.bind_array(&mut statement, &x)?.at(&index);
-    let y = access("y", &prefixed(&["b", "c"], vec!["0".into(); space]));
-    let wide = wide(dtype);
-    let count: usize = x.shape().iter().skip(2).product();
-    let finish = if op == ":+=" { format!("s[b,c] / {count}.0") } else { "s[b,c]".into() };
-    let text = format!("s[b,c] {op} {wide}({element})\n{y} := {dtype}({finish})");
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    let shape = [&x.shape()[..2], &vec![1; x.rank() - 2]].concat();
+    let axes: Vec<isize> = (2..x.rank() as isize).collect();
+    Ok(vec![cx.operation([&x], x.dtype(), &shape, |[x]| reduction(x, &axes))?])
 }
 
 /// The exponent of a norm.
@@ -172,50 +126,29 @@ fn exponent(cx: &NodeContext<'_, '_>) -> Result<i64, NodeProblem> {
     if p > 0 { Ok(p) } else { Err(NodeProblem::attribute("p", "a positive integer")) }
 }
 
-/// The power of the magnitude of an element, and the norm from the sum of the powers.
-fn norm_texts(p: i64, element: &str, sum: &str) -> (String, String) {
+/// The norm of exponent `p` over elements that `sum` sums up.
+fn norm(
+    x: &Tensor,
+    p: i64,
+    sum: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
+) -> Result<Tensor, TensorError> {
+    let x = x.to_dtype(wide(x.dtype()))?;
     match p {
-        1 => (format!("abs({element})"), sum.to_owned()),
-        2 => (format!("{element} * {element}"), format!("sqrt({sum})")),
-        _ => {
-            let inverse = float(DType::F64, 1.0 / p as f64);
-            (format!("pow(abs({element}), {p})"), format!("pow({sum}, {inverse})"))
-        }
+        1 => sum(&x.abs()?),
+        2 => sum(&x.square()?)?.sqrt(),
+        _ => sum(&x.abs()?.pow(p)?)?.pow(1.0 / p as f64),
     }
 }
 
 /// The norm of the elements of each window; the margins are 0.
 fn norm_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let x = cx.value(0)?;
-    let windows = windows(cx, x.shape(), &kernel(cx)?)?;
-    let shape = pooled_shape(x.shape(), &windows);
-    let (dtype, wide, axes) = (x.dtype(), wide(x.dtype()), windows.len());
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
-    let element = format!("{wide}({})", source.padded("0", &prefixed(&["b", "c"], index)));
-    let [y, sum] = ["y", "s"].map(|name| access(name, &prefixed(&["b", "c"], names("o", axes))));
-    let (power, norm) = norm_texts(exponent(cx)?, &element, &sum);
-    let ranges = pool_ranges(x.shape(), &windows);
-    let text = format!("{sum} :+= {power} where {ranges}\n{y} := {dtype}({norm})");
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    let p = exponent(cx)?;
+    pooled(cx, |x, windows| norm(x, p, |x| x.window_fold(windows, ":+=", "0", "{}")))
 }
 
 fn global_norm(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let x = cx.value(0)?;
-    if x.rank() < 3 {
-        return Err(NodeProblem::operand(0, "expected three axes or more"));
-    }
-    let space = x.rank() - 2;
-    let shape = [&x.shape()[..2], &vec![1; space]].concat();
-    let (dtype, wide) = (x.dtype(), wide(x.dtype()));
-    let mut statement = Statement::default();
-    let index = prefixed(&["b", "c"], names("k", space));
-    let element = format!("{wide}({})", cx.bind_array(&mut statement, &x)?.at(&index));
-    let (power, norm) = norm_texts(exponent(cx)?, &element, "s[b,c]");
-    let y = access("y", &prefixed(&["b", "c"], vec!["0".into(); space]));
-    let text = format!("s[b,c] :+= {power}\n{y} := {dtype}({norm})");
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    let p = exponent(cx)?;
+    global(cx, |x, axes| norm(x, p, |x| x.sum(axes)))
 }
 
 /// Puts elements back to the positions in the whole array from which `MaxPool` took them; others are 0.

@@ -89,7 +89,7 @@ fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
         None => None,
     };
     let quotient = format!("f32({element}) / f32({scale_text})");
-    let y = access("y", &letters(x.rank()));
+    let y = access("y", letters(x.rank()));
     let value = match (narrow, dtype.is_float()) {
         (Some(Narrow::Float4), _) => Narrow::Float4.rounded(&quotient, true),
         (_, true) => {
@@ -122,7 +122,7 @@ fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
         Some(_) => format!(" - {wide}({})", scale(cx, &mut statement, 2, x.shape())?.text),
         None => String::new(),
     };
-    let y = access("y", &letters(x.rank()));
+    let y = access("y", letters(x.rank()));
     let text = format!("{y} := {dtype}(f32({wide}({element}){offset}) * f32({}))", by.text);
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }
@@ -132,7 +132,7 @@ fn dynamic(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
-    let y = access("y", &letters(x.rank()));
+    let y = access("y", letters(x.rank()));
     let text = format!(
         "low :min= {element}\nhigh :max= {element}\n\
          scale := (max(high, 0) - min(low, 0)) / 255\n\
@@ -227,7 +227,7 @@ fn requantised(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
         });
     }
     let [a, b, c, zero] = texts.as_slice() else { return Err(NodeProblem::operand(1, "it is missing")) };
-    let y = access("y", &letters(sum.rank()));
+    let y = access("y", letters(sum.rank()));
     let value = format!("i32(round_even(f32({element}) * (f32({a}) * f32({b}) / f32({c})))) + i32({zero})");
     let text = format!("{y} := {dtype}(min(max({value}, {low}), {high}))");
     Ok(vec![cx.emit(&statement, dtype, sum.shape(), &text)?])

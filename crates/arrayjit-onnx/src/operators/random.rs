@@ -194,7 +194,7 @@ pub(super) fn dropout(cx: &mut NodeContext<'_, '_>, ratio: f64) -> Lowered {
     let scale = float(DType::F32, 1.0 / (1.0 - ratio));
     let dtype = x.dtype();
     let text =
-        format!("{} := where({kept}, {dtype}({element} * {scale}), 0)", access("y", &letters(x.rank())));
+        format!("{} := where({kept}, {dtype}({element} * {scale}), 0)", access("y", letters(x.rank())));
     let y = cx.emit(&statement, dtype, x.shape(), &text)?;
     Ok(vec![y, mask.clone()])
 }

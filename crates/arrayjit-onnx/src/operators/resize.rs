@@ -157,7 +157,7 @@ fn resize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if x.dtype() != dtype && !dtype.is_float() && cx.int_or("antialias", 0)? != 0 {
         let mut statement = Statement::default();
         let element = cx.bind_array(&mut statement, &x)?.whole();
-        let text = format!("{} := {dtype}(round_even({element}))", access("y", &letters(x.rank())));
+        let text = format!("{} := {dtype}(round_even({element}))", access("y", letters(x.rank())));
         return Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?]);
     }
     Ok(vec![cx.cast(&x, dtype)?])
@@ -224,7 +224,7 @@ fn weighted(
         let value = float(DType::F32, f64::from(cx.float_or("extrapolation_value", 0.0)?));
         sum = format!("where({outside} > 0, {value}, {sum})");
     }
-    cx.emit(&statement, dtype, shape, &format!("{} := {sum}", access("y", &letters(shape.len()))))
+    cx.emit(&statement, dtype, shape, &format!("{} := {sum}", access("y", letters(shape.len()))))
 }
 
 /// As `weighted`, with a loop over the taps.

@@ -119,7 +119,7 @@ impl AxisSamples<'_> {
     /// An access of the positions or weights, which have an axis of elements behind those of the samples.
     fn tap(&self, name: &str) -> String {
         let letter = format!("t{}", self.axis);
-        access(&format!("{name}{}", self.axis), &[self.letters, &[letter]].concat())
+        access(&format!("{name}{}", self.axis), [self.letters, &[letter]].concat())
     }
 
     /// The statements that fill the positions and weights for the coordinates `c`, which are in elements.
@@ -516,7 +516,7 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
         dims(&shape),
         access("v", &sampled),
         access("s", &target),
-        access("v", &read(&format!("{inner}*g + c"))),
+        access("v", read(&format!("{inner}*g + c"))),
         access("y", &plain),
         access("s", &plain),
     ));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrayjit_tensor::{Graph, Parameter, Tensor, TensorOperand};
+use arrayjit_tensor::{Graph, Parameter, Tensor};
 use tnode::HostArray;
 
 use crate::{
@@ -18,11 +18,8 @@ pub(crate) trait TraceScope {
     /// The graph that is being built.
     fn current(&self) -> &Graph;
 
-    /// The tensor of the current graph with the value; none if no graph computes it.
-    fn tensor(&mut self, value: &Value) -> Result<Option<Tensor>, NodeProblem>;
-
-    /// The operand of assignment text that has the value.
-    fn operand(&mut self, value: &Value) -> Result<Box<dyn TensorOperand>, NodeProblem>;
+    /// The tensor of the current graph that has the value.
+    fn tensor(&mut self, value: &Value) -> Result<Tensor, NodeProblem>;
 
     /// The values of a value on the host. Cuts the trace if the current graph computes them.
     fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem>;

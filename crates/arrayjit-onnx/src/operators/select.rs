@@ -101,7 +101,7 @@ fn gather_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut read = letters(x.rank());
     read[at] = wrapped(&chosen, x.shape()[at]);
     let ranges = clause(positions.shape());
-    let text = format!("{} := {}{ranges}", access("y", &letters(x.rank())), source.at(&read));
+    let text = format!("{} := {}{ranges}", access("y", letters(x.rank())), source.at(&read));
     Ok(vec![cx.emit(&statement, x.dtype(), positions.shape(), &text)?])
 }
 
@@ -215,7 +215,7 @@ impl<T: Fn(&Operand) -> Vec<String>> Scatter<T> {
         let old = cx.bind_array(&mut statement, &self.x)?.whole();
         let target = (self.target)(&cx.bind_array(&mut statement, &self.positions)?);
         let source = cx.bind_array(&mut statement, &self.updates)?.at(&self.source);
-        let y = access("y", &letters(self.x.rank()));
+        let y = access("y", letters(self.x.rank()));
         let text = format!("{y} := {old}\n{} {operator} {source}{}", access("y", &target), self.ranges());
         cx.emit(&statement, self.x.dtype(), self.x.shape(), &text)
     }
@@ -314,7 +314,7 @@ fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let here = letter(time);
     let mut read = letters(x.rank());
     read[time] = format!("where({here} < {length}, {length} - 1 - {here}, {here})");
-    let text = format!("{} := {}{}", access("y", &letters(x.rank())), source.at(&read), clause(x.shape()));
+    let text = format!("{} := {}{}", access("y", letters(x.rank())), source.at(&read), clause(x.shape()));
     Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
 }
 
@@ -359,9 +359,9 @@ fn top(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut statement = Statement::default();
     let source = cx.bind_array(&mut statement, &x)?;
     let mut index = letters(rank);
-    index[at] = access("p", &letters(rank));
+    index[at] = access("p", letters(rank));
     let order = if is_largest { "descending" } else { "ascending" };
-    let values = access("y", &letters(rank));
+    let values = access("y", letters(rank));
     let text = format!("p := {order}({}, {at})\n{values} := {}", source.name(), source.at(&index));
     let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
     Ok(cx.emit_all(&statement, results, &text)?.to_vec())

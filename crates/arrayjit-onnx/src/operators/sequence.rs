@@ -39,7 +39,7 @@ fn swiglu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut statement = Statement::default();
     let a = format!("{wide}({})", cx.bind_array(&mut statement, &gate)?.whole());
     let b = format!("{wide}({})", cx.bind_array(&mut statement, &x)?.whole());
-    let text = format!("{} := {dtype}(silu({a}, {alpha}) * {b})", access("y", &letters(x.rank())));
+    let text = format!("{} := {dtype}(silu({a}, {alpha}) * {b})", access("y", letters(x.rank())));
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }
 
@@ -106,10 +106,10 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
             let second = part(&format!("j + {half}"), "j", "+", "j");
             let ranges = format!("i < {half}, j < {half}");
             match rest {
-                0 => format!("{} := {first}, {second} where {ranges}", access("y", &index("i^j"))),
+                0 => format!("{} := {first}, {second} where {ranges}", access("y", index("i^j"))),
                 _ => {
                     let kept = source.at(&index(&format!("l + {}", 2 * half)));
-                    let y = access("y", &index("i^j^l"));
+                    let y = access("y", index("i^j^l"));
                     format!("{y} := {first}, {second}, {kept} where {ranges}, l < {rest}")
                 }
             }
@@ -118,9 +118,9 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
             let part = |to: &str, other: &str, sign: &str| {
                 let value =
                     format!("{dtype}({} * {} {sign} {} * {})", x_at(to), cos("k"), x_at(other), sin("k"));
-                format!("{} := {value} where k < {half}\n", access("y", &index(to)))
+                format!("{} := {value} where k < {half}\n", access("y", index(to)))
             };
-            let whole = access("y", &index("i"));
+            let whole = access("y", index("i"));
             let kept = format!("{whole} := {}\n", source.at(&index("i")));
             kept + &part("2*k", "2*k + 1", "-") + &part("2*k + 1", "2*k", "+")
         }
@@ -163,7 +163,7 @@ fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let is_new = format!("and({distance} >= 0, {distance} < {new})");
     let mut index = letters(cache.rank());
     index[at] = format!("where({is_new}, {distance}, 0)");
-    let y = access("y", &letters(cache.rank()));
+    let y = access("y", letters(cache.rank()));
     let text = format!(
         "{y} := where({is_new}, {}, {old}){}",
         source.at(&index),

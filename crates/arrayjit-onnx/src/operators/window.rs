@@ -1,5 +1,7 @@
 //! Windows over any number of axes, and convolution.
 
+use arrayjit_tensor::low_level::{AxisWindow, FilterLayout, in_space, numbered};
+
 use super::{
     context::{Lowered, NodeContext, Statement},
     operator::{Operator, op},
@@ -9,7 +11,7 @@ use super::{
 use crate::{
     error::NodeProblem,
     host::reversed,
-    shape::{access, elements},
+    shape::{access, elements, ranges},
     value::Value,
 };
 
@@ -18,41 +20,6 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Conv", 1, convolution),
     op("ConvTranspose", 1, transposed_convolution),
 ];
-
-/// The windows of one axis.
-#[derive(Clone, Copy)]
-pub(super) struct AxisWindow {
-    /// The number of elements of the axis.
-    pub(super) size: usize,
-    /// The number of elements of a window.
-    pub(super) kernel: usize,
-    stride: usize,
-    dilation: usize,
-    /// The margin in front.
-    pub(super) before: i64,
-    /// The margin behind.
-    pub(super) after: i64,
-    /// The number of windows.
-    pub(super) count: usize,
-}
-
-impl AxisWindow {
-    /// The index of element `k` of window `o`.
-    pub(super) fn index(&self, at: usize) -> String {
-        let AxisWindow { stride, dilation, before, .. } = self;
-        format!("{stride}*o{at} + {dilation}*k{at} - {before}").replace("- -", "+ ")
-    }
-
-    fn span(&self) -> usize {
-        self.dilation * (self.kernel - 1) + 1
-    }
-
-    /// Whether a window leaves the axis.
-    pub(super) fn is_padded(&self) -> bool {
-        let last = (self.stride * self.count.saturating_sub(1) + self.span()) as i64 - self.before;
-        self.before != 0 || last > self.size as i64
-    }
-}
 
 /// The most of a size, stride, dilation or margin, so that indices do not overflow.
 const MOST: i64 = 1 << 31;
@@ -150,15 +117,6 @@ pub(super) fn windows_of(
     windows(cx, x.shape(), &filters.shape()[2..])
 }
 
-/// The names of letters `o0`, `o1` of windows, or `k0`, `k1` of their elements.
-pub(super) fn names(letter: &str, axes: usize) -> Vec<String> {
-    (0..axes).map(|at| format!("{letter}{at}")).collect()
-}
-
-pub(super) fn prefixed(front: &[&str], names: Vec<String>) -> Vec<String> {
-    front.iter().map(|&name| name.to_owned()).chain(names).collect()
-}
-
 fn convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, filters, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
     Ok(vec![convolved(cx, &x, &filters, bias)?])
@@ -183,62 +141,22 @@ pub(super) fn convolved(
         return Err(NodeProblem::operand(1, problem));
     }
     let windows = windows(cx, &shape, &filter[2..])?;
-    let axes = windows.len();
     let mut result = vec![shape[0], filter[0]];
     result.extend(windows.iter().map(|window| window.count));
     let dtype = x.dtype();
     if shape[1] == 0 && elements(&result)? > 0 {
         return cx.filled(dtype, &result, &format!("{dtype}(0)"));
     }
-    // A group's channels and filters follow each other.
-    let (inner, outer) = (filter[1], filter[0] / groups);
-    let is_depthwise = inner == 1 && outer == 1;
-    let (channel, output, mut ranges) = match groups {
-        _ if is_depthwise => ("f".to_owned(), "f".to_owned(), format!("f < {groups}")),
-        1 => ("c".to_owned(), "f".to_owned(), format!("f < {outer}")),
-        _ => (format!("{inner}*g + c"), format!("{outer}*g + f"), format!("g < {groups}, f < {outer}")),
-    };
     let filters = filters_last(cx, filters)?;
-    for (at, window) in windows.iter().enumerate() {
-        ranges.push_str(&format!(", o{at} < {}", window.count));
+    let layout = FilterLayout::FiltersLast;
+    match bias {
+        Some(bias) => cx.operation([x, &filters, &bias], dtype, &result, |[x, filters, bias]| {
+            x.convolution(filters, Some(bias), &windows, groups, layout)
+        }),
+        None => cx.operation([x, &filters], dtype, &result, |[x, filters]| {
+            x.convolution(filters, None, &windows, groups, layout)
+        }),
     }
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, x)?;
-    let weights = cx.bind_array(&mut statement, &filters)?;
-    let index: Vec<String> = windows.iter().enumerate().map(|(at, window)| window.index(at)).collect();
-    let index = prefixed(&["b", &channel], index);
-    let value = match windows.iter().any(AxisWindow::is_padded) {
-        true => source.padded("0", &index),
-        false => source.at(&index),
-    };
-    let inner_channel = if is_depthwise { "0" } else { "c" };
-    let weight = weights.at(&[names("k", axes), vec![inner_channel.into(), output.clone()]].concat());
-    let target = prefixed(&["b", &output], names("o", axes));
-    let plain = prefixed(&["b", "f"], names("o", axes));
-    let wide = wide(dtype);
-    let convert = |access: String| if wide == dtype { access } else { format!("{wide}({access})") };
-    // The order of the letters is that of the sum: the channels of an element of the window are contiguous.
-    let product = format!("{} * {}", convert(weight), convert(value));
-    let bias = match bias {
-        Some(bias) => Some(cx.bind_array(&mut statement, &bias)?.at(&["f".into()])),
-        None => None,
-    };
-    let batch = shape[0];
-    let sum = format!(" :+= {product} where b < {batch}, {ranges}");
-    let text = match (bias, wide == dtype) {
-        (None, true) => format!("{}{sum}", access("y", &target)),
-        (bias, _) => {
-            let bias = bias.map(|bias| format!(" + {bias}")).unwrap_or_default();
-            let value = format!("{dtype}({}{bias})", access("s", &plain));
-            format!(
-                "node s {wide}[{}]\n{}{sum}\n{} := {value}",
-                crate::shape::dims(&result),
-                access("s", &target),
-                access("y", &plain)
-            )
-        }
-    };
-    cx.emit(&statement, dtype, &result, &text)
 }
 
 /// Filters with the axes of the window first, then the channels, then the filters: arrays within a model have
@@ -314,51 +232,30 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let full = full.ok_or_else(NodeProblem::overflow)?;
     let same: Vec<i64> = (0..axes).map(|at| (shape[at + 2] * strides[at]) as i64).collect();
     let margins = transposed_margins(cx, &full, &same)?;
-    let (inner, outer) = (shape[1] / groups, filter[1]);
-    let mut result = vec![shape[0], outer * groups];
+    let mut result = vec![shape[0], filter[1] * groups];
     let mut whole = result.clone();
-    for (&full, &(before, after)) in full.iter().zip(&margins) {
+    let mut windows = Vec::new();
+    for (at, (&full, &(before, after))) in full.iter().zip(&margins).enumerate() {
         let size = full.checked_sub(before).and_then(|size| size.checked_sub(after));
-        result.push(size.and_then(|size| usize::try_from(size).ok()).ok_or_else(NodeProblem::overflow)?);
+        let size = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(NodeProblem::overflow)?;
+        result.push(size);
         // The sums also have room for the elements that a result beyond them would read as 0.
         whole.push(usize::try_from(full.max(full - after)).map_err(|_| NodeProblem::overflow())?);
+        let (kernel, count) = (filter[at + 2], shape[at + 2]);
+        let (stride, dilation) = (strides[at], dilations[at]);
+        windows.push(AxisWindow { size, kernel, stride, dilation, before, after, count });
     }
     elements(&whole)?;
     let dtype = x.dtype();
-    let wide = wide(dtype);
-    let (channel, output, ranges) = match groups {
-        1 => ("c".to_owned(), "f".to_owned(), String::new()),
-        _ => {
-            let ranges = format!(" where g < {groups}, c < {inner}, f < {outer}");
-            (format!("{inner}*g + c"), format!("{outer}*g + f"), ranges)
-        }
+    let result = match cx.optional(2) {
+        Some(bias) => cx.operation([&x, &filters, &bias], dtype, &result, |[x, filters, bias]| {
+            x.transposed_convolution(filters, Some(bias), &windows, groups)
+        })?,
+        None => cx.operation([&x, &filters], dtype, &result, |[x, filters]| {
+            x.transposed_convolution(filters, None, &windows, groups)
+        })?,
     };
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?.at(&prefixed(&["b", &channel], names("j", axes)));
-    let weight = cx.bind_array(&mut statement, &filters)?.at(&prefixed(&[&channel, "f"], names("k", axes)));
-    let written = (0..axes).map(|at| format!("{}*j{at} + {}*k{at}", strides[at], dilations[at]));
-    let written = prefixed(&["b", &output], written.collect());
-    let read =
-        margins.iter().enumerate().map(|(at, (before, _))| format!("o{at} + {before}").replace("+ -", "- "));
-    let read = prefixed(&["b", "f"], read.collect());
-    let is_padded = margins.iter().any(|(before, _)| *before < 0);
-    let sum = if is_padded { access("pad(s, 0)", &read) } else { access("s", &read) };
-    let bias = match cx.optional(2) {
-        Some(bias) => format!(" + {}", cx.bind_array(&mut statement, &bias)?.at(&["f".into()])),
-        None => String::new(),
-    };
-    let y = access("y", &prefixed(&["b", "f"], names("o", axes)));
-    let mut inside = format!("b < {}, f < {}", result[0], result[1]);
-    for (at, size) in result.iter().skip(2).enumerate() {
-        inside.push_str(&format!(", o{at} < {size}"));
-    }
-    let text = format!(
-        "node s {wide}[{}]\n{} :+= {wide}({source}) * {wide}({weight}){ranges}\n\
-         {y} := {dtype}({sum}{bias}) where {inside}",
-        crate::shape::dims(&whole),
-        access("s", &written)
-    );
-    Ok(vec![cx.emit(&statement, dtype, &result, &text)?])
+    Ok(vec![result])
 }
 
 /// Adds blocks of columns at their places in an image; blocks may overlap.
@@ -383,11 +280,11 @@ fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     let split = cx.reshaped(&x, &[&shape[..2], &block, &counts].concat())?;
     let mut statement = Statement::default();
-    let letters = [names("k", axes), names("o", axes)].concat();
-    let element = cx.bind_array(&mut statement, &split)?.at(&prefixed(&["b", "c"], letters));
+    let letters = [in_space("c", "k", axes), numbered("o", axes)].concat();
+    let element = cx.bind_array(&mut statement, &split)?.at(&letters);
     // The sums have room for the margins.
     let mut whole = shape[..2].to_vec();
-    let (mut written, mut read) = (Vec::new(), Vec::new());
+    let [mut written, mut read] = [(); 2].map(|()| vec!["b".to_owned(), "c".into()]);
     for (at, window) in windows.iter().enumerate() {
         let AxisWindow { size, stride, dilation, before, after, .. } = *window;
         whole.push(usize::try_from(size as i64 + before + after).map_err(|_| NodeProblem::overflow())?);
@@ -396,14 +293,13 @@ fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     elements(&whole)?;
     let (dtype, wide) = (x.dtype(), wide(x.dtype()));
-    let ranges: Vec<String> = image.iter().enumerate().map(|(at, size)| format!("i{at} < {size}")).collect();
     let text = format!(
         "node s {wide}[{}]\n{} :+= {wide}({element})\n{} := {dtype}({}) where {}",
         crate::shape::dims(&whole),
-        access("s", &prefixed(&["b", "c"], written)),
-        access("y", &prefixed(&["b", "c"], names("i", axes))),
-        access("s", &prefixed(&["b", "c"], read)),
-        ranges.join(", ")
+        access("s", written),
+        access("y", in_space("c", "i", axes)),
+        access("s", read),
+        ranges(&image)
     );
     Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
 }

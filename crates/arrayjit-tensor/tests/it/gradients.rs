@@ -187,6 +187,12 @@ fn windows() {
         ],
     );
     is_right("conv1d", &[2, 2, 7], |x| x.conv1d(x.slice(2, 0..3)?, options()));
+    is_right("depthwise conv1d", &[2, 2, 5], |x| {
+        x.conv1d(x.slice(1, 0..1)?.slice(2, 0..2)?, WindowOptions { groups: 2, padding: 1, ..options() })
+    });
+    is_right("conv3d", &[1, 1, 2, 3, 2], |x| {
+        x.conv3d(x.slice(3, 0..2)?, WindowOptions { padding: 1, ..options() })
+    });
 }
 
 fn options() -> WindowOptions {

@@ -113,6 +113,7 @@ fn reductions() {
     assert_eq!(run(&[2, 3], &[1., 5., 5., 7., 2., 2.], |x| x.argmin(-1)), (vec![2], vec![0., 1.]));
     assert_eq!(count(&[2, 3], |x| x.cumsum(1)), (vec![2, 3], vec![0., 1., 3., 3., 7., 12.]));
     assert_eq!(count(&[2, 2], |x| x.cumsum(0)), (vec![2, 2], vec![0., 1., 2., 4.]));
+    assert_eq!(count(&[2, 2], |x| (x + 2.0)?.cumprod(1)).1, [2., 6., 4., 20.]);
     assert_eq!(count(&[2, 0], |x| x.cumsum(1)), (vec![2, 0], vec![]));
     assert_eq!(count(&[0, 2], |x| x.cumsum(1)), (vec![0, 2], vec![]));
     let long: Vec<f64> = (0..100u32).map(|n| f64::from(n * (n + 1) / 2)).collect();
@@ -329,6 +330,16 @@ fn windows() {
     assert_eq!(shape, [1, 1, 4, 4]);
     assert_eq!(values, [0., 0., 1., 1., 0., 0., 1., 1., 2., 2., 3., 3., 2., 2., 3., 3.]);
     assert_eq!(count(&[1, 1, 5], |x| x.conv1d(ones(x, &[1, 1, 3])?, strided)).1, [3., 9.]);
+    let cube = [1, 1, 2, 2, 2];
+    assert_eq!(count(&cube, |x| x.conv3d(ones(x, &[1, 1, 2, 2, 2])?, strided)), (vec![1; 5], vec![28.]));
+    let (shape, values) = count(&[1, 2, 2], |x| x.conv_transpose1d(ones(x, &[2, 1, 2])?, strided, 1));
+    assert_eq!((shape, values), (vec![1, 1, 5], vec![2., 2., 4., 4., 0.]));
+    let (shape, values) = count(&cube, |x| x.conv_transpose3d(ones(x, &[1, 1, 1, 1, 2])?, strided, 0));
+    assert_eq!((shape, values.iter().sum::<f64>()), (vec![1, 1, 3, 3, 4], 56.));
+    assert_eq!(count(&[1, 1, 5], |x| x.max_pool1d(2, PoolOptions::default())).1, [1., 3.]);
+    assert_eq!(count(&[1, 1, 4], |x| x.avg_pool1d(2, overlapping)).1, [0.5, 1.5, 2.5]);
+    assert_eq!(count(&cube, |x| x.max_pool3d(2, PoolOptions::default())), (vec![1; 5], vec![7.]));
+    assert_eq!(count(&cube, |x| x.avg_pool3d(2, PoolOptions::default())), (vec![1; 5], vec![3.5]));
 }
 
 #[test]

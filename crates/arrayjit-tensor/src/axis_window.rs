@@ -1,0 +1,315 @@
+//! Windows over any number of axes: the texts of convolution and pooling. Arrays are `[batch, channels, …]`;
+//! letter `o` counts the windows of an axis of space, and `k` the elements of a window.
+
+use crate::{
+    error::{Call, TensorError},
+    operand::{Argument, TensorOperand},
+    reduce::sum_types,
+    shape::{access, dims, numbered, ranges_of},
+    tensor::Tensor,
+};
+
+/// The windows of one axis.
+#[derive(Clone, Copy, Debug)]
+pub struct AxisWindow {
+    /// The number of elements of the axis.
+    pub size: usize,
+    /// The number of elements of a window.
+    pub kernel: usize,
+    /// The distance of neighbouring windows.
+    pub stride: usize,
+    /// The distance of neighbouring elements of a window.
+    pub dilation: usize,
+    /// The margin in front.
+    pub before: i64,
+    /// The margin behind.
+    pub after: i64,
+    /// The number of windows.
+    pub count: usize,
+}
+
+impl AxisWindow {
+    /// The index of element `k` of window `o`.
+    pub fn index(&self, at: usize) -> String {
+        let AxisWindow { stride, dilation, before, .. } = self;
+        format!("{stride}*o{at} + {dilation}*k{at} - {before}").replace("- -", "+ ")
+    }
+
+    /// Whether a window leaves the axis.
+    pub fn is_padded(&self) -> bool {
+        let span = self.dilation * (self.kernel - 1) + 1;
+        let last = (self.stride * self.count.saturating_sub(1) + span) as i64 - self.before;
+        self.before != 0 || last > self.size as i64
+    }
+}
+
+/// The order of the axes of filters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FilterLayout {
+    /// `[filters, channels, …]`, as in torch.
+    FiltersFirst,
+    /// `[…, channels, filters]`: filters are contiguous, and in vectors.
+    FiltersLast,
+}
+
+/// An element of a window of each channel, as text.
+pub struct WindowAccess<'a> {
+    shape: &'a [usize],
+    windows: &'a [AxisWindow],
+}
+
+impl<'a> WindowAccess<'a> {
+    /// The windows of an array of this shape.
+    pub fn new(shape: &'a [usize], windows: &'a [AxisWindow]) -> WindowAccess<'a> {
+        WindowAccess { shape, windows }
+    }
+
+    /// The shape of an array with an element for each window.
+    pub fn result_shape(&self) -> Vec<usize> {
+        self.shape.iter().take(2).copied().chain(self.windows.iter().map(|window| window.count)).collect()
+    }
+
+    /// The element of an array; `outside` where the window leaves the array.
+    pub fn element(&self, array: &str, channel: &str, outside: &str) -> String {
+        let space = self.windows.iter().enumerate().map(|(at, window)| window.index(at));
+        let index = ["b".to_owned(), channel.to_owned()].into_iter().chain(space);
+        match self.windows.iter().any(AxisWindow::is_padded) {
+            true => access(&format!("pad({array}, {outside})"), index),
+            false => access(array, index),
+        }
+    }
+
+    /// The access of an array with an element for each window.
+    pub fn result(&self, array: &str, channel: &str) -> String {
+        access(array, in_space(channel, "o", self.windows.len()))
+    }
+
+    /// The ranges of the windows.
+    fn counts(&self) -> String {
+        ranges_of(&numbered("o", self.windows.len()), self.windows.iter().map(|window| window.count))
+    }
+
+    /// The ranges of all letters of a pooling. A padded read gives its letters none.
+    pub fn ranges(&self) -> String {
+        let taps = ranges_of(&numbered("k", self.windows.len()), self.windows.iter().map(|one| one.kernel));
+        format!("b < {}, c < {}, {}, {taps}", self.shape[0], self.shape[1], self.counts())
+    }
+}
+
+/// Indices of the batch, a channel, and letters of the axes of space.
+pub fn in_space(channel: &str, letter: &str, axes: usize) -> Vec<String> {
+    ["b", channel].map(str::to_owned).into_iter().chain(numbered(letter, axes)).collect()
+}
+
+/// The channel and the filter as indices, and the ranges of their letters: the channels and filters of a
+/// group follow each other.
+fn grouped(groups: usize, inner: usize, outer: usize) -> (String, String, String) {
+    match groups {
+        1 => ("c".into(), "f".into(), format!("c < {inner}, f < {outer}")),
+        _ => (
+            format!("{inner}*g + c"),
+            format!("{outer}*g + f"),
+            format!("g < {groups}, c < {inner}, f < {outer}"),
+        ),
+    }
+}
+
+impl Tensor {
+    /// The convolution with these windows and filters, plus a bias for each filter. The shapes fit.
+    ///
+    /// # Errors
+    /// A tensor of another graph.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn convolution(
+        &self,
+        filters: impl TensorOperand,
+        bias: Option<&Tensor>,
+        windows: &[AxisWindow],
+        groups: usize,
+        layout: FilterLayout,
+    ) -> Result<Tensor, TensorError> {
+        self.convolved(Call::new("convolution"), (filters.argument(), layout), bias, windows, groups)
+    }
+
+    pub(crate) fn convolved(
+        &self,
+        call: Call,
+        (filters, layout): (Argument<'_>, FilterLayout),
+        bias: Option<&Tensor>,
+        windows: &[AxisWindow],
+        groups: usize,
+    ) -> Result<Tensor, TensorError> {
+        let (axes, shape) = (windows.len(), filters.shape());
+        let (inner, count) = match layout {
+            FilterLayout::FiltersFirst => (shape[1], shape[0]),
+            FilterLayout::FiltersLast => (shape[axes], shape[axes + 1]),
+        };
+        let outer = count / groups;
+        let is_depthwise = inner == 1 && outer == 1;
+        let (channel, own, filter, ranges) = match groups {
+            _ if is_depthwise => ("f".into(), "0", "f".into(), format!("f < {groups}")),
+            1 => ("c".into(), "c", "f".to_owned(), format!("f < {outer}")),
+            _ => {
+                let ranges = format!("g < {groups}, f < {outer}");
+                (format!("{inner}*g + c"), "c", format!("{outer}*g + f"), ranges)
+            }
+        };
+        let (wide, narrow) = sum_types(self.dtype());
+        let convert =
+            |access: String| if wide == self.dtype() { access } else { format!("{wide}({access})") };
+        let at = WindowAccess::new(self.shape(), windows);
+        let value = convert(at.element("x", &channel, "0"));
+        let taps = numbered("k", axes);
+        // The order of the letters is that of the sum.
+        let product = match layout {
+            FilterLayout::FiltersFirst => {
+                let weight = access("w", [filter.as_str(), own].into_iter().chain(taps.iter().map(|k| &**k)));
+                format!("{value} * {}", convert(weight))
+            }
+            FilterLayout::FiltersLast => {
+                let weight = access("w", taps.iter().map(|k| &**k).chain([own, filter.as_str()]));
+                format!("{} * {value}", convert(weight))
+            }
+        };
+        let sum = format!(" :+= {product} where b < {}, {ranges}, {}", self.shape()[0], at.counts());
+        let mut inputs = vec![("x", Argument::Tensor(self)), ("w", filters)];
+        inputs.extend(bias.map(|bias| ("a", Argument::Tensor(bias))));
+        self.graph().result(call, &inputs, |y| match bias {
+            None if wide == narrow => format!("{}{sum}", at.result(y, &filter)),
+            _ => {
+                let bias = if bias.is_some() { " + a[f]" } else { "" };
+                let (s, y) = (at.result("s", "f"), at.result(y, "f"));
+                format!("{}{sum}\n{y} := {narrow}({s}{bias})", at.result("s", &filter))
+            }
+        })
+    }
+
+    /// The transposed convolution with filters `[channels, filters / groups, …]`, plus a bias for each
+    /// filter. The windows are those of the result, which has their sizes; this tensor has their counts.
+    ///
+    /// # Errors
+    /// A tensor of another graph.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn transposed_convolution(
+        &self,
+        filters: impl TensorOperand,
+        bias: Option<&Tensor>,
+        windows: &[AxisWindow],
+        groups: usize,
+    ) -> Result<Tensor, TensorError> {
+        self.transposed(Call::new("transposed_convolution"), filters.argument(), bias, windows, groups)
+    }
+
+    pub(crate) fn transposed(
+        &self,
+        call: Call,
+        filters: Argument<'_>,
+        bias: Option<&Tensor>,
+        windows: &[AxisWindow],
+        groups: usize,
+    ) -> Result<Tensor, TensorError> {
+        let axes = windows.len();
+        let (inner, outer) = (self.shape()[1] / groups, filters.shape()[1]);
+        let (channel, filter, ranges) = grouped(groups, inner, outer);
+        let (wide, narrow) = sum_types(self.dtype());
+        // The whole result with its margins, then the part within them. A result beyond the sums reads 0.
+        let mut whole = vec![self.shape()[0], outer * groups];
+        let (mut written, mut read) = (vec!["b".to_owned(), filter], vec!["b".to_owned(), "f".to_owned()]);
+        for (at, window) in windows.iter().enumerate() {
+            let AxisWindow { size, stride, dilation, before, after, .. } = *window;
+            whole.push(usize::try_from(size as i64 + before + after.max(0)).unwrap_or(0));
+            written.push(format!("{stride}*j{at} + {dilation}*k{at}"));
+            read.push(format!("o{at} + {before}").replace("+ -", "- "));
+        }
+        let source = access("x", in_space(&channel, "j", axes));
+        let taps = numbered("k", axes);
+        let weight = access("w", [channel, "f".to_owned()].into_iter().chain(taps));
+        let is_padded = windows.iter().any(|window| window.before < 0);
+        let sum = access(if is_padded { "pad(s, 0)" } else { "s" }, read);
+        let inside = ranges_of(&numbered("o", axes), windows.iter().map(|window| window.size));
+        let inside = format!("b < {}, f < {}, {inside}", whole[0], whole[1]);
+        let mut inputs = vec![("x", Argument::Tensor(self)), ("w", filters)];
+        inputs.extend(bias.map(|bias| ("a", Argument::Tensor(bias))));
+        let bias = if bias.is_some() { " + a[f]" } else { "" };
+        self.graph().result(call, &inputs, |y| {
+            format!(
+                "node s {wide}[{}]\n{} :+= {wide}({source}) * {wide}({weight}) where {ranges}\n\
+                 {} := {narrow}({sum}{bias}) where {inside}",
+                dims(&whole),
+                access("s", written),
+                access(y, in_space("f", "o", axes)),
+            )
+        })
+    }
+
+    /// Folds the elements of each window: `op` accumulates them, margins have the value `outside`, and
+    /// `finish` is applied to the result `{}`.
+    ///
+    /// # Errors
+    /// An element type without the operation.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn window_fold(
+        &self,
+        windows: &[AxisWindow],
+        op: &str,
+        outside: &str,
+        finish: &str,
+    ) -> Result<Tensor, TensorError> {
+        self.folded(Call::new("window_fold"), windows, op, outside, finish)
+    }
+
+    pub(crate) fn folded(
+        &self,
+        call: Call,
+        windows: &[AxisWindow],
+        op: &str,
+        outside: &str,
+        finish: &str,
+    ) -> Result<Tensor, TensorError> {
+        let at = WindowAccess::new(self.shape(), windows);
+        let (wide, narrow) = sum_types(self.dtype());
+        let (s, ranges) = (at.result("s", "c"), at.ranges());
+        let (value, result) = (at.element("x", "c", outside), finish.replace("{}", &s));
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{s} {op} {wide}({value}) where {ranges}\n{} := {narrow}({result})", at.result(y, "c"))
+        })
+    }
+
+    /// The mean of the elements of each window. Elements of the margins count as 0 if `counts_margins`;
+    /// otherwise, and beyond the margins, the mean is that of fewer elements.
+    ///
+    /// # Errors
+    /// An element type without means.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn window_mean(&self, windows: &[AxisWindow], counts_margins: bool) -> Result<Tensor, TensorError> {
+        let at = WindowAccess::new(self.shape(), windows);
+        let (wide, narrow) = sum_types(self.dtype());
+        let (s, value, ranges) = (at.result("s", "c"), at.element("x", "c", "0"), at.ranges());
+        let mut text = format!("{s} :+= {wide}({value}) where {ranges}\n");
+        // The number of elements of a window that count: a product over axes of sums over the window.
+        let mut divisor = Vec::new();
+        let is_padded = windows.iter().any(AxisWindow::is_padded);
+        for (at, window) in windows.iter().enumerate() {
+            let AxisWindow { size, kernel, before, after, count, .. } = *window;
+            if !is_padded {
+                divisor.push(format!("{kernel}.0"));
+                continue;
+            }
+            let (index, size) = (window.index(at), size as i64);
+            let (low, high) = if counts_margins { (-before, size + after) } else { (0, size) };
+            text += &format!(
+                "n{at}[o{at}] :+= {wide}(and({index} >= {low}, {index} < {high})) where o{at} < {count}, k{at} < \
+                 {kernel}\n"
+            );
+            divisor.push(format!("n{at}[o{at}]"));
+        }
+        let divisor = divisor.join(" * ");
+        self.graph().result(Call::new("window_mean"), &[("x", Argument::Tensor(self))], |y| {
+            format!("{text}{} := {narrow}({s} / ({divisor}))", at.result(y, "c"))
+        })
+    }
+}
