@@ -1,11 +1,12 @@
 //! Softmax and normalisation.
 
+use arrayjit_tensor::{Tensor, TensorError};
 use tnode::DType;
 
 use super::{
     context::{Lowered, NodeContext, Statement},
     operator::{Operator, op},
-    reduce::{extreme, wide},
+    reduce::wide,
 };
 use crate::{
     error::NodeProblem,
@@ -18,15 +19,15 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("BatchNormalization", 7, batch),
     Operator { is_random: true, ..op("Dropout", 7, dropout) },
     op("GroupNormalization", 18, group),
-    op("Hardmax", 1, hardmax),
+    op("Hardmax", 1, |cx| on_axis(cx, hardest)),
     op("InstanceNormalization", 6, instance),
     op("LRN", 1, local_response),
     op("LayerNormalization", 17, layer),
-    op("LogSoftmax", 1, |cx| softmax(cx, true)),
+    op("LogSoftmax", 1, |cx| on_axis(cx, Tensor::log_softmax)),
     op("LpNormalization", 1, lp),
     op("MeanVarianceNormalization", 9, mean_variance),
     op("RMSNormalization", 23, rms),
-    op("Softmax", 1, |cx| softmax(cx, false)),
+    op("Softmax", 1, |cx| on_axis(cx, Tensor::softmax)),
 ];
 
 /// The shape as rows and columns before opset 13, and the axis otherwise.
@@ -40,43 +41,24 @@ fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usiz
     Ok((vec![elements(rows)?, elements(columns)?], 1))
 }
 
-fn softmax(cx: &mut NodeContext<'_, '_>, is_log: bool) -> Lowered {
+/// An operation on one axis, or on rows before opset 13.
+fn on_axis(
+    cx: &mut NodeContext<'_, '_>,
+    operation: fn(&Tensor, isize) -> Result<Tensor, TensorError>,
+) -> Lowered {
     let x = cx.value(0)?;
     let (shape, at) = softmax_axes(cx, &x)?;
     let flat = cx.reshaped(&x, &shape)?;
-    let (dtype, rank) = (x.dtype(), shape.len());
-    let wide = wide(dtype);
-    let mut statement = Statement::default();
-    let element = format!("{wide}({})", cx.bind_array(&mut statement, &flat)?.whole());
-    let outer: Vec<String> = (0..rank).filter(|&axis| axis != at).map(letter).collect();
-    let [most, sum] = ["m", "s"].map(|name| access(name, &outer));
-    let [e, y] = ["e", "y"].map(|name| access(name, &letters(rank)));
-    let finish = if is_log { format!("{element} - {most} - log({sum})") } else { format!("{e} / {sum}") };
-    let text = format!(
-        "{most} :max= {element}\n{e} := exp({element} - {most})\n{sum} :+= {e}\n{y} := {dtype}({finish})"
-    );
-    let result = cx.emit(&statement, dtype, &shape, &text)?;
-    Ok(vec![cx.reshaped(&result, x.shape())?])
+    let result = cx.operation([&flat], x.dtype(), x.shape(), |[x]| operation(x, at as isize))?;
+    Ok(vec![result])
 }
 
-fn hardmax(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let x = cx.value(0)?;
-    let (shape, at) = softmax_axes(cx, &x)?;
-    let flat = cx.reshaped(&x, &shape)?;
-    let rank = shape.len();
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &flat)?.whole();
-    let outer: Vec<String> = (0..rank).filter(|&axis| axis != at).map(letter).collect();
-    let first = access("p", &outer);
-    let (y, here, dtype) = (access("y", &letters(rank)), letter(at), x.dtype());
-    let (extreme, is_extreme) = extreme(&element, ":max=", &outer, dtype);
-    let text = format!(
-        "{extreme}{first} :min= where({is_extreme}, {here}, {})\n\
-         {y} := {dtype}({here} == {first})",
-        shape[at]
-    );
-    let result = cx.emit(&statement, dtype, &shape, &text)?;
-    Ok(vec![cx.reshaped(&result, x.shape())?])
+/// 1 at the first largest element of an axis, else 0.
+fn hardest(x: &Tensor, at: isize) -> Result<Tensor, TensorError> {
+    let last = x.rank() as isize - 1;
+    let mut order: Vec<isize> = (0..last).collect();
+    order.insert(at as usize, last);
+    x.argmax(at)?.one_hot(x.shape()[at as usize])?.permute(&order)
 }
 
 /// An epsilon as assignment text.
@@ -120,7 +102,7 @@ fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let text = format!(
         "a[i1] := {gain} * recip_sqrt({variance} + {eps})\nb[i1] := {bias} - {mean} * a[i1]\n\
          {} := {dtype}({wide}({element}) * a[i1] + b[i1])",
-        access("y", &letters(x.rank()))
+        access("y", letters(x.rank()))
     );
     Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
 }
@@ -148,7 +130,7 @@ fn batch_in_training(
          {} := {dtype}(({element} - m[i1]) * recip_sqrt(v[i1] + {eps}) * {gain} + {bias})\n\
          rm[i1] := {mean_type}({mean} * {kept} + m[i1] * {new})\n\
          rv[i1] := {variance_type}({variance} * {kept} + v[i1] * {new})",
-        access("y", &letters(x.rank()))
+        access("y", letters(x.rank()))
     );
     let statistics = [channels];
     let results =
@@ -324,7 +306,7 @@ fn lp(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
     let outer: Vec<String> = (0..x.rank()).filter(|&axis| axis != at).map(letter).collect();
-    let (s, y) = (access("s", &outer), access("y", &letters(x.rank())));
+    let (s, y) = (access("s", &outer), access("y", letters(x.rank())));
     let (value, norm) = match cx.int_or("p", 2)? {
         1 => (format!("abs({element})"), s.clone()),
         2 => (format!("{element} * {element}"), format!("sqrt({s})")),
@@ -342,7 +324,7 @@ fn mean_variance(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let count: usize = reduced.iter().map(|&at| x.shape()[at]).product();
     let mut statement = Statement::default();
     let element = cx.bind_array(&mut statement, &x)?.whole();
-    let [y, d] = ["y", "d"].map(|name| access(name, &letters(x.rank())));
+    let [y, d] = ["y", "d"].map(|name| access(name, letters(x.rank())));
     let [a, m, q] = ["a", "m", "q"].map(|name| access(name, &outer));
     let text = format!(
         "{a} :+= {element}\n{m} := {a} / {count}.0\n{d} := {element} - {m}\n{q} :+= {d} * {d}\n\

@@ -1,63 +1,45 @@
 //! Reductions over axes.
 
+use arrayjit_tensor::{Tensor, TensorError, low_level::sum_types};
 use lowered_ir::{eval, ir::BinaryOp};
 use tnode::{DType, Scalar};
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
 };
 use crate::{
     error::NodeProblem,
     host::{array_of, flatten, indices, scalars},
-    shape::{access, axes, axis, letter, letters, ranges},
+    shape::{axes, axis},
     value::Value,
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
-    op("ArgMax", 1, |cx| position(cx, ":max=")),
-    op("ArgMin", 1, |cx| position(cx, ":min=")),
+    op("ArgMax", 1, |cx| position(cx, Tensor::argmax)),
+    op("ArgMin", 1, |cx| position(cx, Tensor::argmin)),
     op("CumProd", 26, |cx| cumulative(cx, ":*=")),
     op("CumSum", 11, |cx| cumulative(cx, ":+=")),
-    op("ReduceL1", 1, |cx| reduced(cx, &Reduction { value: "abs({})", ..SUM })),
-    op("ReduceL2", 1, |cx| reduced(cx, &Reduction { value: "{} * {}", finish: "sqrt({})", ..SUM })),
-    op("ReduceLogSum", 1, |cx| reduced(cx, &Reduction { finish: "log({})", empty: "-inf", ..SUM })),
-    op("ReduceLogSumExp", 1, log_sum_exp),
-    op("ReduceMax", 1, |cx| reduced(cx, &Reduction { op: ":max=", empty: "lowest", ..SUM })),
-    op("ReduceMean", 1, |cx| reduced(cx, &Reduction { finish: "{} / {count}", empty: "nan", ..SUM })),
-    op("ReduceMin", 1, |cx| reduced(cx, &Reduction { op: ":min=", empty: "highest", ..SUM })),
-    op("ReduceProd", 1, |cx| reduced(cx, &Reduction { op: ":*=", empty: "1", ..SUM })),
-    op("ReduceSum", 1, |cx| reduced(cx, &SUM)),
-    op("ReduceSumSquare", 1, |cx| reduced(cx, &Reduction { value: "{} * {}", ..SUM })),
+    op("ReduceL1", 1, |cx| reduced(cx, "0", |x, axes| x.abs()?.sum(axes))),
+    op("ReduceL2", 1, |cx| reduced(cx, "0", |x, axes| x.square()?.sum(axes)?.sqrt())),
+    op("ReduceLogSum", 1, |cx| reduced(cx, "-inf", |x, axes| x.sum(axes)?.log())),
+    op("ReduceLogSumExp", 1, |cx| reduced(cx, "-inf", |x, axes| x.logsumexp(axes))),
+    op("ReduceMax", 1, |cx| reduced(cx, "lowest", |x, axes| x.max(axes))),
+    op("ReduceMean", 1, |cx| reduced(cx, "nan", mean)),
+    op("ReduceMin", 1, |cx| reduced(cx, "highest", |x, axes| x.min(axes))),
+    op("ReduceProd", 1, |cx| reduced(cx, "1", |x, axes| x.prod(axes))),
+    op("ReduceSum", 1, |cx| reduced(cx, "0", |x, axes| x.sum(axes))),
+    op("ReduceSumSquare", 1, |cx| reduced(cx, "0", |x, axes| x.square()?.sum(axes))),
 ];
-
-/// The text of a reduction.
-struct Reduction {
-    /// The value of an element.
-    value: &'static str,
-    /// The accumulating operator.
-    op: &'static str,
-    /// The result, from the accumulated value.
-    finish: &'static str,
-    /// The result of no elements.
-    empty: &'static str,
-}
-
-const SUM: Reduction = Reduction { value: "{}", op: ":+=", finish: "{}", empty: "0" };
 
 /// The type in which elements of a type are accumulated.
 pub(super) fn wide(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::Bf16 | DType::Fp8E4m3fn | DType::Fp8E5m2 => DType::F32,
-        DType::Bool | DType::U8 | DType::I8 | DType::U16 => DType::I32,
-        other => other,
-    }
+    sum_types(dtype).0
 }
 
-/// The reduced axes, and whether they stay with size 1.
+/// The reduced axes, and the shape of the result.
 struct ReducedAxes {
     axes: Vec<usize>,
-    is_kept: bool,
     shape: Vec<usize>,
 }
 
@@ -74,59 +56,47 @@ impl ReducedAxes {
             None => (0..x.rank()).collect(),
         };
         let is_kept = cx.int_or("keepdims", 1)? != 0;
-        Ok(ReducedAxes::new(x.shape(), all, is_kept))
-    }
-
-    fn new(shape: &[usize], axes: Vec<usize>, is_kept: bool) -> ReducedAxes {
-        let sizes = shape.iter().enumerate().filter_map(|(at, &size)| match axes.contains(&at) {
-            true => is_kept.then_some(1),
-            false => Some(size),
-        });
-        let shape = sizes.collect();
-        ReducedAxes { axes, is_kept, shape }
-    }
-
-    /// The indices of an array of the result's shape.
-    fn target(&self, rank: usize) -> Vec<String> {
-        let index = |at: usize| match (self.axes.contains(&at), self.is_kept) {
-            (false, _) => Some(letter(at)),
-            (true, true) => Some("0".into()),
-            (true, false) => None,
-        };
-        (0..rank).filter_map(index).collect()
-    }
-
-    /// The indices of an array with an axis for each axis that is not reduced.
-    fn inner(&self, rank: usize) -> Vec<String> {
-        (0..rank).filter(|at| !self.axes.contains(at)).map(letter).collect()
-    }
-
-    fn count(&self, shape: &[usize]) -> usize {
-        self.axes.iter().map(|&at| shape[at]).product()
+        let shape = reduced_shape(x.shape(), &all, is_kept);
+        Ok(ReducedAxes { axes: all, shape })
     }
 }
 
-fn reduced(cx: &mut NodeContext<'_, '_>, reduction: &Reduction) -> Lowered {
-    let axes = ReducedAxes::of(cx)?;
+/// The shape without the reduced axes, or with size 1 there.
+fn reduced_shape(shape: &[usize], axes: &[usize], is_kept: bool) -> Vec<usize> {
+    let sizes = shape.iter().enumerate().filter_map(|(at, &size)| match axes.contains(&at) {
+        true => is_kept.then_some(1),
+        false => Some(size),
+    });
+    sizes.collect()
+}
+
+/// The mean, which is an integer for integers.
+fn mean(x: &Tensor, axes: &[isize]) -> Result<Tensor, TensorError> {
+    if x.dtype().is_float() {
+        return x.mean(axes);
+    }
+    let count: usize = axes.iter().map(|&at| x.shape()[at as usize]).product();
+    x.sum(axes)?.div(count as i64)
+}
+
+/// The result of a reduction in the type in which elements are accumulated; `empty` is that of no elements.
+fn reduced(
+    cx: &mut NodeContext<'_, '_>,
+    empty: &str,
+    reduction: fn(&Tensor, &[isize]) -> Result<Tensor, TensorError>,
+) -> Lowered {
+    let ReducedAxes { axes, shape } = ReducedAxes::of(cx)?;
     let x = cx.value(0)?;
-    if let Some(result) = reduced_on_host(cx, &axes)? {
+    if let Some(result) = reduced_on_host(cx, &axes, &shape)? {
         return Ok(vec![result]);
     }
-    let (dtype, count) = (x.dtype(), axes.count(x.shape()));
-    if x.num_elements() == 0 && !axes.shape.contains(&0) {
-        let number = empty_number(reduction.empty, dtype);
-        return Ok(vec![cx.filled(dtype, &axes.shape, &number)?]);
+    let dtype = x.dtype();
+    if x.num_elements() == 0 && !shape.contains(&0) {
+        return Ok(vec![cx.filled(dtype, &shape, &empty_number(empty, dtype))?]);
     }
-    let mut statement = Statement::default();
-    let wide = wide(dtype);
-    let element = format!("{wide}({})", cx.bind_array(&mut statement, &x)?.whole());
-    let sum = access("s", &axes.inner(x.rank()));
-    let count = if dtype.is_float() { format!("{count}.0") } else { count.to_string() };
-    let value = reduction.value.replace("{}", &element);
-    let finish = reduction.finish.replace("{}", &sum).replace("{count}", &count);
-    let y = access("y", &axes.target(x.rank()));
-    let text = format!("{sum} {} {value}\n{y} := {dtype}({finish})", reduction.op);
-    Ok(vec![cx.emit(&statement, dtype, &axes.shape, &text)?])
+    let axes: Vec<isize> = axes.iter().map(|&at| at as isize).collect();
+    let result = cx.operation([&x], dtype, &shape, |[x]| reduction(&x.to_dtype(wide(dtype))?, &axes))?;
+    Ok(vec![result])
 }
 
 /// The result of no elements.
@@ -149,7 +119,11 @@ fn empty_number(text: &str, dtype: DType) -> String {
     format!("{dtype}({number})")
 }
 
-fn reduced_on_host(cx: &NodeContext<'_, '_>, axes: &ReducedAxes) -> Result<Option<Value>, NodeProblem> {
+fn reduced_on_host(
+    cx: &NodeContext<'_, '_>,
+    axes: &[usize],
+    shape: &[usize],
+) -> Result<Option<Value>, NodeProblem> {
     let Some(known) = cx.all_known() else { return Ok(None) };
     let Some(x) = known.first().filter(|x| !x.dtype().is_float() && x.array.num_values() > 0) else {
         return Ok(None);
@@ -161,71 +135,38 @@ fn reduced_on_host(cx: &NodeContext<'_, '_>, axes: &ReducedAxes) -> Result<Optio
         "ReduceMin" => BinaryOp::Min,
         _ => return Ok(None),
     };
-    let kept = ReducedAxes::new(x.shape(), axes.axes.clone(), true);
-    let mut results: Vec<Option<Scalar>> = vec![None; kept.shape.iter().product()];
+    let kept = reduced_shape(x.shape(), axes, true);
+    let mut results: Vec<Option<Scalar>> = vec![None; kept.iter().product()];
     for (index, value) in indices(x.shape()).zip(scalars(&x.array)) {
         let own: Vec<usize> =
-            index.iter().enumerate().map(|(at, &i)| if axes.axes.contains(&at) { 0 } else { i }).collect();
-        let (result, value) = (&mut results[flatten(&own, &kept.shape)], value.convert(wide(x.dtype())));
+            index.iter().enumerate().map(|(at, &i)| if axes.contains(&at) { 0 } else { i }).collect();
+        let (result, value) = (&mut results[flatten(&own, &kept)], value.convert(wide(x.dtype())));
         *result = Some(result.map_or(value, |sum| eval::binary(op, sum, value)));
     }
-    Ok(Some(cx.known(array_of(x.dtype(), &axes.shape, results.into_iter().flatten())?)))
-}
-
-fn log_sum_exp(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let axes = ReducedAxes::of(cx)?;
-    let x = cx.value(0)?;
-    let dtype = x.dtype();
-    if x.num_elements() == 0 && !axes.shape.contains(&0) {
-        return Ok(vec![cx.filled(dtype, &axes.shape, &format!("{dtype}(-inf)"))?]);
-    }
-    let mut statement = Statement::default();
-    let element = format!("{}({})", wide(dtype), cx.bind_array(&mut statement, &x)?.whole());
-    let [most, sum] = ["m", "s"].map(|name| access(name, &axes.inner(x.rank())));
-    let y = access("y", &axes.target(x.rank()));
-    // Of infinities alone, the largest element is subtracted from itself, which would give NaN.
-    let text = format!(
-        "{most} :max= {element}\n{sum} :+= where({element} == {most}, 1, exp({element} - {most}))\n\
-         {y} := {dtype}(log({sum}) + {most})"
-    );
-    Ok(vec![cx.emit(&statement, dtype, &axes.shape, &text)?])
+    Ok(Some(cx.known(array_of(x.dtype(), shape, results.into_iter().flatten())?)))
 }
 
 /// The position of the extreme element of an axis, which is the first NaN if there is one.
-fn position(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
+fn position(
+    cx: &mut NodeContext<'_, '_>,
+    find: fn(&Tensor, isize) -> Result<Tensor, TensorError>,
+) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
-    if x.shape()[at] == 0 {
+    let size = x.shape()[at];
+    if size == 0 {
         return Err(NodeProblem::operand(0, format!("axis {at} of {:?} has no elements", x.shape())));
     }
-    let axes = ReducedAxes::new(x.shape(), vec![at], cx.int_or("keepdims", 1)? != 0);
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
-    let y = access("y", &axes.target(x.rank()));
-    let (extreme, is_extreme) = extreme(&element, op, &axes.inner(x.rank()), x.dtype());
-    let (here, size) = (letter(at), x.shape()[at]);
-    let found = match cx.int_or("select_last_index", 0)? {
-        0 => format!("{y} :min= where({is_extreme}, {here}, {size})"),
-        _ => format!("{y} :max= where({is_extreme}, {here}, -1)"),
-    };
-    Ok(vec![cx.emit(&statement, DType::I64, &axes.shape, &format!("{extreme}{found}"))?])
+    let shape = reduced_shape(x.shape(), &[at], cx.int_or("keepdims", 1)? != 0);
+    let (is_last, at) = (cx.int_or("select_last_index", 0)? != 0, at as isize);
+    let result = cx.operation([&x], DType::I64, &shape, |[x]| match is_last {
+        false => find(x, at),
+        true => (size as i64 - 1) - find(&x.flip(at)?, at)?,
+    })?;
+    Ok(vec![result])
 }
 
-/// Statements that find the extreme by `op` of the elements for each of the outer letters, and the condition
-/// that an element is it. If there are NaNs, these are the extreme ones.
-pub(super) fn extreme(element: &str, op: &str, outer: &[String], dtype: DType) -> (String, String) {
-    let [most, nans] = ["m", "nans"].map(|name| access(name, outer));
-    let found = format!("{most} {op} {element}\n");
-    match dtype.is_float() {
-        true => (
-            format!("{found}{nans} :+= i32({element} != {element})\n"),
-            format!("or({element} != {element}, and({nans} == 0, {element} == {most}))"),
-        ),
-        false => (found, format!("{element} == {most}")),
-    }
-}
-
-/// Accumulates along an axis. Lowering makes one loop of the triangle of elements that count.
+/// Accumulates along an axis.
 fn cumulative(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
     let given =
         cx.host_ints(1)?.first().copied().ok_or_else(|| NodeProblem::operand(1, "it has no element"))?;
@@ -239,16 +180,6 @@ fn cumulative(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
         (true, false) => ">=",
         (true, true) => ">",
     };
-    let mut statement = Statement::default();
-    let mut index = letters(x.rank());
-    index[at] = "k".into();
-    let element = cx.bind_array(&mut statement, &x)?.at(&index);
-    let y = access("y", &letters(x.rank()));
-    let (dtype, wide) = (x.dtype(), wide(x.dtype()));
-    let value = format!("{wide}({element}) where {}, k {relation} {}", ranges(x.shape()), letter(at));
-    let text = match wide == dtype {
-        true => format!("{y} {op} {value}"),
-        false => format!("{0} {op} {value}\n{y} := {dtype}({0})", access("s", &letters(x.rank()))),
-    };
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+    let result = cx.operation([&x], x.dtype(), x.shape(), |[x]| x.cumulative(at as isize, op, relation))?;
+    Ok(vec![result])
 }
