@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::NodeProblem,
     host::{float, floats_of},
-    shape::{access, broadcast, letter, letters},
+    shape::{access, broadcast},
     value::Value,
 };
 
@@ -46,46 +46,25 @@ pub(super) fn product(
     if inner != right[right.len().saturating_sub(2)] {
         return Err(NodeProblem::operand(1, format!("matrices {left:?} and {right:?} do not fit")));
     }
-    let mut shape = batch.clone();
-    let mut target = letters(batch.len());
-    if !is_row {
-        shape.push(left[left.len() - 2]);
-        target.push("m".into());
-    }
-    if !is_column {
-        shape.push(right[right.len() - 1]);
-        target.push("n".into());
-    }
+    let rows = (!is_row).then(|| left[left.len() - 2]);
+    let columns = (!is_column).then(|| right[right.len() - 1]);
+    let shape: Vec<usize> = batch.into_iter().chain(rows).chain(columns).collect();
     if inner == 0 && !shape.contains(&0) {
         return cx.filled(dtype, &shape, &format!("{dtype}(0)"));
     }
-    let indices = |shape: &[usize], own: &[&str]| {
-        let missing = batch.len() - shape.len();
-        let index = |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { letter(at + missing) };
-        shape.iter().enumerate().map(index).chain(own.iter().map(|&name| name.to_owned())).collect::<Vec<_>>()
-    };
-    let mut statement = Statement::default();
-    let a = cx
-        .bind_array(&mut statement, x)?
-        .at(&indices(&front(&left), if is_row { &["k"] } else { &["m", "k"] }));
-    let b = cx
-        .bind_array(&mut statement, z)?
-        .at(&indices(&front(&right), if is_column { &["k"] } else { &["k", "n"] }));
-    // An axis in front that has size 1 in both has no letter of an operand.
-    let text = sum_of_products(&target, &[a, b], dtype, &crate::shape::clause(&batch));
-    cx.emit(&statement, dtype, &shape, &text)
+    cx.operation([x, z], dtype, &shape, |[x, z]| x.matmul(z))
 }
 
 /// The statement that sums products of accesses in a type that holds sums.
-fn sum_of_products(target: &[String], factors: &[String], dtype: DType, clause: &str) -> String {
+fn sum_of_products(target: &[String], factors: &[String], dtype: DType) -> String {
     let wide = wide(dtype);
     let y = access("y", target);
     if wide == dtype {
-        return format!("{y} :+= {}{clause}", factors.join(" * "));
+        return format!("{y} :+= {}", factors.join(" * "));
     }
     let factors: Vec<String> = factors.iter().map(|factor| format!("{wide}({factor})")).collect();
     let sum = access("s", target);
-    format!("{sum} :+= {}{clause}\n{y} := {dtype}({sum})", factors.join(" * "))
+    format!("{sum} :+= {}\n{y} := {dtype}({sum})", factors.join(" * "))
 }
 
 fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -104,18 +83,12 @@ fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     let dtype = x.dtype();
     let shape = [rows, columns];
-    let names = |names: [&str; 2], is_turned: bool| {
-        let [a, b] = names.map(str::to_owned);
-        if is_turned { [b, a] } else { [a, b] }
-    };
     let sum = if inner == 0 {
         cx.filled(dtype, &shape, &format!("{dtype}(0)"))?
     } else {
-        let mut statement = Statement::default();
-        let a = cx.bind_array(&mut statement, &x)?.at(&names(["m", "k"], is_turned[0]));
-        let b = cx.bind_array(&mut statement, &z)?.at(&names(["k", "n"], is_turned[1]));
-        let text = sum_of_products(&["m".into(), "n".into()], &[a, b], dtype, "");
-        cx.emit(&statement, dtype, &shape, &text)?
+        let names = |is_turned: bool, names: [&'static str; 2]| names[usize::from(is_turned)];
+        let (a, b) = (names(is_turned[0], ["m k", "k m"]), names(is_turned[1], ["k n", "n k"]));
+        cx.operation([&x, &z], dtype, &shape, |[x, z]| x.einsum(&format!("{a}, {b} -> m n"), z))?
     };
     let number = |value: f32| match dtype.is_float() {
         true => float(DType::F32, f64::from(value)),
@@ -225,7 +198,7 @@ fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let index: Vec<String> = axes.iter().zip(value.shape()).map(index).collect();
         factors.push(cx.bind_array(&mut statement, value)?.at(&index));
     }
-    let text = sum_of_products(&target, &factors, dtype, "");
+    let text = sum_of_products(&target, &factors, dtype);
     Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
 }
 
