@@ -6,7 +6,7 @@ use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
-    shape::{access, broadcast, letter},
+    shape::{access, broadcast, broadcast_indices},
     tensor::Tensor,
 };
 
@@ -40,11 +40,16 @@ impl Tensor {
         let row = (left.len() > 1).then(|| "m".to_owned());
         let column = (right.len() > 1).then(|| "n".to_owned());
         let inner = || ["k".to_owned()];
-        let x = access("x", batch_letters(&left_batch, &batch).into_iter().chain(row.clone()).chain(inner()));
-        let z =
-            access("z", batch_letters(&right_batch, &batch).into_iter().chain(inner()).chain(column.clone()));
+        let x = access(
+            "x",
+            broadcast_indices(&left_batch, batch.len()).into_iter().chain(row.clone()).chain(inner()),
+        );
+        let z = access(
+            "z",
+            broadcast_indices(&right_batch, batch.len()).into_iter().chain(inner()).chain(column.clone()),
+        );
         let target: Vec<String> =
-            batch_letters(&batch, &batch).into_iter().chain(row).chain(column).collect();
+            broadcast_indices(&batch, batch.len()).into_iter().chain(row).chain(column).collect();
         let inputs = [("x", Argument::Tensor(self)), ("z", other)];
         let dtype = promoted(&inputs);
         self.graph().result(call, &inputs, |y| sum_of_products(y, &target, &[x, z], dtype))
@@ -184,11 +189,4 @@ fn sum_of_products(y: &str, target: &[String], accesses: &[String], dtype: DType
 fn promoted(inputs: &[(&str, Argument<'_>)]) -> DType {
     let types = inputs.iter().filter_map(|(_, argument)| argument.dtype());
     types.reduce(DType::promote).unwrap_or(DType::F32)
-}
-
-/// The indices of the axes in front of a matrix.
-fn batch_letters(shape: &[usize], to: &[usize]) -> Vec<String> {
-    let missing = to.len() - shape.len();
-    let index = |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { letter(at + missing) };
-    shape.iter().enumerate().map(index).collect()
 }

@@ -6,7 +6,7 @@ use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand, number, number_of},
     refinement::{Refinement, closed},
-    shape::{access, axis, broadcast, broadcast_access, clause, letter, whole},
+    shape::{access, axis, broadcast, broadcast_indices, clause, letter, letters, whole},
     tensor::Tensor,
 };
 
@@ -193,17 +193,9 @@ impl Tensor {
         }
         let mut sizes = self.shape().to_vec();
         sizes[sliced] = range.len().div_ceil(step);
-        if sizes.contains(&0) {
-            return self.graph().empty(call, &sizes, self.dtype());
-        }
-        let index = |at: usize| match at == sliced {
-            true => format!("{step}*{} + {}", letter(at), range.start),
-            false => letter(at),
-        };
-        let (read, count) = (access("x", (0..self.rank()).map(index)), sizes[sliced]);
-        let slice = self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!("{} := {read} where {} < {count}", whole(y, self.rank()), letter(sliced))
-        })?;
+        let mut read = letters(self.rank());
+        read[sliced] = format!("{step}*{} + {}", letter(sliced), range.start);
+        let slice = self.moved(call, &sizes, &read)?;
         self.graph().note_slice(self, &slice, sliced, (&range, step));
         Ok(slice)
     }
@@ -233,8 +225,6 @@ impl Tensor {
             return Err(self.graph().fail(call, kind));
         }
         let margin = |at: usize| margins.get(self.rank() - 1 - at).copied().unwrap_or_default();
-        let read = (0..self.rank()).map(|at| format!("{} - {}", letter(at), margin(at).0));
-        let read = access(&format!("pad(x, {})", number_of(self.dtype(), value)), read);
         let padded = |(at, size): (usize, &usize)| size.checked_add(margin(at).0)?.checked_add(margin(at).1);
         let sizes: Option<Vec<usize>> = self.shape().iter().enumerate().map(padded).collect();
         let Some(sizes) = sizes else {
@@ -242,11 +232,60 @@ impl Tensor {
             let kind = TensorErrorKind::Argument { argument: "margins", found, expected };
             return Err(self.graph().fail(call, kind));
         };
-        if sizes.contains(&0) {
-            return self.graph().empty(call, &sizes, self.dtype());
+        let before: Vec<i64> = (0..self.rank()).map(|at| margin(at).0 as i64).collect();
+        self.padded(call, &sizes, &before, &number_of(self.dtype(), value))
+    }
+
+    /// The elements in another shape, `before` elements further on each axis, with a number around them.
+    ///
+    /// # Errors
+    /// A number that the type cannot hold.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn pad_to(&self, shape: &[usize], before: &[i64], number: &str) -> Result<Tensor, TensorError> {
+        self.padded(Call::new("pad_to"), shape, before, number)
+    }
+
+    fn padded(
+        &self,
+        call: Call,
+        shape: &[usize],
+        before: &[i64],
+        number: &str,
+    ) -> Result<Tensor, TensorError> {
+        let read = before.iter().enumerate();
+        let read = read.map(|(at, margin)| format!("{} - {margin}", letter(at)).replace("- -", "+ "));
+        self.read(call, shape, &format!("pad(x, {number})"), &read.collect::<Vec<_>>())
+    }
+
+    /// The elements at these indices, one for each axis, which mention the letters of `shape`.
+    ///
+    /// # Errors
+    /// Indices that leave the tensor.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn reindex(&self, shape: &[usize], indices: &[String]) -> Result<Tensor, TensorError> {
+        self.moved(Call::new("reindex"), shape, indices)
+    }
+
+    fn moved(&self, call: Call, shape: &[usize], indices: &[String]) -> Result<Tensor, TensorError> {
+        self.read(call, shape, "x", indices)
+    }
+
+    /// Reads `source`, this tensor with the name x, at these indices.
+    fn read(
+        &self,
+        call: Call,
+        shape: &[usize],
+        source: &str,
+        indices: &[String],
+    ) -> Result<Tensor, TensorError> {
+        if shape.contains(&0) {
+            return self.graph().empty(call, shape, self.dtype());
         }
+        // A letter that indexes an axis alone may take only a part of it.
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!("{} := {read}{}", whole(y, self.rank()), clause(&sizes))
+            format!("{} := {}{}", whole(y, shape.len()), access(source, indices), clause(shape))
         })
     }
 
@@ -261,15 +300,9 @@ impl Tensor {
         if self.num_elements() == 0 {
             return Ok(self.clone());
         }
-        let size = self.shape()[flipped];
-        let index = |at: usize| match at == flipped {
-            true => format!("{} - {}", size.saturating_sub(1), letter(at)),
-            false => letter(at),
-        };
-        let read = access("x", (0..self.rank()).map(index));
-        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!("{} := {read} where {} < {size}", whole(y, self.rank()), letter(flipped))
-        })
+        let mut read = letters(self.rank());
+        read[flipped] = format!("{} - {}", self.shape()[flipped] - 1, letter(flipped));
+        self.moved(call, self.shape(), &read)
     }
 
     /// Repeats axes of size 1, and adds axes in front, until the tensor has this shape.
@@ -284,13 +317,7 @@ impl Tensor {
             let (left, right) = (self.shape().to_vec(), shape.to_vec());
             return Err(self.graph().fail(call, TensorErrorKind::Broadcast { left, right }));
         }
-        if to.contains(&0) {
-            return self.graph().empty(call, &to, self.dtype());
-        }
-        let read = broadcast_access("x", self.shape(), &to);
-        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!("{} := {read}{}", whole(y, to.len()), clause(&to))
-        })
+        self.moved(call, &to, &broadcast_indices(self.shape(), to.len()))
     }
 
     /// Joins tensors along an axis on which alone their shapes may differ.
@@ -392,16 +419,12 @@ impl Tensor {
             let kind = TensorErrorKind::Argument { argument: "step", found: "0".into(), expected };
             return Err(self.graph().fail(call, kind));
         }
-        let count = (self.shape()[unfolded] - size) / step + 1;
-        let index = |at: usize| match at == unfolded {
-            true => format!("{step}*{} + k", letter(at)),
-            false => letter(at),
-        };
-        let read = access("x", (0..self.rank()).map(index));
-        let target = (0..self.rank()).map(letter).chain(["k".to_owned()]);
-        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!("{} := {read} where {} < {count}, k < {size}", access(y, target), letter(unfolded))
-        })
+        let mut shape = self.shape().to_vec();
+        shape[unfolded] = (shape[unfolded] - size) / step + 1;
+        shape.push(size);
+        let mut read = letters(self.rank());
+        read[unfolded] = format!("{step}*{} + {}", letter(unfolded), letter(self.rank()));
+        self.moved(call, &shape, &read)
     }
 
     /// A tensor of this shape and type, filled with a number.

@@ -58,6 +58,7 @@ pub mod low_level {
     pub use crate::{
         axis_window::{AxisWindow, FilterLayout, WindowAccess, in_space},
         reduce::sum_types,
+        select::wrapped,
         shape::{
             access, broadcast, broadcast_access, clause, dims, letter, letters, numbered, ranges, ranges_of,
         },

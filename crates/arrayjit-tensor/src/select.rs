@@ -4,8 +4,11 @@ use arrayjit::DType;
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
+    graph::Graph,
     operand::{Argument, TensorOperand, number_of},
-    shape::{access, axis, broadcast, broadcast_access, dims, letter, whole},
+    shape::{
+        access, axis, broadcast, broadcast_access, clause, clause_of, dims, letter, letters, numbered, whole,
+    },
     tensor::Tensor,
 };
 
@@ -20,6 +23,17 @@ impl Tensor {
     #[track_caller]
     pub fn take(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
         take(Call::new("take"), self, Argument::Tensor(self), at, positions)
+    }
+
+    /// As [`take`](Tensor::take), where negative positions count from the end.
+    ///
+    /// # Errors
+    /// A tensor of another graph.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn take_wrapped(&self, at: usize, positions: &Tensor) -> Result<Tensor, TensorError> {
+        let (call, size) = (Call::new("take"), self.shape()[at]);
+        taken(call, self.graph(), Argument::Tensor(self), at, positions, |p| wrapped(&p, size))
     }
 
     /// The elements of axis `at` at the positions of a tensor of rank 1, as torch's `index_select`. For a
@@ -58,9 +72,30 @@ impl Tensor {
     pub fn gather(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("gather");
         let chosen = self.fitting(call, at, positions)?;
-        let read = access("x", computed(self.rank(), chosen, &whole("p", self.rank())));
+        self.gathered(call, chosen, positions, whole("p", self.rank()))
+    }
+
+    /// As [`gather`](Tensor::gather), where negative positions count from the end. The shapes fit.
+    ///
+    /// # Errors
+    /// A tensor of another graph.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn gather_wrapped(&self, at: usize, positions: &Tensor) -> Result<Tensor, TensorError> {
+        let position = wrapped(&whole("p", self.rank()), self.shape()[at]);
+        self.gathered(Call::new("gather"), at, positions, position)
+    }
+
+    fn gathered(
+        &self,
+        call: Call,
+        at: usize,
+        positions: &Tensor,
+        position: String,
+    ) -> Result<Tensor, TensorError> {
+        let read = access("x", computed(self.rank(), at, &position));
         let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
-        let ranges = self.ranges_of(positions, chosen);
+        let ranges = clause(positions.shape());
         self.graph().result(call, &inputs, |y| format!("{} := {read}{ranges}", whole(y, self.rank())))
     }
 
@@ -75,16 +110,8 @@ impl Tensor {
         let call = Call::new("scatter_add");
         let chosen = self.fitting(call, at, positions)?;
         self.source_fits(call, positions, source)?;
-        let inputs = [
-            ("x", Argument::Tensor(self)),
-            ("p", Argument::Tensor(positions)),
-            ("z", Argument::Tensor(source)),
-        ];
-        let (rank, ranges) = (self.rank(), self.ranges_of(positions, chosen));
-        self.graph().result(call, &inputs, |y| {
-            let target = access(y, computed(rank, chosen, &whole("p", rank)));
-            format!("{} := {}\n{target} += {}{ranges}", whole(y, rank), whole("x", rank), whole("z", rank))
-        })
+        let target = computed(self.rank(), chosen, &whole("p", self.rank()));
+        self.scattered(call, [positions, source], &target, &letters(self.rank()), Some("+="))
     }
 
     /// A copy of this tensor with each element of `source` at the same place but for axis `at`, where it is
@@ -98,28 +125,63 @@ impl Tensor {
         let call = Call::new("scatter");
         let chosen = self.fitting(call, at, positions)?;
         self.source_fits(call, positions, source)?;
-        let flat = source.reshape(&[source.num_elements() as isize])?;
-        let inputs = [
-            ("x", Argument::Tensor(self)),
-            ("p", Argument::Tensor(positions)),
-            ("z", Argument::Tensor(&flat)),
-        ];
-        let rank = self.rank();
-        let dims = dims(self.shape());
-        let target = access("last", computed(rank, chosen, &whole("p", rank)));
-        let mut stride = source.num_elements();
-        let term = |(at, &size): (usize, &usize)| {
+        let target = computed(self.rank(), chosen, &whole("p", self.rank()));
+        self.scattered(call, [positions, source], &target, &letters(self.rank()), None)
+    }
+
+    /// A copy of this tensor whose element `target`, indices that mention the positions p, is updated by each
+    /// element of `updates`, which has the letters `source`: by an operator such as `+=`, or replaced. Of
+    /// several updates that replace an element, the last one counts.
+    ///
+    /// # Errors
+    /// A tensor of another graph.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn scatter_by(
+        &self,
+        [positions, updates]: [&Tensor; 2],
+        target: &[String],
+        source: &[String],
+        operator: Option<&str>,
+    ) -> Result<Tensor, TensorError> {
+        self.scattered(Call::new("scatter"), [positions, updates], target, source, operator)
+    }
+
+    fn scattered(
+        &self,
+        call: Call,
+        [positions, updates]: [&Tensor; 2],
+        target: &[String],
+        source: &[String],
+        operator: Option<&str>,
+    ) -> Result<Tensor, TensorError> {
+        let (rank, ranges) = (self.rank(), clause_of(source, updates.shape().iter().copied()));
+        let old = whole("x", rank);
+        let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
+        if let Some(operator) = operator {
+            let inputs = [inputs[0], inputs[1], ("z", Argument::Tensor(updates))];
+            let new = access("z", source);
+            return self.graph().result(call, &inputs, |y| {
+                format!("{} := {old}\n{} {operator} {new}{ranges}", whole(y, rank), access(y, target))
+            });
+        }
+        // The number of the last update of each element is found first, so that no order of updates counts.
+        let mut stride = updates.num_elements();
+        let flat = updates.reshape(&[stride as isize])?;
+        let term = |(letter, &size): (&String, &usize)| {
             stride /= size.max(1);
-            format!("{stride} * {}", letter(at))
+            format!("{stride} * {letter}")
         };
-        let number = source.shape().iter().enumerate().map(term).collect::<Vec<_>>().join(" + ");
-        let (ranges, last) = (self.ranges_of(positions, chosen), whole("last", rank));
+        // An update without axes is the only one.
+        let number = source.iter().zip(updates.shape()).map(term).chain(["0".to_owned()]);
+        let (number, last) = (number.collect::<Vec<_>>().join(" + "), whole("last", rank));
+        let inputs = [inputs[0], inputs[1], ("z", Argument::Tensor(&flat))];
         self.graph().result(call, &inputs, |y| {
             format!(
-                "node last i32[{dims}]\n{target} :max= {number}{ranges}\n\
-                 {} := where({last} >= 0, z[{last}], {})",
+                "node last i32[{}]\n{} :max= {number}{ranges}\n{} := where({last} >= 0, z[{last}], {old})",
+                dims(self.shape()),
+                access("last", target),
                 whole(y, rank),
-                whole("x", rank)
             )
         })
     }
@@ -287,14 +349,11 @@ impl Tensor {
         let expected = format!("{:?}, the shape of the positions", positions.shape());
         Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }))
     }
+}
 
-    /// A clause with the ranges of the axes on which `positions` is shorter than this tensor.
-    fn ranges_of(&self, positions: &Tensor, chosen: usize) -> String {
-        let sizes = positions.shape().iter().zip(self.shape()).enumerate();
-        let shorter = sizes.filter(|(at, (a, b))| *at != chosen && a < b);
-        let ranges: Vec<String> = shorter.map(|(at, (size, _))| format!("{} < {size}", letter(at))).collect();
-        if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) }
-    }
+/// A position of an axis of that size; negative ones count from the end.
+pub fn wrapped(position: &str, size: usize) -> String {
+    format!("where({position} < 0, {position} + {size}, {position})")
 }
 
 /// One index per axis: `index` on axis `chosen`, letters on the others.
@@ -314,8 +373,20 @@ fn take(
     let chosen = axis(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
     positions.integers(call)?;
     graph.expect_positions(call, positions, table.shape()[chosen], None);
-    let position_axes: Vec<String> = (0..positions.rank()).map(|at| format!("k{at}")).collect();
-    let position = access("p", position_axes.clone());
+    taken(call, graph, table, chosen, positions, |position| position)
+}
+
+/// As [`take`], where `index` makes an index of a position.
+fn taken(
+    call: Call,
+    graph: &Graph,
+    table: Argument<'_>,
+    chosen: usize,
+    positions: &Tensor,
+    index: impl Fn(String) -> String,
+) -> Result<Tensor, TensorError> {
+    let position_axes = numbered("k", positions.rank());
+    let position = index(access("p", &position_axes));
     let read = access("x", computed(table.shape().len(), chosen, &position));
     let target = (0..table.shape().len()).flat_map(|at| match at == chosen {
         true => position_axes.clone(),

@@ -106,9 +106,14 @@ pub fn ranges(shape: &[usize]) -> String {
     ranges_of(&letters(shape.len()), shape.iter().copied())
 }
 
+/// Ranges of letters as a clause of a statement.
+pub(crate) fn clause_of(letters: &[String], sizes: impl IntoIterator<Item = usize>) -> String {
+    if letters.is_empty() { String::new() } else { format!(" where {}", ranges_of(letters, sizes)) }
+}
+
 /// The ranges of the letters of a shape, as a clause of a statement.
 pub fn clause(shape: &[usize]) -> String {
-    if shape.is_empty() { String::new() } else { format!(" where {}", ranges(shape)) }
+    clause_of(&letters(shape.len()), shape.iter().copied())
 }
 
 /// The access of a whole node of that rank.
@@ -119,9 +124,14 @@ pub(crate) fn whole(name: &str, rank: usize) -> String {
 /// The access of an operand of shape `shape` that is broadcast to `to`. An axis of size 1 has index 0, since
 /// a letter would need the same range everywhere.
 pub fn broadcast_access(name: &str, shape: &[usize], to: &[usize]) -> String {
-    let missing = to.len() - shape.len();
+    access(name, broadcast_indices(shape, to.len()))
+}
+
+/// The indices of an operand that is broadcast to axes of that number.
+pub(crate) fn broadcast_indices(shape: &[usize], rank: usize) -> Vec<String> {
+    let missing = rank - shape.len();
     let index = |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { letter(at + missing) };
-    access(name, shape.iter().enumerate().map(index))
+    shape.iter().enumerate().map(index).collect()
 }
 
 #[cfg(test)]

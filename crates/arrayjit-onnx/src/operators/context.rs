@@ -448,10 +448,20 @@ impl NodeContext<'_, '_> {
             let array = array_of(dtype, value.shape(), scalars(&known.array))?;
             return Ok(Value::Known(HostValue::new(array, known.is_constant)));
         }
+        self.mapped(value, dtype, &format!("{dtype}({{}})"))
+    }
+
+    /// An expression of each element `{}`.
+    pub(crate) fn mapped(
+        &mut self,
+        value: &Value,
+        dtype: DType,
+        expression: &str,
+    ) -> Result<Value, NodeProblem> {
         let mut statement = Statement::default();
-        let x = self.bind(&mut statement, value)?;
+        let element = self.bind_array(&mut statement, value)?.whole();
         let y = shape::access("y", shape::letters(value.rank()));
-        self.emit(&statement, dtype, value.shape(), &format!("{y} := {dtype}({})", x.whole()))
+        self.emit(&statement, dtype, value.shape(), &format!("{y} := {}", expression.replace("{}", &element)))
     }
 }
 
@@ -545,13 +555,11 @@ impl NodeContext<'_, '_> {
             let array = crate::host::picked(&known.array, shape, crate::host::indices(shape).map(position))?;
             return Ok(Value::Known(HostValue::new(array, known.is_constant)));
         }
-        let mut statement = Statement::default();
-        let x = self.bind(&mut statement, value)?;
-        let y = shape::access("y", shape::letters(shape.len()));
-        let read = x.at(&index.iter().map(Affine::text).collect::<Vec<_>>());
-        // A letter that indexes an axis alone may take only a part of it.
-        let clause = shape::clause(shape);
-        self.emit(&statement, value.dtype(), shape, &format!("{y} := {read}{clause}"))
+        if let Some(number) = value.known().and_then(|known| known.literal()) {
+            return self.filled(value.dtype(), shape, &number);
+        }
+        let index: Vec<String> = index.iter().map(Affine::text).collect();
+        self.operation([value], value.dtype(), shape, |[x]| x.reindex(shape, &index))
     }
 
     /// The elements of an axis at these positions.

@@ -105,12 +105,7 @@ fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
             Ok(vec![combined(cx, &sum, &bias, dtype, &expression)?])
         }
         None if alpha == 1.0 => Ok(vec![sum]),
-        None => {
-            let mut statement = Statement::default();
-            let element = cx.bind(&mut statement, &sum)?.whole();
-            let text = format!("y[i0,i1] := {}", scaled(&element, alpha));
-            Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
-        }
+        None => Ok(vec![cx.mapped(&sum, dtype, &scaled("{}", alpha))?]),
     }
 }
 

@@ -109,11 +109,7 @@ fn mapped(cx: &mut NodeContext<'_, '_>, dtype: DType, expression: &str) -> Lower
     if let Some(result) = unary_on_host(cx, dtype)? {
         return Ok(vec![result]);
     }
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
-    let y = access("y", letters(x.rank()));
-    let text = format!("{y} := {}", expression.replace("{}", &element));
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+    Ok(vec![cx.mapped(&x, dtype, expression)?])
 }
 
 fn unary_on_host(cx: &NodeContext<'_, '_>, dtype: DType) -> Result<Option<Value>, NodeProblem> {
@@ -180,10 +176,7 @@ fn mean(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let count = cx.inputs();
     let sum = variadic(cx, "{x} + {z}")?;
     let sum = sum.into_iter().next().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
-    let mut statement = Statement::default();
-    let x = cx.bind(&mut statement, &sum)?.whole();
-    let y = access("y", letters(sum.rank()));
-    Ok(vec![cx.emit(&statement, sum.dtype(), sum.shape(), &format!("{y} := {x} / {count}"))?])
+    Ok(vec![cx.mapped(&sum, sum.dtype(), &format!("{{}} / {count}"))?])
 }
 
 /// An expression of the elements `{x}` and `{z}`, which are broadcast.
@@ -303,21 +296,13 @@ fn converted(
     narrow: Option<Narrow>,
 ) -> Result<Value, NodeProblem> {
     if let Some(narrow) = narrow {
-        let mut statement = Statement::default();
-        let element = cx.bind_array(&mut statement, x)?.whole();
-        let value = narrow.rounded(&element, x.dtype().is_float());
-        let y = access("y", letters(x.rank()));
-        return cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"));
+        return cx.mapped(x, dtype, &format!("{dtype}({})", narrow.rounded("{}", x.dtype().is_float())));
     }
     let is_fp8 = matches!(dtype, DType::Fp8E4m3fn | DType::Fp8E5m2);
     if !is_fp8 || cx.int_or("saturate", 1)? == 0 {
         return cx.cast(x, dtype);
     }
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, x)?.whole();
-    let y = access("y", letters(x.rank()));
-    let value = clamped(dtype, &format!("f32({element})"));
-    cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"))
+    cx.mapped(x, dtype, &format!("{dtype}({})", clamped(dtype, "f32({})")))
 }
 
 /// The value as text, clamped to the largest numbers of a float of 8 bits.

@@ -362,11 +362,11 @@ fn trilu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if rank < 2 {
         return Err(NodeProblem::operand(0, "expected two axes or more"));
     }
-    let relation = if cx.int_or("upper", 1)? != 0 { ">=" } else { "<=" };
-    let diagonal = diagonal.clamp(-(1 << 30), 1 << 30);
-    let mut statement = Statement::default();
-    let read = cx.bind(&mut statement, &x)?.whole();
-    let (row, column, y) = (letter(rank - 2), letter(rank - 1), access("y", letters(rank)));
-    let text = format!("{y} := where({column} - {row} {relation} {diagonal}, {read}, 0)");
-    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+    let is_upper = cx.int_or("upper", 1)? != 0;
+    let diagonal = diagonal.clamp(-(1 << 30), 1 << 30) as isize;
+    let result = cx.operation([&x], x.dtype(), x.shape(), |[x]| match is_upper {
+        true => x.triu(diagonal),
+        false => x.tril(diagonal),
+    })?;
+    Ok(vec![result])
 }

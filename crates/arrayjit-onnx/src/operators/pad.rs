@@ -3,17 +3,12 @@
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
     reduce::wide,
     shape::sizes,
 };
-use crate::{
-    error::NodeProblem,
-    host::float,
-    shape::{access, axis, letters},
-    value::Value,
-};
+use crate::{error::NodeProblem, host::float, shape::axis, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centred), op("Pad", 2, pad)];
 
@@ -96,7 +91,7 @@ fn filling(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<String, NodeProble
 }
 
 /// Pads with a number; negative margins remove elements. The entries of `margins` are axis, before, after.
-fn padded_by(
+pub(super) fn padded_by(
     cx: &mut NodeContext<'_, '_>,
     x: &Value,
     margins: &[(usize, i64, i64)],
@@ -119,12 +114,7 @@ fn padded_by(
     if x.num_elements() == 0 {
         return cx.filled(x.dtype(), &shape, &format!("{}({number})", x.dtype()));
     }
-    let mut statement = Statement::default();
-    let read = cx.bind_array(&mut statement, x)?;
-    let index =
-        offsets.iter().enumerate().map(|(at, offset)| format!("i{at} - {offset}").replace("- -", "+ "));
-    let read = read.padded(number, &index.collect::<Vec<_>>());
-    cx.emit(&statement, x.dtype(), &shape, &format!("{} := {read}", access("y", letters(shape.len()))))
+    cx.operation([x], x.dtype(), &shape, |[x]| x.pad_to(&shape, &offsets, number))
 }
 
 /// Removes or adds as many elements at both ends of an axis, or one more at the end.

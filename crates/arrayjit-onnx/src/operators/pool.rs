@@ -9,15 +9,12 @@ use tnode::DType;
 use super::{
     context::{Lowered, NodeContext, Statement},
     operator::{Operator, op},
+    pad::padded_by,
     reduce::wide,
     shape::sizes,
     window::{margins, per_axis, windows},
 };
-use crate::{
-    error::NodeProblem,
-    shape::{access, clause, elements, letters},
-    value::Value,
-};
+use crate::{error::NodeProblem, shape::elements, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("AveragePool", 1, average_pool),
@@ -195,9 +192,7 @@ fn max_unpool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if shape == *inner {
         return Ok(vec![whole]);
     }
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &whole)?;
-    let all = letters(shape.len());
-    let text = format!("{} := {}{}", access("y", &all), source.padded("0", &all), clause(&shape));
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    let margins: Vec<(usize, i64, i64)> =
+        (0..shape.len()).map(|at| (at, 0, shape[at] as i64 - inner[at] as i64)).collect();
+    Ok(vec![padded_by(cx, &whole, &margins, "0")?])
 }

@@ -16,14 +16,15 @@ use std::{
 use tnode::{DType, HostArray};
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
+    elementwise::combined,
     operator::{Operator, op},
     shape::sizes,
 };
 use crate::{
     error::NodeProblem,
     host::{float, floats_of, ints_of},
-    shape::{access, elements, letters},
+    shape::elements,
     value::Value,
 };
 
@@ -188,13 +189,7 @@ pub(super) fn dropout(cx: &mut NodeContext<'_, '_>, ratio: f64) -> Lowered {
         Ok(vec![ints_of(DType::Bool, &shape, &kept)?])
     })?;
     let mask: &Value = masks.first().ok_or_else(|| NodeProblem::Other("a mask is missing".into()))?;
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
-    let kept = cx.bind_array(&mut statement, mask)?.whole();
-    let scale = float(DType::F32, 1.0 / (1.0 - ratio));
-    let dtype = x.dtype();
-    let text =
-        format!("{} := where({kept}, {dtype}({element} * {scale}), 0)", access("y", letters(x.rank())));
-    let y = cx.emit(&statement, dtype, x.shape(), &text)?;
+    let (dtype, scale) = (x.dtype(), float(DType::F32, 1.0 / (1.0 - ratio)));
+    let y = combined(cx, &x, mask, dtype, &format!("where({{z}}, {dtype}({{x}} * {scale}), 0)"))?;
     Ok(vec![y, mask.clone()])
 }

@@ -155,10 +155,7 @@ fn resize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     // Integers are truncated, as in onnxruntime, but for smoothed ones.
     if x.dtype() != dtype && !dtype.is_float() && cx.int_or("antialias", 0)? != 0 {
-        let mut statement = Statement::default();
-        let element = cx.bind_array(&mut statement, &x)?.whole();
-        let text = format!("{} := {dtype}(round_even({element}))", access("y", letters(x.rank())));
-        return Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?]);
+        return Ok(vec![cx.mapped(&x, dtype, &format!("{dtype}(round_even({{}}))"))?]);
     }
     Ok(vec![cx.cast(&x, dtype)?])
 }

@@ -1,14 +1,15 @@
 //! Elements by position: gather, scatter, sort.
 
+use arrayjit_tensor::low_level::{numbered, wrapped};
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Operand, Statement},
+    context::{Lowered, NodeContext, Statement},
     operator::{Operator, op},
 };
 use crate::{
     error::NodeProblem,
-    shape::{access, axis, clause, dims, letter, letters},
+    shape::{access, axis, clause, letter, letters},
     value::Value,
 };
 
@@ -23,11 +24,6 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("ScatterND", 11, scatter_nd),
     op("TopK", 1, top),
 ];
-
-/// A position of an axis of that size; negative ones count from the end.
-fn wrapped(position: &str, size: usize) -> String {
-    format!("where({position} < 0, {position} + {size}, {position})")
-}
 
 /// Known positions from 0.
 fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<usize>, NodeProblem> {
@@ -65,15 +61,9 @@ fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let taken = cx.taken(&x, at, &positions)?;
         return Ok(vec![cx.reshaped(&taken, &shape)?]);
     }
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let chosen = cx.bind_array(&mut statement, &positions)?;
-    let names: Vec<String> = (0..positions.rank()).map(|at| format!("k{at}")).collect();
-    let (mut read, mut target) = (letters(x.rank()), letters(x.rank()));
-    read[at] = wrapped(&chosen.at(&names), x.shape()[at]);
-    target.splice(at..=at, names);
-    let text = format!("{} := {}", access("y", &target), source.at(&read));
-    Ok(vec![cx.emit(&statement, x.dtype(), &shape, &text)?])
+    Ok(vec![
+        cx.operation([&x, &positions], x.dtype(), &shape, |[x, positions]| x.take_wrapped(at, positions))?,
+    ])
 }
 
 /// Checks that positions have as many axes as the array, and that they are not longer on any other axis.
@@ -95,14 +85,10 @@ fn gather_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if x.num_elements() == 0 {
         return Ok(vec![cx.filled(x.dtype(), positions.shape(), "0")?]);
     }
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let chosen = cx.bind_array(&mut statement, &positions)?.whole();
-    let mut read = letters(x.rank());
-    read[at] = wrapped(&chosen, x.shape()[at]);
-    let ranges = clause(positions.shape());
-    let text = format!("{} := {}{ranges}", access("y", letters(x.rank())), source.at(&read));
-    Ok(vec![cx.emit(&statement, x.dtype(), positions.shape(), &text)?])
+    let result = cx.operation([&x, &positions], x.dtype(), positions.shape(), |[x, positions]| {
+        x.gather_wrapped(at, positions)
+    })?;
+    Ok(vec![result])
 }
 
 /// The axes of an array that tuples of positions address.
@@ -140,17 +126,15 @@ impl TupleAxes {
 
     /// The letters of the shared axes, of the outer axes, and of the rest.
     fn letters(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
-        let names =
-            |prefix: &str, count: usize| (0..count).map(|at| format!("{prefix}{at}")).collect::<Vec<_>>();
-        (names("b", self.batch), names("k", self.outer.len()), names("r", self.rest.len()))
+        (numbered("b", self.batch), numbered("k", self.outer.len()), numbered("r", self.rest.len()))
     }
 
     /// The position of a tuple in the joined axis, and -1 if one of its positions is outside of its axis.
-    fn flat(&self, positions: &Operand) -> String {
+    fn flat(&self, positions: &str) -> String {
         let (batch, outer, _) = self.letters();
         let own = |(at, &size): (usize, &usize)| {
-            let index: Vec<String> = batch.iter().chain(&outer).cloned().chain([at.to_string()]).collect();
-            wrapped(&positions.at(&index), size)
+            let index = batch.iter().chain(&outer).cloned().chain([at.to_string()]);
+            wrapped(&access(positions, index), size)
         };
         let own: Vec<String> = self.sizes.iter().enumerate().map(own).collect();
         if let [only] = own.as_slice() {
@@ -178,7 +162,7 @@ fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let source = cx.bind_array(&mut statement, &flat)?;
     let chosen = cx.bind_array(&mut statement, &positions)?;
     let (batch, outer, rest) = axes.letters();
-    let read = [batch.clone(), vec![axes.flat(&chosen)], rest.clone()].concat();
+    let read = [batch.clone(), vec![axes.flat(chosen.name())], rest.clone()].concat();
     let target = [batch, outer, rest].concat();
     let shape = [&positions.shape()[..positions.rank() - 1], &axes.rest].concat();
     if x.num_elements() == 0 {
@@ -188,71 +172,26 @@ fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.emit(&statement, x.dtype(), &shape, &text)?])
 }
 
-/// Updates of elements of an array.
-struct Scatter<T> {
-    x: Value,
-    positions: Value,
-    updates: Value,
-    /// The element that an update changes, as indices with the positions `p`.
-    target: T,
-    /// The letters of the updates.
-    source: Vec<String>,
-}
-
-impl<T: Fn(&Operand) -> Vec<String>> Scatter<T> {
-    /// The array after all updates in their order: of several that replace an element, the last one counts.
-    fn result(&self, cx: &mut NodeContext<'_, '_>) -> Result<Value, NodeProblem> {
-        let reduction = cx.text_or("reduction", "none")?;
-        let operator = match reduction {
-            "none" => return self.replaced(cx),
-            "add" => "+=",
-            "mul" => "*=",
-            "max" => "max=",
-            "min" => "min=",
-            _ => return Err(NodeProblem::attribute("reduction", "none, add, mul, max or min")),
-        };
-        let mut statement = Statement::default();
-        let old = cx.bind_array(&mut statement, &self.x)?.whole();
-        let target = (self.target)(&cx.bind_array(&mut statement, &self.positions)?);
-        let source = cx.bind_array(&mut statement, &self.updates)?.at(&self.source);
-        let y = access("y", letters(self.x.rank()));
-        let text = format!("{y} := {old}\n{} {operator} {source}{}", access("y", &target), self.ranges());
-        cx.emit(&statement, self.x.dtype(), self.x.shape(), &text)
-    }
-
-    /// A clause with the ranges of the letters of the updates.
-    fn ranges(&self) -> String {
-        let ranges = self.source.iter().zip(self.updates.shape());
-        let ranges: Vec<String> = ranges.map(|(letter, size)| format!("{letter} < {size}")).collect();
-        if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) }
-    }
-
-    /// The number of the last update of each element is found first, so that no order of updates counts.
-    fn replaced(&self, cx: &mut NodeContext<'_, '_>) -> Result<Value, NodeProblem> {
-        let count = self.updates.num_elements();
-        let flat = cx.reshaped(&self.updates, &[count])?;
-        let mut statement = Statement::default();
-        let old = cx.bind_array(&mut statement, &self.x)?.whole();
-        let target = (self.target)(&cx.bind_array(&mut statement, &self.positions)?);
-        let new = cx.bind_array(&mut statement, &flat)?;
-        let mut stride = count;
-        let number = self.source.iter().zip(self.updates.shape()).map(|(letter, &size)| {
-            stride /= size.max(1);
-            format!("{letter} * {stride}")
-        });
-        // An update without axes is the only one.
-        let number = number.chain(["0".to_owned()]).collect::<Vec<_>>().join(" + ");
-        let all = letters(self.x.rank());
-        let [y, last] = ["y", "last"].map(|name| access(name, &all));
-        let text = format!(
-            "node last i32[{}]\n{} :max= {number}{}\n{y} := where({last} >= 0, {}, {old})",
-            dims(self.x.shape()),
-            access("last", &target),
-            self.ranges(),
-            new.at(std::slice::from_ref(&last)),
-        );
-        cx.emit(&statement, self.x.dtype(), self.x.shape(), &text)
-    }
+/// The array after updates in their order: of several that replace an element, the last one counts. `target`
+/// is the element that an update changes, as indices with the positions p, and `source` has the letters of
+/// the updates.
+fn scattered(
+    cx: &mut NodeContext<'_, '_>,
+    [x, positions, updates]: [&Value; 3],
+    target: &[String],
+    source: &[String],
+) -> Result<Value, NodeProblem> {
+    let operator = match cx.text_or("reduction", "none")? {
+        "none" => None,
+        "add" => Some("+="),
+        "mul" => Some("*="),
+        "max" => Some("max="),
+        "min" => Some("min="),
+        _ => return Err(NodeProblem::attribute("reduction", "none, add, mul, max or min")),
+    };
+    cx.operation([x, positions, updates], x.dtype(), x.shape(), |[x, positions, updates]| {
+        x.scatter_by([positions, updates], target, source, operator)
+    })
 }
 
 fn scatter_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -266,13 +205,9 @@ fn scatter_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if positions.num_elements() == 0 || x.num_elements() == 0 {
         return Ok(vec![x]);
     }
-    let (source, size) = (letters(x.rank()), x.shape()[at]);
-    let target = move |positions: &Operand| {
-        let mut target = letters(positions.shape.len());
-        target[at] = wrapped(&positions.whole(), size);
-        target
-    };
-    Ok(vec![Scatter { x, positions, updates, target, source }.result(cx)?])
+    let (source, mut target) = (letters(x.rank()), letters(x.rank()));
+    target[at] = wrapped(&access("p", &source), x.shape()[at]);
+    Ok(vec![scattered(cx, [&x, &positions, &updates], &target, &source)?])
 }
 
 fn scatter_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -291,9 +226,8 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let shape = x.shape().to_vec();
     let x = cx.reshaped(&x, &axes.flat_shape(&x))?;
     let (_, outer, rest) = axes.letters();
-    let source = [outer, rest.clone()].concat();
-    let target = move |positions: &Operand| [vec![axes.flat(positions)], rest.clone()].concat();
-    let result = Scatter { x, positions, updates, target, source }.result(cx)?;
+    let (source, target) = ([outer, rest.clone()].concat(), [vec![axes.flat("p")], rest].concat());
+    let result = scattered(cx, [&x, &positions, &updates], &target, &source)?;
     Ok(vec![cx.reshaped(&result, &shape)?])
 }
 

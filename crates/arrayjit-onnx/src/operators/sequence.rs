@@ -4,6 +4,7 @@ use tnode::DType;
 
 use super::{
     context::{Lowered, NodeContext, Operand, Statement},
+    elementwise::combined,
     layout::concatenated,
     operator::{Operator, op},
     reduce::wide,
@@ -36,11 +37,8 @@ fn swiglu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     let alpha = float(DType::F32, f64::from(cx.float_or("alpha", 1.0)?));
     let (dtype, wide) = (gate.dtype(), wide(gate.dtype()));
-    let mut statement = Statement::default();
-    let a = format!("{wide}({})", cx.bind_array(&mut statement, &gate)?.whole());
-    let b = format!("{wide}({})", cx.bind_array(&mut statement, &x)?.whole());
-    let text = format!("{} := {dtype}(silu({a}, {alpha}) * {b})", access("y", letters(x.rank())));
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+    let expression = format!("{dtype}(silu({wide}({{x}}), {alpha}) * {wide}({{z}}))");
+    Ok(vec![combined(cx, &gate, &x, dtype, &expression)?])
 }
 
 /// Rotates pairs of elements of each head by the angle of its position; elements behind them stay.
