@@ -3,7 +3,7 @@
 
 use crate::{
     error::{Call, TensorError},
-    operand::{Argument, TensorOperand},
+    operand::Argument,
     reduce::sum_types,
     shape::{access, dims, numbered, ranges_of},
     tensor::Tensor,
@@ -120,19 +120,7 @@ impl Tensor {
     /// # Errors
     /// A tensor of another graph.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn convolution(
-        &self,
-        filters: impl TensorOperand,
-        bias: Option<&Tensor>,
-        windows: &[AxisWindow],
-        groups: usize,
-        layout: FilterLayout,
-    ) -> Result<Tensor, TensorError> {
-        self.convolved(Call::new("convolution"), (filters.argument(), layout), bias, windows, groups)
-    }
-
-    pub(crate) fn convolved(
+    pub fn convolved(
         &self,
         call: Call,
         (filters, layout): (Argument<'_>, FilterLayout),
@@ -145,40 +133,32 @@ impl Tensor {
             FilterLayout::FiltersFirst => (shape[1], shape[0]),
             FilterLayout::FiltersLast => (shape[axes], shape[axes + 1]),
         };
-        let outer = count / groups;
-        let is_depthwise = inner == 1 && outer == 1;
-        let (channel, own, filter, ranges) = match groups {
-            _ if is_depthwise => ("f".into(), "0", "f".into(), format!("f < {groups}")),
-            1 => ("c".into(), "c", "f".to_owned(), format!("f < {outer}")),
-            _ => {
-                let ranges = format!("g < {groups}, f < {outer}");
-                (format!("{inner}*g + c"), "c", format!("{outer}*g + f"), ranges)
-            }
+        let is_depthwise = inner == 1 && count == groups;
+        let (channel, filter, ranges) = match is_depthwise {
+            true => ("f".into(), "f".into(), format!("f < {groups}")),
+            false => grouped(groups, inner, count / groups),
         };
+        let own = if is_depthwise { "0" } else { "c" };
         let (wide, narrow) = sum_types(self.dtype());
         let convert =
             |access: String| if wide == self.dtype() { access } else { format!("{wide}({access})") };
         let at = WindowAccess::new(self.shape(), windows);
         let value = convert(at.element("x", &channel, "0"));
-        let taps = numbered("k", axes);
+        let (taps, ends) = (numbered("k", axes), [own.to_owned(), filter.clone()]);
         // The order of the letters is that of the sum.
         let product = match layout {
             FilterLayout::FiltersFirst => {
-                let weight = access("w", [filter.as_str(), own].into_iter().chain(taps.iter().map(|k| &**k)));
-                format!("{value} * {}", convert(weight))
+                format!("{value} * {}", convert(access("w", ends.iter().rev().chain(&taps))))
             }
             FilterLayout::FiltersLast => {
-                let weight = access("w", taps.iter().map(|k| &**k).chain([own, filter.as_str()]));
-                format!("{} * {value}", convert(weight))
+                format!("{} * {value}", convert(access("w", taps.iter().chain(&ends))))
             }
         };
         let sum = format!(" :+= {product} where b < {}, {ranges}, {}", self.shape()[0], at.counts());
-        let mut inputs = vec![("x", Argument::Tensor(self)), ("w", filters)];
-        inputs.extend(bias.map(|bias| ("a", Argument::Tensor(bias))));
+        let (inputs, bias) = self.inputs(filters, bias);
         self.graph().result(call, &inputs, |y| match bias {
-            None if wide == narrow => format!("{}{sum}", at.result(y, &filter)),
+            "" if wide == narrow => format!("{}{sum}", at.result(y, &filter)),
             _ => {
-                let bias = if bias.is_some() { " + a[f]" } else { "" };
                 let (s, y) = (at.result("s", "f"), at.result(y, "f"));
                 format!("{}{sum}\n{y} := {narrow}({s}{bias})", at.result("s", &filter))
             }
@@ -191,18 +171,7 @@ impl Tensor {
     /// # Errors
     /// A tensor of another graph.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn transposed_convolution(
-        &self,
-        filters: impl TensorOperand,
-        bias: Option<&Tensor>,
-        windows: &[AxisWindow],
-        groups: usize,
-    ) -> Result<Tensor, TensorError> {
-        self.transposed(Call::new("transposed_convolution"), filters.argument(), bias, windows, groups)
-    }
-
-    pub(crate) fn transposed(
+    pub fn transposed(
         &self,
         call: Call,
         filters: Argument<'_>,
@@ -230,9 +199,7 @@ impl Tensor {
         let sum = access(if is_padded { "pad(s, 0)" } else { "s" }, read);
         let inside = ranges_of(&numbered("o", axes), windows.iter().map(|window| window.size));
         let inside = format!("b < {}, f < {}, {inside}", whole[0], whole[1]);
-        let mut inputs = vec![("x", Argument::Tensor(self)), ("w", filters)];
-        inputs.extend(bias.map(|bias| ("a", Argument::Tensor(bias))));
-        let bias = if bias.is_some() { " + a[f]" } else { "" };
+        let (inputs, bias) = self.inputs(filters, bias);
         self.graph().result(call, &inputs, |y| {
             format!(
                 "node s {wide}[{}]\n{} :+= {wide}({source}) * {wide}({weight}) where {ranges}\n\
@@ -244,24 +211,24 @@ impl Tensor {
         })
     }
 
+    /// The operands of a convolution, and the bias of filter `f` as a term.
+    fn inputs<'a>(
+        &'a self,
+        filters: Argument<'a>,
+        bias: Option<&'a Tensor>,
+    ) -> (Vec<(&'static str, Argument<'a>)>, &'static str) {
+        let inputs = [("x", Argument::Tensor(self)), ("w", filters)].into_iter();
+        let inputs = inputs.chain(bias.map(|bias| ("a", Argument::Tensor(bias))));
+        (inputs.collect(), if bias.is_some() { " + a[f]" } else { "" })
+    }
+
     /// Folds the elements of each window: `op` accumulates them, margins have the value `outside`, and
     /// `finish` is applied to the result `{}`.
     ///
     /// # Errors
     /// An element type without the operation.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn window_fold(
-        &self,
-        windows: &[AxisWindow],
-        op: &str,
-        outside: &str,
-        finish: &str,
-    ) -> Result<Tensor, TensorError> {
-        self.folded(Call::new("window_fold"), windows, op, outside, finish)
-    }
-
-    pub(crate) fn folded(
+    pub fn folded(
         &self,
         call: Call,
         windows: &[AxisWindow],
@@ -284,8 +251,12 @@ impl Tensor {
     /// # Errors
     /// An element type without means.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn window_mean(&self, windows: &[AxisWindow], counts_margins: bool) -> Result<Tensor, TensorError> {
+    pub fn window_mean(
+        &self,
+        call: Call,
+        windows: &[AxisWindow],
+        counts_margins: bool,
+    ) -> Result<Tensor, TensorError> {
         let at = WindowAccess::new(self.shape(), windows);
         let (wide, narrow) = sum_types(self.dtype());
         let (s, value, ranges) = (at.result("s", "c"), at.element("x", "c", "0"), at.ranges());
@@ -308,7 +279,7 @@ impl Tensor {
             divisor.push(format!("n{at}[o{at}]"));
         }
         let divisor = divisor.join(" * ");
-        self.graph().result(Call::new("window_mean"), &[("x", Argument::Tensor(self))], |y| {
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
             format!("{text}{} := {narrow}({s} / ({divisor}))", at.result(y, "c"))
         })
     }

@@ -198,7 +198,7 @@ impl std::error::Error for TensorError {
 
 /// A call of an operation: its name and the line of the caller, for errors.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
+pub struct Call {
     pub(crate) op: &'static str,
     pub(crate) at: &'static Location<'static>,
 }
@@ -206,7 +206,7 @@ pub(crate) struct Call {
 impl Call {
     /// The call of the operation of that name by the caller of the public function.
     #[track_caller]
-    pub(crate) fn new(op: &'static str) -> Call {
+    pub fn new(op: &'static str) -> Call {
         Call { op, at: Location::caller() }
     }
 

@@ -241,12 +241,7 @@ impl Tensor {
     /// # Errors
     /// A number that the type cannot hold.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn pad_to(&self, shape: &[usize], before: &[i64], number: &str) -> Result<Tensor, TensorError> {
-        self.padded(Call::new("pad_to"), shape, before, number)
-    }
-
-    fn padded(
+    pub fn padded(
         &self,
         call: Call,
         shape: &[usize],
@@ -263,12 +258,7 @@ impl Tensor {
     /// # Errors
     /// Indices that leave the tensor.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn reindex(&self, shape: &[usize], indices: &[String]) -> Result<Tensor, TensorError> {
-        self.moved(Call::new("reindex"), shape, indices)
-    }
-
-    fn moved(&self, call: Call, shape: &[usize], indices: &[String]) -> Result<Tensor, TensorError> {
+    pub fn moved(&self, call: Call, shape: &[usize], indices: &[String]) -> Result<Tensor, TensorError> {
         self.read(call, shape, "x", indices)
     }
 

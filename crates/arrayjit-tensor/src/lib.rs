@@ -57,8 +57,9 @@ pub use crate::{
 pub mod low_level {
     pub use crate::{
         axis_window::{AxisWindow, FilterLayout, WindowAccess, in_space},
+        error::Call,
         reduce::sum_types,
-        select::wrapped,
+        select::{taken, wrapped},
         shape::{
             access, broadcast, broadcast_access, clause, dims, letter, letters, numbered, ranges, ranges_of,
         },

@@ -307,12 +307,13 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn cumulative(&self, at: isize, op: &str, relation: &str) -> Result<Tensor, TensorError> {
-        self.accumulated(Call::new("cumulative"), at, op, relation)
-    }
-
-    fn accumulated(&self, call: Call, at: isize, op: &str, relation: &str) -> Result<Tensor, TensorError> {
+    pub fn accumulated(
+        &self,
+        call: Call,
+        at: isize,
+        op: &str,
+        relation: &str,
+    ) -> Result<Tensor, TensorError> {
         let at = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let (wide, narrow) = sum_types(self.dtype());
         let (rank, size, here) = (self.rank(), self.shape()[at], letter(at));

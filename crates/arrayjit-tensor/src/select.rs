@@ -4,7 +4,6 @@ use arrayjit::DType;
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
-    graph::Graph,
     operand::{Argument, TensorOperand, number_of},
     shape::{
         access, axis, broadcast, broadcast_access, clause, clause_of, dims, letter, letters, numbered, whole,
@@ -23,17 +22,6 @@ impl Tensor {
     #[track_caller]
     pub fn take(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
         take(Call::new("take"), self, Argument::Tensor(self), at, positions)
-    }
-
-    /// As [`take`](Tensor::take), where negative positions count from the end.
-    ///
-    /// # Errors
-    /// A tensor of another graph.
-    #[doc(hidden)]
-    #[track_caller]
-    pub fn take_wrapped(&self, at: usize, positions: &Tensor) -> Result<Tensor, TensorError> {
-        let (call, size) = (Call::new("take"), self.shape()[at]);
-        taken(call, self.graph(), Argument::Tensor(self), at, positions, |p| wrapped(&p, size))
     }
 
     /// The elements of axis `at` at the positions of a tensor of rank 1, as torch's `index_select`. For a
@@ -75,18 +63,12 @@ impl Tensor {
         self.gathered(call, chosen, positions, whole("p", self.rank()))
     }
 
-    /// As [`gather`](Tensor::gather), where negative positions count from the end. The shapes fit.
+    /// As [`gather`](Tensor::gather), with the index `position` for a position of `p`. The shapes fit.
     ///
     /// # Errors
     /// A tensor of another graph.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn gather_wrapped(&self, at: usize, positions: &Tensor) -> Result<Tensor, TensorError> {
-        let position = wrapped(&whole("p", self.rank()), self.shape()[at]);
-        self.gathered(Call::new("gather"), at, positions, position)
-    }
-
-    fn gathered(
+    pub fn gathered(
         &self,
         call: Call,
         at: usize,
@@ -136,18 +118,7 @@ impl Tensor {
     /// # Errors
     /// A tensor of another graph.
     #[doc(hidden)]
-    #[track_caller]
-    pub fn scatter_by(
-        &self,
-        [positions, updates]: [&Tensor; 2],
-        target: &[String],
-        source: &[String],
-        operator: Option<&str>,
-    ) -> Result<Tensor, TensorError> {
-        self.scattered(Call::new("scatter"), [positions, updates], target, source, operator)
-    }
-
-    fn scattered(
+    pub fn scattered(
         &self,
         call: Call,
         [positions, updates]: [&Tensor; 2],
@@ -373,13 +344,15 @@ fn take(
     let chosen = axis(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
     positions.integers(call)?;
     graph.expect_positions(call, positions, table.shape()[chosen], None);
-    taken(call, graph, table, chosen, positions, |position| position)
+    taken(call, table, chosen, positions, |position| position)
 }
 
-/// As [`take`], where `index` makes an index of a position.
-fn taken(
+/// As [`Tensor::take`], where `index` makes an index of a position.
+///
+/// # Errors
+/// A tensor of another graph.
+pub fn taken(
     call: Call,
-    graph: &Graph,
     table: Argument<'_>,
     chosen: usize,
     positions: &Tensor,
@@ -394,5 +367,5 @@ fn taken(
     });
     let target: Vec<String> = target.collect();
     let inputs = [("x", table), ("p", Argument::Tensor(positions))];
-    graph.result(call, &inputs, |y| format!("{} := {read}", access(y, target)))
+    positions.graph().result(call, &inputs, |y| format!("{} := {read}", access(y, target)))
 }

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrayjit_tensor::{Tensor, TensorError, TensorOperand, low_level::broadcast_access};
+use arrayjit_tensor::{
+    Tensor, TensorError, TensorOperand,
+    low_level::{Call, broadcast_access},
+};
 use tnode::{DType, HostArray};
 
 use super::scope::TraceScope;
@@ -77,6 +80,12 @@ impl<'n> NodeContext<'_, 'n> {
     /// The name of the operator.
     pub(crate) fn operator(&self) -> &'static str {
         self.node.operator.name
+    }
+
+    /// The operator as an operation of tensors, for names and errors.
+    #[track_caller]
+    pub(crate) fn call(&self) -> Call {
+        Call::new(self.operator())
     }
 
     /// The number of the operator in the list of all operators.
@@ -559,7 +568,8 @@ impl NodeContext<'_, '_> {
             return self.filled(value.dtype(), shape, &number);
         }
         let index: Vec<String> = index.iter().map(Affine::text).collect();
-        self.operation([value], value.dtype(), shape, |[x]| x.reindex(shape, &index))
+        let call = self.call();
+        self.operation([value], value.dtype(), shape, |[x]| x.moved(call, shape, &index))
     }
 
     /// The elements of an axis at these positions.

@@ -1,7 +1,5 @@
 //! Losses of classes.
 
-use tnode::DType;
-
 use super::{
     context::{Lowered, NodeContext, Statement},
     operator::{Operator, op},
@@ -73,17 +71,10 @@ fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProb
 
 fn cross_entropy(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let (rank, dtype): (usize, DType) = (x.rank(), x.dtype());
-    let wide = wide(dtype);
-    let mut statement = Statement::default();
-    let score = cx.bind_array(&mut statement, &x)?.at(&indices(rank, Some("c")));
-    let [m, s] = ["m", "s"].map(|name| access(name, indices(rank, None)));
-    let y = access("y", indices(rank, Some("c")));
-    let text = format!(
-        "{m} :max= {wide}({score})\n{s} :+= exp({wide}({score}) - {m})\n\
-         {y} := {dtype}({wide}({score}) - {m} - log({s}))"
-    );
-    let log = cx.emit(&statement, dtype, x.shape(), &text)?;
+    if x.rank() < 2 {
+        return Err(NodeProblem::operand(0, "expected two axes or more"));
+    }
+    let log = cx.operation([&x], x.dtype(), x.shape(), |[x]| x.log_softmax(1))?;
     let loss = likelihood(cx, &log)?;
     Ok(vec![loss, log])
 }

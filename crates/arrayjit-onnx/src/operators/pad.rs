@@ -114,7 +114,8 @@ pub(super) fn padded_by(
     if x.num_elements() == 0 {
         return cx.filled(x.dtype(), &shape, &format!("{}({number})", x.dtype()));
     }
-    cx.operation([x], x.dtype(), &shape, |[x]| x.pad_to(&shape, &offsets, number))
+    let call = cx.call();
+    cx.operation([x], x.dtype(), &shape, |[x]| x.padded(call, &shape, &offsets, number))
 }
 
 /// Removes or adds as many elements at both ends of an axis, or one more at the end.

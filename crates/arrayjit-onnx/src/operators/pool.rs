@@ -36,7 +36,8 @@ fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>, NodeProblem> {
 
 fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let counts_margins = cx.int_or("count_include_pad", 0)? != 0;
-    pooled(cx, |x, windows| x.window_mean(windows, counts_margins))
+    let call = cx.call();
+    pooled(cx, |x, windows| x.window_mean(call, windows, counts_margins))
 }
 
 /// The result of an operation on the windows of a node.
@@ -139,8 +140,8 @@ fn norm(
 
 /// The norm of the elements of each window; the margins are 0.
 fn norm_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let p = exponent(cx)?;
-    pooled(cx, |x, windows| norm(x, p, |x| x.window_fold(windows, ":+=", "0", "{}")))
+    let (call, p) = (cx.call(), exponent(cx)?);
+    pooled(cx, |x, windows| norm(x, p, |x| x.folded(call, windows, ":+=", "0", "{}")))
 }
 
 fn global_norm(cx: &mut NodeContext<'_, '_>) -> Lowered {

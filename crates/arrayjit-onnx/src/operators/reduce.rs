@@ -180,6 +180,8 @@ fn cumulative(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
         (true, false) => ">=",
         (true, true) => ">",
     };
-    let result = cx.operation([&x], x.dtype(), x.shape(), |[x]| x.cumulative(at as isize, op, relation))?;
+    let call = cx.call();
+    let result =
+        cx.operation([&x], x.dtype(), x.shape(), |[x]| x.accumulated(call, at as isize, op, relation))?;
     Ok(vec![result])
 }

@@ -1,6 +1,9 @@
 //! Elements by position: gather, scatter, sort.
 
-use arrayjit_tensor::low_level::{numbered, wrapped};
+use arrayjit_tensor::{
+    TensorOperand,
+    low_level::{numbered, taken, wrapped},
+};
 use tnode::DType;
 
 use super::{
@@ -61,9 +64,11 @@ fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let taken = cx.taken(&x, at, &positions)?;
         return Ok(vec![cx.reshaped(&taken, &shape)?]);
     }
-    Ok(vec![
-        cx.operation([&x, &positions], x.dtype(), &shape, |[x, positions]| x.take_wrapped(at, positions))?,
-    ])
+    let (call, size) = (cx.call(), x.shape()[at]);
+    let result = cx.operation([&x, &positions], x.dtype(), &shape, |[x, positions]| {
+        taken(call, x.argument(), at, positions, |position| wrapped(&position, size))
+    })?;
+    Ok(vec![result])
 }
 
 /// Checks that positions have as many axes as the array, and that they are not longer on any other axis.
@@ -85,8 +90,9 @@ fn gather_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if x.num_elements() == 0 {
         return Ok(vec![cx.filled(x.dtype(), positions.shape(), "0")?]);
     }
+    let (call, position) = (cx.call(), wrapped(&access("p", letters(x.rank())), x.shape()[at]));
     let result = cx.operation([&x, &positions], x.dtype(), positions.shape(), |[x, positions]| {
-        x.gather_wrapped(at, positions)
+        x.gathered(call, at, positions, position)
     })?;
     Ok(vec![result])
 }
@@ -189,8 +195,9 @@ fn scattered(
         "min" => Some("min="),
         _ => return Err(NodeProblem::attribute("reduction", "none, add, mul, max or min")),
     };
+    let call = cx.call();
     cx.operation([x, positions, updates], x.dtype(), x.shape(), |[x, positions, updates]| {
-        x.scatter_by([positions, updates], target, source, operator)
+        x.scattered(call, [positions, updates], target, source, operator)
     })
 }
 

@@ -1,6 +1,9 @@
 //! Windows over any number of axes, and convolution.
 
-use arrayjit_tensor::low_level::{AxisWindow, FilterLayout, in_space, numbered};
+use arrayjit_tensor::{
+    TensorOperand,
+    low_level::{AxisWindow, FilterLayout, in_space, numbered},
+};
 
 use super::{
     context::{Lowered, NodeContext, Statement},
@@ -148,13 +151,13 @@ pub(super) fn convolved(
         return cx.filled(dtype, &result, &format!("{dtype}(0)"));
     }
     let filters = filters_last(cx, filters)?;
-    let layout = FilterLayout::FiltersLast;
+    let (call, layout) = (cx.call(), FilterLayout::FiltersLast);
     match bias {
         Some(bias) => cx.operation([x, &filters, &bias], dtype, &result, |[x, filters, bias]| {
-            x.convolution(filters, Some(bias), &windows, groups, layout)
+            x.convolved(call, (filters.argument(), layout), Some(bias), &windows, groups)
         }),
         None => cx.operation([x, &filters], dtype, &result, |[x, filters]| {
-            x.convolution(filters, None, &windows, groups, layout)
+            x.convolved(call, (filters.argument(), layout), None, &windows, groups)
         }),
     }
 }
@@ -246,13 +249,13 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
         windows.push(AxisWindow { size, kernel, stride, dilation, before, after, count });
     }
     elements(&whole)?;
-    let dtype = x.dtype();
+    let (call, dtype) = (cx.call(), x.dtype());
     let result = match cx.optional(2) {
         Some(bias) => cx.operation([&x, &filters, &bias], dtype, &result, |[x, filters, bias]| {
-            x.transposed_convolution(filters, Some(bias), &windows, groups)
+            x.transposed(call, filters.argument(), Some(bias), &windows, groups)
         })?,
         None => cx.operation([&x, &filters], dtype, &result, |[x, filters]| {
-            x.transposed_convolution(filters, None, &windows, groups)
+            x.transposed(call, filters.argument(), None, &windows, groups)
         })?,
     };
     Ok(vec![result])
