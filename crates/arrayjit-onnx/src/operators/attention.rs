@@ -8,7 +8,7 @@
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Operand, Statement},
+    context::{Lowered, NodeContext, Operand},
     layout::concatenated,
     operator::{Operator, op},
     reduce::wide,
@@ -218,16 +218,11 @@ fn offset(heads: &Heads, past: usize, valid: Option<&str>) -> String {
     }
 }
 
-fn mask(
-    cx: &mut NodeContext<'_, '_>,
-    statement: &mut Statement,
-    heads: &Heads,
-    past: usize,
-) -> Result<Mask, NodeProblem> {
+fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask, NodeProblem> {
     let mut text = "{}".to_owned();
     let given = cx.optional(3);
     if let Some(given) = &given {
-        let operand = cx.bind_array(statement, given)?;
+        let operand = cx.bind_array(given)?;
         let element = mask_element(heads, &operand)?;
         text = match given.dtype() {
             DType::Bool => format!("where({element}, {text}, -inf)"),
@@ -236,7 +231,7 @@ fn mask(
     }
     let valid = match cx.optional(6) {
         Some(valid) if valid.shape() == [heads.batch] => {
-            Some(format!("i32({})", cx.bind_array(statement, &valid)?.at(&["b".into()])))
+            Some(format!("i32({})", cx.bind_array(&valid)?.at(&["b".into()])))
         }
         Some(valid) => {
             let problem = format!("expected the shape [{}], found {:?}", heads.batch, valid.shape());
@@ -303,9 +298,8 @@ fn attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
         }
         heads.keys = k.shape()[2];
     }
-    let mut statement = Statement::default();
-    let mask = mask(cx, &mut statement, &heads, past)?;
-    let results = scores_and_values(cx, statement, &heads, [&q, &k, &v], &mask)?;
+    let mask = mask(cx, &heads, past)?;
+    let results = scores_and_values(cx, &heads, [&q, &k, &v], &mask)?;
     let [y, scores] = results;
     Ok(vec![y, k, v, scores])
 }
@@ -344,13 +338,12 @@ fn scores(
 /// The result and, if it is wanted, the array of scores; else the result twice.
 fn scores_and_values(
     cx: &mut NodeContext<'_, '_>,
-    mut statement: Statement,
     heads: &Heads,
     [q, k, v]: [&Value; 3],
     mask: &Mask,
 ) -> Result<[Value; 2], NodeProblem> {
     let (dtype, wide) = (q.dtype(), wide(q.dtype()));
-    let operands = [q, k, v].map(|value| cx.bind_array(&mut statement, value));
+    let operands = [q, k, v].map(|value| cx.bind_array(value));
     let [q, k, v] = operands;
     let (q, k, v) = (q?, k?, v?);
     let wants_scores = cx.wants(3);
@@ -392,7 +385,7 @@ fn scores_and_values(
     text.push_str(&format!("{result} := {dtype}({mean})\n"));
     let shape = heads.result_shape();
     if !wants_scores {
-        let y = cx.emit(&statement, dtype, &shape, &text)?;
+        let y = cx.emit(dtype, &shape, &text)?;
         return Ok([y.clone(), y]);
     }
     let shown = match cx.int_or("qk_matmul_output_mode", 0)? {
@@ -407,7 +400,7 @@ fn scores_and_values(
     };
     let (index, score_shape) = heads.score();
     text.push_str(&format!("{} := {dtype}({shown})\n", access("u", &index)));
-    cx.emit_all(&statement, [("y", dtype, &shape), ("u", dtype, &score_shape)], &text)
+    cx.emit_all([("y", dtype, &shape), ("u", dtype, &score_shape)], &text)
 }
 
 /// The statements of the weights `p` of the keys, their total `z`, and the weighted sum `o` of the values.
@@ -452,15 +445,13 @@ fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let default = if q.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let precision = cx.dtype_attribute("softmax_precision")?.unwrap_or(default);
     let (index, shape) = heads.score();
-    let mut statement = Statement::default();
-    let (query, key) = (cx.bind_array(&mut statement, &q)?, cx.bind_array(&mut statement, &k)?);
+    let (query, key) = (cx.bind_array(&q)?, cx.bind_array(&k)?);
     let text = scores(cx, &heads, [&query, &key], "")?;
     let score = heads.at("s", &["i", "j"]);
     let text = format!("{text}{} := {precision}({score})", access("y", &index));
-    let scores = cx.emit(&statement, precision, &shape, &text)?;
+    let scores = cx.emit(precision, &shape, &text)?;
     let scores = modified(cx, "score_mod", scores)?;
-    let mut statement = Statement::default();
-    let score = cx.bind_array(&mut statement, &scores)?.at(&crate::shape::letters(4));
+    let score = cx.bind_array(&scores)?.at(&crate::shape::letters(4));
     let most = "m[i0,i1,i2]";
     // A query whose scores are all -inf has no weights.
     let text = format!(
@@ -468,11 +459,10 @@ fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
          e[i0,i1,i2,i3] := exp({score} - n[i0,i1,i2])\nz[i0,i1,i2] :+= e[i0,i1,i2,i3]\n\
          y[i0,i1,i2,i3] := where(z[i0,i1,i2] == 0, 0, e[i0,i1,i2,i3] / z[i0,i1,i2])"
     );
-    let weights = cx.emit(&statement, precision, &shape, &text)?;
+    let weights = cx.emit(precision, &shape, &text)?;
     let weights = modified(cx, "prob_mod", weights)?;
-    let mut statement = Statement::default();
-    let weight = cx.bind_array(&mut statement, &weights)?.at(&index);
-    let value = cx.bind_array(&mut statement, &v)?;
+    let weight = cx.bind_array(&weights)?.at(&index);
+    let value = cx.bind_array(&v)?;
     let (dtype, wide) = (q.dtype(), wide(q.dtype()));
     let sum = heads.at("o", &["i", "d"]);
     let text = format!(
@@ -482,7 +472,7 @@ fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
         heads.ranges(),
         access("y", heads.result())
     );
-    Ok(vec![cx.emit(&statement, dtype, &heads.result_shape(), &text)?])
+    Ok(vec![cx.emit(dtype, &heads.result_shape(), &text)?])
 }
 
 /// The result of the subgraph of an attribute, if the node has it; it keeps the type and shape.

@@ -30,12 +30,8 @@ pub(crate) struct NodeContext<'t, 'n> {
     scope: &'t mut dyn TraceScope,
     node: &'n ModelNode,
     operands: Vec<Option<Value>>,
-}
-
-/// A statement of assignment text with its operands.
-#[derive(Default)]
-pub(crate) struct Statement {
-    operands: Vec<(String, Tensor)>,
+    /// The operands of the text that is being written, by their names.
+    bound: Vec<(String, Tensor)>,
 }
 
 /// An operand of a statement.
@@ -209,7 +205,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         node: &'n ModelNode,
         operands: Vec<Option<Value>>,
     ) -> NodeContext<'t, 'n> {
-        NodeContext { scope, node, operands }
+        NodeContext { scope, node, operands, bound: Vec::new() }
     }
 
     /// The number of operands that the node names.
@@ -344,47 +340,37 @@ impl<'t, 'n> NodeContext<'t, 'n> {
 /// Statements.
 impl NodeContext<'_, '_> {
     /// An operand of a statement; the only element of a known array becomes a number.
-    pub(crate) fn bind(&mut self, statement: &mut Statement, value: &Value) -> Result<Operand, NodeProblem> {
+    pub(crate) fn bind(&mut self, value: &Value) -> Result<Operand, NodeProblem> {
         match value.known().and_then(|known| known.literal()) {
             Some(text) => {
                 let (shape, dtype) = (value.shape().to_vec(), value.dtype());
                 Ok(Operand { text, is_number: true, shape, dtype })
             }
-            None => self.bind_array(statement, value),
+            None => self.bind_array(value),
         }
     }
 
     /// An operand of a statement that is always an array.
-    pub(crate) fn bind_array(
-        &mut self,
-        statement: &mut Statement,
-        value: &Value,
-    ) -> Result<Operand, NodeProblem> {
+    pub(crate) fn bind_array(&mut self, value: &Value) -> Result<Operand, NodeProblem> {
         let operand = self.scope.tensor(value)?;
-        let text = format!("x{}", statement.operands.len());
-        statement.operands.push((text.clone(), operand));
+        let text = format!("x{}", self.bound.len());
+        self.bound.push((text.clone(), operand));
         Ok(Operand { text, is_number: false, shape: value.shape().to_vec(), dtype: value.dtype() })
     }
 
     /// Adds statements that compute the array `y` of this type and shape.
-    pub(crate) fn emit(
-        &mut self,
-        statement: &Statement,
-        dtype: DType,
-        shape: &[usize],
-        text: &str,
-    ) -> Result<Value, NodeProblem> {
-        let [value] = self.emit_all(statement, [("y", dtype, shape)], text)?;
+    pub(crate) fn emit(&mut self, dtype: DType, shape: &[usize], text: &str) -> Result<Value, NodeProblem> {
+        let [value] = self.emit_all([("y", dtype, shape)], text)?;
         Ok(value)
     }
 
     /// Adds statements that compute several arrays, by their names in the text.
     pub(crate) fn emit_all<const N: usize>(
         &mut self,
-        statement: &Statement,
         results: [(&str, DType, &[usize]); N],
         text: &str,
     ) -> Result<[Value; N], NodeProblem> {
+        let bound = std::mem::take(&mut self.bound);
         for (_, dtype, shape) in results {
             self.reserve(dtype, shape)?;
         }
@@ -396,11 +382,8 @@ impl NodeContext<'_, '_> {
             .iter()
             .map(|(name, dtype, shape)| format!("node {name} {dtype}[{}]\n", shape::dims(shape)))
             .collect();
-        let operands: Vec<(&str, &dyn TensorOperand)> = statement
-            .operands
-            .iter()
-            .map(|(name, operand)| (name.as_str(), operand as &dyn TensorOperand))
-            .collect();
+        let operands: Vec<(&str, &dyn TensorOperand)> =
+            bound.iter().map(|(name, operand)| (name.as_str(), operand as &dyn TensorOperand)).collect();
         let names = results.map(|(name, ..)| name);
         // Messages name the node.
         let _module = self.scope.current().enter(&path(&self.node.name));
@@ -431,6 +414,14 @@ impl NodeContext<'_, '_> {
         Ok(Value::Lazy(operation(&tensors)?.to_dtype(dtype)?.reshape(&sizes)?))
     }
 
+    /// Emits a text of its own, while the operands of another one are bound.
+    fn apart<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
+        let bound = std::mem::take(&mut self.bound);
+        let result = emit(self);
+        self.bound = bound;
+        result
+    }
+
     /// An array without elements.
     pub(crate) fn empty(&self, dtype: DType, shape: &[usize]) -> Result<Value, NodeProblem> {
         Ok(self.known(HostArray::zeros(dtype, shape.iter().copied())?))
@@ -445,7 +436,7 @@ impl NodeContext<'_, '_> {
     ) -> Result<Value, NodeProblem> {
         let letters = shape::letters(shape.len());
         let text = format!("{} := {number}", shape::access("y", &letters));
-        self.emit(&Statement::default(), dtype, shape, &text)
+        self.apart(|cx| cx.emit(dtype, shape, &text))
     }
 
     /// The value converted to an element type.
@@ -467,10 +458,11 @@ impl NodeContext<'_, '_> {
         dtype: DType,
         expression: &str,
     ) -> Result<Value, NodeProblem> {
-        let mut statement = Statement::default();
-        let element = self.bind_array(&mut statement, value)?.whole();
         let y = shape::access("y", shape::letters(value.rank()));
-        self.emit(&statement, dtype, value.shape(), &format!("{y} := {}", expression.replace("{}", &element)))
+        self.apart(|cx| {
+            let element = cx.bind_array(value)?.whole();
+            cx.emit(dtype, value.shape(), &format!("{y} := {}", expression.replace("{}", &element)))
+        })
     }
 }
 
@@ -600,13 +592,13 @@ impl NodeContext<'_, '_> {
         let positions: Vec<i32> = positions.iter().map(|&at| i32::try_from(at).unwrap_or(i32::MAX)).collect();
         let table = HostArray::from_slice(&positions, [positions.len()])?;
         let table = Value::Known(HostValue::new(table, false));
-        let mut statement = Statement::default();
-        let x = self.bind_array(&mut statement, value)?;
-        let p = self.bind_array(&mut statement, &table)?;
-        let mut index = shape::letters(shape.len());
-        index[axis] = p.at(&[shape::letter(axis)]);
-        let y = shape::access("y", shape::letters(shape.len()));
-        self.emit(&statement, value.dtype(), &shape, &format!("{y} := {}", x.at(&index)))
+        self.apart(|cx| {
+            let (x, p) = (cx.bind_array(value)?, cx.bind_array(&table)?);
+            let mut index = shape::letters(shape.len());
+            index[axis] = p.at(&[shape::letter(axis)]);
+            let y = shape::access("y", shape::letters(shape.len()));
+            cx.emit(value.dtype(), &shape, &format!("{y} := {}", x.at(&index)))
+        })
     }
 
     fn taken_on_host(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     elementwise::combined,
     operator::{Operator, op},
     reduce::wide,
@@ -184,17 +184,16 @@ fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if values.iter().any(|value| value.num_elements() == 0) && !shape.contains(&0) {
         return Ok(vec![cx.filled(dtype, &shape, &format!("{dtype}(0)"))?]);
     }
-    let mut statement = Statement::default();
     let mut factors = Vec::new();
     for (axes, value) in all.iter().zip(&values) {
         let index = |(name, &own): (&String, &usize)| {
             if own == 1 && sizes.get(name) != Some(&1) { "0".into() } else { name.clone() }
         };
         let index: Vec<String> = axes.iter().zip(value.shape()).map(index).collect();
-        factors.push(cx.bind_array(&mut statement, value)?.at(&index));
+        factors.push(cx.bind_array(value)?.at(&index));
     }
     let text = sum_of_products(&target, &factors, dtype);
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    Ok(vec![cx.emit(dtype, &shape, &text)?])
 }
 
 /// The determinants of square matrices, which the host computes in f64.

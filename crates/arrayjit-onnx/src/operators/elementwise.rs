@@ -7,7 +7,7 @@ use lowered_ir::{
 use tnode::{DType, HostArray, Scalar};
 
 use super::{
-    context::{Lowered, MOST_ON_HOST, NodeContext, Statement},
+    context::{Lowered, MOST_ON_HOST, NodeContext},
     operator::{Operator, list_op, op},
     reduce::wide,
 };
@@ -191,12 +191,11 @@ pub(super) fn combined(
     if let Some(result) = binary_on_host(cx, x, z, dtype, &shape)? {
         return Ok(result);
     }
-    let mut statement = Statement::default();
-    let left = cx.bind(&mut statement, x)?.broadcast(shape.len());
-    let right = cx.bind(&mut statement, z)?.broadcast(shape.len());
+    let left = cx.bind(x)?.broadcast(shape.len());
+    let right = cx.bind(z)?.broadcast(shape.len());
     let y = access("y", letters(shape.len()));
     let value = expression.replace("{x}", &left).replace("{z}", &right);
-    cx.emit(&statement, dtype, &shape, &format!("{y} := {value}"))
+    cx.emit(dtype, &shape, &format!("{y} := {value}"))
 }
 
 fn binary_on_host(
@@ -332,8 +331,7 @@ fn cast_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// Bounds are attributes before opset 11, and operands from it on.
 fn clip(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let mut statement = Statement::default();
-    let mut value = cx.bind(&mut statement, &x)?.whole();
+    let mut value = cx.bind(&x)?.whole();
     if cx.opset() < 11 {
         // The bounds are f32, whose numbers narrower types do not all have.
         let wide = wide(x.dtype());
@@ -350,12 +348,12 @@ fn clip(cx: &mut NodeContext<'_, '_>) -> Lowered {
             if bound.num_elements() != 1 {
                 return Err(NodeProblem::operand(at, "expected one element"));
             }
-            let bound = cx.bind(&mut statement, &bound)?;
+            let bound = cx.bind(&bound)?;
             value = format!("{function}({value}, {})", bound.broadcast(0));
         }
     }
     let y = access("y", letters(x.rank()));
-    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &format!("{y} := {value}"))?])
+    Ok(vec![cx.emit(x.dtype(), x.shape(), &format!("{y} := {value}"))?])
 }
 
 fn gelu(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -441,10 +439,9 @@ fn select(cx: &mut NodeContext<'_, '_>) -> Lowered {
             });
         return Ok(vec![cx.known(array_of(dtype, &shape, results)?)]);
     }
-    let mut statement = Statement::default();
-    let c = cx.bind(&mut statement, &condition)?.broadcast(shape.len());
-    let a = cx.bind(&mut statement, &x)?.broadcast(shape.len());
-    let b = cx.bind(&mut statement, &z)?.broadcast(shape.len());
+    let c = cx.bind(&condition)?.broadcast(shape.len());
+    let a = cx.bind(&x)?.broadcast(shape.len());
+    let b = cx.bind(&z)?.broadcast(shape.len());
     let y = access("y", letters(shape.len()));
-    Ok(vec![cx.emit(&statement, dtype, &shape, &format!("{y} := where({c}, {a}, {b})"))?])
+    Ok(vec![cx.emit(dtype, &shape, &format!("{y} := where({c}, {a}, {b})"))?])
 }

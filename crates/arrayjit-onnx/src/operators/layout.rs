@@ -1,7 +1,7 @@
 //! Moves of elements: reshape, transpose, slice, concatenate.
 
 use super::{
-    context::{Affine, Lowered, MOST_ON_HOST, NodeContext, Statement},
+    context::{Affine, Lowered, MOST_ON_HOST, NodeContext},
     operator::{Operator, op},
     shape::sizes,
 };
@@ -71,11 +71,10 @@ pub(super) fn concatenated(
             parts.chunks(MOST).map(|chunk| concatenated(cx, chunk, at)).collect::<Result<Vec<_>, _>>()?;
         return concatenated(cx, &joined, at);
     }
-    let mut statement = Statement::default();
     let mut reads = Vec::new();
     let mut names = Vec::new();
     for (part, value) in parts.iter().enumerate() {
-        let x = cx.bind_array(&mut statement, value)?;
+        let x = cx.bind_array(value)?;
         let mut index = letters(shape.len());
         index[at] = format!("k{part}");
         names.push(index[at].clone());
@@ -83,7 +82,7 @@ pub(super) fn concatenated(
     }
     let mut target = letters(shape.len());
     target[at] = names.join("^");
-    cx.emit(&statement, dtype, &shape, &format!("{} := {}", access("y", &target), reads.join(", ")))
+    cx.emit(dtype, &shape, &format!("{} := {}", access("y", &target), reads.join(", ")))
 }
 
 fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<Option<Value>, NodeProblem> {
@@ -345,14 +344,13 @@ fn tile(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let array = crate::host::picked(&known.array, &shape, indices(&shape).map(position))?;
         return Ok(vec![cx.known(array)]);
     }
-    let mut statement = Statement::default();
-    let read = cx.bind_array(&mut statement, &x)?.whole();
+    let read = cx.bind_array(&x)?.whole();
     let target = x.shape().iter().enumerate().map(|(at, size)| format!("{size}*r{at} + {}", letter(at)));
     let target = access("y", target.collect::<Vec<_>>());
     let ranges: Vec<String> =
         repeats.iter().enumerate().map(|(at, count)| format!("r{at} < {count}")).collect();
     let clause = if ranges.is_empty() { String::new() } else { format!(" where {}", ranges.join(", ")) };
-    Ok(vec![cx.emit(&statement, x.dtype(), &shape, &format!("{target} := {read}{clause}"))?])
+    Ok(vec![cx.emit(x.dtype(), &shape, &format!("{target} := {read}{clause}"))?])
 }
 
 fn trilu(cx: &mut NodeContext<'_, '_>) -> Lowered {

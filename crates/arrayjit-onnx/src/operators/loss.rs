@@ -1,7 +1,7 @@
 //! Losses of classes.
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
     reduce::wide,
 };
@@ -31,12 +31,11 @@ fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProb
     }
     let (dtype, classes) = (x.dtype(), x.shape()[1]);
     let wide = wide(dtype);
-    let mut statement = Statement::default();
-    let score = cx.bind_array(&mut statement, x)?;
-    let label = cx.bind_array(&mut statement, &labels)?.at(&indices(rank, None));
+    let score = cx.bind_array(x)?;
+    let label = cx.bind_array(&labels)?.at(&indices(rank, None));
     let score = score.at(&indices(rank, Some("c")));
     let weight = match cx.optional(2) {
-        Some(weight) => cx.bind_array(&mut statement, &weight)?.at(&["c".into()]),
+        Some(weight) => cx.bind_array(&weight)?.at(&["c".into()]),
         None => "1.0".into(),
     };
     // No class has the number of an ignored label, even if it is one.
@@ -66,7 +65,7 @@ fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProb
         "mean" => format!("{text}{finish}"),
         _ => format!("{}\n{finish}", text.lines().nth(1).unwrap_or_default()),
     };
-    cx.emit(&statement, dtype, &shape, &text)
+    cx.emit(dtype, &shape, &text)
 }
 
 fn cross_entropy(cx: &mut NodeContext<'_, '_>) -> Lowered {

@@ -4,7 +4,7 @@ use arrayjit_tensor::{Tensor, TensorError};
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
     reduce::wide,
 };
@@ -74,8 +74,7 @@ fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     let (dtype, eps) = (x.dtype(), epsilon(cx)?);
     let wide = wide(dtype);
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let element = cx.bind_array(&x)?.whole();
     let mut channel = Vec::new();
     for at in 1..5 {
         let value = cx.value(at)?;
@@ -85,32 +84,25 @@ fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
                 format!("expected one element for each of {} channels", x.shape()[1]),
             ));
         }
-        channel.push(format!("{wide}({})", cx.bind_array(&mut statement, &value)?.at(&["i1".into()])));
+        channel.push(format!("{wide}({})", cx.bind_array(&value)?.at(&["i1".into()])));
     }
     let [gain, bias, mean, variance] = channel.as_slice() else {
         return Err(NodeProblem::operand(1, "it is missing"));
     };
     if cx.int_or("training_mode", 0)? != 0 {
-        return batch_in_training(
-            cx,
-            &statement,
-            &x,
-            &format!("{wide}({element})"),
-            [gain, bias, mean, variance],
-        );
+        return batch_in_training(cx, &x, &format!("{wide}({element})"), [gain, bias, mean, variance]);
     }
     let text = format!(
         "a[i1] := {gain} * recip_sqrt({variance} + {eps})\nb[i1] := {bias} - {mean} * a[i1]\n\
          {} := {dtype}({wide}({element}) * a[i1] + b[i1])",
         access("y", letters(x.rank()))
     );
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, x.shape(), &text)?])
 }
 
 /// Normalisation by the statistics of the batch, and the running statistics with a part of them.
 fn batch_in_training(
     cx: &mut NodeContext<'_, '_>,
-    statement: &Statement,
     x: &Value,
     element: &str,
     [gain, bias, mean, variance]: [&str; 4],
@@ -135,7 +127,7 @@ fn batch_in_training(
     let statistics = [channels];
     let results =
         [("y", dtype, x.shape()), ("rm", mean_type, &statistics), ("rv", variance_type, &statistics)];
-    Ok(cx.emit_all(statement, results, &text)?.to_vec())
+    Ok(cx.emit_all(results, &text)?.to_vec())
 }
 
 /// Dropout: in evaluation the identity, and a mask of all elements.
@@ -182,12 +174,11 @@ fn layer(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let all = letters(rank);
     let (outer, inner) = all.split_at(at);
     let count: usize = x.shape()[at..].iter().product();
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let element = cx.bind_array(&x)?.whole();
     let scale = cx.value(1)?;
-    let scale = cx.bind(&mut statement, &scale)?.broadcast(rank);
+    let scale = cx.bind(&scale)?.broadcast(rank);
     let bias = match cx.optional(2) {
-        Some(bias) => format!(" + {wide}({})", cx.bind(&mut statement, &bias)?.broadcast(rank)),
+        Some(bias) => format!(" + {wide}({})", cx.bind(&bias)?.broadcast(rank)),
         None => String::new(),
     };
     let ones = vec!["0".to_owned(); inner.len()];
@@ -199,13 +190,13 @@ fn layer(cx: &mut NodeContext<'_, '_>) -> Lowered {
         statistics(outer, inner, count, &eps)
     );
     if !cx.wants(1) && !cx.wants(2) {
-        return Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?]);
+        return Ok(vec![cx.emit(dtype, x.shape(), &text)?]);
     }
     let mut reduced = x.shape().to_vec();
     reduced[at..].fill(1);
     let text = format!("{text}{} := {m}\n{} := {v}", access("mean", &kept), access("deviation", &kept));
     let results = [("y", dtype, x.shape()), ("mean", wide, &reduced), ("deviation", wide, &reduced)];
-    Ok(cx.emit_all(&statement, results, &text)?.to_vec())
+    Ok(cx.emit_all(results, &text)?.to_vec())
 }
 
 fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -216,17 +207,16 @@ fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let wide = wide(dtype);
     let all = letters(rank);
     let count: usize = x.shape()[at..].iter().product();
-    let mut statement = Statement::default();
-    let element = format!("{wide}({})", cx.bind_array(&mut statement, &x)?.whole());
+    let element = format!("{wide}({})", cx.bind_array(&x)?.whole());
     let scale = cx.value(1)?;
-    let scale = cx.bind(&mut statement, &scale)?.broadcast(rank);
+    let scale = cx.bind(&scale)?.broadcast(rank);
     let q = access("q", &all[..at]);
     let y = access("y", &all);
     let text = format!(
         "{q} :+= {element} * {element}\n\
          {y} := {dtype}({element} * recip_sqrt({q} / {count}.0 + {eps}) * {wide}({scale}))"
     );
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, x.shape(), &text)?])
 }
 
 /// Normalises each channel of each element of the batch.
@@ -258,11 +248,10 @@ fn grouped(cx: &mut NodeContext<'_, '_>, groups: usize, scale_by: &str) -> Lower
     let is_per_group = scale_by == "g";
     let weight_shape = if is_per_group { [groups, 1] } else { [groups, members] };
     let (scale, bias) = (cx.reshaped(&scale, &weight_shape)?, cx.reshaped(&bias, &weight_shape)?);
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &split)?.whole();
+    let element = cx.bind_array(&split)?.whole();
     let channel = ["i1".to_owned(), if is_per_group || members == 1 { "0".into() } else { "i2".to_owned() }];
-    let scale = cx.bind_array(&mut statement, &scale)?.at(&channel);
-    let bias = cx.bind_array(&mut statement, &bias)?.at(&channel);
+    let scale = cx.bind_array(&scale)?.at(&channel);
+    let bias = cx.bind_array(&bias)?.at(&channel);
     let all = letters(shape.len());
     let (outer, inner) = all.split_at(2);
     let count: usize = shape[2..].iter().product();
@@ -272,7 +261,7 @@ fn grouped(cx: &mut NodeContext<'_, '_>, groups: usize, scale_by: &str) -> Lower
         "{t} := {wide}({element})\n{}{y} := {dtype}({d} * {v} * {wide}({scale}) + {wide}({bias}))",
         statistics(outer, inner, count, &eps)
     );
-    let result = cx.emit(&statement, dtype, &shape, &text)?;
+    let result = cx.emit(dtype, &shape, &text)?;
     Ok(vec![cx.reshaped(&result, x.shape())?])
 }
 
@@ -285,8 +274,7 @@ fn local_response(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let number = |value: f32| float(DType::F32, f64::from(value));
     let alpha = number(cx.float_or("alpha", 1e-4)? / size as f32);
     let (beta, bias) = (number(cx.float_or("beta", 0.75)?), number(cx.float_or("bias", 1.0)?));
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
+    let source = cx.bind_array(&x)?;
     let all = letters(x.rank());
     let mut index = all.clone();
     index[1] = format!("i1 + k - {}", (size - 1) / 2);
@@ -297,14 +285,13 @@ fn local_response(cx: &mut NodeContext<'_, '_>) -> Lowered {
         crate::shape::ranges(x.shape()),
         source.whole()
     );
-    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+    Ok(vec![cx.emit(x.dtype(), x.shape(), &text)?])
 }
 
 fn lp(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", -1)?, x.rank())?;
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let element = cx.bind_array(&x)?.whole();
     let outer: Vec<String> = (0..x.rank()).filter(|&axis| axis != at).map(letter).collect();
     let (s, y) = (access("s", &outer), access("y", letters(x.rank())));
     let (value, norm) = match cx.int_or("p", 2)? {
@@ -313,7 +300,7 @@ fn lp(cx: &mut NodeContext<'_, '_>) -> Lowered {
         _ => return Err(NodeProblem::attribute("p", "1 or 2")),
     };
     let text = format!("{s} :+= {value}\n{y} := where({s} == 0, 0, {element} / {norm})");
-    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+    Ok(vec![cx.emit(x.dtype(), x.shape(), &text)?])
 }
 
 fn mean_variance(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -322,13 +309,12 @@ fn mean_variance(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let reduced = crate::shape::axes(&given, x.rank())?;
     let outer: Vec<String> = (0..x.rank()).filter(|at| !reduced.contains(at)).map(letter).collect();
     let count: usize = reduced.iter().map(|&at| x.shape()[at]).product();
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let element = cx.bind_array(&x)?.whole();
     let [y, d] = ["y", "d"].map(|name| access(name, letters(x.rank())));
     let [a, m, q] = ["a", "m", "q"].map(|name| access(name, &outer));
     let text = format!(
         "{a} :+= {element}\n{m} := {a} / {count}.0\n{d} := {element} - {m}\n{q} :+= {d} * {d}\n\
          {y} := {d} / (sqrt({q} / {count}.0) + 1e-9)"
     );
-    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+    Ok(vec![cx.emit(x.dtype(), x.shape(), &text)?])
 }

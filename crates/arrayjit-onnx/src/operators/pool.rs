@@ -7,7 +7,7 @@ use arrayjit_tensor::{
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
     pad::padded_by,
     reduce::wide,
@@ -56,14 +56,13 @@ fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let windows = windows(cx, x.shape(), &kernel(cx)?)?;
     let at = WindowAccess::new(x.shape(), &windows);
     let (dtype, shape) = (x.dtype(), at.result_shape());
-    let mut statement = Statement::default();
     let outside = if dtype.is_float() { "-inf".to_owned() } else { lowest(dtype).to_string() };
-    let value = at.element(cx.bind_array(&mut statement, &x)?.name(), "c", &outside);
+    let value = at.element(cx.bind_array(&x)?.name(), "c", &outside);
     let [y, p] = ["y", "p"].map(|name| at.result(name, "c"));
     let ranges = at.ranges();
     let most = format!("{y} :max= {value} where {ranges}");
     if !cx.wants(1) {
-        return Ok(vec![cx.emit(&statement, dtype, &shape, &most)?]);
+        return Ok(vec![cx.emit(dtype, &shape, &most)?]);
     }
     let order = cx.int_or("storage_order", 0)?;
     let position = flat_position(x.shape(), &windows, order != 0);
@@ -81,7 +80,7 @@ fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let text =
         format!("{most}\n{p} :min= where(and({inside}, {is_most}), {position}, {none}) where {ranges}");
     let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
-    Ok(cx.emit_all(&statement, results, &text)?.to_vec())
+    Ok(cx.emit_all(results, &text)?.to_vec())
 }
 
 /// The position of an element of a window in the whole array, with the first axis of space innermost if
@@ -179,16 +178,15 @@ fn max_unpool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let count = elements(inner)?;
     let (flat_x, flat_at) =
         (cx.reshaped(&x, &[x.num_elements()])?, cx.reshaped(&positions, &[x.num_elements()])?);
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &flat_x)?.whole();
-    let position = cx.bind_array(&mut statement, &flat_at)?.whole();
+    let element = cx.bind_array(&flat_x)?.whole();
+    let position = cx.bind_array(&flat_at)?.whole();
     let (dtype, wide) = (x.dtype(), wide(x.dtype()));
     // Windows that overlap may name a position twice, and then have the same element.
     let text = format!(
         "node s {wide}[{count}], hits i32[{count}]\ns[{position}] :max= {wide}({element})\n\
          hits[{position}] :+= where({element} == {element}, 1, 1)\ny[i0] := where(hits[i0] > 0, {dtype}(s[i0]), 0)"
     );
-    let flat = cx.emit(&statement, dtype, &[count], &text)?;
+    let flat = cx.emit(dtype, &[count], &text)?;
     let whole = cx.reshaped(&flat, inner)?;
     if shape == *inner {
         return Ok(vec![whole]);

@@ -3,7 +3,7 @@
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     contract::product,
     elementwise::{clamped, combined},
     operator::{Operator, op},
@@ -45,22 +45,17 @@ struct Scale {
 
 /// The scale or zero point of an operand for an array of that shape: one for all elements, one for each
 /// element of an axis, or one for each block of elements of an axis.
-fn scale(
-    cx: &mut NodeContext<'_, '_>,
-    statement: &mut Statement,
-    at: usize,
-    shape: &[usize],
-) -> Result<Scale, NodeProblem> {
+fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Scale, NodeProblem> {
     let value = cx.value(at)?;
     let dtype = value.dtype();
     if value.num_elements() == 1 {
-        let operand = cx.bind_array(statement, &value)?;
+        let operand = cx.bind_array(&value)?;
         return Ok(Scale { text: operand.at(&vec!["0".to_owned(); value.rank()]), dtype });
     }
     let block = usize::try_from(cx.int_or("block_size", 0)?).unwrap_or(0);
     let axis = axis(cx.int_or("axis", 1)?, shape.len())?;
     if block == 0 && value.shape() == [shape[axis]] {
-        return Ok(Scale { text: cx.bind_array(statement, &value)?.at(&[letter(axis)]), dtype });
+        return Ok(Scale { text: cx.bind_array(&value)?.at(&[letter(axis)]), dtype });
     }
     let mut blocks = shape.to_vec();
     blocks[axis] = shape[axis].div_ceil(block.max(1));
@@ -69,7 +64,7 @@ fn scale(
     }
     let positions: Vec<usize> = (0..shape[axis]).map(|position| position / block).collect();
     let repeated = cx.taken(&value, axis, &positions)?;
-    Ok(Scale { text: cx.bind_array(statement, &repeated)?.whole(), dtype })
+    Ok(Scale { text: cx.bind_array(&repeated)?.whole(), dtype })
 }
 
 fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -81,11 +76,10 @@ fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
             (cx.dtype_attribute("output_dtype")?.unwrap_or(DType::U8), cx.narrow_attribute("output_dtype")?)
         }
     };
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
-    let scale_text = scale(cx, &mut statement, 1, x.shape())?.text;
+    let element = cx.bind_array(&x)?.whole();
+    let scale_text = scale(cx, 1, x.shape())?.text;
     let zero = match zero {
-        Some(_) => Some(scale(cx, &mut statement, 2, x.shape())?.text),
+        Some(_) => Some(scale(cx, 2, x.shape())?.text),
         None => None,
     };
     let quotient = format!("f32({element}) / f32({scale_text})");
@@ -108,30 +102,28 @@ fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
             format!("min(max({rounded}{offset}, {low}), {high})")
         }
     };
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &format!("{y} := {dtype}({value})"))?])
+    Ok(vec![cx.emit(dtype, x.shape(), &format!("{y} := {dtype}({value})"))?])
 }
 
 fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let wide = if x.dtype().is_float() { DType::F32 } else { DType::I32 };
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
-    let by = scale(cx, &mut statement, 1, x.shape())?;
+    let element = cx.bind_array(&x)?.whole();
+    let by = scale(cx, 1, x.shape())?;
     let dtype = cx.dtype_attribute("output_dtype")?.unwrap_or(by.dtype);
     let offset = match cx.optional(2) {
-        Some(_) => format!(" - {wide}({})", scale(cx, &mut statement, 2, x.shape())?.text),
+        Some(_) => format!(" - {wide}({})", scale(cx, 2, x.shape())?.text),
         None => String::new(),
     };
     let y = access("y", letters(x.rank()));
     let text = format!("{y} := {dtype}(f32({wide}({element}){offset}) * f32({}))", by.text);
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, x.shape(), &text)?])
 }
 
 /// Quantises to u8 by the range of the values, which includes 0.
 fn dynamic(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?.whole();
+    let element = cx.bind_array(&x)?.whole();
     let y = access("y", letters(x.rank()));
     let text = format!(
         "low :min= {element}\nhigh :max= {element}\n\
@@ -140,7 +132,7 @@ fn dynamic(cx: &mut NodeContext<'_, '_>) -> Lowered {
          {y} := u8(min(max(i32(round_even({element} / scale)) + i32(zero), 0), 255))"
     );
     let results = [("y", DType::U8, x.shape()), ("scale", DType::F32, &[]), ("zero", DType::U8, &[])];
-    Ok(cx.emit_all(&statement, results, &text)?.to_vec())
+    Ok(cx.emit_all(results, &text)?.to_vec())
 }
 
 /// The operand in i32 without its zero point: one for all elements, or one for each row or column.
@@ -203,13 +195,12 @@ fn requantised(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
     let [(a, _), (b, _), (c, zero)] = QUANTISED;
     let dtype = cx.value(zero)?.dtype();
     let (low, high) = limits(dtype)?;
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, sum)?.whole();
+    let element = cx.bind_array(sum)?.whole();
     let row = sum.rank().checked_sub(2).filter(|&row| row != axis);
     let mut texts = Vec::new();
     for (at, along) in [(a, row), (b, Some(axis)), (c, None), (zero, None)] {
         let value = cx.value(at)?;
-        let operand = cx.bind_array(&mut statement, &value)?;
+        let operand = cx.bind_array(&value)?;
         let fits = |at: &usize| value.num_elements() == sum.shape()[*at] && value.rank() <= 2;
         texts.push(match along.filter(fits) {
             _ if value.num_elements() == 1 => operand.at(&vec!["0".to_owned(); value.rank()]),
@@ -230,7 +221,7 @@ fn requantised(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
     let y = access("y", letters(sum.rank()));
     let value = format!("i32(round_even(f32({element}) * (f32({a}) * f32({b}) / f32({c})))) + i32({zero})");
     let text = format!("{y} := {dtype}(min(max({value}, {low}), {high}))");
-    Ok(vec![cx.emit(&statement, dtype, sum.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, sum.shape(), &text)?])
 }
 
 fn quantised_product(cx: &mut NodeContext<'_, '_>) -> Lowered {

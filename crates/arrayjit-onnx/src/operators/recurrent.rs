@@ -3,7 +3,7 @@
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     layout::concatenated,
     operator::{Operator, op},
 };
@@ -224,8 +224,7 @@ fn direction_steps(
     for at in 0..steps {
         cx.steps(1)?;
         let step = if is_reverse { steps - 1 - at } else { at };
-        let mut statement = Statement::default();
-        let text = step_text(cx, &mut statement, layer, direction, step, [&projected, &h], c.as_ref())?;
+        let text = step_text(cx, layer, direction, step, [&projected, &h], c.as_ref())?;
         let shape = [batch, hidden];
         let row = match &mut c {
             Some(c) => {
@@ -234,14 +233,14 @@ fn direction_steps(
                     ("c1", layer.dtype, &shape),
                     ("row", layer.dtype, &shape),
                 ];
-                let [new_h, new_c, row] = cx.emit_all(&statement, results, &text)?;
+                let [new_h, new_c, row] = cx.emit_all(results, &text)?;
                 h = new_h;
                 *c = new_c;
                 row
             }
             None => {
                 let results = [("y", layer.dtype, &shape[..]), ("row", layer.dtype, &shape)];
-                let [new_h, row] = cx.emit_all(&statement, results, &text)?;
+                let [new_h, row] = cx.emit_all(results, &text)?;
                 h = new_h;
                 row
             }
@@ -269,18 +268,17 @@ fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> R
     let Layer { cell, dtype, steps, batch, hidden, .. } = layer;
     let gates = cell.gates();
     let (x, w) = (cx.value(0)?, cx.value(1)?);
-    let mut statement = Statement::default();
-    let element = cx.bind_array(&mut statement, &x)?;
+    let element = cx.bind_array(&x)?;
     let index = if layer.is_batch_first { ["b", "t", "i"] } else { ["t", "b", "i"] };
     let element = element.at(&index.map(str::to_owned));
     let row =
         |offset: usize| [direction.to_string(), format!("{hidden}*g + u + {offset}").replace(" + 0", "")];
     let [d, gate] = row(0);
-    let weight = cx.bind_array(&mut statement, &w)?.at(&[d, gate, "i".into()]);
+    let weight = cx.bind_array(&w)?.at(&[d, gate, "i".into()]);
     let mut text = format!("p[t,b,g,u] :+= {element} * {weight} where g < {gates}, u < {hidden}\n");
     let mut value = "p[t,b,g,u]".to_owned();
     if let Some(bias) = cx.optional(3) {
-        let bias = cx.bind_array(&mut statement, &bias)?;
+        let bias = cx.bind_array(&bias)?;
         let recurrent = bias.at(&row(gates * hidden));
         // With `linear_before_reset`, the recurrent bias of the last gate is added before the reset.
         let recurrent = match (layer.cell, layer.linear_before_reset) {
@@ -290,14 +288,13 @@ fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> R
         value = format!("{value} + {} + {recurrent}", bias.at(&row(0)));
     }
     text.push_str(&format!("y[t,b,g,u] := {value} where g < {gates}, u < {hidden}"));
-    cx.emit(&statement, *dtype, &[*steps, *batch, gates, *hidden], &text)
+    cx.emit(*dtype, &[*steps, *batch, gates, *hidden], &text)
 }
 
 /// The statements of one step: `y` is the new state, `c1` the new cell, `row` the output, which is 0 behind
 /// the end of a sequence.
 fn step_text(
     cx: &mut NodeContext<'_, '_>,
-    statement: &mut Statement,
     layer: &Layer,
     direction: usize,
     step: usize,
@@ -305,12 +302,12 @@ fn step_text(
     c: Option<&Value>,
 ) -> Result<String, NodeProblem> {
     let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let p = cx.bind_array(statement, projected)?;
+    let p = cx.bind_array(projected)?;
     let gate = |at: usize| p.at(&[step.to_string(), "b".into(), at.to_string(), "u".into()]);
-    let state = cx.bind_array(statement, h)?;
+    let state = cx.bind_array(h)?;
     let (old, other) = (state.at(&own(&["b", "u"])), state.at(&own(&["b", "j"])));
     let recurrent = cx.value(2)?;
-    let r = cx.bind_array(statement, &recurrent)?;
+    let r = cx.bind_array(&recurrent)?;
     let hidden = layer.hidden;
     let weight = |gate: usize| {
         let row = format!("u + {}", gate * hidden).replace(" + 0", "");
@@ -330,7 +327,7 @@ fn step_text(
             if layer.linear_before_reset {
                 let bias = match cx.optional(3) {
                     Some(bias) => {
-                        let bias = cx.bind_array(statement, &bias)?;
+                        let bias = cx.bind_array(&bias)?;
                         format!(" + {}", bias.at(&[direction.to_string(), format!("u + {}", 5 * hidden)]))
                     }
                     None => String::new(),
@@ -347,25 +344,24 @@ fn step_text(
             }
             format!("{text}h1[b,u] := (1 - z[b,u]) * n[b,u] + z[b,u] * {old}\n")
         }
-        Cell::Lstm => lstm_text(cx, statement, layer, direction, c, (&gate, &sum))?,
+        Cell::Lstm => lstm_text(cx, layer, direction, c, (&gate, &sum))?,
     };
-    finished(cx, statement, layer, step, &text, &old, c)
+    finished(cx, layer, step, &text, &old, c)
 }
 
 fn lstm_text(
     cx: &mut NodeContext<'_, '_>,
-    statement: &mut Statement,
     layer: &Layer,
     direction: usize,
     c: Option<&Value>,
     (gate, sum): (&dyn Fn(usize) -> String, &dyn Fn(usize) -> String),
 ) -> Result<String, NodeProblem> {
     let cell = c.ok_or_else(|| NodeProblem::Other("a cell is missing".into()))?;
-    let cell = cx.bind_array(statement, cell)?.at(&["b".into(), "u".into()]);
+    let cell = cx.bind_array(cell)?.at(&["b".into(), "u".into()]);
     let hidden = layer.hidden;
     // Peepholes of the gates input, output and forget.
     let peep = match cx.optional(7) {
-        Some(value) => Some(cx.bind_array(statement, &value)?),
+        Some(value) => Some(cx.bind_array(&value)?),
         None => None,
     };
     let peephole = |at: usize, cell: &str| match &peep {
@@ -401,7 +397,6 @@ fn lstm_text(
 /// Keeps the state behind the end of a sequence, where the output is 0.
 fn finished(
     cx: &mut NodeContext<'_, '_>,
-    statement: &mut Statement,
     layer: &Layer,
     step: usize,
     text: &str,
@@ -415,10 +410,10 @@ fn finished(
     if lengths.shape() != [layer.batch] {
         return Err(NodeProblem::operand(4, "expected a length for each sequence"));
     }
-    let length = cx.bind_array(statement, &lengths)?.at(&["b".into()]);
+    let length = cx.bind_array(&lengths)?.at(&["b".into()]);
     let cell = match c {
         Some(c) => {
-            let cell = cx.bind_array(statement, c)?.at(&["b".into(), "u".into()]);
+            let cell = cx.bind_array(c)?.at(&["b".into(), "u".into()]);
             format!("c1[b,u] := where({length} > {step}, n1[b,u], {cell})\n")
         }
         None => String::new(),

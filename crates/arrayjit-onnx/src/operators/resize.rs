@@ -3,7 +3,7 @@
 use tnode::{DType, HostArray};
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
     shape::sizes,
 };
@@ -176,11 +176,10 @@ fn nearest(
     if !is_repeated || scale.result != factor * scale.size || x.known().is_some() {
         return cx.taken(x, scale.axis, &positions);
     }
-    let mut statement = Statement::default();
-    let read = cx.bind_array(&mut statement, x)?.whole();
+    let read = cx.bind_array(x)?.whole();
     let mut target = letters(shape.len());
     target[scale.axis] = format!("{factor}*{} + k", letter(scale.axis));
-    cx.emit(&statement, x.dtype(), shape, &format!("{} := {read} where k < {factor}", access("y", &target)))
+    cx.emit(x.dtype(), shape, &format!("{} := {read} where k < {factor}", access("y", &target)))
 }
 
 /// Sums of weighted elements of an axis.
@@ -198,8 +197,7 @@ fn weighted(
         return weighted_by_loop(cx, x, at, taps, shape);
     }
     let dtype = x.dtype();
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, x)?;
+    let source = cx.bind_array(x)?;
     let here = [letter(at)];
     let mut terms = Vec::new();
     for tap in 0..count {
@@ -207,8 +205,8 @@ fn weighted(
         let weights: Vec<f32> = taps.weights.iter().map(|weights| weights[tap] as f32).collect();
         let positions = constant(HostArray::from_slice(&positions, [positions.len()])?);
         let weights = constant(HostArray::from_slice(&weights, [weights.len()])?);
-        let position = cx.bind_array(&mut statement, &positions)?.at(&here);
-        let weight = cx.bind_array(&mut statement, &weights)?.at(&here);
+        let position = cx.bind_array(&positions)?.at(&here);
+        let weight = cx.bind_array(&weights)?.at(&here);
         let mut index = letters(shape.len());
         index[at] = position;
         terms.push(format!("{weight} * {}", source.at(&index)));
@@ -217,11 +215,11 @@ fn weighted(
     if taps.is_outside.contains(&true) {
         let outside: Vec<i32> = taps.is_outside.iter().map(|&outside| outside.into()).collect();
         let outside = constant(HostArray::from_slice(&outside, [outside.len()])?);
-        let outside = cx.bind_array(&mut statement, &outside)?.at(&here);
+        let outside = cx.bind_array(&outside)?.at(&here);
         let value = float(DType::F32, f64::from(cx.float_or("extrapolation_value", 0.0)?));
         sum = format!("where({outside} > 0, {value}, {sum})");
     }
-    cx.emit(&statement, dtype, shape, &format!("{} := {sum}", access("y", letters(shape.len()))))
+    cx.emit(dtype, shape, &format!("{} := {sum}", access("y", letters(shape.len()))))
 }
 
 /// As `weighted`, with a loop over the taps.
@@ -236,17 +234,16 @@ fn weighted_by_loop(
     let positions: Vec<i32> = taps.positions.iter().flatten().map(|&position| position as i32).collect();
     let weights: Vec<f32> = taps.weights.iter().flatten().map(|&weight| weight as f32).collect();
     let dtype = x.dtype();
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, x)?;
+    let source = cx.bind_array(x)?;
     let tap = [letter(at), "k".into()];
     let positions = constant(HostArray::from_slice(&positions, [rows, count])?);
     let weights = constant(HostArray::from_slice(&weights, [rows, count])?);
     let mut index = letters(shape.len());
-    index[at] = cx.bind_array(&mut statement, &positions)?.at(&tap);
-    let weight = cx.bind_array(&mut statement, &weights)?.at(&tap);
+    index[at] = cx.bind_array(&positions)?.at(&tap);
+    let weight = cx.bind_array(&weights)?.at(&tap);
     let all = letters(shape.len());
     let text = format!("{} :+= {weight} * {}", access("y", &all), source.at(&index));
-    cx.emit(&statement, dtype, shape, &text)
+    cx.emit(dtype, shape, &text)
 }
 
 fn constant(array: HostArray) -> Value {

@@ -7,7 +7,7 @@
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
     reduce::wide,
     shape::sizes,
@@ -203,9 +203,8 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Ok(vec![cx.empty(x.dtype(), &result)?]);
     }
     let (space, image) = (x.shape()[2..].to_vec(), flat(cx, &x)?);
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &image)?;
-    let points = cx.bind_array(&mut statement, &grid)?;
+    let source = cx.bind_array(&image)?;
+    let points = cx.bind_array(&grid)?;
     let letters = [vec!["n".to_owned()], names("o", rank)].concat();
     let shape = [&x.shape()[..1], &grid.shape()[1..=rank]].concat();
     let strides = strides(&space);
@@ -245,7 +244,7 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
         access("y", &target),
         sum = access("s", &target)
     ));
-    Ok(vec![cx.emit(&statement, dtype, &result, &text)?])
+    Ok(vec![cx.emit(dtype, &result, &text)?])
 }
 
 /// The coordinate within the image, if it is outside of the edges and elements there are not zero.
@@ -274,8 +273,7 @@ fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let at_centres = cx.int_or("align_corners", 0)? != 0;
     let shape = [&size[..1], &space, &[rank]].concat();
     elements(&shape)?;
-    let mut statement = Statement::default();
-    let operand = cx.bind_array(&mut statement, &theta)?;
+    let operand = cx.bind_array(&theta)?;
     let factor = |column: usize| operand.at(&["n".into(), "r".into(), column.to_string()]);
     // The first coordinate is along the last axis.
     let coordinate = |column: usize| {
@@ -297,7 +295,7 @@ fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
         factor(rank),
         ranges.join(", ")
     );
-    Ok(vec![cx.emit(&statement, theta.dtype(), &shape, &text)?])
+    Ok(vec![cx.emit(theta.dtype(), &shape, &text)?])
 }
 
 /// The grids of samples in each part of a region, which the regions decide if there is no ratio.
@@ -362,10 +360,9 @@ fn align(cx: &mut NodeContext<'_, '_>) -> Lowered {
     };
     let all = elements(&[images, channels, height, width])?;
     let image = cx.reshaped(&x, &[all])?;
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &image)?;
-    let region = cx.bind_array(&mut statement, &regions)?;
-    let image_of = cx.bind_array(&mut statement, &batch)?.at(&["r".into()]);
+    let source = cx.bind_array(&image)?;
+    let region = cx.bind_array(&regions)?;
+    let image_of = cx.bind_array(&batch)?.at(&["r".into()]);
     let half = is_half_pixel(cx)?;
     let scale = float(DType::F32, f64::from(cx.float_or("spatial_scale", 1.0)?));
     let ratio = cx.int_or("sampling_ratio", 0)?;
@@ -430,7 +427,7 @@ fn align(cx: &mut NodeContext<'_, '_>) -> Lowered {
         ),
         false => format!("y[r,c,h,v] :max= {dtype}(where({is_used}, {value}, -inf)) {ranges}"),
     });
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    Ok(vec![cx.emit(dtype, &shape, &text)?])
 }
 
 /// A convolution whose samples are moved. Letters: `n` the element of the batch, `q` the group of offsets,
@@ -466,9 +463,8 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
         None => None,
     };
     let image = flat(cx, &x)?;
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &image)?;
-    let distance = cx.bind_array(&mut statement, &offsets)?;
+    let source = cx.bind_array(&image)?;
+    let distance = cx.bind_array(&offsets)?;
     let (front, back) = ([vec!["n".to_owned(), "q".into()], names("k", rank)].concat(), names("o", rank));
     let letters = [front.clone(), back.clone()].concat();
     let strides = strides(&space);
@@ -488,7 +484,7 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     let (position, mut weight) = position_and_weight(&axes);
     if let Some(mask) = &mask {
-        weight = format!("f32({}) * {weight}", cx.bind_array(&mut statement, mask)?.at(&letters));
+        weight = format!("f32({}) * {weight}", cx.bind_array(mask)?.at(&letters));
     }
     let (dtype, wide) = (x.dtype(), wide(x.dtype()));
     let own = channels / moved;
@@ -497,13 +493,10 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let read =
         |channel: &str| [vec!["n".to_owned(), channel.into()], names("k", rank), back.clone()].concat();
     let (inner, outer) = (channels / groups, outputs / groups);
-    let filter = cx.bind_array(&mut statement, &filters)?.at(&[
-        vec![format!("{outer}*g + f"), "c".into()],
-        names("k", rank),
-    ]
-    .concat());
+    let filter =
+        cx.bind_array(&filters)?.at(&[vec![format!("{outer}*g + f"), "c".into()], names("k", rank)].concat());
     let bias = match cx.optional(3) {
-        Some(bias) => format!(" + {wide}({})", cx.bind_array(&mut statement, &bias)?.at(&["f".into()])),
+        Some(bias) => format!(" + {wide}({})", cx.bind_array(&bias)?.at(&["f".into()])),
         None => String::new(),
     };
     let shape = [&[batch, outputs], result.as_slice()].concat();
@@ -520,5 +513,5 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
         access("y", &plain),
         access("s", &plain),
     ));
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    Ok(vec![cx.emit(dtype, &shape, &text)?])
 }

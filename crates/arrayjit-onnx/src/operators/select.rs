@@ -7,7 +7,7 @@ use arrayjit_tensor::{
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
 };
 use crate::{
@@ -164,9 +164,8 @@ fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let axes = TupleAxes::of(&x, &positions, batch)?;
     check_positions(&positions, &axes.sizes)?;
     let flat = cx.reshaped(&x, &axes.flat_shape(&x))?;
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &flat)?;
-    let chosen = cx.bind_array(&mut statement, &positions)?;
+    let source = cx.bind_array(&flat)?;
+    let chosen = cx.bind_array(&positions)?;
     let (batch, outer, rest) = axes.letters();
     let read = [batch.clone(), vec![axes.flat(chosen.name())], rest.clone()].concat();
     let target = [batch, outer, rest].concat();
@@ -175,7 +174,7 @@ fn gather_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Ok(vec![cx.filled(x.dtype(), &shape, "0")?]);
     }
     let text = format!("{} := {}", access("y", &target), source.at(&read));
-    Ok(vec![cx.emit(&statement, x.dtype(), &shape, &text)?])
+    Ok(vec![cx.emit(x.dtype(), &shape, &text)?])
 }
 
 /// The array after updates in their order: of several that replace an element, the last one counts. `target`
@@ -249,14 +248,13 @@ fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if lengths.shape() != [x.shape()[batch]] {
         return Err(NodeProblem::operand(1, format!("expected the shape [{}]", x.shape()[batch])));
     }
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
-    let length = cx.bind_array(&mut statement, &lengths)?.at(&[letter(batch)]);
+    let source = cx.bind_array(&x)?;
+    let length = cx.bind_array(&lengths)?.at(&[letter(batch)]);
     let here = letter(time);
     let mut read = letters(x.rank());
     read[time] = format!("where({here} < {length}, {length} - 1 - {here}, {here})");
     let text = format!("{} := {}{}", access("y", letters(x.rank())), source.at(&read), clause(x.shape()));
-    Ok(vec![cx.emit(&statement, x.dtype(), x.shape(), &text)?])
+    Ok(vec![cx.emit(x.dtype(), x.shape(), &text)?])
 }
 
 fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -269,15 +267,14 @@ fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let at = axis(cx.int_or("axis", -1)?, x.rank() + 1)?;
     let mut shape = x.shape().to_vec();
     shape.insert(at, depth);
-    let mut statement = Statement::default();
-    let index = cx.bind(&mut statement, &x)?.whole();
+    let index = cx.bind(&x)?.whole();
     let index = if x.dtype().is_float() { format!("i64({index})") } else { index };
-    let values = cx.bind_array(&mut statement, &values)?;
+    let values = cx.bind_array(&values)?;
     let mut target = letters(x.rank());
     target.insert(at, "k".into());
     let (off, on) = (values.at(&["0".into()]), values.at(&["1".into()]));
     let text = format!("{} := where(k == {}, {on}, {off})", access("y", &target), wrapped(&index, depth));
-    Ok(vec![cx.emit(&statement, values.dtype, &shape, &text)?])
+    Ok(vec![cx.emit(values.dtype, &shape, &text)?])
 }
 
 /// The first positions in sorted order, and the elements there.
@@ -297,13 +294,12 @@ fn top(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (rank, dtype) = (x.rank(), x.dtype());
     let mut shape = x.shape().to_vec();
     shape[at] = count;
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
+    let source = cx.bind_array(&x)?;
     let mut index = letters(rank);
     index[at] = access("p", letters(rank));
     let order = if is_largest { "descending" } else { "ascending" };
     let values = access("y", letters(rank));
     let text = format!("p := {order}({}, {at})\n{values} := {}", source.name(), source.at(&index));
     let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
-    Ok(cx.emit_all(&statement, results, &text)?.to_vec())
+    Ok(cx.emit_all(results, &text)?.to_vec())
 }

@@ -3,7 +3,7 @@
 use tnode::DType;
 
 use super::{
-    context::{Lowered, NodeContext, Operand, Statement},
+    context::{Lowered, NodeContext, Operand},
     elementwise::combined,
     layout::concatenated,
     operator::{Operator, op},
@@ -63,12 +63,11 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
         false => [batch, count, positions, size],
     };
     let split = cx.reshaped(&x, &split_shape)?;
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &split)?;
+    let source = cx.bind_array(&split)?;
     let ids = cx.optional(3);
     let row = match &ids {
         Some(ids) if ids.shape() == [batch, positions] => {
-            vec![cx.bind_array(&mut statement, ids)?.at(&["b".into(), "t".into()])]
+            vec![cx.bind_array(ids)?.at(&["b".into(), "t".into()])]
         }
         Some(_) => return Err(NodeProblem::operand(3, format!("expected the shape [{batch}, {positions}]"))),
         None => vec!["b".into(), "t".into()],
@@ -82,7 +81,7 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
             let problem = format!("{:?} does not fit {:?} with {half} angles", table.shape(), x.shape());
             return Err(NodeProblem::operand(at, problem));
         }
-        let (table, row) = (cx.bind_array(&mut statement, &table)?, row.clone());
+        let (table, row) = (cx.bind_array(&table)?, row.clone());
         tables.push(move |letter: &str| {
             format!("{wide}({})", table.at(&[row.clone(), vec![letter.to_owned()]].concat()))
         });
@@ -123,7 +122,7 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
             kept + &part("2*k", "2*k + 1", "-") + &part("2*k + 1", "2*k", "+")
         }
     };
-    let y = cx.emit(&statement, dtype, &split_shape, &text)?;
+    let y = cx.emit(dtype, &split_shape, &text)?;
     Ok(vec![cx.reshaped(&y, x.shape())?])
 }
 
@@ -143,12 +142,11 @@ fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let problem = format!("{:?} does not fit {:?}", update.shape(), cache.shape());
         return Err(NodeProblem::operand(1, problem));
     }
-    let mut statement = Statement::default();
-    let old = cx.bind_array(&mut statement, &cache)?.whole();
-    let source = cx.bind_array(&mut statement, &update)?;
+    let old = cx.bind_array(&cache)?.whole();
+    let source = cx.bind_array(&update)?;
     let start = match cx.optional(2) {
         Some(start) if start.shape() == [cache.shape()[0]] => {
-            format!("i32({})", cx.bind_array(&mut statement, &start)?.at(&[letter(0)]))
+            format!("i32({})", cx.bind_array(&start)?.at(&[letter(0)]))
         }
         Some(_) => return Err(NodeProblem::operand(2, format!("expected the shape [{}]", cache.shape()[0]))),
         None => "0".into(),
@@ -167,7 +165,7 @@ fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
         source.at(&index),
         crate::shape::clause(cache.shape())
     );
-    Ok(vec![cx.emit(&statement, cache.dtype(), cache.shape(), &text)?])
+    Ok(vec![cx.emit(cache.dtype(), cache.shape(), &text)?])
 }
 
 /// A convolution of each channel with the elements before, which continues that of the elements of `past`.
@@ -197,11 +195,10 @@ fn causal_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
         false => cx.taken(&whole, 2, &state)?,
     };
     let wide = wide(dtype);
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &whole)?.at(&["b".into(), "c".into(), "t + k".into()]);
-    let filter = cx.bind_array(&mut statement, &filters)?.at(&["c".into(), "0".into(), "k".into()]);
+    let source = cx.bind_array(&whole)?.at(&["b".into(), "c".into(), "t + k".into()]);
+    let filter = cx.bind_array(&filters)?.at(&["c".into(), "0".into(), "k".into()]);
     let bias = match cx.optional(2) {
-        Some(bias) => format!(" + {wide}({})", cx.bind_array(&mut statement, &bias)?.at(&["c".into()])),
+        Some(bias) => format!(" + {wide}({})", cx.bind_array(&bias)?.at(&["c".into()])),
         None => String::new(),
     };
     let activated = match cx.text_or("activation", "none")? {
@@ -215,7 +212,7 @@ fn causal_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
          s[b,c,t] :+= {wide}({source}) * {wide}({filter}) where t < {length}, k < {size}\n\
          a[b,c,t] := s[b,c,t]{bias}\ny[b,c,t] := {dtype}({activated})"
     );
-    Ok(vec![cx.emit(&statement, dtype, x.shape(), &text)?, state])
+    Ok(vec![cx.emit(dtype, x.shape(), &text)?, state])
 }
 
 /// The operands of a linear attention, with heads packed in the last axis.
@@ -235,7 +232,7 @@ struct LinearAttention {
 }
 
 impl LinearAttention {
-    fn of(cx: &mut NodeContext<'_, '_>, statement: &mut Statement) -> Result<LinearAttention, NodeProblem> {
+    fn of(cx: &mut NodeContext<'_, '_>) -> Result<LinearAttention, NodeProblem> {
         let (all, shared) = (heads(cx, "q_num_heads")?, heads(cx, "kv_num_heads")?);
         let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let wrong = || NodeProblem::operand(0, "queries, keys and values do not fit");
@@ -268,14 +265,14 @@ impl LinearAttention {
             let value = cx.value(at)?;
             match value.shape() {
                 &[b, t, width] if [b, t] == [batch, steps] && widths.contains(&width) => {
-                    cx.bind_array(statement, &value).map(Some)
+                    cx.bind_array(&value).map(Some)
                 }
                 other => Err(NodeProblem::operand(at, format!("{other:?} does not fit"))),
             }
         };
         let decay = gate(4, needs_decay, [shared * key_size, shared])?;
         let beta = gate(5, needs_beta, [shared, 1])?;
-        let [query, key, value] = [&q, &k, &v].map(|value| cx.bind_array(statement, value));
+        let [query, key, value] = [&q, &k, &v].map(|value| cx.bind_array(value));
         let (query, key, value) = (query?, key?, value?);
         Ok(LinearAttention {
             batch,
@@ -340,15 +337,11 @@ impl LinearAttention {
 
 /// The steps follow each other in the text, since each needs the state that the one before leaves.
 fn linear_attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let mut statement = Statement::default();
-    let own = LinearAttention::of(cx, &mut statement)?;
+    let own = LinearAttention::of(cx)?;
     let state_shape = [own.batch, own.shared, own.key_size, own.value_size];
     let start = match cx.optional(3) {
         Some(past) if past.shape() == state_shape => {
-            format!(
-                "f32({})",
-                cx.bind_array(&mut statement, &past)?.at(&["b", "g", "c", "d"].map(str::to_owned))
-            )
+            format!("f32({})", cx.bind_array(&past)?.at(&["b", "g", "c", "d"].map(str::to_owned)))
         }
         Some(_) => return Err(NodeProblem::operand(3, format!("expected the shape {state_shape:?}"))),
         None => "0".into(),
@@ -378,6 +371,6 @@ fn linear_attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
     text.push_str(&format!("u[b,g,c,d] := {state_type}(state{}[b,g,c,d])\n", own.steps));
     let shape = [own.batch, own.steps, own.shared * own.group * own.value_size];
     let results = [("y", dtype, shape.as_slice()), ("u", state_type, state_shape.as_slice())];
-    let values: [Value; 2] = cx.emit_all(&statement, results, &text)?;
+    let values: [Value; 2] = cx.emit_all(results, &text)?;
     Ok(values.to_vec())
 }

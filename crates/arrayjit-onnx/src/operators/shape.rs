@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tnode::{DType, HostArray, Scalar};
 
 use super::{
-    context::{Lowered, MOST_ON_HOST, NodeContext, Statement},
+    context::{Lowered, MOST_ON_HOST, NodeContext},
     operator::{Operator, op},
 };
 use crate::{
@@ -89,7 +89,7 @@ fn eye_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Err(NodeProblem::operand(0, "expected two axes"));
     }
     let text = format!("y[i0,i1] := {dtype}(i1 - i0 == {diagonal})");
-    Ok(vec![cx.emit(&Statement::default(), dtype, like.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, like.shape(), &text)?])
 }
 
 fn range(cx: &mut NodeContext<'_, '_>) -> Lowered {

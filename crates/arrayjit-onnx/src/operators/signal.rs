@@ -5,7 +5,7 @@
 use tnode::{DType, HostArray};
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     contract::product,
     operator::{Operator, op},
 };
@@ -173,16 +173,15 @@ fn short_time_transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Err(NodeProblem::operand(3, format!("a frame of {frame} elements does not fit {length}")));
     }
     let frames = (length - frame) / step + 1;
-    let mut statement = Statement::default();
-    let source = cx.bind_array(&mut statement, &x)?;
+    let source = cx.bind_array(&x)?;
     let element = source.at(&["b".into(), format!("{step}*f + n"), "q".into()]);
     let weight = match &window {
-        Some(window) => format!(" * {}", cx.bind_array(&mut statement, window)?.at(&["n".into()])),
+        Some(window) => format!(" * {}", cx.bind_array(window)?.at(&["n".into()])),
         None => String::new(),
     };
     let text =
         format!("y[b,f,n,q] := {element}{weight} where b < {batch}, f < {frames}, n < {frame}, q < {parts}");
-    let framed = cx.emit(&statement, x.dtype(), &[batch, frames, frame, parts], &text)?;
+    let framed = cx.emit(x.dtype(), &[batch, frames, frame, parts], &text)?;
     let is_complex = is_complex(&x)?;
     let is_onesided = cx.int_or("onesided", 1)? != 0 && !is_complex;
     let by = Transform { length: frame, is_inverse: false, is_onesided, is_complex };

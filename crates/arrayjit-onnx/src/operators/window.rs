@@ -6,7 +6,7 @@ use arrayjit_tensor::{
 };
 
 use super::{
-    context::{Lowered, NodeContext, Statement},
+    context::{Lowered, NodeContext},
     operator::{Operator, op},
     reduce::wide,
     shape::sizes,
@@ -282,9 +282,8 @@ fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Err(NodeProblem::operand(0, problem));
     }
     let split = cx.reshaped(&x, &[&shape[..2], &block, &counts].concat())?;
-    let mut statement = Statement::default();
     let letters = [in_space("c", "k", axes), numbered("o", axes)].concat();
-    let element = cx.bind_array(&mut statement, &split)?.at(&letters);
+    let element = cx.bind_array(&split)?.at(&letters);
     // The sums have room for the margins.
     let mut whole = shape[..2].to_vec();
     let [mut written, mut read] = [(); 2].map(|()| vec!["b".to_owned(), "c".into()]);
@@ -304,5 +303,5 @@ fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
         access("s", read),
         ranges(&image)
     );
-    Ok(vec![cx.emit(&statement, dtype, &shape, &text)?])
+    Ok(vec![cx.emit(dtype, &shape, &text)?])
 }
