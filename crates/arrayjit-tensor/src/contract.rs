@@ -3,7 +3,9 @@
 use arrayjit::DType;
 
 use crate::{
+    equation::Equation,
     error::{Call, TensorError, TensorErrorKind},
+    graph::Graph,
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::{access, broadcast, broadcast_indices},
@@ -57,7 +59,8 @@ impl Tensor {
 
     /// The sum of products that an equation describes, such as `b s h d, b t h d -> b h s t`: the names of
     /// each operand's axes, then of the result's axes. Names that the result lacks are summed over. In an
-    /// equation without spaces between names, as in torch, each name is one letter: `bshd,bthd->bhst`.
+    /// equation without spaces between names, as in torch, each name is one letter: `bshd,bthd->bhst`. Three
+    /// points stand for further axes, `... i j, ... j k -> ... i k`, and axes of size 1 broadcast.
     ///
     /// ```
     /// use arrayjit_tensor::{DType, Graph};
@@ -94,80 +97,31 @@ impl Tensor {
         equation: &str,
         inputs: &[(&str, Argument<'_>)],
     ) -> Result<Tensor, TensorError> {
-        let equation = Equation::parse(equation, inputs).map_err(|kind| self.graph().fail(call, kind))?;
-        let accesses = inputs.iter().zip(&equation.operands);
-        let accesses: Vec<String> =
-            accesses.map(|((name, _), axes)| access(name, axes.iter().cloned())).collect();
-        let dtype = promoted(inputs);
-        self.graph().result(call, inputs, |y| sum_of_products(y, &equation.result, &accesses, dtype))
+        let fail = |kind| self.graph().fail(call, kind);
+        if !equation.contains("->") {
+            let expected = "operands and a result, as in `i k, k j -> i j`".into();
+            let found = format!("`{equation}`");
+            return Err(fail(TensorErrorKind::Argument { argument: "equation", found, expected }));
+        }
+        let shapes: Vec<(String, &[usize])> =
+            inputs.iter().map(|(_, argument)| (argument.name(), argument.shape())).collect();
+        contracted(self.graph(), call, &Equation::parse(equation, &shapes).map_err(fail)?, inputs)
     }
 }
 
-/// The names of axes of an einsum.
-struct Equation {
-    operands: Vec<Vec<String>>,
-    result: Vec<String>,
-}
-
-impl Equation {
-    fn parse(text: &str, inputs: &[(&str, Argument<'_>)]) -> Result<Equation, TensorErrorKind> {
-        let wrong = |expected: String| TensorErrorKind::Argument {
-            argument: "equation",
-            found: format!("`{text}`"),
-            expected,
-        };
-        let Some((left, right)) = text.split_once("->") else {
-            return Err(wrong("operands and a result, as in `i k, k j -> i j`".into()));
-        };
-        let parts: Vec<&str> = left.split(',').collect();
-        if parts.len() != inputs.len() {
-            return Err(wrong(format!("{} operands before `->`", inputs.len())));
-        }
-        // Without spaces inside an operand, names are single letters, unless the ranks say otherwise.
-        let words = |part: &str| part.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let is_words =
-            parts.iter().zip(inputs).all(|(part, (_, argument))| words(part).len() == argument.shape().len());
-        let names = |part: &str| match is_words {
-            true => words(part),
-            false => part.chars().filter(|c| !c.is_whitespace()).map(String::from).collect(),
-        };
-        let (operands, result): (Vec<_>, Vec<_>) =
-            (parts.iter().map(|part| names(part)).collect(), names(right));
-        let mut sizes: Vec<(String, usize)> = Vec::new();
-        for (axes, (_, argument)) in operands.iter().zip(inputs) {
-            let axes: &Vec<String> = axes;
-            if axes.len() != argument.shape().len() {
-                return Err(wrong(format!(
-                    "{} names for {} of shape {:?}",
-                    argument.shape().len(),
-                    argument.name(),
-                    argument.shape()
-                )));
-            }
-            for (name, &size) in axes.iter().zip(argument.shape()) {
-                match sizes.iter().find(|(known, _)| known == name) {
-                    Some(&(_, other)) if other != size => {
-                        return Err(wrong(format!("one size of `{name}`, which has {other} and {size}")));
-                    }
-                    Some(_) => {}
-                    None => sizes.push((name.clone(), size)),
-                }
-            }
-        }
-        let is_name = |name: &String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        if let Some(name) = sizes.iter().map(|(name, _)| name).find(|name| !is_name(name)) {
-            return Err(wrong(format!("names of letters and digits, found `{name}`")));
-        }
-        if let Some(name) = result.iter().find(|name| sizes.iter().all(|(known, _)| known != *name)) {
-            return Err(wrong(format!("names of operands behind `->`, found `{name}`")));
-        }
-        if let Some((at, name)) = result.iter().enumerate().find(|(at, name)| result[..*at].contains(name)) {
-            return Err(wrong(format!("each name once behind `->`, found `{name}` again at position {at}")));
-        }
-        // Prefixed, so that no name is a word of the language or starts with a digit.
-        let prefixed = |names: Vec<String>| names.into_iter().map(|name| format!("a_{name}")).collect();
-        Ok(Equation { operands: operands.into_iter().map(prefixed).collect(), result: prefixed(result) })
-    }
+/// The sum of products of an equation; the names of the inputs are those of a text.
+///
+/// # Errors
+/// A tensor of another graph.
+pub fn contracted(
+    graph: &Graph,
+    call: Call,
+    equation: &Equation,
+    inputs: &[(&str, Argument<'_>)],
+) -> Result<Tensor, TensorError> {
+    let accesses = inputs.iter().zip(&equation.operands).map(|((name, _), axes)| access(name, axes));
+    let (accesses, dtype) = (accesses.collect::<Vec<_>>(), promoted(inputs));
+    graph.result(call, inputs, |y| sum_of_products(y, &equation.result, &accesses, dtype))
 }
 
 /// The statements that sum the product of the accesses into `y`, in a type that holds sums.

@@ -17,6 +17,7 @@ mod weights; // values of parameters on a device
 mod axis_window; // windows over any number of axes
 mod contract; // matrix products, einsum
 mod elementwise; // arithmetic and functions of elements
+mod equation; // names of axes of einsum
 mod layout; // moves elements
 mod normalise; // softmax, normalisation, losses
 mod reduce; // reductions
@@ -57,6 +58,8 @@ pub use crate::{
 pub mod low_level {
     pub use crate::{
         axis_window::{AxisWindow, FilterLayout, WindowAccess, in_space},
+        contract::contracted,
+        equation::Equation,
         error::Call,
         reduce::sum_types,
         select::{taken, wrapped},

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrayjit_tensor::{
-    Tensor, TensorError, TensorOperand,
+    Graph, Tensor, TensorError, TensorOperand,
     low_level::{Call, broadcast_access},
 };
 use tnode::{DType, HostArray};
@@ -401,17 +401,33 @@ impl NodeContext<'_, '_> {
         shape: &[usize],
         operation: impl FnOnce(&[Tensor; N]) -> Result<Tensor, TensorError>,
     ) -> Result<Value, NodeProblem> {
+        self.operation_of(&values.map(Value::clone), dtype, shape, |_, tensors| match tensors.try_into() {
+            Ok(tensors) => operation(tensors).map_err(NodeProblem::from),
+            Err(_) => Err(NodeProblem::Other("an operand is missing".into())),
+        })
+    }
+
+    /// [`operation`](NodeContext::operation) on any number of values.
+    pub(crate) fn operation_of<E>(
+        &mut self,
+        values: &[Value],
+        dtype: DType,
+        shape: &[usize],
+        operation: impl FnOnce(&Graph, &[Tensor]) -> Result<Tensor, E>,
+    ) -> Result<Value, NodeProblem>
+    where
+        NodeProblem: From<E>,
+    {
         self.reserve(dtype, shape)?;
         if shape.contains(&0) {
             return self.empty(dtype, shape);
         }
         let tensors = values.iter().map(|value| self.scope.tensor(value)).collect::<Result<Vec<_>, _>>()?;
-        let missing = |_| NodeProblem::Other("an operand is missing".into());
-        let tensors: [Tensor; N] = tensors.try_into().map_err(missing)?;
         // Messages name the node.
-        let _module = self.scope.current().enter(&path(&self.node.name));
+        let graph = self.scope.current();
+        let _module = graph.enter(&path(&self.node.name));
         let sizes: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
-        Ok(Value::Lazy(operation(&tensors)?.to_dtype(dtype)?.reshape(&sizes)?))
+        Ok(Value::Lazy(operation(graph, &tensors)?.to_dtype(dtype)?.reshape(&sizes)?))
     }
 
     /// Emits a text of its own, while the operands of another one are bound.

@@ -1,19 +1,20 @@
 //! Products of matrices, and sums of products in Einstein's notation.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use arrayjit_tensor::{
+    TensorOperand,
+    low_level::{Equation, contracted, numbered},
+};
 use tnode::DType;
 
 use super::{
     context::{Lowered, NodeContext},
     elementwise::combined,
     operator::{Operator, op},
-    reduce::wide,
 };
 use crate::{
     error::NodeProblem,
     host::{float, floats_of},
-    shape::{access, broadcast},
+    shape::broadcast,
     value::Value,
 };
 
@@ -53,18 +54,6 @@ pub(super) fn product(
         return cx.filled(dtype, &shape, &format!("{dtype}(0)"));
     }
     cx.operation([x, z], dtype, &shape, |[x, z]| x.matmul(z))
-}
-
-/// The statement that sums products of accesses in a type that holds sums.
-fn sum_of_products(target: &[String], factors: &[String], dtype: DType) -> String {
-    let wide = wide(dtype);
-    let y = access("y", target);
-    if wide == dtype {
-        return format!("{y} :+= {}", factors.join(" * "));
-    }
-    let factors: Vec<String> = factors.iter().map(|factor| format!("{wide}({factor})")).collect();
-    let sum = access("s", target);
-    format!("{sum} :+= {}\n{y} := {dtype}({sum})", factors.join(" * "))
 }
 
 fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -109,91 +98,24 @@ fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
 }
 
-/// The letters of the axes of an operand of an equation; `...` stands for the axes that letters leave.
-fn axes_of(part: &str, rank: usize) -> Result<Vec<String>, NodeProblem> {
-    let part: String = part.chars().filter(|c| !c.is_whitespace()).collect();
-    let wrong = || NodeProblem::attribute("equation", format!("letters for {rank} axes, found `{part}`"));
-    // Names sort as the letters do, which is the order of a result that the equation leaves out.
-    let names = |text: &str| text.chars().map(|c| format!("a{:07}", u32::from(c))).collect::<Vec<_>>();
-    if !part.replacen("...", "", 1).chars().all(char::is_alphabetic) {
-        return Err(wrong());
-    }
-    let Some((front, back)) = part.split_once("...") else {
-        let names = names(&part);
-        return if names.len() == rank { Ok(names) } else { Err(wrong()) };
-    };
-    let rest = rank.checked_sub(names(front).len() + names(back).len()).ok_or_else(wrong)?;
-    // The axes of `...` are aligned at the last.
-    let middle = (0..rest).rev().map(|at| format!("e{at}"));
-    Ok(names(front).into_iter().chain(middle).chain(names(back)).collect())
-}
-
 fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let equation = cx.text_or("equation", "")?;
+    let text = cx.text_or("equation", "")?;
     let values = cx.values()?;
-    let (left, right) = match equation.split_once("->") {
-        Some((left, right)) => (left, Some(right)),
-        None => (equation, None),
-    };
-    let parts: Vec<&str> = left.split(',').collect();
-    if parts.len() != values.len() {
-        return Err(NodeProblem::attribute("equation", format!("{} operands", values.len())));
-    }
-    let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
-    let mut all = Vec::new();
-    for (part, value) in parts.iter().zip(&values) {
-        let axes = axes_of(part, value.rank())?;
-        for (name, &size) in axes.iter().zip(value.shape()) {
-            let known = sizes.entry(name.clone()).or_insert(size);
-            match (*known, size) {
-                (a, b) if a == b || b == 1 => {}
-                (1, b) => *known = b,
-                (a, b) => {
-                    return Err(NodeProblem::attribute(
-                        "equation",
-                        format!("one size of a letter, found {a} and {b}"),
-                    ));
-                }
-            }
-        }
-        all.push(axes);
-    }
-    let rest = sizes.keys().filter(|name| name.starts_with('e')).count();
-    let target: Vec<String> = match right {
-        Some(right) => {
-            let plain = right.chars().filter(|c| c.is_alphabetic()).count();
-            axes_of(right, plain + if right.contains("...") { rest } else { 0 })?
-        }
-        None => {
-            let count = |name: &String| all.iter().flatten().filter(|other| *other == name).count();
-            let once = sizes.keys().filter(|name| name.starts_with('a') && count(name) == 1).cloned();
-            (0..rest).rev().map(|at| format!("e{at}")).chain(once).collect()
-        }
-    };
-    let size = |name: &String| {
-        sizes
-            .get(name)
-            .copied()
-            .ok_or_else(|| NodeProblem::attribute("equation", "a result with letters of operands"))
-    };
-    let shape = target.iter().map(size).collect::<Result<Vec<_>, _>>()?;
-    if target.iter().collect::<BTreeSet<_>>().len() != target.len() {
-        return Err(NodeProblem::attribute("equation", "a result with each letter once"));
-    }
-    let dtype = values.first().map_or(DType::F32, Value::dtype);
+    let shapes: Vec<(String, &[usize])> =
+        values.iter().enumerate().map(|(at, value)| (format!("operand {at}"), value.shape())).collect();
+    let equation = Equation::parse(&text.replace(' ', ""), &shapes);
+    let equation = equation.map_err(|problem| NodeProblem::Other(problem.to_string()))?;
+    let (call, shape, dtype) = (cx.call(), equation.shape(), values.first().map_or(DType::F32, Value::dtype));
     if values.iter().any(|value| value.num_elements() == 0) && !shape.contains(&0) {
-        return Ok(vec![cx.filled(dtype, &shape, &format!("{dtype}(0)"))?]);
+        return Ok(vec![cx.filled(dtype, shape, &format!("{dtype}(0)"))?]);
     }
-    let mut factors = Vec::new();
-    for (axes, value) in all.iter().zip(&values) {
-        let index = |(name, &own): (&String, &usize)| {
-            if own == 1 && sizes.get(name) != Some(&1) { "0".into() } else { name.clone() }
-        };
-        let index: Vec<String> = axes.iter().zip(value.shape()).map(index).collect();
-        factors.push(cx.bind_array(value)?.at(&index));
-    }
-    let text = sum_of_products(&target, &factors, dtype);
-    Ok(vec![cx.emit(dtype, &shape, &text)?])
+    let names = numbered("x", values.len());
+    let result = cx.operation_of(&values, dtype, shape, |graph, tensors| {
+        let tensors = tensors.iter().map(TensorOperand::argument);
+        let inputs: Vec<_> = names.iter().map(String::as_str).zip(tensors).collect();
+        contracted(graph, call, &equation, &inputs)
+    })?;
+    Ok(vec![result])
 }
 
 /// The determinants of square matrices, which the host computes in f64.

@@ -1,5 +1,7 @@
 //! Moves of elements: reshape, transpose, slice, concatenate.
 
+use arrayjit_tensor::Tensor;
+
 use super::{
     context::{Affine, Lowered, MOST_ON_HOST, NodeContext},
     operator::{Operator, op},
@@ -8,7 +10,7 @@ use super::{
 use crate::{
     error::NodeProblem,
     host::{HostValue, flatten, indices},
-    shape::{access, axes, axis, broadcast, elements, letter, letters},
+    shape::{access, axes, axis, broadcast, elements, letter},
     value::Value,
 };
 
@@ -71,18 +73,9 @@ pub(super) fn concatenated(
             parts.chunks(MOST).map(|chunk| concatenated(cx, chunk, at)).collect::<Result<Vec<_>, _>>()?;
         return concatenated(cx, &joined, at);
     }
-    let mut reads = Vec::new();
-    let mut names = Vec::new();
-    for (part, value) in parts.iter().enumerate() {
-        let x = cx.bind_array(value)?;
-        let mut index = letters(shape.len());
-        index[at] = format!("k{part}");
-        names.push(index[at].clone());
-        reads.push(x.at(&index));
-    }
-    let mut target = letters(shape.len());
-    target[at] = names.join("^");
-    cx.emit(dtype, &shape, &format!("{} := {}", access("y", &target), reads.join(", ")))
+    cx.operation_of(&parts, dtype, &shape, |_, tensors| {
+        Tensor::concat(&tensors.iter().collect::<Vec<_>>(), at as isize)
+    })
 }
 
 fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<Option<Value>, NodeProblem> {

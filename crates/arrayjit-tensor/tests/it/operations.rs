@@ -229,6 +229,11 @@ fn products() {
     assert_eq!(values, [9., 17., 29.]);
     let (_, values) = count(&[2, 2], |x| x.einsum("ik,kj->ji", x));
     assert_eq!(values, [2., 6., 3., 11.]);
+    let (shape, values) = count(&[2, 1, 2], |x| x.einsum("...ij,...kj->...ik", x));
+    assert_eq!((shape, values), (vec![2, 1, 1], vec![1., 13.]));
+    let (shape, values) =
+        count(&[1, 2], |x| x.einsum("... row col, ... row col -> ... row", x.transpose(0, 1)?));
+    assert_eq!((shape, values), (vec![2], vec![0., 1.]));
     assert_eq!(count(&[2, 2], |x| x.rearrange("i i -> i")).1, [0., 3.]);
     assert_eq!(count(&[2, 3], |x| x.rearrange("i j -> j")).1, [3., 5., 7.]);
 }
