@@ -54,6 +54,11 @@ impl<'a> Reduction<'a> {
         self.tensor.graph().result(call, &[("x", Argument::Tensor(self.tensor))], text)
     }
 
+    /// Accumulates the elements with `op` in the type of the result.
+    fn folded(&self, call: Call, op: &str, finish: &str) -> Result<Tensor, TensorError> {
+        self.emit(call, |y| format!("{} {op} {}{finish}", self.result(y), self.operand("x")))
+    }
+
     /// Accumulates `value` with `op`, in a type that holds sums, and converts the result by `finish`, in
     /// which `{}` is the sum.
     fn accumulated(&self, call: Call, op: &str, value: &str, finish: &str) -> Result<Tensor, TensorError> {
@@ -159,23 +164,19 @@ impl Tensor {
     }
 
     fn max_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
-        let reduction = Reduction::new(self, call, axes, reduced)?;
-        reduction.emit(call, |y| format!("{} :max= {}", reduction.result(y), reduction.operand("x")))
+        Reduction::new(self, call, axes, reduced)?.folded(call, ":max=", "")
     }
 
     fn min_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
-        let reduction = Reduction::new(self, call, axes, reduced)?;
-        reduction.emit(call, |y| format!("{} :min= {}", reduction.result(y), reduction.operand("x")))
+        Reduction::new(self, call, axes, reduced)?.folded(call, ":min=", "")
     }
 
     fn any_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
-        let reduction = Reduction::new(self, call, axes, reduced)?;
-        reduction.emit(call, |y| format!("{} :or= {} != 0", reduction.result(y), reduction.operand("x")))
+        Reduction::new(self, call, axes, reduced)?.folded(call, ":or=", " != 0")
     }
 
     fn all_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
-        let reduction = Reduction::new(self, call, axes, reduced)?;
-        reduction.emit(call, |y| format!("{} :and= {} != 0", reduction.result(y), reduction.operand("x")))
+        Reduction::new(self, call, axes, reduced)?.folded(call, ":and=", " != 0")
     }
 
     fn var_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {

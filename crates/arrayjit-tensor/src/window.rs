@@ -3,8 +3,7 @@
 use crate::{
     axis_window::{AxisWindow, FilterLayout},
     error::{Call, TensorError, TensorErrorKind},
-    operand::{Argument, TensorOperand, number},
-    reduce::sum_types,
+    operand::{TensorOperand, number},
     tensor::Tensor,
 };
 
@@ -383,27 +382,21 @@ impl Tensor {
     #[track_caller]
     pub fn adaptive_avg_pool2d(&self, height: usize, width: usize) -> Result<Tensor, TensorError> {
         let call = Call::new("adaptive_avg_pool2d");
-        let parts = match self.shape() {
-            &[_, _, h, w]
-                if height > 0 && width > 0 && h.is_multiple_of(height) && w.is_multiple_of(width) =>
-            {
-                Some((h / height, w / width))
-            }
+        let part = |size: usize, count: usize| {
+            let kernel = size.checked_div(count).filter(|&kernel| kernel > 0 && kernel * count == size)?;
+            let window = WindowOptions { stride: kernel, ..WindowOptions::default() };
+            Some(window.axis(size, kernel, count))
+        };
+        let windows = match self.shape() {
+            &[_, _, h, w] => part(h, height).zip(part(w, width)),
             _ => None,
         };
-        let Some((rows, columns)) = parts else {
+        let Some((rows, columns)) = windows else {
             let expected = format!("[batch, channels, a multiple of {height}, a multiple of {width}]");
             let (what, found) = (self.name(), self.shape().to_vec());
             return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
         };
-        let (wide, narrow) = sum_types(self.dtype());
-        let count = (rows * columns) as f64;
-        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!(
-                "s[b,c,i,j] :+= {wide}(x[b, c, {rows}*i + p, {columns}*j + q]) \
-                 where i < {height}, j < {width}, p < {rows}, q < {columns}\n\
-                 {y}[b,c,i,j] := {narrow}(s[b,c,i,j] / {count:?})"
-            )
-        })
+        let count = (rows.kernel * columns.kernel) as f64;
+        self.folded(call, &[rows, columns], ":+=", "0.0", &format!("{{}} / {count:?}"))
     }
 }

@@ -153,50 +153,45 @@ fn dropout(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
 }
 
-/// The statements that normalise `t`, of the indices `outer` and `inner`, over the inner ones: `m` is the
-/// mean, and `v` is 1/√(variance + eps).
-fn statistics(outer: &[String], inner: &[String], count: usize, eps: &str) -> String {
-    let all: Vec<String> = outer.iter().chain(inner).cloned().collect();
-    let [t, d] = ["t", "d"].map(|name| access(name, &all));
-    let [a, m, q, v] = ["a", "m", "q", "v"].map(|name| access(name, outer));
-    format!(
-        "{a} :+= {t}\n{m} := {a} / {count}.0\n{d} := {t} - {m}\n{q} :+= {d} * {d}\n\
-         {v} := recip_sqrt({q} / {count}.0 + {eps})\n"
-    )
-}
-
-fn layer(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let x = cx.value(0)?;
-    let (rank, dtype) = (x.rank(), x.dtype());
-    let at = axis(cx.int_or("axis", -1)?, rank)?;
-    let eps = epsilon(cx)?;
-    let wide = wide(dtype);
-    let all = letters(rank);
-    let (outer, inner) = all.split_at(at);
+/// (x − mean) / √(variance + eps) · scale + bias over the axes from `at` on; also the mean and
+/// 1/√(variance + eps), if they are wanted.
+fn normalised(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    at: usize,
+    scale: &Value,
+    bias: Option<Value>,
+) -> Lowered {
+    let (rank, dtype, wide, eps) = (x.rank(), x.dtype(), wide(x.dtype()), epsilon(cx)?);
     let count: usize = x.shape()[at..].iter().product();
-    let element = cx.bind_array(&x)?.whole();
-    let scale = cx.value(1)?;
-    let scale = cx.bind(&scale)?.broadcast(rank);
-    let bias = match cx.optional(2) {
+    let all = letters(rank);
+    let element = cx.bind_array(x)?.whole();
+    let scale = cx.bind(scale)?.broadcast(rank);
+    let bias = match bias {
         Some(bias) => format!(" + {wide}({})", cx.bind(&bias)?.broadcast(rank)),
         None => String::new(),
     };
-    let ones = vec!["0".to_owned(); inner.len()];
-    let kept: Vec<String> = outer.iter().chain(&ones).cloned().collect();
     let [y, t, d] = ["y", "t", "d"].map(|name| access(name, &all));
-    let [m, v] = ["m", "v"].map(|name| access(name, outer));
+    let [a, m, q, v] = ["a", "m", "q", "v"].map(|name| access(name, &all[..at]));
     let text = format!(
-        "{t} := {wide}({element})\n{}{y} := {dtype}({d} * {v} * {wide}({scale}){bias})\n",
-        statistics(outer, inner, count, &eps)
+        "{t} := {wide}({element})\n{a} :+= {t}\n{m} := {a} / {count}.0\n{d} := {t} - {m}\n{q} :+= {d} * {d}\n\
+         {v} := recip_sqrt({q} / {count}.0 + {eps})\n{y} := {dtype}({d} * {v} * {wide}({scale}){bias})\n"
     );
     if !cx.wants(1) && !cx.wants(2) {
         return Ok(vec![cx.emit(dtype, x.shape(), &text)?]);
     }
-    let mut reduced = x.shape().to_vec();
+    let (mut reduced, mut kept) = (x.shape().to_vec(), all);
     reduced[at..].fill(1);
+    kept[at..].fill("0".into());
     let text = format!("{text}{} := {m}\n{} := {v}", access("mean", &kept), access("deviation", &kept));
     let results = [("y", dtype, x.shape()), ("mean", wide, &reduced), ("deviation", wide, &reduced)];
     Ok(cx.emit_all(results, &text)?.to_vec())
+}
+
+fn layer(cx: &mut NodeContext<'_, '_>) -> Lowered {
+    let (x, scale, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
+    let at = axis(cx.int_or("axis", -1)?, x.rank())?;
+    normalised(cx, &x, at, &scale, bias)
 }
 
 fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -223,46 +218,30 @@ fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
 fn instance(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let channels = x.shape().get(1).copied().unwrap_or(1);
-    grouped(cx, channels, "i1")
+    grouped(cx, channels, false)
 }
 
 /// Normalises each group of channels. Scale and bias are for groups before opset 21, and for channels after.
 fn group(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let groups = usize::try_from(cx.int_or("num_groups", 0)?).unwrap_or(0);
-    grouped(cx, groups, if cx.opset() < 21 { "g" } else { "channel" })
+    grouped(cx, groups, cx.opset() < 21)
 }
 
-fn grouped(cx: &mut NodeContext<'_, '_>, groups: usize, scale_by: &str) -> Lowered {
+fn grouped(cx: &mut NodeContext<'_, '_>, groups: usize, scales_groups: bool) -> Lowered {
     let x = cx.value(0)?;
-    let (rank, dtype) = (x.rank(), x.dtype());
-    if rank < 2 || groups == 0 || !x.shape()[1].is_multiple_of(groups) {
+    if x.rank() < 2 || groups == 0 || !x.shape()[1].is_multiple_of(groups) {
         return Err(NodeProblem::operand(0, format!("expected channels in {groups} groups")));
     }
-    let (eps, wide) = (epsilon(cx)?, wide(dtype));
     let members = x.shape()[1] / groups;
     // The axes are batch, group, member of the group, then space.
-    let mut shape = vec![x.shape()[0], groups, members];
-    shape.extend(&x.shape()[2..]);
+    let shape = [&[x.shape()[0], groups, members], &x.shape()[2..]].concat();
+    let mut weights = vec![1; shape.len() - 1];
+    weights[..2].copy_from_slice(&[groups, if scales_groups { 1 } else { members }]);
     let split = cx.reshaped(&x, &shape)?;
     let (scale, bias) = (cx.value(1)?, cx.value(2)?);
-    let is_per_group = scale_by == "g";
-    let weight_shape = if is_per_group { [groups, 1] } else { [groups, members] };
-    let (scale, bias) = (cx.reshaped(&scale, &weight_shape)?, cx.reshaped(&bias, &weight_shape)?);
-    let element = cx.bind_array(&split)?.whole();
-    let channel = ["i1".to_owned(), if is_per_group || members == 1 { "0".into() } else { "i2".to_owned() }];
-    let scale = cx.bind_array(&scale)?.at(&channel);
-    let bias = cx.bind_array(&bias)?.at(&channel);
-    let all = letters(shape.len());
-    let (outer, inner) = all.split_at(2);
-    let count: usize = shape[2..].iter().product();
-    let [y, t, d] = ["y", "t", "d"].map(|name| access(name, &all));
-    let v = access("v", outer);
-    let text = format!(
-        "{t} := {wide}({element})\n{}{y} := {dtype}({d} * {v} * {wide}({scale}) + {wide}({bias}))",
-        statistics(outer, inner, count, &eps)
-    );
-    let result = cx.emit(dtype, &shape, &text)?;
-    Ok(vec![cx.reshaped(&result, x.shape())?])
+    let (scale, bias) = (cx.reshaped(&scale, &weights)?, cx.reshaped(&bias, &weights)?);
+    let results = normalised(cx, &split, 2, &scale, Some(bias))?;
+    results.iter().map(|result| cx.reshaped(result, x.shape())).collect()
 }
 
 fn local_response(cx: &mut NodeContext<'_, '_>) -> Lowered {
