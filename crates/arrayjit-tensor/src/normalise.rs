@@ -17,7 +17,7 @@ impl Tensor {
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
     pub fn softmax(&self, at: isize) -> Result<Tensor, TensorError> {
-        self.over_axis(Call::new("softmax"), at)
+        self.over_axis(Call::new("softmax"), at, false)
     }
 
     /// log(softmax(x)) over an axis, without overflow; narrow floats are computed in f32.
@@ -26,24 +26,31 @@ impl Tensor {
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
     pub fn log_softmax(&self, at: isize) -> Result<Tensor, TensorError> {
-        self.over_axis(Call::new("log_softmax"), at)
+        self.over_axis(Call::new("log_softmax"), at, true)
     }
 
-    /// Calls the function of the prelude named after the operation, which works on the last axis.
-    fn over_axis(&self, call: Call, at: isize) -> Result<Tensor, TensorError> {
+    /// The statements of the prelude's functions of these names, on any axis.
+    fn over_axis(&self, call: Call, at: isize, is_log: bool) -> Result<Tensor, TensorError> {
         self.floats(call)?;
         let at = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let rank = self.rank();
-        let moved = || (0..rank).filter(move |&axis| axis != at).chain([at]).map(letter);
+        let outer: Vec<String> = (0..rank).filter(|&axis| axis != at).map(letter).collect();
         let (wide, narrow) = sum_types(self.dtype());
-        let (value, result) = (access("t", moved()), access("r", moved()));
+        let (most, sum) = (access("m", &outer), access("s", &outer));
+        let (element, power) = (format!("{wide}({})", whole("x", rank)), whole("e", rank));
+        let (powers, result) = match is_log {
+            true => {
+                let powers = format!("{sum} :+= exp({element} - {most})");
+                (powers, format!("{element} - {most} - log({sum})"))
+            }
+            false => {
+                let powers = format!("{power} := exp({element} - {most})\n{sum} :+= {power}");
+                (powers, format!("{power} / {sum}"))
+            }
+        };
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!(
-                "{value} := {wide}({})\n{result} := {}({value})\n{} := {narrow}({result})",
-                whole("x", rank),
-                call.op,
-                whole(y, rank)
-            )
+            let y = whole(y, rank);
+            format!("{most} :max= {element}\ndetach m\n{powers}\n{y} := {narrow}({result})")
         })
     }
 
