@@ -61,6 +61,7 @@ pub mod low_level {
         contract::contracted,
         equation::Equation,
         error::Call,
+        nn::recurrent::unrolled,
         reduce::sum_types,
         select::{taken, wrapped},
         shape::{

@@ -1,5 +1,6 @@
 //! Recurrent layers: the steps are statements one after the other.
 
+use arrayjit_tensor::low_level::unrolled;
 use tnode::DType;
 
 use super::{
@@ -30,6 +31,11 @@ impl Cell {
             Cell::Gru => 3,
             Cell::Lstm => 4,
         }
+    }
+
+    /// The names of the states: the outputs, and the cells.
+    fn states(self) -> &'static [&'static str] {
+        if self == Cell::Lstm { &["h", "c"] } else { &["h"] }
     }
 
     fn activations(self) -> &'static [&'static str] {
@@ -156,19 +162,15 @@ fn layer(cx: &mut NodeContext<'_, '_>, cell: Cell) -> Lowered {
         "bidirectional" => [false, true],
         _ => return Err(NodeProblem::attribute("direction", "forward, reverse or bidirectional")),
     };
-    let mut sequences = Vec::new();
-    let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
+    let mut outcomes = Vec::new();
     for (direction, is_reverse) in is_reverse.into_iter().enumerate().take(layer.directions) {
-        let outcome = direction_steps(cx, &layer, direction, is_reverse)?;
-        sequences.push(outcome.sequence);
-        last_h.push(outcome.h);
-        last_c.extend(outcome.c);
+        outcomes.push(direction_steps(cx, &layer, direction, is_reverse)?);
     }
     // Steps, directions, batch, hidden; or with the batch in front.
-    let y = concatenated(cx, &sequences, 1)?;
-    let mut results = vec![y, concatenated(cx, &last_h, 0)?];
-    if cell == Cell::Lstm {
-        results.push(concatenated(cx, &last_c, 0)?);
+    let mut results = Vec::new();
+    for at in 0..=cell.states().len() {
+        let parts: Vec<Value> = outcomes.iter().filter_map(|outcome| outcome.get(at).cloned()).collect();
+        results.push(concatenated(cx, &parts, usize::from(at == 0))?);
     }
     if layer.is_batch_first {
         results[0] = cx.permuted(&results[0].clone(), &[2, 0, 1, 3])?;
@@ -177,14 +179,6 @@ fn layer(cx: &mut NodeContext<'_, '_>, cell: Cell) -> Lowered {
         }
     }
     Ok(results)
-}
-
-/// The results of one direction.
-struct Outcome {
-    /// The states of all steps: `[steps, 1, batch, hidden]`.
-    sequence: Value,
-    h: Value,
-    c: Option<Value>,
 }
 
 /// The initial state of a direction, zeros if none is given: `[batch, hidden]`.
@@ -210,56 +204,79 @@ fn initial(
     cx.reshaped(&row, &shape)
 }
 
+/// The results of one direction: the outputs of all steps `[steps, 1, batch, hidden]`, and the last states.
 fn direction_steps(
     cx: &mut NodeContext<'_, '_>,
     layer: &Layer,
     direction: usize,
     is_reverse: bool,
-) -> Result<Outcome, NodeProblem> {
-    let (steps, batch, hidden) = (layer.steps, layer.batch, layer.hidden);
-    let projected = projected(cx, layer, direction)?;
-    let mut h = initial(cx, layer, direction, 5)?;
-    let mut c = if layer.cell == Cell::Lstm { Some(initial(cx, layer, direction, 6)?) } else { None };
-    let mut rows: Vec<Value> = Vec::new();
-    for at in 0..steps {
-        cx.steps(1)?;
-        let step = if is_reverse { steps - 1 - at } else { at };
-        let text = step_text(cx, layer, direction, step, [&projected, &h], c.as_ref())?;
-        let shape = [batch, hidden];
-        let row = match &mut c {
-            Some(c) => {
-                let results = [
-                    ("y", layer.dtype, &shape[..]),
-                    ("c1", layer.dtype, &shape),
-                    ("row", layer.dtype, &shape),
-                ];
-                let [new_h, new_c, row] = cx.emit_all(results, &text)?;
-                h = new_h;
-                *c = new_c;
-                row
-            }
-            None => {
-                let results = [("y", layer.dtype, &shape[..]), ("row", layer.dtype, &shape)];
-                let [new_h, row] = cx.emit_all(results, &text)?;
-                h = new_h;
-                row
-            }
-        };
-        rows.push(cx.reshaped(&row, &[1, 1, batch, hidden])?);
+) -> Lowered {
+    let Layer { cell, dtype, steps, batch, hidden, .. } = *layer;
+    cx.steps(steps)?;
+    let (projected, shape) = (projected(cx, layer, direction)?, [batch, hidden]);
+    let mut states = Vec::new();
+    for at in 0..cell.states().len() {
+        states.push(initial(cx, layer, direction, 5 + at)?);
     }
-    if is_reverse {
-        rows.reverse();
-    }
-    let sequence = match rows.is_empty() {
-        true => cx.empty(layer.dtype, &[0, 1, batch, hidden])?,
-        false => concatenated(cx, &rows, 0)?,
+    let mut values = match steps {
+        0 => [vec![cx.empty(dtype, &[0, batch, hidden])?], states].concat(),
+        _ => {
+            let text = steps_text(cx, layer, (direction, is_reverse), &projected, &states)?;
+            let all = [steps, batch, hidden];
+            let (y, h) = (("y", dtype, &all[..]), ("h1", dtype, &shape[..]));
+            match cell {
+                Cell::Lstm => cx.emit_all([y, h, ("c1", dtype, &shape)], &text)?.to_vec(),
+                _ => cx.emit_all([y, h], &text)?.to_vec(),
+            }
+        }
     };
-    let shape = [1, batch, hidden];
-    let c = match c {
-        Some(c) => Some(cx.reshaped(&c, &shape)?),
+    for (at, value) in values.iter_mut().enumerate() {
+        let shape = if at == 0 { vec![steps, 1, batch, hidden] } else { vec![1, batch, hidden] };
+        *value = cx.reshaped(&value.clone(), &shape)?;
+    }
+    Ok(values)
+}
+
+/// The statements of all steps of a direction: `y` has the outputs, which are 0 behind the end of a sequence,
+/// and `h1` and `c1` the last states.
+fn steps_text(
+    cx: &mut NodeContext<'_, '_>,
+    layer: &Layer,
+    (direction, is_reverse): (usize, bool),
+    projected: &Value,
+    states: &[Value],
+) -> Result<String, NodeProblem> {
+    let Layer { cell, dtype, steps, batch, hidden, .. } = *layer;
+    let time = if is_reverse { format!("{} - n", steps - 1) } else { "n".into() };
+    let (mut text, mut last) = (String::new(), String::new());
+    for (name, state) in cell.states().iter().zip(states) {
+        let state = cx.bind_array(state)?.at(&["b".into(), "u".into()]);
+        text += &format!("{name}[0][b,u] := {state}\n");
+        last += &format!("{name}1[b,u] := {name}[{steps}][b,u]\n");
+    }
+    let projected = cx.bind_array(projected)?;
+    let gate = |at: usize| projected.at(&[time.clone(), "b".into(), at.to_string(), "u".into()]);
+    let mut step = step_text(cx, layer, direction, &gate)?;
+    let length = match cx.optional(4) {
+        Some(lengths) if lengths.shape() == [batch] => Some(cx.bind_array(&lengths)?.at(&["b".into()])),
+        Some(_) => return Err(NodeProblem::operand(4, "expected a length for each sequence")),
         None => None,
     };
-    Ok(Outcome { sequence, h: cx.reshaped(&h, &shape)?, c })
+    // The states stay behind the end of a sequence.
+    for name in cell.states() {
+        let new = format!("{name}2[n][b,u]");
+        step += &match &length {
+            Some(length) => {
+                format!("{name}[n + 1][b,u] := where({length} > {time}, {new}, {name}[n][b,u])\n")
+            }
+            None => format!("{name}[n + 1][b,u] := {new}\n"),
+        };
+    }
+    let row = match length {
+        Some(length) => format!("where({length} > {time}, h2[n][b,u], 0)"),
+        None => "h2[n][b,u]".into(),
+    };
+    Ok(text + &unrolled(&step, &row, &time, [steps, batch, hidden], dtype) + &last)
 }
 
 /// The products of the input with the matrices of all gates, with the biases that are added to them:
@@ -291,21 +308,13 @@ fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> R
     cx.emit(*dtype, &[*steps, *batch, gates, *hidden], &text)
 }
 
-/// The statements of one step: `y` is the new state, `c1` the new cell, `row` the output, which is 0 behind
-/// the end of a sequence.
+/// The statements of one step: `h2` and `c2` are the new states. `gate` is the product of the input.
 fn step_text(
     cx: &mut NodeContext<'_, '_>,
     layer: &Layer,
     direction: usize,
-    step: usize,
-    [projected, h]: [&Value; 2],
-    c: Option<&Value>,
+    gate: &dyn Fn(usize) -> String,
 ) -> Result<String, NodeProblem> {
-    let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let p = cx.bind_array(projected)?;
-    let gate = |at: usize| p.at(&[step.to_string(), "b".into(), at.to_string(), "u".into()]);
-    let state = cx.bind_array(h)?;
-    let (old, other) = (state.at(&own(&["b", "u"])), state.at(&own(&["b", "j"])));
     let recurrent = cx.value(2)?;
     let r = cx.bind_array(&recurrent)?;
     let hidden = layer.hidden;
@@ -313,18 +322,14 @@ fn step_text(
         let row = format!("u + {}", gate * hidden).replace(" + 0", "");
         r.at(&[direction.to_string(), row, "j".into()])
     };
-    let sum = |at: usize| format!("r{at}[b,u] :+= {other} * {} where u < {hidden}\n", weight(at));
+    let sum = |at: usize| format!("r{at}[n][b,u] :+= h[n][b,j] * {} where u < {hidden}\n", weight(at));
     let f = |at: usize, value: &str| layer.activation(direction, at, value);
-    let text = match layer.cell {
-        Cell::Rnn => {
-            let value = f(0, &format!("{} + r0[b,u]", gate(0)));
-            format!("{}h1[b,u] := {value}\n", sum(0))
-        }
+    Ok(match layer.cell {
+        Cell::Rnn => format!("{}h2[n][b,u] := {}\n", sum(0), f(0, &format!("{} + r0[n][b,u]", gate(0)))),
         Cell::Gru => {
-            let z = f(0, &format!("{} + r0[b,u]", gate(0)));
-            let r = f(0, &format!("{} + r1[b,u]", gate(1)));
-            let mut text = format!("{}{}z[b,u] := {z}\nr[b,u] := {r}\n", sum(0), sum(1));
-            if layer.linear_before_reset {
+            let z = f(0, &format!("{} + r0[n][b,u]", gate(0)));
+            let r = f(0, &format!("{} + r1[n][b,u]", gate(1)));
+            let new = if layer.linear_before_reset {
                 let bias = match cx.optional(3) {
                     Some(bias) => {
                         let bias = cx.bind_array(&bias)?;
@@ -332,32 +337,33 @@ fn step_text(
                     }
                     None => String::new(),
                 };
-                let value = f(1, &format!("{} + r[b,u] * (r2[b,u]{bias})", gate(2)));
-                text.push_str(&format!("{}n[b,u] := {value} where u < {hidden}\n", sum(2)));
+                let value = f(1, &format!("{} + r[n][b,u] * (r2[n][b,u]{bias})", gate(2)));
+                format!("{}new[n][b,u] := {value} where u < {hidden}\n", sum(2))
             } else {
-                let value = f(1, &format!("{} + r2[b,u]", gate(2)));
-                let product = format!(
-                    "q[b,j] := r[b,j] * {other}\nr2[b,u] :+= q[b,j] * {} where u < {hidden}\n",
+                let value = f(1, &format!("{} + r2[n][b,u]", gate(2)));
+                format!(
+                    "q[n][b,j] := r[n][b,j] * h[n][b,j]\nr2[n][b,u] :+= q[n][b,j] * {} where u < {hidden}\n\
+                     new[n][b,u] := {value}\n",
                     weight(2)
-                );
-                text.push_str(&format!("{product}n[b,u] := {value}\n"));
-            }
-            format!("{text}h1[b,u] := (1 - z[b,u]) * n[b,u] + z[b,u] * {old}\n")
+                )
+            };
+            format!(
+                "{}{}z[n][b,u] := {z}\nr[n][b,u] := {r}\n{new}\
+                 h2[n][b,u] := (1 - z[n][b,u]) * new[n][b,u] + z[n][b,u] * h[n][b,u]\n",
+                sum(0),
+                sum(1)
+            )
         }
-        Cell::Lstm => lstm_text(cx, layer, direction, c, (&gate, &sum))?,
-    };
-    finished(cx, layer, step, &text, &old, c)
+        Cell::Lstm => lstm_text(cx, layer, direction, (gate, &sum))?,
+    })
 }
 
 fn lstm_text(
     cx: &mut NodeContext<'_, '_>,
     layer: &Layer,
     direction: usize,
-    c: Option<&Value>,
     (gate, sum): (&dyn Fn(usize) -> String, &dyn Fn(usize) -> String),
 ) -> Result<String, NodeProblem> {
-    let cell = c.ok_or_else(|| NodeProblem::Other("a cell is missing".into()))?;
-    let cell = cx.bind_array(cell)?.at(&["b".into(), "u".into()]);
     let hidden = layer.hidden;
     // Peepholes of the gates input, output and forget.
     let peep = match cx.optional(7) {
@@ -367,59 +373,30 @@ fn lstm_text(
     let peephole = |at: usize, cell: &str| match &peep {
         Some(peep) => {
             let index = format!("u + {}", at * hidden).replace(" + 0", "");
-            format!(" + {} * {cell}", peep.at(&[direction.to_string(), index]))
+            format!(" + {} * {cell}[n][b,u]", peep.at(&[direction.to_string(), index]))
         }
         None => String::new(),
     };
     let f = |at: usize, value: &str| layer.activation(direction, at, value);
-    let i = f(0, &format!("{} + r0[b,u]{}", gate(0), peephole(0, &cell)));
-    let o = f(0, &format!("{} + r1[b,u]{}", gate(1), peephole(1, "n1[b,u]")));
+    let i = f(0, &format!("{} + r0[n][b,u]{}", gate(0), peephole(0, "c")));
+    let o = f(0, &format!("{} + r1[n][b,u]{}", gate(1), peephole(1, "c2")));
     let forget = match layer.input_forget {
-        true => "1 - i[b,u]".to_owned(),
-        false => f(0, &format!("{} + r2[b,u]{}", gate(2), peephole(2, &cell))),
+        true => "1 - i[n][b,u]".to_owned(),
+        false => f(0, &format!("{} + r2[n][b,u]{}", gate(2), peephole(2, "c"))),
     };
-    let new = f(1, &format!("{} + r3[b,u]", gate(3)));
+    let new = f(1, &format!("{} + r3[n][b,u]", gate(3)));
     let sums: String = (0..4).filter(|&at| at != 2 || !layer.input_forget).map(sum).collect();
     let units = format!(" where u < {hidden}");
-    let out = f(2, "n1[b,u]");
     let out = match &layer.clip {
         Some(_) => {
-            layer.activations.get(direction * 3 + 2).map_or("{}", String::as_str).replace("{}", "n1[b,u]")
+            let activation = layer.activations.get(direction * 3 + 2);
+            activation.map_or("{}", String::as_str).replace("{}", "c2[n][b,u]")
         }
-        None => out,
+        None => f(2, "c2[n][b,u]"),
     };
     Ok(format!(
-        "{sums}i[b,u] := {i}{units}\nf[b,u] := {forget}{units}\ng[b,u] := {new}\n\
-         n1[b,u] := f[b,u] * {cell} + i[b,u] * g[b,u]\no[b,u] := {o}{units}\nh1[b,u] := o[b,u] * {out}\n"
-    ))
-}
-
-/// Keeps the state behind the end of a sequence, where the output is 0.
-fn finished(
-    cx: &mut NodeContext<'_, '_>,
-    layer: &Layer,
-    step: usize,
-    text: &str,
-    old: &str,
-    c: Option<&Value>,
-) -> Result<String, NodeProblem> {
-    let Some(lengths) = cx.optional(4) else {
-        let cell = if c.is_some() { "c1[b,u] := n1[b,u]\n" } else { "" };
-        return Ok(format!("{text}y[b,u] := h1[b,u]\n{cell}row[b,u] := h1[b,u]"));
-    };
-    if lengths.shape() != [layer.batch] {
-        return Err(NodeProblem::operand(4, "expected a length for each sequence"));
-    }
-    let length = cx.bind_array(&lengths)?.at(&["b".into()]);
-    let cell = match c {
-        Some(c) => {
-            let cell = cx.bind_array(c)?.at(&["b".into(), "u".into()]);
-            format!("c1[b,u] := where({length} > {step}, n1[b,u], {cell})\n")
-        }
-        None => String::new(),
-    };
-    Ok(format!(
-        "{text}y[b,u] := where({length} > {step}, h1[b,u], {old})\n{cell}\
-         row[b,u] := where({length} > {step}, h1[b,u], 0)"
+        "{sums}i[n][b,u] := {i}{units}\nf[n][b,u] := {forget}{units}\ng[n][b,u] := {new}\n\
+         c2[n][b,u] := f[n][b,u] * c[n][b,u] + i[n][b,u] * g[n][b,u]\no[n][b,u] := {o}{units}\n\
+         h2[n][b,u] := o[n][b,u] * {out}\n"
     ))
 }

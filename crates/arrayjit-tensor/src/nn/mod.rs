@@ -53,7 +53,7 @@ mod dropout; // dropout
 mod embedding; // rows of a table
 mod group_norm; // normalisation of each element of a batch
 mod linear; // x · wᵀ + b
-mod recurrent; // LSTM, GRU
+pub(crate) mod recurrent; // LSTM, GRU
 
 pub use attention::{MultiHeadAttention, MultiHeadAttentionOptions};
 pub use batch_norm::BatchNorm2d;

@@ -1,5 +1,7 @@
 //! Recurrent networks, unrolled over time.
 
+use arrayjit::DType;
+
 use crate::{
     error::{Call, TensorError},
     nn::{Dropout, Module, ModuleTypes, check_axis, check_rank, linear::uniform, wrong_option, wrong_shape},
@@ -377,16 +379,8 @@ impl Network<'_> {
             |gate| part("g[n][b,{}]", ("bh", &layer.bias_hh), gate),
         );
         let factor = types.widen("wh[k,j]", layer.weight_hh.dtype());
-        // The outputs are written step by step, which an accumulation from zeros allows.
-        text += &format!(
-            "y[t,b,u] := {}(0) where t < {steps}, b < {batch}, u < {hidden}\n\
-             repeat n in 0..{steps} {{\n\
-             g[n][b,k] :+= h[n][b,j] * {factor}\n\
-             {step}\
-             y[{time},b,u] += h[n + 1][b,u]\n\
-             }}\n",
-            types.wide
-        );
+        let step = format!("g[n][b,k] :+= h[n][b,j] * {factor}\n{step}");
+        text += &unrolled(&step, "h[n + 1][b,u]", &time, [steps, batch, hidden], types.wide);
         let graph = x.graph();
         let mut names = vec![graph.new_name(call.op)];
         text += &format!("{} := {}\n", order(&names[0], "u"), types.narrowed("y[t,b,u]"));
@@ -397,6 +391,22 @@ impl Network<'_> {
         }
         graph.emit(call, &text, &inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())
     }
+}
+
+/// The statements of all steps: `step` computes state `n + 1` from state `n`, and `row` is the output at
+/// `time`. The outputs are `y[t,b,u]`.
+pub fn unrolled(
+    step: &str,
+    row: &str,
+    time: &str,
+    [steps, batch, hidden]: [usize; 3],
+    dtype: DType,
+) -> String {
+    // The outputs are written step by step, which an accumulation from zeros allows.
+    format!(
+        "y[t,b,u] := {dtype}(0) where t < {steps}, b < {batch}, u < {hidden}\n\
+         repeat n in 0..{steps} {{\n{step}y[{time},b,u] += {row}\n}}\n"
+    )
 }
 
 #[track_caller]
