@@ -87,6 +87,17 @@ pub(crate) fn picked(
     Ok(HostArray::from_bytes(array.dtype(), shape.iter().copied(), &bytes)?)
 }
 
+/// The elements of an axis at these positions.
+pub(crate) fn taken(array: &HostArray, axis: usize, positions: &[usize]) -> Result<HostArray, NodeProblem> {
+    let mut shape = array.dims().to_vec();
+    shape[axis] = positions.len();
+    let position = |mut at: Vec<usize>| {
+        at[axis] = positions[at[axis]];
+        flatten(&at, array.dims())
+    };
+    picked(array, &shape, indices(&shape).map(position))
+}
+
 /// The elements of an array with three axes in the opposite order of axes, in another shape.
 pub(crate) fn reversed(
     array: &HostArray,

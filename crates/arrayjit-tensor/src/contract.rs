@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    equation::Equation,
+    equation::NamedAxes,
     error::{Call, TensorError, TensorErrorKind},
     graph::Graph,
     operand::{Argument, TensorOperand},
@@ -105,7 +105,7 @@ impl Tensor {
         }
         let shapes: Vec<(String, &[usize])> =
             inputs.iter().map(|(_, argument)| (argument.name(), argument.shape())).collect();
-        contracted(self.graph(), call, &Equation::parse(equation, &shapes).map_err(fail)?, inputs)
+        contracted(self.graph(), call, &NamedAxes::parse(equation, &shapes).map_err(fail)?, inputs)
     }
 }
 
@@ -116,7 +116,7 @@ impl Tensor {
 pub fn contracted(
     graph: &Graph,
     call: Call,
-    equation: &Equation,
+    equation: &NamedAxes,
     inputs: &[(&str, Argument<'_>)],
 ) -> Result<Tensor, TensorError> {
     let accesses = inputs.iter().zip(&equation.operands).map(|((name, _), axes)| access(name, axes));

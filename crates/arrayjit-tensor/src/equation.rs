@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::TensorErrorKind;
 
 /// The names of axes of an einsum, as indices of texts.
-pub struct Equation {
+pub struct NamedAxes {
     /// The indices of each operand.
     pub(crate) operands: Vec<Vec<String>>,
     /// The indices of the result.
@@ -13,14 +13,14 @@ pub struct Equation {
     shape: Vec<usize>,
 }
 
-impl Equation {
+impl NamedAxes {
     /// The equation of operands with these names and shapes. `...` stands for the axes that names leave, and
-    /// axes of size 1 broadcast. Without `->`, the result has the axes of `...` and the names that occur once,
-    /// sorted.
+    /// axes of size 1 broadcast. Without `->`, the result has the axes of `...` and, sorted, the names that
+    /// occur once.
     ///
     /// # Errors
     /// An equation that does not fit the ranks, or a name with two sizes.
-    pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<Equation, TensorErrorKind> {
+    pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<NamedAxes, TensorErrorKind> {
         let wrong = |expected: String| TensorErrorKind::Argument {
             argument: "equation",
             found: format!("`{text}`"),
@@ -78,7 +78,7 @@ impl Equation {
         let operands = all.iter().zip(inputs);
         let operands = operands.map(|(axes, (_, shape))| axes.iter().zip(*shape).map(index).collect());
         let shape = result.iter().map(|name| sizes[name]).collect();
-        Ok(Equation {
+        Ok(NamedAxes {
             operands: operands.collect(),
             result: result.iter().map(|name| letter(name)).collect(),
             shape,

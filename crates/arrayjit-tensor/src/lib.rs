@@ -59,7 +59,7 @@ pub mod low_level {
     pub use crate::{
         axis_window::{AxisWindow, FilterLayout, WindowAccess, in_space},
         contract::contracted,
-        equation::Equation,
+        equation::NamedAxes,
         error::Call,
         nn::recurrent::unrolled,
         reduce::sum_types,

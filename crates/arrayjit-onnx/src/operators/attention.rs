@@ -47,14 +47,9 @@ impl Heads {
             let shapes = format!("{:?}, {:?} and {:?}", q.shape(), k.shape(), v.shape());
             NodeProblem::operand(0, format!("queries, keys and values {shapes} do not fit"))
         };
-        let heads = |name: &str| -> Result<usize, NodeProblem> {
-            let count = cx.int_or(name, 0)?;
-            let count = usize::try_from(count).ok().filter(|&count| count > 0);
-            count.ok_or_else(|| NodeProblem::attribute(name, "a positive number"))
-        };
         let (heads, batches) = match (q.shape(), k.shape(), v.shape()) {
             (&[batch, queries, width], &[kb, keys, key_width], &[vb, values, value_width]) => {
-                let (all, shared) = (heads("q_num_heads")?, heads("kv_num_heads")?);
+                let (all, shared) = (cx.count("q_num_heads", 0)?, cx.count("kv_num_heads", 0)?);
                 let fits = width.is_multiple_of(all)
                     && width / all * shared == key_width
                     && value_width.is_multiple_of(shared)

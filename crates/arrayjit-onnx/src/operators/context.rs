@@ -130,6 +130,12 @@ impl<'n> NodeContext<'_, 'n> {
         Ok(self.int(name)?.unwrap_or(default))
     }
 
+    /// A positive number.
+    pub(crate) fn count(&self, name: &str, default: i64) -> Result<usize, NodeProblem> {
+        let count = usize::try_from(self.int_or(name, default)?).ok().filter(|&count| count > 0);
+        count.ok_or_else(|| NodeProblem::attribute(name, "a positive number"))
+    }
+
     pub(crate) fn float_or(&self, name: &str, default: f32) -> Result<f32, NodeProblem> {
         match self.attribute(name) {
             None => Ok(default),
@@ -595,15 +601,15 @@ impl NodeContext<'_, '_> {
             .iter()
             .enumerate()
             .all(|(at, &position)| i64::try_from(at).is_ok_and(|at| start + step * at == position as i64));
-        if is_affine
-            || value.known().is_some_and(|_| shape::elements(&shape).is_ok_and(|n| n <= MOST_ON_HOST))
-        {
+        if is_affine {
             let mut index: Vec<Affine> = (0..shape.len()).map(Affine::letter).collect();
-            if is_affine {
-                index[axis] = Affine { terms: vec![(axis, step)], offset: start };
-                return self.reindexed(value, &shape, &index);
-            }
-            return self.taken_on_host(value, axis, positions, &shape);
+            index[axis] = Affine { terms: vec![(axis, step)], offset: start };
+            return self.reindexed(value, &shape, &index);
+        }
+        let is_small = shape::elements(&shape).is_ok_and(|count| count <= MOST_ON_HOST);
+        if let Some(known) = value.known().filter(|_| is_small) {
+            let array = crate::host::taken(&known.array, axis, positions)?;
+            return Ok(Value::Known(HostValue::new(array, known.is_constant)));
         }
         let positions: Vec<i32> = positions.iter().map(|&at| i32::try_from(at).unwrap_or(i32::MAX)).collect();
         let table = HostArray::from_slice(&positions, [positions.len()])?;
@@ -615,24 +621,6 @@ impl NodeContext<'_, '_> {
             let y = shape::access("y", shape::letters(shape.len()));
             cx.emit(value.dtype(), &shape, &format!("{y} := {}", x.at(&index)))
         })
-    }
-
-    fn taken_on_host(
-        &mut self,
-        value: &Value,
-        axis: usize,
-        positions: &[usize],
-        shape: &[usize],
-    ) -> Result<Value, NodeProblem> {
-        let Some(known) = value.known() else {
-            return Err(NodeProblem::Other("a value is not known".into()));
-        };
-        let position = |mut at: Vec<usize>| {
-            at[axis] = positions[at[axis]];
-            crate::host::flatten(&at, value.shape())
-        };
-        let array = crate::host::picked(&known.array, shape, crate::host::indices(shape).map(position))?;
-        Ok(Value::Known(HostValue::new(array, known.is_constant)))
     }
 
     /// The axes in another order: axis `k` of the result is axis `order[k]`.

@@ -2,7 +2,7 @@
 
 use arrayjit_tensor::{
     TensorOperand,
-    low_level::{Equation, contracted, numbered},
+    low_level::{NamedAxes, contracted, numbered},
 };
 use tnode::DType;
 
@@ -103,7 +103,7 @@ fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let values = cx.values()?;
     let shapes: Vec<(String, &[usize])> =
         values.iter().enumerate().map(|(at, value)| (format!("operand {at}"), value.shape())).collect();
-    let equation = Equation::parse(&text.replace(' ', ""), &shapes);
+    let equation = NamedAxes::parse(&text.replace(' ', ""), &shapes);
     let equation = equation.map_err(|problem| NodeProblem::Other(problem.to_string()))?;
     let (call, shape, dtype) = (cx.call(), equation.shape(), values.first().map_or(DType::F32, Value::dtype));
     if values.iter().any(|value| value.num_elements() == 0) && !shape.contains(&0) {

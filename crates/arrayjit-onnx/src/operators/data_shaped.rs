@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::NodeProblem,
-    host::{indices, picked, scalars},
+    host::{indices, scalars, taken},
     shape::axis,
 };
 
@@ -42,17 +42,6 @@ fn non_zero(cx: &mut NodeContext<'_, '_>) -> Lowered {
             (0..rank).flat_map(|at| found.iter().map(move |index| index[at] as i64)).collect();
         Ok(vec![HostArray::from_slice(&positions, [rank, found.len()])?])
     })
-}
-
-/// The elements of an axis at these positions.
-fn taken(x: &HostArray, at: usize, positions: &[usize]) -> Result<HostArray, NodeProblem> {
-    let mut shape = x.dims().to_vec();
-    shape[at] = positions.len();
-    let position = |mut index: Vec<usize>| {
-        index[at] = positions[index[at]];
-        crate::host::flatten(&index, x.dims())
-    };
-    picked(x, &shape, indices(&shape).map(position))
 }
 
 /// The array, with one axis if the operator names none, and the position of the axis.

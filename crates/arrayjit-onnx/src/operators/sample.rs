@@ -4,6 +4,7 @@
 //! elements that a sample is made of, and `w` has their weights. A sample is a sum over the elements of all
 //! axes, so that each access of the image has one computed index, the sum of the offsets.
 
+use arrayjit_tensor::low_level::{numbered, ranges_of};
 use tnode::DType;
 
 use super::{
@@ -165,11 +166,6 @@ fn strides(space: &[usize]) -> Vec<usize> {
     (0..space.len()).map(|at| space[at + 1..].iter().product()).collect()
 }
 
-/// The letters of an axis of names.
-fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count).map(|at| format!("{prefix}{at}")).collect()
-}
-
 /// An image with one axis for all axes of space.
 fn flat(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProblem> {
     let shape = [&x.shape()[..2], &[x.shape()[2..].iter().product()]].concat();
@@ -205,7 +201,7 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (space, image) = (x.shape()[2..].to_vec(), flat(cx, &x)?);
     let source = cx.bind_array(&image)?;
     let points = cx.bind_array(&grid)?;
-    let letters = [vec!["n".to_owned()], names("o", rank)].concat();
+    let letters = [vec!["n".to_owned()], numbered("o", rank)].concat();
     let shape = [&x.shape()[..1], &grid.shape()[1..=rank]].concat();
     let strides = strides(&space);
     let (mut text, mut axes) = (String::new(), Vec::new());
@@ -237,7 +233,7 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (position, weight) = position_and_weight(&axes);
     let (dtype, wide) = (x.dtype(), if x.dtype().is_float() { wide(x.dtype()) } else { DType::F32 });
     let element = source.at(&["n".into(), "c".into(), position]);
-    let target = [vec!["n".to_owned(), "c".into()], names("o", rank)].concat();
+    let target = [vec!["n".to_owned(), "c".into()], numbered("o", rank)].concat();
     text.push_str(&format!(
         "node s {wide}[{}]\n{sum} :+= {weight} * {wide}({element})\n{} := {dtype}({sum})",
         dims(&result),
@@ -286,14 +282,13 @@ fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
     };
     let terms: Vec<String> =
         (0..rank).map(|column| format!("{} * {}", factor(column), coordinate(column))).collect();
-    let target = [vec!["n".to_owned()], names("o", rank), vec!["r".into()]].concat();
-    let ranges: Vec<String> = space.iter().enumerate().map(|(at, size)| format!("o{at} < {size}")).collect();
+    let target = [vec!["n".to_owned()], numbered("o", rank), vec!["r".into()]].concat();
     let text = format!(
         "{} := {} + {} where {}",
         access("y", &target),
         terms.join(" + "),
         factor(rank),
-        ranges.join(", ")
+        ranges_of(&numbered("o", rank), space)
     );
     Ok(vec![cx.emit(theta.dtype(), &shape, &text)?])
 }
@@ -343,11 +338,7 @@ fn align(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if batch.shape() != [count] {
         return Err(NodeProblem::operand(2, format!("expected the shape [{count}]")));
     }
-    let part = |name: &str| -> Result<usize, NodeProblem> {
-        let value = usize::try_from(cx.int_or(name, 1)?).ok().filter(|&value| value > 0);
-        value.ok_or_else(|| NodeProblem::attribute(name, "a positive integer"))
-    };
-    let parts = [part("output_height")?, part("output_width")?];
+    let parts = [cx.count("output_height", 1)?, cx.count("output_width", 1)?];
     let shape = [count, channels, parts[0], parts[1]];
     if shape.contains(&0) {
         return Ok(vec![cx.empty(x.dtype(), &shape)?]);
@@ -465,7 +456,8 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let image = flat(cx, &x)?;
     let source = cx.bind_array(&image)?;
     let distance = cx.bind_array(&offsets)?;
-    let (front, back) = ([vec!["n".to_owned(), "q".into()], names("k", rank)].concat(), names("o", rank));
+    let (front, back) =
+        ([vec!["n".to_owned(), "q".into()], numbered("k", rank)].concat(), numbered("o", rank));
     let letters = [front.clone(), back.clone()].concat();
     let strides = strides(&space);
     let (mut text, mut axes) = (String::new(), Vec::new());
@@ -489,12 +481,13 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (dtype, wide) = (x.dtype(), wide(x.dtype()));
     let own = channels / moved;
     let element = source.at(&["n".into(), format!("{own}*q + e"), position]);
-    let sampled = [vec!["n".to_owned(), format!("{own}*q + e")], names("k", rank), back.clone()].concat();
+    let sampled = [vec!["n".to_owned(), format!("{own}*q + e")], numbered("k", rank), back.clone()].concat();
     let read =
-        |channel: &str| [vec!["n".to_owned(), channel.into()], names("k", rank), back.clone()].concat();
+        |channel: &str| [vec!["n".to_owned(), channel.into()], numbered("k", rank), back.clone()].concat();
     let (inner, outer) = (channels / groups, outputs / groups);
     let filter =
-        cx.bind_array(&filters)?.at(&[vec![format!("{outer}*g + f"), "c".into()], names("k", rank)].concat());
+        cx.bind_array(&filters)?
+            .at(&[vec![format!("{outer}*g + f"), "c".into()], numbered("k", rank)].concat());
     let bias = match cx.optional(3) {
         Some(bias) => format!(" + {wide}({})", cx.bind_array(&bias)?.at(&["f".into()])),
         None => String::new(),

@@ -24,12 +24,6 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("TensorScatter", 24, cache_update),
 ];
 
-/// The number of heads that an attribute has.
-fn heads(cx: &NodeContext<'_, '_>, name: &str) -> Result<usize, NodeProblem> {
-    let count = usize::try_from(cx.int_or(name, 0)?).ok().filter(|&count| count > 0);
-    count.ok_or_else(|| NodeProblem::attribute(name, "a positive number"))
-}
-
 fn swiglu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (gate, x) = (cx.value(0)?, cx.value(1)?);
     if gate.shape() != x.shape() {
@@ -47,7 +41,7 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (batch, count, positions, size, is_packed) = match x.shape() {
         &[batch, count, positions, size] => (batch, count, positions, size, false),
         &[batch, positions, width] => {
-            let count = heads(cx, "num_heads")?;
+            let count = cx.count("num_heads", 0)?;
             (batch, count, positions, width / count, true)
         }
         other => return Err(NodeProblem::operand(0, format!("expected 3 or 4 axes, found {other:?}"))),
@@ -233,7 +227,7 @@ struct LinearAttention {
 
 impl LinearAttention {
     fn of(cx: &mut NodeContext<'_, '_>) -> Result<LinearAttention, NodeProblem> {
-        let (all, shared) = (heads(cx, "q_num_heads")?, heads(cx, "kv_num_heads")?);
+        let (all, shared) = (cx.count("q_num_heads", 0)?, cx.count("kv_num_heads", 0)?);
         let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let wrong = || NodeProblem::operand(0, "queries, keys and values do not fit");
         let (&[batch, steps, width], &[kb, kt, key_width], &[vb, vt, value_width]) =
