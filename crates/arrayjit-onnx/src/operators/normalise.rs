@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::NodeProblem,
     host::float,
-    shape::{access, axis, elements, letter, letters},
+    shape::{access, axis, elements, letters},
     value::Value,
 };
 
@@ -269,31 +269,29 @@ fn local_response(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 fn lp(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let at = axis(cx.int_or("axis", -1)?, x.rank())?;
-    let element = cx.bind_array(&x)?.whole();
-    let outer: Vec<String> = (0..x.rank()).filter(|&axis| axis != at).map(letter).collect();
-    let (s, y) = (access("s", &outer), access("y", letters(x.rank())));
-    let (value, norm) = match cx.int_or("p", 2)? {
-        1 => (format!("abs({element})"), s.clone()),
-        2 => (format!("{element} * {element}"), format!("sqrt({s})")),
-        _ => return Err(NodeProblem::attribute("p", "1 or 2")),
-    };
-    let text = format!("{s} :+= {value}\n{y} := where({s} == 0, 0, {element} / {norm})");
-    Ok(vec![cx.emit(x.dtype(), x.shape(), &text)?])
+    let at = axis(cx.int_or("axis", -1)?, x.rank())? as isize;
+    let p = cx.int_or("p", 2)?;
+    if !(1..=2).contains(&p) {
+        return Err(NodeProblem::attribute("p", "1 or 2"));
+    }
+    let result = cx.operation([&x], x.dtype(), x.shape(), |[x]| {
+        let powers = if p == 1 { x.abs()? } else { x.square()? };
+        let sum = powers.sum_keepdim(at)?;
+        let norm = if p == 1 { sum.clone() } else { sum.sqrt()? };
+        sum.eq(0.0)?.where_(0.0, x.div(norm)?)
+    })?;
+    Ok(vec![result])
 }
 
 fn mean_variance(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let given = cx.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
     let reduced = crate::shape::axes(&given, x.rank())?;
-    let outer: Vec<String> = (0..x.rank()).filter(|at| !reduced.contains(at)).map(letter).collect();
-    let count: usize = reduced.iter().map(|&at| x.shape()[at]).product();
-    let element = cx.bind_array(&x)?.whole();
-    let [y, d] = ["y", "d"].map(|name| access(name, letters(x.rank())));
-    let [a, m, q] = ["a", "m", "q"].map(|name| access(name, &outer));
-    let text = format!(
-        "{a} :+= {element}\n{m} := {a} / {count}.0\n{d} := {element} - {m}\n{q} :+= {d} * {d}\n\
-         {y} := {d} / (sqrt({q} / {count}.0) + 1e-9)"
-    );
-    Ok(vec![cx.emit(x.dtype(), x.shape(), &text)?])
+    let axes: Vec<isize> = reduced.into_iter().map(|at| at as isize).collect();
+    let result = cx.operation([&x], x.dtype(), x.shape(), |[x]| {
+        let distance = x.sub(x.mean_keepdim(axes.as_slice())?)?;
+        let deviation = distance.square()?.mean_keepdim(axes.as_slice())?.sqrt()?;
+        distance.div((deviation + 1e-9)?)
+    })?;
+    Ok(vec![result])
 }
