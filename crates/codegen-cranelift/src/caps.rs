@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use codegen_core::{Caps, DTypeSet};
 use tnode::DType;
+use vector_asm::Isa;
 
 use crate::options::VectorWidth;
 
@@ -16,7 +17,7 @@ pub(crate) const ALIGNMENT: usize = 64;
 ///
 /// Cache sizes come from the operating system on Linux; elsewhere they are the sizes of a small desktop core.
 pub fn host_caps(width: VectorWidth) -> Caps {
-    let has_microkernels = width.isa().is_some() && microkernels::CpuTarget::detect().has_avx2;
+    let has_microkernels = width.isa().is_some_and(Isa::is_available);
     Caps {
         vector_bytes: if has_vectors() { width.bytes() } else { 0 },
         vector_registers: vector_registers(width),
@@ -47,20 +48,6 @@ pub(crate) fn has_vectors() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn has_vectors() -> bool {
     true
-}
-
-/// Whether the CPU has the instructions of 512-bit programs.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn has_avx512() -> bool {
-    std::arch::is_x86_feature_detected!("avx512f")
-        && std::arch::is_x86_feature_detected!("avx512bw")
-        && std::arch::is_x86_feature_detected!("avx512dq")
-        && std::arch::is_x86_feature_detected!("avx512vl")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn has_avx512() -> bool {
-    false
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -105,10 +105,10 @@ impl Compiler for CraneliftCompiler {
         &self,
         caps: &Caps,
         kernels: &[Kernel],
-        _options: &CraneliftOptions,
+        options: &CraneliftOptions,
     ) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
         let one = |kernel: &Kernel| {
-            let make = || plan(kernel, caps, &CompilationChoice::of(kernel)?);
+            let make = || plan(kernel, caps, options, &CompilationChoice::of(kernel)?);
             let plan = guarded(&kernel.abi().name, make)?;
             Ok(plan.map_or_else(BTreeSet::new, |plan| plan.contractions()))
         };
@@ -123,16 +123,16 @@ impl Compiler for CraneliftCompiler {
     ) -> Result<Vec<KernelChoice>, CodegenError> {
         let list = || {
             let choice = CompilationChoice::of(kernel)?;
-            let plan = plan(kernel, caps, &choice)?;
+            let plan = plan(kernel, caps, options, &choice)?;
             let is_program = || vector::assemble(kernel, options.vector, choice.target()).is_ok();
             let has_programs = || plan.is_some() || is_program();
-            Ok(choice.alternatives(kernel, plan.as_deref(), &cpu(caps), has_programs))
+            Ok(choice.alternatives(kernel, plan.as_deref(), &cpu(caps, options), has_programs))
         };
         workers()?.install(|| guarded(&kernel.abi().name, list))
     }
 
     fn tuning_target(&self, caps: &Caps, options: &CraneliftOptions) -> Option<String> {
-        Some(choice::tuning_target(&cpu(caps), options.vector))
+        Some(choice::tuning_target(&cpu(caps, options), options.vector))
     }
 
     fn describe(
@@ -144,7 +144,7 @@ impl Compiler for CraneliftCompiler {
         let methods = || {
             let choice = CompilationChoice::of(kernel)?;
             let target = choice.target();
-            let Some(plan) = plan(kernel, caps, &choice)? else {
+            let Some(plan) = plan(kernel, caps, options, &choice)? else {
                 return Ok(vec![method(kernel, options, target)]);
             };
             let methods = plan.flat_parts().into_iter().filter_map(|part| match part {
@@ -168,7 +168,8 @@ impl Compiler for CraneliftCompiler {
         options: &Self::Options,
     ) -> Result<Listing, CodegenError> {
         let choice = CompilationChoice::of(kernel)?;
-        let plan = workers()?.install(|| guarded(&kernel.abi().name, || plan(kernel, caps, &choice)))?;
+        let plan =
+            workers()?.install(|| guarded(&kernel.abi().name, || plan(kernel, caps, options, &choice)))?;
         let target = choice.target();
         let Some(plan) = plan else { return listing_for(kernel, options, target) };
         let mut all = Listing::default();
@@ -245,7 +246,9 @@ pub(crate) fn compile(
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     let choice = CompilationChoice::of(kernel)?;
     let target = choice.target();
-    let Some(plan) = plan(kernel, caps, &choice)? else { return compile_alone(kernel, isa, options, target) };
+    let Some(plan) = plan(kernel, caps, options, &choice)? else {
+        return compile_alone(kernel, isa, options, target);
+    };
     tracing::debug!(kernel = kernel.abi().name, way = "contractions", "compiled");
     let part = &mut |part: &Kernel| compile_alone(part, isa, options, target);
     composite::compose(kernel, &plan, caps.threads, vector::target().alignment, part)
@@ -255,13 +258,14 @@ pub(crate) fn compile(
 fn plan(
     kernel: &Kernel,
     caps: &Caps,
+    options: &CraneliftOptions,
     choice: &CompilationChoice,
 ) -> Result<Option<Arc<CompositePlan>>, CodegenError> {
     if caps.contractions.is_empty() {
         choice.check_gemms(kernel, 0)?;
         return Ok(None);
     }
-    composite::plan(kernel, &cpu(caps), choice.target(), choice)
+    composite::plan(kernel, &cpu(caps, options), choice.target(), choice)
 }
 
 /// Describes how a kernel is compiled that is not a composite.
@@ -279,9 +283,10 @@ fn method(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> Compil
 }
 
 /// The CPU that GEMM plans are made for.
-fn cpu(caps: &Caps) -> CpuTarget {
+fn cpu(caps: &Caps, options: &CraneliftOptions) -> CpuTarget {
     static CPU: OnceLock<CpuTarget> = OnceLock::new();
-    CpuTarget { threads: caps.threads, ..*CPU.get_or_init(CpuTarget::detect) }
+    let detected = *CPU.get_or_init(CpuTarget::detect);
+    CpuTarget { isa: options.vector.isa(), threads: caps.threads, ..detected }
 }
 
 /// Compiles a kernel as a whole, by the first compiler that supports it.

@@ -22,7 +22,7 @@ pub struct CraneliftOptions {
 }
 
 impl Default for CraneliftOptions {
-    /// The widest vectors of this CPU up to 256 bits, no optimiser, no frame pointers; the verifier runs in
+    /// The vectors that are fastest on this CPU, no optimiser, no frame pointers; the verifier runs in
     /// builds with debug assertions.
     fn default() -> Self {
         CraneliftOptions {
@@ -43,8 +43,7 @@ pub enum VectorWidth {
     Bits128,
     /// 256-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx2,
-    /// 512-bit vectors for kernels that are vector programs, and 128-bit vectors for others. This code has
-    /// been decoded in tests but hardly run, so it is only generated on request.
+    /// 512-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx512,
 }
 
@@ -58,8 +57,8 @@ impl VectorWidth {
         match self {
             VectorWidth::None => true,
             VectorWidth::Bits128 => caps::has_vectors(),
-            VectorWidth::Avx2 => Isa::detect() == Some(Isa::Avx2),
-            VectorWidth::Avx512 => caps::has_avx512(),
+            VectorWidth::Avx2 => Isa::Avx2.is_available(),
+            VectorWidth::Avx512 => Isa::Avx512.is_available(),
         }
     }
 
@@ -83,10 +82,14 @@ impl VectorWidth {
 }
 
 impl Default for VectorWidth {
-    /// The widest vectors of this CPU, up to 256 bits.
+    /// The vectors that are fastest on this CPU.
     fn default() -> Self {
-        let usual = [VectorWidth::Avx2, VectorWidth::Bits128];
-        usual.into_iter().find(|width| width.is_available()).unwrap_or(VectorWidth::None)
+        match Isa::detect() {
+            Some(Isa::Avx512) => VectorWidth::Avx512,
+            Some(Isa::Avx2) => VectorWidth::Avx2,
+            None if VectorWidth::Bits128.is_available() => VectorWidth::Bits128,
+            None => VectorWidth::None,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Prints the percentage of the measured peak that plans reach on one core and on two cores, and that the
-//! `gemm` crate reaches on one core.
+//! Prints the percentage of the measured peak that plans reach on one core and on two cores with each
+//! instruction set, and that the `gemm` crate reaches on one core. The peak is that of the widest vectors.
 //!
 //! `cargo run --release -p microkernels --example gemm_speed [--two] [NAME…]`. Each round times the peak, the
 //! plan and the `gemm` crate one after the other, because the clock frequency changes. The columns show
@@ -17,24 +17,26 @@ use microkernels::{
     OperandBound, ParallelAxis, ROW, batch_index,
 };
 use vector_asm::{
-    LaneType, StoredType, Value, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorStmt,
+    Isa, LaneType, StoredType, Value, VectorAddress, VectorBuilder, VectorOp, VectorProgram, VectorStmt,
     VectorType,
 };
 
 fn main() {
-    let cpu = CpuTarget::detect();
-    if !cpu.has_avx2 {
+    let available: Vec<Isa> = Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect();
+    if available.is_empty() {
         return println!("this machine has no AVX2");
     }
     let (options, wanted): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|arg| arg == "--two");
     println!(
-        "{:<24}{:>10}{:>8}{:>8}{:>8}{:>8}{:>9}",
-        "", "best us", "GF/s", "% 1", "best %", "gemm %", "% 2"
+        "{:<24}{:>7}{:>10}{:>8}{:>8}{:>8}{:>8}{:>9}",
+        "", "", "best us", "GF/s", "% 1", "best %", "gemm %", "% 2"
     );
-    for case in cases() {
+    for mut case in cases() {
         if wanted.is_empty() || wanted.iter().any(|name| case.name.contains(name.as_str())) {
-            case.measure(&cpu, !options.is_empty());
+            for &isa in &available {
+                case.measure(isa, !options.is_empty());
+            }
         }
     }
 }
@@ -206,8 +208,9 @@ fn store(mut terms: Vec<(vector_asm::Index, i64)>, columns: u64) -> VectorProgra
 }
 
 impl Case {
-    fn measure(mut self, cpu: &CpuTarget, two: bool) {
-        let plan = GemmPlan::new(&self.problem, cpu).expect("a product of floats has a plan");
+    fn measure(&mut self, isa: Isa, two: bool) {
+        let cpu = CpuTarget { isa: Some(isa), ..CpuTarget::detect() };
+        let plan = GemmPlan::new(&self.problem, &cpu).expect("a product of floats has a plan");
         let batch: u64 = self.problem.batch.iter().product();
         let flops = 2.0 * (batch * self.problem.m * self.problem.n * self.problem.k) as f64;
         let addresses: Vec<usize> = self.args.iter_mut().map(|arg| aligned(arg) as usize).collect();
@@ -237,8 +240,9 @@ impl Case {
         }
         let best = times.0.iter().copied().fold(0.0, f64::max);
         println!(
-            "{:<24}{:>10.2}{:>8.1}{:>8.1}{:>8.1}{:>8.1}{:>9.1}",
+            "{:<24}{:>7}{:>10.2}{:>8.1}{:>8.1}{:>8.1}{:>8.1}{:>9.1}",
             self.name,
+            format!("{isa:?}"),
             times.3 * 1e6,
             flops / times.3 / 1e9,
             median(times.0) * 100.0,
@@ -381,11 +385,11 @@ fn wall() -> f64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 
-/// FLOP/s of one core: fused multiply-adds on twelve independent accumulators.
+/// FLOP/s of one core: fused multiply-adds on twelve independent accumulators of the widest vectors.
 fn peak() -> f64 {
+    use std::arch::x86_64::*;
     #[target_feature(enable = "avx2,fma")]
     fn sums(times: usize) -> f32 {
-        use std::arch::x86_64::*;
         let operand = _mm256_set1_ps(std::hint::black_box(0.999));
         let mut sums = [_mm256_set1_ps(1.0); 12];
         for _ in 0..times {
@@ -395,16 +399,30 @@ fn peak() -> f64 {
         }
         sums.iter().fold(0.0, |total, &sum| total + _mm256_cvtss_f32(sum))
     }
+    #[target_feature(enable = "avx512f")]
+    fn wide_sums(times: usize) -> f32 {
+        let operand = _mm512_set1_ps(std::hint::black_box(0.999));
+        let mut sums = [_mm512_set1_ps(1.0); 12];
+        for _ in 0..times {
+            for sum in &mut sums {
+                *sum = _mm512_fmadd_ps(*sum, operand, operand);
+            }
+        }
+        sums.iter().fold(0.0, |total, &sum| total + _mm512_cvtss_f32(sum))
+    }
     let times = 100_000;
+    let is_wide = Isa::Avx512.is_available();
     let best = (0..5)
         .map(|_| {
             let start = processor();
-            // SAFETY: `main` returns early on a machine without AVX2.
-            std::hint::black_box(unsafe { sums(std::hint::black_box(times)) });
+            let times = std::hint::black_box(times);
+            // SAFETY: `main` returns early on a machine without AVX2, and the other function runs on one with
+            // AVX-512.
+            std::hint::black_box(unsafe { if is_wide { wide_sums(times) } else { sums(times) } });
             processor() - start
         })
         .fold(f64::MAX, f64::min);
-    (times * 12 * 16) as f64 / best
+    (times * 12 * if is_wide { 32 } else { 16 }) as f64 / best
 }
 
 fn numbers(count: usize) -> Vec<f32> {

@@ -17,7 +17,6 @@ use std::ops::Range;
 
 use crate::machine::CpuTarget;
 use crate::pack::PANELS_AT_ONCE;
-use crate::tile::MR;
 
 /// The properties of a GEMM that decide its blocking.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +26,8 @@ pub(crate) struct GemmShape {
     pub(crate) k: usize,
     /// Bytes of an element.
     pub(crate) bytes: usize,
-    /// Columns of a full tile.
+    /// Rows and columns of a full tile, MR and NR in BLIS.
+    pub(crate) height: usize,
     pub(crate) width: usize,
     /// Whether microkernels can read A in place.
     pub(crate) a_has_strides: bool,
@@ -112,7 +112,8 @@ impl Blocking {
             _ => (elements(cpu.l1_bytes) / (2 * shape.width)).clamp(64, 1024),
         };
         let kc = even_block(shape.k, kc);
-        let mc = (elements(cpu.l2_bytes) / 3 / kc.max(1)).clamp(2 * MR, 1024) / MR * MR;
+        let mc = (elements(cpu.l2_bytes) / 3 / kc.max(1)).clamp(2 * shape.height, 1024) / shape.height
+            * shape.height;
         let nc = match packing {
             // The few micro-panels that are packed together read neighbouring elements, so they find them in
             // the L1 cache.
@@ -143,7 +144,7 @@ fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
     let b = shape.k * shape.n * shape.bytes;
     let a = shape.k * shape.m * shape.bytes;
     let readable = shape.a_is_readable && shape.b_is_readable;
-    let small = b <= cpu.l2_bytes / 4 || shape.m <= 2 * MR;
+    let small = b <= cpu.l2_bytes / 4 || shape.m <= 2 * shape.height;
     if readable && small {
         Packing::Unpacked { rows_outer: b <= cpu.l1_bytes * 3 / 4 }
     } else if a <= cpu.l2_bytes / 2 && shape.m <= 128 && !shape.is_transposed {
@@ -170,7 +171,7 @@ pub(crate) fn cut(range: Range<usize>, step: usize) -> impl Iterator<Item = Rang
 }
 
 /// The rows of a block as tiles of nearly equal heights, because a tile of one row takes as long as a tile of
-/// six.
+/// many.
 #[derive(Clone, Copy)]
 pub(crate) struct RowTiles {
     first: usize,
@@ -182,8 +183,8 @@ pub(crate) struct RowTiles {
 
 impl RowTiles {
     #[inline(always)]
-    pub(crate) fn new(rows: Range<usize>) -> RowTiles {
-        let count = rows.len().div_ceil(MR);
+    pub(crate) fn new(rows: Range<usize>, most: usize) -> RowTiles {
+        let count = rows.len().div_ceil(most);
         let height = rows.len().checked_div(count).unwrap_or(0);
         RowTiles { first: rows.start, count, height, taller: rows.len() - count * height }
     }

@@ -3,7 +3,6 @@
 use crate::blocking::{Blocking, GemmShape, Packing, even_block};
 use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
 use crate::machine::CpuTarget;
-use crate::tile::MR;
 
 /// The most bytes of packed operands with a choice. Heuristics need less than a quarter of the L3 cache.
 const MOST_PACKED_BYTES: usize = 256 << 20;
@@ -17,7 +16,7 @@ impl Blocking {
     /// exceeds the problem, or if K cannot be cut.
     pub(crate) fn chosen(shape: &GemmShape, choice: &BlockingChoice) -> Result<Blocking, ChoiceError> {
         let sizes = |packing, mc: u32, kc: u32, nc: u32| {
-            check_size("mc", mc, MR, shape.m.next_multiple_of(MR))?;
+            check_size("mc", mc, shape.height, shape.m.next_multiple_of(shape.height))?;
             check_size("nc", nc, shape.width, shape.n.next_multiple_of(shape.width))?;
             let least = if shape.k_can_be_cut { 1 } else { shape.k.max(1) };
             if (kc as usize) < least || kc as usize > shape.k.max(1) {
@@ -37,9 +36,9 @@ impl Blocking {
                 in_place('A', shape.a_has_strides)?;
                 in_place('B', shape.b_is_readable)?;
                 let packing = Packing::Unpacked { rows_outer };
-                Blocking { packing, kc: shape.k.max(1), mc: MR, nc: shape.width }
+                Blocking { packing, kc: shape.k.max(1), mc: shape.height, nc: shape.width }
             }
-            BlockingChoice::WholeA { kc, nc } => sizes(Packing::WholeA, MR as u32, kc, nc)?,
+            BlockingChoice::WholeA { kc, nc } => sizes(Packing::WholeA, shape.height as u32, kc, nc)?,
             BlockingChoice::Blocks { packed, mc, kc, nc } => {
                 let (a, b) = match packed {
                     PackedBlocks::Both => (true, true),
@@ -61,7 +60,7 @@ impl Blocking {
     /// The choice that gives this blocking. It has no more rows than the problem.
     pub(crate) fn choice(&self, shape: &GemmShape) -> BlockingChoice {
         let Blocking { packing, kc, mc, nc } = *self;
-        let mc = mc.min(shape.m.next_multiple_of(MR).max(MR));
+        let mc = mc.min(shape.m.next_multiple_of(shape.height).max(shape.height));
         let [kc, mc, nc] = [kc, mc, nc].map(|size| size as u32);
         match packing {
             Packing::Unpacked { rows_outer } => BlockingChoice::InPlace { rows_outer },
@@ -91,7 +90,9 @@ impl Blocking {
         let other = packings.into_iter().filter(|packing| *packing != self.packing);
         let mut all: Vec<Blocking> = other.map(|packing| Blocking::of(packing, shape, cpu)).collect();
         if !matches!(self.packing, Packing::Unpacked { .. }) {
-            let mc = |mc: usize| mc.clamp(MR, shape.m.next_multiple_of(MR).max(MR)) / MR * MR;
+            let height = shape.height;
+            let most = shape.m.next_multiple_of(height).max(height);
+            let mc = |mc: usize| mc.clamp(height, most) / height * height;
             let nc = |nc: usize| even_block(shape.n, nc.max(1)).next_multiple_of(shape.width);
             let kc = |kc: usize| even_block(shape.k, kc.max(1));
             for size in [self.kc / 2, self.kc * 2] {

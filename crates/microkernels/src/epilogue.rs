@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::ptr;
 
 use vector_asm::{
-    Counter, ExecutableCode, Index, Isa, LoopRange, StoredType, VectorAddress, VectorFunction, VectorOp,
+    Counter, ExecutableCode, Index, LoopRange, StoredType, VectorAddress, VectorFunction, VectorOp,
     VectorProgram, VectorStmt, compile,
 };
 
@@ -20,13 +20,13 @@ use crate::epilogue_program::{
 };
 use crate::fused::{self, OperandAccess};
 use crate::problem::{GemmProblem, ParallelAxis, ROW};
-use crate::tile::MR;
+use crate::simd::MAX_ROWS;
 
 /// The compiled code of an epilogue.
 #[derive(Debug)]
 pub(crate) struct Epilogue {
     /// Generated microkernels by `height - 1`, for full tiles and for the tiles of the last columns.
-    tiles: [[Option<VectorFunction>; 2]; MR],
+    tiles: [[Option<VectorFunction>; 2]; MAX_ROWS],
     /// Columns of a full tile and of the last tile.
     columns: [usize; 2],
     /// Functions that apply the epilogue to accumulators in scratch memory, each with the number of columns
@@ -37,6 +37,8 @@ pub(crate) struct Epilogue {
     code: ExecutableCode,
     /// How generated microkernels access the operands.
     operand_access: OperandAccess,
+    /// Bytes of a row of accumulators in scratch memory.
+    row_bytes: usize,
     batch: usize,
     bindings: usize,
     args: usize,
@@ -52,22 +54,22 @@ impl Epilogue {
     ) -> Option<Epilogue> {
         let width = access.width as usize;
         let columns = [width, (problem.n % width as u64) as usize];
-        let (worth, all) = common_tiles(problem, columns);
+        let (worth, all) = common_tiles(problem, access.height, columns);
         let mut codes = Vec::new();
         let mut tiles = Vec::new();
         for &(height, which) in &worth {
             let program = fused::microkernel(problem, access, initial, height, columns[which] as u32);
-            if let Some(code) = program.and_then(|program| compile(&program, Isa::Avx2).ok()) {
+            if let Some(code) = program.and_then(|program| compile(&program, access.isa).ok()) {
                 tiles.push((height, which));
                 codes.push(code);
             }
         }
         let widths = if all && tiles == worth { Vec::new() } else { widths(problem, width) };
         for &lanes in &widths {
-            codes.push(compile(&program(problem, width, lanes as u32)?, Isa::Avx2).ok()?);
+            codes.push(compile(&program(problem, width, lanes as u32)?, access.isa).ok()?);
         }
         let code = ExecutableCode::load_all(&codes.iter().collect::<Vec<_>>()).ok()?;
-        let mut table = [[None; 2]; MR];
+        let mut table = [[None; 2]; MAX_ROWS];
         for (i, &(height, which)) in tiles.iter().enumerate() {
             table[height - 1][which] = Some(code.function(i));
         }
@@ -80,6 +82,7 @@ impl Epilogue {
             functions,
             code,
             operand_access: *access,
+            row_bytes: width * problem.element.bytes() as usize,
             batch: problem.batch.len(),
             bindings,
             args,
@@ -172,7 +175,7 @@ impl Epilogue {
         }
     }
 
-    /// Runs the epilogue on the accumulators of a tile in scratch memory, `ROW_BYTES` apart from row to row.
+    /// Runs the epilogue on the accumulators of a tile in scratch memory, whose rows are two vectors apart.
     ///
     /// # Safety
     ///
@@ -187,7 +190,7 @@ impl Epilogue {
         columns: Range<usize>,
     ) {
         // The code counts rows from the problem's first one.
-        let accumulators = accumulators.wrapping_sub(rows.start * ROW_BYTES);
+        let accumulators = accumulators.wrapping_sub(rows.start * self.row_bytes);
         let mut at = 0;
         for &(width, function) in &self.functions {
             while columns.len() - at >= width {
@@ -206,9 +209,6 @@ impl Epilogue {
     }
 }
 
-/// Bytes of a row of accumulators: two vectors.
-const ROW_BYTES: usize = 64;
-
 /// The most microkernels that are generated for a plan.
 const MAX_GENERATED_TILES: usize = 2;
 /// A microkernel is generated for a kind of tile only if at least this share of all tiles is of that kind.
@@ -216,9 +216,9 @@ const MIN_TILE_SHARE: f64 = 1.0 / 8.0;
 
 /// The most common tiles of a problem, by height and index of `columns`; and whether every call computes
 /// these tiles only.
-fn common_tiles(problem: &GemmProblem, columns: [usize; 2]) -> (Vec<(usize, usize)>, bool) {
+fn common_tiles(problem: &GemmProblem, most: usize, columns: [usize; 2]) -> (Vec<(usize, usize)>, bool) {
     let (rows, width) = (problem.m as usize, columns[0] as u64);
-    let number = rows.div_ceil(MR).max(1);
+    let number = rows.div_ceil(most).max(1);
     let heights = [(rows / number + 1, rows % number), (rows / number, number - rows % number)];
     let across = [(0, problem.n / width), (1, u64::from(columns[1] > 0))];
     let total = number as f64 * problem.n.div_ceil(width) as f64;
@@ -309,18 +309,18 @@ mod tests {
     fn tiles_that_are_rare_are_not_generated() {
         // There are 43 tiles along M, of which two have five rows.
         let mut problem = contraction(256, 64);
-        assert_eq!(common_tiles(&problem, [16, 0]), (vec![(6, 0)], false));
+        assert_eq!(common_tiles(&problem, 6, [16, 0]), (vec![(6, 0)], false));
         // There are one tile of six rows and one of five, and all columns are in full tiles.
         problem.m = 11;
-        assert_eq!(common_tiles(&problem, [16, 0]), (vec![(6, 0), (5, 0)], true));
+        assert_eq!(common_tiles(&problem, 6, [16, 0]), (vec![(6, 0), (5, 0)], true));
         problem.parallel = ParallelAxis::Rows;
-        assert_eq!(common_tiles(&problem, [16, 0]), (vec![(6, 0), (5, 0)], false));
+        assert_eq!(common_tiles(&problem, 6, [16, 0]), (vec![(6, 0), (5, 0)], false));
         // All columns are in the last tile.
         problem.n = 9;
         problem.m = 3;
         problem.parallel = ParallelAxis::None;
-        assert_eq!(common_tiles(&problem, [16, 9]), (vec![(3, 1)], true));
+        assert_eq!(common_tiles(&problem, 6, [16, 9]), (vec![(3, 1)], true));
         problem.m = 0;
-        assert_eq!(common_tiles(&problem, [16, 9]), (vec![], true));
+        assert_eq!(common_tiles(&problem, 6, [16, 9]), (vec![], true));
     }
 }

@@ -5,11 +5,11 @@
 //! and extent along K are constants. It computes the last block of K; the microkernels of [`crate::tile`]
 //! compute the blocks before it and store partial sums.
 //!
-//! A long epilogue has no such microkernel: compiling a copy of it for each of a tile's twelve vectors takes
+//! A long epilogue has no such microkernel: compiling a copy of it for each of a tile's vectors takes
 //! longer than the copies save.
 
 use vector_asm::{
-    Counter, Index, LoopRange, StoredType, Value, Variable, VectorAddress, VectorOp, VectorProgram,
+    Counter, Index, Isa, LoopRange, StoredType, Value, Variable, VectorAddress, VectorOp, VectorProgram,
     VectorStmt, VectorType,
 };
 
@@ -25,6 +25,8 @@ const MAX_FUSED_STATEMENTS: usize = 12;
 /// How the tiles of the last block of K access the operands. Strides are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperandAccess {
+    /// The instruction set.
+    pub(crate) isa: Isa,
     /// Products that each accumulator adds.
     pub(crate) k: usize,
     /// Whether tiles may compute the epilogue: A is packed or has strides, and the product is not computed
@@ -35,6 +37,8 @@ pub(crate) struct OperandAccess {
     pub(crate) a: Option<(isize, isize)>,
     /// Stride of B along K; `None` if B is packed, with the columns of a full tile for each position along K.
     pub(crate) b: Option<isize>,
+    /// Rows of the largest tile.
+    pub(crate) height: usize,
     /// Columns of a full tile and of a vector.
     pub(crate) width: u32,
     pub(crate) vector: u32,

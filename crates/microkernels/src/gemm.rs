@@ -13,11 +13,11 @@ use std::ptr;
 use crate::address::OutputAddress;
 use crate::blocking::{Blocking, Packing, RowTiles, cut};
 use crate::epilogue::Epilogue;
-use crate::float::Float;
 use crate::fused::OperandAccess;
 use crate::operand::OperandLayout;
 use crate::pack::{self, OVERRUN};
-use crate::tile::{self, IndexedRows, MR, NR_VECTORS, OperandForm, Tile};
+use crate::simd::{MAX_ROWS, Simd};
+use crate::tile::{self, IndexedRows, NR_VECTORS, OperandForm, Tile};
 
 /// A planned matrix product: everything in a plan except the batch loops.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl TileOperands {
 
 impl Gemm {
     /// How the tiles of the last block of K access the operands.
-    pub(crate) fn operand_access<T: Float>(
+    pub(crate) fn operand_access<V: Simd>(
         a: &OperandLayout,
         b: &OperandLayout,
         k: usize,
@@ -125,15 +125,17 @@ impl Gemm {
             is_fusible: !(a_in_place && a.strides().is_none()),
             a: a.strides().filter(|_| a_in_place),
             b: b.strides().filter(|_| b_in_place).map(|(_, k)| k),
-            width: (NR_VECTORS * T::LANES) as u32,
-            vector: T::LANES as u32,
+            isa: V::ISA,
+            height: V::ROWS,
+            width: (NR_VECTORS * V::LANES) as u32,
+            vector: V::LANES as u32,
         }
     }
 
     /// Assigns the regions of scratch memory.
-    pub(crate) fn layout<T: Float>(&self) -> ScratchLayout {
-        let size = size_of::<T>();
-        let width = NR_VECTORS * T::LANES;
+    pub(crate) fn layout<V: Simd>(&self) -> ScratchLayout {
+        let size = V::SIZE as usize;
+        let width = NR_VECTORS * V::LANES;
         let up = |bytes: usize| bytes.next_multiple_of(64);
         let blocking = &self.blocking;
         let (a, b) = match blocking.packing {
@@ -146,53 +148,39 @@ impl Gemm {
         };
         let accumulators = up(self.epilogue.as_ref().map_or(0, |e| e.words() * 8));
         let operand = |elements: usize| if elements == 0 { 0 } else { up((elements + OVERRUN) * size) };
-        let a_at = accumulators + up(MR * width * size);
+        let a_at = accumulators + up(V::ROWS * width * size);
         let b_at = a_at + operand(a);
         let sums = b_at + operand(b);
-        let bytes = sums + if self.sums_in_scratch { self.m * self.sums_row::<T>() } else { 0 };
+        let bytes = sums + if self.sums_in_scratch { self.m * self.sums_row::<V>() } else { 0 };
         ScratchLayout { accumulators, a: a_at, b: b_at, sums, bytes }
     }
 
     /// Bytes of a row of the sums in scratch memory.
-    fn sums_row<T: Float>(&self) -> usize {
-        self.n.next_multiple_of(NR_VECTORS * T::LANES) * size_of::<T>()
+    fn sums_row<V: Simd>(&self) -> usize {
+        self.n.next_multiple_of(NR_VECTORS * V::LANES) * V::SIZE as usize
     }
 
     /// Computes the outputs of some rows and columns of the problem.
     ///
     /// # Safety
     ///
-    /// The CPU has AVX2, FMA and F16C; the addresses are those of the problem, and the scratch memory has as
-    /// many bytes as the layout says.
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub(crate) unsafe fn run<T: Float>(
+    /// The CPU has the instructions of the vectors; the addresses are those of the problem, and the scratch
+    /// memory has as many bytes as the layout says.
+    pub(crate) unsafe fn run<V: Simd>(
         &self,
         layout: &ScratchLayout,
         base: &BatchAddresses,
         rows: Range<usize>,
         columns: Range<usize>,
     ) {
-        let call = GemmCall { gemm: self, layout, base, width: NR_VECTORS * T::LANES };
+        let call = GemmCall { gemm: self, layout, base, width: NR_VECTORS * V::LANES };
         // SAFETY: the caller's promise.
-        unsafe {
-            if self.is_transposed {
-                let (a, b) = match self.blocking.packing {
-                    Packing::Blocks { a, b } => (a, b),
-                    _ => unreachable!("transposed products have blocks"),
-                };
-                call.blocks::<T>(columns.clone(), rows.clone(), a, b);
-                return call.transposed_epilogue::<T>(rows, columns);
-            }
-            match self.blocking.packing {
-                Packing::Unpacked { rows_outer } => call.unpacked::<T>(rows, columns, rows_outer),
-                Packing::WholeA => call.whole_a::<T>(rows, columns),
-                Packing::Blocks { a, b } => call.blocks::<T>(rows, columns, a, b),
-            }
-        }
+        unsafe { V::gemm(&call, rows, columns) }
     }
 }
 
-struct GemmCall<'a> {
+/// One call of [`Gemm::run`].
+pub(crate) struct GemmCall<'a> {
     gemm: &'a Gemm,
     layout: &'a ScratchLayout,
     base: &'a BatchAddresses,
@@ -201,14 +189,35 @@ struct GemmCall<'a> {
 }
 
 impl GemmCall<'_> {
+    /// The code of [`Simd::gemm`].
     #[inline(always)]
-    unsafe fn unpacked<T: Float>(&self, rows: Range<usize>, columns: Range<usize>, rows_outer: bool) {
+    pub(crate) unsafe fn run<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.gemm.is_transposed {
+                let (a, b) = match self.gemm.blocking.packing {
+                    Packing::Blocks { a, b } => (a, b),
+                    _ => unreachable!("transposed products have blocks"),
+                };
+                self.blocks::<V>(columns.clone(), rows.clone(), a, b);
+                return self.transposed_epilogue::<V>(rows, columns);
+            }
+            match self.gemm.blocking.packing {
+                Packing::Unpacked { rows_outer } => self.unpacked::<V>(rows, columns, rows_outer),
+                Packing::WholeA => self.whole_a::<V>(rows, columns),
+                Packing::Blocks { a, b } => self.blocks::<V>(rows, columns, a, b),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn unpacked<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>, rows_outer: bool) {
         let gemm = self.gemm;
         let (Some((a_row, a_k)), Some((b_column, b_k))) = (gemm.a.strides(), gemm.b.strides()) else {
             unreachable!("operands stay unpacked only if microkernels can read both in place");
         };
         let block = KBlock { first: true, last: true };
-        let tiles = RowTiles::new(rows);
+        let tiles = RowTiles::new(rows, V::ROWS);
         let a = TileOperand { address: self.base.a, row_stride: a_row, k_stride: a_k };
         let b = TileOperand { address: self.base.b, row_stride: 0, k_stride: b_k };
         let mut operands = TileOperands { k: gemm.k, a, b, form: OperandForm::Strided, indexed: None };
@@ -216,7 +225,7 @@ impl GemmCall<'_> {
         if let (None, None, Some(output)) = (&gemm.initial, &gemm.epilogue, &gemm.output) {
             // SAFETY: the caller's promise.
             return unsafe {
-                self.unpacked_and_stored::<T>(tiles, columns, operands, b_column, output.row, (outer, inner))
+                self.unpacked_and_stored::<V>(tiles, columns, operands, b_column, output.row, (outer, inner))
             };
         }
         for t in 0..outer {
@@ -228,7 +237,7 @@ impl GemmCall<'_> {
                     let rows = tiles.rows(t);
                     operands.a.address = self.base.a.wrapping_offset(rows.start as isize * a_row);
                     // SAFETY: the caller's promise.
-                    unsafe { self.tile::<T>(rows, columns.clone(), operands, block) };
+                    unsafe { self.tile::<V>(rows, columns.clone(), operands, block) };
                 }
                 at += self.width;
             }
@@ -239,7 +248,7 @@ impl GemmCall<'_> {
     /// computes less between tiles, which matters if tiles are small. The operands are those of row 0 and
     /// column 0.
     #[inline(always)]
-    unsafe fn unpacked_and_stored<T: Float>(
+    unsafe fn unpacked_and_stored<V: Simd>(
         &self,
         tiles: RowTiles,
         columns: Range<usize>,
@@ -249,14 +258,14 @@ impl GemmCall<'_> {
         (outer, inner): (usize, usize),
     ) {
         let TileOperands { k, a, b, form, .. } = operands;
-        let mut tile = Tile {
+        let mut tile = Tile::<V> {
             k,
             a: a.address.cast(),
             a_row: a.row_stride,
             a_k: a.k_stride,
             b: b.address.cast(),
             b_k: b.k_stride,
-            from: ptr::null::<T>(),
+            from: ptr::null::<V::Element>(),
             from_row: 0,
             to: self.base.output.cast(),
             to_row,
@@ -268,10 +277,15 @@ impl GemmCall<'_> {
                 for t in t..t + inner {
                     let first = tiles.row(t) as isize;
                     tile.a = a.address.wrapping_offset(first * a.row_stride).cast();
-                    tile.to = self.base.output.wrapping_offset(first * to_row).cast::<T>().wrapping_add(at);
+                    tile.to = self
+                        .base
+                        .output
+                        .wrapping_offset(first * to_row)
+                        .cast::<V::Element>()
+                        .wrapping_add(at);
                     let height = tiles.row(t + 1) - tiles.row(t);
                     // SAFETY: the caller's promise.
-                    unsafe { tile::run(&tile, form, height, self.width.min(columns.end - at)) };
+                    unsafe { tile::run::<V>(&tile, form, height, self.width.min(columns.end - at)) };
                 }
                 at += self.width;
             }
@@ -279,28 +293,28 @@ impl GemmCall<'_> {
     }
 
     #[inline(always)]
-    unsafe fn whole_a<T: Float>(&self, rows: Range<usize>, columns: Range<usize>) {
+    unsafe fn whole_a<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>) {
         let gemm = self.gemm;
-        let tiles = RowTiles::new(rows.clone());
-        let (a, b) = (self.scratch::<T>(self.layout.a), self.scratch::<T>(self.layout.b));
+        let tiles = RowTiles::new(rows.clone(), V::ROWS);
+        let (a, b) = (self.scratch::<V::Element>(self.layout.a), self.scratch::<V::Element>(self.layout.b));
         let blocks = || cut(0..gemm.k.max(1), gemm.blocking.kc);
         // SAFETY: the caller's promise; the packed blocks of A lie one after the other, `rows.len()` elements
         // for each position along K.
         unsafe {
             for k in blocks() {
                 let k = k.start..k.end.min(gemm.k);
-                self.pack_a::<T>(tiles, k.clone(), a.add(rows.len() * k.start));
+                self.pack_a::<V>(tiles, k.clone(), a.add(rows.len() * k.start));
             }
             for columns in cut(columns, gemm.blocking.nc) {
                 for k in blocks() {
                     let block = KBlock { first: k.start == 0, last: k.end >= gemm.k };
                     let k = k.start..k.end.min(gemm.k);
                     let from = self.base.b;
-                    pack::micro_panels(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
+                    pack::micro_panels::<V>(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
                     let a = a.add(rows.len() * k.start);
                     for some in cut(columns.clone(), self.width) {
-                        let b = self.packed_panel(b.add((some.start - columns.start) * k.len()));
-                        self.tile_column::<T>(tiles, some, k.clone(), Some(a), b, block);
+                        let b = self.packed_panel::<V>(b.add((some.start - columns.start) * k.len()));
+                        self.tile_column::<V>(tiles, some, k.clone(), Some(a), b, block);
                     }
                 }
             }
@@ -308,12 +322,12 @@ impl GemmCall<'_> {
     }
 
     #[inline(always)]
-    unsafe fn blocks<T: Float>(&self, rows: Range<usize>, columns: Range<usize>, pack_a: bool, pack_b: bool) {
+    unsafe fn blocks<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>, pack_a: bool, pack_b: bool) {
         let gemm = self.gemm;
-        let all = RowTiles::new(rows);
-        let per_block = (gemm.blocking.mc / MR).max(1);
+        let all = RowTiles::new(rows, V::ROWS);
+        let per_block = (gemm.blocking.mc / V::ROWS).max(1);
         let per_block = all.count.div_ceil(all.count.div_ceil(per_block).max(1)).max(1);
-        let (a, b) = (self.scratch::<T>(self.layout.a), self.scratch::<T>(self.layout.b));
+        let (a, b) = (self.scratch::<V::Element>(self.layout.a), self.scratch::<V::Element>(self.layout.b));
         for columns in cut(columns, gemm.blocking.nc) {
             for k in cut(0..gemm.k.max(1), gemm.blocking.kc) {
                 let block = KBlock { first: k.start == 0, last: k.end >= gemm.k };
@@ -322,20 +336,20 @@ impl GemmCall<'_> {
                 unsafe {
                     if pack_b {
                         let from = self.base.b;
-                        pack::micro_panels(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
+                        pack::micro_panels::<V>(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
                     }
                     for tiles in cut(0..all.count, per_block) {
-                        let tiles = RowTiles::new(all.row(tiles.start)..all.row(tiles.end));
+                        let tiles = RowTiles::new(all.row(tiles.start)..all.row(tiles.end), V::ROWS);
                         if pack_a {
-                            self.pack_a::<T>(tiles, k.clone(), a);
+                            self.pack_a::<V>(tiles, k.clone(), a);
                         }
                         for some in cut(columns.clone(), self.width) {
                             let b = match pack_b {
-                                true => self.packed_panel(b.add((some.start - columns.start) * k.len())),
+                                true => self.packed_panel::<V>(b.add((some.start - columns.start) * k.len())),
                                 false => self.panel_in_place(some.start, k.start),
                             };
                             let a = pack_a.then_some(a);
-                            self.tile_column::<T>(tiles, some, k.clone(), a, b, block);
+                            self.tile_column::<V>(tiles, some, k.clone(), a, b, block);
                         }
                     }
                 }
@@ -345,21 +359,21 @@ impl GemmCall<'_> {
 
     /// Packs A for one tile after the other: the rows of the tile for each position along K.
     #[inline(always)]
-    unsafe fn pack_a<T: Float>(&self, tiles: RowTiles, k: Range<usize>, to: *mut T) {
+    unsafe fn pack_a<V: Simd>(&self, tiles: RowTiles, k: Range<usize>, to: *mut V::Element) {
         for t in 0..tiles.count {
             let rows = tiles.rows(t);
             let to = to.wrapping_add((rows.start - tiles.row(0)) * k.len());
             let height = rows.len();
             // SAFETY: the caller's promise; tiles come in ascending order, so the next tile overwrites the
             // elements that a store wrote past the end of its tile.
-            unsafe { pack::micro_panel(&self.gemm.a, self.base.a, rows, k.clone(), to, height) };
+            unsafe { pack::micro_panel::<V>(&self.gemm.a, self.base.a, rows, k.clone(), to, height) };
         }
     }
 
     /// A packed micro-panel of B.
     #[inline(always)]
-    fn packed_panel<T: Float>(&self, at: *mut T) -> TileOperand {
-        TileOperand { address: at.cast(), row_stride: 0, k_stride: self.width as isize * T::SIZE }
+    fn packed_panel<V: Simd>(&self, at: *mut V::Element) -> TileOperand {
+        TileOperand { address: at.cast(), row_stride: 0, k_stride: self.width as isize * V::SIZE }
     }
 
     /// A micro-panel of B in place.
@@ -374,7 +388,7 @@ impl GemmCall<'_> {
     #[inline(always)]
     fn indexed_rows(&self, rows: Range<usize>, k: usize) -> Option<IndexedRows> {
         let k_offsets = self.gemm.k_offsets.as_ref()?[k..].as_ptr();
-        let mut pointers = [self.base.a; MR];
+        let mut pointers = [self.base.a; MAX_ROWS];
         for (pointer, row) in pointers.iter_mut().zip(rows) {
             *pointer = self.base.a.wrapping_offset(self.gemm.a.outer.at(row));
         }
@@ -383,12 +397,12 @@ impl GemmCall<'_> {
 
     /// Computes a column of tiles with a micro-panel of B.
     #[inline(always)]
-    unsafe fn tile_column<T: Float>(
+    unsafe fn tile_column<V: Simd>(
         &self,
         tiles: RowTiles,
         columns: Range<usize>,
         k: Range<usize>,
-        a: Option<*mut T>,
+        a: Option<*mut V::Element>,
         b: TileOperand,
         block: KBlock,
     ) {
@@ -412,19 +426,19 @@ impl GemmCall<'_> {
             };
             let operands = TileOperands { k: k.len(), a, b, form, indexed };
             // SAFETY: the caller's promise.
-            unsafe { self.tile::<T>(rows, columns.clone(), operands, block) };
+            unsafe { self.tile::<V>(rows, columns.clone(), operands, block) };
         }
     }
 
     /// Runs the epilogue on the sums of a transposed product, for some rows and columns of the problem.
     #[inline(always)]
-    unsafe fn transposed_epilogue<T: Float>(&self, rows: Range<usize>, columns: Range<usize>) {
+    unsafe fn transposed_epilogue<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>) {
         let Some(epilogue) = &self.gemm.epilogue else {
             unreachable!("transposed products have an epilogue");
         };
-        let (sums, sums_row) = self.sums::<T>(0, 0);
-        let accumulators = self.scratch::<T>(self.layout.accumulators);
-        let tiles = RowTiles::new(rows);
+        let (sums, sums_row) = self.sums::<V>(0, 0);
+        let accumulators = self.scratch::<V::Element>(self.layout.accumulators);
+        let tiles = RowTiles::new(rows, V::ROWS);
         for columns in cut(columns, self.width) {
             for t in 0..tiles.count {
                 let rows = tiles.rows(t);
@@ -444,16 +458,16 @@ impl GemmCall<'_> {
 
     /// The sums in scratch memory from a row and a column on, and the bytes of a row.
     #[inline(always)]
-    fn sums<T: Float>(&self, row: usize, column: usize) -> (*mut T, isize) {
-        let stride = self.gemm.sums_row::<T>();
+    fn sums<V: Simd>(&self, row: usize, column: usize) -> (*mut V::Element, isize) {
+        let stride = self.gemm.sums_row::<V>();
         let at = self.layout.sums + row * stride;
-        (self.scratch::<T>(at).wrapping_add(column), stride as isize)
+        (self.scratch::<V::Element>(at).wrapping_add(column), stride as isize)
     }
 
     /// Computes one tile for one block of K: initial accumulators, microkernel, and the epilogue if the block
     /// is the last.
     #[inline(always)]
-    unsafe fn tile<T: Float>(
+    unsafe fn tile<V: Simd>(
         &self,
         rows: Range<usize>,
         columns: Range<usize>,
@@ -465,27 +479,27 @@ impl GemmCall<'_> {
         if let Some((epilogue, function)) =
             epilogue.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
         {
-            debug_assert!(operands.have_strides_of(epilogue.operand_access(), rows.len(), T::SIZE));
+            debug_assert!(operands.have_strides_of(epilogue.operand_access(), rows.len(), V::SIZE));
             let addresses = [operands.a.address, operands.b.address];
             let words = self.base.scratch.cast();
             // SAFETY: the caller's promise.
             return unsafe { epilogue.run_tile(function, words, addresses, [rows.start, columns.start]) };
         }
-        let accumulators = self.scratch::<T>(self.layout.accumulators);
-        let accumulators_row = self.width as isize * T::SIZE;
+        let accumulators = self.scratch::<V::Element>(self.layout.accumulators);
+        let accumulators_row = self.width as isize * V::SIZE;
         let at = |matrix: &OutputAddress, base: *mut u8| {
             let offset = rows.start as isize * matrix.row + columns.start as isize * matrix.column;
-            (base.wrapping_offset(offset).cast::<T>(), matrix.row)
+            (base.wrapping_offset(offset).cast::<V::Element>(), matrix.row)
         };
         let partial_sums = match &gemm.output {
-            _ if gemm.sums_in_scratch => self.sums(rows.start, columns.start),
+            _ if gemm.sums_in_scratch => self.sums::<V>(rows.start, columns.start),
             Some(matrix) => at(matrix, self.base.output),
             None => (accumulators, accumulators_row),
         };
         let (from, from_row) = match &gemm.initial {
             _ if !block.first => partial_sums,
             None => (ptr::null_mut(), 0),
-            Some(matrix) if matrix.column == T::SIZE => at(matrix, self.base.initial),
+            Some(matrix) if matrix.column == V::SIZE => at(matrix, self.base.initial),
             Some(matrix) => {
                 let (from, row) = at(matrix, self.base.initial);
                 for r in 0..rows.len() {
@@ -501,7 +515,7 @@ impl GemmCall<'_> {
         };
         let (to, to_row) = if epilogue.is_some() { (accumulators, accumulators_row) } else { partial_sums };
         let TileOperands { k, a, b, form, indexed } = operands;
-        let tile = Tile {
+        let tile = Tile::<V> {
             k,
             a: a.address.cast(),
             a_row: a.row_stride,
@@ -516,8 +530,8 @@ impl GemmCall<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             match &indexed {
-                Some(a) => tile::run_indexed(&tile, a, rows.len(), columns.len()),
-                None => tile::run(&tile, form, rows.len(), columns.len()),
+                Some(a) => tile::run_indexed::<V>(&tile, a, rows.len(), columns.len()),
+                None => tile::run::<V>(&tile, form, rows.len(), columns.len()),
             }
             if let Some(epilogue) = epilogue {
                 epilogue.run(self.base.scratch.cast(), accumulators.cast(), rows, columns);

@@ -11,8 +11,6 @@ mod epilogue; // compiled epilogues
 #[cfg(target_arch = "x86_64")]
 mod epilogue_program; // epilogue programs for one row of a tile
 #[cfg(target_arch = "x86_64")]
-mod float; // `f32` and `f64` with their AVX2 instructions
-#[cfg(target_arch = "x86_64")]
 mod fused; // generated microkernels with an epilogue
 #[cfg(target_arch = "x86_64")]
 mod gemm; // the loops around microkernels
@@ -25,6 +23,8 @@ mod pack; // packing of micro-panels
 #[cfg(target_arch = "x86_64")]
 mod plan; // the public plan
 mod problem; // the description of a GEMM
+#[cfg(target_arch = "x86_64")]
+mod simd; // `f32` and `f64` with the vectors of each instruction set
 #[cfg(target_arch = "x86_64")]
 mod tile; // microkernels compiled ahead of time
 #[cfg(not(target_arch = "x86_64"))]

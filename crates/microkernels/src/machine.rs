@@ -1,10 +1,12 @@
 //! The CPU that plans are made for: its vector instructions and the sizes of its caches.
 
+use vector_asm::Isa;
+
 /// A CPU, as far as plans depend on it. It affects only the speed of a plan, never its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuTarget {
-    /// Whether the CPU has AVX2, FMA and F16C. Without them there are no plans.
-    pub has_avx2: bool,
+    /// The instruction set of plans and of their epilogues. Without one there are no plans.
+    pub isa: Option<Isa>,
     /// Bytes of a core's L1 data cache.
     pub l1_bytes: usize,
     /// Bytes of a core's L2 cache.
@@ -16,21 +18,16 @@ pub struct CpuTarget {
 }
 
 impl CpuTarget {
-    /// The CPU that this runs on.
+    /// The CPU that this runs on, with the instruction set that [`Isa::detect`] chooses for it.
     pub fn detect() -> CpuTarget {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let [l1_bytes, l2_bytes, l3_bytes] = caches();
-        CpuTarget { has_avx2: has_avx2(), l1_bytes, l2_bytes, l3_bytes, threads }
+        CpuTarget { isa: Isa::detect(), l1_bytes, l2_bytes, l3_bytes, threads }
     }
 }
 
 /// Bytes of the L1, L2 and L3 caches of a CPU that does not report them.
 const DEFAULT_CACHES: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
-
-/// Epilogues are `vector-asm` programs, so the CPU needs every extension that those need.
-fn has_avx2() -> bool {
-    vector_asm::Isa::detect().is_some()
-}
 
 #[cfg(not(target_arch = "x86_64"))]
 fn caches() -> [usize; 3] {

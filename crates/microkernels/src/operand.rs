@@ -1,11 +1,9 @@
 //! Operands checked for the layouts that packing and microkernels can read.
 
-use std::arch::x86_64::*;
-
 use vector_asm::{Index, StoredType};
 
-use crate::float::Float;
 use crate::problem::{AxisOffsets, GemmOperand, GemmProblem};
+use crate::simd::{MAX_LANES, Simd};
 
 /// The layout of operand A or B. The *outer* dimension is M for A and N for B.
 #[derive(Debug)]
@@ -55,40 +53,32 @@ impl OperandLimit {
     ///
     /// # Safety
     ///
-    /// The CPU has AVX2. Eight entries of the table from `first` on exist, zeros at its end included.
+    /// The CPU has the instructions of the vectors. A vector of entries of the table from `first` on exists,
+    /// zeros at its end included.
     #[inline(always)]
-    pub(crate) unsafe fn within<T: Float>(&self, summands: &[i32], first: usize, other: i32) -> T::Mask {
-        debug_assert!(first + 8 <= summands.len());
+    pub(crate) unsafe fn within<V: Simd>(&self, summands: &[i32], first: usize, other: i32) -> V::Mask {
+        debug_assert!(first + V::LANES <= summands.len());
         // SAFETY: the caller's promise; zeros follow the last position of the table.
-        unsafe {
-            let summands = _mm256_loadu_si256(summands.as_ptr().add(first).cast());
-            let sum = _mm256_add_epi32(summands, _mm256_set1_epi32(other));
-            let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(self.limit), sum);
-            T::mask_of(_mm256_andnot_si256(_mm256_srai_epi32::<31>(sum), below))
-        }
+        unsafe { V::within(summands.as_ptr().add(first), other, self.limit) }
     }
 
-    /// Whether eight positions from `first` on are within the limit for all values that the other dimension
-    /// adds, of which `least` and `greatest` are the extremes.
+    /// Whether a vector of positions from `first` on are within the limit for all values that the other
+    /// dimension adds, of which `least` and `greatest` are the extremes.
     ///
     /// # Safety
     ///
-    /// The CPU has AVX2. Eight entries of the table from `first` on exist, zeros at its end included.
+    /// The requirements of [`OperandLimit::within`].
     #[inline(always)]
-    pub(crate) unsafe fn contains_all(
+    pub(crate) unsafe fn contains_all<V: Simd>(
         &self,
         summands: &[i32],
         first: usize,
         (least, greatest): (i32, i32),
     ) -> bool {
-        debug_assert!(first + 8 <= summands.len());
-        // SAFETY: the caller's promise; zeros follow the last position of the table.
+        // SAFETY: the caller's promise.
         unsafe {
-            let summands = _mm256_loadu_si256(summands.as_ptr().add(first).cast());
-            let least = _mm256_add_epi32(summands, _mm256_set1_epi32(least));
-            let greatest = _mm256_add_epi32(summands, _mm256_set1_epi32(greatest));
-            let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(self.limit), greatest);
-            _mm256_movemask_epi8(_mm256_andnot_si256(_mm256_srai_epi32::<31>(least), below)) == -1
+            let [low, high] = [least, greatest].map(|other| self.within::<V>(summands, first, other));
+            V::bits(V::both(low, high)) == V::bits(V::mask(V::LANES))
         }
     }
 }
@@ -133,8 +123,8 @@ impl OperandLayout {
         }
         let limits: Vec<OperandLimit> = (operand.bounds.iter())
             .map(|b| OperandLimit {
-                outer: b.outer.iter().chain(&[0; 16]).map(|&summand| summand as i32).collect(),
-                k: b.k.iter().chain(&[0; 8]).map(|&summand| summand as i32).collect(),
+                outer: b.outer.iter().chain(&[0; 2 * MAX_LANES]).map(|&summand| summand as i32).collect(),
+                k: b.k.iter().chain(&[0; MAX_LANES]).map(|&summand| summand as i32).collect(),
                 limit: b.limit as i32,
             })
             .collect();

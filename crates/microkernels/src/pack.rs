@@ -17,34 +17,34 @@ use std::ops::Range;
 
 use vector_asm::StoredType;
 
-use crate::float::Float;
 use crate::operand::OperandLayout;
+use crate::simd::{MAX_LANES, Simd};
 
 /// Elements after a packed micro-panel that stores may overwrite.
-pub(crate) const OVERRUN: usize = 8;
+pub(crate) const OVERRUN: usize = MAX_LANES;
 
 /// Packs the positions `outer` of an operand at the positions `k_range` along K.
 ///
 /// # Safety
 ///
-/// The CPU has AVX2, FMA and F16C. `from` is the address of position 0 of both dimensions. Elements within
+/// The CPU has the instructions of the vectors. `from` is the address of position 0 of both dimensions. Elements within
 /// bounds may be read; at `to`, `width` elements for each position along K and [`OVERRUN`] more may be
-/// written. `outer` has between one and `width` positions, and `width` is at most 16, two vectors of `f32`.
-pub(crate) unsafe fn micro_panel<T: Float>(
+/// written. `outer` has between one and `width` positions, and `width` is at most two vectors.
+pub(crate) unsafe fn micro_panel<V: Simd>(
     operand: &OperandLayout,
     from: *const u8,
     outer: Range<usize>,
     k_range: Range<usize>,
-    to: *mut T,
+    to: *mut V::Element,
     width: usize,
 ) {
-    let job = PackJob { operand, from, outer, k_range, to, width };
+    let job = PackJob::<V> { operand, from, outer, k_range, to, width };
     // SAFETY: the caller's promise.
     unsafe {
         match operand.memory {
-            StoredType::F16 => dispatch::<T, F16>(&job),
-            StoredType::BF16 => dispatch::<T, Bf16>(&job),
-            _ => dispatch::<T, Unconverted>(&job),
+            StoredType::F16 => V::pack::<F16>(&job),
+            StoredType::BF16 => V::pack::<Bf16>(&job),
+            _ => V::pack::<Unconverted>(&job),
         }
     }
 }
@@ -56,12 +56,12 @@ pub(crate) unsafe fn micro_panel<T: Float>(
 /// # Safety
 ///
 /// The requirements of [`micro_panel`], for all micro-panels.
-pub(crate) unsafe fn micro_panels<T: Float>(
+pub(crate) unsafe fn micro_panels<V: Simd>(
     operand: &OperandLayout,
     from: *const u8,
     outer: Range<usize>,
     k_range: Range<usize>,
-    to: *mut T,
+    to: *mut V::Element,
     width: usize,
 ) {
     let is_copy =
@@ -71,7 +71,7 @@ pub(crate) unsafe fn micro_panels<T: Float>(
         // SAFETY: the caller's promise; micro-panels lie one after the other.
         unsafe {
             if is_copy && outer.end - at >= PANELS_AT_ONCE * width {
-                let job = PackJob {
+                let job = PackJob::<V> {
                     operand,
                     from,
                     outer: at..at + PANELS_AT_ONCE * width,
@@ -79,12 +79,12 @@ pub(crate) unsafe fn micro_panels<T: Float>(
                     to,
                     width,
                 };
-                contiguous::copy_rows_of_panels(&job);
+                V::pack_panels(&job);
                 at += PANELS_AT_ONCE * width;
                 to = to.add(PANELS_AT_ONCE * width * k_range.len());
             } else {
                 let some = at..outer.end.min(at + width);
-                micro_panel(operand, from, some, k_range.clone(), to, width);
+                micro_panel::<V>(operand, from, some, k_range.clone(), to, width);
                 at += width;
                 to = to.add(width * k_range.len());
             }
@@ -95,22 +95,26 @@ pub(crate) unsafe fn micro_panels<T: Float>(
 /// How many micro-panels are copied together: four cache lines.
 pub(crate) const PANELS_AT_ONCE: usize = 4;
 
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn dispatch<T: Float, S: StoredElement<T>>(job: &PackJob<T>) {
+/// The code of [`Simd::pack_panels`].
+pub(crate) use contiguous::copy_rows_of_panels as pack_panels;
+
+/// The code of [`Simd::pack`].
+#[inline(always)]
+pub(crate) unsafe fn pack<V: Simd, S: StoredElement<V>>(job: &PackJob<V>) {
     // SAFETY: the caller's promise.
     unsafe {
         if !job.operand.limits.is_empty() {
             if job.operand.k_is_contiguous {
-                contiguous::transpose::<T, S, true>(job);
+                contiguous::transpose::<V, S, true>(job);
             } else {
-                general::pack_masked::<T, S>(job);
+                general::pack_masked::<V, S>(job);
             }
         } else if job.operand.outer_is_contiguous() {
-            contiguous::copy_rows::<T, S>(job);
+            contiguous::copy_rows::<V, S>(job);
         } else if job.operand.k_is_contiguous {
-            contiguous::transpose::<T, S, false>(job);
+            contiguous::transpose::<V, S, false>(job);
         } else {
-            general::pack_masked::<T, S>(job);
+            general::pack_masked::<V, S>(job);
         }
     }
 }
@@ -126,62 +130,62 @@ fn prefetch_next(from: *const u8) {
 }
 
 /// One call of [`micro_panel`]: the operand, the ranges to pack, and the destination.
-struct PackJob<'a, T> {
+pub(crate) struct PackJob<'a, V: Simd> {
     operand: &'a OperandLayout,
     from: *const u8,
     outer: Range<usize>,
     k_range: Range<usize>,
-    to: *mut T,
+    to: *mut V::Element,
     width: usize,
 }
 
-/// How to load elements as they are stored. The methods are inlined into functions that enable AVX2 and F16C.
-trait StoredElement<T: Float> {
+/// How to load elements as they are stored. The methods are inlined into entries of an instruction set.
+pub(crate) trait StoredElement<V: Simd> {
     /// Whether vectors can be gathered.
     const GATHERS: bool;
 
     /// Loads a vector of contiguous elements.
-    unsafe fn load(from: *const u8) -> T::Vector;
+    unsafe fn load(from: *const u8) -> V::Vector;
     /// Loads `lanes` contiguous elements, then zeros.
-    unsafe fn load_first(from: *const u8, lanes: usize) -> T::Vector;
+    unsafe fn load_first(from: *const u8, lanes: usize) -> V::Vector;
     /// Loads the contiguous elements that the mask selects; the others are zero.
-    unsafe fn load_masked(from: *const u8, mask: T::Mask) -> T::Vector;
+    unsafe fn load_masked(from: *const u8, mask: V::Mask) -> V::Vector;
     /// Loads one element.
-    unsafe fn load_one(from: *const u8) -> T;
+    unsafe fn load_one(from: *const u8) -> V::Element;
 }
 
 /// Stored as the accumulators' type.
-struct Unconverted;
+pub(crate) struct Unconverted;
 
 /// Stored as `f16`.
-struct F16;
+pub(crate) struct F16;
 
 /// Stored as `bf16`, the upper half of an `f32`.
-struct Bf16;
+pub(crate) struct Bf16;
 
-impl<T: Float> StoredElement<T> for Unconverted {
+impl<V: Simd> StoredElement<V> for Unconverted {
     const GATHERS: bool = true;
 
     #[inline(always)]
-    unsafe fn load(from: *const u8) -> T::Vector {
+    unsafe fn load(from: *const u8) -> V::Vector {
         // SAFETY: the caller's promise.
-        unsafe { T::load(from.cast()) }
+        unsafe { V::load(from.cast()) }
     }
 
     #[inline(always)]
-    unsafe fn load_first(from: *const u8, lanes: usize) -> T::Vector {
+    unsafe fn load_first(from: *const u8, lanes: usize) -> V::Vector {
         // SAFETY: the caller's promise.
-        unsafe { T::load_masked(from.cast(), T::mask(lanes)) }
+        unsafe { V::load_masked(from.cast(), V::mask(lanes)) }
     }
 
     #[inline(always)]
-    unsafe fn load_masked(from: *const u8, mask: T::Mask) -> T::Vector {
+    unsafe fn load_masked(from: *const u8, mask: V::Mask) -> V::Vector {
         // SAFETY: the caller's promise.
-        unsafe { T::load_masked(from.cast(), mask) }
+        unsafe { V::load_masked(from.cast(), mask) }
     }
 
     #[inline(always)]
-    unsafe fn load_one(from: *const u8) -> T {
+    unsafe fn load_one(from: *const u8) -> V::Element {
         // SAFETY: the caller's promise.
         unsafe { *from.cast() }
     }
@@ -189,45 +193,45 @@ impl<T: Float> StoredElement<T> for Unconverted {
 
 macro_rules! narrow {
     ($name:ident, $bf16:literal) => {
-        impl<T: Float> StoredElement<T> for $name {
+        impl<V: Simd> StoredElement<V> for $name {
             const GATHERS: bool = false;
 
             #[inline(always)]
-            unsafe fn load(from: *const u8) -> T::Vector {
+            unsafe fn load(from: *const u8) -> V::Vector {
                 // SAFETY: the caller's promise.
-                unsafe { T::widen(from.cast(), $bf16) }
+                unsafe { V::widen(from.cast(), $bf16) }
             }
 
             #[inline(always)]
-            unsafe fn load_first(from: *const u8, lanes: usize) -> T::Vector {
-                let mut some = [0u16; 8];
+            unsafe fn load_first(from: *const u8, lanes: usize) -> V::Vector {
+                let mut some = [0u16; MAX_LANES];
                 for (i, some) in some.iter_mut().enumerate().take(lanes) {
                     // SAFETY: the caller's promise for the first lanes.
                     *some = unsafe { *from.cast::<u16>().add(i) };
                 }
-                // SAFETY: the array has eight elements.
-                unsafe { T::widen(&some, $bf16) }
+                // SAFETY: the array has as many elements as a vector.
+                unsafe { V::widen(some.as_ptr(), $bf16) }
             }
 
             #[inline(always)]
-            unsafe fn load_masked(from: *const u8, mask: T::Mask) -> T::Vector {
-                let mut some = [0u16; 8];
-                // SAFETY: inlined into a function with AVX2.
-                let words = unsafe { T::words(mask) };
-                for (i, some) in some.iter_mut().enumerate() {
-                    if words[i] != 0 {
+            unsafe fn load_masked(from: *const u8, mask: V::Mask) -> V::Vector {
+                let mut some = [0u16; MAX_LANES];
+                // SAFETY: inlined into an entry of the instruction set.
+                let bits = unsafe { V::bits(mask) };
+                for (i, some) in some.iter_mut().enumerate().take(V::LANES) {
+                    if bits >> i & 1 != 0 {
                         // SAFETY: the caller's promise for the lanes of the mask.
                         *some = unsafe { *from.cast::<u16>().wrapping_add(i) };
                     }
                 }
-                // SAFETY: the array has eight elements.
-                unsafe { T::widen(&some, $bf16) }
+                // SAFETY: the array has as many elements as a vector.
+                unsafe { V::widen(some.as_ptr(), $bf16) }
             }
 
             #[inline(always)]
-            unsafe fn load_one(from: *const u8) -> T {
+            unsafe fn load_one(from: *const u8) -> V::Element {
                 // SAFETY: the caller's promise.
-                T::widened(unsafe { *from.cast() }, $bf16)
+                V::widened(unsafe { *from.cast() }, $bf16)
             }
         }
     };

@@ -1,17 +1,17 @@
 //! The public plan: everything about a GEMM that can be decided before it runs.
 
-use vector_asm::{LaneType, VectorAddress};
+use vector_asm::{Isa, LaneType, VectorAddress};
 
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
 use crate::blocking::{Blocking, GemmShape, Packing};
 use crate::choice::{BlockingChoice, ChoiceError};
 use crate::epilogue::Epilogue;
-use crate::float::Float;
 use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
 use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
 use crate::problem::{GemmProblem, ParallelAxis};
-use crate::tile::{MR, NR_VECTORS};
+use crate::simd::{Avx2, Avx512, Simd};
+use crate::tile::NR_VECTORS;
 
 /// A GEMM planned for a CPU. It is immutable, any number of threads may run it at once, and running it
 /// neither allocates nor blocks.
@@ -19,6 +19,7 @@ use crate::tile::{MR, NR_VECTORS};
 /// The results are the same bits on every CPU and for every division among threads.
 #[derive(Debug)]
 pub struct GemmPlan {
+    isa: Isa,
     element: LaneType,
     parallel: ParallelAxis,
     batch: Vec<u64>,
@@ -38,7 +39,8 @@ const MIN_PART_FMAS: u64 = 1 << 18;
 impl GemmPlan {
     /// Plans a GEMM for a CPU.
     ///
-    /// Returns `None` if this crate cannot compute the problem on this CPU: the CPU has no AVX2; the element
+    /// Returns `None` if this crate cannot compute the problem on this CPU: the CPU has no AVX2, or lacks
+    /// the instruction set of `cpu`; the element
     /// is not a float; an operand or the initial accumulators have a layout that
     /// [`GemmOperand`](crate::GemmOperand) or [`GemmProblem::initial`] does not allow; the epilogue has
     /// loops; or two outputs, or an output and a value that is read, might share an element.
@@ -90,9 +92,8 @@ impl GemmPlan {
 
     /// The tiles and the packing of operands in words, for reports: `tiles of 6x16, operands in place`.
     pub fn choices(&self) -> String {
-        let lanes = if self.element == LaneType::F64 { <f64 as Float>::LANES } else { <f32 as Float>::LANES };
         let transposed = if self.gemm.is_transposed { "transposed, " } else { "" };
-        format!("tiles of {MR}x{}, {transposed}{}", NR_VECTORS * lanes, self.gemm.blocking)
+        format!("tiles of {}x{}, {transposed}{}", self.shape.height, self.shape.width, self.gemm.blocking)
     }
 
     /// Bytes of memory that generated code takes; 0 without such code.
@@ -128,9 +129,13 @@ impl GemmPlan {
     ) {
         // SAFETY: the caller's promise; a plan exists only for a CPU that has the vector extensions.
         unsafe {
-            match self.element {
-                LaneType::F64 => self.run_for_float::<f64>(args, bindings, scratch, begin, end),
-                _ => self.run_for_float::<f32>(args, bindings, scratch, begin, end),
+            match (self.isa, self.element) {
+                (Isa::Avx2, LaneType::F64) => self.run_with::<Avx2<f64>>(args, bindings, scratch, begin, end),
+                (Isa::Avx2, _) => self.run_with::<Avx2<f32>>(args, bindings, scratch, begin, end),
+                (Isa::Avx512, LaneType::F64) => {
+                    self.run_with::<Avx512<f64>>(args, bindings, scratch, begin, end)
+                }
+                (Isa::Avx512, _) => self.run_with::<Avx512<f32>>(args, bindings, scratch, begin, end),
             }
         }
     }
@@ -140,21 +145,22 @@ impl GemmPlan {
         cpu: &CpuTarget,
         choice: Option<&BlockingChoice>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
-        match problem.element {
-            _ if !cpu.has_avx2 => None,
-            LaneType::F32 => GemmPlan::for_float::<f32>(problem, cpu, choice),
-            LaneType::F64 => GemmPlan::for_float::<f64>(problem, cpu, choice),
+        match (cpu.isa.filter(|isa| isa.is_available())?, problem.element) {
+            (Isa::Avx2, LaneType::F32) => GemmPlan::with::<Avx2<f32>>(problem, cpu, choice),
+            (Isa::Avx2, LaneType::F64) => GemmPlan::with::<Avx2<f64>>(problem, cpu, choice),
+            (Isa::Avx512, LaneType::F32) => GemmPlan::with::<Avx512<f32>>(problem, cpu, choice),
+            (Isa::Avx512, LaneType::F64) => GemmPlan::with::<Avx512<f64>>(problem, cpu, choice),
             _ => None,
         }
     }
 
     /// `None` if there is no plan whatever the choice.
-    fn for_float<T: Float>(
+    fn with<V: Simd>(
         problem: &GemmProblem,
         cpu: &CpuTarget,
         choice: Option<&BlockingChoice>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
-        let bytes = T::SIZE as i64;
+        let bytes = V::SIZE as i64;
         let narrow = |extent: u64| u32::try_from(extent).ok().map(|extent| extent as usize);
         let (m, n, k) = (narrow(problem.m)?, narrow(problem.n)?, narrow(problem.k)?);
         let accesses = EpilogueAccesses::of(&problem.epilogue)?;
@@ -175,16 +181,17 @@ impl GemmPlan {
         };
         let is_transposed = is_better_transposed(problem, [&a, &b], [m, n, k], cpu);
         let sums_in_scratch =
-            is_transposed || output.is_none() && is_better_cut([m, n, k], size_of::<T>(), cpu);
+            is_transposed || output.is_none() && is_better_cut([m, n, k], V::SIZE as usize, cpu);
         let (m, n, a, b) = if is_transposed { (n, m, b, a) } else { (m, n, a, b) };
         // Strided reads of A are cheap if all of A stays in the L1 cache.
-        let near = m * k * size_of::<T>() <= cpu.l1_bytes;
+        let near = m * k * V::SIZE as usize <= cpu.l1_bytes;
         let shape = GemmShape {
             m,
             n,
             k,
-            bytes: size_of::<T>(),
-            width: NR_VECTORS * T::LANES,
+            bytes: V::SIZE as usize,
+            height: V::ROWS,
+            width: NR_VECTORS * V::LANES,
             a_has_strides: a.strides().is_some(),
             a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous),
             a_is_indexed: a.is_indexed(),
@@ -200,7 +207,7 @@ impl GemmPlan {
         let epilogue = if only_stored && !is_transposed {
             None
         } else {
-            let mut access = Gemm::operand_access::<T>(&a, &b, k, &blocking);
+            let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking);
             access.is_fusible &= !sums_in_scratch;
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(Epilogue::new(problem, &access, initial)?)
@@ -221,10 +228,11 @@ impl GemmPlan {
             is_transposed,
             sums_in_scratch,
         };
-        let (extent, unit, least) = parallel_loop::<T>(problem, is_transposed);
+        let (extent, unit, least) = parallel_loop::<V>(problem, is_transposed);
         let grain = MIN_PART_FMAS.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
-        let layout = gemm.layout::<T>();
+        let layout = gemm.layout::<V>();
         Some(Ok(GemmPlan {
+            isa: V::ISA,
             element: problem.element,
             parallel: problem.parallel,
             batch: problem.batch.clone(),
@@ -236,7 +244,7 @@ impl GemmPlan {
         }))
     }
 
-    unsafe fn run_for_float<T: Float>(
+    unsafe fn run_with<V: Simd>(
         &self,
         args: *const *mut u8,
         bindings: *const i64,
@@ -275,7 +283,7 @@ impl GemmPlan {
                 epilogue.write_constants(words, args, bindings);
             }
             if self.batch.is_empty() {
-                return gemm.run::<T>(&self.layout, &base, rows, columns);
+                return gemm.run::<V>(&self.layout, &base, rows, columns);
             }
             let mut at = [0; MAX_BATCH_LOOPS];
             self.advance(&mut base, &mut at, 0, outermost.start as i64);
@@ -283,7 +291,7 @@ impl GemmPlan {
                 if let Some(epilogue) = &gemm.epilogue {
                     epilogue.write_batch_indices(words, &at);
                 }
-                gemm.run::<T>(&self.layout, &base, rows.clone(), columns.clone());
+                gemm.run::<V>(&self.layout, &base, rows.clone(), columns.clone());
                 self.next(&mut base, &mut at);
             }
         }
@@ -373,8 +381,8 @@ fn partial_sum_output<'a>(
 
 /// For the parallel loop: its extent, the multiply-adds of one iteration, and the iterations that fill a
 /// tile.
-fn parallel_loop<T: Float>(problem: &GemmProblem, is_transposed: bool) -> (u64, u64, u64) {
-    let tile = [MR as u64, (NR_VECTORS * T::LANES) as u64];
+fn parallel_loop<V: Simd>(problem: &GemmProblem, is_transposed: bool) -> (u64, u64, u64) {
+    let tile = [V::ROWS as u64, (NR_VECTORS * V::LANES) as u64];
     let [tile_rows, tile_columns] = if is_transposed { [tile[1], tile[0]] } else { tile };
     let batch = |loops: &[u64]| loops.iter().fold(1u64, |product, extent| product.saturating_mul(*extent));
     let all = batch(&problem.batch);

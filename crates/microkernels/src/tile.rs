@@ -1,4 +1,4 @@
-//! Microkernels: each computes a register tile of up to six rows by two vectors of columns.
+//! Microkernels: each computes a register tile of up to [`Simd::ROWS`] rows by two vectors of columns.
 //!
 //! A microkernel reads A and B, packed or in place, and keeps the tile's accumulators in registers while it
 //! walks along K. The accumulators start at zero or at values in memory, and each adds its products in
@@ -6,37 +6,33 @@
 //! Microkernels with a fused epilogue are generated for each plan ([`crate::fused`]) and sum in the same
 //! order.
 //!
-//! There is a function for each height, width and form of operands, compiled ahead of time; [`run`] picks
-//! one, and [`run_indexed`] for an operand A that is addressed by tables.
+//! There is a function for each height, width and form of operands, compiled ahead of time for each
+//! instruction set; [`run`] picks one, and [`run_indexed`] for an operand A that is addressed by tables.
 
 use std::arch::x86_64::*;
 
-use crate::float::Float;
-
-/// Rows of the largest tile, MR in BLIS. Six rows by two vectors of accumulators, two vectors of B and one
-/// broadcast element of A take 15 of the 16 registers.
-pub(crate) const MR: usize = 6;
+use crate::simd::{MAX_ROWS, Simd};
 
 /// Columns of the largest tile in vectors; this many vectors are NR in BLIS.
 pub(crate) const NR_VECTORS: usize = 2;
 
 /// The operands, accumulators and result of one microkernel call. Strides are in bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct Tile<T> {
+pub(crate) struct Tile<V: Simd> {
     /// Products that each accumulator adds.
     pub(crate) k: usize,
     /// A's element in the tile's first row, at the first position along K.
-    pub(crate) a: *const T,
+    pub(crate) a: *const V::Element,
     pub(crate) a_row: isize,
     pub(crate) a_k: isize,
     /// B's element in the tile's first column, at the first position along K. A row of B is contiguous.
-    pub(crate) b: *const T,
+    pub(crate) b: *const V::Element,
     pub(crate) b_k: isize,
     /// The initial accumulators; null for zeros.
-    pub(crate) from: *const T,
+    pub(crate) from: *const V::Element,
     pub(crate) from_row: isize,
     /// The destination of the accumulators.
-    pub(crate) to: *mut T,
+    pub(crate) to: *mut V::Element,
     pub(crate) to_row: isize,
 }
 
@@ -54,14 +50,15 @@ pub(crate) enum OperandForm {
 ///
 /// # Safety
 ///
-/// The CPU has AVX2 and FMA. `height` is in `1..=MR` and `columns` in `1..=NR_VECTORS * EPILOGUE_LANES`. The
-/// elements that `tile` spans may be read and written, and the destination does not overlap A or B.
+/// The CPU has the instructions of the vectors. `height` is in `1..=V::ROWS` and `columns` in
+/// `1..=NR_VECTORS * V::LANES`. The elements that `tile` spans may be read and written, and the destination
+/// does not overlap A or B.
 #[inline(always)]
-pub(crate) unsafe fn run<T: Float>(tile: &Tile<T>, form: OperandForm, height: usize, columns: usize) {
-    let (at, lanes) = table_position::<T>(height, columns);
+pub(crate) unsafe fn run<V: Simd>(tile: &Tile<V>, form: OperandForm, height: usize, columns: usize) {
+    let (at, lanes) = table_position::<V>(height, columns);
     let functions = match form {
-        OperandForm::Packed => const { &packed::<T>() },
-        OperandForm::Strided => const { &strided::<T>() },
+        OperandForm::Packed => V::MICROKERNELS.packed,
+        OperandForm::Strided => V::MICROKERNELS.strided,
     };
     // SAFETY: the table has a function for each height, width and edge; the rest is the caller's promise.
     unsafe { functions[at](tile, lanes) }
@@ -71,7 +68,7 @@ pub(crate) unsafe fn run<T: Float>(tile: &Tile<T>, form: OperandForm, height: us
 /// `k_offsets[p]` bytes behind `rows[r]`.
 #[derive(Clone, Copy)]
 pub(crate) struct IndexedRows {
-    pub(crate) rows: [*const u8; MR],
+    pub(crate) rows: [*const u8; MAX_ROWS],
     /// Offsets from the tile's first position along K on.
     pub(crate) k_offsets: *const i64,
 }
@@ -83,98 +80,112 @@ pub(crate) struct IndexedRows {
 ///
 /// The requirements of [`run`], for the elements that `a` spans.
 #[inline(always)]
-pub(crate) unsafe fn run_indexed<T: Float>(tile: &Tile<T>, a: &IndexedRows, height: usize, columns: usize) {
-    let (at, lanes) = table_position::<T>(height, columns);
+pub(crate) unsafe fn run_indexed<V: Simd>(tile: &Tile<V>, a: &IndexedRows, height: usize, columns: usize) {
+    let (at, lanes) = table_position::<V>(height, columns);
     // SAFETY: the table has a function for each height, width and edge; the rest is the caller's promise.
-    unsafe { (const { &indexed::<T>() })[at](tile, a, lanes) }
+    unsafe { V::MICROKERNELS.indexed[at](tile, a, lanes) }
 }
 
 /// The position of a microkernel in its table, and the columns of its last vector.
 #[inline(always)]
-fn table_position<T: Float>(height: usize, columns: usize) -> (usize, usize) {
-    let narrow = columns <= T::LANES;
-    let lanes = if narrow { columns } else { columns - T::LANES };
-    let edge = lanes != T::LANES;
+fn table_position<V: Simd>(height: usize, columns: usize) -> (usize, usize) {
+    let narrow = columns <= V::LANES;
+    let lanes = if narrow { columns } else { columns - V::LANES };
+    let edge = lanes != V::LANES;
     (((height - 1) * 2 + usize::from(narrow)) * 2 + usize::from(edge), lanes)
 }
 
-type Microkernel<T> = unsafe fn(&Tile<T>, usize);
+type Microkernel<V> = unsafe fn(&Tile<V>, usize);
 
-type IndexedMicrokernel<T> = unsafe fn(&Tile<T>, &IndexedRows, usize);
+type IndexedMicrokernel<V> = unsafe fn(&Tile<V>, &IndexedRows, usize);
 
-const fn packed<T: Float>() -> [Microkernel<T>; 24] {
-    table::<T, true>()
+/// The microkernels of an instruction set by form of operands. They are in ascending order of height. For
+/// each height, those with two vectors precede those with one; for each width, the one for full vectors
+/// precedes the one for masked vectors.
+pub(crate) struct Microkernels<V: Simd + 'static> {
+    packed: &'static [Microkernel<V>],
+    strided: &'static [Microkernel<V>],
+    indexed: &'static [IndexedMicrokernel<V>],
 }
 
-const fn strided<T: Float>() -> [Microkernel<T>; 24] {
-    table::<T, false>()
-}
-
-/// The microkernels in ascending order of height. For each height, those with two vectors precede those with
-/// one; for each width, the one for full vectors precedes the one for masked vectors.
-const fn table<T: Float, const PACKED: bool>() -> [Microkernel<T>; 24] {
-    macro_rules! heights {
-        ($($h:literal)*) => {
-            [$(
-                microkernel::<T, $h, 2, PACKED, false>, microkernel::<T, $h, 2, PACKED, true>,
-                microkernel::<T, $h, 1, PACKED, false>, microkernel::<T, $h, 1, PACKED, true>,
-            )*]
-        };
+impl<V: Simd> Microkernels<V> {
+    pub(crate) const fn new(
+        packed: &'static [Microkernel<V>],
+        strided: &'static [Microkernel<V>],
+        indexed: &'static [IndexedMicrokernel<V>],
+    ) -> Microkernels<V> {
+        Microkernels { packed, strided, indexed }
     }
-    heights!(1 2 3 4 5 6)
 }
 
-/// The microkernels of [`run_indexed`] in the order of [`table`].
-const fn indexed<T: Float>() -> [IndexedMicrokernel<T>; 24] {
-    macro_rules! heights {
-        ($($h:literal)*) => {
-            [$(
-                indexed_microkernel::<T, $h, 2, false>, indexed_microkernel::<T, $h, 2, true>,
-                indexed_microkernel::<T, $h, 1, false>, indexed_microkernel::<T, $h, 1, true>,
-            )*]
-        };
-    }
-    heights!(1 2 3 4 5 6)
+/// The microkernels of the given heights. The literal says whether full vectors are masked, too, so that one
+/// function computes full and masked vectors.
+macro_rules! microkernels {
+    ($masks_all:literal; $($h:literal)*) => {
+        Microkernels::new(
+            &[$(
+                Self::microkernel::<$h, 2, true, $masks_all>, Self::microkernel::<$h, 2, true, true>,
+                Self::microkernel::<$h, 1, true, $masks_all>, Self::microkernel::<$h, 1, true, true>,
+            )*],
+            &[$(
+                Self::microkernel::<$h, 2, false, $masks_all>, Self::microkernel::<$h, 2, false, true>,
+                Self::microkernel::<$h, 1, false, $masks_all>, Self::microkernel::<$h, 1, false, true>,
+            )*],
+            &[$(
+                Self::indexed_microkernel::<$h, 2, $masks_all>, Self::indexed_microkernel::<$h, 2, true>,
+                Self::indexed_microkernel::<$h, 1, $masks_all>, Self::indexed_microkernel::<$h, 1, true>,
+            )*],
+        )
+    };
 }
+pub(crate) use microkernels;
 
-#[target_feature(enable = "avx2,fma")]
-unsafe fn indexed_microkernel<T: Float, const H: usize, const W: usize, const EDGE: bool>(
-    tile: &Tile<T>,
+/// The code of [`Simd::indexed_microkernel`].
+#[inline(always)]
+pub(crate) unsafe fn indexed_microkernel<V: Simd, const H: usize, const W: usize, const EDGE: bool>(
+    tile: &Tile<V>,
     a: &IndexedRows,
     lanes: usize,
 ) {
-    // SAFETY: this function runs with AVX2 and FMA, and the caller vouches for the memory.
+    // SAFETY: inlined into an entry of the instruction set, and the caller vouches for the memory.
     unsafe {
-        let mask = T::mask(lanes);
-        let mut accumulators = initial_accumulators::<T, H, W, EDGE>(tile, mask);
+        let mask = V::mask(lanes);
+        let mut accumulators = initial_accumulators::<V, H, W, EDGE>(tile, mask);
         let mut b = tile.b;
         for p in 0..tile.k {
             let offset = *a.k_offsets.add(p) as isize;
-            let columns = load_columns::<T, W>(b, EDGE, mask);
+            let columns = load_columns::<V, W>(b, EDGE, mask);
             for (accumulators, row) in accumulators.iter_mut().zip(&a.rows) {
-                let element = T::broadcast(row.wrapping_offset(offset).cast());
+                let element = V::broadcast(row.wrapping_offset(offset).cast());
                 for (accumulator, column) in accumulators.iter_mut().zip(columns) {
-                    *accumulator = T::fma(element, column, *accumulator);
+                    *accumulator = V::fma(element, column, *accumulator);
                 }
             }
             b = b.wrapping_byte_offset(tile.b_k);
         }
-        store_accumulators::<T, H, W, EDGE>(tile, &accumulators, mask);
+        store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
     }
 }
 
-#[target_feature(enable = "avx2,fma")]
-unsafe fn microkernel<T: Float, const H: usize, const W: usize, const PACKED: bool, const EDGE: bool>(
-    tile: &Tile<T>,
+/// The code of [`Simd::microkernel`].
+#[inline(always)]
+pub(crate) unsafe fn microkernel<
+    V: Simd,
+    const H: usize,
+    const W: usize,
+    const PACKED: bool,
+    const EDGE: bool,
+>(
+    tile: &Tile<V>,
     lanes: usize,
 ) {
-    // SAFETY: this function runs with AVX2 and FMA, and the caller vouches for the memory.
+    // SAFETY: inlined into an entry of the instruction set, and the caller vouches for the memory.
     unsafe {
-        let mask = T::mask(lanes);
-        let mut accumulators = initial_accumulators::<T, H, W, EDGE>(tile, mask);
-        let mut at = Position { a: tile.a, b: tile.b };
+        let mask = V::mask(lanes);
+        let mut accumulators = initial_accumulators::<V, H, W, EDGE>(tile, mask);
+        let (mut a, mut b) = (tile.a, tile.b);
         let (a_row, a_k, b_k) = if PACKED {
-            (T::SIZE, H as isize * T::SIZE, (NR_VECTORS * T::LANES) as isize * T::SIZE)
+            (V::SIZE, H as isize * V::SIZE, (NR_VECTORS * V::LANES) as isize * V::SIZE)
         } else {
             (tile.a_row, tile.a_k, tile.b_k)
         };
@@ -184,44 +195,36 @@ unsafe fn microkernel<T: Float, const H: usize, const W: usize, const PACKED: bo
         let masked = EDGE && !PACKED;
         for _ in 0..tile.k / 4 {
             for i in 0..4 {
-                let a = at.a.wrapping_byte_offset(i * a_k);
-                let b = at.b.wrapping_byte_offset(i * b_k);
-                add_products::<T, H, W>(&mut accumulators, a, a_row, b, masked, mask);
+                let (a, b) = (a.wrapping_byte_offset(i * a_k), b.wrapping_byte_offset(i * b_k));
+                add_products::<V, H, W>(&mut accumulators, a, a_row, b, masked, mask);
             }
-            at.a = at.a.wrapping_byte_offset(4 * a_k);
-            at.b = at.b.wrapping_byte_offset(4 * b_k);
+            (a, b) = (a.wrapping_byte_offset(4 * a_k), b.wrapping_byte_offset(4 * b_k));
         }
         for _ in 0..tile.k % 4 {
-            add_products::<T, H, W>(&mut accumulators, at.a, a_row, at.b, masked, mask);
-            at.a = at.a.wrapping_byte_offset(a_k);
-            at.b = at.b.wrapping_byte_offset(b_k);
+            add_products::<V, H, W>(&mut accumulators, a, a_row, b, masked, mask);
+            (a, b) = (a.wrapping_byte_offset(a_k), b.wrapping_byte_offset(b_k));
         }
-        store_accumulators::<T, H, W, EDGE>(tile, &accumulators, mask);
+        store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
     }
-}
-
-struct Position<T> {
-    a: *const T,
-    b: *const T,
 }
 
 /// Adds the products at one position along K to the accumulators.
 #[inline(always)]
-unsafe fn add_products<T: Float, const H: usize, const W: usize>(
-    accumulators: &mut [[T::Vector; W]; H],
-    a: *const T,
+unsafe fn add_products<V: Simd, const H: usize, const W: usize>(
+    accumulators: &mut [[V::Vector; W]; H],
+    a: *const V::Element,
     a_row: isize,
-    b: *const T,
+    b: *const V::Element,
     masked: bool,
-    mask: T::Mask,
+    mask: V::Mask,
 ) {
-    // SAFETY: inlined into a function with AVX2 and FMA, which vouches for the memory.
+    // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
     unsafe {
-        let columns = load_columns::<T, W>(b, masked, mask);
+        let columns = load_columns::<V, W>(b, masked, mask);
         for (r, accumulators) in accumulators.iter_mut().enumerate() {
-            let element = T::broadcast(a.wrapping_byte_offset(r as isize * a_row));
+            let element = V::broadcast(a.wrapping_byte_offset(r as isize * a_row));
             for (accumulator, column) in accumulators.iter_mut().zip(columns) {
-                *accumulator = T::fma(element, column, *accumulator);
+                *accumulator = V::fma(element, column, *accumulator);
             }
         }
     }
@@ -229,33 +232,37 @@ unsafe fn add_products<T: Float, const H: usize, const W: usize>(
 
 /// Loads the vectors of B at one position along K, the last one under the mask if `masked`.
 #[inline(always)]
-unsafe fn load_columns<T: Float, const W: usize>(b: *const T, masked: bool, mask: T::Mask) -> [T::Vector; W] {
-    // SAFETY: inlined into a function with AVX2, which vouches for the memory.
+unsafe fn load_columns<V: Simd, const W: usize>(
+    b: *const V::Element,
+    masked: bool,
+    mask: V::Mask,
+) -> [V::Vector; W] {
+    // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
     unsafe {
-        let mut columns = [T::zero(); W];
+        let mut columns = [V::zero(); W];
         for (w, column) in columns.iter_mut().enumerate() {
-            let from = b.wrapping_add(w * T::LANES);
-            *column = if masked && w + 1 == W { T::load_masked(from, mask) } else { T::load(from) };
+            let from = b.wrapping_add(w * V::LANES);
+            *column = if masked && w + 1 == W { V::load_masked(from, mask) } else { V::load(from) };
         }
         columns
     }
 }
 
 #[inline(always)]
-unsafe fn initial_accumulators<T: Float, const H: usize, const W: usize, const EDGE: bool>(
-    tile: &Tile<T>,
-    mask: T::Mask,
-) -> [[T::Vector; W]; H] {
-    // SAFETY: inlined into a function with AVX2, which vouches for the memory.
+unsafe fn initial_accumulators<V: Simd, const H: usize, const W: usize, const EDGE: bool>(
+    tile: &Tile<V>,
+    mask: V::Mask,
+) -> [[V::Vector; W]; H] {
+    // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
     unsafe {
-        let mut accumulators = [[T::zero(); W]; H];
+        let mut accumulators = [[V::zero(); W]; H];
         if !tile.from.is_null() {
             for (r, accumulators) in accumulators.iter_mut().enumerate() {
                 let row = tile.from.wrapping_byte_offset(r as isize * tile.from_row);
                 for (w, accumulator) in accumulators.iter_mut().enumerate() {
-                    let from = row.wrapping_add(w * T::LANES);
+                    let from = row.wrapping_add(w * V::LANES);
                     *accumulator =
-                        if EDGE && w + 1 == W { T::load_masked(from, mask) } else { T::load(from) };
+                        if EDGE && w + 1 == W { V::load_masked(from, mask) } else { V::load(from) };
                 }
             }
         }
@@ -264,21 +271,21 @@ unsafe fn initial_accumulators<T: Float, const H: usize, const W: usize, const E
 }
 
 #[inline(always)]
-unsafe fn store_accumulators<T: Float, const H: usize, const W: usize, const EDGE: bool>(
-    tile: &Tile<T>,
-    accumulators: &[[T::Vector; W]; H],
-    mask: T::Mask,
+unsafe fn store_accumulators<V: Simd, const H: usize, const W: usize, const EDGE: bool>(
+    tile: &Tile<V>,
+    accumulators: &[[V::Vector; W]; H],
+    mask: V::Mask,
 ) {
-    // SAFETY: inlined into a function with AVX2, which vouches for the memory.
+    // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
     unsafe {
         for (r, accumulators) in accumulators.iter().enumerate() {
             let row = tile.to.wrapping_byte_offset(r as isize * tile.to_row);
             for (w, accumulator) in accumulators.iter().enumerate() {
-                let to = row.wrapping_add(w * T::LANES);
+                let to = row.wrapping_add(w * V::LANES);
                 if EDGE && w + 1 == W {
-                    T::store_masked(to, mask, *accumulator)
+                    V::store_masked(to, mask, *accumulator)
                 } else {
-                    T::store(to, *accumulator)
+                    V::store(to, *accumulator)
                 }
             }
         }

@@ -8,6 +8,7 @@ use crate::check::VectorProgramError;
 use crate::emit::emit;
 use crate::lower::lower;
 use crate::order::order;
+use crate::processor;
 use crate::program::{LaneType, VectorProgram};
 
 /// An instruction set.
@@ -15,12 +16,14 @@ use crate::program::{LaneType, VectorProgram};
 pub enum Isa {
     /// 256 bits: AVX2 with FMA3 and F16C.
     Avx2,
-    /// 512 bits: AVX-512 F, BW, DQ and VL. [`Isa::detect`] never returns it, because its code has been
-    /// decoded in tests but hardly run.
+    /// 512 bits: AVX-512 F, BW, DQ and VL, beside the extensions of [`Isa::Avx2`].
     Avx512,
 }
 
 impl Isa {
+    /// Every instruction set, narrowest first.
+    pub const ALL: [Isa; 2] = [Isa::Avx2, Isa::Avx512];
+
     /// 32-bit words of a register.
     pub(crate) fn words(self) -> usize {
         match self {
@@ -59,17 +62,15 @@ impl Isa {
         }
     }
 
-    /// The instruction set to use on this processor; `None` if the processor has none of them, or if the
-    /// platform's calling convention is not the System V one that compiled programs use.
+    /// Whether this processor has the instructions. No instruction set is available on a platform whose
+    /// calling convention is not the System V one that compiled programs use.
+    pub fn is_available(self) -> bool {
+        processor::has(self)
+    }
+
+    /// The instruction set whose code is fastest on this processor; `None` if none is available.
     pub fn detect() -> Option<Isa> {
-        #[cfg(all(target_arch = "x86_64", not(windows)))]
-        if is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
-        {
-            return Some(Isa::Avx2);
-        }
-        None
+        Some(Isa::Avx2).filter(|isa| isa.is_available())
     }
 }
 

@@ -16,6 +16,7 @@ mod live; // liveness of variables by lane
 mod lower; // programs to machine instructions
 mod machine; // machine instructions before allocation
 mod order; // instruction order by register pressure
+mod processor; // what this processor has
 
 mod exec; // loads code and makes it callable
 

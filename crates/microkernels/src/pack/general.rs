@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use super::{PackJob, StoredElement, prefetch_next};
-use crate::float::Float;
 use crate::operand::OperandLayout;
 use crate::problem::AxisOffsets;
+use crate::simd::{MAX_LANES, Simd};
 
 /// The most contiguous runs of a vector that is loaded by masked loads.
 const MAX_RUNS: usize = 3;
@@ -21,57 +21,57 @@ const MAX_CLASSES: usize = 32;
 
 /// Packs any operand.
 #[inline(always)]
-pub(super) unsafe fn pack_masked<T: Float, S: StoredElement<T>>(job: &PackJob<T>) {
-    if job.outer.len() > T::LANES && job.width == 2 * T::LANES {
-        let vectors = [0, T::LANES].map(|at| lane_positions(job, at));
+pub(super) unsafe fn pack_masked<V: Simd, S: StoredElement<V>>(job: &PackJob<V>) {
+    if job.outer.len() > V::LANES && job.width == 2 * V::LANES {
+        let vectors = [0, V::LANES].map(|at| lane_positions(job, at));
         // SAFETY: the caller's promise.
-        if unsafe { pack_both_vectors::<T, S>(job, &vectors) } {
+        if unsafe { pack_both_vectors::<V, S>(job, &vectors) } {
             return;
         }
     }
     let mut at = 0;
     while at < job.width {
         // A store may overrun elements that the next store writes, but not elements that are written already.
-        let whole = at + T::LANES <= job.width || (at == 0 && job.width <= T::LANES);
+        let whole = at + V::LANES <= job.width || (at == 0 && job.width <= V::LANES);
         let vector = lane_positions(job, at);
         // SAFETY: the caller's promise.
         unsafe {
             match vector.run_count {
                 _ if !whole || job.k_range.is_empty() => {
-                    pack_elements::<T, S>(job, at, vector.first, vector.count)
+                    pack_elements::<V, S>(job, at, vector.first, vector.count)
                 }
-                0 | 1 => write(job, at, &[RunReader::<T, S, 1>(&vector, PhantomData)]),
-                2 => write(job, at, &[RunReader::<T, S, 2>(&vector, PhantomData)]),
-                3 => write(job, at, &[RunReader::<T, S, 3>(&vector, PhantomData)]),
+                0 | 1 => write(job, at, &[RunReader::<V, S, 1>(&vector, PhantomData)]),
+                2 => write(job, at, &[RunReader::<V, S, 2>(&vector, PhantomData)]),
+                3 => write(job, at, &[RunReader::<V, S, 3>(&vector, PhantomData)]),
                 _ if S::GATHERS && vector.near => {
                     write(job, at, &[GatherReader(&vector, job.operand.outer.at(vector.first))]);
                 }
-                _ => pack_elements::<T, S>(job, at, vector.first, vector.count),
+                _ => pack_elements::<V, S>(job, at, vector.first, vector.count),
             }
         }
-        at += T::LANES;
+        at += V::LANES;
     }
 }
 
 /// The outer positions of the micro-panel's vector that starts at `at`.
 #[inline(always)]
-fn lane_positions<T: Float>(job: &PackJob<T>, at: usize) -> LanePositions<T> {
-    LanePositions::new(job.operand, job.outer.start + at, job.outer.len().saturating_sub(at).min(T::LANES))
+fn lane_positions<V: Simd>(job: &PackJob<V>, at: usize) -> LanePositions<V> {
+    LanePositions::new(job.operand, job.outer.start + at, job.outer.len().saturating_sub(at).min(V::LANES))
 }
 
 /// Packs both vectors of a micro-panel in one pass over K, because they read neighbouring elements. Returns
 /// whether it did, which requires that both have few contiguous runs.
 #[inline(always)]
-unsafe fn pack_both_vectors<T: Float, S: StoredElement<T>>(
-    job: &PackJob<T>,
-    [low, high]: &[LanePositions<T>; 2],
+unsafe fn pack_both_vectors<V: Simd, S: StoredElement<V>>(
+    job: &PackJob<V>,
+    [low, high]: &[LanePositions<V>; 2],
 ) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         match low.run_count.max(high.run_count) {
             _ if job.k_range.is_empty() => return false,
-            1 => write(job, 0, &[low, high].map(|lanes| RunReader::<T, S, 1>(lanes, PhantomData))),
-            2 => write(job, 0, &[low, high].map(|lanes| RunReader::<T, S, 2>(lanes, PhantomData))),
+            1 => write(job, 0, &[low, high].map(|lanes| RunReader::<V, S, 1>(lanes, PhantomData))),
+            2 => write(job, 0, &[low, high].map(|lanes| RunReader::<V, S, 2>(lanes, PhantomData))),
             _ => return false,
         }
     }
@@ -79,32 +79,32 @@ unsafe fn pack_both_vectors<T: Float, S: StoredElement<T>>(
 }
 
 /// Neighbouring positions of the outer dimension, at most one vector of them.
-struct LanePositions<T: Float> {
+struct LanePositions<V: Simd> {
     first: usize,
     count: usize,
     /// For each contiguous run, the mask of its lanes, and the offset that lane 0 would have if the run
     /// extended to it.
-    runs: [(T::Mask, isize); MAX_RUNS],
+    runs: [(V::Mask, isize); MAX_RUNS],
     /// The number of contiguous runs; more than `MAX_RUNS` if the lanes are to be gathered.
     run_count: usize,
-    all: T::Mask,
+    all: V::Mask,
     /// The offset of each lane from the first, if `near`.
-    offsets: [i32; 8],
+    offsets: [i32; MAX_LANES],
     near: bool,
 }
 
-impl<T: Float> LanePositions<T> {
+impl<V: Simd> LanePositions<V> {
     #[inline(always)]
-    fn new(operand: &OperandLayout, first: usize, count: usize) -> LanePositions<T> {
-        // SAFETY: inlined into a function with AVX2; `lanes` is at most the number of lanes of a vector.
-        let mask = |lanes: usize| unsafe { T::mask(lanes) };
+    fn new(operand: &OperandLayout, first: usize, count: usize) -> LanePositions<V> {
+        // SAFETY: inlined into an entry of the instruction set; `lanes` is at most the number of lanes of a vector.
+        let mask = |lanes: usize| unsafe { V::mask(lanes) };
         let mut lanes = LanePositions {
             first,
             count,
             runs: [(mask(0), 0); MAX_RUNS],
             run_count: 0,
             all: mask(count),
-            offsets: [0; 8],
+            offsets: [0; MAX_LANES],
             near: true,
         };
         let mut begin = 0;
@@ -113,7 +113,7 @@ impl<T: Float> LanePositions<T> {
             if lanes.run_count < MAX_RUNS {
                 let origin = operand.outer.at(first + begin) - begin as isize * operand.size;
                 // SAFETY: as above.
-                let run = unsafe { T::without(T::mask(end), T::mask(begin)) };
+                let run = unsafe { V::without(V::mask(end), V::mask(begin)) };
                 lanes.runs[lanes.run_count] = (run, origin);
             }
             (begin, lanes.run_count) = (end, lanes.run_count + 1);
@@ -137,51 +137,51 @@ impl<T: Float> LanePositions<T> {
 
     /// Selects the lanes of `lanes` whose element exists at a position along K.
     #[inline(always)]
-    unsafe fn existing(&self, operand: &OperandLayout, mut lanes: T::Mask, k: usize) -> T::Mask {
+    unsafe fn existing(&self, operand: &OperandLayout, mut lanes: V::Mask, k: usize) -> V::Mask {
         for limit in &operand.limits {
-            // SAFETY: inlined into a function with AVX2; two vectors of zeros follow the last position, and
+            // SAFETY: inlined into an entry of the instruction set; two vectors of zeros follow the last position, and
             // `first` is less than a vector behind it.
-            unsafe { lanes = T::both(lanes, limit.within::<T>(&limit.outer, self.first, limit.k[k])) };
+            unsafe { lanes = V::both(lanes, limit.within::<V>(&limit.outer, self.first, limit.k[k])) };
         }
         lanes
     }
 }
 
 /// Loads the lanes of a vector that exist. These are methods because closures would not be inlined into
-/// functions with AVX2.
-trait LaneReader<T: Float> {
+/// entries of an instruction set.
+trait LaneReader<V: Simd> {
     /// The masks of the loads for one position along K.
     type Masks: Copy;
 
     /// Computes the masks for a position along K.
     unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> Self::Masks;
     /// Loads a vector from `from`, which includes the offset of the position along K.
-    unsafe fn read(&self, from: *const u8, masks: &Self::Masks) -> T::Vector;
+    unsafe fn read(&self, from: *const u8, masks: &Self::Masks) -> V::Vector;
 }
 
 /// Loads a vector whose lanes form at most `N` contiguous runs in memory, by a masked load for each run.
-struct RunReader<'a, T: Float, S, const N: usize>(&'a LanePositions<T>, PhantomData<S>);
+struct RunReader<'a, V: Simd, S, const N: usize>(&'a LanePositions<V>, PhantomData<S>);
 
-impl<T: Float, S: StoredElement<T>, const N: usize> LaneReader<T> for RunReader<'_, T, S, N> {
-    type Masks = [T::Mask; N];
+impl<V: Simd, S: StoredElement<V>, const N: usize> LaneReader<V> for RunReader<'_, V, S, N> {
+    type Masks = [V::Mask; N];
 
     #[inline(always)]
-    unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> [T::Mask; N] {
+    unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> [V::Mask; N] {
         let mut masks = [self.0.all; N];
         for (mask, run) in masks.iter_mut().zip(&self.0.runs) {
-            // SAFETY: inlined into a function with AVX2.
+            // SAFETY: inlined into an entry of the instruction set.
             *mask = unsafe { self.0.existing(operand, run.0, k) };
         }
         masks
     }
 
     #[inline(always)]
-    unsafe fn read(&self, from: *const u8, masks: &[T::Mask; N]) -> T::Vector {
+    unsafe fn read(&self, from: *const u8, masks: &[V::Mask; N]) -> V::Vector {
         // SAFETY: the caller's promise: lanes whose element exists may be read.
         unsafe {
             let mut value = S::load_masked(from.wrapping_offset(self.0.runs[0].1), masks[0]);
             for (mask, run) in masks.iter().zip(&self.0.runs).skip(1) {
-                value = T::or(value, S::load_masked(from.wrapping_offset(run.1), *mask));
+                value = V::or(value, S::load_masked(from.wrapping_offset(run.1), *mask));
             }
             value
         }
@@ -189,27 +189,27 @@ impl<T: Float, S: StoredElement<T>, const N: usize> LaneReader<T> for RunReader<
 }
 
 /// Loads all lanes with a gather, from the offset of the first one.
-struct GatherReader<'a, T: Float>(&'a LanePositions<T>, isize);
+struct GatherReader<'a, V: Simd>(&'a LanePositions<V>, isize);
 
-impl<T: Float> LaneReader<T> for GatherReader<'_, T> {
-    type Masks = T::Mask;
+impl<V: Simd> LaneReader<V> for GatherReader<'_, V> {
+    type Masks = V::Mask;
 
     #[inline(always)]
-    unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> T::Mask {
-        // SAFETY: inlined into a function with AVX2.
+    unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> V::Mask {
+        // SAFETY: inlined into an entry of the instruction set.
         unsafe { self.0.existing(operand, self.0.all, k) }
     }
 
     #[inline(always)]
-    unsafe fn read(&self, from: *const u8, mask: &T::Mask) -> T::Vector {
+    unsafe fn read(&self, from: *const u8, mask: &V::Mask) -> V::Vector {
         // SAFETY: the caller's promise: lanes whose element exists may be read.
-        unsafe { T::gather_masked(from.wrapping_offset(self.1).cast(), &self.0.offsets, *mask) }
+        unsafe { V::gather_masked(from.wrapping_offset(self.1).cast(), &self.0.offsets, *mask) }
     }
 }
 
 /// Writes one vector for each reader and position along K, side by side.
 #[inline(always)]
-unsafe fn write<T: Float, R: LaneReader<T>, const G: usize>(job: &PackJob<T>, at: usize, readers: &[R; G]) {
+unsafe fn write<V: Simd, R: LaneReader<V>, const G: usize>(job: &PackJob<V>, at: usize, readers: &[R; G]) {
     // SAFETY: the caller's promise.
     unsafe {
         match &job.operand.k {
@@ -224,8 +224,8 @@ unsafe fn write<T: Float, R: LaneReader<T>, const G: usize>(job: &PackJob<T>, at
 
 /// [`write`], with the offset of each position along K.
 #[inline(always)]
-unsafe fn write_at<T: Float, R: LaneReader<T>, const G: usize>(
-    job: &PackJob<T>,
+unsafe fn write_at<V: Simd, R: LaneReader<V>, const G: usize>(
+    job: &PackJob<V>,
     at: usize,
     readers: &[R; G],
     offset: impl Fn(usize) -> isize,
@@ -271,12 +271,12 @@ unsafe fn write_at<T: Float, R: LaneReader<T>, const G: usize>(
 }
 
 #[inline(always)]
-unsafe fn all_masks<T: Float, R: LaneReader<T>, const G: usize>(
+unsafe fn all_masks<V: Simd, R: LaneReader<V>, const G: usize>(
     operand: &OperandLayout,
     readers: &[R; G],
     k: usize,
 ) -> [R::Masks; G] {
-    // SAFETY: inlined into a function with AVX2.
+    // SAFETY: inlined into an entry of the instruction set.
     let mut masks = [unsafe { readers[0].masks(operand, k) }; G];
     for (masks, reader) in masks.iter_mut().zip(readers).skip(1) {
         // SAFETY: as above.
@@ -286,27 +286,27 @@ unsafe fn all_masks<T: Float, R: LaneReader<T>, const G: usize>(
 }
 
 #[inline(always)]
-unsafe fn write_vectors<T: Float, R: LaneReader<T>, const G: usize>(
-    to: *mut T,
+unsafe fn write_vectors<V: Simd, R: LaneReader<V>, const G: usize>(
+    to: *mut V::Element,
     from: *const u8,
     readers: &[R; G],
     masks: &[R::Masks; G],
 ) {
     for (g, (reader, masks)) in readers.iter().zip(masks).enumerate() {
         // SAFETY: the caller's promise.
-        unsafe { T::store(to.wrapping_add(g * T::LANES), reader.read(from, masks)) };
+        unsafe { V::store(to.wrapping_add(g * V::LANES), reader.read(from, masks)) };
     }
 }
 
 #[inline(always)]
-unsafe fn pack_elements<T: Float, S: StoredElement<T>>(
-    job: &PackJob<T>,
+unsafe fn pack_elements<V: Simd, S: StoredElement<V>>(
+    job: &PackJob<V>,
     at: usize,
     first: usize,
     count: usize,
 ) {
     let operand = job.operand;
-    let lanes = T::LANES.min(job.width - at);
+    let lanes = V::LANES.min(job.width - at);
     for (row, k) in job.k_range.clone().enumerate() {
         let from = job.from.wrapping_offset(operand.k.at(k));
         for lane in 0..lanes {
@@ -316,7 +316,7 @@ unsafe fn pack_elements<T: Float, S: StoredElement<T>>(
                 let value = if there {
                     S::load_one(from.wrapping_offset(operand.outer.at(first + lane)))
                 } else {
-                    T::default()
+                    V::Element::default()
                 };
                 *job.to.add(row * job.width + at + lane) = value;
             }

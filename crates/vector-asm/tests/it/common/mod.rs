@@ -147,28 +147,15 @@ pub(crate) fn try_check(
 ) -> Result<(), Failure> {
     let mut expected = machine.clone();
     evaluate(program, &mut expected, part.clone()).map_err(|e| Failure::Differs(e.to_string()))?;
-    for isa in [Isa::Avx2, Isa::Avx512] {
+    for isa in Isa::ALL {
         let code = compile(program, isa).map_err(Failure::Rejected)?;
         decode(&code, isa).map_err(Failure::Differs)?;
-        if runs(isa) {
+        if isa.is_available() {
             let found = run(&ExecutableCode::load(&code).unwrap(), &machine, part.clone());
             compare(&expected, &found).map_err(Failure::Differs)?;
         }
     }
     Ok(())
-}
-
-/// Whether this processor has the instructions.
-fn runs(isa: Isa) -> bool {
-    match isa {
-        Isa::Avx512 => {
-            is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-        }
-        _ => Isa::detect().is_some(),
-    }
 }
 
 fn compare(expected: &EvaluationState, found: &EvaluationState) -> Result<(), String> {

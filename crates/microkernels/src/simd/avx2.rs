@@ -1,62 +1,31 @@
-//! The element types of a GEMM, `f32` and `f64`, with their AVX2 instructions.
-//!
-//! The methods are unsafe because they are inlined into functions that enable AVX2 and FMA; nothing else may
-//! call them.
+//! Vectors of 256 bits: AVX2, FMA and F16C.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
-/// `f32` or `f64`, in vectors of 256 bits.
-pub(crate) trait Float: Copy + Default + PartialEq + 'static {
-    /// A 256-bit vector of elements.
-    type Vector: Copy;
-    /// Selects the lanes that a masked load, store or gather touches.
-    type Mask: Copy;
-    /// Lanes per vector.
-    const LANES: usize;
-    /// Bytes per element.
-    const SIZE: isize = size_of::<Self>() as isize;
+use vector_asm::Isa;
 
-    unsafe fn zero() -> Self::Vector;
-    unsafe fn broadcast(from: *const Self) -> Self::Vector;
-    unsafe fn load(from: *const Self) -> Self::Vector;
-    unsafe fn store(to: *mut Self, value: Self::Vector);
-    /// Selects the first `lanes` lanes.
-    unsafe fn mask(lanes: usize) -> Self::Mask;
-    /// Loads the selected lanes. The other lanes are zero, and their memory is not read.
-    unsafe fn load_masked(from: *const Self, mask: Self::Mask) -> Self::Vector;
-    /// Stores the selected lanes. The memory of the other lanes is not written.
-    unsafe fn store_masked(to: *mut Self, mask: Self::Mask, value: Self::Vector);
-    /// `a · b + c`, rounded once.
-    unsafe fn fma(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
-    /// Transposes the square matrix in the first [`Float::LANES`] vectors.
-    unsafe fn transpose(rows: &mut [Self::Vector; 8]);
-    /// Selects the lanes whose 32-bit word has all bits set; the other words must be zero.
-    unsafe fn mask_of(words: __m256i) -> Self::Mask;
-    /// The mask as 32-bit words, all bits set or all clear.
-    unsafe fn words(mask: Self::Mask) -> [u32; 8];
-    /// Selects the lanes that both masks select.
-    unsafe fn both(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// Selects the lanes that `a` selects and `b` does not.
-    unsafe fn without(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// Loads the selected lanes from `from` plus an offset in bytes for each lane. The other lanes are zero,
-    /// and their memory is not read.
-    unsafe fn gather_masked(from: *const Self, offsets: &[i32; 8], mask: Self::Mask) -> Self::Vector;
-    /// Bitwise or.
-    unsafe fn or(a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Converts eight `f16` or `bf16` values to a vector of `f32`.
-    unsafe fn widen(from: *const [u16; 8], bf16: bool) -> Self::Vector;
-    /// Converts the bits of an `f16` or `bf16` to `f32`.
-    fn widened(bits: u16, bf16: bool) -> Self;
-}
+use super::{MAX_LANES, Simd, entries};
+use crate::gemm::GemmCall;
+use crate::pack::{PackJob, StoredElement};
+use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
+
+/// An element type in vectors of AVX2.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2<T>(T);
 
 /// Set words, then clear words. The mask of the first `n` lanes starts `n` entries before the clear words.
 static LANES_32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 static LANES_64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 
-impl Float for f32 {
+impl Simd for Avx2<f32> {
+    type Element = f32;
     type Vector = __m256;
     type Mask = __m256i;
+    const ISA: Isa = Isa::Avx2;
     const LANES: usize = 8;
+    const ROWS: usize = 6;
+    const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6);
 
     #[inline(always)]
     unsafe fn zero() -> __m256 {
@@ -108,7 +77,7 @@ impl Float for f32 {
     }
 
     #[inline(always)]
-    unsafe fn transpose(r: &mut [__m256; 8]) {
+    unsafe fn transpose(r: &mut [__m256; MAX_LANES]) {
         // SAFETY: the caller runs with AVX2.
         unsafe {
             // Macros, since a closure might not be inlined into functions with AVX2.
@@ -134,16 +103,19 @@ impl Float for f32 {
     }
 
     #[inline(always)]
-    unsafe fn mask_of(words: __m256i) -> __m256i {
-        words
+    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and eight summands may be read.
+        unsafe {
+            let sum = _mm256_add_epi32(_mm256_loadu_si256(summands.cast()), _mm256_set1_epi32(other));
+            let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(limit), sum);
+            _mm256_andnot_si256(_mm256_srai_epi32::<31>(sum), below)
+        }
     }
 
     #[inline(always)]
-    unsafe fn words(mask: __m256i) -> [u32; 8] {
-        let mut words = [0; 8];
-        // SAFETY: the caller runs with AVX2, and the array has 32 bytes.
-        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), mask) };
-        words
+    unsafe fn bits(mask: __m256i) -> u32 {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(mask)) as u32 }
     }
 
     #[inline(always)]
@@ -159,7 +131,7 @@ impl Float for f32 {
     }
 
     #[inline(always)]
-    unsafe fn gather_masked(from: *const f32, offsets: &[i32; 8], mask: __m256i) -> __m256 {
+    unsafe fn gather_masked(from: *const f32, offsets: &[i32; MAX_LANES], mask: __m256i) -> __m256 {
         // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
         unsafe {
             let offsets = _mm256_loadu_si256(offsets.as_ptr().cast());
@@ -174,7 +146,7 @@ impl Float for f32 {
     }
 
     #[inline(always)]
-    unsafe fn widen(from: *const [u16; 8], bf16: bool) -> __m256 {
+    unsafe fn widen(from: *const u16, bf16: bool) -> __m256 {
         // SAFETY: the caller runs with AVX2 and F16C, and eight elements may be read.
         unsafe {
             let bits = _mm_loadu_si128(from.cast());
@@ -190,12 +162,18 @@ impl Float for f32 {
     fn widened(bits: u16, bf16: bool) -> f32 {
         if bf16 { f32::from_bits(u32::from(bits) << 16) } else { half(bits) }
     }
+
+    entries!("avx2,fma,f16c");
 }
 
-impl Float for f64 {
+impl Simd for Avx2<f64> {
+    type Element = f64;
     type Vector = __m256d;
     type Mask = __m256i;
+    const ISA: Isa = Isa::Avx2;
     const LANES: usize = 4;
+    const ROWS: usize = 6;
+    const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6);
 
     #[inline(always)]
     unsafe fn zero() -> __m256d {
@@ -247,7 +225,7 @@ impl Float for f64 {
     }
 
     #[inline(always)]
-    unsafe fn transpose(r: &mut [__m256d; 8]) {
+    unsafe fn transpose(r: &mut [__m256d; MAX_LANES]) {
         // SAFETY: the caller runs with AVX2.
         unsafe {
             let (a, b) = (_mm256_unpacklo_pd(r[0], r[1]), _mm256_unpackhi_pd(r[0], r[1]));
@@ -260,17 +238,19 @@ impl Float for f64 {
     }
 
     #[inline(always)]
-    unsafe fn mask_of(words: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_cvtepi32_epi64(_mm256_castsi256_si128(words)) }
+    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and four summands may be read.
+        unsafe {
+            let sum = _mm_add_epi32(_mm_loadu_si128(summands.cast()), _mm_set1_epi32(other));
+            let below = _mm_cmpgt_epi32(_mm_set1_epi32(limit), sum);
+            _mm256_cvtepi32_epi64(_mm_andnot_si128(_mm_srai_epi32::<31>(sum), below))
+        }
     }
 
     #[inline(always)]
-    unsafe fn words(mask: __m256i) -> [u32; 8] {
-        let mut words = [0; 8];
-        // SAFETY: the caller runs with AVX2, and the array has 32 bytes.
-        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), mask) };
-        words
+    unsafe fn bits(mask: __m256i) -> u32 {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_movemask_pd(_mm256_castsi256_pd(mask)) as u32 }
     }
 
     #[inline(always)]
@@ -286,7 +266,7 @@ impl Float for f64 {
     }
 
     #[inline(always)]
-    unsafe fn gather_masked(from: *const f64, offsets: &[i32; 8], mask: __m256i) -> __m256d {
+    unsafe fn gather_masked(from: *const f64, offsets: &[i32; MAX_LANES], mask: __m256i) -> __m256d {
         // SAFETY: the caller runs with AVX2, and the lanes of the mask may be read.
         unsafe {
             let offsets = _mm_loadu_si128(offsets.as_ptr().cast());
@@ -301,7 +281,7 @@ impl Float for f64 {
     }
 
     #[inline(always)]
-    unsafe fn widen(_: *const [u16; 8], _: bool) -> __m256d {
+    unsafe fn widen(_: *const u16, _: bool) -> __m256d {
         unreachable!("plans with operands in half precision multiply f32")
     }
 
@@ -309,6 +289,8 @@ impl Float for f64 {
     fn widened(_: u16, _: bool) -> f64 {
         unreachable!("plans with operands in half precision multiply f32")
     }
+
+    entries!("avx2,fma,f16c");
 }
 
 /// Converts half precision to single with an F16C instruction.

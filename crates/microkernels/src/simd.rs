@@ -1,0 +1,141 @@
+//! The element types of a GEMM, `f32` and `f64`, with the vectors of an instruction set.
+//!
+//! The methods are unsafe because they are inlined into functions that enable the instruction set; nothing
+//! else may call them. Those functions are the entries of each instruction set, which [`entries`] defines.
+
+mod avx2; // vectors of 256 bits
+mod avx512; // vectors of 512 bits
+
+use std::ops::Range;
+
+use vector_asm::Isa;
+
+pub(crate) use avx2::Avx2;
+pub(crate) use avx512::Avx512;
+
+use crate::gemm::GemmCall;
+use crate::pack::{PackJob, StoredElement};
+use crate::tile::{IndexedRows, Microkernels, Tile};
+
+/// The most lanes of a vector.
+pub(crate) const MAX_LANES: usize = 16;
+
+/// The most rows of a tile.
+pub(crate) const MAX_ROWS: usize = 14;
+
+/// `f32` or `f64` in the vectors of an instruction set.
+pub(crate) trait Simd: Copy + Sized + 'static {
+    type Element: Copy + Default + PartialEq + 'static;
+    type Vector: Copy;
+    /// Selects the lanes that a masked load, store or gather touches.
+    type Mask: Copy;
+    /// The instruction set.
+    const ISA: Isa;
+    /// Lanes per vector.
+    const LANES: usize;
+    /// Rows of the largest tile, MR in BLIS: those for which its accumulators, the vectors of B at one
+    /// position along K and one broadcast element of A fit in the registers.
+    const ROWS: usize;
+    /// The microkernels of the instruction set.
+    const MICROKERNELS: Microkernels<Self>;
+    /// Bytes per element.
+    const SIZE: isize = size_of::<Self::Element>() as isize;
+
+    unsafe fn zero() -> Self::Vector;
+    unsafe fn broadcast(from: *const Self::Element) -> Self::Vector;
+    unsafe fn load(from: *const Self::Element) -> Self::Vector;
+    unsafe fn store(to: *mut Self::Element, value: Self::Vector);
+    /// Selects the first `lanes` lanes.
+    unsafe fn mask(lanes: usize) -> Self::Mask;
+    /// Loads the selected lanes. The other lanes are zero, and their memory is not read.
+    unsafe fn load_masked(from: *const Self::Element, mask: Self::Mask) -> Self::Vector;
+    /// Stores the selected lanes. The memory of the other lanes is not written.
+    unsafe fn store_masked(to: *mut Self::Element, mask: Self::Mask, value: Self::Vector);
+    /// `a · b + c`, rounded once.
+    unsafe fn fma(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// Transposes the square matrix in the first [`Simd::LANES`] vectors.
+    unsafe fn transpose(rows: &mut [Self::Vector; MAX_LANES]);
+    /// Selects the lanes with `0 ≤ summands[lane] + other < limit`. A vector of summands may be read.
+    unsafe fn within(summands: *const i32, other: i32, limit: i32) -> Self::Mask;
+    /// The mask as bits, that of lane 0 being the lowest.
+    unsafe fn bits(mask: Self::Mask) -> u32;
+    /// Selects the lanes that both masks select.
+    unsafe fn both(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Selects the lanes that `a` selects and `b` does not.
+    unsafe fn without(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Loads the selected lanes from `from` plus an offset in bytes for each lane. The other lanes are zero,
+    /// and their memory is not read.
+    unsafe fn gather_masked(
+        from: *const Self::Element,
+        offsets: &[i32; MAX_LANES],
+        mask: Self::Mask,
+    ) -> Self::Vector;
+    /// Bitwise or.
+    unsafe fn or(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Converts a vector of `f16` or `bf16` values to `f32`.
+    unsafe fn widen(from: *const u16, bf16: bool) -> Self::Vector;
+    /// Converts the bits of an `f16` or `bf16` to `f32`.
+    fn widened(bits: u16, bf16: bool) -> Self::Element;
+
+    /// The entry of [`crate::tile::microkernel`].
+    unsafe fn microkernel<const H: usize, const W: usize, const PACKED: bool, const EDGE: bool>(
+        tile: &Tile<Self>,
+        lanes: usize,
+    );
+    /// The entry of [`crate::tile::indexed_microkernel`].
+    unsafe fn indexed_microkernel<const H: usize, const W: usize, const EDGE: bool>(
+        tile: &Tile<Self>,
+        rows: &IndexedRows,
+        lanes: usize,
+    );
+    /// The entry of [`crate::pack::pack`].
+    unsafe fn pack<S: StoredElement<Self>>(job: &PackJob<Self>);
+    /// The entry of [`crate::pack::pack_panels`].
+    unsafe fn pack_panels(job: &PackJob<Self>);
+    /// The entry of [`GemmCall::run`].
+    unsafe fn gemm(call: &GemmCall<'_>, rows: Range<usize>, columns: Range<usize>);
+}
+
+/// Defines the entries of an instruction set: functions that enable its features, into which the code that is
+/// common to all instruction sets is inlined.
+macro_rules! entries {
+    ($features:literal) => {
+        #[target_feature(enable = $features)]
+        unsafe fn microkernel<const H: usize, const W: usize, const PACKED: bool, const EDGE: bool>(
+            tile: &Tile<Self>,
+            lanes: usize,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { crate::tile::microkernel::<Self, H, W, PACKED, EDGE>(tile, lanes) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn indexed_microkernel<const H: usize, const W: usize, const EDGE: bool>(
+            tile: &Tile<Self>,
+            rows: &IndexedRows,
+            lanes: usize,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { crate::tile::indexed_microkernel::<Self, H, W, EDGE>(tile, rows, lanes) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn pack<S: StoredElement<Self>>(job: &PackJob<Self>) {
+            // SAFETY: the caller's promise.
+            unsafe { crate::pack::pack::<Self, S>(job) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn pack_panels(job: &PackJob<Self>) {
+            // SAFETY: the caller's promise.
+            unsafe { crate::pack::pack_panels(job) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn gemm(call: &GemmCall<'_>, rows: Range<usize>, columns: Range<usize>) {
+            // SAFETY: the caller's promise.
+            unsafe { call.run::<Self>(rows, columns) }
+        }
+    };
+}
+use entries;
