@@ -156,7 +156,7 @@ mod tests {
         let backend = Backend::open("inline").unwrap();
         let profiler = Profiler::open(&backend).unwrap();
         let cases = cases::selected(&["softmax".to_owned()], false);
-        let roofline = Machine::this().roofline(&backend, 1, true).unwrap();
+        let roofline = Machine::default().roofline(&backend, 1, true).unwrap();
         let profile = profiler.profile(&cases[0], Some(&roofline), Effort::Smoke).unwrap();
         assert_eq!(profile.routine, cases[0].name);
         assert_eq!(profile.run_time.unwrap().count as usize, FEWEST_RUNS);

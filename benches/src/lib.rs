@@ -178,7 +178,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
         earlier.check_comparable(&measuree)?;
     }
     println!("{measuree}: {} thread(s)", cli.threads);
-    let machine = measuree.is_host.then(machine::Machine::this);
+    let machine = measuree.is_host.then(|| machine::Machine::measure(cli.threads, cli.smoke));
     machine.iter().for_each(|machine| println!("{machine}"));
     let roofline = match &machine {
         Some(machine) => machine.roofline(&backend, cli.threads, cli.smoke),

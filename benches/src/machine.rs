@@ -1,11 +1,12 @@
 //! The measured machine: its processor, and the limits of its cores.
 //!
 //! The bandwidths are those of [`Backend::roofline`]. The peak of arithmetic is that of independent fused
-//! multiply-adds of 256 bits, which no kernel of this project computes.
+//! multiply-adds of the widest vectors that the machine has.
 
 mod fma;
 
 pub(crate) use fma::Peak;
+use fma::Peaks;
 
 use std::{
     fmt,
@@ -29,28 +30,40 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     /// Bytes of the largest cache.
     pub(crate) last_cache: usize,
+    /// Peaks of other types than `f32`, for the number of threads that the run measures.
+    pub(crate) peaks: Peaks,
 }
 
 impl Machine {
-    /// The machine of this process.
-    pub(crate) fn this() -> Machine {
+    /// The machine of this process, with the peaks of a number of threads; 0 means one per core.
+    pub(crate) fn measure(threads: usize, quick: bool) -> Machine {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        Machine { cpu: cpu(), cores, last_cache: last_cache() }
+        let peaks = Peaks::measure(if threads == 0 { cores } else { threads }, rounds(quick));
+        Machine { cpu: cpu(), cores, last_cache: last_cache(), peaks }
     }
 
     /// Measures the limits of a number of threads together; 0 means one per core. The backend has as many.
     /// `None` if no array fits in its memory.
     pub(crate) fn roofline(&self, backend: &Backend, threads: usize, quick: bool) -> Option<Roofline> {
         let threads = if threads == 0 { self.cores } else { threads };
-        let flops = 1e9 * fma::gflops(threads, if quick { 1 } else { 7 });
+        let flops = 1e9 * fma::gflops(threads, rounds(quick));
         Some(Roofline::new(flops, "fused multiply-adds of f32", backend.roofline()?.bandwidths))
     }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} core(s), last cache {} MiB", self.cpu, self.cores, self.last_cache >> 20)
+        write!(f, "{}, {} core(s), last cache {} MiB", self.cpu, self.cores, self.last_cache >> 20)?;
+        let Peaks { f64, bf16, u8_i8 } = self.peaks;
+        let peaks = [("f64", f64), ("bf16", bf16), ("u8 by i8", u8_i8)];
+        let mut peaks = peaks.iter().filter(|(_, peak)| *peak > 0.0);
+        peaks.try_for_each(|(name, peak)| write!(f, ", {peak:.0} Gop/s of {name}"))
     }
+}
+
+/// How often a peak is measured.
+fn rounds(quick: bool) -> usize {
+    if quick { 1 } else { 7 }
 }
 
 /// Reads the processor's name from the operating system; the architecture's name if it is not reported.

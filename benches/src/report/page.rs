@@ -145,7 +145,8 @@ mod tests {
 
     fn report() -> Report {
         let bandwidths = vec![Bandwidth::new(1e5, 80e9), Bandwidth::new(1e8, 20e9)];
-        let machine = Machine { cpu: "A <fast> one".into(), cores: 1, last_cache: 32 << 20 };
+        let (cpu, last_cache) = ("A <fast> one".into(), 32 << 20);
+        let machine = Machine { cpu, cores: 1, last_cache, ..Machine::default() };
         let device = MeasuredDevice { name: "multicore:0".into(), software: false, is_host: true };
         let mut report = Report::new(1, device, Overhead::default(), Some(machine), &[]);
         report.set_roofline(Some(Roofline::new(100e9, "a test", bandwidths)));
