@@ -307,7 +307,7 @@ type MeasuredCase = (measure::Measured, Option<Profile>);
 fn open(cli: &Cli) -> Result<Backend> {
     let mut settings = Settings::load()?.settings;
     settings.threads = cli.threads;
-    settings.code_cache.entries = 0;
+    settings.code_cache_bytes = 0;
     if let Some(name) = &cli.backend {
         settings.backend.clone_from(name);
     }

@@ -9,26 +9,25 @@ mod registry; // backends of other crates, and names
 
 use std::{
     fmt,
-    path::Path,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use codegen_core::Codegen;
 use device_runtime::{Context, Device, Host, HostOptions, Stream};
 use lowered_ir::{
-    pipeline::{Changes, OptimizeCtx},
+    pipeline::{Changes, OptimizeCtx, OptimizeSettings},
     stack::with_enough,
 };
 use tnode::{Pending, TensorNode};
 
 use crate::{
-    cache::{CacheLimits, CodeCache},
+    cache::CodeCache,
     debug::DebugReporter,
     error::OpenError,
     fallback::FallbackState,
     log::LogFolder,
     profile::{CollectedProfiles, Profile, Roofline},
-    settings::{DebugSettings, LoadedSettings, LoggingSettings, Settings},
+    settings::{DebugSettings, LoadedSettings, Settings},
     text_cache::TextCache,
     trace::ProcessTimeline,
     tune::Tuner,
@@ -51,6 +50,8 @@ struct BackendState {
     /// Indexed by ordinal; never empty.
     devices: Vec<Device>,
     settings: Settings,
+    /// How routines are optimised.
+    optimizer: OptimizeSettings,
     reporter: DebugReporter,
     /// The choices of the file that the settings name.
     tuner: Option<Arc<Tuner>>,
@@ -155,7 +156,8 @@ impl Backend {
     ) -> Result<Backend, OpenError> {
         parts.codegen.caps().check()?;
         let tuner = Tuner::open(&settings.tuning)?;
-        Ok(Backend::assembled(name.into(), parts, settings, tuner))
+        let optimizer = settings.optimizer();
+        Ok(Backend::assembled(name.into(), parts, settings, optimizer, tuner))
     }
 
     /// A backend made of parts whose capabilities are checked.
@@ -163,23 +165,20 @@ impl Backend {
         name: String,
         parts: BackendParts,
         settings: Settings,
+        optimizer: OptimizeSettings,
         tuner: Option<Arc<Tuner>>,
     ) -> Backend {
         let BackendParts { codegen, devices } = parts;
         for device in &devices {
             device.initialize(settings.stream_strategy());
-            device.reject_unwritten_reads(settings.streams.reject_unwritten_reads);
+            device.reject_unwritten_reads(settings.reject_unwritten_reads);
         }
         let reporter = DebugReporter::new(&settings.debugging);
         devices.iter().for_each(|device| reporter.device(device));
-        let open_logs = || LogFolder::open(Path::new(&settings.logging.folder), settings.logging.clean);
-        let logs = settings.logging.values.then(open_logs);
-        let host = Host::new(HostOptions {
-            automatic_transfers: settings.streams.automatic_host_transfers,
-            use_host_memory: settings.streams.use_host_memory,
-        });
-        let limits = CacheLimits::of_settings(&settings);
-        let (cache, texts) = (CodeCache::new(limits), TextCache::new(limits));
+        let logs = settings.has_logs().then(|| LogFolder::open(settings.debugging.logs.as_ref()));
+        let host = Host::new(HostOptions::default());
+        let limit = settings.code_cache_bytes;
+        let (cache, texts) = (CodeCache::new(limit), TextCache::new(limit));
         let (virtual_nodes, fallback_state) = Default::default();
         let _timeline = ProcessTimeline::begin(&settings.debugging.trace);
         let state = BackendState {
@@ -187,6 +186,7 @@ impl Backend {
             codegen,
             devices,
             settings,
+            optimizer,
             reporter,
             tuner,
             cache,
@@ -204,13 +204,41 @@ impl Backend {
 
     /// A new backend with the same code generator, devices and settings, and nothing compiled yet.
     pub(crate) fn reopened(&self) -> Backend {
-        self.reopened_with(self.state.settings.clone(), self.state.tuner.clone())
+        self.with_optimizer(self.state.optimizer.clone())
     }
 
-    fn reopened_with(&self, settings: Settings, tuner: Option<Arc<Tuner>>) -> Backend {
+    /// A new backend with the same code generator, devices and settings, and nothing compiled yet, that
+    /// optimises routines with these options instead of [`Settings::optimizer`]. It is for those who develop
+    /// passes: [capsules](crate::capsule) do not have these options.
+    ///
+    /// ```
+    /// use arrayjit::{Backend, Nodes, OptimizeSettings};
+    ///
+    /// let backend = Backend::open("interpreter")?;
+    /// let standard = backend.settings().optimizer();
+    /// let optimizer = OptimizeSettings { inline_simple_computations: false, max_visits: 0, ..standard };
+    /// let text = "input x f32[3]; h[i] := 2 * x[i]; y[i] := h[i] + 1; keep y";
+    /// let stores = |backend: &Backend| {
+    ///     let code = backend.compile(text, &Nodes::default())?;
+    ///     let explained = code.explain(code.node("h")?).expect("the text mentions it");
+    ///     Ok::<_, Box<dyn std::error::Error>>(!explained.contains("virtual"))
+    /// };
+    /// assert_eq!((stores(&backend)?, stores(&backend.with_optimizer(optimizer))?), (false, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_optimizer(&self, optimizer: OptimizeSettings) -> Backend {
+        self.reopened_with(self.state.settings.clone(), optimizer, self.state.tuner.clone())
+    }
+
+    fn reopened_with(
+        &self,
+        settings: Settings,
+        optimizer: OptimizeSettings,
+        tuner: Option<Arc<Tuner>>,
+    ) -> Backend {
         let BackendState { name, codegen, devices, .. } = &*self.state;
         let parts = BackendParts { codegen: Arc::clone(codegen), devices: devices.clone() };
-        Backend::assembled(name.clone(), parts, settings, tuner)
+        Backend::assembled(name.clone(), parts, settings, optimizer, tuner)
     }
 
     /// The limits of the first device: the rate of arithmetic, and the memory bandwidth by footprint. The
@@ -220,8 +248,8 @@ impl Backend {
         let measure = || {
             // The measured routines print nothing and are neither profiled nor tuned.
             let mut quiet = self.state.settings.clone();
-            (quiet.debugging, quiet.logging) = (DebugSettings::default(), LoggingSettings::default());
-            Roofline::measure(&self.reopened_with(quiet, None))
+            quiet.debugging = DebugSettings::default();
+            Roofline::measure(&self.reopened_with(quiet, self.state.optimizer.clone(), None))
         };
         self.state.roofline.get_or_init(measure).clone()
     }
@@ -318,6 +346,11 @@ impl Backend {
     /// The device's error, if it cannot have another stream.
     pub fn new_stream(&self) -> Result<Stream, device_runtime::RunError> {
         self.device().new_stream()
+    }
+
+    /// How routines are optimised.
+    pub(crate) fn optimizer(&self) -> &OptimizeSettings {
+        &self.state.optimizer
     }
 
     pub(crate) fn reporter(&self) -> &DebugReporter {

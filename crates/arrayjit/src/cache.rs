@@ -7,8 +7,7 @@
 //! the accesses of another routine, and linking would depend on what was compiled before. Nothing is kept on
 //! disk: `docs/adr/0012-no-code-on-disk.md`.
 //!
-//! The cache is bounded by a number of artifacts and of bytes ([`CacheLimits`]) and evicts the least recently
-//! used artifact. Evicted code is freed with the last routine that was linked from it; compiling the program
+//! The cache is bounded by a number of bytes and evicts the least recently used artifact. Evicted code is freed with the last routine that was linked from it; compiling the program
 //! again gives the same code.
 
 use std::{
@@ -21,36 +20,15 @@ use codegen_core::{Artifact, Codegen, CodegenError, Kernel, KernelAbi, Param, Pa
 use lowered_ir::text;
 use lru::LruCache;
 
-use crate::settings::Settings;
-
-/// The bounds of a cache; it keeps nothing if either is 0.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheLimits {
-    /// The most artifacts.
-    pub(crate) entries: usize,
-    /// The most bytes of artifacts and their keys.
-    pub(crate) bytes: usize,
-}
-
-impl CacheLimits {
-    pub(crate) fn of_settings(settings: &Settings) -> CacheLimits {
-        CacheLimits { entries: settings.code_cache.entries, bytes: settings.code_cache.bytes }
-    }
-
-    /// Whether these limits leave no room for anything.
-    fn are_zero(self) -> bool {
-        self.entries == 0 || self.bytes == 0
-    }
-}
-
-/// The compiled routines of a backend, within the limits.
+/// The compiled routines of a backend, within a number of bytes; none for 0.
 #[derive(Debug)]
 pub(crate) struct CodeCache {
-    limits: CacheLimits,
+    /// The most bytes of artifacts and their keys.
+    limit: usize,
     kept: Mutex<KeptCode>,
 }
 
-/// The artifacts of a cache in the order of use. They are within the limits whenever the lock is free.
+/// The artifacts of a cache in the order of use. They are within the limit whenever the lock is free.
 #[derive(Debug)]
 struct KeptCode {
     entries: LruCache<Arc<str>, CacheEntry>,
@@ -68,9 +46,9 @@ struct CacheEntry {
 }
 
 impl CodeCache {
-    pub(crate) fn new(limits: CacheLimits) -> CodeCache {
+    pub(crate) fn new(limit: usize) -> CodeCache {
         let kept = KeptCode { entries: LruCache::unbounded(), bytes: 0, evicted: 0 };
-        CodeCache { limits, kept: Mutex::new(kept) }
+        CodeCache { limit, kept: Mutex::new(kept) }
     }
 
     /// The artifact of a routine: found, or compiled and kept.
@@ -79,7 +57,7 @@ impl CodeCache {
         codegen: &dyn Codegen,
         routine: &ScheduledRoutine,
     ) -> Result<Artifact, CodegenError> {
-        if self.limits.are_zero() {
+        if self.limit == 0 {
             return codegen.compile(routine);
         }
         let key = key(codegen, routine);
@@ -89,7 +67,7 @@ impl CodeCache {
         // Compiled without the lock: two threads may compile the same routine, and both results are the same
         // code.
         let artifact = codegen.compile(routine)?;
-        let evicted = self.lock().insert(key.into(), artifact.clone(), self.limits);
+        let evicted = self.lock().insert(key.into(), artifact.clone(), self.limit);
         // Code is freed without the lock.
         drop(evicted);
         Ok(artifact)
@@ -116,10 +94,10 @@ impl CodeCache {
 }
 
 impl KeptCode {
-    /// Adds an artifact, unless it alone exceeds the limits. Returns the evicted entries.
-    fn insert(&mut self, key: Arc<str>, artifact: Artifact, limits: CacheLimits) -> Vec<CacheEntry> {
+    /// Adds an artifact, unless it alone exceeds the limit. Returns the evicted entries.
+    fn insert(&mut self, key: Arc<str>, artifact: Artifact, limit: usize) -> Vec<CacheEntry> {
         let bytes = key.len() + artifact_bytes(&artifact, key.len());
-        if bytes > limits.bytes {
+        if bytes > limit {
             return Vec::new();
         }
         let mut removed = Vec::new();
@@ -128,7 +106,7 @@ impl KeptCode {
             removed.push(replaced);
         }
         self.bytes += bytes;
-        while self.entries.len() > limits.entries || self.bytes > limits.bytes {
+        while self.bytes > limit {
             let Some((_, evicted)) = self.entries.pop_lru() else { break };
             self.bytes -= evicted.bytes;
             self.evicted += 1;
@@ -189,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    const ROOM: CacheLimits = CacheLimits { entries: 10, bytes: 1 << 20 };
+    const ROOM: usize = 1 << 20;
 
     /// The interpreted codegen, with a count of the routines that it compiles.
     struct CountingCodegen(Interpreted, AtomicU64);
@@ -235,6 +213,13 @@ mod tests {
         codegen.1.load(Ordering::Relaxed) == before
     }
 
+    /// A cache that holds so many of the programs.
+    fn room_for(programs: usize) -> CodeCache {
+        let one = CodeCache::new(ROOM);
+        is_cached(&one, &counting(), 0);
+        CodeCache::new(one.bytes() * programs)
+    }
+
     #[test]
     fn names_make_no_difference_and_access_does() {
         let (codegen, cache) = (Interpreted::new(), CodeCache::new(ROOM));
@@ -268,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_code_is_evicted() {
-        let (codegen, cache) = (counting(), CodeCache::new(CacheLimits { entries: 2, ..ROOM }));
+        let (codegen, cache) = (counting(), room_for(2));
         assert!(!is_cached(&cache, &codegen, 1));
         assert!(!is_cached(&cache, &codegen, 2));
         assert!(is_cached(&cache, &codegen, 1), "used again");
@@ -284,7 +269,7 @@ mod tests {
         let one = CodeCache::new(ROOM);
         is_cached(&one, &codegen, 0);
         let bytes = one.bytes() * 7 / 2;
-        let cache = CodeCache::new(CacheLimits { bytes, ..ROOM });
+        let cache = CodeCache::new(bytes);
         for digit in 0..10 {
             assert!(!is_cached(&cache, &codegen, digit));
             assert!(cache.bytes() <= bytes);
@@ -298,13 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_zero_keep_nothing() {
-        for limits in [CacheLimits { entries: 0, ..ROOM }, CacheLimits { bytes: 0, ..ROOM }] {
-            let (codegen, cache) = (counting(), CodeCache::new(limits));
-            assert!(!is_cached(&cache, &codegen, 1));
-            assert!(!is_cached(&cache, &codegen, 1));
-            assert_eq!((cache.len(), cache.bytes(), cache.evicted()), (0, 0, 0));
-        }
+    fn a_limit_of_zero_keeps_nothing() {
+        let (codegen, cache) = (counting(), CodeCache::new(0));
+        assert!(!is_cached(&cache, &codegen, 1));
+        assert!(!is_cached(&cache, &codegen, 1));
+        assert_eq!((cache.len(), cache.bytes(), cache.evicted()), (0, 0, 0));
     }
 
     proptest! {
@@ -316,7 +299,7 @@ mod tests {
             entries in 1..5usize,
             uses in proptest::collection::vec(0..7usize, 0..60),
         ) {
-            let (codegen, cache) = (counting(), CodeCache::new(CacheLimits { entries, ..ROOM }));
+            let (codegen, cache) = (counting(), room_for(entries));
             let mut recent: Vec<usize> = Vec::new();
             for digit in uses {
                 prop_assert_eq!(is_cached(&cache, &codegen, digit), recent.contains(&digit));

@@ -11,11 +11,10 @@ use assignments::{
     Assignments, Nodes, UnknownNode, Warning,
     lower::{LoweredAssignments, first_mention, lower},
 };
-use codegen_core::{Code, LogSink, Logging};
+use codegen_core::{Code, LogStyle, Logging};
 use device_runtime::Context;
 use lowered_ir::{
     Lowered, ir,
-    log::LogStyle,
     passes::log::log_values,
     pipeline::{self, Changes, InContext, OptimizeCtx, OptimizeError, Optimized},
     stack::with_enough,
@@ -53,8 +52,8 @@ pub struct Compiled {
     text_nodes: Nodes,
     /// The program that gives declared nodes their initial values.
     initial: Option<Arc<Assignments>>,
-    /// The log folder and style of linked routines, if they log.
-    logs: Option<(LogFolder, LogStyle)>,
+    /// The folder of the logs of linked routines, if they log.
+    logs: Option<LogFolder>,
     /// The source of capsules, if the settings ask for them.
     capsules: Option<CapsuleSource>,
     /// The source of profiles, if the settings ask for them.
@@ -161,13 +160,17 @@ impl Compiled {
     pub fn link(&self, context: &Context) -> Result<Routine, device_runtime::RunError> {
         match &self.logs {
             None => self.link_as(context, None),
-            Some((folder, _)) => self.link_logging(context, Arc::new(folder.file(self.name()))),
+            Some(folder) => {
+                let sink = Arc::new(folder.file(self.name()));
+                self.link_logging(context, Logging { sink, style: LogStyle::Exact })
+            }
         }
     }
 
-    /// [`Compiled::link`], with a sink for the routine's log instead of a file. Only routines compiled with
-    /// [`LoggingSettings::values`](crate::settings::LoggingSettings::values) log. A sink must not run
-    /// routines with statements that fall back: such a run would wait for the run that logs.
+    /// [`Compiled::link`], with a sink for the routine's log instead of a file, and a style of its own: with
+    /// [`LogStyle::Rounded`], logs of targets whose last bits differ can be compared. Only routines compiled
+    /// with the setting [`logs`](crate::settings::DebugSettings::logs) log. A sink must not run routines with
+    /// statements that fall back: such a run would wait for the run that logs.
     ///
     /// # Errors
     ///
@@ -175,10 +178,9 @@ impl Compiled {
     pub fn link_logging(
         &self,
         context: &Context,
-        sink: Arc<dyn LogSink>,
+        logging: Logging,
     ) -> Result<Routine, device_runtime::RunError> {
-        let style = self.logs.as_ref().map_or(LogStyle::Exact, |(_, style)| *style);
-        self.link_as(context, Some(&Logging { sink, style }))
+        self.link_as(context, Some(&logging))
     }
 
     /// The nodes that the text made.
@@ -574,7 +576,7 @@ impl Backend {
                 source = Some(Arc::new(routine.clone()));
             }
         };
-        let optimized = pipeline::optimize_in(known, lowered, &self.settings().optimizer(), on_pass)?;
+        let optimized = pipeline::optimize_in(known, lowered, self.optimizer(), on_pass)?;
         reporter.pass("optimize", &optimized.optimized.routine);
         laps.end("optimize");
         Ok((source, optimized))
@@ -608,7 +610,7 @@ impl Backend {
 
         // The routine is partitioned into kernels, and these are compiled.
         let on_step = &mut |name: &str, routine: &ir::Routine| reporter.pass(name, routine);
-        let logging = self.settings().logging.values.then(|| log_values(&optimized.routine));
+        let logging = self.settings().has_logs().then(|| log_values(&optimized.routine));
         if let Some(logging) = &logging {
             verified("logging", logging)?;
             on_step("log", logging);
@@ -651,8 +653,7 @@ impl Backend {
             took,
         } = planned;
         self.reporter().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
-        let style = if self.settings().logging.rounded { LogStyle::Rounded } else { LogStyle::Exact };
-        let logs = self.logs().map(|folder| (folder.clone(), style));
+        let logs = self.logs().cloned();
         let capsules = source.map(|source| CapsuleSource::new(self, source, &nodes, &form));
         let profile = self
             .settings()
@@ -685,14 +686,12 @@ impl Backend {
         !self.settings().debugging.capsules.is_empty()
     }
 
-    /// The number of distinct routines in the code cache, at most
-    /// [`CodeCacheSettings::entries`](crate::settings::CodeCacheSettings::entries).
+    /// The number of distinct routines in the code cache.
     pub fn cached_routines(&self) -> usize {
         self.cache().len()
     }
 
-    /// The bytes of the code cache, at most
-    /// [`CodeCacheSettings::bytes`](crate::settings::CodeCacheSettings::bytes).
+    /// The bytes of the code cache, at most [`Settings::code_cache_bytes`](crate::Settings::code_cache_bytes).
     pub fn cached_bytes(&self) -> usize {
         self.cache().bytes()
     }

@@ -3,7 +3,7 @@
 
 use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
 use lowered_ir::{ir::Routine, verify::verify};
-use scheduling::{LegaliseError, ScheduleError, schedule_serial, schedule_traced};
+use scheduling::{LegaliseError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced};
 
 use crate::{backend::Backend, error::CompileError};
 
@@ -16,13 +16,13 @@ pub(crate) fn schedule(
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<ScheduledRoutine, CompileError> {
     let (codegen, settings) = (backend.codegen(), backend.settings());
-    let schedule = if settings.logging.values {
+    let schedule = if settings.has_logs() {
         schedule_serial(routine, codegen, on_step)?
     } else {
-        schedule_traced(routine, codegen, &settings.scheduler(), on_step)?
+        schedule_traced(routine, codegen, &ScheduleOptions::default(), on_step)?
     };
     schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
-    match backend.tuner().filter(|_| !settings.logging.values) {
+    match backend.tuner().filter(|_| !settings.has_logs()) {
         Some(tuner) => Ok(tuner.tuned(codegen, schedule, backend.reporter())?),
         None => Ok(schedule),
     }

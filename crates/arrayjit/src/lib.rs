@@ -58,7 +58,7 @@ pub use assignments::{
     indexing, // projections and einsum text, for builders
 };
 pub use autodiff; // gradients, as programs
-pub use codegen_core::{Caps, Codegen, LogSink};
+pub use codegen_core::{Caps, Codegen, LogSink, LogStyle, Logging};
 pub use device_runtime::{
     Context, Dependency, Device, Driver, DriverError, Event, Failure, Hazard, Host, HostOptions, Location,
     MemoryReport, MemoryUse, MergeBufferUse, PendingArray, PendingUse, Prepare, RunError, Stream, StreamId,
@@ -68,6 +68,7 @@ pub use lowered_ir::{
     SourceSpan,
     ir, // operations, for builders; the loop IR
     ir::{Numerics, Symbol},
+    pipeline::OptimizeSettings,
     random, // distributions, for builders
 };
 pub use tnode::{

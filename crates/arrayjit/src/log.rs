@@ -26,15 +26,14 @@ pub(crate) struct LogFolder {
 }
 
 impl LogFolder {
-    /// A folder of logs, created with the first log. `clean` removes old logs, and nothing else, when the
-    /// process opens the folder first.
-    pub(crate) fn open(path: &Path, clean: bool) -> LogFolder {
+    /// A folder of logs, created with the first log. Old logs, and nothing else, are removed when the process
+    /// opens the folder first.
+    pub(crate) fn open(path: &Path) -> LogFolder {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut names = lock(&NAMES);
         if !names.contains_key(&path) {
             names.insert(path.clone(), BTreeSet::new());
-            let cleaned = if clean { remove_logs(&path) } else { Ok(()) };
-            report(&path, cleaned);
+            report(&path, remove_logs(&path));
         }
         LogFolder { path: path.into() }
     }
@@ -151,7 +150,7 @@ mod tests {
     #[test]
     fn names_are_plain_and_distinct_and_files_appear_when_written() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = LogFolder::open(&dir.path().join("logs"), true);
+        let folder = LogFolder::open(&dir.path().join("logs"));
         let routines = ["step", "step", "Step", "../a b", "...", &"x".repeat(200)];
         let logs: Vec<LogFile> = routines.iter().map(|name| folder.file(name)).collect();
         assert!(!dir.path().join("logs").exists(), "nothing was written yet");
@@ -173,27 +172,21 @@ mod tests {
 
     #[test]
     fn a_folder_is_cleaned_of_logs_once() {
-        for clean in [true, false] {
-            let dir = tempfile::tempdir().unwrap();
-            for name in ["old.values.log", "mine.log", "notes.txt"] {
-                fs::write(dir.path().join(name), "").unwrap();
-            }
-            let folder = LogFolder::open(dir.path(), clean);
-            folder.file("new").write("a line\n");
-            LogFolder::open(dir.path(), clean);
-            let mut expected = vec!["mine.log", "new.values.log", "notes.txt"];
-            if !clean {
-                expected.push("old.values.log");
-            }
-            assert_eq!(files(dir.path()), expected);
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["old.values.log", "mine.log", "notes.txt"] {
+            fs::write(dir.path().join(name), "").unwrap();
         }
+        let folder = LogFolder::open(dir.path());
+        folder.file("new").write("a line\n");
+        LogFolder::open(dir.path());
+        assert_eq!(files(dir.path()), ["mine.log", "new.values.log", "notes.txt"]);
     }
 
     #[test]
     fn a_file_that_cannot_be_made_disturbs_nothing() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        let log = LogFolder::open(&dir.path().join("file"), false).file("r");
+        let log = LogFolder::open(&dir.path().join("file")).file("r");
         log.write("a line\n");
         assert!(matches!(*lock(&log.state), LogFileState::Failed));
     }

@@ -41,7 +41,9 @@ pub fn ptx<N: Borrow<TensorNode>>(
     let codegen = codegen_ptx::ptx(target, codegen_ptx::PtxOptions::default());
     let parts = BackendParts::new(Arc::new(codegen), Device::new(Arc::new(NullDevice::new()), 0));
     let settings = Settings { fallback: FallbackSetting::None, ..Settings::default() };
-    let compiled = Backend::assembled("ptx".into(), parts, settings, None).compile(text, nodes)?;
+    let optimizer = settings.optimizer();
+    let backend = Backend::assembled("ptx".into(), parts, settings, optimizer, None);
+    let compiled = backend.compile(text, nodes)?;
     let modules = compiled.codes().filter_map(|code| match code.artifact().payload() {
         Payload::Ptx(module) => Some(module.text().to_string()),
         _ => None,

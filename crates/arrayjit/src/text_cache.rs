@@ -18,10 +18,7 @@ use assignments::Nodes;
 use lru::LruCache;
 use tnode::{NodeBuilder, Outcomes, TensorNode, WeakNode};
 
-use crate::{
-    cache::{CacheLimits, artifact_bytes},
-    compile::Compiled,
-};
+use crate::{cache::artifact_bytes, compile::Compiled};
 
 /// The most texts of a cache: as many as a program compiles in turns.
 const MAX_TEXTS: usize = 64;
@@ -29,10 +26,11 @@ const MAX_TEXTS: usize = 64;
 /// Bytes of IR and descriptions for each byte of machine code, roughly.
 const IR_BYTES_PER_CODE_BYTE: usize = 4;
 
-/// The compiled texts of a backend, within the limits of its code cache.
+/// The compiled texts of a backend, within the limit of its code cache.
 #[derive(Debug)]
 pub(crate) struct TextCache {
-    limits: CacheLimits,
+    /// The most bytes, roughly.
+    limit: usize,
     kept: Mutex<KeptTexts>,
 }
 
@@ -90,15 +88,14 @@ impl TextKey {
 }
 
 impl TextCache {
-    pub(crate) fn new(limits: CacheLimits) -> TextCache {
+    pub(crate) fn new(limit: usize) -> TextCache {
         let kept = KeptTexts { entries: LruCache::unbounded(), bytes: 0 };
-        let limits = CacheLimits { entries: limits.entries.min(MAX_TEXTS), ..limits };
-        TextCache { limits, kept: Mutex::new(kept) }
+        TextCache { limit, kept: Mutex::new(kept) }
     }
 
     /// Whether the cache keeps anything.
     pub(crate) fn has_room(&self) -> bool {
-        self.limits.entries > 0 && self.limits.bytes > 0
+        self.limit > 0
     }
 
     /// The result of the text's earlier compilation over nodes of its own, if it still holds.
@@ -108,9 +105,9 @@ impl TextCache {
 
     /// Keeps a compiled text, if its result would be the same for other nodes of its own.
     pub(crate) fn keep(&self, key: TextKey, compiled: &Compiled) {
-        let entry = KeptText::new(&key, compiled).filter(|entry| entry.bytes <= self.limits.bytes);
+        let entry = KeptText::new(&key, compiled).filter(|entry| entry.bytes <= self.limit);
         // Code is freed without the lock.
-        drop(entry.map(|entry| self.lock().insert(key, entry, self.limits)));
+        drop(entry.map(|entry| self.lock().insert(key, entry, self.limit)));
     }
 
     fn lock(&self) -> MutexGuard<'_, KeptTexts> {
@@ -120,11 +117,11 @@ impl TextCache {
 
 impl KeptTexts {
     /// Adds an entry and returns the evicted ones.
-    fn insert(&mut self, key: TextKey, entry: KeptText, limits: CacheLimits) -> Vec<KeptText> {
+    fn insert(&mut self, key: TextKey, entry: KeptText, limit: usize) -> Vec<KeptText> {
         self.bytes += entry.bytes;
         let mut removed: Vec<KeptText> = self.entries.put(key, entry).into_iter().collect();
         self.bytes -= removed.iter().map(|replaced| replaced.bytes).sum::<usize>();
-        while self.entries.len() > limits.entries || self.bytes > limits.bytes {
+        while self.entries.len() > MAX_TEXTS || self.bytes > limit {
             let Some((_, evicted)) = self.entries.pop_lru() else { break };
             self.bytes -= evicted.bytes;
             removed.push(evicted);

@@ -25,7 +25,7 @@ use lowered_ir::{
     text,
     verify::verify,
 };
-use scheduling::{FmaPolicy, ScheduleOptions, schedule_serial, schedule_traced};
+use scheduling::{ScheduleOptions, schedule_serial, schedule_traced};
 use tnode::DType;
 
 /// By how much results may differ where rounding is free, relative to the greater of 1 and the magnitude.
@@ -40,8 +40,6 @@ type RunPasses<'a> = dyn Fn(&Routine, &mut dyn FnMut(PassOutput<'_>)) -> Result<
 /// A list of passes with a name.
 pub(crate) struct Pipeline<'a> {
     name: String,
-    /// Whether `make_numerics_explicit` may round differently in every class.
-    contracts_always: bool,
     run: Box<RunPasses<'a>>,
 }
 
@@ -122,14 +120,12 @@ fn stages(settings: &Settings, target: Option<&Caps>) -> Vec<Pipeline<'static>> 
     };
     let on = |caps: Caps, options: ScheduleOptions, logs: bool| Pipeline {
         name: format!("scheduler for {}", caps.target),
-        contracts_always: options.fma == FmaPolicy::Always,
         run: Box::new(move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
             scheduled(&caps, &options, logs, routine, show)
         }),
     };
-    let optimizer =
-        Pipeline { name: "optimiser".to_owned(), contracts_always: false, run: Box::new(optimizer) };
-    let target = target.map(|caps| on(caps.clone(), settings.scheduler(), settings.logging.values));
+    let optimizer = Pipeline { name: "optimiser".to_owned(), run: Box::new(optimizer) };
+    let target = target.map(|caps| on(caps.clone(), ScheduleOptions::default(), settings.has_logs()));
     // Small amounts of work are divided as well, so that small runs reach the passes that divide.
     let divided = || ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() };
     let own = [on(cpu(), divided(), false), on(gpu(), divided(), false)];
@@ -255,8 +251,7 @@ impl<'a> StageCheck<'a> {
         let results = self.interpret(routine)?;
         let is_fast = self.case.routine.numerics == Numerics::Fast;
         let rounds = match pass {
-            "make_numerics_explicit" => is_fast || self.pipeline.contracts_always,
-            "map_threads" => is_fast,
+            "make_numerics_explicit" | "map_threads" => is_fast,
             _ => is_fast && self.pipeline.name == "optimiser",
         };
         self.compare(routine, &results, if rounds { ROUNDING } else { 0.0 })?;
@@ -384,7 +379,7 @@ mod tests {
     fn planted(
         run: impl Fn(&Routine, &mut dyn FnMut(PassOutput<'_>)) -> Result<Routine, String> + 'static,
     ) -> Pipeline<'static> {
-        Pipeline { name: "planted".to_owned(), contracts_always: false, run: Box::new(run) }
+        Pipeline { name: "planted".to_owned(), run: Box::new(run) }
     }
 
     fn found(case: &RunCase, stages: &[Pipeline<'_>]) -> Finding {
@@ -446,15 +441,14 @@ mod tests {
         assert_eq!(search(&case(SUM), &default_stages()), Ok(Search::default()));
     }
 
-    /// `x^4` is no product if the settings say so, and `a * b + c` has one rounding in class `strict` if they
-    /// say so.
+    /// Constants of a sum are added if the settings say so.
     #[test]
     fn the_passes_have_the_settings_and_the_target_of_the_capsule() {
-        let text = "routine @r strict {
+        let text = "routine @r fast {
   node %0 \"x\" f32[40] on_device
   node %1 \"y\" f32[40] on_device
   for i0 in 0..40 {
-    %1[i0] := %0[i0] * %0[i0] + %1[i0]
+    %1[i0] := (%0[i0] + 1.0f32) + 2.0f32
   }
 }
 ";
@@ -468,23 +462,23 @@ mod tests {
                         texts.extend(scheduled.kernels().iter().map(|kernel| text::print(kernel.ir())));
                     }
                 });
-                assert!(ran.is_ok(), "{ran:?}");
-                shown.push((stage.name, texts));
+                let routine = ran.unwrap_or_else(|why| panic!("{why}"));
+                shown.push((stage.name, text::print(&routine) + &texts));
             }
             assert_eq!(search(&case, &stages(settings, Some(target))), Ok(Search::default()));
             shown
         };
         let target = Caps::host("a machine of the test");
         let mut settings = Settings::default();
-        let by_class = shown(&settings, &target);
-        settings.optimization.fma = arrayjit::settings::FmaSetting::Always;
-        let always = shown(&settings, &target);
-        for (shown, has_fma) in [(&by_class, false), (&always, true)] {
-            let (name, kernels) = &shown[1];
-            assert_eq!(name, "scheduler for a machine of the test");
-            assert_eq!(kernels.contains("fma("), has_fma, "{kernels}");
+        let fast = shown(&settings, &target);
+        settings.numerics = arrayjit::settings::NumericClass::Real;
+        let real = shown(&settings, &target);
+        for (shown, is_added) in [(&fast, false), (&real, true)] {
+            let optimised = &shown[0].1;
+            assert_eq!(optimised.contains("3.0f32"), is_added, "{optimised}");
+            assert_eq!(shown[1].0, "scheduler for a machine of the test");
         }
-        settings.logging.values = true;
+        settings.debugging.logs = "logs".to_owned();
         assert!(shown(&settings, &target)[1].1.contains("log "), "a routine that logs is scheduled as such");
         let narrow = Caps { arithmetic: DTypeSet::EMPTY.with(DType::I64), ..target };
         let Search { finding, rejections } =

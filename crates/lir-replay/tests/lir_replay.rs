@@ -8,7 +8,7 @@ use std::{
 };
 
 use arrayjit::{
-    Backend, BackendParts, Caps, Codegen, HostArray, OpenResult, Settings, TensorNode, settings::FmaSetting,
+    Backend, BackendParts, Caps, Codegen, HostArray, OpenResult, Settings, TensorNode, settings::NumericClass,
 };
 use codegen_core::{Artifact, CodegenError, Interpreted, ScheduledRoutine};
 use filetests::RunCase;
@@ -111,27 +111,27 @@ fn a_difference_is_reduced_to_the_operation_that_causes_it() {
     );
 }
 
-/// A capsule of native code that does not contract multiplications and additions, although the default is to.
+/// A capsule of native code that is simplified by the equations of real numbers, although the default is not.
 #[test]
 fn a_replay_compiles_as_the_capsule_says() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = Settings::default();
     settings.debugging.capsules = folder.path().to_str().unwrap().to_owned();
-    settings.optimization.fma = FmaSetting::Never;
+    settings.numerics = NumericClass::Real;
     let backend = Backend::open_with("inline", settings).unwrap();
     let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([4]).build().unwrap());
-    let code = backend.compile_named("square", "y[i] := x[i] * x[i] - 1.21", [&x, &y]).unwrap();
+    let code = backend.compile_named("sum", "y[i] := (x[i] + 1000.1) - 999.9", [&x, &y]).unwrap();
     let values = HostArray::from_slice(&[f32::INFINITY, 1.1, 1.2, 1.3], [4]).unwrap();
     let context = backend.context().unwrap().init_from_host(&x, &values).unwrap();
     code.link(&context).unwrap().run(&[]).unwrap();
 
-    let capsule = folder.path().join("square.lir");
+    let capsule = folder.path().join("sum.lir");
     for name in ["inline", "multicore", "interpreter"] {
         let text = run("replay", &capsule, "--backend", name).unwrap();
         assert!(text.contains(", as the capsule expects"), "{text}");
     }
     let text = fs::read_to_string(&capsule).unwrap();
-    fs::write(&capsule, text.replace("fma=never", "fma=always")).unwrap();
+    fs::write(&capsule, text.replace("numerics=real", "numerics=fast")).unwrap();
     let error = run("replay", &capsule, "--backend", "inline").unwrap_err();
     assert!(error.contains("%2 has other bits"), "{error}");
     let file = capsule.to_str().unwrap();

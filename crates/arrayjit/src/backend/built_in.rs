@@ -198,7 +198,6 @@ fn ptx_options(settings: &Settings) -> codegen_ptx::PtxOptions {
         tensor_cores,
         tf32: settings.gpu.tf32,
         approximate_functions: settings.gpu.approximate_functions,
-        log_bytes: settings.logging.buffer_bytes,
         ..Default::default()
     }
 }

@@ -9,8 +9,13 @@ use tnode::DType;
 
 use crate::settings::{LoadedSettings, Settings, SettingsError};
 
-/// Settings outside of [`crate::settings::OptimizationSettings`] that change the results of code.
-const OTHER_KEYS: [&str; 4] = ["approximate_functions", "log_values", "tensor_cores", "tf32"];
+/// Settings that change the results of code, and the widest vectors. Whether routines log is recorded too, and
+/// not the folder for it.
+const KEYS: [&str; 6] =
+    ["approximate_functions", "half_constant_cutoff", "numerics", "tensor_cores", "tf32", "vector"];
+
+/// The folder for logs in the settings of a capsule whose routine logs.
+const LOGS: &str = "arrayjit_logs";
 
 /// How the routine of a capsule was compiled. A file without these lines, which a person may have written,
 /// has the default.
@@ -35,15 +40,11 @@ pub struct CapsuleError {
 impl CapsuleCompilation {
     /// The settings of a backend, and the target of its code generator.
     pub(super) fn new(settings: &Settings, caps: &Caps) -> CapsuleCompilation {
-        let object = |value: serde_json::Result<Value>| match value {
-            Ok(Value::Object(object)) => object,
-            _ => serde_json::Map::new(),
-        };
-        let mut recorded = object(serde_json::to_value(&settings.optimization));
-        let all = object(serde_json::to_value(settings));
-        recorded.extend(all.into_iter().filter(|(key, _)| OTHER_KEYS.contains(&key.as_str())));
-        let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let settings = recorded.into_iter().map(|(key, value)| (key, text(value))).collect();
+        let all = serde_json::to_value(settings).unwrap_or_default();
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let recorded = KEYS.iter().filter_map(|&key| Some((key.to_owned(), text(all.get(key)?))));
+        let logs = if settings.has_logs() { LOGS } else { "" };
+        let settings = recorded.chain([("logs".to_owned(), logs.to_owned())]).collect();
         CapsuleCompilation { settings, caps: Some(caps.clone()) }
     }
 
@@ -205,14 +206,15 @@ impl RecordedCaps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::FmaSetting;
+    use crate::settings::NumericClass;
 
     #[test]
     fn settings_and_caps_are_read_back() {
         let mut settings = Settings::default();
-        settings.optimization.fma = FmaSetting::Never;
-        settings.optimization.integer_pow = 7;
+        settings.numerics = NumericClass::Real;
+        settings.half_constant_cutoff = 0.5;
         settings.gpu.tf32 = true;
+        settings.debugging.logs = "a folder".to_owned();
         let gpu = Caps::gpu("a GPU", Workgroups { subgroup_size: 32, ..Workgroups::new(256, 16 << 10) });
         let approximate = Caps { transcendental: Transcendental::Approximate, ..Caps::host("a CPU") };
         for caps in [gpu, approximate] {
@@ -221,8 +223,8 @@ mod tests {
             let read = CapsuleCompilation::parse(&text).unwrap();
             assert_eq!((&read, read.caps()), (&compilation, Some(&caps)), "{text}");
             let loaded = read.settings().unwrap().settings;
-            assert_eq!(loaded.optimization, settings.optimization);
-            assert!(loaded.gpu.tf32);
+            assert_eq!((loaded.numerics, loaded.half_constant_cutoff), (NumericClass::Real, 0.5));
+            assert!(loaded.gpu.tf32 && loaded.debugging.logs == LOGS);
         }
     }
 

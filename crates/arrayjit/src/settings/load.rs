@@ -8,7 +8,7 @@ use std::{
 
 use config::{Config, ConfigError, File, FileFormat, Map, Source, Value};
 
-use super::Settings;
+use super::{Settings, removed};
 use crate::debug::{pass_names, unknown_pass};
 
 /// Loaded settings, with the origin of each value and the keys that were not understood.
@@ -41,9 +41,9 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A file that does not parse, a value of the wrong type, or a setting that is not UTF-8; the message
-    /// names the key, its origin and the expected type. Arguments and variables that are no settings may be
-    /// anything.
+    /// A file that does not parse, a value of the wrong type, a setting that is gone, or one that is not UTF-8;
+    /// the message names the key, its origin, and the expected type or the replacement. Arguments and variables
+    /// that are no settings may be anything.
     pub fn load() -> Result<LoadedSettings, SettingsError> {
         Settings::load_with(&[])
     }
@@ -98,6 +98,9 @@ fn merge(layers: Vec<Map<String, Value>>) -> Result<LoadedSettings, SettingsErro
         if known.contains(&key) {
             origins.insert(key.clone(), origin);
             builder = builder.set_override(key, value)?;
+        } else if let Some(replacement) = removed::replacement(&key) {
+            let gone = format!("setting {key} (from {origin}) is gone: {replacement}");
+            return Err(ConfigError::Message(gone).into());
         } else {
             unknown.push(format!("setting {key} (from {origin})"));
         }
@@ -121,14 +124,15 @@ fn read(config: &Config) -> Result<Settings, ConfigError> {
         threads: config.get("threads")?,
         num_devices: config.get("num_devices")?,
         numerics: config.get("numerics")?,
+        vector: config.get("vector")?,
+        half_constant_cutoff: config.get("half_constant_cutoff")?,
         fallback: config.get("fallback")?,
-        optimization: config.clone().try_deserialize()?,
         tuning: config.clone().try_deserialize()?,
-        streams: config.clone().try_deserialize()?,
+        streams: config.get("streams")?,
+        reject_unwritten_reads: config.get("reject_unwritten_reads")?,
         gpu: config.clone().try_deserialize()?,
         debugging: config.clone().try_deserialize()?,
-        logging: config.clone().try_deserialize()?,
-        code_cache: config.clone().try_deserialize()?,
+        code_cache_bytes: config.get("code_cache_bytes")?,
     })
 }
 
@@ -181,7 +185,7 @@ fn from_argument(arg: &str) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{FmaSetting, NumericClass, SuggestedStreams, VectorSetting},
+        super::{NumericClass, SuggestedStreams, VectorSetting},
         *,
     };
 
@@ -212,7 +216,7 @@ mod tests {
         .unwrap();
         assert_eq!(loaded.settings.threads, 5, "arguments win");
         assert_eq!(loaded.settings.backend, "interpreter", "then the environment");
-        assert_eq!(loaded.settings.optimization.vector, VectorSetting::None, "then the file");
+        assert_eq!(loaded.settings.vector, VectorSetting::None, "then the file");
         assert_eq!(loaded.settings.debugging.level, 0, "then the defaults");
         assert!(loaded.unknown.is_empty());
         let (key, origin) = &loaded.origins[2];
@@ -222,19 +226,19 @@ mod tests {
 
     #[test]
     fn a_capsule_overrides_all_but_arguments() {
-        let folder = folder_with("integer_pow = 2\n");
-        let capsule = [("fma", "never"), ("integer_pow", "3"), ("fast_math", "true"), ("gone", "1")];
+        let folder = folder_with("tf32 = false\n");
+        let capsule = [("numerics", "strict"), ("tf32", "true"), ("vector", "128"), ("unknown", "1")];
         let loaded = load_layers(
-            strings(&["--arrayjit-fma=always"]),
+            strings(&["--arrayjit-numerics=real"]),
             &env(&capsule),
-            env(&[("ARRAYJIT_FAST_MATH", "false"), ("ARRAYJIT_THREADS", "2")]),
+            env(&[("ARRAYJIT_VECTOR", "none"), ("ARRAYJIT_THREADS", "2")]),
             folder.path(),
         );
         let LoadedSettings { settings, unknown, .. } = loaded.unwrap();
-        assert_eq!(settings.optimization.fma, FmaSetting::Always);
-        assert_eq!((settings.optimization.integer_pow, settings.optimization.fast_math), (3, true));
+        assert_eq!(settings.numerics, NumericClass::Real);
+        assert_eq!((settings.gpu.tf32, settings.vector), (true, VectorSetting::Bits128));
         assert_eq!(settings.threads, 2);
-        assert_eq!(unknown, ["setting gone (from the capsule)"]);
+        assert_eq!(unknown, ["setting unknown (from the capsule)"]);
     }
 
     #[test]
@@ -252,29 +256,29 @@ mod tests {
             ("tf32", "true"),
             ("cuda-device", "4"),
             ("debug", "5"),
-            ("log-buffer-bytes", "6"),
-            ("code-cache-entries", "7"),
+            ("logs", "values"),
+            ("code-cache-bytes", "7"),
         ];
         let arguments = arguments.map(|(key, value)| format!("--arrayjit-{key}={value}"));
-        let Settings {
-            threads,
-            num_devices,
-            numerics,
-            optimization,
-            tuning,
-            streams,
-            gpu,
-            debugging,
-            logging,
-            code_cache,
-            ..
-        } = Settings::load_from(arguments, [], folder.path()).unwrap().settings;
-        assert_eq!((threads, num_devices, numerics), (3, 2, NumericClass::Strict));
-        assert_eq!((optimization.vector, optimization.half_constant_cutoff), (VectorSetting::Bits128, 0.5));
+        let settings = Settings::load_from(arguments, [], folder.path()).unwrap().settings;
+        let Settings { threads, num_devices, numerics, tuning, gpu, debugging, .. } = &settings;
+        assert_eq!((threads, num_devices, numerics), (&3, &2, &NumericClass::Strict));
+        assert_eq!((settings.vector, settings.half_constant_cutoff), (VectorSetting::Bits128, 0.5));
         assert_eq!((&*tuning.file, tuning.search), ("a.tune", false));
-        assert_eq!(streams.suggested, SuggestedStreams::ForParallelCopying);
+        assert_eq!(settings.streams, SuggestedStreams::ForParallelCopying);
         assert_eq!((gpu.tf32, &*gpu.cuda_device, debugging.level), (true, "4", 5));
-        assert_eq!((logging.buffer_bytes, code_cache.entries), (6, 7));
+        assert_eq!((&*debugging.logs, settings.code_cache_bytes), ("values", 7));
+    }
+
+    #[test]
+    fn a_setting_that_is_gone_says_what_replaces_it() {
+        let folder = folder_with("");
+        let error = Settings::load_from([], env(&[("ARRAYJIT_FMA", "never")]), folder.path()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "settings: setting fma (from environment variable ARRAYJIT_FMA) is gone: `numerics` is `strict`, \
+             `fast` or `real`, and decides this too"
+        );
     }
 
     #[test]

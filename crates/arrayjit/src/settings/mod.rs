@@ -9,8 +9,9 @@
 //! * **Defaults**: [`Settings::default`], written out with comments in
 //!   `crates/arrayjit/arrayjit.reference.toml`.
 //!
-//! Keys have no groups: the key of `settings.logging.folder` is `log_folder`. An unknown key is reported
-//! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions.
+//! Keys have no groups: the key of `settings.debugging.dump` is `dump`. An unknown key is reported
+//! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions. The key of
+//! a setting that is gone is an error, which says what replaces it.
 
 use device_runtime::StreamStrategy;
 use serde::{Deserialize, Serialize};
@@ -18,13 +19,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::OpenError;
 
 mod load; // arguments, environment and file
+mod removed; // keys of former settings
 mod stages; // options of the stages of compilation
 mod values; // the values of settings that are names
 
 pub use load::{LoadedSettings, SettingsError};
-pub use values::{
-    FallbackSetting, FmaSetting, NumericClass, SuggestedStreams, TensorCoreSetting, VectorSetting,
-};
+pub use values::{FallbackSetting, NumericClass, SuggestedStreams, TensorCoreSetting, VectorSetting};
 
 /// The most devices of a backend.
 const MAX_DEVICES: usize = 1024;
@@ -41,70 +41,37 @@ pub struct Settings {
     pub threads: usize,
     /// Devices of the backend, 1 to 1024: CPU devices, each with its own memory and threads, or NVIDIA GPUs.
     pub num_devices: usize,
-    /// The numeric class of routines: `fast` (fma, fixed reduction trees) or `strict` (as written).
+    /// The numeric class of routines: `strict` (as written), `fast` (fma, fixed reduction trees) or `real` (also
+    /// the equations of real numbers).
     pub numerics: NumericClass,
-    /// Which backend runs kernels that the backend's code generator rejects: `auto`, a CPU backend by name,
-    /// or `none`.
-    pub fallback: FallbackSetting,
-    /// How routines are optimised.
-    #[serde(flatten)]
-    pub optimization: OptimizationSettings,
-    /// The search for faster code with the same bits.
-    #[serde(flatten)]
-    pub tuning: TuneSettings,
-    /// Streams, and transfers between host and devices.
-    #[serde(flatten)]
-    pub streams: StreamSettings,
-    /// The choice of a GPU, and its arithmetic.
-    #[serde(flatten)]
-    pub gpu: GpuSettings,
-    /// Reports on standard error, dumps and timelines.
-    #[serde(flatten)]
-    pub debugging: DebugSettings,
-    /// Logs of computed values.
-    #[serde(flatten)]
-    pub logging: LoggingSettings,
-    /// Limits of the cache of compiled routines.
-    #[serde(flatten)]
-    pub code_cache: CodeCacheSettings,
-}
-
-/// How routines are optimised.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct OptimizationSettings {
-    /// Which `a * b + c` of floats are rounded once: `never`, `by_class` (in routines of class `fast`) or
-    /// `always`.
-    pub fma: FmaSetting,
-    /// The largest `n` for which float powers `x^n` and `x^-n` become products in class `fast`; 0 for none.
-    pub integer_pow: u32,
-    /// Whether class `fast` is simplified by the equations of real numbers, even where they change rounding,
-    /// NaN or infinities.
-    pub fast_math: bool,
+    /// The widest vectors of CPU code: `auto`, `none`, `128` (bits), `avx2` or `avx512`.
+    pub vector: VectorSetting,
     /// The magnitude from which on a finite 16- or 8-bit float constant is rejected (`bf16` excepted); 0 for
     /// none.
     pub half_constant_cutoff: f64,
-    /// The widest vectors of CPU code: `auto`, `none`, `128` (bits), `avx2` or `avx512`.
-    pub vector: VectorSetting,
-    /// The most reads of one element of an intermediate node for which the node is inlined; a node with more
-    /// reads is computed once and stored.
-    pub virtualize_max_visits: u64,
-    /// Counts the reads for `virtualize_max_visits` over at most one more than this number of iterations of
-    /// each loop, as this project's predecessor did; 0 counts all iterations.
-    pub virtualize_max_tracing_dim: u32,
-    /// Whether nodes that are scalar constant expressions are inlined.
-    pub inline_scalar_constexprs: bool,
-    /// Whether nodes whose elements cost about one memory read are inlined, however often they are read.
-    pub inline_simple_computations: bool,
-    /// Whether nodes computed by a reduction are inlined too, where `virtualize_max_visits` allows it.
-    pub inline_complex_computations: bool,
-    /// Whether intermediates without a requested memory mode may live on the device alone.
-    pub enable_device_only: bool,
-    /// The size above which such intermediates stay on the device after a run. Smaller intermediates live
-    /// during the run only, and have no memory where their loops are fused. With 0, intermediates of every
-    /// size live during the run only.
-    pub stack_threshold_in_bytes: usize,
+    /// Which backend runs kernels that the backend's code generator rejects: `auto`, a CPU backend by name,
+    /// or `none`.
+    pub fallback: FallbackSetting,
+    /// The search for faster code with the same bits.
+    #[serde(flatten)]
+    pub tuning: TuneSettings,
+    /// How many streams a device suggests: `only_devices_parallel`, `for_parallel_copying` or
+    /// `most_parallel_streams`.
+    pub streams: SuggestedStreams,
+    /// Whether a run fails that reads a node which nothing has written, such as the result of a routine that
+    /// has not run. Otherwise the node counts as zeros, with a warning for `tracing`.
+    pub reject_unwritten_reads: bool,
+    /// The choice of a GPU, and its arithmetic.
+    #[serde(flatten)]
+    pub gpu: GpuSettings,
+    /// Reports on standard error, dumps, logs and timelines.
+    #[serde(flatten)]
+    pub debugging: DebugSettings,
+    /// The most bytes that the cache of compiled routines takes: machine code in whole pages, call descriptions,
+    /// and the texts that are the keys of the cache; 0 for no cache. It finds routines by content and keeps the
+    /// most recently used ones. Evicted code is freed with the last routine that was linked from it, and
+    /// compiled again on the next request. A second cache, of at most 64 compiled texts, has the same limit.
+    pub code_cache_bytes: usize,
 }
 
 /// The search for faster code with the same bits; see [`crate::tune`].
@@ -119,25 +86,6 @@ pub struct TuneSettings {
     /// Whether kernels that the file lacks are measured when they are compiled, and added to it.
     #[serde(rename = "tune_search")]
     pub search: bool,
-}
-
-/// Streams, and transfers between host and devices.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct StreamSettings {
-    /// How many streams a device suggests: `only_devices_parallel`, `for_parallel_copying` or
-    /// `most_parallel_streams`.
-    #[serde(rename = "streams")]
-    pub suggested: SuggestedStreams,
-    /// Whether a run uploads host arrays that are newer than the device's copy, and reading a host array
-    /// downloads newer values from the device.
-    pub automatic_host_transfers: bool,
-    /// Whether constant nodes stay in host memory on devices that can read it in place.
-    pub use_host_memory: bool,
-    /// Whether a run fails that reads a node which nothing has written, such as the result of a routine that
-    /// has not run. Otherwise the node counts as zeros, with a warning for `tracing`.
-    pub reject_unwritten_reads: bool,
 }
 
 /// The choice of a GPU, and its arithmetic.
@@ -165,7 +113,7 @@ pub struct GpuSettings {
     pub approximate_functions: bool,
 }
 
-/// Reports on standard error, dumps and timelines.
+/// Reports on standard error, dumps, logs and timelines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -193,46 +141,9 @@ pub struct DebugSettings {
     /// The folder for such profiles, as files `ROUTINE.json` and `ROUTINE.html` instead of a table on
     /// standard error; empty for none.
     pub profile_folder: String,
-}
-
-/// Logs of computed values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct LoggingSettings {
-    /// Whether routines log the values they compute, each to its own file. They run unscheduled then; see
-    /// `docs/debugging.md`.
-    #[serde(rename = "log_values")]
-    pub values: bool,
-    /// The folder of these files.
-    #[serde(rename = "log_folder")]
-    pub folder: String,
-    /// Whether to remove the logs of earlier processes from the folder.
-    #[serde(rename = "log_clean")]
-    pub clean: bool,
-    /// Whether logs round floats to five digits, so that logs of different targets can be compared.
-    #[serde(rename = "log_rounded")]
-    pub rounded: bool,
-    /// The most bytes of device memory for the log of one run on the backend `cuda`; entries beyond that are
-    /// only counted.
-    #[serde(rename = "log_buffer_bytes")]
-    pub buffer_bytes: u32,
-}
-
-/// Limits of the cache of compiled routines, which finds routines by content and keeps the most recently used
-/// ones. Evicted code is freed with the last routine that was linked from it, and compiled again on the next
-/// request. A second cache, of compiled texts, has the same limits and at most 64 entries.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct CodeCacheSettings {
-    /// The most compiled routines in the cache; 0 for no cache.
-    #[serde(rename = "code_cache_entries")]
-    pub entries: usize,
-    /// The most bytes they take: machine code in whole pages, call descriptions, and the texts that are the
-    /// keys of the cache; 0 for no cache.
-    #[serde(rename = "code_cache_bytes")]
-    pub bytes: usize,
+    /// The folder for logs: routines log the values they compute, each to a file of its own; empty for none.
+    /// They run unscheduled then; see `docs/debugging.md`.
+    pub logs: String,
 }
 
 impl Default for Settings {
@@ -242,33 +153,15 @@ impl Default for Settings {
             threads: 0,
             num_devices: 1,
             numerics: NumericClass::Fast,
+            vector: VectorSetting::Auto,
+            half_constant_cutoff: 16384.0,
             fallback: FallbackSetting::Auto,
-            optimization: OptimizationSettings::default(),
             tuning: TuneSettings::default(),
-            streams: StreamSettings::default(),
+            streams: SuggestedStreams::MostParallelStreams,
+            reject_unwritten_reads: false,
             gpu: GpuSettings::default(),
             debugging: DebugSettings::default(),
-            logging: LoggingSettings::default(),
-            code_cache: CodeCacheSettings::default(),
-        }
-    }
-}
-
-impl Default for OptimizationSettings {
-    fn default() -> Self {
-        OptimizationSettings {
-            fma: FmaSetting::ByClass,
-            integer_pow: 4,
-            fast_math: false,
-            half_constant_cutoff: 16384.0,
-            vector: VectorSetting::Auto,
-            virtualize_max_visits: 1,
-            virtualize_max_tracing_dim: 0,
-            inline_scalar_constexprs: true,
-            inline_simple_computations: true,
-            inline_complex_computations: false,
-            enable_device_only: true,
-            stack_threshold_in_bytes: 0,
+            code_cache_bytes: 256 << 20,
         }
     }
 }
@@ -276,35 +169,6 @@ impl Default for OptimizationSettings {
 impl Default for TuneSettings {
     fn default() -> Self {
         TuneSettings { file: String::new(), search: true }
-    }
-}
-
-impl Default for StreamSettings {
-    fn default() -> Self {
-        StreamSettings {
-            suggested: SuggestedStreams::MostParallelStreams,
-            automatic_host_transfers: true,
-            reject_unwritten_reads: false,
-            use_host_memory: false,
-        }
-    }
-}
-
-impl Default for LoggingSettings {
-    fn default() -> Self {
-        LoggingSettings {
-            values: false,
-            folder: "arrayjit_logs".into(),
-            clean: true,
-            rounded: false,
-            buffer_bytes: 16 << 20,
-        }
-    }
-}
-
-impl Default for CodeCacheSettings {
-    fn default() -> Self {
-        CodeCacheSettings { entries: 4096, bytes: 256 << 20 }
     }
 }
 
@@ -335,7 +199,7 @@ impl Settings {
 
     /// How many streams devices should suggest.
     pub(crate) fn stream_strategy(&self) -> StreamStrategy {
-        match self.streams.suggested {
+        match self.streams {
             SuggestedStreams::OnlyDevicesParallel => StreamStrategy::OnlyDevicesParallel,
             SuggestedStreams::ForParallelCopying => StreamStrategy::ForParallelCopying,
             SuggestedStreams::MostParallelStreams => StreamStrategy::MostParallelStreams,
@@ -346,7 +210,7 @@ impl Settings {
     #[cfg(feature = "cranelift")]
     pub(crate) fn vector_width(&self) -> codegen_cranelift::VectorWidth {
         use codegen_cranelift::VectorWidth;
-        match self.optimization.vector {
+        match self.vector {
             VectorSetting::Auto => VectorWidth::default(),
             VectorSetting::None => VectorWidth::None,
             VectorSetting::Bits128 => VectorWidth::Bits128,

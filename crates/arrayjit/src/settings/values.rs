@@ -6,24 +6,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NumericClass {
+    /// [`lowered_ir::ir::Numerics::Strict`]: as written, without fma.
+    Strict,
     /// [`lowered_ir::ir::Numerics::Fast`].
     #[default]
     Fast,
-    /// [`lowered_ir::ir::Numerics::Strict`].
-    Strict,
-}
-
-/// When a multiplication and an addition become one fused operation: [`scheduling::FmaPolicy`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FmaSetting {
-    /// Never.
-    Never,
-    /// In class `fast`.
-    #[default]
-    ByClass,
-    /// Always.
-    Always,
+    /// `Fast`, simplified by the equations of real numbers too: constants are re-associated and `0 * x` is 0,
+    /// even where that changes rounding, NaN or infinities.
+    Real,
 }
 
 /// Which backend runs kernels that a code generator rejects. A backend does not fall back to itself.

@@ -35,7 +35,7 @@ fn what_is_missing_is_said_in_one_line() {
 #[test]
 fn what_logs_does_not_fall_back() {
     let mut settings = Settings::default();
-    settings.logging.values = true;
+    settings.debugging.logs = "arrayjit_logs".to_owned();
     let device = Device::new(Arc::new(NullDevice::new()), 0);
     for target in Target::ALL {
         let codegen: Arc<dyn Codegen> = Arc::new(ptx(target, PtxOptions::default()));

@@ -3,7 +3,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use arrayjit::{Backend, HostArray, LogSink, Settings, TensorNode};
+use arrayjit::{Backend, BackendParts, HostArray, LogSink, LogStyle, Logging, Settings, TensorNode};
+use codegen_ptx::{PtxOptions, Target, ptx};
 
 use crate::{gpu, or_skip};
 
@@ -15,11 +16,14 @@ const PROGRAM: &str = "
     y[i] := y[i] - s / 4
 ";
 
-fn backend(name: &str, change: impl FnOnce(&mut Settings)) -> Result<Backend, arrayjit::OpenError> {
+fn settings() -> Settings {
     let mut settings = Settings::default();
-    settings.logging.values = true;
-    change(&mut settings);
-    Backend::open_with(name, settings)
+    settings.debugging.logs = "arrayjit_logs".to_owned();
+    settings
+}
+
+fn backend(name: &str) -> Backend {
+    Backend::open_with(name, settings()).unwrap()
 }
 
 /// Runs the program twice and returns its log; no part of it may run on another backend.
@@ -37,7 +41,7 @@ fn logged(backend: &Backend) -> String {
     let text = Arc::new(Mutex::new(String::new()));
     let into = Arc::clone(&text);
     let sink: Arc<dyn LogSink> = Arc::new(move |lines: &str| into.lock().unwrap().push_str(lines));
-    let routine = code.link_logging(&context, sink).unwrap();
+    let routine = code.link_logging(&context, Logging { sink, style: LogStyle::Exact }).unwrap();
     drop(routine.run(&[]).unwrap());
     routine.run(&[]).unwrap().sync().unwrap();
     text.lock().unwrap().clone()
@@ -48,17 +52,19 @@ fn routines_log_what_they_log_on_the_interpreter() {
     if gpu("routines_log_what_they_log_on_the_interpreter").is_none() {
         return;
     }
-    let [found, expected] = ["cuda", "interpreter"].map(|name| logged(&backend(name, |_| {}).unwrap()));
+    let [found, expected] = ["cuda", "interpreter"].map(|name| logged(&backend(name)));
     assert!(expected.lines().count() > 100);
     assert_eq!(found, expected);
 }
 
 #[test]
 fn a_small_buffer_has_the_beginning_of_the_log() {
-    let opened = backend("cuda", |settings| settings.logging.buffer_bytes = 1000);
-    let Some(backend) = or_skip("a_small_buffer_has_the_beginning_of_the_log", opened) else { return };
-    let found = logged(&backend);
-    let whole = logged(&self::backend("interpreter", |_| {}).unwrap());
+    let opened = Backend::open_with("cuda", settings());
+    let Some(cuda) = or_skip("a_small_buffer_has_the_beginning_of_the_log", opened) else { return };
+    let small = ptx(Target::Sm70, PtxOptions { log_bytes: 1000, ..PtxOptions::default() });
+    let parts = BackendParts::new(Arc::new(small), cuda.device().clone());
+    let found = logged(&Backend::from_parts("cuda", parts, settings()).unwrap());
+    let whole = logged(&backend("interpreter"));
     let [first, second] = [0, 1].map(|run| found.split_inclusive("1000 bytes\n").nth(run).unwrap());
     let (kept, _) = first.split_once("DROPPED: ").unwrap();
     assert!(!kept.is_empty() && whole.starts_with(kept), "{found}");

@@ -2,7 +2,7 @@
 //! be written, whatever the order of the loops, so that it needs no value from before the run.
 
 use arrayjit::settings::{NumericClass, Settings};
-use arrayjit::{Backend, HostArray, Nodes, Program};
+use arrayjit::{Backend, HostArray, Nodes, OptimizeSettings, Program};
 use autodiff::{CheckOptions, check};
 
 /// A program with the nodes `x` and `loss`, the dimensions of `x`, and other inputs.
@@ -95,23 +95,20 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Settings that lead to other memory modes.
-fn settings() -> Vec<(&'static str, Settings)> {
+/// Settings, and options of the optimiser that lead to other memory modes.
+fn settings() -> Vec<(&'static str, Settings, OptimizeSettings)> {
     let mut all = Vec::new();
     for class in [NumericClass::Strict, NumericClass::Fast] {
-        let mut base = Settings::default();
-        base.numerics = class;
-        base.threads = 2;
-        let mut kept = base.clone();
-        kept.optimization.enable_device_only = false;
-        let mut inlined = base.clone();
-        inlined.optimization.virtualize_max_visits = 1000;
-        inlined.optimization.inline_complex_computations = true;
-        let mut local = base.clone();
-        local.optimization.stack_threshold_in_bytes = 0;
-        local.optimization.inline_simple_computations = false;
-        local.optimization.virtualize_max_visits = 0;
-        all.extend([("default", base), ("kept", kept), ("inlined", inlined), ("local", local)]);
+        let mut settings = Settings::default();
+        settings.numerics = class;
+        settings.threads = 2;
+        let base = settings.optimizer();
+        let kept = OptimizeSettings { enable_device_only: false, ..base.clone() };
+        let inlined =
+            OptimizeSettings { max_visits: 1000, inline_complex_computations: true, ..base.clone() };
+        let local = OptimizeSettings { max_visits: 0, inline_simple_computations: false, ..base.clone() };
+        let named = [("default", base), ("kept", kept), ("inlined", inlined), ("local", local)];
+        all.extend(named.map(|(name, optimizer)| (name, settings.clone(), optimizer)));
     }
     all
 }
@@ -152,10 +149,15 @@ impl Case {
     }
 
     /// The gradient by `x` as compiled code computes it.
-    fn gradient(&self, backend: &str, (name, settings): &(&str, Settings)) -> Vec<f64> {
+    fn gradient(
+        &self,
+        backend: &str,
+        (name, settings, optimizer): &(&str, Settings, OptimizeSettings),
+    ) -> Vec<f64> {
         let text = format!("{}\ngrad loss by x\nkeep x.grad", self.declared());
         let what = || format!("{backend}, {:?}, {name}:\n{text}", settings.numerics);
         let backend = Backend::open_with(backend, settings.clone()).expect("it is in every build");
+        let backend = backend.with_optimizer(optimizer.clone());
         let code =
             backend.compile(&text, &Nodes::default()).unwrap_or_else(|error| panic!("{}\n{error}", what()));
         let mut context = backend.context().expect("a stream");

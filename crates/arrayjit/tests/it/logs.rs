@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use arrayjit::{Backend, DType, HostArray, LogSink, MemoryMode, Reason, Settings, TensorNode};
+use arrayjit::{
+    Backend, DType, HostArray, LogSink, LogStyle, Logging, MemoryMode, Reason, Settings, TensorNode,
+};
 
 const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
 
@@ -24,8 +26,7 @@ const EXPRESSION: &str = "
 
 fn logging(folder: &Path) -> Settings {
     let mut settings = Settings::default();
-    settings.logging.values = true;
-    settings.logging.folder = folder.to_str().unwrap().to_owned();
+    settings.debugging.logs = folder.to_str().unwrap().to_owned();
     settings
 }
 
@@ -112,9 +113,7 @@ fn every_routine_has_its_file_and_every_run_is_in_it() {
 #[test]
 fn logs_can_be_rounded_and_given_to_the_program() {
     let folder = tempfile::tempdir().unwrap();
-    let mut settings = logging(folder.path());
-    settings.logging.rounded = true;
-    let backend = Backend::open_with("inline", settings).unwrap();
+    let backend = Backend::open_with("inline", logging(folder.path())).unwrap();
     let (x, y) = (node("x", DType::F32, &[1]), node("y", DType::F32, &[1]));
     let code = backend.compile("y[i] := x[i] / 3", [&x, &y]).unwrap();
     let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0])).unwrap();
@@ -123,7 +122,7 @@ fn logs_can_be_rounded_and_given_to_the_program() {
         let log = Arc::clone(&log);
         Arc::new(move |lines: &str| log.lock().unwrap().push_str(lines))
     };
-    let routine = code.link_logging(&context, sink).unwrap();
+    let routine = code.link_logging(&context, Logging { sink, style: LogStyle::Rounded }).unwrap();
     routine.run(&[]).unwrap().sync().unwrap();
     let log = log.lock().unwrap();
     assert!(log.contains("y[0] = 33333e-5 = x[0]{=1}"), "{log}");
@@ -138,7 +137,7 @@ fn nothing_is_logged_unless_it_is_asked_for() {
     assert!(code.codes().flat_map(|code| code.artifact().kernels()).all(|kernel| kernel.log.is_empty()));
     let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0, 2.0])).unwrap();
     let sink = Arc::new(|lines: &str| panic!("logged {lines}"));
-    let routine = code.link_logging(&context, sink).unwrap();
+    let routine = code.link_logging(&context, Logging { sink, style: LogStyle::Exact }).unwrap();
     routine.run(&[]).unwrap().sync().unwrap();
     assert_eq!(routine.context().to_host(&y).unwrap().values(), [2.0, 3.0]);
 }
@@ -153,7 +152,7 @@ fn a_sink_that_panics_fails_its_run_and_nothing_else() {
         let code = backend.compile("y[i] := 2 * x[i]", [&x, &y]).unwrap();
         let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0])).unwrap();
         let sink: Arc<dyn LogSink> = Arc::new(|_: &str| panic!("the disk is full"));
-        let routine = code.link_logging(&context, sink).unwrap();
+        let routine = code.link_logging(&context, Logging { sink, style: LogStyle::Exact }).unwrap();
         let error = routine.run(&[]).and_then(|event| event.sync()).unwrap_err();
         assert!(error.to_string().contains("the disk is full"), "{name}: {error}");
         let (other, z) = (node("other", DType::F32, &[1]), node("z", DType::F32, &[1]));

@@ -2,8 +2,8 @@
 //! constants. One-hot sums, which are compiled to gathers, give the same results on every backend.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use arrayjit::settings::{FmaSetting, NumericClass};
-use arrayjit::{Backend, CompileError, DType, HostArray, MemoryMode, Settings, TensorNode};
+use arrayjit::settings::NumericClass;
+use arrayjit::{Backend, CompileError, DType, HostArray, MemoryMode, OptimizeSettings, Settings, TensorNode};
 
 const BACKENDS: [&str; 3] = ["interpreter", "inline", "multicore"];
 
@@ -14,13 +14,11 @@ fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
 
 /// Runs the text on the inputs and returns the values of `y`.
 fn run(
-    backend: &str,
-    settings: &Settings,
+    backend: &Backend,
     text: &str,
     inputs: &[(&TensorNode, HostArray)],
     y: &TensorNode,
 ) -> Result<Vec<f64>, CompileError> {
-    let backend = Backend::open_with(backend, settings.clone()).unwrap();
     let nodes = inputs.iter().map(|(node, _)| *node).chain([y]);
     let compiled = backend.compile(text, nodes)?;
     let mut context = backend.context().unwrap();
@@ -34,66 +32,63 @@ fn run(
 
 /// Runs `text` on every backend, with `value` in each of the four `f32` elements of `x`, and returns the
 /// first element of `y`.
-fn one(settings: &Settings, text: &str, value: f32) -> f64 {
+fn one(settings: &Settings, optimizer: OptimizeSettings, text: &str, value: f32) -> f64 {
     let values = || HostArray::from_slice(&[value; 4], [4]).unwrap();
-    let results = BACKENDS.map(|backend| {
+    let results = BACKENDS.map(|name| {
         let (x, y) = (node("x", DType::F32, &[4]), node("y", DType::F32, &[4]));
-        run(backend, settings, text, &[(&x, values())], &y).unwrap()[0]
+        let backend = Backend::open_with(name, settings.clone()).unwrap().with_optimizer(optimizer.clone());
+        run(&backend, text, &[(&x, values())], &y).unwrap()[0]
     });
     assert!(results.iter().all(|r| r.to_bits() == results[0].to_bits()), "{text}: {results:?}");
     results[0]
 }
 
+/// [`one`] in a numeric class.
+fn in_class(numerics: NumericClass, text: &str, value: f32) -> f64 {
+    let mut settings = Settings::default();
+    settings.numerics = numerics;
+    one(&settings, settings.optimizer(), text, value)
+}
+
 #[test]
-fn the_fma_policy_decides_how_often_a_sum_of_products_is_rounded() {
+fn the_class_decides_how_often_a_sum_of_products_is_rounded() {
     // (1 + 2⁻¹²)² - 1 is 2⁻¹¹ + 2⁻²⁴; the product rounded by itself loses the last bit.
     let (rounded, fused) = ((-11f64).exp2(), (-11f64).exp2() + (-24f64).exp2());
-    let found = |numerics, fma| {
-        let mut settings = Settings::default();
-        settings.numerics = numerics;
-        settings.optimization.fma = fma;
-        one(&settings, "y[i] := x[i] * x[i] - 1", 1.0 + (-12f32).exp2())
-    };
-    for fma in [FmaSetting::Never, FmaSetting::ByClass, FmaSetting::Always] {
-        let fast = if fma == FmaSetting::Never { rounded } else { fused };
-        let strict = if fma == FmaSetting::Always { fused } else { rounded };
-        assert_eq!(
-            (found(NumericClass::Fast, fma), found(NumericClass::Strict, fma)),
-            (fast, strict),
-            "{fma:?}"
-        );
-    }
+    let found = |class| in_class(class, "y[i] := x[i] * x[i] - 1", 1.0 + (-12f32).exp2());
+    assert_eq!(
+        [NumericClass::Strict, NumericClass::Fast, NumericClass::Real].map(found),
+        [rounded, fused, fused]
+    );
 }
 
 #[test]
 fn the_equations_of_reals_are_asked_for() {
-    let mut settings = Settings::default();
-    assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 0.0);
-    settings.optimization.fast_math = true;
-    assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 1.0);
-    settings.numerics = NumericClass::Strict;
-    assert_eq!(one(&settings, "y[i] := (x[i] + 1e9) - 1e9", 1.0), 0.0);
+    let found = |class| in_class(class, "y[i] := (x[i] + 1e9) - 1e9", 1.0);
+    assert_eq!([NumericClass::Strict, NumericClass::Fast, NumericClass::Real].map(found), [0.0, 0.0, 1.0]);
 }
 
 #[test]
 fn small_powers_are_products() {
     let value = 1.1f32;
-    let mut settings = Settings::default();
+    let settings = Settings::default();
+    let found = |optimizer, text| one(&settings, optimizer, text, value);
     let product = f64::from(value * value * value);
-    assert_eq!(one(&settings, "y[i] := pow(x[i], 3)", value), product);
-    assert_eq!(one(&settings, "y[i] := pow(x[i], -3)", value), f64::from(1.0 / (value * value * value)));
-    settings.optimization.integer_pow = 2;
-    assert!((one(&settings, "y[i] := pow(x[i], 3)", value) - product).abs() < 3e-7);
+    assert_eq!(found(settings.optimizer(), "y[i] := pow(x[i], 3)"), product);
+    let quotient = f64::from(1.0 / (value * value * value));
+    assert_eq!(found(settings.optimizer(), "y[i] := pow(x[i], -3)"), quotient);
+    let squares = OptimizeSettings { integer_pow: 2, ..settings.optimizer() };
+    assert!((found(squares, "y[i] := pow(x[i], 3)") - product).abs() < 3e-7);
 }
 
 #[test]
 fn large_halves_are_rejected_where_the_setting_says() {
     let compiled = |cutoff: f64| {
         let mut settings = Settings::default();
-        settings.optimization.half_constant_cutoff = cutoff;
+        settings.half_constant_cutoff = cutoff;
         let (x, y) = (node("x", DType::F16, &[2]), node("y", DType::F16, &[2]));
         let zeros = HostArray::zeros(DType::F16, [2]).unwrap();
-        run("inline", &settings, "y[i] := x[i] + 20000", &[(&x, zeros)], &y)
+        let backend = Backend::open_with("inline", settings).unwrap();
+        run(&backend, "y[i] := x[i] + 20000", &[(&x, zeros)], &y)
     };
     let error = compiled(16384.0).unwrap_err();
     assert!(error.to_string().contains("the constant 20000 of type f16"), "{error}");
@@ -119,7 +114,8 @@ fn one_hot_sums_read_rows_on_every_backend() {
                     (&table, HostArray::from_slice(&rows, [5, 7]).unwrap()),
                     (&label, HostArray::from_slice(&[4.0f32, 0.0, 2.5, -1.0], [4]).unwrap()),
                 ];
-                let found = run(backend, &settings, text, &inputs, &y).unwrap();
+                let opened = Backend::open_with(backend, settings).unwrap();
+                let found = run(&opened, text, &inputs, &y).unwrap();
                 let expected: Vec<f64> = (28..35).chain(0..7).map(f64::from).chain([0.0; 14]).collect();
                 assert_eq!(found, expected, "{text} on {backend}");
             }

@@ -139,7 +139,7 @@ fn the_cache_keeps_no_node_of_the_caller() {
 #[test]
 fn without_a_cache_every_text_compiles() {
     let mut settings = Settings::default();
-    settings.code_cache.entries = 0;
+    settings.code_cache_bytes = 0;
     let backend = Backend::open_with("inline", settings).unwrap();
     let (x, y) = (vector("x"), vector("y"));
     let [first, again] = [(); 2].map(|()| backend.compile(TEXT, [&x, &y]).unwrap());

@@ -55,10 +55,8 @@ impl Plans {
 
 /// A backend on which intermediates of every size live during the run only.
 fn backend() -> Backend {
-    let mut settings = Settings::default();
-    settings.optimization.stack_threshold_in_bytes = 0;
-    Backend::open_with(if cfg!(feature = "cranelift") { "multicore" } else { "interpreter" }, settings)
-        .expect("it is in this build")
+    let name = if cfg!(feature = "cranelift") { "multicore" } else { "interpreter" };
+    Backend::open_with(name, Settings::default()).expect("it is in this build")
 }
 
 #[test]
@@ -66,7 +64,7 @@ fn temporaries_alive_together_never_overlap() {
     let (backend, mut plans) = (backend(), Plans::default());
     let alignment = backend.codegen().caps().alignment;
     // Without a stack, and with loops divided even if they are short, the corpus has more temporaries.
-    let options = ScheduleOptions { stack_bytes: 0, grain_work: 1, ..backend.settings().scheduler() };
+    let options = ScheduleOptions { stack_bytes: 0, grain_work: 1, ..ScheduleOptions::default() };
     for case in filetests::run_cases() {
         let what = format!("{}:{}", case.path.display(), case.line);
         let Ok(optimised) = optimize(case.routine.clone(), &backend.settings().optimizer()) else { continue };

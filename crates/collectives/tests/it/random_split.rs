@@ -1,7 +1,7 @@
 //! Random programs that are split: all parts together leave the bits of the whole program.
 
 use arrayjit::{
-    Assignments, Backend, Compiled, Context, HostArray, Routine, Settings, TensorNode,
+    Assignments, Backend, Compiled, Context, HostArray, OptimizeSettings, Routine, Settings, TensorNode,
     settings::NumericClass, text,
 };
 use arrayjit_collectives::{BucketSizes, split_gradient};
@@ -82,8 +82,8 @@ fn compare(programs: u64, draw: impl Fn(u64) -> GeneratedProgram) -> usize {
     for seed in effort::seeds(programs) {
         let mut settings = Settings::default();
         settings.numerics = if seed % 2 == 0 { NumericClass::Fast } else { NumericClass::Strict };
-        settings.optimization.virtualize_max_visits = seed % 3;
-        let backend = Backend::open_with("multicore", settings).unwrap();
+        let optimizer = OptimizeSettings { max_visits: seed % 3, ..settings.optimizer() };
+        let backend = Backend::open_with("multicore", settings).unwrap().with_optimizer(optimizer);
         // Nodes learn where they live from compilation, so each outcome has its own.
         let [whole, parted] = [false, true].map(|is_split| {
             let GeneratedProgram { text, nodes } = draw(seed);

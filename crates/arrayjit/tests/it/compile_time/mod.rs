@@ -16,6 +16,6 @@ use arrayjit::{Backend, Settings};
 fn backend() -> Backend {
     let mut settings = Settings::default();
     settings.threads = 2;
-    settings.code_cache.entries = 0;
+    settings.code_cache_bytes = 0;
     Backend::open_with("inline", settings).unwrap()
 }

@@ -6,7 +6,9 @@ use std::sync::{
 };
 
 use arrayjit::settings::FallbackSetting;
-use arrayjit::{Backend, CompileError, FallbackCount, LogSink, Routine, RunError, Settings, TensorNode};
+use arrayjit::{
+    Backend, CompileError, FallbackCount, LogSink, LogStyle, Logging, Routine, RunError, Settings, TensorNode,
+};
 
 use super::placed;
 use super::rejecting::{array, context, kept, rejecting, settings, values, with_text};
@@ -23,8 +25,7 @@ struct FailingProgram {
 
 fn logging(folder: &std::path::Path) -> Settings {
     let mut settings = settings(FallbackSetting::Inline);
-    settings.logging.values = true;
-    settings.logging.folder = folder.to_str().unwrap().to_owned();
+    settings.debugging.logs = folder.to_str().unwrap().to_owned();
     settings
 }
 
@@ -41,7 +42,8 @@ fn program(backend: &Backend, line: &'static str) -> FailingProgram {
         })
     };
     let given: [(&TensorNode, &[f64]); 2] = [(&nodes[0], &[3.0; 8]), (&nodes[4], &[10.0; 8])];
-    let routine = code.link_logging(&context(backend, &given), sink).unwrap();
+    let routine =
+        code.link_logging(&context(backend, &given), Logging { sink, style: LogStyle::Exact }).unwrap();
     FailingProgram { nodes, routine, fails }
 }
 
@@ -107,7 +109,8 @@ fn logs_of_divided_routines_are_those_of_undivided_ones() {
         let nodes = ["x", "y", "z", "v"].map(|name| kept(name, &[3000]));
         let code = backend.compile_named("step", text, &nodes).unwrap();
         let given: [(&TensorNode, &[f64]); 1] = [(&nodes[0], &[3.0; 3000])];
-        let routine = code.link_logging(&context(backend, &given), sink).unwrap();
+        let routine =
+            code.link_logging(&context(backend, &given), Logging { sink, style: LogStyle::Exact }).unwrap();
         for _ in 0..2 {
             routine.run(&[]).unwrap().sync().unwrap();
         }

@@ -1,7 +1,7 @@
 //! Random programs with random statements that fall back: the bits are those of the undivided program.
 
 use arrayjit::settings::{FallbackSetting, NumericClass};
-use arrayjit::{Backend, HostArray, TensorNode};
+use arrayjit::{Backend, HostArray, OptimizeSettings, TensorNode};
 use filetests::generate::{GeneratedProgram, program_from_seed};
 use lowered_ir::ir::Routine as Ir;
 use random_programs::{ProgramWeights, effort};
@@ -80,9 +80,10 @@ fn compare(programs: u64, draw: impl Fn(u64) -> GeneratedProgram) -> FallbackTal
     for seed in effort::seeds(programs) {
         let mut settings = settings(FallbackSetting::Inline);
         settings.numerics = if seed % 2 == 0 { NumericClass::Fast } else { NumericClass::Strict };
-        settings.optimization.virtualize_max_visits = seed % 3;
+        let optimizer = OptimizeSettings { max_visits: seed % 3, ..settings.optimizer() };
         let whole = Backend::open_with("multicore", settings.clone()).unwrap();
         let partial = rejecting("multicore", settings, some(seed));
+        let [whole, partial] = [whole, partial].map(|backend| backend.with_optimizer(optimizer.clone()));
         let [expected, found] = [&whole, &partial].map(|backend| {
             let program = draw(seed);
             (outcome(backend, &program, &mut tally), program.text)

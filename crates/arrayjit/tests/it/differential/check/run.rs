@@ -56,8 +56,8 @@ fn configurations() -> &'static [Configuration] {
             for (name, vector) in backends {
                 let numerics = if class == Class::Strict { NumericClass::Strict } else { NumericClass::Fast };
                 let mut settings = Settings::default();
-                (settings.numerics, settings.optimization.vector) = (numerics, vector);
-                (settings.threads, settings.code_cache.entries) = (2, 0);
+                (settings.numerics, settings.vector) = (numerics, vector);
+                (settings.threads, settings.code_cache_bytes) = (2, 0);
                 // Configurations with vectors that this machine lacks are left out.
                 if let Ok(backend) = Backend::open_with(name, settings) {
                     all.push(Configuration { name, class, backend });
@@ -78,7 +78,7 @@ pub(crate) fn check(program: &RandomProgram) -> Result<Report, String> {
     // Evaluated only when needed, because a program that every configuration rejects need not have a meaning.
     let expected = [Class::Strict, Class::Fast].map(|class| LazyCell::new(move || evaluate(program, class)));
     for configuration in configurations() {
-        let vector = configuration.backend.settings().optimization.vector;
+        let vector = configuration.backend.settings().vector;
         let at = format!("{} {vector:?} {:?}", configuration.name, configuration.class);
         match run(program, &expected[configuration.class as usize], configuration) {
             Ok(one) => report.add(one),
