@@ -15,7 +15,8 @@ use tnode::{Pending, TensorNode};
 
 use crate::{
     backend::Backend,
-    compile::{Compiled, CompiledForm, PlannedRoutine, owned},
+    compile::{PlannedRoutine, owned},
+    compiled::{Compiled, CompiledForm},
     error::CompileError,
     routine::Routine,
 };
@@ -218,7 +219,7 @@ impl Backend {
             form.map(Some).map_err(|error| failed(*position, planned.name(), error))
         };
         // Members are compiled one by one where passes are printed, so that their dumps do not mix.
-        let forms: Vec<_> = match self.reporter().shows_passes() {
+        let forms: Vec<_> = match self.observer().shows_passes() {
             true => planned.iter_mut().map(one).collect(),
             false => planned.par_iter_mut().map(one).collect(),
         };

@@ -8,10 +8,10 @@ use std::{
 
 use assignment_text::{Program, TextError};
 use assignments::{
-    Assignments, Nodes, UnknownNode, Warning,
+    Assignments, Nodes, Warning,
     lower::{LoweredAssignments, first_mention, lower},
 };
-use codegen_core::{Code, LogStyle, Logging};
+use codegen_core::Code;
 use device_runtime::Context;
 use lowered_ir::{
     Lowered, ir,
@@ -24,237 +24,13 @@ use tnode::{ModeState, Pending, TensorNode, View};
 
 use crate::{
     backend::Backend,
-    capsule::CapsuleSource,
-    debug::DebugReporter,
+    compiled::{Compiled, CompiledForm},
     error::{CompileError, InitialiseError},
-    fallback::{self, DividedCode, Fallback},
+    fallback,
     generate::{self, verified},
-    log::{LogFolder, logging_to},
-    profile::{CallsOf, ProfileRecorder, ProfileSource, Statements},
-    routine::Routine,
-    run_memory::RunMemory,
+    observer::Compilation,
     text_cache::TextKey,
 };
-
-/// Compiled assignments with their nodes: links into any context of the backend's devices, any number of
-/// times, by any thread.
-#[derive(Clone, Debug)]
-pub struct Compiled {
-    form: CompiledForm,
-    nodes: Vec<TensorNode>,
-    optimized: Arc<Optimized>,
-    warnings: Vec<Warning>,
-    /// The changes to the computations of virtual nodes.
-    changes: Arc<Changes>,
-    /// Whether it computes virtual nodes of earlier routines.
-    has_imports: bool,
-    /// The nodes that the text made.
-    text_nodes: Nodes,
-    /// The program that gives declared nodes their initial values.
-    initial: Option<Arc<Assignments>>,
-    /// The folder of the logs of linked routines, if they log.
-    logs: Option<LogFolder>,
-    /// The source of capsules, if the settings ask for them.
-    capsules: Option<CapsuleSource>,
-    /// The source of profiles, if the settings ask for them.
-    profile: Option<ProfileSource>,
-    reporter: DebugReporter,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum CompiledForm {
-    /// All kernels run on the backend itself.
-    Whole(Arc<Code>),
-    /// Some kernels run on the fallback backend.
-    Divided(Arc<DividedCode>),
-}
-
-impl CompiledForm {
-    fn name(&self) -> &str {
-        match self {
-            CompiledForm::Whole(code) => code.schedule().name(),
-            CompiledForm::Divided(code) => &code.name,
-        }
-    }
-
-    /// The code of each part, in the order in which parts run, with the backend that runs it; `own` runs
-    /// whole routines.
-    pub(crate) fn parts<'c>(&'c self, own: &'c Backend) -> Vec<(&'c Backend, &'c Arc<Code>)> {
-        match self {
-            CompiledForm::Whole(code) => vec![(own, code)],
-            CompiledForm::Divided(code) => {
-                code.parts.iter().map(|part| (code.backend(part.place), &part.code)).collect()
-            }
-        }
-    }
-}
-
-impl Compiled {
-    /// The routine's name: the given one, or the last node it writes.
-    pub fn name(&self) -> &str {
-        self.form.name()
-    }
-
-    /// The static symbols in binding order, each with its range.
-    pub fn symbols(&self) -> &[ir::Symbol] {
-        self.codes().next().map_or(&[], |code| code.schedule().symbols())
-    }
-
-    /// The code without its nodes: one item, or, where statements fall back, one for each part in the order
-    /// of execution.
-    pub fn codes(&self) -> impl Iterator<Item = &Arc<Code>> {
-        let (whole, parts) = match &self.form {
-            CompiledForm::Whole(code) => (Some(code), [].as_slice()),
-            CompiledForm::Divided(code) => (None, code.parts.as_slice()),
-        };
-        whole.into_iter().chain(parts.iter().map(|part| &part.code))
-    }
-
-    /// The statements that the backend rejects and its fallback runs, in order; empty for most routines.
-    pub fn fallbacks(&self) -> &[Fallback] {
-        match &self.form {
-            CompiledForm::Whole(_) => &[],
-            CompiledForm::Divided(code) => &code.fallbacks,
-        }
-    }
-
-    /// Explains the memory mode that this routine gave the node: each decision with its reason and its place
-    /// in the code. For a node that could have been inlined and was not, the explanation has the reason.
-    /// `None` for a node that the routine does not mention.
-    pub fn explain(&self, node: &TensorNode) -> Option<String> {
-        let at = self.nodes.iter().position(|n| n == node)?;
-        Some(self.optimized.explain(ir::NodeRef(at as u32)))
-    }
-
-    /// Legal but suspicious parts of the program: a quotient of integers stored in a node of floats, one
-    /// random number for all elements, values that nothing uses. They are printed if `debug` is 1 or more.
-    pub fn warnings(&self) -> &[Warning] {
-        &self.warnings
-    }
-
-    /// The nodes by their position in the code's table: nodes of the assignments, then the inputs of virtual
-    /// nodes that earlier routines compute.
-    pub fn nodes(&self) -> &[TensorNode] {
-        &self.nodes
-    }
-
-    /// The node of that name: one that the text made, or one of [`Compiled::nodes`].
-    ///
-    /// # Errors
-    ///
-    /// A name that no node has. The error lists similar names.
-    pub fn node(&self, name: &str) -> Result<&TensorNode, UnknownNode> {
-        let given = || self.nodes.iter().find(|node| node.name() == name);
-        self.text_nodes.get(name).or_else(given).ok_or_else(|| {
-            let made = self.text_nodes.by_name().map(|(name, _)| name.to_owned());
-            UnknownNode::among(name, made.chain(self.nodes.iter().map(TensorNode::name)))
-        })
-    }
-
-    /// Links into a context. Nodes that the code reads must be in the context; nodes that it writes are
-    /// allocated if absent. The routine's own context has both.
-    ///
-    /// # Errors
-    ///
-    /// A node that the context lacks, or a failed allocation; the context is unchanged then.
-    pub fn link(&self, context: &Context) -> Result<Routine, device_runtime::RunError> {
-        match &self.logs {
-            None => self.link_as(context, None),
-            Some(folder) => {
-                let sink = Arc::new(folder.file(self.name()));
-                self.link_logging(context, Logging { sink, style: LogStyle::Exact })
-            }
-        }
-    }
-
-    /// [`Compiled::link`], with a sink for the routine's log instead of a file, and a style of its own: with
-    /// [`LogStyle::Rounded`], logs of targets whose last bits differ can be compared. Only routines compiled
-    /// with the setting [`logs`](crate::settings::DebugSettings::logs) log. A sink must not run routines with
-    /// statements that fall back: such a run would wait for the run that logs.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Compiled::link`].
-    pub fn link_logging(
-        &self,
-        context: &Context,
-        logging: Logging,
-    ) -> Result<Routine, device_runtime::RunError> {
-        self.link_as(context, Some(&logging))
-    }
-
-    /// The nodes that the text made.
-    pub(crate) fn text_nodes(&self) -> &Nodes {
-        &self.text_nodes
-    }
-
-    /// Whether the code has computations of earlier routines' virtual nodes.
-    pub(crate) fn has_imports(&self) -> bool {
-        self.has_imports
-    }
-
-    /// Whether the text gives nodes initial values.
-    pub(crate) fn has_initial_values(&self) -> bool {
-        self.initial.is_some()
-    }
-
-    /// The same code over other nodes.
-    pub(crate) fn over(&self, nodes: Vec<TensorNode>, text_nodes: Nodes) -> Compiled {
-        Compiled { nodes, text_nodes, ..self.clone() }
-    }
-
-    /// The routine's changes to the computations of virtual nodes, and its nodes.
-    fn changes(&self) -> (&Changes, &[TensorNode]) {
-        (&self.changes, &self.nodes)
-    }
-
-    /// The code, if all of it runs on the backend itself, does not log, and is neither watched nor profiled.
-    pub(crate) fn whole(&self) -> Option<&Arc<Code>> {
-        match &self.form {
-            CompiledForm::Whole(code) if !self.is_observed() => Some(code),
-            CompiledForm::Whole(_) | CompiledForm::Divided(_) => None,
-        }
-    }
-
-    /// Whether runs log, write capsules or are timed.
-    fn is_observed(&self) -> bool {
-        self.logs.is_some() || self.capsules.is_some() || self.profile.is_some()
-    }
-
-    /// Reports the compiled routine, the time of each stage, and the statements that fall back.
-    fn report(&self, backend: &Backend, statements: &Statements, took: &[(&'static str, Duration)]) {
-        let reporter = backend.reporter();
-        reporter.times(self.name(), took);
-        match &self.form {
-            CompiledForm::Whole(code) => {
-                let (codegen, schedule) = (backend.codegen(), code.schedule());
-                let report = CallsOf { codegen, schedule, nodes: &self.nodes, statements };
-                reporter.compiled(self.name(), &report);
-            }
-            CompiledForm::Divided(code) => code.report(&self.nodes, statements),
-        }
-    }
-
-    fn link_as(
-        &self,
-        context: &Context,
-        logging: Option<&Logging>,
-    ) -> Result<Routine, device_runtime::RunError> {
-        // Some drivers generate code when linking, because code for them contains addresses.
-        with_enough(|| {
-            let linked = match &self.form {
-                CompiledForm::Whole(code) => {
-                    Routine::from(context.link(&logging_to(logging, code), &self.nodes)?)
-                }
-                CompiledForm::Divided(code) => Routine::divided(code.link(context, &self.nodes, logging)?),
-            };
-            let codes = || self.codes().map(|code| &**code);
-            self.reporter.memory(self.name(), || RunMemory::of(linked.context(), codes()));
-            let recorder = self.profile.clone().map(ProfileRecorder::new);
-            Ok(linked.watched(self.capsules.as_ref().map(CapsuleSource::watch)).recorded(recorder))
-        })
-    }
-}
 
 impl Backend {
     /// Compiles assignment text over the given nodes, which are found by name. The grammar is in
@@ -390,8 +166,7 @@ impl Backend {
 
     /// Whether a text that is compiled again may skip the stages: nothing asks to see them.
     fn keeps_texts(&self) -> bool {
-        let is_observed = self.logs().is_some() || self.captures() || self.settings().debugging.profile;
-        self.texts().has_room() && self.reporter().is_silent() && !is_observed
+        self.texts().has_room() && self.observer().is_idle()
     }
 
     /// Compiles the assignments that `read` makes of a text.
@@ -471,7 +246,7 @@ impl Backend {
                 has_imports: !imported.is_empty(),
                 text_nodes: Nodes::default(),
                 initial: None,
-                statements: Statements::default(),
+                assignments: None,
                 took: laps.took,
             };
             self.compile_planned(planned, None)
@@ -518,7 +293,7 @@ impl Backend {
         took: Vec<(&'static str, Duration)>,
     ) -> Result<PlannedRoutine, CompileError> {
         let mut laps = Stopwatch { start: Instant::now(), took };
-        let reporter = self.reporter();
+        let observer = self.observer();
 
         // Gradients become accumulations.
         let mut assignments = Cow::Borrowed(assignments);
@@ -532,7 +307,7 @@ impl Backend {
         let LoweredAssignments { lowered, views, warnings, .. } =
             lower(assignments, &self.settings().lowering())?;
         verified("lowering", &lowered.routine)?;
-        reporter.pass("lower", &lowered.routine);
+        observer.pass("lower", &lowered.routine);
         laps.end("lower");
 
         let handles = lowered.nodes.clone();
@@ -540,11 +315,7 @@ impl Backend {
             .optimize(known, lowered, &mut laps)
             .map_err(|error| unoptimized(error, assignments, &handles))?;
         verified("optimisation", &optimized.routine)?;
-        let statements = if reporter.shows_calls() || self.settings().debugging.profile {
-            Statements::of(assignments)
-        } else {
-            Statements::default()
-        };
+        let kept = observer.needs().assignments.then(|| assignments.clone());
         Ok(PlannedRoutine {
             source,
             optimized,
@@ -555,7 +326,7 @@ impl Backend {
             has_imports: !imported.is_empty(),
             text_nodes: assignments.text_nodes.clone(),
             initial: assignments.initial.clone(),
-            statements,
+            assignments: kept,
             took: laps.took,
         })
     }
@@ -568,16 +339,16 @@ impl Backend {
         lowered: Lowered,
         laps: &mut Stopwatch,
     ) -> Result<(Option<Arc<ir::Routine>>, InContext), OptimizeError> {
-        let reporter = self.reporter();
-        let mut source = self.captures().then(|| Arc::new(lowered.routine.clone()));
+        let observer = self.observer();
+        let mut source = observer.needs().routine.then(|| Arc::new(lowered.routine.clone()));
         let on_pass = &mut |name: &str, routine: &ir::Routine| {
-            reporter.pass(name, routine);
+            observer.pass(name, routine);
             if name == "import" && source.is_some() {
                 source = Some(Arc::new(routine.clone()));
             }
         };
         let optimized = pipeline::optimize_in(known, lowered, self.optimizer(), on_pass)?;
-        reporter.pass("optimize", &optimized.optimized.routine);
+        observer.pass("optimize", &optimized.optimized.routine);
         laps.end("optimize");
         Ok((source, optimized))
     }
@@ -594,7 +365,7 @@ impl Backend {
         if !falls_back_nowhere && generate::rejection(&error).is_none() {
             return error;
         }
-        let node = fallback::first_rejected(self, &planned.optimized.routine);
+        let node = fallback::first_rejected(self.generator(), &planned.optimized.routine);
         let node = node.and_then(|node| planned.nodes.get(node.index()));
         match node.and_then(|node| first_mention(assignments, node)) {
             Some(place) => CompileError::Rejected { source: Box::new(error), place: Box::new(place) },
@@ -606,20 +377,20 @@ impl Backend {
     pub(crate) fn generate(&self, planned: &mut PlannedRoutine) -> Result<CompiledForm, CompileError> {
         let PlannedRoutine { optimized, took, .. } = planned;
         let mut laps = Stopwatch { start: Instant::now(), took: std::mem::take(took) };
-        let reporter = self.reporter();
+        let observer = self.observer();
 
         // The routine is partitioned into kernels, and these are compiled.
-        let on_step = &mut |name: &str, routine: &ir::Routine| reporter.pass(name, routine);
+        let on_step = &mut |name: &str, routine: &ir::Routine| observer.pass(name, routine);
         let logging = self.settings().has_logs().then(|| log_values(&optimized.routine));
         if let Some(logging) = &logging {
             verified("logging", logging)?;
             on_step("log", logging);
         }
         let routine = logging.as_ref().unwrap_or(&optimized.routine);
-        let scheduled = generate::schedule(self, routine, on_step);
+        let scheduled = self.generator().schedule(routine, on_step);
         laps.end("schedule");
         let compiled = scheduled.and_then(|schedule| {
-            let artifact = generate::compile(self, &schedule)?;
+            let artifact = self.generator().compile(&schedule)?;
             Ok(CompiledForm::Whole(Arc::new(Code::new(schedule, artifact)?)))
         });
         laps.end("codegen");
@@ -627,7 +398,11 @@ impl Backend {
         // Rejected statements fall back, if the settings allow it.
         let form = match compiled {
             Err(error) if generate::rejection(&error).is_some() => {
-                let divided = fallback::compile(self, routine, error, on_step)?;
+                let fallback = self
+                    .fallback()
+                    .map_err(|error| CompileError::FallbackOpen { source: Box::new(error) })?;
+                let (fallback, runs) = (fallback.map(Backend::generator), &self.fallback_state().runs);
+                let divided = fallback::compile(self.generator(), fallback, runs, routine, error, on_step)?;
                 laps.end("fallback");
                 CompiledForm::Divided(Arc::new(divided))
             }
@@ -649,57 +424,26 @@ impl Backend {
             has_imports,
             text_nodes,
             initial,
-            statements,
+            assignments,
             took,
         } = planned;
-        self.reporter().modes(nodes.iter().chain(views.iter().map(|(node, _)| node)));
-        let logs = self.logs().cloned();
-        let capsules = source.map(|source| CapsuleSource::new(self, source, &nodes, &form));
-        let profile = self
-            .settings()
-            .debugging
-            .profile
-            .then(|| ProfileSource::new(self, form.name(), &form, &nodes, &statements));
+        let observer = self.observer().compiled(Compilation {
+            name: form.name(),
+            target: self.target(),
+            parts: &form.parts(self.target()),
+            fallbacks: form.fallbacks(),
+            nodes: &nodes,
+            views: views.iter().map(|(node, _)| node).collect(),
+            warnings: &warnings,
+            took: &took,
+            assignments,
+            routine: source,
+        });
+        if let CompiledForm::Divided(code) = &form {
+            code.count();
+        }
         let optimized = Arc::new(optimized);
-        let reporter = self.reporter().clone();
-        let compiled = Compiled {
-            form,
-            nodes,
-            optimized,
-            warnings,
-            changes,
-            has_imports,
-            text_nodes,
-            initial,
-            logs,
-            capsules,
-            profile,
-            reporter,
-        };
-        self.reporter().warnings(compiled.name(), compiled.warnings());
-        compiled.report(self, &statements, &took);
-        compiled
-    }
-
-    /// Whether the settings ask for capsules.
-    fn captures(&self) -> bool {
-        !self.settings().debugging.capsules.is_empty()
-    }
-
-    /// The number of distinct routines in the code cache.
-    pub fn cached_routines(&self) -> usize {
-        self.cache().len()
-    }
-
-    /// The bytes of the code cache, at most [`Settings::code_cache_bytes`](crate::Settings::code_cache_bytes).
-    pub fn cached_bytes(&self) -> usize {
-        self.cache().bytes()
-    }
-
-    /// How many routines the code cache has evicted. If the number grows while the same programs are compiled
-    /// again and again, the cache is too small for them.
-    pub fn evicted_routines(&self) -> u64 {
-        self.cache().evicted()
+        Compiled { form, nodes, optimized, warnings, changes, has_imports, text_nodes, initial, observer }
     }
 }
 
@@ -722,8 +466,8 @@ pub(crate) struct PlannedRoutine {
     has_imports: bool,
     text_nodes: Nodes,
     initial: Option<Arc<Assignments>>,
-    /// The statements for reports about calls; empty unless calls are reported.
-    statements: Statements,
+    /// The assignments with their gradients, if the observer needs them.
+    assignments: Option<Assignments>,
     /// The time that each stage took.
     took: Vec<(&'static str, Duration)>,
 }

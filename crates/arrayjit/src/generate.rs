@@ -1,47 +1,68 @@
 //! Schedules an optimised routine for the target of one backend, checks the result, and compiles it or finds
 //! it in the cache.
 
+use std::sync::Arc;
+
 use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
 use lowered_ir::{ir::Routine, verify::verify};
 use scheduling::{LegaliseError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced};
 
-use crate::{backend::Backend, error::CompileError};
+use crate::{cache::CodeCache, error::CompileError, observer::CompileObserver, target::Target, tune::Tuner};
 
-/// Schedules a routine: partitions it into kernels and fixes every bit of the result. A routine that logs
-/// becomes a single kernel that runs in program order. If the settings ask for it, kernels then get the
-/// choices that were measured as the fastest.
-pub(crate) fn schedule(
-    backend: &Backend,
-    routine: &Routine,
-    on_step: &mut dyn FnMut(&str, &Routine),
-) -> Result<ScheduledRoutine, CompileError> {
-    let (codegen, settings) = (backend.codegen(), backend.settings());
-    let schedule = if settings.has_logs() {
-        schedule_serial(routine, codegen, on_step)?
-    } else {
-        schedule_traced(routine, codegen, &ScheduleOptions::default(), on_step)?
-    };
-    schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
-    match backend.tuner().filter(|_| !settings.has_logs()) {
-        Some(tuner) => Ok(tuner.tuned(codegen, schedule, backend.reporter())?),
-        None => Ok(schedule),
+/// Schedules routines for a target and compiles them.
+pub(crate) struct Generator {
+    pub(crate) target: Arc<Target>,
+    /// Whether routines log.
+    pub(crate) logs: bool,
+    /// The choices of the file that the settings name.
+    pub(crate) tuner: Option<Arc<Tuner>>,
+    pub(crate) cache: CodeCache,
+    pub(crate) observer: Box<dyn CompileObserver>,
+}
+
+impl Generator {
+    pub(crate) fn name(&self) -> &str {
+        &self.target.name
     }
-}
 
-/// Compiles a scheduled routine, or finds its code in the cache.
-pub(crate) fn compile(backend: &Backend, schedule: &ScheduledRoutine) -> Result<Artifact, CompileError> {
-    Ok(backend.cache().compile(backend.codegen(), schedule)?)
-}
+    /// Schedules a routine: partitions it into kernels and fixes every bit of the result. A routine that logs
+    /// becomes a single kernel that runs in program order. If the settings ask for it, kernels then get the
+    /// choices that were measured as the fastest.
+    pub(crate) fn schedule(
+        &self,
+        routine: &Routine,
+        on_step: &mut dyn FnMut(&str, &Routine),
+    ) -> Result<ScheduledRoutine, CompileError> {
+        let codegen = &*self.target.codegen;
+        let schedule = if self.logs {
+            schedule_serial(routine, codegen, on_step)?
+        } else {
+            schedule_traced(routine, codegen, &ScheduleOptions::default(), on_step)?
+        };
+        schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
+        match self.tuner.as_ref().filter(|_| !self.logs) {
+            Some(tuner) => {
+                Ok(tuner.tuned(codegen, schedule, &|kernel, found| self.observer.tuned(kernel, found))?)
+            }
+            None => Ok(schedule),
+        }
+    }
 
-/// Schedules and compiles a routine.
-pub(crate) fn code(
-    backend: &Backend,
-    routine: &Routine,
-    on_step: &mut dyn FnMut(&str, &Routine),
-) -> Result<Code, CompileError> {
-    let schedule = schedule(backend, routine, on_step)?;
-    let artifact = compile(backend, &schedule)?;
-    Ok(Code::new(schedule, artifact)?)
+    /// Compiles a scheduled routine, or finds its code in the cache.
+    pub(crate) fn compile(&self, schedule: &ScheduledRoutine) -> Result<Artifact, CompileError> {
+        Ok(self.cache.compile(&*self.target.codegen, schedule)?)
+    }
+
+    /// Schedules and compiles a routine.
+    pub(crate) fn code(
+        &self,
+        routine: &Routine,
+        on_step: &mut dyn FnMut(&str, &Routine),
+    ) -> Result<Code, CompileError> {
+        let schedule = self.schedule(routine, on_step)?;
+        let artifact = self.compile(&schedule)?;
+        Ok(Code::new(schedule, artifact)?)
+    }
 }
 
 /// An operation or type that a target does not support, and the reason.

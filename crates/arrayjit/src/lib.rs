@@ -1,32 +1,33 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod capsule; // files that repeat a run elsewhere
 pub mod parallel; // work divided over streams
-pub mod profile; // the time, work and memory of kernel calls
 pub mod settings; // choices that need no change of a program
-pub mod trace; // timelines for trace viewers
 pub mod tune; // a search for faster code with the same bits
 
-mod backend; // codegens and devices by name
+mod error; // why opening a backend or compiling failed
+mod parts; // a code generator and its devices, to make a backend of
+mod target; // a code generator and its devices, with a name and host arrays
+
+mod cache; // compiled code by content
+mod generate; // scheduling and code generation for one target
+
+mod fallback; // statements that a code generator rejects
+mod routine; // the linked callable
+
+mod observer; // the places at which compilations can be observed
+
+mod backend; // targets with what is known of compiled routines
 mod batch; // several routines at once
 mod compile; // all stages in order
-mod generate; // scheduling and code generation for one target
-mod routine; // the linked callable
-mod run_memory; // the memory of runs, for reports
+mod compiled; // code that links into contexts
+mod text_cache; // compiled texts
+
+mod observe; // reports, dumps, logs, profiles, capsules, timelines
+mod open; // backends by name, settings or parts
 
 #[cfg(feature = "cuda")]
 mod ptx_text; // PTX without a GPU
-
-mod fallback; // statements that a code generator rejects
-
-mod cache; // compiled code by content
-mod debug; // reports on standard error
-mod dump; // the filter of dumps, and files for them
-mod log;
-mod text_cache; // compiled texts // files for the logs of routines
-
-mod error;
 
 tnode::debug_as_display!(
     CompileError,
@@ -83,13 +84,14 @@ pub use tnode::{
 };
 
 pub use crate::{
-    backend::{
-        Backend, BackendParts, BackendStatus, DeviceListing, LinkedBackend, OpenResult, RegisterError,
-    },
+    backend::Backend,
     batch::{BatchMember, CompiledBatch},
-    compile::Compiled,
+    compiled::Compiled,
     error::{CompileError, InitialiseError, OpenError},
     fallback::{Fallback, FallbackCount},
+    observe::{capsule, profile, trace},
+    open::{BackendStatus, DeviceListing, LinkedBackend, RegisterError},
+    parts::{BackendParts, OpenResult},
     routine::Routine,
     settings::Settings,
 };

@@ -9,8 +9,9 @@ use tnode::TensorNode;
 pub use codegen_ptx::Target as PtxTarget;
 
 use crate::{
-    backend::{Backend, BackendParts},
+    backend::Backend,
     error::CompileError,
+    parts::BackendParts,
     settings::{FallbackSetting, Settings},
 };
 

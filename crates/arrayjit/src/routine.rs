@@ -1,16 +1,27 @@
 //! Linked routines, on one backend or divided between a backend and its fallback.
 
-use std::sync::Arc;
+use std::{any::Any, fmt::Debug, sync::Arc};
 
 use device_runtime::{Context, Dependency, Event, RunError, RunTimes, Task};
 use lowered_ir::ir::Symbol;
 use tnode::{HostArray, TensorNode};
 
-use crate::{
-    capsule::CapsuleWatch,
-    fallback::LinkedParts,
-    profile::{Profile, ProfileRecorder},
-};
+use crate::fallback::LinkedParts;
+
+/// Observes the runs of a linked routine, and makes them.
+pub(crate) trait RunObserver: Any + Debug + Send + Sync {
+    /// Schedules one run of the routine.
+    fn run(&self, routine: &Routine, bindings: &[i64]) -> Result<Event, RunError>;
+
+    /// Whether runs that are scheduled as tasks are observed, by [`RunObserver::run_task`].
+    fn observes_tasks(&self) -> bool;
+
+    /// [`RunObserver::run`] in a task.
+    fn run_task(&self, routine: &Routine, bindings: &[i64]) -> Result<Event, RunError>;
+
+    /// Runs are being started in a way that passes by [`RunObserver::run`].
+    fn passed_by(&self, how: &str);
+}
 
 /// A linked callable. Cheap to clone.
 ///
@@ -24,10 +35,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Routine {
     form: RoutineForm,
-    /// Writes capsules of suspicious runs, if the settings ask for them.
-    watch: Option<Arc<CapsuleWatch>>,
-    /// Records the times of runs, if the settings ask for profiles.
-    recorder: Option<Arc<ProfileRecorder>>,
+    /// Observes the runs, if the settings ask for it.
+    observer: Option<Arc<dyn RunObserver>>,
 }
 
 #[derive(Clone, Debug)]
@@ -38,25 +47,12 @@ enum RoutineForm {
 
 impl Routine {
     pub(crate) fn divided(parts: LinkedParts) -> Routine {
-        Routine { form: RoutineForm::Divided(Arc::new(parts)), watch: None, recorder: None }
+        Routine { form: RoutineForm::Divided(Arc::new(parts)), observer: None }
     }
 
-    /// The routine with a watch over its runs.
-    pub(crate) fn watched(self, watch: Option<Arc<CapsuleWatch>>) -> Routine {
-        Routine { watch, ..self }
-    }
-
-    /// The routine with a recorder of the times of its runs.
-    pub(crate) fn recorded(self, recorder: Option<ProfileRecorder>) -> Routine {
-        Routine { recorder: recorder.map(Arc::new), ..self }
-    }
-
-    /// The profile of all runs so far, for which it waits; `None` unless the routine was compiled with the
-    /// setting [`profile`](crate::settings::DebugSettings::profile).
-    ///
-    /// The first profile of a backend measures the limits of the device, which takes some tenths of a second.
-    pub fn profile(&self) -> Option<Profile> {
-        self.recorder.as_ref().map(|recorder| recorder.profile())
+    /// The routine with an observer of its runs.
+    pub(crate) fn observed(self, observer: Option<Arc<dyn RunObserver>>) -> Routine {
+        Routine { observer, ..self }
     }
 
     /// The context that contains every node of the routine.
@@ -119,14 +115,13 @@ impl Routine {
     /// [`RunError::Poisoned`] if an input has no value; a device error. A run with statements that fall back
     /// also returns their errors, and the failures of the nodes they read; all outputs are poisoned then.
     pub fn run(&self, bindings: &[i64]) -> Result<Event, RunError> {
-        match (&self.watch, &self.recorder) {
-            (None, None) => self.run_unwatched(bindings),
-            (Some(watch), _) => watch.run(self, bindings),
-            (None, Some(recorder)) => recorder.run(self, bindings),
+        match &self.observer {
+            None => self.run_unobserved(bindings),
+            Some(observer) => observer.run(self, bindings),
         }
     }
 
-    /// [`Routine::run`] without a watch, with the times of the kernel calls of each part.
+    /// [`Routine::run`] without an observer, with the times of the kernel calls of each part.
     pub(crate) fn run_timed(&self, bindings: &[i64]) -> Result<(Event, Vec<Arc<RunTimes>>), RunError> {
         match &self.form {
             RoutineForm::Whole(routine) => {
@@ -136,8 +131,8 @@ impl Routine {
         }
     }
 
-    /// [`Routine::run`] without a watch.
-    pub(crate) fn run_unwatched(&self, bindings: &[i64]) -> Result<Event, RunError> {
+    /// [`Routine::run`] without an observer.
+    pub(crate) fn run_unobserved(&self, bindings: &[i64]) -> Result<Event, RunError> {
         match &self.form {
             RoutineForm::Whole(routine) => routine.run(bindings),
             RoutineForm::Divided(parts) => parts.run(bindings),
@@ -168,11 +163,11 @@ impl Routine {
     ///
     /// A wrong number of bindings or one outside its range.
     pub fn schedule(&self, bindings: &[i64]) -> Result<Task, RunError> {
-        self.not_watched("as a task");
-        if let Some(recorder) = &self.recorder {
+        self.pass_by("as a task");
+        if let Some(observer) = self.observer.as_ref().filter(|observer| observer.observes_tasks()) {
             self.any_part().map_or(Ok(()), |part| part.check_bindings(bindings))?;
-            let (routine, recorder, bindings) = (self.clone(), Arc::clone(recorder), bindings.to_vec());
-            return Ok(Task::new(self.name(), move || recorder.run(&routine, &bindings).map(drop)));
+            let (routine, observer, bindings) = (self.clone(), Arc::clone(observer), bindings.to_vec());
+            return Ok(Task::new(self.name(), move || observer.run_task(&routine, &bindings).map(drop)));
         }
         match &self.form {
             RoutineForm::Whole(routine) => routine.schedule(bindings),
@@ -205,17 +200,22 @@ impl Routine {
     /// [`MergeBufferUse::StreamingFor`](device_runtime::MergeBufferUse::StreamingFor); `None` where
     /// statements fall back.
     pub fn whole(&self) -> Option<&device_runtime::LinkedRoutine> {
-        self.not_watched("as a routine of the device");
+        self.pass_by("as a routine of the device");
         match &self.form {
             RoutineForm::Whole(routine) => Some(routine),
             RoutineForm::Divided(_) => None,
         }
     }
 
-    /// Reports that runs which are started in this way write no capsules, if the settings ask for capsules.
-    fn not_watched(&self, how: &str) {
-        if let Some(watch) = &self.watch {
-            watch.not_watched(how);
+    /// The observer of the runs, if there is one.
+    pub(crate) fn observer(&self) -> Option<&dyn RunObserver> {
+        self.observer.as_deref()
+    }
+
+    /// Tells the observer that runs are being started in a way that passes by it.
+    fn pass_by(&self, how: &str) {
+        if let Some(observer) = &self.observer {
+            observer.passed_by(how);
         }
     }
 
@@ -230,6 +230,6 @@ impl Routine {
 
 impl From<device_runtime::LinkedRoutine> for Routine {
     fn from(routine: device_runtime::LinkedRoutine) -> Routine {
-        Routine { form: RoutineForm::Whole(routine), watch: None, recorder: None }
+        Routine { form: RoutineForm::Whole(routine), observer: None }
     }
 }

@@ -18,7 +18,7 @@ use assignments::Nodes;
 use lru::LruCache;
 use tnode::{NodeBuilder, Outcomes, TensorNode, WeakNode};
 
-use crate::{cache::artifact_bytes, compile::Compiled};
+use crate::{cache::artifact_bytes, compiled::Compiled};
 
 /// The most texts of a cache: as many as a program compiles in turns.
 const MAX_TEXTS: usize = 64;

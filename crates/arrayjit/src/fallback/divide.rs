@@ -16,16 +16,8 @@ use lowered_ir::{
 };
 use tnode::{MemoryMode, ModeState, Reason, Sharing};
 
+use super::code::PartBackend;
 use crate::generate::Rejection;
-
-/// The backend that runs a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PartBackend {
-    /// The backend itself.
-    Own,
-    /// The fallback of the backend.
-    Fallback,
-}
 
 /// A part of a routine.
 pub(super) struct RoutinePart {

@@ -16,16 +16,15 @@ use lowered_ir::ir::NodeRef;
 use tnode::{HostArray, MemoryMode, Sharing, TensorNode};
 
 use super::{
-    divide::PartBackend,
-    parts::{DividedCode, NodeUse, PartCode},
+    code::{DividedCode, NodeUse, PartBackend, PartCode},
+    runs::FallbackRuns,
 };
-use crate::{backend::Backend, log::logging_to};
 
 /// A linked routine of several parts.
 #[derive(Debug)]
 pub(crate) struct LinkedParts {
     name: String,
-    backend: Backend,
+    runs: Arc<FallbackRuns>,
     /// The context on the backend itself, with all nodes of the routine.
     context: Context,
     /// The context on the fallback, on a stream of its own.
@@ -67,7 +66,7 @@ impl DividedCode {
             divided: self,
             nodes,
             context: context.clone(),
-            fallback_context: self.fallback.context()?,
+            fallback_context: self.fallback.context_on(self.fallback.device())?,
         };
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
@@ -82,19 +81,8 @@ impl DividedCode {
         let uses = self.uses().into_iter().filter(|(node, _)| own(node));
         let uses = uses.filter_map(|(node, access)| Some((nodes.get(node.index())?, access)));
         let (context, order) = with_parts.as_one_routine(context, &self.name, uses);
-        let (name, backend, logs) = (self.name.clone(), self.own.clone(), logging.is_some());
-        Ok(LinkedParts {
-            name,
-            backend,
-            context,
-            fallback_context,
-            parts,
-            reads,
-            inputs,
-            outputs,
-            order,
-            logs,
-        })
+        let (name, runs, logs) = (self.name.clone(), Arc::clone(&self.runs), logging.is_some());
+        Ok(LinkedParts { name, runs, context, fallback_context, parts, reads, inputs, outputs, order, logs })
     }
 
     /// The handles, with new ones for the local nodes that several parts touch.
@@ -146,6 +134,12 @@ fn whole_use(before: Option<Access>, role: NodeUse) -> Access {
         Some(Access::Write) => Access::Write,
         _ => Access::ReadWrite,
     }
+}
+
+/// The code with its log directed to `logging`, or unchanged if there is none.
+pub(crate) fn logging_to(logging: Option<&Logging>, code: &Arc<Code>) -> Arc<Code> {
+    let Some(logging) = logging else { return Arc::clone(code) };
+    Arc::new((**code).clone().logging_to(logging.clone()))
 }
 
 /// The handles of nodes, sorted and without duplicates.
@@ -280,7 +274,7 @@ impl LinkedParts {
 
     fn run_with(&self, bindings: &[i64], times: Option<&mut Vec<Arc<RunTimes>>>) -> Result<Event, RunError> {
         self.check_bindings(bindings)?;
-        let _turn = self.backend.fallback_state().begin_run();
+        let _turn = self.runs.begin_run();
         for node in &self.reads {
             if let Some(failure) = self.context.failure(node) {
                 return Err(RunError::Poisoned { node: node.name(), failure });

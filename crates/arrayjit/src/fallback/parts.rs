@@ -12,102 +12,40 @@ use std::{
 
 use codegen_core::{Access, Code, Param, Slot};
 use lowered_ir::{
-    ir::{NodeDecl, NodeRef, Routine},
+    ir::{NodeRef, Routine},
     passes::effects::Effects,
     text,
 };
 
-use tnode::TensorNode;
-
 use super::{
-    Fallback,
-    divide::{Division, PartBackend, RoutinePart},
+    code::{DividedCode, NodeUse, PartBackend, PartCode},
+    divide::{Division, RoutinePart},
     merge_copy,
+    runs::FallbackRuns,
+    statement::Fallback,
 };
 use crate::{
-    backend::Backend,
     error::CompileError,
-    generate::{self, Rejection, verified},
-    profile::{CallsOf, Statements},
+    generate::{self, Generator, Rejection, verified},
     settings::FallbackSetting,
 };
 
-/// The code of a divided routine.
-#[derive(Clone, Debug)]
-pub(crate) struct DividedCode {
-    pub(crate) name: String,
-    pub(crate) own: Backend,
-    pub(crate) fallback: Backend,
-    pub(crate) parts: Vec<PartCode>,
-    /// The declarations of the local nodes that several parts touch.
-    pub(crate) shared: BTreeMap<NodeRef, NodeDecl>,
-    pub(crate) fallbacks: Vec<Fallback>,
-}
-
-/// The code of a part.
-#[derive(Clone, Debug)]
-pub(crate) struct PartCode {
-    pub(crate) place: PartBackend,
-    pub(crate) code: Arc<Code>,
-    pub(crate) roles: BTreeMap<NodeRef, NodeUse>,
-    /// The nodes copied to the fallback before the part runs there.
-    pub(crate) copy_in: Vec<NodeRef>,
-    /// The nodes copied back after the part ran there.
-    pub(crate) copy_out: Vec<NodeRef>,
-}
-
-/// How a part uses a node of its context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeUse {
-    /// Whether the first kernel call that touches the node reads it.
-    pub(crate) reads_first: bool,
-    pub(crate) writes: bool,
-    /// Whether the part writes every element before reading any, so that no earlier value is needed or left.
-    pub(crate) overwrites: bool,
-}
-
-impl DividedCode {
-    /// Reports and counts the statements that fall back, once the routine is compiled.
-    pub(crate) fn report(&self, nodes: &[TensorNode], statements: &Statements) {
-        let reporter = self.own.reporter();
-        for fallback in &self.fallbacks {
-            let Fallback { routine, from, to, what, why, .. } = fallback;
-            tracing::warn!(%routine, %from, %to, %what, %why, "statements fall back");
-            reporter.fallback(fallback);
-        }
-        for (at, part) in self.parts.iter().enumerate() {
-            let backend = self.backend(part.place);
-            let which = format!("{}, part {} on {}", self.name, at + 1, backend.name());
-            let (codegen, schedule) = (backend.codegen(), part.code.schedule());
-            reporter.compiled(&which, &CallsOf { codegen, schedule, nodes, statements });
-            if part.place == PartBackend::Fallback {
-                self.own.fallback_state().count_kernels(part.code.schedule().kernels().len());
-            }
-        }
-    }
-
-    pub(crate) fn backend(&self, place: PartBackend) -> &Backend {
-        match place {
-            PartBackend::Own => &self.own,
-            PartBackend::Fallback => &self.fallback,
-        }
-    }
-}
-
 /// Divides a routine that `own` has rejected, and compiles the parts; `on_step` gets each stage of each part.
+/// `runs` counts the work of the fallback.
 ///
 /// # Errors
 ///
 /// `rejection` with a remedy if there is no fallback; the error of a part that the fallback rejects as well;
 /// any other error of compiling a part.
 pub(crate) fn compile(
-    own: &Backend,
+    own: &Generator,
+    fallback: Option<&Generator>,
+    runs: &Arc<FallbackRuns>,
     routine: &Routine,
     rejection: CompileError,
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<DividedCode, CompileError> {
-    let opened = own.fallback().map_err(|error| CompileError::FallbackOpen { source: Box::new(error) })?;
-    let Some(fallback) = opened else {
+    let Some(fallback) = fallback else {
         return Err(match FallbackSetting::suggestion(own.name()) {
             Some(to) => CompileError::NoFallback { source: Box::new(rejection), to },
             None => rejection,
@@ -138,8 +76,9 @@ pub(crate) fn compile(
     let shared = shared.into_iter().map(|node| (node, routine.node(node).clone())).collect();
     let fallbacks =
         division.rejected().map(|(at, rejection)| report(own, fallback, routine, at, rejection)).collect();
-    let (own, fallback) = (own.clone(), fallback.clone());
-    Ok(DividedCode { name: routine.name.clone(), own, fallback, parts, shared, fallbacks })
+    let [own, fallback] = [own, fallback].map(|generator| Arc::clone(&generator.target));
+    let (name, runs) = (routine.name.clone(), Arc::clone(runs));
+    Ok(DividedCode { name, own, fallback, runs, parts, shared, fallbacks })
 }
 
 /// The node whose merge buffer some part on the fallback reads.
@@ -149,7 +88,12 @@ fn merge_buffer_read_by_fallback(division: &Division<'_>) -> Option<NodeRef> {
 }
 
 /// The error of a merge buffer that the backend cannot even copy.
-fn merge_rejected(division: &Division<'_>, routine: &Routine, node: NodeRef, own: &Backend) -> CompileError {
+fn merge_rejected(
+    division: &Division<'_>,
+    routine: &Routine,
+    node: NodeRef,
+    own: &Generator,
+) -> CompileError {
     let reads = |at: &Range<usize>| merge_copy::merge_buffer_node(&routine.body[at.clone()]).is_some();
     let rejected = division.rejected().find(|(at, _)| reads(at));
     CompileError::FallbackMerge {
@@ -162,7 +106,7 @@ fn merge_rejected(division: &Division<'_>, routine: &Routine, node: NodeRef, own
 }
 
 /// Divides a routine so that `own` accepts every part that is assigned to it.
-fn divide<'r>(own: &Backend, routine: &'r Routine) -> Result<Division<'r>, CompileError> {
+fn divide<'r>(own: &Generator, routine: &'r Routine) -> Result<Division<'r>, CompileError> {
     let mut division = Division::new(routine);
     let alone: Vec<Routine> = division.units().collect();
     for (unit, alone) in alone.iter().enumerate() {
@@ -179,14 +123,14 @@ fn divide<'r>(own: &Backend, routine: &'r Routine) -> Result<Division<'r>, Compi
 }
 
 /// The first node that the first rejected statement of a routine writes.
-pub(crate) fn first_rejected(own: &Backend, routine: &Routine) -> Option<NodeRef> {
+pub(crate) fn first_rejected(own: &Generator, routine: &Routine) -> Option<NodeRef> {
     let alone = Division::new(routine).units().find(|alone| matches!(rejection(own, alone), Ok(Some(_))));
     Effects::of(&alone?.body).writes.into_iter().next()
 }
 
 /// The first part of the backend's own that it rejects.
 fn rejected_part(
-    own: &Backend,
+    own: &Generator,
     division: &Division<'_>,
 ) -> Result<Option<(Range<usize>, Rejection)>, CompileError> {
     for part in division.parts().0.into_iter().filter(|part| part.place == PartBackend::Own) {
@@ -198,23 +142,23 @@ fn rejected_part(
 }
 
 /// The reason why the backend rejects a routine, if it does.
-fn rejection(own: &Backend, routine: &Routine) -> Result<Option<Rejection>, CompileError> {
+fn rejection(own: &Generator, routine: &Routine) -> Result<Option<Rejection>, CompileError> {
     verified("division", routine)?;
-    match generate::code(own, routine, &mut |_, _| {}) {
+    match own.code(routine, &mut |_, _| {}) {
         Ok(_) => Ok(None),
         Err(error) => generate::rejection(&error).ok_or(error).map(Some),
     }
 }
 
 fn code(
-    backend: &Backend,
+    generator: &Generator,
     name: &str,
     part: &RoutinePart,
     on_step: &mut dyn FnMut(&str, &Routine),
 ) -> Result<PartCode, CompileError> {
     verified("division", &part.routine)?;
     // Errors of linking and running name the routine that the user knows.
-    let code = generate::code(backend, &part.routine, on_step)?.renamed(name);
+    let code = generator.code(&part.routine, on_step)?.renamed(name);
     let roles = roles(&code);
     Ok(PartCode { place: part.place, code: Arc::new(code), roles, copy_in: Vec::new(), copy_out: Vec::new() })
 }
@@ -224,7 +168,7 @@ fn rejected_twice(
     division: &Division<'_>,
     routine: &Routine,
     part: &RoutinePart,
-    fallback: &Backend,
+    fallback: &Generator,
     error: CompileError,
 ) -> CompileError {
     let rejected = division.rejected().find(|(at, _)| division.holds(part, at));
@@ -235,8 +179,8 @@ fn rejected_twice(
 }
 
 fn report(
-    own: &Backend,
-    fallback: &Backend,
+    own: &Generator,
+    fallback: &Generator,
     routine: &Routine,
     at: Range<usize>,
     rejection: &Rejection,

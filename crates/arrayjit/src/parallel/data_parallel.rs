@@ -17,7 +17,7 @@ use super::{
     spread::broadcast,
     tree_sum::{MergeMethod, TreeSum},
 };
-use crate::{backend::Backend, compile::Compiled, routine::Routine};
+use crate::{backend::Backend, compiled::Compiled, routine::Routine};
 
 /// The routines of data-parallel training, and their nodes.
 #[derive(Clone, Copy, Debug)]

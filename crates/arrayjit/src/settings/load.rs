@@ -8,8 +8,11 @@ use std::{
 
 use config::{Config, ConfigError, File, FileFormat, Map, Source, Value};
 
-use super::{Settings, removed};
-use crate::debug::{pass_names, unknown_pass};
+use super::{
+    Settings,
+    dump::{pass_names, unknown_pass},
+    removed,
+};
 
 /// Loaded settings, with the origin of each value and the keys that were not understood.
 #[derive(Clone, Debug)]

@@ -13,21 +13,17 @@
 //! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions. The key of
 //! a setting that is gone is an error, which says what replaces it.
 
-use device_runtime::StreamStrategy;
 use serde::{Deserialize, Serialize};
 
-use crate::error::OpenError;
-
+mod dump; // the filter of dumps
 mod load; // arguments, environment and file
 mod removed; // keys of former settings
 mod stages; // options of the stages of compilation
 mod values; // the values of settings that are names
 
+pub(crate) use dump::{DumpFilter, routine_of};
 pub use load::{LoadedSettings, SettingsError};
 pub use values::{FallbackSetting, NumericClass, SuggestedStreams, TensorCoreSetting, VectorSetting};
-
-/// The most devices of a backend.
-const MAX_DEVICES: usize = 1024;
 
 /// The choices that need no change of a program: the common ones, then the others by group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -176,47 +172,6 @@ impl Settings {
     /// Whether a command-line argument is a setting, for programs that parse the others strictly.
     pub fn is_argument(arg: &str) -> bool {
         arg.starts_with("--arrayjit-")
-    }
-
-    /// Rejects numbers of threads and devices that would exhaust the machine before anything is computed.
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
-        let most = [
-            ("threads", self.threads, scheduler_multicore::MAX_THREADS),
-            ("num_devices", self.num_devices, MAX_DEVICES),
-        ];
-        match most.into_iter().find(|(_, found, most)| found > most) {
-            Some((key, found, most)) => Err(OpenError::OutOfRange { key, found, most }),
-            None => Ok(()),
-        }
-    }
-
-    /// The CPU device these settings describe.
-    pub(crate) fn cpu(&self) -> scheduler_multicore::Config {
-        let default = scheduler_multicore::Config::default();
-        let threads = if self.threads == 0 { default.threads } else { self.threads };
-        scheduler_multicore::Config { threads, ..default }
-    }
-
-    /// How many streams devices should suggest.
-    pub(crate) fn stream_strategy(&self) -> StreamStrategy {
-        match self.streams {
-            SuggestedStreams::OnlyDevicesParallel => StreamStrategy::OnlyDevicesParallel,
-            SuggestedStreams::ForParallelCopying => StreamStrategy::ForParallelCopying,
-            SuggestedStreams::MostParallelStreams => StreamStrategy::MostParallelStreams,
-        }
-    }
-
-    /// The widest vectors of native code.
-    #[cfg(feature = "cranelift")]
-    pub(crate) fn vector_width(&self) -> codegen_cranelift::VectorWidth {
-        use codegen_cranelift::VectorWidth;
-        match self.vector {
-            VectorSetting::Auto => VectorWidth::default(),
-            VectorSetting::None => VectorWidth::None,
-            VectorSetting::Bits128 => VectorWidth::Bits128,
-            VectorSetting::Avx2 => VectorWidth::Avx2,
-            VectorSetting::Avx512 => VectorWidth::Avx512,
-        }
     }
 
     /// The keys of all settings, in alphabetical order.

@@ -50,7 +50,7 @@ pub use error::TuneError;
 use file::{KernelKey, TuneEntry, TuneFile};
 pub(crate) use search::TuneResult;
 
-use crate::{debug::DebugReporter, settings::TuneSettings};
+use crate::settings::TuneSettings;
 
 /// The choices of a file, and the search for others.
 #[derive(Debug)]
@@ -76,7 +76,8 @@ impl Tuner {
         Ok(Some(Arc::new(Tuner { path, searches: settings.search, known })))
     }
 
-    /// The routine with a choice for each kernel that has one, from the file or from a search.
+    /// The routine with a choice for each kernel that has one, from the file or from a search. `on_result` gets
+    /// the name of each kernel that was searched for, with the result.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl Tuner {
         &self,
         codegen: &dyn Codegen,
         schedule: ScheduledRoutine,
-        reporter: &DebugReporter,
+        on_result: &dyn Fn(&str, &TuneResult),
     ) -> Result<ScheduledRoutine, TuneError> {
         let Some(target) = codegen.tuning_target() else { return Ok(schedule) };
         let (mut choices, mut found) = (Vec::new(), TuneFile::default());
@@ -95,7 +96,7 @@ impl Tuner {
             choices.push(match known {
                 Some(entry) => self.checked(codegen, kernel, entry)?,
                 None if self.searches => {
-                    let entry = entry_for(codegen, kernel, reporter);
+                    let entry = entry_for(codegen, kernel, on_result);
                     let choice = entry.as_ref().and_then(|entry| entry.choice.clone());
                     entry.into_iter().for_each(|entry| found.insert(key.clone(), entry));
                     choice
@@ -133,11 +134,15 @@ impl Tuner {
 }
 
 /// Searches for the fastest form of a kernel; `None` if it has one form alone or cannot be measured.
-fn entry_for(codegen: &dyn Codegen, kernel: &Kernel, reporter: &DebugReporter) -> Option<TuneEntry> {
+fn entry_for(
+    codegen: &dyn Codegen,
+    kernel: &Kernel,
+    on_result: &dyn Fn(&str, &TuneResult),
+) -> Option<TuneEntry> {
     let _span = tracing::debug_span!("tune", kernel = kernel.abi().name).entered();
     let found = search::search(codegen, kernel)?;
     let name: String = kernel.abi().name.chars().filter(|c| !c.is_control()).collect();
-    reporter.tuned(&name, &found);
+    on_result(&name, &found);
     let note = match &found.choice {
         Some(_) => format!("{name}, {:.2}", found.gain),
         None => name,

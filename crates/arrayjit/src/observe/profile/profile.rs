@@ -171,7 +171,7 @@ pub(super) mod example {
     use crate::profile::{Bandwidth, CallOperand, Limit, OperandMemory, PlannedMemory, Statement};
 
     /// A matmul, a sum that is not vectorised, and a fill that takes almost no time.
-    pub(in crate::profile) fn profile() -> Profile {
+    pub(in crate::observe::profile) fn profile() -> Profile {
         let operand = |name: &str, memory, bytes| CallOperand { name: name.into(), memory, bytes };
         let statement = |text: &str, line: &str, user_line, call: Option<&str>| Statement {
             text: text.into(),

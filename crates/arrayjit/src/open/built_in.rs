@@ -6,8 +6,8 @@ use codegen_core::{Codegen, interpreted::Interpreted};
 use device_runtime::{Device, Driver};
 use scheduler_multicore::Cpu;
 
-use super::{available::DeviceListing, parts::BackendParts};
-use crate::{error::OpenError, settings::Settings};
+use super::available::DeviceListing;
+use crate::{error::OpenError, parts::BackendParts, settings::Settings};
 
 /// A backend of this crate.
 pub(super) struct BuiltIn {
@@ -44,15 +44,15 @@ pub(super) const BUILT_IN: &[BuiltIn] = &[
 ];
 
 pub(super) fn multicore(settings: &Settings) -> Result<BackendParts, OpenError> {
-    Ok(cpu(settings, native(settings)?, || Cpu::multicore(settings.cpu())))
+    Ok(cpu(settings, native(settings)?, || Cpu::multicore(cpu_config(settings))))
 }
 
 fn inline(settings: &Settings) -> Result<BackendParts, OpenError> {
-    Ok(cpu(settings, native(settings)?, || Cpu::inline(settings.cpu())))
+    Ok(cpu(settings, native(settings)?, || Cpu::inline(cpu_config(settings))))
 }
 
 fn interpreter(settings: &Settings) -> Result<BackendParts, OpenError> {
-    Ok(cpu(settings, Arc::new(Interpreted::new()), || Cpu::inline(settings.cpu())))
+    Ok(cpu(settings, Arc::new(Interpreted::new()), || Cpu::inline(cpu_config(settings))))
 }
 
 /// A code generator with `num_devices` devices, at least one.
@@ -72,16 +72,37 @@ fn native_listing(settings: &Settings) -> Result<Vec<DeviceListing>, OpenError> 
 }
 
 fn processor(settings: &Settings) -> Vec<DeviceListing> {
-    let threads = settings.cpu().threads;
+    let threads = cpu_config(settings).threads;
     let text = format!("this machine's processor ({}, {threads} threads)", std::env::consts::ARCH);
     vec![DeviceListing { ordinal: 0, text, is_software: false }]
+}
+
+/// The CPU device that the settings describe.
+fn cpu_config(settings: &Settings) -> scheduler_multicore::Config {
+    let default = scheduler_multicore::Config::default();
+    let threads = if settings.threads == 0 { default.threads } else { settings.threads };
+    scheduler_multicore::Config { threads, ..default }
+}
+
+/// The widest vectors of native code.
+#[cfg(feature = "cranelift")]
+fn vector_width(settings: &Settings) -> codegen_cranelift::VectorWidth {
+    use crate::settings::VectorSetting;
+    use codegen_cranelift::VectorWidth;
+    match settings.vector {
+        VectorSetting::Auto => VectorWidth::default(),
+        VectorSetting::None => VectorWidth::None,
+        VectorSetting::Bits128 => VectorWidth::Bits128,
+        VectorSetting::Avx2 => VectorWidth::Avx2,
+        VectorSetting::Avx512 => VectorWidth::Avx512,
+    }
 }
 
 /// The code generator for this processor.
 #[cfg(feature = "cranelift")]
 fn native(settings: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
     let options =
-        codegen_cranelift::CraneliftOptions { vector: settings.vector_width(), ..Default::default() };
+        codegen_cranelift::CraneliftOptions { vector: vector_width(settings), ..Default::default() };
     Ok(Arc::new(codegen_cranelift::cranelift(options)?))
 }
 

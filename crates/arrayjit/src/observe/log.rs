@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use codegen_core::{Code, LogSink, Logging};
+use codegen_core::LogSink;
 
 /// The suffix of every file name that this module creates or removes.
 const SUFFIX: &str = ".values.log";
@@ -49,12 +49,6 @@ impl LogFolder {
         let free = (1..).map(nth).find(|name| used.insert(name.to_lowercase())).unwrap_or(stem.clone());
         LogFile { path: self.path.join(free + SUFFIX), state: Mutex::new(LogFileState::Unopened) }
     }
-}
-
-/// The code with its log directed to `logging`, or unchanged if there is none.
-pub(crate) fn logging_to(logging: Option<&Logging>, code: &Arc<Code>) -> Arc<Code> {
-    let Some(logging) = logging else { return Arc::clone(code) };
-    Arc::new((**code).clone().logging_to(logging.clone()))
 }
 
 /// Removes the logs in a folder, if the folder exists.

@@ -39,9 +39,8 @@ pub use compilation::{CapsuleCompilation, CapsuleError};
 use text::CapsuleText;
 pub use text::digest;
 
-use crate::{
-    backend::Backend, compile::CompiledForm, debug::DebugReporter, log::sanitised, routine::Routine,
-};
+use super::{debug::DebugReporter, log::sanitised};
+use crate::{observer::Compilation, routine::Routine, settings::Settings};
 
 /// The folder, the routine and the reference code from which capsules of a compiled routine are written.
 #[derive(Clone, Debug)]
@@ -77,36 +76,33 @@ impl ReferenceCode {
 }
 
 impl CapsuleSource {
-    /// The source for a routine that a backend has compiled. The setting names the folder; it is not empty.
+    /// The source for a compiled routine, if the settings name a folder.
     pub(crate) fn new(
-        backend: &Backend,
-        routine: Arc<ir::Routine>,
-        nodes: &[TensorNode],
-        form: &CompiledForm,
-    ) -> Self {
-        let caps = backend.codegen().caps();
+        reporter: &DebugReporter,
+        settings: &Settings,
+        compilation: Compilation<'_>,
+    ) -> Option<CapsuleSource> {
+        let caps = compilation.target.codegen.caps();
         let reference = |code: &Arc<Code>| {
             let (schedule, target) = (code.schedule().clone(), caps.clone());
             Arc::new(ReferenceCode { schedule, target, code: OnceLock::new() })
         };
-        CapsuleSource {
-            folder: Path::new(&backend.settings().debugging.capsules).into(),
-            backend: backend.name().to_owned(),
-            reporter: backend.reporter().clone(),
-            routine,
-            nodes: nodes.to_vec(),
-            compilation: Arc::new(CapsuleCompilation::new(backend.settings(), caps)),
-            reference: match form {
-                CompiledForm::Whole(code) if caps.workgroups.is_none() => Some(reference(code)),
-                CompiledForm::Whole(_) | CompiledForm::Divided(_) => None,
-            },
-        }
+        let whole = compilation.parts.first().filter(|_| compilation.fallbacks.is_empty());
+        Some(CapsuleSource {
+            folder: Path::new(&settings.debugging.capsules).into(),
+            backend: compilation.target.name.clone(),
+            reporter: reporter.clone(),
+            routine: compilation.routine?,
+            nodes: compilation.nodes.to_vec(),
+            compilation: Arc::new(CapsuleCompilation::new(settings, caps)),
+            reference: whole.filter(|_| caps.workgroups.is_none()).map(|part| reference(part.code)),
+        })
     }
 
     /// The watch over the runs of a linked routine.
-    pub(crate) fn watch(&self) -> Arc<CapsuleWatch> {
+    pub(crate) fn watch(&self) -> CapsuleWatch {
         let (is_written, is_reported, watching) = Default::default();
-        Arc::new(CapsuleWatch { source: self.clone(), is_written, is_reported, watching })
+        CapsuleWatch { source: self.clone(), is_written, is_reported, watching }
     }
 }
 
@@ -128,11 +124,11 @@ impl CapsuleWatch {
     /// The errors of the run. An error of the capsule is printed, and disturbs nothing.
     pub(crate) fn run(&self, routine: &Routine, bindings: &[i64]) -> Result<Event, RunError> {
         if self.is_written.load(Ordering::Relaxed) {
-            return routine.run_unwatched(bindings);
+            return routine.run_unobserved(bindings);
         }
         let _watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
         let inputs = self.source.inputs(routine);
-        let event = routine.run_unwatched(bindings)?;
+        let event = routine.run_unobserved(bindings)?;
         event.sync()?;
         let results = self.source.results(routine)?;
         let expected = self.source.expected(&inputs, &results, bindings);

@@ -1,10 +1,7 @@
 //! The backend `auto`: the first backend of a fixed order that opens.
 
-use super::{
-    built_in::{cuda, multicore, wgpu_on_hardware},
-    parts::BackendParts,
-};
-use crate::{error::OpenError, settings::Settings};
+use super::built_in::{cuda, multicore, wgpu_on_hardware};
+use crate::{error::OpenError, parts::BackendParts, settings::Settings};
 
 /// The name that stands for the first backend of [`ORDER`] that opens.
 pub(super) const NAME: &str = "auto";

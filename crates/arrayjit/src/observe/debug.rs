@@ -5,34 +5,20 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use assignments::Warning;
 use device_runtime::Device;
-use lowered_ir::{ir::Routine, passes::PASSES, text};
-use scheduling::PASS_NAMES;
+use lowered_ir::{ir::Routine, text};
 use tnode::TensorNode;
 
+use super::{
+    dump::DumpFolder,
+    profile::{CallsOf, Statements},
+    run_memory::RunMemory,
+};
 use crate::{
-    dump::{DumpFilter, DumpFolder},
     error::OpenError,
     fallback::Fallback,
-    profile::CallsOf,
-    run_memory::RunMemory,
-    settings::DebugSettings,
-    tune::TuneResult,
+    observer::Compilation,
+    settings::{DebugSettings, DumpFilter},
 };
-
-/// The names under which [`DebugReporter::pass`] gets routines, in order.
-pub(crate) fn pass_names() -> impl Iterator<Item = &'static str> {
-    let passes = PASSES.iter().map(|pass| pass.name);
-    let optimised = ["lower", "import"].into_iter().chain(passes).chain(["optimize", "log"]);
-    optimised.chain(PASS_NAMES.iter().copied()).chain(["schedule", "divide", "codegen"])
-}
-
-/// The name of the pass that a dump filter selects, if no pass has this name.
-pub(crate) fn unknown_pass(dump: &str) -> Option<&str> {
-    let pass = dump.split_once('@').map_or(dump, |(pass, _)| pass);
-    let is_known = |pass: &str| pass_names().any(|name| name == pass);
-    DumpFilter::parse(dump)?.pass().filter(|pass| !is_known(pass))?;
-    Some(pass)
-}
 
 /// Prints the reports that the settings `debug` and `dump` select.
 #[derive(Clone, Debug)]
@@ -65,7 +51,7 @@ impl DebugReporter {
     }
 
     /// Reports the time of each stage of a routine's compilation, on level 2.
-    pub(crate) fn times(&self, routine: &str, stages: &[(&'static str, Duration)]) {
+    fn times(&self, routine: &str, stages: &[(&'static str, Duration)]) {
         self.report(2, || {
             let times =
                 stages.iter().map(|(stage, took)| format!("{stage} {:.2} ms", took.as_secs_f64() * 1e3));
@@ -74,13 +60,28 @@ impl DebugReporter {
     }
 
     /// Reports the result of measuring the forms of a kernel, on level 2.
-    pub(crate) fn tuned(&self, kernel: &str, result: &TuneResult) {
+    pub(crate) fn tuned(&self, kernel: &str, result: &dyn Display) {
         self.report(2, || format!("kernel {kernel}: {result}"));
+    }
+
+    /// Reports the times of a compiled routine, the statements that fall back, and each part.
+    pub(crate) fn compiled(&self, compilation: &Compilation<'_>, statements: &Statements) {
+        let Compilation { name, parts, fallbacks, nodes, took, .. } = compilation;
+        self.times(name, took);
+        fallbacks.iter().for_each(|fallback| self.fallback(fallback));
+        for (at, part) in parts.iter().enumerate() {
+            let which = match fallbacks.is_empty() {
+                true => (*name).to_owned(),
+                false => format!("{name}, part {} on {}", at + 1, part.target.name),
+            };
+            let (codegen, schedule) = (&*part.target.codegen, part.code.schedule());
+            self.part(&which, &CallsOf { codegen, schedule, nodes, statements });
+        }
     }
 
     /// Reports a compiled routine, or a part of one, on level 1; each kernel call on level 2; the generated
     /// code of each kernel on level 4; its machine instructions on level 7. The code is dumped like a pass.
-    pub(crate) fn compiled(&self, routine: &str, calls: &CallsOf<'_>) {
+    fn part(&self, routine: &str, calls: &CallsOf<'_>) {
         let CallsOf { codegen, schedule, .. } = *calls;
         self.report(1, || {
             let (kernels, calls, temps) =
@@ -123,7 +124,7 @@ impl DebugReporter {
     }
 
     /// Reports statements that fall back and the reason, on level 1, and their IR, on level 4.
-    pub(crate) fn fallback(&self, fallback: &Fallback) {
+    fn fallback(&self, fallback: &Fallback) {
         self.report(1, || fallback.to_string());
         self.report(4, || format!("statements that fall back:\n{}", fallback.text));
     }

@@ -112,7 +112,7 @@ fn name(schedule: &ScheduledRoutine, node: NodeRef) -> String {
 #[cfg(all(test, feature = "cranelift"))]
 mod tests {
     use super::*;
-    use crate::{Backend, Settings, generate};
+    use crate::{Backend, Settings};
 
     /// Two matmuls in a row, then the sum of the second result.
     const TEXT: &str = "routine @chain fast {
@@ -135,7 +135,7 @@ mod tests {
         let settings = Settings { threads: 2, ..Settings::default() };
         let routine = lowered_ir::text::parse(TEXT).expect("a valid text");
         let backend = Backend::open_with("multicore", settings).expect("it is in every build");
-        let schedule = generate::schedule(&backend, &routine, &mut |_, _| {}).expect("a valid routine");
+        let schedule = backend.generator().schedule(&routine, &mut |_, _| {}).expect("a valid routine");
         MemoryPlan::of(&schedule)
     }
 

@@ -210,9 +210,8 @@ mod tests {
 
     #[test]
     fn settings_and_caps_are_read_back() {
-        let mut settings = Settings::default();
-        settings.numerics = NumericClass::Real;
-        settings.half_constant_cutoff = 0.5;
+        let mut settings =
+            Settings { numerics: NumericClass::Real, half_constant_cutoff: 0.5, ..Settings::default() };
         settings.gpu.tf32 = true;
         settings.debugging.logs = "a folder".to_owned();
         let gpu = Caps::gpu("a GPU", Workgroups { subgroup_size: 32, ..Workgroups::new(256, 16 << 10) });

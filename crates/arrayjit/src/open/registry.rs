@@ -15,13 +15,17 @@ use std::{
 use assignments::spelling::similar;
 
 use super::{
-    Backend, auto,
+    auto,
     available::DeviceListing,
     built_in::{BUILT_IN, BuiltIn},
     name::{FORM, NameFault, name_fault, reserved},
-    parts::{BackendParts, OpenResult},
 };
-use crate::{error::OpenError, settings::Settings};
+use crate::{
+    backend::Backend,
+    error::OpenError,
+    parts::{BackendParts, OpenResult},
+    settings::Settings,
+};
 
 /// A backend that can be opened by name.
 #[derive(Clone)]

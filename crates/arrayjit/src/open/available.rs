@@ -5,11 +5,9 @@ use std::fmt;
 use device_runtime::Device;
 use lowered_ir::stack::with_enough;
 
-use super::{
-    Backend,
-    registry::{BackendEntry, entries, find},
-};
+use super::registry::{BackendEntry, entries, find};
 use crate::{
+    backend::Backend,
     error::OpenError,
     settings::{LoadedSettings, Settings},
 };

@@ -64,6 +64,8 @@ pub use self::{
     statements::Statement,
 };
 pub(crate) use self::{
-    describe::CallsOf, output::CollectedProfiles, recorder::ProfileRecorder, source::ProfileSource,
+    describe::CallsOf,
+    recorder::ProfileRecorder,
+    source::{BackendProfiles, ProfileSource},
     statements::Statements,
 };

@@ -1,48 +1,12 @@
-//! Dumps of a routine after passes: the filter of `dump`, and the numbered files in `dump_folder`.
+//! Dumps of a routine after passes: the numbered files in `dump_folder`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
-use crate::log::sanitised;
-
-/// Selects dumps by pass and routine: `PASS`, `PASS@ROUTINE` or `*@ROUTINE`.
-#[derive(Clone, Debug)]
-pub(crate) struct DumpFilter {
-    /// A pass, or `*`.
-    pass: String,
-    /// A routine, or `*`.
-    routine: String,
-}
-
-impl DumpFilter {
-    /// The filter of a setting; none if the setting is empty.
-    pub(crate) fn parse(text: &str) -> Option<DumpFilter> {
-        let (pass, routine) = text.split_once('@').unwrap_or((text, "*"));
-        let filter = || DumpFilter { pass: pass.to_owned(), routine: routine.to_owned() };
-        (!text.is_empty()).then(filter)
-    }
-
-    /// The pass, unless every pass is selected.
-    pub(crate) fn pass(&self) -> Option<&str> {
-        Some(self.pass.as_str()).filter(|pass| !pass.is_empty() && *pass != "*")
-    }
-
-    /// Whether the filter selects the dump of a routine after a pass. A kernel, which is dumped after
-    /// `schedule` and `codegen`, is selected by its own name and by the name of its routine.
-    pub(crate) fn selects(&self, pass: &str, routine: &str) -> bool {
-        let matches = |pattern: &str, name: &str| pattern == "*" || pattern == name;
-        matches(&self.pass, pass)
-            && (matches(&self.routine, routine) || self.routine == routine_of(pass, routine))
-    }
-}
-
-/// The name of the routine that a dump belongs to: kernels are named `ROUTINE_kN`.
-fn routine_of<'n>(pass: &str, name: &'n str) -> &'n str {
-    let kernel = name.rsplit_once("_k").filter(|_| matches!(pass, "schedule" | "codegen"));
-    kernel.map_or(name, |(routine, _)| routine)
-}
+use super::log::sanitised;
+use crate::settings::routine_of;
 
 /// A folder of dumps: each routine has a folder `ROUTINE` in it, or `ROUTINE-2` and so on when it is compiled
 /// again, with files `NN-PASS.lir` in the order of the passes, and `NN-codegen.txt` for generated code.
@@ -106,23 +70,6 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn filters_select_by_pass_and_routine() {
-        let selects = |filter: &str, pass: &str, routine: &str| {
-            DumpFilter::parse(filter).is_some_and(|filter| filter.selects(pass, routine))
-        };
-        assert!(selects("optimize@step", "optimize", "step"));
-        assert!(!selects("optimize@step", "optimize", "other") && !selects("optimize@step", "lower", "step"));
-        assert!(selects("schedule@step", "schedule", "step_k0") && selects("schedule", "schedule", "a_k1"));
-        assert!(!selects("schedule@step", "schedule", "other_k0"));
-        assert!(selects("*@step", "fuse_loops", "step"));
-        assert!(
-            !selects("lower@step", "lower", "step_k0"),
-            "a routine whose name looks like that of a kernel"
-        );
-        assert!(DumpFilter::parse("").is_none());
-    }
 
     #[test]
     fn files_are_numbered_and_folders_are_not_reused() {

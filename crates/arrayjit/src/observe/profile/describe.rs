@@ -196,7 +196,7 @@ mod tests {
           }";
         let routine = lowered_ir::text::parse(text).expect("a valid text");
         let backend = Backend::open_with("inline", Settings::default()).expect("it is in every build");
-        let schedule = crate::generate::schedule(&backend, &routine, &mut |_, _| {}).expect("it is valid");
+        let schedule = backend.generator().schedule(&routine, &mut |_, _| {}).expect("it is valid");
         let statements = Statements::default();
         let (codegen, schedule) = (backend.codegen(), &schedule);
         let calls = CallsOf { codegen, schedule, nodes: &[], statements: &statements }.describe();

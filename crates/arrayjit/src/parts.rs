@@ -11,9 +11,9 @@ use device_runtime::Device;
 /// [`Backend::from_parts`]: crate::Backend::from_parts
 #[derive(Clone)]
 pub struct BackendParts {
-    pub(super) codegen: Arc<dyn Codegen>,
+    pub(crate) codegen: Arc<dyn Codegen>,
     /// Indexed by ordinal; never empty.
-    pub(super) devices: Vec<Device>,
+    pub(crate) devices: Vec<Device>,
 }
 
 /// What opening a registered backend returns; an error of any type becomes the box by `?`.
