@@ -64,7 +64,7 @@ fn fill(root: &Path) -> Result<()> {
             fs::copy(&path, folder.join(name)).with_context(|| format!("copying {}", path.display()))?;
         }
     }
-    for files in ["crates/filetests/lir", "data"] {
+    for files in ["tools/filetests/lir", "data"] {
         copy(&xtask::root().join(files), &root.join("files").join(files))?;
     }
     copy(&xtask::root().join("benches/peers"), &root.join("peers"))?;

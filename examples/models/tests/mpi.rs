@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![allow(clippy::print_stdout, reason = "ranks print their results for the test that started them")]
 
-#[path = "../../../crates/collectives/tests/support/mpirun.rs"]
+#[path = "../../../crates/arrayjit-collectives/tests/support/mpirun.rs"]
 mod mpirun;
 
 use std::{

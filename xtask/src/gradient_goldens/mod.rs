@@ -37,7 +37,7 @@ pub(crate) struct GradientGoldensArgs {
     python: Option<PathBuf>,
 }
 
-const FILE: &str = "crates/random-programs/goldens/gradients.txt";
+const FILE: &str = "tools/random-programs/goldens/gradients.txt";
 
 const COMMENT: &str = "\
 # Random programs, and the gradients that jax computed for them in f64. Written by

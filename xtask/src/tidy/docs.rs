@@ -14,7 +14,7 @@ use super::modules::rust_files;
 
 /// Top-level names that make a backticked word a path.
 pub(super) const ROOTS: &[&str] =
-    &["crates/", "docs/", "xtask/", "benches/", "examples/", "web/", "data/", "fuzz/", ".github/", ".ci/"];
+    &["crates/", "tools/", "docs/", "xtask/", "benches/", "examples/", "data/", "fuzz/", ".github/", ".ci/"];
 
 /// The address of the repository's files, in links of pages that are shown elsewhere too.
 const PAGES: &str = "https://github.com/arrayjit/arrayjit/blob/main/";
@@ -103,9 +103,7 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders =
         ["", "docs", "docs/adr", "data", "crates/scheduler-multicore/src"].map(|f| root.join(f)).to_vec();
-    for package in std::fs::read_dir(root.join("crates"))? {
-        folders.push(package?.path());
-    }
+    folders.extend(super::files::packages(root)?);
     for folder in folders {
         if folder.is_dir() {
             for entry in std::fs::read_dir(&folder)? {

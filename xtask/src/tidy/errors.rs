@@ -14,10 +14,9 @@ const MACRO: &str = "debug_as_display";
 
 /// Findings about public error types whose `Debug` shows fields.
 pub(super) fn check() -> Result<Vec<String>> {
-    let crates = crate::root().join("crates");
     let mut findings = Vec::new();
-    for entry in std::fs::read_dir(&crates).with_context(|| format!("listing {}", crates.display()))? {
-        findings.extend(check_crate(&entry?.path())?);
+    for package in super::files::packages(&crate::root())? {
+        findings.extend(check_crate(&package)?);
     }
     findings.sort();
     Ok(findings)

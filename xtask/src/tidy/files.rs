@@ -1,6 +1,6 @@
 //! The text files of the repository that checks of words and widths read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -9,7 +9,7 @@ const ENDINGS: &[&str] =
     &["rs", "md", "toml", "lir", "txt", "yml", "sh", "py", "js", "html", "css", "wgsl", "ptx", "cpu"];
 /// Top-level folders with such files, besides the root's own files.
 const FOLDERS: &[&str] =
-    &["crates", "xtask", "benches", "examples", "fuzz", "docs", "data", ".github", ".ci", ".cargo"];
+    &["crates", "tools", "xtask", "benches", "examples", "fuzz", "docs", "data", ".github", ".ci", ".cargo"];
 /// Folders whose files tools write.
 const SKIPPED: &[&str] = &["target", "corpus", "artifacts", "results", "node_modules"];
 
@@ -67,6 +67,17 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<TextFile>) -> Result<()> 
 fn is_text(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str());
     ending.is_some_and(|ending| ENDINGS.contains(&ending)) || path.ends_with(".ci/run")
+}
+
+/// The folders of the crates and of the test tools.
+pub(super) fn packages(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut packages = Vec::new();
+    for parent in ["crates", "tools"].map(|name| root.join(name)) {
+        for entry in std::fs::read_dir(&parent).with_context(|| format!("listing {}", parent.display()))? {
+            packages.push(entry?.path());
+        }
+    }
+    Ok(packages)
 }
 
 #[cfg(test)]

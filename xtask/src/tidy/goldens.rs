@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::files::{TextFile, text_files};
 
 /// The folder of the corpus, whose files are golden files and their `.lir` files.
-const CORPUS: &str = "crates/filetests/lir/";
+const CORPUS: &str = "tools/filetests/lir/";
 /// The most lines of a golden file.
 const LINES: usize = 300;
 
@@ -28,8 +28,8 @@ mod tests {
     #[test]
     fn long_golden_files_are_found() {
         let found = |path: &str, lines| finding(&TextFile { path: path.into(), text: "x\n".repeat(lines) });
-        assert_eq!(found("crates/filetests/lir/run/a.ptx", LINES), None);
-        assert!(found("crates/filetests/lir/run/a.ptx", LINES + 1).unwrap().contains("301 lines"));
-        assert_eq!(found("crates/filetests/lir/run/a.lir", LINES + 1), None);
+        assert_eq!(found("tools/filetests/lir/run/a.ptx", LINES), None);
+        assert!(found("tools/filetests/lir/run/a.ptx", LINES + 1).unwrap().contains("301 lines"));
+        assert_eq!(found("tools/filetests/lir/run/a.lir", LINES + 1), None);
     }
 }

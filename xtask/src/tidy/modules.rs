@@ -24,7 +24,7 @@ pub(super) fn check() -> Result<Vec<String>> {
 /// Every Rust file of the workspace's own folders.
 pub(super) fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for folder in ["crates", "xtask", "benches", "examples", "fuzz/fuzz_targets"] {
+    for folder in ["crates", "tools", "xtask", "benches", "examples", "fuzz/fuzz_targets"] {
         collect(&root.join(folder), &mut files)?;
     }
     files.sort();

@@ -33,9 +33,7 @@ const EXCEPTIONS: &[Exception] = &[
 /// Findings about public types that share their name, and about exceptions without use.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let folder = crate::root().join("crates");
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
-        let path = entry?.path();
+    for path in super::files::packages(&crate::root())? {
         let own = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut files = Vec::new();
         collect(&path.join("src"), &mut files)?;

@@ -87,7 +87,7 @@ fn the_reference_has_every_error() {
     let sources = [
         include_str!("../../src/error/kind.rs"),
         include_str!("../../../assignments/src/lower/error.rs"),
-        include_str!("../../../autodiff/src/error.rs"),
+        include_str!("../../../arrayjit-autodiff/src/error.rs"),
     ];
     let messages: Vec<String> = sources.iter().flat_map(|source| messages(source)).collect();
     assert!(messages.len() > 100, "found {} messages", messages.len());

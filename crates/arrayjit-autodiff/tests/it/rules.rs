@@ -102,7 +102,7 @@ fn formula(derivative: &Derivative) -> String {
 const HEAD: &str = "\
 # Derivatives
 
-The rules by which [`autodiff`](../crates/autodiff) differentiates the operations of assignments. The test
+The rules by which [`autodiff`](../crates/arrayjit-autodiff) differentiates the operations of assignments. The test
 `the_table_is_the_one_of_the_document` writes this page; `UPDATE_EXPECT=1` rewrites it. Every rule is compared
 with central differences in `f64`, and the gradients of 360 random programs with those of jax, which
 `cargo xtask gradient-goldens` computes.

@@ -9,7 +9,7 @@ use crate::{
 
 /// The folder of the corpus.
 pub fn corpus_dir() -> PathBuf {
-    repository().join("crates/filetests/lir")
+    repository().join("tools/filetests/lir")
 }
 
 /// The root of the repository, whose files tests read. If it is missing, the environment variable

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "wraps the system's allocator to count")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-#[path = "../../../scheduler-multicore/tests/it/counting_allocator/mod.rs"]
+#[path = "../../../../crates/scheduler-multicore/tests/it/counting_allocator/mod.rs"]
 mod counting_allocator;
 
 use std::collections::BTreeMap;
