@@ -1,7 +1,7 @@
 //! The names of a program: built once, by [`declare`](crate::declare), and read by the passes behind it.
 //!
-//! What a name means depends on the step that mentions it: a node that only the text has exists from the first
-//! step on that writes it. So passes look names up in a [`NamesAt`], the names as one step sees them.
+//! What a name means depends on the step that mentions it: a node that only the text has exists from the
+//! first step on that writes it. So passes look names up in a [`NamesAt`], the names as one step sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

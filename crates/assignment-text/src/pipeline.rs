@@ -2,10 +2,10 @@
 //!
 //! Two passes make a list of steps of a text:
 //!
-//! * [`parse`](crate::parse): the text follows the grammar, and is a tree of items.
+//! * [`parse`](mod@crate::parse): the text follows the grammar, and is a tree of items.
 //! * [`expand`](crate::expand): the program is a list of steps, without functions, repetitions and sizes.
 //!
-//! The passes of [`assignments`] turn the steps into assignments. From `resolve` on they share one tree, the
+//! The passes of [`run`] turn the steps into assignments. From `resolve` on they share one tree, the
 //! [`ResolvedProgram`](crate::tree::ResolvedProgram).
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::infer::infer;
 use crate::initial::{InitialValues, initial};
 use crate::names::{GivenNodes, Names};
 use crate::resolve::{declare_symbols, resolve};
-use crate::tree::Step;
+use crate::tree::ResolvedStep;
 use crate::views::views;
 use assignments::Assignments;
 use assignments::indexing::StaticSymbol;
@@ -29,12 +29,12 @@ use lowered_ir::SourceText;
 pub(crate) struct Emitted {
     pub(crate) assignments: Assignments,
     pub(crate) names: Names,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ResolvedStep>,
 }
 
 /// Runs the passes on an expanded program over the given nodes. `path` has the first parts of the labels of
 /// nodes that the text makes, and `symbols` the names of its symbols.
-pub(crate) fn assignments(
+pub(crate) fn run(
     expanded: &mut Expanded,
     given: GivenNodes,
     path: &[String],
@@ -46,24 +46,24 @@ pub(crate) fn assignments(
     let mut assignments = Assignments::default();
     if let Some(InitialValues { steps, names, nodes }) = initial(&expanded.declarations, &names, text)? {
         let mut initial = Assignments::default();
-        run(steps, &names, text, &mut initial)?;
+        passes(steps, &names, text, &mut initial)?;
         initial.kept = nodes;
         assignments.initial = Some(Arc::new(initial.named("initialise")));
     }
     for symbol in symbols {
         assignments.symbol(&StaticSymbol::open(symbol));
     }
-    let steps = run(std::mem::take(&mut expanded.steps), &names, text, &mut assignments)?;
+    let steps = passes(std::mem::take(&mut expanded.steps), &names, text, &mut assignments)?;
     Ok(Emitted { assignments, names, steps })
 }
 
 /// Runs the passes behind `declare`. The comment above each pass states its postcondition.
-fn run(
+fn passes(
     steps: Vec<ExpandedStep>,
     names: &Names,
     text: &SourceText,
     assignments: &mut Assignments,
-) -> Result<Vec<Step>> {
+) -> Result<Vec<ResolvedStep>> {
     declare_symbols(&steps, &mut assignments.symbols)?;
     // Every name is a letter, a symbol or a node; every letter has its range, every node its dimensions, and
     // every index is in bounds.
@@ -72,6 +72,6 @@ fn run(
     let program = views(program, &assignments.symbols);
     // Every node has its element type, and every value fits the type of its target.
     let program = infer(program, names, text);
-    // Every step is one of the program, with the virtual nodes of its subexpressions before it.
+    // Every statement is a step of the assignments, behind the virtual nodes of its subexpressions.
     emit(program, text, assignments)
 }

@@ -236,7 +236,7 @@ impl Program {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
             let mut expanded = self.expanded(&|name| given.has(name)).map_err(located)?;
-            let emitted = pipeline::assignments(&mut expanded, given, &self.path, &self.symbols, &self.text);
+            let emitted = pipeline::run(&mut expanded, given, &self.path, &self.symbols, &self.text);
             let Emitted { mut assignments, names, steps } = emitted.map_err(located)?;
             self.requests(&expanded, &names, &mut assignments)?;
             let mut used = usage::read(&steps);

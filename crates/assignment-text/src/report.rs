@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::tree::{Step, StepKind};
+use crate::tree::{ResolvedStep, StepKind};
 use crate::unparse::source_line;
 use assignments::Assignments;
 
@@ -26,7 +26,7 @@ pub struct StatementRanges {
 }
 
 impl StatementRanges {
-    pub(crate) fn new(step: &Step, text: &str) -> StatementRanges {
+    pub(crate) fn new(step: &ResolvedStep, text: &str) -> StatementRanges {
         let letters = match &step.kind {
             StepKind::Ranged(resolved, ranges) => {
                 let letters = resolved.letters.iter().zip(ranges);

@@ -17,7 +17,7 @@ use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
 /// A program on its way through the passes behind expansion.
 pub(crate) struct ResolvedProgram {
     /// The steps without errors, in order.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ResolvedStep>,
     /// The error of the step behind the last one. An error of a step precedes those of later steps, whichever
     /// pass finds them.
     pub(crate) error: Option<LocatedError>,
@@ -25,7 +25,10 @@ pub(crate) struct ResolvedProgram {
 
 impl ResolvedProgram {
     /// Runs a pass over each step with its position. The first error cuts the program off.
-    pub(crate) fn each(mut self, mut pass: impl FnMut(usize, &mut Step) -> Result<()>) -> ResolvedProgram {
+    pub(crate) fn each(
+        mut self,
+        mut pass: impl FnMut(usize, &mut ResolvedStep) -> Result<()>,
+    ) -> ResolvedProgram {
         for at in 0..self.steps.len() {
             let step = &mut self.steps[at];
             if let Err(error) = pass(at, step) {
@@ -39,7 +42,7 @@ impl ResolvedProgram {
 }
 
 /// A step with what it was resolved to.
-pub(crate) struct Step {
+pub(crate) struct ResolvedStep {
     pub(crate) source: ExpandedStep,
     pub(crate) kind: StepKind,
 }
@@ -78,7 +81,8 @@ pub(crate) struct ResolvedParameter {
     pub(crate) access: usize,
 }
 
-/// A statement with resolved names. Letter `k` is the loop variable [`axis_iterator`]`(k)` in every index.
+/// A statement with resolved names. Letter `k` is the loop variable
+/// [`axis_iterator`](assignments::indexing::axis_iterator)`(k)` in every index.
 pub(crate) struct ResolvedStatement {
     /// The letters of the targets come first.
     pub(crate) letters: Vec<Letter>,
@@ -98,8 +102,8 @@ pub(crate) struct ResolvedStatement {
 }
 
 impl ResolvedStatement {
-    /// Calls `f` on every access in the order of the text. The accesses of a computed index precede the access
-    /// that has this index.
+    /// Calls `f` on every access in the order of the text. The accesses of a computed index precede the
+    /// access that has this index.
     pub(crate) fn each_access<'a>(&'a self, f: &mut impl FnMut(&'a NodeAccess)) {
         for target in &self.lhs {
             target.each_index_read(f);

@@ -8,13 +8,13 @@ use crate::ast::{Declaration, Recomputed, Role};
 use crate::error::{Result, TextErrorKind};
 use crate::names::Names;
 use crate::source::framed;
-use crate::tree::{Step, StepKind};
+use crate::tree::{ResolvedStep, StepKind};
 use assignments::{AccessSpan, Origin, Warning, WarningKind};
 use lowered_ir::{SourceSpan, SourceText};
 
-/// The node of an item `recompute h`, and the source spans of the item. The word stands anywhere in a text, as
-/// `keep` does, and changes no value: the crate `autodiff` repeats the statements of the node where a backward
-/// pass needs the values, so that the memory of the node is free between the two passes.
+/// The node of an item `recompute h`, and the source spans of the item. The word stands anywhere in a text,
+/// as `keep` does, and changes no value: the crate `autodiff` repeats the statements of the node where a
+/// backward pass needs the values, so that the memory of the node is free between the two passes.
 pub(crate) fn recomputed(
     item: &Recomputed,
     names: &Names,
@@ -38,7 +38,7 @@ pub(crate) fn computed_node(name: &str, names: &Names) -> Result<TensorNode, Tex
 }
 
 /// The nodes that steps read which do not write them.
-pub(crate) fn read(steps: &[Step]) -> BTreeSet<TensorNode> {
+pub(crate) fn read(steps: &[ResolvedStep]) -> BTreeSet<TensorNode> {
     let mut read = BTreeSet::new();
     for step in steps {
         match &step.kind {

@@ -10,7 +10,7 @@ mod warnings;
 use crate::ast::{ExpandedStep, Gradient};
 use crate::error::Result;
 use crate::source::framed;
-use crate::tree::{ResolvedGradient, ResolvedProgram, Step, StepKind};
+use crate::tree::{ResolvedGradient, ResolvedProgram, ResolvedStep, StepKind};
 use crate::unparse::source_line;
 use assignments::{AccessSpan, Assignments, ByteRange, Origin, ProgramStep};
 use lowered_ir::SourceText;
@@ -20,12 +20,12 @@ pub(crate) fn emit(
     program: ResolvedProgram,
     text: &SourceText,
     assignments: &mut Assignments,
-) -> Result<Vec<Step>> {
+) -> Result<Vec<ResolvedStep>> {
     let ResolvedProgram { steps, error } = program.each(|_, step| emit_step(step, text, assignments));
     error.map_or(Ok(steps), Err)
 }
 
-fn emit_step(step: &Step, text: &SourceText, assignments: &mut Assignments) -> Result<()> {
+fn emit_step(step: &ResolvedStep, text: &SourceText, assignments: &mut Assignments) -> Result<()> {
     // A detached node has no loops to remark upon.
     if !matches!(step.kind, StepKind::Detach(_)) {
         assignments.steps.push(ProgramStep::Remark(source_line(&step.source, text)));

@@ -1,10 +1,10 @@
 //! Infers the element types of intermediates, and of declared nodes without one.
 //!
 //! Types follow from values, bottom-up: a node that is written before it is read gets the type to which the
-//! first written value promotes; truth values that are accumulated become `i32`. A value of numbers only leaves
-//! the type open. The first statement that combines the node with typed values, or writes one to it, then gives
-//! it the type that a number would have in its place; if there is none, the type is the node's default, `f32`
-//! for intermediates. A later value that does not promote to the inferred type is an error.
+//! first written value promotes; truth values that are accumulated become `i32`. A value of numbers only
+//! leaves the type open. The first statement that combines the node with typed values, or writes one to it,
+//! then gives it the type that a number would have in its place; if there is none, the type is the node's
+//! default, `f32` for intermediates. A later value that does not promote to the inferred type is an error.
 
 mod computing;
 mod table;
@@ -182,8 +182,7 @@ impl StepInference<'_> {
         }
     }
 
-    /// Infers the types of the nodes that receive derivatives, which are floats as the loss and the parameters
-    /// are.
+    /// Infers the types of the nodes that receive derivatives: floats, as the loss and the parameters are.
     fn gradient(&mut self, resolved: &ResolvedGradient, source: &Gradient) -> Result<()> {
         self.types.settle_numbers(&resolved.loss, DType::F32, source.span.start);
         let dtype = resolved.loss.dtype();

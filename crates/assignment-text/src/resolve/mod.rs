@@ -18,7 +18,9 @@ use crate::ast::{Access, ExpandedStep, Fetch, Gradient, Role, Statement};
 use crate::error::{LocatedError, Result, TextErrorKind, TextGradientError};
 use crate::linear::Atom;
 use crate::names::{Names, NamesAt, example, gradient_name, written};
-use crate::tree::{ResolvedFill, ResolvedGradient, ResolvedParameter, ResolvedProgram, Step, StepKind};
+use crate::tree::{
+    ResolvedFill, ResolvedGradient, ResolvedParameter, ResolvedProgram, ResolvedStep, StepKind,
+};
 use assignments::indexing::StaticSymbol;
 use assignments::{AccumOp, SymbolTable};
 use lowered_ir::{SourceSpan, SourceText};
@@ -34,7 +36,7 @@ pub(crate) fn resolve(
     for (at, mut source) in steps.into_iter().enumerate() {
         let mut resolver = StepResolver { names, at, text, symbols };
         match resolver.step(&mut source) {
-            Ok(kind) => program.steps.push(Step { source, kind }),
+            Ok(kind) => program.steps.push(ResolvedStep { source, kind }),
             Err(error) => {
                 program.error = Some(error.within(source.frame()));
                 break;
@@ -140,7 +142,7 @@ impl StepResolver<'_> {
         Ok(ResolvedFill { statement: Box::new(statement.clone()), node, of })
     }
 
-    /// Resolves a gradient, and gives the nodes that receive the derivatives the dimensions of the parameters.
+    /// Resolves a gradient. The nodes that receive the derivatives get the dimensions of the parameters.
     fn gradient(&self, gradient: &Gradient) -> Result<ResolvedGradient> {
         let loss = self.loss(gradient)?;
         let (mut parameters, mut receivers) = (Vec::new(), BTreeSet::new());
