@@ -61,7 +61,8 @@ fn gelu_of(x: __m256) -> __m256 {
     _mm256_div_ps(x, below)
 }
 
-/// One step of Adam in place, in one pass: updates parameter `p` and moments `m`, `v` by gradient `g` at the first step with rate 0.001.
+/// The first step of Adam in place, in one pass: updates parameter `p` and moments `m`, `v` by gradient `g`
+/// with rate 0.001.
 #[target_feature(enable = "avx2,fma")]
 pub(crate) fn adam(p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) {
     let all = |value: f32| _mm256_set1_ps(value);

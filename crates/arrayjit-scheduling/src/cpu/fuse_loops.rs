@@ -46,8 +46,8 @@ const STREAMS: usize = 12;
 /// The most statements of a whole nest. [`FUSED_STATEMENTS`] limits the statements of each single loop.
 const ALL_STATEMENTS: usize = 8 * FUSED_STATEMENTS;
 
-/// Fuses the strips that [`vectorize`](super::vectorize) makes and the vector loops in them, forwards values that a fused body stores and reads back, and normalises the
-/// loops.
+/// Fuses the strips that [`vectorize`](super::vectorize) makes and the vector loops in them, forwards values
+/// that a fused body stores and reads back, and normalises the loops.
 pub(crate) fn fuse_strips(routine: &mut Routine, caps: &Caps) {
     fuse_loops(routine, caps);
     forward_stores(routine);

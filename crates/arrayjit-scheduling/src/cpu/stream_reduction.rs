@@ -57,8 +57,8 @@ pub(crate) fn stream_reduction(
     Some(nest::wrap(&others, blocks))
 }
 
-/// Whether all loops of the body read contiguous memory along `lane`, of `extent` iterations, and iterations of the innermost loops
-/// read different rows.
+/// Whether all loops of the body read contiguous memory along `lane`, of `extent` iterations, and iterations
+/// of the innermost loops read different rows.
 fn reduces_rows(body: &[Stmt], lane: LoopId, extent: i64, names: &Names) -> bool {
     let mut reads = 0;
     let mut plain = !nest::has_lanes(body);

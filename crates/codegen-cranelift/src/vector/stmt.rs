@@ -150,7 +150,7 @@ impl Translator<'_> {
         (done..hi).try_for_each(|at| self.once(var, at, body))
     }
 
-    /// Translates a loop over the values in `span`, whose body has `per_round` iterations of the original one.
+    /// Translates a loop over the values in `span`. Its body has `per_round` iterations of the original one.
     fn looped(
         &mut self,
         var: LoopId,

@@ -9,7 +9,8 @@ use fastrand::Rng;
 
 use super::{Gpu, Store, StoreKernel, Word, copy_in, copy_out, hand_made::at};
 
-/// Submits a kernel. The tasks of a test must be on one stream, or ordered by waits; bindings must be in range.
+/// Submits a kernel. The tasks of a test must be on one stream, or ordered by waits; bindings must be in
+/// range.
 pub fn launch<D: Driver + ?Sized>(
     driver: &DirectDriver<D>,
     stream: &StreamHandle,
