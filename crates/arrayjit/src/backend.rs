@@ -1,5 +1,5 @@
-//! A backend: a code generator, the devices that run its code, and all that is known of the routines compiled so
-//! far.
+//! A backend: a code generator, the devices that run its code, and all that is known of the routines compiled
+//! so far.
 
 mod fallback; // the fallback backend
 
@@ -61,14 +61,10 @@ impl Backend {
         self.target().device()
     }
 
-    /// The number of devices; for CPU backends, the setting `num_devices`.
-    pub fn num_devices(&self) -> usize {
-        self.target().devices.len()
-    }
-
-    /// The device with this ordinal, counted from 0. Any device of the backend runs the backend's code.
-    pub fn get_device(&self, ordinal: usize) -> Option<&Device> {
-        self.target().devices.get(ordinal)
+    /// The devices by ordinal, at least one; for CPU backends, as many as the setting `num_devices` says. Any
+    /// of them runs the backend's code.
+    pub fn devices(&self) -> &[Device] {
+        &self.target().devices
     }
 
     /// The settings that the backend was opened with.

@@ -7,8 +7,8 @@
 //! the accesses of another routine, and linking would depend on what was compiled before. Nothing is kept on
 //! disk: `docs/adr/0012-no-code-on-disk.md`.
 //!
-//! The cache is bounded by a number of bytes and evicts the least recently used artifact. Evicted code is freed with the last routine that was linked from it; compiling the program
-//! again gives the same code.
+//! The cache is bounded by a number of bytes and evicts the least recently used artifact. Evicted code is
+//! freed with the last routine that was linked from it; compiling the program again gives the same code.
 
 use std::{
     fmt::Write,

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod parallel; // work divided over streams
+pub mod prelude; // the types of most programs
 pub mod settings; // choices that need no change of a program
 pub mod tune; // a search for faster code with the same bits
 
@@ -21,6 +22,7 @@ mod backend; // targets with what is known of compiled routines
 mod batch; // several routines at once
 mod compile; // all stages in order
 mod compiled; // code that links into contexts
+mod loaded; // whole programs, with their nodes by name
 mod text_cache; // compiled texts
 
 mod observe; // reports, dumps, logs, profiles, capsules, timelines
@@ -33,6 +35,7 @@ tnode::debug_as_display!(
     CompileError,
     InitialiseError,
     OpenError,
+    ProgramError,
     RegisterError,
     capsule::CapsuleError,
     parallel::ParallelError,
@@ -89,6 +92,7 @@ pub use crate::{
     compiled::Compiled,
     error::{CompileError, InitialiseError, OpenError},
     fallback::{Fallback, FallbackCount},
+    loaded::{LoadedProgram, ProgramError},
     observe::{capsule, profile, trace},
     open::{BackendStatus, DeviceListing, LinkedBackend, RegisterError},
     parts::{BackendParts, OpenResult},

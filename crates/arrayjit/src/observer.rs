@@ -18,8 +18,8 @@ pub(crate) trait CompileObserver: Any + Send + Sync {
     /// The inputs of stages that the observer needs at the end of a compilation.
     fn needs(&self) -> NeededInputs;
 
-    /// Whether [`CompileObserver::pass`] and [`CompileObserver::compiled`] do anything. If not, a text that is
-    /// compiled again may skip the stages.
+    /// Whether [`CompileObserver::pass`] and [`CompileObserver::compiled`] do anything. If not, a text that
+    /// is compiled again may skip the stages.
     fn is_idle(&self) -> bool;
 
     /// Whether the observer shows passes in their order.

@@ -25,10 +25,10 @@ impl BackendParts {
         BackendParts { codegen, devices: vec![device] }
     }
 
-    /// Adds a device, which must run the same code as the first one. [`Backend::get_device`] counts devices
+    /// Adds a device, which must run the same code as the first one. [`Backend::devices`] has the devices
     /// in the order of addition, from 0, so the `n`th device should be made with ordinal `n`.
     ///
-    /// [`Backend::get_device`]: crate::Backend::get_device
+    /// [`Backend::devices`]: crate::Backend::devices
     #[must_use]
     pub fn with_device(mut self, device: Device) -> BackendParts {
         self.devices.push(device);

@@ -1,7 +1,7 @@
 //! What the settings show of compilations and runs: reports, dumps, logs, profiles, capsules and timelines.
 //!
-//! Nothing but [`crate::open`] depends on this module: it makes the [`Observers`] of each backend, which see what
-//! happens through the traits of [`crate::observer`].
+//! Nothing but [`crate::open`] depends on this module: it makes the [`Observers`] of each backend, which see
+//! what happens through the traits of [`crate::observer`].
 
 pub mod capsule; // files that repeat a run elsewhere
 pub mod profile; // the time, work and memory of kernel calls

@@ -97,7 +97,7 @@ impl Backend {
     /// let device = |ordinal| Device::new(Arc::new(Cpu::inline(Config::default())), ordinal);
     /// let parts = BackendParts::new(Arc::new(Interpreted::new()), device(0)).with_device(device(1));
     /// let backend = Backend::from_parts("mine", parts, Settings::default())?;
-    /// assert_eq!((backend.name(), backend.num_devices()), ("mine", 2));
+    /// assert_eq!((backend.name(), backend.devices().len()), ("mine", 2));
     /// # Ok::<(), arrayjit::OpenError>(())
     /// ```
     ///

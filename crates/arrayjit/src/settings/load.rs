@@ -44,9 +44,9 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A file that does not parse, a value of the wrong type, a setting that is gone, or one that is not UTF-8;
-    /// the message names the key, its origin, and the expected type or the replacement. Arguments and variables
-    /// that are no settings may be anything.
+    /// A file that does not parse, a value of the wrong type, a setting that is gone, or one that is not
+    /// UTF-8; the message names the key, its origin, and the expected type or the replacement. Arguments and
+    /// variables that are no settings may be anything.
     pub fn load() -> Result<LoadedSettings, SettingsError> {
         Settings::load_with(&[])
     }

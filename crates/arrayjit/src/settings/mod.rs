@@ -10,8 +10,8 @@
 //!   `crates/arrayjit/arrayjit.reference.toml`.
 //!
 //! Keys have no groups: the key of `settings.debugging.dump` is `dump`. An unknown key is reported
-//! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions. The key of
-//! a setting that is gone is an error, which says what replaces it.
+//! ([`LoadedSettings::unknown`]) and otherwise ignored, so that one file can serve several versions. The key
+//! of a setting that is gone is an error, which says what replaces it.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +37,8 @@ pub struct Settings {
     pub threads: usize,
     /// Devices of the backend, 1 to 1024: CPU devices, each with its own memory and threads, or NVIDIA GPUs.
     pub num_devices: usize,
-    /// The numeric class of routines: `strict` (as written), `fast` (fma, fixed reduction trees) or `real` (also
-    /// the equations of real numbers).
+    /// The numeric class of routines: `strict` (as written), `fast` (fma, fixed reduction trees) or `real`
+    /// (also the equations of real numbers).
     pub numerics: NumericClass,
     /// The widest vectors of CPU code: `auto`, `none`, `128` (bits), `avx2` or `avx512`.
     pub vector: VectorSetting,
@@ -63,10 +63,11 @@ pub struct Settings {
     /// Reports on standard error, dumps, logs and timelines.
     #[serde(flatten)]
     pub debugging: DebugSettings,
-    /// The most bytes that the cache of compiled routines takes: machine code in whole pages, call descriptions,
-    /// and the texts that are the keys of the cache; 0 for no cache. It finds routines by content and keeps the
-    /// most recently used ones. Evicted code is freed with the last routine that was linked from it, and
-    /// compiled again on the next request. A second cache, of at most 64 compiled texts, has the same limit.
+    /// The most bytes that the cache of compiled routines takes: machine code in whole pages, call
+    /// descriptions, and the texts that are the keys of the cache; 0 for no cache. It finds routines by
+    /// content and keeps the most recently used ones. Evicted code is freed with the last routine that was
+    /// linked from it, and compiled again on the next request. A second cache, of at most 64 compiled texts,
+    /// has the same limit.
     pub code_cache_bytes: usize,
 }
 

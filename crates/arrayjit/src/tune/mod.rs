@@ -76,8 +76,8 @@ impl Tuner {
         Ok(Some(Arc::new(Tuner { path, searches: settings.search, known })))
     }
 
-    /// The routine with a choice for each kernel that has one, from the file or from a search. `on_result` gets
-    /// the name of each kernel that was searched for, with the result.
+    /// The routine with a choice for each kernel that has one, from the file or from a search. `on_result`
+    /// gets the name of each kernel that was searched for, with the result.
     ///
     /// # Errors
     ///

@@ -50,6 +50,8 @@ mod inferred_nodes;
 #[cfg(feature = "cranelift")]
 mod kept_nodes;
 #[cfg(feature = "cranelift")]
+mod loaded_programs;
+#[cfg(feature = "cranelift")]
 mod logs;
 #[cfg(feature = "cranelift")]
 mod many_programs;

@@ -9,8 +9,8 @@ use tnode::DType;
 
 use crate::settings::{LoadedSettings, Settings, SettingsError};
 
-/// Settings that change the results of code, and the widest vectors. Whether routines log is recorded too, and
-/// not the folder for it.
+/// Settings that change the results of code, and the widest vectors. Whether routines log is recorded too,
+/// and not the folder for it.
 const KEYS: [&str; 6] =
     ["approximate_functions", "half_constant_cutoff", "numerics", "tensor_cores", "tf32", "vector"];
 
