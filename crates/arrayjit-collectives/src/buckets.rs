@@ -51,8 +51,7 @@ pub struct GradientBucket {
 
 /// Splits a program into parts that each finish a bucket of the nodes `summed`: gradients, and whatever
 /// else is summed. All parts together, in order, compute the values of the program. Each is compiled on
-/// its own; they are the [parts](crate::GradientPart) of a
-/// [`DataParallelRanksJob`](crate::DataParallelRanksJob).
+/// its own.
 ///
 /// Values that a later part uses are stored, where one routine might have computed them in place of their
 /// use; values within statements are computed again. Buckets are joined where that is not possible. Ranks

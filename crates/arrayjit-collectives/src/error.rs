@@ -4,8 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use arrayjit::{DType, RunError};
 
-use crate::group::Reduction;
-
 /// Why a collective operation failed.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -105,25 +103,6 @@ pub enum CollectiveError {
     /// A program whose gradients cannot be computed.
     #[error(transparent)]
     Gradient(Arc<arrayjit::autodiff::GradientError>),
-    /// Data-parallel training without a gradient.
-    #[error("a job without gradient")]
-    NoGradient,
-    /// A routine of data-parallel training with a static symbol that the first part of the gradient lacks.
-    #[error("routine `{routine}`: the first part of the gradient has no symbol `@{symbol}`")]
-    Symbol {
-        /// The name of the routine.
-        routine: String,
-        /// The name of the symbol.
-        symbol: String,
-    },
-    /// More terms than ranks, or none.
-    #[error("a reduction of the nodes of {terms} ranks, but there are {size}")]
-    Terms {
-        /// The number of ranks with terms.
-        terms: usize,
-        /// The number of ranks.
-        size: usize,
-    },
     /// A root that is no rank.
     #[error("rank {root} as root, but there are {size} ranks")]
     Root {
@@ -143,16 +122,6 @@ pub enum CollectiveError {
     /// A timeline that cannot be read or written.
     #[error(transparent)]
     Timeline(Arc<arrayjit::trace::TraceError>),
-    /// A reduction of the nodes of some ranks that a group cannot make.
-    #[error("a reduction by {by} over {terms} of {size} ranks: NCCL reduces the nodes of all ranks")]
-    SomeRanks {
-        /// The reduction.
-        by: Reduction,
-        /// The number of ranks with terms.
-        terms: usize,
-        /// The number of ranks.
-        size: usize,
-    },
     /// An error of NCCL, or nodes that it does not take.
     #[cfg(feature = "cuda")]
     #[error(transparent)]

@@ -33,21 +33,6 @@ pub trait Group: Send + Sync {
         context: &Context,
         nodes: &[TensorNode],
         by: Reduction,
-    ) -> Result<Event, CollectiveError> {
-        self.all_reduce_first(context, nodes, by, self.size())
-    }
-
-    /// [`all_reduce`](Group::all_reduce) of the nodes of the first `terms` ranks. All ranks call it and get
-    /// the result.
-    ///
-    /// # Errors
-    /// Fails like [`all_reduce`](Group::all_reduce), and if there are no terms or more terms than ranks.
-    fn all_reduce_first(
-        &self,
-        context: &Context,
-        nodes: &[TensorNode],
-        by: Reduction,
-        terms: usize,
     ) -> Result<Event, CollectiveError>;
 
     /// Reduces a node over all ranks, and gives each rank the part of its number: `into` has the elements of

@@ -152,21 +152,18 @@ impl Group for HostGroup {
         self.shared.transport.size()
     }
 
-    fn all_reduce_first(
+    fn all_reduce(
         &self,
         context: &Context,
         nodes: &[TensorNode],
         by: Reduction,
-        terms: usize,
     ) -> Result<Event, CollectiveError> {
         let (dtype, size) = (common_type(nodes)?, self.size());
-        check_terms(terms, size)?;
         let most = self.block_bytes;
-        let of = if terms == size { String::new() } else { format!(" over {terms} ranks") };
-        let operation = format!("all_reduce by {by} as {dtype}{of}");
+        let operation = format!("all_reduce by {by} as {dtype}");
         self.schedule(context, nodes, &operation, move |shared, memory| {
             all_reduce(&*shared.transport, &mut shared.staging(), &mut Bytes(memory), most, |blocks| {
-                reduce::reduce(dtype, by, blocks, size, terms);
+                reduce::reduce(dtype, by, blocks, size);
             })
         })
     }
@@ -187,7 +184,7 @@ impl Group for HostGroup {
             [from, into] => {
                 let (transport, size) = (&*shared.transport, shared.transport.size());
                 reduce_scatter(transport, &mut shared.staging(), from, into, most, |blocks| {
-                    reduce::reduce(dtype, by, blocks, size, size);
+                    reduce::reduce(dtype, by, blocks, size);
                 })
             }
             _ => Ok(()),
@@ -222,7 +219,7 @@ impl Group for HostGroup {
         self.schedule(context, &nodes, &operation, move |shared, memory| {
             let parts = &mut part_bytes(memory, &counts, size);
             reduce_scatter_parts(&*shared.transport, &mut shared.staging(), parts, most, |blocks| {
-                reduce::reduce(dtype, by, blocks, size, size);
+                reduce::reduce(dtype, by, blocks, size);
             })
         })
     }

@@ -2,7 +2,6 @@
 mod announcement;
 mod buckets;
 mod checks;
-mod data_parallel;
 mod error;
 mod group;
 mod host_group;
@@ -18,7 +17,6 @@ mod transport;
 pub use crate::{
     announcement::Announcement,
     buckets::{BucketSizes, GradientBucket, split_gradient},
-    data_parallel::{DataParallelRanks, DataParallelRanksJob, GradientPart},
     error::CollectiveError,
     group::{Group, Reduction, by_type},
     host_group::{GroupStatistics, HostGroup},

@@ -134,28 +134,13 @@ impl Group for NcclGroup {
         self.communicator.size()
     }
 
-    /// With fewer terms than ranks, the nodes of the other ranks are set to zero first, so only sums are
-    /// possible.
-    fn all_reduce_first(
+    fn all_reduce(
         &self,
         context: &Context,
         nodes: &[TensorNode],
         by: Reduction,
-        terms: usize,
     ) -> Result<Event, CollectiveError> {
-        let size = self.size();
         common_type(nodes)?;
-        check_terms(terms, size)?;
-        if terms < size && by != Reduction::Sum {
-            return Err(CollectiveError::SomeRanks { by, terms, size });
-        }
-        if self.rank() >= terms {
-            for node in nodes {
-                let dims = node.dims().map_err(RunError::from)?;
-                let zeros = HostArray::zeros(node.dtype(), dims).map_err(RunError::from)?;
-                let _ = context.from_host(node, &zeros)?;
-            }
-        }
         self.schedule(context, nodes, &NcclOperation::AllReduce(reduction(by)), "all_reduce")
     }
 

@@ -14,12 +14,11 @@ pub(crate) fn is_supported(dtype: DType) -> bool {
     combination(dtype, Reduction::Sum).is_some()
 }
 
-/// Reduces the first `terms` of `size` blocks into the first one. `blocks` is aligned for the elements, and
-/// so is each block.
-pub(crate) fn reduce(dtype: DType, by: Reduction, blocks: &mut [u8], size: usize, terms: usize) {
+/// Reduces `count` blocks into the first one. `blocks` is aligned for the elements, and so is each block.
+pub(crate) fn reduce(dtype: DType, by: Reduction, blocks: &mut [u8], count: usize) {
     let Some(combine) = combination(dtype, by) else { return };
-    let block = blocks.len() / size.max(1);
-    for Merge { from, to } in merge_tree(terms) {
+    let block = blocks.len() / count.max(1);
+    for Merge { from, to } in merge_tree(count) {
         let (low, high) = blocks.split_at_mut(from * block);
         combine(&mut low[to * block..][..block], &high[..block]);
     }
@@ -120,7 +119,7 @@ mod tests {
             for rank in 0..4 {
                 let mut values = [1.0_f32, -0.0, f32::INFINITY, f32::NEG_INFINITY];
                 values[rank] = f32::NAN;
-                reduce(DType::F32, by, bytemuck::cast_slice_mut(&mut values), 4, 4);
+                reduce(DType::F32, by, bytemuck::cast_slice_mut(&mut values), 4);
                 assert!(values[0].is_nan(), "{by} {rank}");
             }
         }

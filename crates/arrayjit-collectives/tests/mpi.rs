@@ -23,9 +23,8 @@ fn main() -> ExitCode {
         mpi::run(|transport| rank(transport, &scenario)).unwrap();
         return ExitCode::SUCCESS;
     }
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 4] = [
         ("processes_give_the_bits_of_one_process", processes_give_the_bits_of_one_process),
-        ("processes_train_to_the_bits_of_streams", processes_train_to_the_bits_of_streams),
         ("an_error_ends_the_job_with_its_rank", || ends("error", "rank 1 of 2: no data")),
         ("a_panic_ends_the_job_with_its_rank", || ends("panic", "rank 1 of 2: panicked")),
         ("ranks_that_stop_are_named", || {
@@ -58,14 +57,6 @@ fn processes_give_the_bits_of_one_process() {
     }
 }
 
-fn processes_train_to_the_bits_of_streams() {
-    for ranks in [2, 4] {
-        let (succeeds, printed) = mpirun(ranks, "training");
-        let line = format!("trained: {}", digest(&program::training::on_streams(ranks).unwrap()));
-        assert!(succeeds && printed.matches(&line).count() == ranks, "expected {line}, found\n{printed}");
-    }
-}
-
 /// The scenario fails and says why.
 fn ends(scenario: &str, expected: &str) {
     let (succeeds, printed) = mpirun(2, scenario);
@@ -82,10 +73,6 @@ fn rank(transport: mpi::MpiTransport, scenario: &str) -> Outcome<()> {
     let rank = transport.rank();
     if scenario == "program" {
         println!("rank {rank}: {}", digest(&program::run(transport, "multicore", 5, 24)?));
-        return Ok(());
-    }
-    if scenario == "training" {
-        println!("trained: {}", digest(&program::training::on_ranks(transport, "multicore", false)?));
         return Ok(());
     }
     let backend = Backend::open("multicore")?;

@@ -14,21 +14,19 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "a command line program talks on standard output")]
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
 
-use anyhow::{Result, bail};
-use arrayjit::{Backend, Settings};
-use arrayjit_collectives::Transport;
+use anyhow::Result;
+use arrayjit::{Backend, Settings, trace::TraceFile};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{
-    data, network,
-    ranks::{self, RankSource, RankTraining},
-    state::Network,
-    streams::SharedTraining,
-    train::Training,
-};
+use crate::{data, network, state::Network, streams::SharedTraining, train::Training};
 
 #[derive(Parser)]
 #[command(name = "digits", about = "Trains a small network on handwritten digits")]
@@ -49,11 +47,7 @@ struct Cli {
     /// Divides every mini-batch over this number of streams; 0 for as many as the device suggests
     #[arg(long, value_parser = clap::value_parser!(u16).range(0..=network::BATCH as i64))]
     streams: Option<u16>,
-    /// Divides every mini-batch over ranks: this number of threads, or `mpi` for the processes that `mpirun`
-    /// started (in builds with the feature `mpi`)
-    #[arg(long, conflicts_with = "streams")]
-    ranks: Option<RankSource>,
-    /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing, with the tracks of all ranks
+    /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing
     #[arg(long)]
     trace: Option<PathBuf>,
     /// The data file
@@ -86,29 +80,28 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Option<f64>> {
         Backend::available()?.iter().for_each(|backend| println!("{backend}"));
         return Ok(None);
     }
-    let trace = cli.trace.as_deref();
-    Ok(Some(match cli.ranks {
-        None => ranks::traced(trace, || train(&cli, None))?,
-        Some(ranks) => ranks.run(trace, |transport| train(&cli, Some(transport)))?,
-    }))
+    traced(cli.trace.as_deref(), || train(&cli)).map(Some)
 }
 
-/// Trains alone or as a rank, of which the first one prints; returns the accuracy.
-fn train(cli: &Cli, transport: Option<Box<dyn Transport>>) -> Result<f64> {
-    let most = network::BATCH;
-    if let Some(count) = transport.as_ref().map(Transport::size).filter(|count| *count > most) {
-        bail!("{count} ranks, but a mini-batch has {most} images");
-    }
-    let is_first = transport.as_ref().is_none_or(|transport| transport.rank() == 0);
-    let say = |text: String| {
-        if is_first {
-            println!("{text}");
-        }
-    };
+/// Calls a function and writes its timeline, if a path is given.
+///
+/// # Errors
+///
+/// An error of the function or of the file.
+pub fn traced<T>(path: Option<&Path>, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let trace = path.map(TraceFile::create).transpose()?;
+    trace.iter().try_for_each(TraceFile::install)?;
+    let result = body()?;
+    trace.map_or(Ok(()), TraceFile::finish)?;
+    Ok(result)
+}
+
+/// Trains and prints; returns the accuracy.
+fn train(cli: &Cli) -> Result<f64> {
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(cli.seed);
     let (train, test) = data::split(&data::load(&cli.data)?, &mut rng);
-    say(format!("seed {}: {} images to train on, {} to test with", cli.seed, train.count(), test.count()));
+    println!("seed {}: {} images to train on, {} to test with", cli.seed, train.count(), test.count());
 
     let named = cli.backend.clone();
     let name = named.map_or_else(|| Settings::load().map(|loaded| loaded.settings.backend), Ok)?;
@@ -118,32 +111,25 @@ fn train(cli: &Cli, transport: Option<Box<dyn Transport>>) -> Result<f64> {
         streams => streams,
     });
     let network = Network::new(train.count(), test.count())?;
-    let digits = (&train, &test);
-    let training = match (transport, streams) {
-        (Some(transport), _) => {
-            Trainer::Ranks(RankTraining::prepare(&backend, &network, digits, &mut rng, transport)?)
-        }
-        (None, None) => Trainer::OneStream(Training::prepare(&backend, &network, &train, &test, &mut rng)?),
-        (None, Some(n)) => {
-            Trainer::Streams(SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, n)?)
-        }
+    let training = match streams {
+        None => Trainer::OneStream(Training::prepare(&backend, &network, &train, &test, &mut rng)?),
+        Some(n) => Trainer::Streams(SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, n)?),
     };
     let linked = start.elapsed().as_secs_f64() * 1e3;
-    say(format!("{}: compiled and linked {linked:.0} ms after the start", backend.name()));
+    println!("{}: compiled and linked {linked:.0} ms after the start", backend.name());
 
-    train_epochs(cli.epochs, &training, &mut rng, is_first)?;
+    train_epochs(cli.epochs, &training, &mut rng)?;
     let correct = training.correct()?;
-    say(format!("{:.2} s in all", start.elapsed().as_secs_f64()));
+    println!("{:.2} s in all", start.elapsed().as_secs_f64());
     let accuracy = correct / test.count() as f64;
-    say(format!("test accuracy: {accuracy:.3}"));
+    println!("test accuracy: {accuracy:.3}");
     Ok(accuracy)
 }
 
-/// Training on one stream, on several, or as a rank.
+/// Training on one stream or on several.
 enum Trainer<'n> {
     OneStream(Training<'n>),
     Streams(SharedTraining<'n>),
-    Ranks(RankTraining<'n>),
 }
 
 impl Trainer<'_> {
@@ -151,7 +137,6 @@ impl Trainer<'_> {
         match self {
             Trainer::OneStream(training) => training.batches(),
             Trainer::Streams(training) => training.batches(),
-            Trainer::Ranks(training) => training.batches(),
         }
     }
 
@@ -159,7 +144,6 @@ impl Trainer<'_> {
         match self {
             Trainer::OneStream(training) => training.epoch(order),
             Trainer::Streams(training) => training.epoch(order),
-            Trainer::Ranks(training) => training.epoch(order),
         }
     }
 
@@ -167,16 +151,14 @@ impl Trainer<'_> {
         match self {
             Trainer::OneStream(training) => training.correct(),
             Trainer::Streams(training) => training.correct(),
-            Trainer::Ranks(training) => training.correct(),
         }
     }
 }
 
 /// Runs every batch of every epoch in a fresh random order; the loss is read once per epoch.
-fn train_epochs(epochs: u32, training: &Trainer<'_>, rng: &mut fastrand::Rng, shows: bool) -> Result<()> {
+fn train_epochs(epochs: u32, training: &Trainer<'_>, rng: &mut fastrand::Rng) -> Result<()> {
     let mut order: Vec<i64> = (0..training.batches()).collect();
-    let bar = if shows { ProgressBar::new(u64::from(epochs)) } else { ProgressBar::hidden() };
-    let bar = bar.with_style(
+    let bar = ProgressBar::new(u64::from(epochs)).with_style(
         ProgressStyle::with_template("{bar:40} epoch {pos}/{len}, loss {msg}")
             .expect("the template is constant"),
     );

@@ -9,7 +9,6 @@
 pub mod command_line;
 pub mod data;
 pub mod network;
-pub mod ranks;
 pub mod state;
 pub mod streams;
 pub mod train; // training on one stream

@@ -3,7 +3,6 @@
 //!
 //! `cargo run --release -p digits -- --backend multicore --epochs 40 --seed 5`
 //!
-//! With `--ranks 4` four threads train together, and with `--ranks mpi` the processes that `mpirun` starts.
 //! With `--streams 4` training is divided among four streams, each of which computes the gradient of a shard
 //! of every mini-batch.
 

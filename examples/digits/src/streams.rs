@@ -50,28 +50,6 @@ pub fn texts(streams: usize) -> (String, &'static str) {
     (format!("{gradient}keep {kept}"), update)
 }
 
-/// The routines of training in shards, and the gradients that they sum.
-pub(crate) struct ShardedRoutines {
-    pub(crate) gradient: Compiled,
-    pub(crate) gradients: [TensorNode; 4],
-    pub(crate) update: Compiled,
-    pub(crate) evaluation: Compiled,
-}
-
-impl ShardedRoutines {
-    /// Compiles the routines for that number of shards.
-    pub(crate) fn compile(backend: &Backend, network: &Network, shards: usize) -> Result<ShardedRoutines> {
-        let (gradient_text, update_text) = texts(shards);
-        let gradient = backend.compile_named("gradient", &gradient_text, network.nodes())?;
-        let [w1, b1, w2, b2] = GRADIENTS.map(|name| gradient.node(name).cloned());
-        let gradients = [w1?, b1?, w2?, b2?];
-        let update = [network.nodes(), gradients.iter().collect()].concat();
-        let update = backend.compile_named("update", update_text, update)?;
-        let evaluation = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
-        Ok(ShardedRoutines { gradient, gradients, update, evaluation })
-    }
-}
-
 impl<'n> SharedTraining<'n> {
     /// Compiles the routines, uploads data and initial weights, and links for `streams` streams.
     ///
@@ -86,8 +64,13 @@ impl<'n> SharedTraining<'n> {
         rng: &mut fastrand::Rng,
         streams: usize,
     ) -> Result<SharedTraining<'n>> {
-        let ShardedRoutines { gradient, gradients, update, evaluation } =
-            ShardedRoutines::compile(backend, network, streams)?;
+        let (gradient_text, update_text) = texts(streams);
+        let gradient = backend.compile_named("gradient", &gradient_text, network.nodes())?;
+        let [w1, b1, w2, b2] = GRADIENTS.map(|name| gradient.node(name).cloned());
+        let gradients = [w1?, b1?, w2?, b2?];
+        let update = [network.nodes(), gradients.iter().collect()].concat();
+        let update = backend.compile_named("update", update_text, update)?;
+        let evaluation = backend.compile_named("evaluate", state::EVALUATE, network.nodes())?;
         let parameters = ["w1", "b1", "w2", "b2"].map(|name| network.node(name).clone());
 
         // Each stream has its own copy of the parameters; all share the images.

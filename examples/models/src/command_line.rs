@@ -12,9 +12,9 @@ use anyhow::{Context, Result};
 use arrayjit_collectives::{BucketSizes, HostGroup, Transport};
 use arrayjit_tensor::{Backend, Settings, profile::Profile, session};
 use clap::{Args, Parser, Subcommand};
-use digits::ranks::{RankSource, traced};
+use digits::command_line::traced;
 
-use crate::{char_gpt, fft, heat, lenet, mandelbrot, mlp, picture, resnet};
+use crate::{char_gpt, fft, heat, lenet, mandelbrot, mlp, picture, ranks::RankSource, resnet};
 
 #[derive(Parser)]
 #[command(name = "models", about = "Small simulations and models on arrayjit-tensor")]

@@ -13,6 +13,7 @@ pub mod lenet; // convolutions on digits
 pub mod mandelbrot;
 pub mod mlp;
 pub mod picture;
+pub mod ranks; // threads or processes that train together
 pub mod resnet;
 
 mod batches;

@@ -71,20 +71,3 @@ fn nodes_without_elements_are_reduced_and_gathered() {
         assert_eq!(dims.unwrap(), [0, 3]);
     }
 }
-
-/// Training on ranks has the bits of training on as many streams, also if not all take part in the last
-/// round.
-#[test]
-fn training_on_ranks_equals_training_on_streams() {
-    for (backend, ranks) in [("multicore", 1), ("multicore", 2), ("inline", 4), ("multicore", 5)] {
-        let expected = program::training::on_streams(ranks).unwrap();
-        let found = local::run(ranks, |transport| program::training::on_ranks(transport, backend, false));
-        assert!(found.into_iter().all(|found| found.unwrap() == expected), "{ranks} ranks");
-        let found = local::run(ranks, |transport| program::training::on_ranks(transport, backend, true));
-        for (found, expected) in found.into_iter().flat_map(Result::unwrap).zip(expected.iter().cycle()) {
-            for (found, expected) in found.values().into_iter().zip(expected.values()) {
-                assert!((found - expected).abs() < 1e-5, "{found} instead of {expected}, {ranks} ranks");
-            }
-        }
-    }
-}

@@ -1,8 +1,6 @@
 //! Random programs over ranks, and the same programs on plain arrays of one process.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-pub(crate) mod training;
-
 use std::error::Error;
 
 use arrayjit::{

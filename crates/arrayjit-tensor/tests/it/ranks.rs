@@ -11,6 +11,10 @@ use std::{
     time::Duration,
 };
 
+use arrayjit::{
+    TensorNode,
+    parallel::{DataParallel, DataParallelJob, MergeMethod, replicate},
+};
 use arrayjit_collectives::{
     BucketSizes, CollectiveError, HostGroup, Transport,
     local::{self, LocalTransport},
@@ -133,6 +137,72 @@ fn the_step_of_two_ranks_is_that_of_the_joined_batch() {
     });
     for found in on_ranks {
         assert!((found.unwrap() - expected).abs() < 1e-12 && (expected - 1.0).abs() > 0.1);
+    }
+}
+
+/// The number that a row has at a position.
+fn element(row: usize, at: usize) -> f32 {
+    ((row * 7919 + at * 104_729) % 211) as f32 * 0.013 - 1.2
+}
+
+/// The weight after steps of one row on each rank.
+fn on_ranks(transport: LocalTransport, backend: &str, steps: usize) -> Outcome<Vec<f64>> {
+    let (rank, ranks) = (transport.rank(), transport.size());
+    let params = Params::new(1);
+    let w = params.parameter("w", [5], Init::ONES)?;
+    let backend = Backend::open(backend)?;
+    let weights = Weights::new(&backend, &params)?;
+    let parameter = w.clone();
+    let session = Session::new(&weights, Sgd::new(0.25), move |batch: &Batch| {
+        let x = batch.input("x")?;
+        batch.graph().apply("e[k] := w[k] * x[k] - 1", &[("w", &w), ("x", &x)])?.square()?.sum(..)
+    })?;
+    let group = HostGroup::new(transport, backend.new_stream()?);
+    let mut session = session.over_ranks(Ranks::new(Arc::new(group)))?;
+    for step in 0..steps {
+        let row = [0, 1, 2, 3, 4].map(|at| element(step * ranks + rank, at));
+        session.step_by([("x", HostArray::from_slice(&row, [5])?)])?;
+    }
+    session.check_ranks()?;
+    Ok(weights.get(&parameter)?.values())
+}
+
+/// The same on the streams of one process, by routines.
+fn on_streams(streams: usize, steps: usize) -> Outcome<Vec<f64>> {
+    let rows = steps * streams;
+    let node = |name: &str, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).build();
+    let (x, w, g) = (node("x", &[rows, 5])?, node("w", &[5])?, node("g", &[5])?);
+    let backend = Backend::open("multicore")?;
+    let gradient = backend.compile("g[k] := 2 * (w[k] * x[@row, k] - 1) * x[@row, k]", [&x, &w, &g])?;
+    let mean = 1.0 / streams as f64;
+    let update = backend.compile(&format!("w[k] -= 0.25 * ({mean} * g[k])"), [&w, &g])?;
+    let all: Vec<f32> = (0..rows).flat_map(|row| (0..5).map(move |at| element(row, at))).collect();
+    let context = backend.context()?.init_from_host(&x, &HostArray::from_slice(&all, [rows, 5])?)?;
+    let mut contexts = vec![context.init_from_host(&w, &HostArray::from_slice(&[1f32; 5], [5])?)?];
+    for _ in 1..streams {
+        contexts.extend(replicate(&contexts[0], std::slice::from_ref(&w), &[backend.new_stream()?])?);
+    }
+    let job = DataParallelJob {
+        gradient: &gradient,
+        update: &update,
+        summed: &[g],
+        parameters: std::slice::from_ref(&w),
+        merge_method: MergeMethod::default(),
+    };
+    let training = DataParallel::link(&backend, &job, &contexts)?;
+    training.run((0..rows as i64).map(|row| [row]))?;
+    Ok(training.context().to_host(&w)?.values())
+}
+
+/// The numbers of ranks are powers of two, so that no mean rounds.
+#[test]
+fn ranks_train_to_the_bits_of_streams() {
+    for (backend, ranks) in [("multicore", 1), ("inline", 2), ("multicore", 4)] {
+        let expected = on_streams(ranks, 8).unwrap();
+        let found = local::run(ranks, |transport| on_ranks(transport, backend, 8));
+        for (rank, found) in found.into_iter().enumerate() {
+            assert_eq!(found.unwrap(), expected, "rank {rank} of {ranks} on {backend}");
+        }
     }
 }
 

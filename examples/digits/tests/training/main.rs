@@ -3,7 +3,6 @@
 //! a bound.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-mod on_ranks;
 mod on_streams;
 mod reference;
 
