@@ -212,10 +212,19 @@ impl Params {
         shape: impl IntoIterator<Item = usize>,
         init: Init,
     ) -> Result<Parameter, TensorError> {
-        self.make(Call::new("parameter"), name, shape, self.dtype, (init, true))
+        self.make(Call::new("parameter"), name, shape, (init, true))
     }
 
     /// Makes a buffer: an array that modules read and write, and optimisers leave alone.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Init, Params};
+    ///
+    /// let params = Params::new(42);
+    /// let count = params.with_dtype(DType::I32).buffer("count", [], Init::ZEROS)?;
+    /// assert!(!count.is_trainable());
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
     ///
     /// # Errors
     /// A name that exists already, the name `__metadata__`, or a size that overflows.
@@ -224,10 +233,9 @@ impl Params {
         &self,
         name: &str,
         shape: impl IntoIterator<Item = usize>,
-        dtype: DType,
-        value: f64,
+        init: Init,
     ) -> Result<Parameter, TensorError> {
-        self.make(Call::new("buffer"), name, shape, dtype, (Init::Constant(value), false))
+        self.make(Call::new("buffer"), name, shape, (init, false))
     }
 
     /// All parameters and buffers of the model, in the order in which they were made.
@@ -259,12 +267,11 @@ impl Params {
         call: Call,
         name: &str,
         shape: impl IntoIterator<Item = usize>,
-        dtype: DType,
         (init, trainable): (Init, bool),
     ) -> Result<Parameter, TensorError> {
         let fail = |kind: TensorErrorKind| call.error(self.path.as_str(), kind);
         let what = if trainable { "parameter" } else { "buffer" };
-        let name = self.sub(name).path;
+        let (name, dtype) = (self.sub(name).path, self.dtype);
         let shape: Vec<usize> = shape.into_iter().collect();
         if name == RESERVED_NAME {
             let (found, expected) =

@@ -320,7 +320,7 @@ impl Trained {
         let Options { context, width, heads, layers, .. } = self.options;
         let cache = |at: usize| -> Result<Cache, TensorError> {
             let params = self.params.sub("cache").sub(at);
-            let buffer = |name: &str| params.buffer(name, [heads, context, width / heads], DType::F32, 0.0);
+            let buffer = |name: &str| params.buffer(name, [heads, context, width / heads], Init::ZEROS);
             Ok(Cache { keys: buffer("keys")?, values: buffer("values")? })
         };
         let caches = (0..layers).map(cache).collect::<Result<Vec<_>, _>>()?;

@@ -10,7 +10,7 @@
 use std::f64::consts::PI;
 
 use anyhow::Result;
-use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, Weights};
+use arrayjit_tensor::{Backend, Graph, HostArray, Init, Params, Weights};
 
 /// The rate r of a step; steps are stable up to 1/4.
 pub const RATE: f64 = 0.2;
@@ -22,7 +22,7 @@ pub const RATE: f64 = 0.2;
 /// An error of the backend.
 pub fn simulate(backend: &Backend, n: usize, steps: usize) -> Result<Vec<f64>> {
     let params = Params::new(0);
-    let plate = params.buffer("plate", [n, n], DType::F32, 0.0)?;
+    let plate = params.buffer("plate", [n, n], Init::ZEROS)?;
     let graph = Graph::new();
     graph.apply(
         "change[i,j] := laplace(u[i,j])

@@ -5,7 +5,7 @@
 //! fuses them, so z stays in registers between them. A point that has left keeps its z.
 
 use anyhow::Result;
-use arrayjit_tensor::{Backend, DType, Graph, Params, Weights};
+use arrayjit_tensor::{Backend, Graph, Init, Params, Weights};
 
 /// Iterations of one run.
 pub const ITERATIONS_PER_RUN: usize = 8;
@@ -21,7 +21,7 @@ const REGION: [f64; 4] = [-2.2, -1.2, 3.2, 2.4];
 /// An error of the backend.
 pub fn iterations(backend: &Backend, width: usize, height: usize, limit: usize) -> Result<Vec<f64>> {
     let params = Params::new(0);
-    let buffer = |name: &str| params.buffer(name, [height, width], DType::F32, 0.0);
+    let buffer = |name: &str| params.buffer(name, [height, width], Init::ZEROS);
     let (re, im, count) = (buffer("re")?, buffer("im")?, buffer("count")?);
     let [left, top, across, down] = REGION;
     let graph = Graph::new();

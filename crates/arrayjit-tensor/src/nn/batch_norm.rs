@@ -45,13 +45,17 @@ impl BatchNorm2d {
     /// A name that exists already, or a size that overflows.
     #[track_caller]
     pub fn new(params: &Params, channels: usize) -> Result<BatchNorm2d, TensorError> {
-        let wide = sum_types(params.dtype()).0;
+        let wide = params.with_dtype(sum_types(params.dtype()).0);
         Ok(BatchNorm2d {
             weight: params.parameter("weight", [channels], Init::ONES)?,
             bias: params.parameter("bias", [channels], Init::ZEROS)?,
-            running_mean: params.buffer("running_mean", [channels], wide, 0.0)?,
-            running_var: params.buffer("running_var", [channels], wide, 1.0)?,
-            num_batches_tracked: params.buffer("num_batches_tracked", [], DType::I32, 0.0)?,
+            running_mean: wide.buffer("running_mean", [channels], Init::ZEROS)?,
+            running_var: wide.buffer("running_var", [channels], Init::ONES)?,
+            num_batches_tracked: params.with_dtype(DType::I32).buffer(
+                "num_batches_tracked",
+                [],
+                Init::ZEROS,
+            )?,
             momentum: 0.1,
             eps: 1e-5,
         })

@@ -4,7 +4,7 @@ use arrayjit::{DType, HostArray};
 
 use crate::{
     error::TensorError,
-    parameter::{Parameter, Params},
+    parameter::{Init, Parameter, Params},
     run_error::ModelError,
     weights::Weights,
 };
@@ -60,7 +60,7 @@ impl OptimizerState {
     pub(super) fn halted(&self) -> Result<Parameter, TensorError> {
         match self.arrays.get(HALTED) {
             Some(halted) => Ok(halted),
-            None => self.arrays.buffer(HALTED, [], DType::I32, 0.0),
+            None => self.arrays.with_dtype(DType::I32).buffer(HALTED, [], Init::ZEROS),
         }
     }
 
@@ -74,7 +74,10 @@ impl OptimizerState {
         let name = format!("{name}.{}", parameter.name());
         match self.arrays.get(&name) {
             Some(array) if array.shape() == parameter.shape() && array.dtype() == dtype => Ok(array),
-            _ => self.arrays.buffer(&name, parameter.shape().iter().copied(), dtype, 0.0),
+            _ => {
+                let shape = parameter.shape().iter().copied();
+                self.arrays.with_dtype(dtype).buffer(&name, shape, Init::ZEROS)
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     executable::{Executable, StartedRun},
     graph::Graph,
     operand::Argument,
-    parameter::{Parameter, Params, locked},
+    parameter::{Init, Parameter, Params, locked},
     session::{
         Batch, BatchValues, SessionCore, SessionError, metrics::ROWS, ranks::RankStep, values::BatchSignature,
     },
@@ -187,7 +187,8 @@ impl SessionCore {
         let names = built.names()?;
         let loss = &built.loss;
         let dtype = if loss.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-        let rows = Params::new(0).buffer("metrics", [ROWS, names.len() + 1], dtype, 0.0)?;
+        let rows =
+            Params::new(0).with_dtype(dtype).buffer("metrics", [ROWS, names.len() + 1], Init::ZEROS)?;
         let routines = match &self.ranks {
             Some(ranks) => {
                 let step = self.compile_over_ranks(ranks, built, &rows)?;

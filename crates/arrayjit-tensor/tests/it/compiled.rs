@@ -1,13 +1,15 @@
 //! Compiled graphs: weights that change, several graphs over one model, backends.
 
-use arrayjit_tensor::{Backend, DType, Graph, HostArray, Init, ModelError, Params, TensorError, Weights};
+use arrayjit_tensor::{
+    Backend, DType, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights,
+};
 
 fn ones(shape: &[usize]) -> Result<HostArray, arrayjit::TensorNodeError> {
     HostArray::from_slice(&vec![1f32; shape.iter().product()], shape.iter().copied())
 }
 
 /// y = w · x, and w grows by 1 after each run.
-fn growing(params: &Params) -> Result<(Graph, arrayjit_tensor::Tensor), TensorError> {
+fn growing(params: &Params) -> Result<(Graph, Tensor), TensorError> {
     let w = match params.get("w") {
         Some(w) => w,
         None => params.parameter("w", [3], Init::ONES)?,
@@ -65,7 +67,7 @@ fn state_dicts_survive_files() -> Result<(), ModelError> {
     let weights = |seed| -> Result<Weights, ModelError> {
         let params = Params::new(seed);
         params.sub("a").parameter("weight", [2, 3], Init::Normal { mean: 1., std: 2. })?;
-        params.sub("a").buffer("count", [], DType::I64, 7.)?;
+        params.sub("a").with_dtype(DType::I64).buffer("count", [], Init::Constant(7.))?;
         params.with_dtype(DType::Bf16).parameter("b", [5], Init::xavier_uniform(5, 5))?;
         Weights::new(&backend, &params)
     };

@@ -12,7 +12,7 @@ use crate::{
     graph::Graph,
     operand::{Argument, TensorOperand, number},
     optim::norm_of_squares,
-    parameter::{Parameter, Params},
+    parameter::{Init, Parameter, Params},
     run_error::ModelError,
     session::{
         BatchValues, SessionCore, SessionError,
@@ -166,7 +166,7 @@ impl<'a> StepBuilder<'a> {
         let loss = loss.reshape(&[])?;
         let columns: Vec<&Tensor> =
             [&loss].into_iter().chain(metrics.iter().map(|(_, value)| value)).collect();
-        let reported = Params::new(0).buffer("reported", [columns.len()], dtype, 0.0)?;
+        let reported = Params::new(0).with_dtype(dtype).buffer("reported", [columns.len()], Init::ZEROS)?;
         for (at, column) in columns.into_iter().enumerate() {
             let inputs = [("reported", Argument::Parameter(&reported)), ("x", Argument::Tensor(column))];
             graph.emit(call, &format!("reported[{at}] := {dtype}(x[])"), &inputs, &[])?;
@@ -241,7 +241,7 @@ impl<'a> StepBuilder<'a> {
     /// sum over the ranks has them all, with the bits that one rank would compute.
     fn squares(&self) -> Result<(Graph, Parameter), SessionError> {
         let graph = Graph::new();
-        let squares = Params::new(0).buffer("squares", [self.gradients.len()], DType::F32, 0.0)?;
+        let squares = Params::new(0).buffer("squares", [self.gradients.len()], Init::ZEROS)?;
         for (at, (_, gradient)) in self.gradients.iter().enumerate() {
             let mut inputs = vec![("squares", Argument::Parameter(&squares))];
             if !self.is_own(at) {
