@@ -104,7 +104,7 @@ impl Graph {
         own: &[Parameter],
     ) -> Result<Executable, ModelError> {
         let context = with_zeros(weights.context()?, own.iter().map(Parameter::node))?;
-        self.check_parameters(&context)?;
+        let context = self.bound(context)?;
         let mut program = self.program();
         program.kept.extend(results.iter().cloned());
         let compiled = weights.backend().compile_assignments(&program.named(name))?;
@@ -113,12 +113,15 @@ impl Graph {
         Ok(executable.checking(self.position_checks()))
     }
 
-    /// Checks that a context has all parameters that the statements mention.
-    pub(crate) fn check_parameters(&self, context: &Context) -> Result<(), ModelError> {
-        match self.parameters().iter().find(|parameter| !context.contains(parameter.node())) {
-            Some(other) => Err(ModelError::OtherModel { parameter: other.name().into() }),
-            None => Ok(()),
+    /// The context, which must have all parameters that the statements mention, with the constants.
+    pub(crate) fn bound(&self, mut context: Context) -> Result<Context, ModelError> {
+        if let Some(other) = self.parameters().iter().find(|parameter| !context.contains(parameter.node())) {
+            return Err(ModelError::OtherModel { parameter: other.name().into() });
         }
+        for (node, values) in self.constants() {
+            context = context.init_from_host(&node, &values)?;
+        }
+        Ok(context)
     }
 }
 

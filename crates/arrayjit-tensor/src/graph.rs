@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use arrayjit::{Assignments, DType, Nodes, Program, TensorNode, assign::builder, autodiff};
+use arrayjit::{Assignments, DType, HostArray, Nodes, Program, TensorNode, assign::builder, autodiff};
 
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
@@ -40,6 +40,8 @@ pub struct Graph(Arc<Mutex<GraphState>>);
 struct GraphState {
     program: Assignments,
     inputs: Vec<(String, TensorNode)>,
+    /// Nodes whose values never change.
+    constants: Vec<(TensorNode, Arc<HostArray>)>,
     parameters: Vec<Parameter>,
     /// The paths of the modules that are being evaluated, innermost last.
     modules: Vec<String>,
@@ -293,6 +295,22 @@ impl Graph {
     /// Notes that a tensor is a slice of another one: every `step`-th element of `range` on an axis.
     pub(crate) fn note_slice(&self, of: &Tensor, slice: &Tensor, axis: usize, part: (&Range<usize>, usize)) {
         self.state().parts.add_slice(of.node(), slice.node(), axis, part);
+    }
+
+    /// The constants with their values.
+    pub(crate) fn constants(&self) -> Vec<(TensorNode, Arc<HostArray>)> {
+        self.state().constants.clone()
+    }
+
+    /// Adds an array whose values never change.
+    pub(crate) fn add_constant(&self, call: Call, values: Arc<HostArray>) -> Result<Tensor, TensorError> {
+        let label: Vec<String> = self.new_name(call.op).split('.').map(str::to_owned).collect();
+        let dims = values.dims_without_padding();
+        let node = TensorNode::builder(label).dims(dims).dtype(values.dtype()).build();
+        let made = node.and_then(|node| Tensor::new(self.clone(), node));
+        let tensor = made.map_err(|error| self.fail(call, error.into()))?;
+        self.state().constants.push((tensor.node().clone(), values));
+        Ok(tensor)
     }
 
     /// What each run checks of its inputs.

@@ -18,6 +18,7 @@ mod axis_window; // windows over any number of axes
 mod contract; // matrix products, einsum
 mod elementwise; // arithmetic and functions of elements
 mod equation; // names of axes of einsum
+mod fill; // constants, and one number everywhere
 mod layout; // moves elements
 mod normalise; // softmax, normalisation, losses
 mod reduce; // reductions

@@ -102,3 +102,33 @@ fn a_result_may_be_an_input() -> Result<(), ModelError> {
     }
     Ok(())
 }
+
+#[test]
+fn tensors_of_given_values_have_them_in_every_graph() -> Result<(), ModelError> {
+    let graph = Graph::new();
+    let x = graph.input("x", [2], DType::F32)?;
+    let table = graph.constant(HostArray::from_slice(&[3i64, -4], [2])?)?;
+    let scaled = graph.constant(HostArray::from_slice(&[0.5f32, 2.], [2])?)?.mul(&x)?;
+    let filled = [
+        (graph.zeros(&[2, 2], DType::I32)?, vec![0.; 4]),
+        (graph.ones(&[3], DType::Bf16)?, vec![1.; 3]),
+        (graph.full(&[], -0.25, DType::F64)?, vec![-0.25]),
+        (graph.full(&[1, 2], f64::NEG_INFINITY, DType::F32)?, vec![f64::NEG_INFINITY; 2]),
+        (graph.ones(&[4, 0], DType::F32)?, vec![]),
+        (table, vec![3., -4.]),
+        (scaled, vec![5., 40.]),
+    ];
+    let results: Vec<&Tensor> = filled.iter().map(|(tensor, _)| tensor).collect();
+    let x = HostArray::from_slice(&[10f32, 20.], [2])?;
+    for backend in ["interpreter", "inline", "multicore"] {
+        let weights = Weights::new(&Backend::open(backend)?, &Params::new(1))?;
+        let model = graph.compile(&weights, &results)?;
+        for _ in 0..2 {
+            for (found, (tensor, expected)) in model.run(&[("x", &x)])?.iter().zip(&filled) {
+                let found = (found.dtype(), found.dims().to_vec(), found.values());
+                assert_eq!(found, (tensor.dtype(), tensor.shape().to_vec(), expected.clone()), "{backend}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -116,8 +116,9 @@ fn weight_after(numbers: &[f64], transport: Option<LocalTransport>) -> Outcome<f
     let backend = Backend::open("multicore")?;
     let weights = Weights::new(&backend, &params)?;
     let parameter = w.clone();
+    let target = Arc::new(HostArray::from_slice(&[2.0], [1])?);
     let mut session = Session::new(&weights, Sgd::new(0.25), move |batch: &Batch| {
-        batch.input("x")?.mul(&w)?.sub(2.0)?.square()?.mean(..)
+        batch.input("x")?.mul(&w)?.sub(batch.graph().constant(target.clone())?)?.square()?.mean(..)
     })?;
     if let Some(transport) = transport {
         let group = HostGroup::new(transport, backend.new_stream()?);

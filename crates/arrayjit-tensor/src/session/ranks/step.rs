@@ -176,7 +176,7 @@ impl<'a> StepBuilder<'a> {
 
     /// The parts of the gradient, linked, and the context with their arrays.
     fn parts(&self, context: Context) -> Result<(Vec<RankPart>, Context), SessionError> {
-        self.graph.check_parameters(&context)?;
+        let context = self.graph.bound(context)?;
         let gradients = self.gradients.iter().map(|(_, gradient)| gradient.node().clone());
         let summed: Vec<TensorNode> = [self.reported.node().clone()].into_iter().chain(gradients).collect();
         let program = self.graph.program().named("gradient");
@@ -294,11 +294,11 @@ impl<'a> StepBuilder<'a> {
     }
 
     fn linked(&self, graph: &Graph, name: &str, context: &Context) -> Result<Executable, SessionError> {
-        graph.check_parameters(context)?;
+        let context = graph.bound(context.clone())?;
         let weights = &self.core.weights;
         let compiled = weights.backend().compile_assignments(&graph.program().named(name));
         let compiled = compiled.map_err(ModelError::from)?;
-        Ok(Executable::link(weights, compiled, context, BTreeMap::new(), Vec::new())?)
+        Ok(Executable::link(weights, compiled, &context, BTreeMap::new(), Vec::new())?)
     }
 
     /// The parameters that each rank updates, if the state is sharded.
