@@ -29,6 +29,7 @@ mod window; // convolution, pooling
 
 pub mod nn; // modules with named parameters
 pub mod optim; // optimisers
+pub mod prelude; // what most models use
 pub mod session; // training
 
 tnode::debug_as_display!(
@@ -45,9 +46,12 @@ pub use crate::{
     error::{TensorError, TensorErrorKind},
     executable::{Executable, StartedRun},
     graph::{Graph, ModuleScope},
+    nn::Module,
     operand::TensorOperand,
+    optim::{AdamW, Sgd},
     parameter::{Init, Parameter, Params},
     run_error::ModelError,
+    session::{Batch, Session},
     shape::Axes,
     tensor::Tensor,
     weights::Weights,
