@@ -54,11 +54,6 @@ pub(crate) fn check_parts(whole: &TensorNode, part: &TensorNode, size: usize) ->
     Err(CollectiveError::Parts { whole, found, size, part, part_bytes })
 }
 
-/// Checks that there is a term, and at most one for each rank.
-pub(crate) fn check_terms(terms: usize, size: usize) -> Result<(), CollectiveError> {
-    if (1..=size).contains(&terms) { Ok(()) } else { Err(CollectiveError::Terms { terms, size }) }
-}
-
 /// Checks that a root is a rank.
 pub(crate) fn check_root(root: usize, size: usize) -> Result<(), CollectiveError> {
     if root < size { Ok(()) } else { Err(CollectiveError::Root { root, size }) }

@@ -11,10 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     announcement::Announcement,
-    checks::{
-        check_digests, check_part_count, check_parts, check_root, check_terms, common_type, names,
-        short_names,
-    },
+    checks::{check_digests, check_part_count, check_parts, check_root, common_type, names, short_names},
     error::CollectiveError,
     group::{Group, Reduction},
     transport::Transport,

@@ -6,7 +6,7 @@ use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand, number, number_of},
     refinement::{Refinement, closed},
-    shape::{access, axis, broadcast, broadcast_indices, clause, letter, letters, whole},
+    shape::{access, axis_at, broadcast, broadcast_indices, clause, letter, letters, whole},
     tensor::Tensor,
 };
 
@@ -51,7 +51,7 @@ impl Tensor {
         let call = Call::new("flatten");
         let fail = |kind| self.graph().fail(call, kind);
         let (first, last) =
-            (axis(start, self.shape()).map_err(fail)?, axis(end, self.shape()).map_err(fail)?);
+            (axis_at(start, self.shape()).map_err(fail)?, axis_at(end, self.shape()).map_err(fail)?);
         let sizes = self.shape().iter().map(|&size| size as isize);
         let mut shape: Vec<isize> = sizes.collect();
         if first > last {
@@ -67,30 +67,30 @@ impl Tensor {
         self.reshaped(call, &shape)
     }
 
-    /// Adds an axis of size 1 in front of axis `at`; -1 adds one behind the last.
+    /// Adds an axis of size 1 in front of `axis`; -1 adds one behind the last.
     ///
     /// # Errors
     /// A position beyond the axes.
     #[track_caller]
-    pub fn unsqueeze(&self, at: isize) -> Result<Tensor, TensorError> {
+    pub fn unsqueeze(&self, axis: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("unsqueeze");
         let mut shape: Vec<usize> = self.shape().to_vec();
         shape.push(1);
-        let at = axis(at, &shape).map_err(|kind| self.graph().fail(call, kind))?;
+        let at = axis_at(axis, &shape).map_err(|kind| self.graph().fail(call, kind))?;
         let mut to: Vec<isize> = self.shape().iter().map(|&size| size as isize).collect();
         to.insert(at, 1);
         self.reshaped(call, &to)
     }
 
-    /// Removes axis `at`, which has size 1.
+    /// Removes `axis`, which has size 1.
     ///
     /// # Errors
     /// An axis that the tensor does not have, or one of another size.
     #[track_caller]
-    pub fn squeeze(&self, at: isize) -> Result<Tensor, TensorError> {
+    pub fn squeeze(&self, axis: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("squeeze");
         let fail = |kind| self.graph().fail(call, kind);
-        let removed = axis(at, self.shape()).map_err(fail)?;
+        let removed = axis_at(axis, self.shape()).map_err(fail)?;
         if self.shape()[removed] != 1 {
             let (what, expected) = (self.name(), format!("size 1 on axis {removed}"));
             return Err(fail(TensorErrorKind::Shape { what, found: self.shape().to_vec(), expected }));
@@ -112,7 +112,7 @@ impl Tensor {
     fn permuted(&self, call: Call, order: &[isize]) -> Result<Tensor, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
         let order =
-            order.iter().map(|&at| axis(at, self.shape())).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+            order.iter().map(|&at| axis_at(at, self.shape())).collect::<Result<Vec<_>, _>>().map_err(fail)?;
         let mut sorted = order.clone();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..self.rank()) {
@@ -138,7 +138,7 @@ impl Tensor {
         let call = Call::new("transpose");
         let fail = |kind| self.graph().fail(call, kind);
         let mut order: Vec<isize> = (0..self.rank() as isize).collect();
-        order.swap(axis(first, self.shape()).map_err(fail)?, axis(second, self.shape()).map_err(fail)?);
+        order.swap(axis_at(first, self.shape()).map_err(fail)?, axis_at(second, self.shape()).map_err(fail)?);
         self.permuted(call, &order)
     }
 
@@ -147,8 +147,8 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or a range that leaves it.
     #[track_caller]
-    pub fn slice(&self, at: isize, range: Range<usize>) -> Result<Tensor, TensorError> {
-        self.sliced(Call::new("slice"), at, range, 1)
+    pub fn slice(&self, axis: isize, range: Range<usize>) -> Result<Tensor, TensorError> {
+        self.sliced(Call::new("slice"), axis, range, 1)
     }
 
     /// Every `step`-th element of `range` of an axis.
@@ -156,8 +156,8 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, a range that leaves it, or a step of 0.
     #[track_caller]
-    pub fn slice_step(&self, at: isize, range: Range<usize>, step: usize) -> Result<Tensor, TensorError> {
-        self.sliced(Call::new("slice_step"), at, range, step)
+    pub fn slice_step(&self, axis: isize, range: Range<usize>, step: usize) -> Result<Tensor, TensorError> {
+        self.sliced(Call::new("slice_step"), axis, range, step)
     }
 
     /// `length` elements of an axis from `start` on.
@@ -165,8 +165,8 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or a range that leaves it.
     #[track_caller]
-    pub fn narrow(&self, at: isize, start: usize, length: usize) -> Result<Tensor, TensorError> {
-        self.sliced(Call::new("narrow"), at, start..start.saturating_add(length), 1)
+    pub fn narrow(&self, axis: isize, start: usize, length: usize) -> Result<Tensor, TensorError> {
+        self.sliced(Call::new("narrow"), axis, start..start.saturating_add(length), 1)
     }
 
     /// Element `index` of an axis; the result has no such axis.
@@ -174,9 +174,9 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or an index that leaves it.
     #[track_caller]
-    pub fn select(&self, at: isize, index: usize) -> Result<Tensor, TensorError> {
+    pub fn select(&self, axis: isize, index: usize) -> Result<Tensor, TensorError> {
         let call = Call::new("select");
-        let fixed = self.checked_range(call, at, &(index..index.saturating_add(1)))?;
+        let fixed = self.checked_range(call, axis, &(index..index.saturating_add(1)))?;
         let read = (0..self.rank()).map(|at| if at == fixed { index.to_string() } else { letter(at) });
         let read = access("x", read);
         let kept = (0..self.rank()).filter(|&at| at != fixed).map(letter);
@@ -203,7 +203,7 @@ impl Tensor {
     /// The axis, if it has the elements of the range.
     fn checked_range(&self, call: Call, at: isize, range: &Range<usize>) -> Result<usize, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
-        let axis = axis(at, self.shape()).map_err(fail)?;
+        let axis = axis_at(at, self.shape()).map_err(fail)?;
         if range.start > range.end || range.end > self.shape()[axis] {
             let (start, end, shape) = (range.start, range.end, self.shape().to_vec());
             return Err(fail(TensorErrorKind::Range { start, end, axis, shape }));
@@ -284,9 +284,9 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn flip(&self, at: isize) -> Result<Tensor, TensorError> {
+    pub fn flip(&self, axis: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("flip");
-        let flipped = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let flipped = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if self.num_elements() == 0 {
             return Ok(self.clone());
         }
@@ -315,7 +315,7 @@ impl Tensor {
     /// # Errors
     /// No tensors, shapes that differ on another axis, or a tensor of another graph.
     #[track_caller]
-    pub fn concat(tensors: &[&Tensor], at: isize) -> Result<Tensor, TensorError> {
+    pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("concat");
         let Some(first) = tensors.first() else {
             let expected = "at least one tensor".into();
@@ -323,7 +323,7 @@ impl Tensor {
             return Err(call.error("", kind));
         };
         let graph = first.graph();
-        let joined = axis(at, first.shape()).map_err(|kind| graph.fail(call, kind))?;
+        let joined = axis_at(axis, first.shape()).map_err(|kind| graph.fail(call, kind))?;
         for tensor in tensors {
             let sizes = tensor.shape().iter().zip(first.shape()).enumerate();
             let is_equal = sizes.into_iter().all(|(at, (a, b))| at == joined || a == b);
@@ -347,14 +347,14 @@ impl Tensor {
         graph.result(call, &inputs, |y| format!("{} := {values}", access(y, (0..first.rank()).map(target))))
     }
 
-    /// Joins tensors of one shape along a new axis in front of axis `at`; -1 adds it behind the last.
+    /// Joins tensors of one shape along a new axis in front of `axis`; -1 adds it behind the last.
     ///
     /// # Errors
     /// Fails like [`concat`](Tensor::concat).
     #[track_caller]
-    pub fn stack(tensors: &[&Tensor], at: isize) -> Result<Tensor, TensorError> {
-        let parts = tensors.iter().map(|tensor| tensor.unsqueeze(at)).collect::<Result<Vec<_>, _>>()?;
-        Tensor::concat(&parts.iter().collect::<Vec<_>>(), at)
+    pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor, TensorError> {
+        let parts = tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect::<Result<Vec<_>, _>>()?;
+        Tensor::concat(&parts.iter().collect::<Vec<_>>(), axis)
     }
 
     /// Cuts an axis into parts of these sizes, which add up to its size.
@@ -362,12 +362,12 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or sizes that do not add up.
     #[track_caller]
-    pub fn split(&self, sizes: &[usize], at: isize) -> Result<Vec<Tensor>, TensorError> {
+    pub fn split(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>, TensorError> {
         let call = Call::new("split");
-        let axis = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let cut = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let sum = sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
-        if sum != Some(self.shape()[axis]) {
-            let expected = format!("sizes that add up to {}", self.shape()[axis]);
+        if sum != Some(self.shape()[cut]) {
+            let expected = format!("sizes that add up to {}", self.shape()[cut]);
             let kind = TensorErrorKind::Argument { argument: "sizes", found: format!("{sizes:?}"), expected };
             return Err(self.graph().fail(call, kind));
         }
@@ -375,7 +375,7 @@ impl Tensor {
             *end += size;
             Some(*end)
         });
-        ends.zip(sizes).map(|(end, size)| self.sliced(call, at, end - size..end, 1)).collect()
+        ends.zip(sizes).map(|(end, size)| self.sliced(call, axis, end - size..end, 1)).collect()
     }
 
     /// Cuts an axis into `parts` parts of equal size.
@@ -383,16 +383,16 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or whose size is no multiple of `parts`.
     #[track_caller]
-    pub fn chunk(&self, parts: usize, at: isize) -> Result<Vec<Tensor>, TensorError> {
+    pub fn chunk(&self, parts: usize, axis: isize) -> Result<Vec<Tensor>, TensorError> {
         let call = Call::new("chunk");
-        let size = self.shape()[axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?];
+        let size = self.shape()[axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?];
         if parts == 0 || parts > size.max(1) || !size.is_multiple_of(parts) {
             let (found, expected) =
-                (parts.to_string(), format!("a divisor of {size}, the size of axis {at}"));
+                (parts.to_string(), format!("a divisor of {size}, the size of axis {axis}"));
             let kind = TensorErrorKind::Argument { argument: "parts", found, expected };
             return Err(self.graph().fail(call, kind));
         }
-        self.split(&vec![size / parts; parts], at)
+        self.split(&vec![size / parts; parts], axis)
     }
 
     /// The elements of each part of an axis that starts at a multiple of `step` and has `size` elements, on a
@@ -401,9 +401,9 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, parts that are longer than it, or a step of 0.
     #[track_caller]
-    pub fn unfold(&self, at: isize, size: usize, step: usize) -> Result<Tensor, TensorError> {
+    pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor, TensorError> {
         let call = Call::new("unfold");
-        let unfolded = self.checked_range(call, at, &(0..size))?;
+        let unfolded = self.checked_range(call, axis, &(0..size))?;
         if step == 0 {
             let expected = "1 or more".into();
             let kind = TensorErrorKind::Argument { argument: "step", found: "0".into(), expected };

@@ -6,7 +6,7 @@ use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
-    shape::{access, axis, letter, whole},
+    shape::{access, axis_at, letter, whole},
     tensor::Tensor,
 };
 
@@ -16,8 +16,8 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
-    pub fn softmax(&self, at: isize) -> Result<Tensor, TensorError> {
-        self.over_axis(Call::new("softmax"), at, false)
+    pub fn softmax(&self, axis: isize) -> Result<Tensor, TensorError> {
+        self.over_axis(Call::new("softmax"), axis, false)
     }
 
     /// log(softmax(x)) over an axis, without overflow; narrow floats are computed in f32.
@@ -25,14 +25,14 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
-    pub fn log_softmax(&self, at: isize) -> Result<Tensor, TensorError> {
-        self.over_axis(Call::new("log_softmax"), at, true)
+    pub fn log_softmax(&self, axis: isize) -> Result<Tensor, TensorError> {
+        self.over_axis(Call::new("log_softmax"), axis, true)
     }
 
     /// The statements of the prelude's functions of these names, on any axis.
     fn over_axis(&self, call: Call, at: isize, is_log: bool) -> Result<Tensor, TensorError> {
         self.floats(call)?;
-        let at = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let at = axis_at(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let rank = self.rank();
         let outer: Vec<String> = (0..rank).filter(|&axis| axis != at).map(letter).collect();
         let (wide, narrow) = sum_types(self.dtype());
@@ -114,7 +114,7 @@ impl Tensor {
     /// The letter of the last axis, if the weights have its shape.
     fn last_axis(&self, call: Call, weights: &[Argument<'_>]) -> Result<String, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
-        let last = axis(-1, self.shape()).map_err(fail)?;
+        let last = axis_at(-1, self.shape()).map_err(fail)?;
         for weight in weights {
             if weight.shape() != [self.shape()[last]] {
                 let (what, found) = (weight.name(), weight.shape().to_vec());
@@ -155,7 +155,7 @@ impl Tensor {
     ) -> Result<Tensor, TensorError> {
         labels.integers(call)?;
         self.floats(call)?;
-        let last = axis(-1, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let last = axis_at(-1, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if labels.shape() != &self.shape()[..last] {
             let (what, found) = (labels.name(), labels.shape().to_vec());
             let expected =

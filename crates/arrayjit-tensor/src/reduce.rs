@@ -5,7 +5,7 @@ use arrayjit::DType;
 use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, number},
-    shape::{Axes, access, axis, letter, whole},
+    shape::{Axes, access, axis_at, letter, whole},
     tensor::Tensor,
 };
 
@@ -289,8 +289,8 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn cumsum(&self, at: isize) -> Result<Tensor, TensorError> {
-        self.accumulated(Call::new("cumsum"), at, ":+=", "<=")
+    pub fn cumsum(&self, axis: isize) -> Result<Tensor, TensorError> {
+        self.accumulated(Call::new("cumsum"), axis, ":+=", "<=")
     }
 
     /// The product of the elements up to each position along an axis.
@@ -298,8 +298,8 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn cumprod(&self, at: isize) -> Result<Tensor, TensorError> {
-        self.accumulated(Call::new("cumprod"), at, ":*=", "<=")
+    pub fn cumprod(&self, axis: isize) -> Result<Tensor, TensorError> {
+        self.accumulated(Call::new("cumprod"), axis, ":*=", "<=")
     }
 
     /// Accumulates along an axis, by `op`, the elements whose positions have this `relation` to that of the
@@ -315,7 +315,7 @@ impl Tensor {
         op: &str,
         relation: &str,
     ) -> Result<Tensor, TensorError> {
-        let at = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let at = axis_at(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let (wide, narrow) = sum_types(self.dtype());
         let (rank, size, here) = (self.rank(), self.shape()[at], letter(at));
         let value = access("x", (0..rank).map(|axis| if axis == at { "k".to_owned() } else { letter(axis) }));

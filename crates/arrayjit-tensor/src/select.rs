@@ -6,13 +6,14 @@ use crate::{
     error::{Call, TensorError, TensorErrorKind},
     operand::{Argument, TensorOperand, number_of},
     shape::{
-        access, axis, broadcast, broadcast_access, clause, clause_of, dims, letter, letters, numbered, whole,
+        access, axis_at, broadcast, broadcast_access, clause, clause_of, dims, letter, letters, numbered,
+        whole,
     },
     tensor::Tensor,
 };
 
 impl Tensor {
-    /// The elements of axis `at` at integer positions: the axis is replaced by the axes of `positions`, as in
+    /// The elements of `axis` at integer positions: the axis is replaced by the axes of `positions`, as in
     /// NumPy's `take`. For an axis of rows this is an embedding. A position outside the axis is an error of
     /// the run if it comes from an input ([`Graph::check_positions`](crate::Graph::check_positions)), else
     /// gives 0.
@@ -20,24 +21,24 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, positions that are no integers, or a tensor of another graph.
     #[track_caller]
-    pub fn take(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
-        take(Call::new("take"), self, Argument::Tensor(self), at, positions)
+    pub fn take(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+        take(Call::new("take"), self, Argument::Tensor(self), axis, positions)
     }
 
-    /// The elements of axis `at` at the positions of a tensor of rank 1, as torch's `index_select`. For a
+    /// The elements of `axis` at the positions of a tensor of rank 1, as torch's `index_select`. For a
     /// position outside the axis, see [`take`](Tensor::take).
     ///
     /// # Errors
     /// Positions of another rank; otherwise as [`take`](Tensor::take).
     #[track_caller]
-    pub fn index_select(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn index_select(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("index_select");
         if positions.rank() != 1 {
             let (what, found) = (positions.name(), positions.shape().to_vec());
             let kind = TensorErrorKind::Shape { what, found, expected: "one axis".into() };
             return Err(self.graph().fail(call, kind));
         }
-        take(call, self, Argument::Tensor(self), at, positions)
+        take(call, self, Argument::Tensor(self), axis, positions)
     }
 
     /// The rows of a table, a parameter or tensor of shape `[rows, …]`, at these integer positions: an
@@ -50,16 +51,16 @@ impl Tensor {
         take(Call::new("embedding"), self, table.argument(), 0, self)
     }
 
-    /// Gathers elements along axis `at`: `y[i, j] = x[positions[i, j], j]` for axis 0, of the shape of
+    /// Gathers elements along `axis`: `y[i, j] = x[positions[i, j], j]` for axis 0, of the shape of
     /// `positions`. Each other axis of `positions` is at most as long as the axis of this tensor. For a
     /// position outside the axis, see [`take`](Tensor::take).
     ///
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
-    pub fn gather(&self, at: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn gather(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("gather");
-        let chosen = self.fitting(call, at, positions)?;
+        let chosen = self.fitting(call, axis, positions)?;
         self.gathered(call, chosen, positions, whole("p", self.rank()))
     }
 
@@ -81,31 +82,36 @@ impl Tensor {
         self.graph().result(call, &inputs, |y| format!("{} := {read}{ranges}", whole(y, self.rank())))
     }
 
-    /// Adds each element of `source` to the element of a copy of this tensor at the same place but for axis
-    /// `at`, where it is at the position in `positions`. Sums of several elements have the order of `source`;
+    /// Adds each element of `source` to the element of a copy of this tensor at the same place but for
+    /// `axis`, where it is at the position in `positions`. Sums of several elements have the order of `source`;
     /// a position outside the axis is an error or has no effect, as [`take`](Tensor::take) says.
     ///
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
-    pub fn scatter_add(&self, at: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn scatter_add(
+        &self,
+        axis: isize,
+        positions: &Tensor,
+        source: &Tensor,
+    ) -> Result<Tensor, TensorError> {
         let call = Call::new("scatter_add");
-        let chosen = self.fitting(call, at, positions)?;
+        let chosen = self.fitting(call, axis, positions)?;
         self.source_fits(call, positions, source)?;
         let target = computed(self.rank(), chosen, &whole("p", self.rank()));
         self.scattered(call, [positions, source], &target, &letters(self.rank()), Some("+="))
     }
 
-    /// A copy of this tensor with each element of `source` at the same place but for axis `at`, where it is
+    /// A copy of this tensor with each element of `source` at the same place but for `axis`, where it is
     /// at the position in `positions`. Of equal positions, the last one in row-major order counts. A position
     /// outside the axis has no effect.
     ///
     /// # Errors
     /// Fails like [`scatter_add`](Tensor::scatter_add).
     #[track_caller]
-    pub fn scatter(&self, at: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn scatter(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("scatter");
-        let chosen = self.fitting(call, at, positions)?;
+        let chosen = self.fitting(call, axis, positions)?;
         self.source_fits(call, positions, source)?;
         let target = computed(self.rank(), chosen, &whole("p", self.rank()));
         self.scattered(call, [positions, source], &target, &letters(self.rank()), None)
@@ -233,9 +239,9 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn sort(&self, at: isize, descending: bool) -> Result<(Tensor, Tensor), TensorError> {
+    pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor), TensorError> {
         let call = Call::new("sort");
-        let sorted = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let sorted = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         self.ordered(call, sorted, self.shape()[sorted], descending)
     }
 
@@ -245,9 +251,9 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or more elements than it has.
     #[track_caller]
-    pub fn topk(&self, count: usize, at: isize) -> Result<(Tensor, Tensor), TensorError> {
+    pub fn topk(&self, count: usize, axis: isize) -> Result<(Tensor, Tensor), TensorError> {
         let call = Call::new("topk");
-        let ranked = axis(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
+        let ranked = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if count > self.shape()[ranked] {
             let expected = format!("at most {}, the size of axis {ranked}", self.shape()[ranked]);
             let kind = TensorErrorKind::Argument { argument: "count", found: count.to_string(), expected };
@@ -299,7 +305,7 @@ impl Tensor {
     /// The axis `at`, if `positions` are integers and fit the other axes.
     fn fitting(&self, call: Call, at: isize, positions: &Tensor) -> Result<usize, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
-        let chosen = axis(at, self.shape()).map_err(fail)?;
+        let chosen = axis_at(at, self.shape()).map_err(fail)?;
         positions.integers(call)?;
         let fits = |axis: usize| axis == chosen || positions.shape()[axis] <= self.shape()[axis];
         if positions.rank() != self.rank() || !(0..self.rank()).all(fits) {
@@ -341,7 +347,7 @@ fn take(
     positions: &Tensor,
 ) -> Result<Tensor, TensorError> {
     let graph = tensor.graph();
-    let chosen = axis(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
+    let chosen = axis_at(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
     positions.integers(call)?;
     graph.expect_positions(call, positions, table.shape()[chosen], None);
     taken(call, table, chosen, positions, |position| position)

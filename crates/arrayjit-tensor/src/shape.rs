@@ -23,7 +23,7 @@ impl Axes for RangeFull {
 
 impl Axes for isize {
     fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
-        Ok(vec![axis(*self, shape)?])
+        Ok(vec![axis_at(*self, shape)?])
     }
 }
 
@@ -35,7 +35,7 @@ impl<const N: usize> Axes for [isize; N] {
 
 impl Axes for &[isize] {
     fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorErrorKind> {
-        let mut axes = self.iter().map(|&at| axis(at, shape)).collect::<Result<Vec<_>, _>>()?;
+        let mut axes = self.iter().map(|&at| axis_at(at, shape)).collect::<Result<Vec<_>, _>>()?;
         axes.sort_unstable();
         match axes.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(TensorErrorKind::RepeatedAxis { axis: pair[0], shape: shape.to_vec() }),
@@ -45,7 +45,7 @@ impl Axes for &[isize] {
 }
 
 /// The axis from 0 that `at` means.
-pub(crate) fn axis(at: isize, shape: &[usize]) -> Result<usize, TensorErrorKind> {
+pub(crate) fn axis_at(at: isize, shape: &[usize]) -> Result<usize, TensorErrorKind> {
     let from_start = if at < 0 { at.checked_add_unsigned(shape.len()) } else { Some(at) };
     from_start
         .and_then(|at| usize::try_from(at).ok())

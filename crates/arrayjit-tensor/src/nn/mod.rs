@@ -122,7 +122,7 @@ fn check_axis(
     size: usize,
     parameter: &Parameter,
 ) -> Result<(), TensorError> {
-    let axis = crate::shape::axis(at, x.shape()).map_err(|kind| x.graph().fail(call, kind))?;
+    let axis = crate::shape::axis_at(at, x.shape()).map_err(|kind| x.graph().fail(call, kind))?;
     if x.shape()[axis] == size {
         return Ok(());
     }
