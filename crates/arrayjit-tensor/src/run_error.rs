@@ -1,6 +1,6 @@
 //! Errors of models that are compiled, run, loaded or saved.
 
-use std::panic::Location;
+use std::{io, panic::Location, path::PathBuf};
 
 use arrayjit::{CompileError, DType, InitialiseError, OpenError, RunError, TensorNodeError, TextError};
 
@@ -88,6 +88,18 @@ pub enum ModelError {
         /// The line that called the operation.
         location: &'static Location<'static>,
     },
+    /// A file of weights that cannot be written or loaded.
+    #[error("file `{}`: {problem}", path.display())]
+    File {
+        /// The path given.
+        path: PathBuf,
+        /// The problem: [`Io`](ModelError::Io), or what is wrong with the values.
+        #[source]
+        problem: Box<ModelError>,
+    },
+    /// An error of the file system.
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// A parameter of another model than the weights.
     #[error("parameter `{parameter}` is none of the weights; `Weights` has the parameters of one `Params`")]
     OtherModel {

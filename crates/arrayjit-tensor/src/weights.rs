@@ -2,12 +2,16 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
+    io::{self, Write as _},
     num::NonZero,
+    path::Path,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use ::safetensors::SafeTensors;
 use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, PendingArray, Program, safetensors};
+use tnode::PartialFile;
 
 use crate::{
     parameter::{Init, Parameter, Params, locked},
@@ -253,6 +257,51 @@ impl Weights {
         }
         self.load_state_dict(&values)
     }
+
+    /// Writes [`to_safetensors`](Weights::to_safetensors) to a file, whole or not at all.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, Init, Params, Weights};
+    ///
+    /// let params = Params::new(1);
+    /// let bias = params.parameter("bias", [2], Init::Constant(0.5))?;
+    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let path = std::env::temp_dir().join(format!("bias_{}.safetensors", std::process::id()));
+    /// weights.save(&path)?;
+    /// weights.load(&path)?;
+    /// assert_eq!(weights.get(&bias)?.values(), [0.5, 0.5]);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An error of the device, or a file that cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ModelError> {
+        let (path, bytes) = (path.as_ref(), self.to_safetensors()?);
+        write_atomically(path, &bytes).map_err(|error| in_file(path, error.into()))
+    }
+
+    /// [`load_safetensors`](Weights::load_safetensors) from a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and the errors of [`load_safetensors`](Weights::load_safetensors), with
+    /// the path.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<(), ModelError> {
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|error| in_file(path, error.into()))?;
+        self.load_safetensors(&bytes).map_err(|problem| in_file(path, problem))
+    }
+}
+
+fn in_file(path: &Path, problem: ModelError) -> ModelError {
+    ModelError::File { path: path.to_owned(), problem: Box::new(problem) }
+}
+
+/// Writes a file under another name, and renames it once it is on disk.
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = PartialFile::create(path)?;
+    file.file().write_all(bytes)?;
+    file.finish()
 }
 
 /// Whether a session wrote the file.

@@ -5,21 +5,19 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs,
-    io::{self, Write},
+    fs, io,
     path::Path,
 };
 
 use arrayjit::{HostArray, safetensors as arrays_file};
 use safetensors::SafeTensors;
-use tnode::PartialFile;
 
 use crate::{
     error::{Call, TensorErrorKind},
     parameter::{Parameter, locked},
     run_error::ModelError,
     session::{CheckpointProblem, Session, SessionError},
-    weights::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX},
+    weights::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX, write_atomically},
 };
 
 const STEP: &str = "step";
@@ -213,11 +211,4 @@ fn matched(
         }
     }
     Ok(pairs)
-}
-
-/// Writes a file under another name, and renames it once it is on disk.
-fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = PartialFile::create(path)?;
-    file.file().write_all(bytes)?;
-    file.finish()
 }
