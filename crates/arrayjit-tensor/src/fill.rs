@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Graph {
-    /// An array whose values are known when the graph is compiled, and are the same in every run. The compiled
-    /// graph has a copy on the device.
+    /// An array whose values are known when the graph is compiled, and are the same in every run. The
+    /// compiled graph has a copy on the device.
     ///
     /// ```
     /// use arrayjit_tensor::{Backend, Graph, HostArray, Params, Weights};

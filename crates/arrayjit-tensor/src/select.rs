@@ -83,8 +83,8 @@ impl Tensor {
     }
 
     /// Adds each element of `source` to the element of a copy of this tensor at the same place but for
-    /// `axis`, where it is at the position in `positions`. Sums of several elements have the order of `source`;
-    /// a position outside the axis is an error or has no effect, as [`take`](Tensor::take) says.
+    /// `axis`, where it is at the position in `positions`. Sums of several elements have the order of
+    /// `source`; a position outside the axis is an error or has no effect, as [`take`](Tensor::take) says.
     ///
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
