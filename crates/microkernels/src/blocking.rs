@@ -108,6 +108,11 @@ impl Blocking {
             Packing::Blocks { a: false, .. } if is_narrow(shape) && b_panel(shape) <= cpu.l2_bytes / 4 => {
                 shape.k
             }
+            // Wide tiles have so many products per loaded element that they read a micro-panel from the L2
+            // cache, of which it takes a sixteenth. Longer blocks load and store sums less often.
+            _ if shape.width * shape.bytes > 64 => {
+                (elements(cpu.l2_bytes) / (16 * shape.width)).clamp(64, 1024)
+            }
             // A micro-panel takes half of the L1 cache.
             _ => (elements(cpu.l1_bytes) / (2 * shape.width)).clamp(64, 1024),
         };

@@ -27,9 +27,9 @@ pub(crate) const OVERRUN: usize = MAX_LANES;
 ///
 /// # Safety
 ///
-/// The CPU has the instructions of the vectors. `from` is the address of position 0 of both dimensions. Elements within
-/// bounds may be read; at `to`, `width` elements for each position along K and [`OVERRUN`] more may be
-/// written. `outer` has between one and `width` positions, and `width` is at most two vectors.
+/// The CPU has the instructions of the vectors. `from` is the address of position 0 of both dimensions.
+/// Elements within bounds may be read; at `to`, `width` elements for each position along K and [`OVERRUN`]
+/// more may be written. `outer` has between one and `width` positions, and `width` is at most two vectors.
 pub(crate) unsafe fn micro_panel<V: Simd>(
     operand: &OperandLayout,
     from: *const u8,

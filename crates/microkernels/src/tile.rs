@@ -189,8 +189,13 @@ pub(crate) unsafe fn microkernel<
         } else {
             (tile.a_row, tile.a_k, tile.b_k)
         };
-        for r in 0..H as isize {
-            _mm_prefetch::<_MM_HINT_T0>(tile.to.wrapping_byte_offset(r * tile.to_row).cast());
+        // Initial accumulators are needed at once, so those of the tile below are prefetched instead.
+        let first = if tile.from.is_null() { 0 } else { H as isize };
+        for r in first..first + H as isize {
+            let row = tile.to.wrapping_byte_offset(r * tile.to_row).cast::<i8>();
+            for line in 0..(W as isize * V::LANES as isize * V::SIZE / 64).max(1) {
+                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_offset(64 * line));
+            }
         }
         let masked = EDGE && !PACKED;
         for _ in 0..tile.k / 4 {

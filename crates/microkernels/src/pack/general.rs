@@ -96,7 +96,7 @@ struct LanePositions<V: Simd> {
 impl<V: Simd> LanePositions<V> {
     #[inline(always)]
     fn new(operand: &OperandLayout, first: usize, count: usize) -> LanePositions<V> {
-        // SAFETY: inlined into an entry of the instruction set; `lanes` is at most the number of lanes of a vector.
+        // SAFETY: inlined into an entry of the instruction set; `lanes` is at most that of a vector.
         let mask = |lanes: usize| unsafe { V::mask(lanes) };
         let mut lanes = LanePositions {
             first,
@@ -139,8 +139,8 @@ impl<V: Simd> LanePositions<V> {
     #[inline(always)]
     unsafe fn existing(&self, operand: &OperandLayout, mut lanes: V::Mask, k: usize) -> V::Mask {
         for limit in &operand.limits {
-            // SAFETY: inlined into an entry of the instruction set; two vectors of zeros follow the last position, and
-            // `first` is less than a vector behind it.
+            // SAFETY: inlined into an entry of the instruction set; two vectors of zeros follow the last
+            // position, and `first` is less than a vector behind it.
             unsafe { lanes = V::both(lanes, limit.within::<V>(&limit.outer, self.first, limit.k[k])) };
         }
         lanes
