@@ -70,7 +70,8 @@ impl Isa {
 
     /// The instruction set whose code is fastest on this processor; `None` if none is available.
     pub fn detect() -> Option<Isa> {
-        Some(Isa::Avx2).filter(|isa| isa.is_available())
+        let wide = Isa::Avx512.is_available() && processor::is_faster_at_512_bits();
+        if wide { Some(Isa::Avx512) } else { Some(Isa::Avx2).filter(|isa| isa.is_available()) }
     }
 }
 

@@ -187,3 +187,10 @@ fn a_program_without_statements_returns() {
     let program = VectorProgram { body: Vec::<VectorStmt>::new(), ..VectorProgram::default() };
     assert!(compile(&program, Isa::Avx2).is_ok());
 }
+
+#[test]
+fn only_available_instruction_sets_are_chosen() {
+    assert!(Isa::detect().is_none_or(Isa::is_available));
+    assert_eq!(Isa::detect().is_some(), Isa::Avx2.is_available());
+    assert!(Isa::Avx2.is_available() || !Isa::Avx512.is_available());
+}
