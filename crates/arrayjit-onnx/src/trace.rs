@@ -496,7 +496,7 @@ impl TraceScope for Tracer<'_> {
         let params = self.shared.weights.params().with_dtype(array.dtype());
         let name = format!("t{}", tables.len());
         let parameter = params.parameter(&name, array.dims().iter().copied(), Init::ZEROS)?;
-        self.shared.weights.set_owned(&parameter, array)?;
+        self.shared.weights.set(&parameter, array)?;
         tables.insert(key, parameter.clone());
         Ok(parameter)
     }

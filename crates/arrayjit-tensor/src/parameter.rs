@@ -253,6 +253,11 @@ impl Params {
         locked(&self.shared.made).iter().find(|parameter| parameter.name() == name).cloned()
     }
 
+    /// Whether the model has the parameter; quick for one that was just made.
+    pub(crate) fn has(&self, parameter: &Parameter) -> bool {
+        locked(&self.shared.made).iter().rev().any(|other| other == parameter)
+    }
+
     pub(crate) fn seed(&self) -> u32 {
         self.shared.seed
     }

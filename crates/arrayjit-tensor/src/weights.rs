@@ -137,14 +137,47 @@ impl Weights {
         Ok(self.context()?.to_host(parameter.node())?)
     }
 
-    /// Changes the values of a parameter.
+    /// Changes the values of a parameter, to an array or to a shared one, without a copy on the host. If the
+    /// parameter has no values yet and the device uses host memory, the memory of an array that is not
+    /// shared becomes the parameter's.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights};
+    ///
+    /// let params = Params::new(0);
+    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let table = params.parameter("table", [2], Init::ZEROS)?;
+    /// weights.set(&table, HostArray::from_slice(&[1f32, 2.0], [2])?)?;
+    /// assert_eq!(weights.get(&table)?.values(), [1.0, 2.0]);
+    /// let shared = Arc::new(HostArray::from_slice(&[3f32, 4.0], [2])?);
+    /// weights.set(&table, shared.clone())?;
+    /// assert_eq!(weights.get(&table)?.values(), shared.values());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Values of another shape or type, a parameter of another model, or an error of the device.
-    pub fn set(&self, parameter: &Parameter, values: &HostArray) -> Result<(), ModelError> {
-        check(parameter, values)?;
-        let _order = self.order(false);
-        self.change(parameter, values)
+    pub fn set(&self, parameter: &Parameter, values: impl Into<Arc<HostArray>>) -> Result<(), ModelError> {
+        let values = values.into();
+        check(parameter, &values)?;
+        let mut context = locked(&self.0.context);
+        if context.contains(parameter.node()) {
+            drop(context);
+            let _order = self.order(false);
+            let _ = self.context()?.from_host_shared(parameter.node(), &values)?;
+            return Ok(());
+        }
+        let states = locked(&self.0.states).clone();
+        if ![&self.0.params].into_iter().chain(&states).any(|params| params.has(parameter)) {
+            return Err(ModelError::OtherModel { parameter: parameter.name().into() });
+        }
+        *context = match Arc::try_unwrap(values) {
+            Ok(values) => context.init_from_host_owned(parameter.node(), values)?,
+            Err(shared) => context.init_from_host_shared(parameter.node(), &shared)?,
+        };
+        Ok(())
     }
 
     fn change(&self, parameter: &Parameter, values: &HostArray) -> Result<(), ModelError> {
@@ -171,35 +204,6 @@ impl Weights {
     ) -> Result<(), ModelError> {
         let _order = self.order(true);
         values.into_iter().try_for_each(|(parameter, values)| self.change(parameter, values))
-    }
-
-    /// Changes the values of a parameter and takes the array. If the parameter has no values yet and the
-    /// device uses host memory, the memory of the array becomes the parameter's, without a copy.
-    ///
-    /// ```
-    /// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights};
-    ///
-    /// let params = Params::new(0);
-    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
-    /// let table = params.parameter("table", [2], Init::ZEROS)?;
-    /// weights.set_owned(&table, HostArray::from_slice(&[1f32, 2.0], [2])?)?;
-    /// assert_eq!(weights.get(&table)?.values(), [1.0, 2.0]);
-    /// weights.set_owned(&table, HostArray::from_slice(&[3f32, 4.0], [2])?)?;
-    /// assert_eq!(weights.get(&table)?.values(), [3.0, 4.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails like [`set`](Weights::set).
-    pub fn set_owned(&self, parameter: &Parameter, values: HostArray) -> Result<(), ModelError> {
-        check(parameter, &values)?;
-        let mut context = locked(&self.0.context);
-        if context.contains(parameter.node()) {
-            drop(context);
-            return self.set(parameter, &values);
-        }
-        *context = context.init_from_host_owned(parameter.node(), values)?;
-        Ok(())
     }
 
     /// The values of all parameters and buffers by name, after all runs so far.

@@ -31,7 +31,7 @@ pub fn simulate(backend: &Backend, n: usize, steps: usize) -> Result<Vec<f64>> {
     )?;
     let weights = Weights::new(backend, &params)?;
     let start: Vec<f32> = start(n).iter().map(|&value| value as f32).collect();
-    weights.set(&plate, &HostArray::from_slice(&start, [n, n])?)?;
+    weights.set(&plate, HostArray::from_slice(&start, [n, n])?)?;
     let step = graph.compile_named("heat_step", &weights, &[])?;
     for _ in 0..steps {
         step.start(&[], &[])?;

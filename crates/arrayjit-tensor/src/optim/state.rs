@@ -53,7 +53,7 @@ impl OptimizerState {
     /// # Errors
     /// An error of the device.
     pub fn clear_halt(&self) -> Result<(), ModelError> {
-        self.weights.set(&self.halted()?, &HostArray::zeros(DType::I32, [])?)
+        self.weights.set(&self.halted()?, HostArray::zeros(DType::I32, [])?)
     }
 
     /// 1 after a step whose loss was not finite, else 0.

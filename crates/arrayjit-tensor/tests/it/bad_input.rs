@@ -216,7 +216,7 @@ fn files_that_are_taken_for_weights() -> Result<(), Box<dyn std::error::Error>> 
     let path = folder.path().join("checkpoint");
     session.save(&path)?;
     let trained = weights.get(&w)?.values();
-    weights.set(&w, &HostArray::from_slice(&[0f32; 2], [2])?)?;
+    weights.set(&w, HostArray::from_slice(&[0f32; 2], [2])?)?;
     weights.load_safetensors(&std::fs::read(&path)?)?;
     assert_eq!(weights.get(&w)?.values(), trained);
 

@@ -1,5 +1,7 @@
 //! Compiled graphs: weights that change, several graphs over one model, backends.
 
+use std::sync::Arc;
+
 use arrayjit_tensor::{
     Backend, DType, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights,
 };
@@ -57,6 +59,26 @@ fn a_graph_can_be_compiled_again() -> Result<(), ModelError> {
         let x = ones(&[4])?;
         let results = [first.run(&[("x", &x)])?.remove(1), second.run(&[("x", &x)])?.remove(0)];
         assert!(results[0].values() == results[1].values(), "{backend}");
+    }
+    Ok(())
+}
+
+#[test]
+fn parameters_take_arrays_and_shared_ones() -> Result<(), ModelError> {
+    for backend in ["inline", "multicore"] {
+        let params = Params::new(1);
+        let weights = Weights::new(&Backend::open(backend)?, &params)?;
+        let (w, shared) = (params.parameter("w", [3], Init::ZEROS)?, Arc::new(ones(&[3])?));
+        weights.set(&w, shared.clone())?; // the first values
+        assert_eq!(weights.get(&w)?.values(), [1.; 3]);
+        weights.set(&w, HostArray::from_slice(&[2f32; 3], [3])?)?;
+        assert_eq!((weights.get(&w)?.values(), shared.values()), (vec![2.; 3], vec![1.; 3]));
+
+        let other = Params::new(1).parameter("w", [3], Init::ZEROS)?;
+        match weights.set(&other, shared) {
+            Err(ModelError::OtherModel { parameter }) => assert_eq!(parameter, "w"),
+            found => panic!("{found:?}"),
+        }
     }
     Ok(())
 }

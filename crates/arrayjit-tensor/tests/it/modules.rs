@@ -145,7 +145,7 @@ fn attention_drops_elements_of_the_softmax() {
         let identity = |rows: usize| (0..rows * 8).map(|at| f32::from(u8::from(at / 8 % 8 == at % 8)));
         let set = |parameter, rows: usize| {
             let values: Vec<f32> = identity(rows).collect();
-            weights.set(parameter, &HostArray::from_slice(&values, [rows, 8]).unwrap()).unwrap();
+            weights.set(parameter, HostArray::from_slice(&values, [rows, 8]).unwrap()).unwrap();
         };
         set(&attention.in_proj_weight, 24);
         set(&attention.out_proj.weight, 8);

@@ -145,7 +145,7 @@ fn inputs_and_parameters_are_named() {
     let (at, found) = cause(step(&mut session, [1.0, f32::INFINITY, 1.0]));
     assert_eq!((at, found), (0, NonFiniteCause::Input("x".into())));
     let w = session.weights().params().get("head.w").unwrap();
-    session.weights().set(&w, &HostArray::from_slice(&[1.0, f32::NAN, 1.0], [3]).unwrap()).unwrap();
+    session.weights().set(&w, HostArray::from_slice(&[1.0, f32::NAN, 1.0], [3]).unwrap()).unwrap();
     let error = step(&mut session, [1.0; 3]).unwrap_err().to_string();
     assert_eq!(error, "the loss of step 1 is not finite: parameter `head.w` is not finite before the step");
 }

@@ -66,7 +66,7 @@ pub(crate) fn fill(path: &str, weights: &Weights) {
             _ if name.ends_with("weight") || name.ends_with("var") => (0.5, 1.0),
             _ => (0.5, 0.0),
         };
-        weights.set(&parameter, &pattern(&format!("{path}/{name}"), shape, scale, offset)).unwrap();
+        weights.set(&parameter, pattern(&format!("{path}/{name}"), shape, scale, offset)).unwrap();
     }
 }
 
