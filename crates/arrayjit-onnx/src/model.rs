@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arrayjit_tensor::{Backend, Params, Weights};
+use arrayjit_tensor::{Backend, ModelState, Params};
 use bytes::Bytes;
 use lowered_ir::stack::with_enough;
 use lru::LruCache;
@@ -137,7 +137,7 @@ impl Model {
     /// # Errors
     /// An error of the device.
     pub fn session(&self, backend: &Backend) -> Result<InferenceSession, OnnxError> {
-        let shared = Shared::new(Weights::new(backend, &Params::new(0))?, self.limits);
+        let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits);
         let plans = Mutex::new(LruCache::new(MOST_PLANS));
         Ok(InferenceSession { model: self.clone(), shared, plans })
     }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use arrayjit_tensor::{Graph, Init, Parameter, Tensor, Weights};
+use arrayjit_tensor::{Graph, Init, ModelState, Parameter, Tensor};
 use tnode::{DType, HostArray};
 
 use crate::{
@@ -23,7 +23,7 @@ const MOST_FOLDED: usize = 1 << 16;
 
 /// The parts of a session that traces share, of which several may take place at the same time.
 pub(crate) struct Shared {
-    pub(crate) weights: Weights,
+    pub(crate) weights: ModelState,
     /// The constants that each node was given first, by its number and the position of the operand.
     constants: Mutex<HashMap<(usize, usize), Arc<HostValue>>>,
     /// The results of nodes whose operands are constants, by the number of the node.
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(weights: Weights, limits: OnnxLimits) -> Shared {
+    pub(crate) fn new(weights: ModelState, limits: OnnxLimits) -> Shared {
         let (constants, folded, tables, parameters) = Default::default();
         let kept = Mutex::new(Budget::new(limits));
         Shared { weights, constants, folded, tables, parameters, limits, kept }

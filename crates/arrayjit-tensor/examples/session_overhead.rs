@@ -3,7 +3,7 @@
 use std::{error::Error, sync::Arc, time::Instant};
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, Params, Tensor, TensorError, Weights,
+    Backend, DType, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
     optim::{AdamW, OptimizerState},
     session::{Batch, BatchValues, Session},
 };
@@ -14,12 +14,12 @@ const ROUNDS: usize = 21;
 const ROWS: usize = 64;
 
 /// The parameters of a model with layers of 784, 128 and 10 values, and the weights.
-fn model() -> Result<(Params, Weights), Box<dyn Error>> {
+fn model() -> Result<(Params, ModelState), Box<dyn Error>> {
     let params = Params::new(42);
     for (name, shape) in [("fc1", [128, 784]), ("fc2", [10, 128])] {
         params.sub(name).parameter("weight", shape, Init::kaiming_uniform(shape[1], 1.0))?;
     }
-    let weights = Weights::new(&Backend::open("multicore")?, &params)?;
+    let weights = ModelState::new(&Backend::open("multicore")?, &params)?;
     Ok((params, weights))
 }
 

@@ -14,24 +14,24 @@ use arrayjit::{
 
 use crate::{
     graph::Graph,
+    model_state::ModelState,
     parameter::{Parameter, locked},
     positions::PositionCheck,
     run_error::ModelError,
     run_streams::TakenStream,
     session::BatchValues,
     tensor::Tensor,
-    weights::Weights,
 };
 
 /// A graph that is compiled and linked with the weights of a model: a routine from inputs to results, which
 /// may also change parameters and buffers.
 ///
 /// ```
-/// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Init, Params, Weights};
+/// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Init, Params, ModelState};
 ///
 /// let params = Params::new(42);
 /// let w = params.parameter("w", [2, 3], Init::ONES)?;
-/// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+/// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
 /// let graph = Graph::new();
 /// let x = graph.input("x", [4, 2], DType::F32)?;
 /// let y = x.matmul(&w)?;
@@ -47,17 +47,17 @@ use crate::{
 ///
 /// Runs that write no parameter take place side by side: the code and the weights are shared, and each of the
 /// overlapping calls has memory of its own for inputs, intermediate values and results, which later calls use
-/// again. [`Weights::set_concurrent_runs`] bounds their number; further calls wait, the first one first. If
-/// the device has no memory for another one, calls take turns. Runs that write parameters or buffers, such as
-/// steps of training, take turns and see all writes of those before. A run reads all parameters either before
-/// or after any other run or [`Weights::load_state_dict`] writes them.
+/// again. [`ModelState::set_concurrent_runs`] bounds their number; further calls wait, the first one first.
+/// If the device has no memory for another one, calls take turns. Runs that write parameters or buffers, such
+/// as steps of training, take turns and see all writes of those before. A run reads all parameters either
+/// before or after any other run or [`ModelState::load_state_dict`] writes them.
 pub struct Executable {
     routine: Routine,
     compiled: Compiled,
     inputs: BTreeMap<String, TensorNode>,
     results: Vec<TensorNode>,
     positions: Vec<PositionCheck>,
-    weights: Weights,
+    weights: ModelState,
     /// The memory that all runs share: the weights, and arrays that only this routine has.
     shared: Context,
     /// The routine for the other streams that calls have had, by number. Each has memory of its own.
@@ -77,7 +77,7 @@ impl Graph {
     ///
     /// # Errors
     /// A graph that does not compile, a result of another graph, or an error of the device.
-    pub fn compile(&self, weights: &Weights, results: &[&Tensor]) -> Result<Executable, ModelError> {
+    pub fn compile(&self, weights: &ModelState, results: &[&Tensor]) -> Result<Executable, ModelError> {
         self.compile_named("model", weights, results)
     }
 
@@ -88,7 +88,7 @@ impl Graph {
     pub fn compile_named(
         &self,
         name: &str,
-        weights: &Weights,
+        weights: &ModelState,
         results: &[&Tensor],
     ) -> Result<Executable, ModelError> {
         let results: Vec<TensorNode> = results.iter().map(|tensor| tensor.node().clone()).collect();
@@ -99,7 +99,7 @@ impl Graph {
     pub(crate) fn compile_with(
         &self,
         name: &str,
-        weights: &Weights,
+        weights: &ModelState,
         results: Vec<TensorNode>,
         own: &[Parameter],
     ) -> Result<Executable, ModelError> {
@@ -143,7 +143,7 @@ type CopiedInputs<'a> = Vec<(&'a TensorNode, Arc<HostArray>)>;
 impl Executable {
     /// Links compiled code with a context that has all parameters, and adds the inputs that the code reads.
     pub(crate) fn link(
-        weights: &Weights,
+        weights: &ModelState,
         compiled: Compiled,
         shared: &Context,
         inputs: BTreeMap<String, TensorNode>,
@@ -216,9 +216,9 @@ impl Executable {
     /// take place in the order of their starts. The results are those of this run, whatever runs later.
     ///
     /// ```
-    /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, Weights};
+    /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, ModelState};
     ///
-    /// let weights = Weights::new(&Backend::open("inline")?, &Params::new(0))?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &Params::new(0))?;
     /// let graph = Graph::new();
     /// let y = (graph.input("x", [1], DType::F32)? * 2.0)?;
     /// let model = graph.compile(&weights, &[&y])?;

@@ -17,9 +17,9 @@ impl Graph {
     /// compiled graph has a copy on the device.
     ///
     /// ```
-    /// use arrayjit_tensor::{Backend, Graph, HostArray, Params, Weights};
+    /// use arrayjit_tensor::{Backend, Graph, HostArray, Params, ModelState};
     ///
-    /// let weights = Weights::new(&Backend::open("inline")?, &Params::new(0))?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &Params::new(0))?;
     /// let graph = Graph::new();
     /// let table = graph.constant(HostArray::from_slice(&[1f32, 2.0, 4.0], [3])?)?;
     /// let sum = table.sum(..)?;
@@ -71,9 +71,9 @@ impl Graph {
     /// A tensor with one number everywhere.
     ///
     /// ```
-    /// use arrayjit_tensor::{Backend, DType, Graph, Params, Weights};
+    /// use arrayjit_tensor::{Backend, DType, Graph, Params, ModelState};
     ///
-    /// let weights = Weights::new(&Backend::open("inline")?, &Params::new(0))?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &Params::new(0))?;
     /// let graph = Graph::new();
     /// let sevens = graph.full(&[2, 2], 7.0, DType::I32)?;
     /// assert_eq!(graph.compile(&weights, &[&sevens])?.run(&[])?[0].values(), [7.0; 4]);

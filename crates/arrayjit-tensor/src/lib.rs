@@ -10,9 +10,9 @@ mod shape; // axes and broadcasting
 mod tensor; // results of operations
 
 mod executable; // compiled graphs
+mod model_state;
 mod run_error; // errors of running models
-mod run_streams; // runs side by side
-mod weights; // values of parameters on a device
+mod run_streams; // runs side by side // values of parameters on a device
 
 mod axis_window; // windows over any number of axes
 mod contract; // matrix products, einsum
@@ -46,6 +46,7 @@ pub use crate::{
     error::{TensorError, TensorErrorKind},
     executable::{Executable, StartedRun},
     graph::{Graph, ModuleScope},
+    model_state::ModelState,
     nn::Module,
     operand::TensorOperand,
     optim::{AdamW, Sgd},
@@ -54,7 +55,6 @@ pub use crate::{
     session::{Batch, Session},
     shape::Axes,
     tensor::Tensor,
-    weights::Weights,
     window::{PoolOptions, WindowOptions},
 };
 

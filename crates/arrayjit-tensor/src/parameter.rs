@@ -15,7 +15,7 @@ use crate::{
 
 /// An array that outlives a run: a trainable parameter, or a buffer such as a running mean. Cloning is cheap.
 ///
-/// [`Params`] makes parameters and names them; [`Weights`](crate::Weights) has their values on a device.
+/// [`Params`] makes parameters and names them; [`ModelState`](crate::ModelState) has their values on a device.
 /// Operations take `&Parameter` wherever they take a tensor.
 #[derive(Clone)]
 pub struct Parameter(Arc<ParameterParts>);

@@ -5,7 +5,7 @@
 //!
 //! let params = Params::new(42);
 //! let layer = nn::Linear::new(&params.sub("layer"), 2, 1)?;
-//! let weights = Weights::new(&Backend::open("multicore")?, &params)?;
+//! let weights = ModelState::new(&Backend::open("multicore")?, &params)?;
 //! let mut session = Session::new(&weights, AdamW::new(0.1), move |batch: &Batch| {
 //!     layer.forward(&batch.input("x")?)?.sub(&batch.input("y")?)?.square()?.mean(..)
 //! })?;
@@ -17,6 +17,6 @@
 //! ```
 
 pub use crate::{
-    AdamW, Backend, Batch, DType, Executable, Graph, HostArray, Init, Module, Parameter, Params, Session,
-    Sgd, Tensor, TensorError, Weights, nn,
+    AdamW, Backend, Batch, DType, Executable, Graph, HostArray, Init, ModelState, Module, Parameter, Params,
+    Session, Sgd, Tensor, TensorError, nn,
 };

@@ -101,7 +101,9 @@ pub enum ModelError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A parameter of another model than the weights.
-    #[error("parameter `{parameter}` is none of the weights; `Weights` has the parameters of one `Params`")]
+    #[error(
+        "parameter `{parameter}` is none of the weights; `ModelState` has the parameters of one `Params`"
+    )]
     OtherModel {
         /// The name of the parameter.
         parameter: String,

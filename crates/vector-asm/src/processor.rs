@@ -29,7 +29,8 @@ pub(crate) fn has(_: Isa) -> bool {
 /// Many processors with AVX-512 have one multiply-add unit of 512 bits, or compute the halves of a vector one
 /// after the other, so that wide code gains nothing. A measurement of some microseconds at start would tell
 /// them apart, but it would see other load and changes of the clock rate, so that the code of a program would
-/// differ from run to run. The table has the families on which wide code was measured.
+/// differ from run to run. Wide code was measured on EPYC 9005; the other processors of the table have units
+/// of the same width.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn is_faster_at_512_bits() -> bool {
     use std::arch::x86_64::__cpuid;

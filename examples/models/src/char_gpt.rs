@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use arrayjit_tensor::{
-    Backend, DType, Executable, Graph, HostArray, Init, Parameter, Params, Tensor, TensorError, Weights,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelState, Parameter, Params, Tensor, TensorError,
     nn::{Embedding, LayerNorm, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Metrics, Ranks, Session},
@@ -196,7 +196,7 @@ impl Module for CharGpt {
 pub struct Trained {
     model: Arc<CharGpt>,
     params: Params,
-    weights: Weights,
+    weights: ModelState,
     alphabet: Vec<u8>,
     options: Options,
     /// The loss of each step since the checkpoint, in nats per letter.
@@ -236,7 +236,7 @@ pub fn train_on(
     let ids: Vec<i32> = TEXT.bytes().filter_map(|byte| id(&alphabet, byte)).collect();
     let params = Params::new(options.seed);
     let model = Arc::new(CharGpt::new(&params, alphabet.len(), options)?);
-    let weights = Weights::new(backend, &params)?;
+    let weights = ModelState::new(backend, &params)?;
     let schedule = Schedule::warm_up(20).times(Schedule::cosine_decay(options.steps as u32, 0.1));
     let optimizer = AdamW::new(3e-3).schedule(schedule).clip_norm(1.0);
     let trained = model.clone();

@@ -6,7 +6,7 @@
 use std::f64::consts::PI;
 
 use anyhow::{Result, ensure};
-use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, Tensor, TensorError, Weights};
+use arrayjit_tensor::{Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError};
 
 /// The tones of the signal: periods in the whole signal, and amplitudes.
 pub const TONES: [(usize, f64); 3] = [(17, 1.0), (60, 0.5), (201, 0.25)];
@@ -73,7 +73,7 @@ pub fn spectra(backend: &Backend, n: usize, seed: u64) -> Result<Spectra> {
         (power.sqrt()? * (2. / n as f64))?.slice(1, 0..n / 2)
     };
     let results = [amplitudes(&re, &im)?, amplitudes(&dft_re, &dft_im)?];
-    let weights = Weights::new(backend, &Params::new(0))?;
+    let weights = ModelState::new(backend, &Params::new(0))?;
     let model = graph.compile_named("fft", &weights, &[&results[0], &results[1]])?;
     let found = model.run(&[("x", &HostArray::from_slice(&signal(n, seed), [1, n])?)])?;
     Ok(Spectra { fast: found[0].values(), slow: found[1].values() })

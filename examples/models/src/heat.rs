@@ -10,7 +10,7 @@
 use std::f64::consts::PI;
 
 use anyhow::Result;
-use arrayjit_tensor::{Backend, Graph, HostArray, Init, Params, Weights};
+use arrayjit_tensor::{Backend, Graph, HostArray, Init, ModelState, Params};
 
 /// The rate r of a step; steps are stable up to 1/4.
 pub const RATE: f64 = 0.2;
@@ -29,7 +29,7 @@ pub fn simulate(backend: &Backend, n: usize, steps: usize) -> Result<Vec<f64>> {
          u[i,j] += rate * change[i,j]",
         &[("u", &plate), ("rate", &RATE)],
     )?;
-    let weights = Weights::new(backend, &params)?;
+    let weights = ModelState::new(backend, &params)?;
     let start: Vec<f32> = start(n).iter().map(|&value| value as f32).collect();
     weights.set(&plate, HostArray::from_slice(&start, [n, n])?)?;
     let step = graph.compile_named("heat_step", &weights, &[])?;

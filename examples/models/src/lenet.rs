@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use arrayjit_tensor::{
-    Backend, HostArray, Params, PoolOptions, Tensor, TensorError, Weights,
+    Backend, HostArray, ModelState, Params, PoolOptions, Tensor, TensorError,
     nn::{Conv2d, Conv2dOptions, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Session},
@@ -93,7 +93,7 @@ pub fn train(backend: &Backend, options: Options) -> Result<f64> {
     let (train, test) = data::split(&data::load(data::FILE.as_ref())?, &mut rng);
     let params = Params::new(options.seed);
     let model = LeNet::new(&params)?;
-    let weights = Weights::new(backend, &params)?;
+    let weights = ModelState::new(backend, &params)?;
     let steps = options.epochs * (train.count() / BATCH);
     let optimizer = AdamW::new(2e-3).schedule(Schedule::cosine_decay(steps as u32, 0.01));
     let mut session = Session::new(&weights, optimizer, move |batch: &Batch| {

@@ -5,7 +5,7 @@
 //! fuses them, so z stays in registers between them. A point that has left keeps its z.
 
 use anyhow::Result;
-use arrayjit_tensor::{Backend, Graph, Init, Params, Weights};
+use arrayjit_tensor::{Backend, Graph, Init, ModelState, Params};
 
 /// Iterations of one run.
 pub const ITERATIONS_PER_RUN: usize = 8;
@@ -46,7 +46,7 @@ pub fn iterations(backend: &Backend, width: usize, height: usize, limit: usize) 
         ],
         [],
     )?;
-    let weights = Weights::new(backend, &params)?;
+    let weights = ModelState::new(backend, &params)?;
     let step = graph.compile_named("mandelbrot_iterations", &weights, &[])?;
     for _ in 0..limit / ITERATIONS_PER_RUN {
         step.start(&[], &[])?;

@@ -4,7 +4,7 @@ use std::{f64::consts::PI, fmt::Write, iter::repeat_n, sync::Arc};
 
 use anyhow::Result;
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Params, Tensor, TensorError, Weights,
+    Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError,
     nn::{Linear, Module},
     optim::Adam,
     session::{Batch, BatchValues, Metrics, Session},
@@ -63,7 +63,7 @@ impl Module for Mlp {
 /// A trained network.
 pub struct Trained {
     model: Arc<Mlp>,
-    weights: Weights,
+    weights: ModelState,
     /// The loss of each step.
     pub losses: Vec<f64>,
 }
@@ -76,7 +76,7 @@ pub struct Trained {
 pub fn train(backend: &Backend, moons: &Moons, steps: usize, seed: u32) -> Result<Trained> {
     let params = Params::new(seed);
     let model = Arc::new(Mlp::new(&params, 16)?);
-    let weights = Weights::new(backend, &params)?;
+    let weights = ModelState::new(backend, &params)?;
     let trained = model.clone();
     let mut session = Session::new(&weights, Adam::new(0.02), move |batch: &Batch| {
         trained.forward(&batch.input("x")?)?.cross_entropy(&batch.input("y")?)

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use arrayjit_tensor::{
-    Backend, HostArray, Params, Tensor, TensorError, Weights,
+    Backend, HostArray, ModelState, Params, Tensor, TensorError,
     nn::{BatchNorm2d, Conv2d, Conv2dOptions, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Metrics, Session},
@@ -198,7 +198,7 @@ pub struct Trained {
 pub fn train(backend: &Backend, options: Options) -> Result<Trained> {
     let params = Params::new(options.seed);
     let model = ResNet::new(&params, options.width, options.blocks)?;
-    let weights = Weights::new(backend, &params)?;
+    let weights = ModelState::new(backend, &params)?;
     let steps = options.epochs * (options.pictures / BATCH);
     let schedule = Schedule::cosine_decay(steps as u32, 0.01);
     let optimizer = AdamW::new(5e-3).schedule(schedule);

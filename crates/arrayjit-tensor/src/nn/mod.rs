@@ -4,7 +4,7 @@
 //! modules. [`Module::forward`] adds the statements of a module to the graph of its input. Messages and the
 //! names of results have the path that [`Params::sub`](crate::Params::sub) gave the module. Parameters
 //! have the names that torch's modules give them, so a checkpoint of a torch model loads with
-//! [`Weights::load_safetensors`](crate::Weights::load_safetensors).
+//! [`ModelState::load_safetensors`](crate::ModelState::load_safetensors).
 //!
 //! ```
 //! use arrayjit_tensor::{DType, Graph, Params, Tensor, TensorError};

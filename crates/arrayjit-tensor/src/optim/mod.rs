@@ -96,11 +96,11 @@ impl<R: UpdateRule> Optimizer<R> {
     /// [`update_of`](Optimizer::update_of) updates some parameters only.
     ///
     /// ```
-    /// use arrayjit_tensor::{Backend, Graph, Init, Params, Weights, optim::{OptimizerState, Sgd}};
+    /// use arrayjit_tensor::{Backend, Graph, Init, Params, ModelState, optim::{OptimizerState, Sgd}};
     ///
     /// let params = Params::new(1);
     /// let w = params.parameter("w", [3], Init::ONES)?;
-    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     /// let graph = Graph::for_training();
     /// let loss = graph.apply("y :+= w[i] * w[i]", &[("w", &&w)])?;
     /// Sgd::new(0.25).update(&loss, &OptimizerState::new(&weights))?;
@@ -121,11 +121,11 @@ impl<R: UpdateRule> Optimizer<R> {
     /// of one of two networks that are trained against each other.
     ///
     /// ```
-    /// use arrayjit_tensor::{Backend, Graph, Init, Params, Weights, optim::{OptimizerState, Sgd}};
+    /// use arrayjit_tensor::{Backend, Graph, Init, Params, ModelState, optim::{OptimizerState, Sgd}};
     ///
     /// let params = Params::new(1);
     /// let [a, b] = [params.parameter("a", [], Init::ONES)?, params.parameter("b", [], Init::ONES)?];
-    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     /// let graph = Graph::for_training();
     /// let loss = graph.apply("y := a[] * b[]", &[("a", &&a), ("b", &&b)])?;
     /// Sgd::new(0.5).update_of(&loss, &[&a], &OptimizerState::new(&weights))?;

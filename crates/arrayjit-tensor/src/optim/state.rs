@@ -4,33 +4,33 @@ use arrayjit::{DType, HostArray};
 
 use crate::{
     error::TensorError,
+    model_state::ModelState,
     parameter::{Init, Parameter, Params},
     run_error::ModelError,
-    weights::Weights,
 };
 
 /// The name of the flag that guards steps.
 pub(super) const HALTED: &str = "halted";
 
 /// The arrays of an optimiser for the weights of a model, such as the moments of Adam. They live on the
-/// device of the weights for as long as the weights do. They are no part of [`Weights::state_dict`], which
+/// device of the weights for as long as the weights do. They are no part of [`ModelState::state_dict`], which
 /// has the names of the model only.
 #[derive(Clone)]
 pub struct OptimizerState {
-    weights: Weights,
+    weights: ModelState,
     arrays: Params,
 }
 
 impl OptimizerState {
     /// A state without arrays; optimisers add theirs.
-    pub fn new(weights: &Weights) -> OptimizerState {
+    pub fn new(weights: &ModelState) -> OptimizerState {
         let arrays = Params::new(0);
         weights.add_state(&arrays);
         OptimizerState { weights: weights.clone(), arrays }
     }
 
     /// A state whose arrays get no memory: it only tells their names and shapes.
-    pub(crate) fn without_memory(weights: &Weights) -> OptimizerState {
+    pub(crate) fn without_memory(weights: &ModelState) -> OptimizerState {
         OptimizerState { weights: weights.clone(), arrays: Params::new(0) }
     }
 

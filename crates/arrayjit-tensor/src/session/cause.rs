@@ -7,6 +7,7 @@ use arrayjit::{Context, HostArray, TensorNode};
 use crate::{
     executable::Executable,
     graph::Graph,
+    model_state::ModelState,
     operand::TensorOperand,
     session::{
         BatchValues, SessionCore, SessionError,
@@ -14,7 +15,6 @@ use crate::{
         pending::PendingStep,
     },
     tensor::Tensor,
-    weights::Weights,
 };
 
 /// The first value of a step or of an evaluation that is not finite.
@@ -114,9 +114,9 @@ impl Graph {
     /// optimiser, which the run would carry out.
     ///
     /// ```
-    /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, Weights, session::NonFiniteCause};
+    /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, ModelState, session::NonFiniteCause};
     ///
-    /// let weights = Weights::new(&Backend::open("inline")?, &Params::new(0))?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &Params::new(0))?;
     /// let graph = Graph::new();
     /// let x = graph.input("x", [2], DType::F32)?;
     /// let loss = x.log()?.mul(&x)?.sum(..)?;
@@ -130,7 +130,7 @@ impl Graph {
     /// A graph that does not compile, or the errors of [`Executable::run_with`].
     pub fn non_finite_cause(
         &self,
-        weights: &Weights,
+        weights: &ModelState,
         of: &Tensor,
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
@@ -143,7 +143,7 @@ impl Graph {
 /// Runs a graph, which keeps the results of all operations and some further tensors.
 fn run_whole(
     graph: &Graph,
-    weights: &Weights,
+    weights: &ModelState,
     further: &[Tensor],
     (values, symbols): (&BatchValues, &[(&str, i64)]),
 ) -> Result<Executable, SessionError> {

@@ -14,10 +14,10 @@ use safetensors::SafeTensors;
 
 use crate::{
     error::{Call, TensorErrorKind},
+    model_state::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX, write_atomically},
     parameter::{Parameter, locked},
     run_error::ModelError,
     session::{CheckpointProblem, Session, SessionError},
-    weights::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX, write_atomically},
 };
 
 const STEP: &str = "step";
@@ -206,7 +206,7 @@ fn matched(
     let mut pairs = Vec::new();
     for (name, array) in arrays {
         if let Some(values) = values.remove(&name) {
-            weights::check(&array.0, &values).map_err(CheckpointProblem::Arrays)?;
+            model_state::check(&array.0, &values).map_err(CheckpointProblem::Arrays)?;
             pairs.push((array, values));
         }
     }

@@ -15,7 +15,7 @@ pub enum SessionError {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A model without trainable parameters.
-    #[error("the weights have no trainable parameter; make the modules before `Weights::new`")]
+    #[error("the weights have no trainable parameter; make the modules before `ModelState::new`")]
     NoParameters,
     /// A loss that is not finite. The parameters are those before the step.
     #[error("the loss of step {step} is not finite: {cause}")]

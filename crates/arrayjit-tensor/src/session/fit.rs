@@ -63,12 +63,12 @@ impl Session {
     ///
     /// ```
     /// use arrayjit_tensor::{
-    ///     Backend, HostArray, Init, Params, Weights, optim::Sgd, session::{Batch, Session},
+    ///     Backend, HostArray, Init, Params, ModelState, optim::Sgd, session::{Batch, Session},
     /// };
     ///
     /// let params = Params::new(1);
     /// let w = params.parameter("w", [2], Init::ZEROS)?;
-    /// let weights = Weights::new(&Backend::open("multicore")?, &params)?;
+    /// let weights = ModelState::new(&Backend::open("multicore")?, &params)?;
     /// let mut session = Session::new(&weights, Sgd::new(0.1), move |batch: &Batch| {
     ///     batch.input("x")?.sub(&w)?.square()?.sum(..)
     /// })?;

@@ -8,9 +8,9 @@ use arrayjit::{
 use crate::{
     error::TensorError,
     graph::Graph,
+    model_state::ModelState,
     session::{Batch, BatchValues, SessionError},
     tensor::Tensor,
-    weights::Weights,
 };
 
 /// Compares the gradients of a loss by all trainable parameters with central differences, for every element,
@@ -18,11 +18,11 @@ use crate::{
 /// parameter. The graph is one for training, at step 0.
 ///
 /// ```
-/// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights, session::gradient_check};
+/// use arrayjit_tensor::{Backend, HostArray, Init, Params, ModelState, session::gradient_check};
 ///
 /// let params = Params::new(7);
 /// let w = params.parameter("w", [2, 3], Init::Normal { mean: 0.0, std: 1.0 })?;
-/// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+/// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
 /// let x = HostArray::from_slice(&[1f32, -2.0, 0.5, 1.5], [2, 2])?;
 /// let worst = gradient_check(&weights, &[("x", &x)], |batch| {
 ///     batch.input("x")?.matmul(&w)?.tanh()?.square()?.mean(..)
@@ -36,7 +36,7 @@ use crate::{
 /// A gradient with an element that is not close to the difference, which the message names with its parameter
 /// and index; an error of the closure; inputs that are missing, unknown or empty.
 pub fn gradient_check(
-    weights: &Weights,
+    weights: &ModelState,
     inputs: &[(&str, &HostArray)],
     build: impl FnOnce(&Batch) -> Result<Tensor, TensorError>,
 ) -> Result<Vec<WorstElement>, SessionError> {

@@ -55,10 +55,10 @@ use self::{
 };
 use crate::{
     error::TensorError,
+    model_state::ModelState,
     optim::{Optimizer, OptimizerState, UpdateRule},
     parameter::locked,
     tensor::Tensor,
-    weights::Weights,
 };
 
 /// Trains a model: the weights, an optimiser, and a closure from a batch to the loss.
@@ -68,11 +68,11 @@ use crate::{
 /// [`StartedStep`]; evaluations of new shapes are compiled beside others.
 ///
 /// ```
-/// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights, optim::AdamW, session::{Batch, Session}};
+/// use arrayjit_tensor::{AdamW, Backend, Batch, HostArray, Init, ModelState, Params, Session};
 ///
 /// let params = Params::new(42);
 /// let weight = params.parameter("weight", [1, 2], Init::kaiming_uniform(2, 1.0))?;
-/// let weights = Weights::new(&Backend::open("multicore")?, &params)?;
+/// let weights = ModelState::new(&Backend::open("multicore")?, &params)?;
 /// let mut session = Session::new(&weights, AdamW::new(0.1), move |batch: &Batch| {
 ///     let y = batch.input("x")?.einsum("n i, o i -> n o", &weight)?;
 ///     y.mse_loss(&batch.input("y")?)
@@ -93,7 +93,7 @@ pub struct Session {
 
 /// The parts of a session that the handles of steps use too.
 struct SessionCore {
-    weights: Weights,
+    weights: ModelState,
     optimizer: Optimizer<Box<dyn UpdateRule>>,
     state: OptimizerState,
     build: Build,
@@ -113,7 +113,7 @@ impl Session {
     /// # Errors
     /// A model without trainable parameters.
     pub fn new<R: UpdateRule + 'static>(
-        weights: &Weights,
+        weights: &ModelState,
         optimizer: Optimizer<R>,
         build: impl Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync + 'static,
     ) -> Result<Session, SessionError> {
@@ -238,7 +238,7 @@ impl Session {
     }
 
     /// The weights that the session trains.
-    pub fn weights(&self) -> &Weights {
+    pub fn weights(&self) -> &ModelState {
         &self.core.weights
     }
 

@@ -92,7 +92,7 @@ impl Session {
     ///
     /// use arrayjit_collectives::{HostGroup, Transport, local};
     /// use arrayjit_tensor::{
-    ///     Backend, HostArray, Init, Params, Weights, optim::Sgd, session::{Batch, Ranks, Session},
+    ///     Backend, HostArray, Init, Params, ModelState, optim::Sgd, session::{Batch, Ranks, Session},
     /// };
     ///
     /// let losses = local::run(2, |transport| -> Result<f64, Box<dyn Error + Send + Sync>> {
@@ -101,7 +101,7 @@ impl Session {
     ///     let params = Params::new(1);
     ///     let w = params.parameter("w", [1], Init::Constant(4.0))?;
     ///     let backend = Backend::open("multicore")?;
-    ///     let weights = Weights::new(&backend, &params)?;
+    ///     let weights = ModelState::new(&backend, &params)?;
     ///     let group = HostGroup::new(transport, backend.new_stream()?);
     ///     let session = Session::new(&weights, Sgd::new(0.1), move |batch: &Batch| {
     ///         batch.input("target")?.sub(&w)?.square()?.sum(..)

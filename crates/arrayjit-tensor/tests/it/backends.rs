@@ -2,7 +2,7 @@
 
 use arrayjit::TensorNodeError;
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelError, Params, PoolOptions, Tensor, TensorError, Weights,
+    Backend, DType, Graph, HostArray, Init, ModelError, ModelState, Params, PoolOptions, Tensor, TensorError,
     WindowOptions,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Linear, Lstm, Module, MultiHeadAttention,
@@ -44,7 +44,7 @@ fn later(graph: &Graph) -> Result<Tensor, TensorError> {
 fn run(backend: &Backend) -> Result<Vec<HostArray>, ModelError> {
     let (graph, params) = (Graph::new(), Params::new(5));
     let results = results(&graph, &params)?;
-    let weights = Weights::new(backend, &params)?;
+    let weights = ModelState::new(backend, &params)?;
     let model = graph.compile(&weights, &results.iter().collect::<Vec<_>>())?;
     model.run_with(&[], &[("step", 7)])
 }
@@ -110,7 +110,7 @@ impl Module for Classifier {
 fn trained(backend: &Backend) -> Result<Vec<f64>, SessionError> {
     let params = Params::new(3);
     let model = Classifier::new(&params)?;
-    let weights = Weights::new(backend, &params)?;
+    let weights = ModelState::new(backend, &params)?;
     let mut session = Session::new(&weights, AdamW::new(0.01).clip_norm(1.0), move |batch: &Batch| {
         model.forward(&batch.input("x")?)?.cross_entropy(&batch.input("y")?)
     })?;

@@ -1,7 +1,7 @@
 //! Messages about wrong shapes, types, positions and texts.
 
 use arrayjit_tensor::{
-    Backend, DType, Executable, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelError, ModelState, Params, Tensor, TensorError,
     WindowOptions,
     optim::AdamW,
     session::{Batch, Session},
@@ -133,7 +133,7 @@ fn a_name_of_a_parameter_is_unique() -> Result<(), TensorError> {
 fn inputs_and_values() -> Result<(), ModelError> {
     let params = Params::new(1);
     let w = params.parameter("w", [3], Init::ZEROS)?;
-    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     let graph = Graph::new();
     let y = graph.input("x", [2, 3], DType::F32)?.add(&w)?;
     let model = graph.compile(&weights, &[&y])?;
@@ -169,7 +169,7 @@ fn inputs_and_values() -> Result<(), ModelError> {
 fn positions_outside_of_their_axis() -> Result<(), ModelError> {
     let params = Params::new(1);
     let table = params.parameter("table", [5, 2], Init::ONES)?;
-    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     let build = |checks: bool| {
         let graph = Graph::new();
         graph.check_positions(checks);
@@ -207,7 +207,7 @@ fn positions_outside_of_their_axis() -> Result<(), ModelError> {
 fn files_that_are_taken_for_weights() -> Result<(), Box<dyn std::error::Error>> {
     let params = Params::new(1);
     let w = params.parameter("w", [2], Init::ONES)?;
-    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     let parameter = w.clone();
     let loss = move |batch: &Batch| batch.input("x")?.mul(&parameter)?.sum(..);
     let mut session = Session::new(&weights, AdamW::new(0.1), loss)?;

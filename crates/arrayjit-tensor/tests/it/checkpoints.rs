@@ -124,7 +124,7 @@ fn a_checkpoint_of_another_seed_is_foreign() {
         let params = arrayjit_tensor::Params::new(seed);
         let w = params.parameter("w", [2], arrayjit_tensor::Init::ONES).unwrap();
         let backend = arrayjit_tensor::Backend::open("inline").unwrap();
-        let weights = arrayjit_tensor::Weights::new(&backend, &params).unwrap();
+        let weights = arrayjit_tensor::ModelState::new(&backend, &params).unwrap();
         Session::new(&weights, Sgd::new(0.1), move |batch| batch.input("x")?.mul(&w)?.sum(..)).unwrap()
     };
     let mut first = session(1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError, Weights,
+    Backend, DType, Graph, HostArray, Init, ModelError, ModelState, Params, Tensor, TensorError,
 };
 
 fn ones(shape: &[usize]) -> Result<HostArray, arrayjit::TensorNodeError> {
@@ -28,7 +28,7 @@ fn runs_change_weights() -> Result<(), ModelError> {
     for backend in ["interpreter", "inline", "multicore"] {
         let params = Params::new(1);
         let (graph, y) = growing(&params)?;
-        let weights = Weights::new(&Backend::open(backend)?, &params)?;
+        let weights = ModelState::new(&Backend::open(backend)?, &params)?;
         let model = graph.compile(&weights, &[&y])?;
         let x = ones(&[3])?;
         let results: Vec<f64> =
@@ -53,7 +53,7 @@ fn a_graph_can_be_compiled_again() -> Result<(), ModelError> {
     let x = graph.input("x", [4], DType::F32)?;
     let (a, b) = ((&x * 2.0)?, x.exp()?.sum(..)?);
     for backend in ["inline", "interpreter"] {
-        let weights = Weights::new(&Backend::open(backend)?, &params)?;
+        let weights = ModelState::new(&Backend::open(backend)?, &params)?;
         let first = graph.compile(&weights, &[&a, &b])?;
         let second = graph.compile(&weights, &[&b])?;
         let x = ones(&[4])?;
@@ -67,7 +67,7 @@ fn a_graph_can_be_compiled_again() -> Result<(), ModelError> {
 fn parameters_take_arrays_and_shared_ones() -> Result<(), ModelError> {
     for backend in ["inline", "multicore"] {
         let params = Params::new(1);
-        let weights = Weights::new(&Backend::open(backend)?, &params)?;
+        let weights = ModelState::new(&Backend::open(backend)?, &params)?;
         let (w, shared) = (params.parameter("w", [3], Init::ZEROS)?, Arc::new(ones(&[3])?));
         weights.set(&w, shared.clone())?; // the first values
         assert_eq!(weights.get(&w)?.values(), [1.; 3]);
@@ -86,15 +86,15 @@ fn parameters_take_arrays_and_shared_ones() -> Result<(), ModelError> {
 #[test]
 fn state_dicts_survive_files() -> Result<(), ModelError> {
     let backend = Backend::open("inline")?;
-    let weights = |seed| -> Result<Weights, ModelError> {
+    let weights = |seed| -> Result<ModelState, ModelError> {
         let params = Params::new(seed);
         params.sub("a").parameter("weight", [2, 3], Init::Normal { mean: 1., std: 2. })?;
         params.sub("a").with_dtype(DType::I64).buffer("count", [], Init::Constant(7.))?;
         params.with_dtype(DType::Bf16).parameter("b", [5], Init::xavier_uniform(5, 5))?;
-        Weights::new(&backend, &params)
+        ModelState::new(&backend, &params)
     };
     let (first, second) = (weights(1)?, weights(2)?);
-    let bytes = |weights: &Weights| weights.to_safetensors();
+    let bytes = |weights: &ModelState| weights.to_safetensors();
     assert!(bytes(&first)? == bytes(&weights(1)?)?, "initial values depend on the seed alone");
     assert!(bytes(&first)? != bytes(&second)?);
     second.load_safetensors(&bytes(&first)?)?;
@@ -111,7 +111,7 @@ fn state_dicts_survive_files() -> Result<(), ModelError> {
 fn a_result_may_be_an_input() -> Result<(), ModelError> {
     let params = Params::new(1);
     for backend in ["interpreter", "inline", "multicore"] {
-        let weights = Weights::new(&Backend::open(backend)?, &params)?;
+        let weights = ModelState::new(&Backend::open(backend)?, &params)?;
         let graph = Graph::new();
         let (x, z) = (graph.input("x", [3], DType::F32)?, graph.input("z", [3], DType::F32)?);
         let same = x.reshape(&[3])?;
@@ -143,7 +143,7 @@ fn tensors_of_given_values_have_them_in_every_graph() -> Result<(), ModelError> 
     let results: Vec<&Tensor> = filled.iter().map(|(tensor, _)| tensor).collect();
     let x = HostArray::from_slice(&[10f32, 20.], [2])?;
     for backend in ["interpreter", "inline", "multicore"] {
-        let weights = Weights::new(&Backend::open(backend)?, &Params::new(1))?;
+        let weights = ModelState::new(&Backend::open(backend)?, &Params::new(1))?;
         let model = graph.compile(&weights, &results)?;
         for _ in 0..2 {
             for (found, (tensor, expected)) in model.run(&[("x", &x)])?.iter().zip(&filled) {

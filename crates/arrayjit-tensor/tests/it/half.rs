@@ -2,7 +2,7 @@
 //! elements.
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, ModelError, Params, Tensor, TensorError, Weights, WindowOptions,
+    Backend, DType, Graph, HostArray, ModelError, ModelState, Params, Tensor, TensorError, WindowOptions,
 };
 
 /// A graph over images `x` and filters `f`, matrices `a` and `b`, and their results.
@@ -59,7 +59,7 @@ fn run(
     let [x, f, a, b] = shapes.map(|(name, shape)| graph.input(name, shape.iter().copied(), dtype));
     let given = [x?, f?, a?, b?];
     let results = make(&given)?;
-    let weights = Weights::new(&backend, &Params::new(1))?;
+    let weights = ModelState::new(&backend, &Params::new(1))?;
     let model = graph.compile(&weights, &results.iter().collect::<Vec<_>>())?;
     let named: Vec<(&str, &HostArray)> = shapes.iter().map(|(name, _)| *name).zip(&values).collect();
     model.run_with(&named, &[])

@@ -4,7 +4,7 @@
 use std::{fs, thread};
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelError, Params, PoolOptions, Tensor, TensorError, Weights,
+    Backend, DType, Graph, HostArray, Init, ModelError, ModelState, Params, PoolOptions, Tensor, TensorError,
     WindowOptions,
     nn::{
         Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Dropout, Embedding, GroupNorm, Gru,
@@ -161,7 +161,7 @@ fn options_of_optimizers_are_checked() {
     fn found<R: UpdateRule>(optimizer: &Optimizer<R>) -> String {
         let params = Params::new(1);
         let w = params.parameter("w", [3], Init::ONES).unwrap();
-        let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+        let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
         let loss = Graph::new().apply("y :+= w[i]", &[("w", &&w)]).unwrap();
         message(&optimizer.update(&loss, &OptimizerState::new(&weights)).unwrap_err())
     }
@@ -187,7 +187,7 @@ fn torn_weights_change_nothing() {
     let make = |seed| {
         let params = Params::new(seed);
         Linear::new(&params.sub("fc"), 3, 2).unwrap();
-        Weights::new(&Backend::open("inline").unwrap(), &params).unwrap()
+        ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap()
     };
     let (weights, other) = (make(1), make(2));
     let (before, file) = (weights.to_safetensors().unwrap(), other.to_safetensors().unwrap());
@@ -215,11 +215,11 @@ fn torn_weights_change_nothing() {
 fn odd_names_train_and_load() {
     for name in ["", " ", ".", "a.b", "0", "über\n\"x\"", "def", "y[i]", "{", "optimizer"] {
         let folder = tempfile::tempdir().unwrap();
-        let make = || -> Result<(Session, Weights), SessionError> {
+        let make = || -> Result<(Session, ModelState), SessionError> {
             let params = Params::new(1);
             let layer = Linear::new(&params.sub(name), 2, 2)?;
             let scale = params.parameter(name, [2], Init::ONES)?;
-            let weights = Weights::new(&Backend::open("inline").map_err(ModelError::from)?, &params)?;
+            let weights = ModelState::new(&Backend::open("inline").map_err(ModelError::from)?, &params)?;
             let label = name.to_owned();
             let session = Session::new(&weights, AdamW::new(0.1), move |batch: &Batch| {
                 let loss = (layer.forward(&batch.input(&label)?)? * &scale)?.square()?.mean(..)?;
@@ -255,7 +255,7 @@ fn a_checkpoint_has_each_name_once() {
     let params = Params::new(1);
     let w = params.parameter("w", [1], Init::ONES).unwrap();
     params.sub("optimizer.sgd.v").parameter("w", [1], Init::ONES).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let build = move |batch: &Batch| batch.input("x")?.mul(&w)?.sum(..);
     let session = Session::new(&weights, Sgd::new(0.1).momentum(0.9), build).unwrap();
     let error = session.save(folder.path().join("file")).unwrap_err().to_string();
@@ -355,7 +355,7 @@ fn integers_and_empty_results() {
         results.each_ref().map(Tensor::dtype),
         [DType::I32, DType::I32, DType::I32, DType::I32, DType::F64]
     );
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &Params::new(1)).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &Params::new(1)).unwrap();
     let model = graph.compile(&weights, &results.iter().collect::<Vec<_>>()).unwrap();
     let found = model.run(&[("x", &HostArray::from_slice(&[-5, 0, 2], [3]).unwrap())]).unwrap();
     let found: Vec<Vec<f64>> = found.iter().map(HostArray::values).collect();

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, ModelError, Params, Tensor, TensorError, Weights,
+    Backend, DType, Graph, HostArray, ModelError, ModelState, Params, Tensor, TensorError,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Dropout, Embedding,
         GroupNorm, Gru, LayerNorm, Linear, Lstm, Module, MultiHeadAttention, MultiHeadAttentionOptions,
@@ -37,7 +37,7 @@ fn all_modules(params: &Params) -> Result<Vec<Case>, TensorError> {
 }
 
 /// The results of all modules with parameters, inputs and results of a type.
-fn run_all(params: &Params, weights: &Weights, modules: &[(&[usize], Box<dyn Module>)]) -> Vec<HostArray> {
+fn run_all(params: &Params, weights: &ModelState, modules: &[(&[usize], Box<dyn Module>)]) -> Vec<HostArray> {
     let graph = Graph::for_training();
     let dtype = params.dtype();
     let mut inputs = Vec::new();
@@ -66,14 +66,14 @@ fn narrow_parameters_compute_as_wide_ones() {
     for (dtype, tolerance) in [(DType::Bf16, 0.02), (DType::F16, 0.003)] {
         let narrow = Params::new(7).with_dtype(dtype);
         let modules = all_modules(&narrow).unwrap();
-        let weights = Weights::new(&inline, &narrow).unwrap();
+        let weights = ModelState::new(&inline, &narrow).unwrap();
         let state = weights.state_dict().unwrap();
         let found = run_all(&narrow, &weights, &modules);
         assert_eq!(weights.state_dict().unwrap()["batch_norm.running_mean"].dtype(), DType::F32);
 
         let wide = Params::new(7);
         let modules = all_modules(&wide).unwrap();
-        let weights = Weights::new(&inline, &wide).unwrap();
+        let weights = ModelState::new(&inline, &wide).unwrap();
         weights.load_state_dict(&state).unwrap();
         let expected = run_all(&wide, &weights, &modules);
         for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -89,7 +89,7 @@ fn narrow_parameters_compute_as_wide_ones() {
 fn dropout_drops_in_training_only() {
     let params = Params::new(3);
     let dropout = Dropout::new(&params.sub("drop"), 0.25).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let graph = Graph::new();
     let x = graph.input("x", [1000], DType::F32).unwrap();
     assert_eq!(dropout.forward(&x).unwrap().node(), x.node());
@@ -113,7 +113,7 @@ fn dropout_drops_in_training_only() {
 /// The output of a module of one input.
 fn output(
     graph: &Graph,
-    weights: &Weights,
+    weights: &ModelState,
     symbols: &[(&str, i64)],
     x: &HostArray,
     forward: impl Fn(&Tensor) -> Result<Tensor, TensorError>,
@@ -141,7 +141,7 @@ fn attention_drops_elements_of_the_softmax() {
         let params = Params::new(3);
         let options = MultiHeadAttentionOptions { causal, bias: false, dropout: 0.25 };
         let attention = MultiHeadAttention::new(&params.sub("attn"), 8, 2, options).unwrap();
-        let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+        let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
         let identity = |rows: usize| (0..rows * 8).map(|at| f32::from(u8::from(at / 8 % 8 == at % 8)));
         let set = |parameter, rows: usize| {
             let values: Vec<f32> = identity(rows).collect();
@@ -176,7 +176,7 @@ fn recurrent_networks_drop_outputs_between_layers() {
     let lstm = Lstm::new(&params.sub("lstm"), 3, hidden, deep).unwrap();
     let first =
         Lstm::new(&params.sub("first"), 3, hidden, RecurrentOptions { dropout: 0.25, ..options }).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let mut state = weights.state_dict().unwrap();
     let array = |shape: &[usize], value: &dyn Fn(usize) -> f32| {
         let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
@@ -216,7 +216,7 @@ fn initial_values_are_those_of_torch() {
             .unwrap();
     let lstm = Lstm::new(&params.sub("lstm"), 4, 25, RecurrentOptions::default()).unwrap();
     let norm = BatchNorm2d::new(&params.sub("norm"), 3).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let values = |parameter| weights.get(parameter).unwrap().values();
     let largest = |parameter| values(parameter).iter().fold(0f64, |most, value| most.max(value.abs()));
     let uniform = [
@@ -357,7 +357,7 @@ impl Module for Checkpoint {
 fn a_checkpoint_of_torch_loads() {
     let params = Params::new(1);
     let model = Checkpoint::new(&params).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let file = file_bytes("checkpoint.safetensors");
     weights.load_safetensors(&file).unwrap();
     // An i64 in the file.
@@ -371,7 +371,7 @@ fn a_checkpoint_of_torch_loads() {
     Goldens::read("modules.safetensors", "checkpoint").compare("checkpoint", "y", &found[0], 1e-5);
 
     // The state is the same file again.
-    let other = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let other = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     other.load_safetensors(&weights.to_safetensors().unwrap()).unwrap();
     let states = [weights.state_dict().unwrap(), other.state_dict().unwrap()];
     assert!(states[0].iter().zip(&states[1]).all(|(a, b)| a.0 == b.0 && a.1.values() == b.1.values()));
@@ -380,7 +380,7 @@ fn a_checkpoint_of_torch_loads() {
 #[test]
 fn missing_and_unexpected_weights_are_named() {
     let params = Params::new(1);
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     Checkpoint::new(&params).unwrap();
     let head = Linear::new(&params.sub("head"), 2, 2).unwrap();
     let before = weights.get(&head.weight).unwrap().values();
@@ -393,14 +393,14 @@ fn missing_and_unexpected_weights_are_named() {
 
     let params = Params::new(1);
     Linear::new(&params.sub("fc"), 2, 2).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let error = weights.load_safetensors(&file).unwrap_err();
     assert!(matches!(&error, ModelError::Names { missing, unexpected }
         if missing.is_empty() && unexpected.contains(&"lstm.weight_ih_l0".to_owned())));
 
     let params = Params::new(1);
     Checkpoint::new(&params).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let mut state = weights.state_dict().unwrap();
     state.insert("fc.bias".into(), HostArray::zeros(DType::F32, [3]).unwrap());
     let error = weights.load_state_dict(&state).unwrap_err();

@@ -1,7 +1,7 @@
 //! Losses that are not finite stop a session, which names the first cause.
 
 use arrayjit_tensor::{
-    Backend, DType, HostArray, Init, Params, PoolOptions, Tensor, TensorError, Weights,
+    Backend, DType, HostArray, Init, ModelState, Params, PoolOptions, Tensor, TensorError,
     optim::Sgd,
     session::{Batch, NonFiniteCause, Session, SessionError},
 };
@@ -11,7 +11,7 @@ use codegen_testkit::gpu::or_skip;
 fn session(loss: impl Fn(&Batch, &Tensor) -> Result<Tensor, TensorError> + Send + Sync + 'static) -> Session {
     let params = Params::new(1);
     let w = params.sub("head").parameter("w", [3], Init::Constant(0.5)).unwrap();
-    let weights = Weights::new(&Backend::open("multicore").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("multicore").unwrap(), &params).unwrap();
     let build = move |batch: &Batch| {
         let graph = batch.graph();
         let x = {
@@ -218,7 +218,7 @@ fn losses_on_a_gpu_are_checked_too() {
     }
     let params = Params::new(1);
     let w = params.parameter("w", [3], Init::Constant(0.5)).unwrap();
-    let weights = Weights::new(&Backend::open("wgpu").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("wgpu").unwrap(), &params).unwrap();
     let session = Session::new(&weights, Sgd::new(0.1), move |batch: &Batch| {
         let _scope = batch.graph().enter("tail");
         batch.input("x")?.mul(&w)?.log()?.sum(..)

@@ -1,7 +1,7 @@
 //! The values and shapes of operations, small enough to check by hand.
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, ModelError, Params, PoolOptions, Tensor, TensorError, Weights,
+    Backend, DType, Graph, HostArray, ModelError, ModelState, Params, PoolOptions, Tensor, TensorError,
     WindowOptions,
 };
 
@@ -29,7 +29,7 @@ fn result(
 ) -> Result<(Vec<usize>, Vec<f64>), ModelError> {
     let x = graph.input("x", shape.iter().copied(), DType::F32)?;
     let y = build(&x)?;
-    let weights = Weights::new(&Backend::open("inline")?, &Params::new(1))?;
+    let weights = ModelState::new(&Backend::open("inline")?, &Params::new(1))?;
     let model = graph.compile(&weights, &[&y])?;
     let results = model.run(&[("x", &HostArray::from_slice(values, shape.iter().copied())?)])?;
     assert_eq!(results[0].dims().as_slice(), y.shape());

@@ -1,8 +1,8 @@
 //! Optimisers against the same formulas on the host, schedules, clipping, and narrow parameters.
 
 use arrayjit_tensor::{
-    Backend, DType, Executable, Graph, HostArray, Init, ModelError, Params, Tensor, TensorError,
-    TensorOperand, Weights,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelError, ModelState, Params, Tensor, TensorError,
+    TensorOperand,
     optim::{Adam, AdamW, Optimizer, OptimizerState, ParameterUpdate, Schedule, Sgd, UpdateRule},
 };
 
@@ -10,7 +10,7 @@ const START: [f64; 3] = [1.0, -2.0, 0.5];
 
 /// The loss Σ (w - x)², whose gradient is 2 (w - x), with its optimiser.
 struct Quadratic {
-    weights: Weights,
+    weights: ModelState,
     state: OptimizerState,
     step: Executable,
 }
@@ -21,7 +21,7 @@ impl Quadratic {
         let mut start = HostArray::zeros(dtype, [3])?;
         start.set_values(&START)?;
         let w = params.parameter("w", [3], Init::Values(start.into()))?;
-        let weights = Weights::new(&Backend::open("inline")?, &params)?;
+        let weights = ModelState::new(&Backend::open("inline")?, &params)?;
         let graph = Graph::for_training();
         let x = graph.input("x", [3], DType::F32)?;
         let loss = graph.apply("d[i] := f32(w[i]) - x[i]; y :+= d[i] * d[i]", &[("w", &&w), ("x", &&x)])?;
@@ -172,7 +172,7 @@ fn bad_arguments_are_named() {
     let build = |loss: fn(&Tensor) -> Result<Tensor, TensorError>, optimizer: &Sgd| {
         let params = Params::new(1);
         let w = params.parameter("w", [3], Init::ONES)?;
-        let weights = Weights::new(&Backend::open("inline")?, &params)?;
+        let weights = ModelState::new(&Backend::open("inline")?, &params)?;
         let graph = Graph::new();
         let w = graph.apply("y[i] := 2 * w[i]", &[("w", &&w)])?;
         Ok::<_, ModelError>(optimizer.update(&loss(&w)?, &OptimizerState::new(&weights))?)
@@ -186,7 +186,7 @@ fn bad_arguments_are_named() {
     assert!(found.ends_with("clip_norm is 0, expected a finite number above 0"), "{found}");
     let found = message(build(sum, &Sgd::new(0.1).schedule(Schedule::expression("half"))));
     assert!(found.contains("`half`"), "{found}");
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &Params::new(1)).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &Params::new(1)).unwrap();
     let loss = Graph::new().input("x", [], DType::F32).unwrap();
     let error = Sgd::new(0.1).update(&loss, &OptimizerState::new(&weights)).unwrap_err();
     assert!(
@@ -202,7 +202,7 @@ fn two_losses_with_an_update_each() -> Result<(), ModelError> {
     let params = Params::new(1);
     let w = params.parameter("w", [], Init::ONES)?;
     let unused = params.parameter("unused", [], Init::ONES)?;
-    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     let graph = Graph::for_training();
     let inputs: [(&str, &dyn TensorOperand); 2] = [("w", &&w), ("u", &&unused)];
     let [square, linear, _] =
@@ -237,7 +237,7 @@ fn two_losses_with_an_update_each() -> Result<(), ModelError> {
 fn warnings_of_a_graph() -> Result<(), ModelError> {
     let params = Params::new(1);
     let [v, w] = [params.parameter("v", [], Init::ONES)?, params.parameter("w", [], Init::ONES)?];
-    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     let graph = Graph::new();
     let (v, w) = (&v, &w);
     let [loss, _] = graph.apply_all("a := w[] * w[]\nb := v[]", &[("v", &v), ("w", &w)], ["a", "b"])?;
@@ -254,7 +254,7 @@ fn warnings_of_a_graph() -> Result<(), ModelError> {
 fn a_misspelled_schedule() -> Result<(), ModelError> {
     let params = Params::new(1);
     let w = params.parameter("w", [], Init::ONES)?;
-    let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     let graph = Graph::for_training();
     let loss = graph.apply("a := w[] * w[]", &[("w", &&w)])?;
     let misspelled = Schedule::warm_up(10).times(Schedule::expression("cosine(@step, 10)"));

@@ -20,7 +20,7 @@ use arrayjit_collectives::{
     local::{self, LocalTransport},
 };
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, Params, Weights,
+    Backend, DType, Graph, HostArray, Init, ModelState, Params,
     optim::{AdamW, Sgd},
     session::{Batch, NonFiniteCause, Ranks, Session, SessionError},
 };
@@ -114,7 +114,7 @@ fn weight_after(numbers: &[f64], transport: Option<LocalTransport>) -> Outcome<f
     let params = Params::new(1).with_dtype(DType::F64);
     let w = params.parameter("w", [], Init::ONES)?;
     let backend = Backend::open("multicore")?;
-    let weights = Weights::new(&backend, &params)?;
+    let weights = ModelState::new(&backend, &params)?;
     let parameter = w.clone();
     let target = Arc::new(HostArray::from_slice(&[2.0], [1])?);
     let mut session = Session::new(&weights, Sgd::new(0.25), move |batch: &Batch| {
@@ -152,7 +152,7 @@ fn on_ranks(transport: LocalTransport, backend: &str, steps: usize) -> Outcome<V
     let params = Params::new(1);
     let w = params.parameter("w", [5], Init::ONES)?;
     let backend = Backend::open(backend)?;
-    let weights = Weights::new(&backend, &params)?;
+    let weights = ModelState::new(&backend, &params)?;
     let parameter = w.clone();
     let session = Session::new(&weights, Sgd::new(0.25), move |batch: &Batch| {
         let x = batch.input("x")?;
@@ -318,7 +318,7 @@ fn other_threads_see_whole_steps() {
         let params = Params::new(0);
         let [a, b] = ["a", "b"].map(|name| params.parameter(name, [2000], Init::ONES));
         let (a, b) = (a?, b?);
-        let weights = Weights::new(&backend, &params)?;
+        let weights = ModelState::new(&backend, &params)?;
         let graph = Graph::new();
         let difference = graph.apply("d[i] := a[i] - b[i]", &[("a", &a), ("b", &b)])?;
         let reading = graph.compile(&weights, &[&difference])?;

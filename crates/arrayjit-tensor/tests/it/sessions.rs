@@ -9,7 +9,7 @@ use std::{
 };
 
 use arrayjit_tensor::{
-    Backend, DType, HostArray, Init, Params, Settings, Tensor, TensorError, Weights,
+    Backend, DType, HostArray, Init, ModelState, Params, Settings, Tensor, TensorError,
     optim::{AdamW, Sgd},
     session::{Batch, Session, SessionError, gradient_check},
 };
@@ -18,7 +18,7 @@ use codegen_testkit::gpu::or_skip;
 /// A model of two layers with dropout, which learns whether the sum of two numbers is above 1.
 pub(crate) struct TwoLayers {
     pub(crate) params: Params,
-    pub(crate) weights: Weights,
+    pub(crate) weights: ModelState,
 }
 
 impl TwoLayers {
@@ -29,7 +29,7 @@ impl TwoLayers {
             module.parameter("weight", shape, Init::kaiming_uniform(shape[1], 1.0)).unwrap();
             module.parameter("bias", [shape[0]], Init::ZEROS).unwrap();
         }
-        let weights = Weights::new(&Backend::open(backend).unwrap(), &params).unwrap();
+        let weights = ModelState::new(&Backend::open(backend).unwrap(), &params).unwrap();
         TwoLayers { params, weights }
     }
 
@@ -199,9 +199,9 @@ fn bad_input_is_named() {
     assert_eq!(session.steps(), 0);
     step(&mut session, 0, 4).unwrap();
 
-    let none = Weights::new(&Backend::open("inline").unwrap(), &Params::new(1)).unwrap();
+    let none = ModelState::new(&Backend::open("inline").unwrap(), &Params::new(1)).unwrap();
     let found = message(Session::new(&none, Sgd::new(0.1), |batch: &Batch| batch.input("x")));
-    assert_eq!(found, "the weights have no trainable parameter; make the modules before `Weights::new`");
+    assert_eq!(found, "the weights have no trainable parameter; make the modules before `ModelState::new`");
     let other = TwoLayers::new("inline", DType::F32);
     let params = other.params.clone();
     let session = Session::new(&model.weights, Sgd::new(0.1), move |batch: &Batch| loss(&params, batch));
@@ -267,7 +267,7 @@ fn sessions_have_profiles_of_their_graphs() {
     settings.debugging.profile = true;
     let params = Params::new(42);
     let weight = params.parameter("weight", [16, 64], Init::kaiming_uniform(64, 1.0)).unwrap();
-    let weights = Weights::new(&Backend::open_with("inline", settings).unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open_with("inline", settings).unwrap(), &params).unwrap();
     let mut session = Session::new(&weights, Sgd::new(0.1), move |batch: &Batch| {
         batch.input("x")?.einsum("n i, o i -> n o", &weight)?.relu()?.mean(..)
     })
@@ -303,7 +303,7 @@ fn fit_that_checks_every_step() {
 fn a_loss_of_several_elements() {
     let params = Params::new(1);
     let w = params.parameter("w", [3], Init::ONES).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let loss = move |batch: &Batch| batch.input("x")?.mul(&w);
     let mut session = Session::new(&weights, Sgd::new(0.1), loss).unwrap();
     let x = HostArray::from_slice(&[1f32; 3], [3]).unwrap();

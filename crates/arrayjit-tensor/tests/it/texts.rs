@@ -2,11 +2,11 @@
 //! and where errors point.
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, ModelError, Params, Tensor, TensorError, TensorErrorKind, Weights,
+    Backend, DType, Graph, HostArray, ModelError, ModelState, Params, Tensor, TensorError, TensorErrorKind,
 };
 
-fn weights() -> Result<Weights, ModelError> {
-    Weights::new(&Backend::open("inline")?, &Params::new(1))
+fn weights() -> Result<ModelState, ModelError> {
+    ModelState::new(&Backend::open("inline")?, &Params::new(1))
 }
 
 /// A function over any number of axes, two results, and a symbol that sets the position.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use arrayjit_tensor::{
-    Backend, DType, Executable, Graph, HostArray, Init, ModelError, Parameter, Params, Settings, Tensor,
-    TensorError, Weights,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelError, ModelState, Parameter, Params, Settings,
+    Tensor, TensorError,
     optim::Sgd,
     session::{Batch, Session},
 };
@@ -22,9 +22,9 @@ fn backends() -> [Backend; 2] {
     [Backend::open_with("multicore", settings).unwrap(), Backend::open("inline").unwrap()]
 }
 
-/// Weights of which three runs may overlap, on any machine.
-fn weights(backend: &Backend, params: &Params) -> Weights {
-    let weights = Weights::new(backend, params).unwrap();
+/// ModelState of which three runs may overlap, on any machine.
+fn weights(backend: &Backend, params: &Params) -> ModelState {
+    let weights = ModelState::new(backend, params).unwrap();
     weights.set_concurrent_runs(NonZero::new(3).unwrap());
     weights
 }
@@ -158,7 +158,7 @@ fn steps_of_threads_take_turns() {
 }
 
 /// Two parameters that always have the same values, and a model whose result is their difference.
-fn twins(backend: &Backend) -> Result<(Weights, Executable, Executable), ModelError> {
+fn twins(backend: &Backend) -> Result<(ModelState, Executable, Executable), ModelError> {
     let params = Params::new(0);
     let (a, b) = (params.parameter("a", [500], Init::ZEROS)?, params.parameter("b", [500], Init::ZEROS)?);
     let weights = weights(backend, &params);

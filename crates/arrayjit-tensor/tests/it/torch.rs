@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use arrayjit::safetensors;
-use arrayjit_tensor::{HostArray, Weights};
+use arrayjit_tensor::{HostArray, ModelState};
 
 /// Arrays that torch computed, by name.
 pub(crate) struct Goldens(BTreeMap<String, HostArray>);
@@ -53,7 +53,7 @@ pub(crate) fn file_bytes(file: &str) -> Vec<u8> {
 }
 
 /// Gives all parameters the values that `fill` in goldens.py gives them.
-pub(crate) fn fill(path: &str, weights: &Weights) {
+pub(crate) fn fill(path: &str, weights: &ModelState) {
     for parameter in weights.params().all() {
         let (name, shape) = (parameter.name(), parameter.shape());
         if name.ends_with("num_batches_tracked") {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Params, Tensor, TensorError, TensorOperand, Weights,
+    Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError, TensorOperand,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Embedding, GroupNorm,
         Gru, LayerNorm, Linear, Lstm, LstmState, Module, MultiHeadAttention, MultiHeadAttentionOptions,
@@ -25,7 +25,7 @@ fn check<M>(
 ) {
     let params = Params::new(1);
     let module = build(&params).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     fill(path, &weights);
 
     let mut data: Vec<(String, HostArray)> = Vec::new();
@@ -133,7 +133,7 @@ fn rms_norm_chooses_the_eps_of_torch() {
         values.set_values(&scaled).unwrap();
         let params = Params::new(1).with_dtype(dtype);
         let norm = RmsNorm::new(&params, 6).unwrap();
-        let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+        let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
         let graph = Graph::new();
         let y = norm.forward(&graph.input("x", [2, 3, 6], dtype).unwrap()).unwrap();
         let found = graph.compile(&weights, &[&y]).unwrap().run(&[("x", &values)]).unwrap();

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, Params, Weights,
+    Backend, DType, Graph, ModelState, Params,
     nn::{Linear, Module},
     optim::{Adam, AdamW, Optimizer, OptimizerState, Schedule, Sgd, UpdateRule},
 };
@@ -16,7 +16,7 @@ const TOLERANCE: f64 = 1e-5;
 fn check<R: UpdateRule>(goldens: &mut Goldens, name: &str, optimizer: &Optimizer<R>) {
     let params = Params::new(1);
     let layer = Linear::new(&params, 4, 3).unwrap();
-    let weights = Weights::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     fill("optimizers", &weights);
     let graph = Graph::for_training();
     let x = graph.input("x", [8, 4], DType::F32).unwrap();

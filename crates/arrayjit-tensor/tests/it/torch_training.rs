@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Params, Tensor, TensorError, TensorOperand, Weights, nn::Module,
+    Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError, TensorOperand, nn::Module,
 };
 
 use crate::torch::{Goldens, fill, labels, pattern};
@@ -64,7 +64,7 @@ impl Task {
     ) {
         let params = Params::new(1);
         let model = build(&params).unwrap();
-        let weights = Weights::new(&Backend::open("multicore").unwrap(), &params).unwrap();
+        let weights = ModelState::new(&Backend::open("multicore").unwrap(), &params).unwrap();
         fill(self.path, &weights);
 
         let dtype = if self.has_tokens { DType::I32 } else { DType::F32 };

@@ -140,8 +140,8 @@ impl ProgramBuilder {
         counter
     }
 
-    /// Closes the innermost loop. What it stored is in memory afterwards only if it has run, even if the value
-    /// itself was moved out of the loop.
+    /// Closes the innermost loop. What it stored is in memory afterwards only if it has run, even if the
+    /// value itself was moved out of the loop.
     pub(super) fn close(&mut self) {
         let Some(scope) = self.scopes.pop() else { return };
         if !matches!(scope.counter, Some((_, LoopRange::Constant(1..)))) {

@@ -10,6 +10,7 @@ use crate::{
     error::{Call, TensorError},
     executable::{Executable, with_zeros},
     graph::Graph,
+    model_state::ModelState,
     operand::{Argument, TensorOperand, number},
     optim::norm_of_squares,
     parameter::{Init, Parameter, Params},
@@ -19,13 +20,12 @@ use crate::{
         graphs::{BuiltGraph, store_rows},
     },
     tensor::Tensor,
-    weights::Weights,
 };
 
 /// The routines of a step, and the exchanges between them.
 pub(in crate::session) struct RankStep {
     ranks: Ranks,
-    weights: Weights,
+    weights: ModelState,
     parts: Vec<RankPart>,
     /// The sums of squares of the gradients that this rank has, with their node; if a sharded state needs the
     /// norm of all gradients.

@@ -29,21 +29,21 @@ pub(crate) const OPTIMIZER_PREFIX: &str = "optimizer.";
 /// clone has the same values.
 ///
 /// ```
-/// use arrayjit_tensor::{Backend, Init, Params, Weights};
+/// use arrayjit_tensor::{Backend, Init, Params, ModelState};
 ///
 /// let params = Params::new(42);
 /// let weight = params.parameter("weight", [2, 3], Init::Constant(0.5))?;
-/// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+/// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
 /// assert_eq!(weights.get(&weight)?.values(), [0.5; 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Threads
-/// Any thread may read and change values at any time. [`state_dict`](Weights::state_dict) and
-/// [`load_state_dict`](Weights::load_state_dict) are transactions: no run of an
+/// Any thread may read and change values at any time. [`state_dict`](ModelState::state_dict) and
+/// [`load_state_dict`](ModelState::load_state_dict) are transactions: no run of an
 /// [`Executable`](crate::Executable) of these weights, and no other change, comes between two parameters.
 #[derive(Clone)]
-pub struct Weights(Arc<WeightsParts>);
+pub struct ModelState(Arc<WeightsParts>);
 
 struct WeightsParts {
     backend: Backend,
@@ -62,22 +62,22 @@ struct WeightsParts {
 /// change several parameters.
 pub(crate) type TaskOrder<'a> = (Option<RwLockReadGuard<'a, ()>>, Option<RwLockWriteGuard<'a, ()>>);
 
-impl Weights {
+impl ModelState {
     /// Gives the parameters that were made so far their initial values.
     ///
     /// # Errors
     /// Initial values that do not compile, or an error of the device.
-    pub fn new(backend: &Backend, params: &Params) -> Result<Weights, ModelError> {
+    pub fn new(backend: &Backend, params: &Params) -> Result<ModelState, ModelError> {
         let context = Mutex::new(backend.context()?);
         let (backend, params, states) = (backend.clone(), params.clone(), Mutex::default());
         let (run_streams, order) = (RunStreams::default(), RwLock::default());
         let parts = WeightsParts { backend, params, states, context, run_streams, order };
-        let weights = Weights(Arc::new(parts));
+        let weights = ModelState(Arc::new(parts));
         weights.context()?;
         Ok(weights)
     }
 
-    /// Keeps arrays on the device beside the parameters; [`state_dict`](Weights::state_dict) leaves them out.
+    /// Keeps arrays on the device beside the parameters; [`state_dict`](ModelState::state_dict) leaves them out.
     pub(crate) fn add_state(&self, state: &Params) {
         locked(&self.0.states).push(state.clone());
     }
@@ -144,10 +144,10 @@ impl Weights {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use arrayjit_tensor::{Backend, HostArray, Init, Params, Weights};
+    /// use arrayjit_tensor::{Backend, HostArray, Init, Params, ModelState};
     ///
     /// let params = Params::new(0);
-    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     /// let table = params.parameter("table", [2], Init::ZEROS)?;
     /// weights.set(&table, HostArray::from_slice(&[1f32, 2.0], [2])?)?;
     /// assert_eq!(weights.get(&table)?.values(), [1.0, 2.0]);
@@ -247,12 +247,12 @@ impl Weights {
         Ok(safetensors::write(values.iter().map(|(name, values)| (name.as_str(), values)))?)
     }
 
-    /// [`load_state_dict`](Weights::load_state_dict) of a safetensors file, which torch may have written. Of a
+    /// [`load_state_dict`](ModelState::load_state_dict) of a safetensors file, which torch may have written. Of a
     /// checkpoint of a [`Session`](crate::session::Session), the weights are loaded, without the state of the
     /// optimiser.
     ///
     /// # Errors
-    /// A file that is no safetensors file, and the errors of [`load_state_dict`](Weights::load_state_dict).
+    /// A file that is no safetensors file, and the errors of [`load_state_dict`](ModelState::load_state_dict).
     pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), ModelError> {
         let mut values = safetensors::read(bytes)?;
         if is_checkpoint(bytes) {
@@ -262,14 +262,14 @@ impl Weights {
         self.load_state_dict(&values)
     }
 
-    /// Writes [`to_safetensors`](Weights::to_safetensors) to a file, whole or not at all.
+    /// Writes [`to_safetensors`](ModelState::to_safetensors) to a file, whole or not at all.
     ///
     /// ```
-    /// use arrayjit_tensor::{Backend, Init, Params, Weights};
+    /// use arrayjit_tensor::{Backend, Init, Params, ModelState};
     ///
     /// let params = Params::new(1);
     /// let bias = params.parameter("bias", [2], Init::Constant(0.5))?;
-    /// let weights = Weights::new(&Backend::open("inline")?, &params)?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
     /// let path = std::env::temp_dir().join(format!("bias_{}.safetensors", std::process::id()));
     /// weights.save(&path)?;
     /// weights.load(&path)?;
@@ -285,10 +285,10 @@ impl Weights {
         write_atomically(path, &bytes).map_err(|error| in_file(path, error.into()))
     }
 
-    /// [`load_safetensors`](Weights::load_safetensors) from a file.
+    /// [`load_safetensors`](ModelState::load_safetensors) from a file.
     ///
     /// # Errors
-    /// A file that cannot be read, and the errors of [`load_safetensors`](Weights::load_safetensors), with
+    /// A file that cannot be read, and the errors of [`load_safetensors`](ModelState::load_safetensors), with
     /// the path.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<(), ModelError> {
         let path = path.as_ref();
