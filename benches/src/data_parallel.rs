@@ -68,7 +68,7 @@ pub(crate) fn measure(backend: &Backend, threads: usize, effort: Effort) -> Resu
     one.run_once()?;
     several.run_round()?;
     let outputs = one.outputs()?;
-    let expected = outputs.last().context("the step has no loss")?.get_f64(&[])?;
+    let expected = outputs.last().context("the step has no loss")?.item()?;
     let found = several.loss()?;
     ensure!(
         ((found - expected) / expected).abs() <= TOLERANCE,
@@ -145,7 +145,7 @@ impl TrainingStreams {
 
     /// The loss of the latest step.
     fn loss(&self) -> Result<f64> {
-        Ok(self.steps.context().to_host(&self.loss)?.get_f64(&[])?)
+        Ok(self.steps.context().to_host(&self.loss)?.item()?)
     }
 }
 

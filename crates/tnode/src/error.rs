@@ -128,6 +128,14 @@ pub enum Error {
         /// The number given.
         found: usize,
     },
+    /// An array of which the only element is asked for has another number of them.
+    #[error("dimensions {dims:?} have {found} elements, expected one")]
+    NotOneElement {
+        /// The dimensions, without margins.
+        dims: Dims,
+        /// Their product.
+        found: usize,
+    },
     /// An array has other dimensions than its node.
     #[error("node {node} has dimensions {expected:?} without margins, the array has {found:?}")]
     ArrayDims {

@@ -274,6 +274,25 @@ impl HostArray {
         Ok(self.get(index)?.as_f64())
     }
 
+    /// The value of an array of one element, of any number of axes, as `f64`.
+    ///
+    /// ```
+    /// # use tnode::HostArray;
+    /// let loss = HostArray::from_slice(&[0.5f32], [])?;
+    /// assert_eq!(loss.item()?, 0.5);
+    /// assert!(HostArray::from_slice(&[1f32, 2.0], [2])?.item().is_err());
+    /// # Ok::<(), tnode::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is not one element.
+    pub fn item(&self) -> Result<f64, Error> {
+        match (self.num_values(), self.value_offsets().next()) {
+            (1, Some(offset)) => Ok(self.element(offset).as_f64()),
+            (found, _) => Err(Error::NotOneElement { dims: self.dims_without_padding(), found }),
+        }
+    }
+
     /// All values as `f64`, row-major.
     pub fn values(&self) -> Vec<f64> {
         self.value_offsets().map(|offset| self.element(offset).as_f64()).collect()

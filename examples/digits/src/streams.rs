@@ -111,7 +111,7 @@ impl<'n> SharedTraining<'n> {
         self.steps.run(order.iter().flat_map(|&batch| (0..shards).map(move |shard| [batch, shard])))?;
         let mut loss = 0.0;
         for context in self.steps.contexts() {
-            loss += context.to_host(self.loss())?.get_f64(&[])?;
+            loss += context.to_host(self.loss())?.item()?;
         }
         Ok(loss / order.len() as f64)
     }
@@ -123,7 +123,7 @@ impl<'n> SharedTraining<'n> {
     /// A device error.
     pub fn correct(&self) -> Result<f64> {
         self.evaluate.run(&[])?;
-        Ok(self.read("correct")?.get_f64(&[])?)
+        Ok(self.read("correct")?.item()?)
     }
 
     /// The values of a declared node, or of one that the evaluation keeps, of the first stream after all

@@ -57,7 +57,7 @@ impl<'n> Training<'n> {
         for &batch in order {
             self.step.run(&[batch])?;
         }
-        Ok(self.read("loss")?.get_f64(&[])? / order.len() as f64)
+        Ok(self.read("loss")?.item()? / order.len() as f64)
     }
 
     /// The number of test images that the network classifies correctly.
@@ -67,7 +67,7 @@ impl<'n> Training<'n> {
     /// A device error.
     pub fn correct(&self) -> Result<f64> {
         self.evaluate.run(&[])?;
-        Ok(self.read("correct")?.get_f64(&[])?)
+        Ok(self.read("correct")?.item()?)
     }
 
     /// The values of a declared node, or of one that the evaluation keeps, after all earlier tasks.

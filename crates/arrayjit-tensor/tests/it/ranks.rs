@@ -125,7 +125,7 @@ fn weight_after(numbers: &[f64], transport: Option<LocalTransport>) -> Outcome<f
         session = session.over_ranks(Ranks::new(Arc::new(group)))?;
     }
     session.step_by([("x", HostArray::from_slice(numbers, [numbers.len()])?)])?;
-    Ok(weights.get(&parameter)?.get_f64(&[])?)
+    Ok(weights.get(&parameter)?.item()?)
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub struct DataParallelJob<'a> {
 /// for _ in 0..20 {
 ///     descent.run(descent.all_bindings())?;
 /// }
-/// let found = descent.context().to_host(&mean)?.get_f64(&[])?;
+/// let found = descent.context().to_host(&mean)?.item()?;
 /// assert!((found - 5.5).abs() < 0.5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

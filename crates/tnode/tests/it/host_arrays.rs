@@ -76,6 +76,21 @@ fn a_scalar_has_its_value_at_zero() {
 }
 
 #[test]
+fn the_only_element_is_an_item() {
+    let one = |dims: &[usize]| HostArray::from_slice(&[2.5f32], dims.iter().copied()).expect("one");
+    for dims in [&[][..], &[1], &[1, 1]] {
+        assert_eq!(one(dims).item().expect("one element"), 2.5);
+    }
+    for array in [padded(), HostArray::zeros(DType::F32, [0]).expect("small")] {
+        let (dims, found) = (array.dims_without_padding(), array.num_values());
+        let rejected = array.item().expect_err("not one").to_string();
+        assert_eq!(rejected, format!("dimensions {dims:?} have {found} elements, expected one"));
+    }
+    let margins = HostArray::zeros_padded(DType::F32, [1], Padding::new([(1, 2)], Some(9.0))).expect("small");
+    assert_eq!(margins.item().expect("margins are no elements"), 0.0);
+}
+
+#[test]
 fn margins_are_skipped() {
     let mut array = padded();
     assert_eq!(array.dims().as_slice(), [3, 6]);

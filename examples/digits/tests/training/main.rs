@@ -99,7 +99,7 @@ fn evaluation_counts_what_the_scores_say() {
     let evaluate = evaluation.link(&context).unwrap();
     evaluate.run(&[]).unwrap();
     let correct = evaluation.node("correct").unwrap();
-    let correct = evaluate.context().to_host(correct).unwrap().get_f64(&[]).unwrap();
+    let correct = evaluate.context().to_host(correct).unwrap().item().unwrap();
 
     let images = Matrix::new(test_set.count(), network::PIXELS, pixels.values());
     let by_hand = reference::ReferenceNetwork::new(parameters(&initial)).best_classes(&images);
