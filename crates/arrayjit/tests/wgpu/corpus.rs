@@ -20,9 +20,9 @@ fn the_corpus_on_the_adapter() {
     let unexpected = report.unexpected_skips(SKIPS);
     assert!(unexpected.is_empty(), "unexpected skips: {unexpected:#?}");
     // Enough elements are compared. The only results without a bound are a product of a computed 0 with
-    // infinity, and a few conversions and quotients at a discontinuity. Each may be counted four times: in
-    // the routine as written and as optimised, compared with the interpreter's value and with the expected
-    // value.
+    // infinity, differences of infinities, and a few conversions and quotients at a discontinuity. Each may
+    // be counted four times: in the routine as written and as optimised, compared with the interpreter's
+    // value and with the expected value.
     let close = report.closeness;
-    assert!(close.elements > 10_000 && close.open <= 20, "{close}");
+    assert!(close.elements > 10_000 && close.open <= 30, "{close}");
 }

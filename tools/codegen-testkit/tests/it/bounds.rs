@@ -45,9 +45,9 @@ fn bounds_are_around_what_the_corpus_computes() {
     }
     println!("{close}");
     assert!(close.elements > 1000 && close.worst == 0.0 && close.equal == close.elements, "{close}");
-    // All elements of the corpus have a bound, except a product of a computed 0 with infinity, and a few
-    // conversions and quotients at a discontinuity.
-    assert!(close.open <= 9, "{close}");
+    // All elements of the corpus have a bound, except a product of a computed 0 with infinity, differences of
+    // infinities, and a few conversions and quotients at a discontinuity.
+    assert!(close.open <= 14, "{close}");
 }
 
 /// A random routine with memory and bindings.
