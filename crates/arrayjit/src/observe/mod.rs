@@ -199,7 +199,7 @@ impl Backend {
 
     /// Collects the profile of each routine that is dropped from now on, unless the program took it with
     /// [`Routine::profile`](crate::Routine::profile), for [`Backend::take_profiles`]. Routines have profiles
-    /// if the setting [`profile`](DebugSettings::profile) is on.
+    /// if the setting [`profile`](crate::settings::DebugSettings::profile) is on.
     pub fn collect_profiles(&self) {
         if let Some(observers) = Observers::of(self) {
             observers.profiles.collected.begin();

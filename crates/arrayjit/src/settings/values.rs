@@ -89,7 +89,7 @@ pub enum SuggestedStreams {
 /// The widest vectors of CPU code. All widths give the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VectorSetting {
-    /// The machine's widest vectors of at most 256 bits.
+    /// The machine's widest vectors of at most 256 bits, or of 512 bits where they are faster.
     #[default]
     #[serde(rename = "auto")]
     Auto,
