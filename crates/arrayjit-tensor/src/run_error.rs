@@ -33,7 +33,7 @@ pub enum ModelError {
     Run(#[from] RunError),
     /// An array that cannot be made, or a file that is not of its format.
     #[error(transparent)]
-    Array(#[from] TensorNodeError),
+    Array(Box<TensorNodeError>),
     /// Values of another type or shape than the parameter or input.
     #[error("`{name}` is given {}{:?}, expected {}{:?}", found.0, found.1, expected.0, expected.1)]
     Values {
@@ -121,6 +121,12 @@ pub enum ModelError {
 impl From<OpenError> for ModelError {
     fn from(error: OpenError) -> ModelError {
         ModelError::Open(Box::new(error))
+    }
+}
+
+impl From<TensorNodeError> for ModelError {
+    fn from(error: TensorNodeError) -> ModelError {
+        ModelError::Array(Box::new(error))
     }
 }
 

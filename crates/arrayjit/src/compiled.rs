@@ -148,9 +148,9 @@ impl Compiled {
     }
 
     /// [`Compiled::link`], with a sink for the routine's log instead of a file, and a style of its own: with
-    /// [`LogStyle::Rounded`](crate::LogStyle::Rounded), logs of targets whose last bits differ can be compared. Only routines compiled
-    /// with the setting [`logs`](crate::settings::DebugSettings::logs) log. A sink must not run routines with
-    /// statements that fall back: such a run would wait for the run that logs.
+    /// [`LogStyle::Rounded`](crate::LogStyle::Rounded), logs of targets whose last bits differ can be compared.
+    /// Only routines compiled with the setting [`logs`](crate::settings::DebugSettings::logs) log. A sink must
+    /// not run routines with statements that fall back: such a run would wait for the run that logs.
     ///
     /// # Errors
     ///

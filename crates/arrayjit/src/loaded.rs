@@ -28,10 +28,10 @@ pub struct LoadedProgram {
 pub enum ProgramError {
     /// The text does not compile.
     #[error(transparent)]
-    Compile(#[from] CompileError),
+    Compile(Box<CompileError>),
     /// The declared nodes did not get their initial values.
     #[error(transparent)]
-    Initialise(#[from] InitialiseError),
+    Initialise(Box<InitialiseError>),
     /// The program has no node of that name.
     #[error(transparent)]
     Node(#[from] UnknownNode),
@@ -52,6 +52,18 @@ pub enum ProgramError {
     /// A run, or a copy from or to the device, failed.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+impl From<CompileError> for ProgramError {
+    fn from(error: CompileError) -> ProgramError {
+        ProgramError::Compile(Box::new(error))
+    }
+}
+
+impl From<InitialiseError> for ProgramError {
+    fn from(error: InitialiseError) -> ProgramError {
+        ProgramError::Initialise(Box::new(error))
+    }
 }
 
 fn symbols(names: &[String]) -> String {

@@ -43,7 +43,7 @@ impl Session {
         let metadata = [
             (CHECKPOINT_FORMAT.0, CHECKPOINT_FORMAT.1.to_owned()),
             (STEP, self.steps().to_string()),
-            (SEED, self.weights().params().seed().to_string()),
+            (SEED, self.model_state().params().seed().to_string()),
         ];
         let write =
             || -> Result<(), CheckpointProblem> { Ok(write_atomically(path, &encoded(&values, metadata)?)?) };
@@ -62,7 +62,7 @@ impl Session {
         arrays: CheckpointArrays,
     ) -> Result<BTreeMap<String, HostArray>, SessionError> {
         let Some(ranks) = &self.core.ranks else {
-            let values = self.weights().get_all(arrays.values().map(|(array, _)| array))?;
+            let values = self.model_state().get_all(arrays.values().map(|(array, _)| array))?;
             return Ok(arrays.into_keys().zip(values).collect());
         };
         let mut values = BTreeMap::new();
@@ -70,7 +70,7 @@ impl Session {
             let values_of = match owner {
                 Some(owner) => self.core.owned_values(ranks, &array, owner)?,
                 None if ranks.group().rank() != 0 => continue, // rank 0 alone writes
-                None => self.weights().get(&array)?,
+                None => self.model_state().get(&array)?,
             };
             values.insert(name, values_of);
         }
@@ -123,7 +123,7 @@ impl Session {
         let values = values.map_err(|problem| failure(path, problem))?;
         let rank = self.core.ranks.as_ref().map(|ranks| ranks.group().rank());
         let own = values.iter().filter(|((_, owner), _)| owner.is_none() || *owner == rank);
-        self.weights().set_all(own.map(|((array, _), values)| (array, values)))?;
+        self.model_state().set_all(own.map(|((array, _), values)| (array, values)))?;
         self.core.state.clear_halt()?;
         locked(&self.core.pending).restart(step);
         Ok(true)
@@ -132,7 +132,7 @@ impl Session {
     /// The arrays of a checkpoint by their names in the file, with the only rank that has them. A
     /// parameter that has the name of an array of the optimiser is an error.
     fn checkpoint_arrays(&self) -> Result<CheckpointArrays, SessionError> {
-        let parameters = self.weights().params().by_name();
+        let parameters = self.model_state().params().by_name();
         let mut arrays: CheckpointArrays =
             parameters.into_iter().map(|(name, parameter)| (name, (parameter, None))).collect();
         for (array, owner) in self.core.optimizer_arrays()? {
@@ -155,7 +155,7 @@ impl Session {
                 Err(CheckpointProblem::Metadata { key, found: "nothing".into(), expected: expected.into() })
             }
         };
-        let expected_seed = self.weights().params().seed().to_string();
+        let expected_seed = self.model_state().params().seed().to_string();
         for (key, expected) in [(CHECKPOINT_FORMAT.0, CHECKPOINT_FORMAT.1), (SEED, expected_seed.as_str())] {
             let found = entry(key, expected)?;
             if found != expected {

@@ -237,8 +237,8 @@ impl Session {
         evaluations.chain(self.core.steps.all().into_iter().flat_map(|graph| graph.profiles())).collect()
     }
 
-    /// The weights that the session trains.
-    pub fn weights(&self) -> &ModelState {
+    /// The values of the model that the session trains.
+    pub fn model_state(&self) -> &ModelState {
         &self.core.weights
     }
 

@@ -53,9 +53,9 @@ fn a_checkpoint_is_a_safetensors_file() {
 }
 
 fn problem(session: &mut Session, path: &Path) -> String {
-    let before = (session.weights().to_safetensors().unwrap(), session.steps());
+    let before = (session.model_state().to_safetensors().unwrap(), session.steps());
     let error = session.load(path).unwrap_err();
-    assert_eq!((session.weights().to_safetensors().unwrap(), session.steps()), before);
+    assert_eq!((session.model_state().to_safetensors().unwrap(), session.steps()), before);
     let SessionError::Checkpoint { path: named, problem } = &error else { panic!("{error}") };
     assert_eq!(named, path);
     assert!(error.to_string().starts_with(&format!("checkpoint `{}`: ", path.display())));

@@ -36,7 +36,7 @@ fn cause<T>(result: Result<T, SessionError>) -> (u64, NonFiniteCause) {
 }
 
 fn weights(session: &Session) -> Vec<f64> {
-    session.weights().state_dict().unwrap()["head.w"].values()
+    session.model_state().state_dict().unwrap()["head.w"].values()
 }
 
 /// The logarithm of `x` in the module `tail.0`, then other operations.
@@ -144,8 +144,8 @@ fn inputs_and_parameters_are_named() {
     let mut session = session(|_, x| x.square()?.sum(..));
     let (at, found) = cause(step(&mut session, [1.0, f32::INFINITY, 1.0]));
     assert_eq!((at, found), (0, NonFiniteCause::Input("x".into())));
-    let w = session.weights().params().get("head.w").unwrap();
-    session.weights().set(&w, HostArray::from_slice(&[1.0, f32::NAN, 1.0], [3]).unwrap()).unwrap();
+    let w = session.model_state().params().get("head.w").unwrap();
+    session.model_state().set(&w, HostArray::from_slice(&[1.0, f32::NAN, 1.0], [3]).unwrap()).unwrap();
     let error = step(&mut session, [1.0; 3]).unwrap_err().to_string();
     assert_eq!(error, "the loss of step 1 is not finite: parameter `head.w` is not finite before the step");
 }
@@ -228,5 +228,5 @@ fn losses_on_a_gpu_are_checked_too() {
     let (at, found) = cause(step(&mut session, [1.0, -1.0, 1.0]));
     assert_eq!(at, 1);
     assert!(matches!(&found, NonFiniteCause::Module { operation: "log", .. }), "{found}");
-    assert_eq!(session.weights().params().all()[0].dtype(), DType::F32);
+    assert_eq!(session.model_state().params().all()[0].dtype(), DType::F32);
 }
