@@ -19,7 +19,7 @@ const MAX_REPLICAS: i64 = 64;
 const MAX_REPLICATED_SIZE: usize = 1 << 11;
 
 /// Maximum estimated number of operations of a program.
-const MAX_SIZE: usize = 1 << 16;
+const MAX_SIZE: usize = 1 << 15;
 
 /// Maximum number of lanes of a value.
 const MAX_LANES: i64 = 64;
