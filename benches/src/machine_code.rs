@@ -19,11 +19,10 @@ use crate::{case::Case, cases};
 /// The most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
 
-/// The kernels that spill registers: target, case, name, and the bytes that a thread spills, loads and stores
-/// together. Each spills one value of 8 bytes. The scheduler does not count addresses when it chooses how
+/// The kernel that spills registers: target, case, name, and the bytes that a thread spills, loads and stores
+/// together. It spills one value of 8 bytes. The scheduler does not count addresses when it chooses how
 /// many elements a thread loads ahead, and NVIDIA's assembler keeps the address of each load.
-const SPILLS: [(Target, &str, &str, u32); 2] =
-    [(Target::Sm70, "lenet_train_32", "b5_k5", 16), (Target::Sm90a, "lenet_train_32", "b5_k6", 16)];
+const SPILLS: [(Target, &str, &str, u32); 1] = [(Target::Sm90a, "lenet_train_32", "b5_k6", 16)];
 
 /// A case whose 64 steps in time have the same kernels up to offsets, which take minutes to assemble. Three
 /// steps of it are assembled instead, and not recorded: the first, one between others, and the last.
