@@ -25,7 +25,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
         fma: has_fma(),
         l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
         l2_bytes: cache_bytes(2).unwrap_or(512 << 10),
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        threads: std::thread::available_parallelism().map_or(1, usize::from).max(SCHEDULED_THREADS),
         alignment: ALIGNMENT,
         ..Caps::host(format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS))
     }
@@ -39,6 +39,11 @@ const OPERAND_TYPES: DTypeSet =
 /// joins where the CPU has wider ones. A schedule for wider vectors fuses rows of a few dozen elements that
 /// this one keeps apart, and was slower by up to 3.7 times (a residual network).
 const SCHEDULED_BYTES: usize = 32;
+
+/// The fewest threads that the scheduler plans for. A schedule for one thread puts all loops into one kernel,
+/// whose products are then not all calls of microkernels and whose intermediates all live at once: on a
+/// process limited to one core a residual network took 1.8 times as long.
+const SCHEDULED_THREADS: usize = 2;
 
 /// The number of these vectors that the scheduler plans with.
 const VECTOR_REGISTERS: usize = if cfg!(target_arch = "x86_64") { 16 } else { 32 };
