@@ -2,6 +2,8 @@
 
 use tnode::DType;
 
+use crate::error::OnnxError;
+
 /// What a model may take: each load and each run has a budget of its own. A model that needs more is an error
 /// before the memory is allocated, so that a small file that is not trusted cannot fill the memory or run for
 /// ever.
@@ -37,20 +39,6 @@ impl Default for OnnxLimits {
     }
 }
 
-/// A need beyond a limit.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{needed} {limit} are needed, more than the {most} that `OnnxLimits::{limit}` allows")]
-pub struct Exceeded {
-    /// The field of [`OnnxLimits`]: `bytes` or `steps`.
-    pub limit: &'static str,
-    /// What is needed so far.
-    pub needed: u64,
-    /// The limit.
-    pub most: u64,
-}
-
-tnode::debug_as_display!(Exceeded);
-
 /// What a load or a run took so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -65,12 +53,12 @@ impl Budget {
     }
 
     /// Fails if so much memory could not be taken.
-    pub(crate) fn check(&self, bytes: u64) -> Result<(), Exceeded> {
+    pub(crate) fn check(&self, bytes: u64) -> Result<(), OnnxError> {
         within("bytes", self.bytes.saturating_add(bytes), self.limits.bytes).map(drop)
     }
 
     /// Takes memory, or fails before it is allocated.
-    pub(crate) fn take(&mut self, bytes: u64) -> Result<(), Exceeded> {
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<(), OnnxError> {
         self.bytes = within("bytes", self.bytes.saturating_add(bytes), self.limits.bytes)?;
         Ok(())
     }
@@ -81,15 +69,15 @@ impl Budget {
     }
 
     /// Takes steps.
-    pub(crate) fn step(&mut self, steps: u64) -> Result<(), Exceeded> {
+    pub(crate) fn step(&mut self, steps: u64) -> Result<(), OnnxError> {
         self.steps = within("steps", self.steps.saturating_add(steps), self.limits.steps)?;
         Ok(())
     }
 }
 
 /// The need, if the limit allows it.
-pub(crate) fn within(limit: &'static str, needed: u64, most: u64) -> Result<u64, Exceeded> {
-    if needed > most { Err(Exceeded { limit, needed, most }) } else { Ok(needed) }
+pub(crate) fn within(limit: &'static str, needed: u64, most: u64) -> Result<u64, OnnxError> {
+    if needed > most { Err(OnnxError::Limit { limit, needed, most }) } else { Ok(needed) }
 }
 
 /// The bytes of an array, or as many as there are if they overflow.

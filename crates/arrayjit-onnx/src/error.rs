@@ -1,12 +1,9 @@
-//! Errors of loading and running models.
+//! The error of loading and running models.
 
 use std::path::PathBuf;
 
-use arrayjit_tensor::{ModelError, TensorError};
-
-use crate::budget::Exceeded;
-
-/// An error of a model that is loaded or run.
+/// An error of a model that is loaded or run. It names the file, the node with its operator, the input or
+/// another part of the model, whose `problem` is an error of this type too.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OnnxError {
@@ -24,27 +21,19 @@ pub enum OnnxError {
     /// Bytes that are no protobuf message.
     #[error("the file is no ONNX model: {0}")]
     Decode(#[from] prost::DecodeError),
-    /// A model that contradicts itself or the ONNX specification.
-    #[error("{place}: {problem}")]
-    Invalid {
-        /// The part of the model.
-        place: String,
-        /// The problem.
-        problem: String,
-    },
-    /// A part of a model that needs more than the limits of the model.
-    #[error("{place}: {exceeded}")]
-    Limit {
-        /// The part of the model.
-        place: String,
-        /// The need and the limit.
-        exceeded: Exceeded,
-    },
     /// Operators, or versions of operators, that this crate does not have. All of a model are listed.
     #[error("{}", list(nodes))]
     Unsupported {
         /// The nodes.
         nodes: Vec<UnsupportedNode>,
+    },
+    /// A part of a model that contradicts the model or the ONNX specification, or needs too much.
+    #[error("{place}: {problem}")]
+    Part {
+        /// The part of the model.
+        place: String,
+        /// The problem.
+        problem: Box<OnnxError>,
     },
     /// A node that cannot be evaluated.
     #[error("node `{node}`, {operator} of opset {opset}: {problem}")]
@@ -56,7 +45,7 @@ pub enum OnnxError {
         /// The version of the operator set.
         opset: i64,
         /// The problem.
-        problem: Box<NodeProblem>,
+        problem: Box<OnnxError>,
     },
     /// An input of a run that is missing, unknown, or of another type or shape.
     #[error("input `{name}` {problem}")]
@@ -66,9 +55,42 @@ pub enum OnnxError {
         /// The problem.
         problem: String,
     },
-    /// A graph that does not compile, or an error of the device.
+
+    /// More memory or steps than the limits of the model.
+    #[error("{needed} {limit} are needed, more than the {most} that `OnnxLimits::{limit}` allows")]
+    Limit {
+        /// The field of [`OnnxLimits`](crate::OnnxLimits): `bytes` or `steps`.
+        limit: &'static str,
+        /// What is needed so far.
+        needed: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// An attribute that is missing or has another type or value.
+    #[error("attribute `{attribute}`: expected {expected}")]
+    Attribute {
+        /// The name of the attribute.
+        attribute: String,
+        /// The expected value.
+        expected: String,
+    },
+    /// An operand that is missing or has another type, shape or value.
+    #[error("operand {operand}: {problem}")]
+    Operand {
+        /// The position of the operand, from 0.
+        operand: usize,
+        /// The problem.
+        problem: String,
+    },
+    /// A case of an operator that this crate does not have.
+    #[error("{0} is not supported")]
+    Case(String),
+    /// Any other contradiction.
+    #[error("{0}")]
+    Invalid(String),
+    /// A graph that cannot be built, does not compile, or fails on the device.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] arrayjit_tensor::Error),
     /// An array that cannot be made.
     #[error(transparent)]
     Array(#[from] tnode::Error),
@@ -89,77 +111,32 @@ pub struct UnsupportedNode {
     pub missing: String,
 }
 
-/// The problem of a node.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum NodeProblem {
-    /// An operation that cannot be added to a graph.
-    #[error(transparent)]
-    Tensor(#[from] TensorError),
-    /// A graph that does not compile, or an error of the device.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// An array that cannot be made.
-    #[error(transparent)]
-    Array(#[from] tnode::Error),
-    /// More memory or steps than the limits of the model.
-    #[error(transparent)]
-    Limit(#[from] Exceeded),
-    /// A node of a subgraph that cannot be evaluated.
-    #[error(transparent)]
-    Inner(#[from] Box<OnnxError>),
-    /// An attribute that is missing or has another type or value.
-    #[error("attribute `{attribute}`: expected {expected}")]
-    Attribute {
-        /// The name of the attribute.
-        attribute: String,
-        /// The expected value.
-        expected: String,
-    },
-    /// An operand that is missing or has another type, shape or value.
-    #[error("operand {operand}: {problem}")]
-    Operand {
-        /// The position of the operand, from 0.
-        operand: usize,
-        /// The problem.
-        problem: String,
-    },
-    /// A case of the operator that this crate does not have.
-    #[error("{0} is not supported")]
-    Unsupported(String),
-    /// Any other problem.
-    #[error("{0}")]
-    Other(String),
-}
-
-impl NodeProblem {
-    pub(crate) fn operand(operand: usize, problem: impl Into<String>) -> NodeProblem {
-        NodeProblem::Operand { operand, problem: problem.into() }
-    }
-
-    pub(crate) fn attribute(attribute: &str, expected: impl Into<String>) -> NodeProblem {
-        NodeProblem::Attribute { attribute: attribute.into(), expected: expected.into() }
-    }
-
-    pub(crate) fn overflow() -> NodeProblem {
-        NodeProblem::Other("a size overflows".into())
-    }
-}
-
 impl OnnxError {
+    pub(crate) fn operand(operand: usize, problem: impl Into<String>) -> OnnxError {
+        OnnxError::Operand { operand, problem: problem.into() }
+    }
+
+    pub(crate) fn attribute(attribute: &str, expected: impl Into<String>) -> OnnxError {
+        OnnxError::Attribute { attribute: attribute.into(), expected: expected.into() }
+    }
+
+    pub(crate) fn overflow() -> OnnxError {
+        OnnxError::Invalid("a size overflows".into())
+    }
+
     /// The problem of a node by its name, operator and version of the operator set.
-    pub(crate) fn at_node((node, operator, opset): (&str, &str, i64), problem: NodeProblem) -> OnnxError {
+    pub(crate) fn at_node((node, operator, opset): (&str, &str, i64), problem: OnnxError) -> OnnxError {
         OnnxError::Node { node: node.into(), operator: operator.into(), opset, problem: Box::new(problem) }
     }
 
-    /// The error of a part of a model that needs too much.
-    pub(crate) fn limit(place: impl Into<String>) -> impl FnOnce(Exceeded) -> OnnxError {
+    /// The problem of a part of a model.
+    pub(crate) fn at(place: impl Into<String>) -> impl FnOnce(OnnxError) -> OnnxError {
         let place = place.into();
-        |exceeded| OnnxError::Limit { place, exceeded }
+        |problem| OnnxError::Part { place, problem: Box::new(problem) }
     }
 
     pub(crate) fn invalid(place: impl Into<String>, problem: impl Into<String>) -> OnnxError {
-        OnnxError::Invalid { place: place.into(), problem: problem.into() }
+        OnnxError::at(place)(OnnxError::Invalid(problem.into()))
     }
 }
 
@@ -173,4 +150,4 @@ fn list(nodes: &[UnsupportedNode]) -> String {
     format!("{} nodes are not supported:\n{}", nodes.len(), lines.join("\n"))
 }
 
-tnode::debug_as_display!(OnnxError, NodeProblem);
+tnode::debug_as_display!(OnnxError);

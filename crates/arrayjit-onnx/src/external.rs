@@ -66,7 +66,7 @@ impl Folder {
         metadata: &Metadata,
         bytes: u64,
         budget: &mut Budget,
-    ) -> Result<(), crate::budget::Exceeded> {
+    ) -> Result<(), OnnxError> {
         let mut all = self.stored.borrow_mut();
         let left = all.entry(path.to_owned()).or_insert_with(|| stored(metadata));
         let free = bytes.min(*left);
@@ -103,7 +103,7 @@ impl Folder {
             return Err(fail(problem));
         }
         let place = || format!("tensor `{}`", tensor.name);
-        self.take(&path, &metadata, bytes as u64, budget).map_err(OnnxError::limit(place()))?;
+        self.take(&path, &metadata, bytes as u64, budget).map_err(OnnxError::at(place()))?;
         file.seek(SeekFrom::Start(source.offset)).map_err(read)?;
         if !array::is_narrow(tensor) {
             let mut array = HostArray::zeros(dtype, dims)?;

@@ -163,7 +163,7 @@ impl Folding<'_> {
         let Some(value) = value else { return Ok(None) };
         if !is_last {
             let bytes = value.array.bytes().len() as u64;
-            self.budget.take(bytes).map_err(OnnxError::limit(format!("value `{name}`")))?;
+            self.budget.take(bytes).map_err(OnnxError::at(format!("value `{name}`")))?;
         }
         let array = Arc::try_unwrap(value).map_or_else(|value| value.array.clone(), |value| value.array);
         Ok(Some(Arc::try_unwrap(array).or_else(|array| array.try_clone())?))

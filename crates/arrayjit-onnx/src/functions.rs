@@ -110,7 +110,7 @@ impl<'a> Functions<'a> {
         let call = Call::new(proto, &node, self.calls);
         let steps = 1 + proto.node.len() as u64;
         let taken = budget.step(steps).and_then(|()| budget.take(call.bytes(function.size)));
-        taken.map_err(OnnxError::limit(place()))?;
+        taken.map_err(OnnxError::at(place()))?;
         for own in &proto.node {
             self.expand(Cow::Owned(call.node(own)), &inner, depth + 1, placed, budget)?;
         }

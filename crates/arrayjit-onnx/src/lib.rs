@@ -3,7 +3,7 @@
 
 mod array; // arrays in files
 mod budget; // bounds of memory and steps
-mod error; // errors of loading and running
+mod error; // the error of loading and running
 mod external; // arrays in files beside a model
 mod narrow; // element types of fewer than 8 bits
 pub mod proto; // messages of a file
@@ -28,8 +28,8 @@ pub use tnode::{DType, HostArray};
 
 pub use crate::{
     array::{from_proto as array_from_proto, to_proto as array_to_proto},
-    budget::{Exceeded, OnnxLimits},
-    error::{NodeProblem, OnnxError, UnsupportedNode},
+    budget::OnnxLimits,
+    error::{OnnxError, UnsupportedNode},
     ir::{Dim, ValueInfo},
     model::{InferenceSession, Model},
 };

@@ -41,7 +41,7 @@ pub(crate) fn graph(
     let of_functions = model.functions.iter().flat_map(|function| &function.node);
     let of_functions = of_functions.map(sparse_bytes_of_node).fold(0, u64::saturating_add);
     let sparse = sparse_bytes(proto).saturating_add(of_functions);
-    budget.check(sparse).map_err(OnnxError::limit("sparse tensors"))?;
+    budget.check(sparse).map_err(OnnxError::at("sparse tensors"))?;
     let (unsupported, narrow) = Default::default();
     let mut loader = Loader { opsets, functions, folder, budget, unsupported, nodes: 0, narrow };
     let graph = loader.graph(proto, &[], 0)?;
@@ -365,7 +365,7 @@ fn sparse(tensor: &SparseTensorProto, budget: &mut Budget) -> Result<(String, Ar
     let shape: Option<Vec<usize>> = tensor.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
     let shape = shape.ok_or_else(|| fail("a size is negative"))?;
     let place = format!("sparse tensor `{}`", values.name);
-    budget.take(bytes_of(array::typed(values)?, &shape)).map_err(OnnxError::limit(place))?;
+    budget.take(bytes_of(array::typed(values)?, &shape)).map_err(OnnxError::at(place))?;
     let (array, positions) = (array::from_proto(values)?, array::from_proto(indices)?);
     let size = array.dtype().size_bytes();
     let mut result = tnode::HostArray::zeros(array.dtype(), shape.iter().copied())?;

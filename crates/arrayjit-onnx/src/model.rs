@@ -57,7 +57,7 @@ impl Model {
         let read = |source| OnnxError::Read { path: path.into(), source };
         let (file, metadata) = external::open(path).map_err(read)?;
         let size = within("bytes", metadata.len(), limits.bytes);
-        let size = size.map_err(OnnxError::limit(path.display().to_string()))?;
+        let size = size.map_err(OnnxError::at(path.display().to_string()))?;
         let mut bytes = Vec::new();
         file.take(size).read_to_end(&mut bytes).map_err(read)?;
         let folder = Folder::of(path)?;

@@ -33,7 +33,7 @@ use self::{
     context::{Lowered, NodeContext},
     operator::Operator,
 };
-use crate::{error::NodeProblem, ir::NodeOperator};
+use crate::{error::OnnxError, ir::NodeOperator};
 
 /// The only list of operators, by family.
 static FAMILIES: &[&[Operator]] = &[
@@ -83,6 +83,6 @@ pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<NodeOperator,
 pub(crate) fn lower(cx: &mut NodeContext<'_, '_>) -> Lowered {
     match FAMILIES.iter().copied().flatten().nth(cx.operator_number()) {
         Some(operator) => (operator.lower)(cx),
-        None => Err(NodeProblem::Other(format!("{} is not in the list of operators", cx.operator()))),
+        None => Err(OnnxError::Invalid(format!("{} is not in the list of operators", cx.operator()))),
     }
 }

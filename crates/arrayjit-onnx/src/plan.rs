@@ -5,10 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrayjit_tensor::Executable;
 use tnode::HostArray;
 
-use crate::{
-    error::{NodeProblem, OnnxError},
-    host::HostValue,
-};
+use crate::{error::OnnxError, host::HostValue};
 
 /// The most different values of one read, or shapes of one step on the host, that a plan keeps.
 const MOST_BRANCHES: usize = 64;
@@ -39,7 +36,7 @@ impl Segment {
 
 /// Computes arrays on the host.
 pub(crate) type HostFunction =
-    Arc<dyn Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, NodeProblem> + Send + Sync>;
+    Arc<dyn Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, OnnxError> + Send + Sync>;
 
 /// A step that the host computes at each run. The trace depends on the shapes of its results, not on their
 /// values.
@@ -53,8 +50,8 @@ pub(crate) struct HostStep {
 
 impl HostStep {
     /// Computes the results and appends them to the slots. Returns their shapes.
-    pub(crate) fn run(&self, slots: &mut Vec<Arc<HostArray>>) -> Result<Shapes, NodeProblem> {
-        let missing = || NodeProblem::Other("a slot has no values".into());
+    pub(crate) fn run(&self, slots: &mut Vec<Arc<HostArray>>) -> Result<Shapes, OnnxError> {
+        let missing = || OnnxError::Invalid("a slot has no values".into());
         let operand = |operand: &Output| match operand {
             Output::Known(array) => Ok(array.clone()),
             Output::Slot(slot) => slots.get(*slot).cloned().ok_or_else(missing),

@@ -10,7 +10,7 @@ use tnode::{DType, HostArray};
 
 use crate::{
     budget::{Budget, OnnxLimits, bytes_of},
-    error::{NodeProblem, OnnxError},
+    error::OnnxError,
     host::HostValue,
     ir::{Attribute, ModelGraph, ModelNode},
     operators::{self, context::NodeContext, scope::TraceScope},
@@ -134,7 +134,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The array that has a value before the current graph starts.
-    fn output(&self, value: &Value) -> Result<Output, NodeProblem> {
+    fn output(&self, value: &Value) -> Result<Output, OnnxError> {
         match self.resolved(value.clone())? {
             Value::Known(value) => Ok(Output::Known(value.array.clone())),
             Value::Slot(value) => Ok(Output::Slot(value.slot)),
@@ -149,14 +149,14 @@ impl<'s> Tracer<'s> {
     }
 
     fn node(&mut self, node: &ModelNode) -> Result<(), OnnxError> {
-        let fail = |problem: NodeProblem| OnnxError::at_node(node.place(), problem);
+        let fail = |problem| OnnxError::at_node(node.place(), problem);
         let mut operands = Vec::new();
         for (at, name) in node.inputs.iter().enumerate() {
             operands.push(match (name.is_empty(), self.lookup(name)) {
                 (true, _) => None,
                 (false, Some(value)) => Some(self.settled((node.id, at), value)),
                 (false, None) => {
-                    return Err(fail(NodeProblem::operand(at, format!("`{name}` has no value"))));
+                    return Err(fail(OnnxError::operand(at, format!("`{name}` has no value"))));
                 }
             });
         }
@@ -169,7 +169,7 @@ impl<'s> Tracer<'s> {
         for (name, value) in node.outputs.iter().zip(results) {
             if frame.uses.contains_key(name) {
                 let bytes = memory(&value);
-                self.budget.take(bytes).map_err(|exceeded| fail(exceeded.into()))?;
+                self.budget.take(bytes).map_err(fail)?;
                 frame.bytes.insert(name.clone(), bytes);
                 frame.values.insert(name.clone(), value);
             }
@@ -202,7 +202,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The results of a node. If all operands are constants, they are computed once for the model.
-    fn results(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, NodeProblem> {
+    fn results(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, OnnxError> {
         let has_graphs = node.attributes.values().any(|value| matches!(value, Attribute::Graph(_)));
         let is_constant = operands.iter().flatten().all(Value::is_constant) && !node.operator.is_random;
         if has_graphs || node.operator.has_sequences || !is_constant {
@@ -224,16 +224,16 @@ impl<'s> Tracer<'s> {
         }
     }
 
-    fn lowered(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, NodeProblem> {
+    fn lowered(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, OnnxError> {
         let is_list = |value: &Option<Value>| matches!(value, Some(Value::Sequence(_)));
         if let Some(at) = operands.iter().position(is_list).filter(|_| !node.operator.has_sequences) {
-            return Err(NodeProblem::operand(at, "it is a sequence, expected an array"));
+            return Err(OnnxError::operand(at, "it is a sequence, expected an array"));
         }
         operators::lower(&mut NodeContext::new(self, node, operands))
     }
 
     /// The values of results of the current graph, which only has constants; none if they are large.
-    fn evaluated(&mut self, results: Vec<Value>) -> Result<Option<Vec<Value>>, NodeProblem> {
+    fn evaluated(&mut self, results: Vec<Value>) -> Result<Option<Vec<Value>>, OnnxError> {
         let tensors: Vec<Tensor> = results.iter().filter_map(lazy).cloned().collect();
         let elements: usize = tensors.iter().map(Tensor::num_elements).sum();
         let read = self.current.graph.parameters();
@@ -247,11 +247,11 @@ impl<'s> Tracer<'s> {
         let segment = self.compiled(&tensors)?;
         self.reserve(tensors.iter().map(|tensor| bytes_of(tensor.dtype(), tensor.shape())).sum())?;
         let mut arrays = Vec::new();
-        segment.run(&mut arrays).map_err(Box::new)?;
+        segment.run(&mut arrays)?;
         let mut arrays = arrays.into_iter();
         let value = |result: Value| match (lazy(&result).is_some(), &mut arrays) {
             (true, arrays) => {
-                let array = arrays.next().ok_or_else(|| NodeProblem::Other("a result is missing".into()))?;
+                let array = arrays.next().ok_or_else(|| OnnxError::Invalid("a result is missing".into()))?;
                 Ok(Value::Known(HostValue::shared(array, true)))
             }
             (false, _) => Ok(result),
@@ -260,8 +260,8 @@ impl<'s> Tracer<'s> {
     }
 
     /// The values of a slot, on which the rest of the trace depends.
-    fn read(&mut self, slot: usize) -> Result<Arc<HostValue>, NodeProblem> {
-        let missing = || NodeProblem::Other("a slot has no values".into());
+    fn read(&mut self, slot: usize) -> Result<Arc<HostValue>, OnnxError> {
+        let missing = || OnnxError::Invalid("a slot has no values".into());
         let values = self.slots.get(slot).cloned().ok_or_else(missing)?;
         if self.position == self.events.len() {
             self.record(Event::Read { slot, values: values.clone() })?;
@@ -279,14 +279,14 @@ impl<'s> Tracer<'s> {
         Ok(value)
     }
 
-    fn record(&mut self, event: Event) -> Result<(), NodeProblem> {
+    fn record(&mut self, event: Event) -> Result<(), OnnxError> {
         self.step(1)?;
         self.events.push(event);
         Ok(())
     }
 
     /// Ends the current graph: all of its values that are still needed, and `more`, become slots.
-    fn cut(&mut self, more: &[Value]) -> Result<(), NodeProblem> {
+    fn cut(&mut self, more: &[Value]) -> Result<(), OnnxError> {
         let (mut tensors, mut seen) = (Vec::<Tensor>::new(), HashSet::new());
         let held = self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more);
         for value in held.flat_map(Value::arrays) {
@@ -313,11 +313,11 @@ impl<'s> Tracer<'s> {
         match self.events.get(self.position) {
             Some(Event::Run(_)) => {}
             Some(_) => {
-                return Err(NodeProblem::Other("the trace differs from its plan".into()));
+                return Err(OnnxError::Invalid("the trace differs from its plan".into()));
             }
             None => {
                 let segment = Arc::new(self.compiled(&tensors)?);
-                segment.run(self.slots).map_err(Box::new)?;
+                segment.run(self.slots)?;
                 self.record(Event::Run(segment))?;
             }
         }
@@ -343,7 +343,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// Compiles the current graph.
-    fn compiled(&mut self, results: &[Tensor]) -> Result<Segment, NodeProblem> {
+    fn compiled(&mut self, results: &[Tensor]) -> Result<Segment, OnnxError> {
         let results: Vec<&Tensor> = results.iter().collect();
         let executable = self.current.graph.compile_named("onnx", &self.shared.weights, &results)?;
         let inputs = self.current.slots.keys().map(|slot| (format!("s{slot}"), *slot)).collect();
@@ -351,11 +351,11 @@ impl<'s> Tracer<'s> {
     }
 
     /// The value, where one that an earlier segment computed is a slot.
-    fn resolved(&self, value: Value) -> Result<Value, NodeProblem> {
+    fn resolved(&self, value: Value) -> Result<Value, OnnxError> {
         match value {
             Value::Lazy(ref tensor) if tensor.graph() != &self.current.graph => {
                 let found = self.materialised.get(&tensor.node().id()).cloned();
-                let missing = || NodeProblem::Other(format!("{} is no result of its segment", tensor.name()));
+                let missing = || OnnxError::Invalid(format!("{} is no result of its segment", tensor.name()));
                 Ok(Value::Slot(found.ok_or_else(missing)?))
             }
             Value::Sequence(_) => value.try_map(&mut |item| self.resolved(item)),
@@ -364,7 +364,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The tensor of the current graph that has the value of a slot.
-    fn slot_tensor(&mut self, value: SlotValue) -> Result<Tensor, NodeProblem> {
+    fn slot_tensor(&mut self, value: SlotValue) -> Result<Tensor, OnnxError> {
         if let Some(tensor) = self.current.slots.get(&value.slot) {
             return Ok(tensor.clone());
         }
@@ -374,7 +374,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The tensor of the current graph that has known values, which are an input of the routine.
-    fn constant_tensor(&mut self, value: &Arc<HostValue>) -> Result<Tensor, NodeProblem> {
+    fn constant_tensor(&mut self, value: &Arc<HostValue>) -> Result<Tensor, OnnxError> {
         let found = self.current.constants.iter().position(|(_, other)| Arc::ptr_eq(other, value));
         if let Some(tensor) = found.and_then(|at| self.current.constant_tensors.get(at)) {
             return Ok(tensor.clone());
@@ -387,7 +387,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The parameter that has the values of a constant on the device.
-    fn parameter(&mut self, value: &Arc<HostValue>) -> Result<Parameter, NodeProblem> {
+    fn parameter(&mut self, value: &Arc<HostValue>) -> Result<Parameter, OnnxError> {
         let address = Arc::as_ptr(value) as usize;
         let mut parameters = locked(&self.shared.parameters);
         if let Some((_, parameter)) = parameters.get(&address) {
@@ -407,7 +407,7 @@ impl TraceScope for Tracer<'_> {
         &self.current.graph
     }
 
-    fn tensor(&mut self, value: &Value) -> Result<Tensor, NodeProblem> {
+    fn tensor(&mut self, value: &Value) -> Result<Tensor, OnnxError> {
         match self.resolved(value.clone())? {
             Value::Lazy(tensor) => Ok(tensor),
             Value::Slot(value) => self.slot_tensor(value),
@@ -421,7 +421,7 @@ impl TraceScope for Tracer<'_> {
         }
     }
 
-    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem> {
+    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, OnnxError> {
         if let Value::Lazy(_) = self.resolved(value.clone())? {
             self.cut(std::slice::from_ref(value))?;
         }
@@ -440,7 +440,7 @@ impl TraceScope for Tracer<'_> {
         operands: &[Value],
         function: HostFunction,
         is_random: bool,
-    ) -> Result<Vec<Value>, NodeProblem> {
+    ) -> Result<Vec<Value>, OnnxError> {
         let known: Option<Vec<_>> =
             operands.iter().map(|value| value.known().map(|known| known.array.clone())).collect();
         if let Some(arrays) = known.filter(|_| !is_random) {
@@ -457,7 +457,7 @@ impl TraceScope for Tracer<'_> {
         }
         let shapes = match self.events.get(self.position) {
             Some(Event::Host { shapes, .. }) => shapes.clone(),
-            Some(_) => return Err(NodeProblem::Other("the trace differs from its plan".into())),
+            Some(_) => return Err(OnnxError::Invalid("the trace differs from its plan".into())),
             None => {
                 let operands = operands.iter().map(|value| self.output(value)).collect::<Result<_, _>>()?;
                 let (name, operator, opset) = node.place();
@@ -472,7 +472,7 @@ impl TraceScope for Tracer<'_> {
         self.position += 1;
         let first = self.reached;
         self.reached += shapes.len();
-        let missing = || NodeProblem::Other("a slot has no values".into());
+        let missing = || OnnxError::Invalid("a slot has no values".into());
         let value = |slot: usize| slot_value(slot, self.slots.get(slot).ok_or_else(missing)?);
         (first..self.reached).map(value).collect()
     }
@@ -481,8 +481,8 @@ impl TraceScope for Tracer<'_> {
         &mut self,
         node: usize,
         key: String,
-        make: Box<dyn FnOnce() -> Result<HostArray, NodeProblem> + '_>,
-    ) -> Result<Parameter, NodeProblem> {
+        make: Box<dyn FnOnce() -> Result<HostArray, OnnxError> + '_>,
+    ) -> Result<Parameter, OnnxError> {
         let key = (node, key);
         if let Some(found) = locked(&self.shared.tables).get(&key) {
             return Ok(found.clone());
@@ -506,12 +506,8 @@ impl TraceScope for Tracer<'_> {
         graph: &ModelGraph,
         inputs: BTreeMap<String, Value>,
     ) -> Result<Vec<Value>, OnnxError> {
-        self.step((1 + graph.nodes.len() + graph.initializers.len()) as u64).map_err(
-            |problem| match problem {
-                NodeProblem::Limit(exceeded) => OnnxError::limit("graph")(exceeded),
-                other => OnnxError::invalid("graph", other.to_string()),
-            },
-        )?;
+        self.step((1 + graph.nodes.len() + graph.initializers.len()) as u64)
+            .map_err(OnnxError::at("graph"))?;
         let mut values: BTreeMap<String, Value> = graph
             .initializers
             .iter()
@@ -542,11 +538,11 @@ impl TraceScope for Tracer<'_> {
         self.pinned.truncate(mark);
     }
 
-    fn step(&mut self, steps: u64) -> Result<(), NodeProblem> {
-        Ok(self.budget.step(steps)?)
+    fn step(&mut self, steps: u64) -> Result<(), OnnxError> {
+        self.budget.step(steps)
     }
 
-    fn reserve(&mut self, bytes: u64) -> Result<(), NodeProblem> {
+    fn reserve(&mut self, bytes: u64) -> Result<(), OnnxError> {
         self.budget.take(bytes)?;
         self.own_bytes += bytes;
         Ok(())
@@ -571,12 +567,12 @@ fn not_kept(value: Value) -> Value {
     }
 }
 
-fn not_computed(tensor: &Tensor) -> NodeProblem {
-    NodeProblem::Other(format!("{} was not computed", tensor.name()))
+fn not_computed(tensor: &Tensor) -> OnnxError {
+    OnnxError::Invalid(format!("{} was not computed", tensor.name()))
 }
 
-fn no_array() -> NodeProblem {
-    NodeProblem::Other("a sequence is no array".into())
+fn no_array() -> OnnxError {
+    OnnxError::Invalid("a sequence is no array".into())
 }
 
 fn lazy(value: &Value) -> Option<&Tensor> {
@@ -587,7 +583,7 @@ fn lazy(value: &Value) -> Option<&Tensor> {
 }
 
 /// The value of a slot. One without elements is known.
-fn slot_value(slot: usize, array: &HostArray) -> Result<Value, NodeProblem> {
+fn slot_value(slot: usize, array: &HostArray) -> Result<Value, OnnxError> {
     let (dtype, shape): (DType, Vec<usize>) = (array.dtype(), array.dims().to_vec());
     match shape.contains(&0) {
         true => Ok(Value::Known(HostValue::new(HostArray::zeros(dtype, shape)?, false))),
@@ -595,10 +591,9 @@ fn slot_value(slot: usize, array: &HostArray) -> Result<Value, NodeProblem> {
     }
 }
 
-fn in_outputs(problem: NodeProblem) -> OnnxError {
+fn in_outputs(problem: OnnxError) -> OnnxError {
     match problem {
-        NodeProblem::Model(error) => OnnxError::Model(error),
-        NodeProblem::Inner(error) => *error,
-        other => OnnxError::invalid("outputs", other.to_string()),
+        OnnxError::Model(_) | OnnxError::Part { .. } | OnnxError::Node { .. } => problem,
+        other => OnnxError::at("outputs")(other),
     }
 }

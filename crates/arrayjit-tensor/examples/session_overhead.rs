@@ -1,9 +1,9 @@
 //! The time per step of a small model: of its compiled graph alone, and of a session.
 //! `cargo run --release -p arrayjit-tensor --example session_overhead`
-use std::{error::Error, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
+    Backend, DType, Error, Graph, HostArray, Init, ModelState, Params, Tensor,
     optim::{AdamW, OptimizerState},
     session::{Batch, BatchValues, Session},
 };
@@ -14,7 +14,7 @@ const ROUNDS: usize = 21;
 const ROWS: usize = 64;
 
 /// The parameters of a model with layers of 784, 128 and 10 values, and the weights.
-fn model() -> Result<(Params, ModelState), Box<dyn Error>> {
+fn model() -> Result<(Params, ModelState), Box<dyn std::error::Error>> {
     let params = Params::new(42);
     for (name, shape) in [("fc1", [128, 784]), ("fc2", [10, 128])] {
         params.sub(name).parameter("weight", shape, Init::kaiming_uniform(shape[1], 1.0))?;
@@ -23,7 +23,7 @@ fn model() -> Result<(Params, ModelState), Box<dyn Error>> {
     Ok((params, weights))
 }
 
-fn loss(params: &Params, x: &Tensor, label: &Tensor) -> Result<Tensor, TensorError> {
+fn loss(params: &Params, x: &Tensor, label: &Tensor) -> Result<Tensor, Error> {
     let mut x = x.clone();
     for parameter in params.trainable() {
         x = x.einsum("n i, o i -> n o", &parameter)?.relu()?;
@@ -32,9 +32,9 @@ fn loss(params: &Params, x: &Tensor, label: &Tensor) -> Result<Tensor, TensorErr
 }
 
 /// A way to run [`STEPS`] steps, and the last loss.
-type Variant<'a> = (&'static str, Box<dyn FnMut() -> Result<f64, Box<dyn Error>> + 'a>);
+type Variant<'a> = (&'static str, Box<dyn FnMut() -> Result<f64, Box<dyn std::error::Error>> + 'a>);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let images: Vec<f32> = (0..ROWS * 784).map(|at| (at % 97) as f32 / 97.0).collect();
     let labels: Vec<u8> = (0..ROWS).map(|at| (at % 10) as u8).collect();
     let images = HostArray::from_slice(&images, [ROWS, 784])?;
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shared = [("x", images.try_clone()?), ("label", labels.try_clone()?)];
     let shared = shared.map(|(name, array)| (name.to_owned(), Arc::new(array)));
     let values = BatchValues::new(shared)?;
-    let session = || -> Result<Session, Box<dyn Error>> {
+    let session = || -> Result<Session, Box<dyn std::error::Error>> {
         let (params, weights) = model()?;
         let build = move |batch: &Batch| loss(&params, &batch.input("x")?, &batch.input("label")?);
         Ok(Session::new(&weights, AdamW::new(1e-3), build)?.progress_bar(false))
@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Runs the variants in turn, so that all see the same load of the machine, and prints medians.
 #[expect(clippy::print_stdout, reason = "the result of the program")]
-fn report(mut variants: [Variant<'_>; 4]) -> Result<(), Box<dyn Error>> {
+fn report(mut variants: [Variant<'_>; 4]) -> Result<(), Box<dyn std::error::Error>> {
     let mut rounds = Vec::new();
     for round in 0..=ROUNDS {
         let mut times = [0.0; 4];

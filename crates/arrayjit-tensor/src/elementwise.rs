@@ -5,7 +5,7 @@ use std::ops;
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError, TensorErrorKind},
+    error::{Call, Error},
     operand::{Argument, TensorOperand, number, number_of},
     parameter::Parameter,
     shape::{broadcast, broadcast_access, whole},
@@ -22,7 +22,7 @@ macro_rules! unary {
                 /// # Errors
                 /// An element type without this function.
                 #[track_caller]
-                pub fn $name(&self) -> Result<Tensor, TensorError> {
+                pub fn $name(&self) -> Result<Tensor, Error> {
                     self.map(Call::new(stringify!($name)), $text)
                 }
             )*
@@ -133,7 +133,7 @@ macro_rules! binary {
                 /// # Errors
                 /// Shapes that do not broadcast, or a tensor of another graph.
                 #[track_caller]
-                pub fn $name(&self, other: impl TensorOperand) -> Result<Tensor, TensorError> {
+                pub fn $name(&self, other: impl TensorOperand) -> Result<Tensor, Error> {
                     combine(Call::new(stringify!($name)), Argument::Tensor(self), other.argument(), $text)
                 }
             )*
@@ -188,7 +188,7 @@ impl Tensor {
     /// # Errors
     /// A size that overflows.
     #[track_caller]
-    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor, TensorError> {
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor, Error> {
         let call = Call::new("to_dtype");
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -202,7 +202,7 @@ impl Tensor {
     /// # Errors
     /// A size that overflows.
     #[track_caller]
-    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor, TensorError> {
+    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor, Error> {
         let call = Call::new("clamp");
         let is_ordered = low <= high;
         let [low, high] = [low, high].map(|bound| number_of(self.dtype(), bound));
@@ -221,7 +221,7 @@ impl Tensor {
     /// # Errors
     /// An element type without this function.
     #[track_caller]
-    pub fn elu(&self, alpha: f64) -> Result<Tensor, TensorError> {
+    pub fn elu(&self, alpha: f64) -> Result<Tensor, Error> {
         self.map(Call::new("elu"), &format!("elu({{}}, {})", number(alpha)))
     }
 
@@ -230,7 +230,7 @@ impl Tensor {
     /// # Errors
     /// An element type without this function.
     #[track_caller]
-    pub fn celu(&self, alpha: f64) -> Result<Tensor, TensorError> {
+    pub fn celu(&self, alpha: f64) -> Result<Tensor, Error> {
         self.map(Call::new("celu"), &format!("celu({{}}, {})", number(alpha)))
     }
 
@@ -239,7 +239,7 @@ impl Tensor {
     /// # Errors
     /// An element type without a product.
     #[track_caller]
-    pub fn leaky_relu(&self, slope: f64) -> Result<Tensor, TensorError> {
+    pub fn leaky_relu(&self, slope: f64) -> Result<Tensor, Error> {
         self.map(Call::new("leaky_relu"), &format!("where({{}} > 0, {{}}, {{}} * {})", number(slope)))
     }
 
@@ -249,11 +249,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast, or a tensor of another graph.
     #[track_caller]
-    pub fn where_(
-        &self,
-        then: impl TensorOperand,
-        otherwise: impl TensorOperand,
-    ) -> Result<Tensor, TensorError> {
+    pub fn where_(&self, then: impl TensorOperand, otherwise: impl TensorOperand) -> Result<Tensor, Error> {
         let call = Call::new("where");
         let (then, otherwise) = (then.argument(), otherwise.argument());
         let fail = |kind| self.graph().fail(call, kind);
@@ -270,7 +266,7 @@ impl Tensor {
     }
 
     /// Applies an expression, in which `{}` is the element.
-    pub(crate) fn map(&self, call: Call, expression: &str) -> Result<Tensor, TensorError> {
+    pub(crate) fn map(&self, call: Call, expression: &str) -> Result<Tensor, Error> {
         let rank = self.rank();
         let value = expression.replace("{}", &whole("x", rank));
         self.graph()
@@ -284,10 +280,10 @@ pub(crate) fn combine(
     left: Argument<'_>,
     right: Argument<'_>,
     expression: &str,
-) -> Result<Tensor, TensorError> {
+) -> Result<Tensor, Error> {
     let Some(graph) = left.graph().or(right.graph()) else {
         let expected = "a tensor: parameters have no graph".into();
-        let kind = TensorErrorKind::Argument { argument: "the operands", found: left.name(), expected };
+        let kind = Error::Argument { argument: "the operands", found: left.name(), expected };
         return Err(call.error("", kind));
     };
     let to = broadcast(left.shape(), right.shape()).map_err(|kind| graph.fail(call, kind))?;
@@ -323,10 +319,10 @@ macro_rules! operator {
     };
     (@ $trait:ident $method:ident $text:literal: $left:ty) => {
         impl<O: TensorOperand> ops::$trait<O> for $left {
-            type Output = Result<Tensor, TensorError>;
+            type Output = Result<Tensor, Error>;
 
             #[track_caller]
-            fn $method(self, other: O) -> Result<Tensor, TensorError> {
+            fn $method(self, other: O) -> Result<Tensor, Error> {
                 combine(Call::new(stringify!($method)), TensorOperand::argument(&self), other.argument(), $text)
             }
         }
@@ -339,10 +335,10 @@ macro_rules! operator {
     };
     (@number $trait:ident $method:ident $text:literal: $number:ty, $right:ty) => {
         impl ops::$trait<$right> for $number {
-            type Output = Result<Tensor, TensorError>;
+            type Output = Result<Tensor, Error>;
 
             #[track_caller]
-            fn $method(self, other: $right) -> Result<Tensor, TensorError> {
+            fn $method(self, other: $right) -> Result<Tensor, Error> {
                 combine(Call::new(stringify!($method)), TensorOperand::argument(&self), TensorOperand::argument(&other), $text)
             }
         }
@@ -357,10 +353,10 @@ operator! {
 }
 
 impl ops::Neg for &Tensor {
-    type Output = Result<Tensor, TensorError>;
+    type Output = Result<Tensor, Error>;
 
     #[track_caller]
-    fn neg(self) -> Result<Tensor, TensorError> {
+    fn neg(self) -> Result<Tensor, Error> {
         Tensor::neg(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::TensorErrorKind;
+use crate::error::Error;
 
 /// The names of axes of an einsum, as indices of texts.
 pub struct NamedAxes {
@@ -20,12 +20,9 @@ impl NamedAxes {
     ///
     /// # Errors
     /// An equation that does not fit the ranks, or a name with two sizes.
-    pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<NamedAxes, TensorErrorKind> {
-        let wrong = |expected: String| TensorErrorKind::Argument {
-            argument: "equation",
-            found: format!("`{text}`"),
-            expected,
-        };
+    pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<NamedAxes, Error> {
+        let wrong =
+            |expected: String| Error::Argument { argument: "equation", found: format!("`{text}`"), expected };
         let (left, right) = match text.split_once("->") {
             Some((left, right)) => (left, Some(right)),
             None => (text, None),

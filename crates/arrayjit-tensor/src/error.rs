@@ -1,38 +1,54 @@
-//! Errors of graphs: the call, the module and the line of the caller.
+//! The error of this crate, with the call, the module and the line of the caller.
 
-use std::{fmt, panic::Location};
+use std::{io, panic::Location, path::PathBuf};
 
-use arrayjit::{DType, TextError};
+use arrayjit::{
+    CompileError, DType, InitialiseError, OpenError, RunError, TensorNodeError, TextError,
+    autodiff::{CheckError, GradientError},
+};
+use arrayjit_collectives::CollectiveError;
 
-/// An operation that cannot be added to a graph. Displays the operation, the module and the caller's line,
-/// then the reason.
+use crate::session::NonFiniteCause;
+
+/// A shape with its element type.
+type TypeAndShape = (DType, Vec<usize>);
+
+/// An error of a graph, of a model that is compiled, run, saved or loaded, or of training. It names the
+/// tensor, parameter, input, step or file.
+///
+/// What goes wrong in an operation is the `problem` of [`Error::Operation`], which displays the operation, the
+/// module and the caller's line; what is wrong with a file is that of [`Error::File`].
 ///
 /// ```
-/// use arrayjit_tensor::{DType, Graph};
+/// use arrayjit_tensor::{DType, Error, Graph};
 ///
 /// let graph = Graph::new();
 /// let x = graph.input("x", [32, 784], DType::F32)?;
 /// let w = graph.input("w", [100, 10], DType::F32)?;
-/// let error = x.matmul(&w).unwrap_err().to_string();
-/// assert!(error.starts_with("matmul at "));
-/// assert!(error.ends_with(
+/// let error = x.matmul(&w).unwrap_err();
+/// assert!(error.to_string().starts_with("matmul at "));
+/// assert!(error.to_string().ends_with(
 ///     "the last axis of [32, 784] has 784 elements, but the one before the last of [100, 10] has 100"
 /// ));
-/// # Ok::<(), arrayjit_tensor::TensorError>(())
+/// let Error::Operation { operation: "matmul", problem, .. } = error else { panic!("{error}") };
+/// assert!(matches!(*problem, Error::InnerSize { inner: 784, found: 100, .. }));
+/// # Ok::<(), Error>(())
 /// ```
-pub struct TensorError(Box<ErrorParts>);
-
-struct ErrorParts {
-    kind: TensorErrorKind,
-    op: &'static str,
-    module: String,
-    at: &'static Location<'static>,
-}
-
-/// The kind of an error of a graph.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum TensorErrorKind {
+pub enum Error {
+    /// An operation that cannot be added to a graph.
+    #[error("{operation}{} at {location}: {problem}", within(module))]
+    Operation {
+        /// The name of the operation.
+        operation: &'static str,
+        /// The path of the module that was evaluated, such as `encoder.0`; empty outside of modules.
+        module: String,
+        /// The line that called the operation.
+        location: &'static Location<'static>,
+        /// The reason.
+        problem: Box<Error>,
+    },
     /// Two shapes that cannot be broadcast to one.
     #[error(
         "shapes {left:?} and {right:?} do not broadcast: an axis, counted from the last, has two sizes and \
@@ -61,7 +77,7 @@ pub enum TensorErrorKind {
     /// A tensor of a rank or shape that the operation does not take.
     #[error("{what} has shape {found:?}, expected {expected}")]
     Shape {
-        /// The operand or parameter.
+        /// The operand, parameter or input.
         what: String,
         /// Its shape.
         found: Vec<usize>,
@@ -130,10 +146,10 @@ pub enum TensorErrorKind {
         /// The name of the tensor.
         tensor: String,
     },
-    /// A second input or parameter of one name.
+    /// A second input, parameter or metric of one name.
     #[error("{what} `{name}` exists already")]
     Name {
-        /// Input, parameter or buffer.
+        /// Input, parameter, buffer or metric.
         what: &'static str,
         /// The name.
         name: String,
@@ -148,51 +164,218 @@ pub enum TensorErrorKind {
     #[error("the text declares initial values; make the parameter with `Params`, and pass it to the text")]
     Declared,
     /// The loss has no gradient by a parameter.
-    #[error("{0}")]
-    Gradient(arrayjit::autodiff::GradientError),
-    /// An error in a text, with the line of the text and a caret.
-    #[error("{0}")]
-    Text(TextError),
-    /// An error about a node, such as a size that overflows.
     #[error(transparent)]
-    Node(#[from] arrayjit::TensorNodeError),
+    Gradient(Box<GradientError>),
+    /// An error in a text, with the line of the text and a caret.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// An array that cannot be made, such as one whose size overflows, or a file that is not of its format.
+    #[error(transparent)]
+    Array(Box<TensorNodeError>),
+
+    /// A backend that cannot be opened.
+    #[error(transparent)]
+    Open(Box<OpenError>),
+    /// A graph that does not compile.
+    #[error(transparent)]
+    Compile(Box<CompileError>),
+    /// Initial values that a device does not take.
+    #[error(transparent)]
+    Initialise(Box<InitialiseError>),
+    /// An error of the device.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Values of another type or shape than the parameter or input.
+    #[error("`{name}` is given {}{:?}, expected {}{:?}", found.0, found.1, expected.0, expected.1)]
+    Values {
+        /// The name of the parameter or input.
+        name: String,
+        /// The type and shape given.
+        found: TypeAndShape,
+        /// The type and shape expected.
+        expected: TypeAndShape,
+    },
+    /// Integers that the type of the parameter does not hold.
+    #[error("`{name}` is given a value of {from} that {to} does not hold")]
+    Overflow {
+        /// The name of the parameter.
+        name: String,
+        /// The type given.
+        from: DType,
+        /// The type of the parameter.
+        to: DType,
+    },
+    /// An input of a run that is missing, unknown or given twice.
+    #[error("input `{name}` {problem}; the inputs are {}", list(inputs))]
+    Input {
+        /// The name of the input.
+        name: String,
+        /// The problem.
+        problem: &'static str,
+        /// The names of all inputs.
+        inputs: Vec<String>,
+    },
+    /// An integer of an input that is no position of an axis, such as a label that is no class.
+    #[error("input `{input}` has {value} at {at:?}, expected 0..{count} for {operation} at {location}")]
+    Position {
+        /// The name of the input.
+        input: String,
+        /// The integer.
+        value: i64,
+        /// Its index in the input.
+        at: Vec<usize>,
+        /// The number of positions.
+        count: usize,
+        /// The operation that uses the integer as a position.
+        operation: &'static str,
+        /// The line that called the operation.
+        location: &'static Location<'static>,
+    },
+    /// A symbol that has no value, or that is unknown.
+    #[error("symbol `@{name}` {problem}")]
+    Symbol {
+        /// The name of the symbol.
+        name: String,
+        /// The problem.
+        problem: &'static str,
+    },
+    /// A parameter of another model than the weights.
+    #[error(
+        "parameter `{parameter}` is none of the weights; `ModelState` has the parameters of one `Params`"
+    )]
+    OtherModel {
+        /// The name of the parameter.
+        parameter: String,
+    },
+
+    /// A file of weights or a checkpoint that cannot be written or loaded.
+    #[error("file `{}`: {problem}", path.display())]
+    File {
+        /// The path given.
+        path: PathBuf,
+        /// What is wrong with the file or its values.
+        problem: Box<Error>,
+    },
+    /// An error of the file system.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A file that is no safetensors file, or ends early.
+    #[error("no whole safetensors file: {0}")]
+    Format(String),
+    /// A file that is no checkpoint, or one of another model.
+    #[error("the metadata has {found} for `{key}`, expected {expected}")]
+    Metadata {
+        /// The key.
+        key: &'static str,
+        /// The value in the file.
+        found: String,
+        /// The expected value, in words.
+        expected: String,
+    },
+    /// Values whose names do not match the names of the parameters.
+    #[error("{}", names(missing, unexpected))]
+    Names {
+        /// The parameters without values.
+        missing: Vec<String>,
+        /// The values without parameters.
+        unexpected: Vec<String>,
+    },
+    /// Rank 0, which reads and writes files, could not.
+    #[error("rank 0: {0}")]
+    FirstRank(String),
+
+    /// A model without trainable parameters.
+    #[error("the weights have no trainable parameter; make the modules before `ModelState::new`")]
+    NoParameters,
+    /// A loss that is not finite. The parameters are those before the step.
+    #[error("the loss of step {step} is not finite: {cause}")]
+    NotFinite {
+        /// The number of the step, from 0.
+        step: u64,
+        /// The first value that is not finite.
+        cause: NonFiniteCause,
+    },
+    /// A loss or metric that is not finite in an evaluation.
+    #[error("the {metric} of batch {batch} of the evaluation is not finite: {cause}")]
+    NotFiniteEvaluation {
+        /// `loss` or the name of the metric.
+        metric: String,
+        /// The number of the batch, from 0.
+        batch: usize,
+        /// The first value that is not finite.
+        cause: NonFiniteCause,
+    },
+    /// Metrics that were read too late.
+    #[error("the metrics of step {step} are overwritten; read them within the next 64 steps")]
+    Overwritten {
+        /// The number of the step, from 0.
+        step: u64,
+    },
+    /// An iterator without batches.
+    #[error("the iterator has no batch, expected at least one")]
+    NoBatches,
+    /// An error of the iterator of batches.
+    #[error("a batch cannot be made: {0}")]
+    Data(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A panic of the iterator of batches.
+    #[error("the iterator of batches panicked: {message}")]
+    BatchesPanicked {
+        /// The message of the panic.
+        message: String,
+    },
+    /// An operation of the ranks that failed, or ranks that differ.
+    #[error(transparent)]
+    Ranks(#[from] CollectiveError),
+    /// Ranks for a session that has made steps.
+    #[error("the session has made steps, or a handle of one is alive; join the ranks before the first step")]
+    Begun,
+    /// A gradient that is not close to the difference of the loss, or that cannot be compared.
+    #[error(transparent)]
+    GradientCheck(Box<CheckError>),
 }
 
-impl TensorError {
-    /// The reason.
-    pub fn kind(&self) -> &TensorErrorKind {
-        &self.0.kind
-    }
-
-    /// The name of the operation.
-    pub fn operation(&self) -> &'static str {
-        self.0.op
-    }
-
-    /// The path of the module that was evaluated, such as `encoder.0`; empty outside of modules.
-    pub fn module(&self) -> &str {
-        &self.0.module
-    }
-
-    /// The line that called the operation.
-    pub fn location(&self) -> &'static Location<'static> {
-        self.0.at
-    }
-}
-
-impl fmt::Display for TensorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ErrorParts { kind, op, module, at } = &*self.0;
-        match module.is_empty() {
-            true => write!(f, "{op} at {at}: {kind}"),
-            false => write!(f, "{op} in module `{module}` at {at}: {kind}"),
+/// Converts an error of `arrayjit` to a variant that has it in a box.
+macro_rules! boxed {
+    ($($variant:ident($error:ty);)*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Error {
+                Error::$variant(Box::new(error))
+            }
         }
-    }
+    )*};
 }
 
-impl std::error::Error for TensorError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.kind.source()
+boxed! {
+    Gradient(GradientError);
+    Array(TensorNodeError);
+    Open(OpenError);
+    Compile(CompileError);
+    Initialise(InitialiseError);
+    GradientCheck(CheckError);
+}
+
+fn within(module: &str) -> String {
+    if module.is_empty() { String::new() } else { format!(" in module `{module}`") }
+}
+
+fn names(missing: &[String], unexpected: &[String]) -> String {
+    let part = |text: &str, names: &[String]| match names.is_empty() {
+        true => None,
+        false => Some(format!("{text}: {}", list(names))),
+    };
+    let parts =
+        [part("no values for the parameters", missing), part("no parameters for the values", unexpected)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// The names, of many the first ones.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => "none".into(),
+        count if count > SHOWN => format!("{shown} and {} more", count - SHOWN),
+        _ => shown,
     }
 }
 
@@ -211,7 +394,8 @@ impl Call {
     }
 
     /// The error of this call, within a module.
-    pub(crate) fn error(self, module: impl Into<String>, kind: TensorErrorKind) -> TensorError {
-        TensorError(Box::new(ErrorParts { kind, op: self.op, module: module.into(), at: self.at }))
+    pub(crate) fn error(self, module: impl Into<String>, problem: impl Into<Error>) -> Error {
+        let (operation, module, location) = (self.op, module.into(), self.at);
+        Error::Operation { operation, module, location, problem: Box::new(problem.into()) }
     }
 }

@@ -13,11 +13,11 @@ use arrayjit::{
 };
 
 use crate::{
+    error::Error,
     graph::Graph,
     model_state::ModelState,
     parameter::{Parameter, locked},
     positions::PositionCheck,
-    run_error::ModelError,
     run_streams::TakenStream,
     session::BatchValues,
     tensor::Tensor,
@@ -77,7 +77,7 @@ impl Graph {
     ///
     /// # Errors
     /// A graph that does not compile, a result of another graph, or an error of the device.
-    pub fn compile(&self, weights: &ModelState, results: &[&Tensor]) -> Result<Executable, ModelError> {
+    pub fn compile(&self, weights: &ModelState, results: &[&Tensor]) -> Result<Executable, Error> {
         self.compile_named("model", weights, results)
     }
 
@@ -90,7 +90,7 @@ impl Graph {
         name: &str,
         weights: &ModelState,
         results: &[&Tensor],
-    ) -> Result<Executable, ModelError> {
+    ) -> Result<Executable, Error> {
         let results: Vec<TensorNode> = results.iter().map(|tensor| tensor.node().clone()).collect();
         self.compile_with(name, weights, results, &[])
     }
@@ -102,7 +102,7 @@ impl Graph {
         weights: &ModelState,
         results: Vec<TensorNode>,
         own: &[Parameter],
-    ) -> Result<Executable, ModelError> {
+    ) -> Result<Executable, Error> {
         let context = with_zeros(weights.context()?, own.iter().map(Parameter::node))?;
         let context = self.bound(context)?;
         let mut program = self.program();
@@ -114,9 +114,9 @@ impl Graph {
     }
 
     /// The context, which must have all parameters that the statements mention, with the constants.
-    pub(crate) fn bound(&self, mut context: Context) -> Result<Context, ModelError> {
+    pub(crate) fn bound(&self, mut context: Context) -> Result<Context, Error> {
         if let Some(other) = self.parameters().iter().find(|parameter| !context.contains(parameter.node())) {
-            return Err(ModelError::OtherModel { parameter: other.name().into() });
+            return Err(Error::OtherModel { parameter: other.name().into() });
         }
         for (node, values) in self.constants() {
             context = context.init_from_host(&node, &values)?;
@@ -129,7 +129,7 @@ impl Graph {
 pub(crate) fn with_zeros<'n>(
     mut context: Context,
     nodes: impl IntoIterator<Item = &'n TensorNode>,
-) -> Result<Context, ModelError> {
+) -> Result<Context, Error> {
     for node in nodes {
         let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
         context = context.init_from_host_owned(node, zeros)?;
@@ -148,7 +148,7 @@ impl Executable {
         shared: &Context,
         inputs: BTreeMap<String, TensorNode>,
         results: Vec<TensorNode>,
-    ) -> Result<Executable, ModelError> {
+    ) -> Result<Executable, Error> {
         let used = |node: &&TensorNode| compiled.nodes().contains(node) || results.contains(node);
         let new = inputs.values().filter(used).filter(|node| !shared.contains(node));
         let routine = compiled.link(&with_zeros(shared.clone(), new)?)?;
@@ -184,7 +184,7 @@ impl Executable {
     /// An input that is missing, unknown, or of another shape or type; an integer that is no position, see
     /// [`Graph::check_positions`](crate::Graph::check_positions); symbols of the graph, which
     /// [`run_with`](Executable::run_with) binds; an error of the device.
-    pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, ModelError> {
+    pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, Error> {
         self.run_with(inputs, &[])
     }
 
@@ -197,7 +197,7 @@ impl Executable {
         &self,
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
-    ) -> Result<Vec<HostArray>, ModelError> {
+    ) -> Result<Vec<HostArray>, Error> {
         let (_taken, run) = self.started(self.copied(inputs)?, symbols)?;
         run.results()
     }
@@ -206,7 +206,7 @@ impl Executable {
     ///
     /// # Errors
     /// Fails like [`run`](Executable::run).
-    pub fn run_shared(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<Vec<HostArray>, ModelError> {
+    pub fn run_shared(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<Vec<HostArray>, Error> {
         let (_taken, run) = self.started(self.checked(inputs)?, &[])?;
         run.results()
     }
@@ -232,11 +232,7 @@ impl Executable {
     /// # Errors
     /// Fails like [`run_with`](Executable::run_with), but for errors of the run that are found later, which
     /// the results and the event have.
-    pub fn start(
-        &self,
-        inputs: &[(&str, &HostArray)],
-        symbols: &[(&str, i64)],
-    ) -> Result<StartedRun, ModelError> {
+    pub fn start(&self, inputs: &[(&str, &HostArray)], symbols: &[(&str, i64)]) -> Result<StartedRun, Error> {
         Ok(self.started(self.copied(inputs)?, symbols)?.1)
     }
 
@@ -246,17 +242,13 @@ impl Executable {
         &self,
         inputs: &BatchValues,
         symbols: &[(&str, i64)],
-    ) -> Result<StartedRun, ModelError> {
+    ) -> Result<StartedRun, Error> {
         Ok(self.started(self.shared_batch(inputs)?, &self.known_symbols(symbols))?.1)
     }
 
     /// [`start_shared`](Executable::start_shared) on the stream of the weights, without copies of the results:
     /// they are in [`context`](Executable::context).
-    pub(crate) fn start_first(
-        &self,
-        inputs: &BatchValues,
-        symbols: &[(&str, i64)],
-    ) -> Result<(), ModelError> {
+    pub(crate) fn start_first(&self, inputs: &BatchValues, symbols: &[(&str, i64)]) -> Result<(), Error> {
         let _taken = self.weights.run_streams().take(1);
         let _order = self.weights.order(self.is_divided);
         self.start_in_order(Some(inputs), symbols)
@@ -267,7 +259,7 @@ impl Executable {
         &self,
         inputs: Option<&BatchValues>,
         symbols: &[(&str, i64)],
-    ) -> Result<(), ModelError> {
+    ) -> Result<(), Error> {
         let inputs = inputs.map_or(Ok(Vec::new()), |inputs| self.shared_batch(inputs))?;
         let bindings = self.bindings(&self.known_symbols(symbols))?;
         copy_in(&self.routine, inputs)?;
@@ -280,7 +272,7 @@ impl Executable {
         &self,
         inputs: CopiedInputs<'_>,
         symbols: &[(&str, i64)],
-    ) -> Result<(TakenStream<'_>, StartedRun), ModelError> {
+    ) -> Result<(TakenStream<'_>, StartedRun), Error> {
         let bindings = self.bindings(symbols)?;
         let (taken, routine) = self.instance();
         copy_in(&routine, inputs)?;
@@ -290,7 +282,7 @@ impl Executable {
             let pending = Mutex::new(Some(routine.context().start_to_host(node)?));
             Ok(RunResult { name: node.name(), pending, array: OnceLock::new() })
         };
-        let results = self.results.iter().map(result).collect::<Result<Vec<_>, ModelError>>()?;
+        let results = self.results.iter().map(result).collect::<Result<Vec<_>, Error>>()?;
         Ok((taken, StartedRun { event, results }))
     }
 
@@ -307,7 +299,7 @@ impl Executable {
         (streams.take(1), self.routine.clone())
     }
 
-    fn routine_on(&self, taken: &TakenStream<'_>) -> Result<Routine, ModelError> {
+    fn routine_on(&self, taken: &TakenStream<'_>) -> Result<Routine, Error> {
         if taken.number == 0 {
             return Ok(self.routine.clone());
         }
@@ -349,21 +341,21 @@ impl Executable {
     }
 
     /// The inputs that the routine reads, after a check of all. They are copied.
-    fn copied(&self, inputs: &[(&str, &HostArray)]) -> Result<CopiedInputs<'_>, ModelError> {
+    fn copied(&self, inputs: &[(&str, &HostArray)]) -> Result<CopiedInputs<'_>, Error> {
         self.check_inputs(inputs.iter().copied())?;
         let read = inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values)));
         read.map(|(node, values)| Ok((node, Arc::new(values.try_clone()?)))).collect()
     }
 
     /// The inputs that the routine reads, after a check of all.
-    fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>, ModelError> {
+    fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>, Error> {
         self.check_inputs(inputs.iter().map(|(name, values)| (*name, &**values)))?;
         let read =
             inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values.clone())));
         Ok(read.collect())
     }
 
-    fn shared_batch(&self, inputs: &BatchValues) -> Result<CopiedInputs<'_>, ModelError> {
+    fn shared_batch(&self, inputs: &BatchValues) -> Result<CopiedInputs<'_>, Error> {
         let inputs = inputs.arrays().iter().map(|(name, values)| (name.as_str(), values.clone()));
         self.checked(&inputs.collect::<Vec<_>>())
     }
@@ -376,20 +368,16 @@ impl Executable {
     fn check_inputs<'a>(
         &self,
         inputs: impl Iterator<Item = (&'a str, &'a HostArray)> + Clone,
-    ) -> Result<(), ModelError> {
+    ) -> Result<(), Error> {
         let fail = |name: &str, problem| {
-            Err(ModelError::Input {
-                name: name.into(),
-                problem,
-                inputs: self.inputs.keys().cloned().collect(),
-            })
+            Err(Error::Input { name: name.into(), problem, inputs: self.inputs.keys().cloned().collect() })
         };
         for (name, values) in inputs.clone() {
             let Some(node) = self.inputs.get(name) else { return fail(name, "is unknown") };
             let found = (values.dtype(), values.dims().to_vec());
             let expected = (node.dtype(), node.dims()?.to_vec());
             if found != expected {
-                return Err(ModelError::Values { name: name.into(), found, expected });
+                return Err(Error::Values { name: name.into(), found, expected });
             }
             let mut checks = self.positions.iter().filter(|check| check.input() == name);
             checks.try_for_each(|check| check.check(values))?;
@@ -401,21 +389,21 @@ impl Executable {
     }
 
     /// The bindings of the symbols, in the order of the routine.
-    fn bindings(&self, symbols: &[(&str, i64)]) -> Result<Vec<i64>, ModelError> {
+    fn bindings(&self, symbols: &[(&str, i64)]) -> Result<Vec<i64>, Error> {
         let all: &[Symbol] = self.routine.bindings();
         let unknown = symbols.iter().find(|(name, _)| all.iter().all(|symbol| symbol.name != *name));
         if let Some((name, _)) = unknown {
-            return Err(ModelError::Symbol { name: (*name).into(), problem: "is none of this graph" });
+            return Err(Error::Symbol { name: (*name).into(), problem: "is none of this graph" });
         }
         let value = |symbol: &Symbol| {
             let given = symbols.iter().find(|(name, _)| symbol.name == *name).map(|(_, value)| *value);
-            given.ok_or_else(|| ModelError::Symbol { name: symbol.name.to_string(), problem: "has no value" })
+            given.ok_or_else(|| Error::Symbol { name: symbol.name.to_string(), problem: "has no value" })
         };
         all.iter().map(value).collect()
     }
 }
 
-fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<(), ModelError> {
+fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<(), Error> {
     for (node, values) in inputs {
         let _ = routine.context().from_host_shared(node, &values)?;
     }
@@ -446,7 +434,7 @@ impl StartedRun {
     ///
     /// # Errors
     /// A position beyond the results, or an error of the run.
-    pub fn result(&self, at: usize) -> Result<&HostArray, ModelError> {
+    pub fn result(&self, at: usize) -> Result<&HostArray, Error> {
         self.results.get(at).ok_or_else(|| self.no_result(at))?.read()
     }
 
@@ -454,19 +442,19 @@ impl StartedRun {
     ///
     /// # Errors
     /// An error of the run.
-    pub fn results(self) -> Result<Vec<HostArray>, ModelError> {
+    pub fn results(self) -> Result<Vec<HostArray>, Error> {
         self.results.iter().try_for_each(|result| result.read().map(drop))?;
         Ok(self.results.into_iter().filter_map(|result| result.array.into_inner()).collect())
     }
 
-    fn no_result(&self, at: usize) -> ModelError {
+    fn no_result(&self, at: usize) -> Error {
         let inputs = self.results.iter().map(|result| result.name.clone()).collect();
-        ModelError::Input { name: at.to_string(), problem: "is no position of a result", inputs }
+        Error::Input { name: at.to_string(), problem: "is no position of a result", inputs }
     }
 }
 
 impl RunResult {
-    fn read(&self) -> Result<&HostArray, ModelError> {
+    fn read(&self) -> Result<&HostArray, Error> {
         let mut pending = locked(&self.pending);
         if let Some(copy) = &*pending {
             copy.sync()?;
@@ -475,7 +463,7 @@ impl RunResult {
             let array = copy.into_array()?;
             return Ok(self.array.get_or_init(|| array));
         }
-        let lost = || ModelError::Input { name: self.name.clone(), problem: "was lost", inputs: Vec::new() };
+        let lost = || Error::Input { name: self.name.clone(), problem: "was lost", inputs: Vec::new() };
         self.array.get().ok_or_else(lost)
     }
 }

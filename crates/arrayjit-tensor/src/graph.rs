@@ -10,7 +10,7 @@ use std::{
 use arrayjit::{Assignments, DType, HostArray, Nodes, Program, TensorNode, assign::builder, autodiff};
 
 use crate::{
-    error::{Call, TensorError, TensorErrorKind},
+    error::{Call, Error},
     operand::{Argument, TensorOperand},
     parameter::{Parameter, locked},
     positions::{InputParts, PositionCheck},
@@ -31,7 +31,7 @@ use crate::{
 /// let x = graph.input("x", [8, 3], DType::F32)?;
 /// let y = (&x * 2.0)?.sum(-1)?;
 /// assert_eq!(y.shape(), [8]);
-/// # Ok::<(), arrayjit_tensor::TensorError>(())
+/// # Ok::<(), arrayjit_tensor::Error>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Graph(Arc<Mutex<GraphState>>);
@@ -116,14 +116,14 @@ impl Graph {
         name: &str,
         shape: impl IntoIterator<Item = usize>,
         dtype: DType,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor, Error> {
         let call = Call::new("input");
         if self.state().inputs.iter().any(|(other, _)| other == name) {
-            return Err(self.fail(call, TensorErrorKind::Name { what: "input", name: name.into() }));
+            return Err(self.fail(call, Error::Name { what: "input", name: name.into() }));
         }
         let node = TensorNode::builder(name).dims(shape).dtype(dtype).build();
         let made = node.and_then(|node| Ok((node.clone(), Tensor::new(self.clone(), node)?)));
-        let (node, tensor) = made.map_err(|error| self.fail(call, error.into()))?;
+        let (node, tensor) = made.map_err(|error| self.fail(call, error))?;
         let mut state = self.state();
         state.parts.add_input(name, &node, tensor.shape());
         state.inputs.push((name.to_owned(), node));
@@ -155,13 +155,13 @@ impl Graph {
     ///
     /// let error = graph.apply("repeat l in 0..2 { z[l][b] := 0 * b }", &[]).unwrap_err().to_string();
     /// assert!(error.contains("without a statement outside of functions and repetitions"), "{error}");
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// # Ok::<(), arrayjit_tensor::Error>(())
     /// ```
     ///
     /// # Errors
     /// An error of the text, with its line; a tensor that the text writes, or one of another graph.
     #[track_caller]
-    pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor, TensorError> {
+    pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor, Error> {
         let call = Call::new("apply");
         let program = self.user_program(call, text)?;
         let result = program.last_written().ok_or_else(|| self.fail(call, nothing_written()))?.to_owned();
@@ -179,7 +179,7 @@ impl Graph {
         text: &str,
         inputs: &[(&str, &dyn TensorOperand)],
         results: [&str; N],
-    ) -> Result<[Tensor; N], TensorError> {
+    ) -> Result<[Tensor; N], Error> {
         let call = Call::new("apply");
         let program = self.user_program(call, text)?;
         let tensors = self.emit_program(call, program, &arguments(inputs), &results)?;
@@ -187,8 +187,8 @@ impl Graph {
     }
 
     /// A text of the user. The labels of the nodes that it makes have the path of the module.
-    fn user_program(&self, call: Call, text: &str) -> Result<Program, TensorError> {
-        let program = Program::parse(text).map_err(|error| self.fail(call, TensorErrorKind::Text(error)))?;
+    fn user_program(&self, call: Call, text: &str) -> Result<Program, Error> {
+        let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
         Ok(program.within(&self.module()))
     }
 
@@ -208,14 +208,14 @@ impl Graph {
     /// let loss = x.matmul(&w)?.square()?.mean(..)?;
     /// let gradients = graph.gradients(&loss, &[&w])?;
     /// assert_eq!(gradients[0].shape(), [3]);
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// # Ok::<(), arrayjit_tensor::Error>(())
     /// ```
     ///
     /// # Errors
     /// A loss of several elements or of integers, a parameter of integers, an operation without a derivative,
     /// or a loss that depends on values of a parameter from before and after a change.
     #[track_caller]
-    pub fn gradients(&self, loss: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>, TensorError> {
+    pub fn gradients(&self, loss: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>, Error> {
         let gradients = self.reached_gradients(Call::new("gradients"), loss, by)?;
         Ok(gradients.into_iter().map(|(gradient, _)| gradient).collect())
     }
@@ -226,7 +226,7 @@ impl Graph {
         call: Call,
         loss: &Tensor,
         by: &[&dyn TensorOperand],
-    ) -> Result<Vec<(Tensor, bool)>, TensorError> {
+    ) -> Result<Vec<(Tensor, bool)>, Error> {
         let by: Vec<Argument<'_>> = by.iter().map(|operand| operand.argument()).collect();
         self.check_graph(call, by.iter().copied().chain([Argument::Tensor(loss)]))?;
         let nodes =
@@ -239,10 +239,10 @@ impl Graph {
         };
         let mut state = self.state();
         let gradient = autodiff::gradient(&state.program, loss.node(), &nodes)
-            .map_err(|error| fail_in(&state, call, TensorErrorKind::Gradient(error)))?;
+            .map_err(|error| fail_in(&state, call, error))?;
         state.program = gradient.program;
         drop(state);
-        let tensor = |node| Tensor::new(self.clone(), node).map_err(|error| self.fail(call, error.into()));
+        let tensor = |node| Tensor::new(self.clone(), node).map_err(|error| self.fail(call, error));
         let gradients = gradient.gradients.into_iter().zip(gradient.reached);
         gradients.map(|(node, is_reached)| Ok((tensor(node)?, is_reached))).collect()
     }
@@ -265,10 +265,10 @@ impl Graph {
     /// None for a parameter whose size does not overflow, as that of every parameter.
     #[doc(hidden)]
     #[track_caller]
-    pub fn tensor_of(&self, parameter: &Parameter) -> Result<Tensor, TensorError> {
+    pub fn tensor_of(&self, parameter: &Parameter) -> Result<Tensor, Error> {
         self.state().mention(parameter);
         Tensor::new(self.clone(), parameter.node().clone())
-            .map_err(|error| self.fail(Call::new("parameter"), error.into()))
+            .map_err(|error| self.fail(Call::new("parameter"), error))
     }
 
     /// The inputs by name, in the order in which they were added.
@@ -303,12 +303,12 @@ impl Graph {
     }
 
     /// Adds an array whose values never change.
-    pub(crate) fn add_constant(&self, call: Call, values: Arc<HostArray>) -> Result<Tensor, TensorError> {
+    pub(crate) fn add_constant(&self, call: Call, values: Arc<HostArray>) -> Result<Tensor, Error> {
         let label: Vec<String> = self.new_name(call.op).split('.').map(str::to_owned).collect();
         let dims = values.dims_without_padding();
         let node = TensorNode::builder(label).dims(dims).dtype(values.dtype()).build();
         let made = node.and_then(|node| Tensor::new(self.clone(), node));
-        let tensor = made.map_err(|error| self.fail(call, error.into()))?;
+        let tensor = made.map_err(|error| self.fail(call, error))?;
         self.state().constants.push((tensor.node().clone(), values));
         Ok(tensor)
     }
@@ -336,10 +336,10 @@ impl Graph {
         text: &str,
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    ) -> Result<Vec<Tensor>, Error> {
         self.check_graph(call, inputs.iter().map(|(_, argument)| *argument))?;
         // The text is parsed alone, so that the columns of its errors are the caller's.
-        let program = Program::parse(text).map_err(|error| self.fail(call, TensorErrorKind::Text(error)))?;
+        let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
         self.emit_program(call, program, inputs, results)
     }
 
@@ -350,7 +350,7 @@ impl Graph {
         program: Program,
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    ) -> Result<Vec<Tensor>, Error> {
         let read = read(program, inputs, results).map_err(|error| self.fail(call, error))?;
         let mut state = self.state();
         for (_, argument) in inputs {
@@ -361,7 +361,7 @@ impl Graph {
         state.program = std::mem::take(&mut state.program).then(read.assignments);
         state.record(call, inputs, &read.results);
         drop(state);
-        let tensor = |node| Tensor::new(self.clone(), node).map_err(|error| self.fail(call, error.into()));
+        let tensor = |node| Tensor::new(self.clone(), node).map_err(|error| self.fail(call, error));
         read.results.into_iter().map(tensor).collect()
     }
 
@@ -372,7 +372,7 @@ impl Graph {
         call: Call,
         inputs: &[(&str, Argument<'_>)],
         text: impl FnOnce(&str) -> String,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor, Error> {
         let name = self.new_name(call.op);
         let tensors = self.emit(call, &text(&name), inputs, &[&name])?;
         tensors.into_iter().next().ok_or_else(|| self.fail(call, no_result()))
@@ -380,23 +380,23 @@ impl Graph {
 
     /// A result without elements. Statements over ranges of letters cannot say it, because a range has at
     /// least one value.
-    pub(crate) fn empty(&self, call: Call, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
+    pub(crate) fn empty(&self, call: Call, shape: &[usize], dtype: DType) -> Result<Tensor, Error> {
         self.result(call, &[], |y| format!("node {y} {dtype}[{}]\n{y} := offsets()", dims(shape)))
     }
 
     /// The error of a call within the module that is being evaluated.
-    pub(crate) fn fail(&self, call: Call, kind: TensorErrorKind) -> TensorError {
-        fail_in(&self.state(), call, kind)
+    pub(crate) fn fail(&self, call: Call, problem: impl Into<Error>) -> Error {
+        fail_in(&self.state(), call, problem)
     }
 
     fn check_graph<'a>(
         &self,
         call: Call,
         arguments: impl Iterator<Item = Argument<'a>>,
-    ) -> Result<(), TensorError> {
+    ) -> Result<(), Error> {
         let mut others = arguments.filter(|argument| argument.graph().is_some_and(|graph| graph != self));
         match others.next() {
-            Some(other) => Err(self.fail(call, TensorErrorKind::OtherGraph { tensor: other.name() })),
+            Some(other) => Err(self.fail(call, Error::OtherGraph { tensor: other.name() })),
             None => Ok(()),
         }
     }
@@ -460,11 +460,7 @@ struct ReadText {
     results: Vec<TensorNode>,
 }
 
-fn read(
-    mut program: Program,
-    inputs: &[(&str, Argument<'_>)],
-    results: &[&str],
-) -> Result<ReadText, TensorErrorKind> {
+fn read(mut program: Program, inputs: &[(&str, Argument<'_>)], results: &[&str]) -> Result<ReadText, Error> {
     let mut numbers = Assignments::default();
     let mut nodes = Nodes::default();
     let is_wide = inputs.iter().any(|(_, argument)| argument.dtype() == Some(DType::F64));
@@ -484,9 +480,9 @@ fn read(
         .iter()
         .filter(|name| nodes.get(name).is_none())
         .fold(program, |program, name| program.keep(*name));
-    let assignments = program.resolve(&nodes).map_err(TensorErrorKind::Text)?;
+    let assignments = program.resolve(&nodes)?;
     if assignments.initial.is_some() {
-        return Err(TensorErrorKind::Declared);
+        return Err(Error::Declared);
     }
     check_written(&assignments, inputs)?;
     let find = |name: &&str| nodes.get(name).or_else(|| assignments.text_nodes.get(name)).cloned();
@@ -499,14 +495,14 @@ fn read(
 
 /// Checks that the statements write no tensor: other operations may have read it before, and would be
 /// evaluated with the new values after a change of order.
-fn check_written(assignments: &Assignments, inputs: &[(&str, Argument<'_>)]) -> Result<(), TensorErrorKind> {
+fn check_written(assignments: &Assignments, inputs: &[(&str, Argument<'_>)]) -> Result<(), Error> {
     let written = assignments.written_nodes();
     let is_written = |argument: &Argument<'_>| match argument {
         Argument::Tensor(tensor) => written.contains(tensor.node()),
         _ => false,
     };
     match inputs.iter().find(|(_, argument)| is_written(argument)) {
-        Some((name, _)) => Err(TensorErrorKind::Written { name: (*name).to_owned() }),
+        Some((name, _)) => Err(Error::Written { name: (*name).to_owned() }),
         None => Ok(()),
     }
 }
@@ -526,27 +522,27 @@ fn word(part: &str) -> String {
     if !is_number && word.starts_with(|c: char| c.is_ascii_digit()) { format!("_{word}") } else { word }
 }
 
-fn fail_in(state: &GraphState, call: Call, kind: TensorErrorKind) -> TensorError {
-    call.error(state.modules.last().cloned().unwrap_or_default(), kind)
+fn fail_in(state: &GraphState, call: Call, problem: impl Into<Error>) -> Error {
+    call.error(state.modules.last().cloned().unwrap_or_default(), problem)
 }
 
-fn nothing_written() -> TensorErrorKind {
-    TensorErrorKind::Argument {
+fn nothing_written() -> Error {
+    Error::Argument {
         argument: "the text",
         found: "without a statement outside of functions and repetitions".into(),
         expected: "one that writes the result; `apply_all` takes the names of results, or none".into(),
     }
 }
 
-fn no_result() -> TensorErrorKind {
-    TensorErrorKind::Argument {
+fn no_result() -> Error {
+    Error::Argument {
         argument: "the text",
         found: "a text that writes none of the results".into(),
         expected: "statements that write them".into(),
     }
 }
 
-fn number_given(argument: Argument<'_>) -> TensorErrorKind {
+fn number_given(argument: Argument<'_>) -> Error {
     let expected = "a tensor or a parameter".into();
-    TensorErrorKind::Argument { argument: "by", found: argument.name(), expected }
+    Error::Argument { argument: "by", found: argument.name(), expected }
 }

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod error; // errors with the caller's line
+mod error; // the error, with the caller's line
 mod graph; // statements that operations add
 mod operand; // tensors, parameters and numbers as arguments
 mod parameter; // arrays that outlive a run
@@ -10,9 +10,8 @@ mod shape; // axes and broadcasting
 mod tensor; // results of operations
 
 mod executable; // compiled graphs
-mod model_state;
-mod run_error; // errors of running models
-mod run_streams; // runs side by side // values of parameters on a device
+mod model_state; // values of parameters on a device
+mod run_streams; // runs side by side
 
 mod axis_window; // windows over any number of axes
 mod contract; // matrix products, einsum
@@ -32,18 +31,12 @@ pub mod optim; // optimisers
 pub mod prelude; // what most models use
 pub mod session; // training
 
-tnode::debug_as_display!(
-    ModelError,
-    TensorError,
-    TensorErrorKind,
-    session::CheckpointProblem,
-    session::SessionError,
-);
+tnode::debug_as_display!(Error);
 
 pub use arrayjit::{Backend, DType, HostArray, Settings, profile};
 
 pub use crate::{
-    error::{TensorError, TensorErrorKind},
+    error::Error,
     executable::{Executable, StartedRun},
     graph::{Graph, ModuleScope},
     model_state::ModelState,
@@ -51,7 +44,6 @@ pub use crate::{
     operand::TensorOperand,
     optim::{AdamW, Sgd},
     parameter::{Init, Parameter, Params},
-    run_error::ModelError,
     session::{Batch, Session},
     shape::Axes,
     tensor::Tensor,

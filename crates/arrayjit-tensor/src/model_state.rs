@@ -14,8 +14,8 @@ use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, PendingArray, Pr
 use tnode::PartialFile;
 
 use crate::{
+    error::Error,
     parameter::{Init, Parameter, Params, locked},
-    run_error::ModelError,
     run_streams::RunStreams,
 };
 
@@ -67,7 +67,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Initial values that do not compile, or an error of the device.
-    pub fn new(backend: &Backend, params: &Params) -> Result<ModelState, ModelError> {
+    pub fn new(backend: &Backend, params: &Params) -> Result<ModelState, Error> {
         let context = Mutex::new(backend.context()?);
         let (backend, params, states) = (backend.clone(), params.clone(), Mutex::default());
         let (run_streams, order) = (RunStreams::default(), RwLock::default());
@@ -116,7 +116,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Initial values that do not compile, or an error of the device.
-    pub fn context(&self) -> Result<Context, ModelError> {
+    pub fn context(&self) -> Result<Context, Error> {
         let mut context = locked(&self.0.context);
         let states = locked(&self.0.states).clone();
         for params in [&self.0.params].into_iter().chain(&states) {
@@ -133,7 +133,7 @@ impl ModelState {
     ///
     /// # Errors
     /// A parameter of another model, or an error of the device.
-    pub fn get(&self, parameter: &Parameter) -> Result<HostArray, ModelError> {
+    pub fn get(&self, parameter: &Parameter) -> Result<HostArray, Error> {
         Ok(self.context()?.to_host(parameter.node())?)
     }
 
@@ -159,7 +159,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Values of another shape or type, a parameter of another model, or an error of the device.
-    pub fn set(&self, parameter: &Parameter, values: impl Into<Arc<HostArray>>) -> Result<(), ModelError> {
+    pub fn set(&self, parameter: &Parameter, values: impl Into<Arc<HostArray>>) -> Result<(), Error> {
         let values = values.into();
         check(parameter, &values)?;
         let mut context = locked(&self.0.context);
@@ -171,7 +171,7 @@ impl ModelState {
         }
         let states = locked(&self.0.states).clone();
         if ![&self.0.params].into_iter().chain(&states).any(|params| params.has(parameter)) {
-            return Err(ModelError::OtherModel { parameter: parameter.name().into() });
+            return Err(Error::OtherModel { parameter: parameter.name().into() });
         }
         *context = match Arc::try_unwrap(values) {
             Ok(values) => context.init_from_host_owned(parameter.node(), values)?,
@@ -180,7 +180,7 @@ impl ModelState {
         Ok(())
     }
 
-    fn change(&self, parameter: &Parameter, values: &HostArray) -> Result<(), ModelError> {
+    fn change(&self, parameter: &Parameter, values: &HostArray) -> Result<(), Error> {
         let _ = self.context()?.from_host(parameter.node(), values)?;
         Ok(())
     }
@@ -189,7 +189,7 @@ impl ModelState {
     pub(crate) fn get_all<'p>(
         &self,
         parameters: impl IntoIterator<Item = &'p Parameter>,
-    ) -> Result<Vec<HostArray>, ModelError> {
+    ) -> Result<Vec<HostArray>, Error> {
         let (order, context) = (self.order(true), self.context()?);
         let copies = parameters.into_iter().map(|parameter| context.start_to_host(parameter.node()));
         let copies = copies.collect::<Result<Vec<PendingArray>, _>>()?;
@@ -201,7 +201,7 @@ impl ModelState {
     pub(crate) fn set_all<'p>(
         &self,
         values: impl IntoIterator<Item = (&'p Parameter, &'p HostArray)>,
-    ) -> Result<(), ModelError> {
+    ) -> Result<(), Error> {
         let _order = self.order(true);
         values.into_iter().try_for_each(|(parameter, values)| self.change(parameter, values))
     }
@@ -210,7 +210,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn state_dict(&self) -> Result<BTreeMap<String, HostArray>, ModelError> {
+    pub fn state_dict(&self) -> Result<BTreeMap<String, HostArray>, Error> {
         let parameters = self.0.params.by_name();
         let values = self.get_all(parameters.values())?;
         Ok(parameters.into_keys().zip(values).collect())
@@ -222,19 +222,19 @@ impl ModelState {
     /// # Errors
     /// All parameters without values and all values without parameters, at once; a value of another shape,
     /// or an integer that the type of the parameter does not hold; an error of the device.
-    pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), ModelError> {
+    pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), Error> {
         let parameters = self.0.params.by_name();
         let missing: Vec<String> =
             parameters.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
         let unexpected: Vec<String> =
             values.keys().filter(|name| !parameters.contains_key(*name)).cloned().collect();
         if !missing.is_empty() || !unexpected.is_empty() {
-            return Err(ModelError::Names { missing, unexpected });
+            return Err(Error::Names { missing, unexpected });
         }
         let pairs = parameters.values().zip(values.values());
         let converted: Vec<(&Parameter, HostArray)> = pairs
             .map(|(parameter, values)| Ok((parameter, fitting(parameter, values)?)))
-            .collect::<Result<_, ModelError>>()?;
+            .collect::<Result<_, Error>>()?;
         self.set_all(converted.iter().map(|(parameter, values)| (*parameter, values)))
     }
 
@@ -242,7 +242,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn to_safetensors(&self) -> Result<Vec<u8>, ModelError> {
+    pub fn to_safetensors(&self) -> Result<Vec<u8>, Error> {
         let values = self.state_dict()?;
         Ok(safetensors::write(values.iter().map(|(name, values)| (name.as_str(), values)))?)
     }
@@ -253,7 +253,7 @@ impl ModelState {
     ///
     /// # Errors
     /// A file that is no safetensors file, and the errors of [`load_state_dict`](ModelState::load_state_dict).
-    pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), ModelError> {
+    pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), Error> {
         let mut values = safetensors::read(bytes)?;
         if is_checkpoint(bytes) {
             let parameters = self.0.params.by_name();
@@ -280,7 +280,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device, or a file that cannot be written.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), ModelError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let (path, bytes) = (path.as_ref(), self.to_safetensors()?);
         write_atomically(path, &bytes).map_err(|error| in_file(path, error.into()))
     }
@@ -290,15 +290,15 @@ impl ModelState {
     /// # Errors
     /// A file that cannot be read, and the errors of [`load_safetensors`](ModelState::load_safetensors), with
     /// the path.
-    pub fn load(&self, path: impl AsRef<Path>) -> Result<(), ModelError> {
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|error| in_file(path, error.into()))?;
         self.load_safetensors(&bytes).map_err(|problem| in_file(path, problem))
     }
 }
 
-fn in_file(path: &Path, problem: ModelError) -> ModelError {
-    ModelError::File { path: path.to_owned(), problem: Box::new(problem) }
+pub(crate) fn in_file(path: &Path, problem: Error) -> Error {
+    Error::File { path: path.to_owned(), problem: Box::new(problem) }
 }
 
 /// Writes a file under another name, and renames it once it is on disk.
@@ -321,7 +321,7 @@ fn initialised(
     params: &Params,
     context: &Context,
     missing: &[Parameter],
-) -> Result<Context, ModelError> {
+) -> Result<Context, Error> {
     let mut program = Assignments::default();
     let mut filled = Vec::new();
     let mut context = context.clone();
@@ -348,19 +348,19 @@ fn initialised(
 }
 
 /// Checks that values have the shape and type of a parameter.
-pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<(), ModelError> {
+pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<(), Error> {
     let found = (values.dtype(), values.dims().to_vec());
     let expected = (parameter.dtype(), parameter.shape().to_vec());
     if found == expected {
         Ok(())
     } else {
-        Err(ModelError::Values { name: parameter.name().into(), found, expected })
+        Err(Error::Values { name: parameter.name().into(), found, expected })
     }
 }
 
 /// The values in the type of a parameter, if they have its shape, and are floats for floats or integers for
 /// integers.
-pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostArray, ModelError> {
+pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostArray, Error> {
     let (from, to) = (values.dtype(), parameter.dtype());
     let is_convertible = from.is_float() && to.is_float() || from.is_integer() && to.is_integer();
     if from == to || !is_convertible || values.dims().as_slice() != parameter.shape() {
@@ -371,7 +371,7 @@ pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostA
     let mut converted = HostArray::zeros(to, parameter.shape().iter().copied())?;
     converted.set_values(&values)?;
     if to.is_integer() && converted.values() != values {
-        return Err(ModelError::Range { name: parameter.name().into(), from, to });
+        return Err(Error::Overflow { name: parameter.name().into(), from, to });
     }
     Ok(converted)
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use arrayjit::{DType, HostArray, TensorNode};
 
-use crate::{error::Call, run_error::ModelError};
+use crate::{error::Call, error::Error};
 
 /// Operations that change the order of elements or their type, but drop none.
 const REORDERING: [&str; 9] = [
@@ -102,11 +102,11 @@ impl PositionCheck {
     }
 
     /// Checks the values of the input.
-    pub(crate) fn check(&self, values: &HostArray) -> Result<(), ModelError> {
+    pub(crate) fn check(&self, values: &HostArray) -> Result<(), Error> {
         let Some((value, at)) = self.first_outside(values) else { return Ok(()) };
         let Call { op: operation, at: location } = self.call;
         let (input, count) = (self.part.input.clone(), self.count);
-        Err(ModelError::Position { input, value, at, count, operation, location })
+        Err(Error::Position { input, value, at, count, operation, location })
     }
 
     /// The first value that is no position, with its index in the input.

@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError, TensorErrorKind},
+    error::{Call, Error},
     graph::Graph,
     operand::{Argument, number},
     shape::{letter, whole},
@@ -22,7 +22,7 @@ impl Graph {
     /// # Errors
     /// More than four axes, or an element type that is no float.
     #[track_caller]
-    pub fn rand(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, TensorError> {
+    pub fn rand(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, Error> {
         self.sampled(Call::new("rand"), "uniform", shape, dtype, seed)
     }
 
@@ -31,7 +31,7 @@ impl Graph {
     /// # Errors
     /// More than four axes, or an element type that is no float.
     #[track_caller]
-    pub fn randn(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, TensorError> {
+    pub fn randn(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, Error> {
         self.sampled(Call::new("randn"), "normal", shape, dtype, seed)
     }
 
@@ -42,11 +42,11 @@ impl Graph {
         shape: &[usize],
         dtype: DType,
         seed: u32,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor, Error> {
         if shape.len() > MOST_AXES || !dtype.is_float() {
             let expected = format!("floats with at most {MOST_AXES} axes");
             let found = format!("{dtype} {shape:?}");
-            return Err(self.fail(call, TensorErrorKind::Argument { argument: "shape", found, expected }));
+            return Err(self.fail(call, Error::Argument { argument: "shape", found, expected }));
         }
         if shape.contains(&0) {
             return self.empty(call, shape, dtype);
@@ -68,7 +68,7 @@ impl Graph {
     /// # Errors
     /// A count beyond i32.
     #[track_caller]
-    pub fn arange(&self, count: usize) -> Result<Tensor, TensorError> {
+    pub fn arange(&self, count: usize) -> Result<Tensor, Error> {
         let call = Call::new("arange");
         match count {
             0 => self.empty(call, &[0], DType::I32),
@@ -84,16 +84,16 @@ impl Tensor {
     /// # Errors
     /// A rate outside 0..1, or more than four axes.
     #[track_caller]
-    pub fn dropout(&self, rate: f64, seed: u32) -> Result<Tensor, TensorError> {
+    pub fn dropout(&self, rate: f64, seed: u32) -> Result<Tensor, Error> {
         let call = Call::new("dropout");
         if !(0.0..1.0).contains(&rate) {
             let (found, expected) = (rate.to_string(), "at least 0 and less than 1".into());
-            let kind = TensorErrorKind::Argument { argument: "rate", found, expected };
+            let kind = Error::Argument { argument: "rate", found, expected };
             return Err(self.graph().fail(call, kind));
         }
         if self.rank() > MOST_AXES {
             let (what, found) = (self.name(), self.shape().to_vec());
-            let kind = TensorErrorKind::Shape { what, found, expected: format!("at most {MOST_AXES} axes") };
+            let kind = Error::Shape { what, found, expected: format!("at most {MOST_AXES} axes") };
             return Err(self.graph().fail(call, kind));
         }
         let (rank, rate, seed) = (self.rank(), number(rate), self.graph().seed_on_rank(seed));

@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError, TensorErrorKind},
+    error::{Call, Error},
     operand::{Argument, TensorOperand, number_of},
     shape::{
         access, axis_at, broadcast, broadcast_access, clause, clause_of, dims, letter, letters, numbered,
@@ -21,7 +21,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, positions that are no integers, or a tensor of another graph.
     #[track_caller]
-    pub fn take(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn take(&self, axis: isize, positions: &Tensor) -> Result<Tensor, Error> {
         take(Call::new("take"), self, Argument::Tensor(self), axis, positions)
     }
 
@@ -31,11 +31,11 @@ impl Tensor {
     /// # Errors
     /// Positions of another rank; otherwise as [`take`](Tensor::take).
     #[track_caller]
-    pub fn index_select(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn index_select(&self, axis: isize, positions: &Tensor) -> Result<Tensor, Error> {
         let call = Call::new("index_select");
         if positions.rank() != 1 {
             let (what, found) = (positions.name(), positions.shape().to_vec());
-            let kind = TensorErrorKind::Shape { what, found, expected: "one axis".into() };
+            let kind = Error::Shape { what, found, expected: "one axis".into() };
             return Err(self.graph().fail(call, kind));
         }
         take(call, self, Argument::Tensor(self), axis, positions)
@@ -47,7 +47,7 @@ impl Tensor {
     /// # Errors
     /// A table of rank 0, positions that are no integers, or a tensor of another graph.
     #[track_caller]
-    pub fn embedding(&self, table: impl TensorOperand) -> Result<Tensor, TensorError> {
+    pub fn embedding(&self, table: impl TensorOperand) -> Result<Tensor, Error> {
         take(Call::new("embedding"), self, table.argument(), 0, self)
     }
 
@@ -58,7 +58,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
-    pub fn gather(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn gather(&self, axis: isize, positions: &Tensor) -> Result<Tensor, Error> {
         let call = Call::new("gather");
         let chosen = self.fitting(call, axis, positions)?;
         self.gathered(call, chosen, positions, whole("p", self.rank()))
@@ -75,7 +75,7 @@ impl Tensor {
         at: usize,
         positions: &Tensor,
         position: String,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor, Error> {
         let read = access("x", computed(self.rank(), at, &position));
         let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
         let ranges = clause(positions.shape());
@@ -89,12 +89,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
-    pub fn scatter_add(
-        &self,
-        axis: isize,
-        positions: &Tensor,
-        source: &Tensor,
-    ) -> Result<Tensor, TensorError> {
+    pub fn scatter_add(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
         let call = Call::new("scatter_add");
         let chosen = self.fitting(call, axis, positions)?;
         self.source_fits(call, positions, source)?;
@@ -109,7 +104,7 @@ impl Tensor {
     /// # Errors
     /// Fails like [`scatter_add`](Tensor::scatter_add).
     #[track_caller]
-    pub fn scatter(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn scatter(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
         let call = Call::new("scatter");
         let chosen = self.fitting(call, axis, positions)?;
         self.source_fits(call, positions, source)?;
@@ -131,7 +126,7 @@ impl Tensor {
         target: &[String],
         source: &[String],
         operator: Option<&str>,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor, Error> {
         let (rank, ranges) = (self.rank(), clause_of(source, updates.shape().iter().copied()));
         let old = whole("x", rank);
         let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
@@ -168,13 +163,13 @@ impl Tensor {
     /// # Errors
     /// A mask that does not broadcast to the tensor's shape, or a tensor of another graph.
     #[track_caller]
-    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor, TensorError> {
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor, Error> {
         let call = Call::new("masked_fill");
         let to = broadcast(self.shape(), mask.shape());
         let to = to.map_err(|kind| self.graph().fail(call, kind))?;
         if to != self.shape() {
             let (left, right) = (self.shape().to_vec(), mask.shape().to_vec());
-            return Err(self.graph().fail(call, TensorErrorKind::Broadcast { left, right }));
+            return Err(self.graph().fail(call, Error::Broadcast { left, right }));
         }
         let mask_read = broadcast_access("m", mask.shape(), &to);
         let (rank, value) = (self.rank(), number_of(self.dtype(), value));
@@ -189,7 +184,7 @@ impl Tensor {
     /// # Errors
     /// Fewer than two axes.
     #[track_caller]
-    pub fn tril(&self, diagonal: isize) -> Result<Tensor, TensorError> {
+    pub fn tril(&self, diagonal: isize) -> Result<Tensor, Error> {
         self.triangle(Call::new("tril"), "<=", diagonal)
     }
 
@@ -198,15 +193,15 @@ impl Tensor {
     /// # Errors
     /// Fewer than two axes.
     #[track_caller]
-    pub fn triu(&self, diagonal: isize) -> Result<Tensor, TensorError> {
+    pub fn triu(&self, diagonal: isize) -> Result<Tensor, Error> {
         self.triangle(Call::new("triu"), ">=", diagonal)
     }
 
-    fn triangle(&self, call: Call, relation: &str, diagonal: isize) -> Result<Tensor, TensorError> {
+    fn triangle(&self, call: Call, relation: &str, diagonal: isize) -> Result<Tensor, Error> {
         let rank = self.rank();
         if rank < 2 {
             let (what, found) = (self.name(), self.shape().to_vec());
-            let kind = TensorErrorKind::Shape { what, found, expected: "at least two axes".into() };
+            let kind = Error::Shape { what, found, expected: "at least two axes".into() };
             return Err(self.graph().fail(call, kind));
         }
         let (row, column) = (letter(rank - 2), letter(rank - 1));
@@ -221,7 +216,7 @@ impl Tensor {
     /// # Errors
     /// A tensor of floats.
     #[track_caller]
-    pub fn one_hot(&self, classes: usize) -> Result<Tensor, TensorError> {
+    pub fn one_hot(&self, classes: usize) -> Result<Tensor, Error> {
         let call = Call::new("one_hot");
         self.integers(call)?;
         let rank = self.rank();
@@ -239,7 +234,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor), TensorError> {
+    pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor), Error> {
         let call = Call::new("sort");
         let sorted = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         self.ordered(call, sorted, self.shape()[sorted], descending)
@@ -251,12 +246,12 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or more elements than it has.
     #[track_caller]
-    pub fn topk(&self, count: usize, axis: isize) -> Result<(Tensor, Tensor), TensorError> {
+    pub fn topk(&self, count: usize, axis: isize) -> Result<(Tensor, Tensor), Error> {
         let call = Call::new("topk");
         let ranked = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if count > self.shape()[ranked] {
             let expected = format!("at most {}, the size of axis {ranked}", self.shape()[ranked]);
-            let kind = TensorErrorKind::Argument { argument: "count", found: count.to_string(), expected };
+            let kind = Error::Argument { argument: "count", found: count.to_string(), expected };
             return Err(self.graph().fail(call, kind));
         }
         self.ordered(call, ranked, count, true)
@@ -269,7 +264,7 @@ impl Tensor {
         at: usize,
         count: usize,
         descending: bool,
-    ) -> Result<(Tensor, Tensor), TensorError> {
+    ) -> Result<(Tensor, Tensor), Error> {
         let (rank, dtype) = (self.rank(), self.dtype());
         let mut sizes = self.shape().to_vec();
         sizes[at] = count;
@@ -288,22 +283,22 @@ impl Tensor {
         let results = self.graph().emit(call, &text, &inputs, &["values_", "positions_"])?;
         match <[Tensor; 2]>::try_from(results) {
             Ok([values, positions]) => Ok((values, positions)),
-            Err(_) => Err(self.graph().fail(call, TensorErrorKind::Axis { axis: at as isize, shape: sizes })),
+            Err(_) => Err(self.graph().fail(call, Error::Axis { axis: at as isize, shape: sizes })),
         }
     }
 
     /// Rejects floats as positions.
-    pub(crate) fn integers(&self, call: Call) -> Result<(), TensorError> {
+    pub(crate) fn integers(&self, call: Call) -> Result<(), Error> {
         if self.dtype().is_float() {
             let (what, found) = (self.name(), self.dtype());
-            let kind = TensorErrorKind::ElementType { what, found, expected: "integers" };
+            let kind = Error::ElementType { what, found, expected: "integers" };
             return Err(self.graph().fail(call, kind));
         }
         Ok(())
     }
 
     /// The axis `at`, if `positions` are integers and fit the other axes.
-    fn fitting(&self, call: Call, at: isize, positions: &Tensor) -> Result<usize, TensorError> {
+    fn fitting(&self, call: Call, at: isize, positions: &Tensor) -> Result<usize, Error> {
         let fail = |kind| self.graph().fail(call, kind);
         let chosen = axis_at(at, self.shape()).map_err(fail)?;
         positions.integers(call)?;
@@ -311,20 +306,20 @@ impl Tensor {
         if positions.rank() != self.rank() || !(0..self.rank()).all(fits) {
             let (what, found) = (positions.name(), positions.shape().to_vec());
             let expected = format!("at most {:?} but for axis {chosen}", self.shape());
-            return Err(fail(TensorErrorKind::Shape { what, found, expected }));
+            return Err(fail(Error::Shape { what, found, expected }));
         }
         self.graph().expect_positions(call, positions, self.shape()[chosen], None);
         Ok(chosen)
     }
 
     /// Checks that there is one element for each position.
-    fn source_fits(&self, call: Call, positions: &Tensor, source: &Tensor) -> Result<(), TensorError> {
+    fn source_fits(&self, call: Call, positions: &Tensor, source: &Tensor) -> Result<(), Error> {
         if source.shape() == positions.shape() {
             return Ok(());
         }
         let (what, found) = (source.name(), source.shape().to_vec());
         let expected = format!("{:?}, the shape of the positions", positions.shape());
-        Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }))
+        Err(self.graph().fail(call, Error::Shape { what, found, expected }))
     }
 }
 
@@ -345,7 +340,7 @@ fn take(
     table: Argument<'_>,
     at: isize,
     positions: &Tensor,
-) -> Result<Tensor, TensorError> {
+) -> Result<Tensor, Error> {
     let graph = tensor.graph();
     let chosen = axis_at(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
     positions.integers(call)?;
@@ -363,7 +358,7 @@ pub fn taken(
     chosen: usize,
     positions: &Tensor,
     index: impl Fn(String) -> String,
-) -> Result<Tensor, TensorError> {
+) -> Result<Tensor, Error> {
     let position_axes = numbered("k", positions.rank());
     let position = index(access("p", &position_axes));
     let read = access("x", computed(table.shape().len(), chosen, &position));

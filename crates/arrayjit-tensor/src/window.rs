@@ -2,7 +2,7 @@
 
 use crate::{
     axis_window::{AxisWindow, FilterLayout},
-    error::{Call, TensorError, TensorErrorKind},
+    error::{Call, Error},
     operand::{TensorOperand, number},
     tensor::Tensor,
 };
@@ -40,11 +40,11 @@ pub struct PoolOptions {
 
 impl PoolOptions {
     /// The movement of windows of `size` elements.
-    fn window(self, size: usize) -> Result<WindowOptions, TensorErrorKind> {
+    fn window(self, size: usize) -> Result<WindowOptions, Error> {
         if self.padding > size / 2 {
             let (argument, found) = ("padding", self.padding.to_string());
             let expected = format!("at most {}, half of the window", size / 2);
-            return Err(TensorErrorKind::Argument { argument, found, expected });
+            return Err(Error::Argument { argument, found, expected });
         }
         let stride = self.stride.unwrap_or(size);
         Ok(WindowOptions { stride, padding: self.padding, ..WindowOptions::default() })
@@ -74,7 +74,7 @@ impl WindowOptions {
     }
 
     /// Checks the options and the further padding of a result.
-    fn check(&self, output_padding: usize) -> Result<(), TensorErrorKind> {
+    fn check(&self, output_padding: usize) -> Result<(), Error> {
         let all = [
             ("stride", 1, self.stride),
             ("dilation", 1, self.dilation),
@@ -88,7 +88,7 @@ impl WindowOptions {
                     0 => format!("{least} or more"),
                     _ => format!("at most {}", Self::MOST),
                 };
-                Err(TensorErrorKind::Argument { argument, found: value.to_string(), expected })
+                Err(Error::Argument { argument, found: value.to_string(), expected })
             }
             None => Ok(()),
         }
@@ -113,7 +113,7 @@ macro_rules! in_space {
         impl Tensor {
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(&self, $($argument: $type),*) -> Result<Tensor, TensorError> {
+            pub fn $name(&self, $($argument: $type),*) -> Result<Tensor, Error> {
                 self.$inner(Call::new(stringify!($name)), $axes, $($argument),*)
             }
         }
@@ -145,7 +145,7 @@ in_space! {
     /// let filters = graph.input("filters", [4, 2, 3, 3, 3], DType::F32)?;
     /// let same = WindowOptions { padding: 1, ..WindowOptions::default() };
     /// assert_eq!(volume.conv3d(&filters, same)?.shape(), [1, 4, 8, 8, 8]);
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// # Ok::<(), arrayjit_tensor::Error>(())
     /// ```
     ///
     /// # Errors
@@ -188,7 +188,7 @@ in_space! {
     ///
     /// let sequence = Graph::new().input("sequence", [1, 3, 8], DType::F32)?;
     /// assert_eq!(sequence.max_pool1d(2, PoolOptions::default())?.shape(), [1, 3, 4]);
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// # Ok::<(), arrayjit_tensor::Error>(())
     /// ```
     ///
     /// # Errors
@@ -205,7 +205,7 @@ in_space! {
     /// assert_eq!(image.max_pool2d(2, PoolOptions::default())?.shape(), [1, 3, 4, 4]);
     /// let overlapping = PoolOptions { stride: Some(1), padding: 0 };
     /// assert_eq!(image.max_pool2d(2, overlapping)?.shape(), [1, 3, 7, 7]);
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// # Ok::<(), arrayjit_tensor::Error>(())
     /// ```
     ///
     /// # Errors
@@ -239,7 +239,7 @@ in_space! {
     ///
     /// let volume = Graph::new().input("volume", [1, 3, 8, 8, 8], DType::F32)?;
     /// assert_eq!(volume.avg_pool3d(2, PoolOptions::default())?.shape(), [1, 3, 4, 4, 4]);
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// # Ok::<(), arrayjit_tensor::Error>(())
     /// ```
     ///
     /// # Errors
@@ -254,13 +254,13 @@ impl Tensor {
         axes: usize,
         filters: impl TensorOperand,
         window: WindowOptions,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor, Error> {
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
         window.check(0).map_err(fail)?;
         let (shape, filter) = (self.shape(), filters.shape());
         let wrong = |what: String, found: &[usize], expected: String| {
-            fail(TensorErrorKind::Shape { what, found: found.to_vec(), expected })
+            fail(Error::Shape { what, found: found.to_vec(), expected })
         };
         if shape.len() != axes + 2 {
             let expected = format!("{} axes: batch, channels, then {axes} of space", axes + 2);
@@ -298,7 +298,7 @@ impl Tensor {
         filters: impl TensorOperand,
         window: WindowOptions,
         output_padding: usize,
-    ) -> Result<Tensor, TensorError> {
+    ) -> Result<Tensor, Error> {
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
         window.check(output_padding).map_err(fail)?;
@@ -318,7 +318,7 @@ impl Tensor {
                 ),
             };
             let (what, found) = (filters.name(), filter.to_vec());
-            return Err(fail(TensorErrorKind::Shape { what, found, expected }));
+            return Err(fail(Error::Shape { what, found, expected }));
         }
         let size = |axis: usize| {
             let rows = shape[axis].checked_sub(1)?.checked_mul(window.stride)?;
@@ -329,29 +329,17 @@ impl Tensor {
         let windows: Option<Vec<AxisWindow>> = (2..axes + 2).map(own).collect();
         let windows = windows.ok_or_else(|| {
             let (argument, found) = ("padding", window.padding.to_string());
-            fail(TensorErrorKind::Argument { argument, found, expected: "less than the result".into() })
+            fail(Error::Argument { argument, found, expected: "less than the result".into() })
         })?;
         self.transposed(call, filters, None, &windows, groups)
     }
 
-    fn max_pool(
-        &self,
-        call: Call,
-        axes: usize,
-        size: usize,
-        window: PoolOptions,
-    ) -> Result<Tensor, TensorError> {
+    fn max_pool(&self, call: Call, axes: usize, size: usize, window: PoolOptions) -> Result<Tensor, Error> {
         let windows = self.pool_windows(call, axes, size, window)?;
         self.folded(call, &windows, ":max=", &number(f64::NEG_INFINITY), "{}")
     }
 
-    fn avg_pool(
-        &self,
-        call: Call,
-        axes: usize,
-        size: usize,
-        window: PoolOptions,
-    ) -> Result<Tensor, TensorError> {
+    fn avg_pool(&self, call: Call, axes: usize, size: usize, window: PoolOptions) -> Result<Tensor, Error> {
         let windows = self.pool_windows(call, axes, size, window)?;
         let divisor = (size as f64).powi(axes as i32);
         self.folded(call, &windows, ":+=", "0.0", &format!("{{}} / {divisor:?}"))
@@ -363,14 +351,14 @@ impl Tensor {
         axes: usize,
         size: usize,
         options: PoolOptions,
-    ) -> Result<Vec<AxisWindow>, TensorError> {
+    ) -> Result<Vec<AxisWindow>, Error> {
         let fail = |kind| self.graph().fail(call, kind);
         let window = options.window(size).map_err(fail)?;
         window.check(0).map_err(fail)?;
         let axes_of_space = self.shape().get(2..).filter(|space| space.len() == axes);
         axes_of_space.and_then(|space| window.windows(space, &vec![size; axes])).ok_or_else(|| {
             let expected = format!("[batch, channels, {}] with room for windows of {size}", space(axes));
-            fail(TensorErrorKind::Shape { what: self.name(), found: self.shape().to_vec(), expected })
+            fail(Error::Shape { what: self.name(), found: self.shape().to_vec(), expected })
         })
     }
 
@@ -380,7 +368,7 @@ impl Tensor {
     /// # Errors
     /// A tensor that is no image, or sizes that are no multiples of the numbers of parts.
     #[track_caller]
-    pub fn adaptive_avg_pool2d(&self, height: usize, width: usize) -> Result<Tensor, TensorError> {
+    pub fn adaptive_avg_pool2d(&self, height: usize, width: usize) -> Result<Tensor, Error> {
         let call = Call::new("adaptive_avg_pool2d");
         let part = |size: usize, count: usize| {
             let kernel = size.checked_div(count).filter(|&kernel| kernel > 0 && kernel * count == size)?;
@@ -394,7 +382,7 @@ impl Tensor {
         let Some((rows, columns)) = windows else {
             let expected = format!("[batch, channels, a multiple of {height}, a multiple of {width}]");
             let (what, found) = (self.name(), self.shape().to_vec());
-            return Err(self.graph().fail(call, TensorErrorKind::Shape { what, found, expected }));
+            return Err(self.graph().fail(call, Error::Shape { what, found, expected }));
         };
         let count = (rows.kernel * columns.kernel) as f64;
         self.folded(call, &[rows, columns], ":+=", "0.0", &format!("{{}} / {count:?}"))

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use arrayjit_tensor::{
-    Backend, HostArray, ModelState, Params, Tensor, TensorError,
+    Backend, Error, HostArray, ModelState, Params, Tensor,
     nn::{BatchNorm2d, Conv2d, Conv2dOptions, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Metrics, Session},
@@ -32,7 +32,7 @@ impl NormalisedConv {
         (inputs, outputs): (usize, usize),
         size: usize,
         stride: usize,
-    ) -> Result<NormalisedConv, TensorError> {
+    ) -> Result<NormalisedConv, Error> {
         let options = Conv2dOptions { stride, padding: size / 2, bias: false, ..Default::default() };
         Ok(NormalisedConv {
             conv: Conv2d::new(&params.sub("conv"), inputs, outputs, size, options)?,
@@ -42,7 +42,7 @@ impl NormalisedConv {
 }
 
 impl Module for NormalisedConv {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         self.norm.forward(&self.conv.forward(x)?)
     }
 }
@@ -55,7 +55,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(params: &Params, channels: (usize, usize), stride: usize) -> Result<Block, TensorError> {
+    fn new(params: &Params, channels: (usize, usize), stride: usize) -> Result<Block, Error> {
         let (inputs, outputs) = channels;
         let shortcut = match inputs == outputs && stride == 1 {
             true => None,
@@ -70,7 +70,7 @@ impl Block {
 }
 
 impl Module for Block {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let residue = self.second.forward(&self.first.forward(x)?.relu()?)?;
         match &self.shortcut {
             Some(shortcut) => (residue + shortcut.forward(x)?)?.relu(),
@@ -93,7 +93,7 @@ impl ResNet {
     /// # Errors
     ///
     /// Names that exist already.
-    pub fn new(params: &Params, width: usize, blocks: usize) -> Result<ResNet, TensorError> {
+    pub fn new(params: &Params, width: usize, blocks: usize) -> Result<ResNet, Error> {
         let stem = NormalisedConv::new(&params.sub("stem"), (3, width), 3, 1)?;
         let mut channels = width;
         let mut made = Vec::new();
@@ -108,7 +108,7 @@ impl ResNet {
 
 impl Module for ResNet {
     /// The logits `[batch, 8]` of pictures `[batch, 3, 32, 32]`.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let mut x = self.stem.forward(x)?.relu()?;
         for block in &self.blocks {
             x = block.forward(&x)?;

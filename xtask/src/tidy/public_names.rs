@@ -18,6 +18,11 @@ const EXCEPTIONS: &[Exception] = &[
         "each driver has one, and a program opens a device with that of its driver's crate",
     ),
     (
+        "Error",
+        &["arrayjit-tensor", "tnode"],
+        "each is the only error of its crate, with which programs name it, as they do with those of `std`",
+    ),
+    (
         "OpenError",
         &["arrayjit", "device-cuda", "device-wgpu"],
         "each has the reasons why its own device does not open",

@@ -14,7 +14,7 @@ use super::{
     reduce::wide,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::float,
     shape::{access, dims},
     value::Value,
@@ -42,10 +42,10 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    fn of(cx: &NodeContext<'_, '_>, [q, k, v]: [&Value; 3]) -> Result<Heads, NodeProblem> {
+    fn of(cx: &NodeContext<'_, '_>, [q, k, v]: [&Value; 3]) -> Result<Heads, OnnxError> {
         let wrong = || {
             let shapes = format!("{:?}, {:?} and {:?}", q.shape(), k.shape(), v.shape());
-            NodeProblem::operand(0, format!("queries, keys and values {shapes} do not fit"))
+            OnnxError::operand(0, format!("queries, keys and values {shapes} do not fit"))
         };
         let (heads, batches) = match (q.shape(), k.shape(), v.shape()) {
             (&[batch, queries, width], &[kb, keys, key_width], &[vb, values, value_width]) => {
@@ -171,7 +171,7 @@ impl Heads {
 }
 
 /// A value with heads as an axis: `[batch, heads, positions, size]`.
-fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<Value, NodeProblem> {
+fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<Value, OnnxError> {
     match x.shape() {
         &[batch, positions, width] => {
             let split = cx.reshaped(x, &[batch, positions, heads, width / heads.max(1)])?;
@@ -187,13 +187,13 @@ fn cached(
     x: &Value,
     past: Option<Value>,
     heads: usize,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let new = with_heads(cx, x, heads)?;
     let Some(past) = past else { return Ok(new) };
     match (past.shape(), new.shape()) {
         (&[a, b, 0, c], &[d, e, _, f]) if [a, b, c] == [d, e, f] => Ok(new),
         (&[a, b, _, c], &[d, e, _, f]) if [a, b, c] == [d, e, f] => concatenated(cx, &[past, new], 2),
-        _ => Err(NodeProblem::operand(4, format!("{:?} does not fit {:?}", past.shape(), new.shape()))),
+        _ => Err(OnnxError::operand(4, format!("{:?} does not fit {:?}", past.shape(), new.shape()))),
     }
 }
 
@@ -213,7 +213,7 @@ fn offset(heads: &Heads, past: usize, valid: Option<&str>) -> String {
     }
 }
 
-fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask, NodeProblem> {
+fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask, OnnxError> {
     let mut text = "{}".to_owned();
     let given = cx.optional(3);
     if let Some(given) = &given {
@@ -230,7 +230,7 @@ fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask
         }
         Some(valid) => {
             let problem = format!("expected the shape [{}], found {:?}", heads.batch, valid.shape());
-            return Err(NodeProblem::operand(6, problem));
+            return Err(OnnxError::operand(6, problem));
         }
         None => None,
     };
@@ -258,9 +258,9 @@ fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask
 }
 
 /// The element of a mask, which is broadcast to the scores and may have fewer keys.
-fn mask_element(heads: &Heads, mask: &Operand) -> Result<String, NodeProblem> {
+fn mask_element(heads: &Heads, mask: &Operand) -> Result<String, OnnxError> {
     let (index, shape) = heads.score();
-    let wrong = || NodeProblem::operand(3, format!("a mask {:?} does not fit {shape:?}", mask.shape));
+    let wrong = || OnnxError::operand(3, format!("a mask {:?} does not fit {shape:?}", mask.shape));
     let missing = shape.len().checked_sub(mask.shape.len()).ok_or_else(wrong)?;
     let mut own = Vec::new();
     let mut is_short = false;
@@ -289,7 +289,7 @@ fn attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
         k = cached(cx, &k, past_keys, heads.shared)?;
         v = cached(cx, &v, past_values, heads.shared)?;
         if k.shape()[2] != v.shape()[2] {
-            return Err(NodeProblem::operand(5, "expected as many values as keys in the cache"));
+            return Err(OnnxError::operand(5, "expected as many values as keys in the cache"));
         }
         heads.keys = k.shape()[2];
     }
@@ -300,7 +300,7 @@ fn attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The factor of the products of queries and keys.
-fn scale(cx: &NodeContext<'_, '_>, size: usize, dtype: DType) -> Result<String, NodeProblem> {
+fn scale(cx: &NodeContext<'_, '_>, size: usize, dtype: DType) -> Result<String, OnnxError> {
     Ok(match cx.float_or("scale", 0.0)? {
         0.0 => float(dtype, 1.0 / (size as f64).sqrt()),
         scale => float(DType::F32, f64::from(scale)),
@@ -313,7 +313,7 @@ fn scores(
     heads: &Heads,
     [q, k]: [&Operand; 2],
     clause: &str,
-) -> Result<String, NodeProblem> {
+) -> Result<String, OnnxError> {
     let wide = wide(q.dtype);
     let scaled = heads.at("r", &["i", "c"]);
     let score = heads.at("s", &["i", "j"]);
@@ -336,7 +336,7 @@ fn scores_and_values(
     heads: &Heads,
     [q, k, v]: [&Value; 3],
     mask: &Mask,
-) -> Result<[Value; 2], NodeProblem> {
+) -> Result<[Value; 2], OnnxError> {
     let (dtype, wide) = (q.dtype(), wide(q.dtype()));
     let operands = [q, k, v].map(|value| cx.bind_array(value));
     let [q, k, v] = operands;
@@ -391,7 +391,7 @@ fn scores_and_values(
             let weight = heads.at("p", &["i", "j"]);
             format!("where({total} == 0, 0, {weight} / {total})")
         }
-        _ => return Err(NodeProblem::attribute("qk_matmul_output_mode", "0 to 3")),
+        _ => return Err(OnnxError::attribute("qk_matmul_output_mode", "0 to 3")),
     };
     let (index, score_shape) = heads.score();
     text.push_str(&format!("{} := {dtype}({shown})\n", access("u", &index)));
@@ -435,7 +435,7 @@ fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let heads = Heads::of(cx, [&q, &k, &v])?;
     if heads.is_packed {
-        return Err(NodeProblem::operand(0, "expected four axes"));
+        return Err(OnnxError::operand(0, "expected four axes"));
     }
     let default = if q.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let precision = cx.dtype_attribute("softmax_precision")?.unwrap_or(default);
@@ -471,7 +471,7 @@ fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The result of the subgraph of an attribute, if the node has it; it keeps the type and shape.
-fn modified(cx: &mut NodeContext<'_, '_>, name: &str, value: Value) -> Result<Value, NodeProblem> {
+fn modified(cx: &mut NodeContext<'_, '_>, name: &str, value: Value) -> Result<Value, OnnxError> {
     if cx.attribute(name).is_none() {
         return Ok(value);
     }
@@ -479,6 +479,6 @@ fn modified(cx: &mut NodeContext<'_, '_>, name: &str, value: Value) -> Result<Va
     let (dtype, shape) = (value.dtype(), value.shape().to_vec());
     match cx.subgraph(&graph, vec![value])?.as_slice() {
         [result] if result.dtype() == dtype && result.shape() == shape => Ok(result.clone()),
-        _ => Err(NodeProblem::attribute(name, "a graph that keeps the type and shape of its input")),
+        _ => Err(OnnxError::attribute(name, "a graph that keeps the type and shape of its input")),
     }
 }

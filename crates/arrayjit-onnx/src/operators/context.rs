@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrayjit_tensor::{
-    Graph, Tensor, TensorError, TensorOperand,
+    Error, Graph, Tensor, TensorOperand,
     low_level::{Call, broadcast_access},
 };
 use tnode::{DType, HostArray};
@@ -11,7 +11,7 @@ use tnode::{DType, HostArray};
 use super::scope::TraceScope;
 use crate::{
     budget::bytes_of,
-    error::{NodeProblem, OnnxError},
+    error::OnnxError,
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
     narrow::Narrow,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The results of a node, in the order of its outputs.
-pub(crate) type Lowered = Result<Vec<Value>, NodeProblem>;
+pub(crate) type Lowered = Result<Vec<Value>, OnnxError>;
 
 /// Results with at most as many elements are computed on the host if all operands are known.
 pub(crate) const MOST_ON_HOST: usize = 4096;
@@ -118,75 +118,74 @@ impl<'n> NodeContext<'_, 'n> {
         self.node.attributes.get(name)
     }
 
-    pub(crate) fn int(&self, name: &str) -> Result<Option<i64>, NodeProblem> {
+    pub(crate) fn int(&self, name: &str) -> Result<Option<i64>, OnnxError> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Int(value)) => Ok(Some(*value)),
-            Some(_) => Err(NodeProblem::attribute(name, "an integer")),
+            Some(_) => Err(OnnxError::attribute(name, "an integer")),
         }
     }
 
-    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64, NodeProblem> {
+    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64, OnnxError> {
         Ok(self.int(name)?.unwrap_or(default))
     }
 
     /// A positive number.
-    pub(crate) fn count(&self, name: &str, default: i64) -> Result<usize, NodeProblem> {
+    pub(crate) fn count(&self, name: &str, default: i64) -> Result<usize, OnnxError> {
         let count = usize::try_from(self.int_or(name, default)?).ok().filter(|&count| count > 0);
-        count.ok_or_else(|| NodeProblem::attribute(name, "a positive number"))
+        count.ok_or_else(|| OnnxError::attribute(name, "a positive number"))
     }
 
-    pub(crate) fn float_or(&self, name: &str, default: f32) -> Result<f32, NodeProblem> {
+    pub(crate) fn float_or(&self, name: &str, default: f32) -> Result<f32, OnnxError> {
         match self.attribute(name) {
             None => Ok(default),
             Some(Attribute::Float(value)) => Ok(*value),
-            Some(_) => Err(NodeProblem::attribute(name, "a float")),
+            Some(_) => Err(OnnxError::attribute(name, "a float")),
         }
     }
 
-    pub(crate) fn text_or(&self, name: &str, default: &'n str) -> Result<&'n str, NodeProblem> {
+    pub(crate) fn text_or(&self, name: &str, default: &'n str) -> Result<&'n str, OnnxError> {
         match self.attribute(name) {
             None => Ok(default),
             Some(Attribute::Text(value)) => Ok(value),
-            Some(_) => Err(NodeProblem::attribute(name, "a text")),
+            Some(_) => Err(OnnxError::attribute(name, "a text")),
         }
     }
 
-    pub(crate) fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, NodeProblem> {
+    pub(crate) fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, OnnxError> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Ints(values)) => Ok(Some(values.clone())),
-            Some(_) => Err(NodeProblem::attribute(name, "integers")),
+            Some(_) => Err(OnnxError::attribute(name, "integers")),
         }
     }
 
-    pub(crate) fn floats(&self, name: &str) -> Result<Option<Vec<f32>>, NodeProblem> {
+    pub(crate) fn floats(&self, name: &str) -> Result<Option<Vec<f32>>, OnnxError> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Floats(values)) => Ok(Some(values.clone())),
-            Some(_) => Err(NodeProblem::attribute(name, "floats")),
+            Some(_) => Err(OnnxError::attribute(name, "floats")),
         }
     }
 
-    pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, NodeProblem> {
+    pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, OnnxError> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Texts(values)) => Ok(Some(values.clone())),
-            Some(_) => Err(NodeProblem::attribute(name, "texts")),
+            Some(_) => Err(OnnxError::attribute(name, "texts")),
         }
     }
 
     /// The element type with the number that an attribute has.
-    pub(crate) fn dtype_attribute(&self, name: &str) -> Result<Option<DType>, NodeProblem> {
+    pub(crate) fn dtype_attribute(&self, name: &str) -> Result<Option<DType>, OnnxError> {
         let Some(number) = self.int(name)? else { return Ok(None) };
         let number = i32::try_from(number).unwrap_or(-1);
-        let unsupported =
-            || NodeProblem::Unsupported(format!("element type {}", crate::array::dtype_name(number)));
+        let unsupported = || OnnxError::Case(format!("element type {}", crate::array::dtype_name(number)));
         crate::array::dtype(number).map(Some).ok_or_else(unsupported)
     }
 
     /// The type of fewer than 8 bits whose number an attribute has.
-    pub(crate) fn narrow_attribute(&self, name: &str) -> Result<Option<Narrow>, NodeProblem> {
+    pub(crate) fn narrow_attribute(&self, name: &str) -> Result<Option<Narrow>, OnnxError> {
         let number = self.int(name)?.and_then(|number| i32::try_from(number).ok());
         Ok(number.and_then(Narrow::of))
     }
@@ -196,10 +195,10 @@ impl<'n> NodeContext<'_, 'n> {
         self.node.narrow.get(at).copied().flatten()
     }
 
-    pub(crate) fn graph(&self, name: &str) -> Result<&'n Arc<ModelGraph>, NodeProblem> {
+    pub(crate) fn graph(&self, name: &str) -> Result<&'n Arc<ModelGraph>, OnnxError> {
         match self.attribute(name) {
             Some(Attribute::Graph(graph)) => Ok(graph),
-            _ => Err(NodeProblem::attribute(name, "a graph")),
+            _ => Err(OnnxError::attribute(name, "a graph")),
         }
     }
 }
@@ -224,32 +223,32 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         self.operands.get(at).cloned().flatten()
     }
 
-    pub(crate) fn value(&self, at: usize) -> Result<Value, NodeProblem> {
-        self.optional(at).ok_or_else(|| NodeProblem::operand(at, "it is missing"))
+    pub(crate) fn value(&self, at: usize) -> Result<Value, OnnxError> {
+        self.optional(at).ok_or_else(|| OnnxError::operand(at, "it is missing"))
     }
 
     /// All operands, none of which may be left out.
-    pub(crate) fn values(&self) -> Result<Vec<Value>, NodeProblem> {
+    pub(crate) fn values(&self) -> Result<Vec<Value>, OnnxError> {
         (0..self.inputs()).map(|at| self.value(at)).collect()
     }
 
     /// The values of an operand on the host, on which the trace depends from here on.
-    pub(crate) fn host(&mut self, at: usize) -> Result<Arc<HostValue>, NodeProblem> {
+    pub(crate) fn host(&mut self, at: usize) -> Result<Arc<HostValue>, OnnxError> {
         let value = self.value(at)?;
         self.scope.host(&value)
     }
 
     /// The integers of an operand on the host.
-    pub(crate) fn host_ints(&mut self, at: usize) -> Result<Vec<i64>, NodeProblem> {
+    pub(crate) fn host_ints(&mut self, at: usize) -> Result<Vec<i64>, OnnxError> {
         let value = self.host(at)?;
         match value.dtype().is_float() {
-            true => Err(NodeProblem::operand(at, format!("expected integers, found {}", value.dtype()))),
+            true => Err(OnnxError::operand(at, format!("expected integers, found {}", value.dtype()))),
             false => Ok(value.ints()),
         }
     }
 
     /// The integers of an optional operand on the host.
-    pub(crate) fn optional_ints(&mut self, at: usize) -> Result<Option<Vec<i64>>, NodeProblem> {
+    pub(crate) fn optional_ints(&mut self, at: usize) -> Result<Option<Vec<i64>>, OnnxError> {
         match self.optional(at) {
             Some(_) => self.host_ints(at).map(Some),
             None => Ok(None),
@@ -257,11 +256,11 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     }
 
     /// The only element of an operand on the host.
-    pub(crate) fn host_float(&mut self, at: usize) -> Result<f64, NodeProblem> {
+    pub(crate) fn host_float(&mut self, at: usize) -> Result<f64, OnnxError> {
         let value = self.host(at)?;
         let first = value.floats().first().copied();
         first.filter(|_| value.array.num_values() == 1).ok_or_else(|| {
-            NodeProblem::operand(at, format!("expected one element, found shape {:?}", value.shape()))
+            OnnxError::operand(at, format!("expected one element, found shape {:?}", value.shape()))
         })
     }
 
@@ -283,8 +282,8 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     pub(crate) fn table(
         &mut self,
         key: String,
-        make: impl FnOnce() -> Result<HostArray, NodeProblem>,
-    ) -> Result<Value, NodeProblem> {
+        make: impl FnOnce() -> Result<HostArray, OnnxError>,
+    ) -> Result<Value, OnnxError> {
         self.scope.table(self.node.id, key, Box::new(make)).map(Value::Weight)
     }
 
@@ -292,16 +291,16 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     pub(crate) fn subgraph(&mut self, graph: &ModelGraph, inputs: Vec<Value>) -> Lowered {
         let names = graph.inputs.iter().map(|info| info.name.clone());
         let inputs: BTreeMap<String, Value> = names.zip(inputs).collect();
-        self.scope.graph(graph, inputs).map_err(|error: OnnxError| NodeProblem::Inner(Box::new(error)))
+        self.scope.graph(graph, inputs)
     }
 
     /// Takes steps: of a loop, or of a layer that is unrolled.
-    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), NodeProblem> {
+    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), OnnxError> {
         self.scope.step(steps as u64)
     }
 
     /// Takes the memory of an array on the host, before it is made.
-    pub(crate) fn reserve(&mut self, dtype: DType, shape: &[usize]) -> Result<(), NodeProblem> {
+    pub(crate) fn reserve(&mut self, dtype: DType, shape: &[usize]) -> Result<(), OnnxError> {
         elements_of(dtype, shape)?;
         self.scope.reserve(bytes_of(dtype, shape))
     }
@@ -312,7 +311,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     }
 
     /// The values of a value on the host, on which the trace depends from here on.
-    pub(crate) fn host_of(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem> {
+    pub(crate) fn host_of(&mut self, value: &Value) -> Result<Arc<HostValue>, OnnxError> {
         self.scope.host(value)
     }
 
@@ -320,7 +319,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     pub(crate) fn on_host(
         &mut self,
         operands: &[Value],
-        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, NodeProblem> + Send + Sync + 'static,
+        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, OnnxError> + Send + Sync + 'static,
     ) -> Lowered {
         self.scope.host_step(self.node, operands, Arc::new(function), false)
     }
@@ -329,7 +328,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     pub(crate) fn each_run(
         &mut self,
         operands: &[Value],
-        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, NodeProblem> + Send + Sync + 'static,
+        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, OnnxError> + Send + Sync + 'static,
     ) -> Lowered {
         self.scope.host_step(self.node, operands, Arc::new(function), true)
     }
@@ -346,7 +345,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
 /// Statements.
 impl NodeContext<'_, '_> {
     /// An operand of a statement; the only element of a known array becomes a number.
-    pub(crate) fn bind(&mut self, value: &Value) -> Result<Operand, NodeProblem> {
+    pub(crate) fn bind(&mut self, value: &Value) -> Result<Operand, OnnxError> {
         match value.known().and_then(|known| known.literal()) {
             Some(text) => {
                 let (shape, dtype) = (value.shape().to_vec(), value.dtype());
@@ -357,7 +356,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// An operand of a statement that is always an array.
-    pub(crate) fn bind_array(&mut self, value: &Value) -> Result<Operand, NodeProblem> {
+    pub(crate) fn bind_array(&mut self, value: &Value) -> Result<Operand, OnnxError> {
         let operand = self.scope.tensor(value)?;
         let text = format!("x{}", self.bound.len());
         self.bound.push((text.clone(), operand));
@@ -365,7 +364,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// Adds statements that compute the array `y` of this type and shape.
-    pub(crate) fn emit(&mut self, dtype: DType, shape: &[usize], text: &str) -> Result<Value, NodeProblem> {
+    pub(crate) fn emit(&mut self, dtype: DType, shape: &[usize], text: &str) -> Result<Value, OnnxError> {
         let [value] = self.emit_all([("y", dtype, shape)], text)?;
         Ok(value)
     }
@@ -375,7 +374,7 @@ impl NodeContext<'_, '_> {
         &mut self,
         results: [(&str, DType, &[usize]); N],
         text: &str,
-    ) -> Result<[Value; N], NodeProblem> {
+    ) -> Result<[Value; N], OnnxError> {
         let bound = std::mem::take(&mut self.bound);
         for (_, dtype, shape) in results {
             self.reserve(dtype, shape)?;
@@ -405,11 +404,11 @@ impl NodeContext<'_, '_> {
         values: [&Value; N],
         dtype: DType,
         shape: &[usize],
-        operation: impl FnOnce(&[Tensor; N]) -> Result<Tensor, TensorError>,
-    ) -> Result<Value, NodeProblem> {
+        operation: impl FnOnce(&[Tensor; N]) -> Result<Tensor, Error>,
+    ) -> Result<Value, OnnxError> {
         self.operation_of(&values.map(Value::clone), dtype, shape, |_, tensors| match tensors.try_into() {
-            Ok(tensors) => operation(tensors).map_err(NodeProblem::from),
-            Err(_) => Err(NodeProblem::Other("an operand is missing".into())),
+            Ok(tensors) => operation(tensors).map_err(OnnxError::from),
+            Err(_) => Err(OnnxError::Invalid("an operand is missing".into())),
         })
     }
 
@@ -420,9 +419,9 @@ impl NodeContext<'_, '_> {
         dtype: DType,
         shape: &[usize],
         operation: impl FnOnce(&Graph, &[Tensor]) -> Result<Tensor, E>,
-    ) -> Result<Value, NodeProblem>
+    ) -> Result<Value, OnnxError>
     where
-        NodeProblem: From<E>,
+        OnnxError: From<E>,
     {
         self.reserve(dtype, shape)?;
         if shape.contains(&0) {
@@ -445,24 +444,19 @@ impl NodeContext<'_, '_> {
     }
 
     /// An array without elements.
-    pub(crate) fn empty(&self, dtype: DType, shape: &[usize]) -> Result<Value, NodeProblem> {
+    pub(crate) fn empty(&self, dtype: DType, shape: &[usize]) -> Result<Value, OnnxError> {
         Ok(self.known(HostArray::zeros(dtype, shape.iter().copied())?))
     }
 
     /// An array with one number in all elements, as assignment text in its type.
-    pub(crate) fn filled(
-        &mut self,
-        dtype: DType,
-        shape: &[usize],
-        number: &str,
-    ) -> Result<Value, NodeProblem> {
+    pub(crate) fn filled(&mut self, dtype: DType, shape: &[usize], number: &str) -> Result<Value, OnnxError> {
         let letters = shape::letters(shape.len());
         let text = format!("{} := {number}", shape::access("y", &letters));
         self.apart(|cx| cx.emit(dtype, shape, &text))
     }
 
     /// The value converted to an element type.
-    pub(crate) fn cast(&mut self, value: &Value, dtype: DType) -> Result<Value, NodeProblem> {
+    pub(crate) fn cast(&mut self, value: &Value, dtype: DType) -> Result<Value, OnnxError> {
         if value.dtype() == dtype {
             return Ok(value.clone());
         }
@@ -479,7 +473,7 @@ impl NodeContext<'_, '_> {
         value: &Value,
         dtype: DType,
         expression: &str,
-    ) -> Result<Value, NodeProblem> {
+    ) -> Result<Value, OnnxError> {
         let y = shape::access("y", shape::letters(value.rank()));
         self.apart(|cx| {
             let element = cx.bind_array(value)?.whole();
@@ -496,16 +490,16 @@ fn path(name: &str) -> String {
 }
 
 /// Checks that an array of this type and shape can be addressed.
-fn elements_of(dtype: DType, shape: &[usize]) -> Result<usize, NodeProblem> {
-    shape::elements(shape)?.checked_mul(dtype.size_bytes()).ok_or_else(NodeProblem::overflow)
+fn elements_of(dtype: DType, shape: &[usize]) -> Result<usize, OnnxError> {
+    shape::elements(shape)?.checked_mul(dtype.size_bytes()).ok_or_else(OnnxError::overflow)
 }
 
 /// The items of an iterator of exactly `N` items.
 fn collected<const N: usize>(
-    items: impl Iterator<Item = Result<Value, NodeProblem>>,
-) -> Result<[Value; N], NodeProblem> {
+    items: impl Iterator<Item = Result<Value, OnnxError>>,
+) -> Result<[Value; N], OnnxError> {
     let items: Vec<Value> = items.collect::<Result<_, _>>()?;
-    items.try_into().map_err(|_| NodeProblem::Other("a result is missing".into()))
+    items.try_into().map_err(|_| OnnxError::Invalid("a result is missing".into()))
 }
 
 /// The index of an axis as a sum of multiples of the letters of a result.
@@ -545,13 +539,13 @@ impl Affine {
 /// Moves of elements.
 impl NodeContext<'_, '_> {
     /// The same elements in row-major order in another shape.
-    pub(crate) fn reshaped(&mut self, value: &Value, shape: &[usize]) -> Result<Value, NodeProblem> {
+    pub(crate) fn reshaped(&mut self, value: &Value, shape: &[usize]) -> Result<Value, OnnxError> {
         if value.shape() == shape {
             return Ok(value.clone());
         }
         if shape::elements(shape)? != value.num_elements() {
             let problem = format!("{:?} cannot have the shape {shape:?}", value.shape());
-            return Err(NodeProblem::Other(problem));
+            return Err(OnnxError::Invalid(problem));
         }
         if let Some(known) = value.known() {
             self.reserve(known.dtype(), shape)?;
@@ -568,7 +562,7 @@ impl NodeContext<'_, '_> {
         value: &Value,
         shape: &[usize],
         index: &[Affine],
-    ) -> Result<Value, NodeProblem> {
+    ) -> Result<Value, OnnxError> {
         let count = shape::elements(shape)?;
         if let Some(known) = value.known().filter(|_| count <= MOST_ON_HOST) {
             let position = |at: Vec<usize>| {
@@ -592,7 +586,7 @@ impl NodeContext<'_, '_> {
         value: &Value,
         axis: usize,
         positions: &[usize],
-    ) -> Result<Value, NodeProblem> {
+    ) -> Result<Value, OnnxError> {
         let mut shape = value.shape().to_vec();
         shape[axis] = positions.len();
         let start = positions.first().copied().unwrap_or_default() as i64;
@@ -624,7 +618,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// The axes in another order: axis `k` of the result is axis `order[k]`.
-    pub(crate) fn permuted(&mut self, value: &Value, order: &[usize]) -> Result<Value, NodeProblem> {
+    pub(crate) fn permuted(&mut self, value: &Value, order: &[usize]) -> Result<Value, OnnxError> {
         let shape: Vec<usize> = order.iter().map(|&at| value.shape()[at]).collect();
         let mut index = vec![Affine::default(); order.len()];
         for (to, &from) in order.iter().enumerate() {
@@ -634,7 +628,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// Repeats axes of size 1, and adds axes in front, until the value has this shape.
-    pub(crate) fn broadcast_to(&mut self, value: &Value, shape: &[usize]) -> Result<Value, NodeProblem> {
+    pub(crate) fn broadcast_to(&mut self, value: &Value, shape: &[usize]) -> Result<Value, OnnxError> {
         if value.shape() == shape {
             return Ok(value.clone());
         }

@@ -12,7 +12,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{float, floats_of},
     shape::broadcast,
     value::Value,
@@ -35,9 +35,9 @@ pub(super) fn product(
     x: &Value,
     z: &Value,
     dtype: DType,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     if x.rank() == 0 || z.rank() == 0 {
-        return Err(NodeProblem::operand(0, "expected one axis or more"));
+        return Err(OnnxError::operand(0, "expected one axis or more"));
     }
     let (left, right) = (x.shape().to_vec(), z.shape().to_vec());
     let [is_row, is_column] = [left.len() == 1, right.len() == 1];
@@ -45,7 +45,7 @@ pub(super) fn product(
     let batch = broadcast(&front(&left), &front(&right))?;
     let inner = left.last().copied().unwrap_or(1);
     if inner != right[right.len().saturating_sub(2)] {
-        return Err(NodeProblem::operand(1, format!("matrices {left:?} and {right:?} do not fit")));
+        return Err(OnnxError::operand(1, format!("matrices {left:?} and {right:?} do not fit")));
     }
     let rows = (!is_row).then(|| left[left.len() - 2]);
     let columns = (!is_column).then(|| right[right.len() - 1]);
@@ -60,12 +60,12 @@ fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     let is_turned = [cx.int_or("transA", 0)? != 0, cx.int_or("transB", 0)? != 0];
     let (&[a0, a1], &[b0, b1]) = (x.shape(), z.shape()) else {
-        return Err(NodeProblem::operand(0, "expected matrices"));
+        return Err(OnnxError::operand(0, "expected matrices"));
     };
     let (rows, inner) = if is_turned[0] { (a1, a0) } else { (a0, a1) };
     let (depth, columns) = if is_turned[1] { (b1, b0) } else { (b0, b1) };
     if inner != depth {
-        return Err(NodeProblem::operand(
+        return Err(OnnxError::operand(
             1,
             format!("matrices {:?} and {:?} do not fit", x.shape(), z.shape()),
         ));
@@ -104,7 +104,7 @@ fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let shapes: Vec<(String, &[usize])> =
         values.iter().enumerate().map(|(at, value)| (format!("operand {at}"), value.shape())).collect();
     let equation = NamedAxes::parse(&text.replace(' ', ""), &shapes);
-    let equation = equation.map_err(|problem| NodeProblem::Other(problem.to_string()))?;
+    let equation = equation.map_err(|problem| OnnxError::Invalid(problem.to_string()))?;
     let (call, shape, dtype) = (cx.call(), equation.shape(), values.first().map_or(DType::F32, Value::dtype));
     if values.iter().any(|value| value.num_elements() == 0) && !shape.contains(&0) {
         return Ok(vec![cx.filled(dtype, shape, &format!("{dtype}(0)"))?]);
@@ -122,10 +122,10 @@ fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
 fn determinant(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let [outer @ .., rows, columns] = x.shape() else {
-        return Err(NodeProblem::operand(0, "expected two axes or more"));
+        return Err(OnnxError::operand(0, "expected two axes or more"));
     };
     if rows != columns {
-        return Err(NodeProblem::operand(0, format!("expected square matrices, found {:?}", x.shape())));
+        return Err(OnnxError::operand(0, format!("expected square matrices, found {:?}", x.shape())));
     }
     let (dtype, size, shape) = (x.dtype(), *rows, outer.to_vec());
     cx.on_host(&[x], move |arrays| {

@@ -10,7 +10,7 @@ use super::{
     operator::{Operator, list_op, op},
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::HostValue,
     ir::{Dim, ModelGraph, ValueInfo},
     shape::axis,
@@ -23,7 +23,7 @@ pub(super) static OPERATORS: &[Operator] =
 fn branch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let condition = cx.host(0)?;
     if condition.array.num_values() != 1 {
-        return Err(NodeProblem::operand(0, "expected one element"));
+        return Err(OnnxError::operand(0, "expected one element"));
     }
     let name = if condition.ints() == [0] { "else_branch" } else { "then_branch" };
     let graph = cx.graph(name)?.clone();
@@ -40,9 +40,9 @@ fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let carried = cx.inputs().saturating_sub(2);
     let mut state: Vec<Value> = (0..carried).map(|at| cx.value(at + 2)).collect::<Result<_, _>>()?;
     let scans = body.outputs.len().checked_sub(carried + 1);
-    let scans = scans.ok_or_else(|| NodeProblem::attribute("body", "an output for each carried value"))?;
+    let scans = scans.ok_or_else(|| OnnxError::attribute("body", "an output for each carried value"))?;
     let mut collected: Vec<Vec<Value>> = vec![Vec::new(); scans];
-    let step = cx.keeping(Vec::new(), |cx| -> Result<i64, NodeProblem> {
+    let step = cx.keeping(Vec::new(), |cx| -> Result<i64, OnnxError> {
         let mut step = 0;
         while goes_on && step < most {
             cx.steps(1)?;
@@ -68,7 +68,7 @@ fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The inputs of the body of a loop: the number of the step, the condition, and the state.
-fn loop_inputs(step: i64, state: &[Value]) -> Result<Vec<Value>, NodeProblem> {
+fn loop_inputs(step: i64, state: &[Value]) -> Result<Vec<Value>, OnnxError> {
     let index = HostArray::from_slice(&[step], [])?;
     let condition = HostArray::from_bytes(DType::Bool, [], &[1])?;
     let known = |array| Value::Known(HostValue::new(array, false));
@@ -126,7 +126,7 @@ fn stacked(
             values.reverse();
         }
         if values.iter().any(|value| matches!(value, Value::Sequence(_))) {
-            return Err(NodeProblem::attribute("body", "arrays to collect, and no sequences"));
+            return Err(OnnxError::attribute("body", "arrays to collect, and no sequences"));
         }
         let at_axis = axis(at_axis, values[0].rank() + 1)?;
         let mut rows = Vec::new();
@@ -148,13 +148,11 @@ struct ScanAxis {
 }
 
 /// The axes of `count` scanned operands or results.
-fn scan_axes(cx: &NodeContext<'_, '_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>, NodeProblem> {
+fn scan_axes(cx: &NodeContext<'_, '_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>, OnnxError> {
     let read = |name: String| {
         let values = cx.ints(&name)?.unwrap_or_else(|| vec![0; count]);
         let is_complete = values.len() == count;
-        is_complete
-            .then_some(values)
-            .ok_or_else(|| NodeProblem::attribute(&name, format!("{count} integers")))
+        is_complete.then_some(values).ok_or_else(|| OnnxError::attribute(&name, format!("{count} integers")))
     };
     let (axes, directions) = (read(format!("scan_{kind}_axes"))?, read(format!("scan_{kind}_directions"))?);
     let pairs = axes.into_iter().zip(directions);
@@ -188,7 +186,7 @@ impl ScanBody {
             return not_stepped(cx, &self.graph, state, operands, &self.outputs);
         }
         let mut collected: Vec<Vec<Value>> = vec![Vec::new(); self.outputs.len()];
-        cx.keeping(inputs.to_vec(), |cx| -> Result<(), NodeProblem> {
+        cx.keeping(inputs.to_vec(), |cx| -> Result<(), OnnxError> {
             for step in 0..steps {
                 cx.steps(1)?;
                 let mut operands = std::mem::take(&mut state);
@@ -217,13 +215,13 @@ impl ScanBody {
 fn scan_parts(
     cx: &NodeContext<'_, '_>,
     operands: usize,
-) -> Result<(Arc<ModelGraph>, usize, usize), NodeProblem> {
+) -> Result<(Arc<ModelGraph>, usize, usize), OnnxError> {
     let graph = cx.graph("body")?.clone();
     let scanned = usize::try_from(cx.int_or("num_scan_inputs", 0)?).unwrap_or(usize::MAX);
     let carried = operands.checked_sub(scanned);
-    let carried = carried.ok_or_else(|| NodeProblem::attribute("num_scan_inputs", "at most the operands"))?;
+    let carried = carried.ok_or_else(|| OnnxError::attribute("num_scan_inputs", "at most the operands"))?;
     if graph.outputs.len() < carried {
-        return Err(NodeProblem::attribute("body", "an output for each carried value"));
+        return Err(OnnxError::attribute("body", "an output for each carried value"));
     }
     Ok((graph, carried, scanned))
 }
@@ -240,7 +238,7 @@ fn scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// The first version scans each element of a batch for itself.
 fn batched_scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if cx.optional(0).is_some() {
-        return Err(NodeProblem::Unsupported("a scan with a length for each element of the batch".into()));
+        return Err(OnnxError::Case("a scan with a length for each element of the batch".into()));
     }
     let count = cx.inputs().saturating_sub(1);
     let (graph, carried, scanned) = scan_parts(cx, count)?;
@@ -251,7 +249,7 @@ fn batched_scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let operands: Vec<Value> = (1..=count).map(|at| cx.value(at)).collect::<Result<_, _>>()?;
     let batch = operands.last().and_then(|value| value.shape().first().copied()).unwrap_or(0);
     if batch == 0 || operands.iter().any(|value| value.shape().first() != Some(&batch)) {
-        return Err(NodeProblem::operand(1, "expected the same batch for all operands"));
+        return Err(OnnxError::operand(1, "expected the same batch for all operands"));
     }
     let mut rows: Vec<Vec<Value>> = Vec::new();
     for element in 0..batch {

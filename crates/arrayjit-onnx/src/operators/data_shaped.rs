@@ -10,7 +10,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{indices, scalars, taken},
     shape::axis,
 };
@@ -22,8 +22,8 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Unique", 11, unique),
 ];
 
-fn array(arrays: &[Arc<HostArray>], at: usize) -> Result<&HostArray, NodeProblem> {
-    arrays.get(at).map(|array| &**array).ok_or_else(|| NodeProblem::operand(at, "it is missing"))
+fn array(arrays: &[Arc<HostArray>], at: usize) -> Result<&HostArray, OnnxError> {
+    arrays.get(at).map(|array| &**array).ok_or_else(|| OnnxError::operand(at, "it is missing"))
 }
 
 fn non_zero(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -45,7 +45,7 @@ fn non_zero(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The array, with one axis if the operator names none, and the position of the axis.
-fn along(x: &HostArray, named: Option<i64>) -> Result<(HostArray, usize), NodeProblem> {
+fn along(x: &HostArray, named: Option<i64>) -> Result<(HostArray, usize), OnnxError> {
     match named {
         Some(named) => Ok((x.try_clone()?, axis(named, x.dims().len())?)),
         None => Ok((HostArray::from_bytes(x.dtype(), [x.num_values()], x.bytes())?, 0)),
@@ -187,11 +187,11 @@ fn non_max_suppression(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let least = if cx.optional(4).is_some() { Some(cx.host_float(4)? as f32) } else { None };
     let (boxes, scores) = (cx.value(0)?, cx.value(1)?);
     let (&[batches, count, 4], &[others, classes, scored]) = (boxes.shape(), scores.shape()) else {
-        return Err(NodeProblem::operand(0, "expected boxes [batches, boxes, 4] and scores of three axes"));
+        return Err(OnnxError::operand(0, "expected boxes [batches, boxes, 4] and scores of three axes"));
     };
     if batches != others || count != scored {
         let problem = format!("{:?} does not fit {:?}", scores.shape(), boxes.shape());
-        return Err(NodeProblem::operand(1, problem));
+        return Err(OnnxError::operand(1, problem));
     }
     cx.on_host(&[boxes, scores], move |arrays| {
         let (boxes, scores) = (array(arrays, 0)?.as_slice::<f32>()?, array(arrays, 1)?.as_slice::<f32>()?);

@@ -12,7 +12,7 @@ use super::{
     reduce::wide,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{array_of, float, indices, scalars},
     narrow::Narrow,
     shape::{access, broadcast, broadcast_position, elements, letters},
@@ -112,7 +112,7 @@ fn mapped(cx: &mut NodeContext<'_, '_>, dtype: DType, expression: &str) -> Lower
     Ok(vec![cx.mapped(&x, dtype, expression)?])
 }
 
-fn unary_on_host(cx: &NodeContext<'_, '_>, dtype: DType) -> Result<Option<Value>, NodeProblem> {
+fn unary_on_host(cx: &NodeContext<'_, '_>, dtype: DType) -> Result<Option<Value>, OnnxError> {
     let (Some(known), Some(function)) = (cx.all_known(), unary_function(cx.operator())) else {
         return Ok(None);
     };
@@ -164,7 +164,7 @@ fn comparison(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
 fn variadic(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
     let values = cx.values()?;
     let mut values = values.into_iter();
-    let mut result = values.next().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
+    let mut result = values.next().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
     for value in values {
         let dtype = result.dtype();
         result = combined(cx, &result, &value, dtype, expression)?;
@@ -175,7 +175,7 @@ fn variadic(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {
 fn mean(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let count = cx.inputs();
     let sum = variadic(cx, "{x} + {z}")?;
-    let sum = sum.into_iter().next().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
+    let sum = sum.into_iter().next().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
     Ok(vec![cx.mapped(&sum, sum.dtype(), &format!("{{}} / {count}"))?])
 }
 
@@ -186,7 +186,7 @@ pub(super) fn combined(
     z: &Value,
     dtype: DType,
     expression: &str,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let shape = broadcast(x.shape(), z.shape())?;
     if let Some(result) = binary_on_host(cx, x, z, dtype, &shape)? {
         return Ok(result);
@@ -204,7 +204,7 @@ fn binary_on_host(
     z: &Value,
     dtype: DType,
     shape: &[usize],
-) -> Result<Option<Value>, NodeProblem> {
+) -> Result<Option<Value>, OnnxError> {
     // Small operands may have a large result.
     let is_small = elements(shape)? <= MOST_ON_HOST;
     let (true, Some(_), Some(left), Some(right)) = (is_small, cx.all_known(), x.known(), z.known()) else {
@@ -266,7 +266,7 @@ fn bit_shift(cx: &mut NodeContext<'_, '_>) -> Lowered {
     match cx.text_or("direction", "")? {
         "LEFT" => binary(cx, &format!("where({is_inside}, shl({{x}}, {{z}}), 0)")),
         "RIGHT" => binary(cx, &format!("where({is_inside}, shr({{x}}, {{z}}), {sign})")),
-        _ => Err(NodeProblem::attribute("direction", "LEFT or RIGHT")),
+        _ => Err(OnnxError::attribute("direction", "LEFT or RIGHT")),
     }
 }
 
@@ -281,7 +281,7 @@ fn bitwise_not(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 fn cast(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let dtype = cx.dtype_attribute("to")?.ok_or_else(|| NodeProblem::attribute("to", "an element type"))?;
+    let dtype = cx.dtype_attribute("to")?.ok_or_else(|| OnnxError::attribute("to", "an element type"))?;
     let (x, narrow) = (cx.value(0)?, cx.narrow_attribute("to")?);
     Ok(vec![converted(cx, &x, dtype, narrow)?])
 }
@@ -293,7 +293,7 @@ fn converted(
     x: &Value,
     dtype: DType,
     narrow: Option<Narrow>,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     if let Some(narrow) = narrow {
         return cx.mapped(x, dtype, &format!("{dtype}({})", narrow.rounded("{}", x.dtype().is_float())));
     }
@@ -312,14 +312,14 @@ pub(super) fn clamped(dtype: DType, value: &str) -> String {
 
 /// The same bits as another type of the same size. The host reads them, because it copies bytes anyway.
 fn bit_cast(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let dtype = cx.dtype_attribute("to")?.ok_or_else(|| NodeProblem::attribute("to", "an element type"))?;
+    let dtype = cx.dtype_attribute("to")?.ok_or_else(|| OnnxError::attribute("to", "an element type"))?;
     let x = cx.value(0)?;
     if x.dtype().size_bytes() != dtype.size_bytes() {
-        return Err(NodeProblem::attribute("to", format!("a type of the size of {}", x.dtype())));
+        return Err(OnnxError::attribute("to", format!("a type of the size of {}", x.dtype())));
     }
     cx.on_host(&[x], move |arrays| match arrays {
         [x] => Ok(vec![HostArray::from_bytes(dtype, x.dims().iter().copied(), x.bytes())?]),
-        _ => Err(NodeProblem::operand(0, "it is missing")),
+        _ => Err(OnnxError::operand(0, "it is missing")),
     })
 }
 
@@ -346,7 +346,7 @@ fn clip(cx: &mut NodeContext<'_, '_>) -> Lowered {
         for (at, function) in [(1, "max"), (2, "min")] {
             let Some(bound) = cx.optional(at) else { continue };
             if bound.num_elements() != 1 {
-                return Err(NodeProblem::operand(at, "expected one element"));
+                return Err(OnnxError::operand(at, "expected one element"));
             }
             let bound = cx.bind(&bound)?;
             value = format!("{function}({value}, {})", bound.broadcast(0));
@@ -360,7 +360,7 @@ fn gelu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     match cx.text_or("approximate", "none")? {
         "tanh" => unary(cx, "gelu_tanh({})"),
         "none" => unary(cx, "gelu({})"),
-        _ => Err(NodeProblem::attribute("approximate", "none or tanh")),
+        _ => Err(OnnxError::attribute("approximate", "none or tanh")),
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     shape::sizes,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{HostValue, flatten, indices},
     shape::{access, axes, axis, broadcast, elements, letter},
     value::Value,
@@ -42,10 +42,10 @@ pub(super) fn concatenated(
     cx: &mut NodeContext<'_, '_>,
     values: &[Value],
     at: usize,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     /// The most parts of one statement.
     const MOST: usize = 64;
-    let first = values.first().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
+    let first = values.first().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
     let (dtype, mut shape) = (first.dtype(), first.shape().to_vec());
     shape[at] = 0;
     for (position, value) in values.iter().enumerate() {
@@ -55,9 +55,9 @@ pub(super) fn concatenated(
         if !fits {
             let problem =
                 format!("{}{:?} does not fit {dtype}{:?}", value.dtype(), value.shape(), first.shape());
-            return Err(NodeProblem::operand(position, problem));
+            return Err(OnnxError::operand(position, problem));
         }
-        shape[at] = shape[at].checked_add(value.shape()[at]).ok_or_else(NodeProblem::overflow)?;
+        shape[at] = shape[at].checked_add(value.shape()[at]).ok_or_else(OnnxError::overflow)?;
     }
     let parts: Vec<Value> = values.iter().filter(|value| value.num_elements() > 0).cloned().collect();
     match parts.as_slice() {
@@ -78,7 +78,7 @@ pub(super) fn concatenated(
     })
 }
 
-fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<Option<Value>, NodeProblem> {
+fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<Option<Value>, OnnxError> {
     let known: Option<Vec<_>> = parts.iter().map(|value| value.known().cloned()).collect();
     let Some(known) = known.filter(|_| elements(shape).is_ok_and(|count| count <= MOST_ON_HOST)) else {
         return Ok(None);
@@ -102,42 +102,42 @@ fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<O
 fn depth_to_space(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, block) = (cx.value(0)?, block_size(cx)?);
     let &[batch, channels, height, width] = x.shape() else {
-        return Err(NodeProblem::operand(0, "expected four axes"));
+        return Err(OnnxError::operand(0, "expected four axes"));
     };
     if !channels.is_multiple_of(block * block) {
-        return Err(NodeProblem::operand(0, "expected channels for each element of a block"));
+        return Err(OnnxError::operand(0, "expected channels for each element of a block"));
     }
     let inner = channels / (block * block);
     let (split, order) = match cx.text_or("mode", "DCR")? {
         "DCR" => ([batch, block, block, inner, height, width], [0, 3, 4, 1, 5, 2]),
         "CRD" => ([batch, inner, block, block, height, width], [0, 1, 4, 2, 5, 3]),
-        _ => return Err(NodeProblem::attribute("mode", "DCR or CRD")),
+        _ => return Err(OnnxError::attribute("mode", "DCR or CRD")),
     };
     let split = cx.reshaped(&x, &split)?;
     let moved = cx.permuted(&split, &order)?;
     Ok(vec![cx.reshaped(&moved, &[batch, inner, height * block, width * block])?])
 }
 
-fn block_size(cx: &NodeContext<'_, '_>) -> Result<usize, NodeProblem> {
+fn block_size(cx: &NodeContext<'_, '_>) -> Result<usize, OnnxError> {
     let size = usize::try_from(cx.int_or("blocksize", 0)?).ok();
     size.filter(|size| (1..1 << 16).contains(size))
-        .ok_or_else(|| NodeProblem::attribute("blocksize", "1 or more"))
+        .ok_or_else(|| OnnxError::attribute("blocksize", "1 or more"))
 }
 
 fn space_to_depth(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, block) = (cx.value(0)?, block_size(cx)?);
     let &[batch, channels, height, width] = x.shape() else {
-        return Err(NodeProblem::operand(0, "expected four axes"));
+        return Err(OnnxError::operand(0, "expected four axes"));
     };
     if !height.is_multiple_of(block) || !width.is_multiple_of(block) {
-        return Err(NodeProblem::operand(0, "expected multiples of the block"));
+        return Err(OnnxError::operand(0, "expected multiples of the block"));
     }
     let (rows, columns) = (height / block, width / block);
     let split = cx.reshaped(&x, &[batch, channels, rows, block, columns, block])?;
     let order = match cx.text_or("mode", "DCR")? {
         "DCR" => [0, 3, 5, 1, 2, 4],
         "CRD" => [0, 1, 3, 5, 2, 4],
-        _ => return Err(NodeProblem::attribute("mode", "DCR or CRD")),
+        _ => return Err(OnnxError::attribute("mode", "DCR or CRD")),
     };
     let moved = cx.permuted(&split, &order)?;
     Ok(vec![cx.reshaped(&moved, &[batch, channels * block * block, rows, columns])?])
@@ -174,17 +174,17 @@ fn reshape(cx: &mut NodeContext<'_, '_>) -> Lowered {
             0 if !keeps_zero => {
                 let copied = x.shape().get(at).copied();
                 copied.ok_or_else(|| {
-                    NodeProblem::operand(1, format!("size 0 of axis {at} has no axis to copy"))
+                    OnnxError::operand(1, format!("size 0 of axis {at} has no axis to copy"))
                 })?
             }
-            size => usize::try_from(size).map_err(|_| NodeProblem::operand(1, format!("the size {size}")))?,
+            size => usize::try_from(size).map_err(|_| OnnxError::operand(1, format!("the size {size}")))?,
         });
     }
     if let Some(at) = open {
         let known = elements(&shape)?;
         if known == 0 || !x.num_elements().is_multiple_of(known) {
             let problem = format!("{:?} cannot have the shape {wanted:?}", x.shape());
-            return Err(NodeProblem::operand(1, problem));
+            return Err(OnnxError::operand(1, problem));
         }
         shape[at] = x.num_elements() / known;
     }
@@ -192,7 +192,7 @@ fn reshape(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Axes are an attribute before opset 13, and an operand from it on.
-fn given_axes(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<i64>>, NodeProblem> {
+fn given_axes(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<i64>>, OnnxError> {
     if cx.opset() < 13 { cx.ints("axes") } else { cx.optional_ints(1) }
 }
 
@@ -204,7 +204,7 @@ fn squeeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
         None => (0..x.rank()).filter(|&at| x.shape()[at] == 1).collect(),
     };
     if let Some(at) = removed.iter().find(|&&at| x.shape()[at] != 1) {
-        return Err(NodeProblem::operand(0, format!("axis {at} of {:?} has not size 1", x.shape())));
+        return Err(OnnxError::operand(0, format!("axis {at} of {:?} has not size 1", x.shape())));
     }
     let kept = x.shape().iter().enumerate().filter(|(at, _)| !removed.contains(at));
     let shape: Vec<usize> = kept.map(|(_, &size)| size).collect();
@@ -212,12 +212,12 @@ fn squeeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 fn unsqueeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let given = given_axes(cx)?.ok_or_else(|| NodeProblem::operand(1, "it is missing"))?;
+    let given = given_axes(cx)?.ok_or_else(|| OnnxError::operand(1, "it is missing"))?;
     let x = cx.value(0)?;
     let rank = x.rank() + given.len();
     let added = axes(&given, rank)?;
     if added.len() != given.len() {
-        return Err(NodeProblem::Other(format!("the axes {given:?} name one twice")));
+        return Err(OnnxError::Invalid(format!("the axes {given:?} name one twice")));
     }
     let mut own = x.shape().iter();
     let size = |at: usize| if added.contains(&at) { 1 } else { own.next().copied().unwrap_or(1) };
@@ -234,7 +234,7 @@ fn transpose(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut sorted = order.clone();
     sorted.sort_unstable();
     if !sorted.into_iter().eq(0..x.rank()) {
-        return Err(NodeProblem::attribute("perm", format!("each of the {} axes once", x.rank())));
+        return Err(OnnxError::attribute("perm", format!("each of the {} axes once", x.rank())));
     }
     Ok(vec![cx.permuted(&x, &order)?])
 }
@@ -250,7 +250,7 @@ fn slice(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let given = given.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
     if ends.len() != starts.len() || given.len() != starts.len() || steps.len() != starts.len() {
-        return Err(NodeProblem::Other("starts, ends, axes and steps have different lengths".into()));
+        return Err(OnnxError::Invalid("starts, ends, axes and steps have different lengths".into()));
     }
     let mut index: Vec<Affine> = (0..x.rank()).map(Affine::letter).collect();
     let mut shape = x.shape().to_vec();
@@ -270,12 +270,12 @@ fn slice(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The first position and the number of elements of a slice of an axis.
-fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize), NodeProblem> {
+fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize), OnnxError> {
     let size = size as i64;
     let from_start = |at: i64| if at < 0 { at.saturating_add(size) } else { at };
     let (start, end) = (from_start(start), from_start(end));
     let (start, count) = match step {
-        0 => return Err(NodeProblem::operand(4, "a step of 0")),
+        0 => return Err(OnnxError::operand(4, "a step of 0")),
         1.. => {
             let (start, end) = (start.clamp(0, size), end.clamp(0, size));
             (start, (end - start).max(0).unsigned_abs().div_ceil(step.unsigned_abs()))
@@ -286,7 +286,7 @@ fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize), 
         }
     };
     // A single element needs no step, which may be as large as an integer.
-    Ok((start, usize::try_from(count).map_err(|_| NodeProblem::overflow())?))
+    Ok((start, usize::try_from(count).map_err(|_| OnnxError::overflow())?))
 }
 
 fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -303,7 +303,7 @@ fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
         }
     };
     if parts.iter().try_fold(0usize, |sum, &part| sum.checked_add(part)) != Some(size) {
-        return Err(NodeProblem::Other(format!("parts of {parts:?} do not add up to {size}")));
+        return Err(OnnxError::Invalid(format!("parts of {parts:?} do not add up to {size}")));
     }
     let mut start = 0;
     let mut results = Vec::new();
@@ -325,10 +325,10 @@ fn tile(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let repeats = sizes(&cx.host_ints(1)?)?;
     let x = cx.value(0)?;
     if repeats.len() != x.rank() {
-        return Err(NodeProblem::operand(1, format!("expected a number for each of {} axes", x.rank())));
+        return Err(OnnxError::operand(1, format!("expected a number for each of {} axes", x.rank())));
     }
     let sizes = x.shape().iter().zip(&repeats).map(|(size, count)| size.checked_mul(*count));
-    let shape: Vec<usize> = sizes.collect::<Option<_>>().ok_or_else(NodeProblem::overflow)?;
+    let shape: Vec<usize> = sizes.collect::<Option<_>>().ok_or_else(OnnxError::overflow)?;
     if let Some(known) = x.known().filter(|_| elements(&shape).is_ok_and(|count| count <= MOST_ON_HOST)) {
         let position = |at: Vec<usize>| {
             let own: Vec<usize> = at.iter().zip(x.shape()).map(|(at, size)| at % size).collect();
@@ -351,7 +351,7 @@ fn trilu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let rank = x.rank();
     if rank < 2 {
-        return Err(NodeProblem::operand(0, "expected two axes or more"));
+        return Err(OnnxError::operand(0, "expected two axes or more"));
     }
     let is_upper = cx.int_or("upper", 1)? != 0;
     let diagonal = diagonal.clamp(-(1 << 30), 1 << 30) as isize;

@@ -10,7 +10,7 @@ use super::{
     operator::{Operator, list_op},
     shape::sizes,
 };
-use crate::{error::NodeProblem, host::HostValue, shape::axis, value::Value};
+use crate::{error::OnnxError, host::HostValue, shape::axis, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     list_op("ConcatFromSequence", 11, joined),
@@ -31,15 +31,15 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The items of an operand.
-fn items(cx: &NodeContext<'_, '_>, at: usize) -> Result<Arc<Vec<Value>>, NodeProblem> {
+fn items(cx: &NodeContext<'_, '_>, at: usize) -> Result<Arc<Vec<Value>>, OnnxError> {
     match cx.value(at)? {
         Value::Sequence(items) => Ok(items),
-        _ => Err(NodeProblem::operand(at, "it is an array, expected a sequence")),
+        _ => Err(OnnxError::operand(at, "it is an array, expected a sequence")),
     }
 }
 
 /// A sequence of arrays of one type.
-fn sequence(items: Vec<Value>) -> Result<Value, NodeProblem> {
+fn sequence(items: Vec<Value>) -> Result<Value, OnnxError> {
     for (at, item) in items.iter().enumerate() {
         check_item(item, &items, at)?;
     }
@@ -47,12 +47,12 @@ fn sequence(items: Vec<Value>) -> Result<Value, NodeProblem> {
 }
 
 /// Checks that an operand can be in a sequence with these items.
-fn check_item(item: &Value, items: &[Value], operand: usize) -> Result<(), NodeProblem> {
+fn check_item(item: &Value, items: &[Value], operand: usize) -> Result<(), OnnxError> {
     if matches!(item, Value::Sequence(_)) {
-        return Err(NodeProblem::operand(operand, "it is a sequence, expected an array"));
+        return Err(OnnxError::operand(operand, "it is a sequence, expected an array"));
     }
     match items.first().map(Value::dtype).filter(|&dtype| dtype != item.dtype()) {
-        Some(expected) => Err(NodeProblem::operand(
+        Some(expected) => Err(OnnxError::operand(
             operand,
             format!("it is {}, and the items of the sequence are {expected}", item.dtype()),
         )),
@@ -61,16 +61,16 @@ fn check_item(item: &Value, items: &[Value], operand: usize) -> Result<(), NodeP
 }
 
 /// The position in a sequence that an operand has, of `count` positions; none if it is not given.
-fn position(cx: &mut NodeContext<'_, '_>, at: usize, count: usize) -> Result<Option<usize>, NodeProblem> {
+fn position(cx: &mut NodeContext<'_, '_>, at: usize, count: usize) -> Result<Option<usize>, OnnxError> {
     let Some(given) = cx.optional_ints(at)? else { return Ok(None) };
-    let [given] = given.as_slice() else { return Err(NodeProblem::operand(at, "expected one element")) };
-    let wrong = |_| NodeProblem::operand(at, format!("position {given} is outside of {count} positions"));
+    let [given] = given.as_slice() else { return Err(OnnxError::operand(at, "expected one element")) };
+    let wrong = |_| OnnxError::operand(at, format!("position {given} is outside of {count} positions"));
     axis(*given, count).map(Some).map_err(wrong)
 }
 
 fn item(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let items = items(cx, 0)?;
-    let at = position(cx, 1, items.len())?.ok_or_else(|| NodeProblem::operand(1, "it is missing"))?;
+    let at = position(cx, 1, items.len())?.ok_or_else(|| OnnxError::operand(1, "it is missing"))?;
     Ok(vec![items[at].clone()])
 }
 
@@ -95,7 +95,7 @@ fn inserted(cx: &mut NodeContext<'_, '_>) -> Lowered {
 fn erased(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let list = items(cx, 0)?;
     let last = list.len().checked_sub(1);
-    let last = last.ok_or_else(|| NodeProblem::operand(0, "the sequence has no items"))?;
+    let last = last.ok_or_else(|| OnnxError::operand(0, "the sequence has no items"))?;
     let at = position(cx, 1, list.len())?.unwrap_or(last);
     Ok(vec![Value::Sequence(Arc::new([&list[..at], &list[at + 1..]].concat()))])
 }
@@ -103,8 +103,8 @@ fn erased(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// Joins the items along an axis, which is a new one of size 1 of each item if the node asks for it.
 fn joined(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let list = items(cx, 0)?;
-    let first = list.first().ok_or_else(|| NodeProblem::operand(0, "the sequence has no items"))?;
-    let given = cx.int("axis")?.ok_or_else(|| NodeProblem::attribute("axis", "an integer"))?;
+    let first = list.first().ok_or_else(|| OnnxError::operand(0, "the sequence has no items"))?;
+    let given = cx.int("axis")?.ok_or_else(|| OnnxError::attribute("axis", "an integer"))?;
     let is_new = cx.int_or("new_axis", 0)? != 0;
     let at = axis(given, first.rank() + usize::from(is_new))?;
     if !is_new {
@@ -114,7 +114,7 @@ fn joined(cx: &mut NodeContext<'_, '_>) -> Lowered {
     for item in list.iter() {
         if item.shape() != first.shape() {
             let problem = format!("{:?} does not fit {:?}", item.shape(), first.shape());
-            return Err(NodeProblem::operand(0, problem));
+            return Err(OnnxError::operand(0, problem));
         }
         let mut shape = item.shape().to_vec();
         shape.insert(at, 1);
@@ -129,7 +129,7 @@ fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let is_equal = cx.optional(1).is_none_or(|value| value.rank() == 0);
     let x = cx.value(0)?;
     if matches!(x, Value::Sequence(_)) {
-        return Err(NodeProblem::operand(0, "it is a sequence, expected an array"));
+        return Err(OnnxError::operand(0, "it is a sequence, expected an array"));
     }
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     let size = x.shape()[at];
@@ -139,13 +139,13 @@ fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
         (Some(given), false) => given,
         (given, _) => {
             let each = given.map_or(Some(1), |given| given.first().copied()).filter(|&each| each > 0);
-            let each = each.ok_or_else(|| NodeProblem::operand(1, "expected a positive size"))?;
+            let each = each.ok_or_else(|| OnnxError::operand(1, "expected a positive size"))?;
             cx.steps(size.div_ceil(each))?;
             (0..size).step_by(each).map(|start| each.min(size - start)).collect()
         }
     };
     if parts.iter().try_fold(0usize, |sum, &part| sum.checked_add(part)) != Some(size) {
-        return Err(NodeProblem::operand(1, format!("parts of {parts:?} do not add up to {size}")));
+        return Err(OnnxError::operand(1, format!("parts of {parts:?} do not add up to {size}")));
     }
     let (mut start, mut items) = (0, Vec::new());
     for part in parts {
@@ -174,14 +174,14 @@ fn mapped(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let body = cx.graph("body")?.clone();
     let operands = cx.values()?;
     let mut lists: Vec<Vec<Value>> = vec![Vec::new(); body.outputs.len()];
-    cx.keeping(operands.clone(), |cx| -> Result<(), NodeProblem> {
+    cx.keeping(operands.clone(), |cx| -> Result<(), OnnxError> {
         for step in 0..count {
             cx.steps(1)?;
             let mut inputs = Vec::new();
             for (at, operand) in operands.iter().enumerate() {
                 inputs.push(match operand {
                     Value::Sequence(items) => items.get(step).cloned().ok_or_else(|| {
-                        NodeProblem::operand(at, format!("it has {} items, expected {count}", items.len()))
+                        OnnxError::operand(at, format!("it has {} items, expected {count}", items.len()))
                     })?,
                     array => array.clone(),
                 });

@@ -5,7 +5,7 @@ use super::{
     operator::{Operator, op},
     reduce::wide,
 };
-use crate::{error::NodeProblem, shape::access, value::Value};
+use crate::{error::OnnxError, shape::access, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("NegativeLogLikelihoodLoss", 12, |cx| {
@@ -22,12 +22,12 @@ fn indices(rank: usize, class: Option<&str>) -> Vec<String> {
 }
 
 /// −log-probability of the label, weighted and reduced.
-fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProblem> {
+fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, OnnxError> {
     let labels = cx.value(1)?;
     let rank = x.rank();
     let expected = x.shape().iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, size)| *size);
     if rank < 2 || !labels.shape().iter().copied().eq(expected) {
-        return Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", labels.shape(), x.shape())));
+        return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", labels.shape(), x.shape())));
     }
     let (dtype, classes) = (x.dtype(), x.shape()[1]);
     let wide = wide(dtype);
@@ -59,7 +59,7 @@ fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProb
             let finish = format!("total :+= {loss}\nweights :+= {w}\ny := {dtype}(total / weights)");
             (Vec::new(), finish)
         }
-        _ => return Err(NodeProblem::attribute("reduction", "none, sum or mean")),
+        _ => return Err(OnnxError::attribute("reduction", "none, sum or mean")),
     };
     let text = match reduction {
         "mean" => format!("{text}{finish}"),
@@ -71,7 +71,7 @@ fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProb
 fn cross_entropy(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     if x.rank() < 2 {
-        return Err(NodeProblem::operand(0, "expected two axes or more"));
+        return Err(OnnxError::operand(0, "expected two axes or more"));
     }
     let log = cx.operation([&x], x.dtype(), x.shape(), |[x]| x.log_softmax(1))?;
     let loss = likelihood(cx, &log)?;

@@ -1,6 +1,6 @@
 //! Softmax and normalisation.
 
-use arrayjit_tensor::{Tensor, TensorError};
+use arrayjit_tensor::{Error, Tensor};
 use tnode::DType;
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     reduce::wide,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::float,
     shape::{access, axis, elements, letters},
     value::Value,
@@ -31,7 +31,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The shape as rows and columns before opset 13, and the axis otherwise.
-fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usize), NodeProblem> {
+fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usize), OnnxError> {
     if cx.opset() >= 13 {
         return Ok((x.shape().to_vec(), axis(cx.int_or("axis", -1)?, x.rank())?));
     }
@@ -42,10 +42,7 @@ fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usiz
 }
 
 /// An operation on one axis, or on rows before opset 13.
-fn on_axis(
-    cx: &mut NodeContext<'_, '_>,
-    operation: fn(&Tensor, isize) -> Result<Tensor, TensorError>,
-) -> Lowered {
+fn on_axis(cx: &mut NodeContext<'_, '_>, operation: fn(&Tensor, isize) -> Result<Tensor, Error>) -> Lowered {
     let x = cx.value(0)?;
     let (shape, at) = softmax_axes(cx, &x)?;
     let flat = cx.reshaped(&x, &shape)?;
@@ -54,7 +51,7 @@ fn on_axis(
 }
 
 /// 1 at the first largest element of an axis, else 0.
-fn hardest(x: &Tensor, at: isize) -> Result<Tensor, TensorError> {
+fn hardest(x: &Tensor, at: isize) -> Result<Tensor, Error> {
     let last = x.rank() as isize - 1;
     let mut order: Vec<isize> = (0..last).collect();
     order.insert(at as usize, last);
@@ -62,7 +59,7 @@ fn hardest(x: &Tensor, at: isize) -> Result<Tensor, TensorError> {
 }
 
 /// An epsilon as assignment text.
-fn epsilon(cx: &NodeContext<'_, '_>) -> Result<String, NodeProblem> {
+fn epsilon(cx: &NodeContext<'_, '_>) -> Result<String, OnnxError> {
     Ok(float(DType::F32, f64::from(cx.float_or("epsilon", 1e-5)?)))
 }
 
@@ -70,7 +67,7 @@ fn epsilon(cx: &NodeContext<'_, '_>) -> Result<String, NodeProblem> {
 fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     if x.rank() < 2 {
-        return Err(NodeProblem::operand(0, "expected two axes or more"));
+        return Err(OnnxError::operand(0, "expected two axes or more"));
     }
     let (dtype, eps) = (x.dtype(), epsilon(cx)?);
     let wide = wide(dtype);
@@ -79,7 +76,7 @@ fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     for at in 1..5 {
         let value = cx.value(at)?;
         if value.shape() != [x.shape()[1]] {
-            return Err(NodeProblem::operand(
+            return Err(OnnxError::operand(
                 at,
                 format!("expected one element for each of {} channels", x.shape()[1]),
             ));
@@ -87,7 +84,7 @@ fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
         channel.push(format!("{wide}({})", cx.bind_array(&value)?.at(&["i1".into()])));
     }
     let [gain, bias, mean, variance] = channel.as_slice() else {
-        return Err(NodeProblem::operand(1, "it is missing"));
+        return Err(OnnxError::operand(1, "it is missing"));
     };
     if cx.int_or("training_mode", 0)? != 0 {
         return batch_in_training(cx, &x, &format!("{wide}({element})"), [gain, bias, mean, variance]);
@@ -110,7 +107,7 @@ fn batch_in_training(
     let (dtype, eps) = (x.dtype(), epsilon(cx)?);
     let (channels, all) = (x.shape()[1], x.num_elements());
     if all == 0 {
-        return Err(NodeProblem::operand(0, "it has no elements"));
+        return Err(OnnxError::operand(0, "it has no elements"));
     }
     let count = float(DType::F32, (all / channels) as f64);
     let momentum = f64::from(cx.float_or("momentum", 0.9)?);
@@ -230,7 +227,7 @@ fn group(cx: &mut NodeContext<'_, '_>) -> Lowered {
 fn grouped(cx: &mut NodeContext<'_, '_>, groups: usize, scales_groups: bool) -> Lowered {
     let x = cx.value(0)?;
     if x.rank() < 2 || groups == 0 || !x.shape()[1].is_multiple_of(groups) {
-        return Err(NodeProblem::operand(0, format!("expected channels in {groups} groups")));
+        return Err(OnnxError::operand(0, format!("expected channels in {groups} groups")));
     }
     let members = x.shape()[1] / groups;
     // The axes are batch, group, member of the group, then space.
@@ -248,7 +245,7 @@ fn local_response(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let size = cx.int_or("size", 1)?;
     if x.rank() < 2 || !(1..1 << 20).contains(&size) {
-        return Err(NodeProblem::attribute("size", "1 or more, and an operand with channels"));
+        return Err(OnnxError::attribute("size", "1 or more, and an operand with channels"));
     }
     let number = |value: f32| float(DType::F32, f64::from(value));
     let alpha = number(cx.float_or("alpha", 1e-4)? / size as f32);
@@ -272,7 +269,7 @@ fn lp(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let at = axis(cx.int_or("axis", -1)?, x.rank())? as isize;
     let p = cx.int_or("p", 2)?;
     if !(1..=2).contains(&p) {
-        return Err(NodeProblem::attribute("p", "1 or 2"));
+        return Err(OnnxError::attribute("p", "1 or 2"));
     }
     let result = cx.operation([&x], x.dtype(), x.shape(), |[x]| {
         let powers = if p == 1 { x.abs()? } else { x.square()? };

@@ -8,7 +8,7 @@ use super::{
     reduce::wide,
     shape::sizes,
 };
-use crate::{error::NodeProblem, host::float, shape::axis, value::Value};
+use crate::{error::OnnxError, host::float, shape::axis, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centred), op("Pad", 2, pad)];
 
@@ -24,7 +24,7 @@ fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
         None => (0..x.rank()).collect(),
     };
     if margins.len() != 2 * padded.len() {
-        return Err(NodeProblem::operand(1, format!("expected two margins for each of {padded:?}")));
+        return Err(OnnxError::operand(1, format!("expected two margins for each of {padded:?}")));
     }
     let (before, after) = margins.split_at(padded.len());
     if mode == "constant" {
@@ -40,7 +40,7 @@ fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
     for ((at, &before), &after) in padded.into_iter().zip(before).zip(after) {
         let size = x.shape()[at] as i64;
         let count = size.checked_add(before).and_then(|count| count.checked_add(after));
-        let count = count.filter(|count| (0..1 << 31).contains(count)).ok_or_else(NodeProblem::overflow)?;
+        let count = count.filter(|count| (0..1 << 31).contains(count)).ok_or_else(OnnxError::overflow)?;
         let mut shape = x.shape().to_vec();
         shape[at] = count as usize;
         cx.reserve(x.dtype(), &shape)?;
@@ -51,7 +51,7 @@ fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let positions = (0..count).map(position);
         let positions: Option<Vec<usize>> = positions.collect();
         let positions =
-            positions.ok_or_else(|| NodeProblem::attribute("mode", "a known mode, and elements"))?;
+            positions.ok_or_else(|| OnnxError::attribute("mode", "a known mode, and elements"))?;
         if before != 0 || after != 0 {
             x = cx.taken(&x, at, &positions)?;
         }
@@ -78,14 +78,14 @@ fn outside(mode: &str, at: i64, size: i64) -> Option<usize> {
 }
 
 /// The number around a padded value.
-fn filling(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<String, NodeProblem> {
+fn filling(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<String, OnnxError> {
     Ok(match (cx.opset() < 11, cx.optional(2)) {
         (true, _) => float(wide(x.dtype()), f64::from(cx.float_or("value", 0.0)?)),
         (false, None) => "0".into(),
         (false, Some(value)) => {
             let value = cx.cast(&value, x.dtype())?;
             let value = cx.host_of(&value)?;
-            value.number().ok_or_else(|| NodeProblem::operand(2, "expected one element"))?
+            value.number().ok_or_else(|| OnnxError::operand(2, "expected one element"))?
         }
     })
 }
@@ -96,7 +96,7 @@ pub(super) fn padded_by(
     x: &Value,
     margins: &[(usize, i64, i64)],
     number: &str,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let is_large = number.parse().is_ok_and(|number: f64| number.is_finite() && number.abs() >= 16384.0);
     if is_large && matches!(x.dtype(), DType::F16 | DType::Bf16) {
         // Texts reject large constants of these types as a protection against overflow.
@@ -108,7 +108,7 @@ pub(super) fn padded_by(
     let mut offsets = vec![0; x.rank()];
     for &(at, before, after) in margins {
         let size = (shape[at] as i64).checked_add(before).and_then(|size| size.checked_add(after));
-        shape[at] = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(NodeProblem::overflow)?;
+        shape[at] = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(OnnxError::overflow)?;
         offsets[at] = before;
     }
     if x.num_elements() == 0 {
@@ -127,7 +127,7 @@ fn centred(cx: &mut NodeContext<'_, '_>) -> Lowered {
         None => (0..x.rank()).collect(),
     };
     if axes.len() != wanted.len() {
-        return Err(NodeProblem::operand(1, format!("expected a size for each of {axes:?}")));
+        return Err(OnnxError::operand(1, format!("expected a size for each of {axes:?}")));
     }
     let margin = |(&at, &wanted): (&usize, &usize)| {
         let more = wanted as i64 - x.shape()[at] as i64;

@@ -1,7 +1,7 @@
 //! Pooling over windows of any number of axes.
 
 use arrayjit_tensor::{
-    Tensor, TensorError,
+    Error, Tensor,
     low_level::{AxisWindow, WindowAccess},
 };
 use tnode::DType;
@@ -14,7 +14,7 @@ use super::{
     shape::sizes,
     window::{margins, per_axis, windows},
 };
-use crate::{error::NodeProblem, shape::elements, value::Value};
+use crate::{error::OnnxError, shape::elements, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("AveragePool", 1, average_pool),
@@ -26,10 +26,10 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("MaxUnpool", 9, max_unpool),
 ];
 
-fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>, NodeProblem> {
+fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>, OnnxError> {
     let axes = cx.ints("kernel_shape")?.map_or(0, |sizes| sizes.len());
     if axes == 0 {
-        return Err(NodeProblem::attribute("kernel_shape", "positive integers"));
+        return Err(OnnxError::attribute("kernel_shape", "positive integers"));
     }
     per_axis(cx, "kernel_shape", axes)
 }
@@ -43,7 +43,7 @@ fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// The result of an operation on the windows of a node.
 fn pooled(
     cx: &mut NodeContext<'_, '_>,
-    operation: impl FnOnce(&Tensor, &[AxisWindow]) -> Result<Tensor, TensorError>,
+    operation: impl FnOnce(&Tensor, &[AxisWindow]) -> Result<Tensor, Error>,
 ) -> Lowered {
     let x = cx.value(0)?;
     let windows = windows(cx, x.shape(), &kernel(cx)?)?;
@@ -106,11 +106,11 @@ fn lowest(dtype: DType) -> i64 {
 /// The result of a reduction of all axes of space, which stay with size 1.
 fn global(
     cx: &mut NodeContext<'_, '_>,
-    reduction: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor, TensorError>,
+    reduction: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor, Error>,
 ) -> Lowered {
     let x: Value = cx.value(0)?;
     if x.rank() < 3 {
-        return Err(NodeProblem::operand(0, "expected three axes or more"));
+        return Err(OnnxError::operand(0, "expected three axes or more"));
     }
     let shape = [&x.shape()[..2], &vec![1; x.rank() - 2]].concat();
     let axes: Vec<isize> = (2..x.rank() as isize).collect();
@@ -118,17 +118,13 @@ fn global(
 }
 
 /// The exponent of a norm.
-fn exponent(cx: &NodeContext<'_, '_>) -> Result<i64, NodeProblem> {
+fn exponent(cx: &NodeContext<'_, '_>) -> Result<i64, OnnxError> {
     let p = cx.int_or("p", 2)?;
-    if p > 0 { Ok(p) } else { Err(NodeProblem::attribute("p", "a positive integer")) }
+    if p > 0 { Ok(p) } else { Err(OnnxError::attribute("p", "a positive integer")) }
 }
 
 /// The norm of exponent `p` over elements that `sum` sums up.
-fn norm(
-    x: &Tensor,
-    p: i64,
-    sum: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
-) -> Result<Tensor, TensorError> {
+fn norm(x: &Tensor, p: i64, sum: impl FnOnce(&Tensor) -> Result<Tensor, Error>) -> Result<Tensor, Error> {
     let x = x.to_dtype(wide(x.dtype()))?;
     match p {
         1 => sum(&x.abs()?),
@@ -155,13 +151,13 @@ fn max_unpool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let axes = kernel.len();
     let (strides, margins) = (per_axis(cx, "strides", axes)?, margins(cx, axes)?);
     if x.rank() != axes + 2 || positions.shape() != x.shape() {
-        return Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape())));
+        return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape())));
     }
     let mut inferred = x.shape()[..2].to_vec();
     for at in 0..axes {
         let span = (x.shape()[at + 2] as i64 - 1).checked_mul(strides[at] as i64);
         let size = span.and_then(|span| span.checked_add(kernel[at] as i64 - margins[at].0 - margins[at].1));
-        let size = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(NodeProblem::overflow)?;
+        let size = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(OnnxError::overflow)?;
         inferred.push(size);
     }
     let shape = match cx.optional_ints(2)? {
@@ -169,7 +165,7 @@ fn max_unpool(cx: &mut NodeContext<'_, '_>) -> Lowered {
         None => inferred.clone(),
     };
     if shape.len() != inferred.len() || shape.contains(&0) || inferred.contains(&0) {
-        return Err(NodeProblem::operand(2, format!("{shape:?} does not fit {inferred:?}")));
+        return Err(OnnxError::operand(2, format!("{shape:?} does not fit {inferred:?}")));
     }
     // Positions are those in the result, as in onnxruntime. Only the standard's example means the inferred
     // shape by them, and enlarges the result afterwards.

@@ -10,7 +10,7 @@ use super::{
     window::convolved,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     narrow::Narrow,
     shape::{access, axis, letter, letters},
     value::Value,
@@ -27,12 +27,12 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The lowest and the highest value of an integer type of at most 16 bits.
-fn limits(dtype: DType) -> Result<(i64, i64), NodeProblem> {
+fn limits(dtype: DType) -> Result<(i64, i64), OnnxError> {
     match dtype {
         DType::U8 => Ok((0, 255)),
         DType::I8 => Ok((-128, 127)),
         DType::U16 => Ok((0, 65535)),
-        other => Err(NodeProblem::Unsupported(format!("quantisation to {other}"))),
+        other => Err(OnnxError::Case(format!("quantisation to {other}"))),
     }
 }
 
@@ -45,7 +45,7 @@ struct Scale {
 
 /// The scale or zero point of an operand for an array of that shape: one for all elements, one for each
 /// element of an axis, or one for each block of elements of an axis.
-fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Scale, NodeProblem> {
+fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Scale, OnnxError> {
     let value = cx.value(at)?;
     let dtype = value.dtype();
     if value.num_elements() == 1 {
@@ -60,7 +60,7 @@ fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Sca
     let mut blocks = shape.to_vec();
     blocks[axis] = shape[axis].div_ceil(block.max(1));
     if block == 0 || value.shape() != blocks {
-        return Err(NodeProblem::operand(at, format!("{:?} does not fit {shape:?}", value.shape())));
+        return Err(OnnxError::operand(at, format!("{:?} does not fit {shape:?}", value.shape())));
     }
     let positions: Vec<usize> = (0..shape[axis]).map(|position| position / block).collect();
     let repeated = cx.taken(&value, axis, &positions)?;
@@ -141,7 +141,7 @@ fn centred(
     x: &Value,
     zero: Option<Value>,
     is_left: bool,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let wide = cx.cast(x, DType::I32)?;
     let Some(zero) = zero else { return Ok(wide) };
     let zero = cx.cast(&zero, DType::I32)?;
@@ -174,7 +174,7 @@ fn centred_filters(
     cx: &mut NodeContext<'_, '_>,
     filters: &Value,
     zero: Option<Value>,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let zero = match zero {
         Some(zero) if zero.num_elements() > 1 => {
             let mut shape = vec![1; filters.rank()];
@@ -210,14 +210,14 @@ fn requantised(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
                 operand.at(&value.shape().iter().map(index).collect::<Vec<_>>())
             }
             None => {
-                return Err(NodeProblem::operand(
+                return Err(OnnxError::operand(
                     at,
                     format!("{:?} does not fit {:?}", value.shape(), sum.shape()),
                 ));
             }
         });
     }
-    let [a, b, c, zero] = texts.as_slice() else { return Err(NodeProblem::operand(1, "it is missing")) };
+    let [a, b, c, zero] = texts.as_slice() else { return Err(OnnxError::operand(1, "it is missing")) };
     let y = access("y", letters(sum.rank()));
     let value = format!("i32(round_even(f32({element}) * (f32({a}) * f32({b}) / f32({c})))) + i32({zero})");
     let text = format!("{y} := {dtype}(min(max({value}, {low}), {high}))");

@@ -22,7 +22,7 @@ use super::{
     shape::sizes,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{float, floats_of, ints_of},
     shape::elements,
     value::Value,
@@ -65,9 +65,7 @@ impl Generator {
 }
 
 /// The generators of a node, one for each run.
-fn generators(
-    cx: &NodeContext<'_, '_>,
-) -> Result<impl Fn() -> Generator + Send + Sync + 'static, NodeProblem> {
+fn generators(cx: &NodeContext<'_, '_>) -> Result<impl Fn() -> Generator + Send + Sync + 'static, OnnxError> {
     let seed = match cx.attribute("seed") {
         Some(crate::ir::Attribute::Int(seed)) => *seed as u64,
         Some(_) => u64::from(cx.float_or("seed", 0.0)?.to_bits()),
@@ -81,12 +79,12 @@ fn generators(
 /// A function of a generator that gives a number, for the attributes of a node.
 type Distribution = Box<dyn Fn(&mut Generator) -> f64 + Send + Sync>;
 
-fn normal(cx: &NodeContext<'_, '_>) -> Result<Distribution, NodeProblem> {
+fn normal(cx: &NodeContext<'_, '_>) -> Result<Distribution, OnnxError> {
     let (mean, scale) = (f64::from(cx.float_or("mean", 0.0)?), f64::from(cx.float_or("scale", 1.0)?));
     Ok(Box::new(move |generator| mean + scale * generator.normal()))
 }
 
-fn uniform(cx: &NodeContext<'_, '_>) -> Result<Distribution, NodeProblem> {
+fn uniform(cx: &NodeContext<'_, '_>) -> Result<Distribution, OnnxError> {
     let (low, high) = (f64::from(cx.float_or("low", 0.0)?), f64::from(cx.float_or("high", 1.0)?));
     Ok(Box::new(move |generator| low + (high - low) * generator.uniform()))
 }
@@ -110,9 +108,9 @@ fn filled(
 
 fn of_shape(
     cx: &mut NodeContext<'_, '_>,
-    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution, NodeProblem>,
+    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution, OnnxError>,
 ) -> Lowered {
-    let shape = cx.ints("shape")?.ok_or_else(|| NodeProblem::attribute("shape", "sizes"))?;
+    let shape = cx.ints("shape")?.ok_or_else(|| OnnxError::attribute("shape", "sizes"))?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(DType::F32);
     let distribution = distribution(cx)?;
     filled(cx, distribution, dtype, sizes(&shape)?)
@@ -120,7 +118,7 @@ fn of_shape(
 
 fn like(
     cx: &mut NodeContext<'_, '_>,
-    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution, NodeProblem>,
+    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution, OnnxError>,
 ) -> Lowered {
     let x = cx.value(0)?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(x.dtype());
@@ -135,7 +133,7 @@ fn bernoulli(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let generators = generators(cx)?;
     cx.each_run(&[x], move |arrays| {
         let mut generator = generators();
-        let x: &HostArray = arrays.first().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
+        let x: &HostArray = arrays.first().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
         let value = |p: f64| i64::from(generator.uniform() < p);
         let values: Vec<i64> = x.values().into_iter().map(value).collect();
         Ok(vec![ints_of(dtype, x.dims(), &values)?])
@@ -145,11 +143,11 @@ fn bernoulli(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// Classes by the logarithms of their probabilities, which need not be normalised.
 fn multinomial(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let &[rows, classes] = x.shape() else { return Err(NodeProblem::operand(0, "expected two axes")) };
+    let &[rows, classes] = x.shape() else { return Err(OnnxError::operand(0, "expected two axes")) };
     let count = usize::try_from(cx.int_or("sample_size", 1)?).unwrap_or(0);
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(DType::I32);
     if classes == 0 {
-        return Err(NodeProblem::operand(0, "it has no classes"));
+        return Err(OnnxError::operand(0, "it has no classes"));
     }
     cx.reserve(DType::I64, &[rows, count, 2])?;
     let generators = generators(cx)?;
@@ -177,7 +175,7 @@ fn multinomial(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// Dropout in training: each element is 0 with the probability `ratio`, and the others are scaled.
 pub(super) fn dropout(cx: &mut NodeContext<'_, '_>, ratio: f64) -> Lowered {
     if !(0.0..1.0).contains(&ratio) {
-        return Err(NodeProblem::operand(1, format!("expected a ratio from 0 up to 1, found {ratio}")));
+        return Err(OnnxError::operand(1, format!("expected a ratio from 0 up to 1, found {ratio}")));
     }
     let x = cx.value(0)?;
     let (generators, shape) = (generators(cx)?, x.shape().to_vec());
@@ -188,7 +186,7 @@ pub(super) fn dropout(cx: &mut NodeContext<'_, '_>, ratio: f64) -> Lowered {
         let kept: Vec<i64> = (0..count).map(|_| i64::from(generator.uniform() >= ratio)).collect();
         Ok(vec![ints_of(DType::Bool, &shape, &kept)?])
     })?;
-    let mask: &Value = masks.first().ok_or_else(|| NodeProblem::Other("a mask is missing".into()))?;
+    let mask: &Value = masks.first().ok_or_else(|| OnnxError::Invalid("a mask is missing".into()))?;
     let (dtype, scale) = (x.dtype(), float(DType::F32, 1.0 / (1.0 - ratio)));
     let y = combined(cx, &x, mask, dtype, &format!("where({{z}}, {dtype}({{x}} * {scale}), 0)"))?;
     Ok(vec![y, mask.clone()])

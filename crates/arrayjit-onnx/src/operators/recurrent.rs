@@ -8,7 +8,7 @@ use super::{
     layout::concatenated,
     operator::{Operator, op},
 };
-use crate::{error::NodeProblem, host::float, value::Value};
+use crate::{error::OnnxError, host::float, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("GRU", 7, |cx| layer(cx, Cell::Gru)),
@@ -65,13 +65,13 @@ struct Layer {
 }
 
 impl Layer {
-    fn of(cx: &NodeContext<'_, '_>, cell: Cell) -> Result<Layer, NodeProblem> {
+    fn of(cx: &NodeContext<'_, '_>, cell: Cell) -> Result<Layer, OnnxError> {
         let (x, w, r) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let is_batch_first = cx.int_or("layout", 0)? != 0;
         let (&[a, b, width], &[directions, rows, columns], &[_, recurrent_rows, hidden]) =
             (x.shape(), w.shape(), r.shape())
         else {
-            return Err(NodeProblem::operand(0, "expected three axes"));
+            return Err(OnnxError::operand(0, "expected three axes"));
         };
         let (steps, batch) = if is_batch_first { (b, a) } else { (a, b) };
         let fits = columns == width
@@ -81,7 +81,7 @@ impl Layer {
             && hidden > 0;
         if !fits {
             let problem = format!("{:?} and {:?} do not fit {:?}", w.shape(), r.shape(), x.shape());
-            return Err(NodeProblem::operand(1, problem));
+            return Err(OnnxError::operand(1, problem));
         }
         let clip = match cx.attribute("clip") {
             Some(_) => Some(float(DType::F32, f64::from(cx.float_or("clip", 0.0)?))),
@@ -115,12 +115,12 @@ impl Layer {
 }
 
 /// The activations of all directions, as expressions of `{}`.
-fn activations(cx: &NodeContext<'_, '_>, cell: Cell, directions: usize) -> Result<Vec<String>, NodeProblem> {
+fn activations(cx: &NodeContext<'_, '_>, cell: Cell, directions: usize) -> Result<Vec<String>, OnnxError> {
     let names = cx.texts("activations")?.unwrap_or_else(|| {
         (0..directions).flat_map(|_| cell.activations().iter().map(|&name| name.to_owned())).collect()
     });
     if names.len() != directions * cell.activations().len() {
-        return Err(NodeProblem::attribute("activations", "as many names as the cell has"));
+        return Err(OnnxError::attribute("activations", "as many names as the cell has"));
     }
     let mut alphas = cx.floats("activation_alpha")?.unwrap_or_default().into_iter();
     let mut betas = cx.floats("activation_beta")?.unwrap_or_default().into_iter();
@@ -148,7 +148,7 @@ fn activations(cx: &NodeContext<'_, '_>, cell: Cell, directions: usize) -> Resul
                 format!("min(1, max(0, {{}} * {} + {}))", number(alpha), number(beta))
             }
             "elu" => format!("elu({{}}, {})", number(alphas.next().unwrap_or(1.0))),
-            _ => return Err(NodeProblem::Unsupported(format!("activation {name}"))),
+            _ => return Err(OnnxError::Case(format!("activation {name}"))),
         })
     };
     names.iter().map(text).collect()
@@ -160,7 +160,7 @@ fn layer(cx: &mut NodeContext<'_, '_>, cell: Cell) -> Lowered {
         "forward" => [false, false],
         "reverse" => [true, true],
         "bidirectional" => [false, true],
-        _ => return Err(NodeProblem::attribute("direction", "forward, reverse or bidirectional")),
+        _ => return Err(OnnxError::attribute("direction", "forward, reverse or bidirectional")),
     };
     let mut outcomes = Vec::new();
     for (direction, is_reverse) in is_reverse.into_iter().enumerate().take(layer.directions) {
@@ -187,7 +187,7 @@ fn initial(
     layer: &Layer,
     direction: usize,
     at: usize,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let shape = [layer.batch, layer.hidden];
     let Some(given) = cx.optional(at) else {
         return cx.filled(layer.dtype, &shape, &format!("{}(0)", layer.dtype));
@@ -198,7 +198,7 @@ fn initial(
         false => [layer.directions, layer.batch, layer.hidden],
     };
     if given.shape() != expected {
-        return Err(NodeProblem::operand(at, format!("expected the shape {expected:?}")));
+        return Err(OnnxError::operand(at, format!("expected the shape {expected:?}")));
     }
     let row = cx.taken(&given, axis, &[direction])?;
     cx.reshaped(&row, &shape)
@@ -245,7 +245,7 @@ fn steps_text(
     (direction, is_reverse): (usize, bool),
     projected: &Value,
     states: &[Value],
-) -> Result<String, NodeProblem> {
+) -> Result<String, OnnxError> {
     let Layer { cell, dtype, steps, batch, hidden, .. } = *layer;
     let time = if is_reverse { format!("{} - n", steps - 1) } else { "n".into() };
     let (mut text, mut last) = (String::new(), String::new());
@@ -259,7 +259,7 @@ fn steps_text(
     let mut step = step_text(cx, layer, direction, &gate)?;
     let length = match cx.optional(4) {
         Some(lengths) if lengths.shape() == [batch] => Some(cx.bind_array(&lengths)?.at(&["b".into()])),
-        Some(_) => return Err(NodeProblem::operand(4, "expected a length for each sequence")),
+        Some(_) => return Err(OnnxError::operand(4, "expected a length for each sequence")),
         None => None,
     };
     // The states stay behind the end of a sequence.
@@ -281,7 +281,7 @@ fn steps_text(
 
 /// The products of the input with the matrices of all gates, with the biases that are added to them:
 /// `[steps, batch, gates, hidden]`.
-fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> Result<Value, NodeProblem> {
+fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> Result<Value, OnnxError> {
     let Layer { cell, dtype, steps, batch, hidden, .. } = layer;
     let gates = cell.gates();
     let (x, w) = (cx.value(0)?, cx.value(1)?);
@@ -314,7 +314,7 @@ fn step_text(
     layer: &Layer,
     direction: usize,
     gate: &dyn Fn(usize) -> String,
-) -> Result<String, NodeProblem> {
+) -> Result<String, OnnxError> {
     let recurrent = cx.value(2)?;
     let r = cx.bind_array(&recurrent)?;
     let hidden = layer.hidden;
@@ -363,7 +363,7 @@ fn lstm_text(
     layer: &Layer,
     direction: usize,
     (gate, sum): (&dyn Fn(usize) -> String, &dyn Fn(usize) -> String),
-) -> Result<String, NodeProblem> {
+) -> Result<String, OnnxError> {
     let hidden = layer.hidden;
     // Peepholes of the gates input, output and forget.
     let peep = match cx.optional(7) {

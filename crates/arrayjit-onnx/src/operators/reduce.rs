@@ -1,6 +1,6 @@
 //! Reductions over axes.
 
-use arrayjit_tensor::{Tensor, TensorError, low_level::sum_types};
+use arrayjit_tensor::{Error, Tensor, low_level::sum_types};
 use lowered_ir::{eval, ir::BinaryOp};
 use tnode::{DType, Scalar};
 
@@ -9,7 +9,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{array_of, flatten, indices, scalars},
     shape::{axes, axis},
     value::Value,
@@ -45,7 +45,7 @@ struct ReducedAxes {
 
 impl ReducedAxes {
     /// Axes are an attribute in old versions, and an operand in new ones.
-    fn of(cx: &mut NodeContext<'_, '_>) -> Result<ReducedAxes, NodeProblem> {
+    fn of(cx: &mut NodeContext<'_, '_>) -> Result<ReducedAxes, OnnxError> {
         let since = if cx.operator() == "ReduceSum" { 13 } else { 18 };
         let given = if cx.opset() < since { cx.ints("axes")? } else { cx.optional_ints(1)? };
         let x = cx.value(0)?;
@@ -71,7 +71,7 @@ fn reduced_shape(shape: &[usize], axes: &[usize], is_kept: bool) -> Vec<usize> {
 }
 
 /// The mean, which is an integer for integers.
-fn mean(x: &Tensor, axes: &[isize]) -> Result<Tensor, TensorError> {
+fn mean(x: &Tensor, axes: &[isize]) -> Result<Tensor, Error> {
     if x.dtype().is_float() {
         return x.mean(axes);
     }
@@ -83,7 +83,7 @@ fn mean(x: &Tensor, axes: &[isize]) -> Result<Tensor, TensorError> {
 fn reduced(
     cx: &mut NodeContext<'_, '_>,
     empty: &str,
-    reduction: fn(&Tensor, &[isize]) -> Result<Tensor, TensorError>,
+    reduction: fn(&Tensor, &[isize]) -> Result<Tensor, Error>,
 ) -> Lowered {
     let ReducedAxes { axes, shape } = ReducedAxes::of(cx)?;
     let x = cx.value(0)?;
@@ -123,7 +123,7 @@ fn reduced_on_host(
     cx: &NodeContext<'_, '_>,
     axes: &[usize],
     shape: &[usize],
-) -> Result<Option<Value>, NodeProblem> {
+) -> Result<Option<Value>, OnnxError> {
     let Some(known) = cx.all_known() else { return Ok(None) };
     let Some(x) = known.first().filter(|x| !x.dtype().is_float() && x.array.num_values() > 0) else {
         return Ok(None);
@@ -147,15 +147,12 @@ fn reduced_on_host(
 }
 
 /// The position of the extreme element of an axis, which is the first NaN if there is one.
-fn position(
-    cx: &mut NodeContext<'_, '_>,
-    find: fn(&Tensor, isize) -> Result<Tensor, TensorError>,
-) -> Lowered {
+fn position(cx: &mut NodeContext<'_, '_>, find: fn(&Tensor, isize) -> Result<Tensor, Error>) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     let size = x.shape()[at];
     if size == 0 {
-        return Err(NodeProblem::operand(0, format!("axis {at} of {:?} has no elements", x.shape())));
+        return Err(OnnxError::operand(0, format!("axis {at} of {:?} has no elements", x.shape())));
     }
     let shape = reduced_shape(x.shape(), &[at], cx.int_or("keepdims", 1)? != 0);
     let (is_last, at) = (cx.int_or("select_last_index", 0)? != 0, at as isize);
@@ -169,7 +166,7 @@ fn position(
 /// Accumulates along an axis.
 fn cumulative(cx: &mut NodeContext<'_, '_>, op: &str) -> Lowered {
     let given =
-        cx.host_ints(1)?.first().copied().ok_or_else(|| NodeProblem::operand(1, "it has no element"))?;
+        cx.host_ints(1)?.first().copied().ok_or_else(|| OnnxError::operand(1, "it has no element"))?;
     let x = cx.value(0)?;
     let at = axis(given, x.rank())?;
     let is_reverse = cx.int_or("reverse", 0)? != 0;

@@ -8,7 +8,7 @@ use super::{
     shape::sizes,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{HostValue, float},
     shape::{access, axis, letter, letters},
     value::Value,
@@ -44,14 +44,14 @@ fn operands(cx: &NodeContext<'_, '_>) -> (Option<usize>, usize, usize) {
     }
 }
 
-fn given_floats(cx: &mut NodeContext<'_, '_>, at: usize) -> Result<Option<Vec<f64>>, NodeProblem> {
+fn given_floats(cx: &mut NodeContext<'_, '_>, at: usize) -> Result<Option<Vec<f64>>, OnnxError> {
     match cx.optional(at) {
         Some(value) if value.num_elements() > 0 => Ok(Some(cx.host(at)?.floats())),
         _ => Ok(None),
     }
 }
 
-fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>, NodeProblem> {
+fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>, OnnxError> {
     let (region_at, scales_at, sizes_at) = operands(cx);
     let region = match region_at {
         Some(at) => given_floats(cx, at)?,
@@ -72,7 +72,7 @@ fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>, NodeProblem> {
     };
     let policy = cx.text_or("keep_aspect_ratio_policy", "stretch")?;
     let wrong =
-        || NodeProblem::operand(scales_at, format!("expected a number for each of {} axes", axes.len()));
+        || OnnxError::operand(scales_at, format!("expected a number for each of {} axes", axes.len()));
     let region_of = |at: usize| match &region {
         Some(region) if region.len() == 2 * axes.len() => (region[at], region[at + axes.len()]),
         _ => (0.0, 1.0),
@@ -116,7 +116,7 @@ fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>, NodeProblem> {
     Ok(results)
 }
 
-fn is_cropped(cx: &NodeContext<'_, '_>) -> Result<bool, NodeProblem> {
+fn is_cropped(cx: &NodeContext<'_, '_>) -> Result<bool, OnnxError> {
     Ok(cx.text_or("coordinate_transformation_mode", "half_pixel")? == "tf_crop_and_resize")
 }
 
@@ -138,7 +138,7 @@ fn resize(cx: &mut NodeContext<'_, '_>) -> Lowered {
             continue;
         }
         if scale.size == 0 {
-            return Err(NodeProblem::operand(0, "it has no elements"));
+            return Err(OnnxError::operand(0, "it has no elements"));
         }
         let mut shape = x.shape().to_vec();
         shape[scale.axis] = scale.result;
@@ -167,7 +167,7 @@ fn nearest(
     scale: &AxisScale,
     taps: &Taps,
     shape: &[usize],
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let positions: Vec<usize> =
         taps.positions.iter().filter_map(|positions| positions.first().copied()).collect();
     let factor = scale.result / scale.size.max(1);
@@ -189,7 +189,7 @@ fn weighted(
     at: usize,
     taps: &Taps,
     shape: &[usize],
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     /// More taps are a loop.
     const MOST_TERMS: usize = 4;
     let count = taps.positions.first().map_or(0, Vec::len);
@@ -229,7 +229,7 @@ fn weighted_by_loop(
     at: usize,
     taps: &Taps,
     shape: &[usize],
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let (rows, count) = (taps.positions.len(), taps.positions.first().map_or(0, Vec::len));
     let positions: Vec<i32> = taps.positions.iter().flatten().map(|&position| position as i32).collect();
     let weights: Vec<f32> = taps.weights.iter().flatten().map(|&weight| weight as f32).collect();
@@ -286,7 +286,7 @@ fn coordinate(mode: &str, at: usize, scale: &AxisScale) -> Option<f64> {
     }))
 }
 
-fn taps(cx: &NodeContext<'_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps, NodeProblem> {
+fn taps(cx: &NodeContext<'_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps, OnnxError> {
     let is_old = cx.opset() < 11 || cx.operator() == "Upsample";
     let default = if is_old { "asymmetric" } else { "half_pixel" };
     let transformation = cx.text_or("coordinate_transformation_mode", default)?;
@@ -300,13 +300,13 @@ fn taps(cx: &NodeContext<'_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps,
     let is_smoothed = cx.int_or("antialias", 0)? != 0 && scale.scale < 1.0;
     let excludes = cx.int_or("exclude_outside", 0)? != 0 && (mode == "cubic" || is_smoothed);
     if is_smoothed && scale.scale < 1e-4 {
-        return Err(NodeProblem::Unsupported(format!("antialiasing at the scale {}", scale.scale)));
+        return Err(OnnxError::Case(format!("antialiasing at the scale {}", scale.scale)));
     }
     let last = scale.size as f64 - 1.0;
     let mut taps = Taps { positions: Vec::new(), weights: Vec::new(), is_outside: Vec::new() };
     for at in 0..scale.result {
         let found = coordinate(transformation, at, scale)
-            .ok_or_else(|| NodeProblem::attribute("coordinate_transformation_mode", "a known mode"))?;
+            .ok_or_else(|| OnnxError::attribute("coordinate_transformation_mode", "a known mode"))?;
         taps.is_outside.push(transformation == "tf_crop_and_resize" && !(0.0..=last).contains(&found));
         let base = found.floor();
         let fraction = found - base;
@@ -318,7 +318,7 @@ fn taps(cx: &NodeContext<'_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps,
             "cubic" => (-1..=2)
                 .map(|tap| (base + f64::from(tap), cubic_weight(fraction - f64::from(tap), cubic)))
                 .collect(),
-            _ => return Err(NodeProblem::attribute("mode", "nearest, linear or cubic")),
+            _ => return Err(OnnxError::attribute("mode", "nearest, linear or cubic")),
         };
         let is_inside = |position: f64| (0.0..=last).contains(&position);
         let weight =
@@ -356,12 +356,12 @@ fn cubic_weight(distance: f64, a: f64) -> f64 {
     }
 }
 
-fn rounded(mode: &str, value: f64) -> Result<f64, NodeProblem> {
+fn rounded(mode: &str, value: f64) -> Result<f64, OnnxError> {
     Ok(match mode {
         "round_prefer_floor" => (value - 0.5).ceil(),
         "round_prefer_ceil" => (value + 0.5).floor(),
         "floor" => value.floor(),
         "ceil" => value.ceil(),
-        _ => return Err(NodeProblem::attribute("nearest_mode", "a known mode")),
+        _ => return Err(OnnxError::attribute("nearest_mode", "a known mode")),
     })
 }

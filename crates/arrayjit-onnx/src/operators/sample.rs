@@ -15,7 +15,7 @@ use super::{
     window,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::float,
     shape::{access, dims, elements},
     value::Value,
@@ -167,10 +167,10 @@ fn strides(space: &[usize]) -> Vec<usize> {
 }
 
 /// An image with one axis for all axes of space.
-fn flat(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, NodeProblem> {
+fn flat(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, OnnxError> {
     let shape = [&x.shape()[..2], &[x.shape()[2..].iter().product()]].concat();
     if shape.contains(&0) || shape[2] > i32::MAX as usize {
-        return Err(NodeProblem::operand(0, format!("an image {:?} has no samples", x.shape())));
+        return Err(OnnxError::operand(0, format!("an image {:?} has no samples", x.shape())));
     }
     cx.reshaped(x, &shape)
 }
@@ -183,16 +183,16 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
         && grid.shape()[0] == x.shape()[0]
         && grid.shape().last() == Some(&rank);
     if !fits {
-        return Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", grid.shape(), x.shape())));
+        return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", grid.shape(), x.shape())));
     }
     let at_centres = cx.int_or("align_corners", 0)? != 0;
     let mode = Interpolation::of(cx.text_or("mode", "linear")?);
-    let mode = mode.ok_or_else(|| NodeProblem::attribute("mode", "nearest, linear or cubic"))?;
+    let mode = mode.ok_or_else(|| OnnxError::attribute("mode", "nearest, linear or cubic"))?;
     let outside = match cx.text_or("padding_mode", "zeros")? {
         "zeros" => Outside::Zero,
         "border" => Outside::Border,
         "reflection" => Outside::Reflected { at_centres },
-        _ => return Err(NodeProblem::attribute("padding_mode", "zeros, border or reflection")),
+        _ => return Err(OnnxError::attribute("padding_mode", "zeros, border or reflection")),
     };
     let result = [&x.shape()[..2], &grid.shape()[1..=rank]].concat();
     if result.contains(&0) {
@@ -264,7 +264,7 @@ fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let space = size.get(2..).unwrap_or_default().to_vec();
     let rank = space.len();
     if !matches!(rank, 2 | 3) || theta.shape() != [size[0], rank, rank + 1] {
-        return Err(NodeProblem::operand(0, format!("{:?} does not fit the size {size:?}", theta.shape())));
+        return Err(OnnxError::operand(0, format!("{:?} does not fit the size {size:?}", theta.shape())));
     }
     let at_centres = cx.int_or("align_corners", 0)? != 0;
     let shape = [&size[..1], &space, &[rank]].concat();
@@ -298,7 +298,7 @@ fn region_samples(
     cx: &mut NodeContext<'_, '_>,
     regions: &Value,
     counts: [usize; 2],
-) -> Result<[usize; 2], NodeProblem> {
+) -> Result<[usize; 2], OnnxError> {
     /// More samples than these for each part are an error.
     const MOST: f64 = 4096.0;
     let ratio = cx.int_or("sampling_ratio", 0)?;
@@ -320,11 +320,11 @@ fn region_samples(
     })?;
     match shape.first().map(Value::shape) {
         Some(&[rows, columns]) => Ok([rows, columns]),
-        _ => Err(NodeProblem::operand(1, "the regions are not known")),
+        _ => Err(OnnxError::operand(1, "the regions are not known")),
     }
 }
 
-fn is_half_pixel(cx: &NodeContext<'_, '_>) -> Result<bool, NodeProblem> {
+fn is_half_pixel(cx: &NodeContext<'_, '_>) -> Result<bool, OnnxError> {
     let default = if cx.opset() < 16 { "output_half_pixel" } else { "half_pixel" };
     Ok(cx.text_or("coordinate_transformation_mode", default)? == "half_pixel")
 }
@@ -333,10 +333,10 @@ fn is_half_pixel(cx: &NodeContext<'_, '_>) -> Result<bool, NodeProblem> {
 fn align(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, regions, batch) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let (&[images, channels, height, width], &[count, 4]) = (x.shape(), regions.shape()) else {
-        return Err(NodeProblem::operand(1, "expected images of four axes and regions [count, 4]"));
+        return Err(OnnxError::operand(1, "expected images of four axes and regions [count, 4]"));
     };
     if batch.shape() != [count] {
-        return Err(NodeProblem::operand(2, format!("expected the shape [{count}]")));
+        return Err(OnnxError::operand(2, format!("expected the shape [{count}]")));
     }
     let parts = [cx.count("output_height", 1)?, cx.count("output_width", 1)?];
     let shape = [count, channels, parts[0], parts[1]];
@@ -347,7 +347,7 @@ fn align(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let is_mean = match cx.text_or("mode", "avg")? {
         "avg" => true,
         "max" => false,
-        _ => return Err(NodeProblem::attribute("mode", "avg or max")),
+        _ => return Err(OnnxError::attribute("mode", "avg or max")),
     };
     let all = elements(&[images, channels, height, width])?;
     let image = cx.reshaped(&x, &[all])?;
@@ -441,7 +441,7 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
         && channels.is_multiple_of(moved);
     if !fits || offsets.shape() != expected {
         let problem = format!("filters {:?} and offsets {:?} do not fit", filters.shape(), offsets.shape());
-        return Err(NodeProblem::operand(2, problem));
+        return Err(OnnxError::operand(2, problem));
     }
     let outer = [vec![batch, moved], kernel.clone()].concat();
     let offsets = cx.reshaped(&offsets, &[outer.as_slice(), &[rank], &result].concat())?;
@@ -450,7 +450,7 @@ fn deformable(cx: &mut NodeContext<'_, '_>) -> Lowered {
         Some(mask) if mask.num_elements() == shape.iter().product::<usize>() => {
             Some(cx.reshaped(&mask, &shape)?)
         }
-        Some(mask) => return Err(NodeProblem::operand(4, format!("{:?} does not fit", mask.shape()))),
+        Some(mask) => return Err(OnnxError::operand(4, format!("{:?} does not fit", mask.shape()))),
         None => None,
     };
     let image = flat(cx, &x)?;

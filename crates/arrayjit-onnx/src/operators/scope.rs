@@ -6,7 +6,7 @@ use arrayjit_tensor::{Graph, Parameter, Tensor};
 use tnode::HostArray;
 
 use crate::{
-    error::{NodeProblem, OnnxError},
+    error::OnnxError,
     host::HostValue,
     ir::{ModelGraph, ModelNode},
     plan::HostFunction,
@@ -19,10 +19,10 @@ pub(crate) trait TraceScope {
     fn current(&self) -> &Graph;
 
     /// The tensor of the current graph that has the value.
-    fn tensor(&mut self, value: &Value) -> Result<Tensor, NodeProblem>;
+    fn tensor(&mut self, value: &Value) -> Result<Tensor, OnnxError>;
 
     /// The values of a value on the host. Cuts the trace if the current graph computes them.
-    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, NodeProblem>;
+    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, OnnxError>;
 
     /// The results of a function that the host computes at each run. If an operand is not known, or the
     /// function is random, the trace is cut, and what follows depends on the shapes of the results only.
@@ -32,15 +32,15 @@ pub(crate) trait TraceScope {
         operands: &[Value],
         function: HostFunction,
         is_random: bool,
-    ) -> Result<Vec<Value>, NodeProblem>;
+    ) -> Result<Vec<Value>, OnnxError>;
 
     /// The table of a node for a key on the device, made if it is new.
     fn table(
         &mut self,
         node: usize,
         key: String,
-        make: Box<dyn FnOnce() -> Result<HostArray, NodeProblem> + '_>,
-    ) -> Result<Parameter, NodeProblem>;
+        make: Box<dyn FnOnce() -> Result<HostArray, OnnxError> + '_>,
+    ) -> Result<Parameter, OnnxError>;
 
     /// Walks a graph whose inputs have these values, and returns its outputs.
     fn graph(&mut self, graph: &ModelGraph, inputs: BTreeMap<String, Value>)
@@ -53,8 +53,8 @@ pub(crate) trait TraceScope {
     fn unpin(&mut self, mark: usize);
 
     /// Takes steps of the budget.
-    fn step(&mut self, steps: u64) -> Result<(), NodeProblem>;
+    fn step(&mut self, steps: u64) -> Result<(), OnnxError>;
 
     /// Takes memory for the current node, before it is allocated.
-    fn reserve(&mut self, bytes: u64) -> Result<(), NodeProblem>;
+    fn reserve(&mut self, bytes: u64) -> Result<(), OnnxError>;
 }

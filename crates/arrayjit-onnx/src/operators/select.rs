@@ -11,7 +11,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     shape::{access, axis, clause, letter, letters},
     value::Value,
 };
@@ -29,12 +29,12 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// Known positions from 0.
-fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<usize>, NodeProblem> {
+fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<usize>, OnnxError> {
     let position = |&value: &i64| {
         let from_start = if value < 0 { value.checked_add(size as i64) } else { Some(value) };
         let found = from_start.and_then(|at| usize::try_from(at).ok()).filter(|&at| at < size);
         found.ok_or_else(|| {
-            NodeProblem::operand(operand, format!("position {value} is outside of {size} elements"))
+            OnnxError::operand(operand, format!("position {value} is outside of {size} elements"))
         })
     };
     values.iter().map(position).collect()
@@ -42,7 +42,7 @@ fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<us
 
 /// Checks positions along axes of these sizes, as far as they are known: the last axis of the positions has
 /// one for each of the axes. Others are checked on the device, where they read 0 and write nothing.
-fn check_positions(positions: &Value, sizes: &[usize]) -> Result<(), NodeProblem> {
+fn check_positions(positions: &Value, sizes: &[usize]) -> Result<(), OnnxError> {
     let Some(known) = positions.known() else { return Ok(()) };
     let values = known.ints();
     sizes.iter().enumerate().try_for_each(|(at, &size)| {
@@ -72,13 +72,13 @@ fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Checks that positions have as many axes as the array, and that they are not longer on any other axis.
-fn fitting(x: &Value, positions: &Value, at: usize) -> Result<(), NodeProblem> {
+fn fitting(x: &Value, positions: &Value, at: usize) -> Result<(), OnnxError> {
     let sizes = positions.shape().iter().zip(x.shape()).enumerate();
     let fits = positions.rank() == x.rank() && sizes.into_iter().all(|(axis, (a, b))| axis == at || a <= b);
     if fits {
         Ok(())
     } else {
-        Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape())))
+        Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape())))
     }
 }
 
@@ -110,9 +110,8 @@ struct TupleAxes {
 }
 
 impl TupleAxes {
-    fn of(x: &Value, positions: &Value, batch: usize) -> Result<TupleAxes, NodeProblem> {
-        let wrong =
-            || NodeProblem::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()));
+    fn of(x: &Value, positions: &Value, batch: usize) -> Result<TupleAxes, OnnxError> {
+        let wrong = || OnnxError::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()));
         let (tuple, front) = positions.shape().split_last().ok_or_else(wrong)?;
         let end = batch.checked_add(*tuple).filter(|&end| end <= x.rank()).ok_or_else(wrong)?;
         if front.len() < batch || front[..batch] != x.shape()[..batch] || *tuple == 0 {
@@ -185,14 +184,14 @@ fn scattered(
     [x, positions, updates]: [&Value; 3],
     target: &[String],
     source: &[String],
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let operator = match cx.text_or("reduction", "none")? {
         "none" => None,
         "add" => Some("+="),
         "mul" => Some("*="),
         "max" => Some("max="),
         "min" => Some("min="),
-        _ => return Err(NodeProblem::attribute("reduction", "none, add, mul, max or min")),
+        _ => return Err(OnnxError::attribute("reduction", "none, add, mul, max or min")),
     };
     let call = cx.call();
     cx.operation([x, positions, updates], x.dtype(), x.shape(), |[x, positions, updates]| {
@@ -206,7 +205,7 @@ fn scatter_elements(cx: &mut NodeContext<'_, '_>) -> Lowered {
     fitting(&x, &positions, at)?;
     check_positions(&positions, &x.shape()[at..=at])?;
     if updates.shape() != positions.shape() {
-        return Err(NodeProblem::operand(2, format!("expected the shape {:?}", positions.shape())));
+        return Err(OnnxError::operand(2, format!("expected the shape {:?}", positions.shape())));
     }
     if positions.num_elements() == 0 || x.num_elements() == 0 {
         return Ok(vec![x]);
@@ -224,7 +223,7 @@ fn scatter_nd(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let axes = TupleAxes::of(&x, &positions, 0)?;
     check_positions(&positions, &axes.sizes)?;
     if updates.shape() != [axes.outer.as_slice(), &axes.rest].concat() {
-        return Err(NodeProblem::operand(
+        return Err(OnnxError::operand(
             2,
             format!("expected the shape {:?}", [axes.outer, axes.rest].concat()),
         ));
@@ -243,10 +242,10 @@ fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let time = axis(cx.int_or("time_axis", 0)?, x.rank())?;
     let batch = axis(cx.int_or("batch_axis", 1)?, x.rank())?;
     if time == batch {
-        return Err(NodeProblem::attribute("batch_axis", "another axis than `time_axis`"));
+        return Err(OnnxError::attribute("batch_axis", "another axis than `time_axis`"));
     }
     if lengths.shape() != [x.shape()[batch]] {
-        return Err(NodeProblem::operand(1, format!("expected the shape [{}]", x.shape()[batch])));
+        return Err(OnnxError::operand(1, format!("expected the shape [{}]", x.shape()[batch])));
     }
     let source = cx.bind_array(&x)?;
     let length = cx.bind_array(&lengths)?.at(&[letter(batch)]);
@@ -260,7 +259,7 @@ fn reverse_sequence(cx: &mut NodeContext<'_, '_>) -> Lowered {
 fn one_hot(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let depth = cx.host_float(1)?;
     if !(0.0..1e9).contains(&depth) {
-        return Err(NodeProblem::operand(1, format!("the depth {depth}")));
+        return Err(OnnxError::operand(1, format!("the depth {depth}")));
     }
     let depth = depth as usize;
     let (x, values) = (cx.value(0)?, cx.value(2)?);
@@ -284,11 +283,11 @@ fn top(cx: &mut NodeContext<'_, '_>) -> Lowered {
         false => cx.host_ints(1)?.first().copied(),
     };
     let count = count.and_then(|count| usize::try_from(count).ok());
-    let count = count.ok_or_else(|| NodeProblem::operand(1, "expected a size"))?;
+    let count = count.ok_or_else(|| OnnxError::operand(1, "expected a size"))?;
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", -1)?, x.rank())?;
     if count > x.shape()[at] {
-        return Err(NodeProblem::operand(1, format!("{count} of {} elements", x.shape()[at])));
+        return Err(OnnxError::operand(1, format!("{count} of {} elements", x.shape()[at])));
     }
     let is_largest = cx.int_or("largest", 1)? != 0;
     let (rank, dtype) = (x.rank(), x.dtype());

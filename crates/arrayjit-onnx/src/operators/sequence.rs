@@ -10,7 +10,7 @@ use super::{
     reduce::wide,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::float,
     shape::{access, axis, dims, letter, letters},
     value::Value,
@@ -27,7 +27,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 fn swiglu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (gate, x) = (cx.value(0)?, cx.value(1)?);
     if gate.shape() != x.shape() {
-        return Err(NodeProblem::operand(1, format!("expected the shape {:?}", gate.shape())));
+        return Err(OnnxError::operand(1, format!("expected the shape {:?}", gate.shape())));
     }
     let alpha = float(DType::F32, f64::from(cx.float_or("alpha", 1.0)?));
     let (dtype, wide) = (gate.dtype(), wide(gate.dtype()));
@@ -44,12 +44,12 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
             let count = cx.count("num_heads", 0)?;
             (batch, count, positions, width / count, true)
         }
-        other => return Err(NodeProblem::operand(0, format!("expected 3 or 4 axes, found {other:?}"))),
+        other => return Err(OnnxError::operand(0, format!("expected 3 or 4 axes, found {other:?}"))),
     };
     let rotated = match usize::try_from(cx.int_or("rotary_embedding_dim", 0)?) {
         Ok(0) => size,
         Ok(rotated) if rotated <= size => rotated,
-        _ => return Err(NodeProblem::attribute("rotary_embedding_dim", format!("at most {size}"))),
+        _ => return Err(OnnxError::attribute("rotary_embedding_dim", format!("at most {size}"))),
     };
     let half = rotated / 2;
     let split_shape = match is_packed {
@@ -63,7 +63,7 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
         Some(ids) if ids.shape() == [batch, positions] => {
             vec![cx.bind_array(ids)?.at(&["b".into(), "t".into()])]
         }
-        Some(_) => return Err(NodeProblem::operand(3, format!("expected the shape [{batch}, {positions}]"))),
+        Some(_) => return Err(OnnxError::operand(3, format!("expected the shape [{batch}, {positions}]"))),
         None => vec!["b".into(), "t".into()],
     };
     let (dtype, wide) = (x.dtype(), wide(x.dtype()));
@@ -73,14 +73,14 @@ fn rotary(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let fits = table.rank() == row.len() + 1 && table.shape().last() == Some(&half);
         if !fits || ids.is_none() && table.shape() != [batch, positions, half] {
             let problem = format!("{:?} does not fit {:?} with {half} angles", table.shape(), x.shape());
-            return Err(NodeProblem::operand(at, problem));
+            return Err(OnnxError::operand(at, problem));
         }
         let (table, row) = (cx.bind_array(&table)?, row.clone());
         tables.push(move |letter: &str| {
             format!("{wide}({})", table.at(&[row.clone(), vec![letter.to_owned()]].concat()))
         });
     }
-    let [cos, sin] = tables.as_slice() else { return Err(NodeProblem::operand(1, "it is missing")) };
+    let [cos, sin] = tables.as_slice() else { return Err(OnnxError::operand(1, "it is missing")) };
     let index = |inner: &str| match is_packed {
         true => ["b", "t", "h", inner].map(str::to_owned),
         false => ["b", "h", "t", inner].map(str::to_owned),
@@ -127,14 +127,14 @@ fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let is_circular = match cx.text_or("mode", "linear")? {
         "linear" => false,
         "circular" => true,
-        _ => return Err(NodeProblem::attribute("mode", "linear or circular")),
+        _ => return Err(OnnxError::attribute("mode", "linear or circular")),
     };
     let mut expected = cache.shape().to_vec();
     let (length, new) = (expected[at], update.shape().get(at).copied().unwrap_or(0));
     expected[at] = new;
     if at == 0 || update.shape() != expected || new > length || new == 0 {
         let problem = format!("{:?} does not fit {:?}", update.shape(), cache.shape());
-        return Err(NodeProblem::operand(1, problem));
+        return Err(OnnxError::operand(1, problem));
     }
     let old = cx.bind_array(&cache)?.whole();
     let source = cx.bind_array(&update)?;
@@ -142,7 +142,7 @@ fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
         Some(start) if start.shape() == [cache.shape()[0]] => {
             format!("i32({})", cx.bind_array(&start)?.at(&[letter(0)]))
         }
-        Some(_) => return Err(NodeProblem::operand(2, format!("expected the shape [{}]", cache.shape()[0]))),
+        Some(_) => return Err(OnnxError::operand(2, format!("expected the shape [{}]", cache.shape()[0]))),
         None => "0".into(),
     };
     // The distance of an element of the cache to the first new one.
@@ -166,16 +166,16 @@ fn cache_update(cx: &mut NodeContext<'_, '_>) -> Lowered {
 fn causal_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, filters) = (cx.value(0)?, cx.value(1)?);
     let (&[batch, channels, length], &[rows, 1, size]) = (x.shape(), filters.shape()) else {
-        return Err(NodeProblem::operand(1, "expected inputs of three axes and filters [channels, 1, size]"));
+        return Err(OnnxError::operand(1, "expected inputs of three axes and filters [channels, 1, size]"));
     };
     if rows != channels || size == 0 {
-        return Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", filters.shape(), x.shape())));
+        return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", filters.shape(), x.shape())));
     }
     let dtype = x.dtype();
     let past = match cx.optional(3) {
         Some(past) if past.shape() == [batch, channels, size - 1] => past,
         Some(_) => {
-            return Err(NodeProblem::operand(
+            return Err(OnnxError::operand(
                 3,
                 format!("expected the shape [{batch}, {channels}, {}]", size - 1),
             ));
@@ -198,7 +198,7 @@ fn causal_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let activated = match cx.text_or("activation", "none")? {
         "none" => "a[b,c,t]",
         "silu" | "swish" => "silu(a[b,c,t])",
-        _ => return Err(NodeProblem::attribute("activation", "none, silu or swish")),
+        _ => return Err(OnnxError::attribute("activation", "none, silu or swish")),
     };
     let shape = dims(&[batch, channels, length]);
     let text = format!(
@@ -226,10 +226,10 @@ struct LinearAttention {
 }
 
 impl LinearAttention {
-    fn of(cx: &mut NodeContext<'_, '_>) -> Result<LinearAttention, NodeProblem> {
+    fn of(cx: &mut NodeContext<'_, '_>) -> Result<LinearAttention, OnnxError> {
         let (all, shared) = (cx.count("q_num_heads", 0)?, cx.count("kv_num_heads", 0)?);
         let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
-        let wrong = || NodeProblem::operand(0, "queries, keys and values do not fit");
+        let wrong = || OnnxError::operand(0, "queries, keys and values do not fit");
         let (&[batch, steps, width], &[kb, kt, key_width], &[vb, vt, value_width]) =
             (q.shape(), k.shape(), v.shape())
         else {
@@ -250,7 +250,7 @@ impl LinearAttention {
             "gated" => (true, false),
             "delta" => (false, true),
             "gated_delta" => (true, true),
-            _ => return Err(NodeProblem::attribute("update_rule", "linear, gated, delta or gated_delta")),
+            _ => return Err(OnnxError::attribute("update_rule", "linear, gated, delta or gated_delta")),
         };
         let mut gate = |at: usize, is_needed: bool, widths: [usize; 2]| {
             if !is_needed {
@@ -261,7 +261,7 @@ impl LinearAttention {
                 &[b, t, width] if [b, t] == [batch, steps] && widths.contains(&width) => {
                     cx.bind_array(&value).map(Some)
                 }
-                other => Err(NodeProblem::operand(at, format!("{other:?} does not fit"))),
+                other => Err(OnnxError::operand(at, format!("{other:?} does not fit"))),
             }
         };
         let decay = gate(4, needs_decay, [shared * key_size, shared])?;
@@ -337,7 +337,7 @@ fn linear_attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
         Some(past) if past.shape() == state_shape => {
             format!("f32({})", cx.bind_array(&past)?.at(&["b", "g", "c", "d"].map(str::to_owned)))
         }
-        Some(_) => return Err(NodeProblem::operand(3, format!("expected the shape {state_shape:?}"))),
+        Some(_) => return Err(OnnxError::operand(3, format!("expected the shape {state_shape:?}"))),
         None => "0".into(),
     };
     let scale = match cx.float_or("scale", 0.0)? {

@@ -9,7 +9,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{HostValue, array_of, floats_of, ints_of, scalars},
     ir::Attribute,
     shape::elements,
@@ -41,20 +41,20 @@ fn constant(cx: &mut NodeContext<'_, '_>) -> Lowered {
     } else if let Some(Attribute::Floats(values)) = cx.attribute("value_floats") {
         HostArray::from_slice(values, [values.len()])?
     } else {
-        return Err(NodeProblem::Unsupported("a constant that is no tensor of numbers".into()));
+        return Err(OnnxError::Case("a constant that is no tensor of numbers".into()));
     };
     Ok(vec![cx.known(array)])
 }
 
 /// The only element of an attribute as text in its type.
-fn fill_value(cx: &NodeContext<'_, '_>) -> Result<(DType, String), NodeProblem> {
+fn fill_value(cx: &NodeContext<'_, '_>) -> Result<(DType, String), OnnxError> {
     match cx.attribute("value") {
         None => Ok((DType::F32, "0.0".into())),
         Some(Attribute::Tensor(value)) => {
-            let text = value.literal().ok_or_else(|| NodeProblem::attribute("value", "one element"))?;
+            let text = value.literal().ok_or_else(|| OnnxError::attribute("value", "one element"))?;
             Ok((value.dtype(), text))
         }
-        Some(_) => Err(NodeProblem::attribute("value", "a tensor")),
+        Some(_) => Err(OnnxError::attribute("value", "a tensor")),
     }
 }
 
@@ -74,9 +74,9 @@ fn constant_of_shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Sizes of axes, none of which is negative.
-pub(super) fn sizes(values: &[i64]) -> Result<Vec<usize>, NodeProblem> {
+pub(super) fn sizes(values: &[i64]) -> Result<Vec<usize>, OnnxError> {
     let size = |&value: &i64| {
-        usize::try_from(value).map_err(|_| NodeProblem::Other(format!("the size {value} is negative")))
+        usize::try_from(value).map_err(|_| OnnxError::Invalid(format!("the size {value} is negative")))
     };
     values.iter().map(size).collect()
 }
@@ -86,7 +86,7 @@ fn eye_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(like.dtype());
     let diagonal = cx.int_or("k", 0)?;
     if like.rank() != 2 {
-        return Err(NodeProblem::operand(0, "expected two axes"));
+        return Err(OnnxError::operand(0, "expected two axes"));
     }
     let text = format!("y[i0,i1] := {dtype}(i1 - i0 == {diagonal})");
     Ok(vec![cx.emit(dtype, like.shape(), &text)?])
@@ -95,11 +95,11 @@ fn eye_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
 fn range(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let dtype = cx.value(0)?.dtype();
     let [start, limit, delta] = [cx.host(0)?, cx.host(1)?, cx.host(2)?];
-    let too_long = || NodeProblem::Other("the range is too long".into());
+    let too_long = || OnnxError::Invalid("the range is too long".into());
     let array = if dtype.is_float() {
         let first = |value: &HostValue| value.floats().first().copied();
         let (Some(start), Some(limit), Some(delta)) = (first(&start), first(&limit), first(&delta)) else {
-            return Err(NodeProblem::operand(0, "expected one element"));
+            return Err(OnnxError::operand(0, "expected one element"));
         };
         let count = ((limit - start) / delta).ceil().max(0.0);
         if count.is_nan() || count > 1e9 {
@@ -111,7 +111,7 @@ fn range(cx: &mut NodeContext<'_, '_>) -> Lowered {
     } else {
         let first = |value: &HostValue| value.ints().first().copied();
         let (Some(start), Some(limit), Some(delta)) = (first(&start), first(&limit), first(&delta)) else {
-            return Err(NodeProblem::operand(0, "expected one element"));
+            return Err(OnnxError::operand(0, "expected one element"));
         };
         let (distance, delta) = (i128::from(limit) - i128::from(start), i128::from(delta));
         if delta == 0 || distance / delta > 1_000_000_000 {

@@ -9,7 +9,7 @@ use super::{
     contract::product,
     operator::{Operator, op},
 };
-use crate::{error::NodeProblem, host::floats_of, shape::axis, value::Value};
+use crate::{error::OnnxError, host::floats_of, shape::axis, value::Value};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("BlackmanWindow", 17, |cx| signal_window(cx, &[0.42, -0.5, 0.08])),
@@ -53,12 +53,12 @@ impl Transform {
 
     /// The table `[points and parts of the operand, points and parts of the result]` for as many points as
     /// the operand has.
-    fn table(&self, present: usize, dtype: DType) -> Result<HostArray, NodeProblem> {
+    fn table(&self, present: usize, dtype: DType) -> Result<HostArray, OnnxError> {
         let ((taken, made), (from, to)) = (self.points(), self.parts());
         let rows = taken.min(present);
         let size = rows.checked_mul(made).and_then(|size| size.checked_mul(from * to));
         if size.is_none_or(|size| size > MOST_IN_TABLE) {
-            return Err(NodeProblem::Unsupported(format!("a Fourier transform of {} points", self.length)));
+            return Err(OnnxError::Case(format!("a Fourier transform of {} points", self.length)));
         }
         let mut table = Vec::new();
         for k in 0..rows {
@@ -89,9 +89,9 @@ impl Transform {
 }
 
 /// The transform of the second axis from the end; the last one has the parts.
-fn transformed(cx: &mut NodeContext<'_, '_>, x: &Value, by: &Transform) -> Result<Value, NodeProblem> {
+fn transformed(cx: &mut NodeContext<'_, '_>, x: &Value, by: &Transform) -> Result<Value, OnnxError> {
     let [outer @ .., present, parts] = x.shape() else {
-        return Err(NodeProblem::operand(0, "expected two axes or more"));
+        return Err(OnnxError::operand(0, "expected two axes or more"));
     };
     let (outer, present, parts) = (outer.to_vec(), *present, *parts);
     let dtype = x.dtype();
@@ -109,13 +109,11 @@ fn transformed(cx: &mut NodeContext<'_, '_>, x: &Value, by: &Transform) -> Resul
     cx.reshaped(&result, &[outer.as_slice(), &[made, to]].concat())
 }
 
-fn is_complex(x: &Value) -> Result<bool, NodeProblem> {
+fn is_complex(x: &Value) -> Result<bool, OnnxError> {
     match x.shape().last() {
         Some(1) => Ok(false),
         Some(2) if x.dtype().is_float() => Ok(true),
-        _ => {
-            Err(NodeProblem::operand(0, format!("expected 1 or 2 parts of a number, found {:?}", x.shape())))
-        }
+        _ => Err(OnnxError::operand(0, format!("expected 1 or 2 parts of a number, found {:?}", x.shape()))),
     }
 }
 
@@ -128,7 +126,7 @@ fn transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let at = axis(along, x.rank())?;
     let last = x.rank() - 1;
     if at == last || x.shape().contains(&0) {
-        return Err(NodeProblem::operand(0, format!("axis {at} of {:?} cannot be transformed", x.shape())));
+        return Err(OnnxError::operand(0, format!("axis {at} of {:?} cannot be transformed", x.shape())));
     }
     let (is_inverse, is_onesided) = (cx.int_or("inverse", 0)? != 0, cx.int_or("onesided", 0)? != 0);
     let present = x.shape()[at];
@@ -138,7 +136,7 @@ fn transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
         None => Some(present),
     };
     let length = length.filter(|&length| length > 0);
-    let length = length.ok_or_else(|| NodeProblem::operand(1, "expected a positive length"))?;
+    let length = length.ok_or_else(|| OnnxError::operand(1, "expected a positive length"))?;
     let by = Transform { length, is_inverse, is_onesided, is_complex: is_complex(&x)? };
     let mut order: Vec<usize> = (0..x.rank()).collect();
     order.swap(at, last - 1);
@@ -156,13 +154,13 @@ fn short_time_transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
         _ => x,
     };
     let &[batch, length, parts] = x.shape() else {
-        return Err(NodeProblem::operand(0, "expected a signal [batch, length, parts]"));
+        return Err(OnnxError::operand(0, "expected a signal [batch, length, parts]"));
     };
     let positive = |values: Option<Vec<i64>>| {
         values.and_then(|values| usize::try_from(*values.first()?).ok()).filter(|&value| value > 0)
     };
     let step = positive(cx.optional_ints(1)?);
-    let step = step.ok_or_else(|| NodeProblem::operand(1, "expected a positive step"))?;
+    let step = step.ok_or_else(|| OnnxError::operand(1, "expected a positive step"))?;
     let window = cx.optional(2);
     let frame = match (positive(cx.optional_ints(3)?), &window) {
         (Some(frame), _) => frame,
@@ -170,7 +168,7 @@ fn short_time_transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
         (None, None) => length,
     };
     if frame == 0 || frame > length || window.as_ref().is_some_and(|window| window.shape() != [frame]) {
-        return Err(NodeProblem::operand(3, format!("a frame of {frame} elements does not fit {length}")));
+        return Err(OnnxError::operand(3, format!("a frame of {frame} elements does not fit {length}")));
     }
     let frames = (length - frame) / step + 1;
     let source = cx.bind_array(&x)?;
@@ -189,7 +187,7 @@ fn short_time_transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The element type that a node asks for.
-fn output_type(cx: &NodeContext<'_, '_>) -> Result<DType, NodeProblem> {
+fn output_type(cx: &NodeContext<'_, '_>) -> Result<DType, OnnxError> {
     Ok(cx.dtype_attribute("output_datatype")?.unwrap_or(DType::F32))
 }
 
@@ -197,7 +195,7 @@ fn output_type(cx: &NodeContext<'_, '_>) -> Result<DType, NodeProblem> {
 fn signal_window(cx: &mut NodeContext<'_, '_>, coefficients: &[f64]) -> Lowered {
     let size = cx.host_ints(0)?.first().and_then(|&size| usize::try_from(size).ok());
     let size = size.filter(|&size| size < MOST_IN_TABLE);
-    let size = size.ok_or_else(|| NodeProblem::operand(0, "expected a size"))?;
+    let size = size.ok_or_else(|| OnnxError::operand(0, "expected a size"))?;
     let is_periodic = cx.int_or("periodic", 1)? != 0;
     let period = if is_periodic { size } else { size.saturating_sub(1).max(1) };
     let value = |at: usize| {
@@ -215,17 +213,17 @@ fn mel_weights(cx: &mut NodeContext<'_, '_>) -> Lowered {
     for at in 0..3 {
         let value = cx.host_ints(at)?.first().and_then(|&value| usize::try_from(value).ok());
         let value = value.filter(|value| (1..MOST_IN_TABLE).contains(value));
-        sizes.push(value.ok_or_else(|| NodeProblem::operand(at, "expected a positive integer"))?);
+        sizes.push(value.ok_or_else(|| OnnxError::operand(at, "expected a positive integer"))?);
     }
     let &[filters, length, rate] = sizes.as_slice() else {
-        return Err(NodeProblem::operand(0, "it is missing"));
+        return Err(OnnxError::operand(0, "it is missing"));
     };
     let [low, high] = [cx.host_float(3)?, cx.host_float(4)?];
     let mel = |hertz: f64| 2595.0 * (hertz / 700.0).ln_1p() / std::f64::consts::LN_10;
     let step = (mel(high) - mel(low)) / (filters + 2) as f64;
     let rows = length / 2 + 1;
     if rows.checked_mul(filters).is_none_or(|size| size > MOST_IN_TABLE) {
-        return Err(NodeProblem::overflow());
+        return Err(OnnxError::overflow());
     }
     let bin = |at: usize| {
         let hertz = 700.0 * ((mel(low) + step * at as f64) / 2595.0 * std::f64::consts::LN_10).exp_m1();

@@ -9,7 +9,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::{floats_of, scalars},
 };
 
@@ -25,21 +25,21 @@ struct Grams {
 }
 
 impl Grams {
-    fn of(cx: &NodeContext<'_, '_>) -> Result<Grams, NodeProblem> {
+    fn of(cx: &NodeContext<'_, '_>) -> Result<Grams, OnnxError> {
         /// The most columns.
         const MOST: i64 = 1 << 26;
-        let size = |name: &str, default: i64| -> Result<usize, NodeProblem> {
+        let size = |name: &str, default: i64| -> Result<usize, OnnxError> {
             let value = usize::try_from(cx.int_or(name, default)?).ok().filter(|&value| value < 1 << 16);
-            value.ok_or_else(|| NodeProblem::attribute(name, "a small number from 0"))
+            value.ok_or_else(|| OnnxError::attribute(name, "a small number from 0"))
         };
         if cx.attribute("pool_strings").is_some() {
-            return Err(NodeProblem::Unsupported("n-grams of strings".into()));
+            return Err(OnnxError::Case("n-grams of strings".into()));
         }
         let pool = cx.ints("pool_int64s")?.unwrap_or_default();
         let starts = cx.ints("ngram_counts")?.unwrap_or_default();
         let columns = cx.ints("ngram_indexes")?.unwrap_or_default();
         if columns.iter().any(|column| !(0..MOST).contains(column)) {
-            return Err(NodeProblem::attribute("ngram_indexes", "columns from 0"));
+            return Err(OnnxError::attribute("ngram_indexes", "columns from 0"));
         }
         let width = columns.iter().max().map_or(0, |&most| most as usize + 1);
         let mut grams = HashMap::new();
@@ -48,11 +48,11 @@ impl Grams {
             let end = starts.get(at + 1).copied().unwrap_or(pool.len() as i64);
             let part = usize::try_from(start).ok().zip(usize::try_from(end).ok());
             let part = part.and_then(|(start, end)| pool.get(start..end));
-            let part = part.ok_or_else(|| NodeProblem::attribute("ngram_counts", "ascending positions"))?;
+            let part = part.ok_or_else(|| OnnxError::attribute("ngram_counts", "ascending positions"))?;
             for gram in part.chunks_exact(at + 1) {
                 let column = columns.next();
                 let column =
-                    column.ok_or_else(|| NodeProblem::attribute("ngram_indexes", "a column for each"))?;
+                    column.ok_or_else(|| OnnxError::attribute("ngram_indexes", "a column for each"))?;
                 grams.insert(gram.to_vec(), column as usize);
             }
         }
@@ -93,18 +93,18 @@ fn count_grams(cx: &mut NodeContext<'_, '_>) -> Lowered {
         "TF" => (true, false),
         "IDF" => (false, true),
         "TFIDF" => (true, true),
-        _ => return Err(NodeProblem::attribute("mode", "TF, IDF or TFIDF")),
+        _ => return Err(OnnxError::attribute("mode", "TF, IDF or TFIDF")),
     };
     let weights = cx.floats("weights")?.filter(|weights| is_weighted && weights.len() >= grams.width);
     let x = cx.value(0)?;
     let (rows, shape) = match x.shape() {
         &[_] | &[] => (1, vec![grams.width]),
         &[rows, _] => (rows, vec![rows, grams.width]),
-        _ => return Err(NodeProblem::operand(0, "expected one or two axes")),
+        _ => return Err(OnnxError::operand(0, "expected one or two axes")),
     };
     cx.reserve(DType::F64, &[rows, grams.width, 2])?;
     cx.on_host(&[x], move |arrays| {
-        let array: &HostArray = arrays.first().ok_or_else(|| NodeProblem::operand(0, "it is missing"))?;
+        let array: &HostArray = arrays.first().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
         let values: Vec<i64> = scalars(array).into_iter().map(Scalar::as_i64).collect();
         let mut counts = vec![0.0; rows * grams.width];
         let length = values.len() / rows.max(1);

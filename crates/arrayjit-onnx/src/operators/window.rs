@@ -12,7 +12,7 @@ use super::{
     shape::sizes,
 };
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::reversed,
     shape::{access, elements, ranges},
     value::Value,
@@ -28,21 +28,21 @@ pub(super) static OPERATORS: &[Operator] = &[
 const MOST: i64 = 1 << 31;
 
 /// The attribute with a positive number for each axis of a window.
-pub(super) fn per_axis(cx: &NodeContext<'_, '_>, name: &str, axes: usize) -> Result<Vec<usize>, NodeProblem> {
+pub(super) fn per_axis(cx: &NodeContext<'_, '_>, name: &str, axes: usize) -> Result<Vec<usize>, OnnxError> {
     let values = cx.ints(name)?.unwrap_or_else(|| vec![1; axes]);
     let is_valid = values.len() == axes && values.iter().all(|value| (1..MOST).contains(value));
     match is_valid {
         true => Ok(values.into_iter().map(|value| value as usize).collect()),
-        false => Err(NodeProblem::attribute(name, format!("{axes} positive integers"))),
+        false => Err(OnnxError::attribute(name, format!("{axes} positive integers"))),
     }
 }
 
 /// The margins of each axis: in front of it and behind it.
-pub(super) fn margins(cx: &NodeContext<'_, '_>, axes: usize) -> Result<Vec<(i64, i64)>, NodeProblem> {
+pub(super) fn margins(cx: &NodeContext<'_, '_>, axes: usize) -> Result<Vec<(i64, i64)>, OnnxError> {
     let pads = cx.ints("pads")?.unwrap_or_else(|| vec![0; 2 * axes]);
     let is_valid = pads.len() == 2 * axes && pads.iter().all(|pad| (-MOST..MOST).contains(pad));
     if !is_valid {
-        return Err(NodeProblem::attribute("pads", format!("{} integers", 2 * axes)));
+        return Err(OnnxError::attribute("pads", format!("{} integers", 2 * axes)));
     }
     let (before, after) = pads.split_at(axes);
     Ok(before.iter().copied().zip(after.iter().copied()).collect())
@@ -53,10 +53,10 @@ pub(super) fn windows(
     cx: &NodeContext<'_, '_>,
     shape: &[usize],
     kernel: &[usize],
-) -> Result<Vec<AxisWindow>, NodeProblem> {
+) -> Result<Vec<AxisWindow>, OnnxError> {
     let axes = kernel.len();
     let space = shape.get(2..).filter(|space| space.len() == axes);
-    let space = space.ok_or_else(|| NodeProblem::operand(0, format!("expected {} axes", axes + 2)))?;
+    let space = space.ok_or_else(|| OnnxError::operand(0, format!("expected {} axes", axes + 2)))?;
     let (strides, dilations) = (per_axis(cx, "strides", axes)?, per_axis(cx, "dilations", axes)?);
     let is_ceil = cx.int_or("ceil_mode", 0)? != 0;
     let margins = margins(cx, axes)?;
@@ -65,7 +65,7 @@ pub(super) fn windows(
     for at in 0..axes {
         let (size, kernel, stride, dilation) = (space[at], kernel[at], strides[at], dilations[at]);
         if kernel == 0 || kernel as i64 >= MOST || size as i64 >= MOST {
-            return Err(NodeProblem::Other("the window has a size of 0 or is too large".into()));
+            return Err(OnnxError::Invalid("the window has a size of 0 or is too large".into()));
         }
         let span = (dilation as i64).saturating_mul(kernel as i64 - 1).saturating_add(1);
         let (before, after) = match mode {
@@ -80,11 +80,11 @@ pub(super) fn windows(
             }
             "VALID" => (0, 0),
             "NOTSET" => margins[at],
-            _ => return Err(NodeProblem::attribute("auto_pad", "NOTSET, SAME_UPPER, SAME_LOWER or VALID")),
+            _ => return Err(OnnxError::attribute("auto_pad", "NOTSET, SAME_UPPER, SAME_LOWER or VALID")),
         };
         let room = size as i64 + before + after - span;
         if room < 0 {
-            return Err(NodeProblem::Other(format!(
+            return Err(OnnxError::Invalid(format!(
                 "a window of {span} elements is longer than axis {}",
                 at + 2
             )));
@@ -113,9 +113,9 @@ pub(super) fn windows_of(
     cx: &NodeContext<'_, '_>,
     x: &Value,
     filters: &Value,
-) -> Result<Vec<AxisWindow>, NodeProblem> {
+) -> Result<Vec<AxisWindow>, OnnxError> {
     if filters.rank() != x.rank() || x.rank() < 3 {
-        return Err(NodeProblem::operand(1, format!("{:?} does not fit {:?}", filters.shape(), x.shape())));
+        return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", filters.shape(), x.shape())));
     }
     windows(cx, x.shape(), &filters.shape()[2..])
 }
@@ -131,7 +131,7 @@ pub(super) fn convolved(
     x: &Value,
     filters: &Value,
     bias: Option<Value>,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     let (shape, filter) = (x.shape().to_vec(), filters.shape().to_vec());
     let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
     let fits = filter.len() >= 3
@@ -141,7 +141,7 @@ pub(super) fn convolved(
         && filter[0].is_multiple_of(groups);
     if !fits {
         let problem = format!("filters {filter:?} do not fit {shape:?} in {groups} groups");
-        return Err(NodeProblem::operand(1, problem));
+        return Err(OnnxError::operand(1, problem));
     }
     let windows = windows(cx, &shape, &filter[2..])?;
     let mut result = vec![shape[0], filter[0]];
@@ -164,9 +164,9 @@ pub(super) fn convolved(
 
 /// Filters with the axes of the window first, then the channels, then the filters: arrays within a model have
 /// channels as their contiguous axis, so that the filters are in vectors.
-fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Result<Value, NodeProblem> {
+fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Result<Value, OnnxError> {
     let [count, channels, kernel @ ..] = filters.shape() else {
-        return Err(NodeProblem::operand(1, "expected two axes or more"));
+        return Err(OnnxError::operand(1, "expected two axes or more"));
     };
     let (count, channels, taps) = (*count, *channels, kernel.iter().product::<usize>());
     let shape = [kernel, &[channels, count]].concat();
@@ -189,7 +189,7 @@ fn transposed_margins(
     cx: &NodeContext<'_, '_>,
     full: &[i64],
     same: &[i64],
-) -> Result<Vec<(i64, i64)>, NodeProblem> {
+) -> Result<Vec<(i64, i64)>, OnnxError> {
     let mode = cx.text_or("auto_pad", "NOTSET")?;
     let wanted = match (cx.ints("output_shape")?, mode) {
         (Some(wanted), _) if wanted.len() >= full.len() => wanted[wanted.len() - full.len()..].to_vec(),
@@ -218,13 +218,13 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
         && shape[1].is_multiple_of(groups);
     if !fits {
         let problem = format!("filters {filter:?} do not fit {shape:?} in {groups} groups");
-        return Err(NodeProblem::operand(1, problem));
+        return Err(OnnxError::operand(1, problem));
     }
     let axes = filter.len() - 2;
     let (strides, dilations) = (per_axis(cx, "strides", axes)?, per_axis(cx, "dilations", axes)?);
     let more = cx.ints("output_padding")?.unwrap_or_else(|| vec![0; axes]);
     if more.len() != axes || more.iter().any(|more| !(0..MOST).contains(more)) {
-        return Err(NodeProblem::attribute("output_padding", format!("{axes} integers from 0")));
+        return Err(OnnxError::attribute("output_padding", format!("{axes} integers from 0")));
     }
     let full = |at: usize| {
         let rows = (shape[at + 2] as i64 - 1).checked_mul(strides[at] as i64)?;
@@ -232,7 +232,7 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
         rows.checked_add(span)?.checked_add(1 + more[at])
     };
     let full: Option<Vec<i64>> = (0..axes).map(full).collect();
-    let full = full.ok_or_else(NodeProblem::overflow)?;
+    let full = full.ok_or_else(OnnxError::overflow)?;
     let same: Vec<i64> = (0..axes).map(|at| (shape[at + 2] * strides[at]) as i64).collect();
     let margins = transposed_margins(cx, &full, &same)?;
     let mut result = vec![shape[0], filter[1] * groups];
@@ -240,10 +240,10 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut windows = Vec::new();
     for (at, (&full, &(before, after))) in full.iter().zip(&margins).enumerate() {
         let size = full.checked_sub(before).and_then(|size| size.checked_sub(after));
-        let size = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(NodeProblem::overflow)?;
+        let size = size.and_then(|size| usize::try_from(size).ok()).ok_or_else(OnnxError::overflow)?;
         result.push(size);
         // The sums also have room for the elements that a result beyond them would read as 0.
-        whole.push(usize::try_from(full.max(full - after)).map_err(|_| NodeProblem::overflow())?);
+        whole.push(usize::try_from(full.max(full - after)).map_err(|_| OnnxError::overflow())?);
         let (kernel, count) = (filter[at + 2], shape[at + 2]);
         let (stride, dilation) = (strides[at], dilations[at]);
         windows.push(AxisWindow { size, kernel, stride, dilation, before, after, count });
@@ -267,11 +267,11 @@ fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let axes = image.len();
     let &[batch, rows, columns] = x.shape() else {
-        return Err(NodeProblem::operand(0, "expected three axes"));
+        return Err(OnnxError::operand(0, "expected three axes"));
     };
     let taps = elements(&block)?;
     if block.len() != axes || axes == 0 || taps == 0 || !rows.is_multiple_of(taps) {
-        return Err(NodeProblem::operand(2, format!("blocks {block:?} do not fit {:?}", x.shape())));
+        return Err(OnnxError::operand(2, format!("blocks {block:?} do not fit {:?}", x.shape())));
     }
     let shape = [&[batch, rows / taps], image.as_slice()].concat();
     elements(&shape)?;
@@ -279,7 +279,7 @@ fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let counts: Vec<usize> = windows.iter().map(|window| window.count).collect();
     if elements(&counts)? != columns {
         let problem = format!("{columns} blocks do not fit an image {image:?} with {counts:?} blocks");
-        return Err(NodeProblem::operand(0, problem));
+        return Err(OnnxError::operand(0, problem));
     }
     let split = cx.reshaped(&x, &[&shape[..2], &block, &counts].concat())?;
     let letters = [in_space("c", "k", axes), numbered("o", axes)].concat();
@@ -289,7 +289,7 @@ fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let [mut written, mut read] = [(); 2].map(|()| vec!["b".to_owned(), "c".into()]);
     for (at, window) in windows.iter().enumerate() {
         let AxisWindow { size, stride, dilation, before, after, .. } = *window;
-        whole.push(usize::try_from(size as i64 + before + after).map_err(|_| NodeProblem::overflow())?);
+        whole.push(usize::try_from(size as i64 + before + after).map_err(|_| OnnxError::overflow())?);
         written.push(format!("{stride}*o{at} + {dilation}*k{at}"));
         read.push(format!("i{at} + {before}"));
     }

@@ -1,7 +1,7 @@
 //! Attention with several heads.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Error},
     nn::{
         Dropout, Linear, Module, ModuleTypes, check_divisor, check_rank, linear, wrong_option, wrong_shape,
     },
@@ -62,7 +62,7 @@ impl MultiHeadAttention {
         size: usize,
         heads: usize,
         options: MultiHeadAttentionOptions,
-    ) -> Result<MultiHeadAttention, TensorError> {
+    ) -> Result<MultiHeadAttention, Error> {
         let call = Call::new("MultiHeadAttention");
         if heads == 0 || !size.is_multiple_of(heads) {
             let expected = format!("a divisor of {size}, the size of a vector");
@@ -89,7 +89,7 @@ impl MultiHeadAttention {
     /// # Errors
     /// Vectors of another size, or shapes that do not fit each other.
     #[track_caller]
-    pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, TensorError> {
+    pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, Error> {
         let _scope = query.graph().enter(self.in_proj_weight.module());
         let call = Call::new("attention");
         self.check(call, query)?;
@@ -109,7 +109,7 @@ impl MultiHeadAttention {
     }
 
     /// Checks the fields, which may have changed since [`new`](MultiHeadAttention::new).
-    fn check(&self, call: Call, x: &Tensor) -> Result<(), TensorError> {
+    fn check(&self, call: Call, x: &Tensor) -> Result<(), Error> {
         [&self.in_proj_weight, &self.out_proj.weight]
             .into_iter()
             .try_for_each(|weight| check_rank(call, x, weight, 2))?;
@@ -119,7 +119,7 @@ impl MultiHeadAttention {
 
     /// The projections with these numbers, of queries, keys and values, on one last axis.
     #[track_caller]
-    fn projected(&self, x: &Tensor, parts: std::ops::Range<usize>) -> Result<Tensor, TensorError> {
+    fn projected(&self, x: &Tensor, parts: std::ops::Range<usize>) -> Result<Tensor, Error> {
         let size = self.in_proj_weight.shape()[1];
         let rows = parts.start * size..parts.end * size;
         linear::apply(Call::new("in_proj"), x, &self.in_proj_weight, self.in_proj_bias.as_ref(), rows)
@@ -128,7 +128,7 @@ impl MultiHeadAttention {
     /// The attention between projected queries, keys and values, which start at these elements of the last
     /// axis, and the projection of the heads.
     #[track_caller]
-    fn joined(&self, call: Call, parts: [&Tensor; 3], starts: [usize; 3]) -> Result<Tensor, TensorError> {
+    fn joined(&self, call: Call, parts: [&Tensor; 3], starts: [usize; 3]) -> Result<Tensor, Error> {
         let [query, key, value] = parts;
         let width = self.out_proj.weight.shape()[1] / self.heads;
         let types = ModuleTypes::new(query, &self.in_proj_weight);
@@ -210,7 +210,7 @@ impl MultiHeadAttention {
 impl Module for MultiHeadAttention {
     /// Attention of the vectors of `[…, positions, size]` to each other; the shape remains.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let _scope = x.graph().enter(self.in_proj_weight.module());
         let call = Call::new("attention");
         self.check(call, x)?;

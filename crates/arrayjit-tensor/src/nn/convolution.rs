@@ -1,7 +1,7 @@
 //! Convolution of images.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Error},
     nn::{Module, ModuleTypes, linear::uniform, wrong_option},
     operand::Argument,
     parameter::{Parameter, Params},
@@ -54,7 +54,7 @@ impl Conv2d {
     /// let conv = Conv2d::new(&params.sub("conv"), 1, 6, 5, same)?;
     /// let images = Graph::new().input("images", [32, 1, 28, 28], DType::F32)?;
     /// assert_eq!(conv.forward(&images)?.shape(), [32, 6, 28, 28]);
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// # Ok::<(), arrayjit_tensor::Error>(())
     /// ```
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Conv2d {
         out: usize,
         size: usize,
         options: Conv2dOptions,
-    ) -> Result<Conv2d, TensorError> {
+    ) -> Result<Conv2d, Error> {
         let Conv2dOptions { stride, padding, dilation, groups, bias } = options;
         check_groups(Call::new("Conv2d"), params, [channels, out], groups)?;
         let inner = channels / groups;
@@ -81,7 +81,7 @@ impl Conv2d {
 impl Module for Conv2d {
     /// `[batch, channels, height, width]` to `[batch, out, …]`, as [`Tensor::conv2d`].
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let _scope = x.graph().enter(self.weight.module());
         with_bias(Call::new("conv2d"), x.conv2d(&self.weight, self.window)?, self.bias.as_ref())
     }
@@ -144,7 +144,7 @@ impl ConvTranspose2d {
         out: usize,
         size: usize,
         options: ConvTranspose2dOptions,
-    ) -> Result<ConvTranspose2d, TensorError> {
+    ) -> Result<ConvTranspose2d, Error> {
         let ConvTranspose2dOptions { stride, padding, output_padding, dilation, groups, bias } = options;
         check_groups(Call::new("ConvTranspose2d"), params, [channels, out], groups)?;
         let inner = out / groups;
@@ -159,14 +159,14 @@ impl ConvTranspose2d {
 impl Module for ConvTranspose2d {
     /// `[batch, channels, height, width]` to `[batch, out, …]`, as [`Tensor::conv_transpose2d`].
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let _scope = x.graph().enter(self.weight.module());
         let y = x.conv_transpose2d(&self.weight, self.window, self.output_padding)?;
         with_bias(Call::new("conv_transpose2d"), y, self.bias.as_ref())
     }
 }
 
-fn check_groups(call: Call, params: &Params, channels: [usize; 2], groups: usize) -> Result<(), TensorError> {
+fn check_groups(call: Call, params: &Params, channels: [usize; 2], groups: usize) -> Result<(), Error> {
     if groups > 0 && channels.iter().all(|count| count.is_multiple_of(groups)) {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn check_groups(call: Call, params: &Params, channels: [usize; 2], groups: usize
 }
 
 /// Adds a number to each channel.
-fn with_bias(call: Call, x: Tensor, bias: Option<&Parameter>) -> Result<Tensor, TensorError> {
+fn with_bias(call: Call, x: Tensor, bias: Option<&Parameter>) -> Result<Tensor, Error> {
     let Some(bias) = bias else { return Ok(x) };
     let types = ModuleTypes::new(&x, bias);
     let value = types.widen("x[b,c,i,j]", x.dtype());

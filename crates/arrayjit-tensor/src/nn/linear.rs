@@ -1,7 +1,7 @@
 //! Linear maps of the last axis.
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Error},
     nn::{Module, ModuleTypes, check_axis, check_rank},
     operand::Argument,
     parameter::{Init, Parameter, Params},
@@ -23,7 +23,7 @@ impl Linear {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, TensorError> {
+    pub fn new(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, Error> {
         let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
         let bias = params.parameter("bias", [outputs], uniform(inputs))?;
         Ok(Linear { weight, bias: Some(bias) })
@@ -34,7 +34,7 @@ impl Linear {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn without_bias(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, TensorError> {
+    pub fn without_bias(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, Error> {
         let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
         Ok(Linear { weight, bias: None })
     }
@@ -48,7 +48,7 @@ pub(super) fn uniform(fan_in: usize) -> Init {
 impl Module for Linear {
     /// `[…, inputs]` to `[…, outputs]`.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let _scope = x.graph().enter(self.weight.module());
         let rows = self.weight.shape().first().copied().unwrap_or_default();
         apply(Call::new("linear"), x, &self.weight, self.bias.as_ref(), 0..rows)
@@ -62,7 +62,7 @@ pub(super) fn apply(
     weight: &Parameter,
     bias: Option<&Parameter>,
     rows: std::ops::Range<usize>,
-) -> Result<Tensor, TensorError> {
+) -> Result<Tensor, Error> {
     check_rank(call, x, weight, 2)?;
     check_axis(call, x, -1, weight.shape()[1], weight)?;
     let types = ModuleTypes::new(x, weight);

@@ -7,7 +7,7 @@
 //! [`ModelState::load_safetensors`](crate::ModelState::load_safetensors).
 //!
 //! ```
-//! use arrayjit_tensor::{DType, Graph, Params, Tensor, TensorError};
+//! use arrayjit_tensor::{DType, Graph, Params, Tensor, Error};
 //! use arrayjit_tensor::nn::{Linear, Module};
 //!
 //! struct Mlp {
@@ -16,14 +16,14 @@
 //! }
 //!
 //! impl Mlp {
-//!     fn new(params: &Params) -> Result<Mlp, TensorError> {
+//!     fn new(params: &Params) -> Result<Mlp, Error> {
 //!         let fc1 = Linear::new(&params.sub("fc1"), 784, 128)?;
 //!         Ok(Mlp { fc1, fc2: Linear::new(&params.sub("fc2"), 128, 10)? })
 //!     }
 //! }
 //!
 //! impl Module for Mlp {
-//!     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+//!     fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
 //!         self.fc2.forward(&self.fc1.forward(x)?.relu()?)
 //!     }
 //! }
@@ -37,7 +37,7 @@
 //! let error = model.forward(&graph.input("y", [32, 100], DType::F32)?).unwrap_err().to_string();
 //! assert!(error.starts_with("linear in module `fc1` at "));
 //! assert!(error.ends_with("y has shape [32, 100], expected 784 elements on axis 1, as fc1.weight has"));
-//! # Ok::<(), TensorError>(())
+//! # Ok::<(), Error>(())
 //! ```
 //!
 //! Whether a module trains follows from its graph: in one of
@@ -67,7 +67,7 @@ pub use recurrent::{Gru, Lstm, LstmState, RecurrentLayer, RecurrentOptions};
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError, TensorErrorKind},
+    error::{Call, Error},
     parameter::Parameter,
     reduce::sum_types,
     tensor::Tensor,
@@ -80,7 +80,7 @@ pub trait Module {
     /// # Errors
     /// A tensor whose shape or type the module does not take.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError>;
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error>;
 }
 
 /// The types of a module: `wide` in which it computes, `narrow` of its result.
@@ -115,13 +115,7 @@ impl ModuleTypes {
 
 /// Checks that axis `at` of an input has as many elements as an axis of a parameter. A negative axis counts
 /// from the last.
-fn check_axis(
-    call: Call,
-    x: &Tensor,
-    at: isize,
-    size: usize,
-    parameter: &Parameter,
-) -> Result<(), TensorError> {
+fn check_axis(call: Call, x: &Tensor, at: isize, size: usize, parameter: &Parameter) -> Result<(), Error> {
     let axis = crate::shape::axis_at(at, x.shape()).map_err(|kind| x.graph().fail(call, kind))?;
     if x.shape()[axis] == size {
         return Ok(());
@@ -131,13 +125,13 @@ fn check_axis(
 }
 
 /// Checks the number of axes of a parameter, since the fields of a module may be replaced.
-fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Result<(), TensorError> {
+fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Result<(), Error> {
     if parameter.shape().len() == rank {
         return Ok(());
     }
     let (what, found) = (parameter.name().to_owned(), parameter.shape().to_vec());
     let expected = format!("{rank} axes");
-    Err(x.graph().fail(call, TensorErrorKind::Shape { what, found, expected }))
+    Err(x.graph().fail(call, Error::Shape { what, found, expected }))
 }
 
 /// Checks that a field of a module divides a size.
@@ -146,16 +140,16 @@ fn check_divisor(
     x: &Tensor,
     (argument, value): (&'static str, usize),
     size: usize,
-) -> Result<(), TensorError> {
+) -> Result<(), Error> {
     if value > 0 && size.is_multiple_of(value) {
         return Ok(());
     }
     let (found, expected) = (value.to_string(), format!("a divisor of {size}"));
-    Err(x.graph().fail(call, TensorErrorKind::Argument { argument, found, expected }))
+    Err(x.graph().fail(call, Error::Argument { argument, found, expected }))
 }
 
-fn wrong_shape(x: &Tensor, expected: impl Into<String>) -> TensorErrorKind {
-    TensorErrorKind::Shape { what: x.name(), found: x.shape().to_vec(), expected: expected.into() }
+fn wrong_shape(x: &Tensor, expected: impl Into<String>) -> Error {
+    Error::Shape { what: x.name(), found: x.shape().to_vec(), expected: expected.into() }
 }
 
 /// The error of an option of a module that is made at `path`.
@@ -165,9 +159,6 @@ fn wrong_option(
     argument: &'static str,
     found: impl ToString,
     expected: impl Into<String>,
-) -> TensorError {
-    call.error(
-        path,
-        TensorErrorKind::Argument { argument, found: found.to_string(), expected: expected.into() },
-    )
+) -> Error {
+    call.error(path, Error::Argument { argument, found: found.to_string(), expected: expected.into() })
 }

@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, TensorError},
+    error::{Call, Error},
     nn::{Dropout, Module, ModuleTypes, check_axis, check_rank, linear::uniform, wrong_option, wrong_shape},
     operand::Argument,
     parameter::{Parameter, Params},
@@ -99,7 +99,7 @@ impl Lstm {
         inputs: usize,
         hidden: usize,
         options: RecurrentOptions,
-    ) -> Result<Lstm, TensorError> {
+    ) -> Result<Lstm, Error> {
         let call = Call::new("Lstm");
         let RecurrentOptions { batch_first, bidirectional, .. } = options;
         let dropout = Dropout::of_module(call, params, options.dropout)?;
@@ -119,11 +119,7 @@ impl Lstm {
     /// # Errors
     /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
     #[track_caller]
-    pub fn forward_from(
-        &self,
-        x: &Tensor,
-        state: Option<&LstmState>,
-    ) -> Result<(Tensor, LstmState), TensorError> {
+    pub fn forward_from(&self, x: &Tensor, state: Option<&LstmState>) -> Result<(Tensor, LstmState), Error> {
         let call = Call::new("lstm");
         let states = state.map_or_else(Vec::new, |state| vec![&state.hidden, &state.cell]);
         let (y, states) = self.network().run(call, x, &states)?;
@@ -138,7 +134,7 @@ impl Module for Lstm {
     /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
     /// 2 · hidden]` in both directions; from zeros.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         Ok(self.forward_from(x, None)?.0)
     }
 }
@@ -155,7 +151,7 @@ impl Gru {
         inputs: usize,
         hidden: usize,
         options: RecurrentOptions,
-    ) -> Result<Gru, TensorError> {
+    ) -> Result<Gru, Error> {
         let call = Call::new("Gru");
         let RecurrentOptions { batch_first, bidirectional, .. } = options;
         let dropout = Dropout::of_module(call, params, options.dropout)?;
@@ -176,7 +172,7 @@ impl Gru {
     /// # Errors
     /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
     #[track_caller]
-    pub fn forward_from(&self, x: &Tensor, state: Option<&Tensor>) -> Result<(Tensor, Tensor), TensorError> {
+    pub fn forward_from(&self, x: &Tensor, state: Option<&Tensor>) -> Result<(Tensor, Tensor), Error> {
         let call = Call::new("gru");
         let (y, states) = self.network().run(call, x, &state.into_iter().collect::<Vec<_>>())?;
         match <[Tensor; 1]>::try_from(states) {
@@ -190,7 +186,7 @@ impl Module for Gru {
     /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
     /// 2 · hidden]` in both directions; from zeros.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         Ok(self.forward_from(x, None)?.0)
     }
 }
@@ -266,7 +262,7 @@ struct Network<'a> {
 impl Network<'_> {
     /// The outputs of the last layer, and the states of all layers behind the last step.
     #[track_caller]
-    fn run(&self, call: Call, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>), TensorError> {
+    fn run(&self, call: Call, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>), Error> {
         let graph = x.graph();
         let _scope = self.layers.first().map(|layer| graph.enter(layer.weight_ih.module()));
         let order = if self.batch_first { "[batch, time, inputs]" } else { "[time, batch, inputs]" };
@@ -299,7 +295,7 @@ impl Network<'_> {
     }
 
     /// Checks that the input and the states fit the layer at this position.
-    fn check(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<(), TensorError> {
+    fn check(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<(), Error> {
         let layer = &self.layers[at];
         [&layer.weight_ih, &layer.weight_hh]
             .into_iter()
@@ -317,13 +313,7 @@ impl Network<'_> {
     }
 
     /// The outputs of one direction of a layer, and its state behind the last step.
-    fn layer(
-        &self,
-        call: Call,
-        x: &Tensor,
-        at: usize,
-        states: &[&Tensor],
-    ) -> Result<Vec<Tensor>, TensorError> {
+    fn layer(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
         let layer = &self.layers[at];
         let hidden = layer.weight_hh.shape()[1];
         let types = ModuleTypes::new(x, &layer.weight_ih);
@@ -416,7 +406,7 @@ fn new_layers(
     cell: Cell,
     [inputs, hidden]: [usize; 2],
     options: RecurrentOptions,
-) -> Result<Vec<RecurrentLayer>, TensorError> {
+) -> Result<Vec<RecurrentLayer>, Error> {
     if options.layers == 0 {
         return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
     }

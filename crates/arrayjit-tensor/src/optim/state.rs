@@ -3,10 +3,9 @@
 use arrayjit::{DType, HostArray};
 
 use crate::{
-    error::TensorError,
+    error::Error,
     model_state::ModelState,
     parameter::{Init, Parameter, Params},
-    run_error::ModelError,
 };
 
 /// The name of the flag that guards steps.
@@ -44,7 +43,7 @@ impl OptimizerState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn is_halted(&self) -> Result<bool, ModelError> {
+    pub fn is_halted(&self) -> Result<bool, Error> {
         Ok(self.weights.get(&self.halted()?)?.values() != [0.0])
     }
 
@@ -52,12 +51,12 @@ impl OptimizerState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn clear_halt(&self) -> Result<(), ModelError> {
+    pub fn clear_halt(&self) -> Result<(), Error> {
         self.weights.set(&self.halted()?, HostArray::zeros(DType::I32, [])?)
     }
 
     /// 1 after a step whose loss was not finite, else 0.
-    pub(super) fn halted(&self) -> Result<Parameter, TensorError> {
+    pub(super) fn halted(&self) -> Result<Parameter, Error> {
         match self.arrays.get(HALTED) {
             Some(halted) => Ok(halted),
             None => self.arrays.with_dtype(DType::I32).buffer(HALTED, [], Init::ZEROS),
@@ -65,12 +64,7 @@ impl OptimizerState {
     }
 
     /// The array of that name for a parameter, of its shape; it starts from zero.
-    pub(super) fn array(
-        &self,
-        name: &str,
-        parameter: &Parameter,
-        dtype: DType,
-    ) -> Result<Parameter, TensorError> {
+    pub(super) fn array(&self, name: &str, parameter: &Parameter, dtype: DType) -> Result<Parameter, Error> {
         let name = format!("{name}.{}", parameter.name());
         match self.arrays.get(&name) {
             Some(array) if array.shape() == parameter.shape() && array.dtype() == dtype => Ok(array),

@@ -3,10 +3,9 @@
 use std::sync::Mutex;
 
 use crate::{
-    error::{Call, TensorError, TensorErrorKind},
+    error::{Call, Error},
     graph::Graph,
     parameter::locked,
-    run_error::ModelError,
     session::{BatchValues, values::BatchSignature},
     tensor::Tensor,
 };
@@ -40,7 +39,7 @@ impl Batch {
     /// # Errors
     /// A name that the batch does not have.
     #[track_caller]
-    pub fn input(&self, name: &str) -> Result<Tensor, TensorError> {
+    pub fn input(&self, name: &str) -> Result<Tensor, Error> {
         let call = Call::new("input");
         let mut inputs = locked(&self.inputs);
         if let Some((_, tensor)) = inputs.iter().find(|(other, _)| other == name) {
@@ -61,38 +60,38 @@ impl Batch {
     /// # Errors
     /// A tensor of several elements or of another graph; a name that is used already, or `loss`.
     #[track_caller]
-    pub fn metric(&self, name: &str, value: &Tensor) -> Result<(), TensorError> {
+    pub fn metric(&self, name: &str, value: &Tensor) -> Result<(), Error> {
         let call = Call::new("metric");
         if value.graph() != &self.graph {
-            return Err(self.graph.fail(call, TensorErrorKind::OtherGraph { tensor: value.name() }));
+            return Err(self.graph.fail(call, Error::OtherGraph { tensor: value.name() }));
         }
         if value.num_elements() != 1 {
             let (what, found) = (format!("metric `{name}`"), value.shape().to_vec());
             let expected = "one element".into();
-            return Err(self.graph.fail(call, TensorErrorKind::Shape { what, found, expected }));
+            return Err(self.graph.fail(call, Error::Shape { what, found, expected }));
         }
         let value = value.reshape(&[])?;
         let mut metrics = locked(&self.metrics);
         if name == "loss" || metrics.iter().any(|(other, _)| other == name) {
-            return Err(self.graph.fail(call, TensorErrorKind::Name { what: "metric", name: name.into() }));
+            return Err(self.graph.fail(call, Error::Name { what: "metric", name: name.into() }));
         }
         metrics.push((name.to_owned(), value));
         Ok(())
     }
 
     /// The metrics by name, after the closure. An input that it did not read is an error.
-    pub(super) fn finish(self) -> Result<Vec<(String, Tensor)>, ModelError> {
+    pub(super) fn finish(self) -> Result<Vec<(String, Tensor)>, Error> {
         let inputs = locked(&self.inputs);
         let names = || inputs.iter().map(|(name, _)| name.clone()).collect();
         let unused = self.signature.iter().find(|(name, ..)| inputs.iter().all(|(other, _)| other != name));
         if let Some((name, ..)) = unused {
             let problem = "is read by no operation of the closure";
-            return Err(ModelError::Input { name: name.clone(), problem, inputs: names() });
+            return Err(Error::Input { name: name.clone(), problem, inputs: names() });
         }
         Ok(locked(&self.metrics).clone())
     }
 
-    fn fail(&self, call: Call, argument: &'static str, found: String, expected: String) -> TensorError {
-        self.graph.fail(call, TensorErrorKind::Argument { argument, found, expected })
+    fn fail(&self, call: Call, argument: &'static str, found: String, expected: String) -> Error {
+        self.graph.fail(call, Error::Argument { argument, found, expected })
     }
 }

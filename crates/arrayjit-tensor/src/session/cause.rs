@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, fmt, panic::Location};
 use arrayjit::{Context, HostArray, TensorNode};
 
 use crate::{
+    error::Error,
     executable::Executable,
     graph::Graph,
     model_state::ModelState,
     operand::TensorOperand,
     session::{
-        BatchValues, SessionCore, SessionError,
+        BatchValues, SessionCore,
         graphs::{BuiltGraph, Mode},
         pending::PendingStep,
     },
@@ -68,7 +69,7 @@ impl fmt::Display for NonFiniteCause {
 impl SessionCore {
     /// Evaluates a step again, with the parameters that it began with, and finds the first value that is not
     /// finite.
-    pub(super) fn step_cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, SessionError> {
+    pub(super) fn step_cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, Error> {
         let BuiltGraph { graph, loss, .. } = self.built(Mode::Training, &pending.values)?;
         let mut parameters = graph.parameters();
         parameters.retain(|parameter| parameter.is_trainable());
@@ -97,7 +98,7 @@ impl SessionCore {
         values: &BatchValues,
         step: u64,
         metric: &str,
-    ) -> Result<NonFiniteCause, SessionError> {
+    ) -> Result<NonFiniteCause, Error> {
         let BuiltGraph { graph, loss, metrics } = self.built(Mode::Evaluation, values)?;
         let named = metrics.into_iter().find(|(name, _)| name == metric);
         let metric = named.map_or(loss, |(_, metric)| metric);
@@ -134,7 +135,7 @@ impl Graph {
         of: &Tensor,
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
-    ) -> Result<Option<NonFiniteCause>, SessionError> {
+    ) -> Result<Option<NonFiniteCause>, Error> {
         let executable = run_whole(self, weights, &[], (&BatchValues::copied(inputs)?, symbols))?;
         FiniteSearch { context: executable.context(), known: BTreeMap::new() }.first_cause(self, of)
     }
@@ -146,7 +147,7 @@ fn run_whole(
     weights: &ModelState,
     further: &[Tensor],
     (values, symbols): (&BatchValues, &[(&str, i64)]),
-) -> Result<Executable, SessionError> {
+) -> Result<Executable, Error> {
     let kept = graph.results().into_iter().map(|result| result.node);
     let kept = kept.chain(further.iter().map(|tensor| tensor.node().clone())).collect();
     let executable = graph.compile_with("check_finite", weights, kept, &[])?;
@@ -162,7 +163,7 @@ struct FiniteSearch<'a> {
 
 impl FiniteSearch<'_> {
     /// Follows values that are not finite from the last of them, such as a loss, to the first.
-    fn first_cause(&mut self, graph: &Graph, last: &Tensor) -> Result<Option<NonFiniteCause>, SessionError> {
+    fn first_cause(&mut self, graph: &Graph, last: &Tensor) -> Result<Option<NonFiniteCause>, Error> {
         let mut reached = Vec::new();
         if !self.is_finite(last.node())? {
             reached.push(last.node().clone());
@@ -193,7 +194,7 @@ impl FiniteSearch<'_> {
         Ok(parameter.map(|parameter| NonFiniteCause::Parameter(parameter.name().into())).or(first))
     }
 
-    fn is_finite(&mut self, node: &TensorNode) -> Result<bool, SessionError> {
+    fn is_finite(&mut self, node: &TensorNode) -> Result<bool, Error> {
         if let Some(known) = self.known.get(node) {
             return Ok(*known);
         }

@@ -13,11 +13,10 @@ use arrayjit::{HostArray, safetensors as arrays_file};
 use safetensors::SafeTensors;
 
 use crate::{
-    error::{Call, TensorErrorKind},
-    model_state::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX, write_atomically},
+    error::{Call, Error},
+    model_state::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX, in_file, write_atomically},
     parameter::{Parameter, locked},
-    run_error::ModelError,
-    session::{CheckpointProblem, Session, SessionError},
+    session::Session,
 };
 
 const STEP: &str = "step";
@@ -36,7 +35,7 @@ impl Session {
     ///
     /// # Errors
     /// A file that cannot be written, an earlier step whose loss is not finite, or an error of the device.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SessionError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         self.core.settle()?;
         let values = self.checkpoint_values(self.checkpoint_arrays()?)?;
@@ -45,22 +44,18 @@ impl Session {
             (STEP, self.steps().to_string()),
             (SEED, self.model_state().params().seed().to_string()),
         ];
-        let write =
-            || -> Result<(), CheckpointProblem> { Ok(write_atomically(path, &encoded(&values, metadata)?)?) };
+        let write = || -> Result<(), Error> { Ok(write_atomically(path, &encoded(&values, metadata)?)?) };
         let Some(ranks) = &self.core.ranks else {
-            return write().map_err(|problem| failure(path, problem));
+            return write().map_err(|problem| in_file(path, problem));
         };
         let outcome = self
             .core
             .on_first_rank(ranks, || write().map(|()| Vec::new()).map_err(|problem| problem.to_string()))?;
-        outcome.map(drop).map_err(|text| failure(path, CheckpointProblem::FirstRank(text)))
+        outcome.map(drop).map_err(|text| in_file(path, Error::FirstRank(text)))
     }
 
     /// The values of a checkpoint by their names in the file; over ranks, those that rank 0 writes.
-    fn checkpoint_values(
-        &self,
-        arrays: CheckpointArrays,
-    ) -> Result<BTreeMap<String, HostArray>, SessionError> {
+    fn checkpoint_values(&self, arrays: CheckpointArrays) -> Result<BTreeMap<String, HostArray>, Error> {
         let Some(ranks) = &self.core.ranks else {
             let values = self.model_state().get_all(arrays.values().map(|(array, _)| array))?;
             return Ok(arrays.into_keys().zip(values).collect());
@@ -78,20 +73,20 @@ impl Session {
     }
 
     /// The bytes of a file, which rank 0 reads for all; none if there is no such file.
-    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, SessionError> {
+    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, Error> {
         let read = || match fs::read(path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         };
         let Some(ranks) = &self.core.ranks else {
-            return read().map_err(|error| failure(path, error.into()));
+            return read().map_err(|error| in_file(path, error.into()));
         };
         // A first byte tells a file, which may be empty, from none.
         let marked = |bytes: Option<Vec<u8>>| bytes.map_or_else(Vec::new, |bytes| [vec![1], bytes].concat());
         let bytes =
             self.core.on_first_rank(ranks, || read().map(marked).map_err(|error| error.to_string()))?;
-        let bytes = bytes.map_err(|text| failure(path, CheckpointProblem::FirstRank(text)))?;
+        let bytes = bytes.map_err(|text| in_file(path, Error::FirstRank(text)))?;
         Ok(bytes.split_first().map(|(_, bytes)| bytes.to_vec()))
     }
 
@@ -101,26 +96,27 @@ impl Session {
     /// # Errors
     /// A file that cannot be read, is torn, is no checkpoint, or is one of another model, seed or optimiser;
     /// an error of the device.
-    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), SessionError> {
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         if self.resume(path)? {
             return Ok(());
         }
         let missing = io::Error::from(io::ErrorKind::NotFound);
-        Err(failure(path, missing.into()))
+        Err(in_file(path, missing.into()))
     }
 
     /// [`load`](Session::load) if the file exists; returns whether it does.
     ///
     /// # Errors
     /// Fails like [`load`](Session::load), but for a file that does not exist.
-    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<bool, SessionError> {
+    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<bool, Error> {
         let path = path.as_ref();
         let Some(bytes) = self.read_file(path)? else { return Ok(false) };
-        let step = self.check_metadata(&bytes).map_err(|problem| failure(path, problem))?;
+        let step = self.check_metadata(&bytes).map_err(|problem| in_file(path, problem))?;
         let arrays = self.checkpoint_arrays()?;
-        let values = decoded(&bytes).and_then(|values| matched(arrays, values));
-        let values = values.map_err(|problem| failure(path, problem))?;
+        let values =
+            arrays_file::read(&bytes).map_err(Error::from).and_then(|values| matched(arrays, values));
+        let values = values.map_err(|problem| in_file(path, problem))?;
         let rank = self.core.ranks.as_ref().map(|ranks| ranks.group().rank());
         let own = values.iter().filter(|((_, owner), _)| owner.is_none() || *owner == rank);
         self.model_state().set_all(own.map(|((array, _), values)| (array, values)))?;
@@ -131,57 +127,50 @@ impl Session {
 
     /// The arrays of a checkpoint by their names in the file, with the only rank that has them. A
     /// parameter that has the name of an array of the optimiser is an error.
-    fn checkpoint_arrays(&self) -> Result<CheckpointArrays, SessionError> {
+    fn checkpoint_arrays(&self) -> Result<CheckpointArrays, Error> {
         let parameters = self.model_state().params().by_name();
         let mut arrays: CheckpointArrays =
             parameters.into_iter().map(|(name, parameter)| (name, (parameter, None))).collect();
         for (array, owner) in self.core.optimizer_arrays()? {
             let name = format!("{OPTIMIZER_PREFIX}{}", array.name());
             if arrays.insert(name.clone(), (array, owner)).is_some() {
-                let kind = TensorErrorKind::Name { what: "parameter", name };
-                return Err(Call::new("checkpoint").error("optimizer", kind).into());
+                let kind = Error::Name { what: "parameter", name };
+                return Err(Call::new("checkpoint").error("optimizer", kind));
             }
         }
         Ok(arrays)
     }
 
     /// Checks that the file is a checkpoint of this model, and returns its number of steps.
-    fn check_metadata(&self, bytes: &[u8]) -> Result<u64, CheckpointProblem> {
+    fn check_metadata(&self, bytes: &[u8]) -> Result<u64, Error> {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(format_error)?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
         let entry = |key: &'static str, expected: &str| match metadata.get(key) {
             Some(value) => Ok(value.clone()),
-            None => {
-                Err(CheckpointProblem::Metadata { key, found: "nothing".into(), expected: expected.into() })
-            }
+            None => Err(Error::Metadata { key, found: "nothing".into(), expected: expected.into() }),
         };
         let expected_seed = self.model_state().params().seed().to_string();
         for (key, expected) in [(CHECKPOINT_FORMAT.0, CHECKPOINT_FORMAT.1), (SEED, expected_seed.as_str())] {
             let found = entry(key, expected)?;
             if found != expected {
-                return Err(CheckpointProblem::Metadata { key, found, expected: expected.into() });
+                return Err(Error::Metadata { key, found, expected: expected.into() });
             }
         }
         let found = entry(STEP, "a number")?;
         let number = found.parse();
-        number.map_err(|_| CheckpointProblem::Metadata { key: STEP, found, expected: "a number".into() })
+        number.map_err(|_| Error::Metadata { key: STEP, found, expected: "a number".into() })
     }
 }
 
-fn failure(path: &Path, problem: CheckpointProblem) -> SessionError {
-    SessionError::Checkpoint { path: path.to_owned(), problem: Box::new(problem) }
-}
-
-fn format_error(error: safetensors::SafeTensorError) -> CheckpointProblem {
-    CheckpointProblem::Format(format!("no whole safetensors file: {error}"))
+fn format_error(error: safetensors::SafeTensorError) -> Error {
+    Error::Format(error.to_string())
 }
 
 fn encoded<const N: usize>(
     values: &BTreeMap<String, HostArray>,
     metadata: [(&str, String); N],
-) -> Result<Vec<u8>, CheckpointProblem> {
-    let plain = arrays_file::write(values.iter().map(|(name, values)| (name.as_str(), values)));
-    let plain = plain.map_err(|error| CheckpointProblem::Arrays(error.into()))?;
+) -> Result<Vec<u8>, Error> {
+    let plain = arrays_file::write(values.iter().map(|(name, values)| (name.as_str(), values)))?;
     let (_, header) = SafeTensors::read_metadata(&plain).map_err(format_error)?;
     let mut all: HashMap<String, String> = header.metadata().clone().unwrap_or_default();
     all.extend(metadata.map(|(key, value)| (key.to_owned(), value)));
@@ -189,24 +178,20 @@ fn encoded<const N: usize>(
     safetensors::serialize(file.tensors(), Some(all)).map_err(format_error)
 }
 
-fn decoded(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, CheckpointProblem> {
-    arrays_file::read(bytes).map_err(|error| CheckpointProblem::Format(error.to_string()))
-}
-
 /// Each array with its values, if there is one of its type and shape for each.
 fn matched(
     arrays: CheckpointArrays,
     mut values: BTreeMap<String, HostArray>,
-) -> Result<Vec<(FileArray, HostArray)>, CheckpointProblem> {
+) -> Result<Vec<(FileArray, HostArray)>, Error> {
     let missing: Vec<String> = arrays.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
     let unexpected: Vec<String> = values.keys().filter(|name| !arrays.contains_key(*name)).cloned().collect();
     if !missing.is_empty() || !unexpected.is_empty() {
-        return Err(CheckpointProblem::Arrays(ModelError::Names { missing, unexpected }));
+        return Err(Error::Names { missing, unexpected });
     }
     let mut pairs = Vec::new();
     for (name, array) in arrays {
         if let Some(values) = values.remove(&name) {
-            model_state::check(&array.0, &values).map_err(CheckpointProblem::Arrays)?;
+            model_state::check(&array.0, &values)?;
             pairs.push((array, values));
         }
     }

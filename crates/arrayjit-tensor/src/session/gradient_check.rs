@@ -6,10 +6,10 @@ use arrayjit::{
 };
 
 use crate::{
-    error::TensorError,
+    error::Error,
     graph::Graph,
     model_state::ModelState,
-    session::{Batch, BatchValues, SessionError},
+    session::{Batch, BatchValues},
     tensor::Tensor,
 };
 
@@ -38,8 +38,8 @@ use crate::{
 pub fn gradient_check(
     weights: &ModelState,
     inputs: &[(&str, &HostArray)],
-    build: impl FnOnce(&Batch) -> Result<Tensor, TensorError>,
-) -> Result<Vec<WorstElement>, SessionError> {
+    build: impl FnOnce(&Batch) -> Result<Tensor, Error>,
+) -> Result<Vec<WorstElement>, Error> {
     let values = BatchValues::copied(inputs)?;
     let graph = Graph::for_training();
     let batch = Batch::new(graph.clone(), &values);
@@ -76,7 +76,7 @@ pub fn gradient_check(
             if let CheckError::Differs { worst, .. } = &mut error {
                 name_parameter(worst);
             }
-            Err(SessionError::GradientCheck(Box::new(error)))
+            Err(error.into())
         }
     }
 }

@@ -5,9 +5,10 @@ use std::sync::{Arc, atomic::Ordering};
 use arrayjit::HostArray;
 
 use crate::{
+    error::Error,
     executable::StartedRun,
     session::{
-        BatchValues, SessionCore, SessionError,
+        BatchValues, SessionCore,
         graphs::{EvaluationGraph, StepGraph},
     },
 };
@@ -42,7 +43,7 @@ impl StartedStep {
     /// # Errors
     /// A loss that is not finite, of this or an earlier step; 64 later steps of the same shapes, which have
     /// overwritten the metrics; an error of the device.
-    pub fn metrics(&self) -> Result<Metrics, SessionError> {
+    pub fn metrics(&self) -> Result<Metrics, Error> {
         let read = self.core.settle()?;
         match read.into_iter().find(|metrics| metrics.step == self.number) {
             Some(metrics) => Ok(metrics),
@@ -66,28 +67,28 @@ pub(super) struct StepRecord {
 
 impl StepGraph {
     /// The rows of the last runs. Waits for them.
-    pub(super) fn read(&self) -> Result<HostArray, SessionError> {
+    pub(super) fn read(&self) -> Result<HostArray, Error> {
         Ok(self.context().to_host(self.rows.node())?)
     }
 }
 
 impl StepRecord {
     /// The metrics in the rows of the graph.
-    pub(super) fn metrics(&self, rows: &HostArray) -> Result<Metrics, SessionError> {
+    pub(super) fn metrics(&self, rows: &HostArray) -> Result<Metrics, Error> {
         let values = self.row(rows)?;
         let values = self.graph.names.iter().cloned().zip(values).collect();
         Ok(Metrics { step: self.number, values })
     }
 
     /// Whether neither the loss was not finite nor the step was guarded.
-    pub(super) fn is_finite(&self, rows: &HostArray) -> Result<bool, SessionError> {
+    pub(super) fn is_finite(&self, rows: &HostArray) -> Result<bool, Error> {
         let row = self.row(rows)?;
         Ok(row.first().is_some_and(|loss| loss.is_finite()) && row.last().is_some_and(|flag| *flag == 1.0))
     }
 
-    fn row(&self, rows: &HostArray) -> Result<Vec<f64>, SessionError> {
+    fn row(&self, rows: &HostArray) -> Result<Vec<f64>, Error> {
         if self.graph.runs.load(Ordering::SeqCst) > self.run + ROWS as u64 {
-            return Err(SessionError::Overwritten { step: self.number });
+            return Err(Error::Overwritten { step: self.number });
         }
         let columns = self.graph.rows.shape().last().copied().unwrap_or_default();
         let at = (self.run % ROWS as u64) as usize * columns;
@@ -126,12 +127,12 @@ pub(super) struct EvaluatedBatch {
 
 impl EvaluatedBatch {
     /// The loss and the metrics. Waits for them.
-    fn metrics(&self, step: u64) -> Result<Metrics, SessionError> {
+    fn metrics(&self, step: u64) -> Result<Metrics, Error> {
         let value = |(at, name): (usize, &String)| {
             let value = self.run.result(at)?.values().first().copied();
             Ok((name.clone(), value.unwrap_or(f64::NAN)))
         };
-        let values = self.graph.names.iter().enumerate().map(value).collect::<Result<_, SessionError>>()?;
+        let values = self.graph.names.iter().enumerate().map(value).collect::<Result<_, Error>>()?;
         Ok(Metrics { step, values })
     }
 }
@@ -151,16 +152,16 @@ impl WeightedMean<'_> {
     }
 
     /// Adds the metrics of batches. Waits for them.
-    pub(super) fn add(&mut self, evaluated: &[EvaluatedBatch]) -> Result<(), SessionError> {
+    pub(super) fn add(&mut self, evaluated: &[EvaluatedBatch]) -> Result<(), Error> {
         let step = self.sum.step;
         evaluated.iter().try_for_each(|batch| self.add_batch(&batch.metrics(step)?, &batch.values))
     }
 
-    fn add_batch(&mut self, metrics: &Metrics, values: &BatchValues) -> Result<(), SessionError> {
+    fn add_batch(&mut self, metrics: &Metrics, values: &BatchValues) -> Result<(), Error> {
         if let Some((metric, _)) = metrics.iter().find(|(_, value)| !value.is_finite()) {
             let cause = self.core.evaluation_cause(values, self.sum.step, metric)?;
             let (metric, batch) = (metric.to_owned(), self.batches);
-            return Err(SessionError::NotFiniteEvaluation { metric, batch, cause });
+            return Err(Error::NotFiniteEvaluation { metric, batch, cause });
         }
         for (name, value) in metrics.iter() {
             let weighted = value * values.rows() as f64;
@@ -174,9 +175,9 @@ impl WeightedMean<'_> {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Metrics, SessionError> {
+    pub(super) fn finish(mut self) -> Result<Metrics, Error> {
         if self.batches == 0 {
-            return Err(SessionError::NoBatches);
+            return Err(Error::NoBatches);
         }
         self.sum.values.iter_mut().for_each(|(_, sum)| *sum /= self.rows);
         Ok(self.sum)

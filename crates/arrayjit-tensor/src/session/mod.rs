@@ -22,7 +22,6 @@
 mod batch; // the inputs and metrics of a graph
 mod cause; // the first value that is not finite
 mod checkpoint; // files to resume from
-mod error;
 mod fit; // steps over an iterator
 mod gradient_check; // gradients against differences
 mod graphs; // compiled graphs by shape
@@ -41,7 +40,6 @@ use arrayjit::{HostArray, profile::Profile};
 pub use self::{
     batch::Batch,
     cause::NonFiniteCause,
-    error::{CheckpointProblem, SessionError},
     fit::Progress,
     gradient_check::gradient_check,
     metrics::{Metrics, StartedStep},
@@ -54,7 +52,7 @@ use self::{
     pending::{PendingStep, PendingSteps},
 };
 use crate::{
-    error::TensorError,
+    error::Error,
     model_state::ModelState,
     optim::{Optimizer, OptimizerState, UpdateRule},
     parameter::locked,
@@ -115,10 +113,10 @@ impl Session {
     pub fn new<R: UpdateRule + 'static>(
         weights: &ModelState,
         optimizer: Optimizer<R>,
-        build: impl Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync + 'static,
-    ) -> Result<Session, SessionError> {
+        build: impl Fn(&Batch) -> Result<Tensor, Error> + Send + Sync + 'static,
+    ) -> Result<Session, Error> {
         if weights.params().trainable().is_empty() {
-            return Err(SessionError::NoParameters);
+            return Err(Error::NoParameters);
         }
         let core = SessionCore {
             weights: weights.clone(),
@@ -166,7 +164,7 @@ impl Session {
     /// # Errors
     /// An error of the closure; an input that is missing, unknown or empty; a graph that does not compile; an
     /// error of the device; an earlier step whose loss or gradient was not finite.
-    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<StartedStep, SessionError> {
+    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<StartedStep, Error> {
         self.step_by(BatchValues::copied(inputs)?)
     }
 
@@ -174,12 +172,12 @@ impl Session {
     ///
     /// # Errors
     /// Fails like [`step`](Session::step).
-    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<StartedStep, SessionError> {
+    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<StartedStep, Error> {
         Ok(self.start_step(batch.into_batch()?)?.0)
     }
 
     /// Starts a step, and returns the metrics that were read for it, of this step and of those before.
-    fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>), SessionError> {
+    fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>), Error> {
         let is_full = locked(&self.core.pending).is_full();
         let mut read = if is_full { self.core.settle()? } else { Vec::new() };
         let graph = self.core.step_graph(&values)?;
@@ -199,10 +197,7 @@ impl Session {
     /// # Errors
     /// No batch; a loss or metric that is not finite, whose first cause the error names; or an error as in
     /// [`step`](Session::step).
-    pub fn evaluate<B: IntoBatch>(
-        &self,
-        batches: impl IntoIterator<Item = B>,
-    ) -> Result<Metrics, SessionError> {
+    pub fn evaluate<B: IntoBatch>(&self, batches: impl IntoIterator<Item = B>) -> Result<Metrics, Error> {
         let mut mean = metrics::WeightedMean::new(&self.core, self.steps());
         let mut started = Vec::new();
         for batch in batches {

@@ -5,9 +5,10 @@ use std::{collections::VecDeque, sync::Arc};
 use arrayjit::HostArray;
 
 use crate::{
+    error::Error,
     parameter::locked,
     session::{
-        BatchValues, Metrics, SessionCore, SessionError,
+        BatchValues, Metrics, SessionCore,
         graphs::StepGraph,
         metrics::{ROWS, StepRecord},
     },
@@ -55,14 +56,14 @@ impl PendingSteps {
 impl SessionCore {
     /// Reads the metrics of all pending steps, in order, and forgets the steps. After an error, the session
     /// may go on.
-    pub(super) fn settle(&self) -> Result<Vec<Metrics>, SessionError> {
+    pub(super) fn settle(&self) -> Result<Vec<Metrics>, Error> {
         self.read_pending().map_err(|error| match error {
-            SessionError::Model(_) => self.rank_failure().unwrap_or(error),
-            _ => error,
+            Error::NotFinite { .. } | Error::Overwritten { .. } => error,
+            _ => self.rank_failure().unwrap_or(error),
         })
     }
 
-    fn read_pending(&self) -> Result<Vec<Metrics>, SessionError> {
+    fn read_pending(&self) -> Result<Vec<Metrics>, Error> {
         // Another thread that waits for a step must not stop at the same value again.
         let _settling = locked(&self.settling);
         let steps: Vec<PendingStep> = locked(&self.pending).steps.iter().cloned().collect();
@@ -85,14 +86,14 @@ impl SessionCore {
     }
 
     /// The error of a step whose loss is not finite. Later steps are forgotten, since they changed nothing.
-    fn stop(&self, pending: &PendingStep) -> SessionError {
+    fn stop(&self, pending: &PendingStep) -> Error {
         let step = pending.step.number;
         let cause = self.step_cause(pending);
         locked(&self.pending).steps.clear();
         match (cause, self.state.clear_halt()) {
-            (Ok(cause), Ok(())) => SessionError::NotFinite { step, cause },
+            (Ok(cause), Ok(())) => Error::NotFinite { step, cause },
             (Err(error), _) => error,
-            (_, Err(error)) => error.into(),
+            (_, Err(error)) => error,
         }
     }
 }

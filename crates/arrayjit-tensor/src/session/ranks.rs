@@ -20,8 +20,9 @@ use arrayjit_collectives::{BucketSizes, Group};
 
 pub(super) use self::step::RankStep;
 use crate::{
+    error::Error,
     parameter::Parameter,
-    session::{Session, SessionCore, SessionError},
+    session::{Session, SessionCore},
 };
 
 /// The ranks of a session, and how they exchange gradients.
@@ -117,9 +118,9 @@ impl Session {
     /// # Errors
     /// A session that has made steps; ranks that do not come in time or have other parameters; an error
     /// of the device.
-    pub fn over_ranks(mut self, ranks: Ranks) -> Result<Session, SessionError> {
+    pub fn over_ranks(mut self, ranks: Ranks) -> Result<Session, Error> {
         let steps = self.steps();
-        let core = Arc::get_mut(&mut self.core).filter(|_| steps == 0).ok_or(SessionError::Begun)?;
+        let core = Arc::get_mut(&mut self.core).filter(|_| steps == 0).ok_or(Error::Begun)?;
         let context = core.weights.context()?;
         let nodes: Vec<TensorNode> =
             core.weights.params().all().iter().map(|parameter| parameter.node().clone()).collect();
@@ -135,7 +136,7 @@ impl Session {
     ///
     /// # Errors
     /// The first rank that differs from rank 0; an earlier failure.
-    pub fn check_ranks(&self) -> Result<(), SessionError> {
+    pub fn check_ranks(&self) -> Result<(), Error> {
         let core = &*self.core;
         let Some(ranks) = &core.ranks else { return Ok(()) };
         core.settle()?;
@@ -150,8 +151,8 @@ impl Session {
 
 impl SessionCore {
     /// The failure of an operation of the ranks, which says more than the errors of its nodes.
-    pub(super) fn rank_failure(&self) -> Option<SessionError> {
-        self.ranks.as_ref().and_then(|ranks| ranks.group.failure()).map(SessionError::Ranks)
+    pub(super) fn rank_failure(&self) -> Option<Error> {
+        self.ranks.as_ref().and_then(|ranks| ranks.group.failure()).map(Error::Ranks)
     }
 
     /// The trainable parameters with their owners, if there are ranks with a sharded state.

@@ -2,20 +2,19 @@
 
 use arrayjit::TensorNodeError;
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelError, ModelState, Params, PoolOptions, Tensor, TensorError,
-    WindowOptions,
+    Backend, DType, Error, Graph, HostArray, Init, ModelState, Params, PoolOptions, Tensor, WindowOptions,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Linear, Lstm, Module, MultiHeadAttention,
         MultiHeadAttentionOptions, RecurrentOptions,
     },
     optim::AdamW,
-    session::{Batch, Session, SessionError},
+    session::{Batch, Session},
 };
 use codegen_testkit::gpu::or_skip;
 
 /// A loss of convolution, normalisation, attention, an embedding and sorted values, with the gradients by all
 /// parameters.
-fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, TensorError> {
+fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, Error> {
     let normal = Init::Normal { mean: 0., std: 0.5 };
     let filters = params.parameter("filters", [4, 1, 3, 3], normal.clone())?;
     let table = params.parameter("table", [6, 16], normal.clone())?;
@@ -37,11 +36,11 @@ fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, TensorError> {
 }
 
 /// Whether position j comes after position i.
-fn later(graph: &Graph) -> Result<Tensor, TensorError> {
+fn later(graph: &Graph) -> Result<Tensor, Error> {
     graph.apply("later[i,j] := j > i where i < 4, j < 4", &[])
 }
 
-fn run(backend: &Backend) -> Result<Vec<HostArray>, ModelError> {
+fn run(backend: &Backend) -> Result<Vec<HostArray>, Error> {
     let (graph, params) = (Graph::new(), Params::new(5));
     let results = results(&graph, &params)?;
     let weights = ModelState::new(backend, &params)?;
@@ -50,7 +49,7 @@ fn run(backend: &Backend) -> Result<Vec<HostArray>, ModelError> {
 }
 
 #[test]
-fn processors_give_the_same_bits() -> Result<(), ModelError> {
+fn processors_give_the_same_bits() -> Result<(), Error> {
     let expected = run(&Backend::open("inline")?)?;
     let found = run(&Backend::open("multicore")?)?;
     for (expected, found) in expected.iter().zip(&found) {
@@ -62,7 +61,7 @@ fn processors_give_the_same_bits() -> Result<(), ModelError> {
 }
 
 #[test]
-fn gpus_give_close_values() -> Result<(), ModelError> {
+fn gpus_give_close_values() -> Result<(), Error> {
     let Some(backend) = or_skip("gpus_give_close_values", Backend::open("wgpu")) else { return Ok(()) };
     is_close(&run(&backend)?, &run(&Backend::open("inline")?)?, 1e-4);
     Ok(())
@@ -79,7 +78,7 @@ struct Classifier {
 }
 
 impl Classifier {
-    fn new(params: &Params) -> Result<Classifier, TensorError> {
+    fn new(params: &Params) -> Result<Classifier, Error> {
         let part = |name: &str| params.sub(name);
         let same = Conv2dOptions { padding: 1, bias: false, ..Conv2dOptions::default() };
         let sequence = RecurrentOptions { batch_first: true, ..RecurrentOptions::default() };
@@ -97,7 +96,7 @@ impl Classifier {
 
 impl Module for Classifier {
     /// The logits `[batch, 2]` of images `[batch, 1, 8, 8]`.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let halved = PoolOptions::default();
         let x = self.norm.forward(&self.conv.forward(x)?)?.relu()?.max_pool2d(2, halved)?;
         let x = self.lstm.forward(&x.reshape(&[x.shape()[0] as isize, 2, 32])?)?;
@@ -107,7 +106,7 @@ impl Module for Classifier {
 }
 
 /// The losses of 20 steps, that of an evaluation, and the statistics of the normalisation.
-fn trained(backend: &Backend) -> Result<Vec<f64>, SessionError> {
+fn trained(backend: &Backend) -> Result<Vec<f64>, Error> {
     let params = Params::new(3);
     let model = Classifier::new(&params)?;
     let weights = ModelState::new(backend, &params)?;
@@ -135,8 +134,8 @@ fn trained(backend: &Backend) -> Result<Vec<f64>, SessionError> {
 }
 
 #[test]
-fn modules_train_on_gpus() -> Result<(), SessionError> {
-    let inline = Backend::open("inline").map_err(ModelError::from)?;
+fn modules_train_on_gpus() -> Result<(), Error> {
+    let inline = Backend::open("inline")?;
     let expected = trained(&inline)?;
     assert!(expected[20] < 0.7 * expected[0], "{expected:?}");
     let Some(backend) = or_skip("modules_train_on_gpus", Backend::open("wgpu")) else { return Ok(()) };

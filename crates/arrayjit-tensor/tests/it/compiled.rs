@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, Init, ModelError, ModelState, Params, Tensor, TensorError,
-};
+use arrayjit_tensor::{Backend, DType, Error, Graph, HostArray, Init, ModelState, Params, Tensor};
 
 fn ones(shape: &[usize]) -> Result<HostArray, arrayjit::TensorNodeError> {
     HostArray::from_slice(&vec![1f32; shape.iter().product()], shape.iter().copied())
 }
 
 /// y = w · x, and w grows by 1 after each run.
-fn growing(params: &Params) -> Result<(Graph, Tensor), TensorError> {
+fn growing(params: &Params) -> Result<(Graph, Tensor), Error> {
     let w = match params.get("w") {
         Some(w) => w,
         None => params.parameter("w", [3], Init::ONES)?,
@@ -24,7 +22,7 @@ fn growing(params: &Params) -> Result<(Graph, Tensor), TensorError> {
 }
 
 #[test]
-fn runs_change_weights() -> Result<(), ModelError> {
+fn runs_change_weights() -> Result<(), Error> {
     for backend in ["interpreter", "inline", "multicore"] {
         let params = Params::new(1);
         let (graph, y) = growing(&params)?;
@@ -32,7 +30,7 @@ fn runs_change_weights() -> Result<(), ModelError> {
         let model = graph.compile(&weights, &[&y])?;
         let x = ones(&[3])?;
         let results: Vec<f64> =
-            (0..3).map(|_| Ok(model.run(&[("x", &x)])?[0].values()[0])).collect::<Result<_, ModelError>>()?;
+            (0..3).map(|_| Ok(model.run(&[("x", &x)])?[0].values()[0])).collect::<Result<_, Error>>()?;
         assert_eq!(results, [3., 6., 9.], "{backend}");
         let w = params.all().remove(0);
         assert_eq!(weights.get(&w)?.values(), [4.; 3], "{backend}");
@@ -47,7 +45,7 @@ fn runs_change_weights() -> Result<(), ModelError> {
 }
 
 #[test]
-fn a_graph_can_be_compiled_again() -> Result<(), ModelError> {
+fn a_graph_can_be_compiled_again() -> Result<(), Error> {
     let params = Params::new(1);
     let graph = Graph::new();
     let x = graph.input("x", [4], DType::F32)?;
@@ -64,7 +62,7 @@ fn a_graph_can_be_compiled_again() -> Result<(), ModelError> {
 }
 
 #[test]
-fn parameters_take_arrays_and_shared_ones() -> Result<(), ModelError> {
+fn parameters_take_arrays_and_shared_ones() -> Result<(), Error> {
     for backend in ["inline", "multicore"] {
         let params = Params::new(1);
         let weights = ModelState::new(&Backend::open(backend)?, &params)?;
@@ -76,7 +74,7 @@ fn parameters_take_arrays_and_shared_ones() -> Result<(), ModelError> {
 
         let other = Params::new(1).parameter("w", [3], Init::ZEROS)?;
         match weights.set(&other, shared) {
-            Err(ModelError::OtherModel { parameter }) => assert_eq!(parameter, "w"),
+            Err(Error::OtherModel { parameter }) => assert_eq!(parameter, "w"),
             found => panic!("{found:?}"),
         }
     }
@@ -84,9 +82,9 @@ fn parameters_take_arrays_and_shared_ones() -> Result<(), ModelError> {
 }
 
 #[test]
-fn state_dicts_survive_files() -> Result<(), ModelError> {
+fn state_dicts_survive_files() -> Result<(), Error> {
     let backend = Backend::open("inline")?;
-    let weights = |seed| -> Result<ModelState, ModelError> {
+    let weights = |seed| -> Result<ModelState, Error> {
         let params = Params::new(seed);
         params.sub("a").parameter("weight", [2, 3], Init::Normal { mean: 1., std: 2. })?;
         params.sub("a").with_dtype(DType::I64).buffer("count", [], Init::Constant(7.))?;
@@ -108,7 +106,7 @@ fn state_dicts_survive_files() -> Result<(), ModelError> {
 
 /// As dropout in evaluation gives its input, a result may be an input that no statement reads.
 #[test]
-fn a_result_may_be_an_input() -> Result<(), ModelError> {
+fn a_result_may_be_an_input() -> Result<(), Error> {
     let params = Params::new(1);
     for backend in ["interpreter", "inline", "multicore"] {
         let weights = ModelState::new(&Backend::open(backend)?, &params)?;
@@ -126,7 +124,7 @@ fn a_result_may_be_an_input() -> Result<(), ModelError> {
 }
 
 #[test]
-fn tensors_of_given_values_have_them_in_every_graph() -> Result<(), ModelError> {
+fn tensors_of_given_values_have_them_in_every_graph() -> Result<(), Error> {
     let graph = Graph::new();
     let x = graph.input("x", [2], DType::F32)?;
     let table = graph.constant(HostArray::from_slice(&[3i64, -4], [2])?)?;

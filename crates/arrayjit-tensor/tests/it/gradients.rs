@@ -1,10 +1,10 @@
 //! The gradient of every operation against differences in f64.
 
-use arrayjit_tensor::{DType, Graph, HostArray, PoolOptions, Tensor, TensorError, WindowOptions};
+use arrayjit_tensor::{DType, Error, Graph, HostArray, PoolOptions, Tensor, WindowOptions};
 
 use arrayjit::autodiff::{CheckOptions, check};
 
-type Operation = fn(&Tensor) -> Result<Tensor, TensorError>;
+type Operation = fn(&Tensor) -> Result<Tensor, Error>;
 
 /// Checks the gradient of the sum of an operation's elements, each weighted differently, by its operand. The
 /// elements of the operand are distinct and not near a kink.
@@ -141,7 +141,7 @@ fn choices_of_elements() {
 }
 
 /// The positions 0, 2, 0, 2, 0, 2.
-fn positions(x: &Tensor) -> Result<Tensor, TensorError> {
+fn positions(x: &Tensor) -> Result<Tensor, Error> {
     x.graph().apply("p[i] := 2 * (i % 2) where i < 6", &[])
 }
 
@@ -200,6 +200,6 @@ fn options() -> WindowOptions {
 }
 
 /// Two filters of two channels, three rows and three columns, of elements of an image.
-fn filters(image: &Tensor) -> Result<Tensor, TensorError> {
+fn filters(image: &Tensor) -> Result<Tensor, Error> {
     image.slice(2, 0..3)?.slice(3, 1..4)?.sin()
 }

@@ -1,12 +1,10 @@
 //! Graphs in 16-bit floats on processors: products that are summed in `f32`, beside operations that only move
 //! elements.
 
-use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, ModelError, ModelState, Params, Tensor, TensorError, WindowOptions,
-};
+use arrayjit_tensor::{Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor, WindowOptions};
 
 /// A graph over images `x` and filters `f`, matrices `a` and `b`, and their results.
-type Make = fn(&[Tensor; 4]) -> Result<Vec<Tensor>, TensorError>;
+type Make = fn(&[Tensor; 4]) -> Result<Vec<Tensor>, Error>;
 
 fn padded(padding: usize) -> WindowOptions {
     WindowOptions { padding, ..WindowOptions::default() }
@@ -46,7 +44,7 @@ fn run(
     dtype: DType,
     shapes: [(&str, &[usize]); 4],
     make: Make,
-) -> Result<Vec<HostArray>, ModelError> {
+) -> Result<Vec<HostArray>, Error> {
     let values = shapes.map(|(_, shape)| {
         let mut array = HostArray::zeros(dtype, shape.iter().copied()).expect("small");
         let count = shape.iter().product::<usize>();

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, ModelError, ModelState, Params, Tensor, TensorError,
+    Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Dropout, Embedding,
         GroupNorm, Gru, LayerNorm, Linear, Lstm, Module, MultiHeadAttention, MultiHeadAttentionOptions,
@@ -17,7 +17,7 @@ use crate::torch::{Goldens, file_bytes, pattern};
 type Case = (&'static [usize], Box<dyn Module>);
 
 /// One module of each kind, with the shape of an input.
-fn all_modules(params: &Params) -> Result<Vec<Case>, TensorError> {
+fn all_modules(params: &Params) -> Result<Vec<Case>, Error> {
     let sequence = RecurrentOptions { batch_first: true, ..RecurrentOptions::default() };
     let attention = MultiHeadAttentionOptions { causal: true, ..MultiHeadAttentionOptions::default() };
     let p = |name: &str| params.sub(name);
@@ -116,7 +116,7 @@ fn output(
     weights: &ModelState,
     symbols: &[(&str, i64)],
     x: &HostArray,
-    forward: impl Fn(&Tensor) -> Result<Tensor, TensorError>,
+    forward: impl Fn(&Tensor) -> Result<Tensor, Error>,
 ) -> Vec<f64> {
     let y = forward(&graph.input("x", x.dims().iter().copied(), DType::F32).unwrap()).unwrap();
     let model = graph.compile(weights, &[&y]).unwrap();
@@ -243,13 +243,19 @@ fn initial_values_are_those_of_torch() {
     assert_eq!(values(&norm.num_batches_tracked), [0.0]);
 }
 
+/// An error of an operation, without the place in this file.
+fn parts(error: &Error) -> String {
+    let Error::Operation { operation, module, location, problem } = error else { panic!("{error}") };
+    assert!(location.file().ends_with("modules.rs"), "{error}");
+    format!("{operation} in {module}: {problem}")
+}
+
 /// The message of a module for an input of this shape, without the place in this file.
 fn message(module: &dyn Module, shape: &[usize]) -> String {
     let graph = Graph::for_training();
     let x = graph.input("x", shape.iter().copied(), DType::F32).unwrap();
     let error = module.forward(&x).unwrap_err();
-    assert!(error.location().file().ends_with("modules.rs"), "{error}");
-    format!("{} in {}: {}", error.operation(), error.module(), error.kind())
+    parts(&error)
 }
 
 #[test]
@@ -291,8 +297,7 @@ fn errors_name_module_and_parameter() {
     );
     let table = Embedding::new(&params.sub("table"), 3, 3).unwrap();
     assert_eq!(message(&table, &[2]), "embedding in table: x is of f32, expected integers");
-    let options =
-        |error: TensorError| format!("{} in {}: {}", error.operation(), error.module(), error.kind());
+    let options = |error: Error| parts(&error);
     let attention = MultiHeadAttention::new(&params.sub("a"), 8, 3, MultiHeadAttentionOptions::default());
     assert_eq!(
         options(attention.err().unwrap()),
@@ -331,7 +336,7 @@ struct Checkpoint {
 }
 
 impl Checkpoint {
-    fn new(params: &Params) -> Result<Checkpoint, TensorError> {
+    fn new(params: &Params) -> Result<Checkpoint, Error> {
         let sequence = RecurrentOptions { batch_first: true, ..RecurrentOptions::default() };
         let without_bias = Conv2dOptions { bias: false, ..Conv2dOptions::default() };
         Ok(Checkpoint {
@@ -346,7 +351,7 @@ impl Checkpoint {
 }
 
 impl Module for Checkpoint {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let x = self.bn.forward(&self.conv.forward(x)?)?.reshape(&[2, 2, 6])?;
         let x = self.lstm.forward(&self.attn.forward(&x)?)?;
         self.fc.forward(&self.gru.forward(&x)?)
@@ -386,7 +391,7 @@ fn missing_and_unexpected_weights_are_named() {
     let before = weights.get(&head.weight).unwrap().values();
     let file = file_bytes("checkpoint.safetensors");
     let error = weights.load_safetensors(&file).unwrap_err();
-    assert!(matches!(&error, ModelError::Names { missing, unexpected }
+    assert!(matches!(&error, Error::Names { missing, unexpected }
         if missing.len() == 2 && unexpected.is_empty()));
     assert_eq!(error.to_string(), "no values for the parameters: `head.bias`, `head.weight`");
     assert_eq!(weights.get(&head.weight).unwrap().values(), before);
@@ -395,7 +400,7 @@ fn missing_and_unexpected_weights_are_named() {
     Linear::new(&params.sub("fc"), 2, 2).unwrap();
     let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let error = weights.load_safetensors(&file).unwrap_err();
-    assert!(matches!(&error, ModelError::Names { missing, unexpected }
+    assert!(matches!(&error, Error::Names { missing, unexpected }
         if missing.is_empty() && unexpected.contains(&"lstm.weight_ih_l0".to_owned())));
 
     let params = Params::new(1);

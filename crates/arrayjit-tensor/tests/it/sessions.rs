@@ -9,9 +9,9 @@ use std::{
 };
 
 use arrayjit_tensor::{
-    Backend, DType, HostArray, Init, ModelState, Params, Settings, Tensor, TensorError,
+    Backend, DType, Error, HostArray, Init, ModelState, Params, Settings, Tensor,
     optim::{AdamW, Sgd},
-    session::{Batch, Session, SessionError, gradient_check},
+    session::{Batch, Session, gradient_check},
 };
 use codegen_testkit::gpu::or_skip;
 
@@ -43,13 +43,13 @@ impl TwoLayers {
     }
 }
 
-fn linear(params: &Params, name: &str, x: &Tensor) -> Result<Tensor, TensorError> {
+fn linear(params: &Params, name: &str, x: &Tensor) -> Result<Tensor, Error> {
     let _scope = x.graph().enter(name);
     let parameter = |part: &str| params.get(&format!("{name}.{part}")).unwrap();
     x.einsum("n i, o i -> n o", parameter("weight"))?.add(parameter("bias"))
 }
 
-fn loss(params: &Params, batch: &Batch) -> Result<Tensor, TensorError> {
+fn loss(params: &Params, batch: &Batch) -> Result<Tensor, Error> {
     let (mut x, label) = (linear(params, "fc1", &batch.input("x")?)?.relu()?, batch.input("label")?);
     if batch.is_training() {
         x = x.dropout(0.1, 7)?;
@@ -70,11 +70,11 @@ pub(crate) fn batch(seed: usize, rows: usize) -> [(&'static str, HostArray); 2] 
     ]
 }
 
-pub(crate) fn step(session: &mut Session, seed: usize, rows: usize) -> Result<f64, SessionError> {
+pub(crate) fn step(session: &mut Session, seed: usize, rows: usize) -> Result<f64, Error> {
     Ok(session.step_by(batch(seed, rows))?.metrics()?.loss())
 }
 
-fn message<T>(result: Result<T, SessionError>) -> String {
+fn message<T>(result: Result<T, Error>) -> String {
     match result {
         Ok(_) => panic!("expected an error"),
         Err(error) => error.to_string(),
@@ -192,7 +192,7 @@ fn bad_input_is_named() {
     let found = message(session.step(&[("x", &x.1), ("label", &label.1), ("mask", &label.1)]));
     assert_eq!(found, "input `mask` is read by no operation of the closure; the inputs are `x`, `label`");
     let found = message(session.step(&[("x", &x.1), ("x", &x.1)]));
-    assert_eq!(found, "input `x` is given twice");
+    assert_eq!(found, "input `x` is given twice; the inputs are `x`, `x`");
     let wide = HostArray::zeros(DType::F32, [4, 3]).unwrap();
     let found = message(session.step(&[("x", &wide), ("label", &label.1)]));
     assert!(found.starts_with("einsum in module `fc1` at "), "{found}");

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Graph, Params, PoolOptions, Tensor, TensorError,
+    Error, Graph, Params, PoolOptions, Tensor,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, Embedding, LayerNorm, Linear, Lstm, Module, MultiHeadAttention,
         MultiHeadAttentionOptions, RecurrentOptions,
@@ -15,7 +15,7 @@ use crate::torch_training::Task;
 struct Mlp([Linear; 3]);
 
 impl Module for Mlp {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let Mlp([first, second, third]) = self;
         third.forward(&second.forward(&first.forward(x)?.relu()?)?.relu()?)
     }
@@ -39,7 +39,7 @@ struct LeNet {
 }
 
 impl Module for LeNet {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let halved = PoolOptions::default();
         let x = self.conv1.forward(x)?.relu()?.max_pool2d(2, halved)?;
         let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2, halved)?.flatten(1, -1)?;
@@ -75,7 +75,7 @@ impl Normalised {
         channels: [usize; 2],
         size: usize,
         stride: usize,
-    ) -> Result<Self, TensorError> {
+    ) -> Result<Self, Error> {
         let window = Conv2dOptions { stride, padding: size / 2, bias: false, ..Conv2dOptions::default() };
         let conv = Conv2d::new(conv, channels[0], channels[1], size, window)?;
         Ok(Normalised { conv, norm: BatchNorm2d::new(norm, channels[1])? })
@@ -83,7 +83,7 @@ impl Normalised {
 }
 
 impl Module for Normalised {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         self.norm.forward(&self.conv.forward(x)?)
     }
 }
@@ -96,7 +96,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(params: &Params, channels: usize, out: usize, stride: usize) -> Result<Block, TensorError> {
+    fn new(params: &Params, channels: usize, out: usize, stride: usize) -> Result<Block, Error> {
         let part = |name: &str| params.sub(name);
         let down = params.sub("downsample");
         let shortcut = (stride != 1)
@@ -111,7 +111,7 @@ impl Block {
 }
 
 impl Module for Block {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let y = self.second.forward(&self.first.forward(x)?.relu()?)?;
         let shortcut = self.shortcut.as_ref().map(|shortcut| shortcut.forward(x)).transpose()?;
         (y + shortcut.as_ref().unwrap_or(x))?.relu()
@@ -125,7 +125,7 @@ struct ResNet {
 }
 
 impl Module for ResNet {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let mut x = self.first.forward(x)?.relu()?;
         for block in &self.blocks {
             x = block.forward(&x)?;
@@ -155,7 +155,7 @@ struct GptBlock {
 }
 
 impl Module for GptBlock {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let x = (x + self.attn.forward(&self.ln_1.forward(x)?)?)?;
         let hidden = self.mlp[0].forward(&self.ln_2.forward(&x)?)?.gelu()?;
         x + self.mlp[1].forward(&hidden)?
@@ -171,7 +171,7 @@ struct Gpt {
 }
 
 impl Module for Gpt {
-    fn forward(&self, ids: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, ids: &Tensor) -> Result<Tensor, Error> {
         let positions = ids.graph().arange(ids.shape()[1])?;
         let mut x = (self.wte.forward(ids)? + self.wpe.forward(&positions)?)?;
         for block in &self.blocks {
@@ -185,7 +185,7 @@ impl Module for Gpt {
 fn gpt() {
     let task = Task { path: "gpt", shape: &[4, 16], classes: 24, rate: 0.05, has_tokens: true };
     task.check(Graph::for_training(), |params| {
-        let block = |at: usize| {
+        let block = |at: usize| -> Result<GptBlock, Error> {
             let params = params.sub("h").sub(at);
             let causal = MultiHeadAttentionOptions { causal: true, ..MultiHeadAttentionOptions::default() };
             Ok(GptBlock {
@@ -214,7 +214,7 @@ struct SequenceModel {
 }
 
 impl Module for SequenceModel {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let last = x.shape()[1] - 1;
         self.fc.forward(&self.lstm.forward(x)?.select(1, last)?)
     }

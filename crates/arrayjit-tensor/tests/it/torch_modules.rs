@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError, TensorOperand,
+    Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor, TensorOperand,
     nn::{
         BatchNorm2d, Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Embedding, GroupNorm,
         Gru, LayerNorm, Linear, Lstm, LstmState, Module, MultiHeadAttention, MultiHeadAttentionOptions,
@@ -20,8 +20,8 @@ fn check<M>(
     path: &str,
     graph: &Graph,
     shapes: &[&[usize]],
-    build: impl FnOnce(&Params) -> Result<M, TensorError>,
-    forward: impl FnOnce(&M, &[Tensor]) -> Result<Vec<Tensor>, TensorError>,
+    build: impl FnOnce(&Params) -> Result<M, Error>,
+    forward: impl FnOnce(&M, &[Tensor]) -> Result<Vec<Tensor>, Error>,
 ) {
     let params = Params::new(1);
     let module = build(&params).unwrap();
@@ -65,11 +65,7 @@ fn check<M>(
 }
 
 /// [`check`] of a module with one input and one output.
-fn check_module<M: Module>(
-    path: &str,
-    shape: &[usize],
-    build: impl FnOnce(&Params) -> Result<M, TensorError>,
-) {
+fn check_module<M: Module>(path: &str, shape: &[usize], build: impl FnOnce(&Params) -> Result<M, Error>) {
     check(path, &Graph::for_training(), &[shape], build, |module, x| Ok(vec![module.forward(&x[0])?]));
 }
 

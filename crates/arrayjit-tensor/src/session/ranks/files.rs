@@ -3,12 +3,7 @@
 use arrayjit::{HostArray, TensorNode};
 
 use super::Ranks;
-use crate::{
-    optim::OptimizerState,
-    parameter::Parameter,
-    run_error::ModelError,
-    session::{SessionCore, SessionError},
-};
+use crate::{error::Error, optim::OptimizerState, parameter::Parameter, session::SessionCore};
 
 impl SessionCore {
     /// The values of an array, which rank `owner` has. Every rank calls it, and rank 0 gets them.
@@ -17,7 +12,7 @@ impl SessionCore {
         ranks: &Ranks,
         array: &Parameter,
         owner: usize,
-    ) -> Result<HostArray, SessionError> {
+    ) -> Result<HostArray, Error> {
         let values = match ranks.group.rank() == owner {
             true => self.weights.get(array)?,
             false => HostArray::zeros(array.dtype(), array.shape().iter().copied())?,
@@ -30,7 +25,7 @@ impl SessionCore {
         &self,
         ranks: &Ranks,
         call: impl FnOnce() -> Result<Vec<u8>, String>,
-    ) -> Result<Result<Vec<u8>, String>, SessionError> {
+    ) -> Result<Result<Vec<u8>, String>, Error> {
         let own = match ranks.group.rank() {
             0 => call(),
             _ => Ok(Vec::new()),
@@ -61,10 +56,10 @@ impl SessionCore {
         name: &str,
         values: HostArray,
         root: usize,
-    ) -> Result<HostArray, SessionError> {
+    ) -> Result<HostArray, Error> {
         let dims = values.dims_without_padding();
         let node = TensorNode::builder(name).dims(dims).dtype(values.dtype()).build()?;
-        let context = self.weights.backend().context().map_err(ModelError::from)?;
+        let context = self.weights.backend().context()?;
         let context = context.init_from_host_owned(&node, values)?;
         ranks.group.broadcast(&context, std::slice::from_ref(&node), root)?;
         let read = context.to_host(&node);
@@ -73,9 +68,7 @@ impl SessionCore {
 
     /// The arrays of the optimiser, each with the rank that has it if the state is sharded. Arrays of other
     /// ranks get no memory here.
-    pub(in crate::session) fn optimizer_arrays(
-        &self,
-    ) -> Result<Vec<(Parameter, Option<usize>)>, SessionError> {
+    pub(in crate::session) fn optimizer_arrays(&self) -> Result<Vec<(Parameter, Option<usize>)>, Error> {
         let (Some(ranks), Some(owned)) = (&self.ranks, self.owned_parameters()) else {
             let all = self.optimizer.arrays(&self.weights.params().trainable(), &self.state)?;
             return Ok(all.into_iter().map(|array| (array, None)).collect());
