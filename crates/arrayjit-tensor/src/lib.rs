@@ -4,6 +4,7 @@
 mod error; // the error, with the caller's line
 mod graph; // statements that operations add
 mod operand; // tensors, parameters and numbers as arguments
+mod options; // options of operations, modules and optimisers
 mod parameter; // arrays that outlive a run
 mod positions; // inputs that are positions
 mod shape; // axes and broadcasting
@@ -47,7 +48,7 @@ pub use crate::{
     session::{Batch, Session},
     shape::Axes,
     tensor::Tensor,
-    window::{PoolOptions, WindowOptions},
+    window::{ConvOptions, PoolOptions},
 };
 
 /// What operations are made of, for front ends of formats with operations that torch has not.

@@ -4,54 +4,108 @@ use crate::{
     axis_window::{AxisWindow, FilterLayout},
     error::{Call, Error},
     operand::{TensorOperand, number},
+    options::options,
     tensor::Tensor,
 };
 
-/// How the window of a convolution moves, the same on all axes of space.
+/// How the filters of a convolution move, the same on all axes of space.
+///
+/// ```
+/// use arrayjit_tensor::{ConvOptions, DType, Graph};
+///
+/// let graph = Graph::new();
+/// let image = graph.input("image", [1, 3, 32, 32], DType::F32)?;
+/// let filters = graph.input("filters", [8, 3, 3, 3], DType::F32)?;
+/// assert_eq!(image.conv2d(&filters, ConvOptions::new())?.shape(), [1, 8, 30, 30]);
+/// assert_eq!(image.conv2d(&filters, ConvOptions::new().stride(2).padding(1))?.shape(), [1, 8, 16, 16]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WindowOptions {
-    /// The distance of neighbouring windows, at least 1.
-    pub stride: usize,
-    /// The zeros in front of the first and behind the last element.
-    pub padding: usize,
-    /// The distance of neighbouring elements of a window, at least 1.
-    pub dilation: usize,
-    /// The number of groups of channels; each group has filters of its own.
-    pub groups: usize,
+pub struct ConvOptions {
+    pub(crate) stride: usize,
+    pub(crate) padding: usize,
+    pub(crate) dilation: usize,
+    pub(crate) groups: usize,
+    pub(crate) output_padding: usize,
 }
 
-impl Default for WindowOptions {
+impl ConvOptions {
     /// Every position, no padding, neighbouring elements, one group.
-    fn default() -> WindowOptions {
-        WindowOptions { stride: 1, padding: 0, dilation: 1, groups: 1 }
+    pub const fn new() -> ConvOptions {
+        ConvOptions { stride: 1, padding: 0, dilation: 1, groups: 1, output_padding: 0 }
+    }
+
+    options! {
+        /// The distance of neighbouring windows, at least 1.
+        stride: usize => stride;
+        /// The zeros in front of the first and behind the last element. A transposed convolution cuts as many
+        /// elements from each end of its result.
+        padding: usize => padding;
+        /// The distance of neighbouring elements of a window, at least 1.
+        dilation: usize => dilation;
+        /// The number of groups of channels; each group has filters of its own.
+        groups: usize => groups;
+        /// The elements that a transposed convolution adds behind the last ones.
+        output_padding: usize => output_padding;
     }
 }
 
-/// How the window of a pooling moves, the same on all axes of space.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+impl Default for ConvOptions {
+    fn default() -> ConvOptions {
+        ConvOptions::new()
+    }
+}
+
+/// The windows of a pooling, the same on all axes of space. A number is a size without further options.
+///
+/// ```
+/// use arrayjit_tensor::{DType, Graph, PoolOptions};
+///
+/// let image = Graph::new().input("image", [1, 3, 8, 8], DType::F32)?;
+/// assert_eq!(image.max_pool2d(2)?.shape(), [1, 3, 4, 4]);
+/// assert_eq!(image.max_pool2d(PoolOptions::new(3).stride(2).padding(1))?.shape(), [1, 3, 4, 4]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PoolOptions {
-    /// The distance of neighbouring windows, at least 1; by default the size of the window, as in torch, so
-    /// that windows do not overlap.
-    pub stride: Option<usize>,
-    /// The zeros in front of the first and behind the last element, −∞ for the maximum; at most half of the
-    /// window.
-    pub padding: usize,
+    size: usize,
+    stride: Option<usize>,
+    padding: usize,
 }
 
 impl PoolOptions {
-    /// The movement of windows of `size` elements.
-    fn window(self, size: usize) -> Result<WindowOptions, Error> {
-        if self.padding > size / 2 {
-            let (argument, found) = ("padding", self.padding.to_string());
+    /// Windows of `size` elements on each axis that do not overlap, without padding.
+    pub const fn new(size: usize) -> PoolOptions {
+        PoolOptions { size, stride: None, padding: 0 }
+    }
+
+    options! {
+        /// The distance of neighbouring windows, at least 1; by default the size of the window, as in torch.
+        stride: usize => stride;
+        /// The zeros in front of the first and behind the last element, −∞ for the maximum; at most half of
+        /// the window.
+        padding: usize => padding;
+    }
+
+    /// How the windows move.
+    fn window(self) -> Result<ConvOptions, Error> {
+        let PoolOptions { size, stride, padding } = self;
+        if padding > size / 2 {
+            let (argument, found) = ("padding", padding.to_string());
             let expected = format!("at most {}, half of the window", size / 2);
             return Err(Error::Argument { argument, found, expected });
         }
-        let stride = self.stride.unwrap_or(size);
-        Ok(WindowOptions { stride, padding: self.padding, ..WindowOptions::default() })
+        Ok(ConvOptions::new().stride(stride.unwrap_or(size)).padding(padding))
     }
 }
 
-impl WindowOptions {
+impl From<usize> for PoolOptions {
+    fn from(size: usize) -> PoolOptions {
+        PoolOptions::new(size)
+    }
+}
+
+impl ConvOptions {
     /// The largest option, so that indices do not overflow.
     const MOST: usize = i32::MAX as usize;
 
@@ -63,7 +117,7 @@ impl WindowOptions {
 
     /// The windows of `kernel` elements on an axis of `size`, of which there are `count`.
     fn axis(&self, size: usize, kernel: usize, count: usize) -> AxisWindow {
-        let WindowOptions { stride, dilation, padding, .. } = *self;
+        let ConvOptions { stride, dilation, padding, .. } = *self;
         AxisWindow { size, kernel, stride, dilation, before: padding as i64, after: padding as i64, count }
     }
 
@@ -73,14 +127,14 @@ impl WindowOptions {
         space.iter().zip(kernel).map(window).collect()
     }
 
-    /// Checks the options and the further padding of a result.
-    fn check(&self, output_padding: usize) -> Result<(), Error> {
+    /// Checks that the options are in their ranges.
+    fn check(&self) -> Result<(), Error> {
         let all = [
             ("stride", 1, self.stride),
             ("dilation", 1, self.dilation),
             ("groups", 1, self.groups),
             ("padding", 0, self.padding),
-            ("output_padding", 0, output_padding),
+            ("output_padding", 0, self.output_padding),
         ];
         match all.into_iter().find(|(_, least, value)| !(*least..=Self::MOST).contains(value)) {
             Some((argument, least, value)) => {
@@ -121,7 +175,7 @@ macro_rules! in_space {
 }
 
 in_space! {
-    conv(filters: impl TensorOperand, window: WindowOptions):
+    conv(filters: impl TensorOperand, options: ConvOptions):
     /// Convolution of sequences: `[batch, channels, length]` with filters `[out, channels / groups, size]`,
     /// as torch's `conv1d`.
     ///
@@ -138,13 +192,12 @@ in_space! {
     /// groups, depth, height, width]`, as torch's `conv3d`.
     ///
     /// ```
-    /// use arrayjit_tensor::{DType, Graph, WindowOptions};
+    /// use arrayjit_tensor::{ConvOptions, DType, Graph};
     ///
     /// let graph = Graph::new();
     /// let volume = graph.input("volume", [1, 2, 8, 8, 8], DType::F32)?;
     /// let filters = graph.input("filters", [4, 2, 3, 3, 3], DType::F32)?;
-    /// let same = WindowOptions { padding: 1, ..WindowOptions::default() };
-    /// assert_eq!(volume.conv3d(&filters, same)?.shape(), [1, 4, 8, 8, 8]);
+    /// assert_eq!(volume.conv3d(&filters, ConvOptions::new().padding(1))?.shape(), [1, 4, 8, 8, 8]);
     /// # Ok::<(), arrayjit_tensor::Error>(())
     /// ```
     ///
@@ -154,7 +207,7 @@ in_space! {
 }
 
 in_space! {
-    conv_transpose(filters: impl TensorOperand, window: WindowOptions, output_padding: usize):
+    conv_transpose(filters: impl TensorOperand, options: ConvOptions):
     /// Transposed convolution of sequences: `[batch, channels, length]` with filters `[channels, out /
     /// groups, size]`, as torch's `conv_transpose1d`. For the size of the result, see
     /// [`conv_transpose2d`](Tensor::conv_transpose2d).
@@ -179,34 +232,15 @@ in_space! {
 }
 
 in_space! {
-    max_pool(size: usize, window: PoolOptions):
+    max_pool(options: impl Into<PoolOptions>):
     /// The largest element of each window of `size` elements of a sequence, as
     /// [`max_pool2d`](Tensor::max_pool2d).
-    ///
-    /// ```
-    /// use arrayjit_tensor::{DType, Graph, PoolOptions};
-    ///
-    /// let sequence = Graph::new().input("sequence", [1, 3, 8], DType::F32)?;
-    /// assert_eq!(sequence.max_pool1d(2, PoolOptions::default())?.shape(), [1, 3, 4]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
-    /// ```
     ///
     /// # Errors
     /// Fails like [`max_pool2d`](Tensor::max_pool2d).
     max_pool1d 1;
     /// The largest element of each window of `size` by `size` elements. Equal elements share the gradient,
     /// whereas torch gives it to the first one.
-    ///
-    /// ```
-    /// use arrayjit_tensor::{DType, Graph, PoolOptions};
-    ///
-    /// let graph = Graph::new();
-    /// let image = graph.input("image", [1, 3, 8, 8], DType::F32)?;
-    /// assert_eq!(image.max_pool2d(2, PoolOptions::default())?.shape(), [1, 3, 4, 4]);
-    /// let overlapping = PoolOptions { stride: Some(1), padding: 0 };
-    /// assert_eq!(image.max_pool2d(2, overlapping)?.shape(), [1, 3, 7, 7]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
-    /// ```
     ///
     /// # Errors
     /// A tensor of another rank, a window that is larger than it, or a padding of more than half of the
@@ -221,7 +255,7 @@ in_space! {
 }
 
 in_space! {
-    avg_pool(size: usize, window: PoolOptions):
+    avg_pool(options: impl Into<PoolOptions>):
     /// The mean of each window of `size` elements of a sequence, padding included.
     ///
     /// # Errors
@@ -234,14 +268,6 @@ in_space! {
     avg_pool2d 2;
     /// The mean of each cube of `size` by `size` by `size` elements, padding included.
     ///
-    /// ```
-    /// use arrayjit_tensor::{DType, Graph, PoolOptions};
-    ///
-    /// let volume = Graph::new().input("volume", [1, 3, 8, 8, 8], DType::F32)?;
-    /// assert_eq!(volume.avg_pool3d(2, PoolOptions::default())?.shape(), [1, 3, 4, 4, 4]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// Fails like [`max_pool2d`](Tensor::max_pool2d).
     avg_pool3d 3;
@@ -253,11 +279,16 @@ impl Tensor {
         call: Call,
         axes: usize,
         filters: impl TensorOperand,
-        window: WindowOptions,
+        window: ConvOptions,
     ) -> Result<Tensor, Error> {
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
-        window.check(0).map_err(fail)?;
+        window.check().map_err(fail)?;
+        if window.output_padding > 0 {
+            let (found, expected) =
+                (window.output_padding.to_string(), "0 but for transposed convolutions".into());
+            return Err(fail(Error::Argument { argument: "output_padding", found, expected }));
+        }
         let (shape, filter) = (self.shape(), filters.shape());
         let wrong = |what: String, found: &[usize], expected: String| {
             fail(Error::Shape { what, found: found.to_vec(), expected })
@@ -296,12 +327,11 @@ impl Tensor {
         call: Call,
         axes: usize,
         filters: impl TensorOperand,
-        window: WindowOptions,
-        output_padding: usize,
+        window: ConvOptions,
     ) -> Result<Tensor, Error> {
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
-        window.check(output_padding).map_err(fail)?;
+        window.check().map_err(fail)?;
         let (shape, filter) = (self.shape(), filters.shape());
         let groups = window.groups;
         let fits = shape.len() == axes + 2
@@ -323,7 +353,7 @@ impl Tensor {
         let size = |axis: usize| {
             let rows = shape[axis].checked_sub(1)?.checked_mul(window.stride)?;
             let span = filter[axis].checked_sub(1)?.checked_mul(window.dilation)?.checked_add(1)?;
-            rows.checked_add(span)?.checked_add(output_padding)?.checked_sub(2 * window.padding)
+            rows.checked_add(span)?.checked_add(window.output_padding)?.checked_sub(2 * window.padding)
         };
         let own = |axis| Some(window.axis(size(axis)?, filter[axis], shape[axis]));
         let windows: Option<Vec<AxisWindow>> = (2..axes + 2).map(own).collect();
@@ -334,27 +364,22 @@ impl Tensor {
         self.transposed(call, filters, None, &windows, groups)
     }
 
-    fn max_pool(&self, call: Call, axes: usize, size: usize, window: PoolOptions) -> Result<Tensor, Error> {
-        let windows = self.pool_windows(call, axes, size, window)?;
+    fn max_pool(&self, call: Call, axes: usize, options: impl Into<PoolOptions>) -> Result<Tensor, Error> {
+        let windows = self.pool_windows(call, axes, options.into())?;
         self.folded(call, &windows, ":max=", &number(f64::NEG_INFINITY), "{}")
     }
 
-    fn avg_pool(&self, call: Call, axes: usize, size: usize, window: PoolOptions) -> Result<Tensor, Error> {
-        let windows = self.pool_windows(call, axes, size, window)?;
-        let divisor = (size as f64).powi(axes as i32);
+    fn avg_pool(&self, call: Call, axes: usize, options: impl Into<PoolOptions>) -> Result<Tensor, Error> {
+        let options = options.into();
+        let windows = self.pool_windows(call, axes, options)?;
+        let divisor = (options.size as f64).powi(axes as i32);
         self.folded(call, &windows, ":+=", "0.0", &format!("{{}} / {divisor:?}"))
     }
 
-    fn pool_windows(
-        &self,
-        call: Call,
-        axes: usize,
-        size: usize,
-        options: PoolOptions,
-    ) -> Result<Vec<AxisWindow>, Error> {
+    fn pool_windows(&self, call: Call, axes: usize, options: PoolOptions) -> Result<Vec<AxisWindow>, Error> {
         let fail = |kind| self.graph().fail(call, kind);
-        let window = options.window(size).map_err(fail)?;
-        window.check(0).map_err(fail)?;
+        let (window, size) = (options.window().map_err(fail)?, options.size);
+        window.check().map_err(fail)?;
         let axes_of_space = self.shape().get(2..).filter(|space| space.len() == axes);
         axes_of_space.and_then(|space| window.windows(space, &vec![size; axes])).ok_or_else(|| {
             let expected = format!("[batch, channels, {}] with room for windows of {size}", space(axes));
@@ -372,8 +397,7 @@ impl Tensor {
         let call = Call::new("adaptive_avg_pool2d");
         let part = |size: usize, count: usize| {
             let kernel = size.checked_div(count).filter(|&kernel| kernel > 0 && kernel * count == size)?;
-            let window = WindowOptions { stride: kernel, ..WindowOptions::default() };
-            Some(window.axis(size, kernel, count))
+            Some(ConvOptions::new().stride(kernel).axis(size, kernel, count))
         };
         let windows = match self.shape() {
             &[_, _, h, w] => part(h, height).zip(part(w, width)),

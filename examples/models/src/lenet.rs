@@ -5,8 +5,8 @@
 
 use anyhow::{Context, Result};
 use arrayjit_tensor::{
-    Backend, Error, HostArray, ModelState, Params, PoolOptions, Tensor,
-    nn::{Conv2d, Conv2dOptions, Linear, Module},
+    Backend, Error, HostArray, ModelState, Params, Tensor,
+    nn::{Conv2d, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Session},
 };
@@ -37,8 +37,8 @@ impl LeNet {
     /// Names that exist already.
     pub fn new(params: &Params) -> Result<LeNet, Error> {
         Ok(LeNet {
-            conv1: Conv2d::new(&params.sub("conv1"), 1, 6, 5, Conv2dOptions::default())?,
-            conv2: Conv2d::new(&params.sub("conv2"), 6, 16, 5, Conv2dOptions::default())?,
+            conv1: Conv2d::new(&params.sub("conv1"), 1, 6, 5)?,
+            conv2: Conv2d::new(&params.sub("conv2"), 6, 16, 5)?,
             fc1: Linear::new(&params.sub("fc1"), 16 * 5 * 5, 120)?,
             fc2: Linear::new(&params.sub("fc2"), 120, 84)?,
             fc3: Linear::new(&params.sub("fc3"), 84, 10)?,
@@ -49,9 +49,8 @@ impl LeNet {
 impl Module for LeNet {
     /// The logits `[batch, 10]` of images `[batch, 8, 8]`.
     fn forward(&self, images: &Tensor) -> Result<Tensor, Error> {
-        let halve = PoolOptions::default();
-        let x = self.conv1.forward(&upscale(images)?)?.relu()?.max_pool2d(2, halve)?;
-        let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2, halve)?.flatten(1, -1)?;
+        let x = self.conv1.forward(&upscale(images)?)?.relu()?.max_pool2d(2)?;
+        let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2)?.flatten(1, -1)?;
         let x = self.fc1.forward(&x)?.relu()?;
         self.fc3.forward(&self.fc2.forward(&x)?.relu()?)
     }

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 use arrayjit_tensor::{
     Backend, Error, HostArray, ModelState, Params, Tensor,
-    nn::{BatchNorm2d, Conv2d, Conv2dOptions, Linear, Module},
+    nn::{BatchNorm2d, Conv2d, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Metrics, Session},
 };
@@ -33,9 +33,10 @@ impl NormalisedConv {
         size: usize,
         stride: usize,
     ) -> Result<NormalisedConv, Error> {
-        let options = Conv2dOptions { stride, padding: size / 2, bias: false, ..Default::default() };
+        let conv = params.sub("conv");
+        let conv = Conv2d::builder(&conv, inputs, outputs, size).stride(stride).padding(size / 2);
         Ok(NormalisedConv {
-            conv: Conv2d::new(&params.sub("conv"), inputs, outputs, size, options)?,
+            conv: conv.bias(false).build()?,
             norm: BatchNorm2d::new(&params.sub("norm"), outputs)?,
         })
     }

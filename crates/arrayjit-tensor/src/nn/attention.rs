@@ -6,32 +6,25 @@ use crate::{
         Dropout, Linear, Module, ModuleTypes, check_divisor, check_rank, linear, wrong_option, wrong_shape,
     },
     operand::{Argument, number},
+    options::options,
     parameter::{Init, Parameter, Params},
     sample::STEP,
     shape::{access, letter},
     tensor::Tensor,
 };
 
-/// Which positions a [`MultiHeadAttention`] sees, whether it has biases, and its dropout.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MultiHeadAttentionOptions {
-    /// Whether each position sees only itself and the positions before it.
-    pub causal: bool,
-    /// Whether the projections have biases.
-    pub bias: bool,
-    /// The rate of dropout of the softmax, at least 0 and less than 1.
-    pub dropout: f64,
-}
-
-impl Default for MultiHeadAttentionOptions {
-    /// All positions, with biases, without dropout.
-    fn default() -> MultiHeadAttentionOptions {
-        MultiHeadAttentionOptions { causal: false, bias: true, dropout: 0.0 }
-    }
-}
-
 /// Attention with several heads, as torch's `MultiheadAttention` with `batch_first`: projects queries, keys
 /// and values, computes softmax(q · kᵀ / √c) · v for each part of c elements, a head, and projects the heads.
+///
+/// ```
+/// use arrayjit_tensor::{DType, Graph, Params};
+/// use arrayjit_tensor::nn::{Module, MultiHeadAttention};
+///
+/// let attention = MultiHeadAttention::builder(&Params::new(42), 64, 4).causal(true).dropout(0.1).build()?;
+/// let x = Graph::new().input("x", [8, 16, 64], DType::F32)?;
+/// assert_eq!(attention.forward(&x)?.shape(), [8, 16, 64]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
 ///
 /// Source: Vaswani et al., Attention is all you need, 2017.
 pub struct MultiHeadAttention {
@@ -49,38 +42,68 @@ pub struct MultiHeadAttention {
     pub dropout: Dropout,
 }
 
-impl MultiHeadAttention {
-    /// Attention between vectors of `size` elements. As torch's, `in_proj_weight` is uniform in
-    /// ±√(6 / (4 · `size`)), `out_proj.weight` in ±1/√`size`, and the biases are 0.
+/// The options of a [`MultiHeadAttention`] whose parameters are not made yet.
+pub struct MultiHeadAttentionBuilder<'a> {
+    params: &'a Params,
+    size: usize,
+    heads: usize,
+    causal: bool,
+    bias: bool,
+    dropout: f64,
+}
+
+impl MultiHeadAttentionBuilder<'_> {
+    options! {
+        /// Whether each position sees only itself and the positions before it; false by default.
+        causal: bool => causal;
+        /// Whether the projections have biases; true by default.
+        bias: bool => bias;
+        /// The rate of dropout of the softmax, at least 0 and less than 1; 0 by default.
+        dropout: f64 => dropout;
+    }
+
+    /// Makes the parameters.
     ///
     /// # Errors
     /// A number of heads that does not divide the size, a rate of dropout outside 0..1, a name that exists
     /// already, or a size that overflows.
     #[track_caller]
-    pub fn new(
-        params: &Params,
-        size: usize,
-        heads: usize,
-        options: MultiHeadAttentionOptions,
-    ) -> Result<MultiHeadAttention, Error> {
+    pub fn build(self) -> Result<MultiHeadAttention, Error> {
+        let MultiHeadAttentionBuilder { params, size, heads, causal, bias, dropout } = self;
         let call = Call::new("MultiHeadAttention");
         if heads == 0 || !size.is_multiple_of(heads) {
             let expected = format!("a divisor of {size}, the size of a vector");
             return Err(wrong_option(call, params.path(), "heads", heads, expected));
         }
-        let MultiHeadAttentionOptions { causal, bias, dropout } = options;
         let dropout = Dropout::of_module(call, params, dropout)?;
         let rows = size.saturating_mul(3); // if it overflows, a size that no array has
         let init = Init::xavier_uniform(size, rows);
         let in_proj_weight = params.parameter("in_proj_weight", [rows, size], init)?;
         let out = params.sub("out_proj");
-        let mut out_proj = Linear::without_bias(&out, size, size)?;
+        let mut out_proj = Linear::builder(&out, size, size).bias(false).build()?;
         let mut in_proj_bias = None;
         if bias {
             in_proj_bias = Some(params.parameter("in_proj_bias", [rows], Init::ZEROS)?);
             out_proj.bias = Some(out.parameter("bias", [size], Init::ZEROS)?);
         }
         Ok(MultiHeadAttention { in_proj_weight, in_proj_bias, out_proj, heads, causal, dropout })
+    }
+}
+
+impl MultiHeadAttention {
+    /// Attention between vectors of `size` elements. As torch's, `in_proj_weight` is uniform in
+    /// ±√(6 / (4 · `size`)), `out_proj.weight` in ±1/√`size`, and the biases are 0.
+    ///
+    /// # Errors
+    /// A number of heads that does not divide the size, a name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn new(params: &Params, size: usize, heads: usize) -> Result<MultiHeadAttention, Error> {
+        MultiHeadAttention::builder(params, size, heads).build()
+    }
+
+    /// [`new`](MultiHeadAttention::new) with options.
+    pub fn builder(params: &Params, size: usize, heads: usize) -> MultiHeadAttentionBuilder<'_> {
+        MultiHeadAttentionBuilder { params, size, heads, causal: false, bias: true, dropout: 0.0 }
     }
 
     /// Attention of the queries `[…, t, size]` to the keys and values `[…, s, size]`: `[…, t, size]`. With

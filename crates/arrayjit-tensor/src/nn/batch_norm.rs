@@ -6,6 +6,7 @@ use crate::{
     error::{Call, Error},
     nn::{Module, ModuleTypes, check_axis, check_rank, wrong_shape},
     operand::{Argument, number},
+    options::options,
     parameter::{Init, Parameter, Params},
     reduce::sum_types,
     tensor::Tensor,
@@ -59,6 +60,13 @@ impl BatchNorm2d {
             momentum: 0.1,
             eps: 1e-5,
         })
+    }
+
+    options! {
+        /// The weight of a batch in the running statistics.
+        momentum: f64 => momentum;
+        /// The number that is added to variances.
+        eps: f64 => eps;
     }
 }
 

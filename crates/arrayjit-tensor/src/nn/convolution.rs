@@ -1,80 +1,141 @@
 //! Convolution of images.
 
+use std::marker::PhantomData;
+
 use crate::{
     error::{Call, Error},
     nn::{Module, ModuleTypes, linear::uniform, wrong_option},
     operand::Argument,
+    options::options,
     parameter::{Parameter, Params},
     tensor::Tensor,
-    window::WindowOptions,
+    window::ConvOptions,
 };
 
-/// How a [`Conv2d`] moves its filters, the same on both axes of an image.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Conv2dOptions {
-    /// The distance of neighbouring windows, at least 1.
-    pub stride: usize,
-    /// The zeros in front of the first and behind the last row and column.
-    pub padding: usize,
-    /// The distance of neighbouring elements of a window, at least 1.
-    pub dilation: usize,
-    /// The number of groups of channels; each group has filters of its own.
-    pub groups: usize,
-    /// Whether a number is added to each channel.
-    pub bias: bool,
-}
-
-impl Default for Conv2dOptions {
-    /// Every position, no padding, neighbouring elements, one group, with a bias.
-    fn default() -> Conv2dOptions {
-        Conv2dOptions { stride: 1, padding: 0, dilation: 1, groups: 1, bias: true }
-    }
-}
-
 /// Convolution of images, as torch's `Conv2d`.
+///
+/// ```
+/// use arrayjit_tensor::{DType, Graph, Params};
+/// use arrayjit_tensor::nn::{Conv2d, Module};
+///
+/// let params = Params::new(42);
+/// let same = Conv2d::builder(&params.sub("same"), 1, 6, 5).padding(2).bias(false).build()?;
+/// let conv = Conv2d::new(&params.sub("conv"), 6, 16, 5)?;
+/// let images = Graph::new().input("images", [32, 1, 28, 28], DType::F32)?;
+/// assert_eq!(conv.forward(&same.forward(&images)?)?.shape(), [32, 16, 24, 24]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
 pub struct Conv2d {
     /// `weight`, of shape `[out, channels / groups, size, size]`.
     pub weight: Parameter,
     /// `bias`, of shape `[out]`.
     pub bias: Option<Parameter>,
     /// How the filters move.
-    pub window: WindowOptions,
+    pub options: ConvOptions,
+}
+
+/// Transposed convolution of images, as torch's `ConvTranspose2d`.
+///
+/// ```
+/// use arrayjit_tensor::{DType, Graph, Params};
+/// use arrayjit_tensor::nn::{ConvTranspose2d, Module};
+///
+/// let params = Params::new(42);
+/// let double = ConvTranspose2d::builder(&params, 8, 3, 2).stride(2).build()?;
+/// let images = Graph::new().input("images", [32, 8, 14, 14], DType::F32)?;
+/// assert_eq!(double.forward(&images)?.shape(), [32, 3, 28, 28]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
+pub struct ConvTranspose2d {
+    /// `weight`, of shape `[channels, out / groups, size, size]`.
+    pub weight: Parameter,
+    /// `bias`, of shape `[out]`.
+    pub bias: Option<Parameter>,
+    /// How the filters move.
+    pub options: ConvOptions,
+}
+
+/// The options of a [`Conv2d`] or [`ConvTranspose2d`] whose parameters are not made yet. See [`ConvOptions`].
+pub struct ConvBuilder<'a, M> {
+    params: &'a Params,
+    channels: [usize; 2],
+    size: usize,
+    options: ConvOptions,
+    bias: bool,
+    module: PhantomData<M>,
+}
+
+impl<'a, M> ConvBuilder<'a, M> {
+    fn new(params: &'a Params, channels: [usize; 2], size: usize) -> Self {
+        let options = ConvOptions::new();
+        ConvBuilder { params, channels, size, options, bias: true, module: PhantomData }
+    }
+
+    options! {
+        /// The distance of neighbouring windows, at least 1; 1 by default.
+        stride: usize => options.stride;
+        /// The zeros in front of the first and behind the last row and column; 0 by default.
+        padding: usize => options.padding;
+        /// The distance of neighbouring elements of a window, at least 1; 1 by default.
+        dilation: usize => options.dilation;
+        /// The number of groups of channels; each group has filters of its own. 1 by default.
+        groups: usize => options.groups;
+        /// Whether a number is added to each channel; true by default.
+        bias: bool => bias;
+    }
+
+    /// A weight of `outer` filters for each of `inner` channels of a group, and the bias.
+    #[track_caller]
+    fn parameters(&self, [outer, inner]: [usize; 2]) -> Result<(Parameter, Option<Parameter>), Error> {
+        let ConvBuilder { params, size, .. } = *self;
+        let init = uniform(inner.saturating_mul(size).saturating_mul(size));
+        let weight = params.parameter("weight", [outer, inner, size, size], init.clone())?;
+        let bias = match self.bias {
+            true => Some(params.parameter("bias", [self.channels[1]], init)?),
+            false => None,
+        };
+        Ok((weight, bias))
+    }
+
+    fn check_groups(&self, call: Call) -> Result<(), Error> {
+        let ([channels, out], groups) = (self.channels, self.options.groups);
+        if groups > 0 && channels.is_multiple_of(groups) && out.is_multiple_of(groups) {
+            return Ok(());
+        }
+        let expected = format!("a divisor of {channels} and of {out}, the numbers of channels");
+        Err(wrong_option(call, self.params.path(), "groups", groups, expected))
+    }
 }
 
 impl Conv2d {
     /// Filters of `size` by `size` elements from `channels` to `out` channels. The weight and the bias are
     /// uniform in ±1/√n, where n is the number of elements of a filter.
     ///
-    /// ```
-    /// use arrayjit_tensor::{DType, Graph, Params};
-    /// use arrayjit_tensor::nn::{Conv2d, Conv2dOptions, Module};
-    ///
-    /// let params = Params::new(42);
-    /// let same = Conv2dOptions { padding: 2, ..Default::default() };
-    /// let conv = Conv2d::new(&params.sub("conv"), 1, 6, 5, same)?;
-    /// let images = Graph::new().input("images", [32, 1, 28, 28], DType::F32)?;
-    /// assert_eq!(conv.forward(&images)?.shape(), [32, 6, 28, 28]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
-    /// ```
+    /// # Errors
+    /// A name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Conv2d, Error> {
+        Conv2d::builder(params, channels, out, size).build()
+    }
+
+    /// [`new`](Conv2d::new) with options.
+    pub fn builder(params: &Params, channels: usize, out: usize, size: usize) -> ConvBuilder<'_, Conv2d> {
+        ConvBuilder::new(params, [channels, out], size)
+    }
+}
+
+impl ConvBuilder<'_, Conv2d> {
+    /// Makes the parameters.
     ///
     /// # Errors
     /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
     /// overflows.
     #[track_caller]
-    pub fn new(
-        params: &Params,
-        channels: usize,
-        out: usize,
-        size: usize,
-        options: Conv2dOptions,
-    ) -> Result<Conv2d, Error> {
-        let Conv2dOptions { stride, padding, dilation, groups, bias } = options;
-        check_groups(Call::new("Conv2d"), params, [channels, out], groups)?;
-        let inner = channels / groups;
-        let init = uniform(inner.saturating_mul(size).saturating_mul(size));
-        let weight = params.parameter("weight", [out, inner, size, size], init.clone())?;
-        let bias = if bias { Some(params.parameter("bias", [out], init)?) } else { None };
-        Ok(Conv2d { weight, bias, window: WindowOptions { stride, padding, dilation, groups } })
+    pub fn build(self) -> Result<Conv2d, Error> {
+        self.check_groups(Call::new("Conv2d"))?;
+        let (options, [channels, out]) = (self.options, self.channels);
+        let (weight, bias) = self.parameters([out, channels / options.groups])?;
+        Ok(Conv2d { weight, bias, options })
     }
 }
 
@@ -83,51 +144,8 @@ impl Module for Conv2d {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let _scope = x.graph().enter(self.weight.module());
-        with_bias(Call::new("conv2d"), x.conv2d(&self.weight, self.window)?, self.bias.as_ref())
+        with_bias(Call::new("conv2d"), x.conv2d(&self.weight, self.options)?, self.bias.as_ref())
     }
-}
-
-/// How a [`ConvTranspose2d`] moves its filters, the same on both axes of an image.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ConvTranspose2dOptions {
-    /// The distance of neighbouring windows of the result, at least 1.
-    pub stride: usize,
-    /// The rows and columns that are cut from each side of the result.
-    pub padding: usize,
-    /// The rows and columns that are added behind the last ones.
-    pub output_padding: usize,
-    /// The distance of neighbouring elements of a window, at least 1.
-    pub dilation: usize,
-    /// The number of groups of channels; each group has filters of its own.
-    pub groups: usize,
-    /// Whether a number is added to each channel.
-    pub bias: bool,
-}
-
-impl Default for ConvTranspose2dOptions {
-    /// Every position, nothing cut or added, neighbouring elements, one group, with a bias.
-    fn default() -> ConvTranspose2dOptions {
-        ConvTranspose2dOptions {
-            stride: 1,
-            padding: 0,
-            output_padding: 0,
-            dilation: 1,
-            groups: 1,
-            bias: true,
-        }
-    }
-}
-
-/// Transposed convolution of images, as torch's `ConvTranspose2d`.
-pub struct ConvTranspose2d {
-    /// `weight`, of shape `[channels, out / groups, size, size]`.
-    pub weight: Parameter,
-    /// `bias`, of shape `[out]`.
-    pub bias: Option<Parameter>,
-    /// How the filters move.
-    pub window: WindowOptions,
-    /// The rows and columns that are added behind the last ones.
-    pub output_padding: usize,
 }
 
 impl ConvTranspose2d {
@@ -135,24 +153,40 @@ impl ConvTranspose2d {
     /// uniform in ±1/√n for n = `out` / groups · `size`², as torch's.
     ///
     /// # Errors
-    /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
-    /// overflows.
+    /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(
+    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<ConvTranspose2d, Error> {
+        ConvTranspose2d::builder(params, channels, out, size).build()
+    }
+
+    /// [`new`](ConvTranspose2d::new) with options.
+    pub fn builder(
         params: &Params,
         channels: usize,
         out: usize,
         size: usize,
-        options: ConvTranspose2dOptions,
-    ) -> Result<ConvTranspose2d, Error> {
-        let ConvTranspose2dOptions { stride, padding, output_padding, dilation, groups, bias } = options;
-        check_groups(Call::new("ConvTranspose2d"), params, [channels, out], groups)?;
-        let inner = out / groups;
-        let init = uniform(inner.saturating_mul(size).saturating_mul(size));
-        let weight = params.parameter("weight", [channels, inner, size, size], init.clone())?;
-        let bias = if bias { Some(params.parameter("bias", [out], init)?) } else { None };
-        let window = WindowOptions { stride, padding, dilation, groups };
-        Ok(ConvTranspose2d { weight, bias, window, output_padding })
+    ) -> ConvBuilder<'_, ConvTranspose2d> {
+        ConvBuilder::new(params, [channels, out], size)
+    }
+}
+
+impl ConvBuilder<'_, ConvTranspose2d> {
+    options! {
+        /// The rows and columns that are added behind the last ones; 0 by default.
+        output_padding: usize => options.output_padding;
+    }
+
+    /// Makes the parameters.
+    ///
+    /// # Errors
+    /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
+    /// overflows.
+    #[track_caller]
+    pub fn build(self) -> Result<ConvTranspose2d, Error> {
+        self.check_groups(Call::new("ConvTranspose2d"))?;
+        let (options, [channels, out]) = (self.options, self.channels);
+        let (weight, bias) = self.parameters([channels, out / options.groups])?;
+        Ok(ConvTranspose2d { weight, bias, options })
     }
 }
 
@@ -161,17 +195,9 @@ impl Module for ConvTranspose2d {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let _scope = x.graph().enter(self.weight.module());
-        let y = x.conv_transpose2d(&self.weight, self.window, self.output_padding)?;
+        let y = x.conv_transpose2d(&self.weight, self.options)?;
         with_bias(Call::new("conv_transpose2d"), y, self.bias.as_ref())
     }
-}
-
-fn check_groups(call: Call, params: &Params, channels: [usize; 2], groups: usize) -> Result<(), Error> {
-    if groups > 0 && channels.iter().all(|count| count.is_multiple_of(groups)) {
-        return Ok(());
-    }
-    let expected = format!("a divisor of {} and of {}, the numbers of channels", channels[0], channels[1]);
-    Err(wrong_option(call, params.path(), "groups", groups, expected))
 }
 
 /// Adds a number to each channel.

@@ -4,6 +4,7 @@ use crate::{
     error::{Call, Error},
     nn::{Module, ModuleTypes, check_axis, check_divisor, check_rank, wrong_option, wrong_shape},
     operand::{Argument, number},
+    options::options,
     parameter::{Init, Parameter, Params},
     shape::{access, letter},
     tensor::Tensor,
@@ -31,6 +32,11 @@ impl LayerNorm {
         let weight = params.parameter("weight", [size], Init::ONES)?;
         Ok(LayerNorm { weight, bias: params.parameter("bias", [size], Init::ZEROS)?, eps: 1e-5 })
     }
+
+    options! {
+        /// The number that is added to the variance.
+        eps: f64 => eps;
+    }
 }
 
 impl Module for LayerNorm {
@@ -44,6 +50,16 @@ impl Module for LayerNorm {
 }
 
 /// x / √(mean(x²) + eps) · weight over the last axis, as torch's `RMSNorm`.
+///
+/// ```
+/// use arrayjit_tensor::{DType, Graph, Params};
+/// use arrayjit_tensor::nn::{Module, RmsNorm};
+///
+/// let norm = RmsNorm::new(&Params::new(42), 64)?.eps(1e-6);
+/// let x = Graph::new().input("x", [32, 64], DType::F32)?;
+/// assert_eq!(norm.forward(&x)?.shape(), [32, 64]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
 ///
 /// Source: Zhang and Sennrich, Root mean square layer normalization, 2019.
 pub struct RmsNorm {
@@ -63,6 +79,11 @@ impl RmsNorm {
     #[track_caller]
     pub fn new(params: &Params, size: usize) -> Result<RmsNorm, Error> {
         Ok(RmsNorm { weight: params.parameter("weight", [size], Init::ONES)?, eps: None })
+    }
+
+    options! {
+        /// The number that is added to the mean of squares.
+        eps: f64 => eps;
     }
 }
 
@@ -107,6 +128,11 @@ impl GroupNorm {
         let weight = params.parameter("weight", [channels], Init::ONES)?;
         let bias = params.parameter("bias", [channels], Init::ZEROS)?;
         Ok(GroupNorm { weight, bias, groups, eps: 1e-5 })
+    }
+
+    options! {
+        /// The number that is added to variances.
+        eps: f64 => eps;
     }
 }
 

@@ -4,17 +4,37 @@ use crate::{
     error::{Call, Error},
     nn::{Module, ModuleTypes, check_axis, check_rank},
     operand::Argument,
+    options::options,
     parameter::{Init, Parameter, Params},
     shape::{access, letter},
     tensor::Tensor,
 };
 
 /// x · weightᵀ + bias over the last axis, as torch's `Linear`.
+///
+/// ```
+/// use arrayjit_tensor::{DType, Graph, Params};
+/// use arrayjit_tensor::nn::{Linear, Module};
+///
+/// let params = Params::new(42);
+/// let (fc1, fc2) = (Linear::new(&params.sub("fc1"), 784, 128)?, Linear::builder(&params.sub("fc2"), 128, 10));
+/// let x = Graph::new().input("x", [32, 784], DType::F32)?;
+/// assert_eq!(fc2.bias(false).build()?.forward(&fc1.forward(&x)?)?.shape(), [32, 10]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
 pub struct Linear {
     /// `weight`, of shape `[outputs, inputs]`.
     pub weight: Parameter,
     /// `bias`, of shape `[outputs]`.
     pub bias: Option<Parameter>,
+}
+
+/// The options of a [`Linear`] whose parameters are not made yet.
+pub struct LinearBuilder<'a> {
+    params: &'a Params,
+    inputs: usize,
+    outputs: usize,
+    bias: bool,
 }
 
 impl Linear {
@@ -24,19 +44,34 @@ impl Linear {
     /// A name that exists already, or a size that overflows.
     #[track_caller]
     pub fn new(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, Error> {
-        let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
-        let bias = params.parameter("bias", [outputs], uniform(inputs))?;
-        Ok(Linear { weight, bias: Some(bias) })
+        Linear::builder(params, inputs, outputs).build()
     }
 
-    /// [`new`](Linear::new) without a bias.
+    /// [`new`](Linear::new) with options.
+    pub fn builder(params: &Params, inputs: usize, outputs: usize) -> LinearBuilder<'_> {
+        LinearBuilder { params, inputs, outputs, bias: true }
+    }
+}
+
+impl LinearBuilder<'_> {
+    options! {
+        /// Whether a number is added to each output; true by default.
+        bias: bool => bias;
+    }
+
+    /// Makes the parameters.
     ///
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn without_bias(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, Error> {
+    pub fn build(self) -> Result<Linear, Error> {
+        let LinearBuilder { params, inputs, outputs, .. } = self;
         let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
-        Ok(Linear { weight, bias: None })
+        let bias = match self.bias {
+            true => Some(params.parameter("bias", [outputs], uniform(inputs))?),
+            false => None,
+        };
+        Ok(Linear { weight, bias })
     }
 }
 

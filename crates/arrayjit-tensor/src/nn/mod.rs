@@ -40,6 +40,10 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
+//! `new` takes sizes, `builder` options too, as consuming methods with torch's names:
+//! `Conv2d::builder(&params, 1, 6, 5).padding(2).bias(false).build()?`. An option that decides about no
+//! parameter may change later: `LayerNorm::new(&params, 64)?.eps(1e-6)`.
+//!
 //! Whether a module trains follows from its graph: in one of
 //! [`Graph::for_training`](crate::Graph::for_training), [`Dropout`] drops elements, and [`BatchNorm2d`]
 //! uses the statistics of the batch and updates its running statistics. Parameters of bf16 and f16
@@ -55,14 +59,16 @@ mod group_norm; // normalisation of each element of a batch
 mod linear; // x · wᵀ + b
 pub(crate) mod recurrent; // LSTM, GRU
 
-pub use attention::{MultiHeadAttention, MultiHeadAttentionOptions};
+pub use attention::{MultiHeadAttention, MultiHeadAttentionBuilder};
 pub use batch_norm::BatchNorm2d;
-pub use convolution::{Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions};
+pub use convolution::{Conv2d, ConvBuilder, ConvTranspose2d};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use group_norm::{GroupNorm, LayerNorm, RmsNorm};
-pub use linear::Linear;
-pub use recurrent::{Gru, Lstm, LstmState, RecurrentLayer, RecurrentOptions};
+pub use linear::{Linear, LinearBuilder};
+pub use recurrent::{
+    Gru, GruCell, Lstm, LstmCell, LstmState, Recurrent, RecurrentBuilder, RecurrentCell, RecurrentLayer,
+};
 
 use arrayjit::DType;
 

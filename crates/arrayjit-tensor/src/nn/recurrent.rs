@@ -1,37 +1,17 @@
 //! Recurrent networks, unrolled over time.
 
+use std::marker::PhantomData;
+
 use arrayjit::DType;
 
 use crate::{
     error::{Call, Error},
     nn::{Dropout, Module, ModuleTypes, check_axis, check_rank, linear::uniform, wrong_option, wrong_shape},
     operand::Argument,
+    options::options,
     parameter::{Parameter, Params},
     tensor::Tensor,
 };
-
-/// How many layers and directions a recurrent network has, and the order of axes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RecurrentOptions {
-    /// The number of layers. The inputs of a layer are the outputs of the layer before.
-    pub layers: usize,
-    /// Whether the gates have biases.
-    pub bias: bool,
-    /// Whether inputs and outputs are `[batch, time, …]` instead of `[time, batch, …]`.
-    pub batch_first: bool,
-    /// The rate of dropout of the outputs of each layer but the last, at least 0 and less than 1.
-    pub dropout: f64,
-    /// Whether each layer also runs from the last step to the first, with parameters of its own. The outputs
-    /// of the two directions follow each other on the last axis.
-    pub bidirectional: bool,
-}
-
-impl Default for RecurrentOptions {
-    /// One layer with biases in one direction, `[time, batch, …]`, without dropout, as torch.
-    fn default() -> RecurrentOptions {
-        RecurrentOptions { layers: 1, bias: true, batch_first: false, dropout: 0.0, bidirectional: false }
-    }
-}
 
 /// The parameters of one direction of a layer of a recurrent network. The rows of all gates follow each
 /// other. The names of a backward direction end with `_reverse`.
@@ -47,11 +27,30 @@ pub struct RecurrentLayer {
 }
 
 /// A long short-term memory network, as torch's `LSTM`. The gates are input, forget, cell
-/// and output, in this order. The number of steps in time is that of the input: each step has statements of
-/// its own, so the time to compile grows with it.
+/// and output, in this order.
+///
+/// ```
+/// use arrayjit_tensor::{DType, Graph, Params, nn::Lstm};
+///
+/// let lstm = Lstm::builder(&Params::new(42), 8, 16).layers(2).batch_first(true).build()?;
+/// let x = Graph::new().input("x", [4, 10, 8], DType::F32)?; // 4 sequences of 10 steps
+/// let (outputs, state) = lstm.forward_from(&x, None)?;
+/// assert_eq!(outputs.shape(), [4, 10, 16]);
+/// assert_eq!(state.cell.shape(), [2, 4, 16]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
 ///
 /// Source: Hochreiter and Schmidhuber, Long short-term memory, 1997; Gers, Schmidhuber and Cummins, 2000.
-pub struct Lstm {
+pub type Lstm = Recurrent<LstmCell>;
+
+/// A network of gated recurrent units, as torch's `GRU`. The gates are reset, update and new, in this order.
+///
+/// Source: Cho et al., Learning phrase representations using RNN encoder-decoder, 2014.
+pub type Gru = Recurrent<GruCell>;
+
+/// A recurrent network: an [`Lstm`] or a [`Gru`]. The number of steps in time is that of the input: each step
+/// has statements of its own, so the time to compile grows with it.
+pub struct Recurrent<C> {
     /// The parameters of each layer; of a bidirectional network, of each layer forwards and then backwards.
     pub layers: Vec<RecurrentLayer>,
     /// Whether inputs and outputs are `[batch, time, …]`.
@@ -60,7 +59,36 @@ pub struct Lstm {
     pub bidirectional: bool,
     /// Dropout of the outputs of each layer but the last, in graphs for training.
     pub dropout: Dropout,
+    cell: PhantomData<C>,
 }
+
+/// The cell of a recurrent network: [`LstmCell`] or [`GruCell`].
+pub trait RecurrentCell {
+    /// The state between two steps.
+    type State;
+
+    #[doc(hidden)]
+    const KIND: Cell;
+    #[doc(hidden)]
+    const MODULE: &'static str;
+    #[doc(hidden)]
+    const OPERATION: &'static str;
+
+    /// The tensors of a state, as [`Cell::states`] names them.
+    #[doc(hidden)]
+    fn tensors(state: &Self::State) -> Vec<&Tensor>;
+
+    /// The state of these tensors.
+    #[doc(hidden)]
+    fn state(tensors: Vec<Tensor>) -> Option<Self::State>;
+}
+
+/// The cell of an [`Lstm`], with an [`LstmState`].
+pub struct LstmCell;
+
+/// The cell of a [`Gru`]. Its state is the last outputs of all layers, of shape `[layers, batch, hidden]`, or
+/// `[2 · layers, batch, hidden]` in both directions.
+pub struct GruCell;
 
 /// The state of an [`Lstm`] between two steps.
 #[derive(Clone, Debug)]
@@ -72,45 +100,98 @@ pub struct LstmState {
     pub cell: Tensor,
 }
 
-/// A network of gated recurrent units, as torch's `GRU`. The gates are reset, update and
-/// new, in this order. Each step in time has statements of its own, as in [`Lstm`].
-///
-/// Source: Cho et al., Learning phrase representations using RNN encoder-decoder, 2014.
-pub struct Gru {
-    /// The parameters of each layer; of a bidirectional network, of each layer forwards and then backwards.
-    pub layers: Vec<RecurrentLayer>,
-    /// Whether inputs and outputs are `[batch, time, …]`.
-    pub batch_first: bool,
-    /// Whether the layers run in both directions.
-    pub bidirectional: bool,
-    /// Dropout of the outputs of each layer but the last, in graphs for training.
-    pub dropout: Dropout,
+/// The options of a recurrent network whose parameters are not made yet.
+pub struct RecurrentBuilder<'a, C> {
+    params: &'a Params,
+    inputs: usize,
+    hidden: usize,
+    layers: usize,
+    bias: bool,
+    batch_first: bool,
+    dropout: f64,
+    bidirectional: bool,
+    cell: PhantomData<C>,
 }
 
-impl Lstm {
-    /// A network with `hidden` outputs per step and direction. All parameters are uniform in ±1/√`hidden`, as
-    /// torch's.
+impl<C: RecurrentCell> RecurrentBuilder<'_, C> {
+    options! {
+        /// The number of layers; 1 by default. The inputs of a layer are the outputs of the layer before.
+        layers: usize => layers;
+        /// Whether the gates have biases; true by default.
+        bias: bool => bias;
+        /// Whether inputs and outputs are `[batch, time, …]` instead of `[time, batch, …]`; false by default.
+        batch_first: bool => batch_first;
+        /// The rate of dropout of the outputs of each layer but the last, at least 0 and less than 1; 0 by
+        /// default.
+        dropout: f64 => dropout;
+        /// Whether each layer also runs from the last step to the first, with parameters of its own; false by
+        /// default. The outputs of the two directions follow each other on the last axis.
+        bidirectional: bool => bidirectional;
+    }
+
+    /// Makes the parameters.
     ///
     /// # Errors
     /// No layers, a rate of dropout outside 0..1, a name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(
-        params: &Params,
-        inputs: usize,
-        hidden: usize,
-        options: RecurrentOptions,
-    ) -> Result<Lstm, Error> {
-        let call = Call::new("Lstm");
-        let RecurrentOptions { batch_first, bidirectional, .. } = options;
-        let dropout = Dropout::of_module(call, params, options.dropout)?;
-        let layers = new_layers(call, params, Cell::Lstm, [inputs, hidden], options)?;
-        Ok(Lstm { layers, batch_first, bidirectional, dropout })
+    pub fn build(self) -> Result<Recurrent<C>, Error> {
+        let call = Call::new(C::MODULE);
+        let dropout = Dropout::of_module(call, self.params, self.dropout)?;
+        let (layers, batch_first, bidirectional) =
+            (self.new_layers(call)?, self.batch_first, self.bidirectional);
+        Ok(Recurrent { layers, batch_first, bidirectional, dropout, cell: PhantomData })
     }
 
-    fn network(&self) -> Network<'_> {
-        let Lstm { layers, batch_first, bidirectional, dropout } = self;
-        let directions = if *bidirectional { 2 } else { 1 };
-        Network { cell: Cell::Lstm, layers, batch_first: *batch_first, directions, dropout }
+    #[track_caller]
+    fn new_layers(&self, call: Call) -> Result<Vec<RecurrentLayer>, Error> {
+        let RecurrentBuilder { params, hidden, .. } = *self;
+        if self.layers == 0 {
+            return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
+        }
+        // A size that overflows becomes one that no array has.
+        let rows = C::KIND.gates().saturating_mul(hidden);
+        let mut layers = Vec::new();
+        let directions: &[&str] = if self.bidirectional { &["", "_reverse"] } else { &[""] };
+        for (at, direction) in (0..self.layers).flat_map(|at| directions.iter().map(move |name| (at, name))) {
+            let size = if at == 0 { self.inputs } else { directions.len().saturating_mul(hidden) };
+            let name = |what: &str| format!("{what}_l{at}{direction}");
+            let weight_ih = params.parameter(&name("weight_ih"), [rows, size], uniform(hidden))?;
+            let weight_hh = params.parameter(&name("weight_hh"), [rows, hidden], uniform(hidden))?;
+            let (mut bias_ih, mut bias_hh) = (None, None);
+            if self.bias {
+                bias_ih = Some(params.parameter(&name("bias_ih"), [rows], uniform(hidden))?);
+                bias_hh = Some(params.parameter(&name("bias_hh"), [rows], uniform(hidden))?);
+            }
+            layers.push(RecurrentLayer { weight_ih, weight_hh, bias_ih, bias_hh });
+        }
+        Ok(layers)
+    }
+}
+
+impl<C: RecurrentCell> Recurrent<C> {
+    /// A network of one layer with `hidden` outputs per step. All parameters are uniform in ±1/√`hidden`, as
+    /// torch's.
+    ///
+    /// # Errors
+    /// A name that exists already, or a size that overflows.
+    #[track_caller]
+    pub fn new(params: &Params, inputs: usize, hidden: usize) -> Result<Self, Error> {
+        Self::builder(params, inputs, hidden).build()
+    }
+
+    /// [`new`](Recurrent::new) with options.
+    pub fn builder(params: &Params, inputs: usize, hidden: usize) -> RecurrentBuilder<'_, C> {
+        RecurrentBuilder {
+            params,
+            inputs,
+            hidden,
+            layers: 1,
+            bias: true,
+            batch_first: false,
+            dropout: 0.0,
+            bidirectional: false,
+            cell: PhantomData,
+        }
     }
 
     /// The outputs of the last layer at all steps, and the state behind the last step. Starts from `state`,
@@ -119,147 +200,18 @@ impl Lstm {
     /// # Errors
     /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
     #[track_caller]
-    pub fn forward_from(&self, x: &Tensor, state: Option<&LstmState>) -> Result<(Tensor, LstmState), Error> {
-        let call = Call::new("lstm");
-        let states = state.map_or_else(Vec::new, |state| vec![&state.hidden, &state.cell]);
-        let (y, states) = self.network().run(call, x, &states)?;
-        match <[Tensor; 2]>::try_from(states) {
-            Ok([hidden, cell]) => Ok((y, LstmState { hidden, cell })),
-            Err(_) => Err(x.graph().fail(call, wrong_shape(x, "[time, batch, inputs]"))),
-        }
-    }
-}
-
-impl Module for Lstm {
-    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
-    /// 2 · hidden]` in both directions; from zeros.
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
-        Ok(self.forward_from(x, None)?.0)
-    }
-}
-
-impl Gru {
-    /// A network with `hidden` outputs per step and direction. All parameters are uniform in ±1/√`hidden`, as
-    /// torch's.
-    ///
-    /// # Errors
-    /// No layers, a rate of dropout outside 0..1, a name that exists already, or a size that overflows.
-    #[track_caller]
-    pub fn new(
-        params: &Params,
-        inputs: usize,
-        hidden: usize,
-        options: RecurrentOptions,
-    ) -> Result<Gru, Error> {
-        let call = Call::new("Gru");
-        let RecurrentOptions { batch_first, bidirectional, .. } = options;
-        let dropout = Dropout::of_module(call, params, options.dropout)?;
-        let layers = new_layers(call, params, Cell::Gru, [inputs, hidden], options)?;
-        Ok(Gru { layers, batch_first, bidirectional, dropout })
+    pub fn forward_from(&self, x: &Tensor, state: Option<&C::State>) -> Result<(Tensor, C::State), Error> {
+        let call = Call::new(C::OPERATION);
+        let (y, states) = self.run(call, x, &state.map_or_else(Vec::new, C::tensors))?;
+        let state = C::state(states);
+        let state = state.ok_or_else(|| x.graph().fail(call, wrong_shape(x, "[time, batch, inputs]")))?;
+        Ok((y, state))
     }
 
-    fn network(&self) -> Network<'_> {
-        let Gru { layers, batch_first, bidirectional, dropout } = self;
-        let directions = if *bidirectional { 2 } else { 1 };
-        Network { cell: Cell::Gru, layers, batch_first: *batch_first, directions, dropout }
+    fn directions(&self) -> usize {
+        if self.bidirectional { 2 } else { 1 }
     }
 
-    /// The outputs of the last layer at all steps, and the state behind the last step: the last outputs of
-    /// all layers, `[layers, batch, hidden]`, or `[2 · layers, batch, hidden]` in both directions. Starts
-    /// from `state`, of that shape too, or from zeros.
-    ///
-    /// # Errors
-    /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
-    #[track_caller]
-    pub fn forward_from(&self, x: &Tensor, state: Option<&Tensor>) -> Result<(Tensor, Tensor), Error> {
-        let call = Call::new("gru");
-        let (y, states) = self.network().run(call, x, &state.into_iter().collect::<Vec<_>>())?;
-        match <[Tensor; 1]>::try_from(states) {
-            Ok([hidden]) => Ok((y, hidden)),
-            Err(_) => Err(x.graph().fail(call, wrong_shape(x, "[time, batch, inputs]"))),
-        }
-    }
-}
-
-impl Module for Gru {
-    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
-    /// 2 · hidden]` in both directions; from zeros.
-    #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
-        Ok(self.forward_from(x, None)?.0)
-    }
-}
-
-/// The kind of a recurrent network.
-#[derive(Clone, Copy)]
-enum Cell {
-    Lstm,
-    Gru,
-}
-
-impl Cell {
-    fn gates(self) -> usize {
-        match self {
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
-        }
-    }
-
-    /// The nodes of a state: the outputs, and the cells.
-    fn states(self) -> &'static [&'static str] {
-        match self {
-            Cell::Lstm => &["h", "c"],
-            Cell::Gru => &["h"],
-        }
-    }
-
-    /// The statements that compute the state behind step `n`. `from_input(g)` and `from_hidden(g)` are the
-    /// parts of the sum of gate g that come from the input and from the state before, at unit u of `hidden`.
-    fn step(
-        self,
-        hidden: usize,
-        from_input: impl Fn(usize) -> String,
-        from_hidden: impl Fn(usize) -> String,
-    ) -> String {
-        let sum = |gate: usize| format!("{} + {}", from_input(gate), from_hidden(gate));
-        match self {
-            Cell::Lstm => format!(
-                "gi[n][b,u] := sigmoid({}) where u < {hidden}\n\
-                 gf[n][b,u] := sigmoid({}) where u < {hidden}\n\
-                 gc[n][b,u] := tanh({}) where u < {hidden}\n\
-                 go[n][b,u] := sigmoid({}) where u < {hidden}\n\
-                 c[n + 1][b,u] := gf[n][b,u] * c[n][b,u] + gi[n][b,u] * gc[n][b,u]\n\
-                 h[n + 1][b,u] := go[n][b,u] * tanh(c[n + 1][b,u])\n",
-                sum(0),
-                sum(1),
-                sum(2),
-                sum(3),
-            ),
-            Cell::Gru => format!(
-                "o[n][b,u] := sigmoid({}) * ({}) where u < {hidden}\n\
-                 z[n][b,u] := sigmoid({}) where u < {hidden}\n\
-                 h[n + 1][b,u] := (1 - z[n][b,u]) * tanh({} + o[n][b,u]) + z[n][b,u] * h[n][b,u]\n",
-                sum(0),
-                from_hidden(2),
-                sum(1),
-                from_input(2),
-            ),
-        }
-    }
-}
-
-/// A recurrent network that is evaluated.
-struct Network<'a> {
-    cell: Cell,
-    /// All directions of a layer follow each other.
-    layers: &'a [RecurrentLayer],
-    batch_first: bool,
-    directions: usize,
-    dropout: &'a Dropout,
-}
-
-impl Network<'_> {
     /// The outputs of the last layer, and the states of all layers behind the last step.
     #[track_caller]
     fn run(&self, call: Call, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>), Error> {
@@ -270,13 +222,13 @@ impl Network<'_> {
             let expected = format!("{order}, with at least one step and one sequence");
             return Err(graph.fail(call, wrong_shape(x, expected)));
         }
-        let (mut y, mut last) = (x.clone(), vec![Vec::new(); self.cell.states().len()]);
-        for first in (0..self.layers.len()).step_by(self.directions) {
+        let (mut y, mut last) = (x.clone(), vec![Vec::new(); C::KIND.states().len()]);
+        for first in (0..self.layers.len()).step_by(self.directions()) {
             if first > 0 {
                 y = self.dropout.forward(&y)?;
             }
             let mut outputs = Vec::new();
-            for at in first..self.layers.len().min(first + self.directions) {
+            for at in first..self.layers.len().min(first + self.directions()) {
                 self.check(call, &y, at, states)?;
                 let mut results = self.layer(call, &y, at, states)?.into_iter();
                 outputs.extend(results.next());
@@ -336,7 +288,7 @@ impl Network<'_> {
             types.widen(&order("x", "j"), x.dtype()),
             types.widen("wi[k,j]", layer.weight_ih.dtype())
         );
-        for (place, state) in self.cell.states().iter().enumerate() {
+        for (place, state) in C::KIND.states().iter().enumerate() {
             text += &match states.get(place) {
                 Some(tensor) => {
                     inputs.push((["h0", "c0"][place], Argument::Tensor(tensor)));
@@ -359,11 +311,11 @@ impl Network<'_> {
             }
         };
         // The position in time of step n.
-        let time = match at % self.directions {
+        let time = match at % self.directions() {
             0 => "n".to_owned(),
             _ => format!("{} - n", steps - 1),
         };
-        let step = self.cell.step(
+        let step = C::KIND.step(
             hidden,
             |gate| part(&format!("i[{time},b,{{}}]"), ("bi", &layer.bias_ih), gate),
             |gate| part("g[n][b,{}]", ("bh", &layer.bias_hh), gate),
@@ -374,7 +326,7 @@ impl Network<'_> {
         let graph = x.graph();
         let mut names = vec![graph.new_name(call.op)];
         text += &format!("{} := {}\n", order(&names[0], "u"), types.narrowed("y[t,b,u]"));
-        for state in self.cell.states() {
+        for state in C::KIND.states() {
             let name = graph.new_name("state");
             text += &format!("{name}[b,u] := {}\n", types.narrowed(&format!("{state}[{steps}][b,u]")));
             names.push(name);
@@ -399,32 +351,101 @@ pub fn unrolled(
     )
 }
 
-#[track_caller]
-fn new_layers(
-    call: Call,
-    params: &Params,
-    cell: Cell,
-    [inputs, hidden]: [usize; 2],
-    options: RecurrentOptions,
-) -> Result<Vec<RecurrentLayer>, Error> {
-    if options.layers == 0 {
-        return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
+impl<C: RecurrentCell> Module for Recurrent<C> {
+    /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
+    /// 2 · hidden]` in both directions; from zeros.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+        Ok(self.forward_from(x, None)?.0)
     }
-    // A size that overflows becomes one that no array has.
-    let rows = cell.gates().saturating_mul(hidden);
-    let mut layers = Vec::new();
-    let directions: &[&str] = if options.bidirectional { &["", "_reverse"] } else { &[""] };
-    for (at, direction) in (0..options.layers).flat_map(|at| directions.iter().map(move |name| (at, name))) {
-        let size = if at == 0 { inputs } else { directions.len().saturating_mul(hidden) };
-        let name = |what: &str| format!("{what}_l{at}{direction}");
-        let weight_ih = params.parameter(&name("weight_ih"), [rows, size], uniform(hidden))?;
-        let weight_hh = params.parameter(&name("weight_hh"), [rows, hidden], uniform(hidden))?;
-        let (mut bias_ih, mut bias_hh) = (None, None);
-        if options.bias {
-            bias_ih = Some(params.parameter(&name("bias_ih"), [rows], uniform(hidden))?);
-            bias_hh = Some(params.parameter(&name("bias_hh"), [rows], uniform(hidden))?);
+}
+
+impl RecurrentCell for LstmCell {
+    type State = LstmState;
+    const KIND: Cell = Cell::Lstm;
+    const MODULE: &'static str = "Lstm";
+    const OPERATION: &'static str = "lstm";
+
+    fn tensors(state: &LstmState) -> Vec<&Tensor> {
+        vec![&state.hidden, &state.cell]
+    }
+
+    fn state(tensors: Vec<Tensor>) -> Option<LstmState> {
+        let [hidden, cell] = <[Tensor; 2]>::try_from(tensors).ok()?;
+        Some(LstmState { hidden, cell })
+    }
+}
+
+impl RecurrentCell for GruCell {
+    type State = Tensor;
+    const KIND: Cell = Cell::Gru;
+    const MODULE: &'static str = "Gru";
+    const OPERATION: &'static str = "gru";
+
+    fn tensors(state: &Tensor) -> Vec<&Tensor> {
+        vec![state]
+    }
+
+    fn state(mut tensors: Vec<Tensor>) -> Option<Tensor> {
+        tensors.pop()
+    }
+}
+
+/// The kind of a recurrent network.
+#[derive(Clone, Copy)]
+#[doc(hidden)]
+pub enum Cell {
+    Lstm,
+    Gru,
+}
+
+impl Cell {
+    fn gates(self) -> usize {
+        match self {
+            Cell::Lstm => 4,
+            Cell::Gru => 3,
         }
-        layers.push(RecurrentLayer { weight_ih, weight_hh, bias_ih, bias_hh });
     }
-    Ok(layers)
+
+    /// The nodes of a state: the outputs, and the cells.
+    fn states(self) -> &'static [&'static str] {
+        match self {
+            Cell::Lstm => &["h", "c"],
+            Cell::Gru => &["h"],
+        }
+    }
+
+    /// The statements that compute the state behind step `n`. `from_input(g)` and `from_hidden(g)` are the
+    /// parts of the sum of gate g that come from the input and from the state before, at unit u of `hidden`.
+    fn step(
+        self,
+        hidden: usize,
+        from_input: impl Fn(usize) -> String,
+        from_hidden: impl Fn(usize) -> String,
+    ) -> String {
+        let sum = |gate: usize| format!("{} + {}", from_input(gate), from_hidden(gate));
+        match self {
+            Cell::Lstm => format!(
+                "gi[n][b,u] := sigmoid({}) where u < {hidden}\n\
+                 gf[n][b,u] := sigmoid({}) where u < {hidden}\n\
+                 gc[n][b,u] := tanh({}) where u < {hidden}\n\
+                 go[n][b,u] := sigmoid({}) where u < {hidden}\n\
+                 c[n + 1][b,u] := gf[n][b,u] * c[n][b,u] + gi[n][b,u] * gc[n][b,u]\n\
+                 h[n + 1][b,u] := go[n][b,u] * tanh(c[n + 1][b,u])\n",
+                sum(0),
+                sum(1),
+                sum(2),
+                sum(3),
+            ),
+            Cell::Gru => format!(
+                "o[n][b,u] := sigmoid({}) * ({}) where u < {hidden}\n\
+                 z[n][b,u] := sigmoid({}) where u < {hidden}\n\
+                 h[n + 1][b,u] := (1 - z[n][b,u]) * tanh({} + o[n][b,u]) + z[n][b,u] * h[n][b,u]\n",
+                sum(0),
+                from_hidden(2),
+                sum(1),
+                from_input(2),
+            ),
+        }
+    }
 }

@@ -4,6 +4,7 @@ use crate::{
     error::Error,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule},
+    options::options,
 };
 
 /// Adam, as torch's: a step along the mean of the gradients over the root of the mean of their squares.
@@ -28,7 +29,7 @@ pub struct AdamRule {
 #[derive(Clone, Debug)]
 pub struct AdamWRule {
     adam: AdamRule,
-    decay: f64,
+    weight_decay: f64,
 }
 
 impl AdamRule {
@@ -60,18 +61,16 @@ impl Optimizer<AdamRule> {
         self
     }
 
-    /// A number that is added to the root of the mean of squares.
-    #[must_use]
-    pub fn eps(mut self, eps: f64) -> Adam {
-        self.rule.eps = eps;
-        self
+    options! {
+        /// A number that is added to the root of the mean of squares.
+        eps: f64 => rule.eps;
     }
 }
 
 impl Optimizer<AdamWRule> {
     /// AdamW with this learning rate, a weight decay of 0.01, betas of 0.9 and 0.999, and an epsilon of 1e-8.
     pub fn new(rate: f64) -> AdamW {
-        Optimizer::with_rule(AdamWRule { adam: AdamRule::DEFAULT, decay: 0.01 }, rate)
+        Optimizer::with_rule(AdamWRule { adam: AdamRule::DEFAULT, weight_decay: 0.01 }, rate)
     }
 
     /// The factors by which the means of gradients and of their squares decay per step.
@@ -81,18 +80,11 @@ impl Optimizer<AdamWRule> {
         self
     }
 
-    /// A number that is added to the root of the mean of squares.
-    #[must_use]
-    pub fn eps(mut self, eps: f64) -> AdamW {
-        self.rule.adam.eps = eps;
-        self
-    }
-
-    /// Multiplies parameters by 1 - rate · `decay` in each step.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> AdamW {
-        self.rule.decay = decay;
-        self
+    options! {
+        /// A number that is added to the root of the mean of squares.
+        eps: f64 => rule.adam.eps;
+        /// Multiplies parameters by 1 - rate · `weight_decay` in each step.
+        weight_decay: f64 => rule.weight_decay;
     }
 }
 
@@ -115,8 +107,8 @@ impl UpdateRule for AdamWRule {
 
     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
         self.adam.check(update)?;
-        update.check("weight_decay", self.decay, 0.0.., "a finite number, 0 or more")?;
-        let (decay, rest) = (number(self.decay), self.adam.arguments());
+        update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
+        let (decay, rest) = (number(self.weight_decay), self.adam.arguments());
         let text = format!("adamw(w[..], g[..], m[..], v[..], t[], rate[], {decay}, {rest})");
         update.apply(&["m", "v"], &text)
     }

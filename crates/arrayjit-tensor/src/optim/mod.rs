@@ -34,6 +34,7 @@ use crate::{
     graph::Graph,
     operand::{Argument, TensorOperand, number},
     optim::state::HALTED,
+    options::options,
     parameter::Parameter,
     sample::STEP,
     shape::whole,
@@ -64,18 +65,11 @@ impl<R: UpdateRule> Optimizer<R> {
         Optimizer { rule, rate, schedule: Schedule::constant(), clip_norm: None }
     }
 
-    /// Multiplies the learning rate by a factor that depends on the step.
-    #[must_use]
-    pub fn schedule(mut self, schedule: Schedule) -> Self {
-        self.schedule = schedule;
-        self
-    }
-
-    /// Scales the gradients down if the norm of all gradients together exceeds `limit`.
-    #[must_use]
-    pub fn clip_norm(mut self, limit: f64) -> Self {
-        self.clip_norm = Some(limit);
-        self
+    options! {
+        /// Multiplies the learning rate by a factor that depends on the step.
+        schedule: Schedule => schedule;
+        /// Scales the gradients down if the norm of all gradients together exceeds this limit.
+        clip_norm: f64 => clip_norm;
     }
 
     /// The optimiser without the type of its rule.

@@ -4,6 +4,7 @@ use crate::{
     error::Error,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule},
+    options::options,
 };
 
 /// Stochastic gradient descent, as torch's `SGD`: with momentum `mu`, v = mu · v + g and w = w - rate · v.
@@ -26,25 +27,13 @@ impl Optimizer<SgdRule> {
         Optimizer::with_rule(SgdRule::default(), rate)
     }
 
-    /// Moves along a running sum of gradients, which decays by this factor per step. 0 by default.
-    #[must_use]
-    pub fn momentum(mut self, momentum: f64) -> Sgd {
-        self.rule.momentum = momentum;
-        self
-    }
-
-    /// Adds the parameter times this factor to its gradient. 0 by default.
-    #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Sgd {
-        self.rule.weight_decay = decay;
-        self
-    }
-
-    /// Moves along g + momentum · v in place of v.
-    #[must_use]
-    pub fn nesterov(mut self) -> Sgd {
-        self.rule.nesterov = true;
-        self
+    options! {
+        /// Moves along a running sum of gradients, which decays by this factor per step; 0 by default.
+        momentum: f64 => rule.momentum;
+        /// Adds the parameter times this factor to its gradient; 0 by default.
+        weight_decay: f64 => rule.weight_decay;
+        /// Whether the step is along g + momentum · v in place of v; false by default.
+        nesterov: bool => rule.nesterov;
     }
 }
 

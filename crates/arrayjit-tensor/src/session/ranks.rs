@@ -21,6 +21,7 @@ use arrayjit_collectives::{BucketSizes, Group};
 pub(super) use self::step::RankStep;
 use crate::{
     error::Error,
+    options::options,
     parameter::Parameter,
     session::{Session, SessionCore},
 };
@@ -39,17 +40,12 @@ impl Ranks {
         Ranks { group, buckets: BucketSizes::default(), is_sharded: false }
     }
 
-    /// The bytes of gradients that are summed together; 1 MiB, then 25 MiB by default.
-    #[must_use]
-    pub fn buckets(self, buckets: BucketSizes) -> Ranks {
-        Ranks { buckets, ..self }
-    }
-
-    /// Whether each rank has the state of the optimiser for some parameters only, which takes less memory.
-    /// The parameters get the same bits either way. Off by default.
-    #[must_use]
-    pub fn sharded_optimizer(self, is_sharded: bool) -> Ranks {
-        Ranks { is_sharded, ..self }
+    options! {
+        /// The bytes of gradients that are summed together; 1 MiB, then 25 MiB by default.
+        buckets: BucketSizes => buckets;
+        /// Whether each rank has the state of the optimiser for some parameters only, which takes less memory;
+        /// false by default. The parameters get the same bits either way.
+        sharded_optimizer: bool => is_sharded;
     }
 
     /// The group of the ranks.

@@ -2,11 +2,8 @@
 
 use arrayjit::TensorNodeError;
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, Init, ModelState, Params, PoolOptions, Tensor, WindowOptions,
-    nn::{
-        BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Linear, Lstm, Module, MultiHeadAttention,
-        MultiHeadAttentionOptions, RecurrentOptions,
-    },
+    Backend, ConvOptions, DType, Error, Graph, HostArray, Init, ModelState, Params, Tensor,
+    nn::{BatchNorm2d, Conv2d, Dropout, Linear, Lstm, Module, MultiHeadAttention},
     optim::AdamW,
     session::{Batch, Session},
 };
@@ -20,8 +17,8 @@ fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, Error> {
     let table = params.parameter("table", [6, 16], normal.clone())?;
     let gain = params.parameter("gain", [16], normal)?;
     let image = graph.rand(&[1, 1, 8, 8], DType::F32, 3)?;
-    let convolved = image.conv2d(&filters, WindowOptions { padding: 1, ..WindowOptions::default() })?;
-    let tokens = convolved.max_pool2d(2, PoolOptions::default())?;
+    let convolved = image.conv2d(&filters, ConvOptions::new().padding(1))?;
+    let tokens = convolved.max_pool2d(2)?;
     let tokens = tokens.reshape(&[1, 4, 16])?;
     let ids = graph.apply("p[b,t] := (b + 3*t) % 6 where b < 1, t < 4", &[])?;
     let tokens = (tokens + ids.embedding(&table)?)?.rms_norm(&gain, 1e-5)?;
@@ -80,14 +77,11 @@ struct Classifier {
 impl Classifier {
     fn new(params: &Params) -> Result<Classifier, Error> {
         let part = |name: &str| params.sub(name);
-        let same = Conv2dOptions { padding: 1, bias: false, ..Conv2dOptions::default() };
-        let sequence = RecurrentOptions { batch_first: true, ..RecurrentOptions::default() };
-        let attention = MultiHeadAttentionOptions { dropout: 0.1, ..MultiHeadAttentionOptions::default() };
         Ok(Classifier {
-            conv: Conv2d::new(&part("conv"), 1, 4, 3, same)?,
+            conv: Conv2d::builder(&part("conv"), 1, 4, 3).padding(1).bias(false).build()?,
             norm: BatchNorm2d::new(&part("norm"), 4)?,
-            lstm: Lstm::new(&part("lstm"), 32, 16, sequence)?,
-            attention: MultiHeadAttention::new(&part("attention"), 16, 2, attention)?,
+            lstm: Lstm::builder(&part("lstm"), 32, 16).batch_first(true).build()?,
+            attention: MultiHeadAttention::builder(&part("attention"), 16, 2).dropout(0.1).build()?,
             dropout: Dropout::new(&part("dropout"), 0.1)?,
             head: Linear::new(&part("head"), 16, 2)?,
         })
@@ -97,8 +91,7 @@ impl Classifier {
 impl Module for Classifier {
     /// The logits `[batch, 2]` of images `[batch, 1, 8, 8]`.
     fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
-        let halved = PoolOptions::default();
-        let x = self.norm.forward(&self.conv.forward(x)?)?.relu()?.max_pool2d(2, halved)?;
+        let x = self.norm.forward(&self.conv.forward(x)?)?.relu()?.max_pool2d(2)?;
         let x = self.lstm.forward(&x.reshape(&[x.shape()[0] as isize, 2, 32])?)?;
         let x = (self.attention.forward(&x)? + &x)?.mean(1)?;
         self.head.forward(&self.dropout.forward(&x)?)

@@ -1,7 +1,7 @@
 //! Messages about wrong shapes, types, positions and texts.
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Executable, Graph, HostArray, Init, ModelState, Params, Tensor, WindowOptions,
+    Backend, ConvOptions, DType, Error, Executable, Graph, HostArray, Init, ModelState, Params, Tensor,
     optim::AdamW,
     session::{Batch, Session},
 };
@@ -63,7 +63,7 @@ fn shapes_and_axes() {
         ),
         (message(|x| Ok(x.topk(4, 1)?.0)), "topk: count is 4, expected at most 3, the size of axis 1"),
         (
-            message(|x| x.conv2d(x, WindowOptions::default())),
+            message(|x| x.conv2d(x, ConvOptions::new())),
             "conv2d: x has shape [2, 3], expected 4 axes: batch, channels, then 2 of space",
         ),
         (

@@ -1,6 +1,6 @@
 //! The gradient of every operation against differences in f64.
 
-use arrayjit_tensor::{DType, Error, Graph, HostArray, PoolOptions, Tensor, WindowOptions};
+use arrayjit_tensor::{ConvOptions, DType, Error, Graph, HostArray, PoolOptions, Tensor};
 
 use arrayjit::autodiff::{CheckOptions, check};
 
@@ -172,31 +172,29 @@ fn windows() {
     are_right(
         &[2, 2, 5, 5],
         &[
-            ("conv2d", |x| x.conv2d(filters(x)?, WindowOptions { stride: 2, padding: 1, ..options() })),
-            ("dilated conv2d", |x| x.conv2d(filters(x)?, WindowOptions { dilation: 2, ..options() })),
+            ("conv2d", |x| x.conv2d(filters(x)?, options().stride(2).padding(1))),
+            ("dilated conv2d", |x| x.conv2d(filters(x)?, options().dilation(2))),
             ("grouped conv2d", |x| {
                 let filters = filters(x)?.slice(1, 0..1)?;
-                x.conv2d(filters, WindowOptions { groups: 2, padding: 1, ..options() })
+                x.conv2d(filters, options().groups(2).padding(1))
             }),
             ("conv_transpose2d", |x| {
-                x.conv_transpose2d(filters(x)?, WindowOptions { stride: 2, padding: 1, ..options() }, 1)
+                x.conv_transpose2d(filters(x)?, options().stride(2).padding(1).output_padding(1))
             }),
-            ("max_pool2d", |x| x.max_pool2d(3, PoolOptions { stride: Some(2), padding: 1 })),
-            ("avg_pool2d", |x| x.avg_pool2d(2, PoolOptions::default())),
+            ("max_pool2d", |x| x.max_pool2d(PoolOptions::new(3).stride(2).padding(1))),
+            ("avg_pool2d", |x| x.avg_pool2d(2)),
             ("adaptive_avg_pool2d", |x| x.adaptive_avg_pool2d(1, 5)?.square()),
         ],
     );
     is_right("conv1d", &[2, 2, 7], |x| x.conv1d(x.slice(2, 0..3)?, options()));
     is_right("depthwise conv1d", &[2, 2, 5], |x| {
-        x.conv1d(x.slice(1, 0..1)?.slice(2, 0..2)?, WindowOptions { groups: 2, padding: 1, ..options() })
+        x.conv1d(x.slice(1, 0..1)?.slice(2, 0..2)?, options().groups(2).padding(1))
     });
-    is_right("conv3d", &[1, 1, 2, 3, 2], |x| {
-        x.conv3d(x.slice(3, 0..2)?, WindowOptions { padding: 1, ..options() })
-    });
+    is_right("conv3d", &[1, 1, 2, 3, 2], |x| x.conv3d(x.slice(3, 0..2)?, options().padding(1)));
 }
 
-fn options() -> WindowOptions {
-    WindowOptions::default()
+fn options() -> ConvOptions {
+    ConvOptions::new()
 }
 
 /// Two filters of two channels, three rows and three columns, of elements of an image.

@@ -1,13 +1,13 @@
 //! Graphs in 16-bit floats on processors: products that are summed in `f32`, beside operations that only move
 //! elements.
 
-use arrayjit_tensor::{Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor, WindowOptions};
+use arrayjit_tensor::{Backend, ConvOptions, DType, Error, Graph, HostArray, ModelState, Params, Tensor};
 
 /// A graph over images `x` and filters `f`, matrices `a` and `b`, and their results.
 type Make = fn(&[Tensor; 4]) -> Result<Vec<Tensor>, Error>;
 
-fn padded(padding: usize) -> WindowOptions {
-    WindowOptions { padding, ..WindowOptions::default() }
+fn padded(padding: usize) -> ConvOptions {
+    ConvOptions::new().padding(padding)
 }
 
 const GRAPHS: &[(&str, Make)] = &[

@@ -4,10 +4,10 @@
 use std::{fs, thread};
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, Init, ModelState, Params, PoolOptions, Tensor, WindowOptions,
+    Backend, ConvOptions, DType, Error, Graph, HostArray, Init, ModelState, Params, PoolOptions, Tensor,
     nn::{
-        Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Dropout, Embedding, GroupNorm, Gru,
-        LayerNorm, Linear, Lstm, Module, MultiHeadAttention, MultiHeadAttentionOptions, RecurrentOptions,
+        Conv2d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru, LayerNorm, Linear, Lstm, Module,
+        MultiHeadAttention,
     },
     optim::{Adam, AdamW, Optimizer, OptimizerState, Sgd, UpdateRule},
     session::{Batch, Session},
@@ -33,7 +33,7 @@ fn sizes_that_overflow_are_named() {
     let graph = Graph::new();
     let x = graph.input("x", [2, 3], DType::F32).unwrap();
     let image = graph.input("image", [1, 1, 2, 3], DType::F32).unwrap();
-    let window = WindowOptions::default();
+    let window = ConvOptions::new();
     let large = format!("is {MOST}, expected at most 2147483647");
     let cases = [
         (
@@ -48,33 +48,31 @@ fn sizes_that_overflow_are_named() {
             failed(x.split(&[MOST, 3], 0).map(|parts| parts[0].clone())),
             format!("split: sizes is [{MOST}, 3], expected sizes that add up to 2"),
         ),
+        (failed(image.conv2d(&image, window.dilation(MOST))), format!("conv2d: dilation {large}")),
+        (failed(image.conv2d(&image, window.groups(MOST))), format!("conv2d: groups {large}")),
         (
-            failed(image.conv2d(&image, WindowOptions { dilation: MOST, ..window })),
-            format!("conv2d: dilation {large}"),
-        ),
-        (
-            failed(image.conv2d(&image, WindowOptions { groups: MOST, ..window })),
-            format!("conv2d: groups {large}"),
-        ),
-        (
-            failed(image.avg_pool2d(2, PoolOptions { stride: Some(MOST), padding: 1 })),
+            failed(image.avg_pool2d(PoolOptions::new(2).stride(MOST).padding(1))),
             format!("avg_pool2d: stride {large}"),
         ),
         (
-            failed(image.conv_transpose2d(&image, WindowOptions { stride: MOST, ..window }, 0)),
+            failed(image.conv_transpose2d(&image, window.stride(MOST))),
             format!("conv_transpose2d: stride {large}"),
         ),
         (
-            failed(image.conv_transpose2d(&image, window, MOST)),
+            failed(image.conv_transpose2d(&image, window.output_padding(MOST))),
             format!("conv_transpose2d: output_padding {large}"),
+        ),
+        (
+            failed(image.conv2d(&image, window.output_padding(1))),
+            "conv2d: output_padding is 1, expected 0 but for transposed convolutions".into(),
         ),
     ];
     for (found, expected) in cases {
         assert_eq!(found, expected);
     }
-    assert!(failed(image.max_pool2d(100, PoolOptions::default())).contains("with room for windows of"));
-    let padded = PoolOptions { stride: None, padding: MOST };
-    assert!(failed(image.max_pool2d(3, padded)).ends_with("expected at most 1, half of the window"));
+    assert!(failed(image.max_pool2d(100)).contains("with room for windows of"));
+    let padded = PoolOptions::new(3).padding(MOST);
+    assert!(failed(image.max_pool2d(padded)).ends_with("expected at most 1, half of the window"));
     assert!(failed(graph.input("y", [MOST, 2], DType::F32)).ends_with("is too large to address"));
     assert!(failed(graph.arange(MOST)).contains("is too large"));
     assert!(failed(x.slice_step(1, 0..2, MOST)).contains("overflows"));
@@ -83,18 +81,16 @@ fn sizes_that_overflow_are_named() {
 #[test]
 fn modules_whose_sizes_overflow_name_the_parameter() {
     let params = Params::new(1);
-    let recurrent = RecurrentOptions { bidirectional: true, ..RecurrentOptions::default() };
-    let attention = MultiHeadAttentionOptions::default();
     for size in [1 << 40, 1 << 62, MOST] {
         let params = params.sub(size);
         let found = [
             Linear::new(&params.sub("linear"), size, size).err(),
             Embedding::new(&params.sub("table"), size, size).err(),
-            MultiHeadAttention::new(&params.sub("attention"), size, 1, attention).err(),
-            Lstm::new(&params.sub("lstm"), 1, size, recurrent).err(),
-            Gru::new(&params.sub("gru"), size, size, recurrent).err(),
-            Conv2d::new(&params.sub("conv"), 1, 1, size, Conv2dOptions::default()).err(),
-            ConvTranspose2d::new(&params.sub("up"), size, 1, size, ConvTranspose2dOptions::default()).err(),
+            MultiHeadAttention::new(&params.sub("attention"), size, 1).err(),
+            Lstm::builder(&params.sub("lstm"), 1, size).bidirectional(true).build().err(),
+            Gru::builder(&params.sub("gru"), size, size).bidirectional(true).build().err(),
+            Conv2d::new(&params.sub("conv"), 1, 1, size).err(),
+            ConvTranspose2d::new(&params.sub("up"), size, 1, size).err(),
         ];
         for error in found {
             let text = message(&error.unwrap_or_else(|| panic!("no error for {size}")));
@@ -115,8 +111,8 @@ fn fields_that_do_not_fit_are_named() {
     let x = graph.input("x", [2, 4, 4], DType::F32).unwrap();
     let vector = params.parameter("vector", [4], Init::ONES).unwrap();
     let scalar = params.parameter("scalar", [], Init::ONES).unwrap();
-    let options = MultiHeadAttentionOptions { dropout: 0.5, ..MultiHeadAttentionOptions::default() };
-    let mut attention = MultiHeadAttention::new(&params.sub("attention"), 4, 2, options).unwrap();
+    let mut attention =
+        MultiHeadAttention::builder(&params.sub("attention"), 4, 2).dropout(0.5).build().unwrap();
     attention.heads = 0;
     assert_eq!(
         failed(attention.forward(&x)),
@@ -142,7 +138,7 @@ fn fields_that_do_not_fit_are_named() {
     let mut linear = Linear::new(&params.sub("linear"), 4, 2).unwrap();
     linear.weight = scalar;
     assert_eq!(failed(linear.forward(&x)), "linear: scalar has shape [], expected 2 axes");
-    let mut lstm = Lstm::new(&params.sub("lstm"), 4, 2, RecurrentOptions::default()).unwrap();
+    let mut lstm = Lstm::new(&params.sub("lstm"), 4, 2).unwrap();
     lstm.layers[0].weight_hh = vector;
     assert!(failed(lstm.forward(&x)).ends_with("vector has shape [4], expected 2 axes"));
     lstm.layers.clear();
@@ -175,7 +171,7 @@ fn options_of_optimizers_are_checked() {
     );
     assert_eq!(found(&Sgd::new(0.1).momentum(-0.5)), format!("update: momentum is -0.5, {positive}"));
     assert_eq!(
-        found(&Sgd::new(0.1).nesterov()),
+        found(&Sgd::new(0.1).nesterov(true)),
         "update: momentum is 0, expected more than 0, as nesterov needs"
     );
 }

@@ -4,9 +4,8 @@
 use arrayjit_tensor::{
     Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor,
     nn::{
-        BatchNorm2d, Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Dropout, Embedding,
-        GroupNorm, Gru, LayerNorm, Linear, Lstm, Module, MultiHeadAttention, MultiHeadAttentionOptions,
-        RecurrentOptions, RmsNorm,
+        BatchNorm2d, Conv2d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru, LayerNorm, Linear, Lstm,
+        Module, MultiHeadAttention, RmsNorm,
     },
     session::{Batch, gradient_check},
 };
@@ -18,21 +17,19 @@ type Case = (&'static [usize], Box<dyn Module>);
 
 /// One module of each kind, with the shape of an input.
 fn all_modules(params: &Params) -> Result<Vec<Case>, Error> {
-    let sequence = RecurrentOptions { batch_first: true, ..RecurrentOptions::default() };
-    let attention = MultiHeadAttentionOptions { causal: true, ..MultiHeadAttentionOptions::default() };
     let p = |name: &str| params.sub(name);
     let (images, vectors) = (&[2, 4, 3, 3], &[2, 2, 8]);
     Ok(vec![
         (vectors, Box::new(Linear::new(&p("linear"), 8, 5)?)),
-        (images, Box::new(Conv2d::new(&p("conv"), 4, 6, 2, Conv2dOptions::default())?)),
-        (images, Box::new(ConvTranspose2d::new(&p("up"), 4, 6, 2, ConvTranspose2dOptions::default())?)),
+        (images, Box::new(Conv2d::new(&p("conv"), 4, 6, 2)?)),
+        (images, Box::new(ConvTranspose2d::new(&p("up"), 4, 6, 2)?)),
         (images, Box::new(BatchNorm2d::new(&p("batch_norm"), 4)?)),
         (images, Box::new(GroupNorm::new(&p("group_norm"), 2, 4)?)),
         (vectors, Box::new(LayerNorm::new(&p("layer_norm"), 8)?)),
         (vectors, Box::new(RmsNorm::new(&p("rms_norm"), 8)?)),
-        (vectors, Box::new(MultiHeadAttention::new(&p("attention"), 8, 2, attention)?)),
-        (vectors, Box::new(Lstm::new(&p("lstm"), 8, 5, sequence)?)),
-        (vectors, Box::new(Gru::new(&p("gru"), 8, 5, RecurrentOptions { bidirectional: true, ..sequence })?)),
+        (vectors, Box::new(MultiHeadAttention::builder(&p("attention"), 8, 2).causal(true).build()?)),
+        (vectors, Box::new(Lstm::builder(&p("lstm"), 8, 5).batch_first(true).build()?)),
+        (vectors, Box::new(Gru::builder(&p("gru"), 8, 5).batch_first(true).bidirectional(true).build()?)),
     ])
 }
 
@@ -139,8 +136,10 @@ fn check_dropped(found: &[f64], all: &[f64]) {
 fn attention_drops_elements_of_the_softmax() {
     for causal in [false, true] {
         let params = Params::new(3);
-        let options = MultiHeadAttentionOptions { causal, bias: false, dropout: 0.25 };
-        let attention = MultiHeadAttention::new(&params.sub("attn"), 8, 2, options).unwrap();
+        let params_of = params.sub("attn");
+        let attention =
+            MultiHeadAttention::builder(&params_of, 8, 2).causal(causal).bias(false).dropout(0.25);
+        let attention = attention.build().unwrap();
         let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
         let identity = |rows: usize| (0..rows * 8).map(|at| f32::from(u8::from(at / 8 % 8 == at % 8)));
         let set = |parameter, rows: usize| {
@@ -171,11 +170,12 @@ fn attention_drops_elements_of_the_softmax() {
 fn recurrent_networks_drop_outputs_between_layers() {
     let (hidden, steps) = (6, 5);
     let params = Params::new(3);
-    let options = RecurrentOptions { bidirectional: true, ..RecurrentOptions::default() };
-    let deep = RecurrentOptions { layers: 2, dropout: 0.25, ..options };
-    let lstm = Lstm::new(&params.sub("lstm"), 3, hidden, deep).unwrap();
-    let first =
-        Lstm::new(&params.sub("first"), 3, hidden, RecurrentOptions { dropout: 0.25, ..options }).unwrap();
+    let lstm = |name: &str, layers| {
+        let params = params.sub(name);
+        let lstm = Lstm::builder(&params, 3, hidden).layers(layers).dropout(0.25).bidirectional(true);
+        lstm.build().unwrap()
+    };
+    let (lstm, first) = (lstm("lstm", 2), lstm("first", 1));
     let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let mut state = weights.state_dict().unwrap();
     let array = |shape: &[usize], value: &dyn Fn(usize) -> f32| {
@@ -209,12 +209,10 @@ fn recurrent_networks_drop_outputs_between_layers() {
 fn initial_values_are_those_of_torch() {
     let params = Params::new(5);
     let fc = Linear::new(&params.sub("fc"), 64, 50).unwrap();
-    let conv = Conv2d::new(&params.sub("conv"), 16, 20, 3, Conv2dOptions::default()).unwrap();
+    let conv = Conv2d::new(&params.sub("conv"), 16, 20, 3).unwrap();
     let table = Embedding::new(&params.sub("table"), 100, 40).unwrap();
-    let attention =
-        MultiHeadAttention::new(&params.sub("attention"), 32, 4, MultiHeadAttentionOptions::default())
-            .unwrap();
-    let lstm = Lstm::new(&params.sub("lstm"), 4, 25, RecurrentOptions::default()).unwrap();
+    let attention = MultiHeadAttention::new(&params.sub("attention"), 32, 4).unwrap();
+    let lstm = Lstm::new(&params.sub("lstm"), 4, 25).unwrap();
     let norm = BatchNorm2d::new(&params.sub("norm"), 3).unwrap();
     let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let values = |parameter| weights.get(parameter).unwrap().values();
@@ -298,7 +296,7 @@ fn errors_name_module_and_parameter() {
     let table = Embedding::new(&params.sub("table"), 3, 3).unwrap();
     assert_eq!(message(&table, &[2]), "embedding in table: x is of f32, expected integers");
     let options = |error: Error| parts(&error);
-    let attention = MultiHeadAttention::new(&params.sub("a"), 8, 3, MultiHeadAttentionOptions::default());
+    let attention = MultiHeadAttention::new(&params.sub("a"), 8, 3);
     assert_eq!(
         options(attention.err().unwrap()),
         "MultiHeadAttention in a: heads is 3, expected a divisor of 8, the size of a vector"
@@ -308,14 +306,12 @@ fn errors_name_module_and_parameter() {
         options(dropout.err().unwrap()),
         "Dropout in drop: rate is 1, expected at least 0 and less than 1"
     );
-    let dropped = RecurrentOptions { dropout: -0.5, ..RecurrentOptions::default() };
     assert_eq!(
-        options(Gru::new(&params.sub("gru"), 2, 2, dropped).err().unwrap()),
+        options(Gru::builder(&params.sub("gru"), 2, 2).dropout(-0.5).build().err().unwrap()),
         "Gru in gru: dropout is -0.5, expected at least 0 and less than 1"
     );
-    let dropped = MultiHeadAttentionOptions { dropout: 1.0, ..MultiHeadAttentionOptions::default() };
     assert_eq!(
-        options(MultiHeadAttention::new(&params.sub("m"), 2, 2, dropped).err().unwrap()),
+        options(MultiHeadAttention::builder(&params.sub("m"), 2, 2).dropout(1.0).build().err().unwrap()),
         "MultiHeadAttention in m: dropout is 1, expected at least 0 and less than 1"
     );
     let again = Linear::new(&params.sub("net.linear"), 8, 5);
@@ -337,14 +333,12 @@ struct Checkpoint {
 
 impl Checkpoint {
     fn new(params: &Params) -> Result<Checkpoint, Error> {
-        let sequence = RecurrentOptions { batch_first: true, ..RecurrentOptions::default() };
-        let without_bias = Conv2dOptions { bias: false, ..Conv2dOptions::default() };
         Ok(Checkpoint {
-            conv: Conv2d::new(&params.sub("conv"), 2, 3, 3, without_bias)?,
+            conv: Conv2d::builder(&params.sub("conv"), 2, 3, 3).bias(false).build()?,
             bn: BatchNorm2d::new(&params.sub("bn"), 3)?,
-            attn: MultiHeadAttention::new(&params.sub("attn"), 6, 2, MultiHeadAttentionOptions::default())?,
-            lstm: Lstm::new(&params.sub("lstm"), 6, 3, sequence)?,
-            gru: Gru::new(&params.sub("gru"), 3, 2, sequence)?,
+            attn: MultiHeadAttention::new(&params.sub("attn"), 6, 2)?,
+            lstm: Lstm::builder(&params.sub("lstm"), 6, 3).batch_first(true).build()?,
+            gru: Gru::builder(&params.sub("gru"), 3, 2).batch_first(true).build()?,
             fc: Linear::new(&params.sub("fc"), 2, 2)?,
         })
     }

@@ -1,7 +1,7 @@
 //! The values and shapes of operations, small enough to check by hand.
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, ModelState, Params, PoolOptions, Tensor, WindowOptions,
+    Backend, ConvOptions, DType, Error, Graph, HostArray, ModelState, Params, PoolOptions, Tensor,
 };
 
 /// The name of an operation, the operation, and the function that it should be.
@@ -306,7 +306,7 @@ fn normalisation() {
 
 #[test]
 fn windows() {
-    let window = WindowOptions { padding: 1, ..WindowOptions::default() };
+    let window = ConvOptions::new().padding(1);
     let ones = |x: &Tensor, shape: &[isize]| {
         (x * 0.0)?
             .add(1.0)?
@@ -316,31 +316,32 @@ fn windows() {
     };
     let (shape, values) = count(&[1, 1, 3, 3], |x| x.conv2d(ones(x, &[1, 1, 3, 3])?, window));
     assert_eq!((shape, values), (vec![1, 1, 3, 3], vec![8., 15., 12., 21., 36., 27., 20., 33., 24.]));
-    let strided = WindowOptions { stride: 2, ..WindowOptions::default() };
-    assert_eq!(count(&[1, 1, 4, 4], |x| x.max_pool2d(2, PoolOptions::default())).1, [5., 7., 13., 15.]);
-    assert_eq!(count(&[1, 1, 4, 4], |x| x.avg_pool2d(2, PoolOptions::default())).1, [2.5, 4.5, 10.5, 12.5]);
-    let overlapping = PoolOptions { stride: Some(1), padding: 0 };
-    assert_eq!(count(&[1, 1, 3, 3], |x| x.max_pool2d(2, overlapping)).1, [4., 5., 7., 8.]);
-    let padded = PoolOptions { stride: None, padding: 1 };
-    assert_eq!(count(&[1, 1, 2, 2], |x| (x - 5.0)?.max_pool2d(2, padded)).1, [-5., -4., -3., -2.]);
+    let strided = ConvOptions::new().stride(2);
+    assert_eq!(count(&[1, 1, 4, 4], |x| x.max_pool2d(2)).1, [5., 7., 13., 15.]);
+    assert_eq!(count(&[1, 1, 4, 4], |x| x.avg_pool2d(2)).1, [2.5, 4.5, 10.5, 12.5]);
+    let overlapping = PoolOptions::new(2).stride(1);
+    assert_eq!(count(&[1, 1, 3, 3], |x| x.max_pool2d(overlapping)).1, [4., 5., 7., 8.]);
+    let padded = PoolOptions::new(2).padding(1);
+    assert_eq!(count(&[1, 1, 2, 2], |x| (x - 5.0)?.max_pool2d(padded)).1, [-5., -4., -3., -2.]);
     assert_eq!(count(&[1, 1, 4, 4], |x| x.adaptive_avg_pool2d(1, 2)).1, [6.5, 8.5]);
-    let grouped = WindowOptions { groups: 2, ..WindowOptions::default() };
+    let grouped = ConvOptions::new().groups(2);
     let (shape, values) = count(&[1, 4, 1, 1], |x| x.conv2d(ones(x, &[2, 2, 1, 1])?, grouped));
     assert_eq!((shape, values), (vec![1, 2, 1, 1], vec![1., 5.]));
-    let (shape, values) = count(&[1, 1, 2, 2], |x| x.conv_transpose2d(ones(x, &[1, 1, 2, 2])?, strided, 0));
+    let (shape, values) = count(&[1, 1, 2, 2], |x| x.conv_transpose2d(ones(x, &[1, 1, 2, 2])?, strided));
     assert_eq!(shape, [1, 1, 4, 4]);
     assert_eq!(values, [0., 0., 1., 1., 0., 0., 1., 1., 2., 2., 3., 3., 2., 2., 3., 3.]);
     assert_eq!(count(&[1, 1, 5], |x| x.conv1d(ones(x, &[1, 1, 3])?, strided)).1, [3., 9.]);
     let cube = [1, 1, 2, 2, 2];
     assert_eq!(count(&cube, |x| x.conv3d(ones(x, &[1, 1, 2, 2, 2])?, strided)), (vec![1; 5], vec![28.]));
-    let (shape, values) = count(&[1, 2, 2], |x| x.conv_transpose1d(ones(x, &[2, 1, 2])?, strided, 1));
+    let (shape, values) =
+        count(&[1, 2, 2], |x| x.conv_transpose1d(ones(x, &[2, 1, 2])?, strided.output_padding(1)));
     assert_eq!((shape, values), (vec![1, 1, 5], vec![2., 2., 4., 4., 0.]));
-    let (shape, values) = count(&cube, |x| x.conv_transpose3d(ones(x, &[1, 1, 1, 1, 2])?, strided, 0));
+    let (shape, values) = count(&cube, |x| x.conv_transpose3d(ones(x, &[1, 1, 1, 1, 2])?, strided));
     assert_eq!((shape, values.iter().sum::<f64>()), (vec![1, 1, 3, 3, 4], 56.));
-    assert_eq!(count(&[1, 1, 5], |x| x.max_pool1d(2, PoolOptions::default())).1, [1., 3.]);
-    assert_eq!(count(&[1, 1, 4], |x| x.avg_pool1d(2, overlapping)).1, [0.5, 1.5, 2.5]);
-    assert_eq!(count(&cube, |x| x.max_pool3d(2, PoolOptions::default())), (vec![1; 5], vec![7.]));
-    assert_eq!(count(&cube, |x| x.avg_pool3d(2, PoolOptions::default())), (vec![1; 5], vec![3.5]));
+    assert_eq!(count(&[1, 1, 5], |x| x.max_pool1d(2)).1, [1., 3.]);
+    assert_eq!(count(&[1, 1, 4], |x| x.avg_pool1d(overlapping)).1, [0.5, 1.5, 2.5]);
+    assert_eq!(count(&cube, |x| x.max_pool3d(2)), (vec![1; 5], vec![7.]));
+    assert_eq!(count(&cube, |x| x.avg_pool3d(2)), (vec![1; 5], vec![3.5]));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn sgd_with_momentum_decay_and_nesterov() {
         *v = 0.9 * *v + g + 0.5 * *w;
         *w -= 0.1 * *v;
     });
-    compare(&momentum.clone().nesterov(), |w, g, _, [v, _]| {
+    compare(&momentum.clone().nesterov(true), |w, g, _, [v, _]| {
         let g = g + 0.5 * *w;
         *v = 0.9 * *v + g;
         *w -= 0.1 * (g + 0.9 * *v);

@@ -3,11 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Error, Graph, Params, PoolOptions, Tensor,
-    nn::{
-        BatchNorm2d, Conv2d, Conv2dOptions, Embedding, LayerNorm, Linear, Lstm, Module, MultiHeadAttention,
-        MultiHeadAttentionOptions, RecurrentOptions,
-    },
+    Error, Graph, Params, Tensor,
+    nn::{BatchNorm2d, Conv2d, Embedding, LayerNorm, Linear, Lstm, Module, MultiHeadAttention},
 };
 
 use crate::torch_training::Task;
@@ -40,9 +37,8 @@ struct LeNet {
 
 impl Module for LeNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
-        let halved = PoolOptions::default();
-        let x = self.conv1.forward(x)?.relu()?.max_pool2d(2, halved)?;
-        let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2, halved)?.flatten(1, -1)?;
+        let x = self.conv1.forward(x)?.relu()?.max_pool2d(2)?;
+        let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2)?.flatten(1, -1)?;
         self.fc3.forward(&self.fc2.forward(&self.fc1.forward(&x)?.relu()?)?.relu()?)
     }
 }
@@ -51,10 +47,9 @@ impl Module for LeNet {
 fn lenet() {
     let task = Task { path: "lenet", shape: &[8, 1, 28, 28], classes: 10, rate: 0.2, has_tokens: false };
     task.check(Graph::for_training(), |params| {
-        let same = Conv2dOptions { padding: 2, ..Conv2dOptions::default() };
         Ok(LeNet {
-            conv1: Conv2d::new(&params.sub("conv1"), 1, 6, 5, same)?,
-            conv2: Conv2d::new(&params.sub("conv2"), 6, 16, 5, Conv2dOptions::default())?,
+            conv1: Conv2d::builder(&params.sub("conv1"), 1, 6, 5).padding(2).build()?,
+            conv2: Conv2d::new(&params.sub("conv2"), 6, 16, 5)?,
             fc1: Linear::new(&params.sub("fc1"), 400, 120)?,
             fc2: Linear::new(&params.sub("fc2"), 120, 84)?,
             fc3: Linear::new(&params.sub("fc3"), 84, 10)?,
@@ -76,9 +71,8 @@ impl Normalised {
         size: usize,
         stride: usize,
     ) -> Result<Self, Error> {
-        let window = Conv2dOptions { stride, padding: size / 2, bias: false, ..Conv2dOptions::default() };
-        let conv = Conv2d::new(conv, channels[0], channels[1], size, window)?;
-        Ok(Normalised { conv, norm: BatchNorm2d::new(norm, channels[1])? })
+        let conv = Conv2d::builder(conv, channels[0], channels[1], size).stride(stride).padding(size / 2);
+        Ok(Normalised { conv: conv.bias(false).build()?, norm: BatchNorm2d::new(norm, channels[1])? })
     }
 }
 
@@ -187,10 +181,9 @@ fn gpt() {
     task.check(Graph::for_training(), |params| {
         let block = |at: usize| -> Result<GptBlock, Error> {
             let params = params.sub("h").sub(at);
-            let causal = MultiHeadAttentionOptions { causal: true, ..MultiHeadAttentionOptions::default() };
             Ok(GptBlock {
                 ln_1: LayerNorm::new(&params.sub("ln_1"), 32)?,
-                attn: MultiHeadAttention::new(&params.sub("attn"), 32, 4, causal)?,
+                attn: MultiHeadAttention::builder(&params.sub("attn"), 32, 4).causal(true).build()?,
                 ln_2: LayerNorm::new(&params.sub("ln_2"), 32)?,
                 mlp: [
                     Linear::new(&params.sub("mlp").sub(0), 32, 128)?,
@@ -203,7 +196,7 @@ fn gpt() {
             wpe: Embedding::new(&params.sub("wpe"), 16, 32)?,
             blocks: vec![block(0)?, block(1)?],
             ln_f: LayerNorm::new(&params.sub("ln_f"), 32)?,
-            lm_head: Linear::without_bias(&params.sub("lm_head"), 32, 24)?,
+            lm_head: Linear::builder(&params.sub("lm_head"), 32, 24).bias(false).build()?,
         })
     });
 }
@@ -224,8 +217,7 @@ impl Module for SequenceModel {
 fn lstm() {
     let task = Task { path: "lstm", shape: &[8, 6, 6], classes: 5, rate: 0.5, has_tokens: false };
     task.check(Graph::for_training(), |params| {
-        let options = RecurrentOptions { layers: 2, batch_first: true, ..RecurrentOptions::default() };
-        let lstm = Lstm::new(&params.sub("lstm"), 6, 16, options)?;
+        let lstm = Lstm::builder(&params.sub("lstm"), 6, 16).layers(2).batch_first(true).build()?;
         Ok(SequenceModel { lstm, fc: Linear::new(&params.sub("fc"), 16, 5)? })
     });
 }

@@ -4,9 +4,8 @@
 use arrayjit_tensor::{
     Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor, TensorOperand,
     nn::{
-        BatchNorm2d, Conv2d, Conv2dOptions, ConvTranspose2d, ConvTranspose2dOptions, Embedding, GroupNorm,
-        Gru, LayerNorm, Linear, Lstm, LstmState, Module, MultiHeadAttention, MultiHeadAttentionOptions,
-        RecurrentOptions, RmsNorm,
+        BatchNorm2d, Conv2d, ConvTranspose2d, Embedding, GroupNorm, Gru, GruCell, LayerNorm, Linear, Lstm,
+        LstmCell, LstmState, Module, MultiHeadAttention, RecurrentBuilder, RmsNorm,
     },
 };
 
@@ -72,26 +71,18 @@ fn check_module<M: Module>(path: &str, shape: &[usize], build: impl FnOnce(&Para
 #[test]
 fn linear_maps() {
     check_module("linear", &[2, 3, 8], |params| Linear::new(params, 8, 5));
-    check_module("linear_without_bias", &[3, 8], |params| Linear::without_bias(params, 8, 5));
+    check_module("linear_without_bias", &[3, 8], |params| Linear::builder(params, 8, 5).bias(false).build());
 }
 
 #[test]
 fn convolutions() {
-    check_module("conv2d", &[2, 3, 6, 5], |params| Conv2d::new(params, 3, 4, 3, Conv2dOptions::default()));
-    let grouped = Conv2dOptions { stride: 2, padding: 2, dilation: 2, groups: 2, bias: false };
-    check_module("conv2d_grouped", &[2, 4, 7, 6], |params| Conv2d::new(params, 4, 6, 3, grouped));
-    check_module("conv_transpose2d", &[2, 3, 4, 3], |params| {
-        ConvTranspose2d::new(params, 3, 4, 3, ConvTranspose2dOptions::default())
+    check_module("conv2d", &[2, 3, 6, 5], |params| Conv2d::new(params, 3, 4, 3));
+    check_module("conv2d_grouped", &[2, 4, 7, 6], |params| {
+        Conv2d::builder(params, 4, 6, 3).stride(2).padding(2).dilation(2).groups(2).bias(false).build()
     });
-    let grouped = ConvTranspose2dOptions {
-        stride: 2,
-        padding: 1,
-        output_padding: 1,
-        groups: 2,
-        ..ConvTranspose2dOptions::default()
-    };
+    check_module("conv_transpose2d", &[2, 3, 4, 3], |params| ConvTranspose2d::new(params, 3, 4, 3));
     check_module("conv_transpose2d_grouped", &[2, 4, 3, 4], |params| {
-        ConvTranspose2d::new(params, 4, 6, 3, grouped)
+        ConvTranspose2d::builder(params, 4, 6, 3).stride(2).padding(1).output_padding(1).groups(2).build()
     });
 }
 
@@ -107,9 +98,7 @@ fn normalisation() {
         |norm, x| Ok(vec![norm.forward(&x[0])?]),
     );
     check_module("layer_norm", &[2, 3, 6], |params| LayerNorm::new(params, 6));
-    check_module("rms_norm", &[2, 3, 6], |params| {
-        Ok(RmsNorm { eps: Some(1e-6), ..RmsNorm::new(params, 6)? })
-    });
+    check_module("rms_norm", &[2, 3, 6], |params| Ok(RmsNorm::new(params, 6)?.eps(1e-6)));
     check_module("group_norm", &[2, 6, 3, 2], |params| GroupNorm::new(params, 2, 6));
 }
 
@@ -156,15 +145,13 @@ fn embeddings() {
 
 #[test]
 fn attention() {
-    let options = MultiHeadAttentionOptions::default();
-    let build = |params: &Params| MultiHeadAttention::new(&params.sub("inner"), 8, 2, options);
+    let build = |params: &Params| MultiHeadAttention::new(&params.sub("inner"), 8, 2);
     check_module("attention", &[2, 5, 8], build);
-    let causal = MultiHeadAttentionOptions { causal: true, ..options };
     check_module("attention_causal", &[2, 5, 8], |params| {
-        MultiHeadAttention::new(&params.sub("inner"), 8, 2, causal)
+        MultiHeadAttention::builder(&params.sub("inner"), 8, 2).causal(true).build()
     });
-    let evaluated = MultiHeadAttentionOptions { dropout: 0.5, ..options };
-    let attention = |params: &Params| MultiHeadAttention::new(&params.sub("inner"), 8, 2, evaluated);
+    let attention =
+        |params: &Params| MultiHeadAttention::builder(&params.sub("inner"), 8, 2).dropout(0.5).build();
     check("attention_dropout", &Graph::new(), &[&[2, 5, 8]], attention, |attention, x| {
         Ok(vec![attention.forward(&x[0])?])
     });
@@ -174,12 +161,17 @@ fn attention() {
 }
 
 /// Compares an LSTM that starts from given states, in evaluation.
-fn check_lstm(path: &str, shapes: &[&[usize]], hidden: usize, options: RecurrentOptions) {
+fn check_lstm(
+    path: &str,
+    shapes: &[&[usize]],
+    hidden: usize,
+    options: impl FnOnce(RecurrentBuilder<'_, LstmCell>) -> RecurrentBuilder<'_, LstmCell>,
+) {
     check(
         path,
         &Graph::new(),
         shapes,
-        |params| Lstm::new(&params.sub("inner"), 3, hidden, options),
+        |params| options(Lstm::builder(&params.sub("inner"), 3, hidden)).build(),
         |lstm, x| {
             let state = LstmState { hidden: x[1].clone(), cell: x[2].clone() };
             let (y, LstmState { hidden, cell }) = lstm.forward_from(&x[0], Some(&state))?;
@@ -189,12 +181,17 @@ fn check_lstm(path: &str, shapes: &[&[usize]], hidden: usize, options: Recurrent
 }
 
 /// Compares a GRU that starts from a given state.
-fn check_gru(path: &str, shapes: &[&[usize]], hidden: usize, options: RecurrentOptions) {
+fn check_gru(
+    path: &str,
+    shapes: &[&[usize]],
+    hidden: usize,
+    options: impl FnOnce(RecurrentBuilder<'_, GruCell>) -> RecurrentBuilder<'_, GruCell>,
+) {
     check(
         path,
         &Graph::new(),
         shapes,
-        |params| Gru::new(&params.sub("inner"), 3, hidden, options),
+        |params| options(Gru::builder(&params.sub("inner"), 3, hidden)).build(),
         |gru, x| {
             let (y, hidden) = gru.forward_from(&x[0], Some(&x[1]))?;
             Ok(vec![y, hidden])
@@ -204,20 +201,17 @@ fn check_gru(path: &str, shapes: &[&[usize]], hidden: usize, options: RecurrentO
 
 #[test]
 fn recurrent_networks() {
-    let options = RecurrentOptions { layers: 2, ..RecurrentOptions::default() };
-    let batch_first = RecurrentOptions { batch_first: true, ..options };
-    check_lstm("lstm", &[&[2, 3, 3], &[2, 2, 4], &[2, 2, 4]], 4, batch_first);
-    check_gru("gru", &[&[3, 2, 3], &[2, 2, 4]], 4, options);
-    let evaluated = RecurrentOptions { dropout: 0.5, ..options };
-    check_lstm("lstm_dropout", &[&[3, 2, 3], &[2, 2, 2], &[2, 2, 2]], 2, evaluated);
+    check_lstm("lstm", &[&[2, 3, 3], &[2, 2, 4], &[2, 2, 4]], 4, |lstm| lstm.layers(2).batch_first(true));
+    check_gru("gru", &[&[3, 2, 3], &[2, 2, 4]], 4, |gru| gru.layers(2));
+    check_lstm("lstm_dropout", &[&[3, 2, 3], &[2, 2, 2], &[2, 2, 2]], 2, |lstm| lstm.layers(2).dropout(0.5));
 }
 
 #[test]
 fn bidirectional_recurrent_networks() {
-    let options = RecurrentOptions { bidirectional: true, ..RecurrentOptions::default() };
-    let deep = RecurrentOptions { layers: 2, batch_first: true, ..options };
-    check_lstm("lstm_bidirectional", &[&[2, 3, 3], &[4, 2, 2], &[4, 2, 2]], 2, deep);
+    check_lstm("lstm_bidirectional", &[&[2, 3, 3], &[4, 2, 2], &[4, 2, 2]], 2, |lstm| {
+        lstm.layers(2).batch_first(true).bidirectional(true)
+    });
     let shapes: &[&[usize]] = &[&[3, 2, 3], &[2, 2, 2], &[2, 2, 2]];
-    check_lstm("lstm_bidirectional_without_bias", shapes, 2, RecurrentOptions { bias: false, ..options });
-    check_gru("gru_bidirectional", &[&[3, 2, 3], &[6, 2, 2]], 2, RecurrentOptions { layers: 3, ..options });
+    check_lstm("lstm_bidirectional_without_bias", shapes, 2, |lstm| lstm.bias(false).bidirectional(true));
+    check_gru("gru_bidirectional", &[&[3, 2, 3], &[6, 2, 2]], 2, |gru| gru.layers(3).bidirectional(true));
 }

@@ -49,8 +49,8 @@ fn optimizers_update_as_those_of_torch() {
     check(all, "sgd_decay", &Sgd::new(0.5).weight_decay(0.1));
     check(all, "sgd_momentum", &momentum);
     check(all, "sgd_momentum_decay", &momentum.clone().weight_decay(0.1));
-    check(all, "sgd_nesterov", &momentum.clone().nesterov());
-    check(all, "sgd_nesterov_decay", &momentum.nesterov().weight_decay(0.1));
+    check(all, "sgd_nesterov", &momentum.clone().nesterov(true));
+    check(all, "sgd_nesterov_decay", &momentum.nesterov(true).weight_decay(0.1));
     check(all, "sgd_clipped", &Sgd::new(0.5).momentum(0.5).clip_norm(0.1));
     check(all, "adam", &Adam::new(0.05));
     check(all, "adam_options", &Adam::new(0.05).betas(0.7, 0.9).eps(1e-3));
