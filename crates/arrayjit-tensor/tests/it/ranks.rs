@@ -249,8 +249,8 @@ fn all_ranks_report_a_file_that_rank_0_cannot_use() {
         step(&mut session, 1, 8)?; // the ranks still agree
         Ok([missing, folder])
     });
-    assert!(texts[0].starts_with("checkpoint `no/such/file`: "), "{}", texts[0]);
-    assert!(texts[1].starts_with("checkpoint `no/such/folder/model`: rank 0: "), "{}", texts[1]);
+    assert!(texts[0].starts_with("file `no/such/file`: "), "{}", texts[0]);
+    assert!(texts[1].starts_with("file `no/such/folder/model`: rank 0: "), "{}", texts[1]);
 }
 
 #[test]
