@@ -33,8 +33,8 @@ impl NormalisedConv {
         size: usize,
         stride: usize,
     ) -> Result<NormalisedConv, Error> {
-        let conv = params.sub("conv");
-        let conv = Conv2d::builder(&conv, inputs, outputs, size).stride(stride).padding(size / 2);
+        let conv =
+            Conv2d::builder(&params.sub("conv"), inputs, outputs, size).stride(stride).padding(size / 2);
         Ok(NormalisedConv {
             conv: conv.bias(false).build()?,
             norm: BatchNorm2d::new(&params.sub("norm"), outputs)?,

@@ -43,8 +43,8 @@ pub struct MultiHeadAttention {
 }
 
 /// The options of a [`MultiHeadAttention`] whose parameters are not made yet.
-pub struct MultiHeadAttentionBuilder<'a> {
-    params: &'a Params,
+pub struct MultiHeadAttentionBuilder {
+    params: Params,
     size: usize,
     heads: usize,
     causal: bool,
@@ -52,7 +52,7 @@ pub struct MultiHeadAttentionBuilder<'a> {
     dropout: f64,
 }
 
-impl MultiHeadAttentionBuilder<'_> {
+impl MultiHeadAttentionBuilder {
     options! {
         /// Whether each position sees only itself and the positions before it; false by default.
         causal: bool => causal;
@@ -75,7 +75,7 @@ impl MultiHeadAttentionBuilder<'_> {
             let expected = format!("a divisor of {size}, the size of a vector");
             return Err(wrong_option(call, params.path(), "heads", heads, expected));
         }
-        let dropout = Dropout::of_module(call, params, dropout)?;
+        let dropout = Dropout::of_module(call, &params, dropout)?;
         let rows = size.saturating_mul(3); // if it overflows, a size that no array has
         let init = Init::xavier_uniform(size, rows);
         let in_proj_weight = params.parameter("in_proj_weight", [rows, size], init)?;
@@ -102,8 +102,15 @@ impl MultiHeadAttention {
     }
 
     /// [`new`](MultiHeadAttention::new) with options.
-    pub fn builder(params: &Params, size: usize, heads: usize) -> MultiHeadAttentionBuilder<'_> {
-        MultiHeadAttentionBuilder { params, size, heads, causal: false, bias: true, dropout: 0.0 }
+    pub fn builder(params: &Params, size: usize, heads: usize) -> MultiHeadAttentionBuilder {
+        MultiHeadAttentionBuilder {
+            params: params.clone(),
+            size,
+            heads,
+            causal: false,
+            bias: true,
+            dropout: 0.0,
+        }
     }
 
     /// Attention of the queries `[…, t, size]` to the keys and values `[…, s, size]`: `[…, t, size]`. With

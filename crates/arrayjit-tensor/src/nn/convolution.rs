@@ -56,8 +56,8 @@ pub struct ConvTranspose2d {
 }
 
 /// The options of a [`Conv2d`] or [`ConvTranspose2d`] whose parameters are not made yet. See [`ConvOptions`].
-pub struct ConvBuilder<'a, M> {
-    params: &'a Params,
+pub struct ConvBuilder<M> {
+    params: Params,
     channels: [usize; 2],
     size: usize,
     options: ConvOptions,
@@ -65,10 +65,10 @@ pub struct ConvBuilder<'a, M> {
     module: PhantomData<M>,
 }
 
-impl<'a, M> ConvBuilder<'a, M> {
-    fn new(params: &'a Params, channels: [usize; 2], size: usize) -> Self {
+impl<M> ConvBuilder<M> {
+    fn new(params: &Params, channels: [usize; 2], size: usize) -> Self {
         let options = ConvOptions::new();
-        ConvBuilder { params, channels, size, options, bias: true, module: PhantomData }
+        ConvBuilder { params: params.clone(), channels, size, options, bias: true, module: PhantomData }
     }
 
     options! {
@@ -87,7 +87,7 @@ impl<'a, M> ConvBuilder<'a, M> {
     /// A weight of `outer` filters for each of `inner` channels of a group, and the bias.
     #[track_caller]
     fn parameters(&self, [outer, inner]: [usize; 2]) -> Result<(Parameter, Option<Parameter>), Error> {
-        let ConvBuilder { params, size, .. } = *self;
+        let (params, size) = (&self.params, self.size);
         let init = uniform(inner.saturating_mul(size).saturating_mul(size));
         let weight = params.parameter("weight", [outer, inner, size, size], init.clone())?;
         let bias = match self.bias {
@@ -119,12 +119,12 @@ impl Conv2d {
     }
 
     /// [`new`](Conv2d::new) with options.
-    pub fn builder(params: &Params, channels: usize, out: usize, size: usize) -> ConvBuilder<'_, Conv2d> {
+    pub fn builder(params: &Params, channels: usize, out: usize, size: usize) -> ConvBuilder<Conv2d> {
         ConvBuilder::new(params, [channels, out], size)
     }
 }
 
-impl ConvBuilder<'_, Conv2d> {
+impl ConvBuilder<Conv2d> {
     /// Makes the parameters.
     ///
     /// # Errors
@@ -165,12 +165,12 @@ impl ConvTranspose2d {
         channels: usize,
         out: usize,
         size: usize,
-    ) -> ConvBuilder<'_, ConvTranspose2d> {
+    ) -> ConvBuilder<ConvTranspose2d> {
         ConvBuilder::new(params, [channels, out], size)
     }
 }
 
-impl ConvBuilder<'_, ConvTranspose2d> {
+impl ConvBuilder<ConvTranspose2d> {
     options! {
         /// The rows and columns that are added behind the last ones; 0 by default.
         output_padding: usize => options.output_padding;

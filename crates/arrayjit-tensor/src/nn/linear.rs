@@ -17,9 +17,10 @@ use crate::{
 /// use arrayjit_tensor::nn::{Linear, Module};
 ///
 /// let params = Params::new(42);
-/// let (fc1, fc2) = (Linear::new(&params.sub("fc1"), 784, 128)?, Linear::builder(&params.sub("fc2"), 128, 10));
+/// let fc1 = Linear::new(&params.sub("fc1"), 784, 128)?;
+/// let fc2 = Linear::builder(&params.sub("fc2"), 128, 10).bias(false).build()?;
 /// let x = Graph::new().input("x", [32, 784], DType::F32)?;
-/// assert_eq!(fc2.bias(false).build()?.forward(&fc1.forward(&x)?)?.shape(), [32, 10]);
+/// assert_eq!(fc2.forward(&fc1.forward(&x)?)?.shape(), [32, 10]);
 /// # Ok::<(), arrayjit_tensor::Error>(())
 /// ```
 pub struct Linear {
@@ -30,8 +31,8 @@ pub struct Linear {
 }
 
 /// The options of a [`Linear`] whose parameters are not made yet.
-pub struct LinearBuilder<'a> {
-    params: &'a Params,
+pub struct LinearBuilder {
+    params: Params,
     inputs: usize,
     outputs: usize,
     bias: bool,
@@ -48,12 +49,12 @@ impl Linear {
     }
 
     /// [`new`](Linear::new) with options.
-    pub fn builder(params: &Params, inputs: usize, outputs: usize) -> LinearBuilder<'_> {
-        LinearBuilder { params, inputs, outputs, bias: true }
+    pub fn builder(params: &Params, inputs: usize, outputs: usize) -> LinearBuilder {
+        LinearBuilder { params: params.clone(), inputs, outputs, bias: true }
     }
 }
 
-impl LinearBuilder<'_> {
+impl LinearBuilder {
     options! {
         /// Whether a number is added to each output; true by default.
         bias: bool => bias;
@@ -65,9 +66,9 @@ impl LinearBuilder<'_> {
     /// A name that exists already, or a size that overflows.
     #[track_caller]
     pub fn build(self) -> Result<Linear, Error> {
-        let LinearBuilder { params, inputs, outputs, .. } = self;
+        let LinearBuilder { params, inputs, outputs, bias } = self;
         let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
-        let bias = match self.bias {
+        let bias = match bias {
             true => Some(params.parameter("bias", [outputs], uniform(inputs))?),
             false => None,
         };

@@ -101,8 +101,8 @@ pub struct LstmState {
 }
 
 /// The options of a recurrent network whose parameters are not made yet.
-pub struct RecurrentBuilder<'a, C> {
-    params: &'a Params,
+pub struct RecurrentBuilder<C> {
+    params: Params,
     inputs: usize,
     hidden: usize,
     layers: usize,
@@ -113,7 +113,7 @@ pub struct RecurrentBuilder<'a, C> {
     cell: PhantomData<C>,
 }
 
-impl<C: RecurrentCell> RecurrentBuilder<'_, C> {
+impl<C: RecurrentCell> RecurrentBuilder<C> {
     options! {
         /// The number of layers; 1 by default. The inputs of a layer are the outputs of the layer before.
         layers: usize => layers;
@@ -136,7 +136,7 @@ impl<C: RecurrentCell> RecurrentBuilder<'_, C> {
     #[track_caller]
     pub fn build(self) -> Result<Recurrent<C>, Error> {
         let call = Call::new(C::MODULE);
-        let dropout = Dropout::of_module(call, self.params, self.dropout)?;
+        let dropout = Dropout::of_module(call, &self.params, self.dropout)?;
         let (layers, batch_first, bidirectional) =
             (self.new_layers(call)?, self.batch_first, self.bidirectional);
         Ok(Recurrent { layers, batch_first, bidirectional, dropout, cell: PhantomData })
@@ -144,7 +144,7 @@ impl<C: RecurrentCell> RecurrentBuilder<'_, C> {
 
     #[track_caller]
     fn new_layers(&self, call: Call) -> Result<Vec<RecurrentLayer>, Error> {
-        let RecurrentBuilder { params, hidden, .. } = *self;
+        let (params, hidden) = (&self.params, self.hidden);
         if self.layers == 0 {
             return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
         }
@@ -180,9 +180,9 @@ impl<C: RecurrentCell> Recurrent<C> {
     }
 
     /// [`new`](Recurrent::new) with options.
-    pub fn builder(params: &Params, inputs: usize, hidden: usize) -> RecurrentBuilder<'_, C> {
+    pub fn builder(params: &Params, inputs: usize, hidden: usize) -> RecurrentBuilder<C> {
         RecurrentBuilder {
-            params,
+            params: params.clone(),
             inputs,
             hidden,
             layers: 1,

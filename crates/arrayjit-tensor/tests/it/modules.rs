@@ -136,10 +136,8 @@ fn check_dropped(found: &[f64], all: &[f64]) {
 fn attention_drops_elements_of_the_softmax() {
     for causal in [false, true] {
         let params = Params::new(3);
-        let params_of = params.sub("attn");
-        let attention =
-            MultiHeadAttention::builder(&params_of, 8, 2).causal(causal).bias(false).dropout(0.25);
-        let attention = attention.build().unwrap();
+        let attention = MultiHeadAttention::builder(&params.sub("attn"), 8, 2).causal(causal).bias(false);
+        let attention = attention.dropout(0.25).build().unwrap();
         let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
         let identity = |rows: usize| (0..rows * 8).map(|at| f32::from(u8::from(at / 8 % 8 == at % 8)));
         let set = |parameter, rows: usize| {
@@ -171,8 +169,8 @@ fn recurrent_networks_drop_outputs_between_layers() {
     let (hidden, steps) = (6, 5);
     let params = Params::new(3);
     let lstm = |name: &str, layers| {
-        let params = params.sub(name);
-        let lstm = Lstm::builder(&params, 3, hidden).layers(layers).dropout(0.25).bidirectional(true);
+        let lstm =
+            Lstm::builder(&params.sub(name), 3, hidden).layers(layers).dropout(0.25).bidirectional(true);
         lstm.build().unwrap()
     };
     let (lstm, first) = (lstm("lstm", 2), lstm("first", 1));

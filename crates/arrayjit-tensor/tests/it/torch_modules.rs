@@ -165,7 +165,7 @@ fn check_lstm(
     path: &str,
     shapes: &[&[usize]],
     hidden: usize,
-    options: impl FnOnce(RecurrentBuilder<'_, LstmCell>) -> RecurrentBuilder<'_, LstmCell>,
+    options: impl FnOnce(RecurrentBuilder<LstmCell>) -> RecurrentBuilder<LstmCell>,
 ) {
     check(
         path,
@@ -185,7 +185,7 @@ fn check_gru(
     path: &str,
     shapes: &[&[usize]],
     hidden: usize,
-    options: impl FnOnce(RecurrentBuilder<'_, GruCell>) -> RecurrentBuilder<'_, GruCell>,
+    options: impl FnOnce(RecurrentBuilder<GruCell>) -> RecurrentBuilder<GruCell>,
 ) {
     check(
         path,
