@@ -224,13 +224,7 @@ impl ModelState {
     /// or an integer that the type of the parameter does not hold; an error of the device.
     pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), Error> {
         let parameters = self.0.params.by_name();
-        let missing: Vec<String> =
-            parameters.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
-        let unexpected: Vec<String> =
-            values.keys().filter(|name| !parameters.contains_key(*name)).cloned().collect();
-        if !missing.is_empty() || !unexpected.is_empty() {
-            return Err(Error::Names { missing, unexpected });
-        }
+        check_names(&parameters, values)?;
         let pairs = parameters.values().zip(values.values());
         let converted: Vec<(&Parameter, HostArray)> = pairs
             .map(|(parameter, values)| Ok((parameter, fitting(parameter, values)?)))
@@ -345,6 +339,21 @@ fn initialised(
     let routine = backend.compile_assignments(&program.named("initial_values"))?.link(&context)?;
     routine.run(&[])?;
     Ok(routine.context().clone())
+}
+
+/// Checks that there are values for each parameter and no others.
+pub(crate) fn check_names<P, V>(
+    parameters: &BTreeMap<String, P>,
+    values: &BTreeMap<String, V>,
+) -> Result<(), Error> {
+    let missing: Vec<String> =
+        parameters.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
+    let unexpected: Vec<String> =
+        values.keys().filter(|name| !parameters.contains_key(*name)).cloned().collect();
+    match missing.is_empty() && unexpected.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Names { missing, unexpected }),
+    }
 }
 
 /// Checks that values have the shape and type of a parameter.

@@ -183,11 +183,7 @@ fn matched(
     arrays: CheckpointArrays,
     mut values: BTreeMap<String, HostArray>,
 ) -> Result<Vec<(FileArray, HostArray)>, Error> {
-    let missing: Vec<String> = arrays.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
-    let unexpected: Vec<String> = values.keys().filter(|name| !arrays.contains_key(*name)).cloned().collect();
-    if !missing.is_empty() || !unexpected.is_empty() {
-        return Err(Error::Names { missing, unexpected });
-    }
+    model_state::check_names(&arrays, &values)?;
     let mut pairs = Vec::new();
     for (name, array) in arrays {
         if let Some(values) = values.remove(&name) {
