@@ -16,8 +16,8 @@ type TypeAndShape = (DType, Vec<usize>);
 /// An error of a graph, of a model that is compiled, run, saved or loaded, or of training. It names the
 /// tensor, parameter, input, step or file.
 ///
-/// What goes wrong in an operation is the `problem` of [`Error::Operation`], which displays the operation, the
-/// module and the caller's line; what is wrong with a file is that of [`Error::File`].
+/// [`Error::Operation`] displays the operation, the module, the caller's line and the `problem`, which is an
+/// error of this type too. [`Error::File`] does the same for a file.
 ///
 /// ```
 /// use arrayjit_tensor::{DType, Error, Graph};
@@ -253,7 +253,7 @@ pub enum Error {
     File {
         /// The path given.
         path: PathBuf,
-        /// What is wrong with the file or its values.
+        /// The problem of the file or of its values.
         problem: Box<Error>,
     },
     /// An error of the file system.

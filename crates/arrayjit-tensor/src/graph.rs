@@ -22,7 +22,7 @@ use crate::{
 /// Cloning is cheap, and a clone is the same graph.
 ///
 /// A graph begins with [inputs](Graph::input) and parameters. [`Graph::compile`](crate::Graph::compile) makes
-/// it a routine.
+/// it a routine. Several threads may add to one graph, in any order.
 ///
 /// ```
 /// use arrayjit_tensor::{DType, Graph};
