@@ -131,6 +131,15 @@ fn field_bytes(tensor: &TensorProto, dtype: DType) -> Vec<u8> {
 }
 
 /// The message of an array, with its elements in it. Element types without a number give none.
+///
+/// ```
+/// use arrayjit_onnx::{HostArray, array_from_proto, array_to_proto};
+///
+/// let weight = HostArray::from_slice(&[1f32, 2.0], [2, 1])?;
+/// let message = array_to_proto("weight", &weight).ok_or("f32 has a number")?;
+/// assert_eq!(array_from_proto(&message)?.values(), [1.0, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn to_proto(name: &str, array: &HostArray) -> Option<TensorProto> {
     Some(TensorProto {
         name: name.into(),

@@ -66,6 +66,14 @@ impl Model {
 
     /// Loads a model from the bytes of a file. Its weights must be in it.
     ///
+    /// ```
+    /// use arrayjit_onnx::Model;
+    ///
+    /// let model = Model::from_bytes(std::fs::read("examples/layer.onnx")?)?;
+    /// assert_eq!(model.outputs().len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails like [`load`](Model::load).
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Model, OnnxError> {

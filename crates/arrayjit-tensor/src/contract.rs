@@ -17,6 +17,12 @@ impl Tensor {
     /// broadcast, and an operand of rank 1 is a row on the left or a column on the right. Narrow floats are
     /// multiplied and summed in f32, narrow integers in i32.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let (x, y) = (tensor([[1., 2.], [3., 4.]]), tensor([[1.], [10.]]));
+    /// check(x.matmul(&y), [[21.], [43.]]);
+    /// ```
+    ///
     /// # Errors
     /// Operands of rank 0, inner sizes that differ, or shapes that do not broadcast.
     #[track_caller]
@@ -83,6 +89,13 @@ impl Tensor {
 
     /// [`einsum`](Tensor::einsum) of this tensor alone: `i j -> j i` transposes, `i i -> i` is the diagonal,
     /// `i j -> i` sums over the columns.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let x = tensor([[1., 2.], [3., 4.]]);
+    /// check(x.rearrange("i i -> i"), [1., 4.]);
+    /// check(x.rearrange("i j -> j"), [4., 6.]);
+    /// ```
     ///
     /// # Errors
     /// Fails like [`einsum`](Tensor::einsum).

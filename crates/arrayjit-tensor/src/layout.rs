@@ -13,6 +13,11 @@ use crate::{
 impl Tensor {
     /// The same elements in row-major order in another shape. One size may be -1 and follows from the others.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2, 3], [4, 5, 6]]).reshape(&[3, -1]), [[1, 2], [3, 4], [5, 6]]);
+    /// ```
+    ///
     /// # Errors
     /// A shape with another number of elements, or with several open sizes.
     #[track_caller]
@@ -44,6 +49,11 @@ impl Tensor {
 
     /// Joins the axes from `start` to `end`, both included, into one.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[[1, 2], [3, 4]]]).flatten(1, -1), [[1, 2, 3, 4]]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have, or a last axis before the first.
     #[track_caller]
@@ -65,6 +75,12 @@ impl Tensor {
 
     /// Adds an axis of size 1 in front of `axis`; -1 adds one behind the last.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([1, 2]).unsqueeze(0), [[1, 2]]);
+    /// check(tensor([1, 2]).unsqueeze(-1), [[1], [2]]);
+    /// ```
+    ///
     /// # Errors
     /// A position beyond the axes.
     #[track_caller]
@@ -79,6 +95,11 @@ impl Tensor {
     }
 
     /// Removes `axis`, which has size 1.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2]]).squeeze(0), [1, 2]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, or one of another size.
@@ -97,6 +118,11 @@ impl Tensor {
     }
 
     /// The axes in another order: axis `k` of the result is axis `order[k]`.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2, 3], [4, 5, 6]]).permute(&[1, 0]), [[1, 4], [2, 5], [3, 6]]);
+    /// ```
     ///
     /// # Errors
     /// An order that does not name each axis once.
@@ -123,6 +149,11 @@ impl Tensor {
 
     /// Exchanges two axes.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2, 3], [4, 5, 6]]).transpose(0, 1), [[1, 4], [2, 5], [3, 6]]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
@@ -136,6 +167,11 @@ impl Tensor {
 
     /// The elements `range` of an axis.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2, 3], [4, 5, 6]]).slice(1, 0..2), [[1, 2], [4, 5]]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have, or a range that leaves it.
     #[track_caller]
@@ -144,6 +180,11 @@ impl Tensor {
     }
 
     /// Every `step`-th element of `range` of an axis.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([1, 2, 3, 4, 5]).slice_step(0, 0..5, 2), [1, 3, 5]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, a range that leaves it, or a step of 0.
@@ -154,6 +195,11 @@ impl Tensor {
 
     /// `length` elements of an axis from `start` on.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([1, 2, 3, 4]).narrow(0, 1, 2), [2, 3]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have, or a range that leaves it.
     #[track_caller]
@@ -162,6 +208,11 @@ impl Tensor {
     }
 
     /// Element `index` of an axis; the result has no such axis.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2, 3], [4, 5, 6]]).select(0, 1), [4, 5, 6]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, or an index that leaves it.
@@ -205,6 +256,11 @@ impl Tensor {
 
     /// Adds `before` and `after` elements of a value on each axis, the last axis first in `margins` as in
     /// torch: `&[(1, 1)]` pads the last axis only.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1., 2.]]).pad(&[(1, 2)], 0.), [[0., 1., 2., 0., 0.]]);
+    /// ```
     ///
     /// # Errors
     /// More margins than axes, or margins so large that a size overflows.
@@ -261,6 +317,11 @@ impl Tensor {
 
     /// The elements of an axis in reverse order.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2, 3]]).flip(1), [[3, 2, 1]]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
@@ -277,6 +338,11 @@ impl Tensor {
 
     /// Repeats axes of size 1, and adds axes in front, until the tensor has this shape.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([1, 2]).broadcast_to(&[2, 2]), [[1, 2], [1, 2]]);
+    /// ```
+    ///
     /// # Errors
     /// A shape to which this one does not broadcast.
     #[track_caller]
@@ -291,6 +357,14 @@ impl Tensor {
     }
 
     /// Joins tensors along an axis on which alone their shapes may differ.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// use arrayjit_tensor::Tensor;
+    ///
+    /// let (x, y) = (tensor([[1, 2]]), tensor([[3, 4]]));
+    /// check(Tensor::concat(&[&x, &y], 0), [[1, 2], [3, 4]]);
+    /// ```
     ///
     /// # Errors
     /// No tensors, shapes that differ on another axis, or a tensor of another graph.
@@ -329,6 +403,14 @@ impl Tensor {
 
     /// Joins tensors of one shape along a new axis in front of `axis`; -1 adds it behind the last.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// use arrayjit_tensor::Tensor;
+    ///
+    /// let (x, y) = (tensor([1, 2]), tensor([3, 4]));
+    /// check(Tensor::stack(&[&x, &y], 0), [[1, 2], [3, 4]]);
+    /// ```
+    ///
     /// # Errors
     /// Fails like [`concat`](Tensor::concat).
     #[track_caller]
@@ -338,6 +420,13 @@ impl Tensor {
     }
 
     /// Cuts an axis into parts of these sizes, which add up to its size.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let parts = tensor([1, 2, 3]).split(&[1, 2], 0)?;
+    /// check(Ok(parts[1].clone()), [2, 3]);
+    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, or sizes that do not add up.
@@ -360,6 +449,13 @@ impl Tensor {
 
     /// Cuts an axis into `parts` parts of equal size.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let parts = tensor([1, 2, 3, 4]).chunk(2, 0)?;
+    /// check(Ok(parts[1].clone()), [3, 4]);
+    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have, or whose size is no multiple of `parts`.
     #[track_caller]
@@ -377,6 +473,11 @@ impl Tensor {
 
     /// The elements of each part of an axis that starts at a multiple of `step` and has `size` elements, on a
     /// new last axis, as torch's `unfold`.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([1, 2, 3, 4]).unfold(0, 2, 1), [[1, 2], [2, 3], [3, 4]]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, parts that are longer than it, or a step of 0.
@@ -398,6 +499,11 @@ impl Tensor {
     }
 
     /// A tensor of this shape and type, filled with a number.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1., 2.]]).full_like(7), [[7., 7.]]);
+    /// ```
     ///
     /// # Errors
     /// A number that the type cannot hold.

@@ -27,6 +27,8 @@ mod sample; // random numbers
 mod select; // elements by position
 mod window; // convolution, pooling
 
+#[doc(hidden)]
+pub mod example; // what examples of the documentation share
 pub mod nn; // modules with named parameters
 pub mod optim; // optimisers
 pub mod prelude; // what most models use

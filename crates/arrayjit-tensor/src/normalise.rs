@@ -13,6 +13,11 @@ use crate::{
 impl Tensor {
     /// exp(x) / Σ exp(x) over an axis, without overflow; narrow floats are computed in f32.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[0., 0.], [0., 1.]]).softmax(-1), [[0.5, 0.5], [0.268941, 0.731059]]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
@@ -21,6 +26,11 @@ impl Tensor {
     }
 
     /// log(softmax(x)) over an axis, without overflow; narrow floats are computed in f32.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[0., 0.]]).log_softmax(-1), [[-0.693147, -0.693147]]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, or integers.
@@ -56,6 +66,12 @@ impl Tensor {
 
     /// (x − mean) / √(variance + eps) · weight + bias over the last axis.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let (x, weight, bias) = (tensor([[1., 3.]]), tensor([1., 1.]), tensor([0., 10.]));
+    /// check(x.layer_norm(&weight, &bias, 1e-8), [[-1., 11.]]);
+    /// ```
+    ///
     /// # Errors
     /// Weights of another shape than the last axis, or integers.
     #[track_caller]
@@ -85,6 +101,12 @@ impl Tensor {
 
     /// x / √(mean(x²) + eps) · weight over the last axis. If `eps` is `None`, it is the machine epsilon of
     /// the type in which squares are summed, as in torch: 2⁻⁵² for f64, else 2⁻²³.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let (x, weight) = (tensor([[3., 4.]]), tensor([1., 1.]));
+    /// check(x.rms_norm(&weight, None), [[0.848528, 1.131371]]);
+    /// ```
     ///
     /// # Errors
     /// Weights of another shape than the last axis, or integers.
@@ -126,6 +148,12 @@ impl Tensor {
     /// with the label −100 do not count, as in torch. Another label that is no class is an error of the run
     /// if it comes from an input ([`Graph::check_positions`](crate::Graph::check_positions)), else adds 0.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let logits = tensor([[0., 0.], [0., 1.]]);
+    /// check(logits.cross_entropy(&tensor([0, 1])), 0.503205);
+    /// ```
+    ///
     /// # Errors
     /// Labels of another shape, or labels that are no integers.
     #[track_caller]
@@ -135,6 +163,12 @@ impl Tensor {
 
     /// As [`cross_entropy`](Tensor::cross_entropy), where positions with the label `ignore_index`, which may
     /// be a class, do not count, instead of those with −100. Without any other position, the mean is NaN.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let logits = tensor([[0., 0.], [0., 1.]]);
+    /// check(logits.cross_entropy_ignoring(&tensor([0, 1]), 1), 0.693147);
+    /// ```
     ///
     /// # Errors
     /// Labels of another shape, or labels that are no integers.
@@ -181,6 +215,11 @@ impl Tensor {
 
     /// The mean of (x − target)².
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([1., 2.]).mse_loss(&tensor([1., 4.])), 2.);
+    /// ```
+    ///
     /// # Errors
     /// A target of another shape.
     #[track_caller]
@@ -189,6 +228,11 @@ impl Tensor {
     }
 
     /// The mean of |x − target|.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([1., 2.]).l1_loss(&tensor([1., 4.])), 1.);
+    /// ```
     ///
     /// # Errors
     /// A target of another shape.
@@ -199,6 +243,11 @@ impl Tensor {
 
     /// The mean of −log p for the probability p = sigmoid(x) of the target, 0 or 1 or between, without
     /// overflow.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([0., 0.]).binary_cross_entropy_with_logits(&tensor([0., 1.])), 0.693147);
+    /// ```
     ///
     /// # Errors
     /// A target of another shape.

@@ -70,6 +70,12 @@ impl Init {
 
     /// Uniform in ±√(6 / (`fan_in` + `fan_out`)).
     ///
+    /// ```
+    /// use arrayjit_tensor::Init;
+    ///
+    /// assert!(matches!(Init::xavier_uniform(2, 4), Init::Uniform { low: -1.0, high: 1.0 }));
+    /// ```
+    ///
     /// Source: Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks,
     /// 2010.
     pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
@@ -144,7 +150,7 @@ impl fmt::Debug for Parameter {
 }
 
 /// Makes the parameters of modules, each under the path of its module. Clones and [`sub`](Params::sub) make
-/// parameters of the same model.
+/// parameters of the same model, also at the same time.
 ///
 /// ```
 /// use arrayjit_tensor::{Init, Params};

@@ -85,10 +85,16 @@ pub fn sum_types(dtype: DType) -> (DType, DType) {
 
 /// Defines a reduction and its form that keeps reduced axes.
 macro_rules! reduction {
-    ($($(#[$doc:meta])* $name:ident $kept:ident $with:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident $kept:ident $with:ident, $x:expr => $y:expr;)*) => {
         impl Tensor {
             $(
                 $(#[$doc])*
+                ///
+                /// ```
+                /// # use arrayjit_tensor::example::*;
+                #[doc = concat!("let x = tensor(", stringify!($x), ");")]
+                #[doc = concat!("check(x.", stringify!($name), "(-1), ", stringify!($y), ");")]
+                /// ```
                 ///
                 /// # Errors
                 /// An axis that the tensor does not have; a mean or variance of no elements.
@@ -99,6 +105,13 @@ macro_rules! reduction {
 
                 #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), "), where the")]
                 /// reduced axes have size 1 in the result.
+                ///
+                /// ```
+                /// # use arrayjit_tensor::example::*;
+                #[doc = concat!("let x = tensor(", stringify!($x), ");")]
+                #[doc = concat!("assert_eq!(x.", stringify!($kept), "(-1)?.shape(), [2, 1]);")]
+                /// # Ok::<(), arrayjit_tensor::Error>(())
+                /// ```
                 ///
                 /// # Errors
                 /// An axis that the tensor does not have; a mean or variance of no elements.
@@ -114,28 +127,28 @@ macro_rules! reduction {
 reduction! {
     /// The sum over axes. Narrow floats are summed in f32 and rounded once; narrow integers and truth values
     /// are summed in i32.
-    sum sum_keepdim sum_with;
+    sum sum_keepdim sum_with, [[1., 2.], [3., 4.]] => [3., 7.];
     /// The mean over axes; of integers, in f32.
-    mean mean_keepdim mean_with;
+    mean mean_keepdim mean_with, [[1., 2.], [3., 4.]] => [1.5, 3.5];
     /// The product over axes.
-    prod prod_keepdim prod_with;
+    prod prod_keepdim prod_with, [[1., 2.], [3., 4.]] => [2., 12.];
     /// The largest element over axes. Equal elements share the gradient.
-    max max_keepdim max_with;
+    max max_keepdim max_with, [[1., 2.], [3., 4.]] => [2., 4.];
     /// The smallest element over axes. Equal elements share the gradient.
-    min min_keepdim min_with;
+    min min_keepdim min_with, [[1., 2.], [3., 4.]] => [1., 3.];
     /// Whether any element over axes is neither 0 nor false.
-    any any_keepdim any_with;
+    any any_keepdim any_with, [[0., 2.], [0., 0.]] => [true, false];
     /// Whether all elements over axes are neither 0 nor false.
-    all all_keepdim all_with;
+    all all_keepdim all_with, [[1., 2.], [0., 3.]] => [true, false];
     /// The variance over axes, which divides by the number of elements less 1, as torch's does. See
     /// [`var_population`](Tensor::var_population).
-    var var_keepdim var_with;
+    var var_keepdim var_with, [[1., 3.], [4., 4.]] => [2., 0.];
     /// The variance over axes, which divides by the number of elements.
-    var_population var_population_keepdim var_population_with;
+    var_population var_population_keepdim var_population_with, [[1., 3.], [4., 4.]] => [1., 0.];
     /// The standard deviation over axes: the root of [`var`](Tensor::var).
-    std std_keepdim std_with;
+    std std_keepdim std_with, [[1., 3.], [4., 4.]] => [1.414214, 0.];
     /// log Σ exp(x) over axes, without overflow.
-    logsumexp logsumexp_keepdim logsumexp_with;
+    logsumexp logsumexp_keepdim logsumexp_with, [[0., 0.], [1., 1.]] => [0.693147, 1.693147];
 }
 
 impl Tensor {
@@ -237,6 +250,12 @@ impl Tensor {
     /// The position of the first largest element along an axis, in i32. If there are NaNs, it is that of the
     /// first of them, as in torch and NumPy.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let x = tensor([[1., 5., 5.], [9., 2., 3.]]);
+    /// check(x.argmax(-1), [1, 0]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have, or one without elements.
     #[track_caller]
@@ -246,6 +265,12 @@ impl Tensor {
 
     /// The position of the first smallest element along an axis, in i32. If there are NaNs, it is that of the
     /// first of them, as in torch and NumPy.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let x = tensor([[1., 5., 5.], [9., 2., 3.]]);
+    /// check(x.argmin(-1), [0, 1]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, or one without elements.
@@ -281,6 +306,11 @@ impl Tensor {
 
     /// The sum of the elements up to each position along an axis.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1., 2., 3.]]).cumsum(1), [[1., 3., 6.]]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
@@ -289,6 +319,11 @@ impl Tensor {
     }
 
     /// The product of the elements up to each position along an axis.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[2., 3., 4.]]).cumprod(1), [[2., 6., 24.]]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have.

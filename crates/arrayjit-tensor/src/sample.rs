@@ -19,6 +19,14 @@ const MOST_AXES: usize = 4;
 impl Graph {
     /// Uniform random numbers in 0..1, others at each step of a run.
     ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph};
+    ///
+    /// let noise = Graph::new().rand(&[2, 3], DType::F32, 42)?;
+    /// assert_eq!(noise.shape(), [2, 3]);
+    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// More than four axes, or an element type that is no float.
     #[track_caller]
@@ -27,6 +35,14 @@ impl Graph {
     }
 
     /// Normal random numbers of mean 0 and variance 1, others at each step of a run.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph};
+    ///
+    /// let noise = Graph::new().randn(&[2, 3], DType::F32, 42)?;
+    /// assert_eq!(noise.shape(), [2, 3]);
+    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// More than four axes, or an element type that is no float.
@@ -65,6 +81,11 @@ impl Graph {
 
     /// The positions 0, 1, 2, … below `count`, in i32.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(arrayjit_tensor::Graph::new().arange(4), [0, 1, 2, 3]);
+    /// ```
+    ///
     /// # Errors
     /// A count beyond i32.
     #[track_caller]
@@ -80,6 +101,13 @@ impl Graph {
 impl Tensor {
     /// Dropout in training: each element is 0 with probability `rate`, else divided by 1 − `rate`; others at
     /// each step of a run.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let x = tensor([1., 2., 3., 4.]).dropout(0.5, 42)?; // about half of them 0, the others doubled
+    /// assert_eq!(x.shape(), [4]);
+    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// A rate outside 0..1, or more than four axes.

@@ -18,6 +18,12 @@ impl Tensor {
     /// the run if it comes from an input ([`Graph::check_positions`](crate::Graph::check_positions)), else
     /// gives 0.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let x = tensor([[1., 2.], [3., 4.], [5., 6.]]);
+    /// check(x.take(0, &tensor([[2, 0]])), [[[5., 6.], [1., 2.]]]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have, positions that are no integers, or a tensor of another graph.
     #[track_caller]
@@ -27,6 +33,12 @@ impl Tensor {
 
     /// The elements of `axis` at the positions of a tensor of rank 1, as torch's `index_select`. For a
     /// position outside the axis, see [`take`](Tensor::take).
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let x = tensor([[1., 2.], [3., 4.], [5., 6.]]);
+    /// check(x.index_select(0, &tensor([2, 0])), [[5., 6.], [1., 2.]]);
+    /// ```
     ///
     /// # Errors
     /// Positions of another rank; otherwise as [`take`](Tensor::take).
@@ -44,6 +56,12 @@ impl Tensor {
     /// The rows of a table, a parameter or tensor of shape `[rows, …]`, at these integer positions: an
     /// embedding. For a position outside the table, see [`take`](Tensor::take).
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let table = tensor([[1., 2.], [3., 4.], [5., 6.]]);
+    /// check(tensor([2, 2]).embedding(&table), [[5., 6.], [5., 6.]]);
+    /// ```
+    ///
     /// # Errors
     /// A table of rank 0, positions that are no integers, or a tensor of another graph.
     #[track_caller]
@@ -54,6 +72,12 @@ impl Tensor {
     /// Gathers elements along `axis`: `y[i, j] = x[positions[i, j], j]` for axis 0, of the shape of
     /// `positions`. Each other axis of `positions` is at most as long as the axis of this tensor. For a
     /// position outside the axis, see [`take`](Tensor::take).
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let x = tensor([[1., 2.], [3., 4.]]);
+    /// check(x.gather(1, &tensor([[0], [1]])), [[1.], [4.]]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
@@ -86,6 +110,12 @@ impl Tensor {
     /// `axis`, where it is at the position in `positions`. Sums of several elements have the order of
     /// `source`; a position outside the axis is an error or has no effect, as [`take`](Tensor::take) says.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let (x, positions, source) = (tensor([1., 1., 1.]), tensor([0, 2, 0]), tensor([5., 6., 7.]));
+    /// check(x.scatter_add(0, &positions, &source), [13., 1., 7.]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
@@ -100,6 +130,12 @@ impl Tensor {
     /// A copy of this tensor with each element of `source` at the same place but for `axis`, where it is
     /// at the position in `positions`. Of equal positions, the last one in row-major order counts. A position
     /// outside the axis has no effect.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let (x, positions, source) = (tensor([1., 1., 1.]), tensor([0, 2, 0]), tensor([5., 6., 7.]));
+    /// check(x.scatter(0, &positions, &source), [7., 1., 6.]);
+    /// ```
     ///
     /// # Errors
     /// Fails like [`scatter_add`](Tensor::scatter_add).
@@ -160,6 +196,11 @@ impl Tensor {
 
     /// This tensor with `value` where the mask, of a shape that broadcasts to this one, is true or not 0.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([1., 2.]).masked_fill(&tensor([true, false]), -1.), [-1., 2.]);
+    /// ```
+    ///
     /// # Errors
     /// A mask that does not broadcast to the tensor's shape, or a tensor of another graph.
     #[track_caller]
@@ -181,6 +222,11 @@ impl Tensor {
 
     /// The lower triangle of the last two axes: 0 above diagonal `diagonal`, which counts upwards.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2], [3, 4]]).tril(0), [[1, 0], [3, 4]]);
+    /// ```
+    ///
     /// # Errors
     /// Fewer than two axes.
     #[track_caller]
@@ -189,6 +235,11 @@ impl Tensor {
     }
 
     /// The upper triangle of the last two axes: 0 below diagonal `diagonal`, which counts upwards.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[1, 2], [3, 4]]).triu(0), [[1, 2], [0, 4]]);
+    /// ```
     ///
     /// # Errors
     /// Fewer than two axes.
@@ -213,6 +264,11 @@ impl Tensor {
 
     /// One truth value per class: whether each integer is the class, on a new last axis, in f32.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([2, 0]).one_hot(3), [[0., 0., 1.], [1., 0., 0.]]);
+    /// ```
+    ///
     /// # Errors
     /// A tensor of floats.
     #[track_caller]
@@ -231,6 +287,12 @@ impl Tensor {
     /// elements keep their order; NaN is the largest number, as in torch and NumPy. The work is proportional
     /// to the number of elements.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([3., 1., 2.]).sort(0, false).map(|(values, _)| values), [1., 2., 3.]);
+    /// check(tensor([3., 1., 2.]).sort(0, false).map(|(_, positions)| positions), [1, 2, 0]);
+    /// ```
+    ///
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
@@ -242,6 +304,12 @@ impl Tensor {
 
     /// The `count` largest elements of an axis in descending order, and their positions in i32. Of equal
     /// elements, the first ones are taken. Few of many elements cost little more than a read of all.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([3., 1., 2.]).topk(2, 0).map(|(values, _)| values), [3., 2.]);
+    /// check(tensor([3., 1., 2.]).topk(2, 0).map(|(_, positions)| positions), [0, 2]);
+    /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, or more elements than it has.

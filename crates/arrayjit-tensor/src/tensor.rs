@@ -15,6 +15,17 @@ use crate::graph::Graph;
 ///
 /// Every operation fails with a [`Error`](crate::Error) that names the operation, the module and
 /// the caller's line.
+///
+/// In the examples of operations, `tensor` makes a constant of these values, and `check` compares the type,
+/// the shape and the values of a result:
+///
+/// ```
+/// # use arrayjit_tensor::example::*;
+/// let x = tensor([[1., 2., 3.], [4., 5., 6.]]);
+/// assert_eq!(x.shape(), [2, 3]);
+/// check(x.sum(0)? * 10.0, [50., 70., 90.]);
+/// # Ok::<(), arrayjit_tensor::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Tensor {
     graph: Graph,

@@ -179,11 +179,28 @@ in_space! {
     /// Convolution of sequences: `[batch, channels, length]` with filters `[out, channels / groups, size]`,
     /// as torch's `conv1d`.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// use arrayjit_tensor::ConvOptions;
+    ///
+    /// let (x, filters) = (tensor([[[1., 2., 3., 4.]]]), tensor([[[1., 10.]]]));
+    /// check(x.conv1d(&filters, ConvOptions::new()), [[[21., 32., 43.]]]);
+    /// check(x.conv1d(&filters, ConvOptions::new().stride(2)), [[[21., 43.]]]);
+    /// ```
+    ///
     /// # Errors
     /// Shapes that do not fit.
     conv1d 1;
     /// Convolution of images: `[batch, channels, height, width]` with filters `[out, channels / groups,
     /// height, width]`, as torch's `conv2d`.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// use arrayjit_tensor::ConvOptions;
+    ///
+    /// let (x, filters) = (tensor([[[[1., 2.], [3., 4.]]]]), tensor([[[[1., 1.], [1., 1.]]]]));
+    /// check(x.conv2d(&filters, ConvOptions::new()), [[[[10.]]]]);
+    /// ```
     ///
     /// # Errors
     /// Shapes that do not fit.
@@ -212,12 +229,28 @@ in_space! {
     /// groups, size]`, as torch's `conv_transpose1d`. For the size of the result, see
     /// [`conv_transpose2d`](Tensor::conv_transpose2d).
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// use arrayjit_tensor::ConvOptions;
+    ///
+    /// let (x, filters) = (tensor([[[1., 2.]]]), tensor([[[1., 10.]]]));
+    /// check(x.conv_transpose1d(&filters, ConvOptions::new().stride(2)), [[[1., 10., 2., 20.]]]);
+    /// ```
+    ///
     /// # Errors
     /// Fails like [`conv_transpose2d`](Tensor::conv_transpose2d).
     conv_transpose1d 1;
     /// Transposed convolution of images: `[batch, channels, height, width]` with filters `[channels, out /
     /// groups, height, width]`, as torch's `conv_transpose2d`. The result has
     /// `(height - 1)·stride - 2·padding + dilation·(filter - 1) + 1 + output_padding` rows.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// use arrayjit_tensor::ConvOptions;
+    ///
+    /// let (x, filters) = (tensor([[[[1., 2.]]]]), tensor([[[[1.], [10.]]]]));
+    /// check(x.conv_transpose2d(&filters, ConvOptions::new()), [[[[1., 2.], [10., 20.]]]]);
+    /// ```
     ///
     /// # Errors
     /// Shapes that do not fit, channels that are no multiple of the groups, or a padding that leaves nothing.
@@ -236,11 +269,21 @@ in_space! {
     /// The largest element of each window of `size` elements of a sequence, as
     /// [`max_pool2d`](Tensor::max_pool2d).
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[[1., 2., 3., 4.]]]).max_pool1d(2), [[[2., 4.]]]);
+    /// ```
+    ///
     /// # Errors
     /// Fails like [`max_pool2d`](Tensor::max_pool2d).
     max_pool1d 1;
     /// The largest element of each window of `size` by `size` elements. Equal elements share the gradient,
     /// whereas torch gives it to the first one.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[[[1., 2.], [3., 4.]]]]).max_pool2d(2), [[[[4.]]]]);
+    /// ```
     ///
     /// # Errors
     /// A tensor of another rank, a window that is larger than it, or a padding of more than half of the
@@ -248,6 +291,11 @@ in_space! {
     max_pool2d 2;
     /// The largest element of each cube of `size` by `size` by `size` elements, as
     /// [`max_pool2d`](Tensor::max_pool2d).
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[[[[1., 2.], [3., 4.]]; 2]]]).max_pool3d(2), [[[[[4.]]]]]);
+    /// ```
     ///
     /// # Errors
     /// Fails like [`max_pool2d`](Tensor::max_pool2d).
@@ -258,15 +306,30 @@ in_space! {
     avg_pool(options: impl Into<PoolOptions>):
     /// The mean of each window of `size` elements of a sequence, padding included.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[[1., 2., 3., 4.]]]).avg_pool1d(2), [[[1.5, 3.5]]]);
+    /// ```
+    ///
     /// # Errors
     /// Fails like [`max_pool2d`](Tensor::max_pool2d).
     avg_pool1d 1;
     /// The mean of each window of `size` by `size` elements, padding included.
     ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[[[1., 2.], [3., 4.]]]]).avg_pool2d(2), [[[[2.5]]]]);
+    /// ```
+    ///
     /// # Errors
     /// Fails like [`max_pool2d`](Tensor::max_pool2d).
     avg_pool2d 2;
     /// The mean of each cube of `size` by `size` by `size` elements, padding included.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[[[[1., 2.], [3., 4.]]; 2]]]).avg_pool3d(2), [[[[[2.5]]]]]);
+    /// ```
     ///
     /// # Errors
     /// Fails like [`max_pool2d`](Tensor::max_pool2d).
@@ -389,6 +452,12 @@ impl Tensor {
 
     /// Divides an image into `height` by `width` equal parts and takes the mean of each, as torch's adaptive
     /// average pooling does where the parts are equal.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// let image = tensor([[[[1., 2., 3., 4.]]]]);
+    /// check(image.adaptive_avg_pool2d(1, 2), [[[[1.5, 3.5]]]]);
+    /// ```
     ///
     /// # Errors
     /// A tensor that is no image, or sizes that are no multiples of the numbers of parts.

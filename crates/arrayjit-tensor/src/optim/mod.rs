@@ -61,6 +61,26 @@ pub struct Optimizer<R> {
 
 impl<R: UpdateRule> Optimizer<R> {
     /// An optimiser with a rule and a constant learning rate.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Error, optim::{Optimizer, ParameterUpdate, UpdateRule}};
+    ///
+    /// /// A step along the signs of the gradient.
+    /// struct Sign;
+    ///
+    /// impl UpdateRule for Sign {
+    ///     fn name(&self) -> &'static str {
+    ///         "sign"
+    ///     }
+    ///
+    ///     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
+    ///         update.apply(&[], "w[..] -= rate[] * where(g[..] > 0, 1, -1)")
+    ///     }
+    /// }
+    ///
+    /// let optimizer = Optimizer::with_rule(Sign, 0.1).clip_norm(1.0);
+    /// # let _ = optimizer;
+    /// ```
     pub fn with_rule(rule: R, rate: f64) -> Optimizer<R> {
         Optimizer { rule, rate, schedule: Schedule::constant(), clip_norm: None }
     }
@@ -73,7 +93,7 @@ impl<R: UpdateRule> Optimizer<R> {
     }
 
     /// The optimiser without the type of its rule.
-    pub fn boxed(self) -> Optimizer<Box<dyn UpdateRule>>
+    pub(crate) fn boxed(self) -> Optimizer<Box<dyn UpdateRule>>
     where
         R: 'static,
     {

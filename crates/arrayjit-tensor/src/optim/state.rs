@@ -41,6 +41,22 @@ impl OptimizerState {
     /// Whether a step had a loss or gradient that is not finite since the last call of
     /// [`clear_halt`](OptimizerState::clear_halt). Waits for all steps that were started.
     ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, Graph, Init, ModelState, Params, Sgd, optim::OptimizerState};
+    ///
+    /// let params = Params::new(1);
+    /// let w = params.parameter("w", [], Init::ZEROS)?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
+    /// let (graph, state) = (Graph::for_training(), OptimizerState::new(&weights));
+    /// Sgd::new(0.1).update(&graph.apply("y := log(w[])", &[("w", &&w)])?, &state)?;
+    /// graph.compile(&weights, &[])?.start(&[], &[("step", 0)])?;
+    /// assert!(state.is_halted()?); // the loss is -∞
+    /// assert_eq!(weights.get(&w)?.values(), [0.0]);
+    /// state.clear_halt()?;
+    /// assert!(!state.is_halted()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// An error of the device.
     pub fn is_halted(&self) -> Result<bool, Error> {

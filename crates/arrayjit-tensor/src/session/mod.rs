@@ -55,6 +55,7 @@ use crate::{
     error::Error,
     model_state::ModelState,
     optim::{Optimizer, OptimizerState, UpdateRule},
+    options::options,
     parameter::locked,
     tensor::Tensor,
 };
@@ -143,20 +144,32 @@ impl Session {
     }
 
     /// Waits for each step before it returns from [`step`](Session::step), so that a loss or gradient that is
-    /// not finite fails its own step and no later one. Off by default, since the device then waits for the
+    /// not finite fails its own step and no later one. False by default, since the device then waits for the
     /// host.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::prelude::*;
+    /// # let params = Params::new(1);
+    /// # let w = params.parameter("w", [1], Init::ONES)?;
+    /// # let weights = ModelState::new(&Backend::open("inline")?, &params)?;
+    /// # let loss = move |batch: &Batch| batch.input("x")?.mul(&w)?.sum(..);
+    /// let session = Session::new(&weights, Sgd::new(0.1), loss)?;
+    /// let mut session = session.check_every_step(true).cached_graphs(4);
+    /// let x = HostArray::from_slice(&[f32::INFINITY], [1])?;
+    /// let error = session.step(&[("x", &x)]).err().map(|error| error.to_string());
+    /// assert_eq!(error.as_deref(), Some("the loss of step 0 is not finite: input `x` is not finite"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn check_every_step(self, checks: bool) -> Session {
         self.core.checks_every_step.store(checks, Ordering::Relaxed);
         self
     }
 
-    /// Whether [`fit`](Session::fit) shows a progress bar on a standard output that is a terminal. On by
-    /// default.
-    #[must_use]
-    pub fn progress_bar(mut self, shows: bool) -> Session {
-        self.progress_bar = shows;
-        self
+    options! {
+        /// Whether [`fit`](Session::fit) shows a progress bar on a standard output that is a terminal; true by
+        /// default.
+        progress_bar: bool => progress_bar;
     }
 
     /// Starts a step of training and returns without waiting for it. The inputs may change after the call.
@@ -235,10 +248,5 @@ impl Session {
     /// The values of the model that the session trains.
     pub fn model_state(&self) -> &ModelState {
         &self.core.weights
-    }
-
-    /// The arrays of the optimiser.
-    pub fn optimizer_state(&self) -> &OptimizerState {
-        &self.core.state
     }
 }

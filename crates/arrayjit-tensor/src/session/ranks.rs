@@ -43,8 +43,8 @@ impl Ranks {
     options! {
         /// The bytes of gradients that are summed together; 1 MiB, then 25 MiB by default.
         buckets: BucketSizes => buckets;
-        /// Whether each rank has the state of the optimiser for some parameters only, which takes less memory;
-        /// false by default. The parameters get the same bits either way.
+        /// Whether each rank has the state of the optimiser for some parameters only, which takes less
+        /// memory; false by default. The parameters get the same bits either way.
         sharded_optimizer: bool => is_sharded;
     }
 
