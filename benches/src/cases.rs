@@ -71,7 +71,7 @@ mod tests {
     /// one.
     fn expect_agreement(case: Case) {
         let inputs: Vec<Option<HostArray>> = case.nodes.iter().map(|node| node.array().unwrap()).collect();
-        let backend = Backend::open_with("inline", Settings::default()).unwrap();
+        let backend = Backend::open_with("inline", &Settings::default()).unwrap();
         let ours = LinkedCase::prepare(&backend, &case, &inputs);
         let ours = ours.unwrap_or_else(|error| panic!("{}: {error:#}", case.name));
         ours.run_once().unwrap();

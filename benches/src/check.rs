@@ -100,7 +100,7 @@ fn compare_one(
 }
 
 fn interpreted(case: &Case, inputs: &[Option<HostArray>]) -> Result<Vec<Vec<f64>>> {
-    let backend = Backend::open_with("interpreter", Settings::default())?;
+    let backend = Backend::open_with("interpreter", &Settings::default())?;
     let ours = LinkedCase::prepare(&backend, case, inputs)?;
     ours.run_once()?;
     Ok(values(&ours.outputs()?))

@@ -63,7 +63,8 @@ pub(crate) fn measure(backend: &Backend, threads: usize, effort: Effort) -> Resu
     let inputs: Vec<Option<HostArray>> = split.whole.nodes.iter().map(Node::array).collect::<Result<_>>()?;
     let mut settings = backend.settings().clone();
     settings.threads = 1;
-    let several = TrainingStreams::prepare(&Backend::from_settings(settings)?, &split, threads)?;
+    let several =
+        TrainingStreams::prepare(&Backend::open_with(&settings.backend, &settings)?, &split, threads)?;
     let one = LinkedCase::prepare(backend, &split.whole, &inputs)?;
     one.run_once()?;
     several.run_round()?;

@@ -108,7 +108,7 @@ mod tests {
         }
         let mut settings = arrayjit::Settings::default();
         settings.threads = 2;
-        let backend = Backend::open_with("multicore", settings).unwrap();
+        let backend = Backend::open_with("multicore", &settings).unwrap();
         let Some(cost) = IdleCost::measure(&backend).unwrap() else { return };
         assert!(cost.awake_us > 0.0 && cost.woken_us > 0.0 && cost.after_run_ms >= 0.0, "{cost}");
         assert!(cost.asleep_ms_per_s < 1000.0, "{cost}");

@@ -55,7 +55,7 @@ impl Profiler {
         let mut settings = backend.settings().clone();
         settings.debugging.profile = true;
         let backend =
-            Backend::open_with(backend.name(), settings).context("opening the backend for profiles")?;
+            Backend::open_with(backend.name(), &settings).context("opening the backend for profiles")?;
         let is_cuda = device::cuda_ordinal(&backend).is_some();
         let cuda = is_cuda.then(|| CudaFigures::measure(&backend)).transpose()?;
         Ok(Profiler { backend, cuda })

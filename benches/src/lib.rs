@@ -311,5 +311,5 @@ fn open(cli: &Cli) -> Result<Backend> {
     if let Some(name) = &cli.backend {
         settings.backend.clone_from(name);
     }
-    Ok(Backend::from_settings(settings)?)
+    Ok(Backend::open_with(&settings.backend, &settings)?)
 }

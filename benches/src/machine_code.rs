@@ -90,7 +90,7 @@ fn check(test: &str, target: Target, golden: &ExpectFile) {
 fn modules(case: &Case, target: Target) -> Vec<Arc<PtxModule>> {
     let codegen = Arc::new(ptx(target, PtxOptions::default()));
     let device = Device::new(Arc::new(NullDevice::new()), 0);
-    let backend = Backend::from_parts("ptx", BackendParts::new(codegen, device), Settings::default());
+    let backend = Backend::from_parts("ptx", BackendParts::new(codegen, device), &Settings::default());
     let backend = backend.unwrap_or_else(|error| panic!("{}: {error}", case.name));
     let nodes: Vec<_> = case.nodes.iter().map(|node| node.build().expect("a node")).collect();
     let compiled = backend.compile(&case.text, &nodes).unwrap_or_else(|e| panic!("{}: {e}", case.name));

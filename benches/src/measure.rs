@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_fails_fails_the_case_unless_the_run_goes_on() {
-        let backend = Backend::open_with("inline", Settings::default()).unwrap();
+        let backend = Backend::open_with("inline", &Settings::default()).unwrap();
         let case = cases::selected(&["sum_16k".to_owned()], false).remove(0);
         let run = |keep_going| {
             let setup = Setup {

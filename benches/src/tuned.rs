@@ -39,7 +39,7 @@ impl TunedBackend {
             Some(new) => new.to_str().context("the temporary folder is not UTF-8")?.to_owned(),
             None => file.to_owned(),
         };
-        let backend = Backend::open_with(measured.name(), settings)?;
+        let backend = Backend::open_with(measured.name(), &settings)?;
         Ok(TunedBackend { backend, _folder: folder })
     }
 

@@ -156,7 +156,7 @@ mod tests {
     }
 
     fn inline() -> Backend {
-        Backend::open_with("inline", Settings::default()).unwrap()
+        Backend::open_with("inline", &Settings::default()).unwrap()
     }
 
     fn ran(case: &Case) -> (Vec<Option<HostArray>>, Vec<HostArray>) {
@@ -196,7 +196,7 @@ mod tests {
         for case in small() {
             let (inputs, _) = ran(&case);
             let Check::Rows(formula) = &case.check else { panic!("{} is not checked by rows", case.name) };
-            let backend = Backend::open_with("interpreter", Settings::default()).unwrap();
+            let backend = Backend::open_with("interpreter", &Settings::default()).unwrap();
             let ours = LinkedCase::prepare(&backend, &case, &inputs).unwrap();
             ours.run_once().unwrap();
             let found = ours.outputs().unwrap();

@@ -103,7 +103,7 @@ impl NcclGroup {
     fn bytes(&self, context: &Context, name: &str, values: &[u8]) -> Result<(Context, TensorNode), RunError> {
         let node = TensorNode::builder(name).dims([values.len()]).dtype(DType::U8).build()?;
         let array = HostArray::from_slice(values, [values.len()])?;
-        Ok((context.init_from_host_owned(&node, array)?, node))
+        Ok((context.init_from_host(&node, array)?, node))
     }
 }
 

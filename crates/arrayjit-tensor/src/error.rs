@@ -3,7 +3,7 @@
 use std::{io, panic::Location, path::PathBuf};
 
 use arrayjit::{
-    CompileError, DType, InitialiseError, OpenError, RunError, TensorNodeError, TextError,
+    CompileError, DType, OpenError, RunError, TensorNodeError, TextError,
     autodiff::{CheckError, GradientError},
 };
 use arrayjit_collectives::CollectiveError;
@@ -179,9 +179,6 @@ pub enum Error {
     /// A graph that does not compile.
     #[error(transparent)]
     Compile(Box<CompileError>),
-    /// Initial values that a device does not take.
-    #[error(transparent)]
-    Initialise(Box<InitialiseError>),
     /// An error of the device.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -350,7 +347,6 @@ boxed! {
     Array(TensorNodeError);
     Open(OpenError);
     Compile(CompileError);
-    Initialise(InitialiseError);
     GradientCheck(CheckError);
 }
 

@@ -119,7 +119,7 @@ impl Graph {
             return Err(Error::OtherModel { parameter: other.name().into() });
         }
         for (node, values) in self.constants() {
-            context = context.init_from_host(&node, &values)?;
+            context = context.init_from_host(&node, values)?;
         }
         Ok(context)
     }
@@ -132,7 +132,7 @@ pub(crate) fn with_zeros<'n>(
 ) -> Result<Context, Error> {
     for node in nodes {
         let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
-        context = context.init_from_host_owned(node, zeros)?;
+        context = context.init_from_host(node, zeros)?;
     }
     Ok(context)
 }
@@ -405,7 +405,7 @@ impl Executable {
 
 fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<(), Error> {
     for (node, values) in inputs {
-        let _ = routine.context().from_host_shared(node, &values)?;
+        let _ = routine.context().from_host(node, values)?;
     }
     Ok(())
 }

@@ -166,17 +166,14 @@ impl ModelState {
         if context.contains(parameter.node()) {
             drop(context);
             let _order = self.order(false);
-            let _ = self.context()?.from_host_shared(parameter.node(), &values)?;
+            let _ = self.context()?.from_host(parameter.node(), values)?;
             return Ok(());
         }
         let states = locked(&self.0.states).clone();
         if ![&self.0.params].into_iter().chain(&states).any(|params| params.has(parameter)) {
             return Err(Error::OtherModel { parameter: parameter.name().into() });
         }
-        *context = match Arc::try_unwrap(values) {
-            Ok(values) => context.init_from_host_owned(parameter.node(), values)?,
-            Err(shared) => context.init_from_host_shared(parameter.node(), &shared)?,
-        };
+        *context = context.init_from_host(parameter.node(), values)?;
         Ok(())
     }
 
@@ -324,7 +321,7 @@ fn initialised(
         let position = all.iter().position(|other| other == parameter).unwrap_or_default();
         let init = parameter.init();
         if let Init::Values(values) = &init {
-            context = context.init_from_host(parameter.node(), values)?;
+            context = context.init_from_host(parameter.node(), Arc::clone(values))?;
         } else if let Some(text) = init.text(parameter.shape().len(), params.seed(), position) {
             let mut nodes = Nodes::default();
             nodes.insert("p", parameter.node().clone());

@@ -9,13 +9,14 @@ use std::{
 };
 
 use codegen_core::Codegen;
-use device_runtime::{Context, Device, Host, Stream};
+use device_runtime::{Context, Device, Stream};
 use lowered_ir::pipeline::{Changes, OptimizeCtx, OptimizeSettings};
 use tnode::{Pending, TensorNode};
 
 use self::fallback::FallbackState;
 use crate::{
-    generate::Generator, observer::CompileObserver, settings::Settings, target::Target, text_cache::TextCache,
+    cache::CodeCacheUse, generate::Generator, observer::CompileObserver, settings::Settings, target::Target,
+    text_cache::TextCache,
 };
 
 /// A code generator and its devices: compiles assignments and runs them on streams. Cheap to clone; usable
@@ -72,28 +73,7 @@ impl Backend {
         &self.state.settings
     }
 
-    /// The host arrays of nodes. The backend's contexts keep them coherent with the devices, so a node with a
-    /// host array needs no explicit transfers.
-    ///
-    /// ```
-    /// # use arrayjit::{Backend, DType, HostArray, TensorNode};
-    /// let backend = Backend::open("inline")?;
-    /// let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([2]).dtype(DType::F32).build());
-    /// let (x, y) = (x?, y?);
-    /// for node in [&x, &y] {
-    ///     backend.host().insert(node, HostArray::from_slice(&[1f32, 2.], [2])?)?;
-    /// }
-    /// let double = backend.compile("y[i] := 2 * x[i]", [&x, &y])?.link(&backend.context()?)?;
-    /// backend.host().set_value(&x, &[1], 21.0)?;
-    /// double.run(&[])?;
-    /// assert_eq!(backend.host().get_values(&y)?, [2.0, 42.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn host(&self) -> &Host {
-        &self.target().host
-    }
-
-    /// A context without nodes, on a new stream of the first device, with the backend's host arrays.
+    /// A context without nodes, on a new stream of the first device.
     ///
     /// # Errors
     ///
@@ -167,20 +147,23 @@ impl Backend {
         &self.state.texts
     }
 
-    /// The number of distinct routines in the code cache.
-    pub fn cached_routines(&self) -> usize {
-        self.generator().cache.len()
-    }
-
-    /// The bytes of the code cache, at most [`Settings::code_cache_bytes`](crate::Settings::code_cache_bytes).
-    pub fn cached_bytes(&self) -> usize {
-        self.generator().cache.bytes()
-    }
-
-    /// How many routines the code cache has evicted. If the number grows while the same programs are compiled
-    /// again and again, the cache is too small for them.
-    pub fn evicted_routines(&self) -> u64 {
-        self.generator().cache.evicted()
+    /// The use of the code cache. If `evicted` grows while the same programs are compiled again and again, the
+    /// cache is too small for them.
+    ///
+    /// ```
+    /// # use arrayjit::{Backend, TensorNode};
+    /// let backend = Backend::open("interpreter")?;
+    /// for name in ["x", "y"] {
+    ///     let node = TensorNode::builder(name).dims([2]).build()?;
+    ///     backend.compile(&format!("{name}[i] *= 2"), [&node])?;
+    /// }
+    /// let cache = backend.code_cache();
+    /// assert_eq!((cache.routines, cache.evicted), (1, 0)); // they are the same but for names
+    /// assert!(cache.bytes <= backend.settings().code_cache_bytes);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn code_cache(&self) -> CodeCacheUse {
+        self.generator().cache.usage()
     }
 }
 

@@ -28,6 +28,18 @@ pub(crate) struct CodeCache {
     kept: Mutex<KeptCode>,
 }
 
+/// The use of a backend's code cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CodeCacheUse {
+    /// The number of distinct routines in the cache.
+    pub routines: usize,
+    /// Their bytes, at most [`Settings::code_cache_bytes`](crate::Settings::code_cache_bytes).
+    pub bytes: usize,
+    /// How many routines were evicted so far.
+    pub evicted: u64,
+}
+
 /// The artifacts of a cache in the order of use. They are within the limit whenever the lock is free.
 #[derive(Debug)]
 struct KeptCode {
@@ -73,19 +85,9 @@ impl CodeCache {
         Ok(artifact)
     }
 
-    /// The number of artifacts in the cache.
-    pub(crate) fn len(&self) -> usize {
-        self.lock().entries.len()
-    }
-
-    /// The bytes of all artifacts and keys in the cache.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lock().bytes
-    }
-
-    /// How many artifacts were evicted so far.
-    pub(crate) fn evicted(&self) -> u64 {
-        self.lock().evicted
+    pub(crate) fn usage(&self) -> CodeCacheUse {
+        let kept = self.lock();
+        CodeCacheUse { routines: kept.entries.len(), bytes: kept.bytes, evicted: kept.evicted }
     }
 
     fn lock(&self) -> MutexGuard<'_, KeptCode> {
@@ -217,7 +219,7 @@ mod tests {
     fn room_for(programs: usize) -> CodeCache {
         let one = CodeCache::new(ROOM);
         is_cached(&one, &counting(), 0);
-        CodeCache::new(one.bytes() * programs)
+        CodeCache::new(one.usage().bytes * programs)
     }
 
     #[test]
@@ -228,7 +230,7 @@ mod tests {
         let first = scheduled(&text("a"));
         cache.compile(&codegen, &first).expect("it compiles");
         cache.compile(&codegen, &scheduled(&text("b"))).expect("it compiles");
-        assert_eq!(cache.len(), 1, "names alone");
+        assert_eq!(cache.usage().routines, 1, "names alone");
         let mut parts = first.into_parts();
         let (ir, mut abi) = parts.kernels.remove(0).into_parts();
         let Param::Node { access, .. } = &mut abi.params[0] else { panic!("a node") };
@@ -237,7 +239,7 @@ mod tests {
         let other = ScheduledRoutine::new(parts).expect("its calls are as before");
         let artifact = cache.compile(&codegen, &other).expect("it compiles");
         assert_eq!(artifact.kernels()[0].params, other.kernels()[0].abi().params, "its own schedule's");
-        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.usage().routines, 2);
     }
 
     #[test]
@@ -248,7 +250,7 @@ mod tests {
         let chosen = program(1).with_choices(vec![choice]);
         assert_eq!(kernel_text(&chosen.kernels()[0]), kernel_text(&program(1).kernels()[0]));
         cache.compile(&codegen, &chosen).expect("it compiles");
-        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.usage().routines, 2);
     }
 
     #[test]
@@ -258,7 +260,7 @@ mod tests {
         assert!(!is_cached(&cache, &codegen, 2));
         assert!(is_cached(&cache, &codegen, 1), "used again");
         assert!(!is_cached(&cache, &codegen, 3));
-        assert_eq!((cache.len(), cache.evicted()), (2, 1));
+        assert_eq!((cache.usage().routines, cache.usage().evicted), (2, 1));
         assert!(is_cached(&cache, &codegen, 1));
         assert!(!is_cached(&cache, &codegen, 2), "evicted, and compiled again");
     }
@@ -268,18 +270,21 @@ mod tests {
         let codegen = counting();
         let one = CodeCache::new(ROOM);
         is_cached(&one, &codegen, 0);
-        let bytes = one.bytes() * 7 / 2;
+        let bytes = one.usage().bytes * 7 / 2;
         let cache = CodeCache::new(bytes);
         for digit in 0..10 {
             assert!(!is_cached(&cache, &codegen, digit));
-            assert!(cache.bytes() <= bytes);
+            assert!(cache.usage().bytes <= bytes);
         }
-        assert_eq!((cache.len(), cache.evicted(), cache.bytes()), (3, 7, 3 * one.bytes()));
+        assert_eq!(
+            (cache.usage().routines, cache.usage().evicted, cache.usage().bytes),
+            (3, 7, 3 * one.usage().bytes)
+        );
         // An artifact larger than the cache evicts nothing.
         let terms = (0..1000).map(|at| format!("  %0[{}] := {at}.5f32\n", at % 4)).collect::<String>();
         let large = scheduled(&format!("routine @r {{\n  node %0 \"x\" f32[4]\n{terms}}}"));
         cache.compile(&codegen, &large).expect("it compiles");
-        assert_eq!((cache.len(), cache.evicted()), (3, 7));
+        assert_eq!((cache.usage().routines, cache.usage().evicted), (3, 7));
     }
 
     #[test]
@@ -287,7 +292,7 @@ mod tests {
         let (codegen, cache) = (counting(), CodeCache::new(0));
         assert!(!is_cached(&cache, &codegen, 1));
         assert!(!is_cached(&cache, &codegen, 1));
-        assert_eq!((cache.len(), cache.bytes(), cache.evicted()), (0, 0, 0));
+        assert_eq!((cache.usage().routines, cache.usage().bytes, cache.usage().evicted), (0, 0, 0));
     }
 
     proptest! {
@@ -306,7 +311,7 @@ mod tests {
                 recent.retain(|&other| other != digit);
                 recent.insert(0, digit);
                 recent.truncate(entries);
-                prop_assert_eq!(cache.len(), recent.len());
+                prop_assert_eq!(cache.usage().routines, recent.len());
                 let kept = cache.lock();
                 prop_assert_eq!(kept.bytes, kept.entries.iter().map(|(_, entry)| entry.bytes).sum::<usize>());
             }

@@ -25,7 +25,7 @@ use tnode::{ModeState, Pending, TensorNode, View};
 use crate::{
     backend::Backend,
     compiled::{Compiled, CompiledForm},
-    error::{CompileError, InitialiseError},
+    error::{CompileError, Error},
     fallback,
     generate::{self, verified},
     observer::Compilation,
@@ -126,15 +126,15 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`InitialiseError`], if the initial values do not compile, or a device fails.
-    pub fn initialise(&self, code: &Compiled, context: &Context) -> Result<Context, InitialiseError> {
+    /// [`ErrorKind::Compile`](crate::ErrorKind::Compile) if the initial values do not compile, and [`ErrorKind::Run`](crate::ErrorKind::Run) if a device fails.
+    pub fn initialise(&self, code: &Compiled, context: &Context) -> Result<Context, Error> {
         let Some(initial) = &code.initial else { return Ok(context.clone()) };
         let routine = self.compile_assignments(initial)?.link(context)?;
         routine.run(&[])?;
         // The values are copied, so that the context does not keep the nodes of random samples.
         initial.kept.iter().try_fold(context.clone(), |context, node| {
             let values = routine.context().to_host(node)?;
-            Ok(context.init_from_host(node, &values)?)
+            Ok(context.init_from_host(node, values)?)
         })
     }
 

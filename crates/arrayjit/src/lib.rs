@@ -33,13 +33,11 @@ mod ptx_text; // PTX without a GPU
 
 tnode::debug_as_display!(
     CompileError,
-    InitialiseError,
+    Error,
+    ErrorKind,
     OpenError,
-    ProgramError,
-    RegisterError,
     capsule::CapsuleError,
     parallel::ParallelError,
-    parallel::ShardError,
     settings::SettingsError,
     trace::TraceError,
     tune::TuneError,
@@ -64,9 +62,9 @@ pub use assignments::{
 pub use autodiff; // gradients, as programs
 pub use codegen_core::{Caps, Codegen, LogSink, LogStyle, Logging};
 pub use device_runtime::{
-    Context, Dependency, Device, Driver, DriverError, Event, Failure, Hazard, Host, HostOptions, Location,
-    MemoryReport, MemoryUse, MergeBufferUse, PendingArray, PendingUse, Prepare, RunError, Stream, StreamId,
-    StreamStrategy, Task, Transfer,
+    Context, Dependency, Device, Driver, DriverError, Event, Failure, Hazard, Location, MemoryReport,
+    MemoryUse, MergeBufferUse, PendingArray, PendingUse, RunError, Stream, StreamId, StreamStrategy, Task,
+    Transfer,
 };
 pub use lowered_ir::{
     SourceSpan,
@@ -89,12 +87,13 @@ pub use tnode::{
 pub use crate::{
     backend::Backend,
     batch::{BatchMember, CompiledBatch},
+    cache::CodeCacheUse,
     compiled::Compiled,
-    error::{CompileError, InitialiseError, OpenError},
+    error::{CompileError, Error, ErrorKind, OpenError},
     fallback::{Fallback, FallbackCount},
-    loaded::{LoadedProgram, ProgramError},
+    loaded::LoadedProgram,
     observe::{capsule, profile, trace},
-    open::{BackendStatus, DeviceListing, LinkedBackend, RegisterError},
+    open::{BackendStatus, DeviceListing, LinkedBackend},
     parts::{BackendParts, OpenResult},
     routine::Routine,
     settings::Settings,

@@ -1,6 +1,8 @@
 //! A program that is loaded as a whole: its inputs are set, and its results read, by name.
 
-use assignments::{Nodes, UnknownNode};
+use std::sync::Arc;
+
+use assignments::Nodes;
 use device_runtime::{Context, RunError};
 use lowered_ir::ir::Symbol;
 use tnode::HostArray;
@@ -8,7 +10,7 @@ use tnode::HostArray;
 use crate::{
     backend::Backend,
     compiled::Compiled,
-    error::{CompileError, InitialiseError},
+    error::{Error, ErrorKind},
     routine::Routine,
 };
 
@@ -20,63 +22,6 @@ pub struct LoadedProgram {
     context: Context,
     /// Linked at the first run.
     routine: Option<Routine>,
-}
-
-/// Why a loaded program did not do what was asked.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum ProgramError {
-    /// The text does not compile.
-    #[error(transparent)]
-    Compile(Box<CompileError>),
-    /// The declared nodes did not get their initial values.
-    #[error(transparent)]
-    Initialise(Box<InitialiseError>),
-    /// The program has no node of that name.
-    #[error(transparent)]
-    Node(#[from] UnknownNode),
-    /// The program reads an input that has no value.
-    #[error("input `{node}` has no value: `set` it before the first run")]
-    NoValue {
-        /// The name of the node.
-        node: String,
-    },
-    /// The values of the symbols are not those of the program's symbols.
-    #[error("the program has {}, but {} given", symbols(expected), symbols_were(found))]
-    Bindings {
-        /// The names of the program's symbols, in order.
-        expected: Vec<String>,
-        /// The names for which values were given.
-        found: Vec<String>,
-    },
-    /// A run, or a copy from or to the device, failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-}
-
-impl From<CompileError> for ProgramError {
-    fn from(error: CompileError) -> ProgramError {
-        ProgramError::Compile(Box::new(error))
-    }
-}
-
-impl From<InitialiseError> for ProgramError {
-    fn from(error: InitialiseError) -> ProgramError {
-        ProgramError::Initialise(Box::new(error))
-    }
-}
-
-fn symbols(names: &[String]) -> String {
-    let names: Vec<String> = names.iter().map(|name| format!("`@{name}`")).collect();
-    match names.as_slice() {
-        [] => "no symbol".to_owned(),
-        [name] => format!("the symbol {name}"),
-        names => format!("the symbols {}", names.join(", ")),
-    }
-}
-
-fn symbols_were(names: &[String]) -> String {
-    format!("{} {}", symbols(names), if names.len() > 1 { "were" } else { "was" })
 }
 
 impl Backend {
@@ -99,8 +44,8 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`ProgramError::Compile`] and [`ProgramError::Initialise`].
-    pub fn load(&self, text: &str) -> Result<LoadedProgram, ProgramError> {
+    /// [`ErrorKind::Compile`]; [`ErrorKind::Run`] if the device has no memory for the parameters.
+    pub fn load(&self, text: &str) -> Result<LoadedProgram, Error> {
         let code = self.compile(text, &Nodes::default())?;
         let context = self.context()?;
         let context = self.initialise(&code, &context)?;
@@ -109,12 +54,17 @@ impl Backend {
 }
 
 impl LoadedProgram {
-    /// Gives a node these values, which are copied.
+    /// Gives a node these values. An array that is passed by reference is copied; one that is passed by value
+    /// or in an [`Arc`] is not.
     ///
     /// # Errors
     ///
-    /// [`ProgramError::Node`] lists similar names; [`ProgramError::Run`] if type or dimensions do not fit.
-    pub fn set(&mut self, node: &str, values: &HostArray) -> Result<(), ProgramError> {
+    /// [`ErrorKind::UnknownNode`] lists similar names; [`ErrorKind::Run`] if type or dimensions do not fit.
+    pub fn set(
+        &mut self,
+        node: &str,
+        values: impl TryInto<Arc<HostArray>, Error: Into<tnode::Error>>,
+    ) -> Result<(), Error> {
         let node = self.code.node(node)?;
         if self.context.contains(node) {
             let _ = self.context.from_host(node, values)?;
@@ -129,7 +79,7 @@ impl LoadedProgram {
     /// # Errors
     ///
     /// Fails like [`LoadedProgram::run_with`].
-    pub fn run(&mut self) -> Result<(), ProgramError> {
+    pub fn run(&mut self) -> Result<(), Error> {
         self.run_with(&[])
     }
 
@@ -150,16 +100,16 @@ impl LoadedProgram {
     ///
     /// # Errors
     ///
-    /// [`ProgramError::Bindings`] if the names are not those of the symbols; [`ProgramError::NoValue`] names
-    /// an input that was not set; [`ProgramError::Run`] for a value outside its range and for failures of the
+    /// [`ErrorKind::Bindings`] if the names are not those of the symbols; [`ErrorKind::NoValue`] names
+    /// an input that was not set; [`ErrorKind::Run`] for a value outside its range and for failures of the
     /// device.
-    pub fn run_with(&mut self, bindings: &[(&str, i64)]) -> Result<(), ProgramError> {
+    pub fn run_with(&mut self, bindings: &[(&str, i64)]) -> Result<(), Error> {
         let values = in_order(self.code.symbols(), bindings)?;
         let routine = match &self.routine {
             Some(routine) => routine,
             None => {
                 let linked = self.code.link(&self.context).map_err(|error| match error {
-                    RunError::ContextLacksNode { node, .. } => ProgramError::NoValue { node },
+                    RunError::ContextLacksNode { node, .. } => Error::from(ErrorKind::NoValue { node }),
                     other => other.into(),
                 })?;
                 self.context = linked.context().clone();
@@ -174,9 +124,9 @@ impl LoadedProgram {
     ///
     /// # Errors
     ///
-    /// [`ProgramError::Node`] lists similar names; [`ProgramError::Run`] for a node that has no values, such
+    /// [`ErrorKind::UnknownNode`] lists similar names; [`ErrorKind::Run`] for a node that has no values, such
     /// as a result before the first run or an intermediate that is not kept, and for a failed run.
-    pub fn get(&self, node: &str) -> Result<HostArray, ProgramError> {
+    pub fn get(&self, node: &str) -> Result<HostArray, Error> {
         Ok(self.context.to_host(self.code.node(node)?)?)
     }
 
@@ -187,11 +137,12 @@ impl LoadedProgram {
 }
 
 /// The values in the order of the symbols.
-fn in_order(symbols: &[Symbol], bindings: &[(&str, i64)]) -> Result<Vec<i64>, ProgramError> {
+fn in_order(symbols: &[Symbol], bindings: &[(&str, i64)]) -> Result<Vec<i64>, Error> {
     let value = |symbol: &Symbol| Some(bindings.iter().find(|(name, _)| *name == symbol.name)?.1);
     let values: Option<Vec<i64>> = symbols.iter().map(value).collect();
-    values.filter(|values| values.len() == bindings.len()).ok_or_else(|| ProgramError::Bindings {
-        expected: symbols.iter().map(|symbol| symbol.name.clone()).collect(),
-        found: bindings.iter().map(|(name, _)| (*name).to_owned()).collect(),
+    values.filter(|values| values.len() == bindings.len()).ok_or_else(|| {
+        let expected = symbols.iter().map(|symbol| symbol.name.clone()).collect();
+        let found = bindings.iter().map(|(name, _)| (*name).to_owned()).collect();
+        ErrorKind::Bindings { expected, found }.into()
     })
 }

@@ -1,6 +1,6 @@
 //! The types of most programs, for `use arrayjit::prelude::*`.
 
 pub use crate::{
-    Backend, Compiled, Context, DType, HostArray, LoadedProgram, MemoryMode, Nodes, Program, Routine,
+    Backend, Compiled, Context, DType, Error, HostArray, LoadedProgram, MemoryMode, Nodes, Program, Routine,
     Settings, TensorNode,
 };

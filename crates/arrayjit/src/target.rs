@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use codegen_core::Codegen;
-use device_runtime::{Context, Device, Host, RunError};
+use device_runtime::{Context, Device, RunError};
 
 /// What a backend compiles for and runs on, under its name.
 pub(crate) struct Target {
@@ -11,8 +11,6 @@ pub(crate) struct Target {
     pub(crate) codegen: Arc<dyn Codegen>,
     /// Indexed by ordinal; never empty.
     pub(crate) devices: Vec<Device>,
-    /// Host arrays of nodes.
-    pub(crate) host: Host,
 }
 
 impl Target {
@@ -21,8 +19,8 @@ impl Target {
         &self.devices[0]
     }
 
-    /// A context without nodes, on a new stream of the device, with the host arrays.
+    /// A context without nodes, on a new stream of the device.
     pub(crate) fn context_on(&self, device: &Device) -> Result<Context, RunError> {
-        Ok(Context::new(&device.new_stream()?).with_host(&self.host))
+        Ok(Context::new(&device.new_stream()?))
     }
 }

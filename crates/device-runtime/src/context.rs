@@ -141,7 +141,7 @@ impl Context {
     }
 
     /// A child whose runs keep the nodes consistent with their arrays on the host.
-    pub fn with_host(&self, host: &Host) -> Context {
+    pub(crate) fn with_host(&self, host: &Host) -> Context {
         self.child(|child| child.host = Some(host.clone()))
     }
 

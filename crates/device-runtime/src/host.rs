@@ -60,10 +60,10 @@ impl Default for HostOptions {
 /// let host = Host::default();
 /// host.insert(&x, HostArray::from_slice(&[1f32, 2.], [2])?)?;
 /// host.set_value(&x, &[1], 5.0)?;
-/// assert_eq!(host.get_values(&x)?, [1.0, 5.0]);
+/// assert_eq!(host.values(&x)?, [1.0, 5.0]);
 ///
 /// let device = Device::new(Arc::new(NullDevice::new()), 0);
-/// let context = Context::new(&device.new_stream()?).with_host(&host).init_from_residence(&x)?;
+/// let context = host.init(&Context::new(&device.new_stream()?), &x)?;
 /// assert_eq!(host.devices_not_lagging_host(&x), [device.device_id()]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -202,8 +202,8 @@ impl Host {
     /// # Errors
     ///
     /// Fails like [`Host::get`]. Fails if the index is out of bounds.
-    pub fn get_value(&self, node: &TensorNode, index: &[usize]) -> Result<f64, RunError> {
-        Ok(self.get(node)?.get_f64(index)?)
+    pub fn value(&self, node: &TensorNode, index: &[usize]) -> Result<f64, RunError> {
+        Ok(self.get(node)?.value(index)?)
     }
 
     /// Sets one value, at an index without margins. The value is converted to the node's element type.
@@ -220,7 +220,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails like [`Host::get`].
-    pub fn get_values(&self, node: &TensorNode) -> Result<Vec<f64>, RunError> {
+    pub fn values(&self, node: &TensorNode) -> Result<Vec<f64>, RunError> {
         Ok(self.get(node)?.values())
     }
 
@@ -307,21 +307,23 @@ impl Host {
     pub fn devices_not_lagging_host(&self, node: &TensorNode) -> Vec<u64> {
         self.entry(node).map_or_else(Vec::new, |entry| entry.devices_not_lagging())
     }
-}
 
-/// Transfers between the nodes of a context and the arrays of its host.
-impl Context {
-    /// Allocates memory for a node, with the values of its host array, and returns a child context with the
-    /// node. Runs keep both coherent from then on. A link does the same for nodes that the linked code reads.
+    /// A child of the context whose runs keep its nodes consistent with the arrays of this host.
+    pub fn attach(&self, context: &Context) -> Context {
+        context.with_host(self)
+    }
+
+    /// Allocates memory for a node, with the values of its host array, and returns a child of the context with
+    /// the node. Runs keep both coherent from then on. A link does the same for nodes that the linked code
+    /// reads.
     ///
     /// # Errors
     ///
-    /// [`RunError::NotHosted`] if the context has no host, or the host no array of the node. The errors of
+    /// [`RunError::NotHosted`] if this host has no array of the node. The errors of
     /// [`Context::init_from_host`].
-    pub fn init_from_residence(&self, node: &TensorNode) -> Result<Context, RunError> {
-        let host = self.host().ok_or_else(|| RunError::NotHosted { node: node.name() })?;
-        let (array, version) = host.newest(node)?;
-        let context = self.init_filled(node, &array)?;
+    pub fn init(&self, context: &Context, node: &TensorNode) -> Result<Context, RunError> {
+        let (array, version) = self.newest(node)?;
+        let context = self.attach(context).init_filled(node, &array)?;
         context.note_initial(node, version);
         Ok(context)
     }
@@ -330,13 +332,16 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails like [`Context::init_from_residence`] and [`Context::from_host`].
-    pub fn upload(&self, node: &TensorNode) -> Result<Transfer, RunError> {
-        let entry = self.residence(node).ok_or_else(|| RunError::NotHosted { node: node.name() })?;
-        let buffer = self.writable(node)?;
-        self.upload_from(&mut entry.enter(node)?, node, &buffer)
+    /// Fails like [`Host::init`] and [`Context::from_host`].
+    pub fn upload(&self, context: &Context, node: &TensorNode) -> Result<Transfer, RunError> {
+        let entry = self.known(node)?;
+        let buffer = context.writable(node)?;
+        context.upload_from(&mut entry.enter(node)?, node, &buffer)
     }
+}
 
+/// What a context does with the arrays of its host.
+impl Context {
     fn upload_from(
         &self,
         entered: &mut Entered<'_>,

@@ -128,7 +128,7 @@ impl Context {
         let result = called.unwrap_or_else(|panic| Err(panic_message(panic)));
         result.map_err(|message| RunError::HostFunction { name: name.to_owned(), message })?;
         for (node, array) in nodes.iter().zip(arrays) {
-            let _ = self.from_host_shared(node, &Arc::new(array))?;
+            let _ = self.from_host(node, array)?;
         }
         self.stream().all_work()
     }

@@ -202,16 +202,18 @@ pub(crate) fn wrap(device: &Device, node: &TensorNode, array: &Arc<HostArray>) -
     buffer(Holder::Node(node.clone()), &pool, 0, array.size_bytes()).ok()
 }
 
-/// Makes a host array's memory a node's buffer, if the device supports that; else returns the array.
+/// Makes the memory of a host array without other owners a node's buffer, if the device supports that; else
+/// returns the array.
 pub(crate) fn adopt(
     device: &Device,
     node: &TensorNode,
-    array: Box<HostArray>,
-) -> Result<Arc<Buffer>, Box<HostArray>> {
+    array: Arc<HostArray>,
+) -> Result<Arc<Buffer>, Arc<HostArray>> {
     let bytes = array.size_bytes();
     if bytes == 0 || bytes > device.pool_cap() {
         return Err(array);
     }
+    let array = Box::new(Arc::try_unwrap(array)?);
     let memory = PoolMemory::adopt(device.driver(), || device.next_pool(), array)?;
     device.pool_made(memory.id(), bytes, vec![PoolItem { name: node.name(), offset: 0, bytes }]);
     let pool = Pool::made(device, memory, bytes);

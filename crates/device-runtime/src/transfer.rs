@@ -101,31 +101,26 @@ impl PendingArray {
 pub(crate) const NO_ELEMENTS: Transfer = Transfer::NothingToDo("the node has no elements");
 
 impl Context {
-    /// Schedules a copy of a host array into a node. The values are those at the time of the call.
+    /// Schedules a copy of a host array into a node. An array that is passed by reference is copied on the
+    /// host first; one that is passed by value or shared is not.
     ///
     /// # Errors
     ///
     /// [`RunError::NotInContext`], [`RunError::Shape`] (margins included), [`RunError::ElementType`], and
     /// errors of the device.
-    pub fn from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Transfer, RunError> {
-        check(node, array)?;
-        self.from_host_shared(node, &Arc::new(array.try_clone()?))
-    }
-
-    /// Like [`Context::from_host`], without a copy of the array on the host.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Context::from_host`].
-    pub fn from_host_shared(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, RunError> {
-        let transfer = self.fill_from_host(node, array)?;
+    pub fn from_host(
+        &self,
+        node: &TensorNode,
+        array: impl TryInto<Arc<HostArray>, Error: Into<tnode::Error>>,
+    ) -> Result<Transfer, RunError> {
+        let transfer = self.fill_from_host(node, &array.try_into().map_err(Into::into)?)?;
         if let Transfer::Scheduled(event) = &transfer {
             self.wrote(std::slice::from_ref(node), event);
         }
         Ok(transfer)
     }
 
-    /// Like [`Context::from_host_shared`], but does not notify the node's host array.
+    /// Like [`Context::from_host`], but does not notify the node's host array.
     pub(crate) fn fill_from_host(
         &self,
         node: &TensorNode,
@@ -140,35 +135,46 @@ impl Context {
     }
 
     /// Allocates memory for a node and schedules a copy of a host array into it; returns a child context with
-    /// the node. If the streams of the device are known to share the node and one of them has it, that memory
-    /// is written instead.
+    /// the node. An array that is passed by reference is copied on the host first. If the array is passed by
+    /// value, or nobody else shares it, a device that uses host memory makes the array's memory the node's,
+    /// without a copy. If the streams of the device are known to share the node and one of them has it, that
+    /// memory is written instead.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use device_runtime::{Context, Device, NullDevice};
+    /// # use tnode::{HostArray, TensorNode};
+    /// # let context = Context::new(&Device::new(Arc::new(NullDevice::new()), 0).new_stream()?);
+    /// let node = |name| TensorNode::builder(name).dims([2]).build();
+    /// let values = HostArray::from_slice(&[1f32, 2.], [2])?;
+    /// let context = context.init_from_host(&node("x")?, &values)?;
+    /// let shared = Arc::new(values);
+    /// let context = context.init_from_host(&node("y")?, Arc::clone(&shared))?;
+    /// let context = context.init_from_host(&node("z")?, shared)?;
+    /// assert_eq!(context.nodes().len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// [`RunError::AlreadyInContext`], [`RunError::Virtual`], [`RunError::Shape`] (margins included),
     /// [`RunError::ElementType`], and errors of the device, after which nothing stays allocated.
-    pub fn init_from_host(&self, node: &TensorNode, array: &HostArray) -> Result<Context, RunError> {
-        check(node, array)?;
-        self.init_from_host_owned(node, array.try_clone()?)
-    }
-
-    /// Like [`Context::init_from_host`], but takes the array. A device that uses host memory makes the
-    /// array's memory the node's, without a copy.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Context::init_from_host`].
-    pub fn init_from_host_owned(&self, node: &TensorNode, array: HostArray) -> Result<Context, RunError> {
+    pub fn init_from_host(
+        &self,
+        node: &TensorNode,
+        array: impl TryInto<Arc<HostArray>, Error: Into<tnode::Error>>,
+    ) -> Result<Context, RunError> {
+        let array = array.try_into().map_err(Into::into)?;
         check(node, &array)?;
         let context = self.init_by(node, |found| {
             let array = match found {
                 Some(_) => array,
-                None => match adopt(self.stream().device(), node, Box::new(array)) {
+                None => match adopt(self.stream().device(), node, array) {
                     Ok(buffer) => return Ok(buffer),
-                    Err(array) => *array,
+                    Err(array) => array,
                 },
             };
-            self.filled(node, found, |buffer| self.copy_in(buffer, &Arc::new(array)))
+            self.filled(node, found, |buffer| self.copy_in(buffer, &array))
         })?;
         context.wrote_initial(node)?;
         Ok(context)
@@ -182,22 +188,7 @@ impl Context {
         Ok(())
     }
 
-    /// Like [`Context::init_from_host`], without a copy of the array on the host.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Context::init_from_host`].
-    pub fn init_from_host_shared(
-        &self,
-        node: &TensorNode,
-        array: &Arc<HostArray>,
-    ) -> Result<Context, RunError> {
-        let context = self.init_filled(node, array)?;
-        context.wrote_initial(node)?;
-        Ok(context)
-    }
-
-    /// Like [`Context::init_from_host_shared`], but does not notify the node's host array.
+    /// Like [`Context::init_from_host`], but does not notify the node's host array.
     pub(crate) fn init_filled(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Context, RunError> {
         check(node, array)?;
         self.init_with(node, |buffer| self.copy_in(buffer, array))

@@ -1,5 +1,7 @@
 //! The errors of this crate.
 
+use std::convert::Infallible;
+
 use crate::conflict::ModeConflict;
 use crate::dtype::DType;
 use crate::padding::Dims;
@@ -196,4 +198,11 @@ pub enum Error {
         /// The dimensions without padding.
         dims: Dims,
     },
+}
+
+/// For `impl TryInto<Arc<HostArray>>`, which an array that need not be copied implements without an error.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Error {
+        match never {}
+    }
 }

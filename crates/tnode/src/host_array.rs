@@ -7,6 +7,8 @@
 #[cfg(feature = "files")]
 mod files;
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::bytes::{self, Bytes, allocate};
@@ -22,7 +24,7 @@ use crate::scalar::Scalar;
 /// ```
 /// # use tnode::HostArray;
 /// let a = HostArray::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
-/// assert_eq!(a.get_f64(&[1, 0])?, 3.0);
+/// assert_eq!(a.value(&[1, 0])?, 3.0);
 /// # Ok::<(), tnode::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -31,6 +33,15 @@ pub struct HostArray {
     dims: Dims,
     padding: Option<Padding>,
     bytes: Bytes,
+}
+
+/// A copy, or an error if memory is short.
+impl TryFrom<&HostArray> for Arc<HostArray> {
+    type Error = Error;
+
+    fn try_from(array: &HostArray) -> Result<Arc<HostArray>, Error> {
+        array.try_clone().map(Arc::new)
+    }
 }
 
 /// Making arrays.
@@ -270,7 +281,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the index is outside.
-    pub fn get_f64(&self, index: &[usize]) -> Result<f64, Error> {
+    pub fn value(&self, index: &[usize]) -> Result<f64, Error> {
         Ok(self.get(index)?.as_f64())
     }
 

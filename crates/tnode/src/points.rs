@@ -13,7 +13,7 @@ impl HostArray {
     /// When there is no such axis or coordinate.
     pub fn points_1d(&self, from_axis: Option<usize>, xdim: usize) -> Result<Vec<f64>, Error> {
         let axis = self.checked_axis(from_axis, &[xdim])?;
-        self.indices_along(axis).map(|index| self.get_f64(&with(index, axis, xdim))).collect()
+        self.indices_along(axis).map(|index| self.value(&with(index, axis, xdim))).collect()
     }
 
     /// Coordinates `xdim` and `ydim` along `from_axis` (the last axis if `None`) for every index of the other
@@ -29,8 +29,8 @@ impl HostArray {
     ) -> Result<Vec<(f64, f64)>, Error> {
         let axis = self.checked_axis(from_axis, &[xdim, ydim])?;
         let point = |index: Vec<usize>| {
-            let x = self.get_f64(&with(index.clone(), axis, xdim))?;
-            Ok((x, self.get_f64(&with(index, axis, ydim))?))
+            let x = self.value(&with(index.clone(), axis, xdim))?;
+            Ok((x, self.value(&with(index, axis, ydim))?))
         };
         self.indices_along(axis).map(point).collect()
     }

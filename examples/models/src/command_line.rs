@@ -134,7 +134,7 @@ fn open(cli: &Options) -> Result<Backend> {
     }
     let mut settings = Settings::load()?.settings;
     settings.debugging.profile = true;
-    let backend = Backend::open_with(&cli.backend, settings)?;
+    let backend = Backend::open_with(&cli.backend, &settings)?;
     backend.collect_profiles();
     Ok(backend)
 }

@@ -117,7 +117,7 @@ fn on_the_processor(
     test: &Digits,
     rng: &mut fastrand::Rng,
 ) -> Result<Results> {
-    let backend = Backend::open_with("inline", Settings::default())?;
+    let backend = Backend::open_with("inline", &Settings::default())?;
     let network = Network::new(train.count(), test.count())?;
     let training = Training::prepare(&backend, &network, train, test, rng)?;
     let read = |names: &[&'static str]| -> Result<Arrays> {

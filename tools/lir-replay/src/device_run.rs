@@ -32,12 +32,12 @@ pub(crate) fn open(name: &str, compilation: &CapsuleCompilation) -> Result<Backe
     for unknown in loaded.unknown {
         eprintln!("lir-replay: unknown {unknown}");
     }
-    let backend = Backend::open_with(name, loaded.settings)?;
+    let backend = Backend::open_with(name, &loaded.settings)?;
     match compilation.caps().filter(|_| name == "interpreter") {
         Some(caps) => {
             let codegen = Arc::new(Interpreted::of_target(caps.clone()));
             let parts = BackendParts::new(codegen, backend.device().clone());
-            Ok(Backend::from_parts(name, parts, backend.settings().clone())?)
+            Ok(Backend::from_parts(name, parts, &backend.settings())?)
         }
         None => Ok(backend),
     }

@@ -73,7 +73,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<String> {
         Cli::Bisect { file, backend } => {
             let LirFile { compilation, cases, .. } = LirFile::read(&file)?;
             let named = |name: String| -> Result<_> {
-                Ok(Backend::open_with(&name, compilation.settings()?.settings)?.codegen().caps().clone())
+                Ok(Backend::open_with(&name, &compilation.settings()?.settings)?.codegen().caps().clone())
             };
             let target = backend.map(named).transpose()?.or_else(|| compilation.caps().cloned());
             bisect::bisect(&cases, &compilation.settings()?.settings, target.as_ref())

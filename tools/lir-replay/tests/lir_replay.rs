@@ -17,7 +17,7 @@ use lowered_ir::text;
 arrayjit::register_backend!("wrong-sine", "the interpreter with cosines for sines", wrong_sine);
 
 fn wrong_sine(_: &Settings) -> OpenResult {
-    let device = Backend::open_with("interpreter", Settings::default())?.device().clone();
+    let device = Backend::open_with("interpreter", &Settings::default())?.device().clone();
     Ok(BackendParts::new(Arc::new(WrongSine(Interpreted::new())), device))
 }
 
@@ -118,7 +118,7 @@ fn a_replay_compiles_as_the_capsule_says() {
     let mut settings = Settings::default();
     settings.debugging.capsules = folder.path().to_str().unwrap().to_owned();
     settings.numerics = NumericClass::Real;
-    let backend = Backend::open_with("inline", settings).unwrap();
+    let backend = Backend::open_with("inline", &settings).unwrap();
     let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([4]).build().unwrap());
     let code = backend.compile_named("sum", "y[i] := (x[i] + 1000.1) - 999.9", [&x, &y]).unwrap();
     let values = HostArray::from_slice(&[f32::INFINITY, 1.1, 1.2, 1.3], [4]).unwrap();
@@ -149,7 +149,7 @@ fn a_capsule_is_replayed_with_its_digests() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = Settings::default();
     settings.debugging.capsules = folder.path().to_str().unwrap().to_owned();
-    let backend = Backend::open_with("wrong-sine", settings).unwrap();
+    let backend = Backend::open_with("wrong-sine", &settings).unwrap();
     let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([3]).build().unwrap());
     let code = backend.compile_named("wave", "y[i] := sin(x[i]) / 2", [&x, &y]).unwrap();
     let values = HostArray::from_slice(&[0.0f32, 1.0, 2.0], [3]).unwrap();

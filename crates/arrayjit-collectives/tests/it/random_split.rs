@@ -83,7 +83,7 @@ fn compare(programs: u64, draw: impl Fn(u64) -> GeneratedProgram) -> usize {
         let mut settings = Settings::default();
         settings.numerics = if seed % 2 == 0 { NumericClass::Fast } else { NumericClass::Strict };
         let optimizer = OptimizeSettings { max_visits: seed % 3, ..settings.optimizer() };
-        let backend = Backend::open_with("multicore", settings).unwrap().with_optimizer(optimizer);
+        let backend = Backend::open_with("multicore", &settings).unwrap().with_optimizer(optimizer);
         // Nodes learn where they live from compilation, so each outcome has its own.
         let [whole, parted] = [false, true].map(|is_split| {
             let GeneratedProgram { text, nodes } = draw(seed);

@@ -23,7 +23,7 @@ const THREADS: usize = 6;
 fn sessions(graph: &GraphProto) -> [InferenceSession; 2] {
     let mut settings = Settings::default();
     settings.threads = 2;
-    let backends = [Backend::open_with("multicore", settings).unwrap(), Backend::open("inline").unwrap()];
+    let backends = [Backend::open_with("multicore", &settings).unwrap(), Backend::open("inline").unwrap()];
     backends.map(|backend| {
         let session = load(graph.clone()).unwrap().session(&backend).unwrap();
         session.set_concurrent_runs(NonZero::new(3).unwrap());

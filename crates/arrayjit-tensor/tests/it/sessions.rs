@@ -267,7 +267,7 @@ fn sessions_have_profiles_of_their_graphs() {
     settings.debugging.profile = true;
     let params = Params::new(42);
     let weight = params.parameter("weight", [16, 64], Init::kaiming_uniform(64, 1.0)).unwrap();
-    let weights = ModelState::new(&Backend::open_with("inline", settings).unwrap(), &params).unwrap();
+    let weights = ModelState::new(&Backend::open_with("inline", &settings).unwrap(), &params).unwrap();
     let mut session = Session::new(&weights, Sgd::new(0.1), move |batch: &Batch| {
         batch.input("x")?.einsum("n i, o i -> n o", &weight)?.relu()?.mean(..)
     })

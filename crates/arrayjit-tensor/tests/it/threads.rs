@@ -19,7 +19,7 @@ const THREADS: usize = 6;
 fn backends() -> [Backend; 2] {
     let mut settings = Settings::default();
     settings.threads = 2;
-    [Backend::open_with("multicore", settings).unwrap(), Backend::open("inline").unwrap()]
+    [Backend::open_with("multicore", &settings).unwrap(), Backend::open("inline").unwrap()]
 }
 
 /// ModelState of which three runs may overlap, on any machine.

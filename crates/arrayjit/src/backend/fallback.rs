@@ -49,7 +49,7 @@ impl Backend {
         let Some(name) = self.settings().fallback.backend(self.name(), from_gpu) else { return Ok(None) };
         let settings =
             Settings { backend: name.into(), fallback: FallbackSetting::None, ..self.settings().clone() };
-        let backend = Backend::open_with(name, settings)?;
+        let backend = Backend::open_with(name, &settings)?;
         Ok(Some(opened.get_or_init(|| backend)))
     }
 }

@@ -199,7 +199,7 @@ impl PartLinker<'_> {
 
 fn with_zeros(context: &Context, node: &TensorNode) -> Result<Context, RunError> {
     let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
-    context.init_from_host_shared(node, &Arc::new(zeros))
+    context.init_from_host(node, zeros)
 }
 
 impl LinkedParts {
@@ -369,5 +369,5 @@ impl LinkedPart {
 /// Copies a node's values through the host.
 fn copy(node: &TensorNode, from: &Context, to: &Context) -> Result<(), RunError> {
     let array = from.to_host(node)?;
-    to.from_host_shared(node, &Arc::new(array)).map(drop)
+    to.from_host(node, array).map(drop)
 }

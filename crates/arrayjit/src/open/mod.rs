@@ -8,7 +8,7 @@ mod registry; // backends of other crates, and names
 
 use std::sync::Arc;
 
-use device_runtime::{Host, HostOptions, StreamStrategy};
+use device_runtime::StreamStrategy;
 use lowered_ir::{pipeline::OptimizeSettings, stack::with_enough};
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub use available::{BackendStatus, DeviceListing};
-pub use registry::{LinkedBackend, RegisterError};
+pub use registry::LinkedBackend;
 
 /// The most devices of a backend.
 const MAX_DEVICES: usize = 1024;
@@ -49,38 +49,39 @@ impl Backend {
         for thing in unknown {
             eprintln!("arrayjit: unknown {thing}");
         }
-        Backend::open_with(name, settings)
+        Backend::open_with(name, &settings)
     }
 
-    /// Opens the backend that the settings name.
+    /// [`Backend::open`] with the given settings. The backend that they name is opened by
+    /// `Backend::open_with(&settings.backend, &settings)`.
+    ///
+    /// ```
+    /// use arrayjit::{Backend, Settings};
+    ///
+    /// let mut settings = Settings::default();
+    /// settings.threads = 2;
+    /// let backend = Backend::open_with("multicore", &settings)?;
+    /// assert_eq!(backend.settings().threads, 2);
+    /// # Ok::<(), arrayjit::OpenError>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// Fails like [`Backend::open`].
-    pub fn from_settings(settings: Settings) -> Result<Backend, OpenError> {
-        let name = settings.backend.clone();
-        Backend::open_with(&name, settings)
-    }
-
-    /// Opens a backend by name with the given settings.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Backend::open`].
-    pub fn open_with(name: &str, settings: Settings) -> Result<Backend, OpenError> {
+    pub fn open_with(name: &str, settings: &Settings) -> Result<Backend, OpenError> {
         if name == auto::NAME {
             return Backend::open_auto(settings);
         }
         let entry = registry::find(name)?;
-        check(&settings)?;
-        let parts = with_enough(|| (entry.open)(&settings))?;
+        check(settings)?;
+        let parts = with_enough(|| (entry.open)(settings))?;
         Backend::from_parts(entry.name, parts, settings)
     }
 
     /// Opens the first backend of [`auto::ORDER`] that opens, and reports why others did not.
-    fn open_auto(settings: Settings) -> Result<Backend, OpenError> {
-        check(&settings)?;
-        let choice = with_enough(|| auto::choose(auto::ORDER, &settings))?;
+    fn open_auto(settings: &Settings) -> Result<Backend, OpenError> {
+        check(settings)?;
+        let choice = with_enough(|| auto::choose(auto::ORDER, settings))?;
         let backend = Backend::from_parts(choice.name, choice.parts, settings)?;
         choice.skipped.iter().for_each(|(name, why)| backend.observer().skipped(name, why));
         Ok(backend)
@@ -96,7 +97,7 @@ impl Backend {
     /// # use scheduler_multicore::{Config, Cpu};
     /// let device = |ordinal| Device::new(Arc::new(Cpu::inline(Config::default())), ordinal);
     /// let parts = BackendParts::new(Arc::new(Interpreted::new()), device(0)).with_device(device(1));
-    /// let backend = Backend::from_parts("mine", parts, Settings::default())?;
+    /// let backend = Backend::from_parts("mine", parts, &Settings::default())?;
     /// assert_eq!((backend.name(), backend.devices().len()), ("mine", 2));
     /// # Ok::<(), arrayjit::OpenError>(())
     /// ```
@@ -108,12 +109,12 @@ impl Backend {
     pub fn from_parts(
         name: impl Into<String>,
         parts: BackendParts,
-        settings: Settings,
+        settings: &Settings,
     ) -> Result<Backend, OpenError> {
         parts.codegen.caps().check()?;
         let tuner = Tuner::open(&settings.tuning)?;
         let optimizer = settings.optimizer();
-        Ok(Backend::assembled(name.into(), parts, settings, optimizer, tuner))
+        Ok(Backend::assembled(name.into(), parts, settings.clone(), optimizer, tuner))
     }
 
     /// A backend made of parts whose capabilities are checked.
@@ -130,9 +131,8 @@ impl Backend {
             device.initialize(stream_strategy(&settings));
             device.reject_unwritten_reads(settings.reject_unwritten_reads);
         }
-        let host = Host::new(HostOptions::default());
         let generator = Generator {
-            target: Arc::new(Target { name, codegen, devices, host }),
+            target: Arc::new(Target { name, codegen, devices }),
             logs: settings.has_logs(),
             tuner,
             cache: CodeCache::new(settings.code_cache_bytes),

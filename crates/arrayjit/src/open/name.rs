@@ -6,13 +6,10 @@ use super::{auto, built_in::BUILT_IN};
 /// backend.
 const RESERVED: [&str; 2] = [auto::NAME, "none"];
 
-/// The form of a name that can stand in settings and on command lines.
-pub(super) const FORM: &str = "1 to 64 lower-case ASCII letters, digits, `-` or `_`, the first a letter";
-
 /// Why a name cannot be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameFault {
-    /// The name has not the form [`FORM`].
+    /// The name has not the form [`NAME_FORM`](crate::error::NAME_FORM).
     Malformed,
     /// The name is that of a backend of this crate, or means something in the settings.
     Reserved,
@@ -42,7 +39,7 @@ pub(super) const fn name_fault(name: &str) -> Option<NameFault> {
 }
 
 /// The reserved names, in words.
-pub(super) fn reserved() -> String {
+pub(super) fn reserved_names() -> String {
     let names: Vec<&str> = BUILT_IN.iter().map(|backend| backend.name).chain(RESERVED).collect();
     names.join(", ")
 }

@@ -18,11 +18,11 @@ use super::{
     auto,
     available::DeviceListing,
     built_in::{BUILT_IN, BuiltIn},
-    name::{FORM, NameFault, name_fault, reserved},
+    name::{NameFault, name_fault, reserved_names},
 };
 use crate::{
     backend::Backend,
-    error::OpenError,
+    error::{NAME_FORM, OpenError},
     parts::{BackendParts, OpenResult},
     settings::Settings,
 };
@@ -55,13 +55,13 @@ impl LinkedBackend {
     ///
     /// # Panics
     ///
-    /// If the name is not well-formed or reserved, as [`RegisterError`] describes. In the macro this is a
+    /// If the name is not well-formed or reserved, as for [`Backend::register`]. In the macro this is a
     /// compile error.
     pub const fn new(name: &'static str, about: &'static str, open: fn(&Settings) -> OpenResult) -> Self {
         match name_fault(name) {
             None => {}
             // A constant function prints constants alone, so the compiler shows the name and this the reason.
-            Some(NameFault::Malformed) => panic!("{}", FORM),
+            Some(NameFault::Malformed) => panic!("{}", NAME_FORM),
             Some(NameFault::Reserved) => panic!("the name is one of arrayjit's own"),
         }
         LinkedBackend { name, about, open }
@@ -117,32 +117,6 @@ macro_rules! register_backend {
     };
 }
 
-/// Why a backend was not registered.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// The name cannot stand in settings and on command lines.
-    #[error("`{name}` cannot be the name of a backend: expected {form}", form = FORM)]
-    Malformed {
-        /// The name.
-        name: String,
-    },
-    /// The name is that of a backend of this crate, or means something in the settings.
-    #[error("a backend cannot be registered as `{name}`: the name is one of arrayjit's own ({})", reserved())]
-    Reserved {
-        /// The name.
-        name: String,
-    },
-    /// A backend of that name is registered.
-    #[error("a backend is already registered as `{name}` ({about}): choose another name")]
-    Taken {
-        /// The name.
-        name: String,
-        /// A few words about the registered backend.
-        about: String,
-    },
-}
-
 impl Backend {
     /// Registers a backend for the rest of the process: from then on [`Backend::open`] and the setting
     /// `backend` know its name, and errors list it. [`register_backend!`](crate::register_backend) registers
@@ -163,28 +137,31 @@ impl Backend {
     /// })?;
     /// let mut settings = Settings::default();
     /// settings.backend = "slide-rule".into();
-    /// assert_eq!(Backend::from_settings(settings)?.name(), "slide-rule");
+    /// assert_eq!(Backend::open_with(&settings.backend, &settings)?.name(), "slide-rule");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`RegisterError`] if the name is malformed, reserved or taken; then nothing has changed.
+    /// [`OpenError::MalformedName`], [`OpenError::ReservedName`] and [`OpenError::TakenName`]; then nothing has
+    /// changed.
     pub fn register(
         name: &str,
         about: &str,
         open: impl Fn(&Settings) -> OpenResult + Send + Sync + 'static,
-    ) -> Result<(), RegisterError> {
+    ) -> Result<(), OpenError> {
         let own = || name.to_owned();
         match name_fault(name) {
             None => {}
-            Some(NameFault::Malformed) => return Err(RegisterError::Malformed { name: own() }),
-            Some(NameFault::Reserved) => return Err(RegisterError::Reserved { name: own() }),
+            Some(NameFault::Malformed) => return Err(OpenError::MalformedName { name: own() }),
+            Some(NameFault::Reserved) => {
+                return Err(OpenError::ReservedName { name: own(), reserved: reserved_names() });
+            }
         }
         let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
         let linked = linked().find(|entry| entry.name == name);
         if let Some(taken) = linked.or_else(|| registered.get(name).cloned()) {
-            return Err(RegisterError::Taken { name: own(), about: taken.about.into_owned() });
+            return Err(OpenError::TakenName { name: own(), about: taken.about.into_owned() });
         }
         registered.insert(own(), BackendEntry::registered(own().into(), about.to_owned().into(), open));
         Ok(())

@@ -12,12 +12,16 @@ use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
 use super::{
-    error::ParallelError,
     round_robin::round_robin,
     spread::broadcast,
     tree_sum::{MergeMethod, TreeSum},
 };
-use crate::{backend::Backend, compiled::Compiled, routine::Routine};
+use crate::{
+    backend::Backend,
+    compiled::Compiled,
+    error::{Error, ParallelError},
+    routine::Routine,
+};
 
 /// The routines of data-parallel training, and their nodes.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +110,7 @@ impl DataParallel {
         backend: &Backend,
         job: &DataParallelJob<'_>,
         contexts: &[Context],
-    ) -> Result<DataParallel, ParallelError> {
+    ) -> Result<DataParallel, Error> {
         let gradients = contexts.iter().map(|context| job.gradient.link(context));
         let gradients: Vec<Routine> = gradients.collect::<Result<_, _>>()?;
         let mut contexts: Vec<Context> = gradients.iter().map(|routine| routine.context().clone()).collect();

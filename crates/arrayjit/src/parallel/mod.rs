@@ -8,19 +8,19 @@
 //! [merge buffers]: crate::MergeBufferUse
 
 mod data_parallel; // rounds of gradients, and an update after each
-mod error;
 mod merge_tree; // the order of additions
 mod round_robin; // calls in turns
 mod shard; // arrays in equal parts
 mod spread; // copies for every stream
 mod tree_sum; // sums by merges
 
+pub use crate::error::ParallelError;
+
 pub use self::{
     data_parallel::{DataParallel, DataParallelJob},
-    error::ParallelError,
     merge_tree::{Merge, merge_tree},
     round_robin::round_robin,
-    shard::{ShardError, gather, shard},
+    shard::{gather, shard},
     spread::{all_reduce, broadcast, replicate},
     tree_sum::MergeMethod,
 };

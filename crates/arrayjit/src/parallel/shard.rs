@@ -1,50 +1,8 @@
 //! Divides arrays into equal parts along their first axis, and concatenates them again.
 
-use tnode::{DType, HostArray};
+use tnode::HostArray;
 
-/// Why an array was not divided or concatenated.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum ShardError {
-    /// The size of the first axis is not a multiple of the number of shards.
-    #[error(
-        "an array of sizes {dims:?} has no {shards} equal shards: its first axis does not divide by {shards}"
-    )]
-    Uneven {
-        /// The array's sizes, without margins.
-        dims: Vec<usize>,
-        /// The requested number of shards.
-        shards: usize,
-    },
-    /// There is no axis to divide or to concatenate along.
-    #[error("{what} of rank 0 has no first axis")]
-    NoAxis {
-        /// The array, or the shard by its position.
-        what: String,
-    },
-    /// There is no shard to concatenate.
-    #[error("no shards to gather")]
-    Empty,
-    /// A shard differs from the first one in type or in the size of another axis.
-    #[error(
-        "shard {at} is of type {found_type} and sizes {found:?}, but shard 0 of type {expected_type} and sizes {expected:?}: all but the first size must agree"
-    )]
-    Mismatch {
-        /// The position of the shard.
-        at: usize,
-        /// The type of shard 0.
-        expected_type: DType,
-        /// The sizes of shard 0, without margins.
-        expected: Vec<usize>,
-        /// The type of the shard.
-        found_type: DType,
-        /// The sizes of the shard, without margins.
-        found: Vec<usize>,
-    },
-    /// A failed allocation.
-    #[error(transparent)]
-    Array(#[from] tnode::Error),
-}
+use crate::error::{Error, ParallelError};
 
 /// Divides an array into equal parts of consecutive slices along its first axis; each has the sizes `[dims[0]
 /// / shards, ..]`, without margins.
@@ -62,13 +20,13 @@ pub enum ShardError {
 /// # Errors
 ///
 /// An array of rank 0, or one whose first size is not a multiple of `shards`.
-pub fn shard(array: &HostArray, shards: usize) -> Result<Vec<HostArray>, ShardError> {
+pub fn shard(array: &HostArray, shards: usize) -> Result<Vec<HostArray>, Error> {
     let dims = array.dims_without_padding();
     let Some(&rows) = dims.first() else {
-        return Err(ShardError::NoAxis { what: "an array".to_owned() });
+        return Err(ParallelError::NoAxis { what: "an array".to_owned() }.into());
     };
     if shards == 0 || rows % shards != 0 {
-        return Err(ShardError::Uneven { dims: dims.to_vec(), shards });
+        return Err(ParallelError::Uneven { dims: dims.to_vec(), shards }.into());
     }
     let array = array.with_reshape(dims.clone(), None)?;
     let mut part = dims;
@@ -83,8 +41,8 @@ pub fn shard(array: &HostArray, shards: usize) -> Result<Vec<HostArray>, ShardEr
 /// # Errors
 ///
 /// No arrays, arrays of rank 0, or arrays that differ from the first one in type or in another size.
-pub fn gather(shards: &[HostArray]) -> Result<HostArray, ShardError> {
-    let first = shards.first().ok_or(ShardError::Empty)?;
+pub fn gather(shards: &[HostArray]) -> Result<HostArray, Error> {
+    let first = shards.first().ok_or(ParallelError::NoShards)?;
     let mut dims = first.dims_without_padding();
     let mut rows = 0;
     let mut bytes = Vec::new();
@@ -97,11 +55,13 @@ pub fn gather(shards: &[HostArray]) -> Result<HostArray, ShardError> {
 }
 
 /// The first size of `shard`, if its type and its other sizes equal the first shard's.
-fn rows_like(first: &HostArray, shard: &HostArray, at: usize) -> Result<usize, ShardError> {
+fn rows_like(first: &HostArray, shard: &HostArray, at: usize) -> Result<usize, ParallelError> {
     let (expected, found) = (first.dims_without_padding(), shard.dims_without_padding());
-    let Some(&rows) = found.first() else { return Err(ShardError::NoAxis { what: format!("shard {at}") }) };
+    let Some(&rows) = found.first() else {
+        return Err(ParallelError::NoAxis { what: format!("shard {at}") });
+    };
     if first.dtype() != shard.dtype() || expected.get(1..) != found.get(1..) {
-        return Err(ShardError::Mismatch {
+        return Err(ParallelError::ShardMismatch {
             at,
             expected_type: first.dtype(),
             expected: expected.to_vec(),

@@ -3,11 +3,8 @@
 use device_runtime::{Context, MergeBufferUse, RunError, Stream};
 use tnode::TensorNode;
 
-use super::{
-    error::ParallelError,
-    tree_sum::{MergeMethod, TreeSum},
-};
-use crate::backend::Backend;
+use super::tree_sum::{MergeMethod, TreeSum};
+use crate::{backend::Backend, error::Error};
 
 /// Contexts on further streams, of any devices, each with its own copy of the given nodes as they are in
 /// `context`.
@@ -67,7 +64,7 @@ pub fn broadcast(contexts: &[Context], nodes: &[TensorNode]) -> Result<(), RunEr
 /// # Errors
 ///
 /// A node that a context lacks, or that two of them share; a device error.
-pub fn all_reduce(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<(), ParallelError> {
+pub fn all_reduce(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<(), Error> {
     let nodes = std::slice::from_ref(node);
     let sum = TreeSum::link(backend, contexts, nodes, MergeMethod::Streaming)?;
     sum.merge(contexts.len())?;

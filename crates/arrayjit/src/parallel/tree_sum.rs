@@ -12,11 +12,11 @@ use assignments::{
 use device_runtime::{Context, MergeBufferUse, RunError};
 use tnode::TensorNode;
 
-use super::{
-    error::ParallelError,
-    merge_tree::{Merge, merge_tree},
+use super::merge_tree::{Merge, merge_tree};
+use crate::{
+    backend::Backend,
+    error::{Error, ParallelError},
 };
-use crate::backend::Backend;
 
 /// How a term is transferred to the stream that adds it. The sum has the same bits either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ impl TreeSum {
         contexts: &[Context],
         nodes: &[TensorNode],
         by: MergeMethod,
-    ) -> Result<TreeSum, ParallelError> {
+    ) -> Result<TreeSum, Error> {
         let summed = nodes.iter().map(|node| SummedNode::link(backend, contexts, node));
         Ok(TreeSum { contexts: contexts.to_vec(), nodes: summed.collect::<Result<_, _>>()?, by })
     }
@@ -88,23 +88,22 @@ impl TreeSum {
 }
 
 impl SummedNode {
-    fn link(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<SummedNode, ParallelError> {
+    fn link(backend: &Backend, contexts: &[Context], node: &TensorNode) -> Result<SummedNode, Error> {
         check_apart(contexts, node)?;
         let code = backend.compile_assignments(&merging(node)?)?;
         // The upper half of the streams never adds.
         let adding = contexts.iter().take(contexts.len().div_ceil(2));
         let link = |context: &Context| {
-            code.link(context)?.whole().cloned().ok_or_else(|| ParallelError::Fallback {
-                node: node.name(),
-                backend: backend.name().to_owned(),
-            })
+            let (node, backend) = (node.name(), backend.name().to_owned());
+            let whole = code.link(context)?.whole().cloned();
+            whole.ok_or_else(|| Error::from(ParallelError::Fallback { node, backend }))
         };
         Ok(SummedNode { node: node.clone(), merging: adding.map(link).collect::<Result<_, _>>()? })
     }
 }
 
 /// `node += node.merge`.
-fn merging(node: &TensorNode) -> Result<Assignments, ParallelError> {
+fn merging(node: &TensorNode) -> Result<Assignments, Error> {
     let dims = node.dims_without_padding().map_err(BuildError::from)?;
     let whole = (dims.clone(), identity_projections(&dims));
     let projections = Projections::new(&dims, whole.clone(), vec![whole], "merge");

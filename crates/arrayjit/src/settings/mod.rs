@@ -29,8 +29,8 @@ pub use values::{FallbackSetting, NumericClass, SuggestedStreams, TensorCoreSett
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The backend of [`crate::Backend::from_settings`]: `multicore`, `inline`, `interpreter`, `wgpu`,
-    /// `cuda`, `auto` for the first that opens of `cuda`, `wgpu` on a GPU and `multicore`, or a
+    /// The backend that a program opens unless it chooses one itself: `multicore`, `inline`, `interpreter`,
+    /// `wgpu`, `cuda`, `auto` for the first that opens of `cuda`, `wgpu` on a GPU and `multicore`, or a
     /// [registered](crate::register_backend) backend.
     pub backend: String,
     /// Threads that compute, workers of streams included: 1 to 1024, or 0 for one per core.

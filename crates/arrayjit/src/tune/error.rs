@@ -9,7 +9,7 @@ use codegen_core::CodegenError;
 #[non_exhaustive]
 pub enum TuneError {
     /// The file exists and cannot be read.
-    #[error("reading `{}`: {source}", path.display())]
+    #[error("setting `tune`: reading `{}`: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -17,7 +17,7 @@ pub enum TuneError {
         source: io::Error,
     },
     /// The file, or the files beside it that protect it, cannot be written.
-    #[error("writing `{}`: {source}", path.display())]
+    #[error("setting `tune`: writing `{}`: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -25,13 +25,13 @@ pub enum TuneError {
         source: io::Error,
     },
     /// The file has no choices. It is left as it is.
-    #[error("`{}`, line 1: expected `arrayjit tune 1`; the file is left as it is", path.display())]
+    #[error("setting `tune`: `{}`, line 1: expected `arrayjit tune 1`; the file is left as it is", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
     /// The file has a version that this crate does not know. It is left as it is.
-    #[error("`{}`, line 1: it has version `{found}`, and this arrayjit reads version 1", path.display())]
+    #[error("setting `tune`: `{}`, line 1: it has version `{found}`, and this arrayjit reads version 1", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum TuneError {
         found: String,
     },
     /// A line is no entry.
-    #[error("`{}`, line {line}: {why}", path.display())]
+    #[error("setting `tune`: `{}`, line {line}: {why}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum TuneError {
         why: String,
     },
     /// A choice does not fit its kernel.
-    #[error("`{}`, line {line}: {source}; without the line, the kernel is measured again", path.display())]
+    #[error("setting `tune`: `{}`, line {line}: {source}; without the line, the kernel is measured again", path.display())]
     Choice {
         /// The file.
         path: PathBuf,

@@ -107,7 +107,7 @@ const APPROXIMATIONS: &[Approximation] = &[
 fn approximate_functions_stay_within_their_bounds() {
     let mut settings = Settings::default();
     settings.gpu.approximate_functions = true;
-    let opened = Backend::open_with("cuda", settings);
+    let opened = Backend::open_with("cuda", &settings);
     let Some(backend) = or_skip("approximate_functions_stay_within_their_bounds", opened) else { return };
     let mut over = Vec::new();
     for Approximation { function, exact, range, bound } in APPROXIMATIONS {

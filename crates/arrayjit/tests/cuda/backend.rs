@@ -40,7 +40,7 @@ fn what_logs_does_not_fall_back() {
     for target in Target::ALL {
         let codegen: Arc<dyn Codegen> = Arc::new(ptx(target, PtxOptions::default()));
         let parts = BackendParts::new(codegen, device.clone());
-        let backend = Backend::from_parts("cuda", parts, settings.clone()).unwrap();
+        let backend = Backend::from_parts("cuda", parts, &settings).unwrap();
         let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([100]).build().unwrap());
         let code = backend.compile("y[i] := tanh(x[i])", [&x, &y]).unwrap();
         assert!(code.fallbacks().is_empty(), "{:?}", code.fallbacks());

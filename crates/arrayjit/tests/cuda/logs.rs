@@ -23,7 +23,7 @@ fn settings() -> Settings {
 }
 
 fn backend(name: &str) -> Backend {
-    Backend::open_with(name, settings()).unwrap()
+    Backend::open_with(name, &settings()).unwrap()
 }
 
 /// Runs the program twice and returns its log; no part of it may run on another backend.
@@ -59,11 +59,11 @@ fn routines_log_what_they_log_on_the_interpreter() {
 
 #[test]
 fn a_small_buffer_has_the_beginning_of_the_log() {
-    let opened = Backend::open_with("cuda", settings());
+    let opened = Backend::open_with("cuda", &settings());
     let Some(cuda) = or_skip("a_small_buffer_has_the_beginning_of_the_log", opened) else { return };
     let small = ptx(Target::Sm70, PtxOptions { log_bytes: 1000, ..PtxOptions::default() });
     let parts = BackendParts::new(Arc::new(small), cuda.device().clone());
-    let found = logged(&Backend::from_parts("cuda", parts, settings()).unwrap());
+    let found = logged(&Backend::from_parts("cuda", parts, &settings()).unwrap());
     let whole = logged(&backend("interpreter"));
     let [first, second] = [0, 1].map(|run| found.split_inclusive("1000 bytes\n").nth(run).unwrap());
     let (kept, _) = first.split_once("DROPPED: ").unwrap();

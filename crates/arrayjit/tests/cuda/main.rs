@@ -51,7 +51,7 @@ fn backend(test: &str) -> Option<Backend> {
 }
 
 fn open() -> Result<Backend, OpenError> {
-    Backend::open_with("cuda", Settings::default())
+    Backend::open_with("cuda", &Settings::default())
 }
 
 /// Returns the value, or prints a line and returns `None`. `REQUIRE_GPU_TOOLS` has no effect here, because no

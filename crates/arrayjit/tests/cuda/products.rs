@@ -195,7 +195,7 @@ fn a_batch_within_rows() {
 fn tf32_operands_are_truncated() {
     let mut settings = Settings::default();
     settings.gpu.tf32 = true;
-    let opened = Backend::open_with("cuda", settings);
+    let opened = Backend::open_with("cuda", &settings);
     let Some(backend) = or_skip("tf32_operands_are_truncated", opened) else { return };
     const N: usize = 256;
     let [a, b, y] = ["a", "b", "y"].map(|name| TensorNode::builder(name).dims([N, N]).build().unwrap());

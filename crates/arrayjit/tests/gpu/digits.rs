@@ -26,7 +26,7 @@ fn accuracy(backend: &Backend, epochs: u32) -> f64 {
 #[test]
 fn the_digits_train_as_on_the_cpu() {
     let Some(gpu) = backend("the_digits_train_as_on_the_cpu") else { return };
-    let cpu = Backend::open_with("inline", Settings::default()).unwrap();
+    let cpu = Backend::open_with("inline", &Settings::default()).unwrap();
     let (on_gpu, on_cpu) = (accuracy(&gpu, 20), accuracy(&cpu, 20));
     // A different order of summation changes the weights slightly, and with them the class of one or two of
     // 359 images.

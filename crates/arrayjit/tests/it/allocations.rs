@@ -47,7 +47,7 @@ fn running_a_routine_with_bindings_allocates_nothing() {
     for (name, threads) in [("inline", 1), ("multicore", 1), ("multicore", 2)] {
         let mut settings = Settings::default();
         settings.threads = threads;
-        let backend = Backend::open_with(name, settings).unwrap();
+        let backend = Backend::open_with(name, &settings).unwrap();
         let routine = step(&backend);
         assert_eq!(routine.bindings().len(), 1);
         let run = |times| (0..times).for_each(|at| routine.run(&[at % 2]).unwrap().sync().unwrap());

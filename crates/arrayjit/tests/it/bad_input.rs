@@ -11,7 +11,7 @@ use scheduling::{ScheduleOptions, schedule};
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 
 fn backend(name: &str) -> Backend {
-    Backend::open_with(name, Settings::default()).expect("every backend of this build opens")
+    Backend::open_with(name, &Settings::default()).expect("every backend of this build opens")
 }
 
 fn node(name: &str, dims: &[usize]) -> TensorNode {
@@ -40,11 +40,11 @@ fn more_threads_or_devices_than_a_machine_has() {
         for most in [1025, usize::MAX] {
             let mut settings = Settings::default();
             settings.threads = most;
-            let rejected = Backend::open_with(name, settings).expect_err("too many");
+            let rejected = Backend::open_with(name, &settings).expect_err("too many");
             says(&rejected, &["`threads`", &most.to_string(), "at most 1024"]);
             let mut settings = Settings::default();
             settings.num_devices = most;
-            let rejected = Backend::open_with(name, settings).expect_err("too many");
+            let rejected = Backend::open_with(name, &settings).expect_err("too many");
             says(&rejected, &["`num_devices`", &most.to_string(), "at most 1024"]);
         }
     }

@@ -9,8 +9,9 @@ use scheduling::{LegaliseError, ScheduleError, ScheduleOptions, schedule};
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 
 fn backends() -> [Backend; 3] {
-    BACKENDS
-        .map(|name| Backend::open_with(name, Settings::default()).expect("every backend of this build opens"))
+    BACKENDS.map(|name| {
+        Backend::open_with(name, &Settings::default()).expect("every backend of this build opens")
+    })
 }
 
 fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {

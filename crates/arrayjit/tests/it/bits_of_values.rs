@@ -20,7 +20,7 @@ fn run(
     given: Option<(&TensorNode, &HostArray)>,
     node: &TensorNode,
 ) -> Vec<u128> {
-    let backend = Backend::open_with(backend, Settings::default()).expect("it is in every build");
+    let backend = Backend::open_with(backend, &Settings::default()).expect("it is in every build");
     let code = backend.compile_assignments(assignments).expect("every type converts");
     let empty = backend.context().expect("a stream");
     let context = given.map(|(node, array)| empty.init_from_host(node, array).expect("memory"));

@@ -59,11 +59,11 @@ fn a_result_that_is_not_finite_is_written_once_for_each_linked_routine() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("capsules");
     for name in ["interpreter", "inline", "multicore"] {
-        let Ok(backend) = Backend::open_with(name, settings(&folder)) else { continue };
+        let Ok(backend) = Backend::open_with(name, &settings(&folder)) else { continue };
         run(&backend, &[1.0, 2.0, 4.0]);
         assert_eq!(files(&folder), [""; 0], "finite, with the bits that the interpreter gives");
     }
-    let backend = Backend::open_with("interpreter", settings(&folder)).unwrap();
+    let backend = Backend::open_with("interpreter", &settings(&folder)).unwrap();
     run(&backend, &[1.0, 0.0, -3.5]);
     run(&backend, &[0.0, 0.0, 0.0]);
     assert_eq!(files(&folder), ["inverse-2.lir", "inverse.lir"]);
@@ -81,7 +81,7 @@ fn a_result_that_is_not_finite_is_written_once_for_each_linked_routine() {
 
 #[test]
 fn without_the_setting_nothing_is_written() {
-    let backend = Backend::open_with("interpreter", Settings::default()).unwrap();
+    let backend = Backend::open_with("interpreter", &Settings::default()).unwrap();
     run(&backend, &[0.0; 3]);
     assert!(!Path::new("capsules").exists());
 }
@@ -125,9 +125,9 @@ impl Codegen for Idle {
 #[test]
 fn other_bits_than_the_interpreter_gives_are_written_with_both_digests() {
     let folder = tempfile::tempdir().unwrap();
-    let device = Backend::open_with("interpreter", Settings::default()).unwrap().device().clone();
+    let device = Backend::open_with("interpreter", &Settings::default()).unwrap().device().clone();
     let parts = BackendParts::new(Arc::new(Idle(Interpreted::new())), device);
-    run(&Backend::from_parts("idle", parts, settings(folder.path())).unwrap(), &[1.0, 2.0, 4.0]);
+    run(&Backend::from_parts("idle", parts, &settings(folder.path())).unwrap(), &[1.0, 2.0, 4.0]);
     let (text, _) = read(&folder.path().join("inverse.lir"));
     assert!(text.contains("; capsule: idle: node `y` has other bits than the interpreter gives"), "{text}");
     let digest_of = |values: [f32; 3]| digest(DType::F32, &values.map(f32::to_le_bytes).concat());
@@ -171,9 +171,9 @@ fn a_routine_of_two_backends_is_written_too() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings(folder.path());
     settings.fallback = FallbackSetting::Interpreter;
-    let device = Backend::open_with("interpreter", Settings::default()).unwrap().device().clone();
+    let device = Backend::open_with("interpreter", &Settings::default()).unwrap().device().clone();
     let parts = BackendParts::new(Arc::new(NoRoots(Interpreted::new())), device);
-    let backend = Backend::from_parts("no-roots", parts, settings).unwrap();
+    let backend = Backend::from_parts("no-roots", parts, &settings).unwrap();
     let [x, y, z] = ["x", "y", "z"].map(|name| node(name, DType::F32));
     let code = backend.compile_named("roots", "y[i] := 1 / x[i]\nz[i] := sqrt(x[i])", [&x, &y, &z]).unwrap();
     assert_eq!(code.fallbacks().len(), 1);
@@ -189,7 +189,7 @@ fn a_routine_of_two_backends_is_written_too() {
 #[test]
 fn the_merge_buffer_is_an_input() {
     let folder = tempfile::tempdir().unwrap();
-    let backend = Backend::open_with("interpreter", settings(folder.path())).unwrap();
+    let backend = Backend::open_with("interpreter", &settings(folder.path())).unwrap();
     let [g, y] = ["g", "y"].map(|name| node(name, DType::F32));
     let code =
         backend.compile_named("merge", "g[i] += g.merge[i]\ny[i] := 1 / (g[i] - g[i])", [&g, &y]).unwrap();
@@ -217,7 +217,7 @@ fn runs_a_task() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings(folder.path());
     settings.debugging.level = Settings::load().unwrap().settings.debugging.level;
-    let backend = Backend::open_with("interpreter", settings).unwrap();
+    let backend = Backend::open_with("interpreter", &settings).unwrap();
     let y = node("y", DType::F32);
     let code = backend.compile_named("endless", "y[i] := 1 / (i - i)", [&y]).unwrap();
     let routine = code.link(&backend.context().unwrap()).unwrap();
@@ -244,7 +244,7 @@ fn a_task_without_a_capsule_is_reported_once() {
 
 #[test]
 fn a_routine_of_the_loop_ir_needs_a_node_for_each_declaration() {
-    let backend = Backend::open_with("interpreter", Settings::default()).unwrap();
+    let backend = Backend::open_with("interpreter", &Settings::default()).unwrap();
     let text = "routine @r strict {\n  node %0 \"x\" f32[3] on_device\n  zero %0\n}\n";
     let routine = || Verified::new(lowered_ir::text::parse(text).unwrap()).unwrap();
     let x = node("x", DType::F32);

@@ -49,7 +49,7 @@ impl Shape {
 fn results(backend: &str, threads: usize, shape: Shape) -> Vec<Vec<u64>> {
     let mut settings = Settings::default();
     settings.threads = threads;
-    let backend = Backend::open_with(backend, settings).expect("every backend of this build opens");
+    let backend = Backend::open_with(backend, &settings).expect("every backend of this build opens");
     let code = backend.compile(&shape.text(), &Nodes::default()).expect("a valid text");
     let mut context = backend.context().expect("a stream");
     for (seed, name) in ["x", "f", "e"].into_iter().enumerate() {

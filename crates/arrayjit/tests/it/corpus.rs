@@ -9,7 +9,7 @@ use codegen_testkit::{Agreement, run_corpus_on};
 fn check(backend: &str, threads: usize) {
     let mut settings = Settings::default();
     settings.threads = threads;
-    let backend = Backend::open_with(backend, settings).unwrap();
+    let backend = Backend::open_with(backend, &settings).unwrap();
     let report = run_corpus_on(backend.codegen(), backend.device(), Agreement::Bits);
     println!("{report}");
     assert!(report.conforms(), "{report}");

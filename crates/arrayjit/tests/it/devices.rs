@@ -8,7 +8,7 @@ fn what_is_compiled_runs_on_every_device() {
     for name in ["multicore", "inline", "interpreter"] {
         let mut settings = Settings::default();
         settings.num_devices = 2;
-        let backend = Backend::open_with(name, settings).unwrap();
+        let backend = Backend::open_with(name, &settings).unwrap();
         assert_eq!(backend.devices().len(), 2);
         let node = |name: &str| TensorNode::builder(name).dims([3]).dtype(DType::F32).build().unwrap();
         let (x, g) = (node("x"), node("g"));

@@ -54,7 +54,7 @@ fn run(backend: &str, threads: usize) -> (Vec<f64>, Vec<f64>) {
     let (z, loss) = (f32s("z", &[6]), f32s("loss", &[]));
     let mut settings = Settings::default();
     settings.threads = threads;
-    let backend = Backend::open_with(backend, settings).expect("every backend of this build opens");
+    let backend = Backend::open_with(backend, &settings).expect("every backend of this build opens");
     let code =
         backend.compile(STEP, [&ids, &label, &table, &dtable, &y, &dy, &z, &loss]).expect("a valid text");
     let context = backend.context().expect("a stream");

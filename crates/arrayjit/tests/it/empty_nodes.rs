@@ -36,7 +36,7 @@ fn empty(context: &Context, node: &TensorNode) {
 #[test]
 fn a_routine_writes_nodes_without_elements() {
     for name in BACKENDS {
-        let backend = Backend::open_with(name, Settings::default()).unwrap();
+        let backend = Backend::open_with(name, &Settings::default()).unwrap();
         let (x, y, z) = (node("x", &[0, 3]), node("y", &[0, 3]), node("z", &[2, 0]));
         let (sum, total) = (node("sum", &[3]), node("total", &[0]));
         let nodes = [&x, &y, &z, &sum, &total];
@@ -59,7 +59,7 @@ fn a_routine_writes_nodes_without_elements() {
 #[test]
 fn a_pad_of_a_node_without_elements_is_its_number() {
     for name in BACKENDS {
-        let backend = Backend::open_with(name, Settings::default()).unwrap();
+        let backend = Backend::open_with(name, &Settings::default()).unwrap();
         let mode = MemoryMode::Materialized;
         let none = TensorNode::builder("none").dims([0, 3]).mode(mode).build().unwrap();
         let y = node("y", &[3]);
@@ -78,7 +78,7 @@ fn linked_on_and_merged(
     read: &str,
     check: impl Fn(&Context, &TensorNode),
 ) {
-    let backend = Backend::open_with(name, Settings::default()).unwrap();
+    let backend = Backend::open_with(name, &Settings::default()).unwrap();
     let s = node("s", &[3]);
     let write = backend.compile("y[i,j] := i + j", [y]).unwrap();
     let read = backend.compile(read, [y, z]).unwrap();

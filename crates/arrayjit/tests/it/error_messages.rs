@@ -10,7 +10,7 @@ const LINE_AND_CARET: &str = "1 | y[i] := x[i] * 2 +\n  |                   ^";
 fn compile_a_text_that_ends_early() -> Result<(), Box<dyn Error>> {
     let x = TensorNode::builder("x").dims([4]).build()?;
     let y = TensorNode::builder("y").dims([4]).build()?;
-    let backend = Backend::open_with("inline", Settings::default())?;
+    let backend = Backend::open_with("inline", &Settings::default())?;
     backend.compile("y[i] := x[i] * 2 +", [&x, &y])?;
     Ok(())
 }
@@ -39,12 +39,13 @@ fn a_main_that_returns_an_error_shows_the_caret() {
 fn errors_of_every_layer_print_their_message_as_debug() {
     let text = compile_a_text_that_ends_early().expect_err("the text ends early");
     let array = HostArray::from_slice(&[1f32, 2.0], [3]).expect_err("2 elements are not 3");
-    let backend = Backend::open_with("abacus", Settings::default()).map(|_| ()).expect_err("no such backend");
+    let backend =
+        Backend::open_with("abacus", &Settings::default()).map(|_| ()).expect_err("no such backend");
     let mode = "everywhere".parse::<arrayjit::MemoryMode>().expect_err("no such mode");
     let settings = Settings::load_from(["--arrayjit-debug=much".into()], [], std::env::temp_dir().as_path());
     let settings = settings.map(|_| ()).expect_err("no number");
     let x = TensorNode::builder("x").dims([4]).build().expect("a small node");
-    let inline = Backend::open_with("inline", Settings::default()).expect("it is in every build");
+    let inline = Backend::open_with("inline", &Settings::default()).expect("it is in every build");
     let run = inline.context().expect("a context").to_host(&x).expect_err("it was never given values");
     let errors: [Box<dyn Error>; 6] =
         [text, array.into(), backend.into(), mode.into(), settings.into(), run.into()];

@@ -8,7 +8,7 @@ use random_programs::{GradientGolden, NodeMode, ProgramNode, effort, gradient_go
 fn backend(name: &str, threads: usize) -> Backend {
     let mut settings = Settings::default();
     (settings.threads, settings.numerics) = (threads, NumericClass::Strict);
-    Backend::open_with(name, settings).expect("it is in every build")
+    Backend::open_with(name, &settings).expect("it is in every build")
 }
 
 /// The program with a statement `grad`, and with loss and gradients kept.

@@ -23,7 +23,7 @@ const NETWORK: &str = "
 fn backend(name: &str) -> Backend {
     let mut settings = Settings::default();
     settings.threads = 2;
-    Backend::open_with(name, settings).expect("it is in every build")
+    Backend::open_with(name, &settings).expect("it is in every build")
 }
 
 fn compiled(backend: &Backend, text: &str) -> Compiled {

@@ -2,6 +2,7 @@
 
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};
+use device_runtime::Host;
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 
@@ -18,13 +19,14 @@ fn node(name: &str, dims: &[usize]) -> TensorNode {
 fn reads_bring_values_and_writes_make_devices_lag() {
     for name in BACKENDS {
         let backend =
-            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+            Backend::open_with(name, &Settings::default()).expect("every backend of this build opens");
         let (x, y) = (node("x", &[3, 2]), node("y", &[3, 2]));
-        let host = backend.host();
+        let host = Host::default();
         host.insert(&x, array(&[1., 2., 3., 4., 5., 6.], &[3, 2])).expect("an array of the node");
         host.insert(&y, array(&[0.; 6], &[3, 2])).expect("an array of the node");
         let code = backend.compile("y[i,j] := 2 * x[i,j]", [&x, &y]).expect("a valid text");
-        let routine = code.link(&backend.context().expect("a stream")).expect("the host has both");
+        let context = host.attach(&backend.context().expect("a stream"));
+        let routine = code.link(&context).expect("the host has both");
         let device = backend.device().device_id();
         routine.run(&[]).expect("scheduled");
         host.do_read(&y).expect("the device's values arrive");
@@ -48,7 +50,7 @@ fn reads_bring_values_and_writes_make_devices_lag() {
 fn nodes_note_where_they_have_memory() {
     for name in BACKENDS {
         let backend =
-            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+            Backend::open_with(name, &Settings::default()).expect("every backend of this build opens");
         let materialized = |label: &str| {
             TensorNode::builder(label).dims([2]).mode(MemoryMode::Materialized).build().expect("a small node")
         };

@@ -9,7 +9,7 @@ use assignments::{Operand, Rhs, builder};
 use lowered_ir::ir::{Affine, SymbolId};
 
 fn backend(name: &str) -> Backend {
-    Backend::open_with(name, Settings::default()).expect("every backend of this build opens")
+    Backend::open_with(name, &Settings::default()).expect("every backend of this build opens")
 }
 
 fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {

@@ -80,7 +80,7 @@ fn an_expression_and_its_derivatives() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logs/expression.values.log");
     for name in BACKENDS {
         let folder = tempfile::tempdir().unwrap();
-        expression(&Backend::open_with(name, logging(folder.path())).unwrap());
+        expression(&Backend::open_with(name, &logging(folder.path())).unwrap());
         let log = fs::read_to_string(folder.path().join("expression.values.log")).unwrap();
         if std::env::var_os("BLESS").is_some() {
             fs::write(&golden, &log).unwrap();
@@ -95,7 +95,7 @@ fn an_expression_and_its_derivatives() {
 #[test]
 fn every_routine_has_its_file_and_every_run_is_in_it() {
     let folder = tempfile::tempdir().unwrap();
-    let backend = Backend::open_with("multicore", logging(folder.path())).unwrap();
+    let backend = Backend::open_with("multicore", &logging(folder.path())).unwrap();
     let (x, y, z) = (node("x", DType::F32, &[2]), node("y", DType::F32, &[2]), node("z", DType::F32, &[2]));
     let given: [(&TensorNode, &[f64]); 1] = [(&x, &[1.0, 1.0 / 3.0])];
     run(&backend, "double", "y[i] := 2 * x[i]", &given, &[&y], 2);
@@ -113,7 +113,7 @@ fn every_routine_has_its_file_and_every_run_is_in_it() {
 #[test]
 fn logs_can_be_rounded_and_given_to_the_program() {
     let folder = tempfile::tempdir().unwrap();
-    let backend = Backend::open_with("inline", logging(folder.path())).unwrap();
+    let backend = Backend::open_with("inline", &logging(folder.path())).unwrap();
     let (x, y) = (node("x", DType::F32, &[1]), node("y", DType::F32, &[1]));
     let code = backend.compile("y[i] := x[i] / 3", [&x, &y]).unwrap();
     let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0])).unwrap();
@@ -131,7 +131,7 @@ fn logs_can_be_rounded_and_given_to_the_program() {
 
 #[test]
 fn nothing_is_logged_unless_it_is_asked_for() {
-    let backend = Backend::open_with("inline", Settings::default()).unwrap();
+    let backend = Backend::open_with("inline", &Settings::default()).unwrap();
     let (x, y) = (node("x", DType::F32, &[2]), node("y", DType::F32, &[2]));
     let code = backend.compile("y[i] := x[i] + 1", [&x, &y]).unwrap();
     assert!(code.codes().flat_map(|code| code.artifact().kernels()).all(|kernel| kernel.log.is_empty()));
@@ -146,7 +146,7 @@ fn nothing_is_logged_unless_it_is_asked_for() {
 fn a_sink_that_panics_fails_its_run_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     for name in BACKENDS {
-        let backend = Backend::open_with(name, logging(folder.path())).unwrap();
+        let backend = Backend::open_with(name, &logging(folder.path())).unwrap();
         // The log is so long that the sink gets a part of it before the run ends.
         let (x, y) = (node("x", DType::F32, &[2000]), node("y", DType::F32, &[2000]));
         let code = backend.compile("y[i] := 2 * x[i]", [&x, &y]).unwrap();

@@ -58,7 +58,7 @@ impl Footprint {
             resident_bytes: resident.unwrap_or_default() << 10,
             mappings: read("/proc/self/maps").lines().count(),
             nodes: Registry::global().nodes().len(),
-            cached_bytes: backend.cached_bytes(),
+            cached_bytes: backend.code_cache().bytes,
         }
     }
 }
@@ -161,7 +161,7 @@ fn many_programs_take_bounded_memory() -> Result<(), Box<dyn Error>> {
     let programs = effort::cases(2000) as usize;
     let mut settings = Settings::default();
     settings.code_cache_bytes = CACHED_BYTES;
-    let backend = Backend::open_with("inline", settings)?;
+    let backend = Backend::open_with("inline", &settings)?;
     let inputs = inputs(&backend)?;
     let mut kept = Vec::new();
     let mut warm = Footprint::default();
@@ -189,8 +189,8 @@ fn many_programs_take_bounded_memory() -> Result<(), Box<dyn Error>> {
             assert!(now.nodes <= warm.nodes + 8, "from {warm:?} to {now:?} at program {number}");
         }
     }
-    assert!(backend.evicted_routines() as usize + backend.cached_routines() >= programs);
-    assert!(backend.evicted_routines() > 0);
+    let cache = backend.code_cache();
+    assert!(cache.evicted as usize + cache.routines >= programs && cache.evicted > 0, "{cache:?}");
     // Evicted code lives as long as its routines, and recompiled code computes the same.
     for (number, (routine, program)) in kept.iter().enumerate() {
         check(routine, program)?;

@@ -38,7 +38,7 @@ fn two_readers_of_one_padded_node() {
     for (name, neutral) in BACKENDS.iter().flat_map(|name| [None, Some(0.0), Some(-7.0)].map(|n| (*name, n)))
     {
         let backend =
-            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+            Backend::open_with(name, &Settings::default()).expect("every backend of this build opens");
         let padding = Padding::new([(1, 1), (1, 1)], neutral);
         let x = TensorNode::builder("x").dims([SIDE, SIDE]).padding(padding.clone()).build().expect("small");
         let (w, y, z) = (node("w", &[3, 3]), node("y", &[SIDE, SIDE]), node("z", &[5, 5]));
@@ -73,7 +73,7 @@ fn a_hidden_layer_with_margins() {
     let (_, pool) = reference(&conv, &ws);
     for name in BACKENDS {
         let backend =
-            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+            Backend::open_with(name, &Settings::default()).expect("every backend of this build opens");
         let padding = Padding::new([(1, 1), (1, 1)], None);
         let hidden =
             TensorNode::builder("hidden").dims([SIDE, SIDE]).padding(padding).build().expect("small");
@@ -102,7 +102,7 @@ fn computed_indices_into_a_node_that_is_filled() {
     for (name, neutral) in BACKENDS.iter().flat_map(|name| [None, Some(0.0), Some(-7.0)].map(|n| (*name, n)))
     {
         let backend =
-            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+            Backend::open_with(name, &Settings::default()).expect("every backend of this build opens");
         let ids = TensorNode::builder("ids").dims([4]).dtype(DType::I8).build().expect("small");
         let padding = Padding::new([(1, 2)], neutral);
         let counts = TensorNode::builder("counts").dims([3]).padding(padding).build().expect("small");
@@ -130,7 +130,7 @@ fn a_gather_outside_changes_nothing_in_a_target_of_another_type() {
         [(I64, I32), (I32, I64), (U8, I32), (I64, F32), (F64, U16), (F32, F64), (U64, I64), (U16, U8)];
     for (name, (from, to)) in BACKENDS.iter().flat_map(|name| pairs.map(|pair| (*name, pair))) {
         let backend =
-            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+            Backend::open_with(name, &Settings::default()).expect("every backend of this build opens");
         for padding in [None, Some(Padding::new([(1, 2)], None))] {
             let ids = TensorNode::builder("ids").dims([4]).dtype(DType::I8).build().expect("small");
             let table = TensorNode::builder("table").dims([3]).dtype(from);

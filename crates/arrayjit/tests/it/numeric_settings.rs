@@ -36,7 +36,7 @@ fn one(settings: &Settings, optimizer: OptimizeSettings, text: &str, value: f32)
     let values = || HostArray::from_slice(&[value; 4], [4]).unwrap();
     let results = BACKENDS.map(|name| {
         let (x, y) = (node("x", DType::F32, &[4]), node("y", DType::F32, &[4]));
-        let backend = Backend::open_with(name, settings.clone()).unwrap().with_optimizer(optimizer.clone());
+        let backend = Backend::open_with(name, &settings).unwrap().with_optimizer(optimizer.clone());
         run(&backend, text, &[(&x, values())], &y).unwrap()[0]
     });
     assert!(results.iter().all(|r| r.to_bits() == results[0].to_bits()), "{text}: {results:?}");
@@ -87,7 +87,7 @@ fn large_halves_are_rejected_where_the_setting_says() {
         settings.half_constant_cutoff = cutoff;
         let (x, y) = (node("x", DType::F16, &[2]), node("y", DType::F16, &[2]));
         let zeros = HostArray::zeros(DType::F16, [2]).unwrap();
-        let backend = Backend::open_with("inline", settings).unwrap();
+        let backend = Backend::open_with("inline", &settings).unwrap();
         run(&backend, "y[i] := x[i] + 20000", &[(&x, zeros)], &y)
     };
     let error = compiled(16384.0).unwrap_err();
@@ -114,7 +114,7 @@ fn one_hot_sums_read_rows_on_every_backend() {
                     (&table, HostArray::from_slice(&rows, [5, 7]).unwrap()),
                     (&label, HostArray::from_slice(&[4.0f32, 0.0, 2.5, -1.0], [4]).unwrap()),
                 ];
-                let opened = Backend::open_with(backend, settings).unwrap();
+                let opened = Backend::open_with(backend, &settings).unwrap();
                 let found = run(&opened, text, &inputs, &y).unwrap();
                 let expected: Vec<f64> = (28..35).chain(0..7).map(f64::from).chain([0.0; 14]).collect();
                 assert_eq!(found, expected, "{text} on {backend}");

@@ -14,7 +14,7 @@ use device_runtime::NullDevice;
 fn backend(name: &str, threads: usize, profile: bool) -> Backend {
     let mut settings = Settings::default();
     (settings.threads, settings.debugging.profile) = (threads, profile);
-    Backend::open_with(name, settings).unwrap()
+    Backend::open_with(name, &settings).unwrap()
 }
 
 fn node(name: &str, dims: &[usize], dtype: DType) -> TensorNode {
@@ -124,7 +124,7 @@ fn a_profile_that_nobody_takes_becomes_files() {
     let mut settings = Settings::default();
     settings.debugging.profile = true;
     settings.debugging.profile_folder = folder.path().join("profiles").to_str().unwrap().to_owned();
-    let backend = Backend::open_with("inline", settings).unwrap();
+    let backend = Backend::open_with("inline", &settings).unwrap();
     for _ in 0..2 {
         let routine = routine(&backend);
         routine.run(&[]).unwrap();
@@ -167,7 +167,7 @@ fn a_device_that_cannot_time_kernels_times_whole_runs() {
     settings.debugging.profile = true;
     let device = Device::new(Arc::new(NullDevice::new()), 0);
     let parts = BackendParts::new(Arc::new(Interpreted::new()), device);
-    let backend = Backend::from_parts("null", parts, settings).unwrap();
+    let backend = Backend::from_parts("null", parts, &settings).unwrap();
     let (x, y) = (node("x", &[100], DType::F32), node("y", &[100], DType::F32));
     let code = backend.compile("y[i] := 2 * x[i]", [&x, &y]).unwrap();
     let zeros = HostArray::zeros(DType::F32, [100]).unwrap();

@@ -8,7 +8,7 @@ const BACKENDS: [(&str, usize); 4] = [("interpreter", 1), ("inline", 1), ("multi
 fn backend(name: &str, threads: usize) -> Backend {
     let mut settings = Settings::default();
     settings.threads = threads;
-    Backend::open_with(name, settings).expect("every backend of this build opens")
+    Backend::open_with(name, &settings).expect("every backend of this build opens")
 }
 
 fn node(name: &str, dtype: &str, dims: &[usize]) -> TensorNode {

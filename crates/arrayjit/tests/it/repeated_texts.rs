@@ -13,7 +13,7 @@ fn vector(name: &str) -> TensorNode {
 }
 
 fn backend() -> Backend {
-    Backend::open_with("inline", Settings::default()).expect("the backend opens")
+    Backend::open_with("inline", &Settings::default()).expect("the backend opens")
 }
 
 fn have_same_code(a: &Compiled, b: &Compiled) -> bool {
@@ -140,7 +140,7 @@ fn the_cache_keeps_no_node_of_the_caller() {
 fn without_a_cache_every_text_compiles() {
     let mut settings = Settings::default();
     settings.code_cache_bytes = 0;
-    let backend = Backend::open_with("inline", settings).unwrap();
+    let backend = Backend::open_with("inline", &settings).unwrap();
     let (x, y) = (vector("x"), vector("y"));
     let [first, again] = [(); 2].map(|()| backend.compile(TEXT, [&x, &y]).unwrap());
     assert!(!have_same_code(&first, &again));

@@ -128,7 +128,7 @@ fn every_number_of_threads_gives_the_same_bits() {
         let mut settings = Settings::default();
         settings.threads = threads;
         settings.numerics = numerics;
-        run(&Backend::open_with(name, settings).unwrap(), text, &x, &[size])
+        run(&Backend::open_with(name, &settings).unwrap(), text, &x, &[size])
     };
     let fast = on("interpreter", 1, NumericClass::Fast);
     for threads in [1, 2, 3] {

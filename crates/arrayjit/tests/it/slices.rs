@@ -7,7 +7,7 @@ use arrayjit::{Backend, HostArray, MemoryMode, TensorNode};
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 
 fn backend(name: &str) -> Backend {
-    Backend::open_with(name, Settings::default()).expect("every backend of this build opens")
+    Backend::open_with(name, &Settings::default()).expect("every backend of this build opens")
 }
 
 fn node(name: &str, dims: &[usize]) -> TensorNode {

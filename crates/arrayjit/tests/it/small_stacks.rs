@@ -20,7 +20,7 @@ fn node(name: &str) -> TensorNode {
 
 /// Runs a text that computes `y` from `x`, whose elements are 4.
 fn values(backend: &str, text: &str) -> Vec<f64> {
-    let backend = Backend::open_with(backend, Settings::default()).unwrap();
+    let backend = Backend::open_with(backend, &Settings::default()).unwrap();
     let (x, y) = (node("x"), node("y"));
     let fours = HostArray::from_slice(&[4f32; 2], [2]).unwrap();
     let context = backend.context().unwrap().init_from_host(&x, &fours).unwrap();
@@ -51,7 +51,7 @@ fn nested_functions() {
 #[test]
 fn chains_of_virtual_nodes() {
     on_a_small_stack(|| {
-        let backend = Backend::open_with("interpreter", Settings::default()).unwrap();
+        let backend = Backend::open_with("interpreter", &Settings::default()).unwrap();
         let nodes: Vec<TensorNode> = (0..200).map(|at| node(&format!("n{at}"))).collect();
         let steps = (1..200).map(|at| format!("n{at}[i] := tanh(n{}[i] + 1)", at - 1));
         let text = steps.collect::<Vec<_>>().join("; ");
@@ -67,7 +67,7 @@ fn chains_of_virtual_nodes() {
 #[test]
 fn texts_that_are_too_deep() {
     on_a_small_stack(|| {
-        let backend = Backend::open_with("interpreter", Settings::default()).unwrap();
+        let backend = Backend::open_with("interpreter", &Settings::default()).unwrap();
         let (x, y) = (node("x"), node("y"));
         for text in
             [format!("y[i] := {}x[i]", "-".repeat(100_000)), format!("y[i] := {}", "(".repeat(100_000))]

@@ -91,7 +91,7 @@ fn forbidden_code_is_named_and_the_interpreter_runs_if_asked() {
     );
     let mut settings = Settings::default();
     settings.fallback = FallbackSetting::Interpreter;
-    let backend = Backend::open_with("inline", settings).unwrap();
+    let backend = Backend::open_with("inline", &settings).unwrap();
     let ones = HostArray::from_slice(&[1f32, 2.0], [2]).unwrap();
     let context = backend.context().unwrap().init_from_host(&x, &ones).unwrap();
     let compiled = backend.compile("y[i] := x[i] + 1", [&x, &y]).unwrap();

@@ -13,7 +13,7 @@ fn node(name: &str, dims: &[usize]) -> TensorNode {
 fn two_symbols_run_over_their_ranges() {
     for name in BACKENDS {
         let backend =
-            Backend::open_with(name, Settings::default()).expect("every backend of this build opens");
+            Backend::open_with(name, &Settings::default()).expect("every backend of this build opens");
         let (x, y, seen) = (node("x", &[3, 4]), node("y", &[4, 3]), node("seen", &[]));
         let text = "y[@col, @row] := x[@row, @col]\nseen += 100 * @row + @col";
         let code = backend.compile(text, [&x, &y, &seen]);
@@ -59,7 +59,7 @@ fn two_symbols_run_over_their_ranges() {
 
 #[test]
 fn without_symbols_there_is_one_run() {
-    let backend = Backend::open_with("inline", Settings::default()).expect("opens");
+    let backend = Backend::open_with("inline", &Settings::default()).expect("opens");
     let y = node("y", &[2]);
     let code = backend.compile("y[i] := i", [&y]).expect("a valid text");
     let routine = code.link(&backend.context().expect("a stream")).expect("nothing is read");

@@ -56,7 +56,7 @@ impl Plans {
 /// A backend on which intermediates of every size live during the run only.
 fn backend() -> Backend {
     let name = if cfg!(feature = "cranelift") { "multicore" } else { "interpreter" };
-    Backend::open_with(name, Settings::default()).expect("it is in this build")
+    Backend::open_with(name, &Settings::default()).expect("it is in this build")
 }
 
 #[test]

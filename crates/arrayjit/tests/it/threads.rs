@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::{Backend, HostArray, MemoryMode, Settings, TensorNode};
+use device_runtime::Host;
 
 const TEXT: &str = "
 c[m,n] :+= a[m,k] * b[k,n]
@@ -16,7 +17,7 @@ col[n] :+= y[m,n] * a[m,0]
 fn run(threads: usize) -> (Vec<f64>, bool) {
     let mut settings = Settings::default();
     settings.threads = threads;
-    let backend = Backend::open_with("multicore", settings).unwrap();
+    let backend = Backend::open_with("multicore", &settings).unwrap();
     let node = |name, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied()).build().unwrap();
     let (a, b, c) = (node("a", &[203, 130]), node("b", &[130, 259]), node("c", &[203, 259]));
     let (e, row) = (node("e", &[203, 259]), node("row", &[203]));
@@ -138,33 +139,33 @@ fn values_that_are_being_copied_are_those_of_their_place() {
 fn threads_share_a_host() {
     for backend in ["multicore", "inline"] {
         let backend = Backend::open(backend).unwrap();
-        let host = backend.host();
+        let host = Host::default();
         let mode = MemoryMode::Hosted(tnode::Hosted::Unset);
         let [total, doubled] = nodes(["total", "doubled"], mode);
         [&total, &doubled].into_iter().for_each(|node| host.insert(node, filled(0)).unwrap());
         let double = backend.compile("doubled[i] := 2 * total[i]", [&total, &doubled]).unwrap();
-        let double = double.link(&backend.context().unwrap()).unwrap();
+        let double = double.link(&host.attach(&backend.context().unwrap())).unwrap();
         on_threads(|thread| {
             let [x, y] = nodes(["x", "y"], mode);
             [&x, &y].into_iter().for_each(|node| host.insert(node, filled(0)).unwrap());
             let triple = backend.compile("y[i] := 3 * x[i]", [&x, &y]).unwrap();
-            let triple = triple.link(&backend.context().unwrap()).unwrap();
+            let triple = triple.link(&host.attach(&backend.context().unwrap())).unwrap();
             for number in 0..20 {
                 let value = (thread * 100 + number) as f64;
                 host.set_values(&x, &[value; 1000]).unwrap();
                 triple.run(&[]).unwrap();
-                assert_eq!(host.get_values(&y).unwrap(), vec![3.0 * value; 1000]);
+                assert_eq!(host.values(&y).unwrap(), vec![3.0 * value; 1000]);
                 let add = |array: &mut HostArray| {
                     let values: Vec<f64> = array.values().iter().map(|value| value + 1.0).collect();
                     array.set_values(&values)
                 };
                 host.update(&total, add).unwrap();
                 double.run(&[]).unwrap();
-                let doubled = host.get_values(&doubled).unwrap();
+                let doubled = host.values(&doubled).unwrap();
                 assert_eq!(doubled, vec![doubled[0]; 1000], "a half of an update");
                 assert!(doubled[0] >= 2.0 * (number + 1) as f64, "an update was lost: {}", doubled[0]);
             }
         });
-        assert_eq!(host.get_values(&total).unwrap(), vec![120.0; 1000]);
+        assert_eq!(host.values(&total).unwrap(), vec![120.0; 1000]);
     }
 }

@@ -9,7 +9,7 @@ fn backend(name: &str, numerics: NumericClass) -> Backend {
     let mut settings = Settings::default();
     settings.threads = 2;
     settings.numerics = numerics;
-    Backend::open_with(name, settings).expect("it is in every build")
+    Backend::open_with(name, &settings).expect("it is in every build")
 }
 
 fn compiled(backend: &Backend, text: &str) -> Compiled {

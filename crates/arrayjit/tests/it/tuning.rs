@@ -52,7 +52,7 @@ fn settings(tune: Option<&Path>) -> Settings {
 }
 
 fn backend(settings: Settings) -> Backend {
-    Backend::open_with("inline", settings).expect("it opens")
+    Backend::open_with("inline", &settings).expect("it opens")
 }
 
 /// The nodes of a program, and a context with its inputs.
@@ -201,7 +201,7 @@ fn other_files_are_not_opened_or_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notes.txt");
     fs::write(&path, "my notes\n").expect("it can be written");
-    let error = Backend::open_with("inline", settings(Some(&path))).expect_err("no file of choices");
+    let error = Backend::open_with("inline", &settings(Some(&path))).expect_err("no file of choices");
     assert!(error.to_string().contains(&format!("`{}`, line 1: expected", path.display())), "{error}");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "my notes\n");
 }

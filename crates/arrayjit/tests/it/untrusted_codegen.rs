@@ -39,10 +39,10 @@ impl Codegen for Forgetful {
 fn backend() -> Backend {
     let mut settings = Settings::default();
     settings.threads = 2;
-    let inner = Backend::open_with("multicore", settings.clone()).unwrap();
+    let inner = Backend::open_with("multicore", &settings).unwrap();
     let device = inner.device().clone();
     let codegen = Arc::new(Forgetful { inner, first: Mutex::new(None) });
-    Backend::from_parts("forgetful", BackendParts::new(codegen, device), settings).unwrap()
+    Backend::from_parts("forgetful", BackendParts::new(codegen, device), &settings).unwrap()
 }
 
 fn vector(name: &str, len: usize) -> TensorNode {
@@ -94,6 +94,6 @@ fn contradicting_capabilities_are_an_error() {
     let device = Backend::open("interpreter").unwrap().device().clone();
     let codegen = Interpreted::of_target(Caps { alignment: 48, ..Caps::host("odd") });
     let parts = BackendParts::new(Arc::new(codegen), device);
-    let error = Backend::from_parts("mine", parts, Settings::default()).err().unwrap();
+    let error = Backend::from_parts("mine", parts, &Settings::default()).err().unwrap();
     assert_eq!(error.to_string(), "target `odd`: `Caps::alignment` is 48, expected a power of two");
 }

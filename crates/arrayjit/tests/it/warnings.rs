@@ -11,7 +11,7 @@ fn nodes() -> [TensorNode; 2] {
 
 #[test]
 fn compiled_code_has_the_warnings_of_its_text() {
-    let (backend, nodes) = (Backend::open_with("interpreter", Settings::default()).expect("opens"), nodes());
+    let (backend, nodes) = (Backend::open_with("interpreter", &Settings::default()).expect("opens"), nodes());
     let compiled = backend.compile("y[i] := x[i] / 2 + normal(3)", &nodes).expect("legal");
     let [division, random] = compiled.warnings() else { panic!("{:?}", compiled.warnings()) };
     assert!(matches!(division.kind(), WarningKind::IntegerDivision { .. }), "{division}");

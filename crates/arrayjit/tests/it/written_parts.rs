@@ -28,7 +28,7 @@ fn accesses(compiled: &Compiled) -> Vec<Access> {
 fn only_what_writes_all_of_a_node_gives_it_a_value() {
     let mut settings = Settings::default();
     settings.threads = 2;
-    let backend = Backend::open_with("multicore", settings).unwrap();
+    let backend = Backend::open_with("multicore", &settings).unwrap();
     let (x, y) = (node("x", N), node("y", 2 * N));
     let nodes = [&x, &y];
     let halves = format!("y[i] := exp(x[i]) where i < {N}\ny[i + {N}] := exp(x[i]) - 1 where i < {N}");

@@ -12,7 +12,7 @@ fn settings(adapter: &str) -> Settings {
 }
 
 fn open(test: &str) -> Option<Backend> {
-    or_skip(test, Backend::open_with("wgpu", settings("")))
+    or_skip(test, Backend::open_with("wgpu", &settings("")))
 }
 
 fn fact(backend: &Backend, name: &str) -> String {
@@ -43,9 +43,9 @@ fn a_program_runs() {
 fn adapters_are_chosen_by_settings_and_listed_in_errors() {
     let Some(backend) = open("adapters_are_chosen_by_settings_and_listed_in_errors") else { return };
     let name = fact(&backend, "adapter");
-    let again = Backend::open_with("wgpu", settings(&name.to_uppercase())).unwrap();
+    let again = Backend::open_with("wgpu", &settings(&name.to_uppercase())).unwrap();
     assert_eq!(fact(&again, "adapter"), name);
-    let error = Backend::open_with("wgpu", settings("no such thing")).unwrap_err();
+    let error = Backend::open_with("wgpu", &settings("no such thing")).unwrap_err();
     assert!(matches!(error, OpenError::Adapter(_)), "{error}");
     let text = error.to_string();
     assert!(text.contains("`no such thing`") && text.contains(&name), "{text}");

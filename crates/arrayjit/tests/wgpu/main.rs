@@ -41,7 +41,7 @@ fn gpu(test: &str) -> Option<&'static Gpu> {
 
 /// The backend; `None` on a machine without an adapter.
 fn backend(test: &str) -> Option<Backend> {
-    or_skip(test, Backend::open_with("wgpu", Settings::default()))
+    or_skip(test, Backend::open_with("wgpu", &Settings::default()))
 }
 
 fn open() -> Result<Gpu, String> {

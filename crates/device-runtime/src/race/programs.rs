@@ -113,7 +113,7 @@ impl Program {
         own.extend([shared("shared"), node("hosted")]);
         let host = Host::default();
         host.insert(&own[3], array()).unwrap();
-        let contexts = contexts.iter().map(|context: &Context| context.with_host(&host)).collect();
+        let contexts = contexts.iter().map(|context: &Context| host.attach(context)).collect();
         let (routines, events, faults) = (vec![], vec![], shape.faults);
         Program { world, random, faults, common, own, host, contexts, routines, events, scheduled: 0 }
     }

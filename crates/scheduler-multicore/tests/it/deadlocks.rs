@@ -251,9 +251,9 @@ fn a_task_does_not_wait_for_the_reader_that_waits_for_it() {
                 *answer.lock().unwrap() = Some(own.get(&y).map(drop));
                 write(&mut args[0])[0] += 1;
             });
-            let context = context(&device).with_host(&host).init_from_residence(&x).unwrap();
+            let context = host.init(&context(&device), &x).unwrap();
             drop(context.link(&code, from_ref(&x)).unwrap().run(&[]).unwrap());
-            assert_eq!(host.get_values(&x).unwrap(), [8.0]);
+            assert_eq!(host.values(&x).unwrap(), [8.0]);
             let answer = seen.lock().unwrap().take().unwrap();
             // An inline task is over before the reader starts.
             assert!(if is_inline { answer.is_ok() } else { is_self_wait(&answer.unwrap_err()) });
@@ -267,7 +267,7 @@ fn a_task_does_not_wait_for_a_link_that_waits_for_its_queue() {
         let device = device(Cpu::multicore(Config { queue_capacity: 1, threads: 2, ..Config::default() }));
         let (host, x, y) = (Host::default(), node("x", 1), node("y", 1));
         host.insert(&x, array(&[3])).unwrap();
-        let first = context(&device).with_host(&host);
+        let first = host.attach(&context(&device));
         let other = context(&device);
         let (begin, begun) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();

@@ -52,7 +52,7 @@ fn prepared_reads_wait_for_all_and_transfer_the_newest() {
     host.prepare_read(&x, Prepare::transfer(other.clone(), fetch(2))).unwrap();
     let reader = std::thread::spawn({
         let (host, x) = (host.clone(), x.clone());
-        move || host.get_values(&x).unwrap()
+        move || host.values(&x).unwrap()
     });
     second.send(()).unwrap();
     other.sync().unwrap();
@@ -61,7 +61,7 @@ fn prepared_reads_wait_for_all_and_transfer_the_newest() {
     first.send(()).unwrap();
     assert_eq!(reader.join().unwrap(), [2.0]);
     assert_eq!(count.load(Ordering::Relaxed), 1, "only the newest was transferred");
-    assert_eq!(host.get_values(&x).unwrap(), [2.0]);
+    assert_eq!(host.values(&x).unwrap(), [2.0]);
     assert_eq!(count.load(Ordering::Relaxed), 1, "once");
 }
 
@@ -79,7 +79,7 @@ fn prepared_writes_are_waited_for() {
     assert!(!writer.is_finished());
     open.send(()).unwrap();
     writer.join().unwrap();
-    assert_eq!(host.get_values(&x).unwrap(), [3.0]);
+    assert_eq!(host.values(&x).unwrap(), [3.0]);
 }
 
 #[test]
@@ -88,10 +88,10 @@ fn constants_are_read_where_they_are() {
     let host = Host::new(HostOptions { use_host_memory: true, ..HostOptions::default() });
     let (x, y) = (resident(&host, "x", &[3]), resident(&host, "y", &[0]));
     x.update_memory_mode(MemoryMode::Hosted(Hosted::Constant), Reason::new("the test says so")).unwrap();
-    let routine = double(&context(&device).with_host(&host), &x, &y).unwrap();
+    let routine = double(&host.attach(&context(&device)), &x, &y).unwrap();
     assert_eq!(device.memory().live_bytes, 8, "y alone");
     drop(routine.run(&[]).unwrap());
-    assert_eq!(host.get_values(&y).unwrap(), [6.0]);
+    assert_eq!(host.values(&y).unwrap(), [6.0]);
     assert!(routine.context().explain(&x).contains("the host's array itself"));
     let error = routine.context().from_host(&x, &array(&[4])).unwrap_err();
     assert!(matches!(&error, RunError::ReadOnly { node, .. } if node == "x"), "{error}");
@@ -106,7 +106,7 @@ fn arrays_that_are_given_away_become_memory_of_the_device() {
     let (x, y) = (node("x", 4), node("y", 4));
     let given = array(&[1, 2, 3, 4]);
     let address = given.bytes().as_ptr().addr();
-    let context = context(&device).init_from_host_owned(&x, given).unwrap();
+    let context = context(&device).init_from_host(&x, given).unwrap();
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (32, 32));
     let addresses = |args: &mut [HostArg<'_>], _: &[i64]| {
         let at = read(&args[0]).as_ptr().addr();
@@ -135,14 +135,14 @@ fn arrays_that_are_given_away_become_memory_of_the_device() {
 fn arrays_are_copied_where_the_device_may_not_take_them() {
     let (device, x) = (multicore(), node("x", 4));
     let kept = Arc::new(array(&[1, 2, 3, 4]));
-    let shared = context(&device).init_from_host_shared(&x, &kept).unwrap();
+    let shared = context(&device).init_from_host(&x, Arc::clone(&kept)).unwrap();
     let add = code("add", &[(&x, Access::ReadWrite)], &[], |args, _| write(&mut args[0]).fill(9));
     drop(shared.link(&add, from_ref(&x)).unwrap().run(&[]).unwrap());
     assert_eq!(values(&shared, &x), [9; 4]);
     assert_eq!(*kept, array(&[1, 2, 3, 4]), "the array that others have keeps its values");
 
     let small = Device::with_pool_cap(Arc::new(Cpu::multicore(Config::default())), 0, 16);
-    let error = context(&small).init_from_host_owned(&x, array(&[1, 2, 3, 4])).unwrap_err();
+    let error = context(&small).init_from_host(&x, array(&[1, 2, 3, 4])).unwrap_err();
     assert!(matches!(error, RunError::NodeTooLarge { .. }), "{error}");
 }
 
@@ -152,11 +152,11 @@ fn hosted_outputs_have_host_arrays_and_others_have_none() {
     let (x, y, z) = (resident(&host, "x", &[3]), node("y", 1), node("z", 1));
     y.update_memory_mode(MemoryMode::Hosted(Hosted::Unset), Reason::new("the test says so")).unwrap();
     z.update_memory_mode(MemoryMode::Materialized, Reason::new("the test says so")).unwrap();
-    let root = context(&device).with_host(&host);
+    let root = host.attach(&context(&device));
     let routine = double(&root, &x, &y).unwrap();
-    assert_eq!(host.get_values(&y).unwrap(), [0.0], "nothing ran");
+    assert_eq!(host.values(&y).unwrap(), [0.0], "nothing ran");
     drop(routine.run(&[]).unwrap());
-    assert_eq!(host.get_values(&y).unwrap(), [6.0]);
+    assert_eq!(host.values(&y).unwrap(), [6.0]);
     host.set_values(&y, &[5.0]).unwrap();
     let next = double(routine.context(), &y, &z).unwrap();
     drop(next.run(&[]).unwrap());
@@ -173,7 +173,7 @@ fn links_settle_where_nodes_without_host_array_live() {
             (multicore(), Host::new(HostOptions { use_host_memory, ..HostOptions::default() }));
         let (x, y) = (resident(&host, "x", &[3]), node("y", 1));
         y.update_memory_mode(MemoryMode::Materialized, Reason::new("the test says so")).unwrap();
-        double(&context(&device).with_host(&host), &x, &y).unwrap();
+        double(&host.attach(&context(&device)), &x, &y).unwrap();
         y.mode().chain().iter().any(|decision| decision.reason.text() == "a link gives it memory")
     };
     assert!(settled(true));

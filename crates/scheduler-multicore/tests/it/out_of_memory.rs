@@ -51,8 +51,8 @@ fn exhaust() {
     let x = large("x");
     for _ in 0..2 {
         until_out_of_memory(&device, || empty.init_from_host(&x, &array));
-        until_out_of_memory(&device, || empty.init_from_host_shared(&x, &shared));
-        let present = empty.init_from_host_shared(&x, &shared).unwrap();
+        until_out_of_memory(&device, || empty.init_from_host(&x, std::sync::Arc::clone(&shared)));
+        let present = empty.init_from_host(&x, std::sync::Arc::clone(&shared)).unwrap();
         until_out_of_memory(&device, || present.to_host(&x));
         until_out_of_memory(&device, || Ok(array.try_clone()?));
         present.from_host(&x, &array).unwrap().sync().unwrap();

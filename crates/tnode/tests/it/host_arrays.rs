@@ -71,7 +71,7 @@ fn indices_outside_are_rejected() {
 fn a_scalar_has_its_value_at_zero() {
     let mut x = HostArray::zeros(DType::F16, []).expect("small");
     x.set(&[0], Scalar::from_f64(DType::F64, 2.5)).expect("inside");
-    assert_eq!((x.get_f64(&[]).expect("inside"), x.values()), (2.5, vec![2.5]));
+    assert_eq!((x.value(&[]).expect("inside"), x.values()), (2.5, vec![2.5]));
     x.get(&[1]).expect_err("outside");
 }
 
@@ -276,7 +276,7 @@ fn a_four_by_six_array_with_margins() {
     array.set_values(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("six");
     let rows: [[i32; 6]; 4] = [[-7; 6], [-7, -7, 1, 2, 3, -7], [-7, -7, 4, 5, 6, -7], [-7; 6]];
     assert_eq!(array.as_slice::<i32>().expect("i32"), rows.as_flattened());
-    assert_eq!(array.get_f64(&[1, 0]).expect("inside"), 4.0);
+    assert_eq!(array.value(&[1, 0]).expect("inside"), 4.0);
     array.get(&[2, 0]).expect_err("a margin is outside");
     assert_eq!((array.num_values(), array.size_bytes()), (6, 96));
 }
@@ -315,7 +315,7 @@ proptest! {
                 index[axis] = rest % dims[axis];
                 rest /= dims[axis];
             }
-            prop_assert_eq!(array.get_f64(&index).expect("inside"), n as f64);
+            prop_assert_eq!(array.value(&index).expect("inside"), n as f64);
             array.set(&index, Scalar::from_f64(DType::F64, -1.0)).expect("inside");
             prop_assert_eq!(array.values().iter().position(|&x| x == -1.0), Some(n));
         }

@@ -27,7 +27,7 @@ fn short_training(backend: &str, settings: Settings, steps: i64) -> Vec<f64> {
     let mut rng = fastrand::Rng::with_seed(7);
     let (train, test) = images(&mut rng);
     let network = Network::new(train.count(), test.count()).unwrap();
-    let backend = Backend::open_with(backend, settings).unwrap();
+    let backend = Backend::open_with(backend, &settings).unwrap();
     let step = backend.compile(network::TRAIN, network.nodes()).unwrap();
     assert_eq!(
         (step.symbols()[0].name.as_str(), step.symbols()[0].range),
@@ -86,7 +86,7 @@ fn evaluation_counts_what_the_scores_say() {
     let (train_set, test_set) = images(&mut rng);
     let network = Network::new(train_set.count(), test_set.count()).unwrap();
     let initial = network.initial_state(&mut rng).unwrap();
-    let backend = Backend::open_with("inline", Settings::default()).unwrap();
+    let backend = Backend::open_with("inline", &Settings::default()).unwrap();
     let mut context = backend.context().unwrap();
     for (node, values) in &initial {
         context = context.init_from_host(node, values).unwrap();

@@ -49,7 +49,7 @@ struct OneStream {
 
 impl OneStream {
     fn prepare(train: &Digits, test: &Digits) -> OneStream {
-        let backend = Backend::open_with("inline", Settings::default()).unwrap();
+        let backend = Backend::open_with("inline", &Settings::default()).unwrap();
         let network = Network::new(train.count(), test.count()).unwrap();
         let rng = &mut fastrand::Rng::with_seed(0);
         let context = network.upload(&backend, train, test, rng).unwrap();
@@ -93,7 +93,7 @@ fn a_step_on_streams_is_that_of_one_stream_within_its_bound() {
     let one = OneStream::prepare(&train, &test);
     for streams in 1..=5 {
         let network = Network::new(train.count(), test.count()).unwrap();
-        let backend = Backend::open_with("multicore", Settings::default()).unwrap();
+        let backend = Backend::open_with("multicore", &Settings::default()).unwrap();
         let rng = &mut fastrand::Rng::with_seed(11);
         let several = SharedTraining::prepare(&backend, &network, &train, &test, rng, streams).unwrap();
         assert_eq!(several.batches(), 44);
@@ -130,7 +130,7 @@ fn short_training(backend: &str, settings: Settings, streams: usize) -> Vec<f64>
     let mut rng = fastrand::Rng::with_seed(7);
     let (train, test) = images(&mut rng);
     let network = Network::new(train.count(), test.count()).unwrap();
-    let backend = Backend::open_with(backend, settings).unwrap();
+    let backend = Backend::open_with(backend, &settings).unwrap();
     let training = SharedTraining::prepare(&backend, &network, &train, &test, &mut rng, streams).unwrap();
     let order: Vec<i64> = (0..12).collect();
     let losses = [training.epoch(&order).unwrap(), training.epoch(&order).unwrap()];

@@ -157,7 +157,7 @@ fn backend(args: &RunArgs) -> Result<Backend> {
     settings.threads = args.threads.unwrap_or(settings.threads);
     settings.debugging.profile |= args.profile.is_some();
     let name = args.backend.clone().unwrap_or_else(|| settings.backend.clone());
-    let backend = Backend::open_with(&name, settings)?;
+    let backend = Backend::open_with(&name, &settings)?;
     if args.profile.is_some() {
         backend.collect_profiles();
     }

@@ -60,7 +60,7 @@ impl SessionCore {
         let dims = values.dims_without_padding();
         let node = TensorNode::builder(name).dims(dims).dtype(values.dtype()).build()?;
         let context = self.weights.backend().context()?;
-        let context = context.init_from_host_owned(&node, values)?;
+        let context = context.init_from_host(&node, values)?;
         ranks.group.broadcast(&context, std::slice::from_ref(&node), root)?;
         let read = context.to_host(&node);
         read.map_err(|error| self.rank_failure().unwrap_or_else(|| error.into()))

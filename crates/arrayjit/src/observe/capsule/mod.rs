@@ -198,13 +198,13 @@ impl CapsuleSource {
             let mut context = Context::new(&device.new_stream()?);
             for (node, input) in self.nodes.iter().zip(&inputs.nodes) {
                 if let Some(input) = input {
-                    context = context.init_from_host_shared(node, input)?;
+                    context = context.init_from_host(node, Arc::clone(input))?;
                 }
             }
             let routine = context.link(code, &self.nodes)?;
             if let Some((node, values)) = &inputs.merge {
                 let node = &self.nodes[node.index()];
-                let source = Context::new(&device.new_stream()?).init_from_host_shared(node, values)?;
+                let source = Context::new(&device.new_stream()?).init_from_host(node, Arc::clone(values))?;
                 let _ = routine.context().device_to_device(node, MergeBufferUse::Copy, &source)?;
             }
             routine.run(bindings)?.sync()?;

@@ -53,14 +53,8 @@ pub enum OperandMemory {
 }
 
 impl CallDescription {
-    /// Whether a part of the kernel is compiled without vectors although the codegen has a method with
-    /// vectors. The reasons are in [`CallDescription::methods`].
-    pub fn is_not_vectorized(&self) -> bool {
-        self.methods.iter().any(|method| method.not_vectorized.is_some())
-    }
-
     /// The methods as one text.
-    pub fn compiled_as(&self) -> String {
+    pub(crate) fn compiled_as(&self) -> String {
         let methods: Vec<String> = self.methods.iter().map(CompilationMethod::to_string).collect();
         methods.join(", then ")
     }

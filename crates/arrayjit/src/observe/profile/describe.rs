@@ -116,7 +116,7 @@ mod tests {
     fn reports(backend: &str, assignments: &Assignments) -> String {
         let threads = if backend == "multicore" { 2 } else { 1 };
         let settings = Settings { threads, ..Settings::default() };
-        let backend = Backend::open_with(backend, settings).expect("it is in every build");
+        let backend = Backend::open_with(backend, &settings).expect("it is in every build");
         let compiled = backend.compile_assignments(assignments).expect("a valid program");
         let statements = Statements::of(assignments);
         let code = compiled.codes().next().expect("one code");
@@ -195,7 +195,7 @@ mod tests {
             for i0 in 0..1000 { %2[i0] := %0[i0] * 2.0f32 + 1.0f32 %1[i0] := %1[i0] + 1i32 }
           }";
         let routine = lowered_ir::text::parse(text).expect("a valid text");
-        let backend = Backend::open_with("inline", Settings::default()).expect("it is in every build");
+        let backend = Backend::open_with("inline", &Settings::default()).expect("it is in every build");
         let schedule = backend.generator().schedule(&routine, &mut |_, _| {}).expect("it is valid");
         let statements = Statements::default();
         let (codegen, schedule) = (backend.codegen(), &schedule);
@@ -210,7 +210,8 @@ mod tests {
         };
         assert_eq!(operands(|call| &call.reads), [("n", 4000), ("x", 4000)]);
         assert_eq!(operands(|call| &call.writes), [("n", 4000), ("y", 4000)]);
-        assert!(calls.iter().all(|call| call.statements.is_empty() && !call.is_not_vectorized()));
+        assert!(calls.iter().all(|call| call.statements.is_empty()
+            && call.methods.iter().all(|method| method.not_vectorized.is_none())));
     }
 
     /// The statements of a function belong to the line that calls it.

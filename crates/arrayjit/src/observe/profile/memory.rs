@@ -134,7 +134,7 @@ mod tests {
     fn plan() -> MemoryPlan {
         let settings = Settings { threads: 2, ..Settings::default() };
         let routine = lowered_ir::text::parse(TEXT).expect("a valid text");
-        let backend = Backend::open_with("multicore", settings).expect("it is in every build");
+        let backend = Backend::open_with("multicore", &settings).expect("it is in every build");
         let schedule = backend.generator().schedule(&routine, &mut |_, _| {}).expect("a valid routine");
         MemoryPlan::of(&schedule)
     }

@@ -8,7 +8,7 @@
 //!
 //! let mut settings = Settings::default();
 //! settings.debugging.profile = true;
-//! let backend = Backend::open_with("multicore", settings)?;
+//! let backend = Backend::open_with("multicore", &settings)?;
 //! let [x, y] = ["x", "y"].map(|name| TensorNode::builder(name).dims([1000]).build().expect("small"));
 //! let context = backend.context()?.init_from_host(&x, &HostArray::from_slice(&[1f32; 1000], [1000])?)?;
 //! let routine = backend.compile("y[i] := 2 * x[i] + 1", [&x, &y])?.link(&context)?;

@@ -156,7 +156,7 @@ fn least_time(
     let mut context = backend.context().ok()?;
     for input in inputs {
         let zeros = HostArray::zeros(input.dtype(), input.dims().ok()?).ok()?;
-        context = context.init_from_host_owned(input, zeros).ok()?;
+        context = context.init_from_host(input, zeros).ok()?;
     }
     let nodes = inputs.iter().copied().chain([output]);
     let routine = backend.compile(text, nodes).ok()?.link(&context).ok()?;
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn slow_devices_are_measured() {
         let settings = crate::Settings::default();
-        let backend = Backend::open_with("interpreter", settings).expect("it is in every build");
+        let backend = Backend::open_with("interpreter", &settings).expect("it is in every build");
         let measured = Roofline::measure(&backend).expect("memory for small arrays");
         assert!(measured.flops > 0.0 && !measured.bandwidths.is_empty(), "{measured}");
     }

@@ -17,5 +17,5 @@ fn backend() -> Backend {
     let mut settings = Settings::default();
     settings.threads = 2;
     settings.code_cache_bytes = 0;
-    Backend::open_with("inline", settings).unwrap()
+    Backend::open_with("inline", &settings).unwrap()
 }

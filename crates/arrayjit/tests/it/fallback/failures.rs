@@ -99,7 +99,7 @@ fn logs_of_divided_routines_are_those_of_undivided_ones() {
     // an order.
     let text = "y[i] := x[i] + 1\nz[i] := sqrt(i)\nv[i] := z[2999 - i] + y[i]";
     let partial = rejecting("multicore", logging(folder.path()), with_text("sqrt"));
-    let whole = Backend::open_with("multicore", logging(folder.path())).unwrap();
+    let whole = Backend::open_with("multicore", &logging(folder.path())).unwrap();
     let [found, expected] = [&partial, &whole].map(|backend| {
         let log = Arc::new(std::sync::Mutex::new(String::new()));
         let sink: Arc<dyn LogSink> = {

@@ -37,7 +37,7 @@ fn same(
             settings.numerics = class;
             // Both sides have the same schedule, so that their bits are comparable.
             let partial = rejecting(own, settings.clone(), with_text(rejected));
-            let whole = Backend::open_with(own, settings).unwrap();
+            let whole = Backend::open_with(own, &settings).unwrap();
             let [found, expected] = [&partial, &whole].map(|backend| {
                 let nodes = nodes();
                 let given: Vec<(&TensorNode, &[f64])> =
@@ -247,7 +247,7 @@ fn a_gpu_without_double_precision() {
 #[test]
 fn a_gpu_that_lacks_an_operation() {
     let gpu = with_caps("interpreter", settings(FallbackSetting::Auto), like_a_gpu, with_text("tanh"));
-    let [found, expected] = [gpu, Backend::open_with("inline", settings(FallbackSetting::Auto)).unwrap()]
+    let [found, expected] = [gpu, Backend::open_with("inline", &settings(FallbackSetting::Auto)).unwrap()]
         .map(|backend| {
             let nodes = layer();
             let code = backend.compile(LAYER, &nodes).unwrap();
@@ -298,7 +298,7 @@ fn a_loop_of_runs_whose_inputs_change() {
     };
     for to in FALLBACKS {
         let (found, runs) = run(&rejecting("multicore", settings(to), with_text("sqrt")));
-        let (expected, _) = run(&Backend::open_with("multicore", settings(FallbackSetting::Auto)).unwrap());
+        let (expected, _) = run(&Backend::open_with("multicore", &settings(FallbackSetting::Auto)).unwrap());
         assert_eq!((found, runs), (expected, 12), "{to:?}");
     }
 }

@@ -81,7 +81,7 @@ fn compare(programs: u64, draw: impl Fn(u64) -> GeneratedProgram) -> FallbackTal
         let mut settings = settings(FallbackSetting::Inline);
         settings.numerics = if seed % 2 == 0 { NumericClass::Fast } else { NumericClass::Strict };
         let optimizer = OptimizeSettings { max_visits: seed % 3, ..settings.optimizer() };
-        let whole = Backend::open_with("multicore", settings.clone()).unwrap();
+        let whole = Backend::open_with("multicore", &settings).unwrap();
         let partial = rejecting("multicore", settings, some(seed));
         let [whole, partial] = [whole, partial].map(|backend| backend.with_optimizer(optimizer.clone()));
         let [expected, found] = [&whole, &partial].map(|backend| {

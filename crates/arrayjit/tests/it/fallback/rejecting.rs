@@ -77,12 +77,12 @@ pub(crate) fn named(
     change: impl FnOnce(&mut Caps),
     rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
 ) -> Backend {
-    let inner = SharedCodegen(Backend::open_with(name, settings.clone()).unwrap());
+    let inner = SharedCodegen(Backend::open_with(name, &settings).unwrap());
     let (device, mut caps) = (inner.0.device().clone(), inner.0.codegen().caps().clone());
     change(&mut caps);
     let codegen = Rejecting { inner: Arc::new(inner), caps, rejects: Box::new(rejects) };
     let parts = BackendParts::new(Arc::new(codegen), device);
-    Backend::from_parts(own, parts, settings).expect("consistent capabilities")
+    Backend::from_parts(own, parts, &settings).expect("consistent capabilities")
 }
 
 /// Makes the code generator of a backend available as a value.

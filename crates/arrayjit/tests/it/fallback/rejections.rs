@@ -149,7 +149,7 @@ fn gpus_fall_back_to_native_code_of_the_cpu() {
     assert_eq!(name(&gpu(FallbackSetting::None)), None);
     // A backend does not fall back to itself, since it would reject the same kernel again.
     for (own, to) in [("inline", FallbackSetting::Inline), ("interpreter", FallbackSetting::Interpreter)] {
-        assert_eq!(name(&Backend::open_with(own, settings(to)).unwrap()), None);
+        assert_eq!(name(&Backend::open_with(own, &settings(to)).unwrap()), None);
     }
     // The fallback backend has no fallback of its own.
     assert_eq!(name(gpu(FallbackSetting::Auto).fallback().unwrap().unwrap()), None);

@@ -19,7 +19,7 @@ fn faulty(seed: u64) -> (Arc<FaultDevice>, Backend) {
     driver.set_active(false);
     let device = Device::new(driver.clone(), 0);
     let parts = BackendParts::new(Arc::new(Interpreted::new()), device);
-    (driver, Backend::from_parts("faulty", parts, Settings::default()).unwrap())
+    (driver, Backend::from_parts("faulty", parts, &Settings::default()).unwrap())
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn node(name: &str, dims: &[usize]) -> TensorNode {
 }
 
 fn open(backend: &str) -> Backend {
-    Backend::open_with(backend, Settings::default()).unwrap()
+    Backend::open_with(backend, &Settings::default()).unwrap()
 }
 
 fn array(values: &[f32], dims: &[usize]) -> HostArray {

@@ -13,11 +13,11 @@ fn run() {
     let x = TensorNode::builder("x").dims([4]).build().unwrap();
     let y = TensorNode::builder("y").dims([4]).build().unwrap();
     let z = TensorNode::builder("z").dims([4]).build().unwrap();
-    let backend = Backend::open_with("multicore", Settings::default()).unwrap();
+    let backend = Backend::open_with("multicore", &Settings::default()).unwrap();
     let produce = backend.compile_named("produce", "y[i] := x[i] * 2", [&x, &y]).unwrap();
     let consume = backend.compile_named("consume", "z[i] := y.merge[i] + x[i]", [&x, &y, &z]).unwrap();
     let values = Arc::new(HostArray::from_slice(&[1f32, 2., 3., 4.], [4]).unwrap());
-    let first = backend.context().unwrap().init_from_host_shared(&x, &values).unwrap();
+    let first = backend.context().unwrap().init_from_host(&x, Arc::clone(&values)).unwrap();
     let produce = produce.link(&first).unwrap();
     let consume = consume.link(&backend.context().unwrap()).unwrap();
     let consumer = consume.context();

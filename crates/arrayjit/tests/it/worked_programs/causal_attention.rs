@@ -82,7 +82,7 @@ fn a_cache_of_keys_and_values_grows_with_a_binding() {
     let [q, k, v] = inputs();
     let node = |name: &str, dims: &[usize]| TensorNode::builder(name).dims(dims.iter().copied());
     for name in ["interpreter", "inline", "multicore"] {
-        let backend = Backend::open_with(name, Settings::default()).unwrap();
+        let backend = Backend::open_with(name, &Settings::default()).unwrap();
         let open = |name: &str, dims: &[usize]| node(name, dims).build().unwrap();
         let kept = |name: &str| {
             let node = node(name, &[HEADS, TOKENS, WIDTH]).mode(MemoryMode::Materialized);

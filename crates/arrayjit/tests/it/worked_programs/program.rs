@@ -93,7 +93,7 @@ impl WorkedProgram {
         let mut settings = Settings::default();
         settings.threads = 2;
         settings.numerics = self.class;
-        let backend = Backend::open_with(name, settings).unwrap();
+        let backend = Backend::open_with(name, &settings).unwrap();
         let nodes: Vec<TensorNode> = self.arrays.iter().map(ProgramArray::node).collect();
         let code = backend.compile(&self.text, &nodes).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut context = backend.context().unwrap();

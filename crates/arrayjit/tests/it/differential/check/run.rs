@@ -59,7 +59,7 @@ fn configurations() -> &'static [Configuration] {
                 (settings.numerics, settings.vector) = (numerics, vector);
                 (settings.threads, settings.code_cache_bytes) = (2, 0);
                 // Configurations with vectors that this machine lacks are left out.
-                if let Ok(backend) = Backend::open_with(name, settings) {
+                if let Ok(backend) = Backend::open_with(name, &settings) {
                     all.push(Configuration { name, class, backend });
                 }
             }
