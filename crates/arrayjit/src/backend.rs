@@ -84,6 +84,17 @@ impl Backend {
 
     /// [`Backend::context`] on a new stream of one of the backend's devices.
     ///
+    /// ```
+    /// use arrayjit::{Backend, Settings};
+    ///
+    /// let mut settings = Settings::default();
+    /// settings.num_devices = 2;
+    /// let backend = Backend::open_with("inline", &settings)?;
+    /// let context = backend.context_on(&backend.devices()[1])?;
+    /// assert_eq!(context.stream().device().name(), backend.devices()[1].name());
+    /// # Ok::<(), arrayjit::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The device's error, if it cannot have another stream.

@@ -61,7 +61,6 @@ pub use crate::host::{Host, HostOptions};
 pub use crate::inside::run_task;
 pub use crate::memory_budget::{MemoryBudget, MemoryReservation};
 pub use crate::null::NullDevice;
-pub use crate::plan::{PoolPlan, TooLarge, plan_pool_segments};
 pub use crate::report::{MemoryReport, MemoryUse, PoolItem, PoolUse};
 pub use crate::residence::Prepare;
 pub use crate::routine::LinkedRoutine;
@@ -71,4 +70,4 @@ pub use crate::task::Task;
 pub use crate::timing::{CallTime, KernelTimer, LaunchSize, RunTimes};
 pub use crate::transfer::{PendingArray, Transfer};
 
-tnode::debug_as_display!(DriverError, RunError, Failure, TooLarge);
+tnode::debug_as_display!(DriverError, RunError, Failure);

@@ -3,38 +3,30 @@
 
 /// The location of each item, and the size of each pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolPlan {
+pub(crate) struct PoolPlan {
     /// For each item, the position of its pool and its offset in bytes.
-    pub places: Vec<(usize, usize)>,
+    pub(crate) places: Vec<(usize, usize)>,
     /// Size of each pool, in bytes.
-    pub sizes: Vec<usize>,
+    pub(crate) sizes: Vec<usize>,
 }
 
 /// An item that exceeds the maximum size of a pool.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("item {item} needs {bytes} bytes, more than a pool's {cap}")]
-pub struct TooLarge {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge {
     /// The item's position.
-    pub item: usize,
+    pub(crate) item: usize,
     /// The item's size, in bytes.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
     /// Maximum size of a pool, in bytes.
-    pub cap: usize,
+    pub(crate) cap: usize,
 }
 
 /// Plans pools of at most `cap` bytes for items of `(bytes, alignment)`, in order.
 ///
-/// ```
-/// use device_runtime::plan_pool_segments;
-/// let plan = plan_pool_segments(1000, &[(100, 1), (100, 4), (50, 8)])?;
-/// assert_eq!((plan.places, plan.sizes), (vec![(0, 0), (0, 100), (0, 200)], vec![250]));
-/// # Ok::<(), device_runtime::TooLarge>(())
-/// ```
-///
 /// # Errors
 ///
 /// [`TooLarge`] if one item exceeds the maximum size.
-pub fn plan_pool_segments(cap: usize, items: &[(usize, usize)]) -> Result<PoolPlan, TooLarge> {
+pub(crate) fn plan_pool_segments(cap: usize, items: &[(usize, usize)]) -> Result<PoolPlan, TooLarge> {
     let mut plan = PoolPlan { places: Vec::with_capacity(items.len()), sizes: Vec::new() };
     for (item, &(bytes, align)) in items.iter().enumerate() {
         if bytes > cap {

@@ -175,11 +175,11 @@ mod x86_64 {
         let mut lanes = partials;
         while lanes > 1 {
             lanes /= 2;
-            let (low, high) = (b.get_lanes(sum, 0, lanes), b.get_lanes(sum, lanes, lanes));
+            let (low, high) = (b.extract_lanes(sum, 0, lanes), b.extract_lanes(sum, lanes, lanes));
             let s = b.binary(Binary::Add, low, high);
             b.set(sum, s);
         }
-        let total = b.get_lanes(sum, 0, 1);
+        let total = b.extract_lanes(sum, 0, 1);
         b.store(VectorAddress::at(1, F32), total);
         b.finish()
     }

@@ -204,19 +204,19 @@ impl VectorBuilder {
     }
 
     /// Reads some lanes of a variable.
-    pub fn get_lanes(&mut self, variable: Variable, start: u32, lanes: u32) -> Value {
+    pub fn extract_lanes(&mut self, variable: Variable, start: u32, lanes: u32) -> Value {
         let ty = VectorType { lanes, ..self.program.variables[variable.0 as usize] };
         self.define(ty, VectorOp::Get { variable, start })
     }
 
     /// Replaces the lanes of a variable from `start` on.
-    pub fn set_lanes(&mut self, variable: Variable, start: u32, value: Value) {
+    pub fn insert_lanes(&mut self, variable: Variable, start: u32, value: Value) {
         self.push(VectorStmt::Set { variable, start, value });
     }
 
     /// Replaces the first lanes of a variable.
     pub fn set(&mut self, variable: Variable, value: Value) {
-        self.set_lanes(variable, 0, value);
+        self.insert_lanes(variable, 0, value);
     }
 
     /// Some lanes of a value.

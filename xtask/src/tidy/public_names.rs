@@ -1,5 +1,5 @@
-//! Checks that no two crates have public types of the same name. The exceptions are names that parallel
-//! crates, such as the drivers, share for a reason.
+//! Checks that no two crates have public types of the same name, and that no public function begins with
+//! `get_`. The exceptions are names that parallel crates, such as the drivers, share for a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,9 +35,10 @@ const EXCEPTIONS: &[Exception] = &[
     ("Rendered", &["codegen-ptx", "codegen-wgsl"], "each codegen of texts has the texts of its own language"),
 ];
 
-/// Findings about public types that share their name, and about exceptions without use.
+/// Findings about public types that share their name, about exceptions without use, and about getters.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut findings = Vec::new();
     for path in super::files::packages(&crate::root())? {
         let own = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut files = Vec::new();
@@ -45,13 +46,22 @@ pub(super) fn check() -> Result<Vec<String>> {
         for file in files {
             let text =
                 std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+            findings.extend(getters(&text).map(|name| format!("{}: `{name}` is a getter", file.display())));
             let file = syn::parse_file(&text).with_context(|| format!("parsing {}", file.display()))?;
             for name in file.items.iter().flat_map(public_types) {
                 names.entry(name.to_string()).or_default().insert(own.clone());
             }
         }
     }
-    Ok(shared(&names, EXCEPTIONS))
+    findings.extend(shared(&names, EXCEPTIONS));
+    Ok(findings)
+}
+
+/// The names of public functions that begin with `get_`.
+fn getters(text: &str) -> impl Iterator<Item = &str> {
+    let public = text.lines().filter(|line| line.trim_start().starts_with("pub "));
+    let names = public.filter_map(|line| line.split_once("fn ")?.1.split(['(', '<']).next());
+    names.filter(|name| name.starts_with("get_"))
 }
 
 /// Reports each name that several crates share without an exception, and each crate of an exception that has
@@ -125,6 +135,12 @@ mod tests {
         assert_eq!(shared(&names, narrow), ["crates: the public type `Stream` is in a, c, d"]);
         let wide: &[Exception] = &[("Stream", &["a", "b", "c", "d"], "parallel drivers")];
         assert_eq!(shared(&names, wide), ["xtask/src/tidy/public_names.rs: `b` has no public type `Stream`"]);
+    }
+
+    #[test]
+    fn getters_are_found() {
+        let text = "pub fn get_a() {}\n    pub const unsafe fn get_b<T>() {}\nfn get_c() {}\npub fn get() {}";
+        assert_eq!(getters(text).collect::<Vec<_>>(), ["get_a", "get_b"]);
     }
 
     #[test]

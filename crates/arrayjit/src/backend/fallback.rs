@@ -28,6 +28,14 @@ impl Backend {
     /// A new backend with the same code generator and device, and `other` as its fallback instead of the one
     /// that the settings name. Settings that forbid fallback still forbid it. Statements that `other` rejects
     /// too are an error, even if `other` has a fallback of its own.
+    ///
+    /// ```
+    /// use arrayjit::Backend;
+    ///
+    /// let backend = Backend::open("inline")?.falling_back_to(&Backend::open("interpreter")?);
+    /// assert_eq!(backend.fallback()?.map(|other| other.name()), Some("interpreter"));
+    /// # Ok::<(), arrayjit::OpenError>(())
+    /// ```
     #[must_use]
     pub fn falling_back_to(&self, other: &Backend) -> Backend {
         let backend = self.reopened();

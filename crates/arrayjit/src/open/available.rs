@@ -108,6 +108,13 @@ impl Backend {
     }
 
     /// [`Backend::available`] with the given settings.
+    ///
+    /// ```
+    /// use arrayjit::{Backend, Settings};
+    ///
+    /// let all = Backend::available_with(&Settings::default());
+    /// assert!(all.iter().any(|backend| backend.name == "interpreter" && backend.is_available()));
+    /// ```
     pub fn available_with(settings: &Settings) -> Vec<BackendStatus> {
         let status = |entry: BackendEntry| BackendStatus {
             name: entry.name.to_string(),

@@ -59,7 +59,18 @@ impl Settings {
         load_layers(args, capsule, env, &here)
     }
 
-    /// Loads from the given arguments, environment and folder.
+    /// Loads from the given arguments, environment and folder, for a program that has arguments and files of
+    /// its own.
+    ///
+    /// ```
+    /// use arrayjit::Settings;
+    ///
+    /// let folder = std::env::temp_dir();
+    /// let loaded = Settings::load_from(["--arrayjit-threads=3".to_owned()], [], &folder)?;
+    /// assert_eq!(loaded.settings.threads, 3);
+    /// assert_eq!(loaded.origins[0].0, "threads");
+    /// # Ok::<(), arrayjit::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ impl Projections {
     }
 
     /// The first axis of the left-hand side that is not provably written in full.
-    pub fn uncovered_axis(&self) -> Option<usize> {
+    pub(crate) fn uncovered_axis(&self) -> Option<usize> {
         let mut seen: Vec<LoopId> = Vec::new();
         self.project_lhs().iter().zip(self.lhs_dims()).position(|(index, &dim)| {
             let loops = index.loop_terms();

@@ -487,7 +487,7 @@ pub fn identity_projections(dims: &[usize]) -> Projection {
 }
 
 /// The row-major offset, in elements, of the element at `projection` in an array of dimensions `dims`.
-pub fn reflect_projection(dims: &[usize], projection: &[AxisIndex]) -> Affine {
+pub(crate) fn reflect_projection(dims: &[usize], projection: &[AxisIndex]) -> Affine {
     dims.iter()
         .zip(projection)
         .fold(Affine::constant(0), |offset, (&dim, index)| offset.times(extent(dim)).plus(&index.affine()))

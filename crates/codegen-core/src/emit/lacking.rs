@@ -78,7 +78,7 @@ pub fn check_binary(op: BinaryOp, dtype: DType) -> Checked {
 /// # Errors
 ///
 /// A rejection if the types differ in size, or the result is `bool`.
-pub fn check_bitcast(from: DType, to: DType) -> Checked {
+pub(crate) fn check_bitcast(from: DType, to: DType) -> Checked {
     if from.size_bytes() == to.size_bytes() && to != DType::Bool {
         return Ok(());
     }

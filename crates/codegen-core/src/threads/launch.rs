@@ -67,7 +67,7 @@ pub fn sole(block: &[Stmt]) -> Option<&Stmt> {
 }
 
 /// Whether a block contains workgroup loops.
-pub fn has_workgroup_loops(block: &[Stmt]) -> bool {
+pub(crate) fn has_workgroup_loops(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| match stmt {
         Stmt::For { kind: LoopKind::Workgroup, .. } => true,
         Stmt::For { body, .. } => has_workgroup_loops(body),

@@ -23,6 +23,6 @@ mod scan;
 
 pub use barrier_placement::{BarrierPlacement, FusedStatements};
 pub use barriers::{BarrierScope, BarrierTracker, SharedAccesses};
-pub use launch::{Grid, GridAxis, Nest, grid, has_workgroup_loops, nest, sole};
+pub use launch::{Grid, GridAxis, Nest, grid, nest, sole};
 pub use plan::{Home, Plan, PlanLimits, plan};
 pub use scan::overwrites_first;

@@ -134,7 +134,7 @@ impl MemoryRange {
     }
 
     /// Whether tasks may write the range: a host array that a driver uses in place is only read.
-    pub fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         self.is_writable
     }
 

@@ -95,7 +95,7 @@ impl<'a> SequenceTask<'a> {
 
     /// The same work as one launch per kernel. The launches must be submitted to the same stream in this
     /// order; trailing ones may be left out.
-    pub fn into_launches(self) -> impl Iterator<Item = LaunchTask<'a>> {
+    pub(crate) fn into_launches(self) -> impl Iterator<Item = LaunchTask<'a>> {
         let mut rest = self.bindings;
         self.sequence.kernels().iter().map(move |kernel| {
             let (bindings, behind) = rest.split_at(kernel.static_indices());

@@ -165,7 +165,7 @@ impl Affine {
     }
 
     /// `self` with every occurrence of `var` replaced by `by`; `None` on overflow.
-    pub fn checked_substitute(&self, var: impl Into<Var>, by: &Affine) -> Option<Affine> {
+    pub(crate) fn checked_substitute(&self, var: impl Into<Var>, by: &Affine) -> Option<Affine> {
         let var = var.into();
         let mut rest = self.clone();
         rest.terms.retain(|(v, _)| *v != var);

@@ -152,7 +152,7 @@ pub struct Fresh {
 
 impl Fresh {
     /// Identifiers from `first` on.
-    pub fn starting_at(first: u32) -> Fresh {
+    pub(crate) fn starting_at(first: u32) -> Fresh {
         Fresh { next_loop: first, next_local: first }
     }
 

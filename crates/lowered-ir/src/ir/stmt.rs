@@ -213,7 +213,7 @@ impl Stmt {
 
     /// The indices of the element into which the statement stores; `None` if it does not store into one
     /// element.
-    pub fn target_mut(&mut self) -> Option<&mut Indices> {
+    pub(crate) fn target_mut(&mut self) -> Option<&mut Indices> {
         match self {
             Stmt::Set { index, .. } | Stmt::SetLocal { index, .. } | Stmt::SetDynamic { index, .. } => {
                 Some(index)

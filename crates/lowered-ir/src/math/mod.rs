@@ -122,7 +122,7 @@ pub fn unary<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float
 
 /// Sine or cosine of an `f32` held in an `f64` algebra, to well below half an `f32` ulp; `None` for other
 /// operations.
-pub fn unary_of_single<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
+pub(crate) fn unary_of_single<A: Algebra>(a: &mut A, op: UnaryOp, x: A::Float) -> Option<A::Float> {
     match op {
         UnaryOp::Sin => Some(trig::sin_of_single(a, x)),
         UnaryOp::Cos => Some(trig::cos_of_single(a, x)),
@@ -136,6 +136,6 @@ pub fn pow<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
 }
 
 /// `x` to the power of `y` for `f32` operands held in an `f64` algebra, to well below half an `f32` ulp.
-pub fn pow_of_single<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
+pub(crate) fn pow_of_single<A: Algebra>(a: &mut A, x: A::Float, y: A::Float) -> A::Float {
     pow::pow_of_single(a, x, y)
 }

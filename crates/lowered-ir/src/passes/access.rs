@@ -508,7 +508,7 @@ fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
 /// them, so in `[j + i, j]` the second dimension determines `j`, and the first then `i`. If there is no such
 /// dimension, the first one left determines one of its variables once the others are chosen. Variables that
 /// no dimension determines repeat the read.
-pub fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
+pub(crate) fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
     let mut open: IdSet<LoopId> = loops.iter().copied().collect();
     let mut repeats: u64 = 1;
     let mut dims: Vec<&Affine> = index.iter().collect();

@@ -10,7 +10,7 @@ pub fn cost(expr: &Expr) -> u64 {
 }
 
 /// The work of the outermost operation alone.
-pub fn own_cost(expr: &Expr) -> u64 {
+pub(crate) fn own_cost(expr: &Expr) -> u64 {
     match expr {
         Expr::Const(_)
         | Expr::GetLocal { .. }
@@ -59,7 +59,7 @@ fn stmt_work(stmt: &Stmt) -> u64 {
 }
 
 /// Whether some operation in the expression takes much longer than a memory access.
-pub fn is_expensive(expr: &Expr) -> bool {
+pub(crate) fn is_expensive(expr: &Expr) -> bool {
     let mut found = false;
     walk::each_expr(expr, &mut |part| found |= own_cost(part) >= 8);
     found

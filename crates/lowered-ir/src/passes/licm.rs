@@ -33,7 +33,7 @@ use super::ranges::LoopInfo;
 const THREADS: u64 = 64;
 
 /// Moves invariant computations out of loops, and computes equal ones once.
-pub fn licm(routine: &mut Routine) {
+pub(crate) fn licm(routine: &mut Routine) {
     let body = routine.body.clone();
     routine.body = Hoister { binder: Binder::of(routine) }.block(body, true);
     share_equal_regions(routine);

@@ -88,7 +88,7 @@ fn run_virtualize(routine: &mut Routine) -> Result<(), ModeError> {
 ///
 /// # Errors
 /// When a mode decided earlier contradicts the routine, or a node that must be virtual cannot be.
-pub fn virtualize_open(routine: &mut Routine, settings: &OptimizeSettings) -> Result<(), ModeError> {
+pub(crate) fn virtualize_open(routine: &mut Routine, settings: &OptimizeSettings) -> Result<(), ModeError> {
     let facts = access::analyse(routine);
     let candidates = decide_modes::decide_modes(routine, &facts, settings)?;
     let rejected = virtualize::virtualize(routine, &decide_modes::nodes_of(&candidates));

@@ -31,7 +31,7 @@ impl LoopInfo {
     }
 
     /// Whether every run has at least one iteration.
-    pub fn surely_runs(&self) -> bool {
+    pub(crate) fn surely_runs(&self) -> bool {
         self.is_constant() && self.extent() > 0
     }
 }
@@ -97,7 +97,7 @@ impl Ranges {
     }
 
     /// The least and greatest value of a variable.
-    pub fn of_var(&self, var: Var) -> (i64, i64) {
+    pub(crate) fn of_var(&self, var: Var) -> (i64, i64) {
         match var {
             Var::Loop(id) => {
                 let found = self.loops.get(&LoopId(id.0 & !ALIAS));
@@ -123,7 +123,7 @@ impl Ranges {
 
     /// Like [`bounds`](Self::bounds), narrowed by the ranges of `guard` whose index differs from `index` by a
     /// constant.
-    pub fn bounds_under(&self, index: &Affine, guard: &Guard) -> Option<(i64, i64)> {
+    pub(crate) fn bounds_under(&self, index: &Affine, guard: &Guard) -> Option<(i64, i64)> {
         let mut bounds = self.bounds(index)?;
         for range in guard {
             // index = range.index + above

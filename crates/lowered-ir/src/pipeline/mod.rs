@@ -55,11 +55,6 @@ impl Optimized {
         let decl = self.routine.node(node);
         decl.mode.explain(&format!("{node} \"{}\"", decl.name))
     }
-
-    /// [`explain`](Self::explain) for every node, in order.
-    pub fn explain_all(&self) -> String {
-        self.routine.node_refs().map(|(node, _)| self.explain(node)).collect()
-    }
 }
 
 /// Why a routine cannot be optimised.

@@ -20,7 +20,7 @@ pub const MAX_CELL: usize = 4;
 /// by 16)]`. A number that is folded into the key replaces the key by the sample at these words. For a single
 /// element, all indices but the last are folded into the key, and the last index is the counter. The counter
 /// of a fill is the number of the sample within the fill, `r · chunks + c`. Uniforms are those of
-/// [`compat_uniform`](super::compat_uniform), and some types may give 1.
+/// `compat_uniform`, and some types may give 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Threefry-4x32 of 20 rounds, as the module defines it.

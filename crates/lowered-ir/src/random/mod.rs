@@ -32,4 +32,4 @@ pub use cipher::{
     Generator, PARITY, THREEFRY, THREEFRY_CRYPTO, THREEFRY_LIGHT, WordAlgebra, Words, bits_of, words_of,
 };
 pub use key::{KeyNumber, MAX_CELL, Scheme};
-pub use value::{Distribution, bits, compat_uniform, normal, uniform, value};
+pub use value::{Distribution, bits, normal, uniform, value};

@@ -78,7 +78,7 @@ pub fn uniform(dtype: DType, sample: &Expr, at: usize) -> Expr {
 /// The uniforms of compatible schemes. For `f32` they are those of [`uniform`]; for `f64`, `f16` and `bf16`
 /// the part as an integer divided by its range and rounded, which may give 1; for 8-bit floats and integers
 /// the bits; for `bool` one bit.
-pub fn compat_uniform(dtype: DType, sample: &Expr, at: usize) -> Expr {
+pub(crate) fn compat_uniform(dtype: DType, sample: &Expr, at: usize) -> Expr {
     match dtype {
         DType::F32 => uniform(dtype, sample, at),
         DType::F64 => scaled(DType::F64, double_word(sample, at), 64),

@@ -23,7 +23,8 @@ pub use error::ParseError;
 pub use lex::is_identifier;
 pub use lines::RoutineLines;
 pub use parse::{ParsedRoutine, parse, parse_file};
-pub use print::{print, print_expr, print_index, print_stmt};
+pub(crate) use print::print_index;
+pub use print::{print, print_stmt};
 
 pub(crate) use print::{LOOSEST, precedence};
 

@@ -25,15 +25,8 @@ pub fn print_stmt(routine: &Routine, stmt: &Stmt) -> String {
     printer.out
 }
 
-/// The text of an expression of a routine.
-pub fn print_expr(routine: &Routine, expr: &Expr) -> String {
-    let mut printer = Printer { routine, out: String::new(), depth: 0 };
-    printer.expr(expr, LOOSEST);
-    printer.out
-}
-
 /// The text of an index of a routine.
-pub fn print_index(routine: &Routine, index: &Affine) -> String {
+pub(crate) fn print_index(routine: &Routine, index: &Affine) -> String {
     let mut printer = Printer { routine, out: String::new(), depth: 0 };
     printer.affine(index);
     printer.out

@@ -34,11 +34,11 @@ fn a_sum_with_partials_and_a_tree() {
     let mut lanes = 32;
     while lanes > 1 {
         lanes /= 2;
-        let (low, high) = (b.get_lanes(sum, 0, lanes), b.get_lanes(sum, lanes, lanes));
+        let (low, high) = (b.extract_lanes(sum, 0, lanes), b.extract_lanes(sum, lanes, lanes));
         let s = b.binary(Binary::Add, low, high);
         b.set(sum, s);
     }
-    let total = b.get_lanes(sum, 0, 1);
+    let total = b.extract_lanes(sum, 0, 1);
     b.store(VectorAddress::at(1, F32), total);
     check(&b.finish(), machine(&[9 * 128, 4], &[], 0), 0..1);
 }
@@ -202,7 +202,7 @@ fn lanes_of_memory_behind_a_pointer_in_the_frame() {
             b.set(lanes, x);
             let low = b.load(VectorAddress::at(arrays, F32), VectorType::new(F32, 8));
             let low = b.mul(low, low);
-            b.set_lanes(lanes, 0, low);
+            b.insert_lanes(lanes, 0, low);
             let y = b.get(lanes);
             b.store(place, y);
         }

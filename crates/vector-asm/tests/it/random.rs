@@ -282,7 +282,7 @@ impl ProgramSampler<'_> {
                 let (variable, of) = *self.choices.pick(&fits);
                 let room = (of.lanes - ty.lanes) as usize;
                 let start = if self.choices.below(2) == 0 { 0 } else { self.choices.below(room + 1) };
-                self.builder.set_lanes(variable, start as u32, value);
+                self.builder.insert_lanes(variable, start as u32, value);
             }
             _ => self.define(),
         }

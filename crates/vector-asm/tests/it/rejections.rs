@@ -66,7 +66,7 @@ const INVALID: [Row; 11] = [
         "lanes beyond a variable's",
         |b| {
             let variable = b.variable(FOUR);
-            b.get_lanes(variable, 2, 3);
+            b.extract_lanes(variable, 2, 3);
         },
         "x0 has 4 lanes, not the 3 from 2 on",
     ),
@@ -156,7 +156,7 @@ fn programs_print() {
         let s = b.binary(Binary::Add, s, x);
         b.set(sum, s);
     });
-    let s = b.get_lanes(sum, 2, 4);
+    let s = b.extract_lanes(sum, 2, 4);
     b.store_streaming(VectorAddress::scratch(F32), s);
     let text = "\
 var x0 f32x8

@@ -89,7 +89,11 @@ pub struct EinsumComponent {
 /// # Errors
 /// If the text does not follow the grammar, does not fit the dimensions or is ambiguous. The error points
 /// into the text.
-pub fn resolve_parts(spec: &str, rhs: &[Dims], lhs: &[Dims]) -> Result<Vec<EinsumComponent>, SpecError> {
+pub(crate) fn resolve_parts(
+    spec: &str,
+    rhs: &[Dims],
+    lhs: &[Dims],
+) -> Result<Vec<EinsumComponent>, SpecError> {
     let parts = parse::parse(spec).and_then(|arrays| solve::solve(spec, &arrays, rhs, lhs, false));
     parts.map_err(|located| SpecError::new(located, spec))
 }

@@ -102,7 +102,8 @@ impl Equation {
     }
 
     /// Whether the left side is a pattern.
-    pub fn is_pattern(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_pattern(&self) -> bool {
         matches!(self.how, EquationMethod::Pattern)
     }
 }

@@ -58,7 +58,7 @@ pub fn equations() -> impl Iterator<Item = &'static Equation> {
 }
 
 /// The chapters of the table with their titles.
-pub fn chapters() -> [(&'static str, &'static [Equation]); 6] {
+pub(crate) fn chapters() -> [(&'static str, &'static [Equation]); 6] {
     [
         ("Constants and conversions", convert::EQUATIONS),
         ("Indices", ranged::EQUATIONS),
