@@ -158,8 +158,8 @@ impl Backend {
         &self.state.texts
     }
 
-    /// The use of the code cache. If `evicted` grows while the same programs are compiled again and again, the
-    /// cache is too small for them.
+    /// The use of the code cache. If `evicted` grows while the same programs are compiled again and again,
+    /// the cache is too small for them.
     ///
     /// ```
     /// # use arrayjit::{Backend, TensorNode};

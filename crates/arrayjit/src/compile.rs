@@ -126,7 +126,8 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Compile`](crate::ErrorKind::Compile) if the initial values do not compile, and [`ErrorKind::Run`](crate::ErrorKind::Run) if a device fails.
+    /// [`ErrorKind::Compile`](crate::ErrorKind::Compile) if the initial values do not compile, and
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) if a device fails.
     pub fn initialise(&self, code: &Compiled, context: &Context) -> Result<Context, Error> {
         let Some(initial) = &code.initial else { return Ok(context.clone()) };
         let routine = self.compile_assignments(initial)?.link(context)?;

@@ -313,9 +313,9 @@ impl Host {
         context.with_host(self)
     }
 
-    /// Allocates memory for a node, with the values of its host array, and returns a child of the context with
-    /// the node. Runs keep both coherent from then on. A link does the same for nodes that the linked code
-    /// reads.
+    /// Allocates memory for a node, with the values of its host array, and returns a child of the context
+    /// with the node. Runs keep both coherent from then on. A link does the same for nodes that the linked
+    /// code reads.
     ///
     /// # Errors
     ///

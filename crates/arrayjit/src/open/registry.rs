@@ -143,8 +143,8 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`OpenError::MalformedName`], [`OpenError::ReservedName`] and [`OpenError::TakenName`]; then nothing has
-    /// changed.
+    /// [`OpenError::MalformedName`], [`OpenError::ReservedName`] and [`OpenError::TakenName`]; then nothing
+    /// has changed.
     pub fn register(
         name: &str,
         about: &str,
