@@ -19,6 +19,7 @@
 //! All NaNs are equal, and so are zeros of either sign. Infinities must be equal unless the greatest number
 //! is within the radius.
 
+mod any_order;
 mod machine;
 mod promises;
 mod value;
@@ -81,6 +82,12 @@ impl Bounds {
     /// The part that the case lacks, in words.
     pub fn of(case: &RunCase) -> Result<Bounds, String> {
         Ok(Bounds { nodes: machine::run(case)? })
+    }
+
+    /// Computes the bounds of the results of the same operations in any order, which class `Fast` permits.
+    /// `None` if the routine has a type or an operation without a bound.
+    pub fn of_any_order(case: &RunCase) -> Option<Bounds> {
+        Some(Bounds { nodes: any_order::run(case)? })
     }
 
     /// The values without the radii, as the interpreter computes them.

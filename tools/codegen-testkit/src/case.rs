@@ -90,7 +90,7 @@ fn random(caps: &Caps) -> Vec<Case> {
 
 fn drawn(seed: u64, routine: &dyn Fn(&[u8]) -> Routine, of: &str) -> Case {
     let routine = routine(&bytes_of_seed(seed, 200));
-    let run = generated::drawn(&routine, &bytes_of_seed(seed ^ 0x5eed, 4096));
+    let run = RunCase::drawn(routine.clone(), &bytes_of_seed(seed ^ 0x5eed, 4096));
     // The optimiser may replace a sum over a one-hot array by a gather.
     let variants = corpus::variants(&routine).into_iter().filter_map(|(_, routine)| routine.ok());
     let level = variants.map(|routine| Level::of(&routine)).fold(Level::of(&routine), Level::max);

@@ -11,7 +11,6 @@ use tnode::{HostArray, MemoryMode, Reason, TensorNode, commit_modes};
 use crate::{
     bounds::{Bounds, Closeness},
     corpus::{compare, compile_case, defined, failed, name, outlives, variants},
-    generated::drawn,
     report::{Outcome, Report},
 };
 
@@ -53,7 +52,7 @@ pub fn run_generated_on(
     bytes: &[u8],
     agreement: Agreement,
 ) -> Result<Closeness, Outcome> {
-    let case = drawn(routine, bytes);
+    let case = RunCase::drawn(routine.clone(), bytes);
     let mut closeness = Closeness::default();
     // The optimiser rejects a node that is declared virtual and cannot be.
     for routine in variants(routine).into_iter().filter_map(|(_, routine)| routine.ok()) {

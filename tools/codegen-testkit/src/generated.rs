@@ -3,7 +3,7 @@
 use codegen_core::{Caps, Codegen};
 use filetests::{
     RunCase,
-    generate::{TypeChoice, bindings_from_bytes, memory_from_bytes, routine_of_types},
+    generate::{TypeChoice, routine_of_types},
 };
 use lowered_ir::ir::Routine;
 
@@ -26,7 +26,7 @@ pub fn generated_routine(caps: &Caps, bytes: &[u8]) -> Routine {
 /// Routines that the target does not support are skipped, and so are optimisations that the optimiser
 /// rejects.
 pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> Outcome {
-    let case = drawn(routine, bytes);
+    let case = RunCase::drawn(routine.clone(), bytes);
     let mut outcome = Outcome::Skipped("the optimiser rejects it".into());
     // The optimiser rejects a node that is declared virtual and cannot be.
     let accepted = variants(routine).into_iter().filter_map(|(name, routine)| Some((name, routine.ok()?)));
@@ -42,17 +42,4 @@ pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> 
         }
     }
     outcome
-}
-
-pub(crate) fn drawn(routine: &Routine, bytes: &[u8]) -> RunCase {
-    let memory = memory_from_bytes(routine, bytes);
-    RunCase {
-        path: "generated".into(),
-        line: 0,
-        routine: routine.clone(),
-        inputs: memory.nodes,
-        merge: memory.merge,
-        bindings: bindings_from_bytes(routine, bytes),
-        expected: Vec::new(),
-    }
 }

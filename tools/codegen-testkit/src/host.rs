@@ -36,18 +36,29 @@ pub(crate) fn run(
     case: &RunCase,
     soil: u8,
 ) -> Result<Vec<Vec<u8>>, Outcome> {
-    run_in(scheduled, artifact, caps, case, soil, Order::InTurn)
+    run_in(scheduled, artifact, caps, case, soil, Order::InTurn(Cuts::Uneven))
 }
 
 /// The order of the parts of a split kernel.
 #[derive(Clone, Copy)]
 pub(crate) enum Order<'a> {
     /// One after the other, out of order.
-    InTurn,
+    InTurn(Cuts),
     /// One after the other, each at the same time as the same part of another launch.
     Beside(&'a CallBarrier),
     /// Each on a thread, all at the same time.
     AtOnce,
+}
+
+/// The parts into which kernels are split, where their launches may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cuts {
+    /// The whole launch.
+    Whole,
+    /// Single iterations, the last one first.
+    Backwards,
+    /// Three uneven parts, in an unusual order.
+    Uneven,
 }
 
 /// [`run`] with the parts of split kernels in this order.
@@ -74,42 +85,61 @@ fn wrong(call: usize, message: &str) -> Outcome {
     Outcome::Failed(format!("call {call} {message}"))
 }
 
-/// A buffer at an aligned address, with guard bytes before and after it.
-struct Buffer {
+/// A buffer with guard bytes before and after it.
+pub struct GuardedBuffer {
     memory: Vec<u8>,
     start: usize,
     len: usize,
 }
 
-impl Buffer {
-    fn new(bytes: &[u8], alignment: usize) -> Buffer {
-        Buffer::guarded(bytes, alignment, GUARD)
+impl GuardedBuffer {
+    fn new(bytes: &[u8], alignment: usize) -> GuardedBuffer {
+        GuardedBuffer::guarded(bytes, alignment, GUARD, 0)
     }
 
-    fn guarded(bytes: &[u8], alignment: usize, guard: usize) -> Buffer {
+    /// A buffer that is aligned to elements of this size, and to no more.
+    pub fn of_elements(bytes: &[u8], size: usize) -> GuardedBuffer {
+        GuardedBuffer::guarded(bytes, BASE_ALIGNMENT, GUARD, size)
+    }
+
+    /// Scratch memory for a kernel.
+    pub fn scratch(len: usize, alignment: usize) -> GuardedBuffer {
+        GuardedBuffer::guarded(&vec![GARBAGE; len], alignment, SCRATCH_GUARD, 0)
+    }
+
+    /// A buffer that begins `shift` bytes behind an aligned address.
+    fn guarded(bytes: &[u8], alignment: usize, guard: usize, shift: usize) -> GuardedBuffer {
         let alignment = alignment.max(BASE_ALIGNMENT);
-        let mut memory = vec![GARBAGE; bytes.len() + 2 * guard + alignment];
-        let start = guard + (memory.as_ptr() as usize + guard).wrapping_neg() % alignment;
+        let mut memory = vec![GARBAGE; bytes.len() + 2 * guard + alignment + shift];
+        let start = guard + shift + (memory.as_ptr() as usize + guard).wrapping_neg() % alignment;
         memory[start..start + bytes.len()].copy_from_slice(bytes);
-        Buffer { memory, start, len: bytes.len() }
+        GuardedBuffer { memory, start, len: bytes.len() }
     }
 
-    fn garbage(len: usize, alignment: usize) -> Buffer {
-        Buffer::new(&vec![GARBAGE; len], alignment)
+    fn garbage(len: usize, alignment: usize) -> GuardedBuffer {
+        GuardedBuffer::new(&vec![GARBAGE; len], alignment)
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// The bytes between the guards.
+    pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.len]
+    }
+
+    /// The memory as an argument of a kernel.
+    pub fn arg(&mut self) -> HostPtr {
+        let base = self.memory.as_mut_ptr().wrapping_add(self.start);
+        HostPtr { base, bytes: self.len, access: Access::ReadWrite }
     }
 
     fn ptr(&mut self, offset: usize, bytes: usize, access: Access) -> Result<HostPtr, String> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.len) {
             return Err(format!("takes {bytes} bytes at {offset} of a buffer of {}", self.len));
         }
-        Ok(HostPtr { base: self.memory.as_mut_ptr().wrapping_add(self.start + offset), bytes, access })
+        Ok(HostPtr { base: self.arg().base.wrapping_add(offset), bytes, access })
     }
 
-    fn is_guarded(&self) -> bool {
+    /// Whether nothing has written to the guards.
+    pub fn is_guarded(&self) -> bool {
         let (before, rest) = self.memory.split_at(self.start);
         // Whole slices are compared: guards are most of the memory, also in builds without optimisation.
         let intact = |guard: &[u8]| guard.chunks(INTACT.len()).all(|chunk| chunk == &INTACT[..chunk.len()]);
@@ -119,9 +149,9 @@ impl Buffer {
 
 /// All memory of a run.
 struct Memory {
-    nodes: Vec<Buffer>,
-    temps: Buffer,
-    merge: Buffer,
+    nodes: Vec<GuardedBuffer>,
+    temps: GuardedBuffer,
+    merge: GuardedBuffer,
     alignment: usize,
     /// The offset of each temporary in `temps`.
     offsets: Vec<usize>,
@@ -133,9 +163,9 @@ impl Memory {
     fn new(scheduled: &ScheduledRoutine, caps: &Caps, case: &RunCase, soil: u8) -> Memory {
         let alignment = caps.alignment;
         Memory {
-            nodes: case.inputs.iter().map(|bytes| Buffer::new(bytes, alignment)).collect(),
-            temps: Buffer::garbage(scheduled.temp_bytes(), alignment),
-            merge: Buffer::new(case.merge.as_deref().unwrap_or(&[]), alignment),
+            nodes: case.inputs.iter().map(|bytes| GuardedBuffer::new(bytes, alignment)).collect(),
+            temps: GuardedBuffer::garbage(scheduled.temp_bytes(), alignment),
+            merge: GuardedBuffer::new(case.merge.as_deref().unwrap_or(&[]), alignment),
             alignment,
             offsets: scheduled.temps().iter().map(|temp| temp.offset).collect(),
             soil,
@@ -159,7 +189,12 @@ impl Memory {
             return Err(format!("has {expected} static indices, and {} bindings", bindings.len()));
         }
         let before: Vec<Vec<u8>> = self.buffers().map(|buffer| buffer.bytes().to_vec()).collect();
-        let parts = parts(abi.launch.extent, module.is_splittable(call.kernel));
+        let cuts = match order {
+            _ if !module.is_splittable(call.kernel) => Cuts::Whole,
+            Order::InTurn(cuts) => cuts,
+            Order::Beside(_) | Order::AtOnce => Cuts::Uneven,
+        };
+        let parts = parts(abi.launch.extent, cuts);
         let kernel = KernelCallArgs {
             module,
             kernel: call.kernel,
@@ -169,7 +204,7 @@ impl Memory {
             alignment: self.alignment,
         };
         match order {
-            Order::InTurn => parts.into_iter().try_for_each(|part| kernel.run(part, &|| {}))?,
+            Order::InTurn(_) => parts.into_iter().try_for_each(|part| kernel.run(part, &|| {}))?,
             Order::Beside(barrier) => {
                 parts.into_iter().try_for_each(|part| kernel.run(part, &|| barrier.wait()))?;
             }
@@ -178,7 +213,7 @@ impl Memory {
         self.check_untouched(&args, &before)
     }
 
-    fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+    fn buffers(&self) -> impl Iterator<Item = &GuardedBuffer> {
         self.nodes.iter().chain([&self.temps, &self.merge])
     }
 
@@ -263,8 +298,8 @@ impl KernelCallArgs<'_> {
     /// Runs a part of the kernel with scratch memory of its own. `before` is called immediately before the
     /// kernel.
     fn run(&self, (begin, end): (u64, u64), before: &dyn Fn()) -> Result<(), String> {
-        let mut scratch = Buffer::guarded(&vec![GARBAGE; self.scratch_bytes], self.alignment, SCRATCH_GUARD);
-        let base = scratch.ptr(0, self.scratch_bytes, Access::ReadWrite)?.base;
+        let mut scratch = GuardedBuffer::scratch(self.scratch_bytes, self.alignment);
+        let base = scratch.arg().base;
         let (result, change) = float_env::guarded(|| {
             before();
             // SAFETY: `Memory::args` checked that the pointers are live, aligned, of the right length and
@@ -364,13 +399,13 @@ fn disjoint(args: &[HostPtr]) -> bool {
     args.iter().enumerate().all(|(i, a)| args[..i].iter().all(|b| read_only(a, b) || apart(a, b)))
 }
 
-/// The whole range, or an uneven partition of it in an unusual order.
-fn parts(extent: u64, splittable: bool) -> Vec<(u64, u64)> {
+/// A partition of the range.
+fn parts(extent: u64, cuts: Cuts) -> Vec<(u64, u64)> {
     let (first, second) = (extent / 5, extent / 2);
-    if splittable && extent > 1 {
-        vec![(second, extent), (0, first), (first, second)]
-    } else {
-        vec![(0, extent)]
+    match cuts {
+        Cuts::Backwards if extent > 1 => (0..extent).rev().map(|at| (at, at + 1)).collect(),
+        Cuts::Uneven if extent > 1 => vec![(second, extent), (0, first), (first, second)],
+        _ => vec![(0, extent)],
     }
 }
 
@@ -380,8 +415,10 @@ mod tests {
 
     #[test]
     fn parts_cover_the_range_once() {
-        for extent in 0..20 {
-            let mut parts = parts(extent, true);
+        for (extent, cuts) in
+            (0..20).flat_map(|n| [Cuts::Whole, Cuts::Backwards, Cuts::Uneven].map(|c| (n, c)))
+        {
+            let mut parts = parts(extent, cuts);
             parts.sort_unstable();
             let covered: Vec<u64> = parts.into_iter().flat_map(|(begin, end)| begin..end).collect();
             assert_eq!(covered, (0..extent).collect::<Vec<_>>());
@@ -390,7 +427,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_notice_what_is_written_beside_them() {
-        let mut buffer = Buffer::new(&[1, 2, 3], 64);
+        let mut buffer = GuardedBuffer::new(&[1, 2, 3], 64);
         assert_eq!(buffer.bytes(), [1, 2, 3]);
         assert_eq!(buffer.bytes().as_ptr() as usize % 64, 0);
         assert!(buffer.is_guarded());

@@ -24,6 +24,7 @@ mod report;
 pub mod runtime;
 mod score;
 mod small_case;
+pub mod stages;
 mod threads;
 
 pub use access::{AccessForm, OperationUse};
@@ -33,6 +34,7 @@ pub use conform::{CASE, ConformanceTest, DIR, JOBS, LIR, SECONDS, conform, is_ch
 pub use corpus::compile_case;
 pub use device::{Agreement, run_corpus_on, run_generated_on};
 pub use generated::{generated_routine, run_generated};
+pub use host::GuardedBuffer;
 pub use level::Level;
 pub use own_process::{in_own_process, is_in_own_process, run_in_own_process};
 pub use report::{Outcome, Report};

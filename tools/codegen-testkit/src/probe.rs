@@ -7,6 +7,7 @@
 use codegen_core::{Caps, Transcendental};
 use filetests::RunCase;
 use lowered_ir::{
+    interp::Memory,
     ir::{
         Affine, BinaryOp, Expr, Indices, LoopId, NodeDecl, NodeRef, Numerics, Routine, Stmt, TernaryOp,
         UnaryOp,
@@ -28,15 +29,9 @@ pub(crate) struct Probe {
 
 impl Probe {
     fn new(name: String, claim: Option<String>, routine: Routine, inputs: Vec<Vec<u8>>) -> Probe {
-        let run = RunCase {
-            path: format!("probe {name}").into(),
-            line: 0,
-            routine,
-            inputs,
-            merge: None,
-            bindings: Vec::new(),
-            expected: Vec::new(),
-        };
+        let memory = Memory { nodes: inputs, merge: None };
+        let run =
+            RunCase { path: format!("probe {name}").into(), ..RunCase::of(routine, memory, Vec::new()) };
         Probe { name, claim, run }
     }
 }

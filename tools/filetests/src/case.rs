@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use lowered_ir::{
     interp::{InterpError, Memory},
-    ir::{Expr, NodeDecl, NodeRef, Numerics, Routine, walk},
+    ir::{NodeRef, Numerics, Routine},
 };
-use tnode::{DType, Scalar};
+use tnode::{DType, MemoryMode, Scalar};
 
 use crate::{
     File,
+    generate::{bindings_from_bytes, memory_from_bytes, merged},
     run_line::{self, RunLine},
     values,
 };
@@ -46,17 +47,40 @@ pub struct Expected {
 }
 
 impl RunCase {
-    /// A run on zeros without expectations.
-    pub(crate) fn zeroed(routine: &Routine, path: &Path, line: usize) -> RunCase {
-        RunCase {
-            path: path.to_owned(),
-            line,
-            routine: routine.clone(),
-            inputs: Memory::zeroed(routine).nodes,
-            merge: None,
-            bindings: vec![0; routine.symbols.len()],
-            expected: Vec::new(),
+    /// A run on this memory, without expectations.
+    pub fn of(routine: Routine, memory: Memory, bindings: Vec<i64>) -> RunCase {
+        let Memory { nodes: inputs, merge } = memory;
+        let (path, expected) = ("generated".into(), Vec::new());
+        RunCase { path, line: 0, routine, inputs, merge, bindings, expected }
+    }
+
+    /// A run on memory and bindings that the bytes describe: special and ordinary values.
+    pub fn drawn(routine: Routine, bytes: &[u8]) -> RunCase {
+        let bindings = bindings_from_bytes(&routine, bytes);
+        let memory = memory_from_bytes(&routine, bytes);
+        RunCase::of(routine, memory, bindings)
+    }
+
+    /// A run on the numbers that `value` gives for the position of a node and of an element in it. Nodes that
+    /// live for one run hold zeros.
+    pub fn filled(routine: Routine, bindings: Vec<i64>, value: impl Fn(usize, usize) -> f64) -> RunCase {
+        let mut memory = Memory::zeroed(&routine);
+        for (node, (bytes, decl)) in memory.nodes.iter_mut().zip(&routine.nodes).enumerate() {
+            if decl.mode.mode() == Some(MemoryMode::Local) {
+                continue;
+            }
+            for (at, element) in bytes.chunks_exact_mut(decl.dtype.size_bytes()).enumerate() {
+                let _fits = Scalar::from_f64(decl.dtype, value(node, at)).write(element);
+            }
         }
+        RunCase::of(routine, memory, bindings)
+    }
+
+    /// A run on zeros.
+    pub(crate) fn zeroed(routine: &Routine, path: &Path, line: usize) -> RunCase {
+        let bindings = vec![0; routine.symbols.len()];
+        let case = RunCase::of(routine.clone(), Memory::zeroed(routine), bindings);
+        RunCase { path: path.to_owned(), line, ..case }
     }
 
     /// The runs of a test file's text that are expected to succeed.
@@ -88,8 +112,9 @@ impl RunCase {
                 .collect()
         };
         let mut inputs = named(&self.inputs);
-        if let Some((merge, (node, decl))) = self.merge.as_ref().zip(self.merged()) {
-            inputs.push(format!("merge {node} = {}", values::print(merge, decl.dtype)));
+        if let Some((merge, node)) = self.merge.as_ref().zip(merged(&self.routine)) {
+            let dtype = self.routine.node(node).dtype;
+            inputs.push(format!("merge {node} = {}", values::print(merge, dtype)));
         }
         let symbols = self.routine.symbols.iter().zip(&self.bindings);
         inputs.extend(symbols.map(|(symbol, value)| format!("@{} = {value}", symbol.name)));
@@ -102,19 +127,6 @@ impl RunCase {
             inputs.join(", "),
             outputs.join(", ")
         )
-    }
-
-    /// The node that the routine reads from the merge buffer.
-    fn merged(&self) -> Option<(NodeRef, &NodeDecl)> {
-        let mut found = None;
-        walk::each_value(&self.routine.body, &mut |value| {
-            walk::each_expr(value, &mut |expr| {
-                if let Expr::GetMerge { node, .. } = expr {
-                    found = Some(*node);
-                }
-            });
-        });
-        found.map(|node| (node, self.routine.node(node)))
     }
 
     /// Interprets the routine and returns the bytes of its nodes.

@@ -3,62 +3,59 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use lowered_ir::interp::{Buffer, InterpError, Memory, PreparedRoutine};
+use lowered_ir::interp::{Buffer, InterpError, PreparedRoutine};
 use lowered_ir::ir::{Numerics, Routine};
 use lowered_ir::passes::PASSES;
 use lowered_ir::pipeline::{OptimizeSettings, optimize_traced};
 use lowered_ir::{text, verify};
 
-use crate::generate::{alike, bindings_from_bytes, bytes_of_seed, memory_from_bytes};
+use crate::RunCase;
+use crate::generate::{alike, bytes_of_seed, memory_from_bytes};
 
-/// A routine with its inputs, and the memory after running it before any pass.
-struct PassCase {
-    routine: Routine,
-    memory: Memory,
-    garbage: Memory,
-    bindings: Vec<i64>,
-    after: Memory,
+/// The routine to which each of the optimiser's settings leads, if it accepts the routine.
+type Optimised = Vec<(&'static str, Option<Routine>)>;
+
+/// A run, and the memory after it without any pass.
+struct PassCase<'c> {
+    case: &'c RunCase,
+    garbage: Vec<Vec<u8>>,
+    after: Vec<Vec<u8>>,
     log: Vec<String>,
     /// The routines that have passed the check. Most passes leave most routines as they are, and the
     /// optimiser's settings lead to the same routines.
     checked: RefCell<BTreeSet<String>>,
 }
 
-/// Runs a routine and returns the lines of its log.
-fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<Vec<String>, InterpError> {
+/// Runs a routine on the memory of a case and returns the lines of its log.
+fn run(routine: &Routine, case: &RunCase, nodes: &mut [Vec<u8>]) -> Result<Vec<String>, InterpError> {
     let mut log = Vec::new();
-    let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
+    let mut nodes: Vec<Buffer<'_>> = nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
+    let mut keep = |line: &str| log.push(line.to_owned());
     PreparedRoutine::new(routine)?.run_logged(
         &mut nodes,
-        memory.merge.as_deref(),
-        bindings,
-        &mut |line| {
-            log.push(line.to_owned());
-        },
+        case.merge.as_deref(),
+        &case.bindings,
+        &mut keep,
     )?;
     Ok(log)
 }
 
-impl PassCase {
-    /// The routine in class `Strict`, whose bits passes must preserve.
-    fn new(mut routine: Routine, seed: u64) -> Result<PassCase, String> {
-        routine.numerics = Numerics::Strict;
-        verify::verify(&routine).map_err(|e| format!("not verified: {e}\n{}", text::print(&routine)))?;
-        let bytes = bytes_of_seed(seed, 4096);
-        let memory = memory_from_bytes(&routine, &bytes);
-        let garbage = memory_from_bytes(&routine, &bytes_of_seed(!seed, 4096));
-        let bindings = bindings_from_bytes(&routine, &bytes);
-        let mut after = memory.clone();
-        let log =
-            run(&routine, &mut after, &bindings).map_err(|e| format!("{e}\n{}", text::print(&routine)))?;
-        Ok(PassCase { routine, memory, garbage, bindings, after, log, checked: RefCell::default() })
+impl<'c> PassCase<'c> {
+    fn new(case: &'c RunCase) -> Result<PassCase<'c>, String> {
+        let blame = |what: String| format!("{what}\n{}", text::print(&case.routine));
+        verify::verify(&case.routine).map_err(|e| blame(format!("not verified: {e}")))?;
+        let garbage = memory_from_bytes(&case.routine, &bytes_of_seed(!0, 4096)).nodes;
+        let mut after = case.inputs.clone();
+        let log = run(&case.routine, case, &mut after).map_err(|e| blame(e.to_string()))?;
+        Ok(PassCase { case, garbage, after, log, checked: RefCell::default() })
     }
 
     /// Checks that the routine after `pass` verifies, and leaves the same bytes in every node that outlives
     /// it.
     fn check(&self, pass: &str, routine: &Routine) -> Result<(), String> {
+        let before = &self.case.routine;
         let blame = |what: String| {
-            format!("after {pass}: {what}\n{}\nfrom\n{}", text::print(routine), text::print(&self.routine))
+            format!("after {pass}: {what}\n{}\nfrom\n{}", text::print(routine), text::print(before))
         };
         // The text has the modes that are decided, but not all that is known of the others.
         let outlived: Vec<bool> =
@@ -67,21 +64,20 @@ impl PassCase {
             return Ok(());
         }
         verify::verify(routine).map_err(|e| blame(format!("not verified: {e}")))?;
-        let mut memory = self.memory.clone();
+        let mut nodes = self.case.inputs.clone();
         // Memory that passes have made local to this routine may hold anything.
-        for (node, decl) in routine.node_refs() {
-            let was = self.routine.node(node);
+        for (at, (decl, was)) in routine.nodes.iter().zip(&before.nodes).enumerate() {
             if decl.mode.known_not_materialized() && !was.mode.known_not_materialized() {
-                memory.nodes[node.index()].clone_from(&self.garbage.nodes[node.index()]);
+                nodes[at].clone_from(&self.garbage[at]);
             }
         }
-        let log = run(routine, &mut memory, &self.bindings).map_err(|e| blame(e.to_string()))?;
+        let log = run(routine, self.case, &mut nodes).map_err(|e| blame(e.to_string()))?;
         if log != self.log {
             return Err(blame(format!("the log is {log:?}, expected {:?}", self.log)));
         }
         let kept = routine.node_refs().filter(|(_, decl)| !decl.mode.known_not_materialized());
         for (node, decl) in kept {
-            let (want, have) = (&self.after.nodes[node.index()], &memory.nodes[node.index()]);
+            let (want, have) = (&self.after[node.index()], &nodes[node.index()]);
             if !alike(decl, want, have) {
                 return Err(blame(format!("{node} is {have:?}, expected {want:?}")));
             }
@@ -89,21 +85,32 @@ impl PassCase {
         Ok(())
     }
 
-    fn check_pipeline(&self, settings: &OptimizeSettings) -> Result<bool, String> {
+    /// The optimised routine; `None` if a node that is declared virtual cannot be, which the optimiser
+    /// rejects.
+    fn optimised(&self, name: &str, settings: &OptimizeSettings) -> Result<Option<Routine>, String> {
         let mut result = Ok(());
-        let optimized = optimize_traced(self.routine.clone(), settings, &mut |pass, routine| {
+        let optimized = optimize_traced(self.case.routine.clone(), settings, &mut |pass, routine| {
             if result.is_ok() {
-                result = self.check(pass, routine);
+                result = self.check(&format!("{pass} ({name})"), routine);
             }
         });
         result?;
-        // The only legitimate rejection: a node that is declared virtual and cannot be.
-        Ok(optimized.is_ok())
+        let may_be_rejected = self.case.routine.nodes.iter().any(|decl| decl.mode.known_virtual());
+        match optimized {
+            Ok(optimized) => Ok(Some(optimized.routine)),
+            Err(_) if may_be_rejected => Ok(None),
+            Err(error) => Err(format!("optimising ({name}): {error}\n{}", text::print(&self.case.routine))),
+        }
+    }
+
+    fn check_optimiser(&self) -> Result<Optimised, String> {
+        let each = all_settings().into_iter();
+        each.map(|(name, settings)| Ok((name, self.optimised(name, &settings)?))).collect()
     }
 
     fn check_each_pass(&self) -> Result<(), String> {
         for pass in PASSES {
-            let mut routine = self.routine.clone();
+            let mut routine = self.case.routine.clone();
             if (pass.run)(&mut routine).is_ok() {
                 self.check(pass.name, &routine)?;
             }
@@ -112,12 +119,23 @@ impl PassCase {
     }
 }
 
-fn all_settings() -> [OptimizeSettings; 3] {
+/// Settings of the optimiser that lead to different code.
+fn all_settings() -> [(&'static str, OptimizeSettings); 5] {
     let usual = OptimizeSettings::default();
-    let eager = OptimizeSettings { max_visits: u64::MAX, inline_complex_computations: true, ..usual.clone() };
-    let keep =
-        OptimizeSettings { enable_device_only: false, inline_scalar_constexprs: false, ..usual.clone() };
-    [usual, eager, keep]
+    let keep = OptimizeSettings { enable_device_only: false, ..usual.clone() };
+    [
+        (
+            "inlined",
+            OptimizeSettings { max_visits: u64::MAX, inline_complex_computations: true, ..usual.clone() },
+        ),
+        ("kept whole", OptimizeSettings { inline_scalar_constexprs: false, ..keep.clone() }),
+        ("kept", keep),
+        (
+            "local",
+            OptimizeSettings { stack_threshold_bytes: 0, inline_simple_computations: false, ..usual.clone() },
+        ),
+        ("default", usual),
+    ]
 }
 
 /// Checks that each single pass, and the optimiser step by step with several settings, preserve the results
@@ -127,12 +145,21 @@ fn all_settings() -> [OptimizeSettings; 3] {
 /// # Errors
 ///
 /// The difference and the pass, with the routine before and after it.
-pub fn check_passes(routine: Routine, seed: u64) -> Result<bool, String> {
-    let case = PassCase::new(routine, seed)?;
-    case.check_each_pass()?;
-    let mut accepted = false;
-    for settings in all_settings() {
-        accepted |= case.check_pipeline(&settings)?;
-    }
-    Ok(accepted)
+pub fn check_passes(mut routine: Routine, seed: u64) -> Result<bool, String> {
+    routine.numerics = Numerics::Strict;
+    let case = RunCase::drawn(routine, &bytes_of_seed(seed, 4096));
+    let check = PassCase::new(&case)?;
+    check.check_each_pass()?;
+    Ok(check.check_optimiser()?.iter().any(|(_, routine)| routine.is_some()))
+}
+
+/// Checks that the optimiser preserves the results of a run step by step, with several settings. Returns the
+/// name of each setting and the routine to which it leads, or `None` if it rejects a node that is declared
+/// virtual.
+///
+/// # Errors
+///
+/// The difference and the pass, with the routine before and after it.
+pub fn check_optimiser(case: &RunCase) -> Result<Optimised, String> {
+    PassCase::new(case)?.check_optimiser()
 }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod calls;
 mod case;
 mod check_passes; // tests of the optimiser's passes
 mod corpus; // the files of a folder
@@ -14,8 +15,9 @@ pub mod reduce;
 pub mod run_line;
 mod values; // element lists and generators
 
+pub use calls::run_calls;
 pub use case::{Expected, RunCase};
-pub use check_passes::check_passes;
+pub use check_passes::{check_optimiser, check_passes};
 pub use corpus::{corpus, corpus_dir, repository, run_cases};
 pub use file::{Chunk, File, Section, TestLine};
 pub use golden::{Mode, TestFailure, check};

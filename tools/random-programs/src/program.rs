@@ -436,6 +436,17 @@ impl ProgramNode {
         (self.margin > 0).then(|| Padding::new(margins, self.neutral))
     }
 
+    /// The position of each element within the array with margins, row-major.
+    pub fn offsets(&self) -> Vec<usize> {
+        let mut offsets = vec![0];
+        for &size in &self.dims {
+            let whole = size + 2 * self.margin;
+            let axis = |&start: &usize| (0..size).map(move |at| start * whole + self.margin + at);
+            offsets = offsets.iter().flat_map(axis).collect();
+        }
+        offsets
+    }
+
     /// A new tensor node with this name, shape and type, and with the requested memory mode.
     pub fn tensor_node(&self) -> TensorNode {
         let builder =

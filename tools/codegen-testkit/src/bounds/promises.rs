@@ -42,7 +42,7 @@ pub(super) fn last_place(x: f64, dtype: DType) -> f64 {
 }
 
 /// The exponent of the smallest normal number of a float type.
-fn smallest_exponent(dtype: DType) -> i32 {
+pub(super) fn smallest_exponent(dtype: DType) -> i32 {
     match dtype {
         DType::F64 => -1022,
         DType::F32 | DType::Bf16 => -126,

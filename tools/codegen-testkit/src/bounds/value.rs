@@ -249,7 +249,7 @@ fn is_nan(x: Scalar) -> bool {
 }
 
 /// The greatest finite number of a float type.
-fn greatest(dtype: DType) -> f64 {
+pub(super) fn greatest(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::MAX,
         DType::F32 => f32::MAX.into(),

@@ -11,7 +11,7 @@ use codegen_testkit::{
 use device_runtime::Device;
 use filetests::{
     RunCase,
-    generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed},
+    generate::{bytes_of_seed, routine_from_seed},
 };
 use scheduler_multicore::{Config, Cpu, Inline};
 use tnode::Scalar;
@@ -52,17 +52,7 @@ fn bounds_are_around_what_the_corpus_computes() {
 
 /// A random routine with memory and bindings.
 fn generated(seed: u64) -> RunCase {
-    let (routine, bytes) = (routine_from_seed(seed, 200), bytes_of_seed(seed ^ 0x5eed, 4096));
-    let memory = memory_from_bytes(&routine, &bytes);
-    RunCase {
-        path: format!("seed {seed}").into(),
-        line: 0,
-        inputs: memory.nodes,
-        merge: memory.merge,
-        bindings: bindings_from_bytes(&routine, &bytes),
-        expected: Vec::new(),
-        routine,
-    }
+    RunCase::drawn(routine_from_seed(seed, 200), &bytes_of_seed(seed ^ 0x5eed, 4096))
 }
 
 #[test]

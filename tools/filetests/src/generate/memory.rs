@@ -2,39 +2,26 @@
 
 use lowered_ir::interp::Memory;
 use lowered_ir::ir::{Expr, NodeDecl, NodeRef, Routine, walk};
-use tnode::{DType, Scalar};
+use tnode::{DType, MemoryMode, Scalar};
 
 use super::Choices;
 
 /// Special values of arithmetic, and some ordinary ones.
-const VALUES: [f64; 20] = [
-    0.0,
-    1.0,
-    -1.0,
-    2.0,
-    -0.0,
-    0.5,
-    -2.5,
-    3.0,
-    7.0,
-    100.0,
-    -100.0,
-    0.1,
-    1e-3,
-    1e30,
-    -1e30,
-    1e-40,
-    f64::INFINITY,
-    f64::NEG_INFINITY,
-    f64::NAN,
-    255.0,
-];
+const VALUES: [f64; 20] = {
+    const INF: f64 = f64::INFINITY;
+    const NAN: f64 = f64::NAN;
+    [
+        0.0, 1.0, -1.0, 2.0, -0.0, 0.5, -2.5, 3.0, 7.0, 100.0, -100.0, 0.1, 1e-3, 1e30, -1e30, 1e-40, INF,
+        -INF, NAN, 255.0,
+    ]
+};
 
-/// Contents for every node of the routine.
+/// Contents for every node of the routine. Nodes that live for one run hold zeros.
 pub fn memory_from_bytes(routine: &Routine, bytes: &[u8]) -> Memory {
     let mut choices = Choices::new(bytes);
     let mut memory = Memory::zeroed(routine);
-    for (contents, decl) in memory.nodes.iter_mut().zip(&routine.nodes) {
+    let nodes = memory.nodes.iter_mut().zip(&routine.nodes);
+    for (contents, decl) in nodes.filter(|(_, decl)| decl.mode.mode() != Some(MemoryMode::Local)) {
         fill(&mut choices, decl, contents);
     }
     if let Some(node) = merged(routine) {
@@ -46,7 +33,7 @@ pub fn memory_from_bytes(routine: &Routine, bytes: &[u8]) -> Memory {
 }
 
 /// The node whose merge buffer the routine reads.
-fn merged(routine: &Routine) -> Option<NodeRef> {
+pub(crate) fn merged(routine: &Routine) -> Option<NodeRef> {
     let mut found = None;
     walk::each_value(&routine.body, &mut |value| {
         walk::each_expr(value, &mut |e| {

@@ -28,8 +28,9 @@ use lowered_ir::ir::{
 use lowered_ir::verify::verify;
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Sharing};
 
+pub(crate) use memory::merged;
 pub use memory::{alike, bindings_from_bytes, memory_from_bytes};
-pub use program::{GeneratedProgram, program_from_bytes, program_from_seed, without_rejected};
+pub use program::{GeneratedProgram, Numbers, observed, program_from_bytes, program_from_seed};
 pub use random_programs::{Choices, bytes_of_seed};
 pub use types::TypeChoice;
 

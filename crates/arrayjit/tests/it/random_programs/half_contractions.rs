@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
+use arrayjit::TensorNode;
+use filetests::generate::GeneratedProgram;
 use random_programs::Choices;
-use tnode::DType;
-
-use super::case::{Case, Node, NodeFill, NodeRole};
+use tnode::{DType, MemoryMode};
 
 /// A contraction into `c`: of matrices, batches of them, or an image and filters.
 struct Matmul {
@@ -22,43 +22,43 @@ struct Matmul {
     reads: [String; 2],
 }
 
-struct CaseMaker<'b> {
-    case: Case,
+struct ContractionMaker<'b> {
+    program: GeneratedProgram,
     choices: Choices<'b>,
     dtype: DType,
 }
 
-/// The case that the bytes describe.
-pub(super) fn case(bytes: &[u8]) -> Case {
+/// The program that the bytes describe.
+pub(super) fn program(bytes: &[u8]) -> GeneratedProgram {
     let mut choices = Choices::new(bytes);
     let dtype = *choices.pick(&[DType::F16, DType::Bf16]);
-    let mut maker = CaseMaker { case: Case::default(), choices, dtype };
+    let program = GeneratedProgram { text: String::new(), nodes: Vec::new() };
+    let mut maker = ContractionMaker { program, choices, dtype };
     maker.statements();
-    maker.case
+    maker.program
 }
 
-impl CaseMaker<'_> {
+impl ContractionMaker<'_> {
     fn statements(&mut self) {
         let dtype = self.dtype;
         let Matmul { operands: [x, w], result, target, ranges, reads: [mut left, right] } = self.matmul();
-        let input = || NodeRole::Input(NodeFill::Small);
         if x.len() == 2 && self.choices.chance(1, 2) {
             // The rows and columns of `x` are those of `u` in another split.
-            self.node("u", dtype, &[x[1], x[0]], input());
+            self.node("u", dtype, &[x[1], x[0]], Some(MemoryMode::Materialized));
             self.split("u", [x[1], x[0]], "x_flat", None);
             left = left.replace("x[i,k]", &format!("x_flat[{}*i + k]", x[1]));
         } else {
-            self.node("x", dtype, &x, input());
+            self.node("x", dtype, &x, Some(MemoryMode::Materialized));
         }
         let has_x = left.contains("x[") || left.contains("pad(x");
-        self.node("w", dtype, &w, input());
-        self.node("c", DType::F32, &result, NodeRole::Inner);
-        let role = self.choices.pick(&[NodeRole::Inner, NodeRole::Output]).clone();
-        self.node("a", dtype, &result, role);
+        self.node("w", dtype, &w, Some(MemoryMode::Materialized));
+        self.node("c", DType::F32, &result, None);
+        let mode = *self.choices.pick(&[None, Some(MemoryMode::Materialized)]);
+        self.node("a", dtype, &result, mode);
         // Copies of `v` may run in the loops of the contraction.
-        self.node("v", dtype, &result, input());
-        self.line(format!("c{target} :+= f32({left}) * f32({right}) where {ranges}"));
-        self.line(elementwise("a", "c", &result, dtype));
+        self.node("v", dtype, &result, Some(MemoryMode::Materialized));
+        self.line(&format!("c{target} :+= f32({left}) * f32({right}) where {ranges}"));
+        self.line(&elementwise("a", "c", &result, dtype));
         let mut sources = vec![("v", result.clone()), ("a", result.clone()), ("w", w)];
         sources.extend(has_x.then_some(("x", x)));
         for name in ["d", "e"] {
@@ -68,13 +68,15 @@ impl CaseMaker<'_> {
         }
     }
 
-    fn line(&mut self, line: String) {
-        self.case.statements.push(line);
+    fn line(&mut self, line: &str) {
+        self.program.text += line;
+        self.program.text.push('\n');
     }
 
-    fn node(&mut self, name: &str, dtype: DType, dims: &[usize], role: NodeRole) {
-        let (name, dims) = (name.to_owned(), dims.to_vec());
-        self.case.nodes.push(Node { name, dtype, dims, margin: 0, neutral: None, role });
+    fn node(&mut self, name: &str, dtype: DType, dims: &[usize], mode: Option<MemoryMode>) {
+        let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype);
+        let node = mode.into_iter().fold(node, |node, mode| node.mode(mode));
+        self.program.nodes.push(node.build().expect("a small node"));
     }
 
     fn extent(&mut self) -> usize {
@@ -123,12 +125,12 @@ impl CaseMaker<'_> {
 
     /// A flat copy `flat` of a matrix, and, if `to` is a node, that one with rows as long as columns were.
     fn split(&mut self, from: &str, [rows, columns]: [usize; 2], flat: &str, to: Option<&str>) {
-        self.node(flat, self.dtype, &[rows * columns], NodeRole::Inner);
+        self.node(flat, self.dtype, &[rows * columns], None);
         let ranges = format!("i < {rows}, j < {columns}");
-        self.line(format!("{flat}[{columns}*i + j] := {from}[i,j] where {ranges}"));
+        self.line(&format!("{flat}[{columns}*i + j] := {from}[i,j] where {ranges}"));
         if let Some(to) = to {
-            self.node(to, self.dtype, &[columns, rows], NodeRole::Output);
-            self.line(format!("{to}[i,j] := {flat}[{rows}*i + j] where i < {columns}, j < {rows}"));
+            self.node(to, self.dtype, &[columns, rows], Some(MemoryMode::Materialized));
+            self.line(&format!("{to}[i,j] := {flat}[{rows}*i + j] where i < {columns}, j < {rows}"));
         }
     }
 
@@ -153,8 +155,8 @@ impl CaseMaker<'_> {
             }
             _ => (vec![dims.iter().product()], flat(dims)),
         };
-        self.node(to, self.dtype, &target, NodeRole::Output);
-        self.line(format!("{to}[{at}] := {from}[{}] where {}", letters.join(","), ranges(dims)));
+        self.node(to, self.dtype, &target, Some(MemoryMode::Materialized));
+        self.line(&format!("{to}[{at}] := {from}[{}] where {}", letters.join(","), ranges(dims)));
         target
     }
 }

@@ -18,7 +18,7 @@ const MAX_POINTS: i64 = 2500;
 const MAX_ELEMS: i64 = 20_000;
 
 /// The routine that `choices` describe: one list of choices per nest.
-pub(crate) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
+pub(super) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
     let mut head = Choices::new(choices.first().map_or(&[], Vec::as_slice));
     let dtype =
         *head.pick(&[DType::I32, DType::F32, DType::U8, DType::F64, DType::F32, DType::I64, DType::F16]);

@@ -1,72 +1,59 @@
-//! Random programs mean the same at every stage: lowered, optimised, scheduled and compiled.
+//! Random programs mean the same at every stage: lowered, optimised, scheduled and compiled
+//! ([`codegen_testkit::stages`]).
 //!
-//! In the class `Strict` every stage has the same bits. In `Fast` the scheduled IR fixes the order of
-//! floating-point operations; it stays within a stated bound ([`bound`]) of the lowered IR, and from there on
-//! bits are equal: on every choice of the scheduler, on every choice of the code generator, and however
-//! parallel kernels are cut.
-//!
-//! The variable `EFFORT` says how many programs (`random_programs::effort`). A failure prints the program:
-//! save it under `regressions/` as a test.
+//! The variable `EFFORT` says how many programs (`random_programs::effort`). A failure prints the seed, the
+//! program, and a test file: save it in the corpus.
 
-mod bound;
-mod case;
 mod half_contractions;
 mod in_place;
-mod machine;
-mod stages;
 
-use std::cell::RefCell;
-use std::path::Path;
-
-use case::Case;
-use filetests::generate::without_rejected;
+use codegen_core::{Caps, Codegen};
+use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift_with, host_caps};
+use codegen_testkit::stages::{StageTally, StageVariants, Stages};
+use filetests::RunCase;
+use filetests::generate::{GeneratedProgram, Numbers, observed};
 use lowered_ir::ir::Numerics;
 use lowered_ir::text::print;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
-use random_programs::{ProgramWeights, effort, program_from_bytes};
-use stages::{StageTally, StageVariants, check, check_routine};
+use random_programs::{ProgramWeights, RandomProgram, bytes_of_seed, program_from_seed};
+use tnode::{DType, MemoryMode, Padding, TensorNode};
 
-/// The configuration of a test that generates `count` programs for every change.
-fn config(count: u32) -> Config {
-    let seeds = effort::seeds(count.into());
-    let (rng_seed, cases) = (RngSeed::Fixed(seeds.start + 2), (seeds.end - seeds.start) as u32);
-    Config { cases, rng_seed, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() }
-}
-
-/// The first routine of the program that the bytes describe, as a case.
-fn case(weights: &ProgramWeights, bytes: &[u8]) -> Case {
-    Case::of_program(&without_rejected(program_from_bytes(bytes, weights)))
-}
-
-fn programs(weights: &ProgramWeights, numerics: Numerics, default: u32) -> StageTally {
-    let choices = (any::<u8>(), prop::collection::vec(any::<u8>(), 0..250));
-    let mut tally = StageTally::default();
-    let shared = RefCell::new(&mut tally);
-    let result = TestRunner::new(config(default)).run(&choices, |(way, bytes)| {
-        let outcome =
-            check(&case(weights, &bytes), numerics, StageVariants::One(way), &mut shared.borrow_mut());
-        outcome.map_err(|failure| TestCaseError::fail(failure.to_string()))
-    });
-    if let Err(error) = result {
-        let TestError::Fail(reason, (_, bytes)) = error else { panic!("{error}") };
-        panic!("{reason}\n\nthe program, for regressions/:\n{}", case(weights, &bytes));
+/// The stages on this machine, with wide vectors, narrow ones, and none.
+fn stages() -> Stages {
+    let codegen = |vector, optimise| -> Box<dyn Codegen> {
+        let caps = Caps { threads: 4, ..host_caps(vector) };
+        Box::new(cranelift_with(caps, CraneliftOptions { vector, optimise, ..CraneliftOptions::default() }))
+    };
+    Stages {
+        codegens: vec![
+            ("widest", codegen(VectorWidth::default(), false)),
+            ("vectors", codegen(VectorWidth::Bits128, false)),
+            ("scalars", codegen(VectorWidth::None, true)),
+        ],
     }
-    tally
 }
 
-fn nests(numerics: Numerics, default: u32) -> StageTally {
-    let choices = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..=4);
-    let mut tally = StageTally::default();
-    let shared = RefCell::new(&mut tally);
-    let result =
-        TestRunner::new(config(default)).run(&(any::<u8>(), 0..6i64, choices), |(way, step, choices)| {
-            let routine = in_place::routine(numerics, &choices);
-            let outcome = check_routine(&routine, &[step], StageVariants::One(way), &mut shared.borrow_mut());
-            outcome.map_err(|failure| TestCaseError::fail(format!("{failure}\n\nof\n{}", print(&routine))))
-        });
-    result.unwrap_or_else(|error| panic!("{error}"));
-    tally
+fn programs(weights: &ProgramWeights, numerics: Numerics, count: u64) -> StageTally {
+    stages().check_seeds(count, |seed| {
+        let program = observed(program_from_seed(seed, 50 + seed as usize % 200, weights));
+        let case = GeneratedProgram::of(&program).run_case(&program, numerics, Numbers::Fractions);
+        (case.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{program}")), program.to_string())
+    })
+}
+
+fn nests(numerics: Numerics, count: u64) -> StageTally {
+    stages().check_seeds(count, |seed| {
+        let nests = 0..1 + seed % 4;
+        let choices: Vec<Vec<u8>> = nests.map(|nest| bytes_of_seed(4 * seed + nest, 60)).collect();
+        let routine = in_place::routine(numerics, &choices);
+        let listing = print(&routine);
+        let mut case = RunCase::filled(routine, vec![seed as i64 % 6], |_, _| 0.0);
+        for (at, (bytes, decl)) in case.inputs.iter_mut().zip(&case.routine.nodes).enumerate() {
+            if decl.mode.mode().is_some() {
+                Numbers::Whole.fill(decl.dtype, bytes, at as u64);
+            }
+        }
+        (case, listing)
+    })
 }
 
 #[test]
@@ -101,40 +88,76 @@ fn fast_programs_stay_within_bounds() {
 
 #[test]
 fn contractions_of_16_bit_floats_beside_copies() {
-    let mut tally = StageTally::default();
-    for seed in effort::seeds(24) {
-        let case = half_contractions::case(&random_programs::bytes_of_seed(seed, 40));
-        for (class, numerics) in [Numerics::Fast, Numerics::Strict].into_iter().enumerate() {
-            let way = StageVariants::One((seed as u8).wrapping_mul(37).wrapping_add(class as u8));
-            if let Err(failure) = check(&case, numerics, way, &mut tally) {
-                panic!("{failure}\n\nseed {seed}, {numerics:?}, the program, for regressions/:\n{case}");
-            }
-        }
-    }
-    assert!(tally.cases > 0 && tally.kernels > 0, "{tally:?}");
-}
-
-#[test]
-fn generated_cases_have_a_text_that_parses_to_the_same_case() {
-    for seed in 0..40 {
-        let case = case(&ProgramWeights::large_nodes(), &random_programs::bytes_of_seed(seed, 200));
-        assert_eq!(Case::from_text(&case.to_string()).as_ref(), Some(&case), "seed {seed}:\n{case}");
+    for numerics in [Numerics::Fast, Numerics::Strict] {
+        let tally = stages().check_seeds(24, |seed| {
+            let program = half_contractions::program(&bytes_of_seed(seed, 40));
+            let case = program.run_case(&RandomProgram::default(), numerics, Numbers::Whole);
+            (case.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", program.text)), program.text)
+        });
+        assert!(tally.cases > 0 && tally.kernels > 0, "{tally:?}");
     }
 }
 
+/// Programs that once failed, with their nodes; `n` nodes are left to the optimiser.
 #[test]
 fn regressions_stay_fixed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/random_programs/regressions");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).expect("the folder is there").flatten().collect();
-    paths.sort_by_key(|entry| entry.file_name());
-    assert!(!paths.is_empty());
-    for path in paths.iter().map(|entry| entry.path()) {
-        let text = std::fs::read_to_string(&path).expect("a readable file");
-        let case = Case::from_text(&text).unwrap_or_else(|| panic!("{}: not a case", path.display()));
+    let padded = |name: &str, dtype, dims: &[usize], margin: usize| {
+        let node = TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype);
+        let node = if name.starts_with('n') { node } else { node.mode(MemoryMode::Materialized) };
+        let margins = dims.iter().map(|_| (margin, margin));
+        let node = if margin == 0 { node } else { node.padding(Padding::new(margins, None)) };
+        node.build().expect("a small node")
+    };
+    let node = |name, dims: &[usize]| padded(name, DType::F32, dims, 0);
+    let rows = [
+        (
+            "A padded read that no iteration has inside.",
+            vec![node("x", &[2, 2]), node("y", &[])],
+            "y[] :+= neg(pad(x, 0)[-2, -2])",
+        ),
+        (
+            "The value of a subexpression, which must be inlined, reads a node whose inlining declares a local.",
+            vec![node("n", &[2]), node("x", &[2, 4]), node("y", &[5, 5])],
+            "n[i] :+= (x[i, r] * x[i, r]) where i < 2, r < 4
+             y[i, j] := (n[0] * (n[0] * x[0, 0])) where i < 5, j < 5",
+        ),
+        (
+            "A fraction is a float and converts to an integer as one.",
+            vec![padded("x", DType::I32, &[2], 0), padded("y", DType::U8, &[2], 0)],
+            "x[i] := neg(i32(0.5)) where i < 2
+             y[i] := 2.0 where i < 2",
+        ),
+        (
+            "Margins shift every index, also of what is filled first.",
+            vec![
+                padded("x", DType::F32, &[4, 5], 2),
+                padded("y", DType::F32, &[4], 1),
+                padded("z", DType::F32, &[4], 1),
+            ],
+            "y[i] :+= x[i, j] where i < 4, j < 5
+             z[i] := y[3 - i] + pad(x, 7)[i, i + 3] where i < 4
+             z[i] max= pad(y, 0)[i + r - 1] where i < 4, r < 3",
+        ),
+        (
+            "A sum whose chunks and partials have remainders.",
+            vec![node("x", &[70]), node("y", &[])],
+            "y[] :+= x[i] where i < 70",
+        ),
+        (
+            "Inlining `n` by choice must not make the subexpressions, which have to be inlined, depend on what \
+             is overwritten.",
+            vec![node("x", &[2, 4]), node("y", &[1, 2]), node("n", &[]), node("z", &[5])],
+            "n[] := (y[0, 0] * x[0, 0])
+             x[0, 0] :+= ((n[] * n[]) * (n[] * n[])) + z[i] where i < 5",
+        ),
+    ];
+    for (what, nodes, text) in rows {
+        let program = GeneratedProgram { text: text.to_owned(), nodes };
         for numerics in [Numerics::Strict, Numerics::Fast] {
-            if let Err(failure) = check(&case, numerics, StageVariants::All, &mut StageTally::default()) {
-                panic!("{}, {numerics:?}: {failure}", path.display());
-            }
+            let case = program.run_case(&RandomProgram::default(), numerics, Numbers::Fractions);
+            let checked =
+                case.and_then(|case| stages().check(&case, StageVariants::All, &mut StageTally::default()));
+            checked.unwrap_or_else(|failure| panic!("{what} {numerics:?}: {failure}"));
         }
     }
 }
