@@ -15,7 +15,7 @@ use std::fmt::{self, Write as _};
 
 use anyhow::{Result as AnyResult, anyhow, bail};
 use arrayjit::Settings;
-use codegen_core::{Caps, DTypeSet, Interpreted, ScheduledRoutine, Slot, Transcendental, Workgroups};
+use codegen_core::{Caps, DTypeSet, Interpreted, ScheduledRoutine, Transcendental, Workgroups};
 use filetests::{Expected, RunCase};
 use lowered_ir::{
     interp::{self, Memory},
@@ -297,42 +297,13 @@ impl<'a> StageCheck<'a> {
     /// Interprets the kernels, call by call, on the arguments that the calls name.
     fn run_kernels(&self, scheduled: &ScheduledRoutine) -> Result<Vec<Vec<u8>>, String> {
         let routine = Routine { nodes: scheduled.nodes().to_vec(), ..self.case.routine.clone() };
-        let mut memory = self.memory(&routine);
-        for node in scheduled.overwritten() {
-            memory.nodes[node.index()].fill(GARBAGE);
-        }
-        let mut temps: Vec<u8> = vec![GARBAGE; scheduled.temp_bytes()];
-        for call in scheduled.calls() {
-            let kernel = scheduled.kernels()[call.kernel].ir();
-            let ranges = |slot: &Slot| match slot {
-                Slot::Temp(temp) => {
-                    let temp = &scheduled.temps()[temp.0 as usize];
-                    temp.offset..temp.offset + temp.bytes
-                }
-                Slot::Node(_) | Slot::Merge(_) => 0..0,
-            };
-            let argument = |slot: &Slot| match slot {
-                Slot::Node(node) => memory.nodes[node.index()].clone(),
-                Slot::Merge(_) => memory.merge.clone().unwrap_or_default(),
-                Slot::Temp(_) => temps[ranges(slot)].to_vec(),
-            };
-            let arguments: Vec<Vec<u8>> = call.args.iter().map(argument).collect();
-            let bindings: Vec<i64> =
-                call.bindings.iter().map(|symbol| self.case.bindings[symbol.index()]).collect();
-            let mut called = Memory { nodes: arguments, merge: memory.merge.clone() };
-            interp::run(kernel, &mut called, &bindings).map_err(|error| error.to_string())?;
-            for (slot, bytes) in call.args.iter().zip(called.nodes) {
-                match slot {
-                    Slot::Node(node) => memory.nodes[node.index()] = bytes,
-                    Slot::Temp(_) => {
-                        let range = ranges(slot);
-                        temps[range.clone()].copy_from_slice(&bytes[..range.len()]);
-                    }
-                    Slot::Merge(_) => {}
-                }
-            }
-        }
-        Ok(memory.nodes)
+        let case = RunCase { inputs: self.memory(&routine).nodes, ..self.case.clone() };
+        filetests::run_calls(scheduled, &case, |kernel, nodes, bindings| {
+            let mut called = Memory { nodes, merge: case.merge.clone() };
+            interp::run(scheduled.kernels()[kernel].ir(), &mut called, bindings)
+                .map_err(|error| error.to_string())?;
+            Ok(called.nodes)
+        })
     }
 }
 

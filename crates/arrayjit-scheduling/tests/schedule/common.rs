@@ -2,12 +2,14 @@
 //! gives the same bits.
 
 use codegen_core::{
-    Access, Caps, Codegen, DTypeSet, Interpreted, Kernel, Param, ScheduledRoutine, Slot, Transcendental,
+    Access, Caps, Codegen, DTypeSet, Interpreted, Kernel, Param, ScheduledRoutine, Transcendental,
     Workgroups, check_form,
 };
-use lowered_ir::interp::{self, Buffer, Memory, PreparedRoutine};
-use lowered_ir::ir::{NodeDecl, Numerics, Routine};
+use filetests::RunCase;
+use lowered_ir::interp::{self, Buffer, InterpError, Memory, PreparedRoutine};
+use lowered_ir::ir::{Numerics, Routine};
 use lowered_ir::{text, verify};
+use random_programs::SplitMix64;
 use scheduling::{FmaPolicy, ScheduleOptions, schedule_traced};
 use tnode::{DType, MemoryMode, Scalar};
 
@@ -69,55 +71,35 @@ fn verified(step: &str, routine: &Routine) {
     verify::verify(routine).unwrap_or_else(|e| panic!("after {step}: {e}\n{}", text::print(routine)));
 }
 
-/// A routine with its memory and bindings.
-#[derive(Clone)]
-pub(super) struct Case {
-    /// The routine to run.
-    pub(super) routine: Routine,
-    /// The memory before the run.
-    pub(super) memory: Memory,
-    /// The values of symbols.
-    pub(super) bindings: Vec<i64>,
+/// The routine on small values of both signs, the same in every run. Local nodes hold zeros.
+pub(super) fn filled(routine: Routine) -> RunCase {
+    let is_float: Vec<bool> = routine.nodes.iter().map(|node| node.dtype.is_float()).collect();
+    let bindings = vec![0; routine.symbols.len()];
+    RunCase::filled(routine, bindings, |node, at| {
+        let word = SplitMix64::new(((node as u64) << 32) + at as u64).word();
+        let value = (word >> 40) as f64 / f64::from(1u32 << 24) * 4.0 - 2.0;
+        if is_float[node] { value } else { value * 4.0 }
+    })
 }
 
-impl Case {
-    /// The routine on small values of both signs, the same in every run. Local nodes hold zeros.
-    pub(super) fn filled(routine: Routine) -> Case {
-        let mut memory = Memory::zeroed(&routine);
-        let mut state = 1u32;
-        let nodes = memory.nodes.iter_mut().zip(&routine.nodes);
-        for (bytes, node) in nodes.filter(|(_, node)| node.mode.mode() != Some(MemoryMode::Local)) {
-            for element in bytes.chunks_exact_mut(node.dtype.size_bytes()) {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let value = f64::from(state >> 8) / f64::from(1u32 << 24) * 4.0 - 2.0;
-                let value = if node.dtype.is_float() { value } else { value * 4.0 };
-                Scalar::from_f64(node.dtype, value).write(element);
-            }
-        }
-        let bindings = vec![0; routine.symbols.len()];
-        Case { routine, memory, bindings }
-    }
+/// The results of a case's routine as written.
+pub(super) fn as_written(case: &RunCase) -> Vec<Vec<u8>> {
+    interpreted(case, &case.routine)
+}
 
-    /// The results of the routine as written.
-    pub(super) fn as_written(&self) -> Vec<Vec<u8>> {
-        self.interpreted(&self.routine)
-    }
-
-    /// The results of `routine`, which is this case's routine after some pass.
-    fn interpreted(&self, routine: &Routine) -> Vec<Vec<u8>> {
-        let mut memory = self.memory.clone();
-        let bytes = |node: &NodeDecl| node.dims.iter().product::<usize>() * node.dtype.size_bytes();
-        let added = routine.nodes.iter().skip(memory.nodes.len());
-        memory.nodes.extend(added.map(|node| vec![0; bytes(node)]).collect::<Vec<_>>());
-        let run = interp::run(routine, &mut memory, &self.bindings);
-        run.unwrap_or_else(|e| panic!("{e}\n{}", text::print(routine)));
-        results(routine, &memory)
-    }
+/// The results of `routine`, which is the case's routine after some pass.
+fn interpreted(case: &RunCase, routine: &Routine) -> Vec<Vec<u8>> {
+    let mut memory = Memory { nodes: case.inputs.clone(), merge: case.merge.clone() };
+    let added = Memory::zeroed(routine).nodes.split_off(memory.nodes.len());
+    memory.nodes.extend(added);
+    let run = interp::run(routine, &mut memory, &case.bindings);
+    run.unwrap_or_else(|e| panic!("{e}\n{}", text::print(routine)));
+    results(routine, &memory.nodes)
 }
 
 /// The bytes of the nodes that outlive a run, with one pattern for all NaNs.
-fn results(routine: &Routine, memory: &Memory) -> Vec<Vec<u8>> {
-    let nodes = routine.nodes.iter().zip(&memory.nodes);
+fn results(routine: &Routine, nodes: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let nodes = routine.nodes.iter().zip(nodes);
     let kept = nodes.filter(|(node, _)| node.mode.mode() != Some(MemoryMode::Local));
     kept.map(|(node, bytes)| same_nans(node.dtype, bytes)).collect()
 }
@@ -134,33 +116,23 @@ fn same_nans(dtype: DType, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Runs the calls of a schedule one after another. Nodes that it overwrites hold garbage before.
-fn run_calls(case: &Case, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
-    let mut memory = case.memory.clone();
-    for node in schedule.overwritten() {
-        memory.nodes[node.index()].fill(0x5A);
-    }
-    // The initial contents of temporaries are undefined.
-    let mut pool = vec![0xA5u8; schedule.temp_bytes()];
-    for call in schedule.calls() {
-        let kernel = &schedule.kernels()[call.kernel];
+/// Runs the calls of a schedule one after another.
+fn run_calls(case: &RunCase, schedule: &ScheduledRoutine) -> Vec<Vec<u8>> {
+    let nodes = filetests::run_calls(schedule, case, |kernel, args, bindings| {
+        let kernel = &schedule.kernels()[kernel];
         verified(&kernel.abi().name, kernel.ir());
-        let args: Vec<Vec<u8>> = call.args.iter().map(|slot| take(slot, &memory, &pool, schedule)).collect();
-        let bindings: Vec<i64> = call.bindings.iter().map(|symbol| case.bindings[symbol.index()]).collect();
-        let program = PreparedRoutine::new(kernel.ir()).unwrap();
+        let program = PreparedRoutine::new(kernel.ir())?;
         let run = |args: &[Vec<u8>]| {
             let mut args = args.to_vec();
             let mut buffers: Vec<Buffer<'_>> = args.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
-            program.run(&mut buffers, memory.merge.as_deref(), &bindings).unwrap();
+            program.run(&mut buffers, case.merge.as_deref(), bindings).unwrap();
             args
         };
         let after = run(&args);
         keeps_its_word(kernel, &args, &after, run);
-        for (slot, bytes) in call.args.iter().zip(after) {
-            put(slot, bytes, &mut memory, &mut pool, schedule);
-        }
-    }
-    results(&case.routine, &memory)
+        Ok::<_, InterpError>(after)
+    });
+    results(&case.routine, &nodes.unwrap())
 }
 
 /// Runs a kernel a second time, with other initial contents in the memory that it must not read. Checks that
@@ -206,28 +178,6 @@ fn access(param: &Param) -> Option<Access> {
     }
 }
 
-fn take(slot: &Slot, memory: &Memory, pool: &[u8], schedule: &ScheduledRoutine) -> Vec<u8> {
-    match slot {
-        Slot::Node(node) => memory.nodes[node.index()].clone(),
-        Slot::Merge(_) => memory.merge.clone().unwrap(),
-        Slot::Temp(id) => {
-            let temp = &schedule.temps()[id.0 as usize];
-            pool[temp.offset..temp.offset + temp.bytes].to_vec()
-        }
-    }
-}
-
-fn put(slot: &Slot, bytes: Vec<u8>, memory: &mut Memory, pool: &mut [u8], schedule: &ScheduledRoutine) {
-    match slot {
-        Slot::Node(node) => memory.nodes[node.index()] = bytes,
-        Slot::Merge(_) => {}
-        Slot::Temp(id) => {
-            let temp = &schedule.temps()[id.0 as usize];
-            pool[temp.offset..temp.offset + temp.bytes].copy_from_slice(&bytes);
-        }
-    }
-}
-
 /// Whether two results differ by no more than reordered `f32` arithmetic may change.
 fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &Routine) -> bool {
     let kept = routine.nodes.iter().filter(|n| n.mode.mode() != Some(MemoryMode::Local));
@@ -247,7 +197,7 @@ fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &Routine) -> bool {
 
 /// Verifies and interprets a routine after each pass that changes it.
 struct StepChecker<'c> {
-    case: &'c Case,
+    case: &'c RunCase,
     /// The routine after the pass before, as text: most passes leave most routines as they are.
     text: String,
     /// The results of that routine.
@@ -255,8 +205,8 @@ struct StepChecker<'c> {
 }
 
 impl<'c> StepChecker<'c> {
-    fn new(case: &'c Case) -> StepChecker<'c> {
-        StepChecker { case, text: text::print(&case.routine), bits: case.interpreted(&case.routine) }
+    fn new(case: &'c RunCase) -> StepChecker<'c> {
+        StepChecker { case, text: text::print(&case.routine), bits: as_written(case) }
     }
 
     /// Checks the routine after a pass. Only a pass that `may_reorder` may change bits.
@@ -266,7 +216,7 @@ impl<'c> StepChecker<'c> {
             return;
         }
         verified(step, after);
-        let now = self.case.interpreted(after);
+        let now = interpreted(self.case, after);
         assert!(may_reorder || self.bits == now, "{step} changed bits:\n{text}");
         (self.text, self.bits) = (text, now);
     }
@@ -275,98 +225,98 @@ impl<'c> StepChecker<'c> {
 /// The name of each pass and the text of the routine after it.
 pub(super) type Trace = Vec<(String, String)>;
 
-/// Schedules in both classes and checks every pass. Returns the schedule of class `Fast` and its passes.
-pub(super) fn check(case: &Case) -> (ScheduledRoutine, Trace) {
-    let mut case = case.clone();
-    let written = case.interpreted(&case.routine);
-    case.routine.numerics = Numerics::Strict;
-    assert!(steps(&case).1 == written, "strict changes bits:\n{}", text::print(&case.routine));
-    case.routine.numerics = Numerics::Fast;
-    let (schedule, fast, trace) = steps(&case);
-    assert!(
-        close(&fast, &written, &case.routine),
-        "fast is far from strict:\n{}",
-        text::print(&case.routine)
-    );
+/// Schedules in both classes: class `Strict` keeps all bits, class `Fast` the bits of integers and floats
+/// within bounds. Returns what `steps` returns for class `Fast`, without the results in the middle.
+fn in_both_classes<T>(
+    case: &RunCase,
+    steps: impl Fn(&RunCase) -> (ScheduledRoutine, Vec<Vec<u8>>, T),
+) -> (ScheduledRoutine, T) {
+    let of = |numerics| RunCase { routine: Routine { numerics, ..case.routine.clone() }, ..case.clone() };
+    let (written, listing) = (as_written(case), text::print(&case.routine));
+    assert!(steps(&of(Numerics::Strict)).1 == written, "strict changes bits:\n{listing}");
+    let (schedule, fast, trace) = steps(&of(Numerics::Fast));
+    assert!(close(&fast, &written, &case.routine), "fast is far from strict:\n{listing}");
     (schedule, trace)
 }
 
-/// Whether the scheduler may reorder reductions.
-fn routine_is_fast(case: &Case) -> bool {
-    case.routine.numerics == Numerics::Fast
+/// Schedules in both classes and checks every pass. Returns the schedule of class `Fast` and its passes.
+pub(super) fn check(case: &RunCase) -> (ScheduledRoutine, Trace) {
+    in_both_classes(case, steps)
 }
 
 /// Schedules and checks every pass. Returns the schedule, its results, and the passes.
-pub(super) fn steps(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
+pub(super) fn steps(case: &RunCase) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
     steps_with(case, &eager())
 }
 
 /// [`steps`] with these options.
-pub(super) fn steps_with(case: &Case, options: &ScheduleOptions) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
+pub(super) fn steps_with(
+    case: &RunCase,
+    options: &ScheduleOptions,
+) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
     steps_on(case, &cpu(), options)
 }
 
 /// [`steps_with`] for another CPU.
 pub(super) fn steps_on(
-    case: &Case,
+    case: &RunCase,
     caps: &Caps,
     options: &ScheduleOptions,
 ) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
-    let mut steps = StepChecker::new(case);
-    let mut trace = Trace::new();
-    let explicit = routine_is_fast(case) || options.fma == FmaPolicy::Always;
-    let schedule = schedule_traced(&case.routine, &target(caps), options, &mut |step, after| {
-        steps.check(step, after, explicit && step == "make_numerics_explicit");
-        trace.push((step.to_string(), steps.text.clone()));
-    });
-    let (schedule, bits) = (schedule.unwrap(), steps.bits);
-    assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", trace.last().unwrap().1);
+    let explicit = case.routine.numerics == Numerics::Fast || options.fma == FmaPolicy::Always;
+    let reorders = |step: &str| explicit && step == "make_numerics_explicit";
+    let (schedule, bits, trace) = traced(case, caps, options, reorders);
     let interpreter = scheduling::schedule(&case.routine, &Interpreted::new(), options).unwrap();
     assert!(run_calls(case, &interpreter) == bits, "the interpreter's schedule has other bits");
     (schedule, bits, trace)
 }
 
-/// Schedules for a GPU in both classes: class `Strict` keeps all bits, class `Fast` the bits of integers and
-/// floats within bounds, and every kernel has the form that workgroups can run. Returns the schedule of class
-/// `Fast`.
-pub(super) fn check_gpu(case: &Case) -> ScheduledRoutine {
+/// Schedules and checks every pass; only one that `reorders` may change bits.
+fn traced(
+    case: &RunCase,
+    caps: &Caps,
+    options: &ScheduleOptions,
+    reorders: impl Fn(&str) -> bool,
+) -> (ScheduledRoutine, Vec<Vec<u8>>, Trace) {
+    let mut steps = StepChecker::new(case);
+    let mut trace = Trace::new();
+    let schedule = schedule_traced(&case.routine, &target(caps), options, &mut |step, after| {
+        steps.check(step, after, reorders(step));
+        trace.push((step.to_string(), steps.text.clone()));
+    });
+    let (schedule, bits) = (schedule.unwrap(), steps.bits);
+    assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", trace.last().unwrap().1);
+    (schedule, bits, trace)
+}
+
+/// Schedules for a GPU in both classes and checks every pass; every kernel has the form that workgroups can
+/// run. Returns the schedule of class `Fast`.
+pub(super) fn check_gpu(case: &RunCase) -> ScheduledRoutine {
     check_on(case, &gpu())
 }
 
 /// [`check_gpu`] for another GPU.
-pub(super) fn check_on(case: &Case, caps: &Caps) -> ScheduledRoutine {
-    let mut case = case.clone();
-    let written = case.interpreted(&case.routine);
-    case.routine.numerics = Numerics::Strict;
-    assert!(on(&case, caps).1 == written, "strict changes bits:\n{}", text::print(&case.routine));
-    case.routine.numerics = Numerics::Fast;
-    let (schedule, fast) = on(&case, caps);
-    assert!(
-        close(&fast, &written, &case.routine),
-        "fast is far from strict:\n{}",
-        text::print(&case.routine)
-    );
-    schedule
+pub(super) fn check_on(case: &RunCase, caps: &Caps) -> ScheduledRoutine {
+    let steps = |case: &RunCase| {
+        let (schedule, results) = on(case, caps);
+        (schedule, results, ())
+    };
+    in_both_classes(case, steps).0
 }
 
 /// Schedules for a GPU and checks every pass. Returns the schedule and its results.
-pub(super) fn on_gpu(case: &Case) -> (ScheduledRoutine, Vec<Vec<u8>>) {
+pub(super) fn on_gpu(case: &RunCase) -> (ScheduledRoutine, Vec<Vec<u8>>) {
     on(case, &gpu())
 }
 
 /// [`on_gpu`] for another GPU.
-pub(super) fn on(case: &Case, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
-    let mut steps = StepChecker::new(case);
-    let schedule =
-        schedule_traced(&case.routine, &target(caps), &ScheduleOptions::default(), &mut |step, after| {
-            let reorders = matches!(step, "make_numerics_explicit" | "map_threads");
-            steps.check(step, after, reorders && routine_is_fast(case));
-        });
-    let (schedule, bits) = (schedule.unwrap(), steps.bits);
+pub(super) fn on(case: &RunCase, caps: &Caps) -> (ScheduledRoutine, Vec<Vec<u8>>) {
+    let is_fast = case.routine.numerics == Numerics::Fast;
+    let reorders = |step: &str| is_fast && matches!(step, "make_numerics_explicit" | "map_threads");
+    let (schedule, bits, _) = traced(case, caps, &ScheduleOptions::default(), reorders);
     for kernel in schedule.kernels() {
         check_form(kernel.ir(), caps.workgroups.unwrap())
             .unwrap_or_else(|e| panic!("{e}\n{}", text::print(kernel.ir())));
     }
-    assert!(run_calls(case, &schedule) == bits, "cutting changed bits:\n{}", text::print(&case.routine));
     (schedule, bits)
 }

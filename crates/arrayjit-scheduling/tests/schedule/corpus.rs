@@ -1,24 +1,21 @@
 //! Every run of the corpus, as written and optimised, keeps its bits after every pass of the scheduler.
 
-use super::common::{Case, check, check_gpu};
-use lowered_ir::interp::Memory;
-use lowered_ir::ir::Routine;
+use super::common::{check, check_gpu};
+use filetests::RunCase;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 
 #[test]
 fn every_run_keeps_its_bits_through_every_step() {
     let mut count = 0;
     for case in filetests::run_cases() {
-        let memory = Memory { nodes: case.inputs.clone(), merge: case.merge.clone() };
-        let run =
-            |routine: Routine| Case { routine, memory: memory.clone(), bindings: case.bindings.clone() };
         if !case.routine.nodes.iter().any(|node| node.mode.known_virtual()) {
-            check(&run(case.routine.clone()));
-            check_gpu(&run(case.routine.clone()));
+            check(&case);
+            check_gpu(&case);
         }
         if let Ok(optimized) = optimize(case.routine.clone(), &OptimizeSettings::default()) {
-            check(&run(optimized.routine.clone()));
-            check_gpu(&run(optimized.routine));
+            let case = RunCase { routine: optimized.routine, ..case };
+            check(&case);
+            check_gpu(&case);
         }
         count += 1;
     }

@@ -4,7 +4,7 @@ use lowered_ir::ir::Numerics;
 use scheduling::{FmaPolicy, ScheduleOptions};
 use tnode::{DType, Scalar};
 
-use super::common::{Case, eager, parse, steps_with};
+use super::common::{eager, filled, parse, steps_with};
 
 const POLICIES: [FmaPolicy; 3] = [FmaPolicy::Never, FmaPolicy::ByClass, FmaPolicy::Always];
 
@@ -15,7 +15,7 @@ fn with(fma: FmaPolicy) -> ScheduleOptions {
 /// `x * x - 1` for x = 1 + 2⁻¹²: the square is 1 + 2⁻¹¹ + 2⁻²⁴, and `f32` loses its last bit if the product
 /// is rounded separately.
 fn square_less_one(class: Numerics, fma: FmaPolicy) -> f64 {
-    let mut case = Case::filled(parse(
+    let mut case = filled(parse(
         "routine @t fast {
   node %0 \"x\" f32[4] on_device
   node %1 \"y\" f32[4] on_device
@@ -26,7 +26,7 @@ fn square_less_one(class: Numerics, fma: FmaPolicy) -> f64 {
 ",
     ));
     case.routine.numerics = class;
-    for element in case.memory.nodes[0].chunks_exact_mut(4) {
+    for element in case.inputs[0].chunks_exact_mut(4) {
         Scalar::from_f64(DType::F32, 1.0 + (-12f64).exp2()).write(element);
     }
     let (_, results, _) = steps_with(&case, &with(fma));
@@ -43,7 +43,7 @@ fn the_policy_decides_where_a_product_is_rounded() {
 
 #[test]
 fn an_unfused_matmul_is_tiled_and_has_the_bits_of_the_strict_one() {
-    let mut case = Case::filled(parse(
+    let mut case = filled(parse(
         "routine @matmul fast {
   node %0 \"a\" f32[64, 37] on_device
   node %1 \"b\" f32[37, 128] on_device

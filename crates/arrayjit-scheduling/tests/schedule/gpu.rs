@@ -3,11 +3,13 @@
 use codegen_core::{Access, Caps, Param, ScheduledRoutine, check_form};
 use scheduling::{ScheduleOptions, schedule};
 
-use super::common::{Case, check_gpu, check_on, gpu, large_gpu, on, on_gpu, parse, steps, target};
+use super::common::{
+    as_written, check_gpu, check_on, filled, gpu, large_gpu, on, on_gpu, parse, steps, target,
+};
 
 /// The schedule, after all passes were checked.
 fn scheduled(source: &str) -> ScheduledRoutine {
-    check_gpu(&Case::filled(parse(source)))
+    check_gpu(&filled(parse(source)))
 }
 
 /// The schedule of a routine that is too large to be interpreted after every pass.
@@ -65,7 +67,7 @@ fn softmax_is_one_kernel_that_reads_and_writes_each_element_once() {
 fn rows_that_threads_hold_are_read_and_written_once() {
     // Rows of whole steps of vectors, rows with a remainder, and rows that are not made of vectors.
     for (columns, threads) in [(128, 32), (512, 128), (1000, 128), (2052, 256), (1001, 256)] {
-        let schedule = check_on(&Case::filled(parse(&softmax(3, columns))), &large_gpu());
+        let schedule = check_on(&filled(parse(&softmax(3, columns))), &large_gpu());
         assert_eq!(launches(&schedule), [(3, threads)], "{columns}");
         let kernel = &schedule.kernels()[0];
         assert_eq!(kernel.abi().cost.bytes, (2 * 3 * columns * 4) as f64, "{columns}");
@@ -89,11 +91,11 @@ fn rows_that_threads_hold_are_read_and_written_once() {
 #[test]
 fn sums_by_runs_are_close_to_those_in_order() {
     for (rows, columns, axis) in [(3, 4096, 1), (3, 1036, 1), (1, 16_400, 1), (2, 65_536, 0)] {
-        check_on(&Case::filled(parse(&sums(rows, columns, axis, "f32"))), &large_gpu());
+        check_on(&filled(parse(&sums(rows, columns, axis, "f32"))), &large_gpu());
     }
     // Threads share both loops, and other threads run the remainder of the inner one.
     let schedule = check_on(
-        &Case::filled(parse(
+        &filled(parse(
             "routine @sums fast {
                node %0 \"x\" f32[3, 6, 136] on_device
                node %1 \"s\" f32[3] on_device
@@ -182,8 +184,8 @@ fn sums_by_threads_are_close_to_those_in_order() {
 #[test]
 fn integers_keep_their_bits_whatever_the_order() {
     for (rows, columns, axis) in [(1, 8200, 1), (1100, 3, 0), (9, 33, 0), (9, 70, 1)] {
-        let case = Case::filled(parse(&sums(rows, columns, axis, "i32")));
-        assert_eq!(on_gpu(&case).1, case.as_written(), "{rows} × {columns} along {axis}");
+        let case = filled(parse(&sums(rows, columns, axis, "i32")));
+        assert_eq!(on_gpu(&case).1, as_written(&case), "{rows} × {columns} along {axis}");
     }
 }
 
@@ -270,7 +272,7 @@ fn products_of_all_sizes_have_the_bits_of_the_cpu() {
         (2, 2, 40, 16, false, "zero %2", plain),
     ];
     for (batch, m, n, k, transposed, start, after) in cases {
-        let case = Case::filled(parse(&product(batch, m, n, k, transposed, start, after)));
+        let case = filled(parse(&product(batch, m, n, k, transposed, start, after)));
         check_gpu(&case);
         let cpu = steps(&case).1;
         assert!(on_gpu(&case).1 == cpu, "{batch} × {m} × {n} × {k}: other bits than on a CPU");
@@ -302,7 +304,7 @@ fn products_read_ahead_have_the_same_bits() {
         (20, 16, 57, true),
     ] {
         let start = if transposed { "" } else { "zero %2" };
-        let case = Case::filled(parse(&product(1, m, n, k, transposed, start, bias)));
+        let case = filled(parse(&product(1, m, n, k, transposed, start, bias)));
         let cpu = steps(&case).1;
         assert!(on(&case, &caps).1 == cpu, "{m} × {n} × {k}: other bits than on a CPU");
     }

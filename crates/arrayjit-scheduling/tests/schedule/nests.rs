@@ -1,11 +1,11 @@
 //! Schedules of handwritten nests. `common` checks the bits after every pass.
 
-use super::common::{Case, Trace, check, cpu, eager, gpu, parse, steps, target};
+use super::common::{Trace, check, cpu, eager, filled, gpu, parse, steps, target};
 use codegen_core::{Cost, ScheduledRoutine};
 use scheduling::{PASS_NAMES, schedule_serial, schedule_traced};
 
 fn check_text(source: &str) -> (ScheduledRoutine, Trace) {
-    check(&Case::filled(parse(source)))
+    check(&filled(parse(source)))
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
@@ -77,9 +77,9 @@ fn deep_contractions_are_cut_into_blocks_that_keep_the_sums() {
 #[test]
 fn a_contraction_is_sequential_over_k_by_fma() {
     let routine = parse(&matmul(5, 18, 7));
-    let bits = steps(&Case::filled(routine.clone())).1;
-    let memory = Case::filled(routine.clone()).memory;
-    let (a, b) = (floats(&memory.nodes[0]), floats(&memory.nodes[1]));
+    let bits = steps(&filled(routine.clone())).1;
+    let memory = filled(routine.clone()).inputs;
+    let (a, b) = (floats(&memory[0]), floats(&memory[1]));
     let expected: Vec<f32> = (0..5 * 18)
         .map(|at| (0..7).fold(0.0f32, |acc, k| a[at / 18 * 7 + k].mul_add(b[k * 18 + at % 18], acc)))
         .collect();
@@ -204,9 +204,9 @@ fn pairwise(mut x: Vec<f32>) -> f32 {
 fn contiguous_reductions_have_the_documented_order() {
     for (rows, columns) in [(3, 32), (2, 100), (1, 65_536 + 40), (40, 33)] {
         let routine = parse(&row_sum(rows, columns));
-        let bits = steps(&Case::filled(routine.clone())).1;
-        let memory = Case::filled(routine.clone()).memory;
-        let x = floats(&memory.nodes[0]);
+        let bits = steps(&filled(routine.clone())).1;
+        let memory = filled(routine.clone()).inputs;
+        let x = floats(&memory[0]);
         let expected: Vec<f32> = x.chunks(columns as usize).map(contiguous_sum).collect();
         assert_eq!(floats(&bits[1]), expected);
     }
@@ -229,9 +229,9 @@ fn short_and_strided_reductions_are_sequential() {
 }}
 "
         ));
-        let bits = steps(&Case::filled(routine.clone())).1;
-        let memory = Case::filled(routine.clone()).memory;
-        let (x, s) = (floats(&memory.nodes[0]), floats(&memory.nodes[1]));
+        let bits = steps(&filled(routine.clone())).1;
+        let memory = filled(routine.clone()).inputs;
+        let (x, s) = (floats(&memory[0]), floats(&memory[1]));
         let column = |j: usize| sequential_sum(x.iter().skip(j).step_by(columns).copied());
         let expected: Vec<f32> = s.iter().enumerate().map(|(j, old)| old + column(j)).collect();
         assert_eq!(floats(&bits[1]), expected);

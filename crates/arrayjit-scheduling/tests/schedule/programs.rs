@@ -1,6 +1,6 @@
 //! Schedules of typical programs from their text: bits at small sizes, kernels and bytes moved at real ones.
 
-use super::common::{Case, cpu, steps, target};
+use super::common::{cpu, filled, steps, target};
 use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
 use codegen_core::{Caps, ScheduledRoutine};
@@ -49,7 +49,7 @@ impl Program {
     fn check(&self) {
         for numerics in [Numerics::Strict, Numerics::Fast] {
             let routine = Routine { numerics, ..self.routine() };
-            steps(&Case::filled(routine));
+            steps(&filled(routine));
         }
     }
 }

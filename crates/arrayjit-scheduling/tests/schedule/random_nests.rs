@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use random_programs::{Choices, bytes_of_seed};
 
-use super::common::{Case, check, check_gpu, parse};
+use super::common::{check, check_gpu, filled, parse};
 
 /// The sizes from which those of a nest's axes are chosen.
 const SIZES: [usize; 13] = [1, 2, 3, 4, 5, 8, 9, 16, 18, 31, 32, 37, 64];
@@ -94,7 +94,7 @@ fn accumulation(seed: u64) -> String {
 #[test]
 fn random_accumulations_keep_their_bits_through_every_step() {
     for seed in filetests::effort::seeds(10) {
-        let case = Case::filled(parse(&accumulation(seed)));
+        let case = filled(parse(&accumulation(seed)));
         check(&case);
         check_gpu(&case);
     }

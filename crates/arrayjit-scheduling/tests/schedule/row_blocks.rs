@@ -5,7 +5,7 @@ use codegen_core::{Caps, ScheduledRoutine};
 use random_programs::{Choices, bytes_of_seed};
 use scheduling::{ScheduleOptions, schedule};
 
-use super::common::{Case, Trace, cpu, eager, steps_on, target};
+use super::common::{Trace, cpu, eager, filled, steps_on, target};
 use super::programs::{Program, attention};
 
 /// A CPU whose L2 cache is much smaller than the scores of small tests.
@@ -60,7 +60,7 @@ y[h,i,d] := o[h,i,d] / sum[h,i]"
 
 /// Checks every pass. Returns the schedule and the passes.
 fn checked(program: &Program) -> (ScheduledRoutine, Trace) {
-    let (schedule, _, trace) = steps_on(&Case::filled(program.routine()), &small(), &eager());
+    let (schedule, _, trace) = steps_on(&filled(program.routine()), &small(), &eager());
     (schedule, trace)
 }
 

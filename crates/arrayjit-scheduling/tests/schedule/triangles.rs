@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use random_programs::{Choices, bytes_of_seed};
 
-use super::common::{Case, check, check_gpu, parse};
+use super::common::{check, check_gpu, filled, parse};
 
 /// The numbers of rows: around the squares and the least triangle that is divided.
 const ROWS: [usize; 8] = [32, 33, 31, 47, 48, 64, 65, 100];
@@ -107,7 +107,7 @@ fn nest(text: &mut String, loops: &[String], body: &str) {
 fn triangles_keep_their_bits_through_every_step() {
     let (mut divided, seeds) = (0, filetests::effort::seeds(30));
     for seed in seeds.clone() {
-        let case = Case::filled(parse(&triangle(seed)));
+        let case = filled(parse(&triangle(seed)));
         let (_, trace) = check(&case);
         let after = |pass: &str| trace.iter().find(|(name, _)| name == pass).map(|(_, text)| text.clone());
         divided += usize::from(after("split_triangles") != after("normalize_loops"));

@@ -11,7 +11,7 @@ use crate::common::device;
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::{Outcome, Report};
 use filetests::RunCase;
-use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
+use filetests::generate::{bytes_of_seed, routine_from_seed};
 use lowered_ir::ir::Routine;
 use lowered_ir::pipeline::{self, optimize};
 use ptx_sim::ExecutionOrder;
@@ -48,16 +48,8 @@ fn random_routines_in_any_order_of_warps() {
         let (routine, bytes) = (routine_from_seed(seed, 512), bytes_of_seed(seed ^ 0x5eed, 4096));
         let target = Target::ALL[seed as usize % 3];
         for (variant, variant_of) in variants(&routine) {
-            let memory = memory_from_bytes(&routine, &bytes);
-            let case = RunCase {
-                path: format!("seed {seed}").into(),
-                line: 0,
-                inputs: memory.nodes,
-                merge: memory.merge,
-                bindings: bindings_from_bytes(&routine, &bytes),
-                expected: Vec::new(),
-                routine: variant_of,
-            };
+            let drawn = RunCase::drawn(routine.clone(), &bytes);
+            let case = RunCase { path: format!("seed {seed}").into(), routine: variant_of, ..drawn };
             match device::run_case(
                 &ptx(target, PtxOptions::default()),
                 &case,

@@ -15,8 +15,8 @@ use codegen_ptx::{PtxOptions, Target, ptx, ptx_caps};
 use codegen_testkit::assembler::CudaTools;
 use codegen_testkit::{Outcome, Report, gpu};
 use filetests::RunCase;
-use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
-use lowered_ir::interp::{Buffer, PreparedRoutine};
+use filetests::generate::{bytes_of_seed, routine_from_seed};
+use lowered_ir::interp::{Buffer, Memory, PreparedRoutine};
 use lowered_ir::ir::Routine;
 use lowered_ir::passes::log::log_values;
 use lowered_ir::pipeline::{self, optimize};
@@ -76,16 +76,7 @@ fn random_routines_log_what_the_interpreter_logs() {
     let mut passed = 0;
     for seed in filetests::effort::seeds(15) {
         let (routine, bytes) = (routine_from_seed(seed, 256), bytes_of_seed(seed ^ 0x109, 4096));
-        let memory = memory_from_bytes(&routine, &bytes);
-        let case = RunCase {
-            path: format!("seed {seed}").into(),
-            line: 0,
-            inputs: memory.nodes,
-            merge: memory.merge,
-            bindings: bindings_from_bytes(&routine, &bytes),
-            expected: Vec::new(),
-            routine,
-        };
+        let case = RunCase::drawn(routine, &bytes);
         let Some(case) = logging(&case) else { continue };
         match compared(&case, Target::ALL[seed as usize % 3], ExecutionOrder::Sequential) {
             Outcome::Passed => passed += 1,
@@ -118,15 +109,8 @@ fn every_type() -> RunCase {
         let bytes = (0..5 * dtype.size_bytes()).map(|byte| (byte * 89 + at * 31 + 150) as u8);
         bytes.map(|byte| if dtype == DType::Bool { byte & 1 } else { byte }).collect()
     };
-    RunCase {
-        path: "types".into(),
-        line: 0,
-        inputs: DType::ALL.into_iter().enumerate().map(bytes).collect(),
-        merge: None,
-        bindings: vec![2],
-        expected: Vec::new(),
-        routine,
-    }
+    let nodes = DType::ALL.into_iter().enumerate().map(bytes).collect();
+    RunCase::of(routine, Memory { nodes, merge: None }, vec![2])
 }
 
 #[test]

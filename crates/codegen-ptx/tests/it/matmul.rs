@@ -49,20 +49,7 @@ fn run(program: &MatmulProgram, target: Target) {
 fn run_with(program: &MatmulProgram, target: Target, options: PtxOptions) {
     let routine = lowered_ir::text::parse(&program.text).unwrap_or_else(|e| panic!("{e}\n{}", program.text));
     let routine = optimize(routine, &pipeline::OptimizeSettings::default()).expect("it is optimised").routine;
-    let inputs = routine.nodes.iter().map(|decl| {
-        let elements = decl.dims.iter().product::<usize>();
-        let value = |at: usize| Scalar::from_f64(decl.dtype, (at * 7919 % 13) as f64 - 6.0);
-        (0..elements).flat_map(|at| bytes(value(at))).collect()
-    });
-    let case = RunCase {
-        path: "a matmul".into(),
-        line: 0,
-        inputs: inputs.collect(),
-        merge: None,
-        bindings: Vec::new(),
-        expected: Vec::new(),
-        routine,
-    };
+    let case = RunCase::filled(routine, Vec::new(), |_, at| (at * 7919 % 13) as f64 - 6.0);
     let codegen = ptx(target, options.clone());
     let scheduled = schedule(&case.routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     let rendered = codegen.render(scheduled.kernels()).unwrap_or_else(|e| panic!("{e}"));
@@ -81,10 +68,6 @@ fn run_on_cores(text: &str) {
     for target in [Target::Sm80, Target::Sm90a] {
         run(&MatmulProgram { text: text.into(), on_cores: true }, target);
     }
-}
-
-fn bytes(value: Scalar) -> Vec<u8> {
-    value.bits().to_le_bytes()[..value.dtype().size_bytes()].to_vec()
 }
 
 const PLAIN: [&str; 3] = ["i0, i2", "i2, i1", "i0, i1"];

@@ -10,10 +10,9 @@ use assignments::lower::{LowerOptions, lower};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
-use lowered_ir::interp::Memory;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use ptx_sim::ExecutionOrder;
-use tnode::{DType, MemoryMode, Scalar, Sharing, TensorNode};
+use tnode::{DType, MemoryMode, Sharing, TensorNode};
 
 /// Runs a program on numbers whose sums and products are rounded.
 #[track_caller]
@@ -26,22 +25,8 @@ fn check(text: &str, nodes: &[(&str, &[usize], DType)]) {
     let assignments = parse(text, &nodes).unwrap_or_else(|e| panic!("{e}"));
     let lowered = lower(&assignments, &LowerOptions::default()).unwrap().lowered.routine;
     let routine = optimize(lowered, &OptimizeSettings::default()).unwrap().routine;
-    let mut inputs = Memory::zeroed(&routine).nodes;
-    for (nth, (bytes, decl)) in inputs.iter_mut().zip(&routine.nodes).enumerate() {
-        for (at, element) in bytes.chunks_exact_mut(decl.dtype.size_bytes()).enumerate() {
-            let x = ((at * 37 + nth * 11) % 101) as f64 / 16.0 - 3.0;
-            Scalar::from_f64(decl.dtype, x).write(element).unwrap();
-        }
-    }
-    let case = RunCase {
-        path: "shapes".into(),
-        line: 0,
-        routine,
-        inputs,
-        merge: None,
-        bindings: Vec::new(),
-        expected: Vec::new(),
-    };
+    let case =
+        RunCase::filled(routine, Vec::new(), |nth, at| ((at * 37 + nth * 11) % 101) as f64 / 16.0 - 3.0);
     for target in [Target::Sm70, Target::Sm80] {
         match device::run_case(&ptx(target, PtxOptions::default()), &case, ExecutionOrder::Random { seed: 1 })
         {

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use codegen_core::{
-    Access, CodegenError, Kernel, KernelCall, Logging, Param, ScheduledRoutine, Slot, TileSwizzle, log_buffer,
-};
+use codegen_core::{Access, CodegenError, Kernel, Logging, Param, ScheduledRoutine, TileSwizzle, log_buffer};
 use codegen_ptx::{Ptx, Rendered};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
@@ -55,70 +53,25 @@ fn run_scheduled(
         CodegenError::Unsupported { .. } => Outcome::Skipped(error.to_string()),
         _ => Outcome::Failed(error.to_string()),
     })?;
-    let (nodes, temps) = (case.inputs.clone(), vec![SOIL; scheduled.temp_bytes()]);
-    let mut device = SimulatedDevice { nodes, temps, log: String::new(), scheduled, case };
-    for call in scheduled.calls() {
-        let kernel = &scheduled.kernels()[call.kernel];
-        device.call(&rendered, call, order).map_err(|message| {
+    let mut log = String::new();
+    let nodes = filetests::run_calls(scheduled, case, |at, args, bindings| {
+        let kernel = &scheduled.kernels()[at];
+        let call = || {
+            let found = run_kernel(&rendered, at, kernel, &args, bindings, order)?;
+            let defined = defined(kernel, args.clone(), bindings)?;
+            compare(kernel, &found.memory, &defined)?;
+            Ok((defined, text(&found.log, &kernel.abi().log)))
+        };
+        let (defined, lines) = call().map_err(|message: String| {
             let ir = lowered_ir::text::print(kernel.ir());
-            let module = ptx_asm::PtxProgram {
-                target: rendered.module.target,
-                kernels: vec![rendered.module.kernels[call.kernel].clone()],
-            };
+            let kernels = vec![rendered.module.kernels[at].clone()];
+            let module = ptx_asm::PtxProgram { target: rendered.module.target, kernels };
             Outcome::Failed(format!("{message}\n{ir}\n{}", ptx_asm::print(&module)))
         })?;
-    }
-    Ok((device.nodes, device.log))
-}
-
-struct SimulatedDevice<'a> {
-    nodes: Vec<Vec<u8>>,
-    temps: Vec<u8>,
-    log: String,
-    scheduled: &'a ScheduledRoutine,
-    case: &'a RunCase,
-}
-
-impl SimulatedDevice<'_> {
-    fn call(&mut self, rendered: &Rendered, call: &KernelCall, order: ExecutionOrder) -> Result<(), String> {
-        let kernel = &self.scheduled.kernels()[call.kernel];
-        let bindings: Vec<i64> = call.bindings.iter().map(|s| self.case.bindings[s.index()]).collect();
-        let args: Vec<Vec<u8>> =
-            call.args.iter().zip(&kernel.abi().params).map(|(slot, param)| self.read(*slot, param)).collect();
-        let found = run_kernel(rendered, call.kernel, kernel, &args, &bindings, order)?;
-        let defined = defined(kernel, args, &bindings)?;
-        compare(kernel, &found.memory, &defined)?;
-        self.log += &text(&found.log, &kernel.abi().log);
-        for ((slot, param), bytes) in call.args.iter().zip(&kernel.abi().params).zip(defined) {
-            if !matches!(param, Param::Node { access: Access::Read, .. } | Param::MergeBuffer { .. }) {
-                self.write(*slot, &bytes);
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&self, slot: Slot, param: &Param) -> Vec<u8> {
-        let (Param::Node { bytes, .. } | Param::MergeBuffer { bytes }) = *param else { return Vec::new() };
-        match slot {
-            _ if matches!(param, Param::Node { access: Access::Write, .. }) => vec![SOIL; bytes],
-            Slot::Node(node) => self.nodes[node.index()].clone(),
-            Slot::Temp(temp) => {
-                self.temps[self.scheduled.temps()[temp.0 as usize].offset..][..bytes].to_vec()
-            }
-            Slot::Merge(_) => self.case.merge.clone().unwrap_or_default(),
-        }
-    }
-
-    fn write(&mut self, slot: Slot, bytes: &[u8]) {
-        match slot {
-            Slot::Node(node) => self.nodes[node.index()].copy_from_slice(bytes),
-            Slot::Temp(temp) => {
-                self.temps[self.scheduled.temps()[temp.0 as usize].offset..][..bytes.len()]
-                    .copy_from_slice(bytes);
-            }
-            Slot::Merge(_) => {}
-        }
-    }
+        log += &lines;
+        Ok(defined)
+    })?;
+    Ok((nodes, log))
 }
 
 /// The result of running a kernel.
