@@ -1,7 +1,7 @@
 //! Wrong operations in one context alone: between two operations, in a reduction, in an index.
 
 use codegen_testkit::Level::{self, L1, L2};
-use lowered_ir::ir::{Affine, BinaryOp, Expr, Stmt, TernaryOp, UnaryOp};
+use lowered_ir::ir::{Affine, BinaryOp, Expr, Range, Stmt, TernaryOp, UnaryOp};
 use tnode::{DType, Scalar};
 
 use super::{Fault, Row, Scope, everything, first_level};
@@ -66,25 +66,34 @@ fn cut_to(dtype: DType) -> impl Fn(Expr) -> Expr {
     move |at| Expr::convert(DType::I64, Expr::convert(dtype, at))
 }
 
-/// Only stores at computed indices, changed.
-fn scatters(change: fn(Expr) -> Expr, stmt: Stmt) -> Vec<Stmt> {
-    match stmt {
-        Stmt::SetDynamic { node, index, axis, at, op, value } => {
-            vec![Stmt::SetDynamic { node, index, axis, at: change(at), op, value }]
-        }
-        other => vec![other],
-    }
+/// Stores at computed indices, changed.
+macro_rules! scatters {
+    (|$at:ident| $by:expr) => {
+        stmt!(Stmt::SetDynamic { node, index, axis, at: $at, op, value } => {
+            vec![Stmt::SetDynamic { node, index, axis, at: $by, op, value }]
+        })
+    };
 }
 
-/// Only reads at computed indices, changed.
-fn gathers(change: fn(&Scope, Expr) -> Expr, scope: &Scope, expr: Expr) -> Expr {
-    match expr {
-        Expr::GetDynamic { node, index, axis, at, otherwise } => {
-            let at = Box::new(change(scope, *at));
-            Expr::GetDynamic { node, index, axis, at, otherwise }
-        }
-        other => other,
-    }
+/// Reads at computed indices, changed.
+macro_rules! gathers {
+    (|$scope:ident, $at:ident| $by:expr) => {
+        expr!(|$scope| Expr::GetDynamic { node, index, axis, at, otherwise } => {
+            let $at = *at;
+            Expr::GetDynamic { node, index, axis, at: Box::new($by), otherwise }
+        })
+    };
+}
+
+/// The low bits of an index.
+fn masked(at: Expr, mask: i64) -> Expr {
+    let mask = Expr::Const(Scalar::from_i64(DType::I64, mask));
+    Expr::binary(BinaryOp::BitAnd, Expr::convert(DType::I64, at), mask)
+}
+
+/// An index of one type in another one.
+fn cut(scope: &Scope, at: Expr, from: DType, to: DType) -> Expr {
+    if scope.dtype(&at) == from { cut_to(to)(at) } else { at }
 }
 
 /// The factors of an index in 32 bits.
@@ -117,16 +126,14 @@ pub(crate) fn table() -> Vec<Row> {
         all("u8 results are not cut after min", uncut_operand!(U8 in I32, Min, second)),
         all(
             "u8 shifts take all bits of an uncut amount",
-            Fault::Expr(|scope, expr| match &expr {
-                Expr::Binary { op: op @ (BinaryOp::Shl | BinaryOp::Shr), a, b }
-                    if scope.dtype(a) == DType::U8 =>
-                {
-                    let Some(by) = uncut(scope, b, DType::U8, DType::I32) else { return expr };
-                    let far = Expr::binary(BinaryOp::Le, Expr::Const(Scalar::from_i64(DType::I32, 256)), by);
-                    let zero = Expr::Const(Scalar::zero(DType::U8));
-                    Expr::select(far, zero, Expr::binary(*op, (**a).clone(), (**b).clone()))
-                }
-                _ => expr,
+            expr!(|scope| Expr::Binary { op: op @ (BinaryOp::Shl | BinaryOp::Shr), a, b }
+                if scope.dtype(&a) == DType::U8 =>
+            {
+                let Some(by) = uncut(scope, &b, DType::U8, DType::I32) else {
+                    return Expr::Binary { op, a, b };
+                };
+                let far = Expr::binary(BinaryOp::Le, Expr::Const(Scalar::from_i64(DType::I32, 256)), by);
+                Expr::select(far, Expr::Const(Scalar::zero(DType::U8)), Expr::Binary { op, a, b })
             }),
         ),
         all(
@@ -152,157 +159,67 @@ pub(crate) fn table() -> Vec<Row> {
         all("bf16 results are not rounded before ==", uncut_operand!(Bf16 in F32, Eq, first)),
         all("fp8_e5m2 results are not rounded before /", uncut_operand!(Fp8E5m2 in F32, Div, first)),
         // Reductions in locals.
-        all(
-            "u8 sums in locals saturate",
-            Fault::Expr(|scope, expr| match &expr {
-                Expr::Binary { op: BinaryOp::Add, a, b }
-                    if scope.dtype(a) == DType::U8 && matches!(**a, Expr::GetLocal { .. }) =>
-                {
-                    let wide = |x: &Expr| Expr::convert(DType::I32, x.clone());
-                    let sum = Expr::binary(BinaryOp::Add, wide(a), wide(b));
-                    let most = Expr::Const(Scalar::from_i64(DType::I32, 255));
-                    Expr::convert(DType::U8, Expr::binary(BinaryOp::Min, sum, most))
-                }
-                _ => expr,
-            }),
-        ),
         first(
             "a local of a loop keeps the value of the last iteration",
             L1,
             Fault::Routine(super::statements::hoisted),
         ),
-        first(
-            "a maximum in a local skips a NaN that comes second",
-            L1,
-            Fault::Expr(|scope, expr| match &expr {
-                Expr::Binary { op: BinaryOp::Max, a, b }
-                    if scope.dtype(a) == DType::F32 && matches!(**a, Expr::GetLocal { .. }) =>
-                {
-                    let is_nan = Expr::binary(BinaryOp::Ne, (**b).clone(), (**b).clone());
-                    Expr::select(is_nan, (**a).clone(), expr.clone())
-                }
-                _ => expr,
-            }),
-        ),
         // Indices.
-        all(
-            "stores at computed indices take 32 bits of i64",
-            Fault::Stmt(|s| scatters(|at| cut_to(DType::I32)(at), s)),
-        ),
-        all(
-            "stores at computed indices take 33 bits",
-            Fault::Stmt(|s| {
-                scatters(
-                    |at| {
-                        let wide = Expr::convert(DType::I64, at);
-                        Expr::binary(
-                            BinaryOp::BitAnd,
-                            wide,
-                            Expr::Const(Scalar::from_i64(DType::I64, (1 << 33) - 1)),
-                        )
-                    },
-                    s,
-                )
-            }),
-        ),
+        all("stores at computed indices take 32 bits of i64", scatters!(|at| cut_to(DType::I32)(at))),
+        all("stores at computed indices take 33 bits", scatters!(|at| masked(at, (1 << 33) - 1))),
         all(
             "reads at computed indices take 32 bits of u64",
-            Fault::Expr(|scope, e| {
-                gathers(
-                    |scope, at| match scope.dtype(&at) {
-                        DType::U64 => cut_to(DType::U32)(at),
-                        _ => at,
-                    },
-                    scope,
-                    e,
-                )
-            }),
+            gathers!(|scope, at| cut(scope, at, DType::U64, DType::U32)),
         ),
         all(
             "reads at computed indices take 16 bits of i32",
-            Fault::Expr(|scope, e| {
-                gathers(
-                    |scope, at| match scope.dtype(&at) {
-                        DType::I32 => cut_to(DType::U16)(at),
-                        _ => at,
-                    },
-                    scope,
-                    e,
-                )
-            }),
+            gathers!(|scope, at| cut(scope, at, DType::I32, DType::U16)),
         ),
         all(
             "u8 indices are not cut",
-            Fault::Expr(|scope, e| {
-                gathers(|scope, at| uncut(scope, &at, DType::U8, DType::I32).unwrap_or(at), scope, e)
-            }),
+            gathers!(|scope, at| uncut(scope, &at, DType::U8, DType::I32).unwrap_or(at)),
         ),
+        // The address wraps: the index counts from the end.
         all(
             "u32 indices are signed",
-            Fault::Expr(|scope, e| {
-                gathers(
-                    |scope, at| match scope.dtype(&at) {
-                        // The address wraps: the index counts from the end.
-                        DType::U32 => Expr::binary(
-                            BinaryOp::BitAnd,
-                            Expr::convert(DType::I64, at),
-                            Expr::Const(Scalar::from_i64(DType::I64, i64::from(i32::MAX))),
-                        ),
-                        _ => at,
-                    },
-                    scope,
-                    e,
-                )
+            gathers!(|scope, at| match scope.dtype(&at) {
+                DType::U32 => masked(at, i64::from(i32::MAX)),
+                _ => at,
             }),
         ),
         all(
             "a gather from one element ignores the index",
-            Fault::Expr(|scope, expr| match expr {
-                Expr::GetDynamic { node, index, axis, otherwise, .. }
-                    if scope.routine.node(node).dims[axis] == 1 =>
-                {
-                    let at = Box::new(Expr::Const(Scalar::zero(DType::I64)));
-                    Expr::GetDynamic { node, index, axis, at, otherwise }
-                }
-                other => other,
+            expr!(|scope| Expr::GetDynamic { node, index, axis, otherwise, .. }
+                if scope.routine.node(node).dims[axis] == 1 =>
+            {
+                let at = Box::new(Expr::Const(Scalar::zero(DType::I64)));
+                Expr::GetDynamic { node, index, axis, at, otherwise }
             }),
         ),
         first(
             "the terms of guards have 32 bits",
             L1,
-            Fault::Expr(|_, expr| match expr {
-                Expr::GetGuarded { guard, node, index, otherwise } => {
-                    let guard = guard
-                        .into_iter()
-                        .map(|range| lowered_ir::ir::Range { index: cut_terms(&range.index), ..range })
-                        .collect();
-                    Expr::GetGuarded { guard, node, index, otherwise }
-                }
-                other => other,
+            expr!(|_| Expr::GetGuarded { guard, node, index, otherwise } => {
+                let cut = |range: Range| Range { index: cut_terms(&range.index), ..range };
+                Expr::GetGuarded { guard: guard.into_iter().map(cut).collect(), node, index, otherwise }
             }),
         ),
         first(
             "the terms of bounds have 32 bits",
             L1,
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::For { var, lo, hi, kind, body } => {
-                    vec![Stmt::For { var, lo, hi: hi.map(cut_terms), kind, body }]
-                }
-                other => vec![other],
+            stmt!(Stmt::For { var, lo, hi, kind, body } => {
+                vec![Stmt::For { var, lo, hi: hi.map(cut_terms), kind, body }]
             }),
         ),
         first(
             "a loop runs once at least",
             L1,
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::For { var, lo, hi, kind, body } if !hi.is_constant() => {
-                    let hi = hi.map(|clip| {
-                        let is_low = clip.terms().iter().any(|(_, factor)| *factor < 0);
-                        if is_low { Affine::constant(lo + 1) } else { clip.clone() }
-                    });
-                    vec![Stmt::For { var, lo, hi, kind, body }]
-                }
-                other => vec![other],
+            stmt!(Stmt::For { var, lo, hi, kind, body } if !hi.is_constant() => {
+                let hi = hi.map(|clip| {
+                    let is_low = clip.terms().iter().any(|(_, factor)| *factor < 0);
+                    if is_low { Affine::constant(lo + 1) } else { clip.clone() }
+                });
+                vec![Stmt::For { var, lo, hi, kind, body }]
             }),
         ),
     ]

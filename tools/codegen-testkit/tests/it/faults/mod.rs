@@ -5,6 +5,26 @@
 //! process, and run in children (`lethal`).
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing step fails the test")]
 
+/// A change of the expressions of one form.
+macro_rules! expr {
+    (|$scope:tt| $form:pat $(if $guard:expr)? => $by:expr) => {
+        Fault::Expr(|$scope, expr| match expr {
+            $form $(if $guard)? => $by,
+            other => other,
+        })
+    };
+}
+
+/// A change of the statements of one form.
+macro_rules! stmt {
+    ($form:pat $(if $guard:expr)? => $by:expr) => {
+        Fault::Stmt(|stmt| match stmt {
+            $form $(if $guard)? => $by,
+            other => vec![other],
+        })
+    };
+}
+
 mod claims;
 mod contexts;
 mod lethal;
@@ -18,7 +38,8 @@ use codegen_core::{
     Artifact, Caps, Codegen, CodegenError, Interpreted, Kernel, Listing, RoutineParts, ScheduledRoutine,
     Transcendental,
 };
-use codegen_testkit::{Case, Level, Outcome, cases, false_claims};
+use codegen_testkit::{Case, Level, Outcome, cases, false_claims, stages::Stages};
+use filetests::RunCase;
 use lowered_ir::ir::{Expr, Locals, Routine, Stmt, walk};
 use tnode::{DType, Scalar};
 
@@ -41,6 +62,8 @@ pub(crate) enum Fault {
     None,
     /// Of each expression, inner before outer.
     Expr(fn(&Scope, Expr) -> Expr),
+    /// Of each expression of a form.
+    Rewrite(&'static rewrites::Rewrite),
     /// Of each constant.
     Constant(fn(Scalar) -> Scalar),
     /// Of each statement, outer before inner.
@@ -101,12 +124,8 @@ impl Faulty {
         let (ir, abi) = kernel.clone().into_parts();
         let mut routine = ir.into_inner();
         match self.fault {
-            Fault::Expr(rewrite) => {
-                let scope = Scope { locals: routine.locals(), routine: routine.clone() };
-                walk::map_values(&mut routine.body, &mut |value| {
-                    walk::map_expr(value, &mut |expr| rewrite(&scope, expr))
-                });
-            }
+            Fault::Expr(rewrite) => rewritten(&mut routine, rewrite),
+            Fault::Rewrite(rewrite) => rewritten(&mut routine, |scope, expr| rewrite.apply(scope, expr)),
             Fault::Constant(change) => walk::map_values(&mut routine.body, &mut |value| {
                 walk::map_expr(value, &mut |expr| match expr {
                     Expr::Const(value) => Expr::Const(change(value)),
@@ -128,6 +147,14 @@ impl Faulty {
         // Where the change would break the contract of kernels, the code generator is correct.
         Ok(Kernel::verified(routine, abi).unwrap_or_else(|_| kernel.clone()))
     }
+}
+
+/// Changes every expression, inner before outer.
+fn rewritten(routine: &mut Routine, rewrite: impl Fn(&Scope, Expr) -> Expr) {
+    let scope = Scope { locals: routine.locals(), routine: routine.clone() };
+    walk::map_values(&mut routine.body, &mut |value| {
+        walk::map_expr(value, &mut |expr| rewrite(&scope, expr))
+    });
 }
 
 /// A target of the first level: `f32`, `i32` and `bool`.
@@ -266,6 +293,22 @@ fn the_wrapper_alone_conforms() {
         let score = codegen_testkit::score(&Faulty { caps: caps.clone(), fault }, &cases(&caps));
         println!("{score}");
         assert!(score.conforms(expected), "{score}");
+    }
+}
+
+/// The check of random programs catches a faulty code generator, and shrinks the failure.
+#[test]
+fn the_check_of_stages_catches_a_fault() {
+    let codegen = Faulty { caps: first_level(), fault: rewrites::fault("f32", "a + b", "a - b") };
+    let stages = Stages { codegens: vec![("faulty", Box::new(codegen))] };
+    let text =
+        "routine @sum strict { node %0 \"x\" f32[7] on_device for i0 in 0..7 { %0[i0] := %0[i0] + 1.5f32 } }";
+    let routine = lowered_ir::text::parse(text).unwrap();
+    let draw = |_| (RunCase::filled(routine.clone(), Vec::new(), |_, at| at as f64), "a sum".to_owned());
+    let check = std::panic::AssertUnwindSafe(|| stages.check_seeds(20, draw));
+    let message = codegen_core::panic_message(std::panic::catch_unwind(check).unwrap_err());
+    for expected in ["compiled (faulty, Whole): wrong value", "of seed ", "a sum\nshrunk", "; run: %0 = ["] {
+        assert!(message.contains(expected), "{expected}: {message}");
     }
 }
 

@@ -3,22 +3,12 @@
 use std::{panic::catch_unwind, process::Command};
 
 use codegen_testkit::{Case, ConformanceTest, LIR, Level, ShrunkCase, conform};
-use lowered_ir::ir::{BinaryOp, Expr};
-use tnode::DType;
 
-use super::{Fault, Faulty, first_level};
+use super::{Faulty, first_level, rewrites};
 
 /// Products and sums of f32 contract.
 fn contracting() -> Faulty {
-    let fault = Fault::Expr(|scope, expr| match &expr {
-        Expr::Binary { op: BinaryOp::Add, a, b } if scope.dtype(a) == DType::F32 => match &**b {
-            Expr::Binary { op: BinaryOp::Mul, a: x, b: y } => {
-                Expr::fma((**x).clone(), (**y).clone(), (**a).clone())
-            }
-            _ => expr,
-        },
-        _ => expr,
-    });
+    let fault = rewrites::fault("f32", "a + b * c", "fma(b, c, a)");
     Faulty { caps: first_level(), fault }
 }
 

@@ -50,12 +50,9 @@ fn changed_with(block: Block, change: &mut dyn FnMut(Stmt) -> Option<Stmt>) -> B
 /// Changes the bounds of loops.
 macro_rules! loops {
     (|$lo:ident, $hi:ident, $kind:ident| $by:expr) => {
-        Fault::Stmt(|stmt| match stmt {
-            Stmt::For { var, lo: $lo, hi: $hi, kind: $kind, body } => {
-                let (lo, hi) = $by;
-                vec![Stmt::For { var, lo, hi, kind: $kind, body }]
-            }
-            other => vec![other],
+        stmt!(Stmt::For { var, lo: $lo, hi: $hi, kind: $kind, body } => {
+            let (lo, hi) = $by;
+            vec![Stmt::For { var, lo, hi, kind: $kind, body }]
         })
     };
 }
@@ -63,12 +60,9 @@ macro_rules! loops {
 /// Changes the guards of reads.
 macro_rules! guards {
     (|$range:ident| $by:expr) => {
-        Fault::Expr(|_, expr| match expr {
-            Expr::GetGuarded { guard, node, index, otherwise } => {
-                let guard = guard.into_iter().map(|$range: Range| $by).collect();
-                Expr::GetGuarded { guard, node, index, otherwise }
-            }
-            other => other,
+        expr!(|_| Expr::GetGuarded { guard, node, index, otherwise } => {
+            let guard = guard.into_iter().map(|$range: Range| $by).collect();
+            Expr::GetGuarded { guard, node, index, otherwise }
         })
     };
 }
@@ -98,56 +92,38 @@ pub(crate) fn table() -> Vec<Row> {
         first(
             "loops run backwards",
             L1,
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::For { var, lo, hi, kind: LoopKind::Serial, mut body } => {
-                    let reversed = Affine::term(var, -1).plus_constant(lo + hi.limit - 1);
-                    walk::substitute(&mut body, var, &reversed);
-                    vec![Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }]
-                }
-                other => vec![other],
+            stmt!(Stmt::For { var, lo, hi, kind: LoopKind::Serial, mut body } => {
+                let reversed = Affine::term(var, -1).plus_constant(lo + hi.limit - 1);
+                walk::substitute(&mut body, var, &reversed);
+                vec![Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }]
             }),
         ),
-        first(
-            "`zero` is dropped",
-            L1,
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::Zero { .. } => vec![],
-                other => vec![other],
-            }),
-        ),
+        first("`zero` is dropped", L1, stmt!(Stmt::Zero { .. } => vec![])),
         first(
             "locals begin with garbage",
             L1,
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::Declare { local, dtype: dtype @ (DType::F32 | DType::I32), ref dims, .. }
-                    if dims.is_empty() =>
-                {
-                    vec![stmt, Stmt::set_scalar(local, Expr::Const(Scalar::from_f64(dtype, 3.0)))]
-                }
-                other => vec![other],
+            stmt!(Stmt::Declare { local, dtype: dtype @ (DType::F32 | DType::I32), dims, space }
+                if dims.is_empty() =>
+            {
+                let three = Stmt::set_scalar(local, Expr::Const(Scalar::from_f64(dtype, 3.0)));
+                vec![Stmt::Declare { local, dtype, dims, space }, three]
             }),
         ),
         first(
             "locals keep their first value",
             L1,
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::SetLocal { local, index, value } if index.is_empty() => {
-                    let doubled = Expr::binary(BinaryOp::Arg1, Expr::local(local), value);
-                    vec![Stmt::SetLocal { local, index, value: doubled }]
-                }
-                other => vec![other],
+            stmt!(Stmt::SetLocal { local, index, value } if index.is_empty() => {
+                let doubled = Expr::binary(BinaryOp::Arg1, Expr::local(local), value);
+                vec![Stmt::SetLocal { local, index, value: doubled }]
             }),
         ),
         first(
             "stores to scalars are dropped in loops",
             L1,
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::For { var, lo, hi, kind, body } => {
-                    let scalar = |stmt: &Stmt| matches!(stmt, Stmt::Set { index, .. } if index.is_empty());
-                    let body = body.into_iter().filter(|stmt| !scalar(stmt)).collect();
-                    vec![Stmt::For { var, lo, hi, kind, body }]
-                }
-                other => vec![other],
+            stmt!(Stmt::For { var, lo, hi, kind, body } => {
+                let scalar = |stmt: &Stmt| matches!(stmt, Stmt::Set { index, .. } if index.is_empty());
+                let body = body.into_iter().filter(|stmt| !scalar(stmt)).collect();
+                vec![Stmt::For { var, lo, hi, kind, body }]
             }),
         ),
         first("guards are too narrow above", L1, guards!(|range| Range { hi: range.hi - 1, ..range })),
@@ -156,21 +132,15 @@ pub(crate) fn table() -> Vec<Row> {
         first(
             "the value outside a guard is 0",
             L1,
-            Fault::Expr(|scope, expr| match expr {
-                Expr::GetGuarded { guard, node, index, otherwise } => {
-                    let otherwise = Box::new(Expr::Const(Scalar::zero(scope.dtype(&otherwise))));
-                    Expr::GetGuarded { guard, node, index, otherwise }
-                }
-                other => other,
+            expr!(|scope| Expr::GetGuarded { guard, node, index, otherwise } => {
+                let otherwise = Box::new(Expr::Const(Scalar::zero(scope.dtype(&otherwise))));
+                Expr::GetGuarded { guard, node, index, otherwise }
             }),
         ),
         first(
             "embedded indices are one too large",
             L1,
-            Fault::Expr(|_, expr| match expr {
-                Expr::Index { index, dtype } => Expr::Index { index: index.plus_constant(1), dtype },
-                other => other,
-            }),
+            expr!(|_| Expr::Index { index, dtype } => Expr::Index { index: index.plus_constant(1), dtype }),
         ),
         first(
             "symbols in indices are 0",
@@ -208,44 +178,31 @@ pub(crate) fn table() -> Vec<Row> {
         ),
         all(
             "gathers clamp",
-            Fault::Expr(|scope, expr| match expr {
-                Expr::GetDynamic { node, index, axis, at, otherwise } => {
-                    let dtype = scope.dtype(&at);
-                    let zero = Expr::Const(Scalar::zero(dtype));
-                    let at = Box::new(Expr::binary(BinaryOp::Max, *at, zero));
-                    Expr::GetDynamic { node, index, axis, at, otherwise }
-                }
-                other => other,
+            expr!(|scope| Expr::GetDynamic { node, index, axis, at, otherwise } => {
+                let zero = Expr::Const(Scalar::zero(scope.dtype(&at)));
+                let at = Box::new(Expr::binary(BinaryOp::Max, *at, zero));
+                Expr::GetDynamic { node, index, axis, at, otherwise }
             }),
         ),
         all(
             "gathers outside give 0",
-            Fault::Expr(|scope, expr| match expr {
-                Expr::GetDynamic { node, index, axis, at, otherwise } => {
-                    let otherwise = Box::new(Expr::Const(Scalar::zero(scope.dtype(&otherwise))));
-                    Expr::GetDynamic { node, index, axis, at, otherwise }
-                }
-                other => other,
+            expr!(|scope| Expr::GetDynamic { node, index, axis, at, otherwise } => {
+                let otherwise = Box::new(Expr::Const(Scalar::zero(scope.dtype(&otherwise))));
+                Expr::GetDynamic { node, index, axis, at, otherwise }
             }),
         ),
         all(
             "scatters do not accumulate",
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::SetDynamic { node, index, axis, at, op: _, value } => {
-                    vec![Stmt::SetDynamic { node, index, axis, at, op: None, value }]
-                }
-                other => vec![other],
+            stmt!(Stmt::SetDynamic { node, index, axis, at, op: _, value } => {
+                vec![Stmt::SetDynamic { node, index, axis, at, op: None, value }]
             }),
         ),
         all(
             "scatters before the array go to its beginning",
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::SetDynamic { node, index, axis, at, op, value } => {
-                    let at = Expr::convert(DType::I64, at);
-                    let at = Expr::binary(BinaryOp::Max, at, Expr::Const(Scalar::zero(DType::I64)));
-                    vec![Stmt::SetDynamic { node, index, axis, at, op, value }]
-                }
-                other => vec![other],
+            stmt!(Stmt::SetDynamic { node, index, axis, at, op, value } => {
+                let at = Expr::convert(DType::I64, at);
+                let at = Expr::binary(BinaryOp::Max, at, Expr::Const(Scalar::zero(DType::I64)));
+                vec![Stmt::SetDynamic { node, index, axis, at, op, value }]
             }),
         ),
         threads(
@@ -254,22 +211,16 @@ pub(crate) fn table() -> Vec<Row> {
         ),
         threads(
             "arrays in scratch memory begin with garbage",
-            Fault::Stmt(|stmt| match stmt {
-                Stmt::Declare { local, dtype, ref dims, space: Space::Stack } if !dims.is_empty() => {
-                    let index = dims.iter().map(|_| Affine::constant(0)).collect();
-                    let value = Expr::Const(Scalar::one(dtype));
-                    vec![stmt, Stmt::SetLocal { local, index, value }]
-                }
-                other => vec![other],
+            stmt!(Stmt::Declare { local, dtype, dims, space: Space::Stack } if !dims.is_empty() => {
+                let index = dims.iter().map(|_| Affine::constant(0)).collect();
+                let one = Stmt::SetLocal { local, index, value: Expr::Const(Scalar::one(dtype)) };
+                vec![Stmt::Declare { local, dtype, dims, space: Space::Stack }, one]
             }),
         ),
         threads(
             "the merge buffer is read at its beginning",
-            Fault::Expr(|_, expr| match expr {
-                Expr::GetMerge { node, index } => {
-                    Expr::GetMerge { node, index: index.iter().map(|_| Affine::constant(0)).collect() }
-                }
-                other => other,
+            expr!(|_| Expr::GetMerge { node, index } => {
+                Expr::GetMerge { node, index: index.iter().map(|_| Affine::constant(0)).collect() }
             }),
         ),
     ]
