@@ -30,7 +30,8 @@ pub use hostile::*;
 pub use linking::*;
 pub use memory::*;
 pub use order::*;
-pub use programs::*;
+pub use programs::random_programs_equal_the_sequential_model;
+pub(crate) use programs::{ProgramSteps, mix_uses};
 pub use tasks::*;
 pub use threads::*;
 
