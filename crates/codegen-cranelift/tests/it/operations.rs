@@ -11,18 +11,10 @@ use lowered_ir::ir::{
 };
 use tnode::{DType, Scalar};
 
-const COMPUTED: [DType; 10] = [
-    DType::Bool,
-    DType::U8,
-    DType::I8,
-    DType::U16,
-    DType::I32,
-    DType::U32,
-    DType::I64,
-    DType::U64,
-    DType::F32,
-    DType::F64,
-];
+const COMPUTED: [DType; 10] = {
+    use DType::{Bool, F32, F64, I8, I32, I64, U8, U16, U32, U64};
+    [Bool, U8, I8, U16, I32, U32, I64, U64, F32, F64]
+};
 
 /// Numbers at which an operation changes its behaviour.
 fn edges(dtype: DType) -> Vec<Scalar> {
@@ -36,34 +28,11 @@ fn edges(dtype: DType) -> Vec<Scalar> {
             .map(|x| Scalar::new(dtype, x))
             .to_vec();
     }
-    let two = |n: i32| 2f64.powi(n);
-    let magnitudes = [
-        0.0,
-        0.5,
-        1.0,
-        1.5,
-        2.5,
-        0.75,
-        3.0,
-        127.5,
-        255.5,
-        65535.5,
-        16777217.0,
-        f64::INFINITY,
-        f64::NAN,
-        two(31),
-        two(31) - 1.0,
-        two(32),
-        two(63),
-        two(64),
-        two(-149),
-        two(-1074),
-        two(127),
-        two(1023),
-        1e-3,
-        7.3,
-    ];
-    magnitudes.into_iter().flat_map(|x| [x, -x]).map(|x| Scalar::from_f64(dtype, x)).collect()
+    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    let plain = [0.0, 0.5, 1.0, 1.5, 2.5, 0.75, 3.0, 127.5, 255.5, 65535.5, 16777217.0, inf, nan, 1e-3, 7.3];
+    let powers = [31, 32, 63, 64, -149, -1074, 127, 1023].map(|n| 2f64.powi(n));
+    let magnitudes = plain.into_iter().chain(powers).chain([2f64.powi(31) - 1.0]);
+    magnitudes.flat_map(|x| [x, -x]).map(|x| Scalar::from_f64(dtype, x)).collect()
 }
 
 fn node(name: &str, dtype: DType, len: usize) -> NodeDecl {

@@ -8,8 +8,9 @@ use codegen_core::{
     RenderedKernel, Renderer,
 };
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
+use codegen_testkit::GuardedBuffer;
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Expr, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, LoopKind, NodeDecl, Routine, Stmt, walk};
 use tnode::{DType, Scalar};
 
 /// The text of a kernel with one vector loop and remaining iterations.
@@ -105,7 +106,7 @@ fn random(dtype: DType, bits: u64) -> Scalar {
     }
 }
 
-/// Runs the compiled kernel on a copy of `memory` that is surrounded by canaries and aligned to elements
+/// Runs the compiled kernel on a copy of `memory` that is surrounded by guards and aligned to elements
 /// only.
 pub(crate) fn run_native(artifact: &Artifact, kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Memory {
     let extent = artifact.kernels()[0].launch.extent;
@@ -136,44 +137,29 @@ fn run_some(
     bindings: &[i64],
     parts: &[(u64, u64)],
 ) -> Memory {
-    const CANARY: u8 = 0xa5;
-    const MARGIN: usize = 64;
     let merge = merged(kernel.ir());
-    let mut padded: Vec<Vec<u128>> = Vec::new();
-    let mut args = Vec::new();
-    for (i, node) in kernel.ir().nodes.iter().enumerate() {
-        let bytes = if merge.contains(&i) {
-            memory.merge.as_ref().expect("a merge buffer")
-        } else {
-            &memory.nodes[i]
+    let buffer = |(at, node): (usize, &NodeDecl)| {
+        let bytes = match merge.contains(&at) {
+            true => memory.merge.as_ref().expect("a merge buffer"),
+            false => &memory.nodes[at],
         };
-        let shift = node.dtype.size_bytes();
-        let mut words = vec![u128::from_ne_bytes([CANARY; 16]); (bytes.len() + shift + 2 * MARGIN) / 16 + 1];
-        let base = words.as_mut_ptr().cast::<u8>().wrapping_add(MARGIN + shift);
-        // SAFETY: the words hold the bytes, the shift and both margins.
-        unsafe { base.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        args.push(HostPtr { base, bytes: bytes.len(), access: Access::ReadWrite });
-        padded.push(words);
-    }
-    let scratch_bytes = artifact.kernels()[which].scratch_bytes;
-    let mut scratch = vec![u128::from_ne_bytes([CANARY; 16]); scratch_bytes / 16 + 5];
+        GuardedBuffer::of_elements(bytes, node.dtype.size_bytes())
+    };
+    let mut buffers: Vec<GuardedBuffer> = kernel.ir().nodes.iter().enumerate().map(buffer).collect();
+    let args: Vec<HostPtr> = buffers.iter_mut().map(GuardedBuffer::arg).collect();
+    let mut scratch = GuardedBuffer::scratch(artifact.kernels()[which].scratch_bytes, 16);
     let Payload::Host(module) = artifact.payload() else { panic!("a host artifact") };
     for &(begin, end) in parts {
-        let scratch = scratch.as_mut_ptr().cast::<u8>();
         // SAFETY: the arguments are those of the kernel's ABI; each is valid for its bytes and not shared.
-        unsafe { module.call(which, &args, bindings, scratch, begin, end) }
+        unsafe { module.call(which, &args, bindings, scratch.arg().base, begin, end) }
             .expect("native kernels do not fail");
     }
-    let tail = scratch_bytes.div_ceil(16);
-    assert!(scratch[tail..].iter().all(|w| *w == u128::from_ne_bytes([CANARY; 16])), "scratch overrun");
+    assert!(scratch.is_guarded(), "scratch overrun");
     let mut after = memory.clone();
-    for ((arg, words), (i, node)) in args.iter().zip(&padded).zip(kernel.ir().nodes.iter().enumerate()) {
-        let all: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let start = MARGIN + node.dtype.size_bytes();
-        assert!(all[..start].iter().all(|b| *b == CANARY), "underrun of node {i}");
-        assert!(all[start + arg.bytes..].iter().all(|b| *b == CANARY), "overrun of node {i}");
-        if !merge.contains(&i) {
-            after.nodes[i].copy_from_slice(&all[start..start + arg.bytes]);
+    for (at, buffer) in buffers.iter().enumerate() {
+        assert!(buffer.is_guarded(), "node {at} is written outside");
+        if !merge.contains(&at) {
+            after.nodes[at].copy_from_slice(buffer.bytes());
         }
     }
     after
