@@ -14,7 +14,6 @@ mod reference;
 mod assignment_text;
 mod assignment_text_doc;
 mod assignment_text_errors;
-mod assignment_text_random;
 mod computed_index;
 mod concat;
 mod declarations;

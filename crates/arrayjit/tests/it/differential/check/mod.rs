@@ -11,15 +11,23 @@ mod reduce;
 mod run;
 mod value;
 
-use random_programs::{ProgramWeights, program_from_bytes};
+use random_programs::{ProgramWeights, RandomProgram, program_from_bytes};
 pub(crate) use run::Report;
 
-/// Compares the program that the bytes describe.
+/// Compares the program that the bytes describe on every backend.
 ///
 /// # Errors
 ///
 /// The failure, and the text of a reduced program.
 pub(crate) fn check(bytes: &[u8]) -> Result<Report, String> {
-    let program = program_from_bytes(bytes, &ProgramWeights::several_routines());
-    run::check(&program).map_err(|error| reduce::reduced(program, error))
+    check_on(program_from_bytes(bytes, &ProgramWeights::several_routines()), None)
+}
+
+/// Compares a program on one backend, or on all.
+///
+/// # Errors
+///
+/// The failure, and the text of a reduced program.
+pub(crate) fn check_on(program: RandomProgram, backend: Option<&str>) -> Result<Report, String> {
+    run::check(&program, backend).map_err(|error| reduce::reduced(program, error, backend))
 }

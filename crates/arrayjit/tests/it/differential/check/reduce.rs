@@ -6,9 +6,9 @@ use super::run;
 
 /// Removes routines, statements and rounds as long as the program fails in the same way, and returns the
 /// failure of the smallest one.
-pub(crate) fn reduced(mut program: RandomProgram, mut error: String) -> String {
+pub(crate) fn reduced(mut program: RandomProgram, mut error: String, backend: Option<&str>) -> String {
     while let Some((smaller, its_error)) = smaller(&program).into_iter().find_map(|smaller| {
-        let its_error = run::check(&smaller).err()?;
+        let its_error = run::check(&smaller, backend).err()?;
         (kind(&its_error) == kind(&error)).then_some((smaller, its_error))
     }) {
         (program, error) = (smaller, its_error);

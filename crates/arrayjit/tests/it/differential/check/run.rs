@@ -68,16 +68,17 @@ fn configurations() -> &'static [Configuration] {
     })
 }
 
-/// Runs the program on every configuration.
+/// Runs the program on every configuration of a backend, or of all.
 ///
 /// # Errors
 ///
 /// A result that the evaluator does not allow, or an error that is not a user error.
-pub(crate) fn check(program: &RandomProgram) -> Result<Report, String> {
+pub(crate) fn check(program: &RandomProgram, backend: Option<&str>) -> Result<Report, String> {
     let mut report = Report::default();
     // Evaluated only when needed, because a program that every configuration rejects need not have a meaning.
     let expected = [Class::Strict, Class::Fast].map(|class| LazyCell::new(move || evaluate(program, class)));
-    for configuration in configurations() {
+    let is_chosen = |configuration: &&Configuration| backend.is_none_or(|name| name == configuration.name);
+    for configuration in configurations().iter().filter(is_chosen) {
         let vector = configuration.backend.settings().vector;
         let at = format!("{} {vector:?} {:?}", configuration.name, configuration.class);
         match run(program, &expected[configuration.class as usize], configuration) {
@@ -140,6 +141,7 @@ fn run(
         let used = compiled.iter().any(|code| code.nodes().contains(handle));
         if let Some(data) = &node.data
             && used
+            && !handle.mode().known_not_materialized()
         {
             context = context.init_from_host(handle, &array(node, data)).map_err(wrong("init_from_host"))?;
         }
@@ -172,17 +174,6 @@ fn binding(program: &RandomProgram, symbols: &[i64], name: &str) -> i64 {
     at.map_or(0, |at| symbols[at])
 }
 
-/// The offset of each element within an array with margins, row-major.
-fn offsets(node: &ProgramNode) -> Vec<usize> {
-    let mut offsets = vec![0];
-    for &size in &node.dims {
-        let whole = size + 2 * node.margin;
-        let axis = |&start: &usize| (0..size).map(move |at| start * whole + node.margin + at);
-        offsets = offsets.iter().flat_map(axis).collect();
-    }
-    offsets
-}
-
 fn array(node: &ProgramNode, data: &[u64]) -> HostArray {
     let mut array = match node.padding() {
         Some(padding) => HostArray::zeros_padded(node.dtype, node.dims.iter().copied(), padding),
@@ -190,7 +181,7 @@ fn array(node: &ProgramNode, data: &[u64]) -> HostArray {
     }
     .expect("a small array");
     let size = node.dtype.size_bytes();
-    for (offset, bits) in offsets(node).into_iter().zip(data) {
+    for (offset, bits) in node.offsets().into_iter().zip(data) {
         array.bytes_mut()[offset * size..][..size].copy_from_slice(&bits.to_le_bytes()[..size]);
     }
     array
@@ -211,7 +202,7 @@ fn compare(
         }
         let array = context.to_host(handle).map_err(|error| format!("to_host: {error}"))?;
         let size = node.dtype.size_bytes();
-        for (at, (offset, value)) in offsets(node).into_iter().zip(values).enumerate() {
+        for (at, (offset, value)) in node.offsets().into_iter().zip(values).enumerate() {
             let mut bits = [0; 8];
             bits[..size].copy_from_slice(&array.bytes()[offset * size..][..size]);
             let bits = u64::from_le_bytes(bits);
