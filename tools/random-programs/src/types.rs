@@ -32,22 +32,10 @@ impl ExprType {
     }
 }
 
-const ORDER: [DType; 14] = [
-    DType::Bool,
-    DType::U8,
-    DType::I8,
-    DType::U16,
-    DType::I32,
-    DType::U32,
-    DType::I64,
-    DType::U64,
-    DType::Fp8E4m3fn,
-    DType::Fp8E5m2,
-    DType::F16,
-    DType::Bf16,
-    DType::F32,
-    DType::F64,
-];
+const ORDER: [DType; 14] = {
+    use DType::{Bf16, Bool, F16, F32, F64, Fp8E4m3fn as E4, Fp8E5m2 as E5, I8, I32, I64, U8, U16, U32, U64};
+    [Bool, U8, I8, U16, I32, U32, I64, U64, E4, E5, F16, Bf16, F32, F64]
+};
 
 /// The greater type in the order of promotion.
 pub fn promote(a: DType, b: DType) -> DType {

@@ -144,23 +144,8 @@ const TYPES: [DType; 24] = {
 };
 
 const NUMBERS: [ProgramNumber; 14] = {
-    use ProgramNumber::{Fraction, Infinity, Integer, Nan};
-    [
-        Integer(2),
-        Fraction(0.5),
-        Integer(1),
-        Integer(0),
-        Integer(3),
-        Fraction(1.5),
-        Fraction(0.1),
-        Integer(7),
-        Fraction(0.25),
-        Fraction(3.0),
-        Integer(100),
-        Fraction(2.0),
-        Infinity,
-        Nan,
-    ]
+    use ProgramNumber::{Fraction as F, Infinity, Integer as I, Nan};
+    [I(2), F(0.5), I(1), I(0), I(3), F(1.5), F(0.1), I(7), F(0.25), F(3.0), I(100), F(2.0), Infinity, Nan]
 };
 
 const STATEMENTS: [StatementKind; 24] = {
@@ -249,14 +234,10 @@ impl ProgramWeights {
             functions: UnaryFunction::ALL,
             operators: &OPERATORS,
             numbers: &NUMBERS,
-            data: &[
-                DataKind::Small,
-                DataKind::Fractions,
-                DataKind::Small,
-                DataKind::Bits,
-                DataKind::Special,
-                DataKind::Mixture,
-            ],
+            data: {
+                use DataKind::{Bits, Fractions, Mixture, Small, Special};
+                &[Small, Fractions, Small, Bits, Special, Mixture]
+            },
         }
     }
 
@@ -264,7 +245,7 @@ impl ProgramWeights {
     /// that the optimiser could be unable to honour.
     pub fn one_routine() -> ProgramWeights {
         use Accumulation::{Add, And, Div, Max, Min, Mul, Or, Store, Sub};
-        use NodeMode::{Materialized, Undecided};
+        use NodeMode::{Materialized as M, Undecided as U};
         ProgramWeights {
             routines: &[1],
             rounds: 1,
@@ -275,16 +256,7 @@ impl ProgramWeights {
                 Store, Store, Add, Store, Add, Max, Store, Add, Mul, Min, Store, Sub, Or, Store, Add, And,
                 Div,
             ],
-            result_modes: &[
-                Undecided,
-                Undecided,
-                Undecided,
-                Undecided,
-                Undecided,
-                Undecided,
-                Undecided,
-                Materialized,
-            ],
+            result_modes: &[U, U, U, U, U, U, U, M],
             has_margins: false,
             reads_margins: false,
             ..ProgramWeights::several_routines()
@@ -293,34 +265,17 @@ impl ProgramWeights {
 
     /// One routine with nodes large enough for vectors, tiles and threads, and with every operation.
     pub fn large_nodes() -> ProgramWeights {
-        use Accumulation::{Add, And, Div, Max, Min, Mul, Or, Pow, ReluGate, Satur01Gate, Store, Sub};
+        use Accumulation::{
+            Add, And, Div, Max, Min, Mul, Or, Pow, ReluGate, Satur01Gate as Satur, Store, Sub,
+        };
         ProgramWeights {
             statements_per_routine: 5,
             points: 2500,
             levels: &[1, 0, 2, 1, 2, 1],
             extents: &LARGE,
             accumulations: &[
-                Store,
-                Add,
-                Store,
-                Add,
-                Max,
-                Min,
-                Mul,
-                Store,
-                Add,
-                Store,
-                Add,
-                Max,
-                Min,
-                Mul,
-                Sub,
-                Div,
-                Or,
-                And,
-                Pow,
-                ReluGate,
-                Satur01Gate,
+                Store, Add, Store, Add, Max, Min, Mul, Store, Add, Store, Add, Max, Min, Mul, Sub, Div, Or,
+                And, Pow, ReluGate, Satur,
             ],
             operators: &ALL_OPERATORS,
             has_margins: true,
@@ -335,6 +290,7 @@ impl ProgramWeights {
         use BinaryFunction as Op;
         use ExpressionKind::{Fma, Function, Leaf, Operator};
         use LeafKind::{Number, Own, Read};
+        use ProgramNumber::Fraction;
         use TargetKind::{Partial, Plain, Rewrite};
         ProgramWeights {
             statements_per_routine: 3,
@@ -349,12 +305,7 @@ impl ProgramWeights {
             leaves: &[Read, Read, Read, Read, Read, Read, Number, Own],
             functions: &[UnaryFunction::Neg, UnaryFunction::Abs, UnaryFunction::Relu],
             operators: &[Op::Mul, Op::Add, Op::Mul, Op::Add, Op::Sub, Op::Max, Op::Min],
-            numbers: &[
-                ProgramNumber::Fraction(2.0),
-                ProgramNumber::Fraction(0.5),
-                ProgramNumber::Fraction(1.5),
-                ProgramNumber::Fraction(0.1),
-            ],
+            numbers: &[Fraction(2.0), Fraction(0.5), Fraction(1.5), Fraction(0.1)],
             data: &[DataKind::Fractions],
             ..ProgramWeights::large_nodes()
         }
@@ -396,19 +347,16 @@ impl ProgramWeights {
         use BinaryFunction as Op;
         use ExpressionKind::{Cast, Comparison, Fma, Function, Leaf, Operator, Where};
         use LeafKind::{Gather, Letter, Number, Own, Read, Symbol};
+        use ProgramNumber::Fraction;
+        use StatementKind::{Assign, Concatenation, Slice};
         use TargetKind::{Partial, Plain, Rewrite, Scatter};
+        use UnaryFunction::{Abs, Cos, Exp, Neg, Recip, Relu, Satur01, Sin, Sqrt, Tanh};
         ProgramWeights {
             statements_per_routine: 4,
             points: 60,
             extents: &[2, 3, 1, 4],
             types: &[DType::F64, DType::F64, DType::F64, DType::F64, DType::F64, DType::I32],
-            statements: &[
-                StatementKind::Assign,
-                StatementKind::Assign,
-                StatementKind::Assign,
-                StatementKind::Concatenation,
-                StatementKind::Slice,
-            ],
+            statements: &[Assign, Assign, Assign, Concatenation, Slice],
             accumulations: &[Store, Add, Store, Add, Max, Add, Mul, Min, Store, Sub, Div, Store],
             targets: &[Plain, Plain, Partial, Scatter, Rewrite, Rewrite],
             result_modes: &[NodeMode::Undecided],
@@ -419,27 +367,9 @@ impl ProgramWeights {
                 Leaf, Operator, Operator, Operator, Function, Function, Where, Fma, Comparison, Cast,
             ],
             leaves: &[Read, Read, Read, Read, Read, Read, Gather, Own, Number, Letter, Symbol, Own],
-            functions: &[
-                UnaryFunction::Sin,
-                UnaryFunction::Tanh,
-                UnaryFunction::Neg,
-                UnaryFunction::Abs,
-                UnaryFunction::Relu,
-                UnaryFunction::Exp,
-                UnaryFunction::Cos,
-                UnaryFunction::Satur01,
-                UnaryFunction::Sin,
-                UnaryFunction::Tanh,
-                UnaryFunction::Sqrt,
-                UnaryFunction::Recip,
-            ],
+            functions: &[Sin, Tanh, Neg, Abs, Relu, Exp, Cos, Satur01, Sin, Tanh, Sqrt, Recip],
             operators: &[Op::Mul, Op::Add, Op::Sub, Op::Mul, Op::Max, Op::Min, Op::Div, Op::ReluGate],
-            numbers: &[
-                ProgramNumber::Fraction(0.5),
-                ProgramNumber::Integer(1),
-                ProgramNumber::Fraction(1.5),
-                ProgramNumber::Fraction(0.3),
-            ],
+            numbers: &[Fraction(0.5), ProgramNumber::Integer(1), Fraction(1.5), Fraction(0.3)],
             ..ProgramWeights::one_routine()
         }
     }
@@ -447,35 +377,15 @@ impl ProgramWeights {
     /// Programs of the kind of [`differentiable`](Self::differentiable), smaller, with margins and with every
     /// operation that the text has for floats.
     pub fn every_derivative() -> ProgramWeights {
-        use Accumulation::{Add, And, Div, Max, Min, Mul, Or, Pow, ReluGate, Satur01Gate, Store, Sub};
+        use Accumulation::{
+            Add, And, Div, Max, Min, Mul, Or, Pow, ReluGate, Satur01Gate as Satur, Store, Sub,
+        };
+        use StatementKind::{Assign, Concatenation, Fill, Slice};
         ProgramWeights {
             points: 24,
-            statements: &[
-                StatementKind::Assign,
-                StatementKind::Assign,
-                StatementKind::Assign,
-                StatementKind::Assign,
-                StatementKind::Concatenation,
-                StatementKind::Fill,
-                StatementKind::Slice,
-            ],
+            statements: &[Assign, Assign, Assign, Assign, Concatenation, Fill, Slice],
             accumulations: &[
-                Store,
-                Add,
-                Store,
-                Max,
-                Add,
-                Mul,
-                Min,
-                Store,
-                Sub,
-                Div,
-                Pow,
-                ReluGate,
-                Satur01Gate,
-                Or,
-                And,
-                Store,
+                Store, Add, Store, Max, Add, Mul, Min, Store, Sub, Div, Pow, ReluGate, Satur, Or, And, Store,
             ],
             has_margins: true,
             reads_margins: true,

@@ -180,20 +180,8 @@ fn edges(dtype: DType) -> Vec<Scalar> {
     let mut values: Vec<Scalar> = patterns.into_iter().map(|bits| Scalar::new(dtype, bits)).collect();
     let numbers =
         [-2.5, -2.0, -1.5, -1.0, -0.75, -0.5, -1e-3, 1e-3, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 10.0];
-    let more = [
-        1e-30,
-        1e30,
-        -1e30,
-        1e13,
-        -1e300,
-        90.0,
-        -100.0,
-        33.0,
-        1e9,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        f64::NAN,
-    ];
+    const INF: f64 = f64::INFINITY;
+    let more = [1e-30, 1e30, -1e30, 1e13, -1e300, 90.0, -100.0, 33.0, 1e9, INF, -INF, f64::NAN];
     values.extend(numbers.into_iter().chain(more).map(|x| Scalar::from_f64(dtype, x)));
     values.sort();
     values.dedup();

@@ -6,23 +6,6 @@ use std::cmp::Ordering;
 
 use arrayjit::{Backend, DType, HostArray, MemoryMode, TensorNode};
 
-const TYPES: [DType; 14] = [
-    DType::Bool,
-    DType::U8,
-    DType::I8,
-    DType::U16,
-    DType::U32,
-    DType::I32,
-    DType::U64,
-    DType::I64,
-    DType::F16,
-    DType::Bf16,
-    DType::F32,
-    DType::F64,
-    DType::Fp8E5m2,
-    DType::Fp8E4m3fn,
-];
-
 fn node(name: &str, dtype: DType, dims: &[usize]) -> TensorNode {
     let dims = dims.iter().copied();
     TensorNode::builder(name).dtype(dtype).dims(dims).mode(MemoryMode::Materialized).build().unwrap()
@@ -102,7 +85,7 @@ fn check(backend: &Backend, x: &HostArray, axis: usize, count: usize) {
 #[test]
 fn every_type_has_its_order() {
     let backend = Backend::open("inline").unwrap();
-    for dtype in TYPES {
+    for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::U32x4) {
         for (size, count) in [(40, 40), (300, 300), (2000, 3)] {
             check(&backend, &array(dtype, &[size]), 0, count);
         }

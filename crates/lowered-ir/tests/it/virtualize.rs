@@ -10,13 +10,12 @@ use lowered_ir::{text, verify};
 
 /// Checks that `t` cannot be inlined in the body: an undecided `t` is rejected with this reason; a `t` that
 /// is specified as virtual is an error with it.
-#[track_caller]
 fn rejected(body: &str, expected: &str) {
     let mut open = routine("", body);
     let before = text::print(&open);
     let rejections = virtualize::virtualize(&mut open, &[T]);
     let texts: Vec<String> = rejections.iter().map(|(_, rejection)| rejection.to_string()).collect();
-    assert_eq!(texts, [expected]);
+    assert_eq!(texts, [expected], "{before}");
     assert_eq!(text::print(&open), before, "a rejection leaves the routine as it was");
     let error =
         optimize(routine("virtual", body), &OptimizeSettings::default()).expect_err("t cannot be virtual");
@@ -27,9 +26,105 @@ fn rejected(body: &str, expected: &str) {
     );
 }
 
+/// Bodies in which `t` cannot be inlined, with the reason. `USE` stands for a use of every element.
+const REJECTED: &[(&str, &[&str])] = &[
+    ("no statement of this routine computes it", &["USE"]),
+    (
+        "it is set at index `2*i0`, and finding the iteration that sets an element which is used takes a division",
+        &["zero %2\nfor i0 in 0..2 { %2[2*i0] := %0[i0] }\nUSE"],
+    ),
+    (
+        "setters within one loop nest store at different indices that may meet",
+        &[
+            "for i0 in 0..4 { %2[i0] := %0[i0]\n%2[0] := 1.0f32 }\nUSE",
+            "for i0 in 0..4 { for i1 in 0..4 { %2[i1] := %0[i0] }\n%2[i0] := 1.0f32 }\nUSE",
+        ],
+    ),
+    (
+        "an element is computed from other elements of the node itself",
+        &[
+            "zero %2\nfor i0 in 0..4 { %2[i0] := %2[-i0 + 3] + 1.0f32 }\nUSE",
+            "zero %2\nfor i0 in 0..4 { %2[i0] := guarded(0 <= i0 - 1 < 4, %2[i0 - 1], 0.0f32) + %0[i0] }\nUSE",
+        ],
+    ),
+    (
+        // The pass does not know which element a read at a computed index reads, even if that is always the
+        // element being computed.
+        "it is accessed at a computed index",
+        &[
+            "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0] + gather(%2[{index i32(i0)}], 1.0f32) }\nUSE",
+            "for i0 in 0..4 { %2[i0] := %0[i0] }
+             for i8 in 0..4 { %4[i8] := gather(%2[{index i32(i8)}], 1.0f32) }",
+            "for i0 in 0..4 { %2[i0] := %0[i0] }
+             for i8 in 0..4 { %4[i8] := gather(%2[{index i64(i8)}], 0.0f32) }",
+            "zero %2\nfor i0 in 0..4 { scatter %2[{index i32(i0)}] := %0[i0] }\nUSE",
+            "zero %2\nfor i0 in 0..4 { scatter %2[{index i64(i0)}] := %0[i0] }\nUSE",
+        ],
+    ),
+    (
+        "its computation uses the local l0 from outside of its loops",
+        &["declare l0 f32[] register\nl0 := 1.0f32\nfor i0 in 0..4 { %2[i0] := l0 }\nUSE"],
+    ),
+    (
+        "its computation carries the local l0 from one element to the next",
+        &[
+            "for i1 in 0..1 { declare l0 f32[] register\nfor i0 in 0..4 { l0 := l0 + %0[i0]\n%2[i0] := l0 } }\nUSE",
+        ],
+    ),
+    (
+        "it is used before its last setter is done",
+        &[
+            "for i0 in 0..4 { %2[i0] := %0[i0] }\nUSE\nfor i1 in 0..4 { %2[i1] := 1.0f32 }",
+            // The use is in the nest of the setter: before it in the text, of an element of a later
+            // iteration, or in the middle of a sum.
+            "zero %2\nfor i0 in 0..4 { %4[i0] := %2[i0]\n%2[i0] := %0[i0] }",
+            "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := %2[-i0 + 3] }",
+            "zero %2
+             for i1 in 0..4 { for i0 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1]\n%4[i0] := %2[i0] } }",
+        ],
+    ),
+    (
+        "its input \"x\" is overwritten before its last use",
+        &[
+            "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }\nzero %0\nUSE",
+            // The statement that uses `t` overwrites the input: at another element, repeatedly in a loop, or
+            // before the use.
+            "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }\nfor i1 in 0..4 { %0[-i1 + 3] := %2[i1] }",
+            "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }
+             for i1 in 0..4 { for i2 in 0..2 { %0[i1] := %2[i1] } }",
+            "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }
+             for i1 in 0..4 { %0[i1] := 1.0f32\n%4[i1] := %2[i1] }",
+            // The loop of the setter overwrites the input.
+            "for i0 in 0..4 { %2[i0] := %0[i0]\n%0[i0] := 1.0f32 }\nUSE",
+        ],
+    ),
+    (
+        "its computation has a loop, and it is used inside a vector loop",
+        &["zero %2\nfor i0 in 0..4 { for i1 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1] } }
+           for i8 in 0..4 vector { %4[i8] := %2[i8] }"],
+    ),
+    (
+        "a use needs its computation guarded, which a read of the merge buffer cannot be",
+        &["for i0 in 0..4 { %2[i0] := merge %0[i0] }
+           for i8 in 0..4 { %4[i8] := guarded(0 <= i8 - 1 < 4, %2[i8 - 1], 0.0f32) }"],
+    ),
+    (
+        "a use needs its computation guarded, which a read at a computed index cannot be",
+        &["zero %2\nfor i0 in 0..3 { %2[i0 + 1] := gather(%1[{index i64(@s)}, i0], -1.0f32) }
+           for i8 in 0..4 { %4[i8] := %2[i8] }"],
+    ),
+];
+
 #[test]
-fn a_node_without_setter_is_rejected() {
-    rejected(USE, "no statement of this routine computes it");
+fn what_cannot_be_inlined_is_rejected() {
+    for (expected, bodies) in REJECTED {
+        bodies.iter().for_each(|body| rejected(&body.replace("USE", USE), expected));
+    }
+}
+
+#[test]
+fn gathers_in_a_computation_are_repeated() {
+    inlined(&format!("for i0 in 0..4 {{ %2[i0] := gather(%1[{{index i64(@s)}}, i0], -1.0f32) }}\n{USE}"));
 }
 
 /// Checks that `t` is inlined in the body if it must be virtual, and that the body then computes the same
@@ -120,12 +215,6 @@ fn uses_within_the_setting_nest_are_inlined() {
 }
 
 #[test]
-fn an_index_that_takes_a_division_is_rejected() {
-    let what = "it is set at index `2*i0`, and finding the iteration that sets an element which is used takes a division";
-    rejected(&format!("zero %2\nfor i0 in 0..2 {{ %2[2*i0] := %0[i0] }}\n{USE}"), what);
-}
-
-#[test]
 fn loops_in_another_order_are_rejected() {
     // The index is a mixed-radix number, so each element has one iteration, and the order of the loops does
     // not matter.
@@ -166,94 +255,6 @@ fn a_search_that_nobody_asked_for_is_rejected() {
 }
 
 #[test]
-fn setters_that_disagree_are_rejected() {
-    let what = "setters within one loop nest store at different indices that may meet";
-    rejected(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0]\n%2[0] := 1.0f32 }}\n{USE}"), what);
-    rejected(
-        &format!("for i0 in 0..4 {{ for i1 in 0..4 {{ %2[i1] := %0[i0] }}\n%2[i0] := 1.0f32 }}\n{USE}"),
-        what,
-    );
-}
-
-#[test]
-fn a_recurrence_is_rejected() {
-    let what = "an element is computed from other elements of the node itself";
-    rejected(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := %2[-i0 + 3] + 1.0f32 }}\n{USE}"), what);
-    let guarded = "guarded(0 <= i0 - 1 < 4, %2[i0 - 1], 0.0f32)";
-    rejected(&format!("zero %2\nfor i0 in 0..4 {{ %2[i0] := {guarded} + %0[i0] }}\n{USE}"), what);
-}
-
-/// If a read has a computed index, the pass does not know which element it reads, even if that is always the
-/// element being computed.
-#[test]
-fn a_computed_index_is_rejected() {
-    let what = "it is accessed at a computed index";
-    let own = "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0] + gather(%2[{index i32(i0)}], 1.0f32) }";
-    rejected(&format!("{own}\n{USE}"), what);
-    let used = "for i8 in 0..4 { %4[i8] := gather(%2[{index i32(i8)}], 1.0f32) }";
-    rejected(&format!("for i0 in 0..4 {{ %2[i0] := %0[i0] }}\n{used}"), what);
-    rejected(&format!("zero %2\nfor i0 in 0..4 {{ scatter %2[{{index i32(i0)}}] := %0[i0] }}\n{USE}"), what);
-}
-
-#[test]
-fn locals_that_reach_beyond_one_element_are_rejected() {
-    let outside = "declare l0 f32[] register\nl0 := 1.0f32\nfor i0 in 0..4 { %2[i0] := l0 }";
-    rejected(&format!("{outside}\n{USE}"), "its computation uses the local l0 from outside of its loops");
-    let carried =
-        "for i1 in 0..1 { declare l0 f32[] register\nfor i0 in 0..4 { l0 := l0 + %0[i0]\n%2[i0] := l0 } }";
-    rejected(
-        &format!("{carried}\n{USE}"),
-        "its computation carries the local l0 from one element to the next",
-    );
-}
-
-#[test]
-fn a_use_before_the_last_setter_is_rejected() {
-    let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
-    let again = "for i1 in 0..4 { %2[i1] := 1.0f32 }";
-    rejected(&format!("{set}\n{USE}\n{again}"), "it is used before its last setter is done");
-    // The use is in the nest of the setter: before it in the text, of an element of a later iteration, or in
-    // the middle of a sum.
-    let first = "zero %2\nfor i0 in 0..4 { %4[i0] := %2[i0]\n%2[i0] := %0[i0] }";
-    rejected(first, "it is used before its last setter is done");
-    let ahead = "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%4[i0] := %2[-i0 + 3] }";
-    rejected(ahead, "it is used before its last setter is done");
-    let partial =
-        "zero %2\nfor i1 in 0..4 { for i0 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1]\n%4[i0] := %2[i0] } }";
-    rejected(partial, "it is used before its last setter is done");
-}
-
-#[test]
-fn an_overwritten_input_is_rejected() {
-    let what = "its input \"x\" is overwritten before its last use";
-    let set = "for i0 in 0..4 { %2[i0] := %0[i0] + 1.0f32 }";
-    rejected(&format!("{set}\nzero %0\n{USE}"), what);
-    // The statement that uses `t` overwrites the input: at another element, repeatedly in a loop, or before
-    // the use.
-    rejected(&format!("{set}\nfor i1 in 0..4 {{ %0[-i1 + 3] := %2[i1] }}"), what);
-    rejected(&format!("{set}\nfor i1 in 0..4 {{ for i2 in 0..2 {{ %0[i1] := %2[i1] }} }}"), what);
-    rejected(&format!("{set}\nfor i1 in 0..4 {{ %0[i1] := 1.0f32\n%4[i1] := %2[i1] }}"), what);
-    // The loop of the setter overwrites the input.
-    let fused = "for i0 in 0..4 { %2[i0] := %0[i0]\n%0[i0] := 1.0f32 }";
-    rejected(&format!("{fused}\n{USE}"), what);
-}
-
-#[test]
-fn a_reduction_inside_a_vector_loop_is_rejected() {
-    let sum = "zero %2\nfor i0 in 0..4 { for i1 in 0..4 { %2[i0] := %2[i0] + %1[i0, i1] } }";
-    let what = "its computation has a loop, and it is used inside a vector loop";
-    rejected(&format!("{sum}\nfor i8 in 0..4 vector {{ %4[i8] := %2[i8] }}"), what);
-}
-
-#[test]
-fn what_cannot_be_guarded_is_rejected() {
-    let guarded = "for i8 in 0..4 { %4[i8] := guarded(0 <= i8 - 1 < 4, %2[i8 - 1], 0.0f32) }";
-    let merge = "for i0 in 0..4 { %2[i0] := merge %0[i0] }";
-    let what = "a use needs its computation guarded, which a read of the merge buffer cannot be";
-    rejected(&format!("{merge}\n{guarded}"), what);
-}
-
-#[test]
 fn a_chain_of_windows_grows_too_large_and_is_rejected() {
     let mut source = String::from("routine @w strict {\nnode %0 \"n0\" f32[64] on_device\n");
     for i in 1..=12 {
@@ -288,26 +289,6 @@ fn a_long_chain_of_virtual_nodes_stays_shallow_and_small() {
     let result = optimize(chain, &OptimizeSettings::default()).unwrap_or_else(|e| panic!("{e}")).routine;
     verify::verify(&result).unwrap_or_else(|e| panic!("{e}"));
     assert!(text::print(&result).lines().count() < 1000);
-}
-
-#[test]
-fn accesses_at_a_computed_index_are_rejected() {
-    let what = "it is accessed at a computed index";
-    let set = "for i0 in 0..4 { %2[i0] := %0[i0] }";
-    rejected(&format!("{set}\nfor i8 in 0..4 {{ %4[i8] := gather(%2[{{index i64(i8)}}], 0.0f32) }}"), what);
-    rejected(&format!("zero %2\nfor i0 in 0..4 {{ scatter %2[{{index i64(i0)}}] := %0[i0] }}\n{USE}"), what);
-}
-
-#[test]
-fn gathers_in_a_computation_are_repeated_but_not_guarded() {
-    let gather = "gather(%1[{index i64(@s)}, i0], -1.0f32)";
-    let copy = format!("for i0 in 0..4 {{ %2[i0] := {gather} }}\n{USE}");
-    inlined(&copy);
-    let shifted = format!(
-        "zero %2\nfor i0 in 0..3 {{ %2[i0 + 1] := {} }}\nfor i8 in 0..4 {{ %4[i8] := %2[i8] }}",
-        gather
-    );
-    rejected(&shifted, "a use needs its computation guarded, which a read at a computed index cannot be");
 }
 
 #[test]
