@@ -41,6 +41,8 @@ pub enum VectorWidth {
     None,
     /// 128-bit vectors, by Cranelift.
     Bits128,
+    /// 128-bit vectors of ARM64: vector programs and microkernels where there are some, and Cranelift's code.
+    Neon,
     /// 256-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx2,
     /// 512-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
@@ -49,16 +51,17 @@ pub enum VectorWidth {
 
 impl VectorWidth {
     /// Every width, narrowest first.
-    pub const ALL: [VectorWidth; 4] =
-        [VectorWidth::None, VectorWidth::Bits128, VectorWidth::Avx2, VectorWidth::Avx512];
+    pub const ALL: [VectorWidth; 5] =
+        [VectorWidth::None, VectorWidth::Bits128, VectorWidth::Neon, VectorWidth::Avx2, VectorWidth::Avx512];
 
     /// Whether this CPU has such vectors.
     pub fn is_available(self) -> bool {
         match self {
             VectorWidth::None => true,
             VectorWidth::Bits128 => caps::has_vectors(),
-            VectorWidth::Avx2 => Isa::Avx2.is_available(),
-            VectorWidth::Avx512 => Isa::Avx512.is_available(),
+            VectorWidth::Neon | VectorWidth::Avx2 | VectorWidth::Avx512 => {
+                self.isa().is_some_and(Isa::is_available)
+            }
         }
     }
 
@@ -66,6 +69,7 @@ impl VectorWidth {
     pub(crate) fn isa(self) -> Option<Isa> {
         match self {
             VectorWidth::None | VectorWidth::Bits128 => None,
+            VectorWidth::Neon => Some(Isa::Neon),
             VectorWidth::Avx2 => Some(Isa::Avx2),
             VectorWidth::Avx512 => Some(Isa::Avx512),
         }
@@ -74,7 +78,7 @@ impl VectorWidth {
     /// Bytes of a vector.
     pub(crate) fn bytes(self) -> usize {
         match self {
-            VectorWidth::None | VectorWidth::Bits128 => 16,
+            VectorWidth::None | VectorWidth::Bits128 | VectorWidth::Neon => 16,
             VectorWidth::Avx2 => 32,
             VectorWidth::Avx512 => 64,
         }
@@ -87,6 +91,7 @@ impl Default for VectorWidth {
         match Isa::detect() {
             Some(Isa::Avx512) => VectorWidth::Avx512,
             Some(Isa::Avx2) => VectorWidth::Avx2,
+            Some(Isa::Neon) => VectorWidth::Neon,
             None if VectorWidth::Bits128.is_available() => VectorWidth::Bits128,
             None => VectorWidth::None,
         }
@@ -98,6 +103,7 @@ impl fmt::Display for VectorWidth {
         f.write_str(match self {
             VectorWidth::None => "none",
             VectorWidth::Bits128 => "128",
+            VectorWidth::Neon => "neon",
             VectorWidth::Avx2 => "avx2",
             VectorWidth::Avx512 => "avx512",
         })

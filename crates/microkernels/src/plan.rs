@@ -130,6 +130,7 @@ impl GemmPlan {
         // SAFETY: the caller's promise; a plan exists only for a CPU that has the vector extensions.
         unsafe {
             match (self.isa, self.element) {
+                (Isa::Neon, _) => unreachable!("a plan is of the instructions of this processor"),
                 (Isa::Avx2, LaneType::F64) => self.run_with::<Avx2<f64>>(args, bindings, scratch, begin, end),
                 (Isa::Avx2, _) => self.run_with::<Avx2<f32>>(args, bindings, scratch, begin, end),
                 (Isa::Avx512, LaneType::F64) => {

@@ -14,6 +14,8 @@ use crate::program::{LaneType, VectorProgram};
 /// An instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isa {
+    /// 128 bits: NEON of ARM64.
+    Neon,
     /// 256 bits: AVX2 with FMA3 and F16C.
     Avx2,
     /// 512 bits: AVX-512 F, BW, DQ and VL, beside the extensions of [`Isa::Avx2`].
@@ -22,11 +24,12 @@ pub enum Isa {
 
 impl Isa {
     /// Every instruction set, narrowest first.
-    pub const ALL: [Isa; 2] = [Isa::Avx2, Isa::Avx512];
+    pub const ALL: [Isa; 3] = [Isa::Neon, Isa::Avx2, Isa::Avx512];
 
     /// 32-bit words of a register.
     pub(crate) fn words(self) -> usize {
         match self {
+            Isa::Neon => 4,
             Isa::Avx2 => 8,
             Isa::Avx512 => 16,
         }
@@ -41,7 +44,7 @@ impl Isa {
     pub(crate) fn registers(self) -> usize {
         match self {
             Isa::Avx2 => 16,
-            Isa::Avx512 => 32,
+            Isa::Neon | Isa::Avx512 => 32,
         }
     }
 
@@ -50,6 +53,7 @@ impl Isa {
         match self {
             Isa::Avx2 => (op.code(), op.shape()),
             Isa::Avx512 => avx512::encoding(op),
+            Isa::Neon => unreachable!("no program is compiled for NEON"),
         }
     }
 
@@ -59,11 +63,12 @@ impl Isa {
         match self {
             Isa::Avx2 => avx2::fma_codes(op),
             Isa::Avx512 => avx512::fma_codes(op),
+            Isa::Neon => unreachable!("no program is compiled for NEON"),
         }
     }
 
-    /// Whether this processor has the instructions. No instruction set is available on a platform whose
-    /// calling convention is not the System V one that compiled programs use.
+    /// Whether this processor has the instructions. No instruction set is available on Windows, whose calling
+    /// convention is not the one that compiled programs use.
     pub fn is_available(self) -> bool {
         processor::has(self)
     }
@@ -71,7 +76,11 @@ impl Isa {
     /// The instruction set whose code is fastest on this processor; `None` if none is available.
     pub fn detect() -> Option<Isa> {
         let wide = Isa::Avx512.is_available() && processor::is_faster_at_512_bits();
-        if wide { Some(Isa::Avx512) } else { Some(Isa::Avx2).filter(|isa| isa.is_available()) }
+        if wide {
+            Some(Isa::Avx512)
+        } else {
+            [Isa::Avx2, Isa::Neon].into_iter().find(|isa| isa.is_available())
+        }
     }
 }
 
@@ -94,6 +103,9 @@ pub enum VectorCompileError {
     /// A conditional load of elements that are not contiguous, or that are converted.
     #[error("a conditional load of strided or converted elements")]
     LoadIf,
+    /// The instruction set has no table of instructions.
+    #[error("no vector instructions for {0:?}")]
+    Isa(Isa),
     /// Registers ran out, and spilling does not help.
     #[error("registers ran out")]
     Registers,
@@ -130,6 +142,9 @@ impl VectorCode {
 /// bits as [`evaluate`](crate::evaluate()), except for the payload and sign of NaN.
 pub fn compile(program: &VectorProgram, isa: Isa) -> Result<VectorCode, VectorCompileError> {
     program.check()?;
+    if isa == Isa::Neon {
+        return Err(VectorCompileError::Isa(isa));
+    }
     let mut unit = lower(program, isa)?;
     order(&mut unit);
     let line = allocate(&mut unit)?;

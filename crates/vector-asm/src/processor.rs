@@ -9,6 +9,7 @@ pub(crate) fn has(isa: Isa) -> bool {
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c");
     match isa {
+        Isa::Neon => false,
         Isa::Avx2 => avx2,
         Isa::Avx512 => {
             avx2 && is_x86_feature_detected!("avx512f")
@@ -19,9 +20,10 @@ pub(crate) fn has(isa: Isa) -> bool {
     }
 }
 
+/// Whether compiled programs use the calling convention; every ARM64 processor has NEON.
 #[cfg(not(all(target_arch = "x86_64", not(windows))))]
-pub(crate) fn has(_: Isa) -> bool {
-    false
+pub(crate) fn has(isa: Isa) -> bool {
+    cfg!(all(target_arch = "aarch64", not(windows))) && isa == Isa::Neon
 }
 
 /// Whether code of 512 bits is faster than code of 256 bits on this processor, by a table of families.

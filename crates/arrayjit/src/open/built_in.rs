@@ -93,6 +93,7 @@ fn vector_width(settings: &Settings) -> codegen_cranelift::VectorWidth {
         VectorSetting::Auto => VectorWidth::default(),
         VectorSetting::None => VectorWidth::None,
         VectorSetting::Bits128 => VectorWidth::Bits128,
+        VectorSetting::Neon => VectorWidth::Neon,
         VectorSetting::Avx2 => VectorWidth::Avx2,
         VectorSetting::Avx512 => VectorWidth::Avx512,
     }

@@ -99,6 +99,9 @@ pub enum VectorSetting {
     /// 128-bit vectors.
     #[serde(rename = "128")]
     Bits128,
+    /// The 128-bit vectors of ARM64. An error on other machines.
+    #[serde(rename = "neon")]
+    Neon,
     /// 256-bit vectors. An error on machines without AVX2.
     #[serde(rename = "avx2")]
     Avx2,
