@@ -310,17 +310,24 @@ mod tests {
         assert_eq!(lock(arena).usage().mapped_bytes, large.bytes());
     }
 
+    /// A function that returns a number below 65536.
     #[cfg(target_arch = "x86_64")]
+    fn constant(number: u32) -> Vec<u8> {
+        // mov eax, NUMBER; ret
+        [&[0xb8][..], &number.to_le_bytes(), &[0xc3]].concat()
+    }
+
+    /// A function that returns a number below 65536.
+    #[cfg(target_arch = "aarch64")]
+    fn constant(number: u32) -> Vec<u8> {
+        // movz w0, NUMBER; ret
+        [(0x5280_0000 | number << 5).to_le_bytes(), 0xd65f_03c0_u32.to_le_bytes()].concat()
+    }
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[test]
     #[allow(unsafe_code, reason = "the test calls what it loads")]
     fn code_runs_while_its_neighbours_come_and_go() {
-        // mov eax, NUMBER; ret
-        let constant = |number: u32| {
-            let mut code = vec![0xb8];
-            code.extend(number.to_le_bytes());
-            code.push(0xc3);
-            code
-        };
         let call = |code: &LoadedCode| {
             // SAFETY: the bytes are a whole function of this type, and `code` lives.
             let function =

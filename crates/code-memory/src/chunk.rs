@@ -8,36 +8,35 @@
 //!   hands out each page once until it is given back.
 #![allow(unsafe_code, reason = "mapping executable memory and writing code to it is what this module is for")]
 
+#[cfg(all(target_vendor = "apple", target_arch = "aarch64"))]
+mod apple; // pages that each thread either writes or executes
+#[cfg(not(all(target_vendor = "apple", target_arch = "aarch64")))]
+mod protection; // pages whose protection changes
+
 use std::{io, ops::Range};
 
-use region::{Allocation, Protection};
+#[cfg(all(target_vendor = "apple", target_arch = "aarch64"))]
+use apple::Mapping;
+#[cfg(not(all(target_vendor = "apple", target_arch = "aarch64")))]
+use protection::Mapping;
 
 use crate::barrier;
 
-/// Fills the gaps between and after pieces of code with instructions that trap.
+/// Fills the gaps between and after pieces of code with instructions that trap: `int3`, or `udf` on ARM64.
 const FILL: u8 = if cfg!(target_arch = "x86_64") { 0xcc } else { 0 };
 
 /// One mapping of executable memory.
 pub(crate) struct Chunk {
-    memory: Allocation,
+    memory: Mapping,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; `Allocation` is its address and length.
+// SAFETY: the mapping belongs to the process, not to a thread; `Mapping` is its address and length.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
     /// Maps at least `bytes` bytes, rounded up to whole pages.
     pub(crate) fn map(bytes: usize) -> io::Result<Chunk> {
-        // The first page is written once while all pages are writable. From then on Linux accounts for all
-        // pages alike (`VM_ACCOUNT`, one `anon_vma`), so it merges ranges again that a change of protection
-        // has split.
-        let mut memory = region::alloc(bytes, Protection::READ_WRITE).map_err(io::Error::from)?;
-        let start: *mut u8 = memory.as_mut_ptr();
-        // SAFETY: the memory is mapped, writable and not empty, and nobody else knows its address.
-        unsafe { start.write(FILL) };
-        // SAFETY: the range is this mapping, in which nothing lies yet.
-        unsafe { region::protect(start, memory.len(), Protection::READ_EXECUTE) }.map_err(io::Error::from)?;
-        Ok(Chunk { memory })
+        Ok(Chunk { memory: Mapping::new(bytes)? })
     }
 
     /// The number of mapped bytes.
@@ -47,7 +46,7 @@ impl Chunk {
 
     /// The address of a byte, for reading and running; `offset` is within the chunk.
     pub(crate) fn address(&self, offset: usize) -> *const u8 {
-        self.memory.as_ptr::<u8>().wrapping_add(offset)
+        self.memory.start().wrapping_add(offset)
     }
 
     /// Fills whole pages with pieces of code, each at its offset from the beginning of the pages, and makes
@@ -57,24 +56,25 @@ impl Chunk {
     ///
     /// If the pages are not within the chunk, or a piece not within the pages.
     pub(crate) fn write(&mut self, pages: Range<usize>, pieces: &[(usize, &[u8])]) -> io::Result<()> {
-        let length = pages.len();
         assert!(pages.start <= pages.end && pages.end <= self.memory.len(), "pages of the chunk");
-        let at = self.memory.as_mut_ptr::<u8>().wrapping_add(pages.start);
-        // SAFETY: the pages lie in this mapping, and by the invariants of this module no code on them runs.
-        unsafe { region::protect(at, length, Protection::READ_WRITE) }.map_err(io::Error::from)?;
-        // SAFETY: the pages are writable now, whole, and `&mut self` and the invariants say that nobody else
-        // refers to them.
-        let memory = unsafe { std::slice::from_raw_parts_mut(at, length) };
-        memory.fill(FILL);
-        for &(offset, code) in pieces {
-            memory[offset..offset + code.len()].copy_from_slice(code);
-        }
-        // SAFETY: the range is mapped and readable.
-        if !unsafe { clear_cache::clear_cache(at.cast_const(), at.wrapping_add(length).cast_const()) } {
-            return Err(io::Error::other("the instruction cache cannot be cleared"));
-        }
-        // SAFETY: as above; `memory` is not used after this.
-        unsafe { region::protect(at, length, Protection::READ_EXECUTE) }.map_err(io::Error::from)?;
+        let fill = |memory: &mut [u8]| {
+            memory.fill(FILL);
+            for &(offset, code) in pieces {
+                memory[offset..offset + code.len()].copy_from_slice(code);
+            }
+        };
+        // SAFETY: the pages lie in this mapping. By the invariants of this module no code on them runs;
+        // `&mut self` and the invariants say that nobody else refers to them.
+        unsafe { self.memory.write(pages, fill) }?;
         barrier::discard_fetched_instructions()
+    }
+}
+
+/// Discards the instructions of `length` bytes from `at` on, which were written, from the caches.
+fn clear_instructions(at: *mut u8, length: usize) -> io::Result<()> {
+    // SAFETY: the range is mapped and readable.
+    match unsafe { clear_cache::clear_cache(at.cast_const(), at.wrapping_add(length).cast_const()) } {
+        true => Ok(()),
+        false => Err(io::Error::other("the instruction cache cannot be cleared")),
     }
 }

@@ -1,12 +1,18 @@
 //! A process made by `fork` has its own copy of loaded code. It can run that copy after its parent has freed
 //! the code and loaded other code at the same address.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 use code_memory::LoadedCode;
 
-/// mov eax, NUMBER; ret
+/// A function that returns a number.
 fn constant(number: u8) -> LoadedCode {
-    LoadedCode::load(&[&[0xb8, number, 0, 0, 0, 0xc3]]).expect("memory")
+    let code = match cfg!(target_arch = "x86_64") {
+        // mov eax, NUMBER; ret
+        true => vec![0xb8, number, 0, 0, 0, 0xc3],
+        // movz w0, NUMBER; ret
+        false => [0x5280_0000 | u32::from(number) << 5, 0xd65f_03c0].map(u32::to_le_bytes).concat(),
+    };
+    LoadedCode::load(&[&code]).expect("memory")
 }
 
 fn function(code: &LoadedCode) -> extern "C" fn() -> i32 {
