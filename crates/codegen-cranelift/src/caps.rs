@@ -1,9 +1,9 @@
 //! The capabilities of this CPU, detected at run time.
 
-use std::fs;
 use std::sync::OnceLock;
 
 use codegen_core::{Caps, DTypeSet};
+use microkernels::CpuTarget;
 use tnode::DType;
 use vector_asm::Isa;
 
@@ -14,18 +14,17 @@ pub(crate) const ALIGNMENT: usize = 64;
 
 /// The capabilities of the host: vectors of the given width; native arithmetic on `bool`, integers, `f32` and
 /// `f64`; storage of every type.
-///
-/// Cache sizes come from the operating system on Linux; elsewhere they are the sizes of a small desktop core.
 pub fn host_caps(width: VectorWidth) -> Caps {
+    let cpu = cpu();
     let has_microkernels = width.isa().is_some_and(Isa::is_available);
     Caps {
         vector_bytes: if has_vectors() { width.bytes().min(SCHEDULED_BYTES) } else { 0 },
         vector_registers: VECTOR_REGISTERS,
         contractions: if has_microkernels { OPERAND_TYPES } else { DTypeSet::EMPTY },
         fma: has_fma(),
-        l1_bytes: cache_bytes(1).unwrap_or(32 << 10),
-        l2_bytes: cache_bytes(2).unwrap_or(512 << 10),
-        threads: std::thread::available_parallelism().map_or(1, usize::from).max(SCHEDULED_THREADS),
+        l1_bytes: cpu.l1_bytes,
+        l2_bytes: cpu.l2_bytes,
+        threads: cpu.threads.max(SCHEDULED_THREADS),
         alignment: ALIGNMENT,
         ..Caps::host(format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS))
     }
@@ -71,43 +70,18 @@ fn has_fma() -> bool {
 
 /// Bytes of the last-level data cache.
 pub(crate) fn last_cache_bytes() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| [3, 2].into_iter().find_map(cache_bytes).unwrap_or(8 << 20))
+    cpu().l3_bytes
 }
 
-/// Bytes of the first core's data cache at a level.
-fn cache_bytes(level: u32) -> Option<usize> {
-    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
-    caches.flatten().find_map(|cache| {
-        let read = |file| fs::read_to_string(cache.path().join(file)).ok();
-        let holds_data = read("type")?.trim() != "Instruction";
-        let here = read("level")?.trim().parse() == Ok(level);
-        if holds_data && here { parse_size(read("size")?.trim()) } else { None }
-    })
-}
-
-/// Parses a size such as `48K` or `2M` to bytes.
-fn parse_size(text: &str) -> Option<usize> {
-    let (digits, unit) = match text.as_bytes().last()? {
-        b'K' => (&text[..text.len() - 1], 1 << 10),
-        b'M' => (&text[..text.len() - 1], 1 << 20),
-        _ => (text, 1),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(unit)
+/// This CPU.
+pub(crate) fn cpu() -> CpuTarget {
+    static CPU: OnceLock<CpuTarget> = OnceLock::new();
+    *CPU.get_or_init(CpuTarget::detect)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("32K"), Some(32 << 10));
-        assert_eq!(parse_size("2M"), Some(2 << 20));
-        assert_eq!(parse_size("77"), Some(77));
-        assert_eq!(parse_size("K"), None);
-        assert_eq!(parse_size(""), None);
-    }
 
     #[test]
     fn the_host_computes_what_the_emitter_supports() {

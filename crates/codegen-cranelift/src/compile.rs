@@ -284,9 +284,7 @@ fn method(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> Compil
 
 /// The CPU that GEMM plans are made for.
 fn cpu(caps: &Caps, options: &CraneliftOptions) -> CpuTarget {
-    static CPU: OnceLock<CpuTarget> = OnceLock::new();
-    let detected = *CPU.get_or_init(CpuTarget::detect);
-    CpuTarget { isa: options.vector.isa(), threads: caps.threads, ..detected }
+    CpuTarget { isa: options.vector.isa(), threads: caps.threads, ..caps::cpu() }
 }
 
 /// Compiles a kernel as a whole, by the first compiler that supports it.

@@ -385,7 +385,26 @@ fn wall() -> f64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 
+/// FLOP/s of one core: fused multiply-adds on independent accumulators.
+#[cfg(not(target_arch = "x86_64"))]
+fn peak() -> f64 {
+    let times = std::hint::black_box(100_000);
+    let best = (0..5)
+        .map(|_| {
+            let start = processor();
+            let (operand, mut sums) = (std::hint::black_box(0.999), [1.0_f32; 96]);
+            for _ in 0..times {
+                sums.iter_mut().for_each(|sum| *sum = sum.mul_add(operand, operand));
+            }
+            std::hint::black_box(sums);
+            processor() - start
+        })
+        .fold(f64::MAX, f64::min);
+    (times * 96 * 2) as f64 / best
+}
+
 /// FLOP/s of one core: fused multiply-adds on twelve independent accumulators of the widest vectors.
+#[cfg(target_arch = "x86_64")]
 fn peak() -> f64 {
     use std::arch::x86_64::*;
     #[target_feature(enable = "avx2,fma")]

@@ -18,7 +18,7 @@ use std::ops::Range;
 use vector_asm::StoredType;
 
 use crate::operand::OperandLayout;
-use crate::simd::{MAX_LANES, Simd};
+use crate::simd::{MAX_LANES, Simd, prefetch};
 
 /// Elements after a packed micro-panel that stores may overwrite.
 pub(crate) const OVERRUN: usize = MAX_LANES;
@@ -29,7 +29,8 @@ pub(crate) const OVERRUN: usize = MAX_LANES;
 ///
 /// The CPU has the instructions of the vectors. `from` is the address of position 0 of both dimensions.
 /// Elements within bounds may be read; at `to`, `width` elements for each position along K and [`OVERRUN`]
-/// more may be written. `outer` has between one and `width` positions, and `width` is at most two vectors.
+/// more may be written. `outer` has between one and `width` positions, and `width` is at most the rows
+/// or the columns of a tile.
 pub(crate) unsafe fn micro_panel<V: Simd>(
     operand: &OperandLayout,
     from: *const u8,
@@ -123,10 +124,7 @@ pub(crate) unsafe fn pack<V: Simd, S: StoredElement<V>>(job: &PackJob<V>) {
 /// large operand are far apart, and the hardware prefetcher does not foresee them.
 #[inline(always)]
 fn prefetch_next(from: *const u8) {
-    // SAFETY: a prefetch accesses no memory.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.wrapping_add(64).cast())
-    };
+    prefetch(from.wrapping_add(64), false);
 }
 
 /// One call of [`micro_panel`]: the operand, the ranges to pack, and the destination.

@@ -10,7 +10,11 @@ use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
 use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
 use crate::problem::{GemmProblem, ParallelAxis};
-use crate::simd::{Avx2, Avx512, Simd};
+#[cfg(target_arch = "aarch64")]
+use crate::simd::Neon;
+use crate::simd::Simd;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{Avx2, Avx512};
 use crate::tile::NR_VECTORS;
 
 /// A GEMM planned for a CPU. It is immutable, any number of threads may run it at once, and running it
@@ -19,8 +23,8 @@ use crate::tile::NR_VECTORS;
 /// The results are the same bits on every CPU and for every division among threads.
 #[derive(Debug)]
 pub struct GemmPlan {
-    isa: Isa,
-    element: LaneType,
+    /// [`GemmPlan::run_with`] for the vectors of the plan.
+    run: RunPlan,
     parallel: ParallelAxis,
     batch: Vec<u64>,
     shape: GemmShape,
@@ -29,6 +33,9 @@ pub struct GemmPlan {
     extent: u64,
     grain: u64,
 }
+
+/// Computes a part of a plan, with the parameters of [`GemmPlan::run`].
+type RunPlan = unsafe fn(&GemmPlan, *const *mut u8, *const i64, *mut u8, u64, u64);
 
 /// The most batch loops of a problem.
 const MAX_BATCH_LOOPS: usize = 8;
@@ -39,11 +46,11 @@ const MIN_PART_FMAS: u64 = 1 << 18;
 impl GemmPlan {
     /// Plans a GEMM for a CPU.
     ///
-    /// Returns `None` if this crate cannot compute the problem on this CPU: the CPU has no AVX2, or lacks
-    /// the instruction set of `cpu`; the element
-    /// is not a float; an operand or the initial accumulators have a layout that
-    /// [`GemmOperand`](crate::GemmOperand) or [`GemmProblem::initial`] does not allow; the epilogue has
-    /// loops; or two outputs, or an output and a value that is read, might share an element.
+    /// Returns `None` if this crate cannot compute the problem on this CPU: the CPU lacks the instruction set
+    /// of `cpu`, or there is none; the element is not a float; an operand or the initial accumulators have a
+    /// layout that [`GemmOperand`](crate::GemmOperand) or [`GemmProblem::initial`] does not allow; the
+    /// epilogue has loops, or operations that the instruction set lacks; or two outputs, or an output and a
+    /// value that is read, might share an element.
     pub fn new(problem: &GemmProblem, cpu: &CpuTarget) -> Option<GemmPlan> {
         GemmPlan::planned(problem, cpu, None)?.ok()
     }
@@ -128,17 +135,7 @@ impl GemmPlan {
         end: u64,
     ) {
         // SAFETY: the caller's promise; a plan exists only for a CPU that has the vector extensions.
-        unsafe {
-            match (self.isa, self.element) {
-                (Isa::Neon, _) => unreachable!("a plan is of the instructions of this processor"),
-                (Isa::Avx2, LaneType::F64) => self.run_with::<Avx2<f64>>(args, bindings, scratch, begin, end),
-                (Isa::Avx2, _) => self.run_with::<Avx2<f32>>(args, bindings, scratch, begin, end),
-                (Isa::Avx512, LaneType::F64) => {
-                    self.run_with::<Avx512<f64>>(args, bindings, scratch, begin, end)
-                }
-                (Isa::Avx512, _) => self.run_with::<Avx512<f32>>(args, bindings, scratch, begin, end),
-            }
-        }
+        unsafe { (self.run)(self, args, bindings, scratch, begin, end) }
     }
 
     fn planned(
@@ -147,10 +144,18 @@ impl GemmPlan {
         choice: Option<&BlockingChoice>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
         match (cpu.isa.filter(|isa| isa.is_available())?, problem.element) {
+            #[cfg(target_arch = "x86_64")]
             (Isa::Avx2, LaneType::F32) => GemmPlan::with::<Avx2<f32>>(problem, cpu, choice),
+            #[cfg(target_arch = "x86_64")]
             (Isa::Avx2, LaneType::F64) => GemmPlan::with::<Avx2<f64>>(problem, cpu, choice),
+            #[cfg(target_arch = "x86_64")]
             (Isa::Avx512, LaneType::F32) => GemmPlan::with::<Avx512<f32>>(problem, cpu, choice),
+            #[cfg(target_arch = "x86_64")]
             (Isa::Avx512, LaneType::F64) => GemmPlan::with::<Avx512<f64>>(problem, cpu, choice),
+            #[cfg(target_arch = "aarch64")]
+            (Isa::Neon, LaneType::F32) => GemmPlan::with::<Neon<f32>>(problem, cpu, choice),
+            #[cfg(target_arch = "aarch64")]
+            (Isa::Neon, LaneType::F64) => GemmPlan::with::<Neon<f64>>(problem, cpu, choice),
             _ => None,
         }
     }
@@ -233,8 +238,7 @@ impl GemmPlan {
         let grain = MIN_PART_FMAS.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
         let layout = gemm.layout::<V>();
         Some(Ok(GemmPlan {
-            isa: V::ISA,
-            element: problem.element,
+            run: GemmPlan::run_with::<V>,
             parallel: problem.parallel,
             batch: problem.batch.clone(),
             shape,

@@ -3,15 +3,23 @@
 //! The methods are unsafe because they are inlined into functions that enable the instruction set; nothing
 //! else may call them. Those functions are the entries of each instruction set, which [`entries`] defines.
 
+#[cfg(target_arch = "x86_64")]
 mod avx2; // vectors of 256 bits
+#[cfg(target_arch = "x86_64")]
 mod avx512; // vectors of 512 bits
+#[cfg(target_arch = "aarch64")]
+mod neon; // vectors of 128 bits
 
 use std::ops::Range;
 
 use vector_asm::Isa;
 
+#[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon;
 
 use crate::gemm::GemmCall;
 use crate::pack::{PackJob, StoredElement};
@@ -77,6 +85,19 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     /// Converts the bits of an `f16` or `bf16` to `f32`.
     fn widened(bits: u16, bf16: bool) -> Self::Element;
 
+    /// Adds the products of contiguous elements of A, one for each row, with vectors of B.
+    #[inline(always)]
+    unsafe fn add_packed<const H: usize, const W: usize>(
+        accumulators: &mut [[Self::Vector; W]; H],
+        a: *const Self::Element,
+        columns: [Self::Vector; W],
+    ) {
+        for (r, accumulators) in accumulators.iter_mut().enumerate() {
+            // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
+            unsafe { add_row::<Self, W>(accumulators, a.wrapping_add(r), columns) };
+        }
+    }
+
     /// The entry of [`crate::tile::microkernel`].
     unsafe fn microkernel<const H: usize, const W: usize, const PACKED: bool, const EDGE: bool>(
         tile: &Tile<Self>,
@@ -95,6 +116,55 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     /// The entry of [`GemmCall::run`].
     unsafe fn gemm(call: &GemmCall<'_>, rows: Range<usize>, columns: Range<usize>);
 }
+
+/// Adds the products of an element of A with vectors of B.
+#[inline(always)]
+pub(crate) unsafe fn add_row<V: Simd, const W: usize>(
+    accumulators: &mut [V::Vector; W],
+    a: *const V::Element,
+    columns: [V::Vector; W],
+) {
+    // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
+    unsafe {
+        let element = V::broadcast(a);
+        for (accumulator, column) in accumulators.iter_mut().zip(columns) {
+            *accumulator = V::fma(element, column, *accumulator);
+        }
+    }
+}
+
+/// Prefetches the cache line of an address, which need not exist, to the L1 cache, or to the L2 cache if it
+/// is not needed `soon`.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8, soon: bool) {
+    // SAFETY: a prefetch accesses no memory.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        match soon {
+            true => _mm_prefetch::<_MM_HINT_T0>(address.cast()),
+            false => _mm_prefetch::<_MM_HINT_T1>(address.cast()),
+        }
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        use std::arch::asm;
+        match soon {
+            true => {
+                asm!("prfm pldl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags))
+            }
+            false => {
+                asm!("prfm pldl2keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags))
+            }
+        }
+    }
+}
+
+/// Does nothing: no plan runs on this architecture.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) fn prefetch(_: *const u8, _: bool) {}
 
 /// Defines the entries of an instruction set: functions that enable its features, into which the code that is
 /// common to all instruction sets is inlined.

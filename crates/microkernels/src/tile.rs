@@ -9,9 +9,7 @@
 //! There is a function for each height, width and form of operands, compiled ahead of time for each
 //! instruction set; [`run`] picks one, and [`run_indexed`] for an operand A that is addressed by tables.
 
-use std::arch::x86_64::*;
-
-use crate::simd::{MAX_ROWS, Simd};
+use crate::simd::{MAX_ROWS, Simd, add_row, prefetch};
 
 /// Columns of the largest tile in vectors; this many vectors are NR in BLIS.
 pub(crate) const NR_VECTORS: usize = 2;
@@ -156,10 +154,7 @@ pub(crate) unsafe fn indexed_microkernel<V: Simd, const H: usize, const W: usize
             let offset = *a.k_offsets.add(p) as isize;
             let columns = load_columns::<V, W>(b, EDGE, mask);
             for (accumulators, row) in accumulators.iter_mut().zip(&a.rows) {
-                let element = V::broadcast(row.wrapping_offset(offset).cast());
-                for (accumulator, column) in accumulators.iter_mut().zip(columns) {
-                    *accumulator = V::fma(element, column, *accumulator);
-                }
+                add_row::<V, W>(accumulators, row.wrapping_offset(offset).cast(), columns);
             }
             b = b.wrapping_byte_offset(tile.b_k);
         }
@@ -192,21 +187,21 @@ pub(crate) unsafe fn microkernel<
         // Initial accumulators are needed at once, so those of the tile below are prefetched instead.
         let first = if tile.from.is_null() { 0 } else { H as isize };
         for r in first..first + H as isize {
-            let row = tile.to.wrapping_byte_offset(r * tile.to_row).cast::<i8>();
+            let row = tile.to.wrapping_byte_offset(r * tile.to_row).cast::<u8>();
             for line in 0..(W as isize * V::LANES as isize * V::SIZE / 64).max(1) {
-                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_offset(64 * line));
+                prefetch(row.wrapping_offset(64 * line), true);
             }
         }
         let masked = EDGE && !PACKED;
         for _ in 0..tile.k / 4 {
             for i in 0..4 {
                 let (a, b) = (a.wrapping_byte_offset(i * a_k), b.wrapping_byte_offset(i * b_k));
-                add_products::<V, H, W>(&mut accumulators, a, a_row, b, masked, mask);
+                add_products::<V, H, W, PACKED>(&mut accumulators, a, a_row, b, masked, mask);
             }
             (a, b) = (a.wrapping_byte_offset(4 * a_k), b.wrapping_byte_offset(4 * b_k));
         }
         for _ in 0..tile.k % 4 {
-            add_products::<V, H, W>(&mut accumulators, a, a_row, b, masked, mask);
+            add_products::<V, H, W, PACKED>(&mut accumulators, a, a_row, b, masked, mask);
             (a, b) = (a.wrapping_byte_offset(a_k), b.wrapping_byte_offset(b_k));
         }
         store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
@@ -215,7 +210,7 @@ pub(crate) unsafe fn microkernel<
 
 /// Adds the products at one position along K to the accumulators.
 #[inline(always)]
-unsafe fn add_products<V: Simd, const H: usize, const W: usize>(
+unsafe fn add_products<V: Simd, const H: usize, const W: usize, const PACKED: bool>(
     accumulators: &mut [[V::Vector; W]; H],
     a: *const V::Element,
     a_row: isize,
@@ -226,11 +221,11 @@ unsafe fn add_products<V: Simd, const H: usize, const W: usize>(
     // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
     unsafe {
         let columns = load_columns::<V, W>(b, masked, mask);
+        if PACKED {
+            return V::add_packed(accumulators, a, columns);
+        }
         for (r, accumulators) in accumulators.iter_mut().enumerate() {
-            let element = V::broadcast(a.wrapping_byte_offset(r as isize * a_row));
-            for (accumulator, column) in accumulators.iter_mut().zip(columns) {
-                *accumulator = V::fma(element, column, *accumulator);
-            }
+            add_row::<V, W>(accumulators, a.wrapping_byte_offset(r as isize * a_row), columns);
         }
     }
 }

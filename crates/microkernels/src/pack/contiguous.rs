@@ -89,8 +89,11 @@ pub(super) unsafe fn transpose<V: Simd, S: StoredElement<V>, const LIMITED: bool
     unsafe {
         match job.width.div_ceil(V::LANES) {
             ..=1 => transpose_blocks::<V, S, 1, MAX_LANES, LIMITED>(job),
-            _ if V::LANES < MAX_LANES => transpose_blocks::<V, S, 2, MAX_LANES, LIMITED>(job),
-            _ => transpose_blocks::<V, S, 2, { 2 * MAX_LANES }, LIMITED>(job),
+            2 if V::LANES < MAX_LANES => transpose_blocks::<V, S, 2, MAX_LANES, LIMITED>(job),
+            2 => transpose_blocks::<V, S, 2, { 2 * MAX_LANES }, LIMITED>(job),
+            // The rows of a tile are more than two vectors if vectors are short.
+            3 => transpose_blocks::<V, S, 3, MAX_LANES, LIMITED>(job),
+            _ => transpose_blocks::<V, S, 6, MAX_LANES, LIMITED>(job),
         }
     }
 }
