@@ -6,7 +6,7 @@
 //! libraries that this driver needs. Chromium and Open MPI are installed as whole packages. Tools that are
 //! present are left alone, so a second call costs milliseconds.
 
-mod apt;
+pub(crate) mod apt;
 mod cuda;
 mod lavapipe;
 mod packaged;

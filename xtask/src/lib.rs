@@ -1,5 +1,6 @@
 //! The parts of `cargo xtask` that tests use too.
 
+pub mod arm64_root;
 pub mod assign;
 pub mod gpu_tools;
 pub mod new_codegen;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xtask::{assign, new_codegen};
 
+mod arm64;
 mod bench;
 mod bless;
 mod ci;
@@ -37,6 +38,9 @@ enum Task {
     ExportWeb(export_web::ExportWebArgs),
     /// Run the stages of continuous integration; `--full` adds the long checks.
     Ci(ci::CiArgs),
+    /// Run cargo for ARM64, with QEMU: `cargo xtask arm64 -- test -p microkernels`. The first run makes a system
+    /// with a compiler in `target/arm64-root` (or `ARM64_ROOT`), which needs root and Debian's packages.
+    Arm64(arm64::Arm64Args),
     /// Install the tools of GPU tests under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler,
     /// and Chromium on request.
     GpuTools(gpu::GpuToolsArgs),
@@ -70,6 +74,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Tidy => xtask::tidy::run(),
+        Task::Arm64(args) => arm64::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::OnnxSuite => onnx_suite::run(),

@@ -26,11 +26,11 @@ pub(super) enum Suites {
 }
 
 /// The name of the release, such as `bookworm`; or the reason why this machine has none.
-pub(super) fn release() -> Result<String> {
+pub(crate) fn release() -> Result<String> {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     ensure!(
         runs("apt-get") && runs("dpkg-deb"),
-        "the tools for GPU tests come from Debian's packages, and this machine has no apt-get; on it, set VK_DRIVER_FILES \
+        "the tools for tests come from Debian's packages, and this machine has no apt-get; on it, set VK_DRIVER_FILES \
          to the manifest of a Vulkan driver by hand"
     );
     let named = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
@@ -95,7 +95,7 @@ impl Archive {
 ///
 /// If the user lacks the privileges, the error has the command to run as an administrator; otherwise it has
 /// the message of the package manager.
-pub(super) fn install(packages: &[String]) -> Result<()> {
+pub(crate) fn install(packages: &[String]) -> Result<()> {
     let command = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
     let user = output(Command::new("id").arg("-u"))?;
     ensure!(user.trim() == "0", "packages are missing and only root may install them: `{command}`");
@@ -117,7 +117,7 @@ pub(super) fn install(packages: &[String]) -> Result<()> {
 /// # Errors
 ///
 /// The command does not start, or fails; with its output.
-pub(super) fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("starting {name}"))?;
     if !output.status.success() {
