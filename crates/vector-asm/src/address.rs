@@ -9,7 +9,7 @@
 //! frame.
 
 use crate::allocate::{Item, LinearCode};
-use crate::machine::{Address, MachineProgram, Stream, Trips};
+use crate::machine::{Address, GeneralRegisters, MachineProgram, Stream, Trips};
 use crate::program::Index;
 
 /// The location of a pointer or of a trip count.
@@ -42,14 +42,8 @@ pub(crate) struct Pointers {
     /// The number of words in the stack frame.
     pub(crate) words: u32,
     /// A bit for each general register in use.
-    pub(crate) used: u16,
+    pub(crate) used: u32,
 }
-
-/// General registers for pointers, caller-saved ones first. Registers 0 and 11 are temporaries, 4 is the
-/// stack pointer, and 5 is the frame pointer.
-const POINTERS: [u8; 12] = [7, 6, 2, 1, 8, 9, 10, 3, 12, 13, 14, 15];
-/// Registers that hold the function's arguments while the function's own pointers are computed from them.
-const ARGUMENTS: [u8; 5] = [7, 6, 2, 1, 8];
 
 /// Assigns a location to each pointer and trip count.
 pub(crate) fn place_pointers(unit: &mut MachineProgram, line: &LinearCode) -> Pointers {
@@ -74,7 +68,7 @@ pub(crate) fn place_pointers(unit: &mut MachineProgram, line: &LinearCode) -> Po
             coefficient: 0,
         });
     }
-    choose_registers(line, &mut pointers);
+    choose_registers(unit.isa.general_registers(), line, &mut pointers);
     pointers
 }
 
@@ -109,15 +103,15 @@ fn wanted_streams(unit: &MachineProgram, line: &LinearCode) -> Vec<Vec<u32>> {
 
 /// Assigns general registers to inner loops first. It visits the loops in reverse, because each loop is
 /// listed after the loops that enclose it.
-fn choose_registers(line: &LinearCode, pointers: &mut Pointers) {
-    let mut used = vec![0_u16; line.loops.len()];
+fn choose_registers(general: &GeneralRegisters, line: &LinearCode, pointers: &mut Pointers) {
+    let mut used = vec![0_u32; line.loops.len()];
     pointers.counts = vec![Location::Frame(0); line.loops.len()];
     for number in (0..line.loops.len()).rev() {
         let mut taken = used[number];
         if number == 0 {
-            taken |= ARGUMENTS.iter().fold(0, |bits, register| bits | 1 << register);
+            taken |= general.arguments.iter().fold(0, |bits, register| bits | 1 << register);
         }
-        let mut choose = |words: &mut u32| match POINTERS.iter().find(|r| taken >> **r & 1 == 0) {
+        let mut choose = |words: &mut u32| match general.pointers.iter().find(|r| taken >> **r & 1 == 0) {
             Some(&register) => {
                 taken |= 1 << register;
                 Location::Register(register)

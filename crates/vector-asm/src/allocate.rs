@@ -10,9 +10,9 @@
 
 use smallvec::SmallVec;
 
-use crate::avx2::{AvxOp, FMA};
 use crate::code::VectorCompileError;
 use crate::machine::{Access, Address, Inst, Loop, MachineProgram, NOT_CONSTANT, Node, Phi, Reg, Trips};
+use crate::op::Op;
 use crate::program::Counter;
 
 /// An item of the linear code.
@@ -193,7 +193,7 @@ fn settle_constants(unit: &mut MachineProgram, line: &mut LinearCode) {
             if !is_constant(unit, reg) {
                 continue;
             }
-            let fits = inst.op.shape() == FMA || inst.op.memory_source() == Some(source);
+            let fits = unit.isa.memory_sources(inst.op) >> source & 1 == 1;
             if fits && std::mem::take(&mut room) {
                 continue;
             }
@@ -207,7 +207,7 @@ fn settle_constants(unit: &mut MachineProgram, line: &mut LinearCode) {
 
 fn copy_of(from: Reg, to: Reg) -> Inst {
     Inst {
-        op: AvxOp::Copy,
+        op: Op::Copy,
         dst: to,
         srcs: [from, Reg::NONE, Reg::NONE],
         imm: 0,
@@ -321,7 +321,7 @@ impl<'a> LinearScan<'a> {
                     if frame && inst.access == Access::Write {
                         self.short[inst.srcs[0].index()] = true;
                     }
-                    if inst.op == AvxOp::Copy && self.unit.constant(inst.srcs[0]).is_some() {
+                    if inst.op == Op::Copy && self.unit.constant(inst.srcs[0]).is_some() {
                         self.short[inst.dst.index()] = true;
                     }
                 }
@@ -449,7 +449,7 @@ impl<'a> LinearScan<'a> {
     fn preferred(&self, start: u32, machine: &[u8]) -> impl Iterator<Item = u8> {
         let mut registers: SmallVec<[u8; 3]> = SmallVec::new();
         if let Item::Inst(inst) = &self.line.items[start as usize]
-            && inst.op.shape() == FMA
+            && inst.op.is_fma()
         {
             for source in [2, 0, 1] {
                 if self.counts(inst.srcs[source]) {
@@ -527,13 +527,13 @@ fn frame_address(place: u32, bytes: u32) -> Address {
 fn frame_load(dst: Reg, place: u32, bytes: u32) -> Inst {
     let none = [Reg::NONE; 3];
     let address = Some(frame_address(place, bytes));
-    Inst { op: AvxOp::Load, dst, srcs: none, imm: 0, address, access: Access::Read, part: 0 }
+    Inst { op: Op::Load, dst, srcs: none, imm: 0, address, access: Access::Read, part: 0 }
 }
 
 fn frame_store(src: Reg, place: u32, bytes: u32) -> Inst {
     let srcs = [src, Reg::NONE, Reg::NONE];
     let address = Some(frame_address(place, bytes));
-    Inst { op: AvxOp::Store, dst: Reg::NONE, srcs, imm: 0, address, access: Access::Write, part: 0 }
+    Inst { op: Op::Store, dst: Reg::NONE, srcs, imm: 0, address, access: Access::Write, part: 0 }
 }
 
 /// Assigns constants to machine registers that are free throughout a loop.
@@ -553,7 +553,7 @@ fn promote_constants(unit: &MachineProgram, line: &mut LinearCode) {
         match item {
             Item::Inst(inst) => {
                 // A constant operand in memory costs little; a copy costs an instruction.
-                let cost = if inst.op == AvxOp::Copy { 4.0 } else { 1.0 };
+                let cost = if inst.op == Op::Copy { 4.0 } else { 1.0 };
                 let weight = cost * weight(&line.loops[inside]);
                 inst.srcs.iter().for_each(|src| note(*src, inside, weight));
             }
@@ -590,7 +590,7 @@ fn drop_copies(unit: &MachineProgram, line: &mut LinearCode) {
     let mut items = std::mem::take(&mut line.items);
     items.retain(|item| {
         match item {
-            Item::Inst(inst) if inst.op == AvxOp::Copy && unit.constant(inst.srcs[0]).is_some() => {
+            Item::Inst(inst) if inst.op == Op::Copy && unit.constant(inst.srcs[0]).is_some() => {
                 if let Some(register) = line.constant_register(inside, inst.srcs[0]) {
                     line.machine[inst.dst.index()] = register;
                     return false;

@@ -2,14 +2,15 @@
 
 use crate::address::place_pointers;
 use crate::allocate::allocate;
-use crate::avx2::{self, AvxOp};
-use crate::avx512;
 use crate::check::VectorProgramError;
 use crate::emit::emit;
 use crate::lower::lower;
+use crate::machine::GeneralRegisters;
+use crate::op::Op;
 use crate::order::order;
 use crate::processor;
 use crate::program::{LaneType, VectorProgram};
+use crate::x86::{self, X86Assembler};
 
 /// An instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,23 +49,19 @@ impl Isa {
         }
     }
 
-    /// The encoding of an instruction, and its operands.
-    pub(crate) fn encoding(self, op: AvxOp) -> (iced_x86::Code, &'static str) {
-        match self {
-            Isa::Avx2 => (op.code(), op.shape()),
-            Isa::Avx512 => avx512::encoding(op),
-            Isa::Neon => unreachable!("no program is compiled for NEON"),
-        }
+    /// The general registers and their roles.
+    pub(crate) fn general_registers(self) -> &'static GeneralRegisters {
+        &x86::GENERAL
     }
 
-    /// The encodings of a fused multiply-add `a · b + c`, named by operand positions: 132 replaces `a` and
-    /// takes `b` from memory, 213 replaces `a` and takes `c` from memory, and 231 replaces `c`.
-    pub(crate) fn fma_codes(self, op: AvxOp) -> [iced_x86::Code; 3] {
-        match self {
-            Isa::Avx2 => avx2::fma_codes(op),
-            Isa::Avx512 => avx512::fma_codes(op),
-            Isa::Neon => unreachable!("no program is compiled for NEON"),
-        }
+    /// A bit for each source of an instruction that may be in memory, by its position.
+    pub(crate) fn memory_sources(self, op: Op) -> u8 {
+        x86::memory_sources(op)
+    }
+
+    /// The load instruction that a memory operand of an instruction replaces.
+    pub(crate) fn operand_load(self, op: Op) -> Option<Op> {
+        x86::operand_load(self, op)
     }
 
     /// Whether this processor has the instructions. No instruction set is available on Windows, whose calling
@@ -149,5 +146,5 @@ pub fn compile(program: &VectorProgram, isa: Isa) -> Result<VectorCode, VectorCo
     order(&mut unit);
     let line = allocate(&mut unit)?;
     let pointers = place_pointers(&mut unit, &line);
-    emit(&unit, &line, &pointers)
+    emit(&unit, &line, &pointers, X86Assembler::new(isa))
 }

@@ -8,14 +8,15 @@ mod evaluate; // the reference evaluator
 
 mod address; // general registers for pointers
 mod allocate; // vector registers by linear scan
-mod avx2; // the AVX2 instruction table
-mod avx512; // the AVX-512 instruction table
 mod code; // the compiler's stages, in order
-mod emit; // machine-code encoding
+mod emit; // machine code of functions
 mod live; // liveness of variables by lane
 mod lower; // programs to machine instructions
 mod machine; // machine instructions before allocation
+mod op; // operations of machine instructions
 mod order; // instruction order by register pressure
+mod x86; // the tables and the encoding of x86-64
+
 mod processor; // what this processor has
 
 mod exec; // loads code and makes it callable

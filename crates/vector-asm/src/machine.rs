@@ -1,11 +1,11 @@
-//! Machine programs: x86-64 instructions on an unlimited number of registers, in loops that carry registers.
+//! Machine programs: instructions on an unlimited number of registers, in loops that carry registers.
 //!
 //! Every register is defined once, by an instruction or as a loop-carried [`Phi`]. Constants are registers as
 //! well; the allocator decides whether a constant is in a machine register or in memory. An instruction
-//! becomes one x86-64 instruction, with a few exceptions that become two or three ([`crate::emit`]).
+//! becomes one of the target, with a few exceptions that become several ([`crate::emit`]).
 
-use crate::avx2::AvxOp;
 use crate::code::Isa;
+use crate::op::Op;
 use crate::program::{Counter, Index};
 
 /// An unallocated register, or a marker in the place of one.
@@ -79,7 +79,7 @@ pub(crate) enum Access {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Inst {
-    pub(crate) op: AvxOp,
+    pub(crate) op: Op,
     pub(crate) dst: Reg,
     pub(crate) srcs: [Reg; 3],
     pub(crate) imm: u16,
@@ -98,6 +98,23 @@ pub(crate) struct Phi {
     /// [`Reg::NONE`] if the first iteration does not read it.
     pub(crate) start: Reg,
     pub(crate) next: Reg,
+}
+
+/// The general registers of a target, by number.
+#[derive(Debug)]
+pub(crate) struct GeneralRegisters {
+    /// Registers for pointers and trip counts, caller-saved ones first.
+    pub(crate) pointers: &'static [u8],
+    /// Registers that hold the function's arguments while the function's own pointers are computed from
+    /// them: the base addresses, the bindings, the scratch memory, and the range of the call.
+    pub(crate) arguments: [u8; 5],
+    /// The callee-saved registers among those for pointers.
+    pub(crate) saved: &'static [u8],
+    /// A register for a temporary value, such as a pointer that is in the stack frame.
+    pub(crate) temporary: u8,
+    /// A register for a second temporary value.
+    pub(crate) second: u8,
+    pub(crate) stack: u8,
 }
 
 /// The number of iterations of a loop.

@@ -8,8 +8,6 @@
 
 use std::collections::HashMap;
 
-use crate::avx2::{AvxOp, FMA};
-use crate::code::Isa;
 use crate::machine::{Access, Address, Base, Inst, MachineProgram, Node, Reg};
 
 /// Orders the instructions of all blocks.
@@ -130,7 +128,7 @@ impl BlockScheduler<'_> {
                 continue;
             }
             let loaded = std::mem::replace(&mut block[j].srcs[source], Reg::MEMORY);
-            if block[j].op.shape() != FMA && block[j].op.memory_source() != Some(source) {
+            if self.unit.isa.memory_sources(block[j].op) >> source & 1 == 0 {
                 block[j].srcs.swap(0, 1);
             }
             (block[j].address, block[j].access) = (Some(address), Access::Read);
@@ -144,17 +142,19 @@ impl BlockScheduler<'_> {
     /// be the instruction's memory operand. Returns the operand's number and the position of the load.
     fn foldable(&self, block: &[Inst], j: usize) -> Option<(usize, usize)> {
         let inst = &block[j];
-        let position = inst.op.memory_source().filter(|_| inst.address.is_none())?;
-        let fits = |source: usize| {
-            inst.op.shape() == FMA || source == position || (inst.op.commutes() && source < 2)
-        };
+        let places = self.unit.isa.memory_sources(inst.op);
+        if places == 0 || inst.address.is_some() {
+            return None;
+        }
+        let load = self.unit.isa.operand_load(inst.op)?;
+        let fits = |source: usize| places >> source & 1 == 1 || (inst.op.commutes() && source < 2);
         (0..3).rev().filter(|source| fits(*source)).find_map(|source| {
             let reg = inst.srcs[source];
             if !reg.is_register() || self.uses[reg.index()] != 1 {
                 return None;
             }
             let i = self.position[reg.index()] as usize;
-            (i < j && block[i].op == inst.op.operand_load(self.unit.isa)).then_some((source, i))
+            (i < j && block[i].op == load).then_some((source, i))
         })
     }
 
@@ -303,18 +303,4 @@ fn place(i: u32, graph: &DependenceGraph, state: &mut [ScheduleState], order: &m
     }
     state[i as usize] = ScheduleState::Placed;
     order.push(i);
-}
-
-impl AvxOp {
-    /// The load instruction that a memory operand of this instruction replaces.
-    fn operand_load(self, isa: Isa) -> AvxOp {
-        match self {
-            // No load instruction of this table has the length of these operands, which is a half or a
-            // quarter of a wide register.
-            _ if isa == Isa::Avx512 && self.shape().contains('X') => self,
-            AvxOp::ExtendU8 | AvxOp::ExtendI8 => AvxOp::Load64,
-            _ if self.shape().contains('X') => AvxOp::Load128,
-            _ => AvxOp::Load,
-        }
-    }
 }

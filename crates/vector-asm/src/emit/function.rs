@@ -1,41 +1,29 @@
-//! Prologue and epilogue: saved registers, the stack frame, pointers computed from the arguments, and
-//! `vzeroupper`.
+//! The prologue: the stack frame, and pointers computed from the arguments.
 
-use iced_x86::{Code as Encoding, Instruction};
-
-use super::general::general;
-use super::{FRAME, FunctionEmitter, SECOND, STACK, TEMPORARY};
+use super::{Assembler, FunctionEmitter, FunctionFrame, Word};
 use crate::address::{Location, Pointer};
 use crate::machine::{Base, Trips};
 use crate::program::Index;
 
-/// Callee-saved registers.
-const SAVED: [u8; 5] = [3, 12, 13, 14, 15];
-
-impl FunctionEmitter<'_> {
+impl<A: Assembler> FunctionEmitter<'_, A> {
     fn has_call_range(&self) -> bool {
         self.line.loops.iter().any(|l| matches!(l.trips, Trips::Call { .. } | Trips::CallRemainder { .. }))
     }
 
-    fn frame_bytes(&self) -> i64 {
-        self.call_range_at + if self.has_call_range() { 16 } else { 0 }
+    pub(super) fn frame(&self) -> FunctionFrame {
+        let saved = self.general.saved.iter().copied().filter(|r| self.pointers.used >> r & 1 == 1);
+        FunctionFrame {
+            saved: saved.collect(),
+            bytes: self.call_range_at + if self.has_call_range() { 16 } else { 0 },
+        }
     }
 
-    pub(super) fn prologue(&mut self) {
-        for register in SAVED.into_iter().filter(|r| self.pointers.used >> r & 1 == 1) {
-            self.plain(Instruction::with1(Encoding::Push_r64, general(register)));
-        }
-        if self.frame_bytes() > 0 {
-            self.plain(Instruction::with1(Encoding::Push_r64, general(FRAME)));
-            self.move_register(FRAME, STACK);
-            let bytes = self.frame_bytes() as i32;
-            self.plain(Instruction::with2(Encoding::Sub_rm64_imm32, general(STACK), bytes));
-            self.plain(Instruction::with2(Encoding::And_rm64_imm8, general(STACK), -64));
-        }
+    pub(super) fn prologue(&mut self, frame: &FunctionFrame) {
+        self.asm.enter(frame);
         if self.has_call_range() {
-            let (begin, end) = (1, 8);
-            self.store_word(begin, STACK, self.call_range_at);
-            self.store_word(end, STACK, self.call_range_at + 8);
+            let [.., begin, end] = self.general.arguments;
+            self.asm.store(begin, Word::Stack(self.call_range_at));
+            self.asm.store(end, Word::Stack(self.call_range_at + 8));
         }
         for pointer in &self.pointers.loops[0] {
             self.root_pointer(pointer);
@@ -44,71 +32,35 @@ impl FunctionEmitter<'_> {
 
     /// Computes a pointer from the function's arguments.
     fn root_pointer(&mut self, pointer: &Pointer) {
-        let (args, bindings, scratch) = (7, 6, 2);
-        let to = match pointer.location {
-            Location::Register(register) => register,
-            Location::Frame(_) => TEMPORARY,
-        };
+        let ([args, bindings, scratch, ..], second) = (self.general.arguments, self.general.second);
+        let to = self.register_for(pointer.location);
         let stream = &self.unit.streams[pointer.stream as usize];
         match stream.base {
-            Base::Arg(arg) => self.load_word(to, args, i64::from(arg) * 8),
-            Base::Scratch => self.move_register(to, scratch),
-            Base::Zero => self.number(to, 0),
+            Base::Arg(arg) => self.asm.load_at(to, args, i64::from(arg) * 8),
+            Base::Scratch => self.asm.load(to, Word::Register(scratch)),
+            Base::Zero => self.asm.number(to, 0),
         }
-        self.add_number(to, stream.offset, SECOND);
+        self.asm.add_number(Word::Register(to), stream.offset, second);
         for &(index, coefficient) in &stream.terms {
             let Index::Binding(binding) = index else { continue };
-            self.load_word(SECOND, bindings, i64::from(binding) * 8);
-            self.multiply(SECOND, coefficient, pointer.location, to);
+            self.asm.load_at(second, bindings, i64::from(binding) * 8);
+            self.asm.add_multiple(to, second, coefficient);
         }
-        self.store_location(to, pointer.location);
+        self.asm.store(to, self.word(pointer.location));
     }
 
-    /// Adds `register · coefficient` to `to`; clobbers `register`.
-    fn multiply(&mut self, register: u8, coefficient: i64, location: Location, to: u8) {
-        match i32::try_from(coefficient) {
-            Ok(small) => {
-                let product = Instruction::with3(
-                    Encoding::Imul_r64_rm64_imm32,
-                    general(register),
-                    general(register),
-                    small,
-                );
-                self.plain(product);
-            }
-            Err(_) => {
-                // Both temporary registers are in use if the sum is in one of them.
-                let spare = if to == TEMPORARY { FRAME } else { TEMPORARY };
-                debug_assert!(
-                    to == TEMPORARY || matches!(location, Location::Register(_)),
-                    "sums have registers"
-                );
-                self.plain(Instruction::with1(Encoding::Push_r64, general(spare)));
-                self.number(spare, coefficient);
-                self.plain(Instruction::with2(Encoding::Imul_r64_rm64, general(register), general(spare)));
-                self.plain(Instruction::with1(Encoding::Pop_r64, general(spare)));
-            }
+    /// The register in which the word at a location is computed.
+    pub(super) fn register_for(&self, location: Location) -> u8 {
+        match location {
+            Location::Register(register) => register,
+            Location::Frame(_) => self.general.temporary,
         }
-        self.plain(Instruction::with2(Encoding::Add_r64_rm64, general(to), general(register)));
     }
 
-    pub(super) fn epilogue(&mut self) {
-        if self.unit.streaming {
-            self.plain(Ok(Instruction::with(Encoding::Sfence)));
+    pub(super) fn word(&self, location: Location) -> Word {
+        match location {
+            Location::Register(register) => Word::Register(register),
+            Location::Frame(word) => Word::Stack(self.words_at + i64::from(word) * 8),
         }
-        self.plain(Ok(Instruction::with(Encoding::VEX_Vzeroupper)));
-        let cleared = self.length;
-        if self.frame_bytes() > 0 {
-            self.move_register(STACK, FRAME);
-            self.plain(Instruction::with1(Encoding::Pop_r64, general(FRAME)));
-        }
-        for register in SAVED.into_iter().rev().filter(|r| self.pointers.used >> r & 1 == 1) {
-            self.plain(Instruction::with1(Encoding::Pop_r64, general(register)));
-        }
-        self.plain(Ok(Instruction::with(Encoding::Retnq)));
-        assert!(
-            cleared >= 3 && cleared < self.length,
-            "a function clears the upper halves before it returns"
-        );
     }
 }

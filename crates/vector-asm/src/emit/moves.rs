@@ -1,15 +1,17 @@
 //! Parallel moves between registers and stack slots, and constants.
 
-use iced_x86::{Code as Encoding, Instruction};
-
-use super::general::at;
-use super::{FunctionEmitter, Operand, RegisterLocation, STACK, TEMPORARY};
+use super::{Assembler, FunctionEmitter, Word};
 use crate::allocate::NO_SLOT;
-use crate::avx2::AvxOp;
-use crate::code::Isa;
-use crate::machine::{NOT_CONSTANT, Reg, WORDS};
+use crate::machine::{NOT_CONSTANT, Reg};
 
-impl FunctionEmitter<'_> {
+/// The location of a register: a machine register, or a byte offset in the stack frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RegisterLocation {
+    Vector(u8),
+    Frame(i64),
+}
+
+impl<A: Assembler> FunctionEmitter<'_, A> {
     /// Performs a parallel move: every source is read before any destination is written.
     pub(super) fn moves(&mut self, mut moves: Vec<(Reg, Reg)>) {
         moves.retain(|(to, from)| from.is_register() && to != from);
@@ -52,45 +54,29 @@ impl FunctionEmitter<'_> {
 
     fn copy(&mut self, to: RegisterLocation, from: RegisterLocation) {
         match (to, from) {
-            (RegisterLocation::Vector(to), RegisterLocation::Vector(from)) => {
-                self.op(AvxOp::Copy, &[Operand::Vector(to), Operand::Vector(from)], 0);
-            }
-            (RegisterLocation::Vector(to), RegisterLocation::Frame(from)) => {
-                let operands = [Operand::Vector(to), Operand::Memory(STACK, from)];
-                self.op(AvxOp::Load, &operands, 0);
-            }
-            (RegisterLocation::Frame(to), RegisterLocation::Vector(from)) => {
-                let operands = [Operand::Memory(STACK, to), Operand::Vector(from)];
-                self.op(AvxOp::Store, &operands, 0);
-            }
+            (RegisterLocation::Vector(to), RegisterLocation::Vector(from)) => self.asm.copy_vector(to, from),
+            (RegisterLocation::Vector(to), RegisterLocation::Frame(from)) => self.asm.load_vector(to, from),
+            (RegisterLocation::Frame(to), RegisterLocation::Vector(from)) => self.asm.store_vector(from, to),
             (RegisterLocation::Frame(to), RegisterLocation::Frame(from)) => {
                 for word in (0..i64::from(self.unit.isa.bytes())).step_by(8) {
-                    self.load_word(TEMPORARY, STACK, from + word);
-                    self.store_word(TEMPORARY, STACK, to + word);
+                    self.asm.load(self.general.temporary, Word::Stack(from + word));
+                    self.asm.store(self.general.temporary, Word::Stack(to + word));
                 }
             }
         }
     }
 
     fn constant_to_frame(&mut self, to: i64, constant: Reg) {
-        let words = *self.unit.constant(constant).expect("it is a constant");
-        for (i, word) in words.into_iter().enumerate().take(self.unit.isa.words()) {
-            self.plain(Instruction::with2(Encoding::Mov_rm32_imm32, at(STACK, to + 4 * i as i64), word));
+        let words = self.unit.constant(constant).expect("it is a constant");
+        for (i, word) in words.iter().enumerate().take(self.unit.isa.words()) {
+            self.asm.store_number(to + 4 * i as i64, *word);
         }
     }
 
     /// Loads a constant into a register.
     pub(super) fn constant(&mut self, to: u8, constant: Reg) {
-        let register = Operand::Vector(to);
         let words = self.unit.constant(constant).expect("it is a constant");
-        if *words == [0; WORDS] {
-            return self.op(AvxOp::XorF, &[register; 3], 0);
-        }
-        let ones = words[..self.unit.isa.words()].iter().all(|word| *word == u32::MAX);
-        if ones && self.unit.isa == Isa::Avx2 {
-            return self.op(AvxOp::EqI32, &[register; 3], 0);
-        }
-        let pool = Operand::Pool(self.unit.registers[constant.index()]);
-        self.op(AvxOp::Load, &[register, pool], 0);
+        let index = self.unit.registers[constant.index()];
+        self.asm.constant(to, index, &words[..self.unit.isa.words()]);
     }
 }

@@ -1,9 +1,9 @@
 //! Lane-wise operations on one part of a value, that is, on one register.
 
 use super::Lowering;
-use crate::avx2::AvxOp;
 use crate::code::VectorCompileError;
 use crate::machine::Reg;
+use crate::op::Op;
 use crate::program::{Binary, Comparison, LaneType, Unary, VectorOp, VectorType};
 
 /// Predicates of `vcmpps` and `vcmppd` that do not signal on quiet NaN.
@@ -18,7 +18,7 @@ pub(super) mod predicate {
 }
 
 /// Selects an instruction by the size of the lane: 32 or 64 bits.
-fn sized(element: LaneType, single: AvxOp, double: AvxOp) -> AvxOp {
+fn sized(element: LaneType, single: Op, double: Op) -> Op {
     if element.bits() == 32 { single } else { double }
 }
 
@@ -42,7 +42,7 @@ impl Lowering<'_> {
             VectorOp::Binary(op, ..) => self.binary_integer(*op, ty, srcs[0], srcs[1]),
             VectorOp::Fma(..) => self.fma(ty, srcs[0], srcs[1], srcs[2]),
             VectorOp::Compare(comparison, a, _) => self.compare(*comparison, self.ty(*a), srcs[0], srcs[1]),
-            VectorOp::Select(..) => self.emit(AvxOp::BlendV, &[srcs[2], srcs[1], srcs[0]]),
+            VectorOp::Select(..) => self.emit(Op::BlendV, &[srcs[2], srcs[1], srcs[0]]),
             _ => unreachable!("these have no operands in registers"),
         })
     }
@@ -53,18 +53,18 @@ impl Lowering<'_> {
         match op {
             Unary::Negate => {
                 let sign = self.constant_of(ty, sign);
-                let negative = self.emit(AvxOp::XorF, &[a, sign]);
+                let negative = self.emit(Op::XorF, &[a, sign]);
                 self.negations.insert(negative, a);
                 negative
             }
             Unary::Absolute => {
                 let rest = self.constant_of(ty, !sign);
-                self.emit(AvxOp::AndF, &[a, rest])
+                self.emit(Op::AndF, &[a, rest])
             }
-            Unary::SquareRoot => self.emit(sized(e, AvxOp::SqrtF32, AvxOp::SqrtF64), &[a]),
-            Unary::Floor => self.emit_imm(sized(e, AvxOp::RoundF32, AvxOp::RoundF64), &[a], 9),
-            Unary::Truncate => self.emit_imm(sized(e, AvxOp::RoundF32, AvxOp::RoundF64), &[a], 11),
-            Unary::RoundEven => self.emit_imm(sized(e, AvxOp::RoundF32, AvxOp::RoundF64), &[a], 8),
+            Unary::SquareRoot => self.emit(sized(e, Op::SqrtF32, Op::SqrtF64), &[a]),
+            Unary::Floor => self.emit_imm(sized(e, Op::RoundF32, Op::RoundF64), &[a], 9),
+            Unary::Truncate => self.emit_imm(sized(e, Op::RoundF32, Op::RoundF64), &[a], 11),
+            Unary::RoundEven => self.emit_imm(sized(e, Op::RoundF32, Op::RoundF64), &[a], 8),
             Unary::Not => unreachable!("the check rejects it"),
         }
     }
@@ -73,14 +73,14 @@ impl Lowering<'_> {
         let e = ty.element;
         let zero = self.constant32(0);
         match op {
-            Unary::Negate => self.emit(sized(e, AvxOp::SubI32, AvxOp::SubI64), &[zero, a]),
+            Unary::Negate => self.emit(sized(e, Op::SubI32, Op::SubI64), &[zero, a]),
             Unary::Absolute if !e.is_signed() => a,
-            Unary::Absolute if e.bits() == 32 => self.emit(AvxOp::AbsI32, &[a]),
+            Unary::Absolute if e.bits() == 32 => self.emit(Op::AbsI32, &[a]),
             // Negative numbers are negated: their bits are flipped, and 1 is added.
             Unary::Absolute => {
-                let negative = self.emit(AvxOp::GtI64, &[zero, a]);
-                let flipped = self.emit(AvxOp::Xor, &[a, negative]);
-                self.emit(AvxOp::SubI64, &[flipped, negative])
+                let negative = self.emit(Op::GtI64, &[zero, a]);
+                let flipped = self.emit(Op::Xor, &[a, negative]);
+                self.emit(Op::SubI64, &[flipped, negative])
             }
             _ => self.flip(a),
         }
@@ -89,11 +89,11 @@ impl Lowering<'_> {
     /// Flips every bit.
     fn flip(&mut self, a: Reg) -> Reg {
         let ones = self.constant32(u32::MAX);
-        self.emit(AvxOp::Xor, &[a, ones])
+        self.emit(Op::Xor, &[a, ones])
     }
 
     fn fma(&mut self, ty: VectorType, a: Reg, b: Reg, c: Reg) -> Reg {
-        use AvxOp::{FmaF32, FmaF64, FmsF32, FmsF64, FnmaF32, FnmaF64, FnmsF32, FnmsF64};
+        use Op::{FmaF32, FmaF64, FmsF32, FmsF64, FnmaF32, FnmaF64, FnmsF32, FnmsF64};
         let take = |reg: Reg| self.negations.get(&reg).map_or((reg, false), |of| (*of, true));
         let ((a, minus_a), (b, minus_b), (c, minus_c)) = (take(a), take(b), take(c));
         let (single, double) = match (minus_a != minus_b, minus_c) {
@@ -112,9 +112,9 @@ impl Lowering<'_> {
         if self.is_number(ty, b) {
             return extreme;
         }
-        let compare = sized(ty.element, AvxOp::CmpF32, AvxOp::CmpF64);
+        let compare = sized(ty.element, Op::CmpF32, Op::CmpF64);
         let is_nan = self.emit_imm(compare, &[b, b], predicate::UNORDERED);
-        self.emit(AvxOp::BlendV, &[extreme, b, is_nan])
+        self.emit(Op::BlendV, &[extreme, b, is_nan])
     }
 
     /// Whether the lanes are constants of which none is NaN.
@@ -131,13 +131,13 @@ impl Lowering<'_> {
     fn binary_integer(&mut self, op: Binary, ty: VectorType, a: Reg, b: Reg) -> Reg {
         let e = ty.element;
         match op {
-            Binary::Add => self.emit(sized(e, AvxOp::AddI32, AvxOp::AddI64), &[a, b]),
-            Binary::Subtract => self.emit(sized(e, AvxOp::SubI32, AvxOp::SubI64), &[a, b]),
-            Binary::Multiply if e.bits() == 32 => self.emit(AvxOp::MulI32, &[a, b]),
+            Binary::Add => self.emit(sized(e, Op::AddI32, Op::AddI64), &[a, b]),
+            Binary::Subtract => self.emit(sized(e, Op::SubI32, Op::SubI64), &[a, b]),
+            Binary::Multiply if e.bits() == 32 => self.emit(Op::MulI32, &[a, b]),
             Binary::Multiply => self.multiply_i64(a, b),
-            Binary::And => self.emit(AvxOp::And, &[a, b]),
-            Binary::Or => self.emit(AvxOp::Or, &[a, b]),
-            Binary::Xor => self.emit(AvxOp::Xor, &[a, b]),
+            Binary::And => self.emit(Op::And, &[a, b]),
+            Binary::Or => self.emit(Op::Or, &[a, b]),
+            Binary::Xor => self.emit(Op::Xor, &[a, b]),
             Binary::ShiftLeft | Binary::ShiftRight => self.shift(op, ty, a, b),
             Binary::Maximum => self.maximum(ty, a, b),
             Binary::Minimum => self.minimum(ty, a, b),
@@ -147,34 +147,34 @@ impl Lowering<'_> {
 
     fn maximum(&mut self, ty: VectorType, a: Reg, b: Reg) -> Reg {
         match ty.element {
-            LaneType::I32 => self.emit(AvxOp::MaxI32, &[a, b]),
-            LaneType::U32 => self.emit(AvxOp::MaxU32, &[a, b]),
+            LaneType::I32 => self.emit(Op::MaxI32, &[a, b]),
+            LaneType::U32 => self.emit(Op::MaxU32, &[a, b]),
             _ => {
                 let more = self.greater(ty, a, b);
-                self.emit(AvxOp::BlendV, &[b, a, more])
+                self.emit(Op::BlendV, &[b, a, more])
             }
         }
     }
 
     fn minimum(&mut self, ty: VectorType, a: Reg, b: Reg) -> Reg {
         match ty.element {
-            LaneType::I32 => self.emit(AvxOp::MinI32, &[a, b]),
-            LaneType::U32 => self.emit(AvxOp::MinU32, &[a, b]),
+            LaneType::I32 => self.emit(Op::MinI32, &[a, b]),
+            LaneType::U32 => self.emit(Op::MinU32, &[a, b]),
             _ => {
                 let less = self.greater(ty, b, a);
-                self.emit(AvxOp::BlendV, &[b, a, less])
+                self.emit(Op::BlendV, &[b, a, less])
             }
         }
     }
 
     /// `a · b` modulo 2⁶⁴, from the product of the low words and the low halves of the two cross products.
     fn multiply_i64(&mut self, a: Reg, b: Reg) -> Reg {
-        let (a_high, b_high) = (self.emit_imm(AvxOp::Shr64, &[a], 32), self.emit_imm(AvxOp::Shr64, &[b], 32));
-        let (left, right) = (self.emit(AvxOp::MulLow, &[a_high, b]), self.emit(AvxOp::MulLow, &[a, b_high]));
-        let high = self.emit(AvxOp::AddI64, &[left, right]);
-        let high = self.emit_imm(AvxOp::Shl64, &[high], 32);
-        let low = self.emit(AvxOp::MulLow, &[a, b]);
-        self.emit(AvxOp::AddI64, &[low, high])
+        let (a_high, b_high) = (self.emit_imm(Op::Shr64, &[a], 32), self.emit_imm(Op::Shr64, &[b], 32));
+        let (left, right) = (self.emit(Op::MulLow, &[a_high, b]), self.emit(Op::MulLow, &[a, b_high]));
+        let high = self.emit(Op::AddI64, &[left, right]);
+        let high = self.emit_imm(Op::Shl64, &[high], 32);
+        let low = self.emit(Op::MulLow, &[a, b]);
+        self.emit(Op::AddI64, &[low, high])
     }
 
     /// The shift amount, if it is a constant and the same for all lanes.
@@ -194,26 +194,26 @@ impl Lowering<'_> {
         if let Some(amount) = self.known_amount(b, e.bits()) {
             return match (op, arithmetic) {
                 _ if amount == 0 => a,
-                (Binary::ShiftLeft, _) => self.emit_imm(sized(e, AvxOp::Shl32, AvxOp::Shl64), &[a], amount),
-                (_, false) => self.emit_imm(sized(e, AvxOp::Shr32, AvxOp::Shr64), &[a], amount),
-                (_, true) if e.bits() == 32 => self.emit_imm(AvxOp::Sar32, &[a], amount),
+                (Binary::ShiftLeft, _) => self.emit_imm(sized(e, Op::Shl32, Op::Shl64), &[a], amount),
+                (_, false) => self.emit_imm(sized(e, Op::Shr32, Op::Shr64), &[a], amount),
+                (_, true) if e.bits() == 32 => self.emit_imm(Op::Sar32, &[a], amount),
                 (_, true) => {
-                    let shifted = self.emit_imm(AvxOp::Shr64, &[a], amount);
+                    let shifted = self.emit_imm(Op::Shr64, &[a], amount);
                     let sign = self.constant64(1 << 63 >> amount);
                     self.extend_sign(shifted, sign)
                 }
             };
         }
         let rest = self.constant_of(ty, u64::from(e.bits() - 1));
-        let amount = self.emit(AvxOp::And, &[b, rest]);
+        let amount = self.emit(Op::And, &[b, rest]);
         match (op, arithmetic) {
-            (Binary::ShiftLeft, _) => self.emit(sized(e, AvxOp::ShlV32, AvxOp::ShlV64), &[a, amount]),
-            (_, false) => self.emit(sized(e, AvxOp::ShrV32, AvxOp::ShrV64), &[a, amount]),
-            (_, true) if e.bits() == 32 => self.emit(AvxOp::SarV32, &[a, amount]),
+            (Binary::ShiftLeft, _) => self.emit(sized(e, Op::ShlV32, Op::ShlV64), &[a, amount]),
+            (_, false) => self.emit(sized(e, Op::ShrV32, Op::ShrV64), &[a, amount]),
+            (_, true) if e.bits() == 32 => self.emit(Op::SarV32, &[a, amount]),
             (_, true) => {
                 let sign = self.constant64(1 << 63);
-                let sign = self.emit(AvxOp::ShrV64, &[sign, amount]);
-                let shifted = self.emit(AvxOp::ShrV64, &[a, amount]);
+                let sign = self.emit(Op::ShrV64, &[sign, amount]);
+                let shifted = self.emit(Op::ShrV64, &[a, amount]);
                 self.extend_sign(shifted, sign)
             }
         }
@@ -221,19 +221,19 @@ impl Lowering<'_> {
 
     /// Copies the bit `sign`, the highest bit that `a` has, to all bits above it: `(a ^ sign) - sign`.
     fn extend_sign(&mut self, a: Reg, sign: Reg) -> Reg {
-        let flipped = self.emit(AvxOp::Xor, &[a, sign]);
-        self.emit(AvxOp::SubI64, &[flipped, sign])
+        let flipped = self.emit(Op::Xor, &[a, sign]);
+        self.emit(Op::SubI64, &[flipped, sign])
     }
 
     /// Compares integers: `a > b`.
     fn greater(&mut self, ty: VectorType, a: Reg, b: Reg) -> Reg {
         let e = ty.element;
-        let greater = sized(e, AvxOp::GtI32, AvxOp::GtI64);
+        let greater = sized(e, Op::GtI32, Op::GtI64);
         if e.is_signed() {
             return self.emit(greater, &[a, b]);
         }
         let sign = self.constant_of(ty, 1 << (e.bits() - 1));
-        let (a, b) = (self.emit(AvxOp::Xor, &[a, sign]), self.emit(AvxOp::Xor, &[b, sign]));
+        let (a, b) = (self.emit(Op::Xor, &[a, sign]), self.emit(Op::Xor, &[b, sign]));
         self.emit(greater, &[a, b])
     }
 
@@ -246,9 +246,9 @@ impl Lowering<'_> {
                 Comparison::Equal => predicate::EQUAL,
                 Comparison::NotEqual => predicate::NOT_EQUAL,
             };
-            return self.emit_imm(sized(e, AvxOp::CmpF32, AvxOp::CmpF64), &[a, b], predicate);
+            return self.emit_imm(sized(e, Op::CmpF32, Op::CmpF64), &[a, b], predicate);
         }
-        let equal = sized(e, AvxOp::EqI32, AvxOp::EqI64);
+        let equal = sized(e, Op::EqI32, Op::EqI64);
         match comparison {
             Comparison::Less => self.greater(ty, b, a),
             Comparison::LessEqual => {
@@ -264,14 +264,14 @@ impl Lowering<'_> {
     }
 }
 
-fn binary_float(op: Binary, element: LaneType) -> AvxOp {
+fn binary_float(op: Binary, element: LaneType) -> Op {
     let (single, double) = match op {
-        Binary::Add => (AvxOp::AddF32, AvxOp::AddF64),
-        Binary::Subtract => (AvxOp::SubF32, AvxOp::SubF64),
-        Binary::Multiply => (AvxOp::MulF32, AvxOp::MulF64),
-        Binary::Maximum => (AvxOp::MaxF32, AvxOp::MaxF64),
-        Binary::Minimum => (AvxOp::MinF32, AvxOp::MinF64),
-        _ => (AvxOp::DivF32, AvxOp::DivF64),
+        Binary::Add => (Op::AddF32, Op::AddF64),
+        Binary::Subtract => (Op::SubF32, Op::SubF64),
+        Binary::Multiply => (Op::MulF32, Op::MulF64),
+        Binary::Maximum => (Op::MaxF32, Op::MaxF64),
+        Binary::Minimum => (Op::MinF32, Op::MinF64),
+        _ => (Op::DivF32, Op::DivF64),
     };
     sized(element, single, double)
 }

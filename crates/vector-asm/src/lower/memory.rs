@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use super::arithmetic::predicate;
 use super::{LoweredValue, Lowering};
-use crate::avx2::AvxOp;
 use crate::code::VectorCompileError;
 use crate::machine::{Access, Address, Base, Reg, Stream, WORDS};
+use crate::op::Op;
 use crate::program::{LaneType, StoredType, Value, VectorAddress, VectorType};
 
 /// The range of displacements that instructions encode; the rest of an offset belongs to the stream.
@@ -26,11 +26,11 @@ impl Lowering<'_> {
         Address { stream, offset: here, bytes }
     }
 
-    fn read(&mut self, op: AvxOp, srcs: &[Reg], imm: u16, address: Address) -> Reg {
+    fn read(&mut self, op: Op, srcs: &[Reg], imm: u16, address: Address) -> Reg {
         self.instruction(op, srcs, imm, Some(address), Access::Read)
     }
 
-    fn write(&mut self, op: AvxOp, srcs: &[Reg], imm: u16, address: Address) {
+    fn write(&mut self, op: Op, srcs: &[Reg], imm: u16, address: Address) {
         self.instruction(op, srcs, imm, Some(address), Access::Write);
     }
 
@@ -63,14 +63,14 @@ impl Lowering<'_> {
         let size = place.memory.bytes().unwrap_or(element.bytes());
         let address = self.address(place, 0, size);
         match size {
-            8 => self.read(AvxOp::LoadAll64, &[], 0, address),
-            4 => self.read(AvxOp::LoadAll32, &[], 0, address),
+            8 => self.read(Op::LoadAll64, &[], 0, address),
+            4 => self.read(Op::LoadAll32, &[], 0, address),
             2 => {
-                let all = self.read(AvxOp::LoadAll16, &[], 0, address);
+                let all = self.read(Op::LoadAll16, &[], 0, address);
                 self.extend(place.memory, all)
             }
             _ => {
-                let all = self.read(AvxOp::LoadAll8, &[], 0, address);
+                let all = self.read(Op::LoadAll8, &[], 0, address);
                 self.extend(place.memory, all)
             }
         }
@@ -87,10 +87,10 @@ impl Lowering<'_> {
         let bytes = lanes * size;
         let address = self.address(place, plus, bytes);
         let loaded = match bytes {
-            _ if bytes == self.bytes() => self.read(AvxOp::Load, &[], 0, address),
+            _ if bytes == self.bytes() => self.read(Op::Load, &[], 0, address),
             _ if place.memory == StoredType::Same && bytes != 8 && bytes != 16 => {
                 let mask = self.mask(bytes);
-                self.read(AvxOp::LoadMasked, &[mask], 0, address)
+                self.read(Op::LoadMasked, &[mask], 0, address)
             }
             _ => self.load_bytes(address, bytes),
         };
@@ -100,26 +100,26 @@ impl Lowering<'_> {
     /// Loads at most 32 bytes into the lower part of a register.
     fn load_bytes(&mut self, address: Address, bytes: u32) -> Reg {
         if bytes == 32 {
-            return self.read(AvxOp::Load256, &[], 0, address);
+            return self.read(Op::Load256, &[], 0, address);
         }
         if bytes > 16 {
             let behind = Address { offset: address.offset + 16, bytes: bytes - 16, ..address };
             let low = self.load_bytes(Address { bytes: 16, ..address }, 16);
             let high = self.load_bytes(behind, bytes - 16);
-            return self.emit_imm(AvxOp::InsertHigh, &[low, high], 1);
+            return self.emit_imm(Op::InsertHigh, &[low, high], 1);
         }
         let (mut result, mut done) = match bytes {
-            16.. => return self.read(AvxOp::Load128, &[], 0, address),
-            8.. => (self.read(AvxOp::Load64, &[], 0, Address { bytes: 8, ..address }), 8),
-            4.. => (self.read(AvxOp::Load32, &[], 0, Address { bytes: 4, ..address }), 4),
+            16.. => return self.read(Op::Load128, &[], 0, address),
+            8.. => (self.read(Op::Load64, &[], 0, Address { bytes: 8, ..address }), 8),
+            4.. => (self.read(Op::Load32, &[], 0, Address { bytes: 4, ..address }), 4),
             _ => (self.constant32(0), 0),
         };
         while done < bytes {
             let at = Address { offset: address.offset + i64::from(done), ..address };
             let (op, size) = match bytes - done {
-                4.. => (AvxOp::Insert32, 4),
-                2.. => (AvxOp::Insert16, 2),
-                _ => (AvxOp::Insert8, 1),
+                4.. => (Op::Insert32, 4),
+                2.. => (Op::Insert16, 2),
+                _ => (Op::Insert8, 1),
             };
             result =
                 self.read(op, &[result, Reg::MEMORY], (done / size) as u16, Address { bytes: size, ..at });
@@ -140,12 +140,12 @@ impl Lowering<'_> {
             return low;
         }
         let high = self.load_lane(high, size);
-        self.emit_imm(AvxOp::InsertHigh, &[low, high], 1)
+        self.emit_imm(Op::InsertHigh, &[low, high], 1)
     }
 
     /// Loads non-contiguous elements of less than four bytes into a 128-bit lane.
     fn load_lane(&mut self, addresses: &[Address], size: u32) -> Reg {
-        let insert = if size == 2 { AvxOp::Insert16 } else { AvxOp::Insert8 };
+        let insert = if size == 2 { Op::Insert16 } else { Op::Insert8 };
         let mut result = self.constant32(0);
         for (lane, &address) in addresses.iter().enumerate() {
             result = self.read(insert, &[result, Reg::MEMORY], lane as u16, address);
@@ -168,14 +168,14 @@ impl Lowering<'_> {
     fn extend(&mut self, memory: StoredType, a: Reg) -> Reg {
         match memory {
             StoredType::Same => a,
-            StoredType::U8 => self.emit(AvxOp::ExtendU8, &[a]),
-            StoredType::I8 => self.emit(AvxOp::ExtendI8, &[a]),
-            StoredType::U16 => self.emit(AvxOp::ExtendU16, &[a]),
-            StoredType::I16 => self.emit(AvxOp::ExtendI16, &[a]),
-            StoredType::F16 => self.emit(AvxOp::F16ToF32, &[a]),
+            StoredType::U8 => self.emit(Op::ExtendU8, &[a]),
+            StoredType::I8 => self.emit(Op::ExtendI8, &[a]),
+            StoredType::U16 => self.emit(Op::ExtendU16, &[a]),
+            StoredType::I16 => self.emit(Op::ExtendI16, &[a]),
+            StoredType::F16 => self.emit(Op::F16ToF32, &[a]),
             StoredType::BF16 => {
-                let wide = self.emit(AvxOp::ExtendU16, &[a]);
-                self.emit_imm(AvxOp::Shl32, &[wide], 16)
+                let wide = self.emit(Op::ExtendU16, &[a]);
+                self.emit_imm(Op::Shl32, &[wide], 16)
             }
         }
     }
@@ -193,7 +193,7 @@ impl Lowering<'_> {
         if once {
             // All lanes load the same element under the same condition.
             let one = self.load_if(condition, place, otherwise, VectorType { lanes: 1, ..ty })?;
-            let all = self.emit(if size == 4 { AvxOp::All32 } else { AvxOp::All64 }, &[one.parts[0]]);
+            let all = self.emit(if size == 4 { Op::All32 } else { Op::All64 }, &[one.parts[0]]);
             return Ok(LoweredValue { parts: SmallVec::from_elem(all, self.parts(ty)), broadcast: true });
         }
         if place.memory != StoredType::Same || (ty.lanes > 1 && place.step != i64::from(size)) {
@@ -210,10 +210,10 @@ impl Lowering<'_> {
             let mut wanted = condition;
             if bytes < self.bytes() {
                 let mask = self.mask(bytes);
-                wanted = self.emit(AvxOp::AndF, &[condition, mask]);
+                wanted = self.emit(Op::AndF, &[condition, mask]);
             }
-            let loaded = self.read(AvxOp::LoadMasked, &[wanted], 0, address);
-            let chosen = self.emit(AvxOp::BlendV, &[otherwise, loaded, condition]);
+            let loaded = self.read(Op::LoadMasked, &[wanted], 0, address);
+            let chosen = self.emit(Op::BlendV, &[otherwise, loaded, condition]);
             result.parts.push(chosen);
         }
         Ok(result)
@@ -251,12 +251,12 @@ impl Lowering<'_> {
         match address.bytes {
             bytes if bytes == self.bytes() && streaming && self.is_aligned(address) => {
                 self.unit.streaming = true;
-                self.write(AvxOp::StoreStreaming, &[stored], 0, address);
+                self.write(Op::StoreStreaming, &[stored], 0, address);
             }
-            bytes if bytes == self.bytes() => self.write(AvxOp::Store, &[stored], 0, address),
+            bytes if bytes == self.bytes() => self.write(Op::Store, &[stored], 0, address),
             bytes if place.memory == StoredType::Same && !matches!(bytes, 4 | 8 | 16) => {
                 let mask = self.mask(bytes);
-                self.write(AvxOp::StoreMasked, &[mask, stored], 0, address);
+                self.write(Op::StoreMasked, &[mask, stored], 0, address);
             }
             _ => self.store_bytes(stored, address),
         }
@@ -274,19 +274,19 @@ impl Lowering<'_> {
         if address.bytes > 16 {
             let behind = Address { offset: address.offset + 16, bytes: address.bytes - 16, ..address };
             self.store_bytes(stored, Address { bytes: 16, ..address });
-            let high = self.emit_imm(AvxOp::ExtractHigh, &[stored], 1);
+            let high = self.emit_imm(Op::ExtractHigh, &[stored], 1);
             return self.store_bytes(high, behind);
         }
         let mut done = 0;
         while done < address.bytes {
             let (op, size) = match (address.bytes - done, done) {
-                (16.., _) => (AvxOp::Store128, 16),
-                (8.., 0) => (AvxOp::Store64, 8),
-                (4.., 0) => (AvxOp::Store32, 4),
-                (8.., _) => (AvxOp::Extract64, 8),
-                (4.., _) => (AvxOp::Extract32, 4),
-                (2.., _) => (AvxOp::Extract16, 2),
-                _ => (AvxOp::Extract8, 1),
+                (16.., _) => (Op::Store128, 16),
+                (8.., 0) => (Op::Store64, 8),
+                (4.., 0) => (Op::Store32, 4),
+                (8.., _) => (Op::Extract64, 8),
+                (4.., _) => (Op::Extract32, 4),
+                (2.., _) => (Op::Extract16, 2),
+                _ => (Op::Extract8, 1),
             };
             let at = Address { offset: address.offset + i64::from(done), bytes: size, ..address };
             self.write(op, &[stored], (done / size) as u16, at);
@@ -299,11 +299,11 @@ impl Lowering<'_> {
         if size >= 4 {
             return self.note_store(stored, addresses, size);
         }
-        let extract = if size == 2 { AvxOp::Extract16 } else { AvxOp::Extract8 };
+        let extract = if size == 2 { Op::Extract16 } else { Op::Extract8 };
         for (half, addresses) in addresses.chunks((LANE / size) as usize).enumerate() {
             let from = match half {
                 0 => stored,
-                half => self.emit_imm(AvxOp::ExtractHigh, &[stored], half as u16),
+                half => self.emit_imm(Op::ExtractHigh, &[stored], half as u16),
             };
             for (lane, &address) in addresses.iter().enumerate() {
                 self.write(extract, &[from], lane as u16, address);
@@ -315,17 +315,17 @@ impl Lowering<'_> {
     fn shorten(&mut self, memory: StoredType, a: Reg) -> Reg {
         let wide = self.words() > 8;
         match memory {
-            StoredType::U8 | StoredType::I8 if wide => self.emit(AvxOp::PackU8, &[a]),
-            StoredType::U16 | StoredType::I16 if wide => self.emit(AvxOp::PackU16, &[a]),
+            StoredType::U8 | StoredType::I8 if wide => self.emit(Op::PackU8, &[a]),
+            StoredType::U16 | StoredType::I16 if wide => self.emit(Op::PackU16, &[a]),
             StoredType::BF16 if wide => {
                 let rounded = self.round_to_bf16(a);
-                let upper = self.emit_imm(AvxOp::Shr32, &[rounded], 16);
-                self.emit(AvxOp::PackU16, &[upper])
+                let upper = self.emit_imm(Op::Shr32, &[rounded], 16);
+                self.emit(Op::PackU16, &[upper])
             }
             StoredType::Same => a,
             StoredType::U8 | StoredType::I8 => self.low_bytes(a),
             StoredType::U16 | StoredType::I16 => self.words_from(a, 0),
-            StoredType::F16 => self.emit_imm(AvxOp::F32ToF16, &[a], 0),
+            StoredType::F16 => self.emit_imm(Op::F32ToF16, &[a], 0),
             StoredType::BF16 => {
                 let rounded = self.round_to_bf16(a);
                 self.words_from(rounded, 2)
@@ -338,7 +338,7 @@ impl Lowering<'_> {
         let mut words = [u32::MAX; WORDS];
         (words[0], words[4]) = (0x0c08_0400, 0x0c08_0400);
         let order = self.constant(words);
-        let packed = self.emit(AvxOp::ShuffleBytes, &[a, order]);
+        let packed = self.emit(Op::ShuffleBytes, &[a, order]);
         let both = std::array::from_fn(|i| (i < 2).then_some((packed, 4 * i as u8)));
         self.gather_words(&both)
     }
@@ -350,20 +350,20 @@ impl Lowering<'_> {
         let (low, high) = (pair(0), pair(2));
         let half = [low, high, u32::MAX, u32::MAX];
         let order = self.constant(std::array::from_fn(|i| half[i % 4]));
-        let packed = self.emit(AvxOp::ShuffleBytes, &[a, order]);
-        self.emit_imm(AvxOp::Permute64, &[packed], 0b1000)
+        let packed = self.emit(Op::ShuffleBytes, &[a, order]);
+        self.emit_imm(Op::Permute64, &[packed], 0b1000)
     }
 
     /// Rounds to nearest even by adding half a unit in the last place, or slightly less if the last remaining
     /// bit is even. NaN gets its quiet bit, so that truncation keeps it a NaN.
     fn round_to_bf16(&mut self, a: Reg) -> Reg {
         let (one, half, quiet) = (self.constant32(1), self.constant32(0x7fff), self.constant32(0x40_0000));
-        let last = self.emit_imm(AvxOp::Shr32, &[a], 16);
-        let last = self.emit(AvxOp::And, &[last, one]);
-        let sum = self.emit(AvxOp::AddI32, &[a, half]);
-        let sum = self.emit(AvxOp::AddI32, &[sum, last]);
-        let unordered = self.emit_imm(AvxOp::CmpF32, &[a, a], predicate::UNORDERED);
-        let nan = self.emit(AvxOp::Or, &[a, quiet]);
-        self.emit(AvxOp::BlendV, &[sum, nan, unordered])
+        let last = self.emit_imm(Op::Shr32, &[a], 16);
+        let last = self.emit(Op::And, &[last, one]);
+        let sum = self.emit(Op::AddI32, &[a, half]);
+        let sum = self.emit(Op::AddI32, &[sum, last]);
+        let unordered = self.emit_imm(Op::CmpF32, &[a, a], predicate::UNORDERED);
+        let nan = self.emit(Op::Or, &[a, quiet]);
+        self.emit(Op::BlendV, &[sum, nan, unordered])
     }
 }

@@ -17,12 +17,12 @@ use std::collections::HashMap;
 use smallvec::SmallVec;
 
 use self::transpose::StridedAccess;
-use crate::avx2::AvxOp;
 use crate::code::{Isa, VectorCompileError};
 use crate::live::Liveness;
 use crate::machine::{
     Access, Address, Base, Inst, Loop, MachineProgram, Node, Phi, Reg, Stream, Trips, WORDS,
 };
+use crate::op::Op;
 use crate::program::{
     Counter, CounterSum, Index, LoopRange, Value, Variable, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
@@ -161,7 +161,7 @@ impl Lowering<'_> {
 
     fn instruction(
         &mut self,
-        op: AvxOp,
+        op: Op,
         srcs: &[Reg],
         imm: u16,
         address: Option<Address>,
@@ -176,11 +176,11 @@ impl Lowering<'_> {
         dst
     }
 
-    fn emit(&mut self, op: AvxOp, srcs: &[Reg]) -> Reg {
+    fn emit(&mut self, op: Op, srcs: &[Reg]) -> Reg {
         self.instruction(op, srcs, 0, None, Access::None)
     }
 
-    fn emit_imm(&mut self, op: AvxOp, srcs: &[Reg], imm: u16) -> Reg {
+    fn emit_imm(&mut self, op: Op, srcs: &[Reg], imm: u16) -> Reg {
         self.instruction(op, srcs, imm, None, Access::None)
     }
 
@@ -235,7 +235,7 @@ impl Lowering<'_> {
             VectorStmt::Store { place, value, streaming } => self.store(place, *value, *streaming),
             VectorStmt::Prefetch(place) => {
                 let address = self.address(place, 0, 0);
-                self.instruction(AvxOp::Prefetch, &[], 0, Some(address), Access::Hint);
+                self.instruction(Op::Prefetch, &[], 0, Some(address), Access::Hint);
                 Ok(())
             }
         }
@@ -432,7 +432,7 @@ impl Lowering<'_> {
             _ => self.elementwise(op, ty)?,
         };
         if ty.lanes == 1 && !lanes.broadcast && self.wanted[value.0 as usize] {
-            let all = if ty.element.bits() == 32 { AvxOp::All32 } else { AvxOp::All64 };
+            let all = if ty.element.bits() == 32 { Op::All32 } else { Op::All64 };
             lanes = LoweredValue {
                 parts: SmallVec::from_elem(self.emit(all, &[lanes.parts[0]]), 1),
                 broadcast: true,
@@ -468,8 +468,8 @@ impl Lowering<'_> {
         let first = (!terms.is_empty()).then(|| {
             let stream = self.unit.stream(Stream { base: Base::Zero, terms, offset: 0 });
             let address = Address { stream, offset: 0, bytes: 0 };
-            let integer = self.instruction(AvxOp::Integer, &[], 0, Some(address), Access::None);
-            self.emit(if ty.element.bits() == 32 { AvxOp::All32 } else { AvxOp::All64 }, &[integer])
+            let integer = self.instruction(Op::Integer, &[], 0, Some(address), Access::None);
+            self.emit(if ty.element.bits() == 32 { Op::All32 } else { Op::All64 }, &[integer])
         });
         let mut result = LoweredValue { parts: SmallVec::new(), broadcast: ty.lanes == 1 };
         let step = if ty.lanes == 1 { 0 } else { step };
@@ -485,7 +485,7 @@ impl Lowering<'_> {
                 None => constant,
                 Some(first) if words[..count].iter().all(|word| *word == 0) => first,
                 Some(first) => {
-                    let add = if ty.element.bits() == 32 { AvxOp::AddI32 } else { AvxOp::AddI64 };
+                    let add = if ty.element.bits() == 32 { Op::AddI32 } else { Op::AddI64 };
                     self.emit(add, &[first, constant])
                 }
             });

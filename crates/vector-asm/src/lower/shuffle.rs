@@ -6,8 +6,8 @@
 use smallvec::SmallVec;
 
 use super::{LoweredValue, Lowering};
-use crate::avx2::AvxOp;
 use crate::machine::{Reg, WORDS};
+use crate::op::Op;
 use crate::program::{Value, Variable, VectorStmt, VectorType};
 
 /// The source register and word of each word of a register; `None` if its contents do not matter.
@@ -111,7 +111,7 @@ impl Lowering<'_> {
             [] => self.constant32(0),
             [source] => self.arrange(source, words),
             [low, high] if let (8, Some(imm)) = (self.words(), halves(words, low, high)) => {
-                self.emit_imm(AvxOp::PermuteHalves, &[low, high], imm)
+                self.emit_imm(Op::PermuteHalves, &[low, high], imm)
             }
             _ => self.blend_arranged(&sources, words),
         }
@@ -128,7 +128,7 @@ impl Lowering<'_> {
                 continue;
             }
             let mask = (0..WORDS).fold(0, |mask, i| mask | u16::from(own[i].is_some()) << i);
-            result = self.emit_imm(AvxOp::Blend, &[result, arranged], mask);
+            result = self.emit_imm(Op::Blend, &[result, arranged], mask);
         }
         result
     }
@@ -142,24 +142,24 @@ impl Lowering<'_> {
             return source;
         }
         if all(&|_, f| f == 0) {
-            return self.emit(AvxOp::All32, &[source]);
+            return self.emit(Op::All32, &[source]);
         }
         if all(&|i, f| f == i % 2) {
-            return self.emit(AvxOp::All64, &[source]);
+            return self.emit(Op::All64, &[source]);
         }
         if self.words() == 8 {
             if all(&|i, f| i < 4 && f == i + 4) {
-                return self.emit_imm(AvxOp::ExtractHigh, &[source], 1);
+                return self.emit_imm(Op::ExtractHigh, &[source], 1);
             }
             if let Some(imm) = in_lane(&from) {
-                return self.emit_imm(AvxOp::PermuteInLane, &[source], imm);
+                return self.emit_imm(Op::PermuteInLane, &[source], imm);
             }
             if let Some(imm) = pairs(&from) {
-                return self.emit_imm(AvxOp::Permute64, &[source], imm);
+                return self.emit_imm(Op::Permute64, &[source], imm);
             }
         }
         let places = self.constant(from.map(|f| f.unwrap_or(0) as u32));
-        self.emit(AvxOp::Permute, &[places, source])
+        self.emit(Op::Permute, &[places, source])
     }
 
     /// A mask of the first `bytes` bytes of a register.

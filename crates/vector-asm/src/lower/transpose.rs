@@ -8,8 +8,8 @@
 use smallvec::SmallVec;
 
 use super::Lowering;
-use crate::avx2::AvxOp;
 use crate::machine::{Access, Address, Inst, Reg};
+use crate::op::Op;
 
 /// A recorded load or store of non-contiguous elements.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         // This placeholder marks the position of the access.
         let access = if write { Access::Write } else { Access::Read };
         self.block.push(Inst {
-            op: AvxOp::Copy,
+            op: Op::Copy,
             dst: Reg::NONE,
             srcs: [Reg::NONE; 3],
             imm: 0,
@@ -157,7 +157,7 @@ impl Lowering<'_> {
         })
     }
 
-    fn read_from(&mut self, op: AvxOp, srcs: &[Reg], imm: u16, address: Address, bytes: u32) -> Reg {
+    fn read_from(&mut self, op: Op, srcs: &[Reg], imm: u16, address: Address, bytes: u32) -> Reg {
         self.instruction(op, srcs, imm, Some(Address { bytes, ..address }), Access::Read)
     }
 
@@ -173,8 +173,7 @@ impl Lowering<'_> {
 
     fn load_one_by_one(&mut self, access: &StridedAccess) {
         let size = access.size;
-        let (load, insert) =
-            if size == 8 { (AvxOp::Load64, AvxOp::Insert64) } else { (AvxOp::Load32, AvxOp::Insert32) };
+        let (load, insert) = if size == 8 { (Op::Load64, Op::Insert64) } else { (Op::Load32, Op::Insert32) };
         let mut halves: SmallVec<[Reg; 4]> = SmallVec::new();
         for lanes in access.lanes.chunks(16 / size as usize) {
             let mut half = self.read_from(load, &[], 0, lanes[0], size);
@@ -185,7 +184,7 @@ impl Lowering<'_> {
         }
         let mut whole = halves[0];
         for (number, &half) in halves.iter().enumerate().skip(1) {
-            whole = self.emit_imm(AvxOp::InsertHigh, &[whole, half], number as u16);
+            whole = self.emit_imm(Op::InsertHigh, &[whole, half], number as u16);
         }
         self.set_result(access.register);
     }
@@ -193,11 +192,11 @@ impl Lowering<'_> {
     fn store_one_by_one(&mut self, access: &StridedAccess) {
         let size = access.size;
         let (store, extract) =
-            if size == 8 { (AvxOp::Store64, AvxOp::Extract64) } else { (AvxOp::Store32, AvxOp::Extract32) };
+            if size == 8 { (Op::Store64, Op::Extract64) } else { (Op::Store32, Op::Extract32) };
         let mut half = access.register;
         for (number, lanes) in access.lanes.chunks(16 / size as usize).enumerate() {
             if number > 0 {
-                half = self.emit_imm(AvxOp::ExtractHigh, &[access.register], number as u16);
+                half = self.emit_imm(Op::ExtractHigh, &[access.register], number as u16);
             }
             for (at, lane) in lanes.iter().enumerate() {
                 let op = if at == 0 { store } else { extract };
@@ -222,9 +221,9 @@ impl Lowering<'_> {
                 rows.push(rows[0]);
                 continue;
             };
-            let mut row = self.read_from(AvxOp::Load128, &[], 0, *low, 16);
+            let mut row = self.read_from(Op::Load128, &[], 0, *low, 16);
             if let Some(high) = first.lanes.get(i + half) {
-                row = self.read_from(AvxOp::InsertHigh, &[row, Reg::MEMORY], 1, *high, 16);
+                row = self.read_from(Op::InsertHigh, &[row, Reg::MEMORY], 1, *high, 16);
             }
             rows.push(row);
         }
@@ -234,7 +233,7 @@ impl Lowering<'_> {
     fn transpose_from_memory(&mut self, members: &[&StridedAccess]) {
         let rows = self.rows(members[0]);
         if let [even, odd] = rows[..] {
-            for (op, member) in [AvxOp::UnpackLow64, AvxOp::UnpackHigh64].into_iter().zip(members) {
+            for (op, member) in [Op::UnpackLow64, Op::UnpackHigh64].into_iter().zip(members) {
                 self.part = member.part;
                 self.emit(op, &[even, odd]);
                 self.set_result(member.register);
@@ -243,7 +242,7 @@ impl Lowering<'_> {
         }
         self.columns(&rows, |lower, i, pair, imm| {
             lower.part = members[i].part;
-            lower.emit_imm(AvxOp::Shuffle32, pair, imm);
+            lower.emit_imm(Op::Shuffle32, pair, imm);
             lower.set_result(members[i].register);
         });
     }
@@ -251,7 +250,7 @@ impl Lowering<'_> {
     /// Transposes 4 × 4 words in each half. Calls `each` with the two registers and the shuffle constant of
     /// each result.
     fn columns(&mut self, rows: &[Reg], mut each: impl FnMut(&mut Self, usize, &[Reg], u16)) {
-        for (pair, op) in [AvxOp::UnpackLow32, AvxOp::UnpackHigh32].into_iter().enumerate() {
+        for (pair, op) in [Op::UnpackLow32, Op::UnpackHigh32].into_iter().enumerate() {
             let (left, right) = (self.emit(op, &[rows[0], rows[1]]), self.emit(op, &[rows[2], rows[3]]));
             each(self, 2 * pair, &[left, right], 0x44);
             each(self, 2 * pair + 1, &[left, right], 0xee);
@@ -262,21 +261,21 @@ impl Lowering<'_> {
         let values: SmallVec<[Reg; 4]> = members.iter().map(|member| member.register).collect();
         let lanes = &members[0].lanes;
         if let [even, odd] = values[..] {
-            for (i, op) in [AvxOp::UnpackLow64, AvxOp::UnpackHigh64].into_iter().enumerate() {
+            for (i, op) in [Op::UnpackLow64, Op::UnpackHigh64].into_iter().enumerate() {
                 let rows = self.emit(op, &[even, odd]);
                 self.store_rows(rows, lanes.get(i), lanes.get(i + 2));
             }
             return;
         }
         self.columns(&values, |lower, i, pair, imm| {
-            let rows = lower.emit_imm(AvxOp::Shuffle32, pair, imm);
+            let rows = lower.emit_imm(Op::Shuffle32, pair, imm);
             lower.store_rows(rows, lanes.get(i), lanes.get(i + 4));
         });
     }
 
     /// Stores the halves of a register to those rows that exist.
     fn store_rows(&mut self, rows: Reg, low: Option<&Address>, high: Option<&Address>) {
-        for (op, address) in [(AvxOp::Store128, low), (AvxOp::StoreHigh, high)] {
+        for (op, address) in [(Op::Store128, low), (Op::StoreHigh, high)] {
             if let Some(address) = address {
                 let address = Some(Address { bytes: 16, ..*address });
                 self.instruction(op, &[rows], 1, address, Access::Write);

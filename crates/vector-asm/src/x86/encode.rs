@@ -1,14 +1,13 @@
 //! Vector instructions: operands, the constant pool, and mask registers.
 
-use std::collections::hash_map::Entry;
-
 use iced_x86::{Code as Encoding, Instruction, OpKind, Register};
 
 use super::general::general;
-use super::{FunctionEmitter, Masking, Operand, SECOND, TEMPORARY};
-use crate::avx2::AvxOp;
+use super::{Masking, SECOND, TEMPORARY, X86Assembler};
+use crate::emit::Operand;
+use crate::op::Op;
 
-impl FunctionEmitter<'_> {
+impl X86Assembler {
     pub(super) fn put(&mut self, instruction: &Instruction) {
         match self.encoder.encode(instruction, self.length as u64) {
             Ok(length) => self.length += length,
@@ -52,8 +51,8 @@ impl FunctionEmitter<'_> {
     }
 
     /// Encodes an instruction with its operands in order.
-    pub(super) fn op(&mut self, op: AvxOp, operands: &[Operand], imm: u16) {
-        let (code, shape) = self.unit.isa.encoding(op);
+    pub(super) fn op(&mut self, op: Op, operands: &[Operand], imm: u16) {
+        let (code, shape) = self.encoding(op);
         match shape.as_bytes() {
             [b'k', lanes, ..] => self.compare_to_mask(code, &shape[2..], *lanes, operands, imm),
             b"blendv" => {
@@ -154,10 +153,7 @@ impl FunctionEmitter<'_> {
         if let Some(constant) = constant {
             let at = start + self.encoder.get_constant_offsets().displacement_offset();
             self.fixups.push((at, self.length, constant));
-            if let Entry::Vacant(entry) = self.pool.entry(constant) {
-                entry.insert(self.pool_order.len());
-                self.pool_order.push(constant);
-            }
+            self.pool.add(constant);
         }
     }
 }

@@ -1,0 +1,168 @@
+//! The operations of machine instructions. Each target has a table of those that it has, with their encodings.
+
+/// Declares the operations: name, and whether the first two operands may be exchanged.
+macro_rules! operations {
+    ($($name:ident $commutes:literal;)*) => {
+        /// The operation of a machine instruction.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Op {
+            $($name,)*
+        }
+
+        impl Op {
+            /// Whether its first two operands may be exchanged.
+            pub(crate) fn commutes(self) -> bool {
+                match self { $(Op::$name => $commutes,)* }
+            }
+        }
+    };
+}
+
+operations! {
+    AddF32 true;
+    AddF64 true;
+    SubF32 false;
+    SubF64 false;
+    MulF32 true;
+    MulF64 true;
+    DivF32 false;
+    DivF64 false;
+    MaxF32 false;
+    MaxF64 false;
+    MinF32 false;
+    MinF64 false;
+    SqrtF32 false;
+    SqrtF64 false;
+    RoundF32 false;
+    RoundF64 false;
+    CmpF32 false;
+    CmpF64 false;
+    FmaF32 false;
+    FmaF64 false;
+    FnmaF32 false;
+    FnmaF64 false;
+    FmsF32 false;
+    FmsF64 false;
+    FnmsF32 false;
+    FnmsF64 false;
+    AndF true;
+    AndNotF false;
+    XorF true;
+    And true;
+    Or true;
+    Xor true;
+    BlendV false;
+    Blend false;
+    AddI32 true;
+    AddI64 true;
+    SubI32 false;
+    SubI64 false;
+    MulI32 true;
+    MulLow true;
+    MaxI32 true;
+    MaxU32 true;
+    MinI32 true;
+    MinU32 true;
+    AbsI32 false;
+    EqI32 true;
+    EqI64 true;
+    GtI32 false;
+    GtI64 false;
+    ShlV32 false;
+    ShlV64 false;
+    ShrV32 false;
+    ShrV64 false;
+    SarV32 false;
+    Shl32 false;
+    Shl64 false;
+    Shr32 false;
+    Shr64 false;
+    Sar32 false;
+    I32ToF32 false;
+    F32ToI32 false;
+    F32ToF64 false;
+    F64ToF32 false;
+    I32ToF64 false;
+    F64ToI32 false;
+    ExtendI32 false;
+    ExtendU32 false;
+    ExtendU8 false;
+    ExtendI8 false;
+    ExtendU16 false;
+    ExtendI16 false;
+    F16ToF32 false;
+    F32ToF16 false;
+    Load false;
+    Store false;
+    StoreStreaming false;
+    LoadMasked false;
+    StoreMasked false;
+    Load256 false;
+    Load128 false;
+    Store128 false;
+    Load64 false;
+    Store64 false;
+    Load32 false;
+    Store32 false;
+    LoadAll32 false;
+    LoadAll64 false;
+    LoadAll16 false;
+    LoadAll8 false;
+    All32 false;
+    All64 false;
+    Insert64 false;
+    Insert32 false;
+    Insert16 false;
+    Insert8 false;
+    Extract64 false;
+    Extract32 false;
+    Extract16 false;
+    Extract8 false;
+    InsertHigh false;
+    ExtractHigh false;
+    StoreHigh false;
+    InsertHalf false;
+    ExtractHalf false;
+    PackU8 false;
+    PackU16 false;
+    Permute false;
+    PermuteInLane false;
+    PermuteHalves false;
+    Permute64 false;
+    UnpackLow32 false;
+    UnpackHigh32 false;
+    UnpackLow64 false;
+    UnpackHigh64 false;
+    Shuffle32 false;
+    ShuffleBytes false;
+    Integer false;
+    Copy false;
+    Prefetch false;
+}
+
+impl Op {
+    /// Whether this is a fused multiply-add.
+    pub(crate) fn is_fma(self) -> bool {
+        use Op::{FmaF32, FmaF64, FmsF32, FmsF64, FnmaF32, FnmaF64, FnmsF32, FnmsF64};
+        matches!(self, FmaF32 | FmaF64 | FnmaF32 | FnmaF64 | FmsF32 | FmsF64 | FnmsF32 | FnmsF64)
+    }
+
+    /// Whether the instruction is a plain load.
+    pub(crate) fn is_load(self) -> bool {
+        use Op::{
+            Load, Load32, Load64, Load128, Load256, LoadAll8, LoadAll16, LoadAll32, LoadAll64, LoadMasked,
+        };
+        matches!(
+            self,
+            Load | Load256
+                | LoadMasked
+                | Load128
+                | Load64
+                | Load32
+                | LoadAll32
+                | LoadAll64
+                | LoadAll16
+                | LoadAll8
+        )
+    }
+}
