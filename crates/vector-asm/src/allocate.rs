@@ -312,7 +312,12 @@ impl<'a> LinearScan<'a> {
             let position = position as u32;
             match item {
                 Item::Inst(inst) => {
-                    inst.srcs.iter().for_each(|src| self.used(*src, position, inside));
+                    let shared = self.unit.isa.result_sources(inst.op);
+                    for (source, src) in inst.srcs.iter().enumerate() {
+                        // A source that the result must not replace lives until after the instruction.
+                        let outlives = shared != 0 && shared >> source & 1 == 0;
+                        self.used(*src, position + u32::from(outlives), inside);
+                    }
                     self.define(inst.dst, position, inside);
                     let frame = inst.address.is_some_and(|address| address.stream == Address::FRAME);
                     if frame && inst.dst.is_register() {
@@ -444,15 +449,14 @@ impl<'a> LinearScan<'a> {
         members.filter(|(_, class)| spilled.contains(class)).collect()
     }
 
-    /// If a class starts at a fused multiply-add: the machine registers of that instruction's operands. A
-    /// class that gets one of them needs no copy there.
+    /// If a class starts at an instruction that updates its result: the machine registers of the operands that
+    /// the result may replace. A class that gets one of them needs no copy there.
     fn preferred(&self, start: u32, machine: &[u8]) -> impl Iterator<Item = u8> {
         let mut registers: SmallVec<[u8; 3]> = SmallVec::new();
-        if let Item::Inst(inst) = &self.line.items[start as usize]
-            && inst.op.is_fma()
-        {
+        if let Item::Inst(inst) = &self.line.items[start as usize] {
+            let shared = self.unit.isa.result_sources(inst.op);
             for source in [2, 0, 1] {
-                if self.counts(inst.srcs[source]) {
+                if shared >> source & 1 == 1 && self.counts(inst.srcs[source]) {
                     registers.push(machine[self.class_of(inst.srcs[source])]);
                 }
             }

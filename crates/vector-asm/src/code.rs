@@ -2,6 +2,7 @@
 
 use crate::address::place_pointers;
 use crate::allocate::allocate;
+use crate::arm64::{self, Arm64Assembler};
 use crate::check::VectorProgramError;
 use crate::emit::emit;
 use crate::lower::lower;
@@ -51,17 +52,26 @@ impl Isa {
 
     /// The general registers and their roles.
     pub(crate) fn general_registers(self) -> &'static GeneralRegisters {
-        &x86::GENERAL
+        match self {
+            Isa::Neon => &arm64::GENERAL,
+            Isa::Avx2 | Isa::Avx512 => &x86::GENERAL,
+        }
     }
 
     /// A bit for each source of an instruction that may be in memory, by its position.
     pub(crate) fn memory_sources(self, op: Op) -> u8 {
-        x86::memory_sources(op)
+        if self == Isa::Neon { 0 } else { x86::memory_sources(op) }
     }
 
     /// The load instruction that a memory operand of an instruction replaces.
     pub(crate) fn operand_load(self, op: Op) -> Option<Op> {
-        x86::operand_load(self, op)
+        if self == Isa::Neon { None } else { x86::operand_load(self, op) }
+    }
+
+    /// A bit for each source whose register the result of an instruction should share, by its position. If
+    /// there is one, no other source may share it; otherwise any may.
+    pub(crate) fn result_sources(self, op: Op) -> u8 {
+        if self == Isa::Neon { arm64::result_sources(op) } else { x86::result_sources(op) }
     }
 
     /// Whether this processor has the instructions. No instruction set is available on Windows, whose calling
@@ -100,9 +110,6 @@ pub enum VectorCompileError {
     /// A conditional load of elements that are not contiguous, or that are converted.
     #[error("a conditional load of strided or converted elements")]
     LoadIf,
-    /// The instruction set has no table of instructions.
-    #[error("no vector instructions for {0:?}")]
-    Isa(Isa),
     /// Registers ran out, and spilling does not help.
     #[error("registers ran out")]
     Registers,
@@ -139,12 +146,12 @@ impl VectorCode {
 /// bits as [`evaluate`](crate::evaluate()), except for the payload and sign of NaN.
 pub fn compile(program: &VectorProgram, isa: Isa) -> Result<VectorCode, VectorCompileError> {
     program.check()?;
-    if isa == Isa::Neon {
-        return Err(VectorCompileError::Isa(isa));
-    }
     let mut unit = lower(program, isa)?;
     order(&mut unit);
     let line = allocate(&mut unit)?;
     let pointers = place_pointers(&mut unit, &line);
-    emit(&unit, &line, &pointers, X86Assembler::new(isa))
+    match isa {
+        Isa::Neon => emit(&unit, &line, &pointers, Arm64Assembler::default()),
+        Isa::Avx2 | Isa::Avx512 => emit(&unit, &line, &pointers, X86Assembler::new(isa)),
+    }
 }

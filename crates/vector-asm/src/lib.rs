@@ -8,6 +8,7 @@ mod evaluate; // the reference evaluator
 
 mod address; // general registers for pointers
 mod allocate; // vector registers by linear scan
+mod arm64; // the table and the encoding of ARM64
 mod code; // the compiler's stages, in order
 mod emit; // machine code of functions
 mod live; // liveness of variables by lane

@@ -10,6 +10,10 @@ macro_rules! operations {
         }
 
         impl Op {
+            /// Every operation.
+            #[cfg(test)]
+            pub(crate) const ALL: &[Op] = &[$(Op::$name,)*];
+
             /// Whether its first two operands may be exchanged.
             pub(crate) fn commutes(self) -> bool {
                 match self { $(Op::$name => $commutes,)* }
@@ -138,6 +142,77 @@ operations! {
     Integer false;
     Copy false;
     Prefetch false;
+    FloorF32 false;
+    FloorF64 false;
+    TruncateF32 false;
+    TruncateF64 false;
+    EvenF32 false;
+    EvenF64 false;
+    NegF32 false;
+    NegF64 false;
+    AbsF32 false;
+    AbsF64 false;
+    FmaLaneF32 false;
+    FmaLaneF64 false;
+    FnmaLaneF32 false;
+    FnmaLaneF64 false;
+    MulLaneF32 false;
+    MulLaneF64 false;
+    EqF32 true;
+    EqF64 true;
+    GeF32 false;
+    GeF64 false;
+    GtF32 false;
+    GtF64 false;
+    NegativeF32 false;
+    NegativeF64 false;
+    PositiveF32 false;
+    PositiveF64 false;
+    AndNot false;
+    Not false;
+    AddPairs false;
+    SwapWords false;
+    NegI32 false;
+    NegI64 false;
+    AbsI64 false;
+    GeI32 false;
+    GeI64 false;
+    GtU32 false;
+    GtU64 false;
+    GeU32 false;
+    GeU64 false;
+    SignedShlV32 false;
+    SignedShlV64 false;
+    Sar64 false;
+    U32ToF32 false;
+    I64ToF64 false;
+    U64ToF64 false;
+    F32ToU32 false;
+    F64ToI64 false;
+    F64ToU64 false;
+    F32ToF64High false;
+    ExtendI32High false;
+    ExtendU32High false;
+    F64ToF32High false;
+    PackU32 false;
+    PackU32High false;
+    SaturateI32 false;
+    SaturateI32High false;
+    SaturateU32 false;
+    SaturateU32High false;
+    Bf16ToF32 false;
+    PackUpper16 false;
+    Even32 false;
+    Odd32 false;
+    EvenPairs32 false;
+    OddPairs32 false;
+    Window false;
+    IntoWord false;
+    IntoDouble false;
+    Load16 false;
+    Load8 false;
+    LoadLanes32 false;
+    LoadLanes64 false;
 }
 
 impl Op {
@@ -150,7 +225,8 @@ impl Op {
     /// Whether the instruction is a plain load.
     pub(crate) fn is_load(self) -> bool {
         use Op::{
-            Load, Load32, Load64, Load128, Load256, LoadAll8, LoadAll16, LoadAll32, LoadAll64, LoadMasked,
+            Load, Load8, Load16, Load32, Load64, Load128, Load256, LoadAll8, LoadAll16, LoadAll32, LoadAll64,
+            LoadMasked,
         };
         matches!(
             self,
@@ -159,6 +235,8 @@ impl Op {
                 | Load128
                 | Load64
                 | Load32
+                | Load16
+                | Load8
                 | LoadAll32
                 | LoadAll64
                 | LoadAll16

@@ -44,6 +44,8 @@ pub(crate) struct InstOperands {
 pub(crate) struct FunctionFrame {
     /// Callee-saved general registers that the function uses.
     pub(crate) saved: Vec<u8>,
+    /// A bit for each vector register that the function uses.
+    pub(crate) vectors: u32,
     /// Bytes of the stack frame.
     pub(crate) bytes: i64,
 }

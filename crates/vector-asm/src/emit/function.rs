@@ -2,6 +2,7 @@
 
 use super::{Assembler, FunctionEmitter, FunctionFrame, Word};
 use crate::address::{Location, Pointer};
+use crate::allocate::NOWHERE;
 use crate::machine::{Base, Trips};
 use crate::program::Index;
 
@@ -12,8 +13,11 @@ impl<A: Assembler> FunctionEmitter<'_, A> {
 
     pub(super) fn frame(&self) -> FunctionFrame {
         let saved = self.general.saved.iter().copied().filter(|r| self.pointers.used >> r & 1 == 1);
+        let constants = self.line.loops.iter().flat_map(|info| &info.constants).map(|(_, register)| register);
+        let vectors = self.line.machine.iter().chain(constants).filter(|register| **register != NOWHERE);
         FunctionFrame {
             saved: saved.collect(),
+            vectors: vectors.fold(0, |bits, register| bits | 1 << register),
             bytes: self.call_range_at + if self.has_call_range() { 16 } else { 0 },
         }
     }

@@ -18,7 +18,7 @@ pub(super) mod predicate {
 }
 
 /// Selects an instruction by the size of the lane: 32 or 64 bits.
-fn sized(element: LaneType, single: Op, double: Op) -> Op {
+pub(super) fn sized(element: LaneType, single: Op, double: Op) -> Op {
     if element.bits() == 32 { single } else { double }
 }
 
@@ -30,6 +30,9 @@ impl Lowering<'_> {
         ty: VectorType,
         srcs: &[Reg],
     ) -> Result<Reg, VectorCompileError> {
+        if self.is_neon() {
+            return Ok(self.neon_arithmetic(op, ty, srcs));
+        }
         Ok(match op {
             VectorOp::Unary(op, _) if ty.element.is_float() => self.unary_float(*op, ty, srcs[0]),
             VectorOp::Unary(op, _) => self.unary_integer(*op, ty, srcs[0]),
@@ -118,7 +121,7 @@ impl Lowering<'_> {
     }
 
     /// Whether the lanes are constants of which none is NaN.
-    fn is_number(&self, ty: VectorType, reg: Reg) -> bool {
+    pub(super) fn is_number(&self, ty: VectorType, reg: Reg) -> bool {
         let Some(words) = self.unit.constant(reg) else { return false };
         let words = &words[..self.words()];
         if ty.element.bits() == 32 {
@@ -178,7 +181,7 @@ impl Lowering<'_> {
     }
 
     /// The shift amount, if it is a constant and the same for all lanes.
-    fn known_amount(&self, b: Reg, bits: u32) -> Option<u16> {
+    pub(super) fn known_amount(&self, b: Reg, bits: u32) -> Option<u16> {
         let words = &self.unit.constant(b)?[..self.words()];
         let same = if bits == 32 {
             words.iter().all(|w| w % 32 == words[0] % 32)
@@ -264,7 +267,7 @@ impl Lowering<'_> {
     }
 }
 
-fn binary_float(op: Binary, element: LaneType) -> Op {
+pub(super) fn binary_float(op: Binary, element: LaneType) -> Op {
     let (single, double) = match op {
         Binary::Add => (Op::AddF32, Op::AddF64),
         Binary::Subtract => (Op::SubF32, Op::SubF64),

@@ -22,6 +22,15 @@ impl Lowering<'_> {
         for part in 0..count {
             self.part = part as u32;
             let register = match (wide(from.element), wide(ty.element)) {
+                (false, true) if self.is_neon() => {
+                    self.neon_widen(from.element, ty.element, of.parts[part / 2], part % 2 == 1)?
+                }
+                (true, false) if self.is_neon() => {
+                    let low = of.parts[part * 2 % of.parts.len()];
+                    let is_everywhere = from.lanes == 1 && of.broadcast;
+                    let high = of.parts.get(part * 2 + 1).or(is_everywhere.then_some(&low));
+                    self.neon_narrow(from.element, ty.element, low, high.copied())?
+                }
                 (false, true) => {
                     let half = self.half(of.parts[part / 2], part % 2);
                     self.widen(from.element, ty.element, half)?
@@ -54,7 +63,7 @@ impl Lowering<'_> {
         if half == 0 { a } else { self.emit_imm(Op::ExtractHalf, &[a], 1) }
     }
 
-    fn unsupported(from: LaneType, to: LaneType) -> VectorCompileError {
+    pub(super) fn unsupported(from: LaneType, to: LaneType) -> VectorCompileError {
         VectorCompileError::Conversion { from, to }
     }
 
@@ -120,6 +129,9 @@ impl Lowering<'_> {
     }
 
     fn same_size(&mut self, from: LaneType, to: LaneType, a: Reg) -> Result<Reg, VectorCompileError> {
+        if self.is_neon() {
+            return self.neon_same_size(from, to, a);
+        }
         Ok(match (from, to) {
             (LaneType::I32, LaneType::F32) => self.emit(Op::I32ToF32, &[a]),
             (LaneType::U32, LaneType::F32) => self.u32_to_f32(a),

@@ -40,7 +40,13 @@ impl Lowering<'_> {
         &mut self,
         place: &VectorAddress,
         ty: VectorType,
+        in_all_lanes: bool,
     ) -> Result<LoweredValue, VectorCompileError> {
+        if self.is_neon() && ty.lanes == 1 && !in_all_lanes {
+            // Such a load takes a displacement, unlike that to all lanes.
+            let register = self.load_part(place, ty.element, 0, 1);
+            return Ok(LoweredValue { parts: SmallVec::from_elem(register, 1), broadcast: false });
+        }
         if ty.lanes == 1 || place.step == 0 {
             let register = self.load_broadcast(place, ty.element);
             return Ok(LoweredValue {
@@ -80,7 +86,7 @@ impl Lowering<'_> {
     fn load_part(&mut self, place: &VectorAddress, element: LaneType, first: u32, lanes: u32) -> Reg {
         let size = place.memory.bytes().unwrap_or(element.bytes());
         let plus = i64::from(first) * place.step;
-        if place.step != i64::from(size) {
+        if place.step != i64::from(size) && (lanes > 1 || !self.is_neon()) {
             let words = self.load_strided(place, plus, size, lanes);
             return self.extend(place.memory, words);
         }
@@ -88,7 +94,7 @@ impl Lowering<'_> {
         let address = self.address(place, plus, bytes);
         let loaded = match bytes {
             _ if bytes == self.bytes() => self.read(Op::Load, &[], 0, address),
-            _ if place.memory == StoredType::Same && bytes != 8 && bytes != 16 => {
+            _ if place.memory == StoredType::Same && bytes != 8 && bytes != 16 && !self.is_neon() => {
                 let mask = self.mask(bytes);
                 self.read(Op::LoadMasked, &[mask], 0, address)
             }
@@ -112,6 +118,8 @@ impl Lowering<'_> {
             16.. => return self.read(Op::Load128, &[], 0, address),
             8.. => (self.read(Op::Load64, &[], 0, Address { bytes: 8, ..address }), 8),
             4.. => (self.read(Op::Load32, &[], 0, Address { bytes: 4, ..address }), 4),
+            2.. if self.is_neon() => (self.read(Op::Load16, &[], 0, Address { bytes: 2, ..address }), 2),
+            1.. if self.is_neon() => (self.read(Op::Load8, &[], 0, address), 1),
             _ => (self.constant32(0), 0),
         };
         while done < bytes {
@@ -173,6 +181,7 @@ impl Lowering<'_> {
             StoredType::U16 => self.emit(Op::ExtendU16, &[a]),
             StoredType::I16 => self.emit(Op::ExtendI16, &[a]),
             StoredType::F16 => self.emit(Op::F16ToF32, &[a]),
+            StoredType::BF16 if self.is_neon() => self.emit(Op::Bf16ToF32, &[a]),
             StoredType::BF16 => {
                 let wide = self.emit(Op::ExtendU16, &[a]);
                 self.emit_imm(Op::Shl32, &[wide], 16)
@@ -207,6 +216,12 @@ impl Lowering<'_> {
             let address = self.address(place, i64::from(first * size), bytes);
             let condition = self.part_of(condition, part as usize);
             let otherwise = self.part_of(otherwise, part as usize);
+            if self.is_neon() {
+                let op = if size == 4 { Op::LoadLanes32 } else { Op::LoadLanes64 };
+                let loaded = self.read(op, &[condition, otherwise], (bytes / size) as u16, address);
+                result.parts.push(loaded);
+                continue;
+            }
             let mut wanted = condition;
             if bytes < self.bytes() {
                 let mask = self.mask(bytes);
@@ -249,12 +264,12 @@ impl Lowering<'_> {
     /// Stores contiguous elements.
     fn store_part(&mut self, place: &VectorAddress, stored: Reg, address: Address, streaming: bool) {
         match address.bytes {
-            bytes if bytes == self.bytes() && streaming && self.is_aligned(address) => {
+            bytes if bytes == self.bytes() && streaming && self.is_aligned(address) && !self.is_neon() => {
                 self.unit.streaming = true;
                 self.write(Op::StoreStreaming, &[stored], 0, address);
             }
             bytes if bytes == self.bytes() => self.write(Op::Store, &[stored], 0, address),
-            bytes if place.memory == StoredType::Same && !matches!(bytes, 4 | 8 | 16) => {
+            bytes if place.memory == StoredType::Same && !matches!(bytes, 4 | 8 | 16) && !self.is_neon() => {
                 let mask = self.mask(bytes);
                 self.write(Op::StoreMasked, &[mask, stored], 0, address);
             }
@@ -313,8 +328,12 @@ impl Lowering<'_> {
 
     /// Converts lanes to their type in memory, packed at the start of a register.
     fn shorten(&mut self, memory: StoredType, a: Reg) -> Reg {
-        let wide = self.words() > 8;
+        let wide = self.words() != 8;
         match memory {
+            StoredType::BF16 if self.is_neon() => {
+                let rounded = self.round_to_bf16(a);
+                self.emit(Op::PackUpper16, &[rounded])
+            }
             StoredType::U8 | StoredType::I8 if wide => self.emit(Op::PackU8, &[a]),
             StoredType::U16 | StoredType::I16 if wide => self.emit(Op::PackU16, &[a]),
             StoredType::BF16 if wide => {
@@ -362,6 +381,10 @@ impl Lowering<'_> {
         let last = self.emit(Op::And, &[last, one]);
         let sum = self.emit(Op::AddI32, &[a, half]);
         let sum = self.emit(Op::AddI32, &[sum, last]);
+        if self.is_neon() {
+            let (ordered, nan) = (self.emit(Op::EqF32, &[a, a]), self.emit(Op::Or, &[a, quiet]));
+            return self.emit(Op::BlendV, &[nan, sum, ordered]);
+        }
         let unordered = self.emit_imm(Op::CmpF32, &[a, a], predicate::UNORDERED);
         let nan = self.emit(Op::Or, &[a, quiet]);
         self.emit(Op::BlendV, &[sum, nan, unordered])

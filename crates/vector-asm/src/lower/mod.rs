@@ -9,6 +9,7 @@
 mod arithmetic;
 mod convert;
 mod memory;
+mod neon;
 mod shuffle;
 mod transpose;
 
@@ -74,7 +75,7 @@ pub(crate) fn lower(program: &VectorProgram, isa: Isa) -> Result<MachineProgram,
     let mut lower = Lowering {
         program,
         liveness: Liveness::of(program),
-        wanted: needs_broadcast(program),
+        wanted: needs_broadcast(program, isa),
         unit: MachineProgram::new(isa),
         nodes: Vec::new(),
         block: Vec::new(),
@@ -98,18 +99,20 @@ pub(crate) fn lower(program: &VectorProgram, isa: Isa) -> Result<MachineProgram,
 
 /// Determines which values of one lane are operands of wider values, or fill a lane of a variable other than
 /// the first.
-fn needs_broadcast(program: &VectorProgram) -> Vec<bool> {
+fn needs_broadcast(program: &VectorProgram, isa: Isa) -> Vec<bool> {
     let mut wanted = vec![false; program.values.len()];
-    mark_broadcast(program, &program.body, &mut wanted);
+    mark_broadcast(program, isa, &program.body, &mut wanted);
     wanted
 }
 
-fn mark_broadcast(program: &VectorProgram, body: &[VectorStmt], wanted: &mut [bool]) {
+fn mark_broadcast(program: &VectorProgram, isa: Isa, body: &[VectorStmt], wanted: &mut [bool]) {
     for stmt in body {
         match stmt {
-            VectorStmt::Loop { body, .. } => mark_broadcast(program, body, wanted),
+            VectorStmt::Loop { body, .. } => mark_broadcast(program, isa, body, wanted),
             VectorStmt::Let { value, op } if program.values[value.0 as usize].lanes > 1 => {
-                operands(op).for_each(|operand| wanted[operand.0 as usize] = true);
+                let of_lane = if isa == Isa::Neon { neon::lane_operand(program, op) } else { None };
+                let others = (0..).zip(operands(op)).filter(|(at, _)| Some(*at) != of_lane);
+                others.for_each(|(_, operand)| wanted[operand.0 as usize] = true);
             }
             VectorStmt::Set { variable, start, value }
                 if *start > 0 || program.variables[variable.0 as usize].lanes == 1 =>
@@ -155,6 +158,10 @@ impl Lowering<'_> {
     /// The number of lanes in a register.
     fn lanes_of(&self, ty: VectorType) -> u32 {
         self.bytes() / ty.element.bytes()
+    }
+
+    fn is_neon(&self) -> bool {
+        self.unit.isa == Isa::Neon
     }
 
     // Instructions.
@@ -407,7 +414,7 @@ impl Lowering<'_> {
                 let constant = self.constant_of(ty, *bits);
                 LoweredValue { parts: SmallVec::from_elem(constant, self.parts(ty)), broadcast: true }
             }
-            VectorOp::Load(place) => self.load(place, ty)?,
+            VectorOp::Load(place) => self.load(place, ty, self.wanted[value.0 as usize])?,
             VectorOp::LoadIf { condition, place, otherwise } => {
                 self.load_if(*condition, place, *otherwise, ty)?
             }

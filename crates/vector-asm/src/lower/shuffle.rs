@@ -101,6 +101,9 @@ impl Lowering<'_> {
 
     /// Builds a register from words of others.
     pub(super) fn gather_words(&mut self, words: &WordSources) -> Reg {
+        if self.is_neon() {
+            return self.neon_gather(words);
+        }
         let mut sources: SmallVec<[Reg; 2]> = SmallVec::new();
         for (reg, _) in words.iter().flatten() {
             if !sources.contains(reg) {

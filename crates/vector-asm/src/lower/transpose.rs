@@ -118,8 +118,8 @@ impl Lowering<'_> {
         order.sort_by_key(|&i| key(i));
         let mut groups = Vec::new();
         let mut at = 0;
-        // The transpositions below are for 256-bit registers only.
-        while self.words() == 8 && at < order.len() {
+        // The transpositions below are for registers of at most 256 bits.
+        while self.words() <= 8 && at < order.len() {
             let first = &strided[order[at]];
             let count = 16 / first.size as usize;
             let members: TransposeGroup = order[at..].iter().take(count).copied().collect();
@@ -240,20 +240,29 @@ impl Lowering<'_> {
             }
             return;
         }
-        self.columns(&rows, |lower, i, pair, imm| {
+        self.columns(&rows, |lower, i, pair| {
             lower.part = members[i].part;
-            lower.emit_imm(Op::Shuffle32, pair, imm);
+            lower.column(i, pair);
             lower.set_result(members[i].register);
         });
     }
 
-    /// Transposes 4 × 4 words in each half. Calls `each` with the two registers and the shuffle constant of
-    /// each result.
-    fn columns(&mut self, rows: &[Reg], mut each: impl FnMut(&mut Self, usize, &[Reg], u16)) {
+    /// Transposes 4 × 4 words in each half. Calls `each` with the number and the two registers of each result,
+    /// which is a [`column`](Self::column) of these.
+    fn columns(&mut self, rows: &[Reg], mut each: impl FnMut(&mut Self, usize, [Reg; 2])) {
         for (pair, op) in [Op::UnpackLow32, Op::UnpackHigh32].into_iter().enumerate() {
             let (left, right) = (self.emit(op, &[rows[0], rows[1]]), self.emit(op, &[rows[2], rows[3]]));
-            each(self, 2 * pair, &[left, right], 0x44);
-            each(self, 2 * pair + 1, &[left, right], 0xee);
+            each(self, 2 * pair, [left, right]);
+            each(self, 2 * pair + 1, [left, right]);
+        }
+    }
+
+    /// The lower or the upper pairs of words of two registers, for an even or an odd number.
+    fn column(&mut self, number: usize, pair: [Reg; 2]) -> Reg {
+        match (self.is_neon(), number % 2) {
+            (false, odd) => self.emit_imm(Op::Shuffle32, &pair, if odd == 0 { 0x44 } else { 0xee }),
+            (true, 0) => self.emit(Op::UnpackLow64, &pair),
+            (true, _) => self.emit(Op::UnpackHigh64, &pair),
         }
     }
 
@@ -267,8 +276,8 @@ impl Lowering<'_> {
             }
             return;
         }
-        self.columns(&values, |lower, i, pair, imm| {
-            let rows = lower.emit_imm(Op::Shuffle32, pair, imm);
+        self.columns(&values, |lower, i, pair| {
+            let rows = lower.column(i, pair);
             lower.store_rows(rows, lanes.get(i), lanes.get(i + 4));
         });
     }

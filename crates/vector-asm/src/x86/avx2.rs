@@ -30,8 +30,6 @@ pub(super) fn encoding(op: Op) -> (Code, &'static str) {
         Op::RoundF64 => (Code::VEX_Vroundpd_ymm_ymmm256_imm8, "yYi"),
         Op::CmpF32 => (Code::VEX_Vcmpps_ymm_ymm_ymmm256_imm8, "yyYi"),
         Op::CmpF64 => (Code::VEX_Vcmppd_ymm_ymm_ymmm256_imm8, "yyYi"),
-        Op::FmaF32 | Op::FmaF64 | Op::FnmaF32 | Op::FnmaF64 => (Code::INVALID, ""),
-        Op::FmsF32 | Op::FmsF64 | Op::FnmsF32 | Op::FnmsF64 => (Code::INVALID, ""),
         Op::AndF => (Code::VEX_Vandps_ymm_ymm_ymmm256, "yyY"),
         Op::AndNotF => (Code::VEX_Vandnps_ymm_ymm_ymmm256, "yyY"),
         Op::XorF => (Code::VEX_Vxorps_ymm_ymm_ymmm256, "yyY"),
@@ -125,6 +123,7 @@ pub(super) fn encoding(op: Op) -> (Code, &'static str) {
         Op::Integer => (Code::VEX_Vmovq_xmm_rm64, ""),
         Op::Copy => (Code::VEX_Vmovaps_ymm_ymmm256, "yY"),
         Op::Prefetch => (Code::Prefetcht0_m8, "m"),
+        _ => (Code::INVALID, ""),
     }
 }
 

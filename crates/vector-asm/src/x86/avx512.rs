@@ -13,12 +13,10 @@ use iced_x86::Code;
 
 use crate::op::Op;
 
-/// The encoding and the shape of an instruction. Instructions that only the lowering for AVX2 uses have no
+/// The encoding and the shape of an instruction. Instructions that only other lowerings use have no
 /// encoding.
 pub(crate) fn encoding(op: Op) -> (Code, &'static str) {
     match op {
-        Op::FmaF32 | Op::FmaF64 | Op::FnmaF32 | Op::FnmaF64 => (Code::INVALID, ""),
-        Op::FmsF32 | Op::FmsF64 | Op::FnmsF32 | Op::FnmsF64 => (Code::INVALID, ""),
         Op::Integer => (Code::EVEX_Vmovq_xmm_rm64, ""),
         Op::Prefetch => (Code::Prefetcht0_m8, "m"),
         Op::AddF32 => (Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, "zzZ"),
@@ -118,9 +116,7 @@ pub(crate) fn encoding(op: Op) -> (Code, &'static str) {
         Op::PackU16 => (Code::EVEX_Vpmovdw_ymmm256_k1z_zmm, "yz"),
         Op::Permute => (Code::EVEX_Vpermps_zmm_k1z_zmm_zmmm512b32, "zzZ"),
         Op::Copy => (Code::EVEX_Vmovaps_zmm_k1z_zmmm512, "zZ"),
-        Op::StoreHigh | Op::PermuteInLane | Op::PermuteHalves | Op::Permute64 => (Code::INVALID, ""),
-        Op::UnpackLow32 | Op::UnpackHigh32 | Op::UnpackLow64 | Op::UnpackHigh64 => (Code::INVALID, ""),
-        Op::Shuffle32 | Op::ShuffleBytes => (Code::INVALID, ""),
+        _ => (Code::INVALID, ""),
     }
 }
 

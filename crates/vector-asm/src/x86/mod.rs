@@ -110,6 +110,11 @@ pub(crate) fn memory_sources(op: Op) -> u8 {
     operand.map_or(0, |operand| 1 << (operand - 1))
 }
 
+/// A bit for each source whose register the result may replace.
+pub(crate) fn result_sources(op: Op) -> u8 {
+    if op.is_fma() { 0b111 } else { 0 }
+}
+
 /// The load instruction that a memory operand of an instruction replaces.
 pub(crate) fn operand_load(isa: Isa, op: Op) -> Option<Op> {
     let is_short = avx2::encoding(op).1.contains('X');
