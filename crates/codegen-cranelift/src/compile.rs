@@ -355,7 +355,7 @@ fn listing_for(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> R
     let of_way = || match KernelCompiler::of(kernel, options, target) {
         KernelCompiler::Vector(assembled) => Ok(Listing {
             source: assembled.program.to_string(),
-            machine_code: disassemble::text(&assembled.code),
+            machine_code: disassemble::text(&assembled.code, options.vector.isa()),
         }),
         KernelCompiler::Cranelift(reason) => {
             let func = by_cranelift(kernel, &isa, options).func;

@@ -449,8 +449,8 @@ impl<'a> LinearScan<'a> {
         members.filter(|(_, class)| spilled.contains(class)).collect()
     }
 
-    /// If a class starts at an instruction that updates its result: the machine registers of the operands that
-    /// the result may replace. A class that gets one of them needs no copy there.
+    /// If a class starts at an instruction that updates its result: the machine registers of the operands
+    /// that the result may replace. A class that gets one of them needs no copy there.
     fn preferred(&self, start: u32, machine: &[u8]) -> impl Iterator<Item = u8> {
         let mut registers: SmallVec<[u8; 3]> = SmallVec::new();
         if let Item::Inst(inst) = &self.line.items[start as usize] {

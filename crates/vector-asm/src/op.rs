@@ -1,4 +1,5 @@
-//! The operations of machine instructions. Each target has a table of those that it has, with their encodings.
+//! The operations of machine instructions. Each target has a table of those that it has, with
+//! their encodings.
 
 /// Declares the operations: name, and whether the first two operands may be exchanged.
 macro_rules! operations {

@@ -1,7 +1,7 @@
 //! The words of instructions, compared with those of an assembler.
 //!
-//! `tests/neon_encodings.txt` has the texts below with the words that GNU `as` gives for them. With the variable
-//! `NEON_TEXTS` the test writes its own lines to that file, of which the texts can be assembled again.
+//! `tests/neon_encodings.txt` has the texts below with the words that GNU `as` gives for them. With the
+//! variable `NEON_TEXTS`, the test writes its own lines to that file; their texts can be assembled again.
 
 use super::immediate::vector_constant;
 use super::{Arm64Assembler, hardware};

@@ -247,8 +247,8 @@ impl Lowering<'_> {
         });
     }
 
-    /// Transposes 4 × 4 words in each half. Calls `each` with the number and the two registers of each result,
-    /// which is a [`column`](Self::column) of these.
+    /// Transposes 4 × 4 words in each half. Calls `each` with the number and the two registers of each
+    /// result, which is a [`column`](Self::column) of these.
     fn columns(&mut self, rows: &[Reg], mut each: impl FnMut(&mut Self, usize, [Reg; 2])) {
         for (pair, op) in [Op::UnpackLow32, Op::UnpackHigh32].into_iter().enumerate() {
             let (left, right) = (self.emit(op, &[rows[0], rows[1]]), self.emit(op, &[rows[2], rows[3]]));

@@ -2,8 +2,8 @@
 //!
 //! The *shape* of an instruction has one letter for each operand, the result first. `x` and `y` are registers
 //! of 128 and 256 bits, in capitals if the operand may be in memory; `m` is memory; `i` is an 8-bit
-//! immediate. Fused multiply-adds have three encodings ([`fma_codes`]). AVX-512 has its own table for the same
-//! instructions ([`super::avx512`]).
+//! immediate. Fused multiply-adds have three encodings ([`fma_codes`]). AVX-512 has its own table for the
+//! same instructions ([`super::avx512`]).
 
 use iced_x86::Code;
 

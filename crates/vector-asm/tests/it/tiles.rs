@@ -88,6 +88,34 @@ fn the_loop_of_a_full_tile_is_as_written_by_hand() {
     }
 }
 
+/// The words that a mask selects, as for an instruction with any registers.
+fn count_words(words: &[u32], mask: u32, word: u32) -> usize {
+    words.iter().filter(|found| **found & mask == word).count()
+}
+
+#[test]
+fn the_loop_of_a_full_neon_tile_is_as_written_by_hand() {
+    for (element, columns, product, load) in
+        [(LaneType::F32, 12, 0x4f80_1000, 0xbd40_0000), (LaneType::F64, 6, 0x4fc0_1000, 0xfd40_0000)]
+    {
+        let code = compile(&tile(element, columns), Isa::Neon).unwrap();
+        let words = code.bytes()[..code.instruction_bytes()].chunks(4);
+        let words: Vec<u32> = words.map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+        let end = words.iter().position(|word| word & 0xff00_001f == 0x5400_0001).unwrap();
+        let back = (1 << 19) - (words[end] >> 5 & 0x7_ffff) as usize;
+        let body = &words[end - back..end];
+        // Each iteration has 18 products by an element, three vectors of B and six elements of A; and two
+        // pointer increments and the trip count.
+        let products = count_words(body, 0xffc0_f400, product);
+        let depths = products / 18;
+        assert!(depths >= 2 && products % 18 == 0, "{products} products");
+        assert_eq!(count_words(body, 0xffc0_0000, 0x3dc0_0000), 3 * depths);
+        assert_eq!(count_words(body, 0xffc0_0000, load), 6 * depths);
+        assert_eq!(body.len(), 27 * depths + 3, "and nothing else");
+        assert_eq!(count_words(&words, 0xffc0_03e0, 0x3d80_03e0), 0, "nothing is spilled");
+    }
+}
+
 #[test]
 fn a_maximum_with_a_number_is_one_instruction() {
     let count = |constant: Option<f32>| {

@@ -7,8 +7,8 @@ use crate::lower::shuffle::WordSources;
 use crate::machine::Reg;
 use crate::op::Op;
 
-/// Instructions on two registers, with their immediate and the source of each word of the result: words 0 to 3
-/// are of the first register, and 4 to 7 of the second.
+/// Instructions on two registers, with their immediate and the source of each word of the result: words 0 to
+/// 3 are of the first register, and 4 to 7 of the second.
 const PATTERNS: [(Op, u16, [u8; 4]); 11] = [
     (Op::Window, 8, [2, 3, 4, 5]),
     (Op::Window, 4, [1, 2, 3, 4]),
