@@ -71,6 +71,12 @@ pub enum ChoiceError {
         /// The choice.
         found: BlockingChoice,
     },
+    /// The product is one of integers, which has no choices.
+    #[error("a product of integers has the choice `{found}`, expected none")]
+    Integers {
+        /// The choice.
+        found: BlockingChoice,
+    },
     /// The size of a block is impossible.
     #[error("the block size {name} is {found}, expected {expected}")]
     Size {

@@ -8,10 +8,16 @@ mod blocking; // sizes of cache blocks, and which operands are packed
 mod caches; // the sizes of data caches
 mod choice; // choices of packing and block sizes, as data and text
 mod chosen; // choices checked against a problem
+mod dot; // the instructions that add products of 8-bit integers
 mod epilogue; // compiled epilogues
 mod epilogue_program; // epilogue programs for one row of a tile
 mod fused; // generated microkernels with an epilogue
 mod gemm; // the loops around microkernels
+#[cfg(target_arch = "x86_64")]
+mod integer; // products of 8-bit integers
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "no_integers.rs"]
+mod integer; // the stand-in for other architectures
 mod machine; // the CPU that plans are made for
 mod matmul; // GEMM of slices
 mod operand; // checked operands
@@ -22,6 +28,7 @@ mod simd; // `f32` and `f64` with the vectors of each instruction set
 mod tile; // microkernels compiled ahead of time
 
 pub use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
+pub use crate::dot::DotInstructions;
 pub use crate::machine::CpuTarget;
 pub use crate::matmul::{Matmul, MatmulError, MatmulFloat, MatmulShape};
 pub use crate::plan::GemmPlan;

@@ -3,12 +3,15 @@
 use vector_asm::Isa;
 
 use crate::caches::caches;
+use crate::dot::DotInstructions;
 
 /// A CPU, as far as plans depend on it. It affects only the speed of a plan, never its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuTarget {
     /// The instruction set of plans and of their epilogues. Without one there are no plans.
     pub isa: Option<Isa>,
+    /// The instructions for products of 8-bit integers; `None` for the fastest with vectors of `isa`.
+    pub dot: Option<DotInstructions>,
     /// Bytes of a core's L1 data cache.
     pub l1_bytes: usize,
     /// Bytes of a core's L2 cache.
@@ -24,6 +27,6 @@ impl CpuTarget {
     pub fn detect() -> CpuTarget {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let [l1_bytes, l2_bytes, l3_bytes] = caches();
-        CpuTarget { isa: Isa::detect(), l1_bytes, l2_bytes, l3_bytes, threads }
+        CpuTarget { isa: Isa::detect(), dot: None, l1_bytes, l2_bytes, l3_bytes, threads }
     }
 }

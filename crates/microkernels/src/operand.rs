@@ -1,6 +1,6 @@
 //! Operands checked for the layouts that packing and microkernels can read.
 
-use vector_asm::{Index, StoredType};
+use vector_asm::{Index, LaneType, StoredType};
 
 use crate::problem::{AxisOffsets, GemmOperand, GemmProblem};
 use crate::simd::{MAX_LANES, Simd};
@@ -91,9 +91,10 @@ impl OperandLayout {
         outer: u64,
         bytes: i64,
     ) -> Option<OperandLayout> {
-        let size = match operand.memory {
-            StoredType::Same => bytes,
-            StoredType::F16 | StoredType::BF16 if bytes == 4 => 2,
+        let size = match (operand.memory, problem.element) {
+            (StoredType::U8 | StoredType::I8, LaneType::I32) => 1,
+            (StoredType::Same, LaneType::F32 | LaneType::F64) => bytes,
+            (StoredType::F16 | StoredType::BF16, LaneType::F32) => 2,
             _ => return None,
         };
         let whole = |bytes: &i64| bytes % size == 0;

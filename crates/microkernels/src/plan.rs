@@ -1,12 +1,15 @@
 //! The public plan: everything about a GEMM that can be decided before it runs.
 
+use std::ops::Range;
+
 use vector_asm::{Isa, LaneType, VectorAddress};
 
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
 use crate::blocking::{Blocking, GemmShape, Packing};
-use crate::choice::{BlockingChoice, ChoiceError};
+use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
 use crate::epilogue::Epilogue;
 use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
+use crate::integer::IntegerGemm;
 use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
 use crate::problem::{GemmProblem, ParallelAxis};
@@ -23,13 +26,11 @@ use crate::tile::NR_VECTORS;
 /// The results are the same bits on every CPU and for every division among threads.
 #[derive(Debug)]
 pub struct GemmPlan {
-    /// [`GemmPlan::run_with`] for the vectors of the plan.
+    /// Runs the product for each iteration of the batch.
     run: RunPlan,
     parallel: ParallelAxis,
     batch: Vec<u64>,
-    shape: GemmShape,
-    gemm: Gemm,
-    layout: ScratchLayout,
+    product: Product,
     extent: u64,
     grain: u64,
 }
@@ -37,20 +38,99 @@ pub struct GemmPlan {
 /// Computes a part of a plan, with the parameters of [`GemmPlan::run`].
 type RunPlan = unsafe fn(&GemmPlan, *const *mut u8, *const i64, *mut u8, u64, u64);
 
+/// A planned product of each kind of numbers: everything in a plan except the batch loops.
+#[derive(Debug)]
+enum Product {
+    Floats { gemm: Gemm, shape: GemmShape, layout: ScratchLayout },
+    Integers(IntegerGemm),
+}
+
+impl Product {
+    fn operands(&self) -> [&OperandLayout; 2] {
+        match self {
+            Product::Floats { gemm, .. } => [&gemm.a, &gemm.b],
+            Product::Integers(gemm) => [&gemm.checked.a, &gemm.checked.b],
+        }
+    }
+
+    /// Where accumulators start and where they go.
+    fn addresses(&self) -> [Option<&OutputAddress>; 2] {
+        match self {
+            Product::Floats { gemm, .. } => [gemm.initial.as_ref(), gemm.output.as_ref()],
+            Product::Integers(gemm) => [gemm.checked.initial.as_ref(), gemm.checked.output.as_ref()],
+        }
+    }
+
+    fn epilogue(&self) -> Option<&Epilogue> {
+        match self {
+            Product::Floats { gemm, .. } => gemm.epilogue.as_ref(),
+            Product::Integers(gemm) => gemm.epilogue.as_ref(),
+        }
+    }
+
+    /// Rows and columns of the problem.
+    fn extents(&self) -> [usize; 2] {
+        match self {
+            Product::Floats { gemm, .. } if gemm.is_transposed => [gemm.n, gemm.m],
+            Product::Floats { gemm, .. } => [gemm.m, gemm.n],
+            Product::Integers(IntegerGemm { checked: CheckedProblem { sizes: [m, n, _], .. }, .. }) => {
+                [*m, *n]
+            }
+        }
+    }
+}
+
+/// What plans of all kinds check first.
+#[derive(Debug)]
+pub(crate) struct CheckedProblem {
+    /// M, N and K.
+    pub(crate) sizes: [usize; 3],
+    pub(crate) a: OperandLayout,
+    pub(crate) b: OperandLayout,
+    pub(crate) initial: Option<OutputAddress>,
+    /// Where the accumulators are stored, if the epilogue does nothing else.
+    pub(crate) output: Option<OutputAddress>,
+}
+
+impl CheckedProblem {
+    fn of(problem: &GemmProblem) -> Option<CheckedProblem> {
+        let bytes = i64::from(problem.element.bytes());
+        let narrow = |extent: u64| u32::try_from(extent).ok().map(|extent| extent as usize);
+        let accesses = EpilogueAccesses::of(&problem.epilogue)?;
+        if problem.batch.len() > MAX_BATCH_LOOPS || !is_independent(problem, &accesses) {
+            return None;
+        }
+        let initial = match &problem.initial {
+            Some(place) => Some(OutputAddress::new(problem, place, bytes)?),
+            None => None,
+        };
+        Some(CheckedProblem {
+            sizes: [narrow(problem.m)?, narrow(problem.n)?, narrow(problem.k)?],
+            a: OperandLayout::new(problem, &problem.a, problem.m, bytes)?,
+            b: OperandLayout::new(problem, &problem.b, problem.n, bytes)?,
+            initial,
+            output: only_store(&problem.epilogue).and_then(|at| OutputAddress::new(problem, at, bytes)),
+        })
+    }
+}
+
 /// The most batch loops of a problem.
 const MAX_BATCH_LOOPS: usize = 8;
 
 /// Multiply-adds that are worth a thread: some ten microseconds of work.
 const MIN_PART_FMAS: u64 = 1 << 18;
 
+/// The same for products of integers, which take less time.
+const MIN_PART_INTEGER_PRODUCTS: u64 = 1 << 20;
+
 impl GemmPlan {
     /// Plans a GEMM for a CPU.
     ///
     /// Returns `None` if this crate cannot compute the problem on this CPU: the CPU lacks the instruction set
-    /// of `cpu`, or there is none; the element is not a float; an operand or the initial accumulators have a
-    /// layout that [`GemmOperand`](crate::GemmOperand) or [`GemmProblem::initial`] does not allow; the
-    /// epilogue has loops, or operations that the instruction set lacks; or two outputs, or an output and a
-    /// value that is read, might share an element.
+    /// of `cpu`, or there is none; the element is neither a float nor, on x86-64, `I32`; an operand or the
+    /// initial accumulators have a layout that [`GemmOperand`](crate::GemmOperand) or
+    /// [`GemmProblem::initial`] does not allow; the epilogue has loops, or operations that the instruction
+    /// set lacks; or two outputs, or an output and a value that is read, might share an element.
     pub fn new(problem: &GemmProblem, cpu: &CpuTarget) -> Option<GemmPlan> {
         GemmPlan::planned(problem, cpu, None)?.ok()
     }
@@ -69,20 +149,33 @@ impl GemmPlan {
         GemmPlan::planned(problem, cpu, Some(choice)).transpose()
     }
 
-    /// The choice of packing and block sizes that gives this plan.
+    /// The choice of packing and block sizes that gives this plan. Of a product of integers, the sizes of its
+    /// blocks, which cannot be chosen.
     pub fn blocking(&self) -> BlockingChoice {
-        self.gemm.blocking.choice(&self.shape)
+        match &self.product {
+            Product::Floats { gemm, shape, .. } => gemm.blocking.choice(shape),
+            Product::Integers(gemm) => {
+                let [mc, kc, nc] = gemm.block().map(|size| size as u32);
+                BlockingChoice::Blocks { packed: PackedBlocks::Both, mc, kc, nc }
+            }
+        }
     }
 
     /// Choices near that of this plan, without it. A search that goes from plan to plan reaches every packing
     /// and many sizes of blocks.
     pub fn alternatives(&self, cpu: &CpuTarget) -> Vec<BlockingChoice> {
-        self.gemm.blocking.alternatives(&self.shape, cpu)
+        match &self.product {
+            Product::Floats { gemm, shape, .. } => gemm.blocking.alternatives(shape, cpu),
+            Product::Integers(_) => Vec::new(),
+        }
     }
 
     /// Bytes of scratch memory that each call needs for itself.
     pub fn scratch_bytes(&self) -> usize {
-        self.layout.bytes
+        match &self.product {
+            Product::Floats { layout, .. } => layout.bytes,
+            Product::Integers(gemm) => gemm.scratch_bytes(),
+        }
     }
 
     /// The end of the range that calls divide: the extent of [`GemmProblem::parallel`]'s loop, or 1 if there
@@ -99,19 +192,24 @@ impl GemmPlan {
 
     /// The tiles and the packing of operands in words, for reports: `tiles of 6x16, operands in place`.
     pub fn choices(&self) -> String {
-        let transposed = if self.gemm.is_transposed { "transposed, " } else { "" };
-        format!("tiles of {}x{}, {transposed}{}", self.shape.height, self.shape.width, self.gemm.blocking)
+        match &self.product {
+            Product::Floats { gemm, shape, .. } => {
+                let transposed = if gemm.is_transposed { "transposed, " } else { "" };
+                format!("tiles of {}x{}, {transposed}{}", shape.height, shape.width, gemm.blocking)
+            }
+            Product::Integers(gemm) => gemm.to_string(),
+        }
     }
 
     /// Bytes of memory that generated code takes; 0 without such code.
     pub fn code_bytes(&self) -> usize {
-        self.gemm.epilogue.as_ref().map_or(0, Epilogue::code_bytes)
+        self.product.epilogue().map_or(0, Epilogue::code_bytes)
     }
 
     /// The machine code of each generated function, followed by its constants; nothing if the microkernels
     /// that were compiled ahead of time suffice.
     pub fn machine_code(&self) -> impl Iterator<Item = &[u8]> {
-        self.gemm.epilogue.iter().flat_map(Epilogue::machine_code)
+        self.product.epilogue().into_iter().flat_map(Epilogue::machine_code)
     }
 
     /// Computes the part `begin..end` of `0..`[`extent`](GemmPlan::extent), which indexes the loop that
@@ -145,6 +243,8 @@ impl GemmPlan {
     ) -> Option<Result<GemmPlan, ChoiceError>> {
         match (cpu.isa.filter(|isa| isa.is_available())?, problem.element) {
             #[cfg(target_arch = "x86_64")]
+            (isa, LaneType::I32) => GemmPlan::of_integers(problem, isa, cpu, choice),
+            #[cfg(target_arch = "x86_64")]
             (Isa::Avx2, LaneType::F32) => GemmPlan::with::<Avx2<f32>>(problem, cpu, choice),
             #[cfg(target_arch = "x86_64")]
             (Isa::Avx2, LaneType::F64) => GemmPlan::with::<Avx2<f64>>(problem, cpu, choice),
@@ -166,24 +266,11 @@ impl GemmPlan {
         cpu: &CpuTarget,
         choice: Option<&BlockingChoice>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
-        let bytes = V::SIZE as i64;
-        let narrow = |extent: u64| u32::try_from(extent).ok().map(|extent| extent as usize);
-        let (m, n, k) = (narrow(problem.m)?, narrow(problem.n)?, narrow(problem.k)?);
-        let accesses = EpilogueAccesses::of(&problem.epilogue)?;
-        if problem.batch.len() > MAX_BATCH_LOOPS || !is_independent(problem, &accesses) {
-            return None;
-        }
-        let a = OperandLayout::new(problem, &problem.a, problem.m, bytes)?;
-        let b = OperandLayout::new(problem, &problem.b, problem.n, bytes)?;
-        let initial = match &problem.initial {
-            Some(place) => Some(OutputAddress::new(problem, place, bytes)?),
-            None => None,
-        };
-        let stored = only_store(&problem.epilogue).and_then(|at| OutputAddress::new(problem, at, bytes));
-        let only_stored = stored.is_some();
-        let (partial_sums, output) = match stored {
+        let CheckedProblem { sizes: [m, n, k], a, b, initial, output } = CheckedProblem::of(problem)?;
+        let only_stored = output.is_some();
+        let (partial_sums, output) = match output {
             Some(output) => (None, Some(output)),
-            None => partial_sum_output(problem, &accesses, bytes).unzip(),
+            None => partial_sum_output(problem, V::SIZE as i64).unzip(),
         };
         let is_transposed = is_better_transposed(problem, [&a, &b], [m, n, k], cpu);
         let sums_in_scratch =
@@ -234,22 +321,52 @@ impl GemmPlan {
             is_transposed,
             sums_in_scratch,
         };
-        let (extent, unit, least) = parallel_loop::<V>(problem, is_transposed);
-        let grain = MIN_PART_FMAS.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
         let layout = gemm.layout::<V>();
-        Some(Ok(GemmPlan {
-            run: GemmPlan::run_with::<V>,
-            parallel: problem.parallel,
-            batch: problem.batch.clone(),
-            shape,
-            gemm,
-            layout,
-            extent,
-            grain,
-        }))
+        let [rows, columns] = [V::ROWS, NR_VECTORS * V::LANES];
+        let tile = if is_transposed { [columns, rows] } else { [rows, columns] };
+        let product = Product::Floats { gemm, shape, layout };
+        Some(Ok(GemmPlan::of_product(problem, GemmPlan::run_floats::<V>, product, tile, MIN_PART_FMAS)))
     }
 
-    unsafe fn run_with<V: Simd>(
+    #[cfg(target_arch = "x86_64")]
+    fn of_integers(
+        problem: &GemmProblem,
+        isa: Isa,
+        cpu: &CpuTarget,
+        choice: Option<&BlockingChoice>,
+    ) -> Option<Result<GemmPlan, ChoiceError>> {
+        let gemm = IntegerGemm::new(problem, isa, cpu, CheckedProblem::of(problem)?)?;
+        if let Some(&found) = choice {
+            return Some(Err(ChoiceError::Integers { found }));
+        }
+        let tile = gemm.tile();
+        let product = Product::Integers(gemm);
+        Some(Ok(GemmPlan::of_product(problem, GemmPlan::run_integers, product, tile, MIN_PART_INTEGER_PRODUCTS)))
+    }
+
+    /// The plan with a product, whose tiles have so many rows and columns of the problem. `part` multiply-adds
+    /// are worth a thread.
+    fn of_product(
+        problem: &GemmProblem,
+        run: RunPlan,
+        product: Product,
+        tile: [usize; 2],
+        part: u64,
+    ) -> GemmPlan {
+        let (extent, unit, least) = parallel_loop(problem, tile.map(|size| size as u64));
+        let grain = part.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
+        GemmPlan {
+            run,
+            parallel: problem.parallel,
+            batch: problem.batch.clone(),
+            product,
+            extent,
+            grain,
+        }
+    }
+
+    /// [`GemmPlan::run`] for products of floats.
+    unsafe fn run_floats<V: Simd>(
         &self,
         args: *const *mut u8,
         bindings: *const i64,
@@ -257,14 +374,53 @@ impl GemmPlan {
         begin: u64,
         end: u64,
     ) {
-        let gemm = &self.gemm;
-        let range = begin as usize..end as usize;
-        let (m, n) = if gemm.is_transposed { (gemm.n, gemm.m) } else { (gemm.m, gemm.n) };
+        let Product::Floats { gemm, layout, .. } = &self.product else {
+            unreachable!("a plan for vectors of floats");
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.run_with(args, bindings, scratch, begin..end, |base, rows, columns| {
+                gemm.run::<V>(layout, base, rows, columns)
+            })
+        }
+    }
+
+    /// [`GemmPlan::run`] for products of integers.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn run_integers(
+        &self,
+        args: *const *mut u8,
+        bindings: *const i64,
+        scratch: *mut u8,
+        begin: u64,
+        end: u64,
+    ) {
+        let Product::Integers(gemm) = &self.product else { unreachable!("a plan for integers") };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.run_with(args, bindings, scratch, begin..end, |base, rows, columns| {
+                gemm.run(base, rows, columns)
+            })
+        }
+    }
+
+    /// Runs the product for each iteration of the batch.
+    #[inline(always)]
+    unsafe fn run_with(
+        &self,
+        args: *const *mut u8,
+        bindings: *const i64,
+        scratch: *mut u8,
+        part: Range<u64>,
+        run: impl Fn(&BatchAddresses, Range<usize>, Range<usize>),
+    ) {
+        let range = part.start as usize..part.end as usize;
+        let [m, n] = self.product.extents();
         let (mut rows, mut columns) = (0..m, 0..n);
         let mut outermost = 0..self.batch.first().copied().unwrap_or(1);
         match self.parallel {
             ParallelAxis::None => {}
-            ParallelAxis::Batch => outermost = begin..end,
+            ParallelAxis::Batch => outermost = part,
             ParallelAxis::Rows => rows = range.clone(),
             ParallelAxis::Columns => columns = range.clone(),
         }
@@ -273,30 +429,31 @@ impl GemmPlan {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            let address = |matrix: &Option<OutputAddress>| {
-                matrix.as_ref().map_or(std::ptr::null_mut(), |matrix| matrix.address(args, bindings))
+            let address = |matrix: Option<&OutputAddress>| {
+                matrix.map_or(std::ptr::null_mut(), |matrix| matrix.address(args, bindings))
             };
+            let ([a, b], [initial, output]) = (self.product.operands(), self.product.addresses());
             let mut base = BatchAddresses {
-                a: gemm.a.address(args, bindings),
-                b: gemm.b.address(args, bindings),
-                initial: address(&gemm.initial),
-                output: address(&gemm.output),
+                a: a.address(args, bindings),
+                b: b.address(args, bindings),
+                initial: address(initial),
+                output: address(output),
                 scratch,
             };
             let words = scratch.cast::<i64>();
-            if let Some(epilogue) = &gemm.epilogue {
+            if let Some(epilogue) = self.product.epilogue() {
                 epilogue.write_constants(words, args, bindings);
             }
             if self.batch.is_empty() {
-                return gemm.run::<V>(&self.layout, &base, rows, columns);
+                return run(&base, rows, columns);
             }
             let mut at = [0; MAX_BATCH_LOOPS];
             self.advance(&mut base, &mut at, 0, outermost.start as i64);
             while at[0] < outermost.end {
-                if let Some(epilogue) = &gemm.epilogue {
+                if let Some(epilogue) = self.product.epilogue() {
                     epilogue.write_batch_indices(words, &at);
                 }
-                gemm.run::<V>(&self.layout, &base, rows.clone(), columns.clone());
+                run(&base, rows.clone(), columns.clone());
                 self.next(&mut base, &mut at);
             }
         }
@@ -317,14 +474,14 @@ impl GemmPlan {
     #[inline(always)]
     fn advance(&self, base: &mut BatchAddresses, at: &mut [u64; MAX_BATCH_LOOPS], index: usize, by: i64) {
         at[index] = at[index].wrapping_add_signed(by);
-        let gemm = &self.gemm;
+        let ([a, b], [initial, output]) = (self.product.operands(), self.product.addresses());
         let bytes = |batch: &[i64]| (batch[index] * by) as isize;
-        base.a = base.a.wrapping_offset(bytes(&gemm.a.batch));
-        base.b = base.b.wrapping_offset(bytes(&gemm.b.batch));
-        if let Some(initial) = &gemm.initial {
+        base.a = base.a.wrapping_offset(bytes(&a.batch));
+        base.b = base.b.wrapping_offset(bytes(&b.batch));
+        if let Some(initial) = initial {
             base.initial = base.initial.wrapping_offset(bytes(&initial.batch));
         }
-        if let Some(output) = &gemm.output {
+        if let Some(output) = output {
             base.output = base.output.wrapping_offset(bytes(&output.batch));
         }
     }
@@ -372,11 +529,8 @@ const MAX_FEW_ROWS: usize = 16;
 
 /// Finds an output that can hold the partial sums between blocks of K, until the epilogue overwrites them.
 /// The epilogue must store this output and must not read it.
-fn partial_sum_output<'a>(
-    problem: &GemmProblem,
-    accesses: &EpilogueAccesses<'a>,
-    bytes: i64,
-) -> Option<(&'a VectorAddress, OutputAddress)> {
+fn partial_sum_output(problem: &GemmProblem, bytes: i64) -> Option<(&VectorAddress, OutputAddress)> {
+    let accesses = EpilogueAccesses::of(&problem.epilogue)?;
     (accesses.stores.iter())
         .filter(|store| accesses.loads.iter().all(|load| load.base != store.base))
         .find_map(|store| {
@@ -386,9 +540,7 @@ fn partial_sum_output<'a>(
 
 /// For the parallel loop: its extent, the multiply-adds of one iteration, and the iterations that fill a
 /// tile.
-fn parallel_loop<V: Simd>(problem: &GemmProblem, is_transposed: bool) -> (u64, u64, u64) {
-    let tile = [V::ROWS as u64, (NR_VECTORS * V::LANES) as u64];
-    let [tile_rows, tile_columns] = if is_transposed { [tile[1], tile[0]] } else { tile };
+fn parallel_loop(problem: &GemmProblem, [tile_rows, tile_columns]: [u64; 2]) -> (u64, u64, u64) {
     let batch = |loops: &[u64]| loops.iter().fold(1u64, |product, extent| product.saturating_mul(*extent));
     let all = batch(&problem.batch);
     let times = |extents: [u64; 3]| batch(&extents);

@@ -25,7 +25,7 @@ use vector_asm::{Counter, Index, LaneType, StoredType, Variable, VectorAddress, 
 /// arguments of [`GemmPlan::run`](crate::GemmPlan::run).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GemmProblem {
-    /// The type of accumulators: `F32` or `F64`.
+    /// The type of accumulators: `F32`, `F64`, or `I32`, which wraps and has operands of 8 bits.
     pub element: LaneType,
     /// Extents of the batch loops, outermost first. Each iteration is a separate matrix product.
     pub batch: Vec<u64>,
@@ -55,7 +55,7 @@ pub struct GemmProblem {
 pub struct GemmOperand {
     /// The position of the base address in the arguments.
     pub base: u32,
-    /// The stored type: `Same` as the accumulators, `F16` or `BF16`.
+    /// The stored type. Of floats, `Same` as the accumulators, `F16` or `BF16`; of integers, `U8` or `I8`.
     pub memory: StoredType,
     /// Bytes from the base to the element at position 0 of both dimensions.
     pub offset: i64,

@@ -4,5 +4,6 @@ mod choices;
 mod common;
 mod convolutions;
 mod epilogues;
+mod integers;
 mod products;
 mod random;

@@ -8,8 +8,8 @@ mod reference; // a GEMM computed one output at a time
 pub(crate) mod writer; // epilogues
 
 use microkernels::{
-    ACCUMULATORS, AxisOffsets, COLUMN, CpuTarget, GemmOperand, GemmPlan, GemmProblem, ParallelAxis, ROW,
-    batch_index,
+    ACCUMULATORS, AxisOffsets, COLUMN, CpuTarget, DotInstructions, GemmOperand, GemmPlan, GemmProblem,
+    ParallelAxis, ROW, batch_index,
 };
 use vector_asm::{
     Isa, LaneType, StoredType, Value, VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
@@ -86,12 +86,13 @@ pub(crate) fn store(element: LaneType, place: VectorAddress) -> VectorProgram {
     }
 }
 
-/// Bytes of random elements between -1 and 1.
+/// Bytes of random elements: floats between -1 and 1, or integers.
 pub(crate) fn numbers(element: LaneType, seed: u64, count: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut draw = || random.f64() * 2.0 - 1.0;
     match element {
         LaneType::F64 => (0..count).flat_map(|_| draw().to_ne_bytes()).collect(),
+        LaneType::I32 => (0..count).flat_map(|_| ((draw() * 2e9) as i32).to_ne_bytes()).collect(),
         _ => (0..count).flat_map(|_| (draw() as f32).to_ne_bytes()).collect(),
     }
 }
@@ -104,6 +105,16 @@ pub(crate) fn cpus() -> Vec<CpuTarget> {
     let cpus = [here, caches(4 << 10, 12 << 10, 64 << 10), caches(4 << 10, 1 << 10, 16 << 10)];
     let available = Isa::ALL.into_iter().filter(|isa| isa.is_available());
     available.flat_map(|isa| cpus.map(|cpu| CpuTarget { isa: Some(isa), ..cpu })).collect()
+}
+
+/// The CPUs for a problem: of products of integers, with all instructions that this machine has for them.
+fn cpus_for(problem: &GemmProblem) -> Vec<CpuTarget> {
+    if problem.element != LaneType::I32 {
+        return cpus();
+    }
+    let dots: Vec<_> = DotInstructions::ALL.into_iter().filter(|dot| dot.is_available()).collect();
+    let with = |cpu: CpuTarget| dots.iter().map(move |&dot| CpuTarget { dot: Some(dot), ..cpu });
+    cpus().into_iter().flat_map(with).collect()
 }
 
 /// Plans for a CPU: by the heuristics, then with choices of packing and block sizes that a search reaches,
@@ -136,7 +147,7 @@ pub(crate) fn check(case: &Case) {
         return;
     }
     let expected = reference::run(case);
-    for cpu in cpus() {
+    for cpu in cpus_for(&case.problem) {
         let plans = plans(&case.problem, &cpu, CHOICES).unwrap_or_else(|| panic!("no plan for {case:?}"));
         for (plan, parts, at_end) in plans.iter().flat_map(|plan| {
             [(1, true), (1, false), (3, true), (3, false)].map(|(parts, at_end)| (plan, parts, at_end))

@@ -54,7 +54,11 @@ fn output(case: &Case, args: &mut [Vec<u8>], batch: &[u64], row: u64, column: u6
 }
 
 fn fma(element: LaneType, a: f64, b: f64, c: f64) -> f64 {
-    if element == LaneType::F64 { a.mul_add(b, c) } else { f64::from((a as f32).mul_add(b as f32, c as f32)) }
+    match element {
+        LaneType::F32 => f64::from((a as f32).mul_add(b as f32, c as f32)),
+        // Sums of few products of bytes are exact in f64, and wrap when they are stored.
+        _ => a.mul_add(b, c),
+    }
 }
 
 fn element(
@@ -86,7 +90,10 @@ fn read(element: LaneType, memory: StoredType, bytes: &[u8]) -> f64 {
     match (memory, element) {
         (StoredType::F16, _) => half::f16::from_bits(half()).to_f64(),
         (StoredType::BF16, _) => half::bf16::from_bits(half()).to_f64(),
+        (StoredType::U8, _) => f64::from(bytes[0]),
+        (StoredType::I8, _) => f64::from(bytes[0] as i8),
         (_, LaneType::F64) => f64::from_ne_bytes(bytes[..8].try_into().unwrap()),
+        (_, LaneType::I32) => f64::from(i32::from_ne_bytes(bytes[..4].try_into().unwrap())),
         _ => f64::from(f32::from_ne_bytes(bytes[..4].try_into().unwrap())),
     }
 }
@@ -98,6 +105,7 @@ fn write(element: LaneType, memory: StoredType, bytes: &mut [u8], value: f64) {
             bytes[..2].copy_from_slice(&half::bf16::from_f32(value as f32).to_ne_bytes())
         }
         (_, LaneType::F64) => bytes[..8].copy_from_slice(&value.to_ne_bytes()),
+        (_, LaneType::I32) => bytes[..4].copy_from_slice(&(value as i64 as i32).to_ne_bytes()),
         _ => bytes[..4].copy_from_slice(&(value as f32).to_ne_bytes()),
     }
 }
@@ -110,7 +118,7 @@ fn epilogue(
     sum: f64,
     at: &impl Fn(i64, &[(Index, i64)]) -> i64,
 ) {
-    let round = |value: f64| if problem.element == LaneType::F64 { value } else { f64::from(value as f32) };
+    let round = |value: f64| if problem.element == LaneType::F32 { f64::from(value as f32) } else { value };
     let mut values = vec![0.0; program.values.len()];
     for stmt in &program.body {
         match stmt {

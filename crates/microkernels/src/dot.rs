@@ -1,0 +1,44 @@
+//! The instructions that add products of 8-bit integers.
+
+use vector_asm::Isa;
+
+/// Instructions for products of 8-bit integers. All of them give the same bits: sums modulo 2³².
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DotInstructions {
+    /// AVX2: `vpmaddwd` adds two products of integers that were widened to 16 bits.
+    Avx2,
+    /// AVX-VNNI: `vpdpbusd` adds four products in vectors of 256 bits.
+    AvxVnni,
+    /// AVX-512 VNNI: `vpdpbusd` adds four products in vectors of 512 bits.
+    Avx512Vnni,
+}
+
+impl DotInstructions {
+    /// All instructions, from the slowest to the fastest.
+    pub const ALL: [DotInstructions; 3] =
+        [DotInstructions::Avx2, DotInstructions::AvxVnni, DotInstructions::Avx512Vnni];
+
+    /// Whether this CPU has the instructions.
+    #[cfg(target_arch = "x86_64")]
+    pub fn is_available(self) -> bool {
+        match self {
+            DotInstructions::Avx2 => Isa::Avx2.is_available(),
+            DotInstructions::AvxVnni => Isa::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
+            DotInstructions::Avx512Vnni => {
+                Isa::Avx512.is_available() && is_x86_feature_detected!("avx512vnni")
+            }
+        }
+    }
+
+    /// Whether this CPU has the instructions.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn is_available(self) -> bool {
+        false
+    }
+
+    /// The fastest instructions of this CPU with vectors no wider than those of an instruction set.
+    pub fn fastest(isa: Isa) -> Option<DotInstructions> {
+        let fits = |dot: &DotInstructions| isa == Isa::Avx512 || *dot != DotInstructions::Avx512Vnni;
+        DotInstructions::ALL.into_iter().rev().filter(fits).find(|dot| dot.is_available())
+    }
+}

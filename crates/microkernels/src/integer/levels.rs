@@ -1,0 +1,388 @@
+//! The microkernels of each set of instructions.
+//!
+//! `vpdpbusd` multiplies unsigned by signed bytes. Microkernels exchange its operands if B is unsigned, so
+//! they need an A whose sign is not that of B; packing moves an A of the same sign by 128 ([`super::pack`]).
+//! AVX2 widens both operands to 16 bits, in which no product of two bytes and no sum of two products
+//! overflows: `vpmaddubsw`, which multiplies bytes, saturates.
+
+use std::arch::x86_64::*;
+
+use super::tile::{Dot, DotMicrokernel, DotMicrokernels, DotTile, microkernel};
+use crate::dot::DotInstructions;
+
+/// The microkernels of a set of instructions, and what the loops around them need to know.
+#[derive(Clone, Copy)]
+pub(crate) struct DotLevel {
+    /// Rows of the largest tile.
+    pub(crate) rows: usize,
+    /// Vectors of the largest tile.
+    pub(crate) vectors: usize,
+    /// Columns of a vector.
+    pub(crate) columns: usize,
+    /// Bytes of an element of packed A: two if microkernels multiply 16-bit integers.
+    pub(crate) a_bytes: usize,
+    signed: DotMicrokernels,
+    unsigned: DotMicrokernels,
+}
+
+impl DotLevel {
+    pub(crate) fn of(dot: DotInstructions) -> DotLevel {
+        match dot {
+            DotInstructions::Avx2 => AVX2,
+            DotInstructions::AvxVnni => AVX_VNNI,
+            DotInstructions::Avx512Vnni => AVX512_VNNI,
+        }
+    }
+
+    /// The columns of the largest tile.
+    pub(crate) fn width(&self) -> usize {
+        self.vectors * self.columns
+    }
+
+    /// Computes a tile of `height` rows and `columns` columns, with an unsigned or a signed B.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has the instructions. `height` is in `1..=rows` and `columns` in `1..=width()`. The elements
+    /// that `tile` spans may be read and written.
+    #[inline(always)]
+    pub(crate) unsafe fn run(&self, tile: &DotTile, is_unsigned: bool, height: usize, columns: usize) {
+        let vectors = columns.div_ceil(self.columns);
+        let last = columns - (vectors - 1) * self.columns;
+        let at =
+            ((height - 1) * self.vectors + self.vectors - vectors) * 2 + usize::from(last < self.columns);
+        let table = if is_unsigned { self.unsigned } else { self.signed };
+        // SAFETY: the table has a function for each height, width and edge; the rest is the caller's promise.
+        unsafe { table[at](tile, last) }
+    }
+}
+
+/// The microkernels of the given heights, with two vectors of columns or with one.
+macro_rules! microkernels {
+    ($entry:ident, $unsigned:literal, two; $($h:literal)*) => {
+        &[$(
+            $entry::<$h, 2, $unsigned, false>, $entry::<$h, 2, $unsigned, true>,
+            $entry::<$h, 1, $unsigned, false>, $entry::<$h, 1, $unsigned, true>,
+        )*]
+    };
+    ($entry:ident, $unsigned:literal, one; $($h:literal)*) => {
+        &[$($entry::<$h, 1, $unsigned, false>, $entry::<$h, 1, $unsigned, true>,)*]
+    };
+}
+
+/// Defines a function that enables the features and computes tiles.
+macro_rules! entry {
+    ($name:ident, $dot:ty, $features:literal) => {
+        #[target_feature(enable = $features)]
+        unsafe fn $name<const H: usize, const W: usize, const UNSIGNED: bool, const EDGE: bool>(
+            tile: &DotTile,
+            columns: usize,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { microkernel::<$dot, H, W, UNSIGNED, EDGE>(tile, columns) }
+        }
+    };
+}
+
+entry!(avx2, Avx2, "avx2");
+entry!(avx_vnni, AvxVnni, "avx2,avxvnni");
+entry!(avx512_vnni, Avx512Vnni, "avx512f,avx512bw,avx512vl,avx512vnni");
+
+const AVX2_SIGNED: &[DotMicrokernel] = microkernels!(avx2, false, one; 1 2 3 4 5 6);
+const AVX2_UNSIGNED: &[DotMicrokernel] = microkernels!(avx2, true, one; 1 2 3 4 5 6);
+const AVX_VNNI_SIGNED: &[DotMicrokernel] = microkernels!(avx_vnni, false, two; 1 2 3 4 5 6);
+const AVX_VNNI_UNSIGNED: &[DotMicrokernel] = microkernels!(avx_vnni, true, two; 1 2 3 4 5 6);
+const AVX512_VNNI_SIGNED: &[DotMicrokernel] =
+    microkernels!(avx512_vnni, false, two; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+const AVX512_VNNI_UNSIGNED: &[DotMicrokernel] =
+    microkernels!(avx512_vnni, true, two; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+
+const AVX2: DotLevel =
+    DotLevel { rows: 6, vectors: 1, columns: 8, a_bytes: 2, signed: AVX2_SIGNED, unsigned: AVX2_UNSIGNED };
+const AVX_VNNI: DotLevel = DotLevel {
+    rows: 6,
+    vectors: 2,
+    columns: 8,
+    a_bytes: 1,
+    signed: AVX_VNNI_SIGNED,
+    unsigned: AVX_VNNI_UNSIGNED,
+};
+const AVX512_VNNI: DotLevel = DotLevel {
+    rows: 14,
+    vectors: 2,
+    columns: 16,
+    a_bytes: 1,
+    signed: AVX512_VNNI_SIGNED,
+    unsigned: AVX512_VNNI_UNSIGNED,
+};
+
+/// Set words, then clear words. The mask of the first `n` columns starts `n` entries before the clear words.
+static COLUMNS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[inline(always)]
+unsafe fn mask_256(columns: usize) -> __m256i {
+    // SAFETY: the caller runs with AVX2. `columns` is at most 8, so the table has eight entries from `8 -
+    // columns` on.
+    unsafe { _mm256_loadu_si256(COLUMNS.as_ptr().add(8 - columns).cast()) }
+}
+
+struct Avx2;
+
+impl Dot for Avx2 {
+    /// Four columns in each vector, each with two sums: of the products at even and at odd pairs of K.
+    type Sums = [__m256i; 2];
+    type Element = __m256i;
+    /// Four columns in each vector, widened to 16 bits.
+    type Columns = [__m256i; 2];
+    type Vector = __m256i;
+    type Mask = __m256i;
+    const COLUMNS: usize = 8;
+    const A_GROUP: isize = 8;
+
+    #[inline(always)]
+    unsafe fn zero() -> [__m256i; 2] {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { [_mm256_setzero_si256(); 2] }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(from: *const u8) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and a group of A may be read.
+        unsafe { _mm256_set1_epi64x(from.cast::<i64>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(columns: usize) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { mask_256(columns) }
+    }
+
+    #[inline(always)]
+    unsafe fn load<const UNSIGNED: bool>(from: *const u8) -> [__m256i; 2] {
+        // SAFETY: the caller runs with AVX2, and groups of eight columns may be read.
+        unsafe {
+            let halves = [_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.wrapping_add(16).cast())];
+            if UNSIGNED {
+                [_mm256_cvtepu8_epi16(halves[0]), _mm256_cvtepu8_epi16(halves[1])]
+            } else {
+                [_mm256_cvtepi8_epi16(halves[0]), _mm256_cvtepi8_epi16(halves[1])]
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked<const UNSIGNED: bool>(from: *const u8, mask: __m256i) -> [__m256i; 2] {
+        // SAFETY: the caller runs with AVX2, and the groups of the selected columns may be read.
+        unsafe {
+            let groups = _mm256_maskload_epi32(from.cast(), mask);
+            let halves = [_mm256_castsi256_si128(groups), _mm256_extracti128_si256::<1>(groups)];
+            if UNSIGNED {
+                [_mm256_cvtepu8_epi16(halves[0]), _mm256_cvtepu8_epi16(halves[1])]
+            } else {
+                [_mm256_cvtepi8_epi16(halves[0]), _mm256_cvtepi8_epi16(halves[1])]
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products<const UNSIGNED: bool>(
+        sums: [__m256i; 2],
+        element: __m256i,
+        columns: [__m256i; 2],
+    ) -> [__m256i; 2] {
+        // SAFETY: the caller runs with AVX2.
+        unsafe {
+            [
+                _mm256_add_epi32(sums[0], _mm256_madd_epi16(element, columns[0])),
+                _mm256_add_epi32(sums[1], _mm256_madd_epi16(element, columns[1])),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn whole(sums: [__m256i; 2]) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe {
+            // Columns 0, 1, 4, 5, then 2, 3, 6, 7.
+            let pairs = _mm256_hadd_epi32(sums[0], sums[1]);
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_sums(from: *const i32, mask: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and the selected elements may be read.
+        unsafe { _mm256_maskload_epi32(from, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_sums(to: *mut i32, mask: __m256i, value: __m256i) {
+        // SAFETY: the caller runs with AVX2, and the selected elements may be written.
+        unsafe { _mm256_maskstore_epi32(to, mask, value) }
+    }
+}
+
+struct AvxVnni;
+
+impl Dot for AvxVnni {
+    type Sums = __m256i;
+    type Element = __m256i;
+    type Columns = __m256i;
+    type Vector = __m256i;
+    type Mask = __m256i;
+    const COLUMNS: usize = 8;
+    const A_GROUP: isize = 4;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_setzero_si256() }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(from: *const u8) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and a group of A may be read.
+        unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(columns: usize) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { mask_256(columns) }
+    }
+
+    #[inline(always)]
+    unsafe fn load<const UNSIGNED: bool>(from: *const u8) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and groups of eight columns may be read.
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked<const UNSIGNED: bool>(from: *const u8, mask: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and the groups of the selected columns may be read.
+        unsafe { _mm256_maskload_epi32(from.cast(), mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products<const UNSIGNED: bool>(
+        sums: __m256i,
+        element: __m256i,
+        columns: __m256i,
+    ) -> __m256i {
+        // SAFETY: the caller runs with AVX-VNNI.
+        unsafe {
+            match UNSIGNED {
+                true => _mm256_dpbusd_avx_epi32(sums, columns, element),
+                false => _mm256_dpbusd_avx_epi32(sums, element, columns),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn whole(sums: __m256i) -> __m256i {
+        sums
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2.
+        unsafe { _mm256_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_sums(from: *const i32, mask: __m256i) -> __m256i {
+        // SAFETY: the caller runs with AVX2, and the selected elements may be read.
+        unsafe { _mm256_maskload_epi32(from, mask) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_sums(to: *mut i32, mask: __m256i, value: __m256i) {
+        // SAFETY: the caller runs with AVX2, and the selected elements may be written.
+        unsafe { _mm256_maskstore_epi32(to, mask, value) }
+    }
+}
+
+struct Avx512Vnni;
+
+impl Dot for Avx512Vnni {
+    type Sums = __m512i;
+    type Element = __m512i;
+    type Columns = __m512i;
+    type Vector = __m512i;
+    type Mask = __mmask16;
+    const COLUMNS: usize = 16;
+    const A_GROUP: isize = 4;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m512i {
+        // SAFETY: the caller runs with AVX-512.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(from: *const u8) -> __m512i {
+        // SAFETY: the caller runs with AVX-512, and a group of A may be read.
+        unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn mask(columns: usize) -> __mmask16 {
+        ((1u32 << columns) - 1) as __mmask16
+    }
+
+    #[inline(always)]
+    unsafe fn load<const UNSIGNED: bool>(from: *const u8) -> __m512i {
+        // SAFETY: the caller runs with AVX-512, and groups of sixteen columns may be read.
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked<const UNSIGNED: bool>(from: *const u8, mask: __mmask16) -> __m512i {
+        // SAFETY: the caller runs with AVX-512, and the groups of the selected columns may be read.
+        unsafe { _mm512_maskz_loadu_epi32(mask, from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products<const UNSIGNED: bool>(
+        sums: __m512i,
+        element: __m512i,
+        columns: __m512i,
+    ) -> __m512i {
+        // SAFETY: the caller runs with AVX-512 VNNI.
+        unsafe {
+            match UNSIGNED {
+                true => _mm512_dpbusd_epi32(sums, columns, element),
+                false => _mm512_dpbusd_epi32(sums, element, columns),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn whole(sums: __m512i) -> __m512i {
+        sums
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: the caller runs with AVX-512.
+        unsafe { _mm512_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_sums(from: *const i32, mask: __mmask16) -> __m512i {
+        // SAFETY: the caller runs with AVX-512, and the selected elements may be read.
+        unsafe { _mm512_maskz_loadu_epi32(mask, from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_sums(to: *mut i32, mask: __mmask16, value: __m512i) {
+        // SAFETY: the caller runs with AVX-512, and the selected elements may be written.
+        unsafe { _mm512_mask_storeu_epi32(to, mask, value) }
+    }
+}

@@ -1,0 +1,181 @@
+//! Packing of 8-bit operands: rows of A one after the other, and panels of B in groups of four positions along
+//! K ([`super::tile`]).
+
+use std::ops::Range;
+use std::ptr;
+
+use super::tile::GROUP;
+use crate::operand::OperandLayout;
+use crate::problem::AxisOffsets;
+
+/// The most columns of a panel.
+const MAX_COLUMNS: usize = 32;
+
+/// How rows of A are packed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowFormat {
+    /// Whether elements are widened to 16 bits.
+    pub(crate) is_wide: bool,
+    /// Whether elements are unsigned. Only widening asks.
+    pub(crate) is_unsigned: bool,
+    /// The bits that are flipped: the sign, if elements are moved by 128.
+    pub(crate) flip: u8,
+    /// Bytes from a row to the next.
+    pub(crate) row_bytes: usize,
+}
+
+/// Packs rows of A, whole along K, with zeros up to a whole group.
+///
+/// # Safety
+///
+/// `from` is the address of position 0 of both dimensions. The elements of the rows that are within bounds may
+/// be read, and `row_bytes` bytes for each row written at `to`.
+pub(crate) unsafe fn rows(
+    operand: &OperandLayout,
+    from: *const u8,
+    rows: Range<usize>,
+    k: usize,
+    to: *mut u8,
+    format: &RowFormat,
+) {
+    let padded = k.next_multiple_of(GROUP);
+    for (at, row) in rows.enumerate() {
+        let to = to.wrapping_add(at * format.row_bytes);
+        // Bytes that are widened start in the second half of the row, where widening reads them in time.
+        let bytes = if format.is_wide { to.wrapping_add(padded) } else { to };
+        // SAFETY: the caller's promise; a row has one or two bytes for each padded position.
+        unsafe {
+            copy_row(operand, from, row, k, bytes);
+            let bytes = std::slice::from_raw_parts_mut(bytes, padded);
+            bytes[k..].fill(0);
+            if format.flip != 0 {
+                bytes.iter_mut().for_each(|byte| *byte ^= format.flip);
+            }
+            if format.is_wide {
+                widen(to, padded, format.is_unsigned);
+            }
+        }
+    }
+}
+
+/// Copies the elements of a row.
+unsafe fn copy_row(operand: &OperandLayout, from: *const u8, row: usize, k: usize, to: *mut u8) {
+    let start = from.wrapping_offset(operand.outer.at(row));
+    // SAFETY: the caller's promise.
+    unsafe {
+        match &operand.k {
+            _ if !operand.limits.is_empty() => {
+                (0..k).for_each(|p| *to.add(p) = element(operand, from, row, p));
+            }
+            AxisOffsets::Strided(1) => ptr::copy_nonoverlapping(start, to, k),
+            AxisOffsets::Strided(_) => {
+                (0..k).for_each(|p| *to.add(p) = *start.wrapping_offset(operand.k.at(p)));
+            }
+            AxisOffsets::Table(table) => {
+                let mut p = 0;
+                while p < k {
+                    let end = operand.k_runs[p] as usize;
+                    let run = start.wrapping_offset(table[p] as isize);
+                    ptr::copy_nonoverlapping(run, to.add(p), end - p);
+                    p = end;
+                }
+            }
+        }
+    }
+}
+
+/// Widens bytes in the second half of `2 * count` bytes to 16 bits in all of them.
+unsafe fn widen(to: *mut u8, count: usize, is_unsigned: bool) {
+    for at in 0..count {
+        // SAFETY: the caller's promise. The element at `at` is read before it is overwritten, because it lies
+        // at `count + at`, which is no less than `2 * at`.
+        unsafe {
+            let byte = *to.add(count + at);
+            let wide = if is_unsigned { i16::from(byte) } else { i16::from(byte as i8) };
+            to.cast::<i16>().add(at).write_unaligned(wide);
+        }
+    }
+}
+
+/// Packs a panel of B, whole along K: for each group, four bytes of each of `width` columns. Columns beyond
+/// `columns` are left as they are, and positions beyond `k` are zeros.
+///
+/// # Safety
+///
+/// `from` is the address of position 0 of both dimensions. The elements of the columns that are within bounds
+/// may be read, and `4 * width` bytes for each group written at `to`. There are at most `width` columns, and
+/// `width` is at most [`MAX_COLUMNS`].
+pub(crate) unsafe fn panel(
+    operand: &OperandLayout,
+    from: *const u8,
+    columns: Range<usize>,
+    width: usize,
+    k: usize,
+    to: *mut u8,
+) {
+    let is_row = operand.limits.is_empty() && operand.outer_run_end(columns.start) >= columns.end;
+    let is_column = operand.limits.is_empty() && operand.k == AxisOffsets::Strided(1);
+    for (group, p) in (0..k).step_by(GROUP).enumerate() {
+        let to = to.wrapping_add(group * width * GROUP);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if is_column && p + GROUP <= k {
+                for (at, column) in columns.clone().enumerate() {
+                    let start = from.wrapping_offset(operand.outer.at(column)).wrapping_add(p);
+                    ptr::copy_nonoverlapping(start, to.add(at * GROUP), GROUP);
+                }
+            } else if is_row {
+                let row = |p: usize| match p < k {
+                    true => from.wrapping_offset(operand.outer.at(columns.start) + operand.k.at(p)),
+                    false => ZEROS.as_ptr(),
+                };
+                interleave([row(p), row(p + 1), row(p + 2), row(p + 3)], columns.len(), to);
+            } else {
+                for (at, column) in columns.clone().enumerate() {
+                    for i in 0..GROUP {
+                        let byte = if p + i < k { element(operand, from, column, p + i) } else { 0 };
+                        *to.add(at * GROUP + i) = byte;
+                    }
+                }
+            }
+        }
+    }
+}
+
+static ZEROS: [u8; MAX_COLUMNS] = [0; MAX_COLUMNS];
+
+/// Writes the bytes of four rows in turns.
+unsafe fn interleave(rows: [*const u8; 4], count: usize, to: *mut u8) {
+    use std::arch::x86_64::*;
+    let whole = count / 16 * 16;
+    // SAFETY: the caller's promise; every x86-64 has SSE2.
+    unsafe {
+        for at in (0..whole).step_by(16) {
+            let row = |row: usize| _mm_loadu_si128(rows[row].add(at).cast());
+            let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+            let (low, high) = (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b));
+            let (low_2, high_2) = (_mm_unpacklo_epi8(c, d), _mm_unpackhi_epi8(c, d));
+            let to: *mut __m128i = to.add(at * GROUP).cast();
+            _mm_storeu_si128(to, _mm_unpacklo_epi16(low, low_2));
+            _mm_storeu_si128(to.add(1), _mm_unpackhi_epi16(low, low_2));
+            _mm_storeu_si128(to.add(2), _mm_unpacklo_epi16(high, high_2));
+            _mm_storeu_si128(to.add(3), _mm_unpackhi_epi16(high, high_2));
+        }
+        for at in whole..count {
+            for (i, row) in rows.iter().enumerate() {
+                *to.add(at * GROUP + i) = *row.add(at);
+            }
+        }
+    }
+}
+
+/// An element, or zero if it does not exist.
+unsafe fn element(operand: &OperandLayout, from: *const u8, outer: usize, k: usize) -> u8 {
+    let exists =
+        |limit: &crate::operand::OperandLimit| (0..limit.limit).contains(&(limit.outer[outer] + limit.k[k]));
+    if !operand.limits.iter().all(exists) {
+        return 0;
+    }
+    // SAFETY: the caller's promise: an element within bounds may be read.
+    unsafe { *from.wrapping_offset(operand.outer.at(outer) + operand.k.at(k)) }
+}
