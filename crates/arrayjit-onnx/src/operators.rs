@@ -10,6 +10,7 @@ mod contract; // products of matrices
 mod control; // branches and loops
 mod data_shaped; // results whose shape data decide
 mod elementwise; // functions of elements
+mod integer_product; // products of 8-bit integers
 mod layout; // moves elements
 mod list; // sequences of arrays
 mod loss; // losses of classes

@@ -15,7 +15,8 @@
 //! as all iterations of the inner one. The epilogue stores contiguously along the columns.
 //!
 //! Operands are elements of nodes, in `f32` or `f64`, or in `f16` or `bf16` and converted to `f32`, the type
-//! of the accumulator. Elements that a guard excludes are zero.
+//! of the accumulator. Elements that a guard excludes are zero. Elements of `u8` and `i8` are converted to
+//! `i32`; their products are added by `acc := acc + left · right`, since integers have no fma.
 //!
 //! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] list its operand types, and the
 //! codegen recognises it by [`Contraction::of`] as well.
@@ -24,7 +25,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt,
+    Affine, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt,
     TernaryOp, walk,
 };
 use tnode::{DType, Dims};
@@ -119,7 +120,8 @@ impl Contraction {
         let (loops, parallel, body) = outer_loops(stmt)?;
         let inner = Inner::of(body)?;
         let read_type = |read: &Expr| Some(arrays.dtype(node_of(read)?));
-        let computes = |factor| matches!(dtype(factor, &read_type), Some(DType::F32 | DType::F64));
+        let computes =
+            |factor| matches!(dtype(factor, &read_type), Some(DType::F32 | DType::F64 | DType::I32));
         if !computes(inner.left) || !computes(inner.right) || has_loops(inner.epilogue) {
             return None;
         }
@@ -228,8 +230,24 @@ impl<'a> Inner<'a> {
 /// The accumulator and operands of a body whose only statement adds a product to a scalar.
 fn product(body: &[Stmt]) -> Option<(LocalId, &Expr, &Expr)> {
     let [Stmt::SetLocal { local: acc, index, value }] = body else { return None };
-    let Expr::Ternary { op: TernaryOp::Fma, a: left, b: right, c } = value else { return None };
-    (index.is_empty() && **c == Expr::local(*acc)).then_some((*acc, left, right))
+    let (left, right, sum) = match value {
+        Expr::Ternary { op: TernaryOp::Fma, a, b, c } => (a, b, c),
+        Expr::Binary { op: BinaryOp::Add, a, b } => match (&**a, &**b) {
+            (_, Expr::Binary { op: BinaryOp::Mul, a: x, b: y }) if widens_to_i32(x) && widens_to_i32(y) => {
+                (x, y, a)
+            }
+            (Expr::Binary { op: BinaryOp::Mul, a: x, b: y }, _) if widens_to_i32(x) && widens_to_i32(y) => {
+                (x, y, b)
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    (index.is_empty() && **sum == Expr::local(*acc)).then_some((*acc, left, right))
+}
+
+fn widens_to_i32(factor: &Expr) -> bool {
+    matches!(factor, Expr::Convert { to: DType::I32, .. })
 }
 
 /// Whether a loop with this body does nothing but add a product to a scalar.
@@ -387,15 +405,15 @@ fn node_of(read: &Expr) -> Option<NodeRef> {
     }
 }
 
-/// The type of an operand: that of an element, or `f32` if it converts a half-precision element. `read_type`
-/// is the type of a read, if it is an element.
+/// The type of an operand: that of an element, `f32` if it converts a half-precision element, or `i32` if it
+/// converts an integer of 8 bits. `read_type` is the type of a read, if it is an element.
 fn dtype(factor: &Expr, read_type: &dyn Fn(&Expr) -> Option<DType>) -> Option<DType> {
     let read = read_type(read_of(factor))?;
     match factor {
-        Expr::Convert { to, .. } => {
-            (*to == DType::F32 && matches!(read, DType::F16 | DType::Bf16)).then_some(*to)
-        }
-        _ => Some(read),
+        Expr::Convert { to: to @ DType::F32, .. } => matches!(read, DType::F16 | DType::Bf16).then_some(*to),
+        Expr::Convert { to: to @ DType::I32, .. } => matches!(read, DType::U8 | DType::I8).then_some(*to),
+        Expr::Convert { .. } => None,
+        _ => (read != DType::I32).then_some(read),
     }
 }
 

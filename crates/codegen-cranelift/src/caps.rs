@@ -31,8 +31,13 @@ pub fn host_caps(width: VectorWidth) -> Caps {
 }
 
 /// The element types of operands that GEMM plans support.
-const OPERAND_TYPES: DTypeSet =
-    DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16).with(DType::F32).with(DType::F64);
+const OPERAND_TYPES: DTypeSet = DTypeSet::EMPTY
+    .with(DType::U8)
+    .with(DType::I8)
+    .with(DType::F16)
+    .with(DType::Bf16)
+    .with(DType::F32)
+    .with(DType::F64);
 
 /// The widest vectors that the scheduler sees, in bytes. A strip has several of them, which the assembler
 /// joins where the CPU has wider ones. A schedule for wider vectors fuses rows of a few dozen elements that

@@ -6,6 +6,7 @@ use super::{
     context::{Lowered, NodeContext},
     contract::product,
     elementwise::{clamped, combined},
+    integer_product::{Quantised, integer_product},
     operator::{Operator, op},
     window::convolved,
 };
@@ -20,7 +21,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("ConvInteger", 10, integer_convolution),
     op("DequantizeLinear", 10, dequantize),
     op("DynamicQuantizeLinear", 11, dynamic),
-    op("MatMulInteger", 10, integer_product),
+    op("MatMulInteger", 10, multiplied),
     op("QLinearConv", 10, quantised_convolution),
     op("QLinearMatMul", 10, quantised_product),
     op("QuantizeLinear", 10, quantize),
@@ -153,12 +154,24 @@ fn centred(
     combined(cx, &wide, &zero, DType::I32, "{x} - {z}")
 }
 
-fn integer_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let (x, z) = (cx.value(0)?, cx.value(1)?);
-    let (x_zero, z_zero) = (cx.optional(2), cx.optional(3));
-    let left = centred(cx, &x, x_zero, true)?;
-    let right = centred(cx, &z, z_zero, false)?;
-    Ok(vec![product(cx, &left, &right, DType::I32)?])
+fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
+    let left = Quantised { values: cx.value(0)?, zero: cx.optional(2) };
+    let right = Quantised { values: cx.value(1)?, zero: cx.optional(3) };
+    Ok(vec![centred_product(cx, &left, &right)?])
+}
+
+/// The product in i32 of two operands without their zero points.
+fn centred_product(
+    cx: &mut NodeContext<'_, '_>,
+    left: &Quantised,
+    right: &Quantised,
+) -> Result<Value, NodeProblem> {
+    if let Some(product) = integer_product(cx, left, right)? {
+        return Ok(product);
+    }
+    let left = centred(cx, &left.values, left.zero.clone(), true)?;
+    let right = centred(cx, &right.values, right.zero.clone(), false)?;
+    product(cx, &left, &right, DType::I32)
 }
 
 fn integer_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -225,11 +238,9 @@ fn requantised(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
 }
 
 fn quantised_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let (x, z) = (cx.value(0)?, cx.value(3)?);
-    let (x_zero, z_zero) = (cx.value(2)?, cx.value(5)?);
-    let left = centred(cx, &x, Some(x_zero), true)?;
-    let right = centred(cx, &z, Some(z_zero), false)?;
-    let sum = product(cx, &left, &right, DType::I32)?;
+    let left = Quantised { values: cx.value(0)?, zero: Some(cx.value(2)?) };
+    let right = Quantised { values: cx.value(3)?, zero: Some(cx.value(5)?) };
+    let sum = centred_product(cx, &left, &right)?;
     let columns = sum.rank().saturating_sub(1);
     requantised(cx, &sum, columns)
 }

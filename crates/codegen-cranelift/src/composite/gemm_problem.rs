@@ -73,15 +73,18 @@ impl ProblemBuilder<'_> {
         match self.routine.node(node).dtype {
             DType::F32 | DType::F16 | DType::Bf16 => Some(LaneType::F32),
             DType::F64 => Some(LaneType::F64),
+            DType::U8 | DType::I8 => Some(LaneType::I32),
             _ => None,
         }
     }
 
-    /// The type in which an operand is stored. Numbers of half precision are converted when they are read.
+    /// The type in which an operand is stored. Narrow numbers are converted when they are read.
     fn memory(&self, node: NodeRef) -> StoredType {
         match self.routine.node(node).dtype {
             DType::F16 => StoredType::F16,
             DType::Bf16 => StoredType::BF16,
+            DType::U8 => StoredType::U8,
+            DType::I8 => StoredType::I8,
             _ => StoredType::Same,
         }
     }

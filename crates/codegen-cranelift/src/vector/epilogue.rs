@@ -28,8 +28,11 @@ pub(crate) fn epilogue(
 ) -> Result<VectorProgram, BailoutReason> {
     let mut translator = Translator::new(kernel, target)?;
     translator.build.count(FIXED + found.batch.len() as u32);
-    let element =
-        if translator.locals[&found.acc].dtype == DType::F64 { LaneType::F64 } else { LaneType::F32 };
+    let element = match translator.locals[&found.acc].dtype {
+        DType::F64 => LaneType::F64,
+        DType::I32 => LaneType::I32,
+        _ => LaneType::F32,
+    };
     let accumulators = translator.build.variable(VectorType { element, lanes: EPILOGUE_LANES });
     debug_assert_eq!(accumulators, ACCUMULATORS, "the first variable holds the accumulators");
     let value = translator.build.get(found.acc, accumulators, 0, EPILOGUE_LANES);

@@ -1,0 +1,189 @@
+//! Products of matrices of 8-bit integers, as sums in i32 that wrap.
+//!
+//! `Σ (x - a) · (z - b) = Σ x·z - a · Σ z - b · Σ x + K · a · b`, where `a` and `b` are the zero points. The
+//! first sum multiplies widened bytes, which targets have instructions for. Sums of a constant are computed
+//! once for a session, and a constant matrix is stored in groups of four rows, in the order in which these
+//! instructions read it.
+
+use tnode::{DType, HostArray};
+
+use super::context::NodeContext;
+use crate::{
+    error::NodeProblem,
+    host::ints_of,
+    shape::{access, broadcast, dims, letter, letters},
+    value::Value,
+};
+
+/// A matrix, or several, and what is subtracted from all elements, or from each row or column.
+pub(super) struct Quantised {
+    pub(super) values: Value,
+    pub(super) zero: Option<Value>,
+}
+
+/// Rows of a constant matrix that are stored together.
+const GROUP: usize = 4;
+
+/// The product of two matrices, without their zero points, as `matmul` of NumPy; none if an operand is no
+/// matrix of 8-bit integers or has no elements.
+pub(super) fn integer_product(
+    cx: &mut NodeContext<'_, '_>,
+    left: &Quantised,
+    right: &Quantised,
+) -> Result<Option<Value>, NodeProblem> {
+    let (x, z) = (&left.values, &right.values);
+    let is_matrix = |value: &Value| {
+        let is_byte = matches!(value.dtype(), DType::U8 | DType::I8);
+        is_byte && value.rank() >= 2 && value.num_elements() > 0
+    };
+    let ([.., rows, depth], [.., inner, columns]) = (x.shape(), z.shape()) else { return Ok(None) };
+    let (rows, depth, inner, columns) = (*rows, *depth, *inner, *columns);
+    if !is_matrix(x) || !is_matrix(z) || depth != inner || i32::try_from(depth).is_err() {
+        return Ok(None);
+    }
+    let front = |value: &Value| value.shape()[..value.rank() - 2].to_vec();
+    let mut shape = broadcast(&front(x), &front(z))?;
+    shape.extend([rows, columns]);
+    let rank = shape.len();
+    let left_zero = zero_text(cx, left, rank, true)?;
+    let right_zero = zero_text(cx, right, rank, false)?;
+    let mut text = String::new();
+    let mut terms = Vec::new();
+    if let Some(zero) = &left_zero {
+        let sum = column_sums(cx, z, rank, &mut text)?;
+        terms.push(format!(" - {zero} * {sum}"));
+    }
+    if let Some(zero) = &right_zero {
+        let sum = row_sums(cx, x, rank, &mut text)?;
+        terms.push(format!(" - {zero} * {sum}"));
+    }
+    if let (Some(left), Some(right)) = (&left_zero, &right_zero) {
+        terms.push(format!(" + {depth} * {left} * {right}"));
+    }
+    let product = widened_product(cx, x, z, rank)?;
+    let at = letters(rank);
+    let y = access("y", &at);
+    text += &match terms.is_empty() {
+        true => format!("{y} :+= {product}"),
+        false => {
+            let sum = access("s", &at);
+            format!("node s i32[{}]\n{sum} :+= {product}\n{y} := {sum}{}", dims(&shape), terms.concat())
+        }
+    };
+    Ok(Some(cx.emit(DType::I32, &shape, &text)?))
+}
+
+/// The indices of a matrix within a product of that rank, whose last two axes are given.
+fn indices(value: &Value, rank: usize, last: [String; 2]) -> Vec<String> {
+    let front = value.rank() - 2;
+    let missing = rank - 2 - front;
+    let index = |(at, &size): (usize, &usize)| if size == 1 { "0".into() } else { letter(at + missing) };
+    value.shape()[..front].iter().enumerate().map(index).chain(last).collect()
+}
+
+/// The product of two elements at a position along K.
+fn widened_product(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    z: &Value,
+    rank: usize,
+) -> Result<String, NodeProblem> {
+    let (row, column) = (letter(rank - 2), letter(rank - 1));
+    let (depth_at, z_text) = match grouped(cx, z)? {
+        Some(groups) => {
+            let z = cx.bind_array(&groups)?.at(&["g".into(), column, "k".into()]);
+            (format!("{GROUP}*g + k"), z)
+        }
+        None => ("k".to_owned(), cx.bind_array(z)?.at(&indices(z, rank, ["k".into(), column]))),
+    };
+    let x = cx.bind_array(x)?.at(&indices(x, rank, [row, depth_at]));
+    Ok(format!("i32({x}) * i32({z_text})"))
+}
+
+/// A constant matrix in groups of four rows: `[K / 4, N, 4]`.
+fn grouped(cx: &mut NodeContext<'_, '_>, z: &Value) -> Result<Option<Value>, NodeProblem> {
+    let (Some(known), &[depth, columns]) = (z.known().cloned(), z.shape()) else { return Ok(None) };
+    if !known.is_constant || !depth.is_multiple_of(GROUP) {
+        return Ok(None);
+    }
+    let dtype = z.dtype();
+    let made = cx.table("groups of rows".into(), || {
+        let mut array = HostArray::zeros(dtype, [depth / GROUP, columns, GROUP])?;
+        let (from, to) = (known.array.bytes(), array.bytes_mut());
+        let groups = from.chunks_exact(GROUP * columns).zip(to.chunks_exact_mut(GROUP * columns));
+        for (rows, group) in groups {
+            for (column, bytes) in group.chunks_exact_mut(GROUP).enumerate() {
+                let elements = rows.iter().skip(column).step_by(columns);
+                bytes.iter_mut().zip(elements).for_each(|(to, from)| *to = *from);
+            }
+        }
+        Ok(array)
+    });
+    made.map(Some)
+}
+
+/// The sum of the column of each output, as text.
+fn column_sums(
+    cx: &mut NodeContext<'_, '_>,
+    z: &Value,
+    rank: usize,
+    text: &mut String,
+) -> Result<String, NodeProblem> {
+    let column = letter(rank - 1);
+    if let (Some(known), &[_, columns]) = (z.known().filter(|known| known.is_constant).cloned(), z.shape()) {
+        let table = cx.table("sums of columns".into(), || {
+            let mut sums = vec![0i64; columns];
+            for row in known.ints().chunks_exact(columns) {
+                sums.iter_mut().zip(row).for_each(|(sum, element)| *sum += element);
+            }
+            ints_of(DType::I32, &[columns], &sums)
+        })?;
+        return Ok(cx.bind_array(&table)?.at(&[column]));
+    }
+    let element = cx.bind_array(z)?.at(&indices(z, rank, ["k".into(), column.clone()]));
+    Ok(summed("c", z, rank, column, &element, text))
+}
+
+/// The sum of the row of each output, as text.
+fn row_sums(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    rank: usize,
+    text: &mut String,
+) -> Result<String, NodeProblem> {
+    let row = letter(rank - 2);
+    let element = cx.bind_array(x)?.at(&indices(x, rank, [row.clone(), "k".into()]));
+    Ok(summed("r", x, rank, row, &element, text))
+}
+
+/// Adds statements that sum elements along K to an array of that name; returns its element.
+fn summed(name: &str, value: &Value, rank: usize, outer: String, element: &str, text: &mut String) -> String {
+    let front = value.rank() - 2;
+    let size = if name == "c" { value.shape()[front + 1] } else { value.shape()[front] };
+    let mut shape = value.shape()[..front].to_vec();
+    shape.push(size);
+    let at = indices(value, rank, [outer, String::new()]);
+    let sum = access(name, &at[..front + 1]);
+    *text += &format!("node {name} i32[{}]\n{sum} :+= i32({element})\n", dims(&shape));
+    sum
+}
+
+/// What is subtracted from the elements of an output's row or column, in i32; none if it is 0.
+fn zero_text(
+    cx: &mut NodeContext<'_, '_>,
+    operand: &Quantised,
+    rank: usize,
+    is_left: bool,
+) -> Result<Option<String>, NodeProblem> {
+    let Some(zero) = &operand.zero else { return Ok(None) };
+    if zero.known().is_some_and(|known| known.ints().iter().all(|&zero| zero == 0)) {
+        return Ok(None);
+    }
+    let shape = match (zero.num_elements(), zero.rank()) {
+        (1, _) => Vec::new(),
+        (count, 1) if is_left => vec![count, 1],
+        _ => zero.shape().to_vec(),
+    };
+    let zero = cx.reshaped(zero, &shape)?;
+    Ok(Some(format!("i32({})", cx.bind(&zero)?.broadcast(rank))))
+}
