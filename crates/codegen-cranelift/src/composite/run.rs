@@ -15,7 +15,7 @@ use codegen_core::host::{NativeCode, NativeKernel};
 use microkernels::GemmPlan;
 
 /// Maximum number of arguments, and of bindings, of a part. Both are on the stack during a call.
-pub(crate) const MAX_PARAMETERS: usize = 64;
+pub(crate) const MAX_PARAMETERS: usize = 128;
 
 /// A kernel that runs as a sequence of steps.
 pub(crate) struct CompositeKernel {
