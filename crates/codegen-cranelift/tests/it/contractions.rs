@@ -145,6 +145,51 @@ fn products_of_half_precision_with_sums_in_f32_are_planned() {
     }
 }
 
+/// `y := (x · w + b) · 0.5`, with operands of 8 bits and accumulators in `i32`.
+fn quantised([x, w]: [&str; 2], left: &str, right: &str, [m, k, n]: [usize; 3]) -> Routine {
+    parse(&format!(
+        "routine @quantised fast {{
+          node %0 \"x\" {x}[{m}, {k}] on_device
+          node %1 \"w\" {w}[{k}, {n}] on_device
+          node %2 \"y\" f32[{m}, {n}] on_device
+          node %3 \"b\" i32[{n}] on_device
+          for i0 in 0..{m} {{ for i1 in 0..{n} {{
+            declare l0 i32[] register
+            for i2 in 0..{k} {{ l0 := l0 + {left} * {right} }}
+            %2[i0, i1] := convert f32(l0 + %3[i1]) * 0.5f32
+          }} }}
+        }}"
+    ))
+}
+
+#[test]
+fn products_of_bytes_with_sums_in_i32_are_planned() {
+    for types in [["u8", "i8"], ["i8", "i8"], ["u8", "u8"], ["i8", "u8"]] {
+        for size @ [m, k, n] in [[24, 40, 16], [13, 70, 37], [64, 9, 100]] {
+            let [left, right] = ["convert i32(%0[i0, i2])", "convert i32(%1[i2, i1])"];
+            let routine = quantised(types, left, right, size);
+            assert!(is_planned(&routine, &format!("{m}x{n}x{k}")), "{types:?} {size:?}");
+            keeps_bits(&routine);
+            keeps_bits(&Routine { numerics: lowered_ir::ir::Numerics::Strict, ..routine });
+        }
+    }
+}
+
+/// Products of other integers have no plans: their factors do not fit 8 bits.
+#[test]
+fn products_of_wider_integers_are_compiled_as_loops() {
+    let moved =
+        quantised(["u8", "i8"], "(convert i32(%0[i0, i2]) - 3i32)", "convert i32(%1[i2, i1])", [24, 40, 16]);
+    let wide = quantised(["u16", "i8"], "convert i32(%0[i0, i2])", "convert i32(%1[i2, i1])", [24, 40, 16]);
+    let whole = quantised(["i32", "i32"], "%0[i0, i2]", "%1[i2, i1]", [24, 40, 16]);
+    for routine in [moved, wide, whole] {
+        assert!(
+            !is_planned(&routine, "24x16x40") || host_caps(VectorWidth::default()).contractions.is_empty()
+        );
+        keeps_bits(&routine);
+    }
+}
+
 /// The product is too small for a plan, so the kernel's own code converts the operands.
 #[test]
 fn small_products_of_half_precision_are_compiled_as_loops() {
