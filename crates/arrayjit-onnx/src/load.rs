@@ -9,6 +9,7 @@ use std::{
 use crate::{
     array,
     budget::{Budget, bytes_of},
+    dequantised::Replacing,
     error::{OnnxError, UnsupportedNode},
     external::Folder,
     fold::Folding,
@@ -137,6 +138,9 @@ impl Loader<'_> {
         let (constants, before) = (&mut initializers, uses(&nodes, &outputs));
         Folding { nodes: &mut nodes, constants, inputs: &given, uses: before, budget: &mut self.budget }
             .run()?;
+        let outputs_read = outputs.iter().map(|info| info.name.as_str()).collect();
+        Replacing { nodes: &mut nodes, constants: &initializers, inputs: &given, outputs: outputs_read }
+            .run();
         let uses = uses(&nodes, &outputs);
         initializers.retain(|name, _| uses.contains_key(name) || given.contains(name.as_str()));
         Ok(ModelGraph { inputs, outputs, initializers, nodes, uses })

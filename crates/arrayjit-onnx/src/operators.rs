@@ -9,6 +9,7 @@ mod attention; // attention
 mod contract; // products of matrices
 mod control; // branches and loops
 mod data_shaped; // results whose shape data decide
+mod dequantised; // products of dequantised operands
 mod elementwise; // functions of elements
 mod integer_product; // products of 8-bit integers
 mod layout; // moves elements
@@ -42,6 +43,7 @@ static FAMILIES: &[&[Operator]] = &[
     contract::OPERATORS,
     control::OPERATORS,
     data_shaped::OPERATORS,
+    dequantised::OPERATORS,
     elementwise::OPERATORS,
     layout::OPERATORS,
     list::OPERATORS,
@@ -67,10 +69,11 @@ static FAMILIES: &[&[Operator]] = &[
 pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<NodeOperator, String> {
     let all = FAMILIES.iter().copied().flatten().enumerate();
     let mut since = None;
-    for (number, operator) in all.filter(|(_, operator)| operator.domain == domain && operator.name == name) {
+    let is_it =
+        |operator: &Operator| operator.domain == domain && operator.name == name && !operator.is_internal();
+    for (number, operator) in all.filter(|(_, operator)| is_it(operator)) {
         if operator.since <= opset {
-            let Operator { name, is_random, has_sequences, .. } = *operator;
-            return Ok(NodeOperator { number, name, is_random, has_sequences });
+            return Ok(operator.numbered(number));
         }
         since = Some(operator.since);
     }
@@ -78,6 +81,13 @@ pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<NodeOperator,
         Some(since) => format!("the operator is supported from opset {since} on"),
         None => "the operator is not supported".into(),
     })
+}
+
+/// The operator that takes the place of one with dequantised operands.
+pub(crate) fn of_dequantised(name: &str) -> Option<NodeOperator> {
+    let mut all = FAMILIES.iter().copied().flatten().enumerate();
+    let found = all.find(|(_, operator)| operator.is_internal() && operator.name == name);
+    found.map(|(number, operator)| operator.numbered(number))
 }
 
 /// Adds the statements of a node to the current graph.

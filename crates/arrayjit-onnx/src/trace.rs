@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use arrayjit_tensor::{Graph, Init, ModelState, Parameter, Tensor};
+use arrayjit_tensor::{Graph, Init, ModelState, NumericClass, Parameter, Tensor};
 use tnode::{DType, HostArray};
 
 use crate::{
@@ -405,6 +405,10 @@ impl<'s> Tracer<'s> {
 impl TraceScope for Tracer<'_> {
     fn current(&self) -> &Graph {
         &self.current.graph
+    }
+
+    fn is_strict(&self) -> bool {
+        self.shared.weights.backend().settings().numerics == NumericClass::Strict
     }
 
     fn tensor(&mut self, value: &Value) -> Result<Tensor, OnnxError> {

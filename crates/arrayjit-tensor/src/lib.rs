@@ -36,7 +36,7 @@ pub mod session; // training
 
 tnode::debug_as_display!(Error);
 
-pub use arrayjit::{Backend, DType, HostArray, Settings, profile};
+pub use arrayjit::{Backend, DType, HostArray, Settings, profile, settings::NumericClass};
 
 pub use crate::{
     error::Error,

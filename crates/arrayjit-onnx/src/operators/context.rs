@@ -104,6 +104,11 @@ impl<'n> NodeContext<'_, 'n> {
         self.node.outputs.len()
     }
 
+    /// Whether results must have the bits of the operations that the file names.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.scope.is_strict()
+    }
+
     /// Whether a later node reads the result.
     pub(crate) fn wants(&self, output: usize) -> bool {
         self.node.outputs.get(output).is_some_and(|name| !name.is_empty())

@@ -1,15 +1,19 @@
-//! Products of matrices of 8-bit integers, as sums in i32 that wrap.
+//! Products of matrices of 8-bit integers and convolutions with them, as sums in i32 that wrap.
 //!
 //! `Σ (x - a) · (z - b) = Σ x·z - a · Σ z - b · Σ x + K · a · b`, where `a` and `b` are the zero points. The
 //! first sum multiplies widened bytes, which targets have instructions for. Sums of a constant are computed
 //! once for a session, and a constant matrix is stored in groups of four rows, in the order in which these
 //! instructions read it.
 
+use arrayjit_tensor::low_level::{AxisWindow, in_space, numbered};
 use tnode::{DType, HostArray};
 
-use super::context::NodeContext;
+use super::{
+    context::NodeContext,
+    window::{filters_last, windows_of},
+};
 use crate::{
-    error::NodeProblem,
+    error::OnnxError,
     host::ints_of,
     shape::{access, broadcast, dims, letter, letters},
     value::Value,
@@ -30,15 +34,11 @@ pub(super) fn integer_product(
     cx: &mut NodeContext<'_, '_>,
     left: &Quantised,
     right: &Quantised,
-) -> Result<Option<Value>, NodeProblem> {
+) -> Result<Option<Value>, OnnxError> {
     let (x, z) = (&left.values, &right.values);
-    let is_matrix = |value: &Value| {
-        let is_byte = matches!(value.dtype(), DType::U8 | DType::I8);
-        is_byte && value.rank() >= 2 && value.num_elements() > 0
-    };
     let ([.., rows, depth], [.., inner, columns]) = (x.shape(), z.shape()) else { return Ok(None) };
     let (rows, depth, inner, columns) = (*rows, *depth, *inner, *columns);
-    if !is_matrix(x) || !is_matrix(z) || depth != inner || i32::try_from(depth).is_err() {
+    if !has_bytes(x) || !has_bytes(z) || depth != inner || i32::try_from(depth).is_err() {
         return Ok(None);
     }
     let front = |value: &Value| value.shape()[..value.rank() - 2].to_vec();
@@ -87,7 +87,7 @@ fn widened_product(
     x: &Value,
     z: &Value,
     rank: usize,
-) -> Result<String, NodeProblem> {
+) -> Result<String, OnnxError> {
     let (row, column) = (letter(rank - 2), letter(rank - 1));
     let (depth_at, z_text) = match grouped(cx, z)? {
         Some(groups) => {
@@ -101,7 +101,7 @@ fn widened_product(
 }
 
 /// A constant matrix in groups of four rows: `[K / 4, N, 4]`.
-fn grouped(cx: &mut NodeContext<'_, '_>, z: &Value) -> Result<Option<Value>, NodeProblem> {
+fn grouped(cx: &mut NodeContext<'_, '_>, z: &Value) -> Result<Option<Value>, OnnxError> {
     let (Some(known), &[depth, columns]) = (z.known().cloned(), z.shape()) else { return Ok(None) };
     if !known.is_constant || !depth.is_multiple_of(GROUP) {
         return Ok(None);
@@ -128,7 +128,7 @@ fn column_sums(
     z: &Value,
     rank: usize,
     text: &mut String,
-) -> Result<String, NodeProblem> {
+) -> Result<String, OnnxError> {
     let column = letter(rank - 1);
     if let (Some(known), &[_, columns]) = (z.known().filter(|known| known.is_constant).cloned(), z.shape()) {
         let table = cx.table("sums of columns".into(), || {
@@ -150,7 +150,7 @@ fn row_sums(
     x: &Value,
     rank: usize,
     text: &mut String,
-) -> Result<String, NodeProblem> {
+) -> Result<String, OnnxError> {
     let row = letter(rank - 2);
     let element = cx.bind_array(x)?.at(&indices(x, rank, [row.clone(), "k".into()]));
     Ok(summed("r", x, rank, row, &element, text))
@@ -174,9 +174,9 @@ fn zero_text(
     operand: &Quantised,
     rank: usize,
     is_left: bool,
-) -> Result<Option<String>, NodeProblem> {
+) -> Result<Option<String>, OnnxError> {
     let Some(zero) = &operand.zero else { return Ok(None) };
-    if zero.known().is_some_and(|known| known.ints().iter().all(|&zero| zero == 0)) {
+    if is_zero(zero) {
         return Ok(None);
     }
     let shape = match (zero.num_elements(), zero.rank()) {
@@ -186,4 +186,92 @@ fn zero_text(
     };
     let zero = cx.reshaped(zero, &shape)?;
     Ok(Some(format!("i32({})", cx.bind(&zero)?.broadcast(rank))))
+}
+
+fn has_bytes(value: &Value) -> bool {
+    matches!(value.dtype(), DType::U8 | DType::I8) && value.num_elements() > 0
+}
+
+fn is_zero(zero: &Value) -> bool {
+    zero.known().is_some_and(|known| known.ints().iter().all(|&zero| zero == 0))
+}
+
+/// The convolution with constant filters, without the zero point of the image, plus a bias in i32; none if an
+/// operand has no bytes, if filters have a zero point, or if they have groups.
+pub(super) fn integer_convolution(
+    cx: &mut NodeContext<'_, '_>,
+    image: &Quantised,
+    filters: &Quantised,
+    bias: Option<&Value>,
+) -> Result<Option<Value>, OnnxError> {
+    let (x, w) = (&image.values, &filters.values);
+    let has_zero = filters.zero.as_ref().is_some_and(|zero| !is_zero(zero));
+    let is_plain = w.rank() == x.rank() && w.rank() >= 3 && x.shape()[1] == w.shape()[1];
+    let Some(known) = w.known().filter(|known| known.is_constant).cloned() else { return Ok(None) };
+    if !has_bytes(x) || !has_bytes(w) || has_zero || !is_plain || cx.int_or("group", 1)? != 1 {
+        return Ok(None);
+    }
+    let zero = match &image.zero {
+        Some(zero) if !is_zero(zero) => match zero.known().and_then(|known| known.number()) {
+            Some(number) => Some(number),
+            None => return Ok(None),
+        },
+        _ => None,
+    };
+    let windows = windows_of(cx, x, w)?;
+    let padded = with_margins(cx, x, &windows, zero.as_deref().unwrap_or("0"))?;
+    let (axes, count) = (windows.len(), w.shape()[0]);
+    let mut shape = vec![x.shape()[0], count];
+    shape.extend(windows.iter().map(|window| window.count));
+    let at =
+        |(at, window): (usize, &AxisWindow)| format!("{}*o{at} + {}*k{at}", window.stride, window.dilation);
+    let pixel = ["b".to_owned(), "c".into()].into_iter().chain(windows.iter().enumerate().map(at));
+    let pixel = cx.bind_array(&padded)?.at(&pixel.collect::<Vec<_>>());
+    let turned = filters_last(cx, w)?;
+    let tap = [numbered("k", axes), vec!["c".into(), "f".into()]].concat();
+    let tap = cx.bind_array(&turned)?.at(&tap);
+    let mut terms = String::new();
+    if let Some(zero) = zero {
+        let sums = cx.table("sums of filters".into(), || {
+            let ints = known.ints();
+            let filters = ints.chunks_exact(ints.len() / count);
+            ints_of(DType::I32, &[count], &filters.map(|filter| filter.iter().sum()).collect::<Vec<_>>())
+        })?;
+        terms += &format!(" - {zero} * {}", cx.bind_array(&sums)?.at(&["f".into()]));
+    }
+    if let Some(bias) = bias {
+        terms += &format!(" + {}", cx.bind_array(bias)?.at(&["f".into()]));
+    }
+    let own = numbered("o", axes);
+    let of = |name: &str| access(name, [vec!["b".to_owned(), "f".into()], own.clone()].concat());
+    let text = format!(
+        "node s i32[{}]\n{} :+= i32({pixel}) * i32({tap})\n{} := {}{terms}",
+        dims(&shape),
+        of("s"),
+        of("y"),
+        of("s")
+    );
+    Ok(Some(cx.emit(DType::I32, &shape, &text)?))
+}
+
+/// The elements that windows read: an image with its margins, which have this number.
+fn with_margins(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    windows: &[AxisWindow],
+    number: &str,
+) -> Result<Value, OnnxError> {
+    if !windows.iter().any(AxisWindow::is_padded) {
+        return Ok(x.clone());
+    }
+    let mut shape = x.shape()[..2].to_vec();
+    let mut index = vec!["b".to_owned(), "c".into()];
+    for (at, window) in windows.iter().enumerate() {
+        let AxisWindow { kernel, stride, dilation, count, .. } = *window;
+        shape.push(stride * count.saturating_sub(1) + dilation * (kernel - 1) + 1);
+        index.push(format!("i{at} - {}", window.before).replace("- -", "+ "));
+    }
+    let element = cx.bind_array(x)?.padded(number, &index);
+    let y = access("y", in_space("c", "i", windows.len()));
+    cx.emit(x.dtype(), &shape, &format!("{y} := {element}"))
 }

@@ -1,6 +1,7 @@
 //! Operators as the list has them.
 
 use super::context::{Lowered, NodeContext};
+use crate::ir::NodeOperator;
 
 /// An operator from one version of its operator set on.
 pub(super) struct Operator {
@@ -13,6 +14,30 @@ pub(super) struct Operator {
     pub(super) is_random: bool,
     /// Whether operands or results may be sequences.
     pub(super) has_sequences: bool,
+}
+
+/// The domain of operators that no file names.
+const INTERNAL: &str = "internal";
+
+impl Operator {
+    /// Whether no file names it: a load puts it in place of others.
+    pub(super) fn is_internal(&self) -> bool {
+        self.domain == INTERNAL
+    }
+
+    /// The operator at a position of the list.
+    pub(super) fn numbered(&self, number: usize) -> NodeOperator {
+        let Operator { name, is_random, has_sequences, .. } = *self;
+        NodeOperator { number, name, is_random, has_sequences }
+    }
+}
+
+/// An operator that no file names, with the name of the one that it replaces.
+pub(super) const fn internal_op(
+    name: &'static str,
+    lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
+) -> Operator {
+    Operator { domain: INTERNAL, ..op(name, 1, lower) }
 }
 
 /// An operator of `ai.onnx`.

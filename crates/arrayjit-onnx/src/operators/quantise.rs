@@ -6,7 +6,7 @@ use super::{
     context::{Lowered, NodeContext},
     contract::product,
     elementwise::{clamped, combined},
-    integer_product::{Quantised, integer_product},
+    integer_product::{Quantised, integer_convolution as exact_convolution, integer_product},
     operator::{Operator, op},
     window::convolved,
 };
@@ -50,7 +50,7 @@ fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Sca
     let value = cx.value(at)?;
     let dtype = value.dtype();
     if value.num_elements() == 1 {
-        let operand = cx.bind_array(&value)?;
+        let operand = cx.bind(&value)?;
         return Ok(Scale { text: operand.at(&vec!["0".to_owned(); value.rank()]), dtype });
     }
     let block = usize::try_from(cx.int_or("block_size", 0)?).unwrap_or(0);
@@ -165,7 +165,7 @@ fn centred_product(
     cx: &mut NodeContext<'_, '_>,
     left: &Quantised,
     right: &Quantised,
-) -> Result<Value, NodeProblem> {
+) -> Result<Value, OnnxError> {
     if let Some(product) = integer_product(cx, left, right)? {
         return Ok(product);
     }
@@ -175,11 +175,24 @@ fn centred_product(
 }
 
 fn integer_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let (x, filters) = (cx.value(0)?, cx.value(1)?);
-    let (x_zero, filter_zero) = (cx.optional(2), cx.optional(3));
-    let centred_x = centred(cx, &x, x_zero, false)?;
-    let centred_filters = centred_filters(cx, &filters, filter_zero)?;
-    Ok(vec![convolved(cx, &centred_x, &centred_filters, None)?])
+    let image = Quantised { values: cx.value(0)?, zero: cx.optional(2) };
+    let filters = Quantised { values: cx.value(1)?, zero: cx.optional(3) };
+    Ok(vec![centred_convolution(cx, &image, &filters, None)?])
+}
+
+/// The convolution in i32 of two operands without their zero points, plus a bias.
+fn centred_convolution(
+    cx: &mut NodeContext<'_, '_>,
+    image: &Quantised,
+    filters: &Quantised,
+    bias: Option<Value>,
+) -> Result<Value, OnnxError> {
+    if let Some(sum) = exact_convolution(cx, image, filters, bias.as_ref())? {
+        return Ok(sum);
+    }
+    let image = centred(cx, &image.values, image.zero.clone(), false)?;
+    let filters = centred_filters(cx, &filters.values, filters.zero.clone())?;
+    convolved(cx, &image, &filters, bias)
 }
 
 /// Filters in i32 without their zero point: one for all, or one for each filter.
@@ -213,7 +226,7 @@ fn requantised(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
     let mut texts = Vec::new();
     for (at, along) in [(a, row), (b, Some(axis)), (c, None), (zero, None)] {
         let value = cx.value(at)?;
-        let operand = cx.bind_array(&value)?;
+        let operand = cx.bind(&value)?;
         let fits = |at: &usize| value.num_elements() == sum.shape()[*at] && value.rank() <= 2;
         texts.push(match along.filter(fits) {
             _ if value.num_elements() == 1 => operand.at(&vec!["0".to_owned(); value.rank()]),
@@ -246,10 +259,9 @@ fn quantised_product(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 fn quantised_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let (x, filters, bias) = (cx.value(0)?, cx.value(3)?, cx.optional(8));
-    let (x_zero, filter_zero) = (cx.value(2)?, cx.value(5)?);
-    let centred_x = centred(cx, &x, Some(x_zero), false)?;
-    let centred_filters = centred_filters(cx, &filters, Some(filter_zero))?;
-    let sum = convolved(cx, &centred_x, &centred_filters, bias)?;
+    let image = Quantised { values: cx.value(0)?, zero: Some(cx.value(2)?) };
+    let filters = Quantised { values: cx.value(3)?, zero: Some(cx.value(5)?) };
+    let bias = cx.optional(8);
+    let sum = centred_convolution(cx, &image, &filters, bias)?;
     requantised(cx, &sum, 1)
 }

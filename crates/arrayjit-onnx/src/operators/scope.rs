@@ -18,6 +18,9 @@ pub(crate) trait TraceScope {
     /// The graph that is being built.
     fn current(&self) -> &Graph;
 
+    /// Whether results must have the bits of the operations that the file names.
+    fn is_strict(&self) -> bool;
+
     /// The tensor of the current graph that has the value.
     fn tensor(&mut self, value: &Value) -> Result<Tensor, OnnxError>;
 

@@ -164,7 +164,7 @@ pub(super) fn convolved(
 
 /// Filters with the axes of the window first, then the channels, then the filters: arrays within a model have
 /// channels as their contiguous axis, so that the filters are in vectors.
-fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Result<Value, OnnxError> {
+pub(super) fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Result<Value, OnnxError> {
     let [count, channels, kernel @ ..] = filters.shape() else {
         return Err(OnnxError::operand(1, "expected two axes or more"));
     };
