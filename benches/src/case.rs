@@ -301,6 +301,7 @@ impl Node {
         let dims = self.dims.iter().copied();
         Ok(Some(match self.dtype {
             DType::U8 => HostArray::from_slice(&values.iter().map(|&v| v as u8).collect::<Vec<_>>(), dims)?,
+            DType::I8 => HostArray::from_slice(&values.iter().map(|&v| v as i8).collect::<Vec<_>>(), dims)?,
             DType::Bf16 => {
                 let values: Vec<bf16> = values.iter().map(|&v| bf16::from_f32(v)).collect();
                 HostArray::from_slice(&values, dims)?

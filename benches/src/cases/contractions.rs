@@ -1,7 +1,9 @@
 //! Matrix multiplications in their variants, and convolution.
 
+use arrayjit::DType;
+
 use crate::{
-    case::{Case, Node, Operation},
+    case::{Case, Init, Node, Operation},
     product::{product, transposed},
 };
 
@@ -17,6 +19,8 @@ pub(super) fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = square.map(|(name, n)| matmul(name, [n, n, n])).into();
     cases.extend([
         matmul("matmul_tall_4096x64x64", [4096, 64, 64]),
+        matmul_u8i8("matmul_u8i8_256", 256),
+        matmul_u8i8("matmul_u8i8_1024", 1024),
         matmul_nt("matmul_nt_512", 512),
         bmm("bmm_256x32x32x32", 256, 32),
         matvec("matvec_4096", 4096),
@@ -37,6 +41,23 @@ fn matmul(name: &'static str, [m, k, n]: [usize; 3]) -> Case {
     Case::new(name, Operation::Matmul, "c[m,n] :+= a[m,k] * b[k,n]", nodes)
         .flops(product_flops([m, k, n]))
         .formula(move |inputs| product(&inputs[0], &inputs[1], [m, k, n]))
+}
+
+/// `c = a b / 2`, square: `u8` by `i8` with exact sums in `i32`, which are converted to `f32`. No peer has
+/// this operation.
+fn matmul_u8i8(name: &'static str, n: usize) -> Case {
+    let text = "h[m,n] :+= i32(a[m,k]) * i32(b[k,n])\nc[m,n] := f32(h[m,n]) * 0.5";
+    let nodes = vec![
+        Node::with("a", &[n, n], Init::Below(256)).of(DType::U8),
+        Node::with("b", &[n, n], Init::Below(128)).of(DType::I8),
+        Node::intermediate("h", &[n, n]).of(DType::I32),
+        Node::written("c", &[n, n]),
+    ];
+    let case = Case::new(name, Operation::Matmul, text, nodes);
+    let case = case.flops(product_flops([n, n, n])).formula(move |inputs| {
+        product(&inputs[0], &inputs[1], [n, n, n]).into_iter().map(|sum| sum / 2.0).collect()
+    });
+    Case { operation: None, ..case }
 }
 
 /// `c = a bᵀ`, square.
