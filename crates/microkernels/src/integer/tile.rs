@@ -46,7 +46,9 @@ pub(crate) trait Dot {
     type Columns: Copy;
     /// 32-bit integers, one for each column.
     type Vector: Copy;
+    /// Selects columns.
     type Mask: Copy;
+    /// Columns of a vector.
     const COLUMNS: usize;
     /// Bytes of a group of A.
     const A_GROUP: isize;
@@ -70,6 +72,27 @@ pub(crate) trait Dot {
     unsafe fn store_sums(to: *mut i32, mask: Self::Mask, value: Self::Vector);
 }
 
+/// Loads a group of B for each column, under the mask in the last vector if it is an edge.
+#[inline(always)]
+unsafe fn load_groups<D: Dot, const W: usize, const UNSIGNED: bool, const EDGE: bool>(
+    b: *const u8,
+    mask: D::Mask,
+) -> [D::Columns; W] {
+    // SAFETY: inlined into a function that enables the instructions; the caller vouches for the memory. No
+    // memory is read under the empty mask.
+    unsafe {
+        let mut groups = [D::load_masked::<UNSIGNED>(b, D::mask(0)); W];
+        for (w, group) in groups.iter_mut().enumerate() {
+            let from = b.wrapping_add(w * D::COLUMNS * GROUP);
+            *group = match EDGE && w + 1 == W {
+                true => D::load_masked::<UNSIGNED>(from, mask),
+                false => D::load::<UNSIGNED>(from),
+            };
+        }
+        groups
+    }
+}
+
 /// The code of a microkernel for `H` rows and `W` vectors of columns. With `EDGE`, the last vector is masked.
 #[inline(always)]
 pub(crate) unsafe fn microkernel<
@@ -88,14 +111,7 @@ pub(crate) unsafe fn microkernel<
         let mut sums = [[D::zero(); W]; H];
         let (mut a, mut b) = (tile.a, tile.b);
         for _ in 0..tile.groups {
-            let mut groups = [D::load_masked::<UNSIGNED>(b, D::mask(0)); W];
-            for (w, group) in groups.iter_mut().enumerate() {
-                let from = b.wrapping_add(w * D::COLUMNS * GROUP);
-                *group = match EDGE && w + 1 == W {
-                    true => D::load_masked::<UNSIGNED>(from, mask),
-                    false => D::load::<UNSIGNED>(from),
-                };
-            }
+            let groups = load_groups::<D, W, UNSIGNED, EDGE>(b, mask);
             for (r, sums) in sums.iter_mut().enumerate() {
                 let element = D::broadcast(a.wrapping_offset(r as isize * tile.a_row));
                 for (sum, group) in sums.iter_mut().zip(groups) {
