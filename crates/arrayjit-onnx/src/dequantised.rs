@@ -31,6 +31,9 @@ impl Replacing<'_> {
         let made: HashMap<&str, &ModelNode> = (self.nodes.iter().filter(is_made_here))
             .filter_map(|node| Some((node.outputs.first()?.as_str(), node)))
             .collect();
+        if made.is_empty() {
+            return;
+        }
         let replaced: Vec<_> = self.nodes.iter().map(|node| self.replaced(node, &made)).collect();
         for (node, replaced) in self.nodes.iter_mut().zip(replaced) {
             if let Some((operator, inputs)) = replaced {

@@ -344,8 +344,8 @@ impl GemmPlan {
         Some(Ok(GemmPlan::of_product(problem, GemmPlan::run_integers, product, tile, MIN_PART_INTEGER_PRODUCTS)))
     }
 
-    /// The plan with a product, whose tiles have so many rows and columns of the problem. `part` multiply-adds
-    /// are worth a thread.
+    /// The plan with a product, whose tiles have so many rows and columns of the problem. `part`
+    /// multiply-adds are worth a thread.
     fn of_product(
         problem: &GemmProblem,
         run: RunPlan,

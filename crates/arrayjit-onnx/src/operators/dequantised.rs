@@ -26,8 +26,8 @@ pub(super) static OPERATORS: &[Operator] = &[
     internal_op("MatMul", dequantised_product),
 ];
 
-/// The operands of a product: integers, scales and zero points. Scales and zero points of the right one may run
-/// along an axis.
+/// The operands of a product: integers, scales and zero points. Scales and zero points of the right one may
+/// run along an axis.
 struct Dequantised {
     left: Quantised,
     left_scale: Value,

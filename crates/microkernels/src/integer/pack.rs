@@ -1,5 +1,5 @@
-//! Packing of 8-bit operands: rows of A one after the other, and panels of B in groups of four positions along
-//! K ([`super::tile`]).
+//! Packing of 8-bit operands: rows of A one after the other, and panels of B in groups of four positions
+//! along K ([`super::tile`]).
 
 use std::ops::Range;
 use std::ptr;
@@ -28,8 +28,8 @@ pub(crate) struct RowFormat {
 ///
 /// # Safety
 ///
-/// `from` is the address of position 0 of both dimensions. The elements of the rows that are within bounds may
-/// be read, and `row_bytes` bytes for each row written at `to`.
+/// `from` is the address of position 0 of both dimensions. The elements of the rows that are within bounds
+/// may be read, and `row_bytes` bytes for each row written at `to`.
 pub(crate) unsafe fn rows(
     operand: &OperandLayout,
     from: *const u8,

@@ -230,7 +230,8 @@ proptest! {
                 case.args[operand] = (0..2 * span).map(|_| random.u8(..)).collect();
             }
             if bounded {
-                let mut summands = |count: u64| (0..count).map(|_| random.i64(-3..9)).collect::<Vec<_>>().into();
+                let mut summands =
+                    |count: u64| (0..count).map(|_| random.i64(-3..9)).collect::<Vec<_>>().into();
                 let (outer, k) = (summands(outer), summands(k));
                 of.bounds = vec![OperandBound { outer, k, limit: 8 }];
             }
