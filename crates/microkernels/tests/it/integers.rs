@@ -44,7 +44,7 @@ fn sizes_around_tiles() {
     for signs in SIGNS {
         for m in [1, 2, 5, 6, 7, 13, 14, 15, 29] {
             for n in [1, 7, 8, 9, 16, 17, 32, 33, 47] {
-                for k in [1, 3, 4, 9, 64] {
+                for k in [3, 4, 9] {
                     check(&product(signs, &[], [m, n, k]));
                 }
             }
