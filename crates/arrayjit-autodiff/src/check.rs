@@ -46,6 +46,7 @@ pub struct WorstElement {
 /// A reason why a gradient cannot be compared with differences, or is not close to them.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CheckError {
     /// The program has no gradient.
     #[error(transparent)]
@@ -62,31 +63,18 @@ pub enum CheckError {
     /// An error about a node or an array.
     #[error(transparent)]
     Node(#[from] tnode::Error),
-    /// A node that the program reads has no values.
+    /// A node that the program reads has no values; `expected` are all nodes that need some.
     #[error("node {node} has no values; the program reads {}", expected.join(", "))]
-    MissingInput {
-        /// The name of the node.
-        node: String,
-        /// The names of all nodes that need values.
-        expected: Vec<String>,
-    },
+    MissingInput { node: String, expected: Vec<String> },
     /// The program overwrites a parameter, so its values cannot be changed from outside.
     #[error("the program writes the parameter {parameter}; differences need a node that it only reads")]
-    WrittenParameter {
-        /// The name of the parameter.
-        parameter: String,
-    },
+    WrittenParameter { parameter: String },
     /// An element of a gradient is far from the difference.
     #[error(
         "the gradient by {} is {} at {:?}, and the difference of the loss is {}; expected an error of at most \
          {tolerance:e}, found {:e}", worst.parameter, worst.gradient, worst.index, worst.difference, worst.error
     )]
-    Differs {
-        /// The element.
-        worst: WorstElement,
-        /// The greatest accepted error.
-        tolerance: f64,
-    },
+    Differs { worst: WorstElement, tolerance: f64 },
 }
 
 /// Compares the gradient of `loss` with central differences, for every element of every parameter, on the

@@ -17,155 +17,79 @@ pub struct GradientError {
 /// The kind of an error of differentiation.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum GradientErrorKind {
     /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
     Node(#[from] tnode::Error),
     /// The accesses of an assignment do not fit together.
     #[error("assignment to node {node}: {source}")]
-    Index {
-        /// The name of the node written.
-        node: String,
-        /// The reason why they do not fit.
-        source: IndexError,
-    },
+    Index { node: String, source: IndexError },
     /// The number of projections differs from the number of operands.
     #[error("assignment to node {node}: {operands} operands, but {projections} projections")]
-    Operands {
-        /// The name of the node written.
-        node: String,
-        /// The number of operands.
-        operands: usize,
-        /// The number of projections.
-        projections: usize,
-    },
+    Operands { node: String, operands: usize, projections: usize },
     /// The loss or a parameter holds no floats.
     #[error("node {node} is of {dtype}; {role} is expected to be of floats")]
-    NotFloat {
-        /// The name of the node.
-        node: String,
-        /// Its type.
-        dtype: DType,
-        /// The role of the node: a loss or a parameter.
-        role: &'static str,
-    },
+    NotFloat { node: String, dtype: DType, role: &'static str },
     /// The loss is no scalar and there is no seed.
     #[error(
         "the loss {loss} has dimensions {dims:?}, expected a scalar; sum its elements, or give the gradient by \
          them as a seed"
     )]
-    NotScalar {
-        /// The name of the loss.
-        loss: String,
-        /// Its dimensions.
-        dims: Vec<usize>,
-    },
+    NotScalar { loss: String, dims: Vec<usize> },
     /// No step writes the loss.
     #[error("no statement writes the loss {loss}")]
-    LossNotWritten {
-        /// The name of the loss.
-        loss: String,
-    },
-    /// No step mentions the parameter.
+    LossNotWritten { loss: String },
+    /// No step mentions the parameter; `known` are the nodes of floats that the program reads.
     #[error("no statement mentions the parameter {parameter}; expected {}", one_of(known))]
-    UnknownParameter {
-        /// The name of the parameter.
-        parameter: String,
-        /// The names of the nodes of floats that the program reads.
-        known: Vec<String>,
-    },
+    UnknownParameter { parameter: String, known: Vec<String> },
     /// The loss depends on values that a parameter had before a step wrote it, and on those after it.
     #[error(
         "the loss {loss} depends on values of {parameter} from before and after this statement, and the gradient by \
          {parameter} would lack a part; write the new values to another node, or `detach` those before"
     )]
-    OlderValues {
-        /// The name of the loss.
-        loss: String,
-        /// The name of the parameter.
-        parameter: String,
-    },
+    OlderValues { loss: String, parameter: String },
     /// The gradient node or the seed does not have the dimensions of its node.
     #[error("node {node} has dimensions {found:?}, expected {expected:?} as node {of} has")]
-    Shape {
-        /// The name of the gradient node or seed.
-        node: String,
-        /// Its dimensions.
-        found: Vec<usize>,
-        /// The name of the node that it belongs to.
-        of: String,
-        /// The dimensions of that node.
-        expected: Vec<usize>,
-    },
+    Shape { node: String, found: Vec<usize>, of: String, expected: Vec<usize> },
     /// A reduction has no derivative here.
     #[error("node {node}: `{op}` of several values per element has no derivative in this form; {instead}")]
-    Reduction {
-        /// The name of the node written.
-        node: String,
-        /// The accumulating operation.
-        op: String,
-        /// A remedy.
-        instead: &'static str,
-    },
+    Reduction { node: String, op: String, instead: &'static str },
     /// A statement reads elements that it writes in another iteration.
     #[error(
         "node {node} is read at elements that other iterations of the statement write, so its old values are lost; \
          write to another node first"
     )]
-    ReadsWhatItWrites {
-        /// The name of the node.
-        node: String,
-    },
+    ReadsWhatItWrites { node: String },
     /// A statement writes a slice, which may be a view.
     #[error(
         "node {node} is a slice of {of}, and a write may change both; copy the slice to a node of its own before it \
          is differentiated"
     )]
-    WritesSlice {
-        /// The name of the slice.
-        node: String,
-        /// The name of its parent.
-        of: String,
-    },
+    WritesSlice { node: String, of: String },
     /// A slice is read after its parent has changed.
     #[error(
         "node {node} is a slice of {of}, which has changed since; slice it again, or copy it before the change"
     )]
-    StaleSlice {
-        /// The name of the slice.
-        node: String,
-        /// The name of its parent.
-        of: String,
-    },
+    StaleSlice { node: String, of: String },
     /// A node to be computed again depends on a node that has changed since.
     #[error(
         "node {node} cannot be computed again in the backward pass, because {input}, which it is computed from, \
          changes after it; write the new values to another node, or remove `recompute {node}`"
     )]
-    RecomputedInput {
-        /// The name of the node to be computed again.
-        node: String,
-        /// The name of the node that has changed.
-        input: String,
-    },
+    RecomputedInput { node: String, input: String },
     /// A node to be computed again has values that the program does not compute.
     #[error(
         "node {node} cannot be computed again in the backward pass, because it has values from before the program, or \
          its own id; remove `recompute {node}`"
     )]
-    RecomputedValues {
-        /// The name of the node to be computed again.
-        node: String,
-    },
+    RecomputedValues { node: String },
     /// A padded read has an index with a symbol of unknown range.
     #[error(
         "node {node} is read beyond its dimensions at an index with symbols; expected a range for them, as in \
          `where @t < 10`"
     )]
-    OpenSymbol {
-        /// The name of the node read.
-        node: String,
-    },
+    OpenSymbol { node: String },
 }
 
 impl GradientErrorKind {

@@ -8,19 +8,13 @@ use crate::legalise::LegaliseError;
 /// Why a routine could not be scheduled.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ScheduleError {
     /// A node without memory is still read or written: the optimiser has not inlined it.
     #[error(
         "routine `{routine}`: node {node} \"{name}\" is virtual, expected every mention of it to be inlined"
     )]
-    Virtual {
-        /// The routine's name.
-        routine: String,
-        /// The number of the node in the routine.
-        node: NodeRef,
-        /// The node's name.
-        name: String,
-    },
+    Virtual { routine: String, node: NodeRef, name: String },
     /// The target lacks an operation or a type of the routine.
     #[error(transparent)]
     Illegal(#[from] LegaliseError),

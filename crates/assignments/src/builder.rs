@@ -26,55 +26,28 @@ use lowered_ir::random::{Distribution, Scheme};
 /// A reason why assignments cannot be built.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum BuildError {
     /// The sizes of a node are not settled.
     #[error(transparent)]
     Node(#[from] tnode::Error),
     /// The indices do not fit the nodes.
     #[error("assignment to node {node}: {source}")]
-    Index {
-        /// The name of the node written.
-        node: String,
-        /// The reason why they do not fit.
-        source: IndexError,
-    },
+    Index { node: String, source: IndexError },
     /// The einsum text is wrong or does not fit the nodes.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A concatenation of no nodes, or a split into no nodes.
     #[error("node {node}: expected at least one part, found none")]
-    NoParts {
-        /// The name of the concatenated node.
-        node: String,
-    },
+    NoParts { node: String },
     /// The dimensions of the nodes of a gather or scatter do not fit.
     #[error(
         "node {values} has dimensions {found:?}, expected {expected:?}: those of {table} with the ones of the indices for axis {axis}"
     )]
-    Gathered {
-        /// The name of the node with the gathered or scattered values.
-        values: String,
-        /// Its dimensions.
-        found: Vec<usize>,
-        /// The expected dimensions.
-        expected: Vec<usize>,
-        /// The name of the node indexed.
-        table: String,
-        /// The axis with computed indices.
-        axis: usize,
-    },
+    Gathered { values: String, found: Vec<usize>, expected: Vec<usize>, table: String, axis: usize },
     /// An operand of a pointwise operation has other dimensions than the node written.
     #[error("node {operand} has dimensions {found:?}, expected {expected:?} as node {lhs} has")]
-    Shape {
-        /// The operand's name.
-        operand: String,
-        /// Its dimensions.
-        found: Vec<usize>,
-        /// The name of the node written.
-        lhs: String,
-        /// Its dimensions.
-        expected: Vec<usize>,
-    },
+    Shape { operand: String, found: Vec<usize>, lhs: String, expected: Vec<usize> },
 }
 
 /// A program of one step.

@@ -17,53 +17,20 @@ pub struct Warning {
 /// The kind of a warning, with the names in its message.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum WarningKind {
     /// A node of floats stores a quotient of integers, which drops the fraction.
-    IntegerDivision {
-        /// The division.
-        division: String,
-        /// The type of the operands.
-        dtype: DType,
-        /// The name of the node written.
-        node: String,
-        /// The type of the node written.
-        written: DType,
-        /// The same division in floats.
-        instead: String,
-    },
+    IntegerDivision { division: String, dtype: DType, node: String, written: DType, instead: String },
     /// All elements that a statement writes get the same random number.
-    OneRandomNumber {
-        /// The call in the text.
-        call: String,
-        /// The name of the node written.
-        node: String,
-        /// A call that gives a number for each element.
-        instead: String,
-    },
+    OneRandomNumber { call: String, node: String, instead: String },
     /// A letter has the name of an integer without axes, whose value may be meant.
-    LetterOfNode {
-        /// The name.
-        name: String,
-    },
+    LetterOfNode { name: String },
     /// The text declares an input that nothing reads.
-    UnusedInput {
-        /// The name.
-        name: String,
-    },
+    UnusedInput { name: String },
     /// A gradient is zero because the loss does not depend on the parameter.
-    NoGradient {
-        /// The parameter's name.
-        parameter: String,
-        /// The name of the loss.
-        loss: String,
-    },
+    NoGradient { parameter: String, loss: String },
     /// The routine does not use the values of a node without memory.
-    UnusedValue {
-        /// The node's name.
-        node: String,
-        /// Its memory mode.
-        mode: MemoryMode,
-    },
+    UnusedValue { node: String, mode: MemoryMode },
 }
 
 impl Warning {

@@ -30,41 +30,16 @@ pub struct CodeError {
 /// A difference between an artifact and a scheduled routine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CodeMismatch {
     /// The numbers of kernels differ.
-    Kernels {
-        /// Kernels of the routine.
-        expected: usize,
-        /// Kernels of the artifact.
-        found: usize,
-    },
+    Kernels { expected: usize, found: usize },
     /// The parameters of a kernel differ.
-    Params {
-        /// The kernel's name in the routine.
-        kernel: String,
-        /// Parameters that its calls pass.
-        expected: Vec<Param>,
-        /// Parameters of the artifact's kernel.
-        found: Vec<Param>,
-    },
-    /// The launches of a kernel differ.
-    Launch {
-        /// The kernel's name in the routine.
-        kernel: String,
-        /// The routine's launch.
-        expected: Launch,
-        /// The artifact's launch. Its grain may differ.
-        found: Launch,
-    },
+    Params { kernel: String, expected: Vec<Param>, found: Vec<Param> },
+    /// The launches of a kernel differ. Their grain may.
+    Launch { kernel: String, expected: Launch, found: Launch },
     /// The log lines of a kernel differ.
-    Log {
-        /// The kernel's name in the routine.
-        kernel: String,
-        /// Lines that the routine's kernel logs.
-        expected: usize,
-        /// Lines that the artifact's kernel logs.
-        found: usize,
-    },
+    Log { kernel: String, expected: usize, found: usize },
 }
 
 impl fmt::Display for CodeMismatch {

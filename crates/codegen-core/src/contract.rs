@@ -277,59 +277,25 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
 /// The reason why a codegen did not compile a kernel.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CodegenError {
-    /// The target lacks an operation. Another target may have it.
+    /// The target lacks an operation. Another target may have it. The reason says how to get support for it.
     #[error("kernel `{kernel}`: {codegen} does not support {op}: {why}")]
-    Unsupported {
-        /// The codegen's name.
-        codegen: String,
-        /// The kernel's name.
-        kernel: String,
-        /// The operation, as the text form writes it.
-        op: String,
-        /// The reason, and a way to get support for it.
-        why: String,
-    },
+    Unsupported { codegen: String, kernel: String, op: String, why: String },
     /// A legal kernel was rejected: a bug here or in the platform's compiler.
     #[error("kernel `{kernel}`: {codegen} failed in {stage}: {message}")]
-    Failed {
-        /// The codegen's name.
-        codegen: String,
-        /// The kernel's name.
-        kernel: String,
-        /// The stage of compilation.
-        stage: &'static str,
-        /// The message, with the source line if there is one.
-        message: String,
-    },
+    Failed { codegen: String, kernel: String, stage: &'static str, message: String },
     /// The choice of a kernel does not fit the kernel.
     #[error("kernel `{kernel}`: the choice `{choice}` does not fit: {why}")]
-    Choice {
-        /// The kernel's name.
-        kernel: String,
-        /// The choice.
-        choice: String,
-        /// The contradiction.
-        why: String,
-    },
+    Choice { kernel: String, choice: String, why: String },
     /// The target's memory for code is exhausted.
     #[error("kernel `{kernel}`: no memory for {bytes} bytes of code")]
-    OutOfMemory {
-        /// The kernel's name.
-        kernel: String,
-        /// Bytes that were requested.
-        bytes: usize,
-    },
+    OutOfMemory { kernel: String, bytes: usize },
     /// The system forbids the process to execute the code that it generates.
     #[error(
         "kernel `{kernel}`: the system forbids this process to execute code that it generates ({cause}); SELinux (`execmem`), systemd (`MemoryDenyWriteExecute`), seccomp filters and hardened kernels do so"
     )]
-    CodeForbidden {
-        /// The kernel's name.
-        kernel: String,
-        /// The error of the system.
-        cause: String,
-    },
+    CodeForbidden { kernel: String, cause: String },
 }
 
 impl CodegenError {

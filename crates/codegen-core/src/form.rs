@@ -24,87 +24,44 @@ use crate::threads::nest;
 /// A rule of the form that a kernel breaks.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FormError {
     /// A parallel loop is beside or inside other statements.
     #[error(
         "kernel `{kernel}`: parallel loop {var} stands in other statements, expected nested parallel loops around all"
     )]
-    Parallel {
-        /// The kernel's name.
-        kernel: String,
-        /// The loop's variable.
-        var: String,
-    },
+    Parallel { kernel: String, var: String },
     /// All threads of a workgroup store into a node.
     #[error(
         "kernel `{kernel}`: node {node} is stored into outside of workgroup loops, expected one thread to do it"
     )]
-    Store {
-        /// The kernel's name.
-        kernel: String,
-        /// The node.
-        node: NodeRef,
-    },
+    Store { kernel: String, node: NodeRef },
     /// A workgroup loop stores into a local that every thread has a copy of.
     #[error(
         "kernel `{kernel}`: local {local} is stored into by some threads, expected all of them to keep it alike"
     )]
-    Uneven {
-        /// The kernel's name.
-        kernel: String,
-        /// The local.
-        local: LocalId,
-    },
+    Uneven { kernel: String, local: LocalId },
     /// A workgroup or thread local is declared outside of the workgroup's body.
     #[error(
         "kernel `{kernel}`: local {local} is declared in a loop, expected directly in the innermost parallel loop"
     )]
-    Declared {
-        /// The kernel's name.
-        kernel: String,
-        /// The local.
-        local: LocalId,
-    },
+    Declared { kernel: String, local: LocalId },
     /// Other statements are between nested workgroup loops.
     #[error(
         "kernel `{kernel}`: a workgroup loop stands beside other statements in workgroup loop {var}, expected them directly in each other"
     )]
-    Nested {
-        /// The kernel's name.
-        kernel: String,
-        /// The outermost loop's variable.
-        var: String,
-    },
+    Nested { kernel: String, var: String },
     /// Nested workgroup loops have too many iterations.
     #[error("kernel `{kernel}`: workgroup loops have {found} iterations, expected at most {expected}")]
-    Threads {
-        /// The kernel's name.
-        kernel: String,
-        /// The iterations of the nested loops together.
-        found: u64,
-        /// Threads of a workgroup.
-        expected: u32,
-    },
+    Threads { kernel: String, found: u64, expected: u32 },
     /// The workgroup locals exceed shared memory.
     #[error("kernel `{kernel}`: workgroup locals take {found} bytes, expected at most {expected}")]
-    Memory {
-        /// The kernel's name.
-        kernel: String,
-        /// Bytes of all workgroup locals.
-        found: usize,
-        /// Bytes of a workgroup's shared memory.
-        expected: usize,
-    },
+    Memory { kernel: String, found: usize, expected: usize },
     /// All threads read memory that the next workgroup loop writes.
     #[error(
         "kernel `{kernel}`: {array} is read by all threads right before a workgroup loop stores into it, expected a meeting in between"
     )]
-    Race {
-        /// The kernel's name.
-        kernel: String,
-        /// The node or local, as the text form writes it.
-        array: String,
-    },
+    Race { kernel: String, array: String },
 }
 
 /// Checks that a target with these workgroups can run a verified kernel.

@@ -33,102 +33,36 @@ pub struct Kernel {
 /// A contradiction between the ABI of a kernel and its IR.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum KernelError {
     /// The numbers of parameters and of nodes and symbols differ.
     #[error("kernel `{kernel}`: its ABI has {found} {what}, expected {expected} as in its IR")]
-    Count {
-        /// The kernel's name.
-        kernel: String,
-        /// `memory parameters` or `static indices`.
-        what: &'static str,
-        /// Number in the IR.
-        expected: usize,
-        /// Number in the ABI.
-        found: usize,
-    },
+    Count { kernel: String, what: &'static str, expected: usize, found: usize },
     /// A static index precedes a memory parameter.
     #[error("kernel `{kernel}`: parameter {position} is memory, expected all memory before static indices")]
-    Order {
-        /// The kernel's name.
-        kernel: String,
-        /// The position of the memory parameter.
-        position: usize,
-    },
+    Order { kernel: String, position: usize },
     /// A node and its parameter have different sizes.
     #[error("kernel `{kernel}`: the parameter of node {node} has {found} bytes, expected {expected}")]
-    Bytes {
-        /// The kernel's name.
-        kernel: String,
-        /// The node of the IR.
-        node: NodeRef,
-        /// Bytes of the node.
-        expected: usize,
-        /// Bytes of the parameter.
-        found: usize,
-    },
+    Bytes { kernel: String, node: NodeRef, expected: usize, found: usize },
     /// The IR stores into a node that is declared to be read only.
     #[error("kernel `{kernel}`: its parameter for node {node} is read only, and the IR writes the node")]
-    Access {
-        /// The kernel's name.
-        kernel: String,
-        /// The node of the IR.
-        node: NodeRef,
-    },
+    Access { kernel: String, node: NodeRef },
     /// A node is read by `merge` without being a merge buffer, or a merge buffer is accessed otherwise.
     #[error("kernel `{kernel}`: node {node} is {found}, and its parameter is {expected}")]
-    Merge {
-        /// The kernel's name.
-        kernel: String,
-        /// The node of the IR.
-        node: NodeRef,
-        /// The kind of its parameter.
-        expected: &'static str,
-        /// The use in the IR.
-        found: &'static str,
-    },
+    Merge { kernel: String, node: NodeRef, expected: &'static str, found: &'static str },
     /// A symbol and its static index have different ranges.
     #[error("kernel `{kernel}`: the static index of @{symbol} is in 0..{found}, expected 0..{expected}")]
-    Range {
-        /// The kernel's name.
-        kernel: String,
-        /// The symbol's name.
-        symbol: String,
-        /// The range of the symbol.
-        expected: i64,
-        /// The range that the ABI states.
-        found: i64,
-    },
-    /// The range of launches is not that of nested parallel loops.
+    Range { kernel: String, symbol: String, expected: i64, found: i64 },
+    /// The range of launches is not that of nested parallel loops. Its end may be the iterations of the
+    /// outermost loop, of the two outermost loops, and so on, and 1 for a kernel that runs whole.
     #[error("kernel `{kernel}`: it is launched over 0..{found}, expected an end among {expected:?}")]
-    Extent {
-        /// The kernel's name.
-        kernel: String,
-        /// The possible ends: the iterations of the outermost loop, of the two outermost loops, and so on; 1
-        /// for a kernel that runs whole.
-        expected: Vec<u64>,
-        /// The value in the ABI.
-        found: u64,
-    },
+    Extent { kernel: String, expected: Vec<u64>, found: u64 },
     /// The number of threads differs from that of the workgroup loops.
     #[error("kernel `{kernel}`: {found} threads run an iteration, expected {expected}")]
-    Threads {
-        /// The kernel's name.
-        kernel: String,
-        /// The greatest product of the extents of nested workgroup loops.
-        expected: u32,
-        /// The value in the ABI.
-        found: u32,
-    },
+    Threads { kernel: String, expected: u32, found: u32 },
     /// The ABI and the IR have different log lines.
     #[error("kernel `{kernel}`: its ABI has {found} log lines, expected the {expected} of its statements")]
-    Log {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of statements that log.
-        expected: usize,
-        /// The number of lines in the ABI.
-        found: usize,
-    },
+    Log { kernel: String, expected: usize, found: usize },
     /// The verifier rejects the IR.
     #[error(transparent)]
     Invalid(#[from] VerifyError),

@@ -92,133 +92,45 @@ pub struct RoutineError {
 /// A contradiction between the parts of a scheduled routine.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RoutineProblem {
     /// A call names a kernel that does not exist.
     #[error("call {call} is of kernel {kernel}, and there are {kernels}")]
-    NoKernel {
-        /// Position of the call.
-        call: usize,
-        /// The position that it names.
-        kernel: usize,
-        /// The number of kernels.
-        kernels: usize,
-    },
+    NoKernel { call: usize, kernel: usize, kernels: usize },
     /// A call passes more or fewer arguments than its kernel takes.
     #[error("call {call} passes {found} {what} to kernel `{kernel}`, expected {expected}")]
-    Count {
-        /// Position of the call.
-        call: usize,
-        /// The kernel's name.
-        kernel: String,
-        /// `slots` or `symbols`.
-        what: &'static str,
-        /// Number that the kernel takes.
-        expected: usize,
-        /// Number in the call.
-        found: usize,
-    },
+    Count { call: usize, kernel: String, what: &'static str, expected: usize, found: usize },
     /// A slot names a node or a temporary that does not exist.
     #[error("call {call} uses {slot:?}, which the routine does not declare")]
-    NoSlot {
-        /// Position of the call.
-        call: usize,
-        /// The slot.
-        slot: Slot,
-    },
+    NoSlot { call: usize, slot: Slot },
     /// A merge buffer is passed where a node is expected, or the other way round.
     #[error("call {call} passes {found:?} to kernel `{kernel}` as {expected:?}")]
-    Kind {
-        /// Position of the call.
-        call: usize,
-        /// The kernel's name.
-        kernel: String,
-        /// The parameter.
-        expected: Param,
-        /// The slot that is passed.
-        found: Slot,
-    },
-    /// A slot has another size than the parameter that it is bound to.
+    Kind { call: usize, kernel: String, expected: Param, found: Slot },
+    /// A slot has another size than the parameter that it is bound to; `usize::MAX` if it has more bytes
+    /// than there are addresses.
     #[error("call {call} passes {slot:?} of {found} bytes to kernel `{kernel}`, expected {expected}")]
-    Bytes {
-        /// Position of the call.
-        call: usize,
-        /// The kernel's name.
-        kernel: String,
-        /// The slot that is passed.
-        slot: Slot,
-        /// Bytes in the kernel's ABI.
-        expected: usize,
-        /// Bytes of the slot; `usize::MAX` if it has more than there are addresses.
-        found: usize,
-    },
+    Bytes { call: usize, kernel: String, slot: Slot, expected: usize, found: usize },
     /// A call binds a symbol that does not exist.
     #[error("call {call} binds symbol {symbol}, and there are {symbols}")]
-    NoSymbol {
-        /// Position of the call.
-        call: usize,
-        /// The position that it names.
-        symbol: usize,
-        /// The number of symbols.
-        symbols: usize,
-    },
+    NoSymbol { call: usize, symbol: usize, symbols: usize },
     /// A symbol may have values outside of the range that the kernel takes.
     #[error("call {call} passes @{symbol}, in 0..{found}, to kernel `{kernel}`, expected 0..{expected}")]
-    Range {
-        /// Position of the call.
-        call: usize,
-        /// The kernel's name.
-        kernel: String,
-        /// The symbol's name.
-        symbol: String,
-        /// The end of the range that the kernel's ABI states.
-        expected: i64,
-        /// The end of the symbol's range.
-        found: i64,
-    },
-    /// A call uses a temporary outside of its lifetime.
+    Range { call: usize, kernel: String, symbol: String, expected: i64, found: i64 },
+    /// A call uses a temporary outside of its lifetime, from its first to its last call.
     #[error("call {call} uses temporary {temp}, which is alive from call {} to {}", .live.0, .live.1)]
-    NotAlive {
-        /// Position of the call.
-        call: usize,
-        /// Position of the temporary.
-        temp: usize,
-        /// Its first and last call.
-        live: (usize, usize),
-    },
+    NotAlive { call: usize, temp: usize, live: (usize, usize) },
     /// The offset of a temporary is not aligned.
     #[error("temporary {temp} is at byte {offset}, expected a multiple of {BASE_ALIGNMENT}")]
-    Misaligned {
-        /// Position of the temporary.
-        temp: usize,
-        /// Its first byte in the pool.
-        offset: usize,
-    },
+    Misaligned { temp: usize, offset: usize },
     /// The end of a temporary exceeds the address space.
     #[error("temporary {temp} has {bytes} bytes at byte {offset}, expected its end to be an address")]
-    TooLarge {
-        /// Position of the temporary.
-        temp: usize,
-        /// Its first byte in the pool.
-        offset: usize,
-        /// Its size in bytes.
-        bytes: usize,
-    },
+    TooLarge { temp: usize, offset: usize, bytes: usize },
     /// Two temporaries that are alive together share bytes.
     #[error("temporaries {first} and {second} are alive together and overlap")]
-    Overlap {
-        /// The first temporary.
-        first: usize,
-        /// The second temporary.
-        second: usize,
-    },
+    Overlap { first: usize, second: usize },
     /// A node that is listed as overwritten does not exist.
     #[error("{node} is overwritten, and there are {nodes} nodes")]
-    NoNode {
-        /// The node.
-        node: NodeRef,
-        /// The number of nodes.
-        nodes: usize,
-    },
+    NoNode { node: NodeRef, nodes: usize },
 }
 
 type Checked<T = ()> = Result<T, RoutineProblem>;

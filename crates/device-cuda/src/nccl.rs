@@ -73,6 +73,7 @@ pub enum NcclOperation {
 /// Why an operation was not scheduled.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum NcclError {
     /// No library with any of these names exists.
     #[error("NCCL is not installed: no library of the names {}", .0.join(", "))]
@@ -85,22 +86,10 @@ pub enum NcclError {
     Rejected(String),
     /// The library does not know elements of this type.
     #[error("node `{node}`: NCCL has no elements of type {dtype}")]
-    Type {
-        /// The name of the node.
-        node: String,
-        /// Its element type.
-        dtype: DType,
-    },
+    Type { node: String, dtype: DType },
     /// Nodes that do not fit an operation.
     #[error("{operation}: {found}, expected {expected}")]
-    Nodes {
-        /// The operation.
-        operation: &'static str,
-        /// The nodes that were given, in words.
-        found: String,
-        /// The nodes that it takes.
-        expected: String,
-    },
+    Nodes { operation: &'static str, found: String, expected: String },
     /// An error of the runtime, such as a node that a context lacks.
     #[error(transparent)]
     Run(Arc<RunError>),

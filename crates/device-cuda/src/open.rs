@@ -58,6 +58,7 @@ impl fmt::Display for DeviceInfo {
 /// The reason why no device was opened.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum OpenError {
     /// The driver's library was not found.
     #[error(
@@ -65,71 +66,40 @@ pub enum OpenError {
         looked_for.iter().find(|name| name.ends_with(".so.1")).or(looked_for.first()).map_or("nothing", String::as_str),
         looked_for.len().saturating_sub(1)
     )]
-    NoDriver {
-        /// The file names that were tried.
-        looked_for: Vec<String>,
-    },
+    NoDriver { looked_for: Vec<String> },
     /// The driver is from before CUDA 12 and lacks a required function.
     #[error(
         "the NVIDIA driver is too old: it has no function `{symbol}`; install one for CUDA 12.0 or later"
     )]
-    NoSymbol {
-        /// A function that the driver lacks.
-        symbol: &'static str,
-    },
+    NoSymbol { symbol: &'static str },
     /// The driver does not start.
     #[error("the NVIDIA driver does not start: {message}")]
-    NotStarted {
-        /// The driver's message.
-        message: String,
-    },
-    /// The driver works but sees no device.
+    NotStarted { message: String },
+    /// The driver works but sees no device. Its message may be empty.
     #[error("the NVIDIA driver has no device{}", said(message))]
-    NoDevice {
-        /// The driver's message, or an empty string.
-        message: String,
-    },
+    NoDevice { message: String },
     /// The machine has devices, but none at this position or with this name.
     #[error("there is no CUDA device {wanted}; there are {}: {}", found.len(), listed(found))]
-    NoSuchDevice {
-        /// The requested position or name.
-        wanted: DeviceChoice,
-        /// The devices of the machine.
-        found: Vec<DeviceInfo>,
-    },
+    NoSuchDevice { wanted: DeviceChoice, found: Vec<DeviceInfo> },
     /// The device is older than the oldest supported compute capability.
     #[error("CUDA device {device} is too old: compute capability {}.{} is needed", needed.0, needed.1)]
-    Unsupported {
-        /// The position, name and capability of the device.
-        device: Box<DeviceInfo>,
-        /// The minimum compute capability.
-        needed: (u32, u32),
-    },
-    /// The driver does not accept code for the device's target.
+    Unsupported { device: Box<DeviceInfo>, needed: (u32, u32) },
+    /// The driver does not accept code for the device's target: the newest PTX version that it accepts is
+    /// `language`, and the target needs `needed`.
     #[error(
         "the NVIDIA driver (CUDA {}.{}) takes PTX {}.{}, and code for {target}, for CUDA device {device}, is PTX {}.{}; install a newer driver",
         cuda.0, cuda.1, language.0, language.1, needed.0, needed.1
     )]
     OldDriver {
-        /// The position, name and capability of the device.
         device: Box<DeviceInfo>,
-        /// The target of code for the device.
         target: &'static str,
-        /// The CUDA version of the driver.
         cuda: (u32, u32),
-        /// The newest PTX version that the driver accepts.
         language: (u32, u32),
-        /// The PTX version that the target needs.
         needed: (u32, u32),
     },
     /// The driver does not open the device.
     #[error("CUDA device {ordinal} is not usable: {message}")]
-    Rejected {
-        /// The device's position.
-        ordinal: u32,
-        /// The driver's message.
-        message: String,
-    },
+    Rejected { ordinal: u32, message: String },
 }
 
 fn said(message: &str) -> String {

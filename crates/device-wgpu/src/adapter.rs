@@ -125,37 +125,17 @@ impl AdapterChoice {
 /// The reason why no device was opened.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum OpenError {
     /// No adapter matches the choice.
     #[error("found no GPU adapter for {wanted} (looked for {interfaces}); {}", listed(found))]
-    NoAdapter {
-        /// The choice.
-        wanted: AdapterChoice,
-        /// The graphics interfaces of this build.
-        interfaces: String,
-        /// The adapters of this machine.
-        found: Vec<AdapterInfo>,
-    },
-    /// A limit of the adapter is below arrayjit's minimum.
+    NoAdapter { wanted: AdapterChoice, interfaces: String, found: Vec<AdapterInfo> },
+    /// A limit of the adapter, named as in WebGPU with underscores, is below arrayjit's minimum.
     #[error("adapter {adapter} is not sufficient: {limit} is {found}, and at least {needed} is needed")]
-    TooSmall {
-        /// The adapter with the low limit.
-        adapter: Box<AdapterInfo>,
-        /// The limit's name in WebGPU, with underscores.
-        limit: &'static str,
-        /// The required minimum.
-        needed: u64,
-        /// The adapter's value.
-        found: u64,
-    },
+    TooSmall { adapter: Box<AdapterInfo>, limit: &'static str, needed: u64, found: u64 },
     /// The platform failed to open a device.
     #[error("adapter {adapter} could not be opened: {message}")]
-    Rejected {
-        /// The adapter that was chosen.
-        adapter: Box<AdapterInfo>,
-        /// The platform's message.
-        message: String,
-    },
+    Rejected { adapter: Box<AdapterInfo>, message: String },
 }
 
 fn listed(found: &[AdapterInfo]) -> String {

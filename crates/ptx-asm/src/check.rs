@@ -28,64 +28,28 @@ use crate::program::{ArrayDecl, PtxKernel, PtxProgram, PtxStmt, Reg, Target};
 /// The first rule that a program breaks, with the kernel that breaks it.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum PtxError {
     /// The name of a kernel is no valid name of a PTX entry point, or another kernel has the same name.
     #[error("kernel `{kernel}`: expected a name that no other has: a letter, then letters, digits and `_`")]
-    Name {
-        /// Name of the kernel.
-        kernel: String,
-    },
+    Name { kernel: String },
     /// A size or number is out of range.
     #[error("kernel `{kernel}`: {what} is {found}, expected {expected}")]
-    Limit {
-        /// Name of the kernel.
-        kernel: String,
-        /// The size or number, as a noun phrase.
-        what: &'static str,
-        /// The value that the program has.
-        found: u64,
-        /// The range of allowed values, in words.
-        expected: String,
-    },
+    Limit { kernel: String, what: &'static str, found: u64, expected: String },
     /// An instruction does not exist for its types or target, or its operands are wrong.
     #[error("kernel `{kernel}`: {inst:?}: {what}")]
-    Instruction {
-        /// Name of the kernel.
-        kernel: String,
-        /// The instruction.
-        inst: Box<Inst>,
-        /// The mistake in words: what was expected, and what was found.
-        what: String,
-    },
-    /// A register is read on a path that has not written it.
+    Instruction { kernel: String, inst: Box<Inst>, what: String },
+    /// A register, by its name in the PTX text, is read on a path that has not written it.
     #[error("kernel `{kernel}`: {register} is read before every path has written it")]
-    Undefined {
-        /// Name of the kernel.
-        kernel: String,
-        /// The register's name in the PTX text.
-        register: String,
-    },
+    Undefined { kernel: String, register: String },
     /// The register of a guard is not a predicate.
     #[error("kernel `{kernel}`: {register} guards a statement, expected a predicate")]
-    Guard {
-        /// Name of the kernel.
-        kernel: String,
-        /// The register's name in the PTX text.
-        register: String,
-    },
-    /// A barrier or collective instruction stands under control flow in which its threads may diverge.
+    Guard { kernel: String, register: String },
+    /// A barrier or collective instruction stands under control flow in which its threads may diverge: "the
+    /// threads of a cluster", "the threads of a block", "the warps of a warpgroup" or "the lanes of a warp".
+    /// The register is the divergent predicate.
     #[error("kernel `{kernel}`: {inst:?} depends on {register}, which may differ between {threads}")]
-    Divergent {
-        /// Name of the kernel.
-        kernel: String,
-        /// The instruction.
-        inst: Box<Inst>,
-        /// Name of the divergent predicate in the PTX text.
-        register: String,
-        /// The threads that must agree on the predicate: "the threads of a cluster", "the threads of a
-        /// block", "the warps of a warpgroup" or "the lanes of a warp".
-        threads: &'static str,
-    },
+    Divergent { kernel: String, inst: Box<Inst>, register: String, threads: &'static str },
 }
 
 /// Maximum depth of nested statements. It bounds the recursion of later checks and of the printer.

@@ -176,53 +176,23 @@ pub type Indexed = (Dims, Projection);
 /// A reason why projections do not fit together.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum IndexError {
     /// The number of indices differs from the number of dimensions.
     #[error("{place} has dimensions {dims:?}, found {found} indices")]
-    Rank {
-        /// The array.
-        place: ArrayRole,
-        /// Its dimensions.
-        dims: Dims,
-        /// The number of indices.
-        found: usize,
-    },
+    Rank { place: ArrayRole, dims: Dims, found: usize },
     /// An index has a loop variable that is no product iterator.
     #[error("{place} is indexed by {iterator}, which is none of the {axes} product iterators")]
-    UnknownIterator {
-        /// The array.
-        place: ArrayRole,
-        /// The variable.
-        iterator: LoopId,
-        /// The number of product axes.
-        axes: usize,
-    },
+    UnknownIterator { place: ArrayRole, iterator: LoopId, axes: usize },
     /// The operand that computes an index does not exist, or does not come after the array that it indexes.
     #[error("{place} has an index computed by operand {}, expected one of those after it, of {operands}", operand + 1)]
-    NoOperand {
-        /// The array.
-        place: ArrayRole,
-        /// The operand's position.
-        operand: usize,
-        /// The number of operands.
-        operands: usize,
-    },
+    NoOperand { place: ArrayRole, operand: usize, operands: usize },
     /// A condition cannot bound a loop.
     #[error("condition {} {why}", condition + 1)]
-    Condition {
-        /// The position of the condition.
-        condition: usize,
-        /// The reason.
-        why: ConditionError,
-    },
+    Condition { condition: usize, why: ConditionError },
     /// An array has more than one computed index.
     #[error("{place} has {found} computed indices, expected at most one")]
-    SeveralComputed {
-        /// The array.
-        place: ArrayRole,
-        /// The number of computed indices.
-        found: usize,
-    },
+    SeveralComputed { place: ArrayRole, found: usize },
 }
 
 /// The role of an array in an assignment.

@@ -14,384 +14,154 @@ pub struct LowerError {
 /// The kind of an error of lowering.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum LowerErrorKind {
     /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
     Node(#[from] tnode::Error),
     /// A node and its projection have different dimensions.
     #[error("node {node} has dimensions {found:?}, but the assignment indexes dimensions {expected:?}")]
-    Dims {
-        /// The node's name.
-        node: String,
-        /// Its dimensions.
-        found: Vec<usize>,
-        /// The dimensions of the projection.
-        expected: Vec<usize>,
-    },
+    Dims { node: String, found: Vec<usize>, expected: Vec<usize> },
     /// The number of projections differs from the number of operands.
     #[error("assignment to node {node}: {operands} operands, but {projections} projections")]
-    Operands {
-        /// The name of the node written.
-        node: String,
-        /// The number of operands.
-        operands: usize,
-        /// The number of projections.
-        projections: usize,
-    },
+    Operands { node: String, operands: usize, projections: usize },
     /// An index is outside its axis.
     #[error(
         "node {node}: index {index} on axis {axis} takes values {lo}..={hi}, expected within {min}..{max}"
     )]
-    OutOfBounds {
-        /// The node's name.
-        node: String,
-        /// The axis.
-        axis: usize,
-        /// The index.
-        index: String,
-        /// The least value of the index.
-        lo: i64,
-        /// The greatest value of the index.
-        hi: i64,
-        /// The least allowed value.
-        min: i64,
-        /// One past the greatest allowed value.
-        max: i64,
-    },
+    OutOfBounds { node: String, axis: usize, index: String, lo: i64, hi: i64, min: i64, max: i64 },
     /// The value of an index overflows.
     #[error("node {node}: index {index} on axis {axis} overflows")]
-    Overflow {
-        /// The node's name.
-        node: String,
-        /// The axis.
-        axis: usize,
-        /// The index.
-        index: String,
-    },
+    Overflow { node: String, axis: usize, index: String },
     /// An index mentions a symbol that the program does not have.
     #[error("node {node}: an index mentions symbol number {symbol}, but the assignments have {symbols}")]
-    UnknownSymbol {
-        /// The name of the node written.
-        node: String,
-        /// The position of the symbol.
-        symbol: u32,
-        /// The number found.
-        symbols: usize,
-    },
+    UnknownSymbol { node: String, symbol: u32, symbols: usize },
     /// A symbol has two ranges.
     #[error("symbol @{name} has range {first} and range {second}")]
-    SymbolConflict {
-        /// The symbol's name.
-        name: String,
-        /// One range.
-        first: i64,
-        /// The other.
-        second: i64,
-    },
+    SymbolConflict { name: String, first: i64, second: i64 },
     /// A symbol has no range, and none follows from its uses.
     #[error(
         "symbol @{name} has no range, and no index bounds it alone; expected a range, as in `where @{name} < 10`"
     )]
-    SymbolUnranged {
-        /// The symbol's name.
-        name: String,
-    },
+    SymbolUnranged { name: String },
     /// The name of a symbol is no identifier of the loop IR.
     #[error(
         "symbol @{name} has a name that is none: expected a letter or `_` of ASCII, then letters, digits and `_`"
     )]
-    SymbolName {
-        /// The symbol's name.
-        name: String,
-    },
+    SymbolName { name: String },
     /// The range of a symbol exceeds the limit.
     #[error("symbol @{name} has range {range}, expected at most {max}")]
-    SymbolRange {
-        /// The symbol's name.
-        name: String,
-        /// The range.
-        range: i64,
-        /// The limit.
-        max: i64,
-    },
+    SymbolRange { name: String, range: i64, max: i64 },
     /// The name of the routine is no identifier of the loop IR.
     #[error("the routine is named {name:?}, expected a letter or `_` of ASCII, then letters, digits and `_`")]
-    RoutineName {
-        /// The name.
-        name: String,
-    },
-    /// A node has too many bytes.
+    RoutineName { name: String },
+    /// A node has too many bytes, its padding included. The number of bytes saturates.
     #[error(
         "node {node} of dimensions {dims:?} has {bytes} bytes, expected at most {max}; compute it in parts that are smaller"
     )]
-    TooLarge {
-        /// The node's name.
-        node: String,
-        /// Its dimensions with padding.
-        dims: Vec<usize>,
-        /// The size; saturated.
-        bytes: u128,
-        /// The limit.
-        max: u64,
-    },
+    TooLarge { node: String, dims: Vec<usize>, bytes: u128, max: u64 },
     /// An assignment has more letters than the limit of nested loops.
     #[error("assignment to node {node}: {found} letters of more than one value, expected at most {max}")]
-    TooManyLoops {
-        /// The name of the node written.
-        node: String,
-        /// The number found.
-        found: usize,
-        /// The limit.
-        max: usize,
-    },
+    TooManyLoops { node: String, found: usize, max: usize },
     /// The range of a letter exceeds the limit.
     #[error("assignment to node {node}: a letter runs over {found} values, expected at most {max}")]
-    LoopRange {
-        /// The name of the node written.
-        node: String,
-        /// The range.
-        found: usize,
-        /// The limit.
-        max: i64,
-    },
+    LoopRange { node: String, found: usize, max: i64 },
     /// A program has too many statements.
     #[error(
         "the program has more than {max} statements, loops and elements of lists included; split it into routines"
     )]
-    TooManyStatements {
-        /// The limit.
-        max: u64,
-    },
+    TooManyStatements { max: u64 },
     /// The byte offset of an index overflows.
     #[error(
         "node {node}: index {index} on axis {axis} has the factor {factor}, which is farther than any node reaches"
     )]
-    TooSteep {
-        /// The node's name.
-        node: String,
-        /// The axis.
-        axis: usize,
-        /// The index.
-        index: String,
-        /// The coefficient or constant that is too large.
-        factor: i64,
-    },
+    TooSteep { node: String, axis: usize, index: String, factor: i64 },
     /// The type of an index used as a value cannot represent it.
     #[error(
         "the value of index {index} is within {lo}..={hi}, which {dtype} does not hold; use it in a node of i64, or make it smaller"
     )]
-    IndexValue {
-        /// The index.
-        index: String,
-        /// The least value of the index.
-        lo: i64,
-        /// The greatest value of the index.
-        hi: i64,
-        /// The type.
-        dtype: tnode::DType,
-    },
+    IndexValue { index: String, lo: i64, hi: i64, dtype: tnode::DType },
     /// A key of random numbers has too many parts.
     #[error(
         "node {node}: a random number has at most {max} numbers and symbols after the seed, found {found}"
     )]
-    RandomKey {
-        /// The name of the node written.
-        node: String,
-        /// The number found.
-        found: usize,
-        /// The limit.
-        max: usize,
-    },
+    RandomKey { node: String, found: usize, max: usize },
     /// The range of a symbol is empty.
     #[error("symbol @{name} has range {range}, expected at least 1")]
-    SymbolEmpty {
-        /// The symbol's name.
-        name: String,
-        /// The range.
-        range: i64,
-    },
+    SymbolEmpty { name: String, range: i64 },
     /// A write leaves elements of a node uninitialised.
     #[error(
         "node {node}: the assignment does not write all of axis {axis} (size {size}), and nothing initialises the node \
          before; expected an initialisation such as `{fill}`, an operator such as `:+=` that starts the whole node, or a \
          node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust"
     )]
-    Uninitialised {
-        /// The node's name.
-        node: String,
-        /// The axis with unwritten elements.
-        axis: usize,
-        /// Its size.
-        size: usize,
-        /// A statement that would initialise it.
-        fill: String,
-    },
-    /// All values of a statement are overwritten before they are read.
+    Uninitialised { node: String, axis: usize, size: usize, fill: String },
+    /// All values of a statement are overwritten before they are read. The statement is `this statement`
+    /// where a text shows it, else its listing; the one that overwrites it is its line, or its listing.
     #[error(
         "every value that {statement} stores in node {node} is overwritten by {by} before anything reads it; {remedy}"
     )]
-    LostValues {
-        /// The node's name.
-        node: String,
-        /// The statement whose values are lost: `this statement` where a text shows it, else its listing.
-        statement: String,
-        /// The statement that overwrites them: its line, or its listing.
-        by: String,
-        /// A correction, in words.
-        remedy: String,
-    },
+    LostValues { node: String, statement: String, by: String, remedy: String },
     /// The dimensions of a slice differ from the dimensions of its parent without the first.
     #[error("node {node} has dimensions {dims:?}, but a slice of {of} {parent:?} has {}", if parent.is_empty() { "no axis to be at".to_owned() } else { format!("{:?}", &parent[1..]) })]
-    SliceShape {
-        /// The node's name.
-        node: String,
-        /// Its dimensions.
-        dims: Vec<usize>,
-        /// The name of the node it is a slice of.
-        of: String,
-        /// The dimensions of the parent.
-        parent: Vec<usize>,
-    },
+    SliceShape { node: String, dims: Vec<usize>, of: String, parent: Vec<usize> },
     /// A statement reads, through a view, a node that it writes.
     #[error(
         "node {node} is read while node {target} is written, and the elements of both are in {home}; write to another \
          node first"
     )]
-    ReadThroughView {
-        /// The node read.
-        node: String,
-        /// The node written.
-        target: String,
-        /// The node that owns the memory of both.
-        home: String,
-    },
+    ReadThroughView { node: String, target: String, home: String },
     /// The number of samples in a node differs from the number that the node to be filled needs.
     #[error(
         "node {node}: `{distribution}({of})` takes a sample for each chunk of the last axis, so {of} with dimensions {expected:?}, found {found:?}"
     )]
     SamplesShape {
-        /// The node's name.
         node: String,
-        /// The name of the node with the samples.
         of: String,
-        /// The distribution of the values.
         distribution: &'static str,
-        /// Its dimensions.
         found: Vec<usize>,
-        /// The expected dimensions.
         expected: Vec<usize>,
     },
     /// Positions in sorted order do not fit the dimensions of the sorted node.
     #[error(
         "node {node}: positions along axis {axis} of {of}, which has dimensions {expected:?}, need the same dimensions or fewer elements on that axis, at most 2147483647; found {found:?}"
     )]
-    OrderShape {
-        /// The name of the node with the positions.
-        node: String,
-        /// The name of the sorted node.
-        of: String,
-        /// The sorted axis, from 0.
-        axis: usize,
-        /// The dimensions of the positions.
-        found: Vec<usize>,
-        /// The dimensions of the sorted node.
-        expected: Vec<usize>,
-    },
+    OrderShape { node: String, of: String, axis: usize, found: Vec<usize>, expected: Vec<usize> },
     /// A random number has too many indices.
     #[error("node {node}: a random number has at most {limit} indices, found {found}")]
-    RandomIndices {
-        /// The name of the node written.
-        node: String,
-        /// The number found.
-        found: usize,
-        /// The limit.
-        limit: usize,
-    },
+    RandomIndices { node: String, found: usize, limit: usize },
     /// A program reads the merge buffer of a view.
     #[error("node {node} is {view} and has no merge buffer of its own; read that of its parent")]
-    MergeOfView {
-        /// The node's name.
-        node: String,
-        /// The view, in words.
-        view: String,
-    },
+    MergeOfView { node: String, view: String },
     /// A program asks for the size of an axis that a node does not have.
     #[error("node {node} has dimensions {dims:?}, found axis {axis}")]
-    NoSuchAxis {
-        /// The node's name.
-        node: String,
-        /// Its dimensions.
-        dims: Vec<usize>,
-        /// The axis asked for.
-        axis: usize,
-    },
+    NoSuchAxis { node: String, dims: Vec<usize>, axis: usize },
     /// A program reads two merge buffers.
     #[error("a routine reads at most one merge buffer, found those of nodes {first} and {second}")]
-    TwoMergeBuffers {
-        /// One node.
-        first: String,
-        /// The other.
-        second: String,
-    },
+    TwoMergeBuffers { first: String, second: String },
     /// A list of constants is too long.
     #[error(
         "node {node}: a list of {found} constants, expected at most {limit}; give larger constants as host arrays"
     )]
-    FillTooLong {
-        /// The node's name.
-        node: String,
-        /// The length.
-        found: usize,
-        /// The limit.
-        limit: usize,
-    },
+    FillTooLong { node: String, found: usize, limit: usize },
     /// A list of constants has the wrong length.
     #[error("node {node} has {expected} elements, found a list of {found} constants")]
-    FillLength {
-        /// The node's name.
-        node: String,
-        /// The number of elements of the node.
-        expected: usize,
-        /// The length.
-        found: usize,
-    },
+    FillLength { node: String, expected: usize, found: usize },
     /// The type of a computed index is no integer type.
     #[error("node {node}: the index on axis {axis} is computed in {dtype}, expected an integer type")]
-    IndexType {
-        /// The name of the node indexed.
-        node: String,
-        /// The axis.
-        axis: usize,
-        /// The type of the index.
-        dtype: tnode::DType,
-    },
+    IndexType { node: String, axis: usize, dtype: tnode::DType },
     /// An operand without memory has a computed index.
     #[error("assignment to node {node}: {what} has a computed index, expected a node")]
-    NothingToCompute {
-        /// The name of the node written.
-        node: String,
-        /// The kind of operand, in words.
-        what: &'static str,
-    },
+    NothingToCompute { node: String, what: &'static str },
     /// The program has a gradient.
     #[error(
         "the gradient of node {loss} has no loops of its own; expected a call of `autodiff::expand`, which replaces it by \
          accumulations, before the program is lowered"
     )]
-    Gradient {
-        /// The name of the loss.
-        loss: String,
-    },
+    Gradient { loss: String },
     /// An operation is not defined for its type.
     #[error("assignment to node {node}: operation {op} is not defined for {dtype}")]
-    Type {
-        /// The name of the node written.
-        node: String,
-        /// The operation.
-        op: &'static str,
-        /// The type in which it would compute.
-        dtype: tnode::DType,
-    },
+    Type { node: String, op: &'static str, dtype: tnode::DType },
 }
 
 impl LowerErrorKind {

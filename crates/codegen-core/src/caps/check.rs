@@ -7,48 +7,23 @@ use super::{Caps, DTypeSet};
 /// A contradiction in the capabilities that a target claims.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CapsError {
     /// The target has no name, which messages and cache keys need.
     #[error("a target has no name, expected text in `Caps::target`")]
     NoName,
     /// Computed indices have a type that is neither `i32` nor `i64`.
     #[error("target `{target}`: `Caps::index` is {found}, expected i32 or i64")]
-    IndexType {
-        /// The target's name.
-        target: String,
-        /// The type.
-        found: DType,
-    },
+    IndexType { target: String, found: DType },
     /// A set lacks a type that another capability needs.
     #[error("target `{target}`: {dtype} is in `Caps::{of}`, expected it in `Caps::{missing_in}` as well")]
-    MissingType {
-        /// The target's name.
-        target: String,
-        /// The type.
-        dtype: DType,
-        /// The capability that needs the type.
-        of: &'static str,
-        /// The set that lacks the type.
-        missing_in: &'static str,
-    },
+    MissingType { target: String, dtype: DType, of: &'static str, missing_in: &'static str },
     /// The target has no arithmetic on `f32`.
     #[error("target `{target}`: `Caps::arithmetic` lacks f32, with which narrower floats are emulated")]
-    NoF32 {
-        /// The target's name.
-        target: String,
-    },
+    NoF32 { target: String },
     /// A number is outside of its range.
     #[error("target `{target}`: `{field}` is {found}, expected {expected}")]
-    Number {
-        /// The target's name.
-        target: String,
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        found: usize,
-        /// The values that make sense.
-        expected: &'static str,
-    },
+    Number { target: String, field: &'static str, found: usize, expected: &'static str },
 }
 
 impl Caps {

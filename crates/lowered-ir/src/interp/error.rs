@@ -7,105 +7,41 @@ use crate::stack::NoStack;
 /// Why a routine did not run, or stopped.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum InterpError {
     /// The number of buffers differs from the number of nodes.
     #[error("routine `{routine}` has {expected} nodes, found {found} buffers")]
-    BufferCount {
-        /// The routine's name.
-        routine: String,
-        /// The number of its nodes.
-        expected: usize,
-        /// The number of buffers given.
-        found: usize,
-    },
+    BufferCount { routine: String, expected: usize, found: usize },
     /// A buffer is not as long as its node.
     #[error("{node} takes {expected} bytes, found a buffer of {found}")]
-    BufferSize {
-        /// The node or merge buffer.
-        node: String,
-        /// Its size in bytes.
-        expected: usize,
-        /// The length of the buffer.
-        found: usize,
-    },
+    BufferSize { node: String, expected: usize, found: usize },
     /// The routine reads the merge buffer, and there is none.
     #[error("the merge buffer holds nothing, expected a copy of {node}")]
-    NoMergeBuffer {
-        /// The node whose copy is read.
-        node: String,
-    },
+    NoMergeBuffer { node: String },
     /// The routine writes a node whose memory was borrowed for reading only.
     #[error("{node} is written, found a read-only buffer")]
-    ReadOnly {
-        /// The node.
-        node: String,
-    },
+    ReadOnly { node: String },
     /// The number of bindings differs from the number of symbols.
     #[error("routine `{routine}` has {expected} symbols, found {found} bindings")]
-    BindingCount {
-        /// The routine's name.
-        routine: String,
-        /// The number of its symbols.
-        expected: usize,
-        /// The number of bindings given.
-        found: usize,
-    },
+    BindingCount { routine: String, expected: usize, found: usize },
     /// A binding is outside the range of its symbol.
     #[error("symbol @{symbol} takes 0..{range}, found {value}")]
-    BindingRange {
-        /// The symbol's name.
-        symbol: String,
-        /// One past its largest value.
-        range: i64,
-        /// The value given.
-        value: i64,
-    },
-    /// An index is outside its array.
+    BindingRange { symbol: String, range: i64, value: i64 },
+    /// An index is outside its array. Dimensions count from 0.
     #[error("{array}: index {index} in dimension {dim} is outside 0..{extent}")]
-    OutOfBounds {
-        /// The node or local.
-        array: String,
-        /// The dimension, counted from 0.
-        dim: usize,
-        /// The value of the index.
-        index: i64,
-        /// The size of the dimension.
-        extent: i64,
-    },
+    OutOfBounds { array: String, dim: usize, index: i64, extent: i64 },
     /// The routine mentions a node, local, loop variable or symbol that is not in scope there.
     #[error("routine `{routine}` mentions {what}, which is not in scope")]
-    Unknown {
-        /// The routine's name.
-        routine: String,
-        /// The mentioned object, as the text form writes it.
-        what: String,
-    },
+    Unknown { routine: String, what: String },
     /// An array is indexed with the wrong number of indices.
     #[error("{array} has {expected} dimensions, found {found} indices")]
-    Rank {
-        /// The node or local.
-        array: String,
-        /// Its dimensions.
-        expected: usize,
-        /// The indices given.
-        found: usize,
-    },
+    Rank { array: String, expected: usize, found: usize },
     /// A value has the wrong type.
     #[error("{what} is {expected}, found {found}")]
-    IllTyped {
-        /// The use of the value, in words.
-        what: String,
-        /// The type it has to have.
-        expected: DType,
-        /// The type it has.
-        found: DType,
-    },
+    IllTyped { what: String, expected: DType, found: DType },
     /// An array is too large to address.
     #[error("{array} has more bytes than can be addressed")]
-    TooLarge {
-        /// The node or local.
-        array: String,
-    },
+    TooLarge { array: String },
     /// There is no memory for the stack of the interpreter.
     #[error(transparent)]
     Stack(NoStack),

@@ -29,40 +29,20 @@ use super::virtualize::InlineRejection;
 /// A memory mode that the routine contradicts.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ModeError {
     /// The node must be inlined by an earlier decision, and cannot be.
     #[error("node {node} \"{name}\" is virtual, but cannot be because {rejection}; {remedy}")]
-    NotVirtual {
-        /// The node.
-        node: NodeRef,
-        /// Its name.
-        name: String,
-        /// Why not.
-        rejection: InlineRejection,
-        /// The suggested change, in words.
-        remedy: &'static str,
-    },
+    NotVirtual { node: NodeRef, name: String, rejection: InlineRejection, remedy: &'static str },
     /// The routine's accesses to the node require a mode that an earlier decision about the node excludes.
     #[error("node {node} \"{name}\" {conflict}{}", conflict_remedy(conflict))]
-    Conflict {
-        /// The node.
-        node: NodeRef,
-        /// Its name.
-        name: String,
-        /// The two decisions.
-        conflict: Box<ModeConflict>,
-    },
+    Conflict { node: NodeRef, name: String, conflict: Box<ModeConflict> },
     /// A node that lives for one run of this routine is read, but this routine never sets the elements that
     /// it reads.
     #[error(
         "node {node} \"{name}\" is local, but read before this routine has set it; specify `MemoryMode::Materialized` for it"
     )]
-    LocalInput {
-        /// The node.
-        node: NodeRef,
-        /// Its name.
-        name: String,
-    },
+    LocalInput { node: NodeRef, name: String },
 }
 
 impl ModeError {

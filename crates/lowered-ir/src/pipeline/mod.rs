@@ -60,29 +60,16 @@ impl Optimized {
 /// Why a routine cannot be optimised.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum OptimizeError {
     /// A memory mode and the routine contradict each other.
     #[error("routine \"{routine}\": {source}")]
-    Mode {
-        /// The routine.
-        routine: String,
-        /// The mode and the contradiction.
-        source: Box<ModeError>,
-    },
+    Mode { routine: String, source: Box<ModeError> },
     /// Two nodes are read from the one merge buffer.
     #[error(
         "routine \"{routine}\": the merge buffer holds one node, but it is read as \"{first}\" and as \"{second}\""
     )]
-    TwoMergeNodes {
-        /// The routine.
-        routine: String,
-        /// One node.
-        first: String,
-        /// The other.
-        second: String,
-        /// The other, in the routine.
-        node: NodeRef,
-    },
+    TwoMergeNodes { routine: String, first: String, second: String, node: NodeRef },
     /// A constant is too large for its narrow type.
     #[error(transparent)]
     HalfOverflow(HalfOverflow),

@@ -125,15 +125,11 @@ pub struct SpecError {
 /// The kind of an error in an einsum text.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SpecErrorKind {
     /// The text does not follow the grammar.
     #[error("expected {expected}, found {found}")]
-    Syntax {
-        /// The constructs that the grammar allows here.
-        expected: &'static str,
-        /// The construct that the text has.
-        found: String,
-    },
+    Syntax { expected: &'static str, found: String },
     /// A concatenated axis in a text for [`resolve`].
     #[error(
         "concatenation `^` is for texts whose operands are taken one at a time; here all of them are combined"
@@ -141,92 +137,31 @@ pub enum SpecErrorKind {
     Concatenation,
     /// The sizes of the labels of a concatenated axis do not add up to its size.
     #[error("`{label}` has {} elements, but {array} has {found}", parts.iter().map(usize::to_string).collect::<Vec<_>>().join(" + "))]
-    Parts {
-        /// The labels.
-        label: String,
-        /// The size of each.
-        parts: Vec<usize>,
-        /// The array with another size.
-        array: super::ArrayRole,
-        /// Its size there.
-        found: usize,
-    },
+    Parts { label: String, parts: Vec<usize>, array: super::ArrayRole, found: usize },
     /// A component of concatenated axes does not have exactly one operand and one array written.
     #[error("ambiguous where {} runs: expected one {what}, found {}", labels.join(" and "), if found.is_empty() { "none".to_owned() } else { found.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(" and ") })]
-    Ambiguous {
-        /// The active labels of the component.
-        labels: Vec<String>,
-        /// `operand` or `array written`.
-        what: &'static str,
-        /// The candidates, as the text has them.
-        found: Vec<String>,
-    },
+    Ambiguous { labels: Vec<String>, what: &'static str, found: Vec<String> },
     /// Too many combinations of labels of concatenated axes.
     #[error("the concatenated axes have more than {limit} combinations of labels")]
-    TooManyParts {
-        /// The limit.
-        limit: usize,
-    },
+    TooManyParts { limit: usize },
     /// The text has another number of arrays than the caller.
     #[error("the text has {found} {}, expected {expected}", if *written { "arrays written" } else { "operands" })]
-    Operands {
-        /// The number of arrays of the caller.
-        expected: usize,
-        /// The number of arrays in the text.
-        found: usize,
-        /// Whether these are the arrays written.
-        written: bool,
-    },
+    Operands { expected: usize, found: usize, written: bool },
     /// The text gives an array another number of axes than it has.
     #[error("{array} has {} axes {dims:?}, the text gives it {found}{}", dims.len(), if *open { " or more" } else { "" })]
-    Rank {
-        /// The array.
-        array: super::ArrayRole,
-        /// Its dimensions.
-        dims: Dims,
-        /// The number of axes in the text.
-        found: usize,
-        /// Whether the text also has an ellipsis for the array.
-        open: bool,
-    },
+    Rank { array: super::ArrayRole, dims: Dims, found: usize, open: bool },
     /// The length of an ellipsis does not follow from the dimensions.
     #[error("the number of axes of `..{row}..` does not follow from the dimensions")]
-    OpenRow {
-        /// The name of the ellipsis.
-        row: String,
-    },
+    OpenRow { row: String },
     /// One label on axes of different sizes.
     #[error("label `{label}` has {expected} elements in {first}, found {found}")]
-    Size {
-        /// The label.
-        label: String,
-        /// Its size.
-        expected: usize,
-        /// The array in which it has that size.
-        first: super::ArrayRole,
-        /// The size here.
-        found: usize,
-    },
+    Size { label: String, expected: usize, first: super::ArrayRole, found: usize },
     /// A label that is no axis by itself, so that its size is unknown.
     #[error("the size of label `{label}` is open; expected it as an axis of its own somewhere")]
-    OpenSize {
-        /// The label.
-        label: String,
-    },
+    OpenSize { label: String },
     /// An index outside its axis.
     #[error("the index takes values {lo}..={hi}, but {array} has {size} elements on axis {axis}")]
-    OutOfBounds {
-        /// The least value.
-        lo: i64,
-        /// The greatest value.
-        hi: i64,
-        /// The array.
-        array: super::ArrayRole,
-        /// Its axis.
-        axis: usize,
-        /// The size of that axis.
-        size: usize,
-    },
+    OutOfBounds { lo: i64, hi: i64, array: super::ArrayRole, axis: usize, size: usize },
 }
 
 /// An error with a byte range, before the text is attached.

@@ -3,6 +3,7 @@
 /// The reason that a node keeps its memory. The text completes "… cannot be virtual because".
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum InlineRejection {
     /// Nothing computes it.
     #[error("no statement of this routine computes it")]
@@ -20,25 +21,16 @@ pub enum InlineRejection {
     #[error(
         "it is set at index `{index}`, and finding the iteration that sets an element which is used takes a division"
     )]
-    IndexNotInvertible {
-        /// The index of one dimension.
-        index: String,
-    },
+    IndexNotInvertible { index: String },
     /// Loops that stay at the use would run in another order.
     #[error("it is set at index `{index}`, and for one element alone its loops would run in another order")]
-    Reordered {
-        /// The index of one dimension.
-        index: String,
-    },
+    Reordered { index: String },
     /// A loop would stay at each use to search for the iteration that sets the element, and the node need not
     /// be virtual.
     #[error(
         "it is set at index `{index}`, so every use would search the iterations for those that set its element"
     )]
-    Search {
-        /// The index of one dimension.
-        index: String,
-    },
+    Search { index: String },
     /// Loops can be dropped only around a single store, but the nest contains other statements.
     #[error("its loops can be searched for an element only if they hold one store and nothing else")]
     InvertedNest,
@@ -50,82 +42,46 @@ pub enum InlineRejection {
     Recurrence,
     /// The computation uses a local declared outside of it.
     #[error("its computation uses the local {local} from outside of its loops")]
-    LocalEscapes {
-        /// The local.
-        local: String,
-    },
+    LocalEscapes { local: String },
     /// The computation keeps a local from one element to the next.
     #[error("its computation carries the local {local} from one element to the next")]
-    CarriedLocal {
-        /// The local.
-        local: String,
-    },
+    CarriedLocal { local: String },
     /// A use comes before its last setter, or is part of it.
     #[error("it is used before its last setter is done")]
     SetAfterUse,
     /// An input changes between the computation and a use.
     #[error("its input \"{input}\" is overwritten before its last use")]
-    InputOverwritten {
-        /// The input's name.
-        input: String,
-    },
+    InputOverwritten { input: String },
     /// An input changed between the routine that computes it and the one that uses it.
     #[error(
         "its input \"{input}\" was overwritten by routine \"{routine}\" after it was computed; compute it again"
     )]
-    InputChanged {
-        /// The input's name.
-        input: String,
-        /// The routine that overwrote it.
-        routine: String,
-    },
+    InputChanged { input: String, routine: String },
     /// An input is local to the routine that computes it.
     #[error(
         "routine \"{routine}\" computes it from \"{input}\", which is local to that routine; specify `MemoryMode::Materialized` for \"{input}\""
     )]
-    InputLocal {
-        /// The input's name.
-        input: String,
-        /// The routine that computes it.
-        routine: String,
-    },
+    InputLocal { input: String, routine: String },
     /// The computation of another routine depends on data that only a run of that routine has.
     #[error("routine \"{routine}\" computes it from {what}, which a run of this routine does not have")]
-    BoundToRun {
-        /// The routine that computes it.
-        routine: String,
-        /// The missing data, in words.
-        what: String,
-    },
+    BoundToRun { routine: String, what: String },
     /// A reduction would stand inside a vector loop.
     #[error("its computation has a loop, and it is used inside a vector loop")]
     LoopInVector,
     /// The computation is valid for some elements only, so it needs a guard, and one of its parts has no
     /// guarded form.
     #[error("a use needs its computation guarded, which {what} cannot be")]
-    Unguardable {
-        /// The obstacle, in words.
-        what: &'static str,
-    },
+    Unguardable { what: &'static str },
     /// The result would be too large.
     #[error("inlining it would make a statement of more than {limit} operations, or too deeply nested")]
-    TooLarge {
-        /// The limit.
-        limit: usize,
-    },
+    TooLarge { limit: usize },
     /// The computation, or a statement that uses it, would be too long for one kernel, and the node need not
     /// be virtual.
     #[error(
         "its computation costs more than {limit} operations, or would make a statement of more than twice as many (a function such as `sin` counts as 20)"
     )]
-    TooCostly {
-        /// The limit of the computation.
-        limit: u64,
-    },
+    TooCostly { limit: u64 },
     /// The result would break a rule of the verifier.
     #[error("the statement that uses it would break a rule: {violation}")]
-    NotProvable {
-        /// The rule, in the verifier's words.
-        violation: String,
-    },
+    NotProvable { violation: String },
 }
