@@ -19,116 +19,34 @@ pub use self::types::Ty;
 
 /// An instruction.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "`dst`, `src`, `a`, `b` and `c` are a result and its operands, `op` the operation, `ty` the type of the operands"
+)]
 pub enum Inst {
     /// `mov`: copies bits between registers of one width, whatever their classes.
-    Move {
-        /// Destination.
-        dst: Reg,
-        /// Source.
-        src: PtxOperand,
-    },
-    /// `mov` from a special register.
-    ReadSpecial {
-        /// Destination, class `B32`.
-        dst: Reg,
-        /// The special register.
-        special: SpecialReg,
-    },
-    /// The address of one of the kernel's arrays.
-    ArrayAddress {
-        /// Destination, class `B32`.
-        dst: Reg,
-        /// [`StateSpace::Shared`] or [`StateSpace::Local`].
-        space: StateSpace,
-        /// Index into [`crate::PtxKernel::shared`] or [`crate::PtxKernel::local`].
-        array: u32,
-    },
-    /// `ld.param`: the value of a 64-bit parameter.
-    LoadParam {
-        /// Destination, class `B64`.
-        dst: Reg,
-        /// Index of the parameter.
-        param: u32,
-    },
-    /// Concatenates two registers: 16 bits each into `B32`, or 32 bits each into `B64`.
-    Pack {
-        /// Destination.
-        dst: Reg,
-        /// The low half, then the high half.
-        halves: [Reg; 2],
-    },
-    /// Splits a register into halves; the inverse of [`Inst::Pack`].
-    Unpack {
-        /// The low half, then the high half.
-        halves: [Reg; 2],
-        /// Source, class `B32` or `B64`.
-        src: Reg,
-    },
+    Move { dst: Reg, src: PtxOperand },
+    /// `mov` from a special register to a register of class `B32`.
+    ReadSpecial { dst: Reg, special: SpecialReg },
+    /// The address of one of the kernel's arrays, by its index in [`crate::PtxKernel::shared`] or
+    /// [`crate::PtxKernel::local`], as the state space says; the destination is of class `B32`.
+    ArrayAddress { dst: Reg, space: StateSpace, array: u32 },
+    /// `ld.param`: the value of a 64-bit parameter, by its index, in a register of class `B64`.
+    LoadParam { dst: Reg, param: u32 },
+    /// Concatenates two registers, the low half first: 16 bits each into `B32`, or 32 bits each into `B64`.
+    Pack { dst: Reg, halves: [Reg; 2] },
+    /// Splits a register of class `B32` or `B64` into halves; the inverse of [`Inst::Pack`].
+    Unpack { halves: [Reg; 2], src: Reg },
     /// `dst = op(src)`.
-    Unary {
-        /// The operation.
-        op: PtxUnaryOp,
-        /// Type of the operand.
-        ty: Ty,
-        /// Destination.
-        dst: Reg,
-        /// Operand.
-        src: PtxOperand,
-    },
+    Unary { op: PtxUnaryOp, ty: Ty, dst: Reg, src: PtxOperand },
     /// `dst = op(a, b)`.
-    Binary {
-        /// The operation.
-        op: PtxBinaryOp,
-        /// Type of the operands.
-        ty: Ty,
-        /// Destination.
-        dst: Reg,
-        /// First operand.
-        a: PtxOperand,
-        /// Second operand.
-        b: PtxOperand,
-    },
+    Binary { op: PtxBinaryOp, ty: Ty, dst: Reg, a: PtxOperand, b: PtxOperand },
     /// `dst = op(a, b, c)`.
-    Ternary {
-        /// The operation.
-        op: PtxTernaryOp,
-        /// Type of the operands.
-        ty: Ty,
-        /// Destination.
-        dst: Reg,
-        /// First operand.
-        a: PtxOperand,
-        /// Second operand.
-        b: PtxOperand,
-        /// Third operand.
-        c: PtxOperand,
-    },
+    Ternary { op: PtxTernaryOp, ty: Ty, dst: Reg, a: PtxOperand, b: PtxOperand, c: PtxOperand },
     /// `setp`: sets a predicate to the result of a comparison.
-    Compare {
-        /// The comparison.
-        cmp: CmpOp,
-        /// Type of the operands.
-        ty: Ty,
-        /// Destination, class `Pred`.
-        dst: Reg,
-        /// First operand.
-        a: PtxOperand,
-        /// Second operand.
-        b: PtxOperand,
-    },
-    /// `selp`: `a` if the predicate is true, else `b`.
-    Select {
-        /// Type of the operands, at least 16 bits wide.
-        ty: Ty,
-        /// Destination.
-        dst: Reg,
-        /// Selected if the predicate is true.
-        a: PtxOperand,
-        /// Selected if the predicate is false.
-        b: PtxOperand,
-        /// Class `Pred`.
-        pred: Reg,
-    },
+    Compare { cmp: CmpOp, ty: Ty, dst: Reg, a: PtxOperand, b: PtxOperand },
+    /// `selp`: `a` if the predicate is true, else `b`. Their type has at least 16 bits.
+    Select { ty: Ty, dst: Reg, a: PtxOperand, b: PtxOperand, pred: Reg },
     /// `cvt`: converts a number to another type. An integer is truncated, or extended by the signedness of
     /// `from`. A result narrower than its register (`U8`) is extended to the register's width. There is no
     /// conversion from `Bf16`, whose bits are the upper half of an `F32`.
@@ -144,15 +62,9 @@ pub enum Inst {
         /// Operand.
         src: Reg,
     },
-    /// Converts two `F32` to a pair of 16-bit floats, rounding to nearest even.
-    ConvertPair {
-        /// `F16x2` or `Bf16x2`.
-        to: Ty,
-        /// Destination, class `B32`.
-        dst: Reg,
-        /// The low half, then the high half.
-        halves: [PtxOperand; 2],
-    },
+    /// Converts two `F32`, the low half first, to a pair of 16-bit floats in a register of class `B32`,
+    /// rounding to nearest even. `to` is `F16x2` or `Bf16x2`.
+    ConvertPair { to: Ty, dst: Reg, halves: [PtxOperand; 2] },
     /// `ld`: reads one, two or four consecutive elements.
     Load {
         /// The state space.
@@ -221,15 +133,9 @@ pub enum Inst {
         /// Lanes per segment: a power of two up to 32.
         width: u32,
     },
-    /// `vote.sync`: reduces the predicates of the warp's lanes.
-    Vote {
-        /// The reduction.
-        vote: VoteMode,
-        /// Destination: class `Pred`, or `B32` for [`VoteMode::Ballot`].
-        dst: Reg,
-        /// The lane's predicate.
-        src: Reg,
-    },
+    /// `vote.sync`: reduces the predicates of the warp's lanes. The destination is of class `Pred`, or `B32`
+    /// for [`VoteMode::Ballot`].
+    Vote { vote: VoteMode, dst: Reg, src: Reg },
     /// `ldmatrix`: loads one, two or four 8×8 matrices of 16-bit elements from shared memory. Lane `8 m + r`
     /// gives the address of row `r` of matrix `m`. Lane `l` receives elements `2 (l mod 4)` and
     /// `2 (l mod 4) + 1` of row `l / 4` of each matrix, or of column `l / 4` if `transposed`.
@@ -241,19 +147,9 @@ pub enum Inst {
         /// Address of this lane's row: 16 bytes, aligned to 16.
         from: AddressOperand,
     },
-    /// `mma.sync`: `d = a b + c` on matrix fragments of a warp.
-    Mma {
-        /// Shape and element types.
-        shape: MmaShape,
-        /// Accumulators after the instruction.
-        d: Regs,
-        /// Operand A, row-major.
-        a: Regs,
-        /// Operand B, column-major.
-        b: Regs,
-        /// Accumulators before the instruction.
-        c: Regs,
-    },
+    /// `mma.sync`: `d = a b + c` on matrix fragments of a warp. Operand A is row-major, operand B
+    /// column-major.
+    Mma { shape: MmaShape, d: Regs, a: Regs, b: Regs, c: Regs },
     /// `cp.async`: starts an asynchronous copy from global to shared memory.
     CpAsync {
         /// Size of the copy: 4, 8 or 16 bytes. Only copies of 16 bytes bypass the L1 cache.
@@ -268,73 +164,36 @@ pub enum Inst {
     /// `cp.async.commit_group`: groups the thread's copies since the last commit.
     CpAsyncCommit,
     /// `cp.async.wait_group`: waits until at most `pending` of the thread's latest groups are incomplete.
-    CpAsyncWait {
-        /// Number of groups that may be incomplete.
-        pending: u32,
-    },
-    /// The generic address of a tensor map, for TMA instructions.
-    TensorMapAddress {
-        /// Destination, class `B64`.
-        dst: Reg,
-        /// Index of the tensor map among the tensor maps of the kernel.
-        map: u32,
-    },
-    /// `prefetch.tensormap`: brings a tensor map into the cache.
-    PrefetchTensorMap {
-        /// Address of the tensor map.
-        map: Reg,
-    },
-    /// `mbarrier.init`: initialises an mbarrier of 8 bytes in shared memory. A phase is complete after
-    /// `count` arrivals, once the expected transaction bytes have been copied.
-    MbarrierInit {
-        /// Address of the mbarrier, aligned to 8.
-        at: AddressOperand,
-        /// Number of arrivals of a phase: 1 to 2²⁰ - 1.
-        count: u32,
-    },
+    CpAsyncWait { pending: u32 },
+    /// The generic address of a tensor map of the kernel, by its index, for TMA instructions; the
+    /// destination is of class `B64`.
+    TensorMapAddress { dst: Reg, map: u32 },
+    /// `prefetch.tensormap`: brings the tensor map at an address into the cache.
+    PrefetchTensorMap { map: Reg },
+    /// `mbarrier.init`: initialises an mbarrier of 8 bytes, aligned to 8, in shared memory. A phase is
+    /// complete after `count` arrivals, 1 to 2²⁰ - 1, once the expected transaction bytes have been copied.
+    MbarrierInit { at: AddressOperand, count: u32 },
     /// `fence.mbarrier_init`: makes the thread's initialised mbarriers visible to the cluster and to TMA,
     /// once a barrier has synchronised the threads.
     FenceMbarrierInit,
     /// `mbarrier.arrive` on an mbarrier of the block, with release semantics for the block.
-    MbarrierArrive {
-        /// Address of the mbarrier.
-        at: AddressOperand,
-    },
-    /// `mbarrier.arrive` on an mbarrier of any block of the cluster. A thread of that block that waits for
-    /// the phase sees the asynchronous copies and `wgmma` operations that completed before the arrival.
-    /// Ordinary stores before the arrival may be invisible to that thread, because making them visible would
-    /// take a fence of device scope.
-    MbarrierArriveCluster {
-        /// Address of the mbarrier, from [`Inst::Mapa`].
-        at: AddressOperand,
-    },
-    /// `mbarrier.arrive.expect_tx`: adds to the transaction bytes that the phase expects, then arrives.
-    MbarrierArriveExpectTx {
-        /// Address of the mbarrier.
-        at: AddressOperand,
-        /// Number of bytes, less than 2²⁰.
-        bytes: u32,
-    },
-    /// Repeats `mbarrier.try_wait.parity` until a phase is complete, for each lane on its own.
-    MbarrierWait {
-        /// Address of the mbarrier.
-        at: AddressOperand,
-        /// Parity of the phase, class `B32`: 0 for the first phase, 1 for the second, and so on alternately.
-        /// The phase before the first one counts as complete.
-        parity: Reg,
-        /// Whether the wait acquires at cluster scope, for arrivals from other blocks.
-        cluster: bool,
-    },
+    MbarrierArrive { at: AddressOperand },
+    /// `mbarrier.arrive` on an mbarrier of any block of the cluster, at an address from [`Inst::Mapa`]. A
+    /// thread of that block that waits for the phase sees the asynchronous copies and `wgmma` operations
+    /// that completed before the arrival. Ordinary stores before the arrival may be invisible to that
+    /// thread, because making them visible would take a fence of device scope.
+    MbarrierArriveCluster { at: AddressOperand },
+    /// `mbarrier.arrive.expect_tx`: adds to the transaction bytes that the phase expects, less than 2²⁰,
+    /// then arrives.
+    MbarrierArriveExpectTx { at: AddressOperand, bytes: u32 },
+    /// Repeats `mbarrier.try_wait.parity` until a phase is complete, for each lane on its own. The parity,
+    /// of class `B32`, is 0 for the first phase, 1 for the second, and so on alternately. The phase before
+    /// the first one counts as complete. With `cluster` the wait acquires at cluster scope, for arrivals
+    /// from other blocks.
+    MbarrierWait { at: AddressOperand, parity: Reg, cluster: bool },
     /// `mapa`: maps an address in the block's shared memory to the same address in another block of the
-    /// cluster.
-    Mapa {
-        /// Destination, class `B32`.
-        dst: Reg,
-        /// Address in shared memory.
-        at: AddressOperand,
-        /// Rank of the other block in the cluster.
-        block: PtxOperand,
-    },
+    /// cluster, by its rank. The destination is of class `B32`.
+    Mapa { dst: Reg, at: AddressOperand, block: PtxOperand },
     /// `barrier.cluster`: synchronises the threads of the cluster and orders their memory accesses.
     ClusterBarrier,
     /// `fence.proxy.async`: makes the thread's accesses of shared memory visible to later TMA and `wgmma`
@@ -356,31 +215,18 @@ pub enum Inst {
         /// at the same address of shared memory, and the mbarrier at the same address counts its bytes.
         multicast: Option<Reg>,
     },
-    /// TMA store: copies a tile from shared memory into a tensor. Elements outside the tensor are skipped.
-    TmaStore {
-        /// Address of the tensor map.
-        map: Reg,
-        /// Coordinates of the tile's first element, innermost axis first.
-        at: SmallVec<[PtxOperand; 4]>,
-        /// Source in shared memory, aligned to 128.
-        from: AddressOperand,
-    },
+    /// TMA store: copies a tile from shared memory, aligned to 128, into a tensor. Elements outside the
+    /// tensor are skipped. `at` are the coordinates of the tile's first element, innermost axis first.
+    TmaStore { map: Reg, at: SmallVec<[PtxOperand; 4]>, from: AddressOperand },
     /// `cp.async.bulk.commit_group`: groups the thread's TMA stores since the last commit.
     TmaStoreCommit,
     /// `cp.async.bulk.wait_group.read`: waits until all but the latest `pending` groups of the thread's TMA
     /// stores have read their sources.
-    TmaStoreWait {
-        /// Number of groups whose sources may still be read.
-        pending: u32,
-    },
-    /// `setmaxnreg`: releases registers of the warpgroup, or waits for more. The kernel must have
+    TmaStoreWait { pending: u32 },
+    /// `setmaxnreg`: releases registers of the warpgroup, or waits for more, if their number increases. Each
+    /// thread has `count` afterwards: 24 to 256, a multiple of 8. The kernel must have
     /// [`crate::PtxKernel::min_blocks_per_sm`].
-    SetMaxRegisters {
-        /// Registers per thread afterwards: 24 to 256, a multiple of 8.
-        count: u32,
-        /// Whether the number of registers grows.
-        increase: bool,
-    },
+    SetMaxRegisters { count: u32, increase: bool },
     /// `wgmma.fence`: orders the warpgroup's register writes before the `wgmma` operations that follow.
     WgmmaFence,
     /// `wgmma.mma_async`: `d = a b` or `d += a b` on a 64×N accumulator tile of a warpgroup, asynchronously.
@@ -405,18 +251,11 @@ pub enum Inst {
     },
     /// `wgmma.commit_group`: groups the warpgroup's `wgmma` operations since the last commit.
     WgmmaCommit,
-    /// `wgmma.wait_group`: waits until at most `pending` of the warpgroup's latest groups are incomplete.
-    /// Until then no thread may access their accumulators.
-    WgmmaWait {
-        /// Number of groups that may be incomplete: at most 7.
-        pending: u32,
-    },
-    /// `stmatrix`: stores one, two or four 8×8 matrices of 16-bit elements into shared memory, row by row;
-    /// the inverse of [`Inst::Ldmatrix`].
-    Stmatrix {
-        /// One register of class `B32` per matrix.
-        from: Regs,
-        /// Address of this lane's row: 16 bytes, aligned to 16.
-        to: AddressOperand,
-    },
+    /// `wgmma.wait_group`: waits until at most `pending` of the warpgroup's latest groups are incomplete, at
+    /// most 7. Until then no thread may access their accumulators.
+    WgmmaWait { pending: u32 },
+    /// `stmatrix`: stores one, two or four 8×8 matrices of 16-bit elements, in one register of class `B32`
+    /// each, into shared memory, row by row; the inverse of [`Inst::Ldmatrix`]. `to` is the address of this
+    /// lane's row: 16 bytes, aligned to 16.
+    Stmatrix { from: Regs, to: AddressOperand },
 }
