@@ -5,7 +5,7 @@ use assignments::{Accum, AccumOp, Operand, Origin, Rhs};
 use lowered_ir::ir::{BinaryOp, TernaryOp, UnaryOp};
 use tnode::{DType, Dims, Scalar, TensorNode};
 
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientErrorKind, Result};
 
 /// An operand with its indices. Computed indices have the numbers of the operands of the accumulation from
 /// which the access derives.
@@ -115,7 +115,7 @@ pub(crate) fn derived(
     target: Target,
     operation: Operation,
     operands: &[Access],
-) -> Result<Accum, GradientError> {
+) -> Result<Accum> {
     let mut computing: Vec<(usize, Access)> = Vec::new();
     let indices = operands.iter().flat_map(|access| &access.index).chain(&target.index);
     let mut wanted: Vec<usize> = indices.filter_map(AxisIndex::computed).collect();

@@ -15,7 +15,7 @@ use tnode::TensorNode;
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, formula};
 use crate::rules::{self, Derivative};
 use crate::statement::{Bindings, Statement, Tape};
@@ -79,11 +79,7 @@ impl<'a> BackwardPass<'a> {
 
     /// The node for the adjoint of the version of a node that the step at position `at` reads. The flag says
     /// that it is new.
-    pub(crate) fn adjoint(
-        &mut self,
-        node: &TensorNode,
-        at: usize,
-    ) -> Result<(&mut Adjoint, bool), GradientError> {
+    pub(crate) fn adjoint(&mut self, node: &TensorNode, at: usize) -> Result<(&mut Adjoint, bool)> {
         let is_new = !self.adjoints.contains_key(node);
         if is_new {
             let adjoint = self.new_adjoint(node, at)?;
@@ -93,7 +89,7 @@ impl<'a> BackwardPass<'a> {
         Ok((adjoint, is_new))
     }
 
-    fn new_adjoint(&mut self, node: &TensorNode, at: usize) -> Result<Adjoint, GradientError> {
+    fn new_adjoint(&mut self, node: &TensorNode, at: usize) -> Result<Adjoint> {
         if let Some(gradient) = self.gradients.get(node)
             && self.tape.forward.is_last_version(node, at)
         {
@@ -109,7 +105,7 @@ impl<'a> BackwardPass<'a> {
         loss: &TensorNode,
         seed: Option<&TensorNode>,
         origin: &Origin,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let at = self.tape.forward.steps().len();
         let (adjoint, _) = self.adjoint(loss, at)?;
         let node = adjoint.node.clone();
@@ -121,7 +117,7 @@ impl<'a> BackwardPass<'a> {
     }
 
     /// Differentiates the steps, the last one first.
-    pub(crate) fn run(&mut self) -> Result<(), GradientError> {
+    pub(crate) fn run(&mut self) -> Result<()> {
         for at in (0..self.tape.forward.steps().len()).rev() {
             let step = self.tape.forward.steps()[at].clone();
             let statement = step.origin().statement();
@@ -130,7 +126,7 @@ impl<'a> BackwardPass<'a> {
         Ok(())
     }
 
-    fn step(&mut self, step: &ProgramStep, at: usize) -> Result<(), GradientError> {
+    fn step(&mut self, step: &ProgramStep, at: usize) -> Result<()> {
         if let ProgramStep::Detach(node) = step {
             self.adjoints.remove(node);
         }
@@ -169,7 +165,7 @@ impl<'a> BackwardPass<'a> {
         symbol: SymbolId,
         at: usize,
         origin: &Origin,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         if !self.tape.forward.is_active_before(at, of) {
             return Ok(());
         }
@@ -189,13 +185,7 @@ impl<'a> BackwardPass<'a> {
 
     /// Differentiates the accumulations of a step into one node. `all` are these accumulations, and `parts`
     /// the ones whose product spaces have points.
-    fn target(
-        &mut self,
-        adjoint: &Adjoint,
-        parts: &[&Accum],
-        all: &[&Accum],
-        at: usize,
-    ) -> Result<(), GradientError> {
+    fn target(&mut self, adjoint: &Adjoint, parts: &[&Accum], all: &[&Accum], at: usize) -> Result<()> {
         let Some(first) = all.first() else { return Ok(()) };
         let projections: Vec<_> = all.iter().map(|accum| &accum.projections).collect();
         let (once, covers) = (are_injective(&projections), are_surjective(&projections));
@@ -288,11 +278,7 @@ impl<'a> BackwardPass<'a> {
 
     /// The adjoint of a statement that stores values: where several points store in one element, the adjoint
     /// belongs to the last of them.
-    fn last_writer(
-        &mut self,
-        adjoint: &Adjoint,
-        statement: &mut Statement,
-    ) -> Result<Bindings, GradientError> {
+    fn last_writer(&mut self, adjoint: &Adjoint, statement: &mut Statement) -> Result<Bindings> {
         let mut bindings = at_target(adjoint, &statement.accum);
         if statement.once {
             return Ok(bindings);
@@ -317,7 +303,7 @@ impl<'a> BackwardPass<'a> {
         op: BinaryOp,
         adjoint: &Adjoint,
         older: Option<(&TensorNode, bool, bool)>,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let value = statement.accumulated(&mut self.tape)?;
         let before = self.tape.value_before(&statement.accum.lhs, statement.at)?;
         let before = Access::at_target(&before, &statement.accum);
@@ -343,29 +329,20 @@ impl<'a> BackwardPass<'a> {
     }
 
     /// The values that a statement leaves in its target, at its points.
-    fn result_at_target(&mut self, statement: &Statement) -> Result<Access, GradientError> {
+    fn result_at_target(&mut self, statement: &Statement) -> Result<Access> {
         let result = self.tape.value_before(&statement.accum.lhs, statement.at + 1)?;
         Ok(Access::at_target(&result, &statement.accum))
     }
 
     /// A new adjoint for the older version of a node, with the values of the newer one.
-    fn carry(
-        &mut self,
-        adjoint: &Adjoint,
-        node: &TensorNode,
-        accum: &Accum,
-    ) -> Result<TensorNode, GradientError> {
+    fn carry(&mut self, adjoint: &Adjoint, node: &TensorNode, accum: &Accum) -> Result<TensorNode> {
         let older = self.older(adjoint, node)?;
         self.tape.copy(&adjoint.node, &older, &accum.origin)?;
         Ok(older)
     }
 
     /// A new adjoint for the older version of a node, without values.
-    pub(crate) fn older(
-        &mut self,
-        adjoint: &Adjoint,
-        node: &TensorNode,
-    ) -> Result<TensorNode, GradientError> {
+    pub(crate) fn older(&mut self, adjoint: &Adjoint, node: &TensorNode) -> Result<TensorNode> {
         let older = self.tape.adjoint_of(node)?;
         let adjoint = Adjoint { node: older.clone(), sparse: adjoint.sparse, given: false };
         self.adjoints.insert(node.clone(), adjoint);
@@ -373,12 +350,7 @@ impl<'a> BackwardPass<'a> {
     }
 
     /// Like [`carry`](Self::carry), with 0 for the elements that statements overwrite.
-    fn carry_rest(
-        &mut self,
-        adjoint: &Adjoint,
-        node: &TensorNode,
-        statements: &[Statement],
-    ) -> Result<(), GradientError> {
+    fn carry_rest(&mut self, adjoint: &Adjoint, node: &TensorNode, statements: &[Statement]) -> Result<()> {
         let Some(first) = statements.first() else { return Ok(()) };
         let older = self.carry(&Adjoint { sparse: true, ..adjoint.clone() }, node, &first.accum)?;
         self.clear(&older, statements)
@@ -394,7 +366,7 @@ impl<'a> BackwardPass<'a> {
     }
 
     /// Sets the elements of an adjoint to 0 that statements overwrite.
-    fn clear(&mut self, adjoint: &TensorNode, statements: &[Statement]) -> Result<(), GradientError> {
+    fn clear(&mut self, adjoint: &TensorNode, statements: &[Statement]) -> Result<()> {
         for statement in statements {
             let access = Access::at_target(adjoint, &statement.accum);
             let target = Target { op: AccumOp::Assign, ..Target::sum(adjoint, false, &access) };
@@ -414,7 +386,7 @@ fn at_target(adjoint: &Adjoint, accum: &Accum) -> Bindings {
 
 /// How a step combines values with the elements of its target; `once` says that there is at most one value
 /// per element.
-pub(crate) fn combination(accum: &Accum, once: bool) -> Result<Combination, GradientError> {
+pub(crate) fn combination(accum: &Accum, once: bool) -> Result<Combination> {
     let one_value = accum.init_neutral && once;
     Ok(match accum.op {
         AccumOp::Assign => Combination::Store,
@@ -451,11 +423,7 @@ pub(crate) fn reduction(accum: &Accum, instead: &'static str) -> GradientError {
 }
 
 /// Rejects a step that reads elements of its targets which other iterations write.
-pub(crate) fn check_own_reads(
-    parts: &[&Accum],
-    all: &[&Accum],
-    targets: &[TensorNode],
-) -> Result<(), GradientError> {
+pub(crate) fn check_own_reads(parts: &[&Accum], all: &[&Accum], targets: &[TensorNode]) -> Result<()> {
     let projections: Vec<_> = all.iter().map(|accum| &accum.projections).collect();
     let once = are_injective(&projections);
     for accum in parts {

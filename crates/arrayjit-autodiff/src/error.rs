@@ -7,6 +7,9 @@ use assignments::indexing::IndexError;
 use lowered_ir::SourceSpan;
 use tnode::DType;
 
+/// The result of a part of differentiation.
+pub(crate) type Result<T, E = GradientError> = std::result::Result<T, E>;
+
 /// A reason why a program has no gradient. Displays the message and, for a program from a text, the line with
 /// carets under the statement.
 pub struct GradientError {

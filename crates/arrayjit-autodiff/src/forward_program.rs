@@ -18,7 +18,7 @@ use tnode::{DType, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, derived, each_element};
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientErrorKind, Result};
 use crate::name_supply::{NameSupply, numbered};
 use crate::rules::{self, Derivative};
 use crate::statement::plain_name;
@@ -60,7 +60,7 @@ impl ForwardProgram {
         loss: &TensorNode,
         parameters: &[(TensorNode, TensorNode)],
         names: NameSupply,
-    ) -> Result<ForwardProgram, GradientError> {
+    ) -> Result<ForwardProgram> {
         let overwritten = parameters.iter().map(|(_, gradient)| gradient.clone()).collect();
         let end = end_of(loss, &steps);
         let program = ForwardProgram { steps, end, overwritten, names, ..ForwardProgram::default() };
@@ -72,13 +72,13 @@ impl ForwardProgram {
     pub(crate) fn in_order(
         steps: Vec<ProgramStep>,
         parameters: &[(TensorNode, TensorNode)],
-    ) -> Result<ForwardProgram, GradientError> {
+    ) -> Result<ForwardProgram> {
         let names = names_of(&steps, parameters);
         let end = steps.len();
         ForwardProgram { steps, end, in_order: true, names, ..ForwardProgram::default() }.analysed(parameters)
     }
 
-    fn analysed(mut self, parameters: &[(TensorNode, TensorNode)]) -> Result<ForwardProgram, GradientError> {
+    fn analysed(mut self, parameters: &[(TensorNode, TensorNode)]) -> Result<ForwardProgram> {
         for (at, step) in self.steps.iter().enumerate() {
             step.accums().iter().try_for_each(check_operands)?;
             for node in targets(step) {
@@ -181,7 +181,7 @@ impl ForwardProgram {
         older.contains(loss).then(|| &self.steps[last])
     }
 
-    fn find_active(&mut self, parameters: &[TensorNode]) -> Result<(), GradientError> {
+    fn find_active(&mut self, parameters: &[TensorNode]) -> Result<()> {
         let first = parameters.iter().filter(|node| self.in_order || self.last_write(node).is_none());
         let mut active: BTreeSet<TensorNode> = first.cloned().collect();
         let mut stale: BTreeSet<TensorNode> = BTreeSet::new();
@@ -215,7 +215,7 @@ impl ForwardProgram {
         step: &ProgramStep,
         active: &BTreeSet<TensorNode>,
         stale: &BTreeSet<TensorNode>,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         for accum in step.accums() {
             if let Some(of) = self.parents.get(&accum.lhs)
                 && (active.contains(&accum.lhs) || active.contains(of))
@@ -238,11 +238,7 @@ impl ForwardProgram {
 
     /// A node that holds, after the program, the value that `node` had before step `from`: the node itself,
     /// or a copy.
-    pub(crate) fn value_before(
-        &mut self,
-        node: &TensorNode,
-        from: usize,
-    ) -> Result<TensorNode, GradientError> {
+    pub(crate) fn value_before(&mut self, node: &TensorNode, from: usize) -> Result<TensorNode> {
         if self.in_order {
             return Ok(node.clone());
         }
@@ -315,12 +311,7 @@ impl ForwardProgram {
 
     /// Steps that copy a node before step `at`. Of a virtual node, only elements that steps have written can
     /// be read.
-    fn copy_steps(
-        &self,
-        node: &TensorNode,
-        copy: &TensorNode,
-        at: usize,
-    ) -> Result<Vec<ProgramStep>, GradientError> {
+    fn copy_steps(&self, node: &TensorNode, copy: &TensorNode, at: usize) -> Result<Vec<ProgramStep>> {
         let written = self.writes.get(node).into_iter().flatten().take_while(|&&write| write < at);
         let accums: Vec<&Accum> = written
             .flat_map(|&write| self.steps[write].accums())
@@ -425,7 +416,7 @@ fn is_active_after(step: &ProgramStep, node: &TensorNode, before: &BTreeSet<Tens
     by_operands || (!ends_old && before.contains(node))
 }
 
-fn check_operands(accum: &Accum) -> Result<(), GradientError> {
+fn check_operands(accum: &Accum) -> Result<()> {
     let (operands, projections) = (accum.operands().count(), accum.projections.project_rhs().len());
     if operands == projections {
         return Ok(());

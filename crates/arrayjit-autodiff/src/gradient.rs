@@ -6,7 +6,7 @@ use assignments::{Assignments, Origin, ProgramStep, Warning, WarningKind};
 use tnode::TensorNode;
 
 use crate::backward::BackwardPass;
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, filled, flat, names_of};
 use crate::name_supply::NameSupply;
 use crate::recompute::Recomputation;
@@ -85,7 +85,7 @@ fn gradient_from(
     loss: &TensorNode,
     seed: Option<&TensorNode>,
     parameters: &[&TensorNode],
-) -> Result<Gradient, GradientError> {
+) -> Result<Gradient> {
     let mut pairs: Vec<(TensorNode, TensorNode)> = Vec::new();
     for &parameter in parameters {
         if pairs.iter().all(|(known, _)| known != parameter) {
@@ -176,7 +176,7 @@ fn backward(
     before: Vec<ProgramStep>,
     request: &Request<'_>,
     names: &mut NameSupply,
-) -> Result<(Vec<ProgramStep>, BTreeSet<TensorNode>), GradientError> {
+) -> Result<(Vec<ProgramStep>, BTreeSet<TensorNode>)> {
     let &Request { loss, seed, parameters, origin } = request;
     let forward = ForwardProgram::new(before, loss, parameters, std::mem::take(names))?;
     check(&forward, request)?;
@@ -199,7 +199,7 @@ fn backward(
 }
 
 /// Checks that the request fits the program.
-fn check(forward: &ForwardProgram, request: &Request<'_>) -> Result<(), GradientError> {
+fn check(forward: &ForwardProgram, request: &Request<'_>) -> Result<()> {
     let mentioned = forward.nodes();
     check_loss(forward, request).map_err(|kind| kind.at(request.origin.operand(0)))?;
     for (position, (parameter, gradient)) in request.parameters.iter().enumerate() {

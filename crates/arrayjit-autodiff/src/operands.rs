@@ -12,7 +12,7 @@ use tnode::{Dims, TensorNode};
 use crate::Formula;
 use crate::access::{Access, Target};
 use crate::backward::BackwardPass;
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientErrorKind, Result};
 use crate::forward_program::formula;
 use crate::statement::{Bindings, Statement};
 
@@ -31,7 +31,7 @@ impl BackwardPass<'_> {
         statement: &mut Statement,
         bindings: &Bindings,
         negated: bool,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         for (position, rule) in rules_of_accesses(&statement.accum) {
             let rule = match rule {
                 rule if !negated => rule,
@@ -50,7 +50,7 @@ impl BackwardPass<'_> {
         position: usize,
         rule: &Formula,
         bindings: &Bindings,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let Some(access) = Access::of_operand(&statement.accum, position) else { return Ok(()) };
         let Some(node) = access.operand.node().cloned() else { return Ok(()) };
         if !self.tape.forward.is_active_before(statement.at, &node) {
@@ -100,7 +100,7 @@ impl BackwardPass<'_> {
         statement: &Statement,
         access: &Access,
         node: &TensorNode,
-    ) -> Result<Option<(Dims, Vec<i64>)>, GradientError> {
+    ) -> Result<Option<(Dims, Vec<i64>)>> {
         let is_computed = access.index.iter().any(|index| index.computed().is_some());
         if !access.may_reach_outside() || is_computed {
             return Ok(None);
@@ -136,7 +136,7 @@ impl BackwardPass<'_> {
         dims: &Dims,
         is_new: bool,
         origin: &Origin,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let (mut axes, mut to, mut from) = (Dims::new(), Vec::new(), Vec::new());
         for (axis, (&dim, (&extent, &low))) in dims.iter().zip(wide.dims.iter().zip(wide.low)).enumerate() {
             let first = low.max(0);
@@ -169,7 +169,7 @@ impl BackwardPass<'_> {
         statement: &mut Statement,
         rule: &Formula,
         bindings: &Bindings,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         if matches!(statement.accum.rhs, Rhs::Copy(_)) {
             return match formula(&statement.accum, 0) {
                 Some(_) => self.operand(statement, 0, rule, bindings),

@@ -20,7 +20,7 @@ use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep};
 use tnode::TensorNode;
 
 use crate::access::{Access, Target};
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, filled, reads};
 use crate::statement::{Statement, Tape, plain_name};
 
@@ -65,11 +65,7 @@ impl Recomputation {
 impl Tape {
     /// A node that holds, where the next step of the backward pass runs, the value that `node` had before
     /// step `from`.
-    pub(crate) fn value_before(
-        &mut self,
-        node: &TensorNode,
-        from: usize,
-    ) -> Result<TensorNode, GradientError> {
+    pub(crate) fn value_before(&mut self, node: &TensorNode, from: usize) -> Result<TensorNode> {
         match self.repeated_steps(node, from)? {
             Some(steps) => self.repeat(node, &steps),
             None => self.forward.value_before(node, from),
@@ -78,7 +74,7 @@ impl Tape {
 
     /// The positions of the steps to repeat for the value that `node` had before step `from`; none if the
     /// node is not computed again.
-    fn repeated_steps(&self, node: &TensorNode, from: usize) -> Result<Option<Vec<usize>>, GradientError> {
+    fn repeated_steps(&self, node: &TensorNode, from: usize) -> Result<Option<Vec<usize>>> {
         let requests = &self.recomputation.requests;
         if requests.is_empty() || self.forward.is_in_order() {
             return Ok(None);
@@ -146,7 +142,7 @@ impl Tape {
 
     /// Appends copies of the steps that write `node` at these positions, unless that was done before. Returns
     /// the node that they write.
-    fn repeat(&mut self, node: &TensorNode, steps: &[usize]) -> Result<TensorNode, GradientError> {
+    fn repeat(&mut self, node: &TensorNode, steps: &[usize]) -> Result<TensorNode> {
         let version = (node.clone(), steps.last().copied().unwrap_or_default());
         if let Some(copy) = self.recomputation.copies.get(&version) {
             return Ok(copy.clone());
@@ -179,7 +175,7 @@ impl Tape {
     }
 
     /// Appends a copy of step `at` that writes `copy` instead of `node`.
-    fn repeat_step(&mut self, at: usize, node: &TensorNode, copy: &TensorNode) -> Result<(), GradientError> {
+    fn repeat_step(&mut self, at: usize, node: &TensorNode, copy: &TensorNode) -> Result<()> {
         let step = self.forward.steps()[at].clone();
         let repeated = match &step {
             ProgramStep::Fetch { op, origin, .. } => {
@@ -203,7 +199,7 @@ impl Tape {
         node: &TensorNode,
         copy: &TensorNode,
         at: usize,
-    ) -> Result<Vec<Accum>, GradientError> {
+    ) -> Result<Vec<Accum>> {
         let parts: Vec<&Accum> = parts.iter().filter(|accum| accum.lhs == *node).collect();
         let projections: Vec<_> = parts.iter().map(|accum| &accum.projections).collect();
         let once = are_injective(&projections);
@@ -218,7 +214,7 @@ impl Tape {
         Ok(repeated)
     }
 
-    fn fetched_before(&mut self, op: &FetchOp, at: usize) -> Result<FetchOp, GradientError> {
+    fn fetched_before(&mut self, op: &FetchOp, at: usize) -> Result<FetchOp> {
         Ok(match op {
             FetchOp::Slice { index, of } => FetchOp::Slice { index: *index, of: self.value_before(of, at)? },
             FetchOp::Order { of, axis, is_descending } => {

@@ -14,7 +14,7 @@ use tnode::{DType, Dims, Scalar, TensorNode};
 use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
 use crate::backward::{Adjoint, BackwardPass, reduction};
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientErrorKind, Result};
 use crate::statement::{Bindings, Statement, gradient_dtype};
 
 impl BackwardPass<'_> {
@@ -25,7 +25,7 @@ impl BackwardPass<'_> {
         statements: &mut [Statement],
         keeps_old: bool,
         at: usize,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let Some(first) = statements.first() else { return Ok(()) };
         let (node, origin, starts) =
             (first.accum.lhs.clone(), first.accum.origin.clone(), first.accum.init_neutral);
@@ -88,7 +88,7 @@ impl BackwardPass<'_> {
         statements: &mut [Statement],
         keeps_old: bool,
         at: usize,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let statement = only_product(statements)?;
         let factors = self.factors(statement)?;
         if keeps_old {
@@ -102,7 +102,7 @@ impl BackwardPass<'_> {
     }
 
     /// The values that a product multiplies, one element per point; 1 at points that conditions cut off.
-    pub(crate) fn factors(&mut self, statement: &Statement) -> Result<TensorNode, GradientError> {
+    pub(crate) fn factors(&mut self, statement: &Statement) -> Result<TensorNode> {
         let dtype = gradient_dtype(statement.accum.lhs.dtype());
         let factors = statement.temporary("factors", dtype, &mut self.tape)?;
         let target = Target::at_point(&factors, &statement.accum);
@@ -119,7 +119,7 @@ impl BackwardPass<'_> {
         statement: &Statement,
         factors: TensorNode,
         at: usize,
-    ) -> Result<TensorNode, GradientError> {
+    ) -> Result<TensorNode> {
         let accum = &statement.accum;
         let reduced = reduced_axes(accum).ok_or_else(|| reduction(accum, PLAIN_PRODUCT))?;
         // The products over the last reduced axis, over the last two, and so on.
@@ -144,7 +144,7 @@ impl BackwardPass<'_> {
         sparse: bool,
         statement: &Statement,
         factors: &TensorNode,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let (accum, node) = (&statement.accum, &statement.accum.lhs);
         let product = self.like(node, "product")?;
         let access = Access::at_target(&product, accum);
@@ -165,7 +165,7 @@ impl BackwardPass<'_> {
         adjoint: Access,
         sparse: bool,
         values: [Access; 2],
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let rule = Formula::binary(BinaryOp::Mul, Formula::Adjoint, Formula::Operand(0));
         let bindings = Bindings { adjoint, sparse, values: Some((values[0].clone(), values)) };
         let rule = statement.guarded(rule, &bindings);
@@ -174,12 +174,7 @@ impl BackwardPass<'_> {
     }
 
     /// The product of an array over one of its axes.
-    fn product_over(
-        &mut self,
-        array: &TensorNode,
-        axis: usize,
-        origin: &Origin,
-    ) -> Result<TensorNode, GradientError> {
+    fn product_over(&mut self, array: &TensorNode, axis: usize, origin: &Origin) -> Result<TensorNode> {
         let whole = self.whole(array, origin)?;
         let read = Access::at_target(array, &whole.accum);
         let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
@@ -199,7 +194,7 @@ impl BackwardPass<'_> {
         accum: &Accum,
         reduced: &[usize],
         at: usize,
-    ) -> Result<TensorNode, GradientError> {
+    ) -> Result<TensorNode> {
         let projections = &accum.projections;
         let kept: Vec<usize> =
             (0..projections.product_space().len()).filter(|axis| !reduced.contains(axis)).collect();
@@ -241,7 +236,7 @@ impl BackwardPass<'_> {
         adjoint: &TensorNode,
         sparse: bool,
         origin: &Origin,
-    ) -> Result<TensorNode, GradientError> {
+    ) -> Result<TensorNode> {
         let mut levels = vec![self.pairs_of_factors(factors, axis, origin)?];
         while let Some(level) = levels.last().filter(|level| level.half() > 1) {
             let next = self.pairs_of_products(level, origin)?;
@@ -264,12 +259,7 @@ impl BackwardPass<'_> {
     }
 
     /// The factors of an axis in pairs.
-    fn pairs_of_factors(
-        &mut self,
-        factors: &TensorNode,
-        axis: usize,
-        origin: &Origin,
-    ) -> Result<Pairs, GradientError> {
+    fn pairs_of_factors(&mut self, factors: &TensorNode, axis: usize, origin: &Origin) -> Result<Pairs> {
         let dims = factors.dims_without_padding()?;
         let half = dims[axis].div_ceil(2);
         let mut others = dims.clone();
@@ -290,7 +280,7 @@ impl BackwardPass<'_> {
     }
 
     /// The products of pairs, in pairs.
-    fn pairs_of_products(&mut self, level: &Pairs, origin: &Origin) -> Result<Pairs, GradientError> {
+    fn pairs_of_products(&mut self, level: &Pairs, origin: &Origin) -> Result<Pairs> {
         let (axis, count) = (level.axis, level.half());
         let half = count.div_ceil(2);
         let mut others = level.dims()?;
@@ -324,7 +314,7 @@ impl BackwardPass<'_> {
         is_single: bool,
         sparse: bool,
         origin: &Origin,
-    ) -> Result<TensorNode, GradientError> {
+    ) -> Result<TensorNode> {
         let (axis, half) = (level.axis, level.half());
         let points = Points::new(&level.dims()?);
         let mut dims = level.dims()?;
@@ -342,13 +332,7 @@ impl BackwardPass<'_> {
     }
 
     /// A new node for an array of factors whose axis `axis` has been removed, with `half` pairs on that axis.
-    fn new_pairs(
-        &mut self,
-        mut dims: Dims,
-        axis: usize,
-        half: usize,
-        dtype: DType,
-    ) -> Result<Pairs, GradientError> {
+    fn new_pairs(&mut self, mut dims: Dims, axis: usize, half: usize, dtype: DType) -> Result<Pairs> {
         dims.insert(axis, half);
         dims.insert(axis, 2);
         let node = self.tape.temporary("pairs", &dims, dtype)?;
@@ -362,7 +346,7 @@ impl BackwardPass<'_> {
         node: &TensorNode,
         index: &Projection,
         origin: &Origin,
-    ) -> Result<Statement, GradientError> {
+    ) -> Result<Statement> {
         let fits = |source| GradientErrorKind::Index { node: node.name(), source }.of(origin);
         let lhs = (node.dims_without_padding()?, index.clone());
         let projections = Projections::new(&points.axes, lhs, Vec::new(), "factors").map_err(fits)?;
@@ -379,12 +363,12 @@ impl BackwardPass<'_> {
     }
 
     /// A new node with the dimensions of another one, in the type of its gradient.
-    pub(crate) fn like(&mut self, node: &TensorNode, name: &str) -> Result<TensorNode, GradientError> {
+    pub(crate) fn like(&mut self, node: &TensorNode, name: &str) -> Result<TensorNode> {
         self.tape.temporary(name, &node.dims_without_padding()?, gradient_dtype(node.dtype()))
     }
 
     /// A statement that visits each element of a node once.
-    pub(crate) fn whole(&mut self, node: &TensorNode, origin: &Origin) -> Result<Statement, GradientError> {
+    pub(crate) fn whole(&mut self, node: &TensorNode, origin: &Origin) -> Result<Statement> {
         let points = each_element(node, &node.dims_without_padding()?, origin);
         Statement::new(&points, self.tape.forward.steps().len(), true, &mut self.tape)
     }
@@ -417,7 +401,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn dims(&self) -> Result<Dims, GradientError> {
+    fn dims(&self) -> Result<Dims> {
         Ok(self.node.dims_without_padding()?)
     }
 
@@ -466,7 +450,7 @@ fn iterator(axis: usize) -> LoopId {
 }
 
 /// The only statement of a product.
-pub(crate) fn only_product(statements: &mut [Statement]) -> Result<&mut Statement, GradientError> {
+pub(crate) fn only_product(statements: &mut [Statement]) -> Result<&mut Statement> {
     match statements {
         [statement] => Ok(statement),
         _ => Err(reduction(&statements[0].accum, PLAIN_PRODUCT)),

@@ -12,7 +12,7 @@ use tnode::{DType, Scalar, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, derived, each_element};
-use crate::error::GradientError;
+use crate::error::Result;
 use crate::forward_program::ForwardProgram;
 use crate::name_supply::numbered;
 use crate::recompute::Recomputation;
@@ -32,30 +32,20 @@ impl Tape {
     }
 
     /// A new node for values that only the backward pass uses.
-    pub(crate) fn temporary(
-        &mut self,
-        name: &str,
-        dims: &[usize],
-        dtype: DType,
-    ) -> Result<TensorNode, GradientError> {
+    pub(crate) fn temporary(&mut self, name: &str, dims: &[usize], dtype: DType) -> Result<TensorNode> {
         let name = self.forward.names.unused(|number| numbered(name, number));
         Ok(TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build()?)
     }
 
     /// A new node for the adjoint of a node.
-    pub(crate) fn adjoint_of(&mut self, node: &TensorNode) -> Result<TensorNode, GradientError> {
+    pub(crate) fn adjoint_of(&mut self, node: &TensorNode) -> Result<TensorNode> {
         let name = plain_name(node);
         let name = self.forward.names.unused(|number| format!("{}.grad", numbered(&name, number)));
         gradient_named(name.trim_end_matches(".grad"), node)
     }
 
     /// Appends a step that copies a node.
-    pub(crate) fn copy(
-        &mut self,
-        from: &TensorNode,
-        to: &TensorNode,
-        origin: &Origin,
-    ) -> Result<(), GradientError> {
+    pub(crate) fn copy(&mut self, from: &TensorNode, to: &TensorNode, origin: &Origin) -> Result<()> {
         let points = each_element(to, &to.dims_without_padding()?, origin);
         let statement = Statement::new(&points, self.forward.steps().len(), true, self)?;
         let target =
@@ -70,11 +60,11 @@ pub(crate) fn plain_name(node: &TensorNode) -> String {
 }
 
 /// A node for the gradient by a node, with the name of that node and `.grad` behind it.
-pub(crate) fn gradient_node(node: &TensorNode) -> Result<TensorNode, GradientError> {
+pub(crate) fn gradient_node(node: &TensorNode) -> Result<TensorNode> {
     gradient_named(&plain_name(node), node)
 }
 
-fn gradient_named(name: &str, node: &TensorNode) -> Result<TensorNode, GradientError> {
+fn gradient_named(name: &str, node: &TensorNode) -> Result<TensorNode> {
     let gradient = TensorNode::builder(["grad", name]).dims(node.dims_without_padding()?);
     Ok(gradient.dtype(gradient_dtype(node.dtype())).build()?)
 }
@@ -110,12 +100,7 @@ pub(crate) fn gradient_dtype(dtype: DType) -> DType {
 }
 
 impl Statement {
-    pub(crate) fn new(
-        accum: &Accum,
-        at: usize,
-        once: bool,
-        tape: &mut Tape,
-    ) -> Result<Statement, GradientError> {
+    pub(crate) fn new(accum: &Accum, at: usize, once: bool, tape: &mut Tape) -> Result<Statement> {
         let mut statement =
             Statement { accum: accum.clone(), at, once, computing: BTreeMap::new(), result: None };
         let indices = accum.projections.project_rhs().iter().flatten().chain(accum.projections.project_lhs());
@@ -128,7 +113,7 @@ impl Statement {
     }
 
     /// The value that an operand had when the statement ran.
-    pub(crate) fn operand(&self, position: usize, tape: &mut Tape) -> Result<Option<Access>, GradientError> {
+    pub(crate) fn operand(&self, position: usize, tape: &mut Tape) -> Result<Option<Access>> {
         let Some(mut access) = Access::of_operand(&self.accum, position) else { return Ok(None) };
         let is_computed = access.index.iter().any(|index| index.computed().is_some());
         access.operand = match access.operand {
@@ -164,7 +149,7 @@ impl Statement {
 
     /// The result of the operation at each point: the element that the statement stores, if it stores the
     /// result itself, else a new array.
-    pub(crate) fn result(&mut self, tape: &mut Tape) -> Result<Access, GradientError> {
+    pub(crate) fn result(&mut self, tape: &mut Tape) -> Result<Access> {
         if let Some(result) = &self.result {
             return Ok(result.clone());
         }
@@ -184,7 +169,7 @@ impl Statement {
 
     /// The value that the statement accumulates at each point, in the type of the node written: the operand
     /// itself, or a new array.
-    pub(crate) fn accumulated(&mut self, tape: &mut Tape) -> Result<Access, GradientError> {
+    pub(crate) fn accumulated(&mut self, tape: &mut Tape) -> Result<Access> {
         let dtype = self.accum.lhs.dtype();
         if matches!(self.accum.rhs, Rhs::Copy(_))
             && self.accum.rhs.dtype() == dtype
@@ -196,21 +181,21 @@ impl Statement {
     }
 
     /// A new array with the result of the operation at each point.
-    fn value_at_points(&self, dtype: DType, tape: &mut Tape) -> Result<Access, GradientError> {
+    fn value_at_points(&self, dtype: DType, tape: &mut Tape) -> Result<Access> {
         let node = self.temporary("value", dtype, tape)?;
         self.store_values(Target::at_point(&node, &self.accum), tape)?;
         Ok(Access::at_point(&node, &self.accum))
     }
 
     /// Appends an accumulation of the values that the statement accumulates.
-    pub(crate) fn store_values(&self, target: Target, tape: &mut Tape) -> Result<(), GradientError> {
+    pub(crate) fn store_values(&self, target: Target, tape: &mut Tape) -> Result<()> {
         let accum = self.stored_values(target, tape)?;
         tape.backward.push(ProgramStep::Accum(Box::new(accum)));
         Ok(())
     }
 
     /// An accumulation of the values that the statement accumulates.
-    pub(crate) fn stored_values(&self, target: Target, tape: &mut Tape) -> Result<Accum, GradientError> {
+    pub(crate) fn stored_values(&self, target: Target, tape: &mut Tape) -> Result<Accum> {
         let operation = match &self.accum.rhs {
             Rhs::Copy(_) => Operation::Copy,
             Rhs::Unary(op, _) => Operation::Unary(*op),
@@ -225,12 +210,7 @@ impl Statement {
     }
 
     /// A new node with one element per point.
-    pub(crate) fn temporary(
-        &self,
-        name: &str,
-        dtype: DType,
-        tape: &mut Tape,
-    ) -> Result<TensorNode, GradientError> {
+    pub(crate) fn temporary(&self, name: &str, dtype: DType, tape: &mut Tape) -> Result<TensorNode> {
         tape.temporary(name, self.accum.projections.product_space(), dtype)
     }
 
@@ -241,19 +221,14 @@ impl Statement {
         operation: Operation,
         operands: &[Access],
         tape: &mut Tape,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let accum = self.derived(target, operation, operands)?;
         tape.backward.push(ProgramStep::Accum(Box::new(accum)));
         Ok(())
     }
 
     /// An accumulation over the points of this statement.
-    fn derived(
-        &self,
-        target: Target,
-        operation: Operation,
-        operands: &[Access],
-    ) -> Result<Accum, GradientError> {
+    fn derived(&self, target: Target, operation: Operation, operands: &[Access]) -> Result<Accum> {
         let values = |position| self.computing.get(&position).cloned();
         derived(&self.accum, values, target, operation, operands)
     }
@@ -266,7 +241,7 @@ impl Statement {
         formula: &Formula,
         bindings: &Bindings,
         tape: &mut Tape,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let (operation, operands) = match formula {
             Formula::Unary(UnaryOp::Neg, of) if target.op == AccumOp::Add => {
                 target.op = AccumOp::Sub;
@@ -292,7 +267,7 @@ impl Statement {
         formula: &Formula,
         bindings: &Bindings,
         tape: &mut Tape,
-    ) -> Result<Access, GradientError> {
+    ) -> Result<Access> {
         Ok(match (formula, &bindings.values) {
             (Formula::Adjoint, _) => bindings.adjoint.clone(),
             (Formula::Result, Some((result, _))) => result.clone(),

@@ -15,7 +15,7 @@ use tnode::{Scalar, TensorNode};
 use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
 use crate::backward::{BackwardPass, Combination, check_own_reads, combination};
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, filled, flat, targets};
 use crate::gradient::{expand, float, same_shape};
 use crate::operands::rules_of_accesses;
@@ -110,7 +110,7 @@ type ElementBox = Option<Vec<(i64, i64)>>;
 
 impl TangentPass<'_> {
     /// The tangents of the parameters: the directions, or copies of them if the program writes the parameter.
-    fn directions(&mut self, pairs: &[(TensorNode, TensorNode)]) -> Result<Vec<ProgramStep>, GradientError> {
+    fn directions(&mut self, pairs: &[(TensorNode, TensorNode)]) -> Result<Vec<ProgramStep>> {
         for (parameter, direction) in pairs {
             let tangent = match self.pass.tape.forward.writes(parameter) {
                 true => {
@@ -125,14 +125,14 @@ impl TangentPass<'_> {
         Ok(std::mem::take(&mut self.pass.tape.backward))
     }
 
-    fn new_tangent(&mut self, node: &TensorNode) -> Result<TensorNode, GradientError> {
+    fn new_tangent(&mut self, node: &TensorNode) -> Result<TensorNode> {
         let name = format!("{}_tangent", node.name().replace('.', "_"));
         let (dims, dtype) = (node.dims_without_padding()?, gradient_dtype(node.dtype()));
         self.pass.tape.temporary(&name, &dims, dtype)
     }
 
     /// The steps, each with the steps of its tangent. `at` counts the steps that are no blocks.
-    fn steps(&mut self, steps: &[ProgramStep], at: &mut usize) -> Result<Vec<ProgramStep>, GradientError> {
+    fn steps(&mut self, steps: &[ProgramStep], at: &mut usize) -> Result<Vec<ProgramStep>> {
         let mut all = Vec::new();
         for step in steps {
             if let ProgramStep::Block { name, steps } = step {
@@ -151,7 +151,7 @@ impl TangentPass<'_> {
         Ok(all)
     }
 
-    fn step(&mut self, step: &ProgramStep, at: usize) -> Result<(), GradientError> {
+    fn step(&mut self, step: &ProgramStep, at: usize) -> Result<()> {
         if let ProgramStep::Detach(node) = step {
             self.tangents.remove(node);
         }
@@ -187,13 +187,7 @@ impl TangentPass<'_> {
         })
     }
 
-    fn slice(
-        &mut self,
-        node: &TensorNode,
-        of: &TensorNode,
-        symbol: SymbolId,
-        origin: &Origin,
-    ) -> Result<(), GradientError> {
+    fn slice(&mut self, node: &TensorNode, of: &TensorNode, symbol: SymbolId, origin: &Origin) -> Result<()> {
         let Some(parent) = self.tangents.get(of).cloned() else { return Ok(()) };
         let points = each_element(node, &node.dims_without_padding()?, origin);
         let index: Projection = std::iter::once(AxisIndex::Iterator(Var::Symbol(symbol)))
@@ -208,14 +202,14 @@ impl TangentPass<'_> {
     }
 
     /// A new tangent for a node of which a step writes all elements.
-    pub(crate) fn fresh(&mut self, node: &TensorNode) -> Result<TensorNode, GradientError> {
+    pub(crate) fn fresh(&mut self, node: &TensorNode) -> Result<TensorNode> {
         let tangent = self.new_tangent(node)?;
         self.tangents.insert(node.clone(), tangent.clone());
         Ok(tangent)
     }
 
     /// The tangent of a node of which a step changes some elements; a new one is 0 elsewhere.
-    fn present(&mut self, node: &TensorNode, origin: &Origin) -> Result<TensorNode, GradientError> {
+    fn present(&mut self, node: &TensorNode, origin: &Origin) -> Result<TensorNode> {
         if let Some(tangent) = self.tangents.get(node) {
             return Ok(tangent.clone());
         }
@@ -228,11 +222,7 @@ impl TangentPass<'_> {
     ///
     /// Lowering rejects values that are overwritten before they are read. Elements may be read whose tangents
     /// are not, so a tangent is copied if the step stores elements that an earlier step has stored.
-    fn overwritten(
-        &mut self,
-        node: &TensorNode,
-        statements: &[Statement],
-    ) -> Result<TensorNode, GradientError> {
+    fn overwritten(&mut self, node: &TensorNode, statements: &[Statement]) -> Result<TensorNode> {
         let Some(first) = statements.first() else { return self.present(node, Origin::unknown()) };
         let boxes: Vec<ElementBox> =
             statements.iter().map(|statement| element_box(&statement.accum)).collect();
@@ -249,7 +239,7 @@ impl TangentPass<'_> {
 
     /// Adds the tangents of `all` accumulations of a step into one node. `parts` are the accumulations that
     /// have points.
-    fn target(&mut self, parts: &[&Accum], all: &[&Accum], at: usize) -> Result<(), GradientError> {
+    fn target(&mut self, parts: &[&Accum], all: &[&Accum], at: usize) -> Result<()> {
         let Some(first) = all.first() else { return Ok(()) };
         let projections: Vec<_> = all.iter().map(|accum| &accum.projections).collect();
         let (once, covers) = (are_injective(&projections), are_surjective(&projections));
@@ -319,7 +309,7 @@ impl TangentPass<'_> {
         Ok(())
     }
 
-    fn zero(&mut self, node: &TensorNode, origin: &Origin) -> Result<(), GradientError> {
+    fn zero(&mut self, node: &TensorNode, origin: &Origin) -> Result<()> {
         let tangent = self.fresh(node)?;
         self.pass.tape.backward.push(filled(&tangent, 0.0, origin));
         Ok(())
@@ -332,7 +322,7 @@ impl TangentPass<'_> {
         values: Vec<Access>,
         tangent: &TensorNode,
         op: AccumOp,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let mut parts = Vec::new();
         for (statement, value) in statements.iter().zip(values) {
             let access = Access::at_target(tangent, &statement.accum);
@@ -349,13 +339,13 @@ impl TangentPass<'_> {
     }
 
     /// The tangents of the values that statements accumulate, before any of them is stored.
-    pub(crate) fn values(&mut self, statements: &mut [Statement]) -> Result<Vec<Access>, GradientError> {
+    pub(crate) fn values(&mut self, statements: &mut [Statement]) -> Result<Vec<Access>> {
         statements.iter_mut().map(|statement| self.value(statement)).collect()
     }
 
     /// Adds the tangents of all operands to the tangent of the target, with a statement for each: those of a
     /// matrix product are matrix products.
-    fn sums(&mut self, statement: &mut Statement, tangent: &TensorNode) -> Result<(), GradientError> {
+    fn sums(&mut self, statement: &mut Statement, tangent: &TensorNode) -> Result<()> {
         let mut init = statement.accum.init_neutral;
         for (position, rule) in rules_of_accesses(&statement.accum) {
             let Some(adjoint) = self.operand(statement, position) else { continue };
@@ -372,7 +362,7 @@ impl TangentPass<'_> {
     }
 
     /// The tangent of the value that a statement accumulates, at each point.
-    fn value(&mut self, statement: &mut Statement) -> Result<Access, GradientError> {
+    fn value(&mut self, statement: &mut Statement) -> Result<Access> {
         let mut terms = Vec::new();
         for (position, rule) in rules_of_accesses(&statement.accum) {
             let Some(change) = self.operand(statement, position) else { continue };
@@ -402,7 +392,7 @@ impl TangentPass<'_> {
         rule: Derivative,
         change: Access,
         values: Option<(Access, [Access; 2])>,
-    ) -> Result<Access, GradientError> {
+    ) -> Result<Access> {
         let bindings = Bindings { adjoint: change, sparse: false, values };
         match rule {
             Derivative::Formula(rule) => statement.value(&guarded(rule), &bindings, &mut self.pass.tape),
@@ -410,7 +400,7 @@ impl TangentPass<'_> {
         }
     }
 
-    fn sum(&mut self, statement: &Statement, terms: Vec<Access>) -> Result<Access, GradientError> {
+    fn sum(&mut self, statement: &Statement, terms: Vec<Access>) -> Result<Access> {
         let mut terms = terms.into_iter();
         let dtype = gradient_dtype(statement.accum.lhs.dtype());
         let Some(mut sum) = terms.next() else { return Ok(Access::number(0.0, dtype)) };
@@ -421,12 +411,7 @@ impl TangentPass<'_> {
     }
 
     /// A new array with the result of an operation at each point.
-    fn point(
-        &mut self,
-        statement: &Statement,
-        operation: Operation,
-        operands: &[Access],
-    ) -> Result<Access, GradientError> {
+    fn point(&mut self, statement: &Statement, operation: Operation, operands: &[Access]) -> Result<Access> {
         let dtype = gradient_dtype(statement.accum.lhs.dtype());
         let node = statement.temporary("change", dtype, &mut self.pass.tape)?;
         statement.push(
@@ -444,7 +429,7 @@ impl TangentPass<'_> {
         statement: &mut Statement,
         op: BinaryOp,
         older: Option<&TensorNode>,
-    ) -> Result<Access, GradientError> {
+    ) -> Result<Access> {
         let change = self.value(statement)?;
         let value = statement.accumulated(&mut self.pass.tape)?;
         let before = Access::at_target(&statement.accum.lhs, &statement.accum);

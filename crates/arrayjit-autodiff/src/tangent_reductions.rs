@@ -5,7 +5,7 @@ use tnode::TensorNode;
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target};
-use crate::error::GradientError;
+use crate::error::Result;
 use crate::forward_program::filled;
 use crate::reductions::{assigned, only_product};
 use crate::statement::{Bindings, Statement};
@@ -13,11 +13,7 @@ use crate::tangent::TangentPass;
 
 impl TangentPass<'_> {
     /// The tangent of the greatest or least of several values: the mean tangent of the values equal to it.
-    pub(crate) fn extreme(
-        &mut self,
-        statements: &mut [Statement],
-        older: Option<&TensorNode>,
-    ) -> Result<(), GradientError> {
+    pub(crate) fn extreme(&mut self, statements: &mut [Statement], older: Option<&TensorNode>) -> Result<()> {
         let changes = self.values(statements)?;
         let first = &statements[0].accum;
         let (node, origin, init, op) =
@@ -75,7 +71,7 @@ impl TangentPass<'_> {
         statements: &mut [Statement],
         older: Option<&TensorNode>,
         at: usize,
-    ) -> Result<(), GradientError> {
+    ) -> Result<()> {
         let changes = self.values(statements)?;
         let statement = only_product(statements)?;
         let (accum, node) = (statement.accum.clone(), statement.accum.lhs.clone());

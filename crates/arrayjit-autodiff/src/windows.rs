@@ -30,7 +30,7 @@ use tnode::{Dims, Scalar, TensorNode};
 use crate::Formula;
 use crate::access::{Access, in_order_of_target};
 use crate::backward::BackwardPass;
-use crate::error::{GradientError, GradientErrorKind};
+use crate::error::{GradientErrorKind, Result};
 use crate::statement::{Bindings, Statement};
 use inverse::{AxisPhase, InverseWindow};
 
@@ -58,7 +58,7 @@ impl BackwardPass<'_> {
         access: &Access,
         rule: &Formula,
         bindings: &Bindings,
-    ) -> Result<Option<Vec<ReadWindow>>, GradientError> {
+    ) -> Result<Option<Vec<ReadWindow>>> {
         let Formula::Binary(BinaryOp::Mul, factors) = rule else { return Ok(None) };
         let ([Formula::Adjoint, Formula::Operand(factor)], None) = (factors.as_ref(), &bindings.values)
         else {
@@ -93,7 +93,7 @@ impl BackwardPass<'_> {
         adjoint: &TensorNode,
         is_new: bool,
         statement: &Statement,
-    ) -> Result<bool, GradientError> {
+    ) -> Result<bool> {
         let mut parts = Vec::new();
         for window in windows {
             if window.phase.is_empty() {
@@ -114,12 +114,7 @@ impl BackwardPass<'_> {
 
 impl ReadWindow {
     /// The accumulation of the products into a node.
-    fn sum(
-        self,
-        node: &TensorNode,
-        is_new: bool,
-        statement: &Statement,
-    ) -> Result<ProgramStep, GradientError> {
+    fn sum(self, node: &TensorNode, is_new: bool, statement: &Statement) -> Result<ProgramStep> {
         let arrays = self.factors.iter().map(|factor| (factor.dims.clone(), factor.index.clone())).collect();
         let projections =
             projections(&self.space, (self.target.dims, self.target.index), arrays, node, statement)?;
@@ -142,7 +137,7 @@ impl ReadWindow {
         adjoint: &TensorNode,
         is_new: bool,
         statement: &Statement,
-    ) -> Result<Accum, GradientError> {
+    ) -> Result<Accum> {
         let dims = &self.target.dims;
         let index = |(axis, phase): (usize, &AxisPhase)| {
             AxisIndex::new(
@@ -170,7 +165,7 @@ fn projections(
     arrays: Vec<Indexed>,
     node: &TensorNode,
     statement: &Statement,
-) -> Result<Projections, GradientError> {
+) -> Result<Projections> {
     let fits = |source| GradientErrorKind::Index { node: node.name(), source }.of(&statement.accum.origin);
     Projections::new(space, target, arrays, "gradient").map_err(fits)
 }
