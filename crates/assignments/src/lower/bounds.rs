@@ -5,7 +5,7 @@ use tnode::{Dims, TensorNode};
 use super::computed::computed_axis;
 use super::error::LowerErrorKind;
 use super::view::Views;
-use super::{LowerError, mentions};
+use super::{Result, mentions};
 use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
 use crate::{Accum, Assignments, FetchOp, Operand, Origin, ProgramStep};
 use lowered_ir::SourceSpan;
@@ -29,7 +29,7 @@ pub(super) struct NodeLayout {
     pub(super) padded: Dims,
 }
 
-pub(super) fn layout(node: &TensorNode) -> Result<NodeLayout, LowerError> {
+pub(super) fn layout(node: &TensorNode) -> Result<NodeLayout> {
     let (inner, padded) = (node.dims_without_padding()?, node.dims()?);
     let left = match node.padding() {
         Some(padding) => padding.axes.iter().map(|axis| extent(axis.left)).collect(),
@@ -47,7 +47,7 @@ pub(super) fn symbol_ranges(
     views: &Views,
     table: &[StaticSymbol],
     renumbering: &[SymbolId],
-) -> Result<Vec<i64>, LowerError> {
+) -> Result<Vec<i64>> {
     let mut solver = RangeSolver { table, renumbering, limits: vec![None; table.len()] };
     let unlocated = Origin::unknown();
     views.indexed().try_for_each(|(parent, symbol)| solver.slice(parent, *symbol, unlocated))?;
@@ -85,7 +85,7 @@ struct RangeSolver<'a> {
 }
 
 impl RangeSolver<'_> {
-    fn accum(&mut self, accum: &Accum) -> Result<(), LowerError> {
+    fn accum(&mut self, accum: &Accum) -> Result<()> {
         self.check_symbols(accum)?;
         let positions = positions(accum)?;
         // A product space without points accesses nothing.
@@ -123,14 +123,14 @@ impl RangeSolver<'_> {
     }
 
     /// Checks a symbol as the index into the first axis of a slice's parent.
-    fn slice(&mut self, parent: &TensorNode, symbol: SymbolId, origin: &Origin) -> Result<(), LowerError> {
+    fn slice(&mut self, parent: &TensorNode, symbol: SymbolId, origin: &Origin) -> Result<()> {
         let max = extent(parent.dims_without_padding()?.first().copied().unwrap_or(0));
         let index = Affine::var(symbol);
         let position = AxisPosition { node: parent, operand: Some(0), axis: 0, index, min: 0, max };
         self.position(&position, &Projections::pointwise(&[], 0), origin)
     }
 
-    fn check_symbols(&self, accum: &Accum) -> Result<(), LowerError> {
+    fn check_symbols(&self, accum: &Accum) -> Result<()> {
         let p = &accum.projections;
         let symbols = self.renumbering.len();
         let indices = p.project_lhs().iter().chain(p.project_rhs().iter().flatten());
@@ -163,7 +163,7 @@ impl RangeSolver<'_> {
         position: &AxisPosition,
         projections: &Projections,
         origin: &Origin,
-    ) -> Result<(), LowerError> {
+    ) -> Result<()> {
         let mut open: Vec<SymbolId> = Vec::new();
         let known = |id| self.table[self.at(id)].range;
         open.extend(position.index.terms().iter().filter_map(|&(var, _)| match var {
@@ -226,7 +226,7 @@ impl AxisPosition<'_> {
 }
 
 /// All indices that must be in bounds. Guarded reads have none, unless one of their indices is computed.
-fn positions(accum: &Accum) -> Result<Vec<AxisPosition<'_>>, LowerError> {
+fn positions(accum: &Accum) -> Result<Vec<AxisPosition<'_>>> {
     let p = &accum.projections;
     let operands = accum.rhs.operands().len() + accum.computed.len();
     if operands != p.project_rhs().len() {
@@ -251,7 +251,7 @@ fn positions(accum: &Accum) -> Result<Vec<AxisPosition<'_>>, LowerError> {
     Ok(all)
 }
 
-fn check_dims(node: &TensorNode, expected: &[usize]) -> Result<(), LowerError> {
+fn check_dims(node: &TensorNode, expected: &[usize]) -> Result<()> {
     let found = node.dims_without_padding()?;
     if found.as_slice() == expected {
         return Ok(());
@@ -265,7 +265,7 @@ fn push_positions<'a>(
     node: &'a TensorNode,
     dims: &[usize],
     projection: &[AxisIndex],
-) -> Result<(), LowerError> {
+) -> Result<()> {
     check_dims(node, dims)?;
     let layout = layout(node)?;
     for (axis, index) in projection.iter().enumerate().filter(|(_, index)| index.computed().is_none()) {

@@ -6,7 +6,7 @@
 
 use tnode::{DType, Scalar, TensorNode};
 
-use super::LowerError;
+use super::Result;
 use super::bounds::layout;
 use super::error::LowerErrorKind;
 use super::step::AccumPoint;
@@ -31,7 +31,7 @@ pub(super) fn computed_axis(projection: &[AxisIndex]) -> Option<(usize, usize)> 
 
 impl AccumPoint<'_> {
     /// Reads an operand whose index on `axis` is the value of operand `by`.
-    pub(super) fn gather(&self, operand: usize, axis: usize, by: usize) -> Result<Expr, LowerError> {
+    pub(super) fn gather(&self, operand: usize, axis: usize, by: usize) -> Result<Expr> {
         let node = match self.accum.operands().nth(operand) {
             Some(Operand::Node(node) | Operand::Padded { node, .. }) => node,
             Some(Operand::MergeBuffer(_)) => return self.reject("a merge buffer"),
@@ -49,7 +49,7 @@ impl AccumPoint<'_> {
     /// otherwise. Where the index is outside the dimension, the value must be the neutral element of the
     /// target's type. Converting the neutral element of the node's type would not always give that: the least
     /// `i64`, for instance, wraps to 0.
-    pub(super) fn gathered_alone(&self) -> Result<Option<Expr>, LowerError> {
+    pub(super) fn gathered_alone(&self) -> Result<Option<Expr>> {
         let Rhs::Copy(Operand::Node(source)) = &self.accum.rhs else { return Ok(None) };
         let projection = &self.accum.projections.project_rhs()[0];
         let Some((axis, by)) = computed_axis(projection) else { return Ok(None) };
@@ -80,14 +80,14 @@ impl AccumPoint<'_> {
         (axis, by): (usize, usize),
         op: Option<BinaryOp>,
         value: Expr,
-    ) -> Result<Stmt, LowerError> {
+    ) -> Result<Stmt> {
         let accum = self.accum;
         let ComputedElement { node, index, axis, at, .. } =
             self.computed(&accum.lhs, accum.projections.project_lhs(), axis, by)?;
         Ok(Stmt::SetDynamic { node, index, axis, at, op, value })
     }
 
-    fn reject(&self, what: &'static str) -> Result<Expr, LowerError> {
+    fn reject(&self, what: &'static str) -> Result<Expr> {
         Err(LowerErrorKind::NothingToCompute { node: self.accum.lhs.name(), what }.into())
     }
 
@@ -97,7 +97,7 @@ impl AccumPoint<'_> {
         projection: &[AxisIndex],
         axis: usize,
         by: usize,
-    ) -> Result<ComputedElement, LowerError> {
+    ) -> Result<ComputedElement> {
         let dtype = self.accum.operands().nth(by).map_or(DType::Bool, Operand::dtype);
         if !dtype.is_integer() {
             return Err(LowerErrorKind::IndexType { node: node.name(), axis, dtype }.into());

@@ -6,14 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use super::LowerError;
+use super::Result;
 use super::view::Views;
 use crate::Assignments;
 use lowered_ir::ir::{Block, NodeRef, Stmt};
 use tnode::TensorNode;
 
 /// The nodes that the program writes and that have a dimension of size 0 (without padding).
-pub(super) fn written(assignments: &Assignments, views: &Views) -> Result<BTreeSet<TensorNode>, LowerError> {
+pub(super) fn written(assignments: &Assignments, views: &Views) -> Result<BTreeSet<TensorNode>> {
     let mut written = BTreeSet::new();
     crate::each_step(&assignments.steps, &mut |step| {
         written.extend(crate::written(step).into_iter().map(|node| views.home(node).0));

@@ -4,6 +4,9 @@ use std::fmt;
 
 use lowered_ir::{SourceSpan, SpanList};
 
+/// The result of a part of lowering.
+pub(super) type Result<T, E = LowerError> = std::result::Result<T, E>;
+
 /// A reason why assignments cannot be lowered. Displays the message and, for assignments from a text, the
 /// line with carets under the source span; a message about two statements shows both lines.
 pub struct LowerError {

@@ -2,11 +2,11 @@
 
 use tnode::TensorNode;
 
-use super::error::{LowerError, LowerErrorKind};
+use super::error::{LowerError, LowerErrorKind, Result};
 use crate::{Assignments, Origin, ProgramStep};
 
 /// Rejects the first gradient of the program.
-pub(super) fn check_none(assignments: &Assignments) -> Result<(), LowerError> {
+pub(super) fn check_none(assignments: &Assignments) -> Result<()> {
     let mut result = Ok(());
     crate::each_step(&assignments.steps, &mut |step| {
         if let (ProgramStep::Gradient { loss, origin, .. }, Ok(())) = (step, &result) {

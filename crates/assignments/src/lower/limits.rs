@@ -5,7 +5,7 @@ use tnode::TensorNode;
 
 use super::bounds::layout;
 use super::error::LowerErrorKind;
-use super::{LowerError, step::LoweringContext};
+use super::{Result, step::LoweringContext};
 use crate::indexing::{AxisIndex, StaticSymbol, extent};
 use crate::{Accum, Assignments, FetchOp, Operand, ProgramStep, Random};
 use lowered_ir::SourceSpan;
@@ -40,7 +40,7 @@ pub(super) fn check_symbol(symbol: &StaticSymbol) -> Result<(), LowerErrorKind> 
 }
 
 /// Rejects the first step whose loops, indices or keys are too large. The ranges of symbols are known.
-pub(super) fn check_steps(assignments: &Assignments, ctx: &LoweringContext) -> Result<(), LowerError> {
+pub(super) fn check_steps(assignments: &Assignments, ctx: &LoweringContext) -> Result<()> {
     let mut result = Ok(());
     crate::each_step(&assignments.steps, &mut |step| {
         if result.is_ok() {
@@ -50,11 +50,7 @@ pub(super) fn check_steps(assignments: &Assignments, ctx: &LoweringContext) -> R
     result
 }
 
-fn check_step(
-    step: &ProgramStep,
-    assignments: &Assignments,
-    ctx: &LoweringContext,
-) -> Result<(), LowerError> {
+fn check_step(step: &ProgramStep, assignments: &Assignments, ctx: &LoweringContext) -> Result<()> {
     if let ProgramStep::Fetch { node, op: FetchOp::Random(random), origin } = step {
         check_key(node, random).map_err(|kind| kind.at(origin.operand(0)))?;
     }
@@ -77,7 +73,7 @@ struct AccumLimits<'a> {
 }
 
 impl AccumLimits<'_> {
-    fn check(&self) -> Result<(), LowerError> {
+    fn check(&self) -> Result<()> {
         let (accum, limits) = (self.accum, Limits::default());
         let (node, space) = (|| accum.lhs.name(), accum.projections.product_space());
         if space.len() > limits.nesting {
@@ -121,7 +117,7 @@ impl AccumLimits<'_> {
         node: &TensorNode,
         projection: &[AxisIndex],
         place: impl Fn(usize) -> Option<SourceSpan>,
-    ) -> Result<(), LowerError> {
+    ) -> Result<()> {
         let layout = layout(node)?;
         let mut stride = node.dtype().size_bytes() as u128;
         for (axis, index) in projection.iter().enumerate().rev() {
@@ -140,12 +136,7 @@ impl AccumLimits<'_> {
     }
 
     /// Checks that an index used as a value fits its type.
-    fn value(
-        &self,
-        index: &AxisIndex,
-        dtype: tnode::DType,
-        place: Option<SourceSpan>,
-    ) -> Result<(), LowerError> {
+    fn value(&self, index: &AxisIndex, dtype: tnode::DType, place: Option<SourceSpan>) -> Result<()> {
         let index = index.affine();
         let (lo, hi) = self.bounds(&index, &self.accum.lhs, 0, place.clone())?;
         let narrow = dtype == tnode::DType::I32 && (i32::try_from(lo).is_err() || i32::try_from(hi).is_err());
@@ -162,7 +153,7 @@ impl AccumLimits<'_> {
         node: &TensorNode,
         axis: usize,
         place: Option<SourceSpan>,
-    ) -> Result<(i64, i64), LowerError> {
+    ) -> Result<(i64, i64)> {
         self.ctx.exact_bounds(index, &self.accum.projections).ok_or_else(|| {
             let (node, index) = (node.name(), self.text(index));
             LowerErrorKind::Overflow { node, axis, index }.at(place)

@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, VecDeque};
 use smallvec::SmallVec;
 use tnode::{Scalar, TensorNode};
 
-use super::LowerError;
 use super::error::LowerErrorKind;
 use super::step::assignment_of;
 use super::view::Views;
+use super::{LowerError, Result};
 use crate::indexing::{AxisIndex, AxisSpan, Projections, are_surjective};
 use crate::{Accum, AccumOp, Assignments, FetchOp, Operand, ProgramStep};
 use lowered_ir::ir::SymbolId;
@@ -52,7 +52,7 @@ struct PendingWrite<'a> {
 }
 
 /// Rejects the first statement whose values are lost.
-pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<(), LowerError> {
+pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<()> {
     let mut steps: Vec<&ProgramStep> = Vec::new();
     crate::each_step(&assignments.steps, &mut |step| steps.push(step));
     let mut walk = LostValueScan { views, pending: BTreeMap::new(), visible: vec![0; steps.len()] };
@@ -81,7 +81,7 @@ impl<'a> LostValueScan<'a> {
     }
 
     /// Ends the pending writes that the step reads.
-    fn read(&mut self, step: &'a ProgramStep) -> Result<(), LowerError> {
+    fn read(&mut self, step: &'a ProgramStep) -> Result<()> {
         if self.is_view(step) {
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl<'a> LostValueScan<'a> {
 
     /// Records the elements that the step at position `at` writes. Returns an earlier step whose last visible
     /// values it overwrites.
-    fn write(&mut self, at: usize, step: &'a ProgramStep) -> Result<Option<PendingWrite<'a>>, LowerError> {
+    fn write(&mut self, at: usize, step: &'a ProgramStep) -> Result<Option<PendingWrite<'a>>> {
         if self.is_view(step) {
             return Ok(None);
         }
@@ -152,7 +152,7 @@ impl<'a> LostValueScan<'a> {
         home: &TensorNode,
         by: &[WrittenRegion],
         whole: Option<&Region>,
-    ) -> Result<Option<PendingWrite<'a>>, LowerError> {
+    ) -> Result<Option<PendingWrite<'a>>> {
         let Some(pending) = self.pending.get_mut(home) else { return Ok(None) };
         let dims = home.dims_without_padding()?;
         let within = |inner: &Region, outer: &Region| {
@@ -205,7 +205,7 @@ impl<'a> LostValueScan<'a> {
     }
 
     /// The node that owns the memory of `node`, and the region of `node` in it.
-    fn whole(&self, node: &TensorNode) -> Result<(TensorNode, Region), LowerError> {
+    fn whole(&self, node: &TensorNode) -> Result<(TensorNode, Region)> {
         let (home, leading) = self.views.home(node);
         let axes = node.dims_without_padding()?.iter().map(|&dim| AxisSpan::whole(dim)).collect();
         Ok((home, located(&leading, axes)))

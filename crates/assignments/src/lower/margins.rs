@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{Scalar, TensorNode};
 
-use super::LowerError;
+use super::Result;
 use super::bounds::{NodeLayout, layout};
 use super::computed::computed_axis;
 use super::step::{LoopNest, LoweringContext, nest};
@@ -99,11 +99,7 @@ fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
 }
 
 /// Sets the margins that a step reads and that do not hold the value that it needs.
-pub(super) fn prepare(
-    accums: &[Accum],
-    ctx: &mut LoweringContext,
-    block: &mut Block,
-) -> Result<(), LowerError> {
+pub(super) fn prepare(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     for accum in accums.iter().filter(|accum| !accum.projections.product_space().contains(&0)) {
         for (at, (operand, projection)) in accum.operands().zip(accum.projections.project_rhs()).enumerate() {
             let Operand::Node(node) = operand else { continue };
@@ -147,7 +143,7 @@ fn with_computed_index(accum: &Accum) -> impl Iterator<Item = &TensorNode> {
 }
 
 /// Restores the values that margins hold between routines.
-pub(super) fn restore(ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
+pub(super) fn restore(ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     let held: Vec<_> = ctx.margins.held.iter().map(|(node, held)| (node.clone(), *held)).collect();
     for (node, held) in held {
         let Some(value) = declared(&node).filter(|_| !node.mode().known_virtual()) else { continue };
@@ -174,12 +170,7 @@ fn reaches_margins(
 }
 
 /// Sets the margins of a node, unless they hold the value already.
-fn set(
-    node: &TensorNode,
-    value: Scalar,
-    ctx: &mut LoweringContext,
-    block: &mut Block,
-) -> Result<(), LowerError> {
+fn set(node: &TensorNode, value: Scalar, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     if ctx.margins.held.insert(node.clone(), Some(value)) == Some(Some(value)) {
         return Ok(());
     }

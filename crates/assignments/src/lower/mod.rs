@@ -51,6 +51,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{MemoryMode, Reason, TensorNode, View};
 
+use self::error::Result;
 pub use self::error::{LowerError, LowerErrorKind};
 use self::margins::Margins;
 use self::view::Views;
@@ -182,7 +183,7 @@ fn keep_values(
     decls: &mut [NodeDecl],
     assignments: &Assignments,
     views: &Views,
-) -> Result<(), LowerError> {
+) -> Result<()> {
     for (node, decl) in nodes.iter().zip(decls).filter(|(node, _)| assignments.kept.contains(node)) {
         let reason = Reason::new("the program keeps its values");
         decl.mode.refine(MemoryMode::Materialized, reason).map_err(|source| {
@@ -193,7 +194,7 @@ fn keep_values(
     Ok(())
 }
 
-fn routine_name(assignments: &Assignments, options: &LowerOptions) -> Result<String, LowerError> {
+fn routine_name(assignments: &Assignments, options: &LowerOptions) -> Result<String> {
     let name = options.name.clone().unwrap_or_else(|| assignments.routine_name());
     if is_identifier(&name) { Ok(name) } else { Err(LowerErrorKind::RoutineName { name }.into()) }
 }
@@ -211,7 +212,7 @@ fn homes(assignments: &Assignments, views: &Views) -> Vec<TensorNode> {
     nodes
 }
 
-fn only_merge_node(assignments: &Assignments) -> Result<Option<TensorNode>, LowerError> {
+fn only_merge_node(assignments: &Assignments) -> Result<Option<TensorNode>> {
     match assignments.merge_nodes().as_slice() {
         [] => Ok(None),
         [node] => Ok(Some(node.clone())),
@@ -223,7 +224,7 @@ fn only_merge_node(assignments: &Assignments) -> Result<Option<TensorNode>, Lowe
     }
 }
 
-fn declaration(node: &TensorNode) -> Result<NodeDecl, LowerError> {
+fn declaration(node: &TensorNode) -> Result<NodeDecl> {
     let decl = NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims()?, mode: node.mode() };
     limits::check_node(&decl)?;
     Ok(decl)
@@ -233,7 +234,7 @@ fn declaration(node: &TensorNode) -> Result<NodeDecl, LowerError> {
 fn symbol_table(
     assignments: &Assignments,
     options: &LowerOptions,
-) -> Result<(Vec<StaticSymbol>, Vec<SymbolId>), LowerError> {
+) -> Result<(Vec<StaticSymbol>, Vec<SymbolId>)> {
     let mut table: Vec<StaticSymbol> = Vec::new();
     let place = |symbol: &StaticSymbol| mentions::of_symbol(assignments, &symbol.name);
     let mut places: BTreeMap<String, usize> = BTreeMap::new();

@@ -12,7 +12,7 @@
 
 use tnode::{DType, Scalar, TensorNode};
 
-use super::LowerError;
+use super::Result;
 use super::bounds::layout;
 use super::error::LowerErrorKind;
 use super::radix::{Keys, sort};
@@ -33,7 +33,7 @@ pub(super) fn lower(
     is_descending: bool,
     ctx: &mut LoweringContext,
     block: &mut Block,
-) -> Result<(), LowerError> {
+) -> Result<()> {
     check(target, of, axis, is_descending)?;
     let (from, to) = (layout(of)?, layout(target)?);
     if to.inner.contains(&0) {
@@ -88,7 +88,7 @@ pub(super) fn lower(
     }
 }
 
-fn check(target: &TensorNode, of: &TensorNode, axis: usize, is_descending: bool) -> Result<(), LowerError> {
+fn check(target: &TensorNode, of: &TensorNode, axis: usize, is_descending: bool) -> Result<()> {
     let op = if is_descending { "descending" } else { "ascending" };
     let reject =
         |node: &TensorNode| Err(LowerErrorKind::Type { node: node.name(), op, dtype: node.dtype() }.into());
@@ -124,7 +124,7 @@ impl Row {
         dtype: DType,
         size: i64,
         ctx: &mut LoweringContext,
-    ) -> Result<NodeRef, LowerError> {
+    ) -> Result<NodeRef> {
         let mut dims = self.dims.clone();
         dims.push(usize::try_from(size).unwrap_or(0));
         ctx.temporary(format!("{}.{role}", self.name), dtype, &dims)
@@ -290,7 +290,7 @@ impl Order<'_> {
         (4 * (sorted + SORT) <= 3 * self.size).then_some(length)
     }
 
-    fn by_ranks(&self, ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
+    fn by_ranks(&self, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
         let rank = self.row.array("ranks", DType::U32, self.size, ctx)?;
         let (var, other) = (ctx.fresh.loop_id(), ctx.fresh.loop_id());
         let index = |var| Expr::Index { index: Affine::var(var), dtype: DType::I32 };
@@ -312,14 +312,14 @@ impl Order<'_> {
         Ok(())
     }
 
-    fn by_radix(&self, ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
+    fn by_radix(&self, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
         let keys = Keys { row: self.row, role: "", key: self.key, keys: self.keys, positions: None };
         let sorted = sort(&keys, self.size, ctx, block, &|rank, at| vec![self.result.at(rank, at)])?;
         block.extend(self.row.around(sorted, ctx));
         Ok(())
     }
 
-    fn by_blocks(&self, length: i64, ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
+    fn by_blocks(&self, length: i64, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
         let (row, key) = (self.row, self.key);
         let blocks = (self.size + length - 1) / length;
         let least = row.array("least", key.dtype, blocks, ctx)?;

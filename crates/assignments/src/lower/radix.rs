@@ -6,7 +6,7 @@
 
 use tnode::{DType, Scalar};
 
-use super::LowerError;
+use super::Result;
 use super::order::{KeyType, Row};
 use super::step::LoweringContext;
 use lowered_ir::ir::{Affine, BinaryOp, Block, Expr, Indices, NodeRef, Stmt};
@@ -34,7 +34,7 @@ pub(super) fn sort(
     ctx: &mut LoweringContext,
     before: &mut Block,
     store: &dyn Fn(Expr, Expr) -> Block,
-) -> Result<Block, LowerError> {
+) -> Result<Block> {
     let row = keys.row;
     let digits = keys.key.bits.div_ceil(DIGIT_BITS);
     let name = |role: &str, dtype: DType, size: i64, ctx: &mut LoweringContext| {

@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 use tnode::{DType, Dims, Scalar, TensorNode};
 
-use super::LowerError;
+use super::Result;
 use super::bounds::layout;
 use super::error::LowerErrorKind;
 use super::step::{LoopNest, LoweringContext, nest};
@@ -22,7 +22,7 @@ pub(super) fn fill(
     random: &Random,
     ctx: &mut LoweringContext,
     block: &mut Block,
-) -> Result<(), LowerError> {
+) -> Result<()> {
     let key = key(random, node, ctx)?;
     let inner = layout(node)?.inner;
     let rows = inner.split_last().map_or(1, |(_, rows)| rows.iter().map(|&dim| extent(dim)).product());
@@ -41,7 +41,7 @@ pub(super) fn fill_from_samples(
     samples: &SampleValues,
     ctx: &mut LoweringContext,
     block: &mut Block,
-) -> Result<(), LowerError> {
+) -> Result<()> {
     let SampleValues { distribution, scheme, ref of } = *samples;
     if of.dtype() != DType::U32x4 {
         let (op, dtype) = (distribution.token(), of.dtype());
@@ -59,7 +59,7 @@ pub(super) fn fill_from_samples(
 }
 
 /// Checks that there is one sample for every chunk of the last axis.
-fn check_samples_shape(node: &TensorNode, samples: &SampleValues) -> Result<(), LowerError> {
+fn check_samples_shape(node: &TensorNode, samples: &SampleValues) -> Result<()> {
     let mut expected = node.dims_without_padding()?.to_vec();
     if let Some(last) = expected.last_mut() {
         *last = last.div_ceil(samples.distribution.values_per_sample(node.dtype()));
@@ -73,7 +73,7 @@ fn check_samples_shape(node: &TensorNode, samples: &SampleValues) -> Result<(), 
 }
 
 /// The expression of the key.
-pub(super) fn key(random: &Random, node: &TensorNode, ctx: &LoweringContext) -> Result<Expr, LowerError> {
+pub(super) fn key(random: &Random, node: &TensorNode, ctx: &LoweringContext) -> Result<Expr> {
     random.key.iter().try_fold(random.scheme.seed_key(random.seed), |key, part| {
         let number = match part {
             KeyPart::Number(number) => KeyNumber::constant(*number),
@@ -116,7 +116,7 @@ impl RandomFill<'_> {
         ctx: &mut LoweringContext,
         block: &mut Block,
         sample: impl Fn(&LoweringContext, &ChunkPosition) -> Expr,
-    ) -> Result<(), LowerError> {
+    ) -> Result<()> {
         let dtype = self.node.dtype();
         if !self.distribution.has(dtype) {
             let op = self.distribution.token();

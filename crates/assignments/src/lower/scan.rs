@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use tnode::DType;
 
-use super::LowerError;
+use super::Result;
 use super::step::{AccumPoint, LoopNest, LoweringContext, fresh_loops, nest};
 use crate::indexing::{AxisIndex, Projections, extent};
 use crate::{Accum, AccumOp, Operand};
@@ -158,12 +158,7 @@ impl Scan {
     }
 
     /// Appends the loops of the scan.
-    pub(super) fn lower(
-        &self,
-        accum: &Accum,
-        ctx: &mut LoweringContext,
-        block: &mut Block,
-    ) -> Result<(), LowerError> {
+    pub(super) fn lower(&self, accum: &Accum, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
         let (loops, vars) = fresh_loops(&accum.projections, ctx);
         let place = AccumPoint { accum, vars: &vars, ctx };
         let value = place.new_value()?;
@@ -259,13 +254,7 @@ impl ScanStep<'_> {
 
     /// Scans blocks of `size` steps. Element `j + 1` of a row of `sums` is the sum of block `j`, then that of
     /// all blocks up to it; element 0 is neutral.
-    fn in_blocks(
-        &self,
-        size: i64,
-        name: String,
-        ctx: &mut LoweringContext,
-        block: &mut Block,
-    ) -> Result<(), LowerError> {
+    fn in_blocks(&self, size: i64, name: String, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
         let (full, rest) = (self.scan.steps / size, self.scan.steps % size);
         let summed = if rest == 0 { full - 1 } else { full };
         let outer = self.axes(&self.scan.outer);

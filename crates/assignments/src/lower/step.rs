@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 use tnode::{DType, MemoryMode, Scalar, TensorNode};
 
-use super::LowerError;
+use super::Result;
 use super::bounds::{bounds_of, layout};
 use super::computed::computed_axis;
 use super::error::LowerErrorKind;
@@ -50,12 +50,7 @@ pub(super) struct LoweringContext {
 
 impl LoweringContext {
     /// Adds a node that only this routine uses.
-    pub(super) fn temporary(
-        &mut self,
-        name: String,
-        dtype: DType,
-        dims: &[usize],
-    ) -> Result<NodeRef, LowerError> {
+    pub(super) fn temporary(&mut self, name: String, dtype: DType, dims: &[usize]) -> Result<NodeRef> {
         let node = TensorNode::builder(name).dtype(dtype).dims(dims.iter().copied()).build()?;
         let at = self.refs.len() + self.temporaries.len();
         let decl = super::declaration(&node)?;
@@ -69,7 +64,7 @@ impl LoweringContext {
     }
 
     /// The routine's symbol for a symbol of the assignments that is not checked yet.
-    pub(super) fn known_symbol(&self, id: SymbolId, node: &TensorNode) -> Result<SymbolId, LowerError> {
+    pub(super) fn known_symbol(&self, id: SymbolId, node: &TensorNode) -> Result<SymbolId> {
         self.renumbering.get(id.index()).copied().ok_or_else(|| {
             let (node, symbols) = (node.name(), self.renumbering.len());
             LowerErrorKind::UnknownSymbol { node, symbol: id.0, symbols }.into()
@@ -107,7 +102,7 @@ impl LoweringContext {
 /// A plain assignment that does not cover its target keeps the other elements, so they need earlier values.
 /// These come from an earlier step, or from outside the routine if the program has read the node before or
 /// the node is known to be materialized.
-pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Result<(), LowerError> {
+pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Result<()> {
     let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
     let mut result = Ok(());
     crate::each_step(&assignments.steps, &mut |step| {
@@ -127,7 +122,7 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
 
 /// Rejects the first accumulation into a target if the accumulations of its step, `all`, together leave
 /// elements of the target uninitialised.
-fn check_covers(accum: &Accum, all: &[Accum]) -> Result<(), LowerError> {
+fn check_covers(accum: &Accum, all: &[Accum]) -> Result<()> {
     let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
     let keeps = plain && !are_surjective(&crate::projections_into(all, &accum.lhs));
     // No memory of a virtual node is read, and inlining rejects uses of elements that a bound cuts off. A
@@ -155,7 +150,7 @@ pub(super) fn assignment_of(node: &TensorNode, value: &str) -> String {
     format!("{}[{}] := {value}", node.name(), letters.join(","))
 }
 
-pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> Result<Block, LowerError> {
+pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> Result<Block> {
     let mut block = Block::new();
     for step in steps {
         let mut lowered = Block::new();
@@ -183,7 +178,7 @@ pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> R
 }
 
 /// Lowers the accumulations of one step. All targets are initialised before the first accumulation.
-fn lower_accums(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) -> Result<(), LowerError> {
+fn lower_accums(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     accums.iter().try_for_each(check_types)?;
     ctx.views.check_reads(accums)?;
     margins::prepare(accums, ctx, block)?;
@@ -203,12 +198,7 @@ fn lower_accums(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) 
 }
 
 /// Lowers one accumulation. `injective` says that the step writes each element of the target at most once.
-fn lower_accum(
-    accum: &Accum,
-    injective: bool,
-    ctx: &mut LoweringContext,
-    block: &mut Block,
-) -> Result<(), LowerError> {
+fn lower_accum(accum: &Accum, injective: bool, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     let dtype = accum.lhs.dtype();
     let space = accum.projections.product_space();
     if space.contains(&0) {
@@ -238,7 +228,7 @@ fn lower_accum(
 }
 
 /// Rejects operations that are not defined for their type.
-fn check_types(accum: &Accum) -> Result<(), LowerError> {
+fn check_types(accum: &Accum) -> Result<()> {
     let reject = |op, dtype| Err(LowerErrorKind::Type { node: accum.lhs.name(), op, dtype }.into());
     let dtype = accum.rhs.operation_dtype();
     let random = |operand: &Operand| operand.dtype() == DType::U32x4;
@@ -308,7 +298,7 @@ pub(super) struct AccumPoint<'a> {
 
 impl AccumPoint<'_> {
     /// The value that is accumulated, of the type of the target.
-    pub(super) fn new_value(&self) -> Result<Expr, LowerError> {
+    pub(super) fn new_value(&self) -> Result<Expr> {
         match self.gathered_alone()? {
             Some(gathered) => Ok(gathered),
             None => Ok(convert(self.result()?, self.accum.rhs.dtype(), self.accum.lhs.dtype())),
@@ -321,22 +311,18 @@ impl AccumPoint<'_> {
     }
 
     /// The indices into a node's memory, shifted by the left margins.
-    fn indices(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<Indices, LowerError> {
+    fn indices(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<Indices> {
         let left = layout(node)?.left;
         Ok(projection.iter().zip(left).map(|(index, left)| self.index(index).plus_constant(left)).collect())
     }
 
     /// The memory position of an element of a node.
-    pub(super) fn element(
-        &self,
-        node: &TensorNode,
-        projection: &[AxisIndex],
-    ) -> Result<(NodeRef, Indices), LowerError> {
+    pub(super) fn element(&self, node: &TensorNode, projection: &[AxisIndex]) -> Result<(NodeRef, Indices)> {
         Ok(self.ctx.element(node, self.indices(node, projection)?))
     }
 
     /// The result of the operation, of type [`Rhs::dtype`].
-    fn result(&self) -> Result<Expr, LowerError> {
+    fn result(&self) -> Result<Expr> {
         let rhs = &self.accum.rhs;
         let dtype = rhs.operation_dtype();
         Ok(match rhs {
@@ -352,7 +338,7 @@ impl AccumPoint<'_> {
     }
 
     /// The value of an operand, converted to `dtype`.
-    pub(super) fn operand(&self, at: usize, dtype: DType) -> Result<Expr, LowerError> {
+    pub(super) fn operand(&self, at: usize, dtype: DType) -> Result<Expr> {
         let Some(operand) = self.accum.operands().nth(at) else {
             return Ok(Expr::Const(Scalar::zero(dtype)));
         };
@@ -379,12 +365,7 @@ impl AccumPoint<'_> {
 
     /// A read that accesses memory only if every index is within its dimension. Indices that are always
     /// inside need no guard; an index that is always outside makes the value constant.
-    fn guarded(
-        &self,
-        node: &TensorNode,
-        outside: Scalar,
-        projection: &[AxisIndex],
-    ) -> Result<Expr, LowerError> {
+    fn guarded(&self, node: &TensorNode, outside: Scalar, projection: &[AxisIndex]) -> Result<Expr> {
         let layout = layout(node)?;
         let index = self.indices(node, projection)?;
         let otherwise = Expr::Const(crate::literal(outside, node.dtype()));
@@ -411,7 +392,7 @@ impl AccumPoint<'_> {
     }
 
     /// The random number for one combination of indices.
-    fn random(&self, random: &Random, dtype: DType, projection: &[AxisIndex]) -> Result<Expr, LowerError> {
+    fn random(&self, random: &Random, dtype: DType, projection: &[AxisIndex]) -> Result<Expr> {
         let node = &self.accum.lhs;
         if !random.distribution.has(dtype) {
             return Err(
@@ -467,7 +448,7 @@ pub(super) fn fill(
     value: Scalar,
     ctx: &mut LoweringContext,
     block: &mut Block,
-) -> Result<(), LowerError> {
+) -> Result<()> {
     let is_array = node.num_elems()? > 1;
     if value == Scalar::zero(node.dtype())
         && is_array
@@ -486,7 +467,7 @@ fn fill_with(
     ctx: &mut LoweringContext,
     block: &mut Block,
     value: impl FnOnce(&[AxisIndex], Affine, i64) -> Expr,
-) -> Result<(), LowerError> {
+) -> Result<()> {
     let layout = layout(node)?;
     let mut loops = LoopNest::new();
     let mut point: SmallVec<[AxisIndex; 4]> = identity_projections(&layout.inner);
@@ -505,12 +486,7 @@ fn fill_with(
     Ok(())
 }
 
-fn lower_fetch(
-    node: &TensorNode,
-    op: &FetchOp,
-    ctx: &mut LoweringContext,
-    block: &mut Block,
-) -> Result<(), LowerError> {
+fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     let dtype = node.dtype();
     match op {
         FetchOp::Constant(value) => fill(node, Scalar::from_f64(dtype, *value), ctx, block),
@@ -548,12 +524,7 @@ fn lower_fetch(
 }
 
 /// Fills a node from a list, with one statement per element.
-fn constant_fill(
-    node: &TensorNode,
-    values: &[f64],
-    ctx: &LoweringContext,
-    block: &mut Block,
-) -> Result<(), LowerError> {
+fn constant_fill(node: &TensorNode, values: &[f64], ctx: &LoweringContext, block: &mut Block) -> Result<()> {
     if values.len() > CONSTANT_FILL_LIMIT {
         let (found, limit) = (values.len(), CONSTANT_FILL_LIMIT);
         return Err(LowerErrorKind::FillTooLong { node: node.name(), found, limit }.into());
@@ -579,7 +550,7 @@ fn copy_slice(
     index: SymbolId,
     ctx: &mut LoweringContext,
     block: &mut Block,
-) -> Result<(), LowerError> {
+) -> Result<()> {
     let (from, to) = (of.dtype(), node.dtype());
     if from == DType::U32x4 && to != DType::U32x4 {
         return Err(LowerErrorKind::Type { node: node.name(), op: "conversion", dtype: DType::U32x4 }.into());

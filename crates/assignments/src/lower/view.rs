@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 use tnode::{MemoryMode, TensorNode, View};
 
-use super::LowerError;
+use super::Result;
 use super::error::LowerErrorKind;
 use crate::indexing::{AxisIndex, StaticSymbol};
 use crate::{Accum, Assignments, FetchOp, Operand, ProgramStep};
@@ -34,7 +34,7 @@ pub(super) struct Views {
 
 impl Views {
     /// Finds the views of a program. The symbols of recorded views are entered into `assignments`.
-    pub(super) fn find(assignments: &mut Assignments) -> Result<Views, LowerError> {
+    pub(super) fn find(assignments: &mut Assignments) -> Result<Views> {
         let mut views = Views::default();
         assignments.nodes().into_iter().for_each(|node| views.enter_recorded(node, assignments));
         let mut result = Ok(());
@@ -68,7 +68,7 @@ impl Views {
         index: SymbolId,
         assignments: &Assignments,
         made_once: &BTreeSet<TensorNode>,
-    ) -> Result<(), LowerError> {
+    ) -> Result<()> {
         let Some(symbol) = assignments.symbols.get(index.index()) else {
             let symbols = assignments.symbols.len();
             return Err(LowerErrorKind::UnknownSymbol { node: node.name(), symbol: index.0, symbols }.into());
@@ -117,7 +117,7 @@ impl Views {
     /// Rejects a step that reads, through a view, elements that it writes, since the result would depend on
     /// the order of the loops. Reading only the element being written is legal if each element is written
     /// once.
-    pub(super) fn check_reads(&self, accums: &[Accum]) -> Result<(), LowerError> {
+    pub(super) fn check_reads(&self, accums: &[Accum]) -> Result<()> {
         if self.of.is_empty() {
             return Ok(());
         }
@@ -160,7 +160,7 @@ impl Views {
 }
 
 /// Checks that a slice has the dimensions of its parent without the first.
-fn check_shape(node: &TensorNode, of: &TensorNode) -> Result<(), LowerError> {
+fn check_shape(node: &TensorNode, of: &TensorNode) -> Result<()> {
     let (dims, parent) = (node.dims_without_padding()?, of.dims_without_padding()?);
     if parent.split_first().is_some_and(|(_, rest)| rest == dims.as_slice()) {
         return Ok(());
