@@ -4,11 +4,11 @@
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};
 
-use super::error::LegaliseError;
+use super::error::{LegaliseError, Result};
 use super::legaliser::{Legaliser, constant};
 
 impl Legaliser<'_> {
-    pub(crate) fn convert(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    pub(crate) fn convert(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr> {
         if from == to {
             return Ok(x);
         }
@@ -26,7 +26,7 @@ impl Legaliser<'_> {
     }
 
     /// A conversion in which only integers may be narrow.
-    fn between_wide(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn between_wide(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr> {
         let op = format!("convert {to}");
         match (from, to) {
             (_, DType::Bool) => {
@@ -62,7 +62,7 @@ impl Legaliser<'_> {
 
     /// Converts a float to a narrow integer that the target does not compute with: by way of `i32`, clamped
     /// to the narrow range.
-    fn saturate(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn saturate(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr> {
         self.require(from, format!("convert {to}"), from)?;
         self.require(DType::I32, format!("convert {to}"), from)?;
         let [least, greatest] =
@@ -73,7 +73,7 @@ impl Legaliser<'_> {
     }
 
     /// Converts to a narrow float with one rounding, although by way of `f32`.
-    fn round_to_narrow(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn round_to_narrow(&mut self, from: DType, to: DType, x: Expr) -> Result<Expr> {
         let single = match from {
             DType::F32 => x,
             DType::F64 => self.rounded_to_odd(to, x)?,
@@ -89,7 +89,7 @@ impl Legaliser<'_> {
 
     /// Converts an `f64` to an `f32` that every narrower format rounds as it would round the `f64`:
     /// truncated, with the last bit set if the truncation lost a bit ("rounding to odd").
-    fn rounded_to_odd(&mut self, to: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn rounded_to_odd(&mut self, to: DType, x: Expr) -> Result<Expr> {
         for needed in [DType::F64, DType::U32] {
             self.require(needed, format!("convert {to}"), DType::F64)?;
         }
@@ -111,7 +111,7 @@ impl Legaliser<'_> {
     /// Converts an integer to an `f32` that rounds to `bf16` as the integer does. From 2²⁴ on, the low 16
     /// bits only decide whether the rest is exact, so they are replaced by one bit; then `f32` has room for
     /// 32-bit integers, and `f64` for 64-bit ones.
-    fn integer_without_ties(&mut self, from: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn integer_without_ties(&mut self, from: DType, x: Expr) -> Result<Expr> {
         self.require(from, "convert bf16", from)?;
         let x = self.shared(x, from);
         let binary = |op, a: Expr, k: i64| Expr::binary(op, a, constant(from, k));

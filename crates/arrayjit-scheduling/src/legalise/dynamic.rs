@@ -4,7 +4,7 @@
 use lowered_ir::ir::{BinaryOp, Expr, Indices, NodeRef, Stmt};
 use tnode::{DType, Scalar};
 
-use super::error::LegaliseError;
+use super::error::Result;
 use super::expr::Value;
 use super::legaliser::{Legaliser, constant};
 
@@ -21,7 +21,7 @@ impl Legaliser<'_> {
         element: &Computed<'_>,
         at: &Expr,
         otherwise: &Expr,
-    ) -> Result<Value, LegaliseError> {
+    ) -> Result<Value> {
         let at = self.computed_index(at)?;
         let (otherwise, dtype) = self.value(otherwise)?;
         let otherwise = self.stored(dtype, otherwise);
@@ -34,7 +34,7 @@ impl Legaliser<'_> {
         at: &Expr,
         op: Option<BinaryOp>,
         value: &Expr,
-    ) -> Result<Stmt, LegaliseError> {
+    ) -> Result<Stmt> {
         let at = self.computed_index(at)?;
         let (new, dtype) = self.value(value)?;
         let Some(op) = op else {
@@ -52,7 +52,7 @@ impl Legaliser<'_> {
 
     /// The index in the type [`codegen_core::Caps::index`]. One that does not fit becomes negative, and so
     /// stays outside of every dimension.
-    fn computed_index(&mut self, at: &Expr) -> Result<Expr, LegaliseError> {
+    fn computed_index(&mut self, at: &Expr) -> Result<Expr> {
         let (at, dtype) = self.value(at)?;
         let index = self.caps.index;
         self.require(index, "gather", dtype)?;

@@ -3,6 +3,9 @@
 use lowered_ir::ir::NodeRef;
 use tnode::DType;
 
+/// The result of a part of legalisation.
+pub(super) type Result<T, E = LegaliseError> = std::result::Result<T, E>;
+
 /// A capability that the target lacks.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use lowered_ir::ir::{BinaryOp, Expr, Guard, Indices, NodeRef, TernaryOp, UnaryOp
 use tnode::{DType, Scalar};
 
 use super::dynamic::Computed;
-use super::error::LegaliseError;
+use super::error::Result;
 use super::legaliser::{Legaliser, bitcast};
 use super::{boolean, narrow, random};
 
@@ -15,7 +15,7 @@ use super::{boolean, narrow, random};
 pub(crate) type Value = (Expr, DType);
 
 impl Legaliser<'_> {
-    pub(crate) fn value(&mut self, expr: &Expr) -> Result<Value, LegaliseError> {
+    pub(crate) fn value(&mut self, expr: &Expr) -> Result<Value> {
         match expr {
             Expr::Const(scalar) => Ok(self.constant(*scalar)),
             Expr::Index { dtype, .. } => self.index(expr, *dtype),
@@ -67,7 +67,7 @@ impl Legaliser<'_> {
         (Expr::Const(carried), scalar.dtype())
     }
 
-    fn index(&self, expr: &Expr, dtype: DType) -> Result<Value, LegaliseError> {
+    fn index(&self, expr: &Expr, dtype: DType) -> Result<Value> {
         self.require(dtype, "index", dtype)?;
         Ok((expr.clone(), dtype))
     }
@@ -83,13 +83,7 @@ impl Legaliser<'_> {
         if self.is_emulated(dtype) { bitcast(self.carrier(dtype), read) } else { read }
     }
 
-    fn guarded(
-        &mut self,
-        guard: &Guard,
-        node: NodeRef,
-        index: &Indices,
-        otherwise: &Expr,
-    ) -> Result<Value, LegaliseError> {
+    fn guarded(&mut self, guard: &Guard, node: NodeRef, index: &Indices, otherwise: &Expr) -> Result<Value> {
         let (otherwise, dtype) = self.value(otherwise)?;
         let otherwise = Box::new(self.stored(dtype, otherwise));
         let read = Expr::GetGuarded { guard: guard.clone(), node, index: index.clone(), otherwise };
@@ -120,7 +114,7 @@ impl Legaliser<'_> {
         if self.carrier(from) == self.carrier(to) { arg } else { bitcast(self.carrier(to), arg) }
     }
 
-    pub(crate) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    pub(crate) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr> {
         match dtype {
             DType::Bool => Ok(boolean::unary(op, x)),
             DType::F32 | DType::F64 => self.float_unary(op, dtype, x),
@@ -136,13 +130,7 @@ impl Legaliser<'_> {
         }
     }
 
-    pub(crate) fn binary(
-        &mut self,
-        op: BinaryOp,
-        dtype: DType,
-        a: Expr,
-        b: Expr,
-    ) -> Result<Expr, LegaliseError> {
+    pub(crate) fn binary(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Result<Expr> {
         match (op, dtype) {
             (BinaryOp::Arg1, _) => return Ok(a),
             (BinaryOp::Arg2, _) => return Ok(b),
@@ -169,7 +157,7 @@ impl Legaliser<'_> {
         }
     }
 
-    fn ternary(&mut self, op: TernaryOp, [a, b, c]: [&Expr; 3]) -> Result<Value, LegaliseError> {
+    fn ternary(&mut self, op: TernaryOp, [a, b, c]: [&Expr; 3]) -> Result<Value> {
         let ((a, first), (b, dtype), (c, _)) = (self.value(a)?, self.value(b)?, self.value(c)?);
         match op {
             TernaryOp::Where => Ok((Expr::select(a, b, c), dtype)),
@@ -178,7 +166,7 @@ impl Legaliser<'_> {
         }
     }
 
-    fn mul3(&mut self, dtype: DType, a: Expr, b: Expr, c: Expr) -> Result<Expr, LegaliseError> {
+    fn mul3(&mut self, dtype: DType, a: Expr, b: Expr, c: Expr) -> Result<Expr> {
         if dtype.is_float() && dtype.size_bytes() < 4 {
             let (a, b, c) = (self.widen(dtype, a)?, self.widen(dtype, b)?, self.widen(dtype, c)?);
             let product = self.float_binary(BinaryOp::Mul, DType::F32, a, b)?;
@@ -189,7 +177,7 @@ impl Legaliser<'_> {
         self.binary(BinaryOp::Mul, dtype, product, c)
     }
 
-    fn fma(&mut self, dtype: DType, a: Expr, b: Expr, c: Expr) -> Result<Expr, LegaliseError> {
+    fn fma(&mut self, dtype: DType, a: Expr, b: Expr, c: Expr) -> Result<Expr> {
         match dtype {
             DType::F32 | DType::F64 => {
                 self.require(dtype, TernaryOp::Fma, dtype)?;

@@ -4,12 +4,12 @@ use lowered_ir::ir::{BinaryOp, Expr, Numerics, UnaryOp};
 use lowered_ir::math::{build, single_computes_in_double};
 use tnode::DType;
 
-use super::error::LegaliseError;
+use super::error::Result;
 use super::legaliser::{Legaliser, constant};
 use codegen_core::{Transcendental, has_approximation};
 
 impl Legaliser<'_> {
-    pub(crate) fn float_unary(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    pub(crate) fn float_unary(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr> {
         use UnaryOp::*;
         self.require(dtype, op, dtype)?;
         let [zero, one] = [0, 1].map(|k| constant(dtype, k));
@@ -26,7 +26,7 @@ impl Legaliser<'_> {
         })
     }
 
-    fn transcendental(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn transcendental(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr> {
         let is_native = match self.caps.transcendental {
             Transcendental::Expanded => false,
             Transcendental::Approximate => {
@@ -51,13 +51,7 @@ impl Legaliser<'_> {
         Ok(expanded.unwrap_or_else(|| Expr::unary(op, x)))
     }
 
-    pub(crate) fn float_binary(
-        &mut self,
-        op: BinaryOp,
-        dtype: DType,
-        a: Expr,
-        b: Expr,
-    ) -> Result<Expr, LegaliseError> {
+    pub(crate) fn float_binary(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Result<Expr> {
         use BinaryOp::*;
         self.require(dtype, op, dtype)?;
         Ok(match op {
@@ -71,7 +65,7 @@ impl Legaliser<'_> {
         })
     }
 
-    fn float_pow(&mut self, dtype: DType, a: Expr, b: Expr) -> Result<Expr, LegaliseError> {
+    fn float_pow(&mut self, dtype: DType, a: Expr, b: Expr) -> Result<Expr> {
         if self.caps.transcendental == Transcendental::Native {
             return Ok(Expr::binary(BinaryOp::Pow, a, b));
         }
@@ -109,7 +103,7 @@ impl Legaliser<'_> {
 
     /// Bit operations on floats, which the verifier rejects and [`lowered_ir::eval`] defines: they act on the
     /// bits as unsigned integers.
-    fn on_bits(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Result<Expr, LegaliseError> {
+    fn on_bits(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Result<Expr> {
         let bits = if dtype == DType::F32 { DType::U32 } else { DType::U64 };
         let result = self.integer_binary(op, bits, Expr::bitcast(bits, a), Expr::bitcast(bits, b))?;
         Ok(Expr::bitcast(dtype, result))

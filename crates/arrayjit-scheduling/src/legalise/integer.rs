@@ -4,16 +4,11 @@
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};
 
-use super::error::LegaliseError;
+use super::error::Result;
 use super::legaliser::{Legaliser, constant};
 
 impl Legaliser<'_> {
-    pub(crate) fn integer_unary(
-        &mut self,
-        op: UnaryOp,
-        dtype: DType,
-        x: Expr,
-    ) -> Result<Expr, LegaliseError> {
+    pub(crate) fn integer_unary(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr> {
         use UnaryOp::*;
         let wide = self.computes_as(dtype, &op)?;
         let [zero, one] = [0, 1].map(|k| constant(wide, k));
@@ -46,20 +41,14 @@ impl Legaliser<'_> {
         Expr::select(own_inverse, x.clone(), constant(dtype, 0))
     }
 
-    fn through_f64(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    fn through_f64(&mut self, op: UnaryOp, dtype: DType, x: Expr) -> Result<Expr> {
         self.require(DType::F64, op, dtype)?;
         let x = self.convert(dtype, DType::F64, x)?;
         let result = self.float_unary(op, DType::F64, x)?;
         self.convert(DType::F64, dtype, result)
     }
 
-    pub(crate) fn integer_binary(
-        &mut self,
-        op: BinaryOp,
-        dtype: DType,
-        a: Expr,
-        b: Expr,
-    ) -> Result<Expr, LegaliseError> {
+    pub(crate) fn integer_binary(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Result<Expr> {
         use BinaryOp::*;
         let wide = self.computes_as(dtype, &op)?;
         let (a, b) = (cast(dtype, wide, a), cast(dtype, wide, b));
@@ -81,7 +70,7 @@ impl Legaliser<'_> {
     }
 
     /// The type in which operations on `dtype` are computed: itself, or the 32-bit integer of its sign.
-    fn computes_as(&self, dtype: DType, op: &dyn std::fmt::Display) -> Result<DType, LegaliseError> {
+    fn computes_as(&self, dtype: DType, op: &dyn std::fmt::Display) -> Result<DType> {
         let narrow = dtype.is_integer() && dtype.size_bytes() < 4;
         let wide = match narrow && !self.computes(dtype) {
             false => dtype,

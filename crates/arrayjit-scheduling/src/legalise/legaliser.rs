@@ -8,7 +8,7 @@ use lowered_ir::math::build;
 use tnode::{DType, Scalar};
 
 use super::dynamic::Computed;
-use super::error::LegaliseError;
+use super::error::{LegaliseError, Result};
 use super::narrow;
 
 /// The state of one rewrite.
@@ -25,7 +25,7 @@ pub(super) struct Legaliser<'a> {
 }
 
 impl Legaliser<'_> {
-    pub(super) fn block(&mut self, block: &[Stmt]) -> Result<Block, LegaliseError> {
+    pub(super) fn block(&mut self, block: &[Stmt]) -> Result<Block> {
         let mut legal = Block::with_capacity(block.len());
         for stmt in block {
             let stmt = self.stmt(stmt)?;
@@ -37,11 +37,7 @@ impl Legaliser<'_> {
 
     /// Legalises statements with narrow floats, except in the loops `whole`. All other statements are legal
     /// already.
-    pub(super) fn widened(
-        &mut self,
-        block: &[Stmt],
-        whole: &BTreeSet<LoopId>,
-    ) -> Result<Block, LegaliseError> {
+    pub(super) fn widened(&mut self, block: &[Stmt], whole: &BTreeSet<LoopId>) -> Result<Block> {
         let mut legal = Block::with_capacity(block.len());
         for stmt in block {
             let stmt = match stmt {
@@ -81,7 +77,7 @@ impl Legaliser<'_> {
         found
     }
 
-    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt, LegaliseError> {
+    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt> {
         Ok(match stmt {
             Stmt::For { body, .. } if canonical::widens(body, self.routine, None, self.caps.contractions) => {
                 stmt.clone()
@@ -118,7 +114,7 @@ impl Legaliser<'_> {
 
     /// A logged value, in the type that it has in the routine. The exception are indices on targets that do
     /// not compute with their type: they are logged in the type of computed indices, whose text is the same.
-    pub(super) fn log_part(&mut self, part: &LogPart) -> Result<LogPart, LegaliseError> {
+    pub(super) fn log_part(&mut self, part: &LogPart) -> Result<LogPart> {
         Ok(match part {
             LogPart::Text(text) => LogPart::Text(text.clone()),
             LogPart::Value(Expr::Index { index, dtype })
@@ -162,12 +158,7 @@ impl Legaliser<'_> {
     }
 
     /// Rejects an operation that needs arithmetic which the target lacks.
-    pub(super) fn require(
-        &self,
-        needed: DType,
-        op: impl ToString,
-        dtype: DType,
-    ) -> Result<(), LegaliseError> {
+    pub(super) fn require(&self, needed: DType, op: impl ToString, dtype: DType) -> Result<()> {
         if self.computes(needed) {
             return Ok(());
         }

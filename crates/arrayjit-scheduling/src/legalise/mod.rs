@@ -59,6 +59,7 @@ use lowered_ir::ir::{Block, Expr, IdSet, LocalId, LoopId, NodeDecl, NodeRef, Rou
 use lowered_ir::passes::effects::Effects;
 use tnode::DType;
 
+use self::error::Result;
 use self::legaliser::Legaliser;
 pub use error::LegaliseError;
 
@@ -99,7 +100,7 @@ pub(crate) fn widen_operands(
     whole: &BTreeSet<LoopId>,
     arrays: &IdSet<LocalId>,
     caps: &Caps,
-) -> Result<Routine, LegaliseError> {
+) -> Result<Routine> {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
     let mut legaliser = Legaliser {
         caps: &caps,
@@ -115,7 +116,7 @@ pub(crate) fn widen_operands(
 
 /// Rejects a node whose element type the target cannot store. A node that no statement mentions, such as a
 /// node that was inlined everywhere, needs no storage.
-fn check_storage(routine: &Routine, caps: &Caps) -> Result<(), LegaliseError> {
+fn check_storage(routine: &Routine, caps: &Caps) -> Result<()> {
     let mentioned = mentioned(&routine.body);
     let missing =
         |(node, decl): &(NodeRef, &NodeDecl)| !caps.storage.contains(decl.dtype) && mentioned.contains(node);

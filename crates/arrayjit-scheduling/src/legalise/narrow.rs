@@ -7,7 +7,7 @@
 use lowered_ir::ir::{BinaryOp, Expr, UnaryOp};
 use tnode::{DType, Scalar};
 
-use super::error::LegaliseError;
+use super::error::Result;
 use super::legaliser::Legaliser;
 
 const F32_MANTISSA: i64 = 23;
@@ -54,7 +54,7 @@ pub(crate) fn is_one_rounding_unary(op: UnaryOp) -> bool {
 
 impl Legaliser<'_> {
     /// Converts a narrow float to `f32`.
-    pub(crate) fn widen(&mut self, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    pub(crate) fn widen(&mut self, dtype: DType, x: Expr) -> Result<Expr> {
         if !self.is_emulated(dtype) {
             return Ok(Expr::convert(DType::F32, x));
         }
@@ -67,7 +67,7 @@ impl Legaliser<'_> {
     }
 
     /// Rounds an `f32` to a narrow float.
-    pub(crate) fn narrow(&mut self, dtype: DType, x: Expr) -> Result<Expr, LegaliseError> {
+    pub(crate) fn narrow(&mut self, dtype: DType, x: Expr) -> Result<Expr> {
         if !self.is_emulated(dtype) {
             return Ok(Expr::convert(dtype, x));
         }

@@ -5,12 +5,12 @@ use lowered_ir::math::build;
 use lowered_ir::random::{Generator, WordAlgebra};
 use tnode::{DType, Scalar};
 
-use super::error::LegaliseError;
+use super::error::Result;
 use super::legaliser::Legaliser;
 
 impl Legaliser<'_> {
     /// An operation on `u32x4`.
-    pub(crate) fn random_binary(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Result<Expr, LegaliseError> {
+    pub(crate) fn random_binary(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Result<Expr> {
         match Generator::of(op) {
             Some(generator) => {
                 self.require(DType::U32, op, DType::U32x4)?;
