@@ -22,7 +22,7 @@ use arrayjit::{
     autodiff,
 };
 
-use crate::error::CollectiveError;
+use crate::error::{CollectiveError, Result};
 
 /// The bytes of gradients after which a bucket is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub fn split_gradient(
     program: &Assignments,
     summed: &[TensorNode],
     sizes: BucketSizes,
-) -> Result<Vec<GradientBucket>, CollectiveError> {
+) -> Result<Vec<GradientBucket>> {
     let mut program = program.clone();
     autodiff::expand(&mut program).map_err(|error| CollectiveError::Gradient(Arc::new(error)))?;
     let steps = StepList::new(&program);
@@ -175,13 +175,13 @@ impl<'p> StepList<'p> {
     }
 
     /// The nodes with the positions of the steps that write them last, in the order of these.
-    fn finished(&self, nodes: &[TensorNode]) -> Result<Vec<(usize, TensorNode)>, CollectiveError> {
+    fn finished(&self, nodes: &[TensorNode]) -> Result<Vec<(usize, TensorNode)>> {
         let last = |node: &TensorNode| {
             let last = self.writes_before(node, self.all.len()).last();
             let error = || CollectiveError::NotWritten { node: node.name() };
             Ok((*last.ok_or_else(error)?, node.clone()))
         };
-        let mut finished = nodes.iter().map(last).collect::<Result<Vec<_>, CollectiveError>>()?;
+        let mut finished = nodes.iter().map(last).collect::<Result<Vec<_>>>()?;
         finished.sort_by_key(|(step, _)| *step);
         Ok(finished)
     }

@@ -2,7 +2,10 @@
 
 use arrayjit::{DType, RunError, TensorNode};
 
-use crate::{error::CollectiveError, reduce};
+use crate::{
+    error::{CollectiveError, Result},
+    reduce,
+};
 
 /// The names of nodes; of many, the first ones and their number.
 pub(crate) fn short_names(nodes: &[TensorNode]) -> String {
@@ -23,7 +26,7 @@ pub(crate) fn names(nodes: &[TensorNode]) -> String {
 }
 
 /// The element type of nodes that are reduced together.
-pub(crate) fn common_type(nodes: &[TensorNode]) -> Result<DType, CollectiveError> {
+pub(crate) fn common_type(nodes: &[TensorNode]) -> Result<DType> {
     let Some(first) = nodes.first() else { return Ok(DType::F32) };
     let dtype = first.dtype();
     if !reduce::is_supported(dtype) {
@@ -41,8 +44,8 @@ pub(crate) fn common_type(nodes: &[TensorNode]) -> Result<DType, CollectiveError
 }
 
 /// Checks that a node has the bytes of one part for each rank.
-pub(crate) fn check_parts(whole: &TensorNode, part: &TensorNode, size: usize) -> Result<(), CollectiveError> {
-    let bytes = |node: &TensorNode| -> Result<usize, CollectiveError> {
+pub(crate) fn check_parts(whole: &TensorNode, part: &TensorNode, size: usize) -> Result<()> {
+    let bytes = |node: &TensorNode| -> Result<usize> {
         let dims = node.dims().map_err(RunError::from)?;
         Ok(dims.iter().product::<usize>() * node.dtype().size_bytes())
     };
@@ -55,12 +58,12 @@ pub(crate) fn check_parts(whole: &TensorNode, part: &TensorNode, size: usize) ->
 }
 
 /// Checks that a root is a rank.
-pub(crate) fn check_root(root: usize, size: usize) -> Result<(), CollectiveError> {
+pub(crate) fn check_root(root: usize, size: usize) -> Result<()> {
     if root < size { Ok(()) } else { Err(CollectiveError::Root { root, size }) }
 }
 
 /// Checks that there are at most as many parts as ranks.
-pub(crate) fn check_part_count(parts: usize, size: usize) -> Result<(), CollectiveError> {
+pub(crate) fn check_part_count(parts: usize, size: usize) -> Result<()> {
     if parts <= size { Ok(()) } else { Err(CollectiveError::TooManyParts { parts, size }) }
 }
 
@@ -68,7 +71,7 @@ pub(crate) fn check_part_count(parts: usize, size: usize) -> Result<(), Collecti
 pub(crate) const DIGEST_BYTES: usize = 8;
 
 /// Checks that the digests of all ranks are equal; `names` are those of the nodes.
-pub(crate) fn check_digests(all: &[u8], names: &str) -> Result<(), CollectiveError> {
+pub(crate) fn check_digests(all: &[u8], names: &str) -> Result<()> {
     let (first, others) = all.split_at(DIGEST_BYTES);
     match others.chunks(DIGEST_BYTES).position(|other| other != first) {
         Some(at) => Err(CollectiveError::Diverged { what: names.to_owned(), rank: at + 1 }),

@@ -4,6 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use arrayjit::{DType, RunError};
 
+/// The result of a collective operation.
+pub type Result<T, E = CollectiveError> = std::result::Result<T, E>;
+
 /// Why a collective operation failed.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]

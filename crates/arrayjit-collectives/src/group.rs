@@ -4,7 +4,7 @@ use std::fmt;
 
 use arrayjit::{Context, DType, Event, TensorNode};
 
-use crate::error::CollectiveError;
+use crate::error::{CollectiveError, Result};
 
 /// Ranks that call the same operations in the same order. A rank is a process, or a thread of this one.
 ///
@@ -28,12 +28,7 @@ pub trait Group: Send + Sync {
     ///
     /// # Errors
     /// Nodes of different types, or of a type that cannot be reduced; a node that the context lacks.
-    fn all_reduce(
-        &self,
-        context: &Context,
-        nodes: &[TensorNode],
-        by: Reduction,
-    ) -> Result<Event, CollectiveError>;
+    fn all_reduce(&self, context: &Context, nodes: &[TensorNode], by: Reduction) -> Result<Event>;
 
     /// Reduces a node over all ranks, and gives each rank the part of its number: `into` has the elements of
     /// one part, `from` those of as many parts as there are ranks. The bits are those of
@@ -47,19 +42,14 @@ pub trait Group: Send + Sync {
         from: &TensorNode,
         into: &TensorNode,
         by: Reduction,
-    ) -> Result<Event, CollectiveError>;
+    ) -> Result<Event>;
 
     /// Gives every rank the values of all ranks: `into` has as many parts as there are ranks, and part `r` is
     /// the node `from` of rank `r`.
     ///
     /// # Errors
     /// Nodes of sizes that do not fit; a node that the context lacks.
-    fn all_gather(
-        &self,
-        context: &Context,
-        from: &TensorNode,
-        into: &TensorNode,
-    ) -> Result<Event, CollectiveError>;
+    fn all_gather(&self, context: &Context, from: &TensorNode, into: &TensorNode) -> Result<Event>;
 
     /// Reduces nodes over all ranks, each for one rank: afterwards the nodes of `parts[r]` have the reduced
     /// values on rank `r`, and no useful ones elsewhere. This is [`reduce_scatter`](Group::reduce_scatter) in
@@ -73,42 +63,33 @@ pub trait Group: Send + Sync {
         context: &Context,
         parts: &[Vec<TensorNode>],
         by: Reduction,
-    ) -> Result<Event, CollectiveError>;
+    ) -> Result<Event>;
 
     /// Gives the nodes of `parts[r]` the values of rank `r` on every rank. This is
     /// [`all_gather`](Group::all_gather) in place, of parts that need not be equal.
     ///
     /// # Errors
     /// More parts than ranks; a node that the context lacks.
-    fn all_gather_nodes(
-        &self,
-        context: &Context,
-        parts: &[Vec<TensorNode>],
-    ) -> Result<Event, CollectiveError>;
+    fn all_gather_nodes(&self, context: &Context, parts: &[Vec<TensorNode>]) -> Result<Event>;
 
     /// Gives every rank the values of rank `root`.
     ///
     /// # Errors
     /// A root that is no rank; a node that the context lacks.
-    fn broadcast(
-        &self,
-        context: &Context,
-        nodes: &[TensorNode],
-        root: usize,
-    ) -> Result<Event, CollectiveError>;
+    fn broadcast(&self, context: &Context, nodes: &[TensorNode], root: usize) -> Result<Event>;
 
     /// Waits until all ranks have called this function, and all earlier operations of this rank are done.
     ///
     /// # Errors
     /// A rank that does not come in time, or the failure of an earlier operation.
-    fn barrier(&self) -> Result<(), CollectiveError>;
+    fn barrier(&self) -> Result<()>;
 
     /// Checks that nodes have the same bits on all ranks, by a digest, and waits for the answer.
     ///
     /// # Errors
     /// [`CollectiveError::Diverged`] with the first rank that differs from rank 0, on all ranks alike; the
     /// errors of other operations.
-    fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError>;
+    fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<()>;
 
     /// The first failure of an operation.
     fn failure(&self) -> Option<CollectiveError>;

@@ -17,7 +17,7 @@ use crate::{
         DIGEST_BYTES, check_digests, check_part_count, check_parts, check_root, common_type, names,
         short_names,
     },
-    error::CollectiveError,
+    error::{CollectiveError, Result},
     group::{Group, Reduction},
     reduce,
     transport::Transport,
@@ -111,8 +111,8 @@ impl HostGroup {
         context: &Context,
         nodes: &[TensorNode],
         operation: &str,
-        body: impl FnOnce(&Shared, &mut [&mut [u8]]) -> Result<(), CollectiveError> + Send + 'static,
-    ) -> Result<Event, CollectiveError> {
+        body: impl FnOnce(&Shared, &mut [&mut [u8]]) -> Result<()> + Send + 'static,
+    ) -> Result<Event> {
         self.check_alive()?;
         let name = match nodes {
             [] => operation.to_owned(),
@@ -130,7 +130,7 @@ impl HostGroup {
         Ok(context.access_on_host(&self.stream, nodes, &name, run)?)
     }
 
-    fn check_alive(&self) -> Result<(), CollectiveError> {
+    fn check_alive(&self) -> Result<()> {
         match self.failure() {
             Some(failure) => Err(CollectiveError::Failed(failure.to_string())),
             None => Ok(()),
@@ -138,7 +138,7 @@ impl HostGroup {
     }
 
     /// The outcome of a wait, where the group's own failure says more than the stream's.
-    fn waited(&self, outcome: Result<(), arrayjit::RunError>) -> Result<(), CollectiveError> {
+    fn waited(&self, outcome: Result<(), arrayjit::RunError>) -> Result<()> {
         outcome.map_err(|error| self.failure().unwrap_or_else(|| error.into()))
     }
 }
@@ -152,12 +152,7 @@ impl Group for HostGroup {
         self.shared.transport.size()
     }
 
-    fn all_reduce(
-        &self,
-        context: &Context,
-        nodes: &[TensorNode],
-        by: Reduction,
-    ) -> Result<Event, CollectiveError> {
+    fn all_reduce(&self, context: &Context, nodes: &[TensorNode], by: Reduction) -> Result<Event> {
         let (dtype, size) = (common_type(nodes)?, self.size());
         let most = self.block_bytes;
         let operation = format!("all_reduce by {by} as {dtype}");
@@ -174,7 +169,7 @@ impl Group for HostGroup {
         from: &TensorNode,
         into: &TensorNode,
         by: Reduction,
-    ) -> Result<Event, CollectiveError> {
+    ) -> Result<Event> {
         let nodes = [from.clone(), into.clone()];
         let dtype = common_type(&nodes)?;
         check_parts(from, into, self.size())?;
@@ -191,12 +186,7 @@ impl Group for HostGroup {
         })
     }
 
-    fn all_gather(
-        &self,
-        context: &Context,
-        from: &TensorNode,
-        into: &TensorNode,
-    ) -> Result<Event, CollectiveError> {
+    fn all_gather(&self, context: &Context, from: &TensorNode, into: &TensorNode) -> Result<Event> {
         check_parts(into, from, self.size())?;
         let (nodes, most) = ([from.clone(), into.clone()], self.block_bytes);
         self.schedule(context, &nodes, "all_gather", move |shared, memory| match memory {
@@ -210,7 +200,7 @@ impl Group for HostGroup {
         context: &Context,
         parts: &[Vec<TensorNode>],
         by: Reduction,
-    ) -> Result<Event, CollectiveError> {
+    ) -> Result<Event> {
         let (nodes, size) = (parts.concat(), self.size());
         check_part_count(parts.len(), size)?;
         let (dtype, most) = (common_type(&nodes)?, self.block_bytes);
@@ -224,11 +214,7 @@ impl Group for HostGroup {
         })
     }
 
-    fn all_gather_nodes(
-        &self,
-        context: &Context,
-        parts: &[Vec<TensorNode>],
-    ) -> Result<Event, CollectiveError> {
+    fn all_gather_nodes(&self, context: &Context, parts: &[Vec<TensorNode>]) -> Result<Event> {
         let (nodes, size, most) = (parts.concat(), self.size(), self.block_bytes);
         check_part_count(parts.len(), size)?;
         let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
@@ -238,12 +224,7 @@ impl Group for HostGroup {
         })
     }
 
-    fn broadcast(
-        &self,
-        context: &Context,
-        nodes: &[TensorNode],
-        root: usize,
-    ) -> Result<Event, CollectiveError> {
+    fn broadcast(&self, context: &Context, nodes: &[TensorNode], root: usize) -> Result<Event> {
         check_root(root, self.size())?;
         let most = self.block_bytes;
         self.schedule(context, nodes, &format!("broadcast from rank {root}"), move |shared, memory| {
@@ -252,13 +233,13 @@ impl Group for HostGroup {
         })
     }
 
-    fn barrier(&self) -> Result<(), CollectiveError> {
+    fn barrier(&self) -> Result<()> {
         self.check_alive()?;
         self.waited(self.stream.sync())?;
         self.shared.run("barrier", "", 0, self.timeout, || Ok(()))
     }
 
-    fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError> {
+    fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<()> {
         let names = names(nodes);
         let event = self.schedule(context, nodes, "check_equal", move |shared, memory| {
             let transport = &*shared.transport;
@@ -284,8 +265,8 @@ impl Shared {
         details: &str,
         bytes: usize,
         timeout: Duration,
-        body: impl FnOnce() -> Result<(), CollectiveError>,
-    ) -> Result<(), CollectiveError> {
+        body: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let transport = &*self.transport;
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         let own = Announcement::with_details(&format!("{operation} #{number}"), details);
@@ -370,7 +351,7 @@ fn all_reduce(
     memory: &mut Bytes<'_, '_>,
     most: usize,
     reduce: impl Fn(&mut [u8]),
-) -> Result<(), CollectiveError> {
+) -> Result<()> {
     let (size, total) = (transport.size(), memory.len());
     if size == 1 {
         return Ok(());
@@ -395,7 +376,7 @@ fn reduce_scatter(
     into: &mut [u8],
     most: usize,
     reduce: impl Fn(&mut [u8]),
-) -> Result<(), CollectiveError> {
+) -> Result<()> {
     let (size, part) = (transport.size(), into.len());
     let block = part.clamp(1, most).next_multiple_of(ALIGNMENT);
     let [own, received] = staging.blocks(size * block);
@@ -410,12 +391,7 @@ fn reduce_scatter(
     Ok(())
 }
 
-fn all_gather(
-    transport: &dyn Transport,
-    from: &[u8],
-    into: &mut [u8],
-    most: usize,
-) -> Result<(), CollectiveError> {
+fn all_gather(transport: &dyn Transport, from: &[u8], into: &mut [u8], most: usize) -> Result<()> {
     let (mut received, part) = (Vec::new(), from.len());
     for (start, from) in (0..from.len()).step_by(most).zip(from.chunks(most)) {
         received.resize(transport.size() * from.len(), 0);
@@ -460,7 +436,7 @@ fn reduce_scatter_parts(
     parts: &mut [Bytes<'_, '_>],
     most: usize,
     reduce: impl Fn(&mut [u8]),
-) -> Result<(), CollectiveError> {
+) -> Result<()> {
     let (starts, block) = blocks_of(parts, most);
     let [own, received] = staging.blocks(transport.size() * block);
     for start in starts {
@@ -481,7 +457,7 @@ fn all_gather_parts(
     staging: &mut Staging,
     parts: &mut [Bytes<'_, '_>],
     most: usize,
-) -> Result<(), CollectiveError> {
+) -> Result<()> {
     let (starts, block) = blocks_of(parts, most);
     let [own, received] = staging.blocks(transport.size() * block);
     for start in starts {

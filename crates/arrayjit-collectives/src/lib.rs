@@ -17,7 +17,7 @@ mod transport;
 pub use crate::{
     announcement::Announcement,
     buckets::{BucketSizes, GradientBucket, split_gradient},
-    error::CollectiveError,
+    error::{CollectiveError, Result},
     group::{Group, Reduction, by_type},
     host_group::{GroupStatistics, HostGroup},
     timeline::join_timelines,

@@ -7,7 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{announcement::Announcement, error::CollectiveError, transport::Transport};
+use crate::{
+    announcement::Announcement,
+    error::{CollectiveError, Result},
+    transport::Transport,
+};
 
 /// Runs a function on `size` threads, each with its rank, and returns the results in the order of ranks. When
 /// one returns an error, the waits of the others end with [`CollectiveError::RankFailed`]. A panic of a rank
@@ -89,18 +93,13 @@ impl LocalTransport {
     }
 
     /// The bytes of all ranks, as part of the operation under way.
-    fn exchange_within(&self, bytes: &[u8]) -> Result<Arc<Vec<Vec<u8>>>, CollectiveError> {
+    fn exchange_within(&self, bytes: &[u8]) -> Result<Arc<Vec<Vec<u8>>>> {
         let (operation, timeout) = self.operation.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.exchange(bytes, &operation, timeout)
     }
 
     /// The bytes of all ranks.
-    fn exchange(
-        &self,
-        bytes: &[u8],
-        operation: &str,
-        timeout: Duration,
-    ) -> Result<Arc<Vec<Vec<u8>>>, CollectiveError> {
+    fn exchange(&self, bytes: &[u8], operation: &str, timeout: Duration) -> Result<Arc<Vec<Vec<u8>>>> {
         let end = Instant::now() + timeout;
         let mut state = self.state();
         // The exchange before may not be over for all.
@@ -133,7 +132,7 @@ impl LocalTransport {
         operation: &str,
         end: Instant,
         timeout: Duration,
-    ) -> Result<MutexGuard<'s, State>, CollectiveError> {
+    ) -> Result<MutexGuard<'s, State>> {
         if let Some((rank, message)) = &state.failed {
             let (rank, message) = (*rank, message.clone());
             return Err(CollectiveError::RankFailed { operation: operation.into(), rank, message });
@@ -163,7 +162,7 @@ impl Transport for LocalTransport {
         self.size
     }
 
-    fn meet(&self, own: &Announcement, timeout: Duration) -> Result<Vec<Announcement>, CollectiveError> {
+    fn meet(&self, own: &Announcement, timeout: Duration) -> Result<Vec<Announcement>> {
         *self.operation.lock().unwrap_or_else(PoisonError::into_inner) = (own.text(), timeout);
         let all = self.exchange_within(own.as_bytes())?;
         let announcement = |bytes: &Vec<u8>| {
@@ -174,7 +173,7 @@ impl Transport for LocalTransport {
         Ok(all.iter().map(announcement).collect())
     }
 
-    fn all_to_all(&self, send: &[u8], received: &mut [u8]) -> Result<(), CollectiveError> {
+    fn all_to_all(&self, send: &[u8], received: &mut [u8]) -> Result<()> {
         let all = self.exchange_within(send)?;
         let block = send.len() / self.size;
         for (from, to) in all.iter().zip(received.chunks_mut(block.max(1))) {
@@ -183,7 +182,7 @@ impl Transport for LocalTransport {
         Ok(())
     }
 
-    fn all_gather(&self, send: &[u8], received: &mut [u8]) -> Result<(), CollectiveError> {
+    fn all_gather(&self, send: &[u8], received: &mut [u8]) -> Result<()> {
         let all = self.exchange_within(send)?;
         for (from, to) in all.iter().zip(received.chunks_mut(send.len().max(1))) {
             to.copy_from_slice(from);
@@ -191,7 +190,7 @@ impl Transport for LocalTransport {
         Ok(())
     }
 
-    fn broadcast(&self, bytes: &mut [u8], root: usize) -> Result<(), CollectiveError> {
+    fn broadcast(&self, bytes: &mut [u8], root: usize) -> Result<()> {
         let own: &[u8] = if self.rank == root { bytes } else { &[] };
         let all = self.exchange_within(own)?;
         bytes.copy_from_slice(&all[root]);

@@ -26,7 +26,11 @@ use ::mpi::{
     traits::{Communicator, CommunicatorCollectives, Destination, Root, Source},
 };
 
-use crate::{announcement::Announcement, error::CollectiveError, transport::Transport};
+use crate::{
+    announcement::Announcement,
+    error::{CollectiveError, Result},
+    transport::Transport,
+};
 
 /// The tag of announcements.
 const ANNOUNCEMENT: Tag = 1;
@@ -175,7 +179,7 @@ impl Transport for MpiTransport {
         self.size
     }
 
-    fn meet(&self, own: &Announcement, timeout: Duration) -> Result<Vec<Announcement>, CollectiveError> {
+    fn meet(&self, own: &Announcement, timeout: Duration) -> Result<Vec<Announcement>> {
         let world = SimpleCommunicator::world();
         let mut all = vec![Announcement::empty(); self.size];
         all[self.rank] = own.clone();
@@ -217,17 +221,17 @@ impl Transport for MpiTransport {
         Err(CollectiveError::Missing { rank, size, operation, missing, timeout })
     }
 
-    fn all_to_all(&self, send: &[u8], received: &mut [u8]) -> Result<(), CollectiveError> {
+    fn all_to_all(&self, send: &[u8], received: &mut [u8]) -> Result<()> {
         SimpleCommunicator::world().all_to_all_into(send, received);
         Ok(())
     }
 
-    fn all_gather(&self, send: &[u8], received: &mut [u8]) -> Result<(), CollectiveError> {
+    fn all_gather(&self, send: &[u8], received: &mut [u8]) -> Result<()> {
         SimpleCommunicator::world().all_gather_into(send, received);
         Ok(())
     }
 
-    fn broadcast(&self, bytes: &mut [u8], root: usize) -> Result<(), CollectiveError> {
+    fn broadcast(&self, bytes: &mut [u8], root: usize) -> Result<()> {
         SimpleCommunicator::world().process_at_rank(process(root)).broadcast_into(bytes);
         Ok(())
     }

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::{
     announcement::Announcement,
     checks::{check_digests, check_part_count, check_parts, check_root, common_type, names, short_names},
-    error::CollectiveError,
+    error::{CollectiveError, Result},
     group::{Group, Reduction},
     transport::Transport,
 };
@@ -37,11 +37,7 @@ impl NcclGroup {
     ///
     /// # Errors
     /// A rank that does not come within `timeout`; a machine of rank 0 without NCCL.
-    pub fn new(
-        transport: &dyn Transport,
-        stream: Stream,
-        timeout: Duration,
-    ) -> Result<NcclGroup, CollectiveError> {
+    pub fn new(transport: &dyn Transport, stream: Stream, timeout: Duration) -> Result<NcclGroup> {
         let (rank, size) = (transport.rank(), transport.size());
         let made = (rank == 0).then(NcclUniqueId::new);
         let mut bytes = [0; 129]; // 1 and the identifier, or 0 for none
@@ -76,7 +72,7 @@ impl NcclGroup {
         nodes: &[TensorNode],
         operation: &NcclOperation,
         name: &str,
-    ) -> Result<Event, CollectiveError> {
+    ) -> Result<Event> {
         if let Some(failure) = self.failure() {
             return Err(CollectiveError::Failed(failure.to_string()));
         }
@@ -108,7 +104,7 @@ impl NcclGroup {
 }
 
 /// The rank of each node, for nodes that belong to ranks.
-fn roots(parts: &[Vec<TensorNode>], size: usize) -> Result<(Vec<TensorNode>, Vec<usize>), CollectiveError> {
+fn roots(parts: &[Vec<TensorNode>], size: usize) -> Result<(Vec<TensorNode>, Vec<usize>)> {
     check_part_count(parts.len(), size)?;
     let owned = parts.iter().enumerate().flat_map(|(rank, nodes)| nodes.iter().map(move |node| (node, rank)));
     Ok(owned.map(|(node, rank)| (node.clone(), rank)).unzip())
@@ -131,12 +127,7 @@ impl Group for NcclGroup {
         self.communicator.size()
     }
 
-    fn all_reduce(
-        &self,
-        context: &Context,
-        nodes: &[TensorNode],
-        by: Reduction,
-    ) -> Result<Event, CollectiveError> {
+    fn all_reduce(&self, context: &Context, nodes: &[TensorNode], by: Reduction) -> Result<Event> {
         common_type(nodes)?;
         self.schedule(context, nodes, &NcclOperation::AllReduce(reduction(by)), "all_reduce")
     }
@@ -147,19 +138,14 @@ impl Group for NcclGroup {
         from: &TensorNode,
         into: &TensorNode,
         by: Reduction,
-    ) -> Result<Event, CollectiveError> {
+    ) -> Result<Event> {
         let nodes = [from.clone(), into.clone()];
         common_type(&nodes)?;
         check_parts(from, into, self.size())?;
         self.schedule(context, &nodes, &NcclOperation::ReduceScatter(reduction(by)), "reduce_scatter")
     }
 
-    fn all_gather(
-        &self,
-        context: &Context,
-        from: &TensorNode,
-        into: &TensorNode,
-    ) -> Result<Event, CollectiveError> {
+    fn all_gather(&self, context: &Context, from: &TensorNode, into: &TensorNode) -> Result<Event> {
         check_parts(into, from, self.size())?;
         self.schedule(context, &[from.clone(), into.clone()], &NcclOperation::AllGather, "all_gather")
     }
@@ -169,38 +155,29 @@ impl Group for NcclGroup {
         context: &Context,
         parts: &[Vec<TensorNode>],
         by: Reduction,
-    ) -> Result<Event, CollectiveError> {
+    ) -> Result<Event> {
         let (nodes, roots) = roots(parts, self.size())?;
         common_type(&nodes)?;
         self.schedule(context, &nodes, &NcclOperation::Reduce(reduction(by), roots), "reduce_scatter")
     }
 
-    fn all_gather_nodes(
-        &self,
-        context: &Context,
-        parts: &[Vec<TensorNode>],
-    ) -> Result<Event, CollectiveError> {
+    fn all_gather_nodes(&self, context: &Context, parts: &[Vec<TensorNode>]) -> Result<Event> {
         let (nodes, roots) = roots(parts, self.size())?;
         self.schedule(context, &nodes, &NcclOperation::Broadcast(roots), "all_gather")
     }
 
-    fn broadcast(
-        &self,
-        context: &Context,
-        nodes: &[TensorNode],
-        root: usize,
-    ) -> Result<Event, CollectiveError> {
+    fn broadcast(&self, context: &Context, nodes: &[TensorNode], root: usize) -> Result<Event> {
         check_root(root, self.size())?;
         self.schedule(context, nodes, &NcclOperation::Broadcast(vec![root; nodes.len()]), "broadcast")
     }
 
-    fn barrier(&self) -> Result<(), CollectiveError> {
+    fn barrier(&self) -> Result<()> {
         let (context, node) = self.bytes(&Context::new(&self.stream), "barrier", &[0])?;
         let sum = NcclOperation::AllReduce(NcclReduction::Sum);
         Ok(self.schedule(&context, &[node], &sum, "barrier")?.sync()?)
     }
 
-    fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<(), CollectiveError> {
+    fn check_equal(&self, context: &Context, nodes: &[TensorNode]) -> Result<()> {
         let mut digest = Xxh3::new();
         for node in nodes {
             digest.update(context.to_host(node)?.bytes());

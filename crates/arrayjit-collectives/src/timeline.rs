@@ -4,7 +4,11 @@ use std::{fs, io, path::Path, sync::Arc, time::Duration};
 
 use arrayjit::trace::{self, TraceError};
 
-use crate::{announcement::Announcement, error::CollectiveError, transport::Transport};
+use crate::{
+    announcement::Announcement,
+    error::{CollectiveError, Result},
+    transport::Transport,
+};
 
 /// The most bytes of a rank in one exchange.
 const BLOCK: usize = 512 << 10;
@@ -16,12 +20,7 @@ const BLOCK: usize = 512 << 10;
 /// # Errors
 /// A rank that does not come in time; a file that cannot be read, on its rank and on rank 0; a file that
 /// cannot be written, on rank 0.
-pub fn join_timelines(
-    transport: &dyn Transport,
-    timeout: Duration,
-    own: &Path,
-    joined: &Path,
-) -> Result<(), CollectiveError> {
+pub fn join_timelines(transport: &dyn Transport, timeout: Duration, own: &Path, joined: &Path) -> Result<()> {
     let bytes = fs::read(own).map_err(|error| failure(own, error));
     transport.meet(&Announcement::new("join_timelines"), timeout)?;
     let all = gathered(transport, bytes.as_deref().unwrap_or_default());
@@ -42,7 +41,7 @@ fn failure(path: &Path, source: io::Error) -> CollectiveError {
 }
 
 /// The bytes of all ranks on rank 0, and nothing on the others.
-fn gathered(transport: &dyn Transport, own: &[u8]) -> Result<Vec<Vec<u8>>, CollectiveError> {
+fn gathered(transport: &dyn Transport, own: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut lengths = vec![0; 8 * transport.size()];
     transport.all_gather(&(own.len() as u64).to_le_bytes(), &mut lengths)?;
     let lengths = lengths.chunks_exact(8).map(|bytes| {
