@@ -11,6 +11,7 @@ use device_runtime::{
 };
 
 use crate::{
+    Result,
     api::{DeviceMemory, MemoryRegion},
     caps::{self, ALIGNMENT, DeviceAttributes},
     cubin::CubinCache,
@@ -76,23 +77,23 @@ impl CudaDevice {
         caps::language(self.cuda)
     }
 
-    fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>, DriverError> {
+    fn stream<'a>(&self, handle: &'a StreamHandle) -> Result<&'a Arc<Stream>> {
         self.streams.get(&self.shared, handle)
     }
 
-    fn event<'a>(&self, handle: &'a EventHandle) -> Result<&'a Event, DriverError> {
+    fn event<'a>(&self, handle: &'a EventHandle) -> Result<&'a Event> {
         let event: &Event = handle.get()?;
         self.check_own(&event.stream.shared, "event")?;
         Ok(event)
     }
 
-    fn bound<'a>(&self, task: &'a LaunchTask<'_>) -> Result<&'a Arc<BoundFunction>, DriverError> {
+    fn bound<'a>(&self, task: &'a LaunchTask<'_>) -> Result<&'a Arc<BoundFunction>> {
         let DeviceOwned { shared, value: bound } = task.kernel().get::<DeviceOwned<Arc<BoundFunction>>>()?;
         self.check_own(shared, "bound kernel")?;
         Ok(bound)
     }
 
-    fn check_own(&self, shared: &Arc<SharedState>, what: &'static str) -> Result<(), DriverError> {
+    fn check_own(&self, shared: &Arc<SharedState>, what: &'static str) -> Result<()> {
         check_owner(shared, &self.shared, what)
     }
 
@@ -177,15 +178,15 @@ unsafe impl Driver for CudaDevice {
         self.stream(stream).map_or_else(|error| error.to_string(), info)
     }
 
-    fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle, DriverError> {
+    fn alloc_pool(&self, _pool: PoolId, bytes: usize) -> Result<PoolHandle> {
         Ok(PoolHandle::from(self.find_room(bytes)? as Arc<dyn Any + Send + Sync>))
     }
 
-    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+    fn export(&self, memory: &PoolHandle) -> Result<PoolHandle> {
         memory.get::<DeviceMemory>().map(|_| memory.clone())
     }
 
-    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle, DriverError> {
+    fn import(&self, memory: &PoolHandle) -> Result<PoolHandle> {
         let reached = memory.get::<DeviceMemory>().map_err(|_| self.unreachable())?;
         self.shared.check_alive()?;
         let reached = reached.enable_access_from(&self.shared.context);
@@ -195,7 +196,7 @@ unsafe impl Driver for CudaDevice {
         Ok(memory.clone())
     }
 
-    fn new_stream(&self, name: &str) -> Result<StreamHandle, DriverError> {
+    fn new_stream(&self, name: &str) -> Result<StreamHandle> {
         self.shared.check_alive()?;
         let stream = Stream::new(name, &self.shared)?;
         self.streams.insert(&stream);
@@ -206,7 +207,7 @@ unsafe impl Driver for CudaDevice {
         self.streams.drop_stream(&self.shared, &stream);
     }
 
-    fn reset_stream(&self, stream: &StreamHandle) -> Result<(), DriverError> {
+    fn reset_stream(&self, stream: &StreamHandle) -> Result<()> {
         self.streams.reset_stream(&self.shared, stream)
     }
 
@@ -214,7 +215,7 @@ unsafe impl Driver for CudaDevice {
         self.streams.is_idle(&self.shared, stream)
     }
 
-    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>, DriverError> {
+    fn load(&self, artifact: &Artifact) -> Result<Vec<KernelHandle>> {
         let Payload::Ptx(code) = artifact.payload() else {
             return Err(DriverError::unsupported_payload(self.name(), artifact));
         };
@@ -225,7 +226,7 @@ unsafe impl Driver for CudaDevice {
         Ok(kernels.map(own).collect())
     }
 
-    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle, DriverError> {
+    fn bind(&self, args: &KernelArgs<'_>) -> Result<BoundHandle> {
         let DeviceOwned { shared, value: kernel } = args.kernel().get::<DeviceOwned<Arc<LoadedKernel>>>()?;
         self.check_own(shared, "kernel")?;
         let regions = args.ranges().iter().map(MemoryRegion::new).collect::<Result<_, _>>()?;
@@ -235,26 +236,21 @@ unsafe impl Driver for CudaDevice {
         Ok(BoundHandle::new(DeviceOwned { shared: Arc::clone(shared), value: it }))
     }
 
-    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<(), DriverError> {
+    fn launch(&self, stream: &StreamHandle, task: LaunchTask<'_>) -> Result<()> {
         self.stream(stream)?.launch(self.bound(&task)?, task.bindings(), None)
     }
 
-    fn launch_timed(
-        &self,
-        stream: &StreamHandle,
-        task: LaunchTask<'_>,
-        timer: KernelTimer,
-    ) -> Result<bool, DriverError> {
+    fn launch_timed(&self, stream: &StreamHandle, task: LaunchTask<'_>, timer: KernelTimer) -> Result<bool> {
         self.stream(stream)?.launch(self.bound(&task)?, task.bindings(), Some(timer)).map(|()| true)
     }
 
-    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>, DriverError> {
+    fn sequence(&self, kernels: &[BoundHandle]) -> Result<Option<SequenceHandle>> {
         let bound = kernels.iter().map(|kernel| {
             let DeviceOwned { shared, value: bound } = kernel.get::<DeviceOwned<Arc<BoundFunction>>>()?;
             self.check_own(shared, "bound kernel")?;
             Ok(Arc::clone(bound))
         });
-        let bound = bound.collect::<Result<Vec<_>, DriverError>>()?;
+        let bound = bound.collect::<Result<Vec<_>>>()?;
         self.shared.check_alive()?;
         if bound.iter().any(|bound| bound.log().is_some()) {
             // A kernel's log must be cleared before each run and copied after it, so kernels that log are
@@ -265,46 +261,46 @@ unsafe impl Driver for CudaDevice {
         Ok((bound.len() >= MIN_KERNELS).then(|| own(Sequence::new(bound))))
     }
 
-    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool, DriverError> {
+    fn launch_sequence(&self, stream: &StreamHandle, task: SequenceTask<'_>) -> Result<bool> {
         let DeviceOwned { shared, value: sequence } = task.sequence().get::<DeviceOwned<Sequence>>()?;
         self.check_own(shared, "sequence of kernels")?;
         self.stream(stream)?.launch_sequence(sequence, task.bindings())
     }
 
-    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<(), DriverError> {
+    fn memset_zero(&self, stream: &StreamHandle, task: FillTask) -> Result<()> {
         self.stream(stream)?.zero(&MemoryRegion::new(task.dst())?)
     }
 
-    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<(), DriverError> {
+    fn copy_in(&self, stream: &StreamHandle, task: CopyInTask) -> Result<()> {
         self.stream(stream)?.copy_in(&MemoryRegion::new(task.dst())?, task.src())
     }
 
-    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<(), DriverError> {
+    fn copy_out(&self, stream: &StreamHandle, task: CopyOutTask) -> Result<()> {
         self.stream(stream)?.copy_out(&MemoryRegion::new(task.src())?, task.dst())
     }
 
-    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<(), DriverError> {
+    fn copy(&self, stream: &StreamHandle, task: CopyTask) -> Result<()> {
         self.stream(stream)?.copy(&MemoryRegion::new(task.dst())?, &MemoryRegion::new(task.src())?)
     }
 
     /// Exchanges values by NCCL, as [`NcclCommunicator`](crate::NcclCommunicator) asks for.
-    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<(), DriverError> {
+    fn device_access(&self, stream: &StreamHandle, task: DeviceAccessTask) -> Result<()> {
         let call = task.operation::<NcclCall>()?;
         let regions = task.memory().iter().map(MemoryRegion::new).collect::<Result<Vec<_>, _>>()?;
         self.stream(stream)?.exchange(task.name(), &call, &regions)
     }
 
-    fn record(&self, stream: &StreamHandle) -> Result<EventHandle, DriverError> {
+    fn record(&self, stream: &StreamHandle) -> Result<EventHandle> {
         let event = self.stream(stream)?.record()?;
         Ok(EventHandle::from(event as Arc<dyn Any + Send + Sync>))
     }
 
-    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<(), DriverError> {
+    fn wait(&self, stream: &StreamHandle, event: &EventHandle, after: WaitKind) -> Result<()> {
         // The event may belong to another device of this driver.
         self.stream(stream)?.wait(event.get::<Event>()?, after)
     }
 
-    fn is_done(&self, event: &EventHandle) -> Result<bool, DriverError> {
+    fn is_done(&self, event: &EventHandle) -> Result<bool> {
         let event = self.event(event)?;
         if event.outcome().is_none() {
             event.stream.advance();
@@ -312,7 +308,7 @@ unsafe impl Driver for CudaDevice {
         event.outcome().map_or(Ok(false), |outcome| outcome.clone().map(|()| true))
     }
 
-    fn sync(&self, event: &EventHandle) -> Result<(), DriverError> {
+    fn sync(&self, event: &EventHandle) -> Result<()> {
         let event = self.event(event)?;
         event.stream.sync(event)
     }

@@ -7,10 +7,10 @@ use std::{
 
 use device_runtime::{DriverError, Failure};
 
-use crate::{api::RecordedEvent, stream::Stream};
+use crate::{Result, api::RecordedEvent, stream::Stream};
 
 /// The result of all tasks before an event.
-pub(crate) type Outcome = Result<(), DriverError>;
+pub(crate) type Outcome = Result<()>;
 
 /// A point in a stream's sequence of tasks.
 pub(crate) struct Event {

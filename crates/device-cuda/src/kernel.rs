@@ -7,6 +7,7 @@ use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use device_runtime::{DriverError, LaunchSize, check};
 
 use crate::{
+    Result,
     api::{CallError, CodeError, Function, Grid, MemoryRegion, Module, Params},
     caps::{self, DeviceAttributes},
     cubin::CubinCache,
@@ -56,11 +57,7 @@ impl CodeLoader<'_> {
     /// [`DriverError::UnsupportedPayload`] for code that needs another device or a newer driver. Other errors
     /// report code that contradicts the artifact, code that the driver rejects, and kernels that exceed the
     /// device's limits per block.
-    pub(crate) fn load(
-        &self,
-        artifact: &Artifact,
-        code: &PtxModule,
-    ) -> Result<Vec<Arc<LoadedKernel>>, DriverError> {
+    pub(crate) fn load(&self, artifact: &Artifact, code: &PtxModule) -> Result<Vec<Arc<LoadedKernel>>> {
         self.shared.check_alive()?;
         self.check_target(code)?;
         if artifact.kernels().is_empty() {
@@ -77,7 +74,7 @@ impl CodeLoader<'_> {
         kernels.map(|(abi, launch)| self.kernel(&module, abi, launch, logging).map(Arc::new)).collect()
     }
 
-    fn check_target(&self, code: &PtxModule) -> Result<(), DriverError> {
+    fn check_target(&self, code: &PtxModule) -> Result<()> {
         let capability = self.attributes.capability;
         let newest = caps::language(self.cuda);
         let payload = match ptx::version(code.text()) {
@@ -95,12 +92,7 @@ impl CodeLoader<'_> {
     }
 
     /// Loads the code: cached machine code if there is any, else the text.
-    fn module(
-        &self,
-        artifact: &Artifact,
-        code: &PtxModule,
-        entries: &[EntryPoint],
-    ) -> Result<Module, DriverError> {
+    fn module(&self, artifact: &Artifact, code: &PtxModule, entries: &[EntryPoint]) -> Result<Module> {
         let _span = tracing::debug_span!("load", target = %code.target(), kernels = entries.len()).entered();
         let context = &self.shared.context;
         if let Some(cache) = self.cache {
@@ -166,7 +158,7 @@ impl CodeLoader<'_> {
         abi: &KernelAbi,
         launch: &PtxLaunch,
         logging: Option<&Logging>,
-    ) -> Result<LoadedKernel, DriverError> {
+    ) -> Result<LoadedKernel> {
         let rejected = |error: CallError| {
             self.shared.lost_by(&error, String::new).unwrap_or_else(|| DriverError::CodeRejected {
                 kernel: abi.name.clone(),
@@ -205,7 +197,7 @@ impl CodeLoader<'_> {
         abi: &KernelAbi,
         launch: &PtxLaunch,
         rejected: impl Fn(CallError) -> DriverError,
-    ) -> Result<(), DriverError> {
+    ) -> Result<()> {
         let PtxLaunch { cluster, blocks, .. } = *launch;
         let expect = |holds: bool, what: &str, expected: String, found: u32| match holds {
             true => Ok(()),
@@ -233,7 +225,7 @@ impl CodeLoader<'_> {
         abi: &KernelAbi,
         size: &LaunchSize,
         rejected: impl Fn(CallError) -> DriverError + Copy,
-    ) -> Result<(), DriverError> {
+    ) -> Result<()> {
         let DeviceAttributes { registers: most, blocks, max_shared, .. } = *self.attributes;
         if size.blocks as usize > blocks {
             let (kernel, groups, limit) = (abi.name.clone(), u64::from(size.blocks), blocks as u64);
@@ -259,7 +251,7 @@ impl CodeLoader<'_> {
 
 /// Checks that the text has the entry point, with one parameter for each of the artifact's parameters, for
 /// the log and for each map, of the sizes that launches pass.
-fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[EntryPoint]) -> Result<(), DriverError> {
+fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[EntryPoint]) -> Result<()> {
     let Some(entry) = entries.iter().find(|entry| entry.name == launch.entry) else {
         let message = format!("its PTX has no entry point `{}`", launch.entry);
         return Err(DriverError::CodeRejected { kernel: abi.name.clone(), message });
@@ -277,7 +269,7 @@ fn check_entry(abi: &KernelAbi, launch: &PtxLaunch, entries: &[EntryPoint]) -> R
 }
 
 /// Checks that the launch has a log buffer if and only if the kernel logs.
-fn check_log(abi: &KernelAbi, launch: &PtxLaunch) -> Result<(), DriverError> {
+fn check_log(abi: &KernelAbi, launch: &PtxLaunch) -> Result<()> {
     let header = log_buffer::HEADER_BYTES as u32;
     match (abi.log.is_empty(), launch.log_bytes) {
         (true, 0) => Ok(()),
@@ -312,7 +304,7 @@ impl BoundFunction {
         kernel: Arc<LoadedKernel>,
         regions: Vec<MemoryRegion>,
         log: Option<MemoryRegion>,
-    ) -> Result<BoundFunction, DriverError> {
+    ) -> Result<BoundFunction> {
         let name = &kernel.abi.name;
         let rejected = |error: CallError| {
             shared.lost_by(&error, String::new).unwrap_or_else(|| DriverError::Platform {

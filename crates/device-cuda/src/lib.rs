@@ -32,3 +32,6 @@ pub use crate::{
 };
 
 tnode::debug_as_display!(NcclError, OpenError);
+
+/// The result of a task or of a part of it.
+type Result<T, E = device_runtime::DriverError> = std::result::Result<T, E>;

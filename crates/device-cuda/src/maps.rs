@@ -11,6 +11,8 @@ use device_runtime::{DriverError, check};
 
 use crate::api::{CallError, Context, MAX_AXES, MemoryRegion, element, encode};
 
+use crate::Result;
+
 /// The minimum compute capability for TMA and clusters.
 pub(crate) const MIN_CAPABILITY: (u32, u32) = (9, 0);
 
@@ -44,7 +46,7 @@ pub(crate) fn mismatch(
 /// # Errors
 ///
 /// [`DriverError::BadLaunch`].
-pub(crate) fn check_capability(kernel: &str, what: &str, capability: (u32, u32)) -> Result<(), DriverError> {
+pub(crate) fn check_capability(kernel: &str, what: &str, capability: (u32, u32)) -> Result<()> {
     if capability >= MIN_CAPABILITY {
         return Ok(());
     }
@@ -58,11 +60,7 @@ pub(crate) fn check_capability(kernel: &str, what: &str, capability: (u32, u32))
 /// # Errors
 ///
 /// [`DriverError::BadLaunch`] and [`DriverError::OutOfBounds`].
-pub(crate) fn check_all(
-    abi: &KernelAbi,
-    launch: &PtxLaunch,
-    capability: (u32, u32),
-) -> Result<(), DriverError> {
+pub(crate) fn check_all(abi: &KernelAbi, launch: &PtxLaunch, capability: (u32, u32)) -> Result<()> {
     if launch.maps.is_empty() {
         return Ok(());
     }
@@ -80,7 +78,7 @@ struct MapCheck<'a> {
 }
 
 impl MapCheck<'_> {
-    fn check(&self, memory: &[usize]) -> Result<(), DriverError> {
+    fn check(&self, memory: &[usize]) -> Result<()> {
         let TensorMap { param, offset, dtype, sizes, strides, tile, swizzle } = self.map;
         let number = memory.len();
         let Some(&bytes) = memory.get(*param as usize) else {
@@ -121,7 +119,7 @@ impl MapCheck<'_> {
     }
 
     /// Checks that the last element ends within the memory.
-    fn check_reach(&self, size: usize) -> Result<(), DriverError> {
+    fn check_reach(&self, size: usize) -> Result<()> {
         let TensorMap { dtype, sizes, strides, offset, .. } = self.map;
         let element = dtype.size_bytes() as u64;
         let steps = sizes.iter().zip([&element].into_iter().chain(strides));
@@ -142,7 +140,7 @@ impl MapCheck<'_> {
         what: impl Display,
         expected: impl Display,
         found: impl Display,
-    ) -> Result<(), DriverError> {
+    ) -> Result<()> {
         if holds { Ok(()) } else { Err(self.error(what, expected, found)) }
     }
 
@@ -172,7 +170,7 @@ pub(crate) fn encoded(
     maps: &[TensorMap],
     regions: &[MemoryRegion],
     rejected: impl Fn(CallError) -> DriverError,
-) -> Result<Vec<EncodedMap>, DriverError> {
+) -> Result<Vec<EncodedMap>> {
     let encoded = maps.iter().enumerate().map(|(number, map)| {
         let it = MapCheck { kernel, number, map };
         // The parameter and its element type were checked when the code was loaded.

@@ -6,6 +6,8 @@ use device_runtime::DriverError;
 
 use crate::api::{CallError, Context, StagingPool};
 
+use crate::Result;
+
 /// The driver's name in errors.
 pub(crate) const DRIVER_NAME: &str = "cuda";
 
@@ -43,7 +45,7 @@ impl SharedState {
     /// # Errors
     ///
     /// [`DriverError::Lost`] if the device is lost.
-    pub(crate) fn check_alive(&self) -> Result<(), DriverError> {
+    pub(crate) fn check_alive(&self) -> Result<()> {
         self.lost().map_or(Ok(()), |why| Err(lost_error(why)))
     }
 

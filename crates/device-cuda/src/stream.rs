@@ -29,6 +29,7 @@ use std::{
 use device_runtime::{DriverError, Failure, KernelTimer, PolledStream, WaitKind};
 
 use crate::{
+    Result,
     api::{CallError, KernelLaunch, RecordedEvent, StagingAllocator, TaskQueue},
     event::Event,
     kernel::BoundFunction,
@@ -70,7 +71,7 @@ impl Stream {
     /// # Errors
     ///
     /// An error of the driver.
-    pub(crate) fn new(name: &str, shared: &Arc<SharedState>) -> Result<Arc<Stream>, DriverError> {
+    pub(crate) fn new(name: &str, shared: &Arc<SharedState>) -> Result<Arc<Stream>> {
         let queue = TaskQueue::new(&shared.context).map_err(|error| shared.platform(error))?;
         let (allocator, reports) = (StagingAllocator::new(&shared.staging), PendingReports::default());
         let state = Mutex::new(StreamState { queue, allocator, open: 0, failure: None, reports });
@@ -93,7 +94,7 @@ impl Stream {
         bound: &Arc<BoundFunction>,
         bindings: &[i64],
         timer: Option<KernelTimer>,
-    ) -> Result<(), DriverError> {
+    ) -> Result<()> {
         match bound.log() {
             Some(log) => self.launch_logging(bound, log, bindings, timer),
             None => self.submit(bound.name(), |state| state.launch(bound, bindings, timer)),
@@ -106,11 +107,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Failed`] or [`DriverError::Lost`].
-    pub(crate) fn launch_sequence(
-        self: &Arc<Self>,
-        sequence: &Sequence,
-        bindings: &[i64],
-    ) -> Result<bool, DriverError> {
+    pub(crate) fn launch_sequence(self: &Arc<Self>, sequence: &Sequence, bindings: &[i64]) -> Result<bool> {
         let mut launched = false;
         self.submit(sequence.name(), |state| {
             launched = sequence.launch(self, &mut state.queue, bindings)?;
@@ -121,11 +118,7 @@ impl Stream {
 
     /// Submits a task, unless the stream has failed. If the driver rejects the task, the stream fails. If it
     /// rejects only the event after the task, the stream fails too, but the task has been submitted.
-    fn submit(
-        &self,
-        name: &str,
-        task: impl FnOnce(&mut StreamState) -> Result<(), CallError>,
-    ) -> Result<(), DriverError> {
+    fn submit(&self, name: &str, task: impl FnOnce(&mut StreamState) -> Result<(), CallError>) -> Result<()> {
         let mut state = lock(&self.state);
         self.check_failure(&state)?;
         task(&mut state).map_err(|error| self.rejected(&mut state, name, &error))?;
@@ -141,7 +134,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Lost`], or the failure of the stream.
-    fn check_failure(&self, state: &StreamState) -> Result<(), DriverError> {
+    fn check_failure(&self, state: &StreamState) -> Result<()> {
         self.shared.check_alive()?;
         state.failure.as_ref().map_or(Ok(()), |failure| Err(DriverError::Failed(failure.clone())))
     }
@@ -180,7 +173,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Lost`], or an error of the driver.
-    pub(crate) fn record(self: &Arc<Self>) -> Result<Arc<Event>, DriverError> {
+    pub(crate) fn record(self: &Arc<Self>) -> Result<Arc<Event>> {
         let mut state = lock(&self.state);
         self.retire_tasks(&mut state);
         // A lost device clears its streams, and an event recorded afterwards must not appear to be reached.
@@ -205,7 +198,7 @@ impl Stream {
     ///
     /// [`DriverError::Lost`]; [`DriverError::ForeignHandle`] for an event of another device that the driver
     /// cannot wait for.
-    pub(crate) fn wait(&self, event: &Event, after: WaitKind) -> Result<(), DriverError> {
+    pub(crate) fn wait(&self, event: &Event, after: WaitKind) -> Result<()> {
         self.shared.check_alive()?;
         if std::ptr::eq(self, &*event.stream) {
             return Ok(());
@@ -253,7 +246,7 @@ impl Stream {
     ///
     /// The event's failure; [`DriverError::SelfWait`] while the thread reports a log, unless the event has an
     /// outcome.
-    pub(crate) fn sync(&self, event: &Event) -> Result<(), DriverError> {
+    pub(crate) fn sync(&self, event: &Event) -> Result<()> {
         loop {
             if let Some(outcome) = event.outcome() {
                 return outcome.clone();
@@ -310,7 +303,7 @@ impl PolledStream for Stream {
         &self.shared
     }
 
-    fn check_alive(device: &SharedState) -> Result<(), DriverError> {
+    fn check_alive(device: &SharedState) -> Result<()> {
         device.check_alive()
     }
 

@@ -2,9 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use device_runtime::{DriverError, MemoryRange, MemoryReservation};
+use device_runtime::{MemoryRange, MemoryReservation};
 
 use super::{CallError, Context};
+
+use crate::Result;
 
 /// An allocation. It is freed with its last reference; pending tasks hold references.
 pub(crate) struct DeviceMemory {
@@ -85,7 +87,7 @@ impl MemoryRegion {
     /// # Errors
     ///
     /// [`DriverError::ForeignHandle`] for memory of another driver.
-    pub(crate) fn new(range: &MemoryRange) -> Result<MemoryRegion, DriverError> {
+    pub(crate) fn new(range: &MemoryRange) -> Result<MemoryRegion> {
         Ok(MemoryRegion { memory: range.memory().share()?, offset: range.offset(), bytes: range.bytes() })
     }
 

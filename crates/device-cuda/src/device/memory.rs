@@ -6,6 +6,7 @@ use device_runtime::DriverError;
 
 use super::CudaDevice;
 use crate::{
+    Result,
     api::{DeviceMemory, MemoryRegion},
     kernel::LoadedKernel,
     shared_state::is_out_of_memory,
@@ -13,7 +14,7 @@ use crate::{
 
 impl CudaDevice {
     /// Allocates memory within the limit.
-    fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DriverError> {
+    fn allocate(&self, bytes: usize) -> Result<Arc<DeviceMemory>> {
         self.shared.check_alive()?;
         let memory = DeviceMemory::new(&self.shared.context, bytes, self.memory.reserve(bytes)?);
         memory.map(Arc::new).map_err(|error| match is_out_of_memory(&error) {
@@ -23,7 +24,7 @@ impl CudaDevice {
     }
 
     /// Allocates memory; if there is not enough, waits for pending tasks and tries again.
-    pub(super) fn find_room(&self, bytes: usize) -> Result<Arc<DeviceMemory>, DriverError> {
+    pub(super) fn find_room(&self, bytes: usize) -> Result<Arc<DeviceMemory>> {
         self.allocate(bytes).or_else(|error| {
             if !matches!(error, DriverError::OutOfMemory { .. }) {
                 return Err(error);
@@ -36,7 +37,7 @@ impl CudaDevice {
     }
 
     /// Allocates the log buffer of a kernel, if it logs.
-    pub(super) fn log_memory(&self, kernel: &LoadedKernel) -> Result<Option<MemoryRegion>, DriverError> {
+    pub(super) fn log_memory(&self, kernel: &LoadedKernel) -> Result<Option<MemoryRegion>> {
         if kernel.log_bytes == 0 {
             return Ok(None);
         }

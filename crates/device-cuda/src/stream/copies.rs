@@ -6,6 +6,7 @@ use device_runtime::{DriverError, HostReadback};
 
 use super::{Stream, StreamState, lock};
 use crate::{
+    Result,
     api::{CallError, MemoryRegion, StagingRange},
     nccl::NcclCall,
 };
@@ -20,7 +21,7 @@ impl RejectedCopy {
     /// Converts the error into the result of the whole copy. A partly submitted copy counts as submitted, so
     /// that the runtime treats its destination as written: its stream has failed, and the event after the
     /// copy carries the failure.
-    fn result(self) -> Result<(), DriverError> {
+    fn result(self) -> Result<()> {
         if self.submitted_bytes > 0 { Ok(()) } else { Err(self.error) }
     }
 }
@@ -32,7 +33,7 @@ impl Stream {
     ///
     /// [`DriverError::Failed`] if the stream has failed or the driver rejects the task;
     /// [`DriverError::Lost`].
-    pub(crate) fn zero(&self, dst: &MemoryRegion) -> Result<(), DriverError> {
+    pub(crate) fn zero(&self, dst: &MemoryRegion) -> Result<()> {
         self.unless_empty(dst, || self.submit("zero", |state| state.queue.zero(dst)))
     }
 
@@ -41,12 +42,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Failed`] if the stream has failed or NCCL rejects the call; [`DriverError::Lost`].
-    pub(crate) fn exchange(
-        &self,
-        name: &str,
-        call: &Arc<NcclCall>,
-        regions: &[MemoryRegion],
-    ) -> Result<(), DriverError> {
+    pub(crate) fn exchange(&self, name: &str, call: &Arc<NcclCall>, regions: &[MemoryRegion]) -> Result<()> {
         self.submit(name, |state| {
             state.queue.exchange(call.communicator(), call.exchanges(), regions, Arc::clone(call) as Arc<_>)
         })
@@ -57,7 +53,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Failed`] or [`DriverError::Lost`].
-    pub(crate) fn copy(&self, dst: &MemoryRegion, src: &MemoryRegion) -> Result<(), DriverError> {
+    pub(crate) fn copy(&self, dst: &MemoryRegion, src: &MemoryRegion) -> Result<()> {
         self.unless_empty(dst, || self.submit("copy", |state| state.queue.copy(dst, src)))
     }
 
@@ -66,7 +62,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Failed`] or [`DriverError::Lost`].
-    pub(crate) fn copy_in(&self, dst: &MemoryRegion, bytes: &[u8]) -> Result<(), DriverError> {
+    pub(crate) fn copy_in(&self, dst: &MemoryRegion, bytes: &[u8]) -> Result<()> {
         let copied = self.in_ranges("copy from host", bytes.len(), |state, at, mut range| {
             let part = dst.subregion(at, range.bytes());
             range.fill(&bytes[at..at + part.bytes()]);
@@ -80,7 +76,7 @@ impl Stream {
     /// # Errors
     ///
     /// [`DriverError::Failed`] or [`DriverError::Lost`].
-    pub(crate) fn copy_out(&self, src: &MemoryRegion, dst: &HostReadback) -> Result<(), DriverError> {
+    pub(crate) fn copy_out(&self, src: &MemoryRegion, dst: &HostReadback) -> Result<()> {
         self.download(src, dst).or_else(RejectedCopy::result)
     }
 
@@ -91,11 +87,7 @@ impl Stream {
         })
     }
 
-    fn unless_empty(
-        &self,
-        region: &MemoryRegion,
-        task: impl FnOnce() -> Result<(), DriverError>,
-    ) -> Result<(), DriverError> {
+    fn unless_empty(&self, region: &MemoryRegion, task: impl FnOnce() -> Result<()>) -> Result<()> {
         if region.bytes() > 0 { task() } else { self.check_failure(&lock(&self.state)) }
     }
 

@@ -26,6 +26,7 @@ use tnode::{DType, HostArray};
 
 use super::{Stream, lock};
 use crate::{
+    Result,
     api::MemoryRegion,
     event::Event,
     kernel::{BoundFunction, LoadedKernel},
@@ -186,7 +187,7 @@ impl Stream {
         log: &LogBuffer,
         bindings: &[i64],
         timer: Option<KernelTimer>,
-    ) -> Result<(), DriverError> {
+    ) -> Result<()> {
         // Logs of earlier runs occupy memory until they are reported.
         self.report_logs();
         let _turn = lock(&log.turn);
@@ -207,7 +208,7 @@ impl Stream {
     }
 
     /// Schedules the report of a log after all tasks submitted so far.
-    fn report_when_done(&self, log: RunLog) -> Result<(), DriverError> {
+    fn report_when_done(&self, log: RunLog) -> Result<()> {
         let mut state = lock(&self.state);
         self.shared.check_alive()?;
         state.close().map_err(|error| self.rejected(&mut state, &log.kernel.abi.name, &error))?;
@@ -247,7 +248,7 @@ impl Stream {
 }
 
 /// A host array for a log.
-fn log_array(bytes: usize) -> Result<HostReadback, DriverError> {
+fn log_array(bytes: usize) -> Result<HostReadback> {
     let array = HostArray::zeros(DType::U8, [bytes]);
     let array =
         array.map_err(|error| DriverError::Platform { what: "copying a log", message: error.to_string() })?;
