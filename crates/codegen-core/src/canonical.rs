@@ -258,11 +258,7 @@ pub fn adds_product(body: &[Stmt]) -> bool {
 /// Whether some loop of a block does nothing but add a product to a scalar. A block without such a loop
 /// contains no contraction.
 pub fn adds_products(block: &[Stmt]) -> bool {
-    let mut found = false;
-    walk::each_stmt(block, &mut |stmt| {
-        found |= matches!(stmt, Stmt::For { body, .. } if adds_product(body));
-    });
-    found
+    walk::stmts(block).any(|stmt| matches!(stmt, Stmt::For { body, .. } if adds_product(body)))
 }
 
 /// The contractions of a routine at any depth, each by the variable of its outermost loop.
@@ -359,11 +355,11 @@ struct AccessedPositions {
 fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<AccessedPositions> {
     let mut places = AccessedPositions::default();
     let mut plain = true;
-    walk::each_stmt(inner.epilogue, &mut |stmt| {
+    for stmt in walk::stmts(inner.epilogue) {
         if let Stmt::Set { node, index, .. } = stmt {
             places.stored.push(arrays.position(*node, index));
         }
-    });
+    }
     let mut load = |e: &Expr| match e {
         Expr::Get { node, index } | Expr::GetMerge { node, index } => {
             places.loaded.push(arrays.position(*node, index));
@@ -371,7 +367,7 @@ fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<AccessedPositions> {
         Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::Index { .. } => plain = false,
         _ => {}
     };
-    walk::each_value(inner.epilogue, &mut |value| walk::each_expr(value, &mut load));
+    walk::parts_in(inner.epilogue).for_each(&mut load);
     inner.start.into_iter().for_each(load);
     plain.then_some(places)
 }

@@ -34,7 +34,7 @@ impl<'a> Touch<'a> {
 pub fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
     // Most blocks have a few accesses, and a list that grows from nothing moves several times.
     let mut found = Vec::with_capacity(16);
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         stmt.values().into_iter().for_each(|value| reads(value, &mut found));
         match stmt {
             Stmt::Set { node, index, .. } => {
@@ -50,45 +50,37 @@ pub fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
             }
             _ => {}
         }
-    });
+    }
     found
 }
 
 /// Whether any index in the expression mentions the loop.
 pub fn mentions(expr: &Expr, var: LoopId) -> bool {
-    let mut found = false;
-    walk::each_expr(expr, &mut |e| {
-        found |= match e {
-            Expr::Get { index, .. }
-            | Expr::GetDynamic { index, .. }
-            | Expr::GetMerge { index, .. }
-            | Expr::GetLocal { index, .. } => index.iter().any(|i| i.mentions(var)),
-            Expr::GetGuarded { guard, index, .. } => {
-                index.iter().any(|i| i.mentions(var)) || guard.iter().any(|r| r.index.mentions(var))
-            }
-            Expr::Index { index, .. } => index.mentions(var),
-            _ => false,
-        };
-    });
-    found
+    walk::parts(expr).any(|e| match e {
+        Expr::Get { index, .. }
+        | Expr::GetDynamic { index, .. }
+        | Expr::GetMerge { index, .. }
+        | Expr::GetLocal { index, .. } => index.iter().any(|i| i.mentions(var)),
+        Expr::GetGuarded { guard, index, .. } => {
+            index.iter().any(|i| i.mentions(var)) || guard.iter().any(|r| r.index.mentions(var))
+        }
+        Expr::Index { index, .. } => index.mentions(var),
+        _ => false,
+    })
 }
 
 /// Whether the end of a loop in the block depends on the variable.
 pub fn bounds_loops(var: LoopId, block: &[Stmt]) -> bool {
-    let mut found = false;
-    walk::each_stmt(block, &mut |stmt| found |= matches!(stmt, Stmt::For { hi, .. } if hi.mentions(var)));
-    found
+    walk::stmts(block).any(|stmt| matches!(stmt, Stmt::For { hi, .. } if hi.mentions(var)))
 }
 
 /// Whether a block logs.
 pub fn logs(block: &[Stmt]) -> bool {
-    let mut found = false;
-    walk::each_stmt(block, &mut |stmt| found |= matches!(stmt, Stmt::Log { .. }));
-    found
+    walk::stmts(block).any(|stmt| matches!(stmt, Stmt::Log { .. }))
 }
 
 fn reads<'a>(value: &'a Expr, found: &mut Vec<Touch<'a>>) {
-    walk::each_expr(value, &mut |e| match e {
+    walk::parts(value).for_each(|e| match e {
         Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } => {
             found.push(Touch { node: *node, index: Some(index), computed: None, write: false });
         }
@@ -126,11 +118,11 @@ impl VariableRanges {
 
     /// Adds the loops of a block.
     pub fn add(&mut self, block: &[Stmt]) {
-        walk::each_stmt(block, &mut |stmt| {
+        for stmt in walk::stmts(block) {
             if let Stmt::For { var, lo, hi, .. } = stmt {
                 self.loops.insert(*var, (*lo, (hi.limit - 1).max(*lo)));
             }
-        });
+        }
     }
 
     /// The range of a variable.
@@ -289,36 +281,36 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// The locals that a block declares.
 pub fn declared(block: &[Stmt]) -> IdSet<LocalId> {
     let mut locals = IdSet::default();
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::Declare { local, .. } = stmt {
             locals.insert(*local);
         }
-    });
+    }
     locals
 }
 
 /// The locals that a block reads or sets.
 pub fn locals_used(block: &[Stmt]) -> IdSet<LocalId> {
     let mut used = IdSet::default();
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::SetLocal { local, .. } = stmt {
             used.insert(*local);
         }
         for value in stmt.values() {
-            walk::each_expr(value, &mut |e| {
+            for e in walk::parts(value) {
                 if let Expr::GetLocal { local, .. } = e {
                     used.insert(*local);
                 }
-            });
+            }
         }
-    });
+    }
     used
 }
 
 /// Whether the block sets only locals that it declares.
 fn keeps_locals(block: &[Stmt]) -> bool {
     let (mut own, mut set) = (IdSet::default(), IdSet::default());
-    walk::each_stmt(block, &mut |stmt| match stmt {
+    walk::stmts(block).for_each(|stmt| match stmt {
         Stmt::Declare { local, .. } => drop(own.insert(*local)),
         Stmt::SetLocal { local, .. } => drop(set.insert(*local)),
         _ => {}

@@ -94,20 +94,16 @@ fn innermost(block: &[Stmt]) -> &[Stmt] {
 
 fn first_parallel(block: &[Stmt]) -> Option<String> {
     let mut found = None;
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::For { kind: LoopKind::Parallel, var, .. } = stmt {
             found.get_or_insert(var.to_string());
         }
-    });
+    }
     found
 }
 
 fn has_workgroups(block: &[Stmt]) -> bool {
-    let mut found = false;
-    walk::each_stmt(block, &mut |stmt| {
-        found |= matches!(stmt, Stmt::For { kind: LoopKind::Workgroup, .. });
-    });
-    found
+    walk::stmts(block).any(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Workgroup, .. }))
 }
 
 /// An array that threads may share.
@@ -142,11 +138,11 @@ impl Form<'_> {
     /// Checks that a kernel whose iterations are threads has no workgroup loops and no shared locals.
     fn no_sharing(&self, body: &[Stmt]) -> Result<(), FormError> {
         let mut found = None;
-        walk::each_stmt(body, &mut |stmt| {
+        for stmt in walk::stmts(body) {
             if let Stmt::Declare { local, space: Space::Workgroup | Space::Thread, .. } = stmt {
                 found.get_or_insert(*local);
             }
-        });
+        }
         found.map_or(Ok(()), |local| Err(FormError::Declared { kernel: self.name(), local }))
     }
 
@@ -211,7 +207,7 @@ impl Form<'_> {
 
     fn note_reads(&mut self, stmt: &Stmt) {
         for value in stmt.values() {
-            walk::each_expr(value, &mut |e| match e {
+            walk::parts(value).for_each(|e| match e {
                 Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
                     self.read.insert(Array::Node(*node));
                 }
@@ -245,17 +241,17 @@ pub(crate) fn threads(block: &[Stmt]) -> u64 {
 
 fn declared(block: &[Stmt]) -> BTreeSet<LocalId> {
     let mut own = BTreeSet::new();
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::Declare { local, .. } = stmt {
             own.insert(*local);
         }
-    });
+    }
     own
 }
 
 fn stored(block: &[Stmt]) -> BTreeSet<Array> {
     let mut stored = BTreeSet::new();
-    walk::each_stmt(block, &mut |stmt| match stmt {
+    walk::stmts(block).for_each(|stmt| match stmt {
         Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
             stored.insert(Array::Node(*node));
         }

@@ -289,22 +289,20 @@ struct Mentions {
 impl Mentions {
     fn of(body: &[Stmt]) -> Mentions {
         let mut mentions = Mentions::default();
-        walk::each_stmt(body, &mut |stmt| {
+        for stmt in walk::stmts(body) {
             if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
                 mentions.written.insert(*node);
             }
-        });
+        }
         mentions.touched.clone_from(&mentions.written);
-        walk::each_value(body, &mut |value| {
-            walk::each_expr(value, &mut |expr| match expr {
-                Expr::GetMerge { node, .. } => {
-                    mentions.merged.insert(*node);
-                }
-                Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
-                    mentions.touched.insert(*node);
-                }
-                _ => {}
-            });
+        walk::parts_in(body).for_each(|expr| match expr {
+            Expr::GetMerge { node, .. } => {
+                mentions.merged.insert(*node);
+            }
+            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
+                mentions.touched.insert(*node);
+            }
+            _ => {}
         });
         mentions
     }

@@ -87,13 +87,8 @@ impl MatmulNest {
 }
 
 fn reads(stmt: &Stmt, node: impl Fn(NodeRef) -> bool) -> bool {
-    let mut found = false;
-    walk::each_value(std::slice::from_ref(stmt), &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            found |= matches!(e, Expr::Get { node: read, .. } if node(*read));
-        });
-    });
-    found
+    walk::parts_in(std::slice::from_ref(stmt))
+        .any(|e| matches!(e, Expr::Get { node: read, .. } if node(*read)))
 }
 
 /// The least number of rows, columns and products: fewer leave a tile mostly empty. And the greatest number

@@ -78,11 +78,11 @@ fn check_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Checked {
 
 fn check_value(routine: &Routine, locals: &Locals, value: &Expr) -> Checked {
     let mut checked = Ok(());
-    walk::each_expr(value, &mut |expr| {
+    for expr in walk::parts(value) {
         if checked.is_ok() {
             checked = check_expr(routine, locals, expr);
         }
-    });
+    }
     checked
 }
 

@@ -43,24 +43,22 @@ fn unroll(stmt: &mut Stmt, fresh: &mut Fresh) {
 /// Whether all loops in a block are unrolled.
 fn is_innermost(block: &[Stmt]) -> bool {
     let mut innermost = true;
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::For { kind, .. } = stmt {
             innermost &= matches!(kind, LoopKind::Unrolled | LoopKind::Vector);
         }
-    });
+    }
     innermost
 }
 
 /// Whether the block reads an element of a node whose index mentions the variable.
 fn reads_along(block: &[Stmt], var: LoopId) -> bool {
     let mut found = false;
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::Get { index, .. } = e {
-                found |= index.iter().any(|i| i.mentions(var));
-            }
-        });
-    });
+    for e in walk::parts_in(block) {
+        if let Expr::Get { index, .. } = e {
+            found |= index.iter().any(|i| i.mentions(var));
+        }
+    }
     found
 }
 
@@ -69,7 +67,7 @@ fn values(block: &[Stmt]) -> usize {
     let of = |stmt: &Stmt| {
         let mut own = 1usize;
         for value in stmt.values() {
-            walk::each_expr(value, &mut |_| own += 1);
+            walk::parts(value).for_each(|_| own += 1);
         }
         match stmt {
             Stmt::For { lo, hi, body, .. } => {

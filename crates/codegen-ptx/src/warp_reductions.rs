@@ -82,18 +82,16 @@ impl<'k> WarpReductions<'k> {
 /// For each local, the number of statements that store into it and of expressions that read it.
 fn mentions(kernel: &Routine) -> BTreeMap<LocalId, (usize, usize)> {
     let mut found: BTreeMap<LocalId, (usize, usize)> = BTreeMap::new();
-    walk::each_stmt(&kernel.body, &mut |stmt| {
+    for stmt in walk::stmts(&kernel.body) {
         if let Stmt::SetLocal { local, .. } = stmt {
             found.entry(*local).or_default().0 += 1;
         }
-    });
-    walk::each_value(&kernel.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetLocal { local, .. } = e {
-                found.entry(*local).or_default().1 += 1;
-            }
-        });
-    });
+    }
+    for e in walk::parts_in(&kernel.body) {
+        if let Expr::GetLocal { local, .. } = e {
+            found.entry(*local).or_default().1 += 1;
+        }
+    }
     found
 }
 
@@ -149,8 +147,7 @@ impl ReductionFinder {
         let threads = i64::from(threads);
         // Lanes without a thread index must not read memory for values that nothing uses.
         let may_read = threads % LANES == 0;
-        let mut is_own = true;
-        walk::each_expr(value, &mut |e| is_own &= may_read && is_local(e) || self.is_own(e));
+        let is_own = walk::parts(value).all(|e| may_read && is_local(e) || self.is_own(e));
         (is_own && *index == number && threads > 1).then_some(ReductionInput { axes, threads, to, value })
     }
 
@@ -201,7 +198,7 @@ impl ReductionFinder {
             Some(last) => (last.to, last.left),
         };
         let (mut reads, mut found) = (0, true);
-        walk::each_expr(next.value, &mut |e| match e {
+        walk::parts(next.value).for_each(|e| match e {
             Expr::GetLocal { local, index } if *local == from => {
                 let distance = index.first().and_then(|index| next.distance(before, index));
                 found &= distance.is_some_and(|distance| distance >= 0 && distance + next.left <= before);

@@ -42,11 +42,11 @@ pub fn lines(routine: &Routine) -> Vec<LogLine> {
         LogPart::Value(value) => LinePiece::Value(routine.dtype_of(value, &locals)),
     };
     let mut lines = Vec::new();
-    walk::each_stmt(&routine.body, &mut |stmt| {
+    for stmt in walk::stmts(&routine.body) {
         if let Stmt::Log { parts } = stmt {
             lines.push(LogLine { pieces: parts.iter().map(piece).collect() });
         }
-    });
+    }
     lines
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn uses(routine: &Routine) -> BTreeSet<OperationUse> {
         let forms = forms(stmt, loops);
         for value in stmt.values() {
             let mut found = Vec::new();
-            walk::each_expr(value, &mut |expr| found.extend(operation(routine, &locals, expr)));
+            walk::parts(value).for_each(|expr| found.extend(operation(routine, &locals, expr)));
             if found.is_empty() {
                 found.push(("copy".to_owned(), routine.dtype_of(value, &locals)));
             }
@@ -145,7 +145,7 @@ fn forms(stmt: &Stmt, loops: &[LoopId]) -> BTreeSet<AccessForm> {
         _ => {}
     }
     for value in stmt.values() {
-        walk::each_expr(value, &mut |expr| match expr {
+        walk::parts(value).for_each(|expr| match expr {
             Expr::Get { index, .. } => drop(forms.insert(form(index, loops))),
             Expr::GetGuarded { .. } => drop(forms.insert(AccessForm::Guarded)),
             Expr::GetDynamic { .. } => drop(forms.insert(AccessForm::Computed)),

@@ -86,15 +86,13 @@ pub(crate) fn types(routine: &Routine) -> BTreeSet<DType> {
     let locals = routine.locals();
     let mut types: BTreeSet<DType> = routine.nodes.iter().map(|decl| decl.dtype).collect();
     types.extend(locals.values().map(|decl| decl.dtype));
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |expr| {
-            let dtype = routine.dtype_of(expr, &locals);
-            types.insert(dtype);
-            if !dtype.is_float() && matches!(expr, Expr::Unary { op, .. } if is_function(*op)) {
-                types.insert(DType::F64);
-            }
-        });
-    });
+    for expr in walk::parts_in(&routine.body) {
+        let dtype = routine.dtype_of(expr, &locals);
+        types.insert(dtype);
+        if !dtype.is_float() && matches!(expr, Expr::Unary { op, .. } if is_function(*op)) {
+            types.insert(DType::F64);
+        }
+    }
     types
 }
 
@@ -114,15 +112,11 @@ fn is_function(op: UnaryOp) -> bool {
 }
 
 fn any_stmt(routine: &Routine, test: impl Fn(&Stmt) -> bool) -> bool {
-    let mut any = false;
-    walk::each_stmt(&routine.body, &mut |stmt| any |= test(stmt));
-    any
+    walk::stmts(&routine.body).any(|stmt| test(stmt))
 }
 
 fn any_expr(routine: &Routine, test: impl Fn(&Expr) -> bool) -> bool {
-    let mut any = false;
-    walk::each_value(&routine.body, &mut |value| walk::each_expr(value, &mut |expr| any |= test(expr)));
-    any
+    walk::parts_in(&routine.body).any(|expr| test(expr))
 }
 
 impl fmt::Display for Level {

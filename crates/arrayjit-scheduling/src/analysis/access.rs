@@ -14,7 +14,7 @@ use lowered_ir::ir::{
 /// vary with `var`, words of random bits, logs.
 pub(crate) fn has_no_lanes(block: &[Stmt], var: LoopId) -> bool {
     let mut found = false;
-    walk::each_stmt(block, &mut |stmt| match stmt {
+    walk::stmts(block).for_each(|stmt| match stmt {
         Stmt::SetDynamic { at, .. } => found |= may_vary(at, var),
         Stmt::Log { .. } => found = true,
         Stmt::For { .. }
@@ -24,12 +24,10 @@ pub(crate) fn has_no_lanes(block: &[Stmt], var: LoopId) -> bool {
         | Stmt::Declare { .. }
         | Stmt::Comment(_) => {}
     });
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| match e {
-            Expr::GetDynamic { at, .. } => found |= may_vary(at, var),
-            Expr::Lane { .. } | Expr::Lanes(_) => found = true,
-            _ => {}
-        });
+    walk::parts_in(block).for_each(|e| match e {
+        Expr::GetDynamic { at, .. } => found |= may_vary(at, var),
+        Expr::Lane { .. } | Expr::Lanes(_) => found = true,
+        _ => {}
     });
     found
 }
@@ -37,8 +35,7 @@ pub(crate) fn has_no_lanes(block: &[Stmt], var: LoopId) -> bool {
 /// Whether a computed index may differ between iterations over `var`. A local counts as differing, whatever
 /// it holds.
 fn may_vary(at: &Expr, var: LoopId) -> bool {
-    let mut local = false;
-    walk::each_expr(at, &mut |e| local |= matches!(e, Expr::GetLocal { .. }));
+    let local = walk::parts(at).any(|e| matches!(e, Expr::GetLocal { .. }));
     local || mentions(at, var)
 }
 
@@ -96,12 +93,12 @@ pub(crate) struct Effects {
 impl Effects {
     pub(crate) fn of(block: &[Stmt]) -> Effects {
         let mut effects = Effects::default();
-        walk::each_stmt(block, &mut |stmt| {
+        for stmt in walk::stmts(block) {
             for value in stmt.values() {
                 effects.read(value);
             }
             effects.write(stmt);
-        });
+        }
         effects.nodes.extend(&effects.written);
         effects.locals.extend(&effects.set);
         effects
@@ -119,7 +116,7 @@ impl Effects {
     }
 
     fn read(&mut self, value: &Expr) {
-        walk::each_expr(value, &mut |e| match e {
+        walk::parts(value).for_each(|e| match e {
             Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
                 self.nodes.insert(*node);
             }

@@ -38,10 +38,10 @@ const LONG: u64 = 256;
 /// registers at the same time.
 pub(crate) fn fusion_cost(block: &[Stmt]) -> u64 {
     let mut total = 0;
-    walk::each_value(block, &mut |value| {
+    for value in walk::values(block) {
         let cost = lowered_ir::passes::cost::cost(value);
         total += if cost < LONG { cost } else { 2 * cost };
-    });
+    }
     total
 }
 
@@ -66,11 +66,11 @@ pub(crate) fn work(block: &[Stmt], routine: &Routine, locals: &Locals) -> f64 {
 
 fn range_reductions(value: &Expr) -> f64 {
     let mut work = 0.0;
-    walk::each_expr(value, &mut |e| {
+    for e in walk::parts(value) {
         if matches!(e, Expr::Unary { op: UnaryOp::Sin | UnaryOp::Cos, .. }) {
             work += RANGE_REDUCTION;
         }
-    });
+    }
     work
 }
 
@@ -106,14 +106,14 @@ fn operations(block: &[Stmt], types: &impl Types, of: fn(Operations) -> f64) -> 
 fn accesses(block: &[Stmt]) -> f64 {
     total(block, &|value| {
         let mut count = 1.0;
-        walk::each_expr(value, &mut |e| {
+        for e in walk::parts(value) {
             if matches!(
                 e,
                 Expr::Get { .. } | Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::GetMerge { .. }
             ) {
                 count += 1.0;
             }
-        });
+        }
         count
     })
 }
@@ -192,7 +192,7 @@ fn bytes(routine: &Routine) -> f64 {
     let mut note = |node: NodeRef, write: bool, index| {
         indices.entry((node, write)).or_default().insert(index);
     };
-    walk::each_stmt(&routine.body, &mut |stmt| match stmt {
+    walk::stmts(&routine.body).for_each(|stmt| match stmt {
         Stmt::Zero { node } => {
             whole.insert(*node);
         }
@@ -204,16 +204,14 @@ fn bytes(routine: &Routine) -> f64 {
         }
         _ => {}
     });
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::Get { node, index }
-            | Expr::GetGuarded { node, index, .. }
-            | Expr::GetMerge { node, index } = e
-            {
-                note(*node, false, index);
-            }
-        });
-    });
+    for e in walk::parts_in(&routine.body) {
+        if let Expr::Get { node, index }
+        | Expr::GetGuarded { node, index, .. }
+        | Expr::GetMerge { node, index } = e
+        {
+            note(*node, false, index);
+        }
+    }
     let size = |node: NodeRef| routine.node(node).dtype.size_bytes() as f64;
     let elems = |node: NodeRef| routine.node(node).dims.iter().map(|&d| d as f64).product::<f64>();
     let in_parts = indices.iter().filter(|((node, write), _)| !(*write && whole.contains(node)));

@@ -90,17 +90,17 @@ impl Names {
     /// Records the loops and locals of a new block.
     pub(crate) fn note(&mut self, block: &[Stmt]) {
         self.ranges.add(block);
-        walk::each_stmt(block, &mut |stmt| {
+        for stmt in walk::stmts(block) {
             if let Stmt::Declare { local, dtype, dims, .. } = stmt {
                 self.locals.insert(*local, (*dtype, dims.clone()));
             }
-        });
+        }
     }
 
     /// A copy of the block with fresh loop variables and locals.
     pub(crate) fn refreshed(&mut self, block: &[Stmt]) -> Block {
         let mut renaming = FreshNames::default();
-        walk::each_stmt(block, &mut |stmt| match stmt {
+        walk::stmts(block).for_each(|stmt| match stmt {
             Stmt::For { var, .. } => {
                 renaming.loops.insert(*var, self.fresh.loop_id());
             }

@@ -109,22 +109,20 @@ pub(crate) fn lane_score(body: &[Stmt], var: LoopId, names: &Names) -> i64 {
             None => 0,
         }
     };
-    walk::each_stmt(body, &mut |stmt| {
+    for stmt in walk::stmts(body) {
         if let Stmt::Set { node, index, .. } | Stmt::SetDynamic { node, index, .. } = stmt {
             count(*node, index, 3);
         }
-    });
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::Get { node, index }
-            | Expr::GetGuarded { node, index, .. }
-            | Expr::GetDynamic { node, index, .. }
-            | Expr::GetMerge { node, index, .. } = e
-            {
-                count(*node, index, 1);
-            }
-        });
-    });
+    }
+    for e in walk::parts_in(body) {
+        if let Expr::Get { node, index }
+        | Expr::GetGuarded { node, index, .. }
+        | Expr::GetDynamic { node, index, .. }
+        | Expr::GetMerge { node, index, .. } = e
+        {
+            count(*node, index, 1);
+        }
+    }
     score
 }
 
@@ -139,14 +137,14 @@ pub(crate) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<
         return None;
     }
     let mut varying = Vec::new();
-    walk::each_stmt(body, &mut |stmt| match stmt {
+    walk::stmts(body).for_each(|stmt| match stmt {
         Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } => varying.push(names.node(*node)),
         Stmt::Declare { dtype, .. } => varying.push(*dtype),
         _ => {}
     });
-    walk::each_value(body, &mut |value| {
+    for value in walk::values(body) {
         note_varying(value, var, names, &mut varying);
-    });
+    }
     let widest = varying.iter().map(|dtype| dtype.size_bytes()).max()?;
     let is_slow = |dtype: &DType| matches!(dtype, DType::U32x4 | DType::I64 | DType::U64);
     (!varying.iter().any(is_slow)).then_some(widest.max(DType::F32.size_bytes()))
@@ -180,11 +178,8 @@ fn note_varying(expr: &Expr, var: LoopId, names: &Names, varying: &mut Vec<DType
 
 /// Whether a body contains vector loops or workgroup loops.
 pub(crate) fn has_lanes(body: &[Stmt]) -> bool {
-    let mut found = false;
-    walk::each_stmt(body, &mut |stmt| {
-        found |= matches!(stmt, Stmt::For { kind: LoopKind::Vector | LoopKind::Workgroup, .. });
-    });
-    found
+    walk::stmts(body)
+        .any(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Vector | LoopKind::Workgroup, .. }))
 }
 
 /// The body of the innermost loop of a chain of serial loops.

@@ -15,14 +15,10 @@ pub(crate) fn node_bytes(node: &NodeDecl) -> usize {
 
 /// Whether a guarded read or a read of the merge buffer accesses the node. Locals have neither.
 pub(crate) fn is_guarded(block: &[Stmt], node: NodeRef) -> bool {
-    let mut found = false;
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            found |= matches!(
-                e,
-                Expr::GetGuarded { node: read, .. } | Expr::GetMerge { node: read, .. } if *read == node
-            );
-        });
-    });
-    found
+    walk::parts_in(block).any(|e| {
+        matches!(
+            e,
+            Expr::GetGuarded { node: read, .. } | Expr::GetMerge { node: read, .. } if *read == node
+        )
+    })
 }

@@ -398,9 +398,7 @@ fn reads(expr: &Expr, target: AccumulatorTarget) -> bool {
 }
 
 fn any(expr: &Expr, mut test: impl FnMut(&Expr) -> bool) -> bool {
-    let mut found = false;
-    walk::each_expr(expr, &mut |e| found |= test(e));
-    found
+    walk::parts(expr).any(|e| test(e))
 }
 
 fn is_contraction(found: &Accumulation, outputs: &[LoopId]) -> bool {
@@ -442,7 +440,7 @@ fn levels(found: &Accumulation, routine: &Routine) -> Vec<Level> {
 fn is_contiguous(element: &Expr, var: LoopId, routine: &Routine) -> bool {
     let mut moved = false;
     let mut otherwise = false;
-    walk::each_expr(element, &mut |e| {
+    walk::parts(element).for_each(|e| {
         let index = match e {
             Expr::Get { node, index }
             | Expr::GetGuarded { node, index, .. }

@@ -79,13 +79,7 @@ fn store(block: &[Stmt], node: NodeRef) -> Option<(usize, &Indices)> {
 }
 
 fn reads_guarded(block: &[Stmt], node: NodeRef) -> bool {
-    let mut found = false;
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            found |= matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
-        });
-    });
-    found
+    walk::parts_in(block).any(|e| matches!(e, Expr::GetGuarded { node: read, .. } if *read == node))
 }
 
 fn start_from(stmt: &mut Stmt, node: NodeRef, value: Scalar) {

@@ -69,18 +69,16 @@ fn candidates(group: &[Stmt], mut nodes: Vec<NodeRef>) -> Vec<NodeRef> {
 /// The nodes with guarded reads or computed indices. Locals have neither.
 fn read_indirectly(group: &[Stmt]) -> BTreeSet<NodeRef> {
     let mut found = BTreeSet::new();
-    walk::each_value(group, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } = e {
-                found.insert(*node);
-            }
-        });
-    });
-    walk::each_stmt(group, &mut |stmt| {
+    for e in walk::parts_in(group) {
+        if let Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } = e {
+            found.insert(*node);
+        }
+    }
+    for stmt in walk::stmts(group) {
         if let Stmt::SetDynamic { node, .. } = stmt {
             found.insert(*node);
         }
-    });
+    }
     found
 }
 

@@ -231,13 +231,13 @@ fn set_once(run: &[Stmt]) -> IdSet<LocalId> {
     let mut read_before = IdSet::default();
     for stmt in run {
         for value in stmt.values() {
-            walk::each_expr(value, &mut |e| {
+            for e in walk::parts(value) {
                 if let Expr::GetLocal { local, .. } = e
                     && !sets.contains_key(local)
                 {
                     read_before.insert(*local);
                 }
-            });
+            }
         }
         if let Stmt::SetLocal { local, .. } = stmt {
             *sets.entry(*local).or_default() += 1;
@@ -248,11 +248,7 @@ fn set_once(run: &[Stmt]) -> IdSet<LocalId> {
 }
 
 fn reads_any(value: &Expr, locals: &IdSet<LocalId>) -> bool {
-    let mut found = false;
-    walk::each_expr(value, &mut |e| {
-        found |= matches!(e, Expr::GetLocal { local, .. } if locals.contains(local));
-    });
-    found
+    walk::parts(value).any(|e| matches!(e, Expr::GetLocal { local, .. } if locals.contains(local)))
 }
 
 enum BodyPart<'a> {
@@ -323,27 +319,25 @@ fn keep_run_locals(
 /// The number of mentions of each local.
 fn uses(block: &[Stmt]) -> BTreeMap<LocalId, usize> {
     let mut uses = BTreeMap::new();
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::SetLocal { local, .. } = stmt {
             *uses.entry(*local).or_insert(0) += 1;
         }
-    });
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetLocal { local, .. } = e {
-                *uses.entry(*local).or_insert(0) += 1;
-            }
-        });
-    });
+    }
+    for e in walk::parts_in(block) {
+        if let Expr::GetLocal { local, .. } = e {
+            *uses.entry(*local).or_insert(0) += 1;
+        }
+    }
     uses
 }
 
 fn locals_set(block: &[Stmt]) -> IdSet<LocalId> {
     let mut set = IdSet::default();
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::SetLocal { local, .. } = stmt {
             set.insert(*local);
         }
-    });
+    }
     set
 }

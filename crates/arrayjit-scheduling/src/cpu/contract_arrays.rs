@@ -151,13 +151,7 @@ fn only_loop<'a>(
 }
 
 fn is_guarded(block: &[Stmt], node: NodeRef) -> bool {
-    let mut found = false;
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            found |= matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
-        });
-    });
-    found
+    walk::parts_in(block).any(|e| matches!(e, Expr::GetGuarded { node: read, .. } if *read == node))
 }
 
 impl ContractedArray {

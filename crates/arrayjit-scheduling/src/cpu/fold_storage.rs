@@ -56,11 +56,9 @@ fn merge(routine: &mut Routine, at: usize, mut nodes: Vec<NodeRef>, ranges: &Var
 fn is_plain(block: &[Stmt], node: NodeRef) -> bool {
     let mut plain =
         dependence::touches(block).iter().all(|touch| touch.node != node || touch.index.is_some());
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            plain &= !matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
-        });
-    });
+    for e in walk::parts_in(block) {
+        plain &= !matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
+    }
     plain
 }
 

@@ -58,8 +58,7 @@ fn is_overwritten(stmt: &Stmt, rest: &[Stmt]) -> bool {
     let mut after = rest.iter().rev().take(REACH);
     let touches = |stmt: &&Stmt| access::nodes(std::slice::from_ref(*stmt)).contains(node);
     let Some(Stmt::Set { node: again, index: same, value }) = after.find(touches) else { return false };
-    let mut read = false;
-    walk::each_expr(value, &mut |e| read |= reads_node(e, *node));
+    let read = walk::parts(value).any(|e| reads_node(e, *node));
     again == node && same == index && !read
 }
 
@@ -134,9 +133,7 @@ fn reads(stmt: &Stmt, node: NodeRef, index: &Indices) -> bool {
     let mut found = false;
     let is_read = |e: &Expr| matches!(e, Expr::Get { node: n, index: i } if *n == node && i == index);
     if !is_loop_that_writes(stmt, node) {
-        walk::each_value(std::slice::from_ref(stmt), &mut |value| {
-            walk::each_expr(value, &mut |e| found |= is_read(e));
-        });
+        walk::parts_in(std::slice::from_ref(stmt)).for_each(|e| found |= is_read(e));
     }
     found
 }

@@ -89,8 +89,7 @@ impl PlacedStmt {
     }
 
     fn with_effects(stmt: Stmt, effects: Effects) -> PlacedStmt {
-        let mut size = 0;
-        walk::each_stmt(std::slice::from_ref(&stmt), &mut |_| size += 1);
+        let size = walk::stmts(std::slice::from_ref(&stmt)).count();
         let cost = fusion_cost(std::slice::from_ref(&stmt));
         PlacedStmt {
             stmt,

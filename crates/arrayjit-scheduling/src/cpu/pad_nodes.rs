@@ -137,7 +137,7 @@ impl Reads<'_> {
                 self.block(body, times * (hi.limit - lo).max(0) as f64);
             }
             for value in stmt.values() {
-                walk::each_expr(value, &mut |e| self.read(e, times));
+                walk::parts(value).for_each(|e| self.read(e, times));
             }
         }
     }

@@ -76,11 +76,11 @@ impl Voters {
 
 fn has_window(value: &Expr) -> bool {
     let mut found = false;
-    walk::each_expr(value, &mut |e| {
+    for e in walk::parts(value) {
         if let Expr::Get { index, .. } | Expr::GetGuarded { index, .. } = e {
             found |= index.iter().any(|i| i.terms().len() > 1);
         }
-    });
+    }
     found
 }
 
@@ -118,13 +118,11 @@ fn candidates(routine: &Routine) -> BTreeMap<NodeRef, Layout> {
             layouts.remove(&touch.node);
         }
     }
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetMerge { node, .. } = e {
-                layouts.remove(node);
-            }
-        });
-    });
+    for e in walk::parts_in(&routine.body) {
+        if let Expr::GetMerge { node, .. } = e {
+            layouts.remove(node);
+        }
+    }
     layouts
 }
 
@@ -160,11 +158,11 @@ fn vote_of(
     layouts: &mut BTreeMap<NodeRef, Layout>,
 ) {
     let mut accesses: Vec<(NodeRef, &Indices, i64)> = vec![(node, index, 3)];
-    walk::each_expr(value, &mut |e| {
+    for e in walk::parts(value) {
         if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = e {
             accesses.push((*node, index, 1));
         }
-    });
+    }
     let score = |var: LoopId| -> i64 {
         let known = accesses.iter().filter_map(|&(node, index, weight)| {
             let own = contiguous.get(node.index()).copied().filter(|&axis| axis < index.len());

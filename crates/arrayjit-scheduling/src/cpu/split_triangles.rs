@@ -132,7 +132,7 @@ impl Triangle {
 
     fn reads_own_element_only(&self) -> bool {
         let mut own = true;
-        walk::each_expr(&self.value, &mut |e| match e {
+        walk::parts(&self.value).for_each(|e| match e {
             Expr::Get { node, index } => own &= *node != self.node || *index == self.index,
             Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => own &= *node != self.node,
             _ => {}
@@ -172,11 +172,11 @@ impl Triangle {
         let Some(own) = self.element_loops(names) else { return false };
         let block = std::slice::from_ref(stmt);
         let mut ends = BTreeMap::new();
-        walk::each_stmt(block, &mut |stmt| {
+        for stmt in walk::stmts(block) {
             if let Stmt::For { var, lo: 0, hi, .. } = stmt {
                 ends.insert(*var, hi.clone());
             }
-        });
+        }
         let is_stored = |index: &Indices| {
             let vars: Option<Vec<LoopId>> = self.long_axes(index, names).map(variable).collect();
             let Some(vars) = vars else { return false };
@@ -271,7 +271,7 @@ impl Triangle {
         };
         let mut inside =
             self.rows < i64::from(i32::MAX) && self.is_output(self.row) && self.is_output(self.column);
-        walk::each_expr(&self.value, &mut |e| match e {
+        walk::parts(&self.value).for_each(|e| match e {
             Expr::Get { node, index } => inside &= is_inside(index, *node),
             Expr::Index { .. }
             | Expr::GetGuarded { .. }

@@ -106,13 +106,7 @@ fn stored(routine: &Routine, local: LocalId, options: &ScheduleOptions) -> Optio
 }
 
 fn reads(block: &[Stmt], local: LocalId) -> bool {
-    let mut found = false;
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            found |= matches!(e, Expr::GetLocal { local: read, .. } if *read == local);
-        });
-    });
-    found
+    walk::parts_in(block).any(|e| matches!(e, Expr::GetLocal { local: read, .. } if *read == local))
 }
 
 /// Replaces the declaration of a local by a new node.

@@ -161,9 +161,7 @@ fn find(nest: &Nest, lane: &Loop, names: &Names) -> Option<FoundContraction> {
 }
 
 fn has_arrays(body: &[Stmt]) -> bool {
-    let mut found = false;
-    walk::each_stmt(body, &mut |stmt| found |= matches!(stmt, Stmt::Declare { space: Space::Stack, .. }));
-    found
+    walk::stmts(body).any(|stmt| matches!(stmt, Stmt::Declare { space: Space::Stack, .. }))
 }
 
 struct ContractionTiler {

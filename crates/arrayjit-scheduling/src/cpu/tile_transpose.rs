@@ -59,18 +59,16 @@ fn across(nest: &Nest, lane: &Loop, names: &Names) -> Option<Loop> {
         return None;
     }
     let mut found = None;
-    walk::each_value(&nest.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::Get { node, index } = e {
-                let position = names.position(*node, index);
-                let step = position.coefficient(lane.var);
-                let contiguous = |l: &&Loop| {
-                    position.coefficient(l.var) == 1 && l.extent().is_some_and(|extent| step >= extent)
-                };
-                found = found.or(nest.loops.iter().find(contiguous));
-            }
-        });
-    });
+    for e in walk::parts_in(&nest.body) {
+        if let Expr::Get { node, index } = e {
+            let position = names.position(*node, index);
+            let step = position.coefficient(lane.var);
+            let contiguous = |l: &&Loop| {
+                position.coefficient(l.var) == 1 && l.extent().is_some_and(|extent| step >= extent)
+            };
+            found = found.or(nest.loops.iter().find(contiguous));
+        }
+    }
     let across = found?;
     (across != lane && nest.possible_lanes(names).contains(across)).then(|| across.clone())
 }

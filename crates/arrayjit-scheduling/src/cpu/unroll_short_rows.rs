@@ -129,9 +129,7 @@ impl Size {
     }
 
     fn of_value(value: &Expr) -> Size {
-        let mut expressions = 0;
-        walk::each_expr(value, &mut |_| expressions += 1);
-        Size { statements: 1, expressions }
+        Size { statements: 1, expressions: walk::parts(value).count() as i64 }
     }
 }
 
@@ -145,27 +143,23 @@ fn strides(body: &[Stmt], row: LoopId, names: &Names) -> Option<bool> {
         found |= strided;
         plain &= !strided || names.node(node).size_bytes() >= 4;
     };
-    walk::each_stmt(body, &mut |stmt| {
+    for stmt in walk::stmts(body) {
         if let Stmt::Set { node, index, .. } = stmt {
             note(*node, index);
         }
-    });
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::Get { node, index } = e {
-                note(*node, index);
-            }
-        });
-    });
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            let other = matches!(
-                e,
-                Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::GetMerge { .. } | Expr::Lanes(_)
-            );
-            plain &= !other;
-        });
-    });
+    }
+    for e in walk::parts_in(body) {
+        if let Expr::Get { node, index } = e {
+            note(*node, index);
+        }
+    }
+    for e in walk::parts_in(body) {
+        let other = matches!(
+            e,
+            Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::GetMerge { .. } | Expr::Lanes(_)
+        );
+        plain &= !other;
+    }
     plain.then_some(found)
 }
 
@@ -173,11 +167,11 @@ fn strides(body: &[Stmt], row: LoopId, names: &Names) -> Option<bool> {
 /// better one for lanes then, and the short rows inside stay loops.
 fn is_contiguous(body: &[Stmt], var: LoopId, names: &Names) -> bool {
     let mut stored = true;
-    walk::each_stmt(body, &mut |stmt| {
+    for stmt in walk::stmts(body) {
         if let Stmt::Set { node, index, .. } = stmt {
             stored &= names.position(*node, index).coefficient(var) == 1;
         }
-    });
+    }
     stored && strides(body, var, names) == Some(false)
 }
 
@@ -194,26 +188,26 @@ fn reduces(block: &[Stmt]) -> bool {
 
 fn locals_set(block: &[Stmt]) -> IdSet<LocalId> {
     let mut set = IdSet::default();
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::SetLocal { local, .. } = stmt {
             set.insert(*local);
         }
-    });
+    }
     set
 }
 
 /// The greatest number of iterations of a loop along which a store is contiguous.
 fn longest_contiguous(body: &[Stmt], names: &Names) -> i64 {
     let mut longest = 0;
-    walk::each_stmt(body, &mut |stmt| {
+    walk::stmts(body).for_each(|stmt| {
         let Stmt::For { var, hi, body, .. } = stmt else { return };
-        walk::each_stmt(body, &mut |stmt| {
+        for stmt in walk::stmts(body) {
             if let Stmt::Set { node, index, .. } = stmt
                 && names.position(*node, index).coefficient(*var) == 1
             {
                 longest = longest.max(hi.limit);
             }
-        });
+        }
     });
     longest
 }

@@ -184,17 +184,15 @@ fn registers_of(gpu: &Gpu, node: NodeRef, shared: &SharedLoop) -> i64 {
 fn repeated(pass: &SharedPass) -> Option<SharedLoop> {
     let &[shared] = pass.shared.as_slice() else { return None };
     let mut values = 0usize;
-    walk::each_value(&pass.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            values += match e {
-                Expr::Unary { op: UnaryOp::Sin | UnaryOp::Cos, .. } => 4 * TRANSCENDENTAL,
-                Expr::Binary { op: BinaryOp::Pow, .. } => 4 * TRANSCENDENTAL,
-                Expr::Unary { op: UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc, .. } => 2 * TRANSCENDENTAL,
-                Expr::Unary { op, .. } if op.is_transcendental() => TRANSCENDENTAL,
-                _ => 1,
-            };
-        });
-    });
+    for e in walk::parts_in(&pass.body) {
+        values += match e {
+            Expr::Unary { op: UnaryOp::Sin | UnaryOp::Cos, .. } => 4 * TRANSCENDENTAL,
+            Expr::Binary { op: BinaryOp::Pow, .. } => 4 * TRANSCENDENTAL,
+            Expr::Unary { op: UnaryOp::Atan | UnaryOp::Erf | UnaryOp::Erfc, .. } => 2 * TRANSCENDENTAL,
+            Expr::Unary { op, .. } if op.is_transcendental() => TRANSCENDENTAL,
+            _ => 1,
+        };
+    }
     let positions = (shared.steps() * shared.run) as usize;
     (values.saturating_mul(positions) <= REPEATED).then_some(shared)
 }
@@ -214,18 +212,16 @@ fn positions(pass: &SharedPass, var: LoopId) -> BTreeSet<(NodeRef, Indices)> {
             found.insert((node, index.iter().map(at_position).collect()));
         }
     };
-    walk::each_stmt(&pass.body, &mut |stmt| {
+    for stmt in walk::stmts(&pass.body) {
         if let Stmt::Set { node, index, .. } = stmt {
             note(*node, index);
         }
-    });
-    walk::each_value(&pass.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::Get { node, index } = e {
-                note(*node, index);
-            }
-        });
-    });
+    }
+    for e in walk::parts_in(&pass.body) {
+        if let Expr::Get { node, index } = e {
+            note(*node, index);
+        }
+    }
     found
 }
 

@@ -193,16 +193,14 @@ fn transposed_loads(gpu: &Gpu, nest: &Nest, lane: &Loop, free: &[Loop]) -> Optio
         (gpu.workgroups.element_bytes..=MOST_BYTES).contains(&gpu.names.node(node).size_bytes())
     };
     let (mut found, mut reads, mut suits) = (Vec::new(), Vec::new(), true);
-    walk::each_value(&nest.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            let Expr::Get { node, index } = e else { return };
-            let across = free.iter().find(|l| runs_along(index, l) && strides_along(index, lane));
-            if let Some(across) = across.filter(|_| !reads.contains(e)) {
-                suits &= has_size(*node);
-                reads.push(e.clone());
-                found.push(across);
-            }
-        });
+    walk::parts_in(&nest.body).for_each(|e| {
+        let Expr::Get { node, index } = e else { return };
+        let across = free.iter().find(|l| runs_along(index, l) && strides_along(index, lane));
+        if let Some(across) = across.filter(|_| !reads.contains(e)) {
+            suits &= has_size(*node);
+            reads.push(e.clone());
+            found.push(across);
+        }
     });
     let across = *found.first()?;
     (suits && found.iter().all(|l| *l == across)).then(|| (across.clone(), reads))

@@ -28,18 +28,16 @@ pub(crate) fn sizes(gpu: &Gpu, body: &[Stmt], moves: impl Fn(&Affine) -> bool) -
             sizes.push(gpu.names.node(node).size_bytes());
         }
     };
-    walk::each_stmt(body, &mut |stmt| {
+    for stmt in walk::stmts(body) {
         if let Stmt::Set { node, index, .. } = stmt {
             note(*node, index);
         }
-    });
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::Get { node, index } | Expr::GetMerge { node, index } = e {
-                note(*node, index);
-            }
-        });
-    });
+    }
+    for e in walk::parts_in(body) {
+        if let Expr::Get { node, index } | Expr::GetMerge { node, index } = e {
+            note(*node, index);
+        }
+    }
     sizes
 }
 
@@ -51,20 +49,18 @@ pub(crate) fn is_straight(body: &[Stmt]) -> bool {
 /// Whether all accesses that depend on the lane are aligned runs of `len` elements.
 pub(crate) fn is_wide(gpu: &Gpu, body: &[Stmt], lane: LoopId, len: i64) -> bool {
     let mut wide = !access::has_no_lanes(body, lane);
-    walk::each_stmt(body, &mut |stmt| match stmt {
+    walk::stmts(body).for_each(|stmt| match stmt {
         Stmt::Set { node, index, .. } => wide &= is_run(gpu, *node, index, lane, len),
         Stmt::Declare { dims, .. } => wide &= dims.is_empty(),
         Stmt::SetLocal { .. } | Stmt::Comment(_) | Stmt::For { .. } => {}
         Stmt::SetDynamic { .. } | Stmt::Zero { .. } | Stmt::Log { .. } => wide = false,
     });
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |e| match e {
-            Expr::Get { node, index } | Expr::GetMerge { node, index } => {
-                wide &= !index.iter().any(|i| i.mentions(lane)) || is_run(gpu, *node, index, lane, len);
-            }
-            Expr::GetGuarded { .. } | Expr::GetDynamic { .. } => wide &= !mentions(e, lane),
-            _ => {}
-        });
+    walk::parts_in(body).for_each(|e| match e {
+        Expr::Get { node, index } | Expr::GetMerge { node, index } => {
+            wide &= !index.iter().any(|i| i.mentions(lane)) || is_run(gpu, *node, index, lane, len);
+        }
+        Expr::GetGuarded { .. } | Expr::GetDynamic { .. } => wide &= !mentions(e, lane),
+        _ => {}
     });
     wide
 }

@@ -66,13 +66,13 @@ impl Legaliser<'_> {
             _ => false,
         };
         for value in stmt.values() {
-            walk::each_expr(value, &mut |part| {
+            for part in walk::parts(value) {
                 found |= match part {
                     Expr::Convert { arg, .. } => self.is_emulated(self.routine.dtype_of(arg, self.locals)),
                     Expr::GetLocal { local, .. } => self.holds_bits(*local),
                     _ => false,
                 };
-            });
+            }
         }
         found
     }

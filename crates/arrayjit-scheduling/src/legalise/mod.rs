@@ -136,13 +136,11 @@ fn check_storage(routine: &Routine, caps: &Caps) -> Result<()> {
 fn mentioned(block: &[Stmt]) -> IdSet<NodeRef> {
     let Effects { mut reads, writes, .. } = Effects::of(block);
     reads.extend(&writes);
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |part| {
-            if let Expr::GetMerge { node, .. } = part {
-                reads.insert(*node);
-            }
-        });
-    });
+    for part in walk::parts_in(block) {
+        if let Expr::GetMerge { node, .. } = part {
+            reads.insert(*node);
+        }
+    }
     reads
 }
 

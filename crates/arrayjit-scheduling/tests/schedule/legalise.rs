@@ -111,12 +111,10 @@ fn assert_same(routine: &Routine, caps: &Caps, operands: &[Vec<Scalar>], what: &
 #[track_caller]
 fn assert_in_l0(legal: &Routine, caps: &Caps, what: &str) {
     let locals = legal.locals();
-    walk::each_value(&legal.body, &mut |value| {
-        walk::each_expr(value, &mut |expr| {
-            let fault = fault(expr, &|e| legal.dtype_of(e, &locals), caps);
-            assert!(fault.is_none(), "{what} on {}: {} in {expr:?}", caps.target, fault.unwrap());
-        });
-    });
+    for expr in walk::parts_in(&legal.body) {
+        let fault = fault(expr, &|e| legal.dtype_of(e, &locals), caps);
+        assert!(fault.is_none(), "{what} on {}: {} in {expr:?}", caps.target, fault.unwrap());
+    }
 }
 
 /// The reason why an expression is illegal, if it is.
@@ -532,9 +530,7 @@ fn logs_need_no_wide_integers() {
     let legal = legalise(&logging, &caps).unwrap_or_else(|error| panic!("{error}"));
     verify(&legal).unwrap_or_else(|error| panic!("{error}"));
     let locals = legal.locals();
-    walk::each_value(&legal.body, &mut |value| {
-        walk::each_expr(value, &mut |expr| assert_ne!(legal.dtype_of(expr, &locals), DType::I64));
-    });
+    walk::parts_in(&legal.body).for_each(|expr| assert_ne!(legal.dtype_of(expr, &locals), DType::I64));
     let lines = logged(&logging, &[2]);
     assert!(lines.len() > 20, "{lines:?}");
     assert_eq!(logged(&legal, &[2]), lines);

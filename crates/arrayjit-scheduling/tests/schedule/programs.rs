@@ -332,9 +332,8 @@ fn attention_is_one_loop_over_heads() {
 fn twenty_operations_are_one_loop() {
     let chain = chain(1024).scheduled();
     assert_eq!((chain.kernels().len(), bytes(&chain)), (1, 2.0 * 4096.0));
-    let mut loops = 0;
-    walk::each_stmt(&chain.kernels()[0].ir().body, &mut |stmt| {
-        loops += usize::from(matches!(stmt, Stmt::For { kind: LoopKind::Vector, .. }));
-    });
+    let loops = walk::stmts(&chain.kernels()[0].ir().body)
+        .filter(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Vector, .. }))
+        .count();
     assert_eq!(loops, 1);
 }

@@ -11,13 +11,11 @@ use tnode::{MemoryMode, ModeState, Reason};
 /// The node whose merge buffer the statements read, if they read one.
 pub(super) fn merge_buffer_node(body: &[Stmt]) -> Option<NodeRef> {
     let mut found = None;
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |expr| {
-            if let Expr::GetMerge { node, .. } = expr {
-                found = Some(*node);
-            }
-        });
-    });
+    for expr in walk::parts_in(body) {
+        if let Expr::GetMerge { node, .. } = expr {
+            found = Some(*node);
+        }
+    }
     found
 }
 

@@ -14,11 +14,11 @@ impl LineNumbers {
     /// Numbers the statements of a body that log.
     pub fn new(body: &[Stmt]) -> LineNumbers {
         let mut lines = HashMap::new();
-        walk::each_stmt(body, &mut |stmt| {
+        for stmt in walk::stmts(body) {
             if let Stmt::Log { .. } = stmt {
                 lines.insert(std::ptr::from_ref(stmt), lines.len());
             }
-        });
+        }
         LineNumbers(lines)
     }
 
@@ -44,7 +44,7 @@ mod tests {
         let routine = lowered_ir::text::parse(text).expect("the text is valid");
         let numbers = LineNumbers::new(&routine.body);
         let mut found = Vec::new();
-        walk::each_stmt(&routine.body, &mut |stmt: &Stmt| found.extend(numbers.get(stmt)));
+        walk::stmts(&routine.body).for_each(|stmt: &Stmt| found.extend(numbers.get(stmt)));
         assert_eq!(found, [0, 1, 2]);
         assert_eq!(lowered_ir::log::lines(&routine).len(), 3);
     }

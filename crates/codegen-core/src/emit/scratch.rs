@@ -22,7 +22,7 @@ impl ScratchLayout {
     /// The layout of a kernel's body for a target with this alignment; 0 counts as 1.
     pub fn new(body: &[Stmt], alignment: usize) -> ScratchLayout {
         let mut layout = ScratchLayout::default();
-        walk::each_stmt(body, &mut |stmt| {
+        walk::stmts(body).for_each(|stmt| {
             let Stmt::Declare { local, dtype, dims, space } = stmt else { return };
             if *space != Space::Register {
                 layout.offsets.insert(*local, layout.bytes);

@@ -99,11 +99,11 @@ struct PlacementSearch<'a> {
 
 fn ranges(kernel: &Routine) -> BTreeMap<Var, (i64, i64)> {
     let mut ranges = BTreeMap::new();
-    walk::each_stmt(&kernel.body, &mut |stmt| {
+    for stmt in walk::stmts(&kernel.body) {
         if let Stmt::For { var, lo, hi, .. } = stmt {
             ranges.insert(Var::Loop(*var), (*lo, hi.limit.saturating_sub(1)));
         }
-    });
+    }
     ranges
 }
 
@@ -187,7 +187,7 @@ impl PlacementSearch<'_> {
             Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
         }
         for value in stmt.values() {
-            walk::each_expr(value, &mut |e| match e {
+            walk::parts(value).for_each(|e| match e {
                 Expr::Get { node, index }
                 | Expr::GetGuarded { node, index, .. }
                 | Expr::GetMerge { node, index } => {
@@ -262,9 +262,9 @@ mod tests {
                     for i2 in 0..4 unrolled { l2 := l2 + l0[i2] }";
         let text = routine(body);
         let mut loops = Vec::new();
-        walk::each_stmt(&text.body, &mut |stmt| {
-            loops.extend(matches!(stmt, Stmt::For { .. } | Stmt::SetLocal { .. }).then_some(stmt))
-        });
+        for stmt in walk::stmts(&text.body) {
+            loops.extend(matches!(stmt, Stmt::For { .. } | Stmt::SetLocal { .. }).then_some(stmt));
+        }
         let places = BarrierPlacement::of(&text, &FusedStatements::default());
         let met: Vec<bool> = loops.into_iter().map(|stmt| places.is_before(stmt)).collect();
         // In order: the grid, the workgroup loop and its store, the loop of all threads and its store.
@@ -276,14 +276,14 @@ mod tests {
         let routine = routine(body);
         let places = BarrierPlacement::of(&routine, &FusedStatements::default());
         let (mut found, mut nth) = (Vec::new(), 0);
-        walk::each_stmt(&routine.body, &mut |stmt| {
+        for stmt in walk::stmts(&routine.body) {
             if let Stmt::For { kind: LoopKind::Workgroup, .. } = stmt {
                 if places.is_before(stmt) {
                     found.push(nth);
                 }
                 nth += 1;
             }
-        });
+        }
         found
     }
 

@@ -126,7 +126,7 @@ impl<'k> BarrierTracker<'k> {
 
     fn accesses(&self, block: &[Stmt]) -> Accesses {
         let mut found = Accesses::default();
-        walk::each_stmt(block, &mut |stmt| found.note(stmt, &self.shared));
+        walk::stmts(block).for_each(|stmt| found.note(stmt, &self.shared));
         found
     }
 
@@ -165,7 +165,7 @@ impl Accesses {
             | Stmt::Log { .. } => {}
         }
         for value in stmt.values() {
-            walk::each_expr(value, &mut |e| match e {
+            walk::parts(value).for_each(|e| match e {
                 Expr::Get { node, .. }
                 | Expr::GetGuarded { node, .. }
                 | Expr::GetDynamic { node, .. }

@@ -88,11 +88,11 @@ impl Planner {
     /// Counts the workgroup loops around the accesses to each thread local.
     fn thread_dims(&mut self, body: &[Stmt]) {
         let mut threads = BTreeSet::new();
-        walk::each_stmt(body, &mut |stmt| {
+        for stmt in walk::stmts(body) {
             if let Stmt::For { var, kind: LoopKind::Workgroup, .. } = stmt {
                 threads.insert(Var::from(*var));
             }
-        });
+        }
         let dims = &mut self.plan.thread_dims;
         let mut note = |local: LocalId, index: &[Affine]| {
             let leading = index.iter().take_while(|i| i.as_var().is_some_and(|v| threads.contains(&v)));
@@ -100,18 +100,16 @@ impl Planner {
             let known = dims.entry(local).or_insert(count);
             *known = count.min(*known);
         };
-        walk::each_stmt(body, &mut |stmt| {
+        for stmt in walk::stmts(body) {
             if let Stmt::SetLocal { local, index, .. } = stmt {
                 note(*local, index);
             }
-        });
-        walk::each_value(body, &mut |value| {
-            walk::each_expr(value, &mut |e| {
-                if let Expr::GetLocal { local, index } = e {
-                    note(*local, index);
-                }
-            });
-        });
+        }
+        for e in walk::parts_in(body) {
+            if let Expr::GetLocal { local, index } = e {
+                note(*local, index);
+            }
+        }
         let locals = declared(body, Space::Thread);
         dims.retain(|local, _| locals.contains(local));
     }
@@ -163,11 +161,11 @@ impl Planner {
     }
 
     fn value(&mut self, value: &Expr) {
-        walk::each_expr(value, &mut |e| {
+        for e in walk::parts(value) {
             if let Expr::GetLocal { local, index } = e {
                 self.touch(*local, index);
             }
-        });
+        }
     }
 
     /// A computed index makes the local an array.
@@ -193,7 +191,7 @@ impl Planner {
         body.iter().fold(0, |sum, stmt| {
             let mut own = 1usize;
             for value in stmt.values() {
-                walk::each_expr(value, &mut |_| own += 1);
+                walk::parts(value).for_each(|_| own += 1);
             }
             let inner = match stmt {
                 Stmt::For { lo, hi, kind, body, .. } => {
@@ -214,12 +212,12 @@ impl Planner {
 
 fn declared(body: &[Stmt], wanted: Space) -> BTreeSet<LocalId> {
     let mut found = BTreeSet::new();
-    walk::each_stmt(body, &mut |stmt| {
+    for stmt in walk::stmts(body) {
         if let Stmt::Declare { local, space, .. } = stmt
             && *space == wanted
         {
             found.insert(*local);
         }
-    });
+    }
     found
 }

@@ -58,11 +58,11 @@ fn runs_over(index: &Affine, dim: i64, loops: &[(LoopId, i64)]) -> bool {
 /// The dimensions of the part of a local that statements read, starting at its first element.
 fn read_dims(block: &[Stmt], local: LocalId, dims: &[usize]) -> Vec<usize> {
     let mut greatest = BTreeMap::new();
-    walk::each_stmt(block, &mut |stmt| {
+    for stmt in walk::stmts(block) {
         if let Stmt::For { var, hi, .. } = stmt {
             greatest.insert(Var::Loop(*var), hi.limit.saturating_sub(1));
         }
-    });
+    }
     let end = |index: &Affine| {
         let terms = index.terms().iter().map(|(var, factor)| {
             let most = greatest.get(var).filter(|_| *factor >= 0)?;
@@ -72,35 +72,29 @@ fn read_dims(block: &[Stmt], local: LocalId, dims: &[usize]) -> Vec<usize> {
         sum.and_then(|last| usize::try_from(last.checked_add(1)?).ok())
     };
     let mut read = vec![0; dims.len()];
-    walk::each_value(block, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetLocal { local: of, index } = e
-                && *of == local
-            {
-                for ((read, index), &dim) in read.iter_mut().zip(index).zip(dims) {
-                    *read = end(index).unwrap_or(dim).min(dim).max(*read);
-                }
+    for e in walk::parts_in(block) {
+        if let Expr::GetLocal { local: of, index } = e
+            && *of == local
+        {
+            for ((read, index), &dim) in read.iter_mut().zip(index).zip(dims) {
+                *read = end(index).unwrap_or(dim).min(dim).max(*read);
             }
-        });
-    });
+        }
+    }
     read
 }
 
 fn mentions(stmt: &Stmt, local: LocalId) -> bool {
     let mut found = false;
-    walk::each_stmt(std::slice::from_ref(stmt), &mut |stmt| {
+    for stmt in walk::stmts(std::slice::from_ref(stmt)) {
         found |= matches!(stmt, Stmt::SetLocal { local: set, .. } if *set == local);
         found |= stmt.values().into_iter().any(|value| reads(value, local));
-    });
+    }
     found
 }
 
 fn reads(value: &Expr, local: LocalId) -> bool {
-    let mut found = false;
-    walk::each_expr(value, &mut |e| {
-        found |= matches!(e, Expr::GetLocal { local: read, .. } if *read == local);
-    });
-    found
+    walk::parts(value).any(|e| matches!(e, Expr::GetLocal { local: read, .. } if *read == local))
 }
 
 #[cfg(test)]

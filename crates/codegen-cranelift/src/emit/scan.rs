@@ -12,7 +12,7 @@ use super::repr::LANES;
 /// Register locals that a vector loop of at least [`LANES`] iterations indexes with its variable.
 pub(super) fn lane_indexed(body: &[Stmt]) -> BTreeSet<LocalId> {
     let mut found = BTreeSet::new();
-    walk::each_stmt(body, &mut |stmt| {
+    walk::stmts(body).for_each(|stmt| {
         let Stmt::For { var, kind: LoopKind::Vector, hi, body, .. } = stmt else { return };
         if hi.limit >= LANES as i64 {
             each_local_access(body, &mut |local, index| {
@@ -28,22 +28,22 @@ pub(super) fn lane_indexed(body: &[Stmt]) -> BTreeSet<LocalId> {
 /// Whether each node is only read.
 pub(super) fn read_only(routine: &Routine) -> Vec<bool> {
     let mut read_only = vec![true; routine.nodes.len()];
-    walk::each_stmt(&routine.body, &mut |stmt| {
+    for stmt in walk::stmts(&routine.body) {
         if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
             read_only[node.index()] = false;
         }
-    });
+    }
     read_only
 }
 
 /// The locals that the block assigns, including the block's own.
 pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     let mut assigned = BTreeSet::new();
-    walk::each_stmt(body, &mut |stmt| {
+    for stmt in walk::stmts(body) {
         if let Stmt::SetLocal { local, .. } = stmt {
             assigned.insert(*local);
         }
-    });
+    }
     assigned
 }
 
@@ -76,10 +76,7 @@ fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut WrittenPatches) ->
         stmt = only;
     }
     let Stmt::SetLocal { local: set, index, value } = stmt else { return false };
-    let mut reads = false;
-    walk::each_expr(value, &mut |e| {
-        reads |= matches!(e, Expr::GetLocal { local: read, .. } if *read == local)
-    });
+    let reads = walk::parts(value).any(|e| matches!(e, Expr::GetLocal { local: read, .. } if *read == local));
     let mark = written.mark();
     written.store(index);
     loops.iter().rev().for_each(|(var, info)| written.leave(mark, *var, Some(info)));
@@ -99,7 +96,7 @@ pub(crate) fn size(body: &[Stmt]) -> usize {
             Stmt::Set { .. } | Stmt::SetLocal { .. } | Stmt::SetDynamic { .. } | Stmt::Log { .. } => {
                 let mut parts = 1;
                 for value in stmt.values() {
-                    walk::each_expr(value, &mut |_| parts += 1);
+                    walk::parts(value).for_each(|_| parts += 1);
                 }
                 parts
             }
@@ -119,20 +116,16 @@ pub(crate) fn size(body: &[Stmt]) -> usize {
 
 /// Whether the block has loops that remain loops in the code.
 pub(crate) fn has_loops(body: &[Stmt]) -> bool {
-    let mut found = false;
-    walk::each_stmt(body, &mut |stmt| {
-        found |= match stmt {
-            Stmt::For { kind, .. } => matches!(kind, LoopKind::Serial | LoopKind::Parallel),
-            Stmt::Zero { .. } => true,
-            Stmt::Set { .. }
-            | Stmt::SetLocal { .. }
-            | Stmt::SetDynamic { .. }
-            | Stmt::Log { .. }
-            | Stmt::Declare { .. }
-            | Stmt::Comment(_) => false,
-        };
-    });
-    found
+    walk::stmts(body).any(|stmt| match stmt {
+        Stmt::For { kind, .. } => matches!(kind, LoopKind::Serial | LoopKind::Parallel),
+        Stmt::Zero { .. } => true,
+        Stmt::Set { .. }
+        | Stmt::SetLocal { .. }
+        | Stmt::SetDynamic { .. }
+        | Stmt::Log { .. }
+        | Stmt::Declare { .. }
+        | Stmt::Comment(_) => false,
+    })
 }
 
 /// Whether the variable indexes a local, so that the loop must be replicated if the local is in registers.
@@ -168,13 +161,11 @@ pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) ->
             Stmt::Comment(_) => {}
         }
     }
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetDynamic { at, .. } = e {
-                fits &= is_uniform(at, var, &private);
-            }
-        });
-    });
+    for e in walk::parts_in(body) {
+        if let Expr::GetDynamic { at, .. } = e {
+            fits &= is_uniform(at, var, &private);
+        }
+    }
     each_local_access(body, &mut |local, index| {
         fits &= !private.contains(&local) || index.iter().all(|i| !i.mentions(var));
     });
@@ -185,7 +176,7 @@ pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) ->
 /// it.
 fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
     let mut uniform = true;
-    walk::each_expr(at, &mut |e| {
+    for e in walk::parts(at) {
         let (indices, own): (&[Affine], bool) = match e {
             Expr::Index { index, .. } => (std::slice::from_ref(index), false),
             Expr::Get { index, .. } | Expr::GetMerge { index, .. } | Expr::GetDynamic { index, .. } => {
@@ -206,24 +197,22 @@ fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
             | Expr::Lanes(_) => (&[], false),
         };
         uniform &= !own && indices.iter().all(|index| !index.mentions(var));
-    });
+    }
     uniform
 }
 
 /// Calls `f` for every access to a local in the block.
 pub(crate) fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indices)) {
-    walk::each_stmt(body, &mut |stmt| {
+    for stmt in walk::stmts(body) {
         if let Stmt::SetLocal { local, index, .. } = stmt {
             f(*local, index);
         }
-    });
-    walk::each_value(body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetLocal { local, index } = e {
-                f(*local, index);
-            }
-        });
-    });
+    }
+    for e in walk::parts_in(body) {
+        if let Expr::GetLocal { local, index } = e {
+            f(*local, index);
+        }
+    }
 }
 
 #[cfg(test)]

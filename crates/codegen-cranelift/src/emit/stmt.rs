@@ -219,7 +219,7 @@ impl Emitter<'_> {
     /// Whether an expression has a part of type `u32x4`, which has no lanes.
     fn has_u32x4(&self, value: &Expr) -> bool {
         let mut found = false;
-        walk::each_expr(value, &mut |e| {
+        walk::parts(value).for_each(|e| {
             let dtype = match e {
                 Expr::Const(scalar) => scalar.dtype(),
                 Expr::Get { node, .. }

@@ -46,7 +46,7 @@ struct LaneSegment {
 pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, BailoutReason> {
     let mut found = BTreeSet::new();
     let mut rejected = None;
-    walk::each_stmt(body, &mut |stmt| {
+    walk::stmts(body).for_each(|stmt| {
         let Stmt::For { var, kind: LoopKind::Vector, body, .. } = stmt else { return };
         scan::each_local_access(body, &mut |local, index| {
             let Some((last, outer)) = index.split_last() else { return };
@@ -69,11 +69,11 @@ pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, BailoutReason> 
 
 fn registers(body: &[Stmt]) -> BTreeSet<LocalId> {
     let mut registers = BTreeSet::new();
-    walk::each_stmt(body, &mut |stmt| {
+    for stmt in walk::stmts(body) {
         if let Stmt::Declare { local, space: lowered_ir::ir::Space::Register, .. } = stmt {
             registers.insert(*local);
         }
-    });
+    }
     registers
 }
 

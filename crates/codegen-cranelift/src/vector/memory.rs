@@ -46,14 +46,12 @@ pub(super) fn streamed(kernel: &Kernel, cache_bytes: usize) -> Vec<bool> {
         )
         .take(kernel.ir().nodes.len())
         .collect();
-    walk::each_value(&kernel.ir().body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            use lowered_ir::ir::Expr::{Get, GetDynamic, GetGuarded};
-            if let Get { node, .. } | GetGuarded { node, .. } | GetDynamic { node, .. } = e {
-                streamed[node.index()] = false;
-            }
-        });
-    });
+    for e in walk::parts_in(&kernel.ir().body) {
+        use lowered_ir::ir::Expr::{Get, GetDynamic, GetGuarded};
+        if let Get { node, .. } | GetGuarded { node, .. } | GetDynamic { node, .. } = e {
+            streamed[node.index()] = false;
+        }
+    }
     streamed
 }
 

@@ -232,7 +232,7 @@ impl Translator<'_> {
 /// The arrays that a block stores to or declares.
 pub(super) fn stored(body: &[Stmt]) -> BTreeSet<Array> {
     let mut stored = BTreeSet::new();
-    walk::each_stmt(body, &mut |stmt| match stmt {
+    walk::stmts(body).for_each(|stmt| match stmt {
         Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
             stored.insert(Array::Node(*node));
         }

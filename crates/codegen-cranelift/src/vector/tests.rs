@@ -49,13 +49,11 @@ fn extent(ir: &Routine) -> u64 {
 /// Nodes that stand for a merge buffer.
 fn merged(ir: &Routine) -> BTreeSet<usize> {
     let mut merged = BTreeSet::new();
-    walk::each_value(&ir.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetMerge { node, .. } = e {
-                merged.insert(node.index());
-            }
-        });
-    });
+    for e in walk::parts_in(&ir.body) {
+        if let Expr::GetMerge { node, .. } = e {
+            merged.insert(node.index());
+        }
+    }
     merged
 }
 

@@ -233,11 +233,11 @@ fn check_nodes(routine: &Routine) -> Checked {
 /// The nodes that a statement stores to.
 fn written(routine: &Routine) -> BTreeSet<NodeRef> {
     let mut found = BTreeSet::new();
-    walk::each_stmt(&routine.body, &mut |stmt| {
+    for stmt in walk::stmts(&routine.body) {
         if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
             found.insert(*node);
         }
-    });
+    }
     found
 }
 

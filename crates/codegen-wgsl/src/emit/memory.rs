@@ -16,13 +16,13 @@ use crate::builder::{Buffer, Pointer, Ty, Value};
 /// The nodes into which some statement stores less than a word.
 pub(super) fn stored_narrow(routine: &Routine) -> BTreeSet<NodeRef> {
     let mut found = BTreeSet::new();
-    walk::each_stmt(&routine.body, &mut |stmt| {
+    for stmt in walk::stmts(&routine.body) {
         if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt
             && routine.node(*node).dtype.size_bytes() < 4
         {
             found.insert(*node);
         }
-    });
+    }
     found
 }
 

@@ -64,13 +64,13 @@ impl VectorAccesses {
     }
 
     fn reads(&mut self, routine: &Routine, value: &Expr, lanes: Option<LoopId>) {
-        walk::each_expr(value, &mut |e| {
+        for e in walk::parts(value) {
             if let Expr::Get { node, index } | Expr::GetMerge { node, index } = e
                 && is_along(routine, *node, index, lanes)
             {
                 self.along.insert(*node);
             }
-        });
+        }
     }
 }
 
@@ -91,14 +91,12 @@ fn is_along(routine: &Routine, node: NodeRef, index: &Indices, lanes: Option<Loo
 fn is_last_mention(block: &[Stmt], at: usize, node: NodeRef) -> bool {
     let stores = |stmt: &Stmt| matches!(stmt, Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n } if *n == node);
     let mut mentions = block.iter().filter(|stmt| stores(stmt)).count() > 1;
-    walk::each_value(&block[at + 1..], &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            mentions |= matches!(
-                e,
-                Expr::Get { node: n, .. } | Expr::GetGuarded { node: n, .. } | Expr::GetDynamic { node: n, .. } if *n == node
-            );
-        });
-    });
+    for e in walk::parts_in(&block[at + 1..]) {
+        mentions |= matches!(
+            e,
+            Expr::Get { node: n, .. } | Expr::GetGuarded { node: n, .. } | Expr::GetDynamic { node: n, .. } if *n == node
+        );
+    }
     !mentions
 }
 

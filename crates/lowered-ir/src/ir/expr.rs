@@ -1,5 +1,6 @@
 //! Scalar expressions.
 
+use smallvec::{SmallVec, smallvec};
 use tnode::{DType, Scalar};
 
 use super::{Affine, BinaryOp, Guard, Indices, LocalId, NodeRef, TernaryOp, UnaryOp};
@@ -174,6 +175,25 @@ impl Expr {
     /// The value of a scalar local.
     pub fn local(local: LocalId) -> Expr {
         Expr::GetLocal { local, index: Indices::new() }
+    }
+
+    /// The operands of the outermost operation, left to right.
+    pub fn children(&self) -> SmallVec<[&Expr; 4]> {
+        match self {
+            Expr::Const(_)
+            | Expr::Index { .. }
+            | Expr::Get { .. }
+            | Expr::GetMerge { .. }
+            | Expr::GetLocal { .. } => SmallVec::new(),
+            Expr::GetGuarded { otherwise: arg, .. }
+            | Expr::Unary { arg, .. }
+            | Expr::Convert { arg, .. }
+            | Expr::Bitcast { arg, .. }
+            | Expr::Lane { arg, .. } => smallvec![&**arg],
+            Expr::GetDynamic { at: a, otherwise: b, .. } | Expr::Binary { a, b, .. } => smallvec![&**a, &**b],
+            Expr::Ternary { a, b, c, .. } => smallvec![&**a, &**b, &**c],
+            Expr::Lanes(lanes) => lanes.iter().collect(),
+        }
     }
 
     /// The element type of the expression's value, assuming that it is well typed (the verifier checks that).

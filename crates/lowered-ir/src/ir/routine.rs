@@ -96,18 +96,18 @@ impl Routine {
     /// Every local declared anywhere in the body.
     pub fn locals(&self) -> Locals {
         let mut locals = BTreeMap::new();
-        walk::each_stmt(&self.body, &mut |stmt| {
+        for stmt in walk::stmts(&self.body) {
             if let Stmt::Declare { local, dtype, dims, space } = stmt {
                 locals.insert(*local, LocalDecl { dtype: *dtype, dims: dims.clone(), space: *space });
             }
-        });
+        }
         locals
     }
 
     /// A source of loop and local identifiers that this body does not use yet.
     pub fn fresh(&self) -> Fresh {
         let mut fresh = Fresh::default();
-        walk::each_stmt(&self.body, &mut |stmt| match stmt {
+        walk::stmts(&self.body).for_each(|stmt| match stmt {
             Stmt::For { var, .. } => fresh.next_loop = fresh.next_loop.max(var.0 + 1),
             Stmt::Declare { local, .. } => fresh.next_local = fresh.next_local.max(local.0 + 1),
             _ => {}

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::{Affine, Expr, IdSet, Indices, LocalId, LoopId, Stmt, Var};
 
 thread_local! {
@@ -21,63 +23,53 @@ fn count_visit() {
     }
 }
 
-/// Calls `f` on every statement, outer before inner, in order.
-pub fn each_stmt<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
-    for stmt in block {
-        count_visit();
-        f(stmt);
-        if let Stmt::For { body, .. } = stmt {
-            each_stmt(body, f);
+/// The statements of a block and of its loops, outer before inner, in order.
+pub fn stmts(block: &[Stmt]) -> impl Iterator<Item = &Stmt> {
+    let mut open: SmallVec<[std::slice::Iter<'_, Stmt>; 8]> = smallvec![block.iter()];
+    std::iter::from_fn(move || {
+        while let Some(block) = open.last_mut() {
+            let Some(stmt) = block.next() else {
+                open.pop();
+                continue;
+            };
+            count_visit();
+            if let Stmt::For { body, .. } = stmt {
+                open.push(body.iter());
+            }
+            return Some(stmt);
         }
-    }
+        None
+    })
 }
 
 /// The variables of the loops inside a block.
 pub fn loops_in(block: &[Stmt]) -> IdSet<LoopId> {
-    let mut loops = IdSet::default();
-    each_stmt(block, &mut |stmt| {
-        if let Stmt::For { var, .. } = stmt {
-            loops.insert(*var);
-        }
-    });
-    loops
+    let var = |stmt: &Stmt| match stmt {
+        Stmt::For { var, .. } => Some(*var),
+        _ => None,
+    };
+    stmts(block).filter_map(var).collect()
 }
 
-/// Calls `f` on every value that the statements of the block and of its loops evaluate, in order.
-pub fn each_value<'a>(block: &'a [Stmt], f: &mut impl FnMut(&'a Expr)) {
-    each_stmt(block, &mut |stmt| stmt.values().into_iter().for_each(&mut *f));
+/// The values that the statements of a block and of its loops evaluate, in order.
+pub fn values(block: &[Stmt]) -> impl Iterator<Item = &Expr> {
+    stmts(block).flat_map(Stmt::values)
 }
 
-/// Calls `f` on the expression and all its parts, outer before inner, left to right.
-pub fn each_expr<'a>(expr: &'a Expr, f: &mut impl FnMut(&'a Expr)) {
-    count_visit();
-    f(expr);
-    match expr {
-        Expr::Const(_)
-        | Expr::Index { .. }
-        | Expr::Get { .. }
-        | Expr::GetMerge { .. }
-        | Expr::GetLocal { .. } => {}
-        Expr::GetGuarded { otherwise, .. } => each_expr(otherwise, f),
-        Expr::Unary { arg, .. }
-        | Expr::Convert { arg, .. }
-        | Expr::Bitcast { arg, .. }
-        | Expr::Lane { arg, .. } => each_expr(arg, f),
-        Expr::GetDynamic { at, otherwise, .. } => {
-            each_expr(at, f);
-            each_expr(otherwise, f);
-        }
-        Expr::Lanes(lanes) => lanes.iter().for_each(|lane| each_expr(lane, f)),
-        Expr::Binary { a, b, .. } => {
-            each_expr(a, f);
-            each_expr(b, f);
-        }
-        Expr::Ternary { a, b, c, .. } => {
-            each_expr(a, f);
-            each_expr(b, f);
-            each_expr(c, f);
-        }
-    }
+/// The expression and all its parts, outer before inner, left to right.
+pub fn parts(expr: &Expr) -> impl Iterator<Item = &Expr> {
+    let mut open: SmallVec<[&Expr; 8]> = smallvec![expr];
+    std::iter::from_fn(move || {
+        let part = open.pop()?;
+        count_visit();
+        open.extend(part.children().into_iter().rev());
+        Some(part)
+    })
+}
+
+/// All parts of the values that the statements of a block and of its loops evaluate.
+pub fn parts_in(block: &[Stmt]) -> impl Iterator<Item = &Expr> {
+    values(block).flat_map(parts)
 }
 
 /// Rebuilds an expression bottom-up: children first, then `f` on the node with its new children.

@@ -166,7 +166,7 @@ impl IrAlgebra {
         count(&result.reference(), &mut uses);
         for at in (0..self.steps.len()).rev() {
             if uses[at] > 0 && !self.steps[at].is_input {
-                walk::each_expr(&self.steps[at].expr, &mut |part| count(part, &mut uses));
+                walk::parts(&self.steps[at].expr).for_each(|part| count(part, &mut uses));
             }
         }
         uses

@@ -413,21 +413,17 @@ impl<'a> AccessWalker<'a> {
 
     /// Whether the value is made of constants and of nodes that hold such values.
     fn is_constexpr(&self, value: &Expr) -> bool {
-        let mut constant = true;
-        walk::each_expr(value, &mut |part| {
-            constant &= match part {
-                Expr::Get { node, .. } => {
-                    self.follows(*node) && self.known(*node).constexpr && self.settled(*node)
-                }
-                Expr::Index { index, .. } => index.as_constant().is_some(),
-                Expr::GetGuarded { .. }
-                | Expr::GetDynamic { .. }
-                | Expr::GetMerge { .. }
-                | Expr::GetLocal { .. } => false,
-                _ => true,
-            };
-        });
-        constant
+        walk::parts(value).all(|part| match part {
+            Expr::Get { node, .. } => {
+                self.follows(*node) && self.known(*node).constexpr && self.settled(*node)
+            }
+            Expr::Index { index, .. } => index.as_constant().is_some(),
+            Expr::GetGuarded { .. }
+            | Expr::GetDynamic { .. }
+            | Expr::GetMerge { .. }
+            | Expr::GetLocal { .. } => false,
+            _ => true,
+        })
     }
 
     fn settled(&self, node: NodeRef) -> bool {
@@ -435,7 +431,7 @@ impl<'a> AccessWalker<'a> {
     }
 
     fn value(&mut self, value: &Expr, target: Option<(NodeRef, &Indices)>) {
-        walk::each_expr(value, &mut |part| match part {
+        walk::parts(value).for_each(|part| match part {
             Expr::Get { node, index } => self.read(*node, index, None, target),
             Expr::GetGuarded { guard, node, index, .. } => self.read(*node, index, Some(guard), target),
             Expr::GetDynamic { node, index, axis, .. } => self.read_computed(*node, index, *axis, None),

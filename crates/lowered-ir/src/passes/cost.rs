@@ -4,9 +4,7 @@ use crate::ir::{BinaryOp, Expr, Stmt, UnaryOp, walk};
 
 /// The work of evaluating the expression once.
 pub fn cost(expr: &Expr) -> u64 {
-    let mut total = 0;
-    walk::each_expr(expr, &mut |part| total += own_cost(part));
-    total
+    walk::parts(expr).map(|part| own_cost(part)).sum()
 }
 
 /// The work of the outermost operation alone.
@@ -60,34 +58,15 @@ fn stmt_work(stmt: &Stmt) -> u64 {
 
 /// Whether some operation in the expression takes much longer than a memory access.
 pub(crate) fn is_expensive(expr: &Expr) -> bool {
-    let mut found = false;
-    walk::each_expr(expr, &mut |part| found |= own_cost(part) >= 8);
-    found
+    walk::parts(expr).any(|part| own_cost(part) >= 8)
 }
 
 /// The number of parts of the expression.
 pub fn size(expr: &Expr) -> usize {
-    let mut parts = 0;
-    walk::each_expr(expr, &mut |_| parts += 1);
-    parts
+    walk::parts(expr).count()
 }
 
 /// How deep the parts of the expression nest; 1 for a single part.
 pub fn depth(expr: &Expr) -> usize {
-    match expr {
-        Expr::Const(_)
-        | Expr::Index { .. }
-        | Expr::Get { .. }
-        | Expr::GetMerge { .. }
-        | Expr::GetLocal { .. } => 1,
-        Expr::GetGuarded { otherwise: arg, .. }
-        | Expr::Unary { arg, .. }
-        | Expr::Convert { arg, .. }
-        | Expr::Bitcast { arg, .. }
-        | Expr::Lane { arg, .. } => 1 + depth(arg),
-        Expr::GetDynamic { at, otherwise, .. } => 1 + depth(at).max(depth(otherwise)),
-        Expr::Lanes(lanes) => 1 + lanes.iter().map(depth).max().unwrap_or(0),
-        Expr::Binary { a, b, .. } => 1 + depth(a).max(depth(b)),
-        Expr::Ternary { a, b, c, .. } => 1 + depth(a).max(depth(b)).max(depth(c)),
-    }
+    1 + expr.children().into_iter().map(depth).max().unwrap_or(0)
 }

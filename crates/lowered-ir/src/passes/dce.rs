@@ -68,7 +68,7 @@ impl UnreadArrays {
         let mut stores: BTreeMap<StoredArray, Vec<StoredArray>> = BTreeMap::new();
         // How many statements read each array.
         let mut readers: BTreeMap<StoredArray, usize> = BTreeMap::new();
-        walk::each_stmt(body, &mut |stmt| {
+        for stmt in walk::stmts(body) {
             let target = target(stmt);
             let reads: Vec<StoredArray> =
                 reads_of(stmt).into_iter().filter(|read| Some(*read) != target).collect();
@@ -76,7 +76,7 @@ impl UnreadArrays {
             if let Some(target) = target {
                 stores.entry(target).or_default().extend(reads);
             }
-        });
+        }
         let matters = |array: &StoredArray| matches!(array, StoredArray::Node(node) if outlives(*node));
         let is_read = |array: &StoredArray| readers.get(array).is_some_and(|&count| count > 0);
         let mut open: Vec<StoredArray> =

@@ -26,10 +26,10 @@ impl Effects {
     /// The effects of the statements together.
     pub fn of(block: &[Stmt]) -> Effects {
         let mut effects = Effects::default();
-        walk::each_stmt(block, &mut |stmt| {
+        for stmt in walk::stmts(block) {
             stmt.values().into_iter().for_each(|value| effects.read(value));
             effects.own(stmt);
-        });
+        }
         effects
     }
 
@@ -70,7 +70,7 @@ impl Effects {
 
     /// Adds the reads of an evaluation of the expression.
     pub fn read(&mut self, value: &Expr) {
-        walk::each_expr(value, &mut |part| match part {
+        walk::parts(value).for_each(|part| match part {
             Expr::Get { node, index } | Expr::GetDynamic { node, index, .. } => {
                 self.reads.insert(*node);
                 self.mention(index);

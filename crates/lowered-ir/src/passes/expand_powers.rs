@@ -40,11 +40,7 @@ pub fn expand_powers(routine: &mut Routine, settings: &OptimizeSettings) {
 }
 
 fn has_powers(routine: &Routine) -> bool {
-    let mut found = false;
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |part| found |= matches!(part, Expr::Binary { op: BinaryOp::Pow, .. }));
-    });
-    found
+    walk::parts_in(&routine.body).any(|part| matches!(part, Expr::Binary { op: BinaryOp::Pow, .. }))
 }
 
 struct Expander<'a> {

@@ -225,9 +225,7 @@ enum SumTarget {
 
 /// Whether a loop of the block ends at a value that depends on the variable.
 fn bounds_a_loop(var: LoopId, block: &Block) -> bool {
-    let mut found = false;
-    walk::each_stmt(block, &mut |stmt| found |= matches!(stmt, Stmt::For { hi, .. } if hi.mentions(var)));
-    found
+    walk::stmts(block).any(|stmt| matches!(stmt, Stmt::For { hi, .. } if hi.mentions(var)))
 }
 
 /// The loops of a perfect nest, and the one statement inside them.

@@ -54,16 +54,14 @@ pub fn check(routine: &Routine, cutoff: f64) -> Result<(), HalfOverflow> {
 
 fn large_constant(block: &Block, cutoff: f64) -> Option<(&Stmt, Scalar)> {
     let mut found = None;
-    walk::each_stmt(block, &mut |stmt| {
+    walk::stmts(block).for_each(|stmt| {
         let own = std::slice::from_ref(stmt);
         if found.is_some() || matches!(stmt, Stmt::For { .. }) {
             return;
         }
-        walk::each_value(own, &mut |value| {
-            walk::each_expr(value, &mut |part| match part {
-                Expr::Const(c) if found.is_none() && is_large(*c, cutoff) => found = Some((stmt, *c)),
-                _ => {}
-            });
+        walk::parts_in(own).for_each(|part| match part {
+            Expr::Const(c) if found.is_none() && is_large(*c, cutoff) => found = Some((stmt, *c)),
+            _ => {}
         });
     });
     found

@@ -198,7 +198,7 @@ fn outweighs(group: &[Stmt], all: u64) -> bool {
 
 fn is_worthwhile(group: &[Stmt]) -> bool {
     let mut found = group.iter().any(|s| matches!(s, Stmt::For { .. }));
-    walk::each_value(group, &mut |value| found |= is_expensive(value));
+    walk::values(group).for_each(|value| found |= is_expensive(value));
     found
 }
 

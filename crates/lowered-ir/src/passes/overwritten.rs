@@ -35,9 +35,7 @@ pub(super) fn remove_overwritten(routine: &mut Routine) -> bool {
 }
 
 fn count(block: &[Stmt]) -> usize {
-    let mut stmts = 0;
-    walk::each_stmt(block, &mut |_| stmts += 1);
-    stmts
+    walk::stmts(block).count()
 }
 
 /// Removes overwritten stores to whole nodes; returns whether there were any.

@@ -77,12 +77,12 @@ impl Ranges {
 
     /// Adds the loops of a block; the loops around it were added before.
     pub fn add(&mut self, block: &[Stmt]) {
-        walk::each_stmt(block, &mut |stmt| {
+        for stmt in walk::stmts(block) {
             if let Stmt::For { var, lo, hi, kind, .. } = stmt {
                 let interval = (*lo, self.greatest(hi).saturating_sub(1));
                 self.loops.insert(*var, (LoopInfo { lo: *lo, hi: hi.clone(), kind: *kind }, interval));
             }
-        });
+        }
     }
 
     /// The greatest value of a bound.

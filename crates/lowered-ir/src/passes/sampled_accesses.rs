@@ -71,7 +71,7 @@ impl AccessSampler {
 
     fn reads(&mut self, value: &Expr, target: Option<(NodeRef, &Indices)>) -> Option<()> {
         let mut found = Vec::new();
-        walk::each_expr(value, &mut |part| match part {
+        walk::parts(value).for_each(|part| match part {
             Expr::Get { node, index } | Expr::GetDynamic { node, index, .. } => found.push((*node, index)),
             Expr::GetGuarded { guard, node, index, .. }
                 if guard.iter().all(|r| (r.lo..r.hi).contains(&self.at(&r.index))) =>

@@ -86,7 +86,7 @@ impl<'a> NodeStores<'a> {
         *budget = budget.saturating_sub(store.cost);
         let mut read = Vec::new();
         let mut merged = 0;
-        walk::each_expr(store.value, &mut |part| match part {
+        walk::parts(store.value).for_each(|part| match part {
             Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
                 read.push(*node);
             }
@@ -105,9 +105,9 @@ impl<'a> NodeStores<'a> {
 
 fn carries(value: &Expr, own: NodeRef) -> bool {
     let mut carries = false;
-    walk::each_expr(value, &mut |part| {
+    for part in walk::parts(value) {
         carries |=
             matches!(part, Expr::Get { node, .. } if *node == own) || matches!(part, Expr::GetLocal { .. });
-    });
+    }
     carries
 }

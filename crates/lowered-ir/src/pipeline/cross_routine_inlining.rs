@@ -332,10 +332,7 @@ fn entry(routine: &Routine, computed: InlinedComputation) -> KnownComputation {
         Var::Symbol(id) => mention(*id),
         Var::Loop(_) => {}
     });
-    let mut merges = false;
-    walk::each_value(&pieces, &mut |value| {
-        walk::each_expr(value, &mut |part| merges |= matches!(part, Expr::GetMerge { .. }));
-    });
+    let merges = walk::parts_in(&pieces).any(|part| matches!(part, Expr::GetMerge { .. }));
     let inputs = inputs.collect();
     let body = std::iter::once(Stmt::Zero { node }).chain(pieces).collect();
     let routine = routine.name.clone();

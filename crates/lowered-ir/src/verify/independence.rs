@@ -143,7 +143,7 @@ impl<'r> LoopAccesses<'r> {
     }
 
     fn reads(&mut self, value: &'r Expr, path: &[usize]) {
-        walk::each_expr(value, &mut |expr| {
+        walk::parts(value).for_each(|expr| {
             let (array, index, guard, computed) = match expr {
                 Expr::Get { node, index } => (AccessedArray::Node(*node), index, None, None),
                 Expr::GetGuarded { guard, node, index, .. } => {

@@ -32,13 +32,9 @@ fn run(routine: &Routine, values: &[Scalar]) -> Vec<Scalar> {
 }
 
 fn count(routine: &Routine, op: BinaryOp) -> usize {
-    let mut found = 0;
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |part| {
-            found += usize::from(matches!(part, Expr::Binary { op: o, .. } if *o == op));
-        });
-    });
-    found
+    walk::parts_in(&routine.body)
+        .filter(|part| matches!(part, Expr::Binary { op: o, .. } if *o == op))
+        .count()
 }
 
 #[test]

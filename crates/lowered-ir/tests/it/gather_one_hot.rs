@@ -20,11 +20,7 @@ fn routine(class: &str, classes: usize, types: [DType; 2], element: &str) -> Rou
 }
 
 fn gathers(routine: &Routine) -> bool {
-    let mut found = false;
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |part| found |= matches!(part, Expr::GetDynamic { .. }));
-    });
-    found
+    walk::parts_in(&routine.body).any(|part| matches!(part, Expr::GetDynamic { .. }))
 }
 
 fn gathered(before: &Routine) -> Routine {

@@ -35,13 +35,11 @@ pub fn memory_from_bytes(routine: &Routine, bytes: &[u8]) -> Memory {
 /// The node whose merge buffer the routine reads.
 pub(crate) fn merged(routine: &Routine) -> Option<NodeRef> {
     let mut found = None;
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetMerge { node, .. } = e {
-                found = Some(*node);
-            }
-        });
-    });
+    for e in walk::parts_in(&routine.body) {
+        if let Expr::GetMerge { node, .. } = e {
+            found = Some(*node);
+        }
+    }
     found
 }
 

@@ -11,9 +11,7 @@ fn with_body(case: &RunCase, body: Block) -> RunCase {
 
 /// The number of statements, those in loops included.
 fn stmts(block: &[Stmt]) -> usize {
-    let mut count = 0;
-    walk::each_stmt(block, &mut |_| count += 1);
-    count
+    walk::stmts(block).count()
 }
 
 /// Replaces the statement at a position, outer before inner.

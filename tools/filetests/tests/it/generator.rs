@@ -117,10 +117,8 @@ impl SeenConstructs {
             self.ranks.insert((space_case(space), dims.len()));
             self.cases.insert(space_case(space));
         }
-        walk::each_stmt(&routine.body, &mut |stmt| self.stmt(stmt, &types));
-        walk::each_value(&routine.body, &mut |value| {
-            walk::each_expr(value, &mut |e| self.expr(e, &types));
-        });
+        walk::stmts(&routine.body).for_each(|stmt| self.stmt(stmt, &types));
+        walk::parts_in(&routine.body).for_each(|e| self.expr(e, &types));
     }
 
     fn stmt(&mut self, stmt: &Stmt, types: &RoutineTypes<'_>) {

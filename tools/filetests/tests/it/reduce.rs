@@ -31,13 +31,7 @@ for i3 in 0..4 { %2[i2] := max(%3[i2, i3] * 2.0f32 + 1.0f32, %2[i2]) }
 
 /// A stand-in for a faulty code generator: it fails whenever the routine has a maximum.
 fn has_max(case: &RunCase) -> bool {
-    let mut found = false;
-    walk::each_value(&case.routine.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            found |= matches!(e, Expr::Binary { op: BinaryOp::Max, .. });
-        });
-    });
-    found
+    walk::parts_in(&case.routine.body).any(|e| matches!(e, Expr::Binary { op: BinaryOp::Max, .. }))
 }
 
 #[test]
@@ -62,9 +56,7 @@ fn random_routines_keep_to_their_types() {
         verify(&routine).unwrap();
         let locals = routine.locals();
         let mut found: Vec<DType> = routine.nodes.iter().map(|decl| decl.dtype).collect();
-        walk::each_value(&routine.body, &mut |value| {
-            walk::each_expr(value, &mut |expr| found.push(routine.dtype_of(expr, &locals)));
-        });
+        walk::parts_in(&routine.body).for_each(|expr| found.push(routine.dtype_of(expr, &locals)));
         let known = |dtype: &DType| matches!(dtype, DType::F32 | DType::I32 | DType::Bool);
         let other = found.iter().find(|dtype| !known(dtype));
         assert!(other.is_none(), "{other:?}\n{}", lowered_ir::text::print(&routine));

@@ -210,10 +210,8 @@ fn operations(product: &TiledMatmul) -> i64 {
     let reduction = &product.reduction;
     let mut count = 0;
     for block in [&reduction.before, &reduction.after] {
-        walk::each_stmt(block, &mut |_| count += 1);
-        walk::each_value(block, &mut |value| {
-            walk::each_expr(value, &mut |e| count += if is_function(e) { FUNCTION } else { 1 });
-        });
+        walk::stmts(block).for_each(|_| count += 1);
+        walk::parts_in(block).for_each(|e| count += if is_function(e) { FUNCTION } else { 1 });
     }
     count
 }

@@ -50,9 +50,7 @@ fn vector(name: &str) -> TensorNode {
 
 /// The number of parts of all values of a block.
 fn parts(block: &[lowered_ir::ir::Stmt]) -> usize {
-    let mut parts = 0;
-    walk::each_value(block, &mut |value| parts += cost::size(value));
-    parts
+    walk::values(block).map(|value| cost::size(value)).sum()
 }
 
 fn compiled(text: &str) -> (Optimized, ScheduledRoutine) {

@@ -156,7 +156,7 @@ impl Writer {
 fn spans(routine: &Routine, ranks: &[usize; 3]) -> Vec<Vec<(i64, i64)>> {
     let mut spans: Vec<Vec<(i64, i64)>> = ranks.iter().map(|&rank| vec![(0, 0); rank]).collect();
     let mut extents = std::collections::BTreeMap::new();
-    lowered_ir::ir::walk::each_stmt(&routine.body, &mut |stmt| {
+    for stmt in lowered_ir::ir::walk::stmts(&routine.body) {
         let mut widen =
             |node: NodeRef, index: &Indices, extents: &std::collections::BTreeMap<LoopId, i64>| {
                 for (index, span) in index.iter().zip(&mut spans[node.index()]) {
@@ -172,15 +172,15 @@ fn spans(routine: &Routine, ranks: &[usize; 3]) -> Vec<Vec<(i64, i64)>> {
             Stmt::For { var, hi, .. } => _ = extents.insert(*var, hi.limit),
             Stmt::Set { node, index, value } => {
                 widen(*node, index, &extents);
-                lowered_ir::ir::walk::each_expr(value, &mut |e| {
+                for e in lowered_ir::ir::walk::parts(value) {
                     if let Expr::Get { node, index } = e {
                         widen(*node, index, &extents);
                     }
-                });
+                }
             }
             _ => {}
         }
-    });
+    }
     spans
 }
 

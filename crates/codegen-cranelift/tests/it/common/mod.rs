@@ -58,13 +58,11 @@ pub(crate) fn kernel(ir: Routine) -> Kernel {
 
 fn merged(ir: &Routine) -> Vec<usize> {
     let mut merged = Vec::new();
-    walk::each_value(&ir.body, &mut |value| {
-        walk::each_expr(value, &mut |e| {
-            if let Expr::GetMerge { node, .. } = e {
-                merged.push(node.index());
-            }
-        });
-    });
+    for e in walk::parts_in(&ir.body) {
+        if let Expr::GetMerge { node, .. } = e {
+            merged.push(node.index());
+        }
+    }
     merged
 }
 

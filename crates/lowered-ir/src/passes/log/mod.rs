@@ -242,9 +242,7 @@ fn compared_in(at: DType, dim: usize) -> DType {
 
 /// Whether the expression contains this read, written with the same indices.
 fn mentions(value: &Expr, read: &Expr) -> bool {
-    let mut found = false;
-    walk::each_expr(value, &mut |expr| found |= expr == read);
-    found
+    walk::parts(value).any(|expr| expr == read)
 }
 
 /// The kind of a loop whose iterations log in order. Vector loops become unrolled and not serial, because

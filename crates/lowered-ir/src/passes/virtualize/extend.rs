@@ -127,7 +127,7 @@ fn uses(block: &[Stmt], node: NodeRef, wanted: &Indices) -> Option<NodeUses> {
         }
         for value in stmt.values() {
             let (mut count, mut plain) = (0, true);
-            walk::each_expr(value, &mut |part| match part {
+            walk::parts(value).for_each(|part| match part {
                 Expr::Get { node: read, index } if *read == node => {
                     count += 1;
                     plain &= index == wanted;

@@ -29,7 +29,7 @@ pub(super) fn between(inputs: &IdSet<NodeRef>, body: &IndexedBody, from: usize, 
 /// stores and comes no later than the store, and if no other iteration touches that element.
 pub(super) fn at_the_use(producer: &Producer, stmts: &[Stmt], ranges: &Ranges) -> Option<NodeRef> {
     let mut written = IdSet::default();
-    walk::each_stmt(stmts, &mut |stmt| match stmt {
+    walk::stmts(stmts).for_each(|stmt| match stmt {
         Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
             written.insert(*node);
         }
@@ -85,7 +85,7 @@ impl AccessOrder {
     }
 
     fn value(&mut self, value: &Expr) {
-        walk::each_expr(value, &mut |part| match part {
+        walk::parts(value).for_each(|part| match part {
             Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } if *node == self.node => {
                 self.clear &= self.store.is_none();
                 self.reads.push(index.clone());

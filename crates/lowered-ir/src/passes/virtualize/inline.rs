@@ -50,7 +50,7 @@ fn overwritten(input: NodeRef, routine: &Routine) -> InlineRejection {
 /// Whether the statement reads the node for more than an accumulation into the node itself.
 fn has_uses(stmt: &Stmt, node: NodeRef) -> bool {
     let mut found = false;
-    walk::each_stmt(std::slice::from_ref(stmt), &mut |s| match s {
+    walk::stmts(std::slice::from_ref(stmt)).for_each(|s| match s {
         Stmt::Set { node: target, .. } if *target == node => {}
         _ => found |= s.values().into_iter().any(|value| mentions(value, node)),
     });
@@ -59,15 +59,13 @@ fn has_uses(stmt: &Stmt, node: NodeRef) -> bool {
 
 /// Whether the expression reads the node's memory.
 fn mentions(value: &Expr, node: NodeRef) -> bool {
-    let mut found = false;
-    walk::each_expr(value, &mut |part| {
-        found |= matches!(
+    walk::parts(value).any(|part| {
+        matches!(
             part,
             Expr::Get { node: n, .. } | Expr::GetGuarded { node: n, .. } | Expr::GetDynamic { node: n, .. }
                 if *n == node
-        );
-    });
-    found
+        )
+    })
 }
 
 fn replace(
@@ -212,7 +210,7 @@ impl Inliner<'_, '_> {
     fn uses(&self, value: &Expr) -> Result<Vec<(ElementUse, usize)>, InlineRejection> {
         let mut uses: Vec<(ElementUse, usize)> = Vec::new();
         let mut computed = false;
-        walk::each_expr(value, &mut |part| {
+        for part in walk::parts(value) {
             computed |= matches!(part, Expr::GetDynamic { node, .. } if *node == self.producer.node);
             if let Some(found) = self.as_use(part) {
                 match uses.iter_mut().find(|(u, _)| *u == found) {
@@ -220,7 +218,7 @@ impl Inliner<'_, '_> {
                     None => uses.push((found, 1)),
                 }
             }
-        });
+        }
         if computed { Err(InlineRejection::ComputedIndex) } else { Ok(uses) }
     }
 

@@ -297,10 +297,9 @@ fn fold(stmts: &[Stmt], local: LocalId, dtype: DType) -> Option<Expr> {
         if *target != local {
             return None;
         }
-        let mut uses = 0;
-        walk::each_expr(value, &mut |part| {
-            uses += usize::from(matches!(part, Expr::GetLocal { local: l, .. } if *l == local));
-        });
+        let uses = walk::parts(value)
+            .filter(|part| matches!(part, Expr::GetLocal { local: l, .. } if *l == local))
+            .count();
         if uses > 1 && cost(&current) > 1 {
             return None;
         }
@@ -313,11 +312,7 @@ fn fold(stmts: &[Stmt], local: LocalId, dtype: DType) -> Option<Expr> {
 }
 
 fn stores(stmts: &[Stmt], local: LocalId) -> usize {
-    let mut count = 0;
-    walk::each_stmt(stmts, &mut |stmt| {
-        count += usize::from(matches!(stmt, Stmt::SetLocal { local: l, .. } if *l == local));
-    });
-    count
+    walk::stmts(stmts).filter(|stmt| matches!(stmt, Stmt::SetLocal { local: l, .. } if *l == local)).count()
 }
 
 fn reads(stmts: &[Stmt], local: LocalId) -> bool {

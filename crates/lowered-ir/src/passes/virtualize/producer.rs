@@ -72,7 +72,7 @@ pub(super) fn extract(
     for piece in &pieces {
         let effects = super::Effects::of(std::slice::from_ref(&piece.stmt));
         inputs.extend(effects.reads.into_iter().filter(|&n| n != node));
-        walk::each_value(std::slice::from_ref(&piece.stmt), &mut |value| size += cost::size(value));
+        walk::values(std::slice::from_ref(&piece.stmt)).for_each(|value| size += cost::size(value));
     }
     let dtype = routine.node(node).dtype;
     Ok(Producer { node, dtype, pieces, setters: (first, last), inputs, size })
@@ -161,14 +161,14 @@ fn without_dead_locals(stmt: Stmt) -> Option<Stmt> {
     }
     let mut feeds: BTreeMap<LocalId, BTreeSet<LocalId>> = BTreeMap::new();
     let mut open = Vec::new();
-    walk::each_stmt(std::slice::from_ref(&stmt), &mut |s| {
+    for s in walk::stmts(std::slice::from_ref(&stmt)) {
         let mut reads = super::Effects::default();
         s.values().into_iter().for_each(|value| reads.read(value));
         match s {
             Stmt::SetLocal { local, .. } => feeds.entry(*local).or_default().extend(reads.local_reads),
             _ => open.extend(reads.local_reads),
         }
-    });
+    }
     let mut live = BTreeSet::new();
     while let Some(local) = open.pop() {
         if live.insert(local) {
@@ -180,11 +180,7 @@ fn without_dead_locals(stmt: Stmt) -> Option<Stmt> {
 
 /// Whether the statement declares a local or stores to one.
 fn mentions_locals(stmt: &Stmt) -> bool {
-    let mut found = false;
-    walk::each_stmt(std::slice::from_ref(stmt), &mut |s| {
-        found |= matches!(s, Stmt::Declare { .. } | Stmt::SetLocal { .. });
-    });
-    found
+    walk::stmts(std::slice::from_ref(stmt)).any(|s| matches!(s, Stmt::Declare { .. } | Stmt::SetLocal { .. }))
 }
 
 fn keep_locals(stmt: Stmt, live: &BTreeSet<LocalId>) -> Option<Stmt> {
@@ -201,15 +197,13 @@ fn keep_locals(stmt: Stmt, live: &BTreeSet<LocalId>) -> Option<Stmt> {
 /// Checks that the computation of an element reads no other element of the node.
 fn own_element_only(stmt: &Stmt, node: NodeRef, index: &Indices) -> Result<(), InlineRejection> {
     let mut found = Ok(());
-    walk::each_value(std::slice::from_ref(stmt), &mut |value| {
-        walk::each_expr(value, &mut |part| match part {
-            Expr::Get { node: n, index: i } if *n == node && i != index => {
-                found = Err(InlineRejection::Recurrence)
-            }
-            Expr::GetGuarded { node: n, .. } if *n == node => found = Err(InlineRejection::Recurrence),
-            Expr::GetDynamic { node: n, .. } if *n == node => found = Err(InlineRejection::ComputedIndex),
-            _ => {}
-        });
+    walk::parts_in(std::slice::from_ref(stmt)).for_each(|part| match part {
+        Expr::Get { node: n, index: i } if *n == node && i != index => {
+            found = Err(InlineRejection::Recurrence)
+        }
+        Expr::GetGuarded { node: n, .. } if *n == node => found = Err(InlineRejection::Recurrence),
+        Expr::GetDynamic { node: n, .. } if *n == node => found = Err(InlineRejection::ComputedIndex),
+        _ => {}
     });
     found
 }

@@ -36,11 +36,8 @@ fn is_one_store(stmt: &Stmt) -> bool {
 /// Whether no loop ends at a value that depends on another loop. A dropped variable could otherwise stand in
 /// the end of a loop on which its value depends.
 fn has_constant_bounds(nest: &Stmt) -> bool {
-    let mut constant = true;
-    walk::each_stmt(std::slice::from_ref(nest), &mut |stmt| {
-        constant &= !matches!(stmt, Stmt::For { hi, .. } if !hi.is_constant());
-    });
-    constant
+    walk::stmts(std::slice::from_ref(nest))
+        .all(|stmt| !matches!(stmt, Stmt::For { hi, .. } if !hi.is_constant()))
 }
 
 struct NestCheck<'a> {
@@ -80,13 +77,13 @@ impl NestCheck<'_> {
     fn values(&self, stmt: &Stmt) -> Result<(), InlineRejection> {
         let mut result = Ok(());
         for value in stmt.values() {
-            walk::each_expr(value, &mut |part| {
+            for part in walk::parts(value) {
                 if let Expr::GetLocal { local, index } = part
                     && result.is_ok()
                 {
                     result = self.local(*local, index);
                 }
-            });
+            }
         }
         result
     }

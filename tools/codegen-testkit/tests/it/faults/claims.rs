@@ -8,15 +8,11 @@ use tnode::DType;
 use super::{Fault, Row, everything, first_level, threaded};
 
 fn any_expr(routine: &Routine, test: fn(&Expr) -> bool) -> bool {
-    let mut any = false;
-    walk::each_value(&routine.body, &mut |value| walk::each_expr(value, &mut |expr| any |= test(expr)));
-    any
+    walk::parts_in(&routine.body).any(|expr| test(expr))
 }
 
 fn any_stmt(routine: &Routine, test: fn(&Stmt) -> bool) -> bool {
-    let mut any = false;
-    walk::each_stmt(&routine.body, &mut |stmt| any |= test(stmt));
-    any
+    walk::stmts(&routine.body).any(|stmt| test(stmt))
 }
 
 fn has(routine: &Routine, dtype: DType) -> bool {

@@ -12,18 +12,14 @@ fn three() -> Faulty {
 }
 
 fn has_others(routine: &Routine) -> bool {
-    let mut others = false;
-    walk::each_value(&routine.body, &mut |value| {
-        walk::each_expr(value, &mut |expr| {
-            others |= !matches!(
-                expr,
-                Expr::Const(_)
-                    | Expr::Get { .. }
-                    | Expr::Binary { op: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, .. }
-            );
-        });
-    });
-    others
+    walk::parts_in(&routine.body).any(|expr| {
+        !matches!(
+            expr,
+            Expr::Const(_)
+                | Expr::Get { .. }
+                | Expr::Binary { op: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, .. }
+        )
+    })
 }
 
 #[test]
