@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt,
+    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt,
     TernaryOp, walk,
 };
 use tnode::{DType, Dims};
@@ -429,29 +429,7 @@ pub fn outer_locals_as_nodes(block: &[Stmt], nodes: u32) -> (Cow<'_, [Stmt]>, BT
 
 /// Replaces locals by nodes in all stores and reads.
 pub fn locals_as_nodes(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
-    replace_stores(block, map);
-    walk::map_values(block, &mut |value| {
-        walk::map_expr(value, &mut |e| match e {
-            Expr::GetLocal { local, index } => match map.get(&local) {
-                Some(&node) => Expr::Get { node, index },
-                None => Expr::GetLocal { local, index },
-            },
-            other => other,
-        })
+    walk::move_elements(block, &mut |array, index| {
+        Some((ArrayRef::Node(*map.get(&array.local()?)?), index.clone()))
     });
-}
-
-fn replace_stores(block: &mut Block, map: &BTreeMap<LocalId, NodeRef>) {
-    for stmt in block.iter_mut() {
-        match stmt {
-            Stmt::For { body, .. } => replace_stores(body, map),
-            Stmt::SetLocal { local, index, value } => {
-                if let Some(&node) = map.get(local) {
-                    let value = std::mem::replace(value, Expr::local(*local));
-                    *stmt = Stmt::Set { node, index: std::mem::take(index), value };
-                }
-            }
-            _ => {}
-        }
-    }
 }

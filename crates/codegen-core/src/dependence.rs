@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    Affine, Expr, IdMap, IdSet, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, Symbol, Var, walk,
+    Affine, ArrayRef, Expr, IdMap, IdSet, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, Symbol, Var, walk,
 };
 
 /// An access to a node.
@@ -280,42 +280,27 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 /// The locals that a block declares.
 pub fn declared(block: &[Stmt]) -> IdSet<LocalId> {
-    let mut locals = IdSet::default();
-    for stmt in walk::stmts(block) {
-        if let Stmt::Declare { local, .. } = stmt {
-            locals.insert(*local);
-        }
-    }
-    locals
+    let declared = |stmt: &Stmt| match stmt {
+        Stmt::Declare { local, .. } => Some(*local),
+        _ => None,
+    };
+    walk::stmts(block).filter_map(declared).collect()
+}
+
+/// The locals that a block sets.
+pub fn locals_set(block: &[Stmt]) -> IdSet<LocalId> {
+    walk::stmts(block).filter_map(Stmt::array).filter_map(ArrayRef::local).collect()
 }
 
 /// The locals that a block reads or sets.
 pub fn locals_used(block: &[Stmt]) -> IdSet<LocalId> {
-    let mut used = IdSet::default();
-    for stmt in walk::stmts(block) {
-        if let Stmt::SetLocal { local, .. } = stmt {
-            used.insert(*local);
-        }
-        for value in stmt.values() {
-            for e in walk::parts(value) {
-                if let Expr::GetLocal { local, .. } = e {
-                    used.insert(*local);
-                }
-            }
-        }
-    }
-    used
+    let read = walk::parts_in(block).filter_map(Expr::array);
+    walk::stmts(block).filter_map(Stmt::array).chain(read).filter_map(ArrayRef::local).collect()
 }
 
 /// Whether the block sets only locals that it declares.
 fn keeps_locals(block: &[Stmt]) -> bool {
-    let (mut own, mut set) = (IdSet::default(), IdSet::default());
-    walk::stmts(block).for_each(|stmt| match stmt {
-        Stmt::Declare { local, .. } => drop(own.insert(*local)),
-        Stmt::SetLocal { local, .. } => drop(set.insert(*local)),
-        _ => {}
-    });
-    set.is_subset(&own)
+    locals_set(block).is_subset(&declared(block))
 }
 
 #[cfg(test)]

@@ -16,9 +16,12 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, walk};
+use lowered_ir::ir::{
+    ArrayRef, Expr, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, walk,
+};
 
 use crate::caps::Workgroups;
+use crate::dependence::declared;
 use crate::threads::nest;
 
 /// A rule of the form that a kernel breaks.
@@ -93,24 +96,14 @@ fn innermost(block: &[Stmt]) -> &[Stmt] {
 }
 
 fn first_parallel(block: &[Stmt]) -> Option<String> {
-    let mut found = None;
-    for stmt in walk::stmts(block) {
-        if let Stmt::For { kind: LoopKind::Parallel, var, .. } = stmt {
-            found.get_or_insert(var.to_string());
-        }
-    }
-    found
+    walk::stmts(block).find_map(|stmt| match stmt {
+        Stmt::For { kind: LoopKind::Parallel, var, .. } => Some(var.to_string()),
+        _ => None,
+    })
 }
 
 fn has_workgroups(block: &[Stmt]) -> bool {
     walk::stmts(block).any(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Workgroup, .. }))
-}
-
-/// An array that threads may share.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Array {
-    Node(NodeRef),
-    Local(LocalId),
 }
 
 struct Form<'a> {
@@ -118,7 +111,7 @@ struct Form<'a> {
     limits: Workgroups,
     locals: Locals,
     /// Arrays that all threads have read since the last barrier.
-    read: BTreeSet<Array>,
+    read: BTreeSet<ArrayRef>,
 }
 
 impl Form<'_> {
@@ -137,19 +130,17 @@ impl Form<'_> {
 
     /// Checks that a kernel whose iterations are threads has no workgroup loops and no shared locals.
     fn no_sharing(&self, body: &[Stmt]) -> Result<(), FormError> {
-        let mut found = None;
-        for stmt in walk::stmts(body) {
-            if let Stmt::Declare { local, space: Space::Workgroup | Space::Thread, .. } = stmt {
-                found.get_or_insert(*local);
-            }
-        }
+        let found = walk::stmts(body).find_map(|stmt| match stmt {
+            Stmt::Declare { local, space: Space::Workgroup | Space::Thread, .. } => Some(*local),
+            _ => None,
+        });
         found.map_or(Ok(()), |local| Err(FormError::Declared { kernel: self.name(), local }))
     }
 
     /// Checks statements that all threads of a workgroup run.
     fn alike(&mut self, block: &[Stmt], outermost: bool) -> Result<(), FormError> {
         for stmt in block {
-            self.note_reads(stmt);
+            self.read.extend(stmt.values().into_iter().flat_map(walk::parts).filter_map(Expr::array));
             match stmt {
                 Stmt::For { kind: LoopKind::Workgroup, var, .. } => self.workgroup(*var, stmt)?,
                 Stmt::For { body, .. } => {
@@ -185,9 +176,11 @@ impl Form<'_> {
         if let Some(&local) = own.iter().find(|local| self.is_shared(**local)) {
             return Err(FormError::Declared { kernel: self.name(), local });
         }
-        for array in stored(std::slice::from_ref(stmt)) {
+        let stored: BTreeSet<ArrayRef> =
+            walk::stmts(std::slice::from_ref(stmt)).filter_map(Stmt::array).collect();
+        for array in stored {
             match array {
-                Array::Local(local) if !own.contains(&local) && !self.is_shared(local) => {
+                ArrayRef::Local(local) if !own.contains(&local) && !self.is_shared(local) => {
                     return Err(FormError::Uneven { kernel: self.name(), local });
                 }
                 array if self.read.contains(&array) => {
@@ -204,26 +197,12 @@ impl Form<'_> {
         let decl = self.locals.get(&local);
         decl.is_some_and(|decl| matches!(decl.space, Space::Workgroup | Space::Thread))
     }
-
-    fn note_reads(&mut self, stmt: &Stmt) {
-        for value in stmt.values() {
-            walk::parts(value).for_each(|e| match e {
-                Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
-                    self.read.insert(Array::Node(*node));
-                }
-                Expr::GetLocal { local, .. } => {
-                    self.read.insert(Array::Local(*local));
-                }
-                _ => {}
-            });
-        }
-    }
 }
 
-fn shown(array: Array) -> String {
+fn shown(array: ArrayRef) -> String {
     match array {
-        Array::Node(node) => format!("node {node}"),
-        Array::Local(local) => format!("local {local}"),
+        ArrayRef::Node(node) => format!("node {node}"),
+        ArrayRef::Local(local) => format!("local {local}"),
     }
 }
 
@@ -237,30 +216,6 @@ pub(crate) fn threads(block: &[Stmt]) -> u64 {
         _ => 1,
     });
     each.max().unwrap_or(1)
-}
-
-fn declared(block: &[Stmt]) -> BTreeSet<LocalId> {
-    let mut own = BTreeSet::new();
-    for stmt in walk::stmts(block) {
-        if let Stmt::Declare { local, .. } = stmt {
-            own.insert(*local);
-        }
-    }
-    own
-}
-
-fn stored(block: &[Stmt]) -> BTreeSet<Array> {
-    let mut stored = BTreeSet::new();
-    walk::stmts(block).for_each(|stmt| match stmt {
-        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
-            stored.insert(Array::Node(*node));
-        }
-        Stmt::SetLocal { local, .. } => {
-            stored.insert(Array::Local(*local));
-        }
-        Stmt::For { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
-    });
-    stored
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use codegen_core::dependence::{Touch, VariableRanges, mentions, separates_iterations, touches};
 use lowered_ir::ir::{
-    Affine, Expr, IdSet, Indices, LocalId, LoopId, NodeDecl, NodeRef, Stmt, Var, is_mixed_radix, walk,
+    Affine, ArrayRef, Expr, IdSet, Indices, LocalId, LoopId, NodeDecl, NodeRef, Stmt, Var, is_mixed_radix,
+    walk,
 };
 
 /// Whether the block contains an operation that vector lanes over `var` cannot run: computed indices that
@@ -94,10 +95,13 @@ impl Effects {
     pub(crate) fn of(block: &[Stmt]) -> Effects {
         let mut effects = Effects::default();
         for stmt in walk::stmts(block) {
-            for value in stmt.values() {
-                effects.read(value);
-            }
             effects.write(stmt);
+        }
+        for array in walk::parts_in(block).filter_map(Expr::array) {
+            match array {
+                ArrayRef::Node(node) => effects.nodes.insert(node),
+                ArrayRef::Local(local) => effects.locals.insert(local),
+            };
         }
         effects.nodes.extend(&effects.written);
         effects.locals.extend(&effects.set);
@@ -115,28 +119,14 @@ impl Effects {
         all
     }
 
-    fn read(&mut self, value: &Expr) {
-        walk::parts(value).for_each(|e| match e {
-            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
-                self.nodes.insert(*node);
-            }
-            Expr::GetLocal { local, .. } => {
-                self.locals.insert(*local);
-            }
-            _ => {}
-        });
-    }
-
     fn write(&mut self, stmt: &Stmt) {
-        match stmt {
-            Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
-                self.written.insert(*node);
+        match (stmt.array(), stmt) {
+            (Some(ArrayRef::Node(node)), _) => drop(self.written.insert(node)),
+            (Some(ArrayRef::Local(local)), _) | (None, &Stmt::Declare { local, .. }) => {
+                self.set.insert(local);
             }
-            Stmt::SetLocal { local, .. } | Stmt::Declare { local, .. } => {
-                self.set.insert(*local);
-            }
-            Stmt::Log { .. } => self.logs = true,
-            Stmt::For { .. } | Stmt::Comment(_) => {}
+            (None, Stmt::Log { .. }) => self.logs = true,
+            (None, _) => {}
         }
     }
 

@@ -13,12 +13,13 @@ pub(crate) fn node_bytes(node: &NodeDecl) -> usize {
     node.size_bytes().unwrap_or(usize::MAX)
 }
 
+/// Whether a guarded read accesses the node.
+pub(crate) fn reads_guarded(block: &[Stmt], node: NodeRef) -> bool {
+    walk::parts_in(block).any(|e| matches!(e, Expr::GetGuarded { node: read, .. } if *read == node))
+}
+
 /// Whether a guarded read or a read of the merge buffer accesses the node. Locals have neither.
 pub(crate) fn is_guarded(block: &[Stmt], node: NodeRef) -> bool {
-    walk::parts_in(block).any(|e| {
-        matches!(
-            e,
-            Expr::GetGuarded { node: read, .. } | Expr::GetMerge { node: read, .. } if *read == node
-        )
-    })
+    let merges = |e: &Expr| matches!(e, Expr::GetMerge { node: read, .. } if *read == node);
+    reads_guarded(block, node) || walk::parts_in(block).any(merges)
 }

@@ -4,7 +4,7 @@
 //! and is the only place that contracts multiplications and additions to fma.
 
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, Fresh, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef,
+    Affine, ArrayRef, BinaryOp, Block, Bound, Expr, Fresh, Indices, LocalId, Locals, LoopId, LoopKind,
     Numerics, Routine, Space, Stmt, walk,
 };
 use smallvec::smallvec;
@@ -82,19 +82,12 @@ struct OpenLoop {
     hi: Bound,
 }
 
-/// The node or local that accumulates.
-#[derive(Clone, Copy, PartialEq)]
-enum AccumulatorTarget {
-    Node(NodeRef),
-    Local(LocalId),
-}
-
 /// `target[index] := target[index] op element`, in loops that `index` mentions (`outputs`) and loops that it
 /// does not (`free`).
 struct Accumulation {
     outputs: Vec<OpenLoop>,
     free: Vec<OpenLoop>,
-    target: AccumulatorTarget,
+    target: ArrayRef,
     index: Indices,
     op: BinaryOp,
     element: Expr,
@@ -138,7 +131,7 @@ impl NumericsRewriter<'_> {
             || found.free.iter().any(|l| !l.hi.is_constant() || l.lo != 0)
             || is_contraction(&found, &outputs)
             || neutral(found.op, self.dtype(found.target)).is_none();
-        let scalar = matches!(found.target, AccumulatorTarget::Local(_)) && found.index.is_empty();
+        let scalar = matches!(found.target, ArrayRef::Local(_)) && found.index.is_empty();
         if in_sequence && scalar {
             return vec![written];
         }
@@ -155,10 +148,10 @@ impl NumericsRewriter<'_> {
         let step = Stmt::set_scalar(local, combined(found.op, Expr::local(local), found.element.clone()));
         let mut body = vec![
             Stmt::scalar(local, self.dtype(found.target)),
-            Stmt::set_scalar(local, read(found.target, &found.index)),
+            Stmt::set_scalar(local, found.target.read(found.index.clone())),
         ];
         body.extend(nest(&found.free, vec![step]));
-        body.push(write(found.target, &found.index, Expr::local(local)));
+        body.push(found.target.store(found.index.clone(), Expr::local(local)));
         body
     }
 
@@ -166,8 +159,8 @@ impl NumericsRewriter<'_> {
     fn reduction(&mut self, found: &Accumulation) -> Block {
         let dtype = self.dtype(found.target);
         let (mut body, value) = self.reduce(&levels(found, self.routine), found.op, dtype, &found.element);
-        let old = read(found.target, &found.index);
-        body.push(write(found.target, &found.index, combined(found.op, old, value)));
+        let old = found.target.read(found.index.clone());
+        body.push(found.target.store(found.index.clone(), combined(found.op, old, value)));
         body
     }
 
@@ -346,10 +339,10 @@ impl NumericsRewriter<'_> {
         Stmt::looped(lane, count, LoopKind::Vector, vec![stmt(Affine::var(lane))])
     }
 
-    fn dtype(&self, target: AccumulatorTarget) -> DType {
+    fn dtype(&self, target: ArrayRef) -> DType {
         match target {
-            AccumulatorTarget::Node(node) => self.routine.node(node).dtype,
-            AccumulatorTarget::Local(local) => self.locals[&local].dtype,
+            ArrayRef::Node(node) => self.routine.node(node).dtype,
+            ArrayRef::Local(local) => self.locals[&local].dtype,
         }
     }
 }
@@ -363,11 +356,7 @@ fn accumulation(stmt: &Stmt) -> Option<Accumulation> {
         loops.push(OpenLoop { var: *var, lo: *lo, hi: hi.clone() });
         stmt = only;
     }
-    let (target, index, value) = match stmt {
-        Stmt::Set { node, index, value } => (AccumulatorTarget::Node(*node), index, value),
-        Stmt::SetLocal { local, index, value } => (AccumulatorTarget::Local(*local), index, value),
-        _ => return None,
-    };
+    let (target, index, value) = stmt.store()?;
     let (op, element) = update(value, target, index)?;
     let (outputs, free): (Vec<OpenLoop>, Vec<OpenLoop>) =
         loops.into_iter().partition(|l| index.iter().any(|i| i.mentions(l.var)));
@@ -376,36 +365,22 @@ fn accumulation(stmt: &Stmt) -> Option<Accumulation> {
 }
 
 /// The operation and the element of `target[index] op element`, if the element does not read the target.
-fn update<'a>(value: &'a Expr, target: AccumulatorTarget, index: &Indices) -> Option<(BinaryOp, &'a Expr)> {
+fn update<'a>(value: &'a Expr, target: ArrayRef, index: &Indices) -> Option<(BinaryOp, &'a Expr)> {
     let Expr::Binary { op, a, b } = value else { return None };
-    let is_old = |e: &Expr| *e == read(target, index);
+    let is_old = |e: &Expr| e.element() == Some((target, index));
     let element = match op {
         BinaryOp::Add | BinaryOp::Mul if is_old(a) => b,
         BinaryOp::Add | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min if is_old(b) => a,
         _ => return None,
     };
-    (!reads(element, target)).then_some((*op, &**element))
-}
-
-fn reads(expr: &Expr, target: AccumulatorTarget) -> bool {
-    any(expr, |e| match e {
-        Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
-            AccumulatorTarget::Node(*node) == target
-        }
-        Expr::GetLocal { local, .. } => AccumulatorTarget::Local(*local) == target,
-        _ => false,
-    })
-}
-
-fn any(expr: &Expr, mut test: impl FnMut(&Expr) -> bool) -> bool {
-    walk::parts(expr).any(|e| test(e))
+    (!walk::parts(element).any(|e| e.array() == Some(target))).then_some((*op, &**element))
 }
 
 fn is_contraction(found: &Accumulation, outputs: &[LoopId]) -> bool {
     let (BinaryOp::Add, Expr::Binary { op: BinaryOp::Mul, a, b }) = (found.op, &found.element) else {
         return false;
     };
-    let reads_local = |e: &Expr| any(e, |e| matches!(e, Expr::GetLocal { .. }));
+    let reads_local = |e: &Expr| walk::parts(e).any(|e| matches!(e, Expr::GetLocal { .. }));
     let alone = |x: &Expr, y: &Expr| outputs.iter().any(|&v| mentions(x, v) && !mentions(y, v));
     !reads_local(a) && !reads_local(b) && alone(a, b) && alone(b, a)
 }
@@ -460,20 +435,6 @@ fn nest(loops: &[OpenLoop], body: Block) -> Block {
     loops.iter().rev().fold(body, |body, l| {
         vec![Stmt::For { var: l.var, lo: l.lo, hi: l.hi.clone(), kind: LoopKind::Serial, body }]
     })
-}
-
-fn read(target: AccumulatorTarget, index: &Indices) -> Expr {
-    match target {
-        AccumulatorTarget::Node(node) => Expr::Get { node, index: index.clone() },
-        AccumulatorTarget::Local(local) => Expr::GetLocal { local, index: index.clone() },
-    }
-}
-
-fn write(target: AccumulatorTarget, index: &Indices, value: Expr) -> Stmt {
-    match target {
-        AccumulatorTarget::Node(node) => Stmt::Set { node, index: index.clone(), value },
-        AccumulatorTarget::Local(local) => Stmt::SetLocal { local, index: index.clone(), value },
-    }
 }
 
 fn array(local: LocalId, dtype: DType, len: i64, space: Space) -> Stmt {

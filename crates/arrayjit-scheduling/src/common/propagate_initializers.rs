@@ -13,6 +13,7 @@ use tnode::Scalar;
 
 use crate::analysis::access;
 use crate::analysis::nest;
+use crate::analysis::nodes::reads_guarded;
 use codegen_core::dependence::{self, VariableRanges};
 
 /// Applies the rewrite to the top-level statements.
@@ -76,10 +77,6 @@ fn store(block: &[Stmt], node: NodeRef) -> Option<(usize, &Indices)> {
         Stmt::Set { node: set, index, .. } if *set == node => Some((at, index)),
         _ => None,
     })
-}
-
-fn reads_guarded(block: &[Stmt], node: NodeRef) -> bool {
-    walk::parts_in(block).any(|e| matches!(e, Expr::GetGuarded { node: read, .. } if *read == node))
 }
 
 fn start_from(stmt: &mut Stmt, node: NodeRef, value: Scalar) {

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Fresh, IdSet, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt,
-    walk,
+    Affine, ArrayRef, Block, Expr, Fresh, IdSet, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine,
+    Space, Stmt, walk,
 };
 use tnode::Scalar;
 
@@ -92,15 +92,10 @@ fn move_nodes_to_stack(group: &mut Block, moved: &BTreeMap<NodeRef, StackArray<'
             true
         }
     });
-    replace_stores(group, moved, fresh);
-    walk::map_values(group, &mut |value| {
-        walk::map_expr(value, &mut |e| match e {
-            Expr::Get { node, index } => match moved.get(&node) {
-                Some(array) => Expr::GetLocal { local: array.local, index },
-                None => Expr::Get { node, index },
-            },
-            other => other,
-        })
+    replace_zeros(group, moved, fresh);
+    walk::move_elements(group, &mut |array, index| match array {
+        ArrayRef::Node(node) => Some((ArrayRef::Local(moved.get(&node)?.local), index.clone())),
+        ArrayRef::Local(_) => None,
     });
     let declare = |array: &StackArray<'_>| Stmt::Declare {
         local: array.local,
@@ -111,16 +106,12 @@ fn move_nodes_to_stack(group: &mut Block, moved: &BTreeMap<NodeRef, StackArray<'
     group.splice(0..0, moved.values().rev().map(declare));
 }
 
-/// Replaces the stores to nodes by stores to the locals in their place.
-fn replace_stores(block: &mut Block, moved: &BTreeMap<NodeRef, StackArray<'_>>, fresh: &mut Fresh) {
+/// Replaces `zero` of nodes by stores to the locals in their place.
+fn replace_zeros(block: &mut Block, moved: &BTreeMap<NodeRef, StackArray<'_>>, fresh: &mut Fresh) {
     for stmt in block.iter_mut() {
         match stmt {
-            Stmt::For { body, .. } => replace_stores(body, moved, fresh),
+            Stmt::For { body, .. } => replace_zeros(body, moved, fresh),
             Stmt::Zero { node } if let Some(array) = moved.get(&*node) => *stmt = zeros(array, fresh),
-            Stmt::Set { node, index, value } if let Some(&StackArray { local, .. }) = moved.get(&*node) => {
-                let (index, value) = (std::mem::take(index), std::mem::replace(value, Expr::local(local)));
-                *stmt = Stmt::SetLocal { local, index, value };
-            }
             _ => {}
         }
     }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Block, Expr, IdSet, LocalId, LoopId, LoopKind, NodeRef, Stmt, walk};
+use lowered_ir::ir::{Affine, ArrayRef, Block, Expr, IdSet, LocalId, LoopId, LoopKind, NodeRef, Stmt, walk};
 use smallvec::smallvec;
 
 use crate::analysis::access;
@@ -150,7 +150,7 @@ impl Jammer<'_> {
     fn share_loads(&mut self, run: &mut Block, out: &mut Block) {
         let changing: IdSet<LocalId> = dependence::declared(run)
             .into_iter()
-            .chain(locals_set(run))
+            .chain(dependence::locals_set(run))
             .chain(self.wide.iter().copied())
             .collect();
         let fixed = |e: &Expr| match e {
@@ -318,26 +318,9 @@ fn keep_run_locals(
 
 /// The number of mentions of each local.
 fn uses(block: &[Stmt]) -> BTreeMap<LocalId, usize> {
+    let read = walk::parts_in(block).filter_map(Expr::array);
+    let all = walk::stmts(block).filter_map(Stmt::array).chain(read).filter_map(ArrayRef::local);
     let mut uses = BTreeMap::new();
-    for stmt in walk::stmts(block) {
-        if let Stmt::SetLocal { local, .. } = stmt {
-            *uses.entry(*local).or_insert(0) += 1;
-        }
-    }
-    for e in walk::parts_in(block) {
-        if let Expr::GetLocal { local, .. } = e {
-            *uses.entry(*local).or_insert(0) += 1;
-        }
-    }
+    all.for_each(|local| *uses.entry(local).or_insert(0) += 1);
     uses
-}
-
-fn locals_set(block: &[Stmt]) -> IdSet<LocalId> {
-    let mut set = IdSet::default();
-    for stmt in walk::stmts(block) {
-        if let Stmt::SetLocal { local, .. } = stmt {
-            set.insert(*local);
-        }
-    }
-    set
 }

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Var, walk,
+    Affine, ArrayRef, Block, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Var, walk,
 };
 use tnode::{MemoryMode, ModeState, Reason};
 
@@ -236,7 +236,9 @@ impl RowBlocker<'_> {
                 index[dim] = index[dim].plus_constant(-start);
                 index
             };
-            move_accesses(&mut copy, node, own, &from_start);
+            walk::move_elements(&mut copy, &mut |array, index| {
+                (array == ArrayRef::Node(node)).then(|| (ArrayRef::Node(own), from_start(index)))
+            });
         }
         copy
     }
@@ -299,24 +301,4 @@ fn row_dimension(block: &[Stmt], node: NodeRef, row: LoopId) -> Option<usize> {
     let indices: Vec<&Indices> = touches.map(|touch| touch.index).collect::<Option<_>>()?;
     let is_row = |dim: &usize| indices.iter().all(|index| index[*dim] == Affine::var(Var::Loop(row)));
     (0..indices.first()?.len()).find(is_row)
-}
-
-/// Replaces the accesses to a node by accesses to another one.
-fn move_accesses(block: &mut Block, from: NodeRef, to: NodeRef, place: &dyn Fn(&Indices) -> Indices) {
-    for stmt in block.iter_mut() {
-        if let Stmt::Set { node, index, .. } = stmt
-            && *node == from
-        {
-            (*node, *index) = (to, place(index));
-        }
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::Get { node, index } if node == from => Expr::Get { node: to, index: place(&index) },
-                other => other,
-            })
-        });
-        if let Stmt::For { body, .. } = stmt {
-            move_accesses(body, from, to, place);
-        }
-    }
 }

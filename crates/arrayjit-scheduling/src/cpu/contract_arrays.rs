@@ -11,14 +11,13 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Indices, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, Var,
-    walk,
+    Affine, ArrayRef, Block, Indices, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt,
+    Var, walk,
 };
 use tnode::Dims;
 
 use crate::analysis::access;
-use crate::analysis::nodes::is_local;
-use crate::analysis::nodes::node_bytes;
+use crate::analysis::nodes::{is_local, node_bytes, reads_guarded};
 use codegen_core::Caps;
 use codegen_core::dependence::{self, Touch, VariableRanges};
 
@@ -77,7 +76,7 @@ fn find(
         vars.insert(var);
         block = inner;
     }
-    if path.is_empty() || is_guarded(block, node) {
+    if path.is_empty() || reads_guarded(block, node) {
         return None;
     }
     let indices: Vec<&Indices> = dependence::touches(block)
@@ -150,10 +149,6 @@ fn only_loop<'a>(
         .then_some((at, *var, body))
 }
 
-fn is_guarded(block: &[Stmt], node: NodeRef) -> bool {
-    walk::parts_in(block).any(|e| matches!(e, Expr::GetGuarded { node: read, .. } if *read == node))
-}
-
 impl ContractedArray {
     /// The sizes of the dimensions of the local.
     fn dims(&self, decl: &NodeDecl) -> Dims {
@@ -172,7 +167,9 @@ impl ContractedArray {
 
     fn replace(&self, body: &mut [Stmt], node: NodeRef, decl: &NodeDecl, local: LocalId) {
         let Some(block) = self.block(body) else { return };
-        replace(block, node, &|index| self.within(index), local);
+        walk::move_elements(block, &mut |array, index| {
+            (array == ArrayRef::Node(node)).then(|| (ArrayRef::Local(local), self.within(index)))
+        });
         let dims = self.dims(decl);
         let space = if dims.is_empty() { Space::Register } else { Space::Stack };
         block.insert(0, Stmt::Declare { local, dtype: decl.dtype, dims, space });
@@ -198,25 +195,5 @@ impl ContractedArray {
             Window::Whole => Some(index.clone()),
         };
         self.windows.iter().zip(index).filter_map(own).collect()
-    }
-}
-
-fn replace(block: &mut Block, node: NodeRef, within: &dyn Fn(&Indices) -> Indices, local: LocalId) {
-    for stmt in block.iter_mut() {
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::Get { node: read, index } if read == node => {
-                    Expr::GetLocal { local, index: within(&index) }
-                }
-                other => other,
-            })
-        });
-        match stmt {
-            Stmt::For { body, .. } => replace(body, node, within, local),
-            Stmt::Set { node: set, index, value } if *set == node => {
-                *stmt = Stmt::SetLocal { local, index: within(index), value: value.clone() };
-            }
-            _ => {}
-        }
     }
 }

@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Expr, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{ArrayRef, NodeRef, Routine, Stmt, walk};
 
 use crate::analysis::access::{self, Effects};
-use crate::analysis::nodes::is_local;
+use crate::analysis::nodes::{is_local, reads_guarded};
 use codegen_core::dependence::{self, VariableRanges};
 
 /// The most nodes of one statement that are compared.
@@ -54,12 +54,8 @@ fn merge(routine: &mut Routine, at: usize, mut nodes: Vec<NodeRef>, ranges: &Var
 
 /// Whether every access to a node has a known index.
 fn is_plain(block: &[Stmt], node: NodeRef) -> bool {
-    let mut plain =
-        dependence::touches(block).iter().all(|touch| touch.node != node || touch.index.is_some());
-    for e in walk::parts_in(block) {
-        plain &= !matches!(e, Expr::GetGuarded { node: read, .. } if *read == node);
-    }
-    plain
+    let has_index = |touch: &dependence::Touch<'_>| touch.node != node || touch.index.is_some();
+    dependence::touches(block).iter().all(has_index) && !reads_guarded(block, node)
 }
 
 /// Whether the block reads no element of `old` after it writes the element of `new` with the same index.
@@ -84,20 +80,7 @@ fn is_used_up(block: &[Stmt], old: NodeRef, new: NodeRef, ranges: &VariableRange
 }
 
 fn rename(block: &mut [Stmt], from: NodeRef, to: NodeRef) {
-    for stmt in block.iter_mut() {
-        if let Stmt::Set { node, .. } = stmt
-            && *node == from
-        {
-            *node = to;
-        }
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::Get { node, index } if node == from => Expr::Get { node: to, index },
-                other => other,
-            })
-        });
-        if let Stmt::For { body, .. } = stmt {
-            rename(body, from, to);
-        }
-    }
+    walk::move_elements(block, &mut |array, index| {
+        (array == ArrayRef::Node(from)).then(|| (ArrayRef::Node(to), index.clone()))
+    });
 }

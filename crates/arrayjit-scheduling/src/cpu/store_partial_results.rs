@@ -6,7 +6,7 @@
 //! must do more work than any other statement that mentions `t`, enough for several threads; it must only
 //! store into `t`, have independent iterations once `t` is a node, and write every element before it is read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{Affine, Block, Expr, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk};
 use lowered_ir::passes::access::analyse;
@@ -17,6 +17,7 @@ use crate::analysis::cost;
 use crate::cpu::forward_stores::forward_values;
 use crate::options::ScheduleOptions;
 use codegen_core::Caps;
+use codegen_core::canonical::locals_as_nodes;
 use codegen_core::dependence::{self, VariableRanges};
 
 /// Replaces local arrays that a long loop fills by nodes, among the top-level statements and in top-level
@@ -95,7 +96,7 @@ fn stored(routine: &Routine, local: LocalId, options: &ScheduleOptions) -> Optio
     }
     let mut stored = routine.clone();
     let node = declare_node(&mut stored, local)?;
-    replace(&mut stored.body, local, node);
+    locals_as_nodes(&mut stored.body, &BTreeMap::from([(local, node)]));
     let ranges = VariableRanges::of(&stored);
     // The declaration before the loop has been removed.
     let gains = match &stored.body[at - 1] {
@@ -117,22 +118,4 @@ fn declare_node(routine: &mut Routine, local: LocalId) -> Option<NodeRef> {
     let mode = ModeState::decided(MemoryMode::Local, Reason::new("shared by kernels"));
     routine.nodes.push(NodeDecl { name: local.to_string(), dtype, dims, mode });
     Some(NodeRef(routine.nodes.len() as u32 - 1))
-}
-
-fn replace(block: &mut Block, local: LocalId, node: NodeRef) {
-    for stmt in block.iter_mut() {
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::GetLocal { local: read, index } if read == local => Expr::Get { node, index },
-                other => other,
-            })
-        });
-        match stmt {
-            Stmt::For { body, .. } => replace(body, local, node),
-            Stmt::SetLocal { local: set, index, value } if *set == local => {
-                *stmt = Stmt::Set { node, index: std::mem::take(index), value: value.clone() };
-            }
-            _ => {}
-        }
-    }
 }

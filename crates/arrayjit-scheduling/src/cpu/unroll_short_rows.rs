@@ -18,9 +18,7 @@
 //! if no contiguous loop has as many iterations as a vector has lanes. Contractions stay as they are.
 
 use lowered_ir::eval;
-use lowered_ir::ir::{
-    Affine, Block, Expr, IdSet, LocalId, LoopId, LoopKind, Routine, Stmt, TernaryOp, Types, walk,
-};
+use lowered_ir::ir::{Affine, Block, Expr, LoopId, LoopKind, Routine, Stmt, TernaryOp, Types, walk};
 use tnode::Scalar;
 
 use crate::analysis::names::Names;
@@ -179,21 +177,11 @@ fn is_contiguous(body: &[Stmt], var: LoopId, names: &Names) -> bool {
 fn reduces(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| match stmt {
         Stmt::For { body, .. } => {
-            let (own, set) = (dependence::declared(body), locals_set(body));
+            let (own, set) = (dependence::declared(body), dependence::locals_set(body));
             !set.is_subset(&own) || reduces(body)
         }
         _ => false,
     })
-}
-
-fn locals_set(block: &[Stmt]) -> IdSet<LocalId> {
-    let mut set = IdSet::default();
-    for stmt in walk::stmts(block) {
-        if let Stmt::SetLocal { local, .. } = stmt {
-            set.insert(*local);
-        }
-    }
-    set
 }
 
 /// The greatest number of iterations of a loop along which a store is contiguous.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Block, Expr, LocalId, NodeDecl, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{LocalId, NodeDecl, NodeRef, Routine, Stmt};
 use tnode::{MemoryMode, ModeState, Reason};
+
+use codegen_core::canonical::locals_as_nodes;
 
 /// Replaces every top-level local by a node that lives for one run.
 pub(crate) fn expand_scalars(routine: &mut Routine) {
@@ -16,32 +18,6 @@ pub(crate) fn expand_scalars(routine: &mut Routine) {
         routine.nodes.push(NodeDecl { name: local.to_string(), dtype: *dtype, dims: dims.clone(), mode });
         false
     });
-    replace(&mut body, &expanded);
+    locals_as_nodes(&mut body, &expanded);
     routine.body = body;
-}
-
-fn replace(block: &mut Block, expanded: &BTreeMap<LocalId, NodeRef>) {
-    for stmt in block.iter_mut() {
-        walk::map_own_values(stmt, &mut |value| walk::map_expr(value, &mut |e| read(e, expanded)));
-        match stmt {
-            Stmt::For { body, .. } => replace(body, expanded),
-            Stmt::SetLocal { local, index, value } => {
-                if let Some(&node) = expanded.get(local) {
-                    let (index, value) = (std::mem::take(index), value.clone());
-                    *stmt = Stmt::Set { node, index, value };
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-fn read(expr: Expr, expanded: &BTreeMap<LocalId, NodeRef>) -> Expr {
-    match expr {
-        Expr::GetLocal { local, index } => match expanded.get(&local) {
-            Some(&node) => Expr::Get { node, index },
-            None => Expr::GetLocal { local, index },
-        },
-        other => other,
-    }
 }

@@ -4,7 +4,7 @@
 //! constant within an iteration of the nest's outer loops, and the first statement of the body that mentions
 //! it must store into it.
 
-use lowered_ir::ir::{Block, Expr, Fresh, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{ArrayRef, Indices, NodeRef, Routine, Stmt, walk};
 
 use crate::analysis::access;
 use crate::analysis::nest::innermost;
@@ -22,7 +22,11 @@ pub(crate) fn promote_registers(routine: &mut Routine) {
         for node in access::nodes(block) {
             let decl = routine.node(node);
             if is_local(decl) && owners.get(&node) == Some(&Some(at)) && is_kept(block, node) {
-                replace(block, node, decl.dtype, &mut fresh);
+                let local = fresh.local_id();
+                walk::move_elements(block, &mut |array, _| {
+                    (array == ArrayRef::Node(node)).then(|| (ArrayRef::Local(local), Indices::new()))
+                });
+                block.insert(0, Stmt::scalar(local, decl.dtype));
             }
         }
     }
@@ -39,22 +43,4 @@ fn is_kept(block: &[Stmt], node: NodeRef) -> bool {
         && touches.iter().filter(|t| t.write).count() == stores.count()
         && !inner.iter().any(|&var| index.iter().any(|i| i.mentions(var)))
         && !is_guarded(block, node)
-}
-
-fn replace(block: &mut Block, node: NodeRef, dtype: tnode::DType, fresh: &mut Fresh) {
-    let local = fresh.local_id();
-    for stmt in block.iter_mut() {
-        if let Stmt::Set { node: set, value, .. } = stmt
-            && *set == node
-        {
-            *stmt = Stmt::set_scalar(local, value.clone());
-        }
-    }
-    walk::map_values(block, &mut |value| {
-        walk::map_expr(value, &mut |e| match e {
-            Expr::Get { node: read, .. } if read == node => Expr::local(local),
-            other => other,
-        })
-    });
-    block.insert(0, Stmt::scalar(local, dtype));
 }

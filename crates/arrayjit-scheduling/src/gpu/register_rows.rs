@@ -14,8 +14,8 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Expr, Indices, LocalId, LoopId, LoopKind, NodeRef, Space, Stmt, Types, UnaryOp,
-    walk,
+    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, LocalId, LoopId, LoopKind, NodeRef, Space, Stmt, Types,
+    UnaryOp, walk,
 };
 
 use crate::analysis::nodes::is_guarded;
@@ -110,7 +110,10 @@ impl SharedPass {
         }
         let mut out = Block::new();
         for hold in &self.cached {
-            replace(&mut block, hold, &share.place());
+            walk::move_elements(&mut block, &mut |array, index| {
+                let is_held = array == ArrayRef::Node(hold.node) && *index == hold.index;
+                is_held.then(|| (ArrayRef::Local(hold.local), share.place()))
+            });
             if hold.loads {
                 let value = Expr::Get { node: hold.node, index: hold.index.clone() };
                 out.push(Stmt::SetLocal { local: hold.local, index: share.place(), value });
@@ -123,27 +126,6 @@ impl SharedPass {
 
 fn is_alike(a: &SharedLoop, b: &SharedLoop) -> bool {
     SharedLoop { var: b.var, ..*a } == *b
-}
-
-/// Replaces an element of a node by its register.
-fn replace(block: &mut Block, hold: &RegisterElement, place: &Indices) {
-    for stmt in block.iter_mut() {
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::Get { node, index } if node == hold.node && index == hold.index => {
-                    Expr::GetLocal { local: hold.local, index: place.clone() }
-                }
-                other => other,
-            })
-        });
-        match stmt {
-            Stmt::For { body, .. } => replace(body, hold, place),
-            Stmt::Set { node, index, value } if *node == hold.node && *index == hold.index => {
-                *stmt = Stmt::SetLocal { local: hold.local, index: place.clone(), value: value.clone() };
-            }
-            _ => {}
-        }
-    }
 }
 
 /// The candidates. The ones that need no memory at all come first.

@@ -4,7 +4,7 @@
 //! throughout an iteration of the workgroup loops or belong to the row. All rows of a workgroup must fit into
 //! half of its shared memory.
 
-use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, NodeRef, Space, Stmt, walk};
+use lowered_ir::ir::{Affine, ArrayRef, Block, Indices, NodeRef, Space, Stmt, walk};
 use tnode::Dims;
 
 use crate::analysis::access;
@@ -28,7 +28,10 @@ pub(crate) fn share(gpu: &mut Gpu, body: &[Stmt]) -> Block {
             left -= bytes;
             let (local, stmt) = gpu.names.declare(dtype, dims, Space::Workgroup);
             declare.push(stmt);
-            replace(&mut body, node, local, &row);
+            walk::move_elements(&mut body, &mut |array, index| {
+                let along = || row.iter().map(|&dim| index[dim].clone()).collect();
+                (array == ArrayRef::Node(node)).then(|| (ArrayRef::Local(local), along()))
+            });
         }
     }
     declare.into_iter().chain(body).collect()
@@ -44,25 +47,4 @@ fn row_of(gpu: &Gpu, body: &[Stmt], node: NodeRef) -> Option<Vec<usize>> {
     let of_row = |dim: &usize| !still(&first[*dim]) || indices.iter().any(|index| index[*dim] != first[*dim]);
     let row: Vec<usize> = (0..first.len()).filter(of_row).collect();
     (gpu.owned.contains(&node) && !row.is_empty() && !is_guarded(body, node)).then_some(row)
-}
-
-fn replace(block: &mut Block, node: NodeRef, local: LocalId, row: &[usize]) {
-    let along = |index: &Indices| -> Indices { row.iter().map(|&dim| index[dim].clone()).collect() };
-    for stmt in block.iter_mut() {
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::Get { node: read, index } if read == node => {
-                    Expr::GetLocal { local, index: along(&index) }
-                }
-                other => other,
-            })
-        });
-        match stmt {
-            Stmt::For { body, .. } => replace(body, node, local, row),
-            Stmt::Set { node: set, index, value } if *set == node => {
-                *stmt = Stmt::SetLocal { local, index: along(index), value: value.clone() };
-            }
-            _ => {}
-        }
-    }
 }

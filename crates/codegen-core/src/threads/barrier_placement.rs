@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Var, walk};
+use lowered_ir::ir::{Affine, ArrayRef, Expr, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
 
 use super::launch::has_workgroup_loops;
 
@@ -46,13 +46,6 @@ impl BarrierPlacement {
     }
 }
 
-/// An array that threads share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Array {
-    Node(NodeRef),
-    Local(LocalId),
-}
-
 /// A digit of an index that is one of the thread's number: `(index - offset) / unit mod extent`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Digit {
@@ -73,7 +66,7 @@ enum Accessor {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ArrayAccess {
-    array: Array,
+    array: ArrayRef,
     writes: bool,
     by: Accessor,
 }
@@ -175,14 +168,14 @@ impl PlacementSearch<'_> {
                 }
             }
             Stmt::Set { node, index, .. } => {
-                self.note(Array::Node(*node), true, index, None, threads, found);
+                self.note(ArrayRef::Node(*node), true, index, None, threads, found);
             }
             Stmt::SetDynamic { node, index, axis, .. } => {
-                self.note(Array::Node(*node), true, index, Some(*axis), threads, found);
+                self.note(ArrayRef::Node(*node), true, index, Some(*axis), threads, found);
             }
-            Stmt::Zero { node } => self.note(Array::Node(*node), true, &[], None, &[], found),
+            Stmt::Zero { node } => self.note(ArrayRef::Node(*node), true, &[], None, &[], found),
             Stmt::SetLocal { local, index, .. } if self.shared.contains(local) => {
-                self.note(Array::Local(*local), true, index, None, threads, found);
+                self.note(ArrayRef::Local(*local), true, index, None, threads, found);
             }
             Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
         }
@@ -191,13 +184,13 @@ impl PlacementSearch<'_> {
                 Expr::Get { node, index }
                 | Expr::GetGuarded { node, index, .. }
                 | Expr::GetMerge { node, index } => {
-                    self.note(Array::Node(*node), false, index, None, threads, found);
+                    self.note(ArrayRef::Node(*node), false, index, None, threads, found);
                 }
                 Expr::GetDynamic { node, index, axis, .. } => {
-                    self.note(Array::Node(*node), false, index, Some(*axis), threads, found);
+                    self.note(ArrayRef::Node(*node), false, index, Some(*axis), threads, found);
                 }
                 Expr::GetLocal { local, index } if self.shared.contains(local) => {
-                    self.note(Array::Local(*local), false, index, None, threads, found);
+                    self.note(ArrayRef::Local(*local), false, index, None, threads, found);
                 }
                 _ => {}
             });
@@ -206,7 +199,7 @@ impl PlacementSearch<'_> {
 
     fn note(
         &self,
-        array: Array,
+        array: ArrayRef,
         writes: bool,
         index: &[Affine],
         computed: Option<usize>,

@@ -20,6 +20,7 @@
 //!   block.
 
 mod affine;
+mod array_ref;
 mod bound;
 mod expr;
 mod id_map;
@@ -32,6 +33,7 @@ mod stmt;
 pub mod walk;
 
 pub use affine::{Affine, Guard, Indices, Range, Var};
+pub use array_ref::ArrayRef;
 pub use bound::{Bound, VariableBounds, index_bounds};
 pub use expr::{Expr, Types};
 pub use id_map::IdMap;

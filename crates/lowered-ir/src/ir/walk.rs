@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{Affine, Expr, IdSet, Indices, LocalId, LoopId, Stmt, Var};
+use super::{Affine, ArrayRef, Expr, IdSet, Indices, LocalId, LoopId, Stmt, Var};
 
 thread_local! {
     static VISITS: Cell<u64> = const { Cell::new(0) };
@@ -170,6 +170,30 @@ pub fn map_indices(block: &mut [Stmt], f: &mut impl FnMut(&Affine) -> Affine) {
         if let Stmt::For { hi, body, .. } = stmt {
             *hi = hi.map(&mut *f);
             map_indices(body, f);
+        }
+    }
+}
+
+/// Moves elements: `f` gives the array and the index in place of those that a store or a read names, if they
+/// change. Guarded reads, reads of the merge buffer and accesses at computed indices stay.
+pub fn move_elements(
+    block: &mut [Stmt],
+    f: &mut impl FnMut(ArrayRef, &Indices) -> Option<(ArrayRef, Indices)>,
+) {
+    for stmt in block {
+        map_own_values(stmt, &mut |value| {
+            map_expr(value, &mut |part| {
+                let moved = part.element().and_then(|(array, index)| f(array, index));
+                moved.map_or(part, |(array, index)| array.read(index))
+            })
+        });
+        let moved = stmt.store().and_then(|(array, index, _)| f(array, index));
+        match stmt {
+            Stmt::For { body, .. } => move_elements(body, f),
+            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } if let Some((array, index)) = moved => {
+                *stmt = array.store(index, std::mem::replace(value, placeholder()));
+            }
+            _ => {}
         }
     }
 }

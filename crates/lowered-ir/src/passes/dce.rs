@@ -7,9 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ir::{Block, LocalId, NodeRef, Routine, Stmt, walk};
+use crate::ir::{ArrayRef, Block, Expr, LocalId, NodeRef, Routine, Stmt, walk};
 
-use super::effects::Effects;
 use super::overwritten::remove_overwritten;
 use super::ranges::Ranges;
 
@@ -47,16 +46,9 @@ fn without_idle_loops(block: Block, ranges: &Ranges) -> Block {
     kept.map(inside).collect()
 }
 
-/// A node or a local that values are stored to and read from.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum StoredArray {
-    Node(NodeRef),
-    Local(LocalId),
-}
-
 /// The arrays that no live statement reads.
 struct UnreadArrays {
-    arrays: BTreeSet<StoredArray>,
+    arrays: BTreeSet<ArrayRef>,
     /// Locals that a live statement mentions.
     mentioned: BTreeSet<LocalId>,
 }
@@ -65,21 +57,21 @@ impl UnreadArrays {
     fn of(body: &[Stmt], outlives: &impl Fn(NodeRef) -> bool) -> UnreadArrays {
         // The arrays that the stores into each array read, except the array itself: an array that only its
         // own stores read is dead.
-        let mut stores: BTreeMap<StoredArray, Vec<StoredArray>> = BTreeMap::new();
+        let mut stores: BTreeMap<ArrayRef, Vec<ArrayRef>> = BTreeMap::new();
         // How many statements read each array.
-        let mut readers: BTreeMap<StoredArray, usize> = BTreeMap::new();
+        let mut readers: BTreeMap<ArrayRef, usize> = BTreeMap::new();
         for stmt in walk::stmts(body) {
-            let target = target(stmt);
-            let reads: Vec<StoredArray> =
+            let target = stmt.array();
+            let reads: Vec<ArrayRef> =
                 reads_of(stmt).into_iter().filter(|read| Some(*read) != target).collect();
             reads.iter().for_each(|&read| *readers.entry(read).or_default() += 1);
             if let Some(target) = target {
                 stores.entry(target).or_default().extend(reads);
             }
         }
-        let matters = |array: &StoredArray| matches!(array, StoredArray::Node(node) if outlives(*node));
-        let is_read = |array: &StoredArray| readers.get(array).is_some_and(|&count| count > 0);
-        let mut open: Vec<StoredArray> =
+        let matters = |array: &ArrayRef| matches!(array, ArrayRef::Node(node) if outlives(*node));
+        let is_read = |array: &ArrayRef| readers.get(array).is_some_and(|&count| count > 0);
+        let mut open: Vec<ArrayRef> =
             stores.keys().filter(|array| !matters(array) && !is_read(array)).copied().collect();
         let mut arrays = BTreeSet::new();
         // Removing the stores into an array removes one reader of each array that they read.
@@ -95,10 +87,7 @@ impl UnreadArrays {
         }
         let stored = stores.into_keys();
         let read = readers.into_iter().filter(|(_, count)| *count > 0).map(|(array, _)| array);
-        let mentioned = stored.chain(read).filter_map(|array| match array {
-            StoredArray::Local(local) => Some(local),
-            StoredArray::Node(_) => None,
-        });
+        let mentioned = stored.chain(read).filter_map(ArrayRef::local);
         UnreadArrays { mentioned: mentioned.collect(), arrays }
     }
 
@@ -111,26 +100,13 @@ impl UnreadArrays {
                 active.then_some(Stmt::For { var, lo, hi, kind, body })
             }
             Stmt::Declare { local, .. } if !self.mentioned.contains(&local) => None,
-            other if target(&other).is_some_and(|target| self.arrays.contains(&target)) => None,
+            other if other.array().is_some_and(|target| self.arrays.contains(&target)) => None,
             other => Some(other),
         }
     }
 }
 
-fn target(stmt: &Stmt) -> Option<StoredArray> {
-    match stmt {
-        Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } => {
-            Some(StoredArray::Node(*node))
-        }
-        Stmt::SetLocal { local, .. } => Some(StoredArray::Local(*local)),
-        Stmt::For { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => None,
-    }
-}
-
 /// The arrays that the values of the statement itself read.
-fn reads_of(stmt: &Stmt) -> BTreeSet<StoredArray> {
-    let mut effects = Effects::default();
-    stmt.values().into_iter().for_each(|value| effects.read(value));
-    let nodes = effects.reads.into_iter().map(StoredArray::Node);
-    nodes.chain(effects.local_reads.into_iter().map(StoredArray::Local)).collect()
+fn reads_of(stmt: &Stmt) -> BTreeSet<ArrayRef> {
+    stmt.values().into_iter().flat_map(walk::parts).filter_map(Expr::array).collect()
 }

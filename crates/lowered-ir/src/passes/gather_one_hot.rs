@@ -28,7 +28,7 @@
 use tnode::{DType, Scalar};
 
 use crate::ir::{
-    Affine, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Numerics, Routine,
+    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, Locals, LoopId, LoopKind, NodeRef, Numerics, Routine,
     Stmt, TernaryOp, UnaryOp, walk,
 };
 
@@ -87,7 +87,7 @@ impl OneHotRewriter<'_> {
         };
         let classes = hi.constant()?;
         let (loops, store) = chain(body)?;
-        let (target, index, value) = accumulation(store)?;
+        let (target, index, value) = store.store()?;
         let selected = self.selected(self.element(target, index, value)?, *var, classes)?;
         let dtype = self.dtype(value);
         let fast = self.routine.numerics == Numerics::Fast;
@@ -101,15 +101,9 @@ impl OneHotRewriter<'_> {
     }
 
     /// The term that is added to the target's element, which must be the other operand of the sum.
-    fn element<'e>(&self, target: SumTarget, index: &Indices, value: &'e Expr) -> Option<&'e Expr> {
+    fn element<'e>(&self, target: ArrayRef, index: &Indices, value: &'e Expr) -> Option<&'e Expr> {
         let Expr::Binary { op: BinaryOp::Add, a, b } = value else { return None };
-        let own = |e: &Expr| match (target, e) {
-            (SumTarget::Node(node), Expr::Get { node: read, index: at }) => node == *read && at == index,
-            (SumTarget::Local(local), Expr::GetLocal { local: read, index: at }) => {
-                local == *read && at == index
-            }
-            _ => false,
-        };
+        let own = |e: &Expr| e.element() == Some((target, index));
         match (own(a), own(b)) {
             (true, false) => Some(b),
             (false, true) => Some(a),
@@ -189,12 +183,12 @@ impl OneHotRewriter<'_> {
     }
 
     /// Whether the gathered value reads the array that the sum accumulates into.
-    fn interferes(&self, target: SumTarget, selected: &OneHotRead<'_>) -> bool {
+    fn interferes(&self, target: ArrayRef, selected: &OneHotRead<'_>) -> bool {
         let mut effects = Effects::default();
         effects.read(&selected.at);
         match target {
-            SumTarget::Node(node) => selected.table == node || effects.reads.contains(&node),
-            SumTarget::Local(local) => effects.local_reads.contains(&local),
+            ArrayRef::Node(node) => selected.table == node || effects.reads.contains(&node),
+            ArrayRef::Local(local) => effects.local_reads.contains(&local),
         }
     }
 
@@ -216,13 +210,6 @@ impl OneHotRewriter<'_> {
     }
 }
 
-/// Where a sum is accumulated.
-#[derive(Clone, Copy, PartialEq)]
-enum SumTarget {
-    Node(NodeRef),
-    Local(LocalId),
-}
-
 /// Whether a loop of the block ends at a value that depends on the variable.
 fn bounds_a_loop(var: LoopId, block: &Block) -> bool {
     walk::stmts(block).any(|stmt| matches!(stmt, Stmt::For { hi, .. } if hi.mentions(var)))
@@ -240,14 +227,6 @@ fn chain(mut block: &Block) -> Option<(Vec<LoopId>, &Stmt)> {
             [store] => return Some((loops, store)),
             _ => return None,
         }
-    }
-}
-
-fn accumulation(store: &Stmt) -> Option<(SumTarget, &Indices, &Expr)> {
-    match store {
-        Stmt::Set { node, index, value } => Some((SumTarget::Node(*node), index, value)),
-        Stmt::SetLocal { local, index, value } => Some((SumTarget::Local(*local), index, value)),
-        _ => None,
     }
 }
 

@@ -9,14 +9,14 @@ use tnode::DType;
 
 use super::{
     Limits, MAX_OFFSET_BYTES, RoutinePosition, VerifyError, Violation,
-    independence::{self, AccessedArray, CheckedLoop, LoopViolation},
+    independence::{self, CheckedLoop, LoopViolation},
     ranges::{Interval, VariableIntervals},
     tables::{local_size, named_node},
     types,
 };
 use crate::ir::{
-    Affine, Bound, Expr, Guard, Indices, LocalDecl, LocalId, Locals, LogPart, LoopId, LoopKind, NodeRef,
-    Routine, Space, Stmt, Var,
+    Affine, ArrayRef, Bound, Expr, Guard, Indices, LocalDecl, LocalId, Locals, LogPart, LoopId, LoopKind,
+    NodeRef, Routine, Space, Stmt, Var,
 };
 
 /// Checks every statement of a routine whose declarations were checked.
@@ -135,14 +135,10 @@ impl<'r> Checker<'r> {
     fn stmt(&mut self, stmt: &Stmt) -> CheckResult {
         match stmt {
             Stmt::For { var, lo, hi, kind, .. } => self.loop_head(*var, *lo, hi, *kind),
-            Stmt::Set { node, index, value } => {
-                self.node(*node)?;
-                self.access(AccessedArray::Node(*node), index, &Guard::new())?;
-                self.stored(AccessedArray::Node(*node), value)
-            }
+            Stmt::Set { node, index, value } => self.set(ArrayRef::Node(*node), index, value),
             Stmt::SetDynamic { node, index, axis, at, op, value } => {
                 self.dynamic(*node, index, *axis, at, 1)?;
-                let array = AccessedArray::Node(*node);
+                let array = ArrayRef::Node(*node);
                 if let Some(op) = op {
                     types::accumulation(*op, self.dtype(array))?;
                 }
@@ -153,13 +149,14 @@ impl<'r> Checker<'r> {
             Stmt::Declare { local, dtype, dims, space } => {
                 self.declare(*local, LocalDecl { dtype: *dtype, dims: dims.clone(), space: *space })
             }
-            Stmt::SetLocal { local, index, value } => {
-                self.local(*local)?;
-                self.access(AccessedArray::Local(*local), index, &Guard::new())?;
-                self.stored(AccessedArray::Local(*local), value)
-            }
+            Stmt::SetLocal { local, index, value } => self.set(ArrayRef::Local(*local), index, value),
             Stmt::Comment(_) => Ok(()),
         }
+    }
+
+    fn set(&mut self, array: ArrayRef, index: &Indices, value: &Expr) -> CheckResult {
+        self.element(array, index, &Guard::new())?;
+        self.stored(array, value)
     }
 
     /// Checks rule V23, and every value.
@@ -317,14 +314,14 @@ impl<'r> Checker<'r> {
     // Indices.
 
     /// Checks rules V10 to V13 on an access of an array in scope.
-    fn access(&mut self, array: AccessedArray, index: &Indices, guard: &Guard) -> CheckResult {
+    fn access(&mut self, array: ArrayRef, index: &Indices, guard: &Guard) -> CheckResult {
         self.access_but(array, index, guard, None)
     }
 
     /// Like [`access`](Self::access), for an access whose index in the dimension `computed` is computed.
     fn access_but(
         &mut self,
-        array: AccessedArray,
+        array: ArrayRef,
         index: &Indices,
         guard: &Guard,
         computed: Option<usize>,
@@ -346,7 +343,7 @@ impl<'r> Checker<'r> {
             if let Some(Interval { lo, hi }) = interval.filter(|i| i.lo < 0 || i.hi as u64 >= size as u64) {
                 return Err(Violation::OutOfBounds { array: self.named(array), dim, lo, hi, size });
             }
-            if let (AccessedArray::Local(local), Some(Space::Register)) = (array, space) {
+            if let (ArrayRef::Local(local), Some(Space::Register)) = (array, space) {
                 self.register_index(local, index)?;
             }
         }
@@ -354,7 +351,7 @@ impl<'r> Checker<'r> {
     }
 
     /// Checks rule V12 on the terms of an access with as many indices as dimensions.
-    fn steepness(&self, array: AccessedArray, index: &Indices) -> CheckResult {
+    fn steepness(&self, array: ArrayRef, index: &Indices) -> CheckResult {
         let mut stride = self.dtype(array).size_bytes() as u128;
         for (dim, (index, &size)) in index.iter().zip(self.shape(array).0).enumerate().rev() {
             let steep = |factor: &i64| stride.saturating_mul(factor.unsigned_abs().into()) > MAX_OFFSET_BYTES;
@@ -367,10 +364,10 @@ impl<'r> Checker<'r> {
         Ok(())
     }
 
-    fn shape(&self, array: AccessedArray) -> (&[usize], Option<Space>) {
+    fn shape(&self, array: ArrayRef) -> (&[usize], Option<Space>) {
         match array {
-            AccessedArray::Node(node) => (&self.routine.node(node).dims, None),
-            AccessedArray::Local(local) => {
+            ArrayRef::Node(node) => (&self.routine.node(node).dims, None),
+            ArrayRef::Local(local) => {
                 self.locals.get(&local).map_or((&[], None), |d| (&d.dims, Some(d.space)))
             }
         }
@@ -404,8 +401,8 @@ impl<'r> Checker<'r> {
     }
 
     /// Checks rule V24.
-    fn thread_index(&mut self, array: AccessedArray, index: &Indices) -> CheckResult {
-        let AccessedArray::Local(local) = array else { return Ok(()) };
+    fn thread_index(&mut self, array: ArrayRef, index: &Indices) -> CheckResult {
+        let ArrayRef::Local(local) = array else { return Ok(()) };
         let Some(decl) = self.locals.get(&local).filter(|decl| decl.space == Space::Thread) else {
             return Ok(());
         };
@@ -424,24 +421,24 @@ impl<'r> Checker<'r> {
         }
     }
 
-    fn named(&self, array: AccessedArray) -> String {
+    fn named(&self, array: ArrayRef) -> String {
         match array {
-            AccessedArray::Node(node) => named_node(node, self.routine.node(node)),
-            AccessedArray::Local(local) => format!("local {local}"),
+            ArrayRef::Node(node) => named_node(node, self.routine.node(node)),
+            ArrayRef::Local(local) => format!("local {local}"),
         }
     }
 
-    fn dtype(&self, array: AccessedArray) -> DType {
+    fn dtype(&self, array: ArrayRef) -> DType {
         match array {
-            AccessedArray::Node(node) => self.routine.node(node).dtype,
-            AccessedArray::Local(local) => self.locals.get(&local).map_or(DType::Bool, |d| d.dtype),
+            ArrayRef::Node(node) => self.routine.node(node).dtype,
+            ArrayRef::Local(local) => self.locals.get(&local).map_or(DType::Bool, |d| d.dtype),
         }
     }
 
     // Values.
 
     /// Checks rule V15.
-    fn stored(&mut self, array: AccessedArray, value: &Expr) -> CheckResult {
+    fn stored(&mut self, array: ArrayRef, value: &Expr) -> CheckResult {
         let (found, expected) = (self.expr(value, 1)?, self.dtype(array));
         match found == expected {
             true => Ok(()),
@@ -457,7 +454,7 @@ impl<'r> Checker<'r> {
         match expr {
             Expr::Const(value) => Ok(value.dtype()),
             Expr::Index { index, dtype } => self.embedded(index, *dtype),
-            Expr::Get { node, index } => self.get(*node, index, &Guard::new()),
+            Expr::Get { node, index } => self.element(ArrayRef::Node(*node), index, &Guard::new()),
             Expr::GetGuarded { guard, node, index, otherwise } => {
                 let dtype = self.get_guarded(guard, *node, index)?;
                 let found = self.expr(otherwise, depth + 1)?;
@@ -466,7 +463,7 @@ impl<'r> Checker<'r> {
             }
             Expr::GetDynamic { node, index, axis, at, otherwise } => {
                 self.dynamic(*node, index, *axis, at, depth + 1)?;
-                let dtype = self.dtype(AccessedArray::Node(*node));
+                let dtype = self.dtype(ArrayRef::Node(*node));
                 let found = self.expr(otherwise, depth + 1)?;
                 types::same(found, dtype, || "the value outside the dimension".into())?;
                 Ok(dtype)
@@ -480,7 +477,7 @@ impl<'r> Checker<'r> {
                 Ok(DType::U32x4)
             }
             Expr::GetMerge { node, index } => self.get_merge(*node, index),
-            Expr::GetLocal { local, index } => self.get_local(*local, index),
+            Expr::GetLocal { local, index } => self.element(ArrayRef::Local(*local), index, &Guard::new()),
             Expr::Unary { op, arg } => types::unary(*op, self.expr(arg, depth + 1)?),
             Expr::Binary { op, a, b } => {
                 types::binary(*op, self.expr(a, depth + 1)?, self.expr(b, depth + 1)?)
@@ -494,10 +491,14 @@ impl<'r> Checker<'r> {
         }
     }
 
-    fn get(&mut self, node: NodeRef, index: &Indices, guard: &Guard) -> CheckResult<DType> {
-        self.node(node)?;
-        self.access(AccessedArray::Node(node), index, guard)?;
-        Ok(self.dtype(AccessedArray::Node(node)))
+    /// The type of an element of an array, which must be in scope.
+    fn element(&mut self, array: ArrayRef, index: &Indices, guard: &Guard) -> CheckResult<DType> {
+        match array {
+            ArrayRef::Node(node) => self.node(node)?,
+            ArrayRef::Local(local) => self.local(local)?,
+        }
+        self.access(array, index, guard)?;
+        Ok(self.dtype(array))
     }
 
     /// Checks rule V21, and the computed index, which is nested `depth` deep.
@@ -510,7 +511,7 @@ impl<'r> Checker<'r> {
         depth: usize,
     ) -> CheckResult {
         self.node(node)?;
-        let array = AccessedArray::Node(node);
+        let array = ArrayRef::Node(node);
         self.access_but(array, index, &Guard::new(), Some(axis))?;
         match index.get(axis) {
             None => {
@@ -530,25 +531,18 @@ impl<'r> Checker<'r> {
         for range in guard {
             self.index(&range.index, &Guard::new())?;
         }
-        self.get(node, index, guard)
+        self.element(ArrayRef::Node(node), index, guard)
     }
 
     /// Checks rule V18.
     fn get_merge(&mut self, node: NodeRef, index: &Indices) -> CheckResult<DType> {
-        let dtype = self.get(node, index, &Guard::new())?;
+        let dtype = self.element(ArrayRef::Node(node), index, &Guard::new())?;
         let first = *self.merge.get_or_insert(node);
         if first != node {
-            let (expected, found) =
-                (self.named(AccessedArray::Node(first)), self.named(AccessedArray::Node(node)));
+            let (expected, found) = (self.named(ArrayRef::Node(first)), self.named(ArrayRef::Node(node)));
             return Err(Violation::MergeNode { expected, found });
         }
         Ok(dtype)
-    }
-
-    fn get_local(&mut self, local: LocalId, index: &Indices) -> CheckResult<DType> {
-        self.local(local)?;
-        self.access(AccessedArray::Local(local), index, &Guard::new())?;
-        Ok(self.dtype(AccessedArray::Local(local)))
     }
 
     /// Checks rule V12 on an embedded index.

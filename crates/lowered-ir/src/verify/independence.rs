@@ -28,7 +28,7 @@ use super::{
     Violation,
     ranges::{Interval, VariableIntervals},
 };
-use crate::ir::{Affine, Expr, Guard, IdSet, Indices, LocalId, LoopId, LoopKind, NodeRef, Stmt, Var, walk};
+use crate::ir::{Affine, ArrayRef, Expr, Guard, IdSet, Indices, LoopId, LoopKind, NodeRef, Stmt, Var, walk};
 
 pub(super) struct CheckedLoop<'r> {
     pub(super) var: LoopId,
@@ -36,16 +36,9 @@ pub(super) struct CheckedLoop<'r> {
     pub(super) body: &'r [Stmt],
 }
 
-/// An array that a loop body reads or writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum AccessedArray {
-    Node(NodeRef),
-    Local(LocalId),
-}
-
 /// One read or write in the loop.
 struct LoopAccess<'r> {
-    array: AccessedArray,
+    array: ArrayRef,
     index: &'r Indices,
     guard: Option<&'r Guard>,
     /// The dimension whose index is a computed value, of which nothing is known.
@@ -63,21 +56,20 @@ pub(super) type LoopViolation = (Vec<usize>, Violation);
 pub(super) fn check(
     looped: &CheckedLoop<'_>,
     ranges: &VariableIntervals<'_>,
-    name: &dyn Fn(AccessedArray) -> String,
+    name: &dyn Fn(ArrayRef) -> String,
 ) -> Result<(), LoopViolation> {
     let interval = ranges.of(looped.var.into());
     let mut accesses = LoopAccesses::default();
     accesses.block(looped.body, &mut Vec::new());
     if let Some((path, node)) = accesses.zeroed.into_iter().next() {
         let (kind, var) = (kind(looped.kind), looped.var.to_string());
-        return Err((path, Violation::ZeroInLoop { node: name(AccessedArray::Node(node)), kind, var }));
+        return Err((path, Violation::ZeroInLoop { node: name(ArrayRef::Node(node)), kind, var }));
     }
     if interval.lo >= interval.hi {
         return Ok(());
     }
     let inner = walk::loops_in(looped.body);
-    let written: BTreeSet<AccessedArray> =
-        accesses.list.iter().filter(|a| a.write).map(|a| a.array).collect();
+    let written: BTreeSet<ArrayRef> = accesses.list.iter().filter(|a| a.write).map(|a| a.array).collect();
     for array in written.into_iter().filter(|array| !accesses.own.contains(array)) {
         let all: Vec<&LoopAccess<'_>> = accesses.list.iter().filter(|a| a.array == array).collect();
         let separation = Separation { var: looped.var, interval, inner: &inner, ranges };
@@ -107,7 +99,7 @@ struct LoopAccesses<'r> {
     list: Vec<LoopAccess<'r>>,
     zeroed: Vec<(Vec<usize>, NodeRef)>,
     /// The locals it declares.
-    own: BTreeSet<AccessedArray>,
+    own: BTreeSet<ArrayRef>,
 }
 
 impl<'r> LoopAccesses<'r> {
@@ -125,37 +117,39 @@ impl<'r> LoopAccesses<'r> {
         }
         match stmt {
             Stmt::For { body, .. } => self.block(body, path),
-            Stmt::Set { node, index, .. } => self.store(AccessedArray::Node(*node), index, None, path),
-            Stmt::SetLocal { local, index, .. } => {
-                self.store(AccessedArray::Local(*local), index, None, path)
+            Stmt::Set { index, .. } | Stmt::SetLocal { index, .. } => {
+                self.store(stmt.array(), index, None, path);
             }
-            Stmt::SetDynamic { node, index, axis, .. } => {
-                self.store(AccessedArray::Node(*node), index, Some(*axis), path);
-            }
+            Stmt::SetDynamic { index, axis, .. } => self.store(stmt.array(), index, Some(*axis), path),
             Stmt::Zero { node } => self.zeroed.push((path.clone(), *node)),
-            Stmt::Declare { local, .. } => drop(self.own.insert(AccessedArray::Local(*local))),
+            Stmt::Declare { local, .. } => drop(self.own.insert(ArrayRef::Local(*local))),
             Stmt::Comment(_) | Stmt::Log { .. } => {}
         }
     }
 
-    fn store(&mut self, array: AccessedArray, index: &'r Indices, computed: Option<usize>, path: &[usize]) {
-        self.list.push(LoopAccess { array, index, guard: None, computed, write: true, path: path.to_vec() });
+    fn store(
+        &mut self,
+        array: Option<ArrayRef>,
+        index: &'r Indices,
+        computed: Option<usize>,
+        path: &[usize],
+    ) {
+        let path = path.to_vec();
+        let access = |array| LoopAccess { array, index, guard: None, computed, write: true, path };
+        self.list.extend(array.map(access));
     }
 
     fn reads(&mut self, value: &'r Expr, path: &[usize]) {
         walk::parts(value).for_each(|expr| {
-            let (array, index, guard, computed) = match expr {
-                Expr::Get { node, index } => (AccessedArray::Node(*node), index, None, None),
-                Expr::GetGuarded { guard, node, index, .. } => {
-                    (AccessedArray::Node(*node), index, Some(guard), None)
-                }
-                Expr::GetDynamic { node, index, axis, .. } => {
-                    (AccessedArray::Node(*node), index, None, Some(*axis))
-                }
-                Expr::GetLocal { local, index } => (AccessedArray::Local(*local), index, None, None),
+            let (index, guard, computed) = match expr {
+                Expr::Get { index, .. } | Expr::GetLocal { index, .. } => (index, None, None),
+                Expr::GetGuarded { guard, index, .. } => (index, Some(guard), None),
+                Expr::GetDynamic { index, axis, .. } => (index, None, Some(*axis)),
                 _ => return,
             };
-            self.list.push(LoopAccess { array, index, guard, computed, write: false, path: path.to_vec() });
+            let path = path.to_vec();
+            let access = |array| LoopAccess { array, index, guard, computed, write: false, path };
+            self.list.extend(expr.array().map(access));
         });
     }
 }
