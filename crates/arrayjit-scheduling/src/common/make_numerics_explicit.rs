@@ -43,7 +43,7 @@ pub(crate) fn make_numerics_explicit(routine: &mut Routine, policy: FmaPolicy, c
 fn contract_products(routine: &mut Routine) {
     let locals = routine.locals();
     let mut body = std::mem::take(&mut routine.body);
-    walk::map_values(&mut body, &mut |value| walk::map_expr(value, &mut |e| contract(e, routine, &locals)));
+    walk::map_parts(&mut body, &mut |e| contract(e, routine, &locals));
     routine.body = body;
 }
 

@@ -80,10 +80,8 @@ fn store(block: &[Stmt], node: NodeRef) -> Option<(usize, &Indices)> {
 }
 
 fn start_from(stmt: &mut Stmt, node: NodeRef, value: Scalar) {
-    walk::map_values(std::slice::from_mut(stmt), &mut |stored| {
-        walk::map_expr(stored, &mut |e| match e {
-            Expr::Get { node: read, .. } if read == node => Expr::Const(value),
-            other => other,
-        })
+    walk::map_parts(std::slice::from_mut(stmt), &mut |e| match e {
+        Expr::Get { node: read, .. } if read == node => Expr::Const(value),
+        other => other,
     });
 }

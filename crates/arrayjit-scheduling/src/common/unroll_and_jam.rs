@@ -161,16 +161,14 @@ impl Jammer<'_> {
         let mut loads: Vec<(Expr, LocalId)> = Vec::new();
         for stmt in run.iter_mut() {
             let Stmt::For { var: lane, hi, kind: LoopKind::Vector, body, .. } = stmt else { continue };
-            walk::map_values(body, &mut |value| {
-                walk::map_expr(value, &mut |e| {
-                    if !fixed(&e) || !mentions(&e, *lane) || mentions(&e, self.var) {
-                        return e;
-                    }
-                    let known = loads.iter().find(|(load, _)| *load == e).map(|(_, local)| *local);
-                    let local = known.unwrap_or_else(|| self.names.load(&e, *lane, hi.limit, out));
-                    loads.push((e, local));
-                    Expr::GetLocal { local, index: smallvec![Affine::var(*lane)] }
-                })
+            walk::map_parts(body, &mut |e| {
+                if !fixed(&e) || !mentions(&e, *lane) || mentions(&e, self.var) {
+                    return e;
+                }
+                let known = loads.iter().find(|(load, _)| *load == e).map(|(_, local)| *local);
+                let local = known.unwrap_or_else(|| self.names.load(&e, *lane, hi.limit, out));
+                loads.push((e, local));
+                Expr::GetLocal { local, index: smallvec![Affine::var(*lane)] }
             });
         }
     }

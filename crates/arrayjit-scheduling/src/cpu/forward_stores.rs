@@ -146,11 +146,9 @@ fn replace(stmt: &mut Stmt, node: NodeRef, index: &Indices, by: &Expr) {
     if is_loop_that_writes(stmt, node) {
         return;
     }
-    walk::map_values(std::slice::from_mut(stmt), &mut |value| {
-        walk::map_expr(value, &mut |e| match e {
-            Expr::Get { node: n, index: ref i } if n == node && i == index => by.clone(),
-            other => other,
-        })
+    walk::map_parts(std::slice::from_mut(stmt), &mut |e| match e {
+        Expr::Get { node: n, index: ref i } if n == node && i == index => by.clone(),
+        other => other,
     });
 }
 

@@ -214,14 +214,12 @@ fn shift(block: &mut [Stmt], margins: &BTreeMap<NodeRef, Margin>) {
             Stmt::Set { node, index, .. } => *index = moved(*node, std::mem::take(index)),
             _ => {}
         }
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::Get { node, index } => Expr::Get { node, index: moved(node, index) },
-                Expr::GetGuarded { node, index, .. } if margins.contains_key(&node) => {
-                    Expr::Get { node, index: moved(node, index) }
-                }
-                other => other,
-            })
+        walk::map_own_parts(stmt, &mut |e| match e {
+            Expr::Get { node, index } => Expr::Get { node, index: moved(node, index) },
+            Expr::GetGuarded { node, index, .. } if margins.contains_key(&node) => {
+                Expr::Get { node, index: moved(node, index) }
+            }
+            other => other,
         });
     }
 }

@@ -156,11 +156,9 @@ impl PaddedCopy {
 
     fn replace_reads(&self, copy: NodeRef, stmt: &mut Stmt) {
         let Stmt::For { body, .. } = stmt else { return };
-        walk::map_values(body, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                read if read == self.read => Expr::Get { node: copy, index: self.index.clone() },
-                other => other,
-            })
+        walk::map_parts(body, &mut |e| match e {
+            read if read == self.read => Expr::Get { node: copy, index: self.index.clone() },
+            other => other,
         });
     }
 }

@@ -209,13 +209,11 @@ fn permute(block: &mut [Stmt], moved: &BTreeMap<NodeRef, usize>) {
             Stmt::Set { node, index, .. } => to_end(*node, index),
             _ => {}
         }
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |mut e| {
-                if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = &mut e {
-                    to_end(*node, index);
-                }
-                e
-            })
+        walk::map_own_parts(stmt, &mut |mut e| {
+            if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = &mut e {
+                to_end(*node, index);
+            }
+            e
         });
     }
 }

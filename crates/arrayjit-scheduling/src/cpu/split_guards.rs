@@ -96,27 +96,25 @@ fn part(
 
 /// Removes the guards that always hold, and reads whose guards never hold.
 fn settle(mut stmt: Stmt, names: &Names) -> Stmt {
-    walk::map_own_values(&mut stmt, &mut |value| {
-        walk::map_expr(value, &mut |e| match e {
-            Expr::GetGuarded { mut guard, node, index, otherwise } => {
-                let bounds = |range: &Range| range.index.bounds(|var| names.ranges.get(var));
-                let never = |range: &Range| {
-                    bounds(range).is_some_and(|(least, most)| most < range.lo || range.hi <= least)
-                };
-                let always = |range: &Range| {
-                    bounds(range).is_some_and(|(least, most)| range.lo <= least && most < range.hi)
-                };
-                if guard.iter().any(never) {
-                    return *otherwise;
-                }
-                guard.retain(|range| !always(range));
-                if guard.is_empty() {
-                    return Expr::Get { node, index };
-                }
-                Expr::GetGuarded { guard, node, index, otherwise }
+    walk::map_own_parts(&mut stmt, &mut |e| match e {
+        Expr::GetGuarded { mut guard, node, index, otherwise } => {
+            let bounds = |range: &Range| range.index.bounds(|var| names.ranges.get(var));
+            let never = |range: &Range| {
+                bounds(range).is_some_and(|(least, most)| most < range.lo || range.hi <= least)
+            };
+            let always = |range: &Range| {
+                bounds(range).is_some_and(|(least, most)| range.lo <= least && most < range.hi)
+            };
+            if guard.iter().any(never) {
+                return *otherwise;
             }
-            other => other,
-        })
+            guard.retain(|range| !always(range));
+            if guard.is_empty() {
+                return Expr::Get { node, index };
+            }
+            Expr::GetGuarded { guard, node, index, otherwise }
+        }
+        other => other,
     });
     stmt
 }

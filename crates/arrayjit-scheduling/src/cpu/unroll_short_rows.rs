@@ -211,7 +211,7 @@ fn unrolled(block: &[Stmt], names: &mut Names) -> Block {
         for at in 0..hi.limit {
             let mut iteration = names.refreshed(body);
             walk::substitute(&mut iteration, *var, &Affine::constant(at));
-            walk::map_values(&mut iteration, &mut |value| walk::map_expr(value, &mut fold));
+            walk::map_parts(&mut iteration, &mut fold);
             out.extend(unrolled(&iteration, names));
         }
     }

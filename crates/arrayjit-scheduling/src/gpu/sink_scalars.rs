@@ -84,10 +84,8 @@ fn define(stmt: &mut Stmt, found: &ScalarDefinition, gpu: &mut Gpu) {
             Expr::local(local)
         }
     };
-    walk::map_values(std::slice::from_mut(stmt), &mut |value| {
-        walk::map_expr(value, &mut |e| match e {
-            Expr::Get { node, .. } if node == found.node => by.clone(),
-            other => other,
-        })
+    walk::map_parts(std::slice::from_mut(stmt), &mut |e| match e {
+        Expr::Get { node, .. } if node == found.node => by.clone(),
+        other => other,
     });
 }

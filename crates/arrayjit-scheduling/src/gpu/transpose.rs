@@ -93,7 +93,7 @@ impl<'a> TransposedNest<'a> {
             let index = own.iter().map(|l| Affine::var(l.var)).collect();
             let staged = Expr::GetLocal { local: array, index };
             let replaced = &mut |e| if e == *read { staged.clone() } else { e };
-            walk::map_values(&mut store, &mut |value| walk::map_expr(value, replaced));
+            walk::map_parts(&mut store, replaced);
         }
         let is_wide = self.has_runs(gpu, &store);
         for (l, place) in self.places(&own) {

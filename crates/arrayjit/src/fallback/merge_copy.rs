@@ -33,11 +33,9 @@ pub(super) fn with_merge_copy(routine: &Routine, node: NodeRef) -> Routine {
     };
     let copying = copying(node, copy, &decl, &mut routine.fresh());
     routine.nodes.push(decl);
-    walk::map_values(&mut routine.body, &mut |value| {
-        walk::map_expr(value, &mut |expr| match expr {
-            Expr::GetMerge { index, .. } => Expr::Get { node: copy, index },
-            other => other,
-        })
+    walk::map_parts(&mut routine.body, &mut |expr| match expr {
+        Expr::GetMerge { index, .. } => Expr::Get { node: copy, index },
+        other => other,
     });
     routine.body.insert(0, copying);
     routine

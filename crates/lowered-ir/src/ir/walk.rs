@@ -128,6 +128,17 @@ pub fn map_own_values(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
     }
 }
 
+/// Rewrites with `f`, bottom-up, every part of the values that the statements of the block and of its loops
+/// evaluate.
+pub fn map_parts(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
+    map_values(block, &mut |value| map_expr(value, f));
+}
+
+/// Rewrites with `f`, bottom-up, every part of the values that the statement itself evaluates.
+pub fn map_own_parts(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
+    map_own_values(stmt, &mut |value| map_expr(value, f));
+}
+
 /// A value that stands in for an expression while that expression is being rewritten.
 fn placeholder() -> Expr {
     Expr::local(LocalId(u32::MAX))
@@ -181,11 +192,9 @@ pub fn move_elements(
     f: &mut impl FnMut(ArrayRef, &Indices) -> Option<(ArrayRef, Indices)>,
 ) {
     for stmt in block {
-        map_own_values(stmt, &mut |value| {
-            map_expr(value, &mut |part| {
-                let moved = part.element().and_then(|(array, index)| f(array, index));
-                moved.map_or(part, |(array, index)| array.read(index))
-            })
+        map_own_parts(stmt, &mut |part| {
+            let moved = part.element().and_then(|(array, index)| f(array, index));
+            moved.map_or(part, |(array, index)| array.read(index))
         });
         let moved = stmt.store().and_then(|(array, index, _)| f(array, index));
         match stmt {

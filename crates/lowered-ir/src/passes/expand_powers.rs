@@ -58,9 +58,7 @@ impl Expander<'_> {
             if let Stmt::For { body, .. } = &mut stmt {
                 *body = self.block(std::mem::take(body));
             } else {
-                walk::map_values(std::slice::from_mut(&mut stmt), &mut |value| {
-                    walk::map_expr(value, &mut |part| self.expanded(part))
-                });
+                walk::map_parts(std::slice::from_mut(&mut stmt), &mut |part| self.expanded(part));
             }
             self.out.push(stmt);
         }

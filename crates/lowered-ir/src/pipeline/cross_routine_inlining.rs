@@ -278,17 +278,15 @@ fn renumber_nodes(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>) {
             Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n } => node(n),
             Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
         }
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |mut part| {
-                if let Expr::Get { node: n, .. }
-                | Expr::GetGuarded { node: n, .. }
-                | Expr::GetDynamic { node: n, .. }
-                | Expr::GetMerge { node: n, .. } = &mut part
-                {
-                    node(n);
-                }
-                part
-            })
+        walk::map_own_parts(stmt, &mut |mut part| {
+            if let Expr::Get { node: n, .. }
+            | Expr::GetGuarded { node: n, .. }
+            | Expr::GetDynamic { node: n, .. }
+            | Expr::GetMerge { node: n, .. } = &mut part
+            {
+                node(n);
+            }
+            part
         });
     }
 }

@@ -123,15 +123,13 @@ fn replace_expr(case: &RunCase, position: usize, choices: fn(&Expr) -> Vec<Expr>
     let locals = case.routine.locals();
     let mut left = Some(position);
     let mut body = case.routine.body.clone();
-    walk::map_values(&mut body, &mut |value| {
-        walk::map_expr(value, &mut |expr| {
-            let Some(position) = left else { return expr };
-            let dtype = case.routine.dtype_of(&expr, &locals);
-            let mut choices = choices(&expr);
-            choices.retain(|choice| case.routine.dtype_of(choice, &locals) == dtype);
-            left = position.checked_sub(choices.len());
-            if left.is_none() { choices.swap_remove(position) } else { expr }
-        })
+    walk::map_parts(&mut body, &mut |expr| {
+        let Some(position) = left else { return expr };
+        let dtype = case.routine.dtype_of(&expr, &locals);
+        let mut choices = choices(&expr);
+        choices.retain(|choice| case.routine.dtype_of(choice, &locals) == dtype);
+        left = position.checked_sub(choices.len());
+        if left.is_none() { choices.swap_remove(position) } else { expr }
     });
     left.is_none().then(|| with_body(case, body))
 }
@@ -156,16 +154,14 @@ pub(super) fn constant(case: &RunCase, position: usize) -> Option<RunCase> {
     let locals = case.routine.locals();
     let mut left = Some(position);
     let mut body = case.routine.body.clone();
-    walk::map_values(&mut body, &mut |value| {
-        walk::map_expr(value, &mut |expr| {
-            let Some(position) = left else { return expr };
-            if matches!(expr, Expr::Const(_)) {
-                return expr;
-            }
-            left = position.checked_sub(1);
-            let dtype = case.routine.dtype_of(&expr, &locals);
-            if left.is_none() { Expr::Const(Scalar::one(dtype)) } else { expr }
-        })
+    walk::map_parts(&mut body, &mut |expr| {
+        let Some(position) = left else { return expr };
+        if matches!(expr, Expr::Const(_)) {
+            return expr;
+        }
+        left = position.checked_sub(1);
+        let dtype = case.routine.dtype_of(&expr, &locals);
+        if left.is_none() { Expr::Const(Scalar::one(dtype)) } else { expr }
     });
     left.is_none().then(|| with_body(case, body))
 }

@@ -45,17 +45,15 @@ pub(super) fn without_unused_nodes(case: &RunCase, position: usize) -> Option<Ru
 /// Calls `f` on every mention of a node.
 fn each_node(routine: &mut Routine, f: &mut impl FnMut(&mut NodeRef)) {
     each_stored(&mut routine.body, f);
-    walk::map_values(&mut routine.body, &mut |value| {
-        walk::map_expr(value, &mut |mut expr| {
-            if let Expr::Get { node, .. }
-            | Expr::GetGuarded { node, .. }
-            | Expr::GetDynamic { node, .. }
-            | Expr::GetMerge { node, .. } = &mut expr
-            {
-                f(node);
-            }
-            expr
-        })
+    walk::map_parts(&mut routine.body, &mut |mut expr| {
+        if let Expr::Get { node, .. }
+        | Expr::GetGuarded { node, .. }
+        | Expr::GetDynamic { node, .. }
+        | Expr::GetMerge { node, .. } = &mut expr
+        {
+            f(node);
+        }
+        expr
     });
 }
 

@@ -172,11 +172,9 @@ fn joined(
         block.push(Stmt::scalar(local, dtype));
         block.push(Stmt::set_scalar(local, std::mem::replace(&mut value, Expr::local(local))));
     }
-    walk::map_values(&mut rest, &mut |whole| {
-        walk::map_expr(whole, &mut |part| match part {
-            Expr::Get { node: read, .. } if read == node => value.clone(),
-            other => other,
-        })
+    walk::map_parts(&mut rest, &mut |part| match part {
+        Expr::Get { node: read, .. } if read == node => value.clone(),
+        other => other,
     });
     block.append(&mut rest);
     first

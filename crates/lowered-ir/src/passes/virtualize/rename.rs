@@ -62,11 +62,9 @@ pub(crate) fn rename_locals(block: &mut [Stmt], names: &BTreeMap<LocalId, LocalI
             | Stmt::Comment(_)
             | Stmt::Log { .. } => {}
         }
-        walk::map_own_values(stmt, &mut |value| {
-            walk::map_expr(value, &mut |e| match e {
-                Expr::GetLocal { local, index } => Expr::GetLocal { local: new(local), index },
-                other => other,
-            })
+        walk::map_own_parts(stmt, &mut |e| match e {
+            Expr::GetLocal { local, index } => Expr::GetLocal { local: new(local), index },
+            other => other,
         });
     }
 }
