@@ -35,21 +35,17 @@ pub fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
     // Most blocks have a few accesses, and a list that grows from nothing moves several times.
     let mut found = Vec::with_capacity(16);
     for stmt in walk::stmts(block) {
-        stmt.values().into_iter().for_each(|value| reads(value, &mut found));
-        match stmt {
-            Stmt::Set { node, index, .. } => {
-                found.push(Touch { node: *node, index: Some(index), computed: None, write: true });
-            }
-            Stmt::SetDynamic { node, index, axis, op, .. } => {
-                let touch = Touch { node: *node, index: None, computed: Some((index, *axis)), write: true };
-                found.extend(op.map(|_| Touch { write: false, ..touch }));
-                found.push(touch);
-            }
-            Stmt::Zero { node } => {
-                found.push(Touch { node: *node, index: None, computed: None, write: true });
-            }
-            _ => {}
-        }
+        found.extend(stmt.values().into_iter().flat_map(walk::parts).filter_map(read));
+        let (node, index, computed) = match stmt {
+            Stmt::Set { node, index, .. } => (*node, Some(index), None),
+            Stmt::SetDynamic { node, index, axis, .. } => (*node, None, Some((index, *axis))),
+            Stmt::Zero { node } => (*node, None, None),
+            _ => continue,
+        };
+        let touch = Touch { node, index, computed, write: true };
+        let accumulates = matches!(stmt, Stmt::SetDynamic { op: Some(_), .. });
+        found.extend(accumulates.then_some(Touch { write: false, ..touch }));
+        found.push(touch);
     }
     found
 }
@@ -79,17 +75,13 @@ pub fn logs(block: &[Stmt]) -> bool {
     walk::stmts(block).any(|stmt| matches!(stmt, Stmt::Log { .. }))
 }
 
-fn reads<'a>(value: &'a Expr, found: &mut Vec<Touch<'a>>) {
-    walk::parts(value).for_each(|e| match e {
-        Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } => {
-            found.push(Touch { node: *node, index: Some(index), computed: None, write: false });
-        }
-        Expr::GetDynamic { node, index, axis, .. } => {
-            let computed = Some((index, *axis));
-            found.push(Touch { node: *node, index: None, computed, write: false });
-        }
-        _ => {}
-    });
+fn read(part: &Expr) -> Option<Touch<'_>> {
+    let (node, index, computed) = match part {
+        Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } => (*node, Some(index), None),
+        Expr::GetDynamic { node, index, axis, .. } => (*node, None, Some((index, *axis))),
+        _ => return None,
+    };
+    Some(Touch { node, index, computed, write: false })
 }
 
 /// The nodes that the block writes.

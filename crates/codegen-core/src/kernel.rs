@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lowered_ir::{
-    ir::{Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, Symbol, walk},
+    ir::{ArrayRef, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, Symbol, walk},
     log,
     verify::{Verified, VerifyError},
 };
@@ -288,22 +288,14 @@ struct Mentions {
 
 impl Mentions {
     fn of(body: &[Stmt]) -> Mentions {
-        let mut mentions = Mentions::default();
-        for stmt in walk::stmts(body) {
-            if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
-                mentions.written.insert(*node);
-            }
-        }
-        mentions.touched.clone_from(&mentions.written);
-        walk::parts_in(body).for_each(|expr| match expr {
-            Expr::GetMerge { node, .. } => {
-                mentions.merged.insert(*node);
-            }
-            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
-                mentions.touched.insert(*node);
-            }
-            _ => {}
+        let written: BTreeSet<NodeRef> =
+            walk::stmts(body).filter_map(Stmt::array).filter_map(ArrayRef::node).collect();
+        let read = walk::parts_in(body).filter_map(Expr::array).filter_map(ArrayRef::node);
+        let merged = walk::parts_in(body).filter_map(|expr| match expr {
+            Expr::GetMerge { node, .. } => Some(*node),
+            _ => None,
         });
-        mentions
+        let (touched, merged) = (written.iter().copied().chain(read).collect(), merged.collect());
+        Mentions { touched, merged, written }
     }
 }

@@ -4,7 +4,7 @@
 //! Assemblers unroll such loops as well, but compute the 64-bit address anew in each copy, because its 32-bit
 //! index might wrap. Here the addresses of one iteration share a sum and differ by constants.
 
-use codegen_core::ir::{Affine, Expr, Fresh, LoopId, LoopKind, Routine, Stmt, walk};
+use codegen_core::ir::{Affine, Expr, Fresh, Indices, LoopId, LoopKind, Routine, Stmt, walk};
 
 /// The largest unroll factor.
 const TIMES: i64 = 8;
@@ -42,24 +42,14 @@ fn unroll(stmt: &mut Stmt, fresh: &mut Fresh) {
 
 /// Whether all loops in a block are unrolled.
 fn is_innermost(block: &[Stmt]) -> bool {
-    let mut innermost = true;
-    for stmt in walk::stmts(block) {
-        if let Stmt::For { kind, .. } = stmt {
-            innermost &= matches!(kind, LoopKind::Unrolled | LoopKind::Vector);
-        }
-    }
-    innermost
+    let is_kept = |kind: &LoopKind| !matches!(kind, LoopKind::Unrolled | LoopKind::Vector);
+    !walk::stmts(block).any(|stmt| matches!(stmt, Stmt::For { kind, .. } if is_kept(kind)))
 }
 
 /// Whether the block reads an element of a node whose index mentions the variable.
 fn reads_along(block: &[Stmt], var: LoopId) -> bool {
-    let mut found = false;
-    for e in walk::parts_in(block) {
-        if let Expr::Get { index, .. } = e {
-            found |= index.iter().any(|i| i.mentions(var));
-        }
-    }
-    found
+    let along = |index: &Indices| index.iter().any(|i| i.mentions(var));
+    walk::parts_in(block).any(|e| matches!(e, Expr::Get { index, .. } if along(index)))
 }
 
 /// Rough number of values that a block computes.

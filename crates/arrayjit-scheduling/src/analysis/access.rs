@@ -14,30 +14,23 @@ use lowered_ir::ir::{
 /// Whether the block contains an operation that vector lanes over `var` cannot run: computed indices that
 /// vary with `var`, words of random bits, logs.
 pub(crate) fn has_no_lanes(block: &[Stmt], var: LoopId) -> bool {
-    let mut found = false;
-    walk::stmts(block).for_each(|stmt| match stmt {
-        Stmt::SetDynamic { at, .. } => found |= may_vary(at, var),
-        Stmt::Log { .. } => found = true,
-        Stmt::For { .. }
-        | Stmt::Set { .. }
-        | Stmt::SetLocal { .. }
-        | Stmt::Zero { .. }
-        | Stmt::Declare { .. }
-        | Stmt::Comment(_) => {}
-    });
-    walk::parts_in(block).for_each(|e| match e {
-        Expr::GetDynamic { at, .. } => found |= may_vary(at, var),
-        Expr::Lane { .. } | Expr::Lanes(_) => found = true,
-        _ => {}
-    });
-    found
+    let stops = |stmt: &Stmt| match stmt {
+        Stmt::SetDynamic { at, .. } => may_vary(at, var),
+        Stmt::Log { .. } => true,
+        _ => false,
+    };
+    let has_no_lane = |e: &Expr| match e {
+        Expr::GetDynamic { at, .. } => may_vary(at, var),
+        Expr::Lane { .. } | Expr::Lanes(_) => true,
+        _ => false,
+    };
+    walk::stmts(block).any(stops) || walk::parts_in(block).any(has_no_lane)
 }
 
 /// Whether a computed index may differ between iterations over `var`. A local counts as differing, whatever
 /// it holds.
 fn may_vary(at: &Expr, var: LoopId) -> bool {
-    let local = walk::parts(at).any(|e| matches!(e, Expr::GetLocal { .. }));
-    local || mentions(at, var)
+    mentions(at, var) || walk::parts(at).any(|e| matches!(e, Expr::GetLocal { .. }))
 }
 
 /// The nodes that the block accesses.

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
 use lowered_ir::ir::{
-    Affine, BinaryOp, Expr, Indices, Locals, NodeRef, Routine, RoutineTypes, Stmt, TernaryOp, Types, UnaryOp,
-    Var, walk,
+    Affine, ArrayRef, BinaryOp, Expr, Indices, Locals, NodeRef, Routine, RoutineTypes, Stmt, TernaryOp,
+    Types, UnaryOp, Var, walk,
 };
 use tnode::DType;
 
@@ -37,12 +37,11 @@ const LONG: u64 = 256;
 /// The work of computing each value of a block once. Long values count twice, since their operations need
 /// registers at the same time.
 pub(crate) fn fusion_cost(block: &[Stmt]) -> u64 {
-    let mut total = 0;
-    for value in walk::values(block) {
-        let cost = lowered_ir::passes::cost::cost(value);
-        total += if cost < LONG { cost } else { 2 * cost };
-    }
-    total
+    let cost = |value| match lowered_ir::passes::cost::cost(value) {
+        cost @ 0..LONG => cost,
+        cost => 2 * cost,
+    };
+    walk::values(block).map(cost).sum()
 }
 
 /// The cost of running the whole body of a routine once.
@@ -65,13 +64,8 @@ pub(crate) fn work(block: &[Stmt], routine: &Routine, locals: &Locals) -> f64 {
 }
 
 fn range_reductions(value: &Expr) -> f64 {
-    let mut work = 0.0;
-    for e in walk::parts(value) {
-        if matches!(e, Expr::Unary { op: UnaryOp::Sin | UnaryOp::Cos, .. }) {
-            work += RANGE_REDUCTION;
-        }
-    }
-    work
+    let reduces = |e: &&Expr| matches!(e, Expr::Unary { op: UnaryOp::Sin | UnaryOp::Cos, .. });
+    RANGE_REDUCTION * walk::parts(value).filter(reduces).count() as f64
 }
 
 /// Counts of operations, by the type in which they compute.
@@ -104,18 +98,9 @@ fn operations(block: &[Stmt], types: &impl Types, of: fn(Operations) -> f64) -> 
 }
 
 fn accesses(block: &[Stmt]) -> f64 {
-    total(block, &|value| {
-        let mut count = 1.0;
-        for e in walk::parts(value) {
-            if matches!(
-                e,
-                Expr::Get { .. } | Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::GetMerge { .. }
-            ) {
-                count += 1.0;
-            }
-        }
-        count
-    })
+    let is_merge = |e: &Expr| matches!(e, Expr::GetMerge { .. });
+    let reads = |e: &&Expr| matches!(e.array(), Some(ArrayRef::Node(_))) || is_merge(e);
+    total(block, &|value| 1.0 + walk::parts(value).filter(reads).count() as f64)
 }
 
 /// The sum of `f` over all stored values, each multiplied by the iterations of its loops.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, Block, Expr, Fresh, Indices, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, ArrayRef, Block, Expr, Fresh, Indices, NodeRef, Routine, Stmt, walk};
 
 use crate::analysis::access::{self, Effects};
 use crate::analysis::nodes::is_local;
@@ -130,12 +130,9 @@ fn writes(stmt: &Stmt, node: NodeRef) -> bool {
 
 /// Whether the statement reads the element before it writes any element of the node.
 fn reads(stmt: &Stmt, node: NodeRef, index: &Indices) -> bool {
-    let mut found = false;
-    let is_read = |e: &Expr| matches!(e, Expr::Get { node: n, index: i } if *n == node && i == index);
-    if !is_loop_that_writes(stmt, node) {
-        walk::parts_in(std::slice::from_ref(stmt)).for_each(|e| found |= is_read(e));
-    }
-    found
+    let element = Some((ArrayRef::Node(node), index));
+    !is_loop_that_writes(stmt, node)
+        && walk::parts_in(std::slice::from_ref(stmt)).any(|e| e.element() == element)
 }
 
 fn is_loop_that_writes(stmt: &Stmt, node: NodeRef) -> bool {

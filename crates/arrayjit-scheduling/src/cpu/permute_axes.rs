@@ -75,13 +75,9 @@ impl Voters {
 }
 
 fn has_window(value: &Expr) -> bool {
-    let mut found = false;
-    for e in walk::parts(value) {
-        if let Expr::Get { index, .. } | Expr::GetGuarded { index, .. } = e {
-            found |= index.iter().any(|i| i.terms().len() > 1);
-        }
-    }
-    found
+    let has_sum = |index: &Indices| index.iter().any(|i| i.terms().len() > 1);
+    walk::parts(value)
+        .any(|e| matches!(e, Expr::Get { index, .. } | Expr::GetGuarded { index, .. } if has_sum(index)))
 }
 
 /// For each node, its last axis that has several elements.

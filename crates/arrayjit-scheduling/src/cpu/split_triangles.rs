@@ -131,13 +131,11 @@ impl Triangle {
     }
 
     fn reads_own_element_only(&self) -> bool {
-        let mut own = true;
-        walk::parts(&self.value).for_each(|e| match e {
-            Expr::Get { node, index } => own &= *node != self.node || *index == self.index,
-            Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => own &= *node != self.node,
-            _ => {}
-        });
-        own
+        walk::parts(&self.value).all(|e| match e {
+            Expr::Get { node, index } => *node != self.node || *index == self.index,
+            Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => *node != self.node,
+            _ => true,
+        })
     }
 
     /// The position of the statement that fills the node with zeros, if only this nest, which is at position
@@ -269,19 +267,18 @@ impl Triangle {
                 i.bounds(|var| names.ranges.get(var)).is_some_and(|(lo, hi)| lo >= 0 && hi < dim as i64)
             })
         };
-        let mut inside =
-            self.rows < i64::from(i32::MAX) && self.is_output(self.row) && self.is_output(self.column);
-        walk::parts(&self.value).for_each(|e| match e {
-            Expr::Get { node, index } => inside &= is_inside(index, *node),
+        let is_legal = |e: &Expr| match e {
+            Expr::Get { node, index } => is_inside(index, *node),
             Expr::Index { .. }
             | Expr::GetGuarded { .. }
             | Expr::GetDynamic { .. }
-            | Expr::GetMerge { .. } => {
-                inside &= !mentions(e, self.row) && !mentions(e, self.column);
-            }
-            _ => {}
-        });
-        inside
+            | Expr::GetMerge { .. } => !mentions(e, self.row) && !mentions(e, self.column),
+            _ => true,
+        };
+        self.rows < i64::from(i32::MAX)
+            && self.is_output(self.row)
+            && self.is_output(self.column)
+            && walk::parts(&self.value).all(is_legal)
     }
 
     /// Computes an element in the loops `reduced` and stores it. If elements above the diagonal must keep

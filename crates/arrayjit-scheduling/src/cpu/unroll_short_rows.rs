@@ -146,31 +146,25 @@ fn strides(body: &[Stmt], row: LoopId, names: &Names) -> Option<bool> {
             note(*node, index);
         }
     }
-    for e in walk::parts_in(body) {
-        if let Expr::Get { node, index } = e {
-            note(*node, index);
+    let mut other = false;
+    walk::parts_in(body).for_each(|e| match e {
+        Expr::Get { node, index } => note(*node, index),
+        Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::GetMerge { .. } | Expr::Lanes(_) => {
+            other = true;
         }
-    }
-    for e in walk::parts_in(body) {
-        let other = matches!(
-            e,
-            Expr::GetGuarded { .. } | Expr::GetDynamic { .. } | Expr::GetMerge { .. } | Expr::Lanes(_)
-        );
-        plain &= !other;
-    }
-    plain.then_some(found)
+        _ => {}
+    });
+    (plain && !other).then_some(found)
 }
 
 /// Whether the stores of a body are contiguous along a loop, and no access strides along it. The loop is the
 /// better one for lanes then, and the short rows inside stay loops.
 fn is_contiguous(body: &[Stmt], var: LoopId, names: &Names) -> bool {
-    let mut stored = true;
-    for stmt in walk::stmts(body) {
-        if let Stmt::Set { node, index, .. } = stmt {
-            stored &= names.position(*node, index).coefficient(var) == 1;
-        }
-    }
-    stored && strides(body, var, names) == Some(false)
+    let is_stored = |stmt: &Stmt| match stmt {
+        Stmt::Set { node, index, .. } => names.position(*node, index).coefficient(var) == 1,
+        _ => true,
+    };
+    walk::stmts(body).all(is_stored) && strides(body, var, names) == Some(false)
 }
 
 /// Whether a loop of the block accumulates into a local.

@@ -48,21 +48,22 @@ pub(crate) fn is_straight(body: &[Stmt]) -> bool {
 
 /// Whether all accesses that depend on the lane are aligned runs of `len` elements.
 pub(crate) fn is_wide(gpu: &Gpu, body: &[Stmt], lane: LoopId, len: i64) -> bool {
-    let mut wide = !access::has_no_lanes(body, lane);
-    walk::stmts(body).for_each(|stmt| match stmt {
-        Stmt::Set { node, index, .. } => wide &= is_run(gpu, *node, index, lane, len),
-        Stmt::Declare { dims, .. } => wide &= dims.is_empty(),
-        Stmt::SetLocal { .. } | Stmt::Comment(_) | Stmt::For { .. } => {}
-        Stmt::SetDynamic { .. } | Stmt::Zero { .. } | Stmt::Log { .. } => wide = false,
-    });
-    walk::parts_in(body).for_each(|e| match e {
+    let is_wide_stmt = |stmt: &Stmt| match stmt {
+        Stmt::Set { node, index, .. } => is_run(gpu, *node, index, lane, len),
+        Stmt::Declare { dims, .. } => dims.is_empty(),
+        Stmt::SetLocal { .. } | Stmt::Comment(_) | Stmt::For { .. } => true,
+        Stmt::SetDynamic { .. } | Stmt::Zero { .. } | Stmt::Log { .. } => false,
+    };
+    let is_wide_read = |e: &Expr| match e {
         Expr::Get { node, index } | Expr::GetMerge { node, index } => {
-            wide &= !index.iter().any(|i| i.mentions(lane)) || is_run(gpu, *node, index, lane, len);
+            !index.iter().any(|i| i.mentions(lane)) || is_run(gpu, *node, index, lane, len)
         }
-        Expr::GetGuarded { .. } | Expr::GetDynamic { .. } => wide &= !mentions(e, lane),
-        _ => {}
-    });
-    wide
+        Expr::GetGuarded { .. } | Expr::GetDynamic { .. } => !mentions(e, lane),
+        _ => true,
+    };
+    !access::has_no_lanes(body, lane)
+        && walk::stmts(body).all(is_wide_stmt)
+        && walk::parts_in(body).all(is_wide_read)
 }
 
 /// Whether an index advances by one element per lane, and by multiples of `len` along all other loops.

@@ -61,20 +61,16 @@ impl Legaliser<'_> {
     /// Whether a statement converts narrow floats, or declares, sets or reads a local of such a type that
     /// holds bits. Register tiles contain these locals, because they load operands into locals.
     pub(super) fn is_narrow(&self, stmt: &Stmt) -> bool {
-        let mut found = match stmt {
+        let is_own = match stmt {
             Stmt::Declare { local, .. } | Stmt::SetLocal { local, .. } => self.holds_bits(*local),
             _ => false,
         };
-        for value in stmt.values() {
-            for part in walk::parts(value) {
-                found |= match part {
-                    Expr::Convert { arg, .. } => self.is_emulated(self.routine.dtype_of(arg, self.locals)),
-                    Expr::GetLocal { local, .. } => self.holds_bits(*local),
-                    _ => false,
-                };
-            }
-        }
-        found
+        let is_narrow = |part: &Expr| match part {
+            Expr::Convert { arg, .. } => self.is_emulated(self.routine.dtype_of(arg, self.locals)),
+            Expr::GetLocal { local, .. } => self.holds_bits(*local),
+            _ => false,
+        };
+        is_own || stmt.values().into_iter().flat_map(walk::parts).any(is_narrow)
     }
 
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt> {

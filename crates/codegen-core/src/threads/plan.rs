@@ -189,10 +189,7 @@ impl Planner {
     /// The approximate number of values that a block computes, with its loops unrolled where allowed.
     fn size(&self, body: &[Stmt]) -> usize {
         body.iter().fold(0, |sum, stmt| {
-            let mut own = 1usize;
-            for value in stmt.values() {
-                walk::parts(value).for_each(|_| own += 1);
-            }
+            let own = 1 + stmt.values().into_iter().flat_map(walk::parts).count();
             let inner = match stmt {
                 Stmt::For { lo, hi, kind, body, .. } => {
                     let once = self.size(body);
@@ -211,13 +208,9 @@ impl Planner {
 }
 
 fn declared(body: &[Stmt], wanted: Space) -> BTreeSet<LocalId> {
-    let mut found = BTreeSet::new();
-    for stmt in walk::stmts(body) {
-        if let Stmt::Declare { local, space, .. } = stmt
-            && *space == wanted
-        {
-            found.insert(*local);
-        }
-    }
-    found
+    let own = |stmt: &Stmt| match stmt {
+        Stmt::Declare { local, space, .. } if *space == wanted => Some(*local),
+        _ => None,
+    };
+    walk::stmts(body).filter_map(own).collect()
 }

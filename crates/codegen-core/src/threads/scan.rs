@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, Stmt, Var, walk};
+use lowered_ir::ir::{Affine, ArrayRef, Expr, LocalId, LoopId, Stmt, Var, walk};
 
 /// Whether the first of these statements that mentions a local stores into every element that is ever read
 /// and reads none. The store must be in a nest whose loops run over the dimensions of the local.
@@ -85,16 +85,13 @@ fn read_dims(block: &[Stmt], local: LocalId, dims: &[usize]) -> Vec<usize> {
 }
 
 fn mentions(stmt: &Stmt, local: LocalId) -> bool {
-    let mut found = false;
-    for stmt in walk::stmts(std::slice::from_ref(stmt)) {
-        found |= matches!(stmt, Stmt::SetLocal { local: set, .. } if *set == local);
-        found |= stmt.values().into_iter().any(|value| reads(value, local));
-    }
-    found
+    let block = std::slice::from_ref(stmt);
+    let read = walk::parts_in(block).filter_map(Expr::array);
+    walk::stmts(block).filter_map(Stmt::array).chain(read).any(|array| array == ArrayRef::Local(local))
 }
 
 fn reads(value: &Expr, local: LocalId) -> bool {
-    walk::parts(value).any(|e| matches!(e, Expr::GetLocal { local: read, .. } if *read == local))
+    walk::parts(value).any(|e| e.array() == Some(ArrayRef::Local(local)))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod warp_reduction;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codegen_core::emit::{LoopScope, lacking};
-use codegen_core::ir::{LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
+use codegen_core::ir::{ArrayRef, LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
 use codegen_core::threads::{BarrierPlacement, Grid, Home, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Checked, DType, Kernel, PtxLaunch, Scalar, TensorMap, reject};
 use ptx_asm::{PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
@@ -232,13 +232,7 @@ fn check_nodes(routine: &Routine) -> Checked {
 
 /// The nodes that a statement stores to.
 fn written(routine: &Routine) -> BTreeSet<NodeRef> {
-    let mut found = BTreeSet::new();
-    for stmt in walk::stmts(&routine.body) {
-        if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
-            found.insert(*node);
-        }
-    }
-    found
+    walk::stmts(&routine.body).filter_map(Stmt::array).filter_map(ArrayRef::node).collect()
 }
 
 impl<'k> Emitter<'k> {

@@ -28,6 +28,14 @@ impl ArrayRef {
         }
     }
 
+    /// The node, unless it is a local.
+    pub fn node(self) -> Option<NodeRef> {
+        match self {
+            ArrayRef::Node(node) => Some(node),
+            ArrayRef::Local(_) => None,
+        }
+    }
+
     /// The local, unless it is a node.
     pub fn local(self) -> Option<LocalId> {
         match self {

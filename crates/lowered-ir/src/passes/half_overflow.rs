@@ -53,18 +53,12 @@ pub fn check(routine: &Routine, cutoff: f64) -> Result<(), HalfOverflow> {
 }
 
 fn large_constant(block: &Block, cutoff: f64) -> Option<(&Stmt, Scalar)> {
-    let mut found = None;
-    walk::stmts(block).for_each(|stmt| {
-        let own = std::slice::from_ref(stmt);
-        if found.is_some() || matches!(stmt, Stmt::For { .. }) {
-            return;
-        }
-        walk::parts_in(own).for_each(|part| match part {
-            Expr::Const(c) if found.is_none() && is_large(*c, cutoff) => found = Some((stmt, *c)),
-            _ => {}
-        });
-    });
-    found
+    walk::stmts(block).find_map(|stmt| {
+        stmt.values().into_iter().flat_map(walk::parts).find_map(|part| match part {
+            Expr::Const(c) if is_large(*c, cutoff) => Some((stmt, *c)),
+            _ => None,
+        })
+    })
 }
 
 fn is_large(constant: Scalar, cutoff: f64) -> bool {

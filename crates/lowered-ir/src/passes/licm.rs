@@ -197,9 +197,7 @@ fn outweighs(group: &[Stmt], all: u64) -> bool {
 }
 
 fn is_worthwhile(group: &[Stmt]) -> bool {
-    let mut found = group.iter().any(|s| matches!(s, Stmt::For { .. }));
-    walk::values(group).for_each(|value| found |= is_expensive(value));
-    found
+    group.iter().any(|s| matches!(s, Stmt::For { .. })) || walk::values(group).any(is_expensive)
 }
 
 /// Whether the value is the same in every iteration of the loop over `var`, whose body has the effects

@@ -104,10 +104,9 @@ impl<'a> NodeStores<'a> {
 }
 
 fn carries(value: &Expr, own: NodeRef) -> bool {
-    let mut carries = false;
-    for part in walk::parts(value) {
-        carries |=
-            matches!(part, Expr::Get { node, .. } if *node == own) || matches!(part, Expr::GetLocal { .. });
-    }
-    carries
+    let is_own = |node: &NodeRef| *node == own;
+    walk::parts(value).any(|part| match part {
+        Expr::Get { node, .. } => is_own(node),
+        part => matches!(part, Expr::GetLocal { .. }),
+    })
 }

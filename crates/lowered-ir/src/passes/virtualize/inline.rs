@@ -7,7 +7,7 @@ use super::instantiate::{self, ElementInstance, ElementUse, UseSite};
 use super::producer::Producer;
 use super::statement_position::StatementPosition;
 use super::{InlineRejection, MAX_NESTING, MAX_STATEMENT_SIZE, hazard};
-use crate::ir::{Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
+use crate::ir::{ArrayRef, Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
 use crate::passes::cost::{depth, size};
 use crate::passes::ranges::Ranges;
 use crate::verify;
@@ -49,23 +49,15 @@ fn overwritten(input: NodeRef, routine: &Routine) -> InlineRejection {
 
 /// Whether the statement reads the node for more than an accumulation into the node itself.
 fn has_uses(stmt: &Stmt, node: NodeRef) -> bool {
-    let mut found = false;
-    walk::stmts(std::slice::from_ref(stmt)).for_each(|s| match s {
-        Stmt::Set { node: target, .. } if *target == node => {}
-        _ => found |= s.values().into_iter().any(|value| mentions(value, node)),
-    });
-    found
+    walk::stmts(std::slice::from_ref(stmt)).any(|s| match s {
+        Stmt::Set { node: target, .. } if *target == node => false,
+        _ => s.values().into_iter().any(|value| mentions(value, node)),
+    })
 }
 
 /// Whether the expression reads the node's memory.
 fn mentions(value: &Expr, node: NodeRef) -> bool {
-    walk::parts(value).any(|part| {
-        matches!(
-            part,
-            Expr::Get { node: n, .. } | Expr::GetGuarded { node: n, .. } | Expr::GetDynamic { node: n, .. }
-                if *n == node
-        )
-    })
+    walk::parts(value).any(|part| part.array() == Some(ArrayRef::Node(node)))
 }
 
 fn replace(
