@@ -52,7 +52,7 @@ pub(crate) fn declare(
     for view in &expanded.views {
         let name = view.target.name.clone();
         if names.before(0).has(&name) {
-            return Err(TextErrorKind::DefinedTwice { what: "name", name }.at(view.target.name_span.clone()));
+            return Err(TextErrorKind::DefinedTwice { what: "name", name }.at(&view.target.name_span));
         }
         names.views.insert(name, view.clone());
     }
@@ -70,7 +70,7 @@ fn enter_declared(declarations: &[Declaration], names: &mut Names) -> Result<()>
         let given = names.given.has(name).then(|| names.before(0).find(name));
         let node = match given {
             Some(node) => {
-                let node = node.map_err(|kind| kind.at(name_span.clone()))?;
+                let node = node.map_err(|kind| kind.at(name_span))?;
                 check(declaration, &node)?;
                 node
             }
@@ -103,7 +103,7 @@ pub(crate) fn enter_writes(steps: &[ExpandedStep], names: &mut Names, text: &Sou
             let frame = source.frame();
             if !names.before(step).has(&name) && !access.merge {
                 let node = TensorNode::builder(names.label(&name)).dims_later().build();
-                let located = |error| TextErrorKind::from(error).at(access.span.clone()).within(frame);
+                let located = |error| TextErrorKind::from(error).at(&access.span).within(frame);
                 names.made.insert(&name, node.map_err(located)?);
             }
             let is_intermediate = match names.declared.get(&name) {
@@ -163,7 +163,7 @@ pub(crate) fn lasting_nodes(declarations: &[Declaration]) -> Result<Nodes> {
 
 fn declared_twice(declaration: &Declaration) -> LocatedError {
     let Access { name, name_span, .. } = &declaration.target;
-    TextErrorKind::DefinedTwice { what: "node", name: name.clone() }.at(name_span.clone())
+    TextErrorKind::DefinedTwice { what: "node", name: name.clone() }.at(name_span)
 }
 
 fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode> {
@@ -179,12 +179,12 @@ fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode> {
             builder.mode_because(MemoryMode::Materialized, reason)
         }
     };
-    builder.build().map_err(|error| TextErrorKind::from(error).at(declaration.span.clone()))
+    builder.build().map_err(|error| TextErrorKind::from(error).at(&declaration.span))
 }
 
 /// Checks that a given node is as declared.
 fn check(declaration: &Declaration, node: &TensorNode) -> Result<()> {
-    let located = |kind: TextErrorKind| kind.at(declaration.span.clone());
+    let located = |kind: TextErrorKind| kind.at(&declaration.span);
     let sizes = sizes(declaration)?;
     if let Some(dtype) = declaration.dtype {
         node.update_dtype(dtype).map_err(|error| located(error.into()))?;

@@ -72,7 +72,7 @@ fn statements(declarations: &[Declaration], names: &mut Names) -> Result<Vec<Exp
 fn sample_node(declaration: &Declaration, label: Label) -> Result<TensorNode> {
     let dtype = declaration.dtype.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32);
     let node = TensorNode::builder(label).dims(sizes(declaration)?).dtype(dtype).build();
-    node.map_err(|error| TextErrorKind::from(error).at(declaration.span.clone()))
+    node.map_err(|error| TextErrorKind::from(error).at(&declaration.span))
 }
 
 /// Whether a call of a random function may fill a node: it has no indices.

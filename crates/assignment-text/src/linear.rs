@@ -166,7 +166,7 @@ impl IndexExpr {
             IndexExprKind::Atom(atom) => Ok(plain(vec![(atom.clone(), 1, self.span.clone())], 0)),
             IndexExprKind::LetterSize(_) | IndexExprKind::AxisSize(_) => {
                 let found = "the size of a letter; the size of an axis is written `size(x, 0)`";
-                Err(TextErrorKind::NotAffine { found }.at(self.span.clone()))
+                Err(TextErrorKind::NotAffine { found }.at(&self.span))
             }
             IndexExprKind::Negated(inner) => {
                 Ok(Linear { span: self.span.clone(), ..scale(inner.linear()?, -1)? })
@@ -204,15 +204,13 @@ impl IndexExpr {
         let linear = self.linear()?;
         match linear.terms.first() {
             None => Ok(linear.offset),
-            Some((atom, _, span)) => {
-                Err(TextErrorKind::NoInteger { name: atom.to_string() }.at(span.clone()))
-            }
+            Some((atom, _, span)) => Err(TextErrorKind::NoInteger { name: atom.to_string() }.at(span)),
         }
     }
 }
 
 fn overflow(span: &ByteRange) -> LocatedError {
-    TextErrorKind::NotAffine { found: "a number that overflows" }.at(span.clone())
+    TextErrorKind::NotAffine { found: "a number that overflows" }.at(span)
 }
 
 /// `a + factor · b`.
@@ -235,7 +233,7 @@ fn multiply(a: Linear, b: Linear) -> Result<Linear> {
     let (linear, factor) = match (a.terms.is_empty(), b.terms.is_empty()) {
         (true, _) => (b, a.offset),
         (_, true) => (a, b.offset),
-        (false, false) => return Err(TextErrorKind::NotAffine { found: "a product of letters" }.at(span)),
+        (false, false) => return Err(TextErrorKind::NotAffine { found: "a product of letters" }.at(&span)),
     };
     scale(Linear { span, ..linear }, factor)
 }
@@ -254,7 +252,7 @@ fn divide(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear> {
     let (dividend, divisor) = constants(&a, b, op_span)?;
     if dividend.checked_rem(divisor) != Some(0) {
         let found = "a division that leaves a remainder";
-        return Err(TextErrorKind::NotAffine { found }.at(a.span.start..b.span.end));
+        return Err(TextErrorKind::NotAffine { found }.at(&(a.span.start..b.span.end)));
     }
     Ok(Linear { terms: vec![], offset: dividend / divisor, span: a.span.start..b.span.end })
 }
@@ -265,14 +263,14 @@ fn modulo(a: Linear, b: &Linear, op_span: &ByteRange) -> Result<Linear> {
     let span = a.span.start..b.span.end;
     match dividend.checked_rem_euclid(divisor) {
         Some(offset) => Ok(Linear { terms: vec![], offset, span }),
-        None => Err(TextErrorKind::NotAffine { found: "a division by zero" }.at(span)),
+        None => Err(TextErrorKind::NotAffine { found: "a division by zero" }.at(&span)),
     }
 }
 
 fn constants(a: &Linear, b: &Linear, op_span: &ByteRange) -> Result<(i64, i64)> {
     match a.terms.is_empty() && b.terms.is_empty() {
         true => Ok((a.offset, b.offset)),
-        false => Err(TextErrorKind::NotAffine { found: "a division" }.at(op_span.clone())),
+        false => Err(TextErrorKind::NotAffine { found: "a division" }.at(op_span)),
     }
 }
 

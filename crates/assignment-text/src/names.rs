@@ -169,7 +169,7 @@ impl<'a> NamesAt<'a> {
             }
         }
         let name = view.target.name.clone();
-        Err(TextErrorKind::ViewCycle { name }.at(view.target.name_span.clone()))
+        Err(TextErrorKind::ViewCycle { name }.at(&view.target.name_span))
     }
 
     /// The role of the declared node of that name.

@@ -43,7 +43,7 @@ impl Number {
             // In a function, the text may have the name of a parameter.
             let is_number = written.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
             let value = if is_number { written.to_owned() } else { self.to_string() };
-            TextErrorKind::Literal { value, dtype }.at(span.clone())
+            TextErrorKind::Literal { value, dtype }.at(span)
         })
     }
 

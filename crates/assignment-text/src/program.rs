@@ -82,7 +82,7 @@ impl Program {
     pub fn bind(mut self, size: &str, value: usize) -> Result<Program, TextError> {
         if !self.sizes().any(|name| name == size) {
             let near = spelling::similar_or_nearest(size, self.sizes().map(str::to_owned));
-            let error = TextErrorKind::UnknownSize { name: size.to_owned(), near }.at(0..0);
+            let error = TextErrorKind::UnknownSize { name: size.to_owned(), near }.at(&(0..0));
             return Err(TextError::new(error, &self.text));
         }
         self.sizes.insert(size.to_owned(), i64::try_from(value).unwrap_or(i64::MAX));
@@ -267,7 +267,7 @@ impl Program {
     ) -> Result<(), TextError> {
         let located = |error| TextError::new(error, &self.text);
         for Access { name, name_span, .. } in &expanded.kept {
-            let node = names.at_end().find(name).map_err(|kind| located(kind.at(name_span.clone())))?;
+            let node = names.at_end().find(name).map_err(|kind| located(kind.at(name_span)))?;
             assignments.kept.insert(node);
         }
         for name in &self.kept {
@@ -304,7 +304,7 @@ impl Program {
     /// An error about a name that the caller gave, as if the text had the word and the name at its end.
     fn requested(&self, word: &str, name: &str, kind: TextErrorKind) -> TextError {
         let text = format!("{}\n{word} {name}", self.text.user_text());
-        TextError::new(kind.at(text.len() - name.len()..text.len()), &text.into())
+        TextError::new(kind.at(&(text.len() - name.len()..text.len())), &text.into())
     }
 
     /// Expands the items of the program. `is_taken` says that a node has a name, which expansion then leaves

@@ -12,7 +12,7 @@ use lowered_ir::random::MAX_CELL;
 
 /// The seed of a call.
 fn seed(call: &RandomCall, text: &str) -> Result<u64> {
-    let at = |kind: TextErrorKind| kind.at(call.seed.span.clone());
+    let at = |kind: TextErrorKind| kind.at(&call.seed.span);
     let value = || excerpt(text, &call.seed.span).to_owned();
     let Some(int) = call.seed.integer()? else {
         return Err(expected("a seed such as `42`", format!("`{}`", value()), &call.seed.span));
@@ -35,7 +35,7 @@ pub(crate) fn resolve(
                 random = random.number(id.unwrap_or_default());
                 continue;
             }
-            KeyArgument::Row(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
+            KeyArgument::Row(row) => return Err(TextErrorKind::RowOutsideFunction.at(&row.span)),
             KeyArgument::Index(index) => index.linear()?,
         };
         random = match index.terms.as_slice() {
@@ -50,7 +50,7 @@ pub(crate) fn resolve(
         };
     }
     match cell.get(MAX_CELL) {
-        Some(extra) => Err(TextErrorKind::RandomIndices { limit: MAX_CELL }.at(extra.span.clone())),
+        Some(extra) => Err(TextErrorKind::RandomIndices { limit: MAX_CELL }.at(&extra.span)),
         None => Ok((random, cell)),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn recomputed(
 ) -> Result<(TensorNode, Origin)> {
     let Recomputed { target, frame } = item;
     let node = computed_node(&target.name, names);
-    let node = node.map_err(|kind| kind.at(target.name_span.clone()).within(frame))?;
+    let node = node.map_err(|kind| kind.at(&target.name_span).within(frame))?;
     let statement = framed(target.span.clone(), frame, text);
     let place = AccessSpan { whole: target.span.clone(), indices: Vec::new() };
     Ok((node, Origin::new(text, statement, place, Vec::new())))
@@ -65,7 +65,7 @@ pub(crate) fn check_used(names: &Names, used: &BTreeSet<TensorNode>) -> Result<(
         None => Ok(()),
         Some(write) => {
             let (name, near) = (write.shown.clone(), names.at_end().similar_to(&write.shown));
-            Err(TextErrorKind::Unused { name, near }.at(write.span.clone()).within(&write.frame))
+            Err(TextErrorKind::Unused { name, near }.at(&write.span).within(&write.frame))
         }
     }
 }

@@ -61,7 +61,7 @@ fn next_split(
         if read.view.is_none() || !matches!(result, Ok(None)) {
             return;
         }
-        let located = |kind: TextErrorKind| Err(kind.at(read.span.clone()));
+        let located = |kind: TextErrorKind| Err(kind.at(&read.span));
         result = match digits(read, ranges, symbols) {
             Ok(_) => Ok(None),
             Err(Obstacle::Split(letter, inner)) if is_plain(statement, letter) => Ok(Some((letter, inner))),

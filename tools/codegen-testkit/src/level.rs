@@ -112,11 +112,11 @@ fn is_function(op: UnaryOp) -> bool {
 }
 
 fn any_stmt(routine: &Routine, test: impl Fn(&Stmt) -> bool) -> bool {
-    walk::stmts(&routine.body).any(|stmt| test(stmt))
+    walk::stmts(&routine.body).any(test)
 }
 
 fn any_expr(routine: &Routine, test: impl Fn(&Expr) -> bool) -> bool {
-    walk::parts_in(&routine.body).any(|expr| test(expr))
+    walk::parts_in(&routine.body).any(test)
 }
 
 impl fmt::Display for Level {

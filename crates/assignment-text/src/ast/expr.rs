@@ -81,7 +81,7 @@ impl ExprKind {
     pub(crate) fn depth(&self, span: &ByteRange) -> Result<usize> {
         let computed = self.indices().iter().filter_map(Index::computed);
         match self.children().into_iter().chain(computed).map(|part| part.depth).max().unwrap_or(0) {
-            MAX_DEPTH.. => Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(span.clone())),
+            MAX_DEPTH.. => Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(span)),
             below => Ok(below + 1),
         }
     }

@@ -61,7 +61,7 @@ impl StatementComponent {
             let letters = component.letters().iter().map(|&k| statement.letters[k].name.clone()).collect();
             let found = spans.iter().map(|span| excerpt(space.text, span).to_owned()).collect();
             let place = spans.get(1).unwrap_or(&statement.op_span).clone();
-            TextErrorKind::Ambiguous { letters, what, found }.at(place)
+            TextErrorKind::Ambiguous { letters, what, found }.at(&place)
         };
         let target =
             only(targets, |found| ambiguous("target", found.iter().map(|t| t.span.clone()).collect()))?;
@@ -130,7 +130,7 @@ pub(super) fn check_reduction(statement: &ResolvedStatement, part: &StatementCom
         Some(&letter) => {
             let (letter, node) = (&statement.letters[letter], part.target.node.name());
             let (letter, is_node) = (letter.name.clone(), letter.node.is_some());
-            Err(TextErrorKind::NotReduced { letter, node, is_node }.at(statement.op_span.clone()))
+            Err(TextErrorKind::NotReduced { letter, node, is_node }.at(&statement.op_span))
         }
         None => Ok(()),
     }
@@ -156,7 +156,7 @@ pub(super) fn check_once(
     let lhs = &part.target;
     let once = targets[&lhs.node];
     if statement.op == AccumOp::Assign && !once {
-        return Err(TextErrorKind::Overlap { node: lhs.node.name() }.at(lhs.span.clone()));
+        return Err(TextErrorKind::Overlap { node: lhs.node.name() }.at(&lhs.span));
     }
     let mut rejected: Option<LocatedError> = None;
     let mut check = |read: &NodeAccess| {
@@ -179,7 +179,7 @@ pub(super) fn check_once(
         } else {
             return;
         };
-        rejected = Some(TextErrorKind::SelfRead { node: read.node.name(), why }.at(read.span.clone()));
+        rejected = Some(TextErrorKind::SelfRead { node: read.node.name(), why }.at(&read.span));
     };
     lhs.each_index_read(&mut check);
     part.value.each_read(&mut check);

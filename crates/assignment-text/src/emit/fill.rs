@@ -34,19 +34,18 @@ pub(super) fn emit(
         (Fetch::Offsets, _) => FetchOp::RangeOverOffsets,
         (Fetch::SelfId, _) => FetchOp::EmbedSelfId,
         (Fetch::Values(numbers), _) => {
-            let dims = node
-                .dims_without_padding()
-                .map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
+            let dims =
+                node.dims_without_padding().map_err(|error| TextErrorKind::from(error).at(&target.span))?;
             let (elements, found) = (dims.iter().product::<usize>(), numbers.len());
             if elements != found || found > CONSTANT_FILL_LIMIT {
                 let (node, limit) = (node.name(), CONSTANT_FILL_LIMIT);
-                return Err(TextErrorKind::Values { node, elements, found, limit }.at(target.span.clone()));
+                return Err(TextErrorKind::Values { node, elements, found, limit }.at(&target.span));
             }
             for (number, span) in numbers {
                 let value = number.checked(node.dtype(), text, span)?;
                 if !number.value.is_nan() && value != Scalar::from_f64(node.dtype(), number.value) {
                     let value = excerpt(text, span).to_owned();
-                    return Err(TextErrorKind::Inexact { value }.at(span.clone()));
+                    return Err(TextErrorKind::Inexact { value }.at(span));
                 }
             }
             FetchOp::ConstantFill(numbers.iter().map(|(number, _)| number.value).collect())
@@ -57,7 +56,7 @@ pub(super) fn emit(
             let width = if dtype == DType::Bool { 1 } else { 8 * dtype.size_bytes() as u32 };
             if bits.checked_shr(width).unwrap_or(0) != 0 {
                 let value = format!("{bits:#x}");
-                return Err(TextErrorKind::Literal { value, dtype }.at(span.clone()));
+                return Err(TextErrorKind::Literal { value, dtype }.at(span));
             }
             FetchOp::ConstantBits(*bits)
         }

@@ -199,7 +199,7 @@ impl Emitter<'_> {
             Some((lo, hi)) if fits(lo) && fits(hi) => Ok(DType::I32),
             _ => {
                 let value = excerpt(self.space.text, span).to_owned();
-                Err(TextErrorKind::Literal { value, dtype: DType::I32 }.at(span.clone()))
+                Err(TextErrorKind::Literal { value, dtype: DType::I32 }.at(span))
             }
         }
     }
@@ -246,6 +246,6 @@ impl Emitter<'_> {
         let reason = Reason::new(format!("{SUBEXPRESSION_REASON}`{source}`"));
         let node = TensorNode::builder(identifier(&source)).dims(dims.iter().copied()).dtype(dtype);
         let node = node.mode_because(MemoryMode::Virtual, reason).build();
-        node.map_err(|error| TextErrorKind::from(error).at(whole.span.clone()))
+        node.map_err(|error| TextErrorKind::from(error).at(&whole.span))
     }
 }

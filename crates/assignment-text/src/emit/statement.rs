@@ -31,7 +31,7 @@ pub(super) fn emit(
     let axes: Vec<Vec<usize>> = parts.filter(|parts| !parts.is_empty()).collect();
     let Some(components) = concat::components(ranges, &axes) else {
         let limit = concat::MAX_COMPONENTS;
-        return Err(TextErrorKind::TooManyParts { limit }.at(statement.op_span.clone()));
+        return Err(TextErrorKind::TooManyParts { limit }.at(&statement.op_span));
     };
     let sides = TargetsAndValues::of(statement);
     let part = |component| StatementComponent::new(statement, &sides, component, &space);

@@ -97,20 +97,20 @@ impl LocatedError {
 
 impl TextErrorKind {
     /// Attaches a byte range.
-    pub(crate) fn at(self, span: ByteRange) -> LocatedError {
-        LocatedError { kind: Box::new(self), span, frame: None }
+    pub(crate) fn at(self, span: &ByteRange) -> LocatedError {
+        LocatedError { kind: Box::new(self), span: span.clone(), frame: None }
     }
 }
 
 /// The error for a construct in the place of others.
 pub(crate) fn expected(expected: &str, found: impl Into<String>, span: &ByteRange) -> LocatedError {
     let (expected, found) = (expected.to_owned(), found.into());
-    TextErrorKind::Syntax { expected, found }.at(span.clone())
+    TextErrorKind::Syntax { expected, found }.at(span)
 }
 
 impl From<NoStack> for LocatedError {
     fn from(error: NoStack) -> LocatedError {
-        TextErrorKind::Stack(error).at(0..0)
+        TextErrorKind::Stack(error).at(&(0..0))
     }
 }
 
@@ -123,5 +123,5 @@ impl From<NoStack> for TextError {
 /// The error about a comparison that cannot bound a loop.
 pub(crate) fn bad_bound(span: &ByteRange, why: &ConditionError, text: &str) -> LocatedError {
     let bound = on_one_line(text, span);
-    TextErrorKind::Bound { bound, why: why.to_string() }.at(span.clone())
+    TextErrorKind::Bound { bound, why: why.to_string() }.at(span)
 }

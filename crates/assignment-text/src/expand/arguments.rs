@@ -18,16 +18,14 @@ pub(super) fn in_order<'a>(call: &'a Call, def: &'a Def) -> Result<Vec<(&'a Para
         let place = position(call, def, at, argument)?;
         if values[place].replace(&argument.value).is_some() {
             let name = def.parameters[place].name().to_owned();
-            return Err(
-                TextErrorKind::DefinedTwice { what: "argument", name }.at(argument.value.span.clone())
-            );
+            return Err(TextErrorKind::DefinedTwice { what: "argument", name }.at(&argument.value.span));
         }
     }
     for (parameter, value) in def.parameters.iter().zip(&values) {
         let has_default = matches!(parameter, Parameter::Scalar { default: Some(_), .. });
         if value.is_none() && !has_default {
             let (function, parameter) = (def.name.clone(), parameter.name().to_owned());
-            return Err(TextErrorKind::MissingArgument { function, parameter }.at(call.span.clone()));
+            return Err(TextErrorKind::MissingArgument { function, parameter }.at(&call.span));
         }
     }
     Ok(def.parameters.iter().zip(values).collect())
@@ -42,13 +40,13 @@ fn position(call: &Call, def: &Def, at: usize, argument: &Argument) -> Result<us
         }
         let (expected, found) = (def.parameters.len(), call.arguments.len());
         let kind = TextErrorKind::Arity { name: function(), expected, found, instead: None };
-        return Err(kind.at(call.span.clone()));
+        return Err(kind.at(&call.span));
     };
     let known = def.parameters.iter().position(|parameter| parameter.name() == name);
     known.ok_or_else(|| {
         let all = def.parameters.iter().map(|parameter| parameter.name().to_owned());
         let near = similar_or_nearest(name, all);
-        TextErrorKind::UnknownParameter { function: function(), name: name.clone(), near }.at(span.clone())
+        TextErrorKind::UnknownParameter { function: function(), name: name.clone(), near }.at(span)
     })
 }
 
@@ -111,7 +109,7 @@ impl MatchedAxes {
         if axes.len() < fixed || (!has_row && axes.len() > fixed) {
             let (pattern, axes) = (pattern.to_string(), axes.join(","));
             let function = function.to_owned();
-            return Err(TextErrorKind::ArgumentRank { function, pattern, axes }.at(span.clone()));
+            return Err(TextErrorKind::ArgumentRank { function, pattern, axes }.at(span));
         }
         let mut at = 0;
         for axis in &pattern.axes {
@@ -131,7 +129,7 @@ impl MatchedAxes {
                 let (function, axis) = (function.to_owned(), axis.to_string());
                 let (expected, found) = (known.join(","), part.join(","));
                 let kind = TextErrorKind::AxisMismatch { function, axis, expected, found };
-                return Err(kind.at(span.clone()));
+                return Err(kind.at(span));
             }
             at += count;
         }
@@ -165,7 +163,7 @@ impl MatchedAxes {
                     None => {
                         let (function, row_text) = (function.to_owned(), row.to_string());
                         let kind = TextErrorKind::UnknownRow { function, row: row_text };
-                        return Err(kind.at(row.span.clone()));
+                        return Err(kind.at(&row.span));
                     }
                 },
             }

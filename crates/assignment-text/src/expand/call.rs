@@ -64,7 +64,7 @@ impl Expansion<'_> {
             };
             if function.inputs.contains(name) {
                 let (function, name) = (function.function.clone(), name.clone());
-                return Err(TextErrorKind::InputWritten { function, name }.at(argument.span.clone()));
+                return Err(TextErrorKind::InputWritten { function, name }.at(&argument.span));
             }
         }
         Ok(())
@@ -108,7 +108,7 @@ impl Expansion<'_> {
         let def = self.function(&call)?;
         if let Some(name) = inouts(&def).next() {
             let (function, parameter) = (def.name.clone(), name.to_owned());
-            return Err(TextErrorKind::WritesInExpression { function, parameter }.at(call.span.clone()));
+            return Err(TextErrorKind::WritesInExpression { function, parameter }.at(&call.span));
         }
         check_results(&def, 1, &call.span)?;
         let given = call.indices.clone();
@@ -117,7 +117,7 @@ impl Expansion<'_> {
             Some(given) if given.len() != result.letters.len() => {
                 let (name, expected, found) =
                     (def.results[0].name.clone(), result.letters.len(), given.len());
-                return Err(TextErrorKind::ParameterRank { name, expected, found }.at(call.span.clone()));
+                return Err(TextErrorKind::ParameterRank { name, expected, found }.at(&call.span));
             }
             Some(given) => given,
             None => indices(&result.letters, &call.span),
@@ -133,7 +133,7 @@ impl Expansion<'_> {
         let found = own.or_else(|| self.library.get(call.function.as_str()).copied());
         found.cloned().ok_or_else(|| {
             let (name, near) = (call.function.clone(), self.functions.keys().cloned().collect());
-            TextErrorKind::UnknownFunction { name, near, instead: None }.at(call.name_span.clone())
+            TextErrorKind::UnknownFunction { name, near, instead: None }.at(&call.name_span)
         })
     }
 
@@ -271,16 +271,14 @@ impl Expansion<'_> {
     ) -> Result<Expr> {
         if let Some(letter) = letters::of_expr(argument, site.letters).into_iter().next() {
             let (function, parameter) = (function.function.clone(), name.to_owned());
-            return Err(
-                TextErrorKind::ScalarWithLetter { function, parameter, letter }.at(argument.span.clone())
-            );
+            return Err(TextErrorKind::ScalarWithLetter { function, parameter, letter }.at(&argument.span));
         }
         let mut value = argument.clone();
         name_nodes(&mut value);
         // The letter of a size is the caller's, and the function may have another one of that name.
         if let Some(letter) = axes.replace_sizes(&mut value) {
             let (function, parameter) = (function.function.clone(), name.to_owned());
-            return Err(TextErrorKind::ScalarSize { function, parameter, letter }.at(argument.span.clone()));
+            return Err(TextErrorKind::ScalarSize { function, parameter, letter }.at(&argument.span));
         }
         let mut read = Vec::new();
         letters::nodes_of(&value, &mut read);
@@ -317,7 +315,7 @@ fn writable(argument: &Expr, axes: &[String], def: &Def, pattern: &Pattern) -> R
         Some(access) => Ok(arguments::binding(access, axes)),
         None => {
             let (function, parameter) = (def.name.clone(), pattern.to_string());
-            Err(TextErrorKind::NotWritable { function, parameter }.at(argument.span.clone()))
+            Err(TextErrorKind::NotWritable { function, parameter }.at(&argument.span))
         }
     }
 }
@@ -359,7 +357,7 @@ fn check_results(def: &Def, found: usize, span: &ByteRange) -> Result<()> {
         true => Ok(()),
         false => {
             let function = def.name.clone();
-            Err(TextErrorKind::ResultCount { function, expected, found }.at(span.clone()))
+            Err(TextErrorKind::ResultCount { function, expected, found }.at(span))
         }
     }
 }
@@ -373,7 +371,7 @@ fn reject_recursion(call: &Call, def: &Def, frame: &Option<Arc<Frame>>) -> Resul
             cycle.push(function.clone());
             if *definition == def.name_span.start {
                 cycle.reverse();
-                return Err(TextErrorKind::Recursion { cycle }.at(call.name_span.clone()));
+                return Err(TextErrorKind::Recursion { cycle }.at(&call.name_span));
             }
         }
         frame = at.outer.as_ref();

@@ -95,7 +95,7 @@ fn reject_in_function(word: &'static str, target: &Access, scope: &Scope) -> Res
     match &scope.function {
         Some(function) => {
             let (function, name) = (function.function.clone(), target.name.clone());
-            Err(TextErrorKind::DeclaredInFunction { word, name, function }.at(target.name_span.clone()))
+            Err(TextErrorKind::DeclaredInFunction { word, name, function }.at(&target.name_span))
         }
         None => Ok(()),
     }
@@ -224,7 +224,7 @@ impl Expansion<'_> {
         if let Some(function) = scope.function.as_ref().filter(|known| known.arrays.contains_key(&node.name))
         {
             let (function, name) = (function.function.clone(), node.name.clone());
-            return Err(TextErrorKind::DetachesParameter { function, name }.at(node.name_span.clone()));
+            return Err(TextErrorKind::DetachesParameter { function, name }.at(&node.name_span));
         }
         rewrite::node(&mut node, scope)?;
         self.count(&node.span)?;
@@ -238,7 +238,7 @@ impl Expansion<'_> {
             (Some(&bound), _) => bound,
             (None, Some(value)) => scope.integer(value)?,
             (None, None) => {
-                return Err(TextErrorKind::OpenSize { name: size.name.clone() }.at(size.name_span.clone()));
+                return Err(TextErrorKind::OpenSize { name: size.name.clone() }.at(&size.name_span));
             }
         };
         if scope.frame.is_none() {
@@ -277,7 +277,7 @@ impl Expansion<'_> {
         self.copies += 1;
         match self.copies <= MAX_STATEMENTS {
             true => Ok(()),
-            false => Err(TextErrorKind::TooManyStatements { limit: MAX_STATEMENTS }.at(span.clone())),
+            false => Err(TextErrorKind::TooManyStatements { limit: MAX_STATEMENTS }.at(span)),
         }
     }
 

@@ -73,7 +73,7 @@ fn result_letters(
             Some(letter) => letters.push(letter),
             None => {
                 let (function, result) = (def.name.clone(), pattern.to_string());
-                return Err(TextErrorKind::OpenResult { function, result }.at(call.span.clone()));
+                return Err(TextErrorKind::OpenResult { function, result }.at(&call.span));
             }
         }
     }

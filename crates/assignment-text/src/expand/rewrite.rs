@@ -76,19 +76,19 @@ fn axis_size(size: &AxisSize, span: &ByteRange, scope: &Scope) -> Result<AxisSiz
     if let Some(binding) = function.arrays.get(&size.node).filter(|_| size.family.is_empty()) {
         return binding.axis_size(size.axis).ok_or_else(|| {
             let (name, expected, found) = (size.node.clone(), binding.rank(), size.axis.saturating_add(1));
-            TextErrorKind::ParameterRank { name, expected, found }.at(span.clone())
+            TextErrorKind::ParameterRank { name, expected, found }.at(span)
         });
     }
     match function.locals.contains(&size.node) {
         true => Ok(named(format!("{}.{}", function.prefix, size.node))),
-        false => Err(outside(function, size.node.clone()).at(span.clone())),
+        false => Err(outside(function, size.node.clone()).at(span)),
     }
 }
 
 /// Rejects a symbol in a function, which reads its parameters only.
 fn reject_symbol(name: &str, span: &ByteRange, scope: &Scope) -> Result<()> {
     match &scope.function {
-        Some(function) => Err(outside(function, format!("@{name}")).at(span.clone())),
+        Some(function) => Err(outside(function, format!("@{name}")).at(span)),
         None => Ok(()),
     }
 }
@@ -118,7 +118,7 @@ pub(super) fn whole_node(target: &mut Access, scope: &Scope) -> Result<()> {
             target.name.clone_from(&binding.name);
             Ok(())
         }
-        Some(_) => Err(TextErrorKind::PartFilled { name: target.name.clone() }.at(target.span.clone())),
+        Some(_) => Err(TextErrorKind::PartFilled { name: target.name.clone() }.at(&target.span)),
         None => node(target, scope),
     }
 }
@@ -151,7 +151,7 @@ fn axis(index: Index, scope: &Scope) -> Result<Vec<Index>> {
 fn row_letters(row: &Row, function: &FunctionScope) -> Result<Vec<IndexExpr>> {
     let Some(letters) = function.rows.get(&row.name) else {
         let (function, row_text) = (function.function.clone(), row.to_string());
-        return Err(TextErrorKind::UnknownRow { function, row: row_text }.at(row.span.clone()));
+        return Err(TextErrorKind::UnknownRow { function, row: row_text }.at(&row.span));
     };
     Ok(letters.iter().map(|letter| IndexExpr::letter(letter, row.span.clone())).collect())
 }
@@ -176,7 +176,7 @@ fn position(name: &str, family: &[IndexExpr], scope: &Scope) -> Result<String> {
             at if at >= 0 => positions += &format!(".{at}"),
             found => {
                 let name = name.to_owned();
-                return Err(TextErrorKind::NegativeMember { name, found }.at(position.span.clone()));
+                return Err(TextErrorKind::NegativeMember { name, found }.at(&position.span));
             }
         }
     }
@@ -194,7 +194,7 @@ fn open_position(kind: TextErrorKind) -> TextErrorKind {
 fn in_function(access: &mut Access, function: &FunctionScope) -> Result<()> {
     let Some(binding) = function.arrays.get(&access.name).filter(|_| access.family.is_empty()) else {
         if !function.locals.contains(&access.name) {
-            return Err(outside(function, access.name.clone()).at(access.name_span.clone()));
+            return Err(outside(function, access.name.clone()).at(&access.name_span));
         }
         access.name = format!("{}.{}", function.prefix, access.name);
         return Ok(());
@@ -202,7 +202,7 @@ fn in_function(access: &mut Access, function: &FunctionScope) -> Result<()> {
     let expected = binding.rank();
     if access.indices.len() != expected {
         let (name, found) = (access.name.clone(), access.indices.len());
-        return Err(TextErrorKind::ParameterRank { name, expected, found }.at(access.span.clone()));
+        return Err(TextErrorKind::ParameterRank { name, expected, found }.at(&access.span));
     }
     let own = std::mem::take(&mut access.indices);
     let bound = |axis: &AxisBinding| match axis {
@@ -348,7 +348,7 @@ fn value(name: &str, span: &ByteRange, letters: &[String], scope: &Scope) -> Res
     let Some(function) = &scope.function else { return Ok(number) };
     let is_node = function.arrays.contains_key(name) || function.locals.contains(name);
     match (is_letter, is_node) {
-        (true, true) => Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone())),
+        (true, true) => Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span)),
         (true, false) => Ok(Some(ExprKind::Letter(name.to_owned()))),
         (false, true) => {
             let mut read = Access::whole(name, span);
@@ -359,7 +359,7 @@ fn value(name: &str, span: &ByteRange, letters: &[String], scope: &Scope) -> Res
             let scalar = function.scalars.get(name).map(|scalar| scalar.kind.clone());
             let named = || Number::named(name).map(ExprKind::Number);
             let kind = scalar.or(number).or_else(named);
-            kind.map(Some).ok_or_else(|| outside(function, name.to_owned()).at(span.clone()))
+            kind.map(Some).ok_or_else(|| outside(function, name.to_owned()).at(span))
         }
     }
 }
@@ -394,9 +394,7 @@ impl Scope {
     pub(super) fn in_index(&self, name: &str, span: &ByteRange) -> Result<Option<IndexExprKind>> {
         if let Some(scalar) = self.function.as_ref().and_then(|function| function.scalars.get(name)) {
             let value = arguments::as_index(scalar);
-            return value
-                .map(Some)
-                .ok_or_else(|| TextErrorKind::NotAffine { found: "a value" }.at(span.clone()));
+            return value.map(Some).ok_or_else(|| TextErrorKind::NotAffine { found: "a value" }.at(span));
         }
         Ok(self.integers.get(name).map(|&number| IndexExprKind::Number(i128::from(number))))
     }

@@ -134,7 +134,7 @@ pub(super) fn check(def: &Def) -> Result<()> {
             let written = first_write(&def.body, &pattern.name);
             if let Some((_, span)) = written.filter(|_| !inout) {
                 let (function, name) = (def.name.clone(), pattern.name.clone());
-                return Err(TextErrorKind::InputWritten { function, name }.at(span));
+                return Err(TextErrorKind::InputWritten { function, name }.at(&span));
             }
         }
     }
@@ -143,11 +143,11 @@ pub(super) fn check(def: &Def) -> Result<()> {
         match first_write(&def.body, &result.name) {
             Some((true, _)) => Ok(()),
             Some((false, span)) => {
-                Err(TextErrorKind::ResultAccumulated { name: result.name.clone() }.at(span))
+                Err(TextErrorKind::ResultAccumulated { name: result.name.clone() }.at(&span))
             }
             None => {
                 let (function, name) = (def.name.clone(), result.name.clone());
-                Err(TextErrorKind::ResultNotWritten { function, name }.at(result.span.clone()))
+                Err(TextErrorKind::ResultNotWritten { function, name }.at(&result.span))
             }
         }
     })
@@ -199,5 +199,5 @@ pub(super) fn made(items: &[Item]) -> BTreeSet<String> {
 
 /// The error for a name that is defined already.
 pub(super) fn twice(what: &'static str, name: &str, span: &ByteRange) -> LocatedError {
-    TextErrorKind::DefinedTwice { what, name: name.to_owned() }.at(span.clone())
+    TextErrorKind::DefinedTwice { what, name: name.to_owned() }.at(span)
 }

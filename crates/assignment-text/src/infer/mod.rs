@@ -82,7 +82,7 @@ impl StepInference<'_> {
             let dtype = type_of(&computed.value).or(DType::I32);
             if !dtype.is_integer() {
                 let (node, axis) = (access.node.name(), computed.axis);
-                return Err(TextErrorKind::IndexType { node, axis, dtype }.at(computed.value.span.clone()));
+                return Err(TextErrorKind::IndexType { node, axis, dtype }.at(&computed.value.span));
             }
         }
         match &access.how {
@@ -157,7 +157,7 @@ impl StepInference<'_> {
         let example = example(&written(node), present.promote(found), &known);
         let line = SourceSpan::new(self.text.clone(), typed_at..typed_at).line();
         let span = statement.rhs.first().map_or(statement.span.clone(), |value| value.span.clone());
-        Err(TextErrorKind::TypeConflict { node: name, present, line, found, example }.at(span))
+        Err(TextErrorKind::TypeConflict { node: name, present, line, found, example }.at(&span))
     }
 
     /// Infers the type of a node that a function fills.
@@ -189,7 +189,7 @@ impl StepInference<'_> {
         if !dtype.is_float() {
             let (name, dims) = (source.loss.name.clone(), Vec::new());
             let kind = TextErrorKind::from(TextGradientError::Loss { name, dtype, dims });
-            return Err(kind.at(source.loss.span.clone()));
+            return Err(kind.at(&source.loss.span));
         }
         for parameter in &resolved.parameters {
             let span = &source.parameters[parameter.access].span;
@@ -197,15 +197,13 @@ impl StepInference<'_> {
                 dtype if dtype.is_float() => Ok(dtype),
                 dtype => {
                     let kind = TextGradientError::Integer { name: name.clone(), dtype };
-                    Err(TextErrorKind::from(kind).at(span.clone()))
+                    Err(TextErrorKind::from(kind).at(span))
                 }
             };
             let dtype = float(&parameter.node, &parameter.name)?.promote(DType::F32);
             let receiver = &parameter.receiver;
             match parameter.is_new {
-                true => receiver
-                    .update_dtype(dtype)
-                    .map_err(|error| TextErrorKind::from(error).at(span.clone()))?,
+                true => receiver.update_dtype(dtype).map_err(|error| TextErrorKind::from(error).at(span))?,
                 false => self.types.settle_open(receiver, dtype, span.start),
             }
             float(receiver, &parameter.receiver_name)?;

@@ -146,7 +146,7 @@ impl Parser<'_> {
             }
             Token::Sign("(") => {
                 self.next();
-                let args = if self.sign(")").is_some() { Vec::new() } else { self.arguments()? };
+                let args = self.arguments(Self::expr)?;
                 builtin(name, args, &self.functions, span.clone(), self.since(span.start))
             }
             Token::Sign("[") => {
@@ -162,12 +162,13 @@ impl Parser<'_> {
         }
     }
 
-    fn arguments(&mut self) -> Result<Vec<Expr>> {
-        let args = self.list(Self::expr)?;
-        if self.sign(")").is_none() {
-            return Err(self.expected("`,` or `)`"));
+    /// Parses arguments, separated by commas, up to and with `)`.
+    fn arguments<T>(&mut self, argument: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        if self.sign(")").is_some() {
+            return Ok(Vec::new());
         }
-        Ok(args)
+        let arguments = self.list(argument)?;
+        self.sign(")").map(|_| arguments).ok_or_else(|| self.expected("`,` or `)`"))
     }
 
     /// Parses the arguments of a function that the text or the prelude defines, and the optional indices of
@@ -177,16 +178,7 @@ impl Parser<'_> {
             self.prelude_calls.extend(prelude::name(&function));
         }
         self.expect("(")?;
-        let arguments = match self.sign(")") {
-            Some(_) => Vec::new(),
-            None => {
-                let arguments = self.list(Self::argument)?;
-                if self.sign(")").is_none() {
-                    return Err(self.expected("`,` or `)`"));
-                }
-                arguments
-            }
-        };
+        let arguments = self.arguments(Self::argument)?;
         let indices = self.bracketed(Self::axis_index)?;
         let span = self.since(name_span.start);
         Ok(Call { function, name_span, arguments, indices, span })
@@ -281,7 +273,7 @@ fn builtin(
     let found = args.len();
     let arity = |expected| {
         let instead = synonyms::of_call(&name, found);
-        TextErrorKind::Arity { name: name.clone(), expected, found, instead }.at(span.clone())
+        TextErrorKind::Arity { name: name.clone(), expected, found, instead }.at(&span)
     };
     let token = |op: &'static str| op == name;
     if let Some(&op) = UnaryOp::ALL.iter().find(|op| token(op.token())) {
@@ -301,11 +293,11 @@ fn builtin(
         return Expr::new(ExprKind::Cast(dtype, Box::new(a)), span);
     }
     if let Some(kind) = fills::within_expression(&name) {
-        return Err(kind.at(name_span));
+        return Err(kind.at(&name_span));
     }
     let all = functions().chain(defined.iter().cloned()).chain(prelude::names().map(str::to_owned));
     let (near, instead) = (similar(&name, all), synonyms::of(&name));
-    Err(TextErrorKind::UnknownFunction { name, near, instead }.at(name_span))
+    Err(TextErrorKind::UnknownFunction { name, near, instead }.at(&name_span))
 }
 
 fn exactly<const N: usize>(args: Vec<Expr>) -> Option<[Expr; N]> {

@@ -28,7 +28,7 @@ impl Parser<'_> {
         let span = self.since(start);
         // Each component has one letter active, so there can be no more letters than components.
         if letters.len() > MAX_COMPONENTS {
-            return Err(TextErrorKind::TooManyParts { limit: MAX_COMPONENTS }.at(span));
+            return Err(TextErrorKind::TooManyParts { limit: MAX_COMPONENTS }.at(&span));
         }
         Ok(Index::Concat(Concat { letters, span }))
     }
@@ -134,7 +134,7 @@ impl Parser<'_> {
         let kind = match self.peek().clone() {
             Token::Number(Number { int: Some(offset), .. }) => IndexExprKind::Number(offset),
             Token::Number(_) => {
-                return Err(TextErrorKind::NotAffine { found: "a number that is no integer" }.at(span));
+                return Err(TextErrorKind::NotAffine { found: "a number that is no integer" }.at(&span));
             }
             Token::Name(name) if name == "size" && self.peek_after() == &Token::Sign("(") => {
                 self.next();
@@ -146,7 +146,7 @@ impl Parser<'_> {
             Token::Name(name) if name == "where" => return Err(self.expected("an index")),
             Token::Name(name) => {
                 if matches!(self.peek_after(), Token::Sign("[" | "(")) {
-                    return Err(TextErrorKind::NotAffine { found: "a value" }.at(span));
+                    return Err(TextErrorKind::NotAffine { found: "a value" }.at(&span));
                 }
                 IndexExprKind::Atom(Atom::Letter(name))
             }

@@ -121,7 +121,7 @@ impl Parser<'_> {
         self.next();
         let (name, name_span) = self.name("the name of a function")?;
         if functions().any(|known| known == name) && !may_be_redefined(&name) {
-            return Err(TextErrorKind::ReservedFunction { name }.at(name_span));
+            return Err(TextErrorKind::ReservedFunction { name }.at(&name_span));
         }
         self.expect("(")?;
         let parameters = match self.sign(")") {

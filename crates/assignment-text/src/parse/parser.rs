@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
     pub(super) fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(self.span()));
+            return Err(TextErrorKind::TooDeep { limit: MAX_DEPTH }.at(&self.span()));
         }
         let result = f(self);
         self.depth -= 1;

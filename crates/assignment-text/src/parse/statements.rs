@@ -118,7 +118,7 @@ impl Parser<'_> {
         }
         if indices.len() > MAX_RANK {
             let many = tnode::Error::TooManyAxes { found: indices.len(), limit: MAX_RANK };
-            return Err(TextErrorKind::from(many).at(name_span));
+            return Err(TextErrorKind::from(many).at(&name_span));
         }
         Ok(Access { name, family, merge, indices, span: self.since(name_span.start), name_span })
     }

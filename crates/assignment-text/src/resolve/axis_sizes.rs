@@ -69,7 +69,7 @@ fn in_random(call: &mut RandomCall, names: NamesAt<'_>) -> Result<()> {
 }
 
 fn number(size: &AxisSize, span: &ByteRange, names: NamesAt<'_>) -> Result<i64> {
-    let located = |kind: TextErrorKind| kind.at(span.clone());
+    let located = |kind: TextErrorKind| kind.at(span);
     let node = names.find(&size.node).map_err(located)?;
     let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;
     let found = dims.get(size.axis).map(|&found| i64::try_from(found).unwrap_or(i64::MAX));

@@ -47,8 +47,9 @@ pub(super) fn check_bounds(
                 let index = on_one_line(text, span);
                 let padded = padded(read, text).filter(|_| lo != i64::MIN && hi != i64::MAX);
                 let inferred = None;
-                return Err(TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, padded, inferred }
-                    .at(span.clone()));
+                return Err(
+                    TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, padded, inferred }.at(span)
+                );
             }
         }
     }

@@ -16,7 +16,7 @@ use lowered_ir::ir::{Affine, Var};
 
 /// The dimensions of a view, which has as many elements as its node.
 pub(super) fn view_dims(view: &View, node: &TensorNode) -> Result<Dims> {
-    let located = |kind: TextErrorKind| kind.at(view.span.clone());
+    let located = |kind: TextErrorKind| kind.at(&view.span);
     let found = node.dims_without_padding().map_err(|error| located(error.into()))?;
     let mut sizes = Vec::new();
     for size in &view.sizes {
@@ -49,7 +49,7 @@ pub(super) fn settle_dims(
     }
     for target in &mut statement.lhs {
         let Some(dims) = sizes.get(&target.node) else { continue };
-        let located = |kind: TextErrorKind| kind.at(target.span.clone());
+        let located = |kind: TextErrorKind| kind.at(&target.span);
         target.node.set_dims(dims.iter().copied()).map_err(|error| located(error.into()))?;
         if dims.len() != target.index.len() {
             let (node, found) = (target.node.name(), target.index.len());
@@ -71,7 +71,7 @@ fn target_sizes(target: &NodeAccess, ranges: &[i64], symbols: &[StaticSymbol]) -
         let known: Vec<Option<usize>> = sizes.iter().map(|size| size.as_ref().ok().copied()).collect();
         let example = example(&written(&target.node), DType::F32, &known);
         let why = why.clone();
-        return Err(TextErrorKind::OpenAxis { node, axis, why, example }.at(target.index[axis].1.clone()));
+        return Err(TextErrorKind::OpenAxis { node, axis, why, example }.at(&target.index[axis].1));
     }
     Ok(sizes.into_iter().flatten().collect())
 }

@@ -59,7 +59,7 @@ fn declared_ranges(statement: &Statement, symbols: &mut SymbolTable) -> Result<(
         let Some((Atom::Symbol(name), limit)) = constraint.range()? else { continue };
         let reject = |conflict: String| {
             let (name, range) = (format!("@{name}"), limit);
-            TextErrorKind::BadRange { name, range, conflict }.at(constraint.span.clone())
+            TextErrorKind::BadRange { name, range, conflict }.at(&constraint.span)
         };
         let range = ranges::range_of(limit).map_err(reject)?;
         match symbols.find(name).and_then(|symbol| symbol.range) {
@@ -91,7 +91,7 @@ impl StepResolver<'_> {
             ExpandedStep::Gradient(gradient) => self.gradient(gradient).map(StepKind::Gradient),
             ExpandedStep::Detach(detach) => {
                 let node = self.names.before(self.at).find_written(&detach.node.name);
-                node.map(StepKind::Detach).map_err(|kind| kind.at(detach.node.span.clone()))
+                node.map(StepKind::Detach).map_err(|kind| kind.at(&detach.node.span))
             }
         }
     }
@@ -117,12 +117,12 @@ impl StepResolver<'_> {
         check_target(target, statement, before)?;
         let of = match fetch {
             Fetch::Slice { of, .. } | Fetch::Order { of, .. } | Fetch::SampleValues { of, .. } => {
-                Some(before.find(&of.name).map_err(|kind| kind.at(of.span.clone()))?)
+                Some(before.find(&of.name).map_err(|kind| kind.at(&of.span))?)
             }
             _ => None,
         };
         let node = self.names.at(self.at).find(&target.name);
-        let node = node.map_err(|kind| kind.at(target.name_span.clone()))?;
+        let node = node.map_err(|kind| kind.at(&target.name_span))?;
         if !before.has(&target.name) {
             let of_dims = of.as_ref().and_then(|of| of.dims_without_padding().ok());
             let dims = match fetch {
@@ -134,10 +134,10 @@ impl StepResolver<'_> {
                 let [example, number] =
                     [&[None][..], &[]].map(|dims| example(&target.name, DType::F32, dims));
                 let node = target.name.clone();
-                return Err(TextErrorKind::OpenDims { node, example, number }.at(target.span.clone()));
+                return Err(TextErrorKind::OpenDims { node, example, number }.at(&target.span));
             };
             let dims = node.set_dims(dims);
-            dims.map_err(|error| TextErrorKind::from(error).at(target.span.clone()))?;
+            dims.map_err(|error| TextErrorKind::from(error).at(&target.span))?;
         }
         Ok(ResolvedFill { statement: Box::new(statement.clone()), node, of })
     }
@@ -149,10 +149,10 @@ impl StepResolver<'_> {
         for (at, access) in gradient.parameters.iter().enumerate() {
             for name in self.names.before(self.at).members(&access.name) {
                 let parameter = self.parameter(name, at);
-                let parameter = parameter.map_err(|kind| kind.at(access.span.clone()))?;
+                let parameter = parameter.map_err(|kind| kind.at(&access.span))?;
                 if !receivers.insert(parameter.receiver_name.clone()) {
                     let (what, name) = ("gradient", parameter.receiver_name);
-                    return Err(TextErrorKind::DefinedTwice { what, name }.at(access.span.clone()));
+                    return Err(TextErrorKind::DefinedTwice { what, name }.at(&access.span));
                 }
                 parameters.push(parameter);
             }
@@ -162,7 +162,7 @@ impl StepResolver<'_> {
 
     /// The loss, which an earlier step writes.
     fn loss(&self, gradient: &Gradient) -> Result<TensorNode> {
-        let located = |kind: TextErrorKind| kind.at(gradient.loss.span.clone());
+        let located = |kind: TextErrorKind| kind.at(&gradient.loss.span);
         let name = &gradient.loss.name;
         let node = self.names.before(self.at).find_written(name).map_err(located)?;
         if !self.names.is_written_before(&node, self.at) {
@@ -213,12 +213,12 @@ impl StepResolver<'_> {
 fn check_target(target: &Access, statement: &Statement, names: NamesAt<'_>) -> Result<()> {
     let name = target.name.clone();
     if let Some(role @ (Role::Input | Role::Const)) = names.role(&name) {
-        return Err(TextErrorKind::ReadOnly { name, role: role.token() }.at(target.name_span.clone()));
+        return Err(TextErrorKind::ReadOnly { name, role: role.token() }.at(&target.name_span));
     }
     let keeps = !statement.init && statement.op != AccumOp::Assign;
     if keeps && names.is_unwritten(&name) {
         let op = statement.op;
-        return Err(TextErrorKind::NoEarlierValues { name, op }.at(statement.op_span.clone()));
+        return Err(TextErrorKind::NoEarlierValues { name, op }.at(&statement.op_span));
     }
     Ok(())
 }
@@ -229,7 +229,7 @@ fn reject_letters(statement: &Statement) -> Result<()> {
         let letter = constraint.letters().first().map(|&letter| letter.to_owned())?;
         Some((letter, constraint.span.clone()))
     });
-    letter.map_or(Ok(()), |(letter, span)| Err(TextErrorKind::UnusedLetter { letter }.at(span)))
+    letter.map_or(Ok(()), |(letter, span)| Err(TextErrorKind::UnusedLetter { letter }.at(&span)))
 }
 
 /// The dimensions with the size that index `hi` asks for on one axis; `None` for a negative index.

@@ -62,8 +62,7 @@ fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Op
         Some(&(read, axis)) if letter.declared.is_none() => {
             let from = format!("{first_axis} of `{}`", excerpt(text, &first.span));
             let (letter, node, found) = (letter.name.clone(), read.name(), read.dims[axis]);
-            Err(TextErrorKind::Size { letter, expected, from, node, axis, found }
-                .at(read.index[axis].1.clone()))
+            Err(TextErrorKind::Size { letter, expected, from, node, axis, found }.at(&read.index[axis].1))
         }
         _ => Ok(Some(expected)),
     }
@@ -74,7 +73,7 @@ fn declared_or(statement: &ResolvedStatement, at: usize, sized: Option<i64>) -> 
     let letter = &statement.letters[at];
     match &letter.declared {
         Some((range, span)) => range_of(*range).map(Some).map_err(|conflict| {
-            TextErrorKind::BadRange { name: letter.name.clone(), range: *range, conflict }.at(span.clone())
+            TextErrorKind::BadRange { name: letter.name.clone(), range: *range, conflict }.at(span)
         }),
         None => Ok(sized),
     }
@@ -158,7 +157,7 @@ fn known_range(statement: &ResolvedStatement, at: usize, ranges: &[Option<i64>])
     if letter.parts.is_empty() {
         let open = || {
             let declaration = open_target(statement, at, ranges);
-            TextErrorKind::OpenRange { letter: letter.name.clone(), declaration }.at(letter.span.clone())
+            TextErrorKind::OpenRange { letter: letter.name.clone(), declaration }.at(&letter.span)
         };
         return ranges[at].ok_or_else(open);
     }
@@ -170,7 +169,7 @@ fn known_range(statement: &ResolvedStatement, at: usize, ranges: &[Option<i64>])
         Some((read, axis)) if !fewer && all != extent(read.dims[*axis]) => {
             let (letter, node, found) = (letter.name.clone(), read.name(), read.dims[*axis]);
             Err(TextErrorKind::ConcatSize { letter, parts, node, axis: *axis, found }
-                .at(read.index[*axis].1.clone()))
+                .at(&read.index[*axis].1))
         }
         _ => Ok(all),
     }

@@ -89,9 +89,7 @@ impl NameResolver<'_> {
         let letter = self.known_letter(name, span, statement)?;
         if let Some((other, _)) = letter.declared {
             let conflict = format!("contradicts `{name} < {other}` in the same statement");
-            return Err(
-                TextErrorKind::BadRange { name: name.to_owned(), range: limit, conflict }.at(span.clone())
-            );
+            return Err(TextErrorKind::BadRange { name: name.to_owned(), range: limit, conflict }.at(span));
         }
         letter.declared = Some((limit, span.clone()));
         Ok(())
@@ -100,7 +98,7 @@ impl NameResolver<'_> {
     /// The entry of a letter that a `where` mentions, which must occur elsewhere in the statement.
     fn known_letter(&mut self, name: &str, span: &ByteRange, statement: &Statement) -> Result<&mut Letter> {
         self.enter_value_letter(name, statement);
-        let unused = || TextErrorKind::UnusedLetter { letter: name.to_owned() }.at(span.clone());
+        let unused = || TextErrorKind::UnusedLetter { letter: name.to_owned() }.at(span);
         self.letters.iter_mut().find(|letter| letter.name == name).ok_or_else(unused)
     }
 
@@ -118,7 +116,7 @@ impl NameResolver<'_> {
             let condition = difference.and_then(|difference| difference.checked_plus(&(-gap).into()));
             let condition = condition.ok_or_else(|| {
                 let bound = on_one_line(self.text, span);
-                TextErrorKind::Bound { bound, why: "exceeds 64 bits".to_owned() }.at(span.clone())
+                TextErrorKind::Bound { bound, why: "exceeds 64 bits".to_owned() }.at(span)
             })?;
             conditions.push((condition, span.clone()));
         }
@@ -151,7 +149,7 @@ impl NameResolver<'_> {
                 Ok(Affine::var(axis_iterator(letter)))
             }
             Index::Computed(_) => Ok(Affine::constant(0)),
-            Index::Row(row) => Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
+            Index::Row(row) => Err(TextErrorKind::RowOutsideFunction.at(&row.span)),
         }
     }
 
@@ -161,7 +159,7 @@ impl NameResolver<'_> {
         let found = access.indices.iter().filter(|index| is_computed(index)).count();
         if found > 1 {
             let access_text = on_one_line(self.text, &access.span);
-            return Err(TextErrorKind::SeveralComputed { access: access_text, found }.at(access.span.clone()));
+            return Err(TextErrorKind::SeveralComputed { access: access_text, found }.at(&access.span));
         }
         let Some((axis, Index::Computed(value))) =
             access.indices.iter().enumerate().find(|(_, index)| is_computed(index))
@@ -186,7 +184,7 @@ impl NameResolver<'_> {
         if let Some(view) = self.nodes.view(&access.name) {
             return self.read_view(view, access, how);
         }
-        let node = self.nodes.find(&access.name).map_err(|kind| kind.at(access.name_span.clone()))?;
+        let node = self.nodes.find(&access.name).map_err(|kind| kind.at(&access.name_span))?;
         self.read_node(node, access, how)
     }
 
@@ -194,31 +192,31 @@ impl NameResolver<'_> {
     fn read_view(&mut self, view: &View, access: &Access, how: AccessKind) -> Result<NodeAccess> {
         if !matches!(how, AccessKind::Plain) {
             let name = access.name.clone();
-            return Err(TextErrorKind::ViewUse { name }.at(access.name_span.clone()));
+            return Err(TextErrorKind::ViewUse { name }.at(&access.name_span));
         }
         let name = self.nodes.viewed(view)?;
-        let node = self.nodes.find(name).map_err(|kind| kind.at(view.of.name_span.clone()))?;
+        let node = self.nodes.find(name).map_err(|kind| kind.at(&view.of.name_span))?;
         if self.nodes.is_unwritten(name) {
-            return Err(self.nodes.not_written(name).at(access.name_span.clone()));
+            return Err(self.nodes.not_written(name).at(&access.name_span));
         }
         reject_rows(access)?;
         let dims = view_dims(view, &node)?;
         if dims.len() != access.indices.len() {
             let (node, found) = (access.name.clone(), access.indices.len());
-            return Err(TextErrorKind::Rank { node, dims, found }.at(access.span.clone()));
+            return Err(TextErrorKind::Rank { node, dims, found }.at(&access.span));
         }
         Ok(NodeAccess { view: Some(access.name.clone()), ..self.indexed(node, dims, access, how)? })
     }
 
     fn read_node(&mut self, node: TensorNode, access: &Access, how: AccessKind) -> Result<NodeAccess> {
-        let located = |kind: TextErrorKind| kind.at(access.span.clone());
+        let located = |kind: TextErrorKind| kind.at(&access.span);
         if access.merge && matches!(how, AccessKind::Lhs | AccessKind::Padded(..)) {
             let found = "a merge buffer, which can only be read as it is";
             return Err(expected("a node", found, &access.span));
         }
         reject_rows(access)?;
         if !matches!(how, AccessKind::Lhs) && self.nodes.is_unwritten(&access.name) {
-            return Err(self.nodes.not_written(&access.name).at(access.name_span.clone()));
+            return Err(self.nodes.not_written(&access.name).at(&access.name_span));
         }
         let (dims, is_open) = match node.dims_without_padding() {
             Ok(dims) => (dims, false),
@@ -261,24 +259,25 @@ impl NameResolver<'_> {
             ExprKind::Letter(name) => match self.letter(name) {
                 Some(letter) => ResolvedExprKind::Index(Affine::var(axis_iterator(letter))),
                 None => {
-                    return Err(TextErrorKind::OpenRange { letter: name.clone(), declaration: None }
-                        .at(expr.span.clone()));
+                    return Err(
+                        TextErrorKind::OpenRange { letter: name.clone(), declaration: None }.at(&expr.span)
+                    );
                 }
             },
             // The sizes of axes have become numbers.
             ExprKind::AxisSize(_) => {
-                return Err(TextErrorKind::NotAffine { found: "the size of an axis" }.at(expr.span.clone()));
+                return Err(TextErrorKind::NotAffine { found: "the size of an axis" }.at(&expr.span));
             }
-            ExprKind::RowSize(row) => return Err(TextErrorKind::RowOutsideFunction.at(row.span.clone())),
+            ExprKind::RowSize(row) => return Err(TextErrorKind::RowOutsideFunction.at(&row.span)),
             // Expansion replaces the calls of all functions that the text defines.
             ExprKind::Call(call) => {
                 let name = call.function.clone();
                 let kind = TextErrorKind::UnknownFunction { name, near: Vec::new(), instead: None };
-                return Err(kind.at(call.name_span.clone()));
+                return Err(kind.at(&call.name_span));
             }
             ExprKind::Size(name) => match self.letter(name) {
                 Some(letter) => ResolvedExprKind::Size(letter),
-                None => return Err(TextErrorKind::NoLetter { name: name.clone() }.at(expr.span.clone())),
+                None => return Err(TextErrorKind::NoLetter { name: name.clone() }.at(&expr.span)),
             },
             ExprKind::Access(access) => ResolvedExprKind::NodeAccess(
                 self.read(access, if access.merge { AccessKind::Merge } else { AccessKind::Plain })?,
@@ -319,9 +318,7 @@ impl NameResolver<'_> {
             }
         });
         if let Some((name, span)) = open {
-            return Err(
-                TextErrorKind::OpenRange { letter: name.to_owned(), declaration: None }.at(span.clone())
-            );
+            return Err(TextErrorKind::OpenRange { letter: name.to_owned(), declaration: None }.at(span));
         }
         let (random, cell) = random::resolve(call, None, self.text, self.symbols)?;
         Ok(ResolvedExprKind::Random(random, cell.iter().map(|index| self.linear(index)).collect()))
@@ -333,7 +330,7 @@ impl NameResolver<'_> {
             let is_number = |node: TensorNode| node.dims_without_padding().is_ok_and(|dims| dims.is_empty());
             // A failed search for a node collects similar names.
             return match self.nodes.has(name) && self.nodes.find(name).is_ok_and(is_number) {
-                true => Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span.clone())),
+                true => Err(TextErrorKind::NodeOrLetter { name: name.to_owned() }.at(span)),
                 false => Ok(ResolvedExprKind::Index(Affine::var(axis_iterator(letter)))),
             };
         }
@@ -345,9 +342,9 @@ impl NameResolver<'_> {
             Err(kind) => match (Number::named(name), kind) {
                 (Some(number), _) => Ok(ResolvedExprKind::Number(number)),
                 (None, TextErrorKind::UnknownNode { name, near }) => {
-                    Err(TextErrorKind::UnknownName { name, near }.at(span.clone()))
+                    Err(TextErrorKind::UnknownName { name, near }.at(span))
                 }
-                (None, kind) => Err(kind.at(span.clone())),
+                (None, kind) => Err(kind.at(span)),
             },
         }
     }
@@ -356,7 +353,7 @@ impl NameResolver<'_> {
 /// Rejects the row variables of an access, which only functions have.
 fn reject_rows(access: &Access) -> Result<()> {
     let row = access.indices.iter().find(|index| matches!(index, Index::Row(_)));
-    row.map_or(Ok(()), |row| Err(TextErrorKind::RowOutsideFunction.at(row.span().clone())))
+    row.map_or(Ok(()), |row| Err(TextErrorKind::RowOutsideFunction.at(row.span())))
 }
 
 /// The index form of a sum of integer multiples of letters and symbols; `None` for other expressions.

@@ -4,7 +4,7 @@ use crate::ir::{BinaryOp, Expr, Stmt, UnaryOp, walk};
 
 /// The work of evaluating the expression once.
 pub fn cost(expr: &Expr) -> u64 {
-    walk::parts(expr).map(|part| own_cost(part)).sum()
+    walk::parts(expr).map(own_cost).sum()
 }
 
 /// The work of the outermost operation alone.
