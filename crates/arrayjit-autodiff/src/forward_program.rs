@@ -473,15 +473,8 @@ pub(crate) fn names_of(steps: &[ProgramStep], parameters: &[(TensorNode, TensorN
 
 /// The steps of a program without blocks around them.
 pub(crate) fn flat(steps: &[ProgramStep]) -> Vec<ProgramStep> {
-    let mut flat = Vec::new();
-    let mut open: Vec<&ProgramStep> = steps.iter().rev().collect();
-    while let Some(step) = open.pop() {
-        match step {
-            ProgramStep::Block { steps, .. } => open.extend(steps.iter().rev()),
-            step => flat.push(step.clone()),
-        }
-    }
-    flat
+    let is_block = |step: &&ProgramStep| matches!(step, ProgramStep::Block { .. });
+    assignments::all_steps(steps).filter(|step| !is_block(step)).cloned().collect()
 }
 
 /// Inserts steps before the steps at some positions, which `at` counts.

@@ -22,82 +22,51 @@ impl Assignments {
     /// Every node whose values a step reads or writes, nodes of merge buffers included, in order of first
     /// mention.
     pub fn nodes(&self) -> Vec<TensorNode> {
-        let mut nodes: Vec<TensorNode> = Vec::new();
-        let mut seen = BTreeSet::new();
-        each_step(&self.steps, &mut |step| {
-            for node in mentioned(step) {
-                if seen.insert(node.clone()) {
-                    nodes.push(node.clone());
-                }
-            }
-        });
-        nodes
+        distinct(all_steps(&self.steps).flat_map(mentioned))
     }
 
     /// The nodes whose first use fills them, so that a context need not hold them before. The list is in
     /// order of first mention.
     pub fn embedded_nodes(&self) -> Vec<TensorNode> {
-        self.first_uses()
-            .into_iter()
-            .filter(|(_, first)| *first == NodeUse::Fills)
-            .map(|(node, _)| node)
-            .collect()
+        let uses = self.first_uses().into_iter();
+        uses.filter(|(_, first)| *first == NodeUse::Fills).map(|(node, _)| node).collect()
     }
 
     /// The nodes that are read, accumulated into or written in part before they are filled. Linking must find
     /// them in its context. The list is in order of first mention.
     pub fn context_nodes(&self) -> Vec<TensorNode> {
-        self.first_uses()
-            .into_iter()
-            .filter(|(_, first)| *first != NodeUse::Fills)
-            .map(|(node, _)| node)
-            .collect()
+        let uses = self.first_uses().into_iter();
+        uses.filter(|(_, first)| *first != NodeUse::Fills).map(|(node, _)| node).collect()
     }
 
     /// The nodes whose merge buffers are read. Lowering accepts at most one.
     pub fn merge_nodes(&self) -> Vec<TensorNode> {
-        let mut nodes: Vec<TensorNode> = Vec::new();
-        each_step(&self.steps, &mut |step| {
-            for operand in step.accums().iter().flat_map(Accum::operands) {
-                match operand {
-                    Operand::MergeBuffer(node) if !nodes.contains(node) => nodes.push(node.clone()),
-                    _ => {}
-                }
-            }
-        });
-        nodes
+        let accums = all_steps(&self.steps).flat_map(ProgramStep::accums);
+        distinct(accums.flat_map(Accum::operands).filter_map(|operand| match operand {
+            Operand::MergeBuffer(node) => Some(node),
+            _ => None,
+        }))
     }
 
     /// The nodes written, in order of first write.
     pub fn written_nodes(&self) -> Vec<TensorNode> {
-        let mut nodes: Vec<TensorNode> = Vec::new();
-        let mut seen = BTreeSet::new();
-        each_step(&self.steps, &mut |step| {
-            for node in written(step) {
-                if seen.insert(node.clone()) {
-                    nodes.push(node.clone());
-                }
-            }
-        });
-        nodes
+        distinct(all_steps(&self.steps).flat_map(written))
     }
 
     fn first_uses(&self) -> Vec<(TensorNode, NodeUse)> {
         let mut firsts: Vec<(TensorNode, NodeUse)> = Vec::new();
         let mut seen = BTreeSet::new();
-        each_step(&self.steps, &mut |step| {
-            for (node, how) in uses(step) {
-                // A write of all elements of a view writes a part of its parent.
-                let (node, how) = match home(node) {
-                    home if home == *node => (home, how),
-                    home if how == NodeUse::Fills => (home, NodeUse::Patches),
-                    home => (home, how),
-                };
-                if seen.insert(node.clone()) {
-                    firsts.push((node, how));
-                }
+        for (node, how) in all_steps(&self.steps).flat_map(uses) {
+            // A write of all elements of a view writes a part of its parent.
+            let (node, how) = match home(node) {
+                home if home == *node => (home, how),
+                home if how == NodeUse::Fills => (home, NodeUse::Patches),
+                home => (home, how),
+            };
+            if seen.insert(node.clone()) {
+                firsts.push((node, how));
             }
-        });
+        }
         firsts
     }
 
@@ -130,14 +99,22 @@ pub fn identifier(text: &str) -> String {
     words.collect::<Vec<_>>().join("_")
 }
 
-/// Calls `f` on every step, on a block before its steps.
-pub fn each_step<'a>(steps: &'a [ProgramStep], f: &mut impl FnMut(&'a ProgramStep)) {
-    for step in steps {
-        f(step);
+/// The steps and those inside of blocks, a block before its steps.
+pub fn all_steps(steps: &[ProgramStep]) -> impl Iterator<Item = &ProgramStep> {
+    let mut open: Vec<&ProgramStep> = steps.iter().rev().collect();
+    std::iter::from_fn(move || {
+        let step = open.pop()?;
         if let ProgramStep::Block { steps, .. } = step {
-            each_step(steps, f);
+            open.extend(steps.iter().rev());
         }
-    }
+        Some(step)
+    })
+}
+
+/// The nodes, each once.
+fn distinct<'a>(nodes: impl Iterator<Item = &'a TensorNode>) -> Vec<TensorNode> {
+    let mut seen = BTreeSet::new();
+    nodes.filter(|node| seen.insert(*node)).cloned().collect()
 }
 
 /// The nodes that this step writes, each once; none for a block.

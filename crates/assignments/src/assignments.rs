@@ -331,9 +331,7 @@ impl Assignments {
 
     /// Whether a step is a gradient, which the crate `autodiff` replaces by accumulations.
     pub fn has_gradients(&self) -> bool {
-        let mut has_one = false;
-        crate::each_step(&self.steps, &mut |step| has_one |= matches!(step, ProgramStep::Gradient { .. }));
-        has_one
+        crate::all_steps(&self.steps).any(|step| matches!(step, ProgramStep::Gradient { .. }))
     }
 
     /// The position of the symbol of that name, which is entered if it is new. A symbol without a range

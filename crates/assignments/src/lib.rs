@@ -22,7 +22,7 @@ mod warning; // legal statements that are often mistakes
 pub mod lower; // assignments -> loops
 
 pub use self::accum_op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
-pub use self::analysis::{each_step, identifier, read_whole, written};
+pub use self::analysis::{all_steps, identifier, read_whole, written};
 pub(crate) use self::analysis::{mentioned, projections_into, sliced};
 pub(crate) use self::assignments::literal;
 pub use self::assignments::{Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs};

@@ -199,20 +199,19 @@ impl NodeRoles {
         let mut read = program.kept.clone();
         // The reads of a statement, those of its subexpressions included.
         let mut own: Vec<&TensorNode> = Vec::new();
-        assignments::each_step(&program.steps, &mut |step| {
+        for step in assignments::all_steps(&program.steps) {
             let operands = step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node);
             own.extend(operands.chain(assignments::read_whole(step)));
             let written = assignments::written(step);
             if !written.iter().any(|node| subexpressions.get(node).is_some()) {
                 read.extend(own.drain(..).filter(|node| !written.contains(node)).cloned());
             }
+        }
+        let concatenated = assignments::all_steps(&program.steps).filter_map(|step| match step {
+            ProgramStep::Concat(parts) => Some(parts.iter().map(|part| part.lhs.clone())),
+            _ => None,
         });
-        let mut in_parts = BTreeSet::new();
-        assignments::each_step(&program.steps, &mut |step| {
-            if let ProgramStep::Concat(parts) = step {
-                in_parts.extend(parts.iter().map(|part| part.lhs.clone()));
-            }
-        });
+        let in_parts = concatenated.flatten().collect();
         let given = program.context_nodes().into_iter().collect();
         NodeRoles { given, written: program.written_nodes().into_iter().collect(), in_parts, read }
     }

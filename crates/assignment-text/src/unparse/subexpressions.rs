@@ -20,7 +20,7 @@ impl<'a> Subexpressions<'a> {
         enter_all(&program.steps, &mut found);
         let mut reads: BTreeMap<TensorNode, usize> = BTreeMap::new();
         let mut writes: BTreeMap<TensorNode, usize> = BTreeMap::new();
-        assignments::each_step(&program.steps, &mut |step| {
+        for step in assignments::all_steps(&program.steps) {
             for node in step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node) {
                 *reads.entry(node.clone()).or_default() += 1;
             }
@@ -33,7 +33,7 @@ impl<'a> Subexpressions<'a> {
             for node in assignments::written(step) {
                 *writes.entry(node.clone()).or_default() += 1;
             }
-        });
+        }
         found.retain(|node, _| {
             let is_named = program.kept.contains(node) || program.recomputed.contains_key(node);
             reads.get(node) == Some(&1) && writes.get(node) == Some(&1) && !is_named

@@ -51,19 +51,14 @@ pub(super) fn symbol_ranges(
     let mut solver = RangeSolver { table, renumbering, limits: vec![None; table.len()] };
     let unlocated = Origin::unknown();
     views.indexed().try_for_each(|(parent, symbol)| solver.slice(parent, *symbol, unlocated))?;
-    let mut result = Ok(());
-    crate::each_step(&assignments.steps, &mut |step| {
-        if let (ProgramStep::Fetch { op: FetchOp::Slice { index, of }, origin, .. }, Ok(())) = (step, &result)
-        {
-            result = solver.slice(of, *index, origin);
+    for step in crate::all_steps(&assignments.steps) {
+        if let ProgramStep::Fetch { op: FetchOp::Slice { index, of }, origin, .. } = step {
+            solver.slice(of, *index, origin)?;
         }
         for accum in step.accums() {
-            if result.is_ok() {
-                result = solver.accum(accum).map_err(|error| error.or_at(|| accum.origin.statement()));
-            }
+            solver.accum(accum).map_err(|error| error.or_at(|| accum.origin.statement()))?;
         }
-    });
-    result?;
+    }
     let ranged = |(symbol, limit): (&StaticSymbol, Option<i64>)| {
         let name = symbol.name.clone();
         let kind = match symbol.range.or(limit) {

@@ -14,12 +14,9 @@ use tnode::TensorNode;
 
 /// The nodes that the program writes and that have a dimension of size 0 (without padding).
 pub(super) fn written(assignments: &Assignments, views: &Views) -> Result<BTreeSet<TensorNode>> {
-    let mut written = BTreeSet::new();
-    crate::each_step(&assignments.steps, &mut |step| {
-        written.extend(crate::written(step).into_iter().map(|node| views.home(node).0));
-    });
+    let written = crate::all_steps(&assignments.steps).flat_map(crate::written);
     let mut empty = BTreeSet::new();
-    for node in written {
+    for node in written.map(|node| views.home(node).0) {
         if node.dims_without_padding()?.contains(&0) {
             empty.insert(node);
         }

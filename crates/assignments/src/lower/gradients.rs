@@ -7,13 +7,10 @@ use crate::{Assignments, Origin, ProgramStep};
 
 /// Rejects the first gradient of the program.
 pub(super) fn check_none(assignments: &Assignments) -> Result<()> {
-    let mut result = Ok(());
-    crate::each_step(&assignments.steps, &mut |step| {
-        if let (ProgramStep::Gradient { loss, origin, .. }, Ok(())) = (step, &result) {
-            result = Err(unexpanded(loss, origin));
-        }
-    });
-    result
+    crate::all_steps(&assignments.steps).try_for_each(|step| match step {
+        ProgramStep::Gradient { loss, origin, .. } => Err(unexpanded(loss, origin)),
+        _ => Ok(()),
+    })
 }
 
 /// The error for a gradient that no expansion has replaced.

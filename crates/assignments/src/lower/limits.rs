@@ -41,13 +41,7 @@ pub(super) fn check_symbol(symbol: &StaticSymbol) -> Result<(), LowerErrorKind> 
 
 /// Rejects the first step whose loops, indices or keys are too large. The ranges of symbols are known.
 pub(super) fn check_steps(assignments: &Assignments, ctx: &LoweringContext) -> Result<()> {
-    let mut result = Ok(());
-    crate::each_step(&assignments.steps, &mut |step| {
-        if result.is_ok() {
-            result = check_step(step, assignments, ctx);
-        }
-    });
-    result
+    crate::all_steps(&assignments.steps).try_for_each(|step| check_step(step, assignments, ctx))
 }
 
 fn check_step(step: &ProgramStep, assignments: &Assignments, ctx: &LoweringContext) -> Result<()> {

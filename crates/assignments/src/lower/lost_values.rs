@@ -53,8 +53,7 @@ struct PendingWrite<'a> {
 
 /// Rejects the first statement whose values are lost.
 pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<()> {
-    let mut steps: Vec<&ProgramStep> = Vec::new();
-    crate::each_step(&assignments.steps, &mut |step| steps.push(step));
+    let steps: Vec<&ProgramStep> = crate::all_steps(&assignments.steps).collect();
     let mut walk = LostValueScan { views, pending: BTreeMap::new(), visible: vec![0; steps.len()] };
     for (at, step) in steps.iter().enumerate() {
         walk.read(step)?;

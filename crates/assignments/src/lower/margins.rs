@@ -86,8 +86,7 @@ fn declared(node: &TensorNode) -> Option<Scalar> {
 /// For each virtual node, the operation of its first reader, or of the first reader of that node if it is
 /// virtual too.
 fn readers(assignments: &Assignments) -> BTreeMap<TensorNode, AccumOp> {
-    let mut accums: Vec<&Accum> = Vec::new();
-    crate::each_step(&assignments.steps, &mut |step| accums.extend(step.accums()));
+    let accums: Vec<&Accum> = crate::all_steps(&assignments.steps).flat_map(|step| step.accums()).collect();
     let mut margins = Margins::default();
     for accum in accums.into_iter().rev() {
         let op = margins.reader(accum);

@@ -14,13 +14,7 @@ fn first(
     assignments: &Assignments,
     of: impl Fn(&ProgramStep) -> Option<Option<SourceSpan>>,
 ) -> Option<SourceSpan> {
-    let mut found = None;
-    crate::each_step(&assignments.steps, &mut |step| {
-        if found.is_none() {
-            found = of(step);
-        }
-    });
-    found.flatten()
+    crate::all_steps(&assignments.steps).find_map(of).flatten()
 }
 
 /// The span of the first access to a node or to a view of it.

@@ -56,7 +56,7 @@ pub use self::error::{LowerError, LowerErrorKind};
 use self::margins::Margins;
 use self::view::Views;
 use crate::indexing::StaticSymbol;
-use crate::{Assignments, Warning, each_step, written};
+use crate::{Assignments, Warning, all_steps, written};
 use lowered_ir::Lowered;
 use lowered_ir::SourceSpan;
 use lowered_ir::ir::{Fresh, NodeDecl, NodeRef, Numerics, Routine, Symbol, SymbolId};
@@ -162,10 +162,8 @@ fn keep_inputs(
     assignments: &Assignments,
     ctx: &step::LoweringContext,
 ) {
-    let mut computed = BTreeSet::new();
-    each_step(&assignments.steps, &mut |step| {
-        computed.extend(written(step).into_iter().map(|node| ctx.views.home(node).0));
-    });
+    let written = all_steps(&assignments.steps).flat_map(written);
+    let computed: BTreeSet<TensorNode> = written.map(|node| ctx.views.home(node).0).collect();
     for (node, decl) in nodes.iter().zip(decls) {
         let is_open =
             matches!(decl.mode.mode(), None | Some(MemoryMode::NeverVirtual | MemoryMode::DeviceOnly));

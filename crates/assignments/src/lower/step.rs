@@ -104,20 +104,19 @@ impl LoweringContext {
 /// the node is known to be materialized.
 pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Result<()> {
     let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
-    let mut result = Ok(());
-    crate::each_step(&assignments.steps, &mut |step| {
+    for step in crate::all_steps(&assignments.steps) {
         let accums = step.accums();
         valued.extend(accums.iter().flat_map(Accum::operands).filter_map(Operand::node));
         let mut checked = BTreeSet::new();
         for accum in accums {
             let is_open = !valued.contains(&accum.lhs) && !views.contains(&accum.lhs);
-            if result.is_ok() && is_open && checked.insert(&accum.lhs) {
-                result = check_covers(accum, accums);
+            if is_open && checked.insert(&accum.lhs) {
+                check_covers(accum, accums)?;
             }
         }
         valued.extend(crate::written(step));
-    });
-    result
+    }
+    Ok(())
 }
 
 /// Rejects the first accumulation into a target if the accumulations of its step, `all`, together leave

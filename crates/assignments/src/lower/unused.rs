@@ -12,11 +12,11 @@ use crate::{Accum, Assignments, Operand, ProgramStep, Warning, WarningKind};
 pub(super) fn values(assignments: &Assignments, views: &Views) -> Vec<Warning> {
     let (mut read, mut written): (BTreeSet<&TensorNode>, Vec<(&TensorNode, &ProgramStep)>) =
         Default::default();
-    crate::each_step(&assignments.steps, &mut |step| {
+    for step in crate::all_steps(&assignments.steps) {
         read.extend(step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node));
         read.extend(crate::sliced(step));
         written.extend(crate::written(step).into_iter().map(|node| (node, step)));
-    });
+    }
     let mut warned = BTreeSet::new();
     let warning = |(node, step): (&TensorNode, &ProgramStep)| {
         let mode = node.mode().mode()?;

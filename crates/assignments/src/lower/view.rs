@@ -37,18 +37,15 @@ impl Views {
     pub(super) fn find(assignments: &mut Assignments) -> Result<Views> {
         let mut views = Views::default();
         assignments.nodes().into_iter().for_each(|node| views.enter_recorded(node, assignments));
-        let mut result = Ok(());
         let made_once = made_once(assignments);
-        crate::each_step(&assignments.steps, &mut |step| {
-            if let (ProgramStep::Fetch { node, op: FetchOp::Slice { of, index }, origin }, Ok(())) =
-                (step, &result)
-            {
-                result = views
+        for step in crate::all_steps(&assignments.steps) {
+            if let ProgramStep::Fetch { node, op: FetchOp::Slice { of, index }, origin } = step {
+                views
                     .enter_slice(node, of, *index, assignments, &made_once)
-                    .map_err(|error| error.or_at(|| origin.operand(0)));
+                    .map_err(|error| error.or_at(|| origin.operand(0)))?;
             }
-        });
-        result.map(|()| views)
+        }
+        Ok(views)
     }
 
     fn enter_recorded(&mut self, node: TensorNode, assignments: &mut Assignments) {
@@ -182,7 +179,7 @@ fn can_be_view(node: &TensorNode, of: &TensorNode) -> bool {
 fn made_once(assignments: &Assignments) -> BTreeSet<TensorNode> {
     let mut made: BTreeMap<&TensorNode, &FetchOp> = BTreeMap::new();
     let mut others: BTreeSet<&TensorNode> = BTreeSet::new();
-    crate::each_step(&assignments.steps, &mut |step| {
+    for step in crate::all_steps(&assignments.steps) {
         let sliced = match step {
             ProgramStep::Fetch { node, op: op @ FetchOp::Slice { .. }, .. } => Some((node, op)),
             _ => None,
@@ -193,7 +190,7 @@ fn made_once(assignments: &Assignments) -> BTreeSet<TensorNode> {
             others.insert(node);
         }
         others.extend(crate::mentioned(step).filter(|node| !made.contains_key(node)));
-    });
+    }
     let merged = assignments.merge_nodes();
     made.into_keys().filter(|node| !others.contains(node) && !merged.contains(node)).cloned().collect()
 }
