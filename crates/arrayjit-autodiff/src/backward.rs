@@ -286,12 +286,11 @@ impl<'a> BackwardPass<'a> {
         let number = statement.point_number();
         let dims = statement.accum.lhs.dims_without_padding()?;
         let last = self.tape.temporary("last", &dims, tnode::DType::I64)?;
-        let access = Access::at_target(&last, &statement.accum);
-        let target = Target { op: AccumOp::Max, ..Target::sum(&last, true, &access) };
+        let target = Target { op: AccumOp::Max, ..statement.sum(&last, true) };
         statement.push(target, Operation::Copy, std::slice::from_ref(&number), &mut self.tape)?;
         let is_last = Statement::equal(Formula::Operand(0), Formula::Operand(1));
         let chosen = Formula::select(is_last, Formula::Adjoint, Formula::Number(0.0));
-        bindings.values = Some((number.clone(), [access, number]));
+        bindings.values = Some((number.clone(), [statement.at_target(&last), number]));
         bindings.adjoint = statement.value(&chosen, &bindings, &mut self.tape)?;
         Ok(Bindings { sparse: true, values: None, ..bindings })
     }
@@ -306,7 +305,7 @@ impl<'a> BackwardPass<'a> {
     ) -> Result<()> {
         let value = statement.accumulated(&mut self.tape)?;
         let before = self.tape.value_before(&statement.accum.lhs, statement.at)?;
-        let before = Access::at_target(&before, &statement.accum);
+        let before = statement.at_target(&before);
         let result = self.result_at_target(statement)?;
         let (operands, old_operand) =
             if op.takes_new_first() { ([value, before], 1) } else { ([before, value], 0) };
@@ -316,7 +315,7 @@ impl<'a> BackwardPass<'a> {
                 Derivative::Formula(rule) => statement.guarded(rule, &bindings),
                 Derivative::Zero => Formula::Number(0.0),
             };
-            let mut target = Target::sum(older, starts, &Access::at_target(older, &statement.accum));
+            let mut target = statement.sum(older, starts);
             if !covers {
                 target.op = AccumOp::Assign;
             }
@@ -331,7 +330,7 @@ impl<'a> BackwardPass<'a> {
     /// The values that a statement leaves in its target, at its points.
     fn result_at_target(&mut self, statement: &Statement) -> Result<Access> {
         let result = self.tape.value_before(&statement.accum.lhs, statement.at + 1)?;
-        Ok(Access::at_target(&result, &statement.accum))
+        Ok(statement.at_target(&result))
     }
 
     /// A new adjoint for the older version of a node, with the values of the newer one.
@@ -368,8 +367,7 @@ impl<'a> BackwardPass<'a> {
     /// Sets the elements of an adjoint to 0 that statements overwrite.
     fn clear(&mut self, adjoint: &TensorNode, statements: &[Statement]) -> Result<()> {
         for statement in statements {
-            let access = Access::at_target(adjoint, &statement.accum);
-            let target = Target { op: AccumOp::Assign, ..Target::sum(adjoint, false, &access) };
+            let target = statement.assigned(adjoint);
             let zero = Access::number(0.0, adjoint.dtype());
             statement.push(target, Operation::Copy, &[zero], &mut self.tape)?;
         }

@@ -32,33 +32,22 @@ impl BackwardPass<'_> {
         let whole = self.whole(&node, &origin)?;
         let result = self.tape.value_before(&node, at + 1)?;
         let old = if starts { node.clone() } else { self.tape.value_before(&node, at)? };
-        let on_whole = |node: &TensorNode| Access::at_target(node, &whole.accum);
+        let on_whole = |node: &TensorNode| whole.at_target(node);
         let (count, share) = (self.like(&node, "ties")?, self.like(&node, "share")?);
         if !starts {
             let operands = [on_whole(&old), on_whole(&result)];
-            whole.push(
-                assigned(&count, &whole.accum),
-                Operation::Binary(BinaryOp::Eq),
-                &operands,
-                &mut self.tape,
-            )?;
+            whole.push(whole.assigned(&count), Operation::Binary(BinaryOp::Eq), &operands, &mut self.tape)?;
         }
         let mut values = Vec::new();
         for (position, statement) in statements.iter_mut().enumerate() {
             let value = statement.accumulated(&mut self.tape)?;
-            let operands = [value.clone(), Access::at_target(&result, &statement.accum)];
-            let counted = Access::at_target(&count, &statement.accum);
-            let target = Target::sum(&count, starts && position == 0, &counted);
+            let operands = [value.clone(), statement.at_target(&result)];
+            let target = statement.sum(&count, starts && position == 0);
             statement.push(target, Operation::Binary(BinaryOp::Eq), &operands, &mut self.tape)?;
             values.push(value);
         }
         let operands = [on_whole(&adjoint.node), on_whole(&count)];
-        whole.push(
-            assigned(&share, &whole.accum),
-            Operation::Binary(BinaryOp::Div),
-            &operands,
-            &mut self.tape,
-        )?;
+        whole.push(whole.assigned(&share), Operation::Binary(BinaryOp::Div), &operands, &mut self.tape)?;
         let is_result = Statement::equal(Formula::Operand(0), Formula::Result);
         let rule = Formula::select(is_result, Formula::Adjoint, Formula::Number(0.0));
         let bindings = |access: &dyn Fn(&TensorNode) -> Access, value: &Access| Bindings {
@@ -96,7 +85,7 @@ impl BackwardPass<'_> {
             self.old_factor(&older, &adjoint.node, adjoint.sparse, statement, &factors)?;
         }
         let inner = self.adjoints_of_factors(&adjoint.node, adjoint.sparse, statement, factors, at)?;
-        let read = Access::at_point(&inner, &statement.accum);
+        let read = statement.at_point(&inner);
         let bindings = Bindings { adjoint: read, sparse: adjoint.sparse, values: None };
         self.through(statement, &Formula::Adjoint, &bindings)
     }
@@ -147,12 +136,11 @@ impl BackwardPass<'_> {
     ) -> Result<()> {
         let (accum, node) = (&statement.accum, &statement.accum.lhs);
         let product = self.like(node, "product")?;
-        let access = Access::at_target(&product, accum);
-        let target = Target { op: AccumOp::Mul, ..Target::sum(&product, true, &access) };
-        statement.push(target, Operation::Copy, &[Access::at_point(factors, accum)], &mut self.tape)?;
+        let target = Target { op: AccumOp::Mul, ..statement.sum(&product, true) };
+        statement.push(target, Operation::Copy, &[statement.at_point(factors)], &mut self.tape)?;
         let mut whole = self.whole(node, &accum.origin)?;
-        let product = Access::at_target(&product, &whole.accum);
-        let read = Access::at_target(adjoint, &whole.accum);
+        let product = whole.at_target(&product);
+        let read = whole.at_target(adjoint);
         self.multiplied(&mut whole, older, read, sparse, [product.clone(), product])
     }
 
@@ -169,14 +157,14 @@ impl BackwardPass<'_> {
         let rule = Formula::binary(BinaryOp::Mul, Formula::Adjoint, Formula::Operand(0));
         let bindings = Bindings { adjoint, sparse, values: Some((values[0].clone(), values)) };
         let rule = statement.guarded(rule, &bindings);
-        let target = assigned(to, &statement.accum);
+        let target = statement.assigned(to);
         statement.accumulate(target, &rule, &bindings, &mut self.tape)
     }
 
     /// The product of an array over one of its axes.
     fn product_over(&mut self, array: &TensorNode, axis: usize, origin: &Origin) -> Result<TensorNode> {
         let whole = self.whole(array, origin)?;
-        let read = Access::at_target(array, &whole.accum);
+        let read = whole.at_target(array);
         let (mut dims, mut index) = (read.dims.clone(), read.index.clone());
         dims.remove(axis);
         index.remove(axis);
@@ -219,7 +207,7 @@ impl BackwardPass<'_> {
         let mut statement = Statement::new(&points, at, true, &mut self.tape)?;
         let read = access(adjoint);
         if accum.init_neutral {
-            let target = assigned(&inner, &points);
+            let target = statement.assigned(&inner);
             statement.push(target, Operation::Copy, &[read], &mut self.tape)?;
         } else {
             let old = access(&self.tape.value_before(&accum.lhs, at)?);
@@ -252,9 +240,9 @@ impl BackwardPass<'_> {
             return Ok(inner);
         }
         let exact = self.like(factors, "inner")?;
-        let index = Access::at_target(&exact, &whole.accum).index;
+        let index = whole.at_target(&exact).index;
         let read = Access::new(&inner, &inner.dims_without_padding()?, &index);
-        whole.push(assigned(&exact, &whole.accum), Operation::Copy, &[read], &mut self.tape)?;
+        whole.push(whole.assigned(&exact), Operation::Copy, &[read], &mut self.tape)?;
         Ok(exact)
     }
 
@@ -274,7 +262,7 @@ impl BackwardPass<'_> {
         };
         let statement = self.at_points(&points, &pairs.node, &points.own_index(), origin)?;
         let read = Access::new(operand, &dims, &index);
-        let target = assigned(&pairs.node, &statement.accum);
+        let target = statement.assigned(&pairs.node);
         statement.push(target, Operation::Copy, &[read], &mut self.tape)?;
         Ok(pairs)
     }
@@ -300,7 +288,7 @@ impl BackwardPass<'_> {
             Access::new(operand, &dims, &index)
         };
         let statement = self.at_points(&points, &pairs.node, &points.own_index(), origin)?;
-        let target = assigned(&pairs.node, &statement.accum);
+        let target = statement.assigned(&pairs.node);
         statement.push(target, Operation::Binary(BinaryOp::Mul), &[read(0), read(1)], &mut self.tape)?;
         Ok(pairs)
     }
@@ -455,9 +443,4 @@ pub(crate) fn only_product(statements: &mut [Statement]) -> Result<&mut Statemen
         [statement] => Ok(statement),
         _ => Err(reduction(&statements[0].accum, PLAIN_PRODUCT)),
     }
-}
-
-/// The elements of `node`, each assigned once by a statement that visits them.
-pub(crate) fn assigned(node: &TensorNode, points: &Accum) -> Target {
-    Target { op: AccumOp::Assign, ..Target::sum(node, false, &Access::at_target(node, points)) }
 }

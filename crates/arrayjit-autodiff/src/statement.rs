@@ -48,9 +48,7 @@ impl Tape {
     pub(crate) fn copy(&mut self, from: &TensorNode, to: &TensorNode, origin: &Origin) -> Result<()> {
         let points = each_element(to, &to.dims_without_padding()?, origin);
         let statement = Statement::new(&points, self.forward.steps().len(), true, self)?;
-        let target =
-            Target { op: AccumOp::Assign, ..Target::sum(to, false, &Access::at_target(to, &points)) };
-        statement.push(target, Operation::Copy, &[Access::at_target(from, &points)], self)
+        statement.push(statement.assigned(to), Operation::Copy, &[statement.at_target(from)], self)
     }
 }
 
@@ -110,6 +108,26 @@ impl Statement {
             statement.computing.extend(access.map(|access| (position, access)));
         }
         Ok(statement)
+    }
+
+    /// Another node at the indices of the node that the statement writes.
+    pub(crate) fn at_target(&self, node: &TensorNode) -> Access {
+        Access::at_target(node, &self.accum)
+    }
+
+    /// A node with one element per point.
+    pub(crate) fn at_point(&self, node: &TensorNode) -> Access {
+        Access::at_point(node, &self.accum)
+    }
+
+    /// A sum into another node at the indices of the node that the statement writes.
+    pub(crate) fn sum(&self, node: &TensorNode, init_neutral: bool) -> Target {
+        Target::sum(node, init_neutral, &self.at_target(node))
+    }
+
+    /// An assignment to another node at the indices of the node that the statement writes.
+    pub(crate) fn assigned(&self, node: &TensorNode) -> Target {
+        Target { op: AccumOp::Assign, ..self.sum(node, false) }
     }
 
     /// The value that an operand had when the statement ran.
@@ -184,7 +202,7 @@ impl Statement {
     fn value_at_points(&self, dtype: DType, tape: &mut Tape) -> Result<Access> {
         let node = self.temporary("value", dtype, tape)?;
         self.store_values(Target::at_point(&node, &self.accum), tape)?;
-        Ok(Access::at_point(&node, &self.accum))
+        Ok(self.at_point(&node))
     }
 
     /// Appends an accumulation of the values that the statement accumulates.
@@ -283,7 +301,7 @@ impl Statement {
                 let node = self.temporary("factor", dtype, tape)?;
                 let target = Target::at_point(&node, &self.accum);
                 self.accumulate(target, formula, bindings, tape)?;
-                Access::at_point(&node, &self.accum)
+                self.at_point(&node)
             }
         })
     }

@@ -19,7 +19,6 @@ use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, filled, flat, targets};
 use crate::gradient::{expand, float, same_shape};
 use crate::operands::rules_of_accesses;
-use crate::reductions::assigned;
 use crate::rules::{self, Derivative};
 use crate::statement::{Bindings, Statement, gradient_dtype};
 
@@ -196,7 +195,7 @@ impl TangentPass<'_> {
         let read = Access::new(&parent, &of.dims_without_padding()?, &index);
         let tangent = self.new_tangent(node)?;
         let statement = Statement::new(&points, 0, true, &mut self.pass.tape)?;
-        statement.push(assigned(&tangent, &points), Operation::Copy, &[read], &mut self.pass.tape)?;
+        statement.push(statement.assigned(&tangent), Operation::Copy, &[read], &mut self.pass.tape)?;
         self.tangents.insert(node.clone(), tangent);
         Ok(())
     }
@@ -325,8 +324,7 @@ impl TangentPass<'_> {
     ) -> Result<()> {
         let mut parts = Vec::new();
         for (statement, value) in statements.iter().zip(values) {
-            let access = Access::at_target(tangent, &statement.accum);
-            let target = Target { op, ..Target::sum(tangent, statement.accum.init_neutral, &access) };
+            let target = Target { op, ..statement.sum(tangent, statement.accum.init_neutral) };
             statement.push(target, Operation::Copy, &[value], &mut self.pass.tape)?;
             let step = self.pass.tape.backward.pop();
             parts.extend(step.iter().flat_map(|step| step.accums()).cloned());
@@ -350,8 +348,7 @@ impl TangentPass<'_> {
         for (position, rule) in rules_of_accesses(&statement.accum) {
             let Some(adjoint) = self.operand(statement, position) else { continue };
             let bindings = Bindings { adjoint, sparse: false, values: None };
-            let access = Access::at_target(tangent, &statement.accum);
-            let target = Target { op: statement.accum.op, ..Target::sum(tangent, init, &access) };
+            let target = Target { op: statement.accum.op, ..statement.sum(tangent, init) };
             statement.accumulate(target, &guarded(rule), &bindings, &mut self.pass.tape)?;
             init = false;
         }
@@ -420,7 +417,7 @@ impl TangentPass<'_> {
             operands,
             &mut self.pass.tape,
         )?;
-        Ok(Access::at_point(&node, &statement.accum))
+        Ok(statement.at_point(&node))
     }
 
     /// The tangent after an update of each element by one value.
@@ -432,7 +429,7 @@ impl TangentPass<'_> {
     ) -> Result<Access> {
         let change = self.value(statement)?;
         let value = statement.accumulated(&mut self.pass.tape)?;
-        let before = Access::at_target(&statement.accum.lhs, &statement.accum);
+        let before = statement.at_target(&statement.accum.lhs);
         let (operands, old_operand) =
             if op.takes_new_first() { ([value, before], 1) } else { ([before, value], 0) };
         let result = self.point(statement, Operation::Binary(op), &operands)?;
@@ -440,7 +437,7 @@ impl TangentPass<'_> {
         let mut terms =
             vec![self.term(statement, rules::binary(op, 1 - old_operand), change, values.clone())?];
         if let Some(older) = older {
-            let change = Access::at_target(older, &statement.accum);
+            let change = statement.at_target(older);
             terms.push(self.term(statement, rules::binary(op, old_operand), change, values)?);
         }
         self.sum(statement, terms)

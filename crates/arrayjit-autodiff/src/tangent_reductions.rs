@@ -7,7 +7,7 @@ use crate::Formula;
 use crate::access::{Access, Operation, Target};
 use crate::error::Result;
 use crate::forward_program::filled;
-use crate::reductions::{assigned, only_product};
+use crate::reductions::only_product;
 use crate::statement::{Bindings, Statement};
 use crate::tangent::TangentPass;
 
@@ -25,43 +25,42 @@ impl TangentPass<'_> {
             self.pass.tape.copy(&node, &result, &origin)?;
         }
         for (position, statement) in statements.iter().enumerate() {
-            let access = Access::at_target(&result, &statement.accum);
-            let target = Target { op, ..Target::sum(&result, init && position == 0, &access) };
+            let target = Target { op, ..statement.sum(&result, init && position == 0) };
             statement.store_values(target, &mut self.pass.tape)?;
         }
         let is_result = Statement::equal(Formula::Operand(0), Formula::Result);
         let counted = Formula::select(is_result.clone(), Formula::Number(1.0), Formula::Number(0.0));
         let added = Formula::select(is_result, Formula::Adjoint, Formula::Number(0.0));
         if !init {
-            let old = Access::at_target(&node, &whole.accum);
+            let old = whole.at_target(&node);
             let zero = Access::number(0.0, sum.dtype());
-            let change = older.map_or(zero, |older| Access::at_target(older, &whole.accum));
-            let values = Some((Access::at_target(&result, &whole.accum), [old.clone(), old]));
+            let change = older.map_or(zero, |older| whole.at_target(older));
+            let values = Some((whole.at_target(&result), [old.clone(), old]));
             let bindings = Bindings { adjoint: change, sparse: false, values };
             for (to, rule) in [(&count, &counted), (&sum, &added)] {
-                let target = assigned(to, &whole.accum);
+                let target = whole.assigned(to);
                 whole.accumulate(target, rule, &bindings, &mut self.pass.tape)?;
             }
         }
         for (position, (statement, change)) in statements.iter_mut().zip(changes).enumerate() {
             let value = statement.accumulated(&mut self.pass.tape)?;
-            let read = Access::at_target(&result, &statement.accum);
+            let read = statement.at_target(&result);
             let bindings =
                 Bindings { adjoint: change, sparse: false, values: Some((read, [value.clone(), value])) };
             for (to, rule) in [(&count, &counted), (&sum, &added)] {
-                let target = Target::sum(to, init && position == 0, &Access::at_target(to, &statement.accum));
+                let target = statement.sum(to, init && position == 0);
                 statement.accumulate(target, rule, &bindings, &mut self.pass.tape)?;
             }
         }
         // No value is equal to a NaN.
-        let at_element = |node: &TensorNode| Access::at_target(node, &whole.accum);
+        let at_element = |node: &TensorNode| whole.at_target(node);
         let values = Some((at_element(&result), [at_element(&count), at_element(&count)]));
         let bindings = Bindings { adjoint: at_element(&sum), sparse: false, values };
         let is_none = Statement::equal(Formula::Operand(0), Formula::Number(0.0));
         let mean = Formula::binary(BinaryOp::Div, Formula::Adjoint, Formula::Operand(0));
         let rule = Formula::select(is_none, Formula::Number(0.0), mean);
         let tangent = self.fresh(&node)?;
-        let target = assigned(&tangent, &whole.accum);
+        let target = whole.assigned(&tangent);
         whole.accumulate(target, &rule, &bindings, &mut self.pass.tape)
     }
 
