@@ -17,12 +17,9 @@ pub use self::ops::{
 };
 pub use self::types::Ty;
 
-/// An instruction.
+/// An instruction. `dst` is its destination, `src`, `a`, `b` and `c` are its operands, and `ty` is their type.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    missing_docs,
-    reason = "`dst`, `src`, `a`, `b` and `c` are a result and its operands, `op` the operation, `ty` the type of the operands"
-)]
+#[expect(missing_docs, reason = "the documentation of a variant says what its fields are")]
 pub enum Inst {
     /// `mov`: copies bits between registers of one width, whatever their classes.
     Move { dst: Reg, src: PtxOperand },

@@ -5,115 +5,42 @@ use tnode::{DType, Scalar};
 
 use super::{Affine, BinaryOp, Guard, Indices, LocalId, NodeRef, TernaryOp, UnaryOp};
 
-/// A scalar expression: a pure function of memory and the variables in scope.
+/// A scalar expression: a pure function of memory and the variables in scope. An index has one affine form
+/// per dimension, and `arg`, `a`, `b` and `c` are operands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the documentation of a variant says what its fields are")]
 pub enum Expr {
     /// A constant with its type and bits.
     Const(Scalar),
     /// The value of an index as a number of type `i32` or `i64`; the verifier proves that it fits.
-    Index {
-        /// The embedded index.
-        index: Affine,
-        /// `i32` or `i64`.
-        dtype: DType,
-    },
+    Index { index: Affine, dtype: DType },
     /// An element of a node. The index is within bounds for all values of its variables, which the verifier
     /// proves.
-    Get {
-        /// The node read.
-        node: NodeRef,
-        /// One index per dimension.
-        index: Indices,
-    },
-    /// An element of a node where `guard` holds, else `otherwise`; memory is touched only where the guard
-    /// holds.
-    GetGuarded {
-        /// The condition of the read. Together with the ranges of the variables it proves that the index is
-        /// in bounds.
-        guard: Guard,
-        /// The node read.
-        node: NodeRef,
-        /// One index per dimension.
-        index: Indices,
-        /// The value where the guard does not hold, of the node's type.
-        otherwise: Box<Expr>,
-    },
-    /// The element of a node whose index in one dimension is computed: `at` as a mathematical integer. Where
-    /// that is outside the dimension the value is `otherwise`, and memory is not touched.
-    GetDynamic {
-        /// The node read.
-        node: NodeRef,
-        /// One index per dimension; 0 in the dimension `axis`.
-        index: Indices,
-        /// The dimension that `at` indexes.
-        axis: usize,
-        /// The index in that dimension, of any integer type.
-        at: Box<Expr>,
-        /// The value outside of the dimension, of the node's type.
-        otherwise: Box<Expr>,
-    },
+    Get { node: NodeRef, index: Indices },
+    /// An element of a node where `guard` holds, else `otherwise`, which has the node's type; memory is
+    /// touched only where the guard holds. Together with the ranges of the variables, the guard proves that
+    /// the index is in bounds.
+    GetGuarded { guard: Guard, node: NodeRef, index: Indices, otherwise: Box<Expr> },
+    /// The element of a node whose index in the dimension `axis` is computed: `at`, of any integer type, as
+    /// a mathematical integer. The index has 0 in that dimension. Where `at` is outside the dimension the
+    /// value is `otherwise`, of the node's type, and memory is not touched.
+    GetDynamic { node: NodeRef, index: Indices, axis: usize, at: Box<Expr>, otherwise: Box<Expr> },
     /// An element of the stream's merge buffer, which holds a copy of `node`.
-    GetMerge {
-        /// The node whose copy is read.
-        node: NodeRef,
-        /// One index per dimension of the node.
-        index: Indices,
-    },
+    GetMerge { node: NodeRef, index: Indices },
     /// An element of a declared local; a scalar local has no indices.
-    GetLocal {
-        /// The local read.
-        local: LocalId,
-        /// One index per dimension.
-        index: Indices,
-    },
+    GetLocal { local: LocalId, index: Indices },
     /// An operation on one operand.
-    Unary {
-        /// The operation.
-        op: UnaryOp,
-        /// The operand.
-        arg: Box<Expr>,
-    },
+    Unary { op: UnaryOp, arg: Box<Expr> },
     /// An operation on two operands of one type.
-    Binary {
-        /// The operation.
-        op: BinaryOp,
-        /// The left operand.
-        a: Box<Expr>,
-        /// The right operand.
-        b: Box<Expr>,
-    },
-    /// An operation on three operands.
-    Ternary {
-        /// The operation.
-        op: TernaryOp,
-        /// The first operand (the condition of `where`).
-        a: Box<Expr>,
-        /// The second operand.
-        b: Box<Expr>,
-        /// The third operand.
-        c: Box<Expr>,
-    },
-    /// The operand's value in another type, by [`Scalar::convert`].
-    Convert {
-        /// The type of the result.
-        to: DType,
-        /// The operand.
-        arg: Box<Expr>,
-    },
-    /// The operand's bits read as another type of the same size.
-    Bitcast {
-        /// The type of the result.
-        to: DType,
-        /// The operand.
-        arg: Box<Expr>,
-    },
-    /// One of the four lanes of a `u32x4`, as `u32`.
-    Lane {
-        /// The number of the lane, 0 to 3.
-        lane: u8,
-        /// The operand.
-        arg: Box<Expr>,
-    },
+    Binary { op: BinaryOp, a: Box<Expr>, b: Box<Expr> },
+    /// An operation on three operands; `a` is the condition of `where`.
+    Ternary { op: TernaryOp, a: Box<Expr>, b: Box<Expr>, c: Box<Expr> },
+    /// The operand's value in the type `to`, by [`Scalar::convert`].
+    Convert { to: DType, arg: Box<Expr> },
+    /// The operand's bits read as the type `to`, which has the same size.
+    Bitcast { to: DType, arg: Box<Expr> },
+    /// One of the four lanes of a `u32x4`, 0 to 3, as `u32`.
+    Lane { lane: u8, arg: Box<Expr> },
     /// The `u32x4` with these lanes, each a `u32`.
     Lanes(Box<[Expr; 4]>),
 }

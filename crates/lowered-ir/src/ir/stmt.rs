@@ -10,80 +10,31 @@ use super::{BinaryOp, Bound, Expr, Indices, LocalId, LoopId, NodeRef};
 /// Statements in sequence.
 pub type Block = Vec<Stmt>;
 
-/// One step of a routine.
+/// One step of a routine. An index has one affine form per dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the documentation of a variant says what its fields are")]
 pub enum Stmt {
-    /// `for var in lo..hi { body }`; no iteration where `hi <= lo`.
-    For {
-        /// The loop variable, in scope in `body` alone.
-        var: LoopId,
-        /// The first value.
-        lo: i64,
-        /// One past the last value.
-        hi: Bound,
-        /// How the iterations may run.
-        kind: LoopKind,
-        /// The statements of each iteration.
-        body: Block,
-    },
-    /// Stores into an element of a node.
-    Set {
-        /// The node written.
-        node: NodeRef,
-        /// One index per dimension.
-        index: Indices,
-        /// The stored value, of the node's type.
-        value: Expr,
-    },
-    /// Stores into the element of a node whose index in one dimension is computed. Stores nothing if the
-    /// computed index is outside of the dimension.
-    SetDynamic {
-        /// The node written.
-        node: NodeRef,
-        /// One index per dimension; 0 in the dimension `axis`.
-        index: Indices,
-        /// The dimension that `at` indexes.
-        axis: usize,
-        /// The index in that dimension, of any integer type.
-        at: Expr,
-        /// The operation that combines the value with the old element ([`BinaryOp::accumulates`]); `None` if
-        /// the value replaces the element.
-        op: Option<BinaryOp>,
-        /// The new value, of the node's type.
-        value: Expr,
-    },
+    /// `for var in lo..hi { body }`, with `var` in scope in `body` alone; no iteration where `hi <= lo`. The
+    /// kind says how the iterations may run.
+    For { var: LoopId, lo: i64, hi: Bound, kind: LoopKind, body: Block },
+    /// Stores into an element of a node, whose type the value has.
+    Set { node: NodeRef, index: Indices, value: Expr },
+    /// Stores into the element of a node whose index in the dimension `axis` is computed: `at`, of any
+    /// integer type. The index has 0 in that dimension. Stores nothing if `at` is outside of the dimension.
+    /// The operation combines the value, of the node's type, with the old element
+    /// ([`BinaryOp::accumulates`]); without one the value replaces the element.
+    SetDynamic { node: NodeRef, index: Indices, axis: usize, at: Expr, op: Option<BinaryOp>, value: Expr },
     /// Sets every element of a node, margins included, to 0.
-    Zero {
-        /// The node zeroed.
-        node: NodeRef,
-    },
-    /// Declares a local of zeros that lives to the end of the enclosing block.
-    Declare {
-        /// The name, unique in the routine.
-        local: LocalId,
-        /// Element type.
-        dtype: DType,
-        /// Dimensions; none for a scalar.
-        dims: Dims,
-        /// The memory in which the local lives.
-        space: Space,
-    },
-    /// Stores into an element of a local.
-    SetLocal {
-        /// The local written.
-        local: LocalId,
-        /// One index per dimension.
-        index: Indices,
-        /// The stored value, of the local's type.
-        value: Expr,
-    },
+    Zero { node: NodeRef },
+    /// Declares a local of zeros that lives to the end of the enclosing block. Its name is unique in the
+    /// routine, and a scalar has no dimensions.
+    Declare { local: LocalId, dtype: DType, dims: Dims, space: Space },
+    /// Stores into an element of a local, whose type the value has.
+    SetLocal { local: LocalId, index: Indices, value: Expr },
     /// A remark for readers of the text form; names routines and phases.
     Comment(String),
-    /// Appends a line to the log of the run.
-    Log {
-        /// The parts of the line, in order.
-        parts: Vec<LogPart>,
-    },
+    /// Appends a line to the log of the run: its parts, in order.
+    Log { parts: Vec<LogPart> },
 }
 
 /// A part of a line of the log.
