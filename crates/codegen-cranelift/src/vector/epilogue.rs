@@ -9,7 +9,7 @@ use tnode::DType;
 use vector_asm::{Counter, Index, LaneType, VectorProgram, VectorType};
 
 use super::locals::LocalStorage;
-use super::{BailoutReason, Target, Translator};
+use super::{Result, Target, Translator};
 
 /// The counters of an epilogue: the row, the column, then the batch loops.
 const ROW: Counter = Counter(0);
@@ -21,11 +21,7 @@ const FIXED: u32 = 2;
 /// # Errors
 ///
 /// The reason why the program cannot represent the epilogue.
-pub(crate) fn epilogue(
-    kernel: &Kernel,
-    found: &Contraction,
-    target: Target,
-) -> Result<VectorProgram, BailoutReason> {
+pub(crate) fn epilogue(kernel: &Kernel, found: &Contraction, target: Target) -> Result<VectorProgram> {
     let mut translator = Translator::new(kernel, target)?;
     translator.build.count(FIXED + found.batch.len() as u32);
     let element = match translator.locals[&found.acc].dtype {

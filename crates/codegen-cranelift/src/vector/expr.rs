@@ -7,12 +7,12 @@ use vector_asm::Value;
 
 use super::Translator;
 use super::ops::no_instruction;
-use super::reason::BailoutReason;
+use super::reason::{BailoutReason, Result};
 use super::repr;
 
 impl Translator<'_> {
     /// Translates an expression; returns its type and value.
-    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(DType, Value), BailoutReason> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(DType, Value)> {
         Ok(match expr {
             Expr::Const(scalar) => {
                 let element = repr::element(scalar.dtype()).ok_or(BailoutReason::RandomBits)?;
@@ -52,13 +52,7 @@ impl Translator<'_> {
         })
     }
 
-    fn ternary(
-        &mut self,
-        op: TernaryOp,
-        a: &Expr,
-        b: &Expr,
-        c: &Expr,
-    ) -> Result<(DType, Value), BailoutReason> {
+    fn ternary(&mut self, op: TernaryOp, a: &Expr, b: &Expr, c: &Expr) -> Result<(DType, Value)> {
         let [(first, x), (dtype, y), (_, z)] = self.exprs([a, b, c])?;
         Ok(match op {
             TernaryOp::Where => (dtype, self.select_typed(dtype, x, y, z)),
@@ -78,7 +72,7 @@ impl Translator<'_> {
 
     /// Translates several expressions in descending order of register need, so that few values are live at
     /// once. Reads and constants come last, directly before their use.
-    fn exprs<const N: usize>(&mut self, exprs: [&Expr; N]) -> Result<[(DType, Value); N], BailoutReason> {
+    fn exprs<const N: usize>(&mut self, exprs: [&Expr; N]) -> Result<[(DType, Value); N]> {
         let mut order: [usize; N] = std::array::from_fn(|i| i);
         order.sort_by_key(|&i| std::cmp::Reverse(self.need(exprs[i])));
         let mut values = [None; N];

@@ -12,7 +12,7 @@ use vector_asm::{LaneType, Value, Variable, VectorOp, VectorType};
 
 use super::Translator;
 use super::build::ProgramBuilder;
-use super::reason::BailoutReason;
+use super::reason::{BailoutReason, Result};
 use super::repr;
 use crate::emit::scan;
 
@@ -43,7 +43,7 @@ struct LaneSegment {
 }
 
 /// Locals that a vector loop indexes along their last dimension.
-pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>, BailoutReason> {
+pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>> {
     let mut found = BTreeSet::new();
     let mut rejected = None;
     walk::stmts(body).for_each(|stmt| {
@@ -168,12 +168,7 @@ impl LaneSegment {
 
 impl Translator<'_> {
     /// Declares a local of zeros in registers.
-    pub(super) fn declare_register(
-        &mut self,
-        local: LocalId,
-        dtype: DType,
-        dims: &Dims,
-    ) -> Result<(), BailoutReason> {
+    pub(super) fn declare_register(&mut self, local: LocalId, dtype: DType, dims: &Dims) -> Result<()> {
         let element = repr::element(dtype).ok_or(BailoutReason::RandomBits)?;
         let elements: usize = dims.iter().product();
         let home = if self.lane.is_some() {
@@ -203,7 +198,7 @@ impl Translator<'_> {
 
     /// Reads an element of a local in registers. If the element differs between the lanes of the current
     /// vector loop, reads one element per lane.
-    pub(super) fn get_register(&mut self, local: LocalId, index: &Indices) -> Result<Value, BailoutReason> {
+    pub(super) fn get_register(&mut self, local: LocalId, index: &Indices) -> Result<Value> {
         let (at, walks) = self.position(local, index)?;
         let lanes = self.lane.filter(|_| walks).map_or(1, |(_, lanes)| lanes);
         match self.homes.get_mut(&local) {
@@ -217,12 +212,7 @@ impl Translator<'_> {
     }
 
     /// Replaces an element of a local in registers.
-    pub(super) fn set_register(
-        &mut self,
-        local: LocalId,
-        index: &Indices,
-        value: Value,
-    ) -> Result<(), BailoutReason> {
+    pub(super) fn set_register(&mut self, local: LocalId, index: &Indices, value: Value) -> Result<()> {
         let (at, walks) = self.position(local, index)?;
         if let Some(LocalStorage::Private(values)) = self.homes.get_mut(&local) {
             values[at as usize] = value;
@@ -245,7 +235,7 @@ impl Translator<'_> {
     }
 
     /// The flat index of an element in the first lane, and whether the lanes access neighbouring elements.
-    fn position(&self, local: LocalId, index: &Indices) -> Result<(u32, bool), BailoutReason> {
+    fn position(&self, local: LocalId, index: &Indices) -> Result<(u32, bool)> {
         let flat = Affine::row_major(index, &self.locals[&local].dims);
         let walks = self.lane.is_some_and(|(var, _)| flat.mentions(var));
         if walks && matches!(self.homes.get(&local), Some(LocalStorage::Private(_))) {

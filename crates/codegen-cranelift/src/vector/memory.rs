@@ -12,7 +12,7 @@ use vector_asm::{
 use super::Translator;
 use super::build::Array;
 use super::locals::LocalStorage;
-use super::reason::BailoutReason;
+use super::reason::{BailoutReason, Result};
 use super::repr;
 
 /// An index in terms of the program's loops.
@@ -68,13 +68,7 @@ impl Translator<'_> {
         Resolved { offset, terms, step }
     }
 
-    fn elements(
-        &self,
-        array: Array,
-        dtype: DType,
-        flat: &Affine,
-        start: i64,
-    ) -> Result<Elements, BailoutReason> {
+    fn elements(&self, array: Array, dtype: DType, flat: &Affine, start: i64) -> Result<Elements> {
         let element = repr::element(dtype).ok_or(BailoutReason::RandomBits)?;
         let size = dtype.size_bytes() as i64;
         let Resolved { offset, terms, step } = self.resolve(&flat.times(size));
@@ -93,13 +87,13 @@ impl Translator<'_> {
         Ok(Elements { array, dtype, ty: VectorType { element, lanes }, place })
     }
 
-    fn node_elements(&self, node: NodeRef, index: &Indices) -> Result<Elements, BailoutReason> {
+    fn node_elements(&self, node: NodeRef, index: &Indices) -> Result<Elements> {
         let decl = self.routine.node(node);
         self.elements(Array::Node(node), decl.dtype, &Affine::row_major(index, &decl.dims), 0)
     }
 
     /// Reads elements of a node.
-    pub(super) fn get_node(&mut self, node: NodeRef, index: &Indices) -> Result<Value, BailoutReason> {
+    pub(super) fn get_node(&mut self, node: NodeRef, index: &Indices) -> Result<Value> {
         let at = self.node_elements(node, index)?;
         Ok(self.load(at))
     }
@@ -122,19 +116,14 @@ impl Translator<'_> {
     }
 
     /// Stores to elements of a node.
-    pub(super) fn set_node(
-        &mut self,
-        node: NodeRef,
-        index: &Indices,
-        value: Value,
-    ) -> Result<(), BailoutReason> {
+    pub(super) fn set_node(&mut self, node: NodeRef, index: &Indices, value: Value) -> Result<()> {
         let at = self.node_elements(node, index)?;
         let is_contiguous = at.place.step == at.dtype.size_bytes() as i64;
         let streaming = is_contiguous && self.streamed[node.index()];
         self.store(at, value, streaming)
     }
 
-    fn store(&mut self, at: Elements, value: Value, streaming: bool) -> Result<(), BailoutReason> {
+    fn store(&mut self, at: Elements, value: Value, streaming: bool) -> Result<()> {
         if self.lane.is_some_and(|(_, lanes)| lanes > at.ty.lanes) {
             return Err(BailoutReason::SharedStore);
         }
@@ -154,14 +143,14 @@ impl Translator<'_> {
     }
 
     /// The elements of a local, if it is in scratch memory.
-    fn scratch_elements(&self, local: LocalId, index: &Indices) -> Option<Result<Elements, BailoutReason>> {
+    fn scratch_elements(&self, local: LocalId, index: &Indices) -> Option<Result<Elements>> {
         let Some(LocalStorage::Scratch(offset)) = self.homes.get(&local) else { return None };
         let decl = &self.locals[&local];
         Some(self.elements(Array::Local(local), decl.dtype, &Affine::row_major(index, &decl.dims), *offset))
     }
 
     /// Reads elements of a local.
-    pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Result<Value, BailoutReason> {
+    pub(super) fn get_local(&mut self, local: LocalId, index: &Indices) -> Result<Value> {
         match self.scratch_elements(local, index) {
             Some(at) => Ok(self.load(at?)),
             None => self.get_register(local, index),
@@ -169,12 +158,7 @@ impl Translator<'_> {
     }
 
     /// Stores to elements of a local.
-    pub(super) fn set_local(
-        &mut self,
-        local: LocalId,
-        index: &Indices,
-        value: Value,
-    ) -> Result<(), BailoutReason> {
+    pub(super) fn set_local(&mut self, local: LocalId, index: &Indices, value: Value) -> Result<()> {
         match self.scratch_elements(local, index) {
             Some(at) => self.store(at?, value, false),
             None => self.set_register(local, index, value),
@@ -182,7 +166,7 @@ impl Translator<'_> {
     }
 
     /// Declares a local in scratch memory, uninitialised unless it needs zeros.
-    pub(super) fn declare_scratch(&mut self, local: LocalId, needs_zeros: bool) -> Result<(), BailoutReason> {
+    pub(super) fn declare_scratch(&mut self, local: LocalId, needs_zeros: bool) -> Result<()> {
         let decl = &self.locals[&local];
         repr::element(decl.dtype).ok_or(BailoutReason::RandomBits)?;
         let bytes = decl.dims.iter().product::<usize>() * decl.dtype.size_bytes();
@@ -241,7 +225,7 @@ impl Translator<'_> {
         node: NodeRef,
         index: &Indices,
         otherwise: Value,
-    ) -> Result<Value, BailoutReason> {
+    ) -> Result<Value> {
         let decl = self.routine.node(node);
         let Some(condition) = self.condition(guard)? else { return self.get_node(node, index) };
         if decl.dims.contains(&0) || self.build.as_constant(condition) == Some(0) {
@@ -262,7 +246,7 @@ impl Translator<'_> {
     }
 
     /// A 32-bit mask of the lanes in which a guard holds; `None` if it always holds.
-    fn condition(&mut self, guard: &Guard) -> Result<Option<Value>, BailoutReason> {
+    fn condition(&mut self, guard: &Guard) -> Result<Option<Value>> {
         let mut all: Option<Value> = None;
         for range in guard {
             let bounds = range.index.bounds(|var| self.bounds(var));

@@ -34,7 +34,7 @@ use crate::options::VectorWidth;
 use build::ProgramBuilder;
 pub(crate) use epilogue::epilogue;
 use locals::LocalStorage;
-pub(crate) use reason::BailoutReason;
+pub(crate) use reason::{BailoutReason, Result};
 
 /// A kernel as a vector program.
 pub(crate) struct Translated {
@@ -59,11 +59,7 @@ pub(crate) fn streams(kernel: &Kernel, target: Target) -> bool {
 /// # Errors
 ///
 /// The reason why the program cannot represent the kernel, or why it does not compile.
-pub(crate) fn assemble(
-    kernel: &Kernel,
-    width: VectorWidth,
-    target: Target,
-) -> Result<Assembled, BailoutReason> {
+pub(crate) fn assemble(kernel: &Kernel, width: VectorWidth, target: Target) -> Result<Assembled> {
     let isa = width.isa().ok_or(BailoutReason::Off)?;
     let Translated { program, scratch_bytes } = translate(kernel, target)?;
     let code = vector_asm::compile(&program, isa)?;
@@ -89,7 +85,7 @@ pub(crate) struct Target {
 /// # Errors
 ///
 /// The reason why the program cannot represent the kernel.
-pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated, BailoutReason> {
+pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated> {
     let mut translator = Translator::new(kernel, target)?;
     translator.kernel()?;
     Ok(Translated { program: translator.build.finish(), scratch_bytes: translator.scratch.bytes })
@@ -120,7 +116,7 @@ struct Translator<'k> {
 }
 
 impl<'k> Translator<'k> {
-    fn new(kernel: &'k Kernel, target: Target) -> Result<Self, BailoutReason> {
+    fn new(kernel: &'k Kernel, target: Target) -> Result<Self> {
         let routine = kernel.ir();
         Ok(Translator {
             build: ProgramBuilder::new(stmt::stored(&routine.body)),

@@ -6,11 +6,11 @@ use tnode::{DType, Scalar};
 use vector_asm::{Binary, Comparison, LaneType, Unary, Value, VectorOp, VectorType};
 
 use super::Translator;
-use super::reason::BailoutReason;
+use super::reason::{BailoutReason, Result};
 use super::repr;
 
 impl Translator<'_> {
-    pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
+    pub(super) fn unary(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value> {
         if dtype == DType::Bool {
             let at = |x| eval::unary(op, truth(x)).as_bool();
             return Ok(self.by_case(x, at(false), at(true)));
@@ -19,13 +19,7 @@ impl Translator<'_> {
     }
 
     /// `a op b`.
-    pub(super) fn binary(
-        &mut self,
-        op: BinaryOp,
-        dtype: DType,
-        a: Value,
-        b: Value,
-    ) -> Result<Value, BailoutReason> {
+    pub(super) fn binary(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value> {
         if dtype == DType::Bool {
             return Ok(self.binary_bool(op, a, b));
         }
@@ -56,7 +50,7 @@ impl Translator<'_> {
         self.like(then, VectorOp::Select(mask, then, otherwise))
     }
 
-    fn unary_float(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
+    fn unary_float(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value> {
         Ok(match op {
             UnaryOp::Neg => self.op1(Unary::Negate, x),
             UnaryOp::Abs => self.op1(Unary::Absolute, x),
@@ -76,7 +70,7 @@ impl Translator<'_> {
         })
     }
 
-    fn unary_int(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
+    fn unary_int(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value> {
         Ok(match op {
             UnaryOp::Neg => {
                 let negated = self.op1(Unary::Negate, x);
@@ -98,7 +92,7 @@ impl Translator<'_> {
     }
 
     /// Operations that floats and integers have in common.
-    fn unary_any(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value, BailoutReason> {
+    fn unary_any(&mut self, op: UnaryOp, dtype: DType, x: Value) -> Result<Value> {
         let zero = self.number(dtype, 0.0);
         Ok(match op {
             UnaryOp::Not => {
@@ -115,13 +109,7 @@ impl Translator<'_> {
         })
     }
 
-    fn binary_float(
-        &mut self,
-        op: BinaryOp,
-        dtype: DType,
-        a: Value,
-        b: Value,
-    ) -> Result<Value, BailoutReason> {
+    fn binary_float(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value> {
         Ok(match op {
             BinaryOp::Add => self.op2(Binary::Add, a, b),
             BinaryOp::Sub => self.op2(Binary::Subtract, a, b),
@@ -138,7 +126,7 @@ impl Translator<'_> {
         })
     }
 
-    fn binary_int(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, BailoutReason> {
+    fn binary_int(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value> {
         let arithmetic = match op {
             BinaryOp::Add => Binary::Add,
             BinaryOp::Sub => Binary::Subtract,
@@ -161,7 +149,7 @@ impl Translator<'_> {
     }
 
     /// Operations that floats and integers have in common.
-    fn binary_any(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value, BailoutReason> {
+    fn binary_any(&mut self, op: BinaryOp, dtype: DType, a: Value, b: Value) -> Result<Value> {
         Ok(match op {
             BinaryOp::Max => self.op2(Binary::Maximum, a, b),
             BinaryOp::Min => self.op2(Binary::Minimum, a, b),

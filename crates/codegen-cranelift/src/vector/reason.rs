@@ -4,6 +4,9 @@ use lowered_ir::ir::LocalId;
 use tnode::DType;
 use vector_asm::VectorCompileError;
 
+/// The result of a part of the translation to vector programs.
+pub(crate) type Result<T, E = BailoutReason> = std::result::Result<T, E>;
+
 /// Why a vector program cannot represent a kernel, or does not compile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BailoutReason {

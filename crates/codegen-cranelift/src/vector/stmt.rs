@@ -9,7 +9,7 @@ use vector_asm::{Counter, CounterSum, Index, LoopRange};
 use super::Translator;
 use super::build::Array;
 use super::memory::Resolved;
-use super::reason::BailoutReason;
+use super::reason::{BailoutReason, Result};
 use crate::emit::scan;
 
 /// Maximum number of iterations of a loop that is replicated although it need not be.
@@ -37,7 +37,7 @@ const MAX_PER_ROUND: i64 = 4;
 impl Translator<'_> {
     /// Translates the whole kernel. If its body is one parallel loop with constant bounds, calls run a range
     /// of its iterations.
-    pub(super) fn kernel(&mut self) -> Result<(), BailoutReason> {
+    pub(super) fn kernel(&mut self) -> Result<()> {
         let body = &self.routine.body;
         match body.as_slice() {
             [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }]
@@ -50,7 +50,7 @@ impl Translator<'_> {
         }
     }
 
-    pub(super) fn block(&mut self, body: &[Stmt]) -> Result<(), BailoutReason> {
+    pub(super) fn block(&mut self, body: &[Stmt]) -> Result<()> {
         for (at, stmt) in body.iter().enumerate() {
             match stmt {
                 Stmt::Declare { local, dtype, dims, space: Space::Register } => {
@@ -74,7 +74,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> Result<(), BailoutReason> {
+    fn stmt(&mut self, stmt: &Stmt) -> Result<()> {
         match stmt {
             Stmt::For { var, lo, hi, kind, body } => {
                 if self.lane.is_some() {
@@ -101,14 +101,7 @@ impl Translator<'_> {
         }
     }
 
-    fn repeat(
-        &mut self,
-        var: LoopId,
-        lo: i64,
-        hi: &Bound,
-        kind: LoopKind,
-        body: &[Stmt],
-    ) -> Result<(), BailoutReason> {
+    fn repeat(&mut self, var: LoopId, lo: i64, hi: &Bound, kind: LoopKind, body: &[Stmt]) -> Result<()> {
         let count = hi.limit - lo;
         match kind {
             _ if count <= 0 => Ok(()),
@@ -132,13 +125,13 @@ impl Translator<'_> {
     }
 
     /// Translates an iteration with a constant index.
-    fn once(&mut self, var: LoopId, at: i64, body: &[Stmt]) -> Result<(), BailoutReason> {
+    fn once(&mut self, var: LoopId, at: i64, body: &[Stmt]) -> Result<()> {
         self.bind(var, LinearValue::known(at), (at, at));
         self.block(body)
     }
 
     /// Translates a serial loop: an unrolled loop, then the remaining iterations.
-    fn counted(&mut self, var: LoopId, range: Range<i64>, body: &[Stmt]) -> Result<(), BailoutReason> {
+    fn counted(&mut self, var: LoopId, range: Range<i64>, body: &[Stmt]) -> Result<()> {
         let Range { start: lo, end: hi } = range;
         let per_round = per_round(hi - lo, body);
         let end = lo + (hi - lo) / per_round * per_round;
@@ -158,7 +151,7 @@ impl Translator<'_> {
         range: LoopRange,
         per_round: i64,
         body: &[Stmt],
-    ) -> Result<(), BailoutReason> {
+    ) -> Result<()> {
         self.rounds(range, body, |s, counter| {
             (0..per_round).try_for_each(|at| {
                 let position =
@@ -174,8 +167,8 @@ impl Translator<'_> {
         &mut self,
         range: LoopRange,
         body: &[Stmt],
-        round: impl FnOnce(&mut Self, Counter) -> Result<(), BailoutReason>,
-    ) -> Result<(), BailoutReason> {
+        round: impl FnOnce(&mut Self, Counter) -> Result<()>,
+    ) -> Result<()> {
         self.enter_loop(body);
         let counter = self.build.open(range, stored(body));
         round(self, counter)?;
@@ -187,7 +180,7 @@ impl Translator<'_> {
 
     /// Translates a vector loop as one strip, or as several if it is long. The assembler decides how many
     /// machine registers a strip takes.
-    fn vector(&mut self, var: LoopId, count: i64, body: &[Stmt]) -> Result<(), BailoutReason> {
+    fn vector(&mut self, var: LoopId, count: i64, body: &[Stmt]) -> Result<()> {
         let width = count.min(MAX_LANES);
         let mut done = 0;
         if count / width > MAX_STRIPS && !scan::picks_locals(var, body) {
@@ -215,7 +208,7 @@ impl Translator<'_> {
         range: (i64, i64),
         lanes: i64,
         body: &[Stmt],
-    ) -> Result<(), BailoutReason> {
+    ) -> Result<()> {
         self.bind(var, at, range);
         self.lane = Some((var, lanes as u32));
         let result = self.block(body);

@@ -11,7 +11,7 @@ use scheduling::{ScheduleOptions, legalise, schedule};
 use tnode::Scalar;
 use vector_asm::{EvaluationState, evaluate};
 
-use super::{BailoutReason, Target, translate};
+use super::{Result, Target, translate};
 use crate::caps::host_caps;
 use crate::options::VectorWidth;
 use crate::support;
@@ -60,7 +60,7 @@ fn merged(ir: &Routine) -> BTreeSet<usize> {
 /// Runs a kernel by the interpreter, and translated by the evaluator, and compares the results. The evaluator
 /// runs the iterations in two ranges if the kernel is divisible. Returns the reason if the kernel has no
 /// program.
-fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<(), BailoutReason> {
+fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<()> {
     let translated = translate(kernel, TARGET)?;
     let mut expected = memory.clone();
     interp::run(kernel.ir(), &mut expected, bindings).expect("verified routines run");
