@@ -149,15 +149,24 @@ fn open_cublas(_: Option<u32>) -> Result<Option<Box<dyn Peer>>> {
 }
 
 fn open_one(name: &str, threads: usize, device: Option<u32>) -> Result<Box<dyn Peer>> {
+    let kernels = |name, select: kernel::Select| -> Result<Box<dyn Peer>> {
+        Ok(Box::new(kernel::KernelPeer::new(name, threads, select)?))
+    };
     match name {
         #[cfg(target_arch = "x86_64")]
-        "hand" if hand::Hand::is_supported() => Ok(Box::new(hand::Hand::new(threads)?)),
+        "hand" if hand::is_supported() => kernels("hand", hand::kernel),
         #[cfg(feature = "gemm")]
-        "gemm" => Ok(Box::new(gemm::GemmPeer::new(threads)?)),
+        "gemm" => kernels("gemm", gemm::kernel),
         #[cfg(feature = "matrixmultiply")]
-        "matrixmultiply" => Ok(Box::new(matrixmultiply::MatrixMultiply::new(threads)?)),
+        "matrixmultiply" => {
+            expect_variable("MATMUL_NUM_THREADS", threads)?;
+            kernels("matrixmultiply", matrixmultiply::kernel)
+        }
         #[cfg(feature = "ndarray")]
-        "ndarray" => Ok(Box::new(ndarray::NdArray::new(threads)?)),
+        "ndarray" => {
+            expect_variable("MATMUL_NUM_THREADS", threads)?;
+            kernels("ndarray", ndarray::kernel)
+        }
         #[cfg(feature = "candle-core")]
         "candle-core" => Ok(Box::new(candle::Candle::new(threads)?)),
         "torch" => Ok(Box::new(python::Python::start("torch", threads, device)?)),
@@ -182,10 +191,6 @@ fn expect_variable(name: &str, threads: usize) -> Result<()> {
 }
 
 /// The version of a package in the lock file that this program was built with; empty if it has none.
-#[cfg_attr(
-    not(any(feature = "gemm", feature = "matrixmultiply", feature = "ndarray", feature = "candle-core")),
-    expect(dead_code, reason = "no library is built in")
-)]
 fn version_of(package: &str) -> &'static str {
     let lock = include_str!("../../Cargo.lock");
     let mut packages = lock.split("[[package]]");

@@ -1,37 +1,16 @@
 //! The library `gemm`.
 
-use anyhow::Result;
 use gemm::Parallelism;
 use rayon::ThreadPool;
 
 use super::{
-    Peer, Prepared, Problem, kernel,
+    Problem,
+    kernel::Kernel,
     products::{self, MatmulArgs},
-    version_of,
 };
 
-pub(super) struct GemmPeer {
-    pool: ThreadPool,
-}
-
-impl GemmPeer {
-    pub(super) fn new(threads: usize) -> Result<GemmPeer> {
-        Ok(GemmPeer { pool: kernel::pool(threads)? })
-    }
-}
-
-impl Peer for GemmPeer {
-    fn name(&self) -> &'static str {
-        "gemm"
-    }
-
-    fn version(&self) -> &str {
-        version_of("gemm")
-    }
-
-    fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
-        Ok(products::prepare(product, &self.pool, problem))
-    }
+pub(super) fn kernel<'a>(problem: &Problem, pool: &'a ThreadPool) -> Option<Kernel<'a>> {
+    products::kernel(product, pool, problem)
 }
 
 fn product(product: MatmulArgs, threads: usize) {

@@ -1,11 +1,10 @@
 //! The kernels of [`crate::reference`] as a peer.
 
-use anyhow::Result;
 use rayon::ThreadPool;
 
 use super::{
-    Peer, Prepared, Problem,
-    kernel::{Kernel, in_parts, pool, prepared},
+    Problem,
+    kernel::{Kernel, in_parts},
 };
 use crate::{
     arrays::Array,
@@ -13,42 +12,18 @@ use crate::{
     reference::{BLOCK, Store, elementwise, reductions, rows, transpose},
 };
 
-/// Kernels written by hand on a number of threads.
-pub(super) struct Hand {
-    pool: ThreadPool,
+/// Whether this machine has the instructions.
+pub(super) fn is_supported() -> bool {
+    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
 }
 
-impl Hand {
-    /// Whether this machine has the instructions.
-    pub(super) fn is_supported() -> bool {
-        std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
+pub(super) fn kernel<'a>(problem: &Problem, pool: &'a ThreadPool) -> Option<Kernel<'a>> {
+    // Kernels support whole blocks only.
+    let is_whole = |array: &Array| array.dims.last().is_none_or(|last| last.is_multiple_of(BLOCK));
+    if !problem.inputs.iter().all(is_whole) {
+        return None;
     }
-
-    pub(super) fn new(threads: usize) -> Result<Hand> {
-        Ok(Hand { pool: pool(threads)? })
-    }
-}
-
-impl Peer for Hand {
-    fn name(&self) -> &'static str {
-        "hand"
-    }
-
-    fn version(&self) -> &str {
-        ""
-    }
-
-    fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
-        // Kernels support whole blocks only.
-        let is_whole = |array: &Array| array.dims.last().is_none_or(|last| last.is_multiple_of(BLOCK));
-        let are_whole = problem.inputs.iter().all(is_whole);
-        let kernel = if are_whole { kernel(problem.operation, &self.pool) } else { None };
-        Ok(kernel.map(|kernel| prepared(kernel, problem)))
-    }
-}
-
-fn kernel(operation: Operation, pool: &ThreadPool) -> Option<Kernel<'_>> {
-    Some(match operation {
+    Some(match problem.operation {
         Operation::AxpyRelu => map(pool, |x, y, policy| {
             // SAFETY: the features were detected when the peer was opened.
             unsafe { elementwise::axpy_relu(x, y, policy) }

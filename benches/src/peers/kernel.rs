@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
 
-use super::{Contestant, Prepared, Problem};
+use super::{Contestant, Peer, Prepared, Problem, version_of};
 use crate::arrays::Array;
 
 /// Computes the outputs from the inputs.
@@ -35,15 +35,42 @@ impl Contestant for KernelCalls<'_> {
     }
 }
 
-/// A thread pool for one peer.
-pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
-    Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
+/// Selects the kernel of a problem, which may compute on the threads of a pool; `None` if there is none.
+pub(super) type Select = for<'a> fn(&Problem, &'a ThreadPool) -> Option<Kernel<'a>>;
+
+/// A peer all of whose operations are kernels.
+pub(super) struct KernelPeer {
+    name: &'static str,
+    pool: ThreadPool,
+    select: Select,
+}
+
+impl KernelPeer {
+    /// The peer of a library, or of kernels of this program, with a thread pool of its own.
+    pub(super) fn new(name: &'static str, threads: usize, select: Select) -> Result<KernelPeer> {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
+        Ok(KernelPeer { name, pool, select })
+    }
+}
+
+impl Peer for KernelPeer {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn version(&self) -> &str {
+        version_of(self.name)
+    }
+
+    fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
+        Ok((self.select)(&problem, &self.pool).map(|kernel| prepared(kernel, problem)))
+    }
 }
 
 /// Calls a function on equal parts of two slices, whose lengths are multiples of their units, on all threads
 /// of a pool.
 pub(super) fn in_parts(
-    pool: &rayon::ThreadPool,
+    pool: &ThreadPool,
     (x, x_unit): (&[f32], usize),
     (y, y_unit): (&mut [f32], usize),
     work: impl Fn(usize, &[f32], &mut [f32]) + Sync,

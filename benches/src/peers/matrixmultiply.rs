@@ -1,37 +1,15 @@
 //! The library `matrixmultiply`.
 
-use anyhow::Result;
 use rayon::ThreadPool;
 
 use super::{
-    Peer, Prepared, Problem, expect_variable, kernel,
+    Problem,
+    kernel::Kernel,
     products::{self, MatmulArgs},
-    version_of,
 };
 
-pub(super) struct MatrixMultiply {
-    pool: ThreadPool,
-}
-
-impl MatrixMultiply {
-    pub(super) fn new(threads: usize) -> Result<MatrixMultiply> {
-        expect_variable("MATMUL_NUM_THREADS", threads)?;
-        Ok(MatrixMultiply { pool: kernel::pool(threads)? })
-    }
-}
-
-impl Peer for MatrixMultiply {
-    fn name(&self) -> &'static str {
-        "matrixmultiply"
-    }
-
-    fn version(&self) -> &str {
-        version_of("matrixmultiply")
-    }
-
-    fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
-        Ok(products::prepare(product, &self.pool, problem))
-    }
+pub(super) fn kernel<'a>(problem: &Problem, pool: &'a ThreadPool) -> Option<Kernel<'a>> {
+    products::kernel(product, pool, problem)
 }
 
 /// The library determines the number of threads itself.

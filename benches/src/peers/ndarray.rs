@@ -1,44 +1,14 @@
 //! The library `ndarray`: products, sums, maps and assignment. Products take threads from `matrixmultiply`,
 //! maps from `rayon`.
 
-use anyhow::Result;
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, Zip, linalg};
 use rayon::ThreadPool;
 
-use super::{
-    Peer, Prepared, Problem, expect_variable,
-    kernel::{self, Kernel, prepared},
-    version_of,
-};
+use super::{Problem, kernel::Kernel};
 use crate::{arrays::Array, case::Operation};
 
-pub(super) struct NdArray {
-    pool: ThreadPool,
-}
-
-impl NdArray {
-    pub(super) fn new(threads: usize) -> Result<NdArray> {
-        expect_variable("MATMUL_NUM_THREADS", threads)?;
-        Ok(NdArray { pool: kernel::pool(threads)? })
-    }
-}
-
-impl Peer for NdArray {
-    fn name(&self) -> &'static str {
-        "ndarray"
-    }
-
-    fn version(&self) -> &str {
-        version_of("ndarray")
-    }
-
-    fn prepare(&mut self, problem: Problem) -> Result<Option<Prepared<'_>>> {
-        Ok(kernel(problem.operation, &self.pool).map(|kernel| prepared(kernel, problem)))
-    }
-}
-
-fn kernel(operation: Operation, pool: &ThreadPool) -> Option<Kernel<'_>> {
-    Some(match operation {
+pub(super) fn kernel<'a>(problem: &Problem, pool: &'a ThreadPool) -> Option<Kernel<'a>> {
+    Some(match problem.operation {
         Operation::Matmul => Box::new(|inputs, outputs| {
             linalg::general_mat_mul(
                 1.0,

@@ -2,10 +2,7 @@
 
 use rayon::{ThreadPool, prelude::*};
 
-use super::{
-    Prepared, Problem,
-    kernel::{Kernel, prepared},
-};
+use super::{Problem, kernel::Kernel};
 use crate::{arrays::Array, case::Operation};
 
 /// A product `c = a b`; strides count elements.
@@ -32,26 +29,25 @@ impl MatmulArgs<'_> {
     }
 }
 
-/// Prepares a problem for a library, whose function `product` computes a product on a number of threads.
-pub(super) fn prepare(
+/// The kernel of a problem for a library, whose function `product` computes a product on a number of threads.
+pub(super) fn kernel<'a>(
     product: fn(MatmulArgs, usize),
-    pool: &ThreadPool,
-    problem: Problem,
-) -> Option<Prepared<'_>> {
+    pool: &'a ThreadPool,
+    problem: &Problem,
+) -> Option<Kernel<'a>> {
     let threads = pool.current_num_threads();
     let dims = |input: usize, axis: usize| {
         let input = problem.inputs.get(input);
         input.and_then(|input| input.dims.get(axis)).copied().unwrap_or(1)
     };
     let (rows, columns) = (dims(1, 0), dims(1, 1));
-    let kernel: Kernel = match problem.operation {
+    Some(match problem.operation {
         Operation::Matmul => one(product, threads, [dims(0, 0), rows, columns], [columns as isize, 1]),
         Operation::MatmulNt => one(product, threads, [dims(0, 0), columns, rows], [1, columns as isize]),
         Operation::Matvec => one(product, threads, [dims(0, 0), rows, 1], [1, 1]),
         Operation::Bmm => many(product, pool, [dims(0, 1), dims(0, 2), dims(1, 2)]),
         _ => return None,
-    };
-    Some(prepared(kernel, problem))
+    })
 }
 
 fn one(
