@@ -36,17 +36,14 @@ type TypeAndShape = (DType, Vec<usize>);
 /// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// An operation that cannot be added to a graph.
     #[error("{operation}{} at {location}: {problem}", within(module))]
     Operation {
-        /// The name of the operation.
         operation: &'static str,
-        /// The path of the module that was evaluated, such as `encoder.0`; empty outside of modules.
         module: String,
-        /// The line that called the operation.
         location: &'static Location<'static>,
-        /// The reason.
         problem: Box<Error>,
     },
     /// Two shapes that cannot be broadcast to one.
@@ -54,112 +51,42 @@ pub enum Error {
         "shapes {left:?} and {right:?} do not broadcast: an axis, counted from the last, has two sizes and \
          neither is 1"
     )]
-    Broadcast {
-        /// The shape of the first operand.
-        left: Vec<usize>,
-        /// The shape of the second operand.
-        right: Vec<usize>,
-    },
+    Broadcast { left: Vec<usize>, right: Vec<usize> },
     /// The inner axes of a matrix product differ.
     #[error(
         "the last axis of {left:?} has {inner} elements, but the one before the last of {right:?} has {found}"
     )]
-    InnerSize {
-        /// The shape of the first operand.
-        left: Vec<usize>,
-        /// The shape of the second operand.
-        right: Vec<usize>,
-        /// The inner size of the first operand.
-        inner: usize,
-        /// The inner size of the second operand.
-        found: usize,
-    },
+    InnerSize { left: Vec<usize>, right: Vec<usize>, inner: usize, found: usize },
     /// A tensor of a rank or shape that the operation does not take.
     #[error("{what} has shape {found:?}, expected {expected}")]
-    Shape {
-        /// The operand, parameter or input.
-        what: String,
-        /// Its shape.
-        found: Vec<usize>,
-        /// The expected shape, in words.
-        expected: String,
-    },
-    /// An axis that the tensor does not have.
+    Shape { what: String, found: Vec<usize>, expected: String },
+    /// An axis that the tensor does not have; a negative one is counted from the last.
     #[error("axis {axis} of shape {shape:?}: expected one of -{}..={}", shape.len(), shape.len().saturating_sub(1))]
-    Axis {
-        /// The axis, negative if counted from the last.
-        axis: isize,
-        /// The shape of the tensor.
-        shape: Vec<usize>,
-    },
+    Axis { axis: isize, shape: Vec<usize> },
     /// An axis that is given twice.
     #[error("axis {axis} of shape {shape:?} is given twice")]
-    RepeatedAxis {
-        /// The axis, from 0.
-        axis: usize,
-        /// The shape of the tensor.
-        shape: Vec<usize>,
-    },
+    RepeatedAxis { axis: usize, shape: Vec<usize> },
     /// A new shape with another number of elements.
     #[error("shape {from:?} has {} elements, so it cannot become {to:?}", from.iter().product::<usize>())]
-    Elements {
-        /// The shape of the tensor.
-        from: Vec<usize>,
-        /// The new shape.
-        to: Vec<isize>,
-    },
+    Elements { from: Vec<usize>, to: Vec<isize> },
     /// A range that is not within its axis.
     #[error("elements {start}..{end} of axis {axis} of shape {shape:?}, which has {} elements", shape[*axis])]
-    Range {
-        /// The first element.
-        start: usize,
-        /// The element after the last.
-        end: usize,
-        /// The axis.
-        axis: usize,
-        /// The shape of the tensor.
-        shape: Vec<usize>,
-    },
+    Range { start: usize, end: usize, axis: usize, shape: Vec<usize> },
     /// An argument that the operation does not take.
     #[error("{argument} is {found}, expected {expected}")]
-    Argument {
-        /// The name of the argument.
-        argument: &'static str,
-        /// Its value.
-        found: String,
-        /// The expected values, in words.
-        expected: String,
-    },
+    Argument { argument: &'static str, found: String, expected: String },
     /// An element type that the operation does not take.
     #[error("{what} is of {found}, expected {expected}")]
-    ElementType {
-        /// The operand.
-        what: String,
-        /// Its type.
-        found: DType,
-        /// The expected types, in words.
-        expected: &'static str,
-    },
+    ElementType { what: String, found: DType, expected: &'static str },
     /// A tensor of another graph.
     #[error("{tensor} belongs to another graph; a graph takes its own tensors and parameters")]
-    OtherGraph {
-        /// The name of the tensor.
-        tensor: String,
-    },
+    OtherGraph { tensor: String },
     /// A second input, parameter or metric of one name.
     #[error("{what} `{name}` exists already")]
-    Name {
-        /// Input, parameter, buffer or metric.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
+    Name { what: &'static str, name: String },
     /// A text that writes a tensor.
     #[error("the text writes `{name}`, which is a tensor; only parameters and buffers change")]
-    Written {
-        /// The name in the text.
-        name: String,
-    },
+    Written { name: String },
     /// A text that declares a parameter with initial values.
     #[error("the text declares initial values; make the parameter with `Params`, and pass it to the text")]
     Declared,
@@ -184,75 +111,35 @@ pub enum Error {
     Run(#[from] RunError),
     /// Values of another type or shape than the parameter or input.
     #[error("`{name}` is given {}{:?}, expected {}{:?}", found.0, found.1, expected.0, expected.1)]
-    Values {
-        /// The name of the parameter or input.
-        name: String,
-        /// The type and shape given.
-        found: TypeAndShape,
-        /// The type and shape expected.
-        expected: TypeAndShape,
-    },
+    Values { name: String, found: TypeAndShape, expected: TypeAndShape },
     /// Integers that the type of the parameter does not hold.
     #[error("`{name}` is given a value of {from} that {to} does not hold")]
-    Overflow {
-        /// The name of the parameter.
-        name: String,
-        /// The type given.
-        from: DType,
-        /// The type of the parameter.
-        to: DType,
-    },
+    Overflow { name: String, from: DType, to: DType },
     /// An input of a run that is missing, unknown or given twice.
     #[error("input `{name}` {problem}; the inputs are {}", list(inputs))]
-    Input {
-        /// The name of the input.
-        name: String,
-        /// The problem.
-        problem: &'static str,
-        /// The names of all inputs.
-        inputs: Vec<String>,
-    },
+    Input { name: String, problem: &'static str, inputs: Vec<String> },
     /// An integer of an input that is no position of an axis, such as a label that is no class.
     #[error("input `{input}` has {value} at {at:?}, expected 0..{count} for {operation} at {location}")]
     Position {
-        /// The name of the input.
         input: String,
-        /// The integer.
         value: i64,
-        /// Its index in the input.
         at: Vec<usize>,
-        /// The number of positions.
         count: usize,
-        /// The operation that uses the integer as a position.
         operation: &'static str,
-        /// The line that called the operation.
         location: &'static Location<'static>,
     },
     /// A symbol that has no value, or that is unknown.
     #[error("symbol `@{name}` {problem}")]
-    Symbol {
-        /// The name of the symbol.
-        name: String,
-        /// The problem.
-        problem: &'static str,
-    },
+    Symbol { name: String, problem: &'static str },
     /// A parameter of another model than the weights.
     #[error(
         "parameter `{parameter}` is none of the weights; `ModelState` has the parameters of one `Params`"
     )]
-    OtherModel {
-        /// The name of the parameter.
-        parameter: String,
-    },
+    OtherModel { parameter: String },
 
     /// A file of weights or a checkpoint that cannot be written or loaded.
     #[error("file `{}`: {problem}", path.display())]
-    File {
-        /// The path given.
-        path: PathBuf,
-        /// The problem of the file or of its values.
-        problem: Box<Error>,
-    },
+    File { path: PathBuf, problem: Box<Error> },
     /// An error of the file system.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -261,22 +148,10 @@ pub enum Error {
     Format(String),
     /// A file that is no checkpoint, or one of another model.
     #[error("the metadata has {found} for `{key}`, expected {expected}")]
-    Metadata {
-        /// The key.
-        key: &'static str,
-        /// The value in the file.
-        found: String,
-        /// The expected value, in words.
-        expected: String,
-    },
+    Metadata { key: &'static str, found: String, expected: String },
     /// Values whose names do not match the names of the parameters.
     #[error("{}", names(missing, unexpected))]
-    Names {
-        /// The parameters without values.
-        missing: Vec<String>,
-        /// The values without parameters.
-        unexpected: Vec<String>,
-    },
+    Names { missing: Vec<String>, unexpected: Vec<String> },
     /// Rank 0, which reads and writes files, could not.
     #[error("rank 0: {0}")]
     FirstRank(String),
@@ -284,30 +159,15 @@ pub enum Error {
     /// A model without trainable parameters.
     #[error("the weights have no trainable parameter; make the modules before `ModelState::new`")]
     NoParameters,
-    /// A loss that is not finite. The parameters are those before the step.
+    /// A loss that is not finite. The parameters are those before the step. Steps count from 0.
     #[error("the loss of step {step} is not finite: {cause}")]
-    NotFinite {
-        /// The number of the step, from 0.
-        step: u64,
-        /// The first value that is not finite.
-        cause: NonFiniteCause,
-    },
+    NotFinite { step: u64, cause: NonFiniteCause },
     /// A loss or metric that is not finite in an evaluation.
     #[error("the {metric} of batch {batch} of the evaluation is not finite: {cause}")]
-    NotFiniteEvaluation {
-        /// `loss` or the name of the metric.
-        metric: String,
-        /// The number of the batch, from 0.
-        batch: usize,
-        /// The first value that is not finite.
-        cause: NonFiniteCause,
-    },
+    NotFiniteEvaluation { metric: String, batch: usize, cause: NonFiniteCause },
     /// Metrics that were read too late.
     #[error("the metrics of step {step} are overwritten; read them within the next 64 steps")]
-    Overwritten {
-        /// The number of the step, from 0.
-        step: u64,
-    },
+    Overwritten { step: u64 },
     /// An iterator without batches.
     #[error("the iterator has no batch, expected at least one")]
     NoBatches,
@@ -316,10 +176,7 @@ pub enum Error {
     Data(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A panic of the iterator of batches.
     #[error("the iterator of batches panicked: {message}")]
-    BatchesPanicked {
-        /// The message of the panic.
-        message: String,
-    },
+    BatchesPanicked { message: String },
     /// An operation of the ranks that failed, or ranks that differ.
     #[error(transparent)]
     Ranks(#[from] CollectiveError),

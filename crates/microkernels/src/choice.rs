@@ -52,49 +52,27 @@ pub enum PackedBlocks {
 /// Why a plan cannot be made with a choice.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ChoiceError {
     /// The text is no choice.
     #[error("`{text}` is no choice of packing and blocks; one is `blocks:mc=96,kc=256,nc=2048`")]
-    Text {
-        /// The text.
-        text: String,
-    },
+    Text { text: String },
     /// Microkernels cannot read an operand in place.
     #[error("operand {operand} cannot be read in place")]
-    NotInPlace {
-        /// `A` or `B`.
-        operand: char,
-    },
+    NotInPlace { operand: char },
     /// The product is computed with its operands exchanged, for which the loops run over blocks.
     #[error("a transposed product has the choice `{found}`, expected one of blocks")]
-    Transposed {
-        /// The choice.
-        found: BlockingChoice,
-    },
+    Transposed { found: BlockingChoice },
     /// The product is one of integers, which has no choices.
     #[error("a product of integers has the choice `{found}`, expected none")]
-    Integers {
-        /// The choice.
-        found: BlockingChoice,
-    },
+    Integers { found: BlockingChoice },
     /// The size of a block is impossible.
     #[error("the block size {name} is {found}, expected {expected}")]
-    Size {
-        /// `mc`, `kc` or `nc`.
-        name: &'static str,
-        /// The size.
-        found: u32,
-        /// The sizes that are possible.
-        expected: String,
-    },
-    /// Packed operands need more memory than a plan may have.
+    Size { name: &'static str, found: u32, expected: String },
+    /// Packed operands need more memory than a plan may have; `usize::MAX` bytes if there are more than
+    /// addresses.
     #[error("packed operands take {bytes} bytes, expected at most {most}")]
-    Memory {
-        /// Bytes that they take; `usize::MAX` if there are more than addresses.
-        bytes: usize,
-        /// The most bytes.
-        most: usize,
-    },
+    Memory { bytes: usize, most: usize },
 }
 
 impl fmt::Display for BlockingChoice {

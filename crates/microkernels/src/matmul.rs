@@ -64,31 +64,17 @@ impl MatmulShape {
 /// Why a [`Matmul`] is rejected.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum MatmulError {
     /// A slice ends before the last element of its matrix.
     #[error("the slice of the {matrix} has {found} elements; the shape needs {expected}")]
-    SliceTooShort {
-        /// `"operand A"`, `"operand B"` or `"output"`.
-        matrix: &'static str,
-        /// Elements that the shape needs.
-        expected: usize,
-        /// Elements in the slice.
-        found: usize,
-    },
+    SliceTooShort { matrix: &'static str, expected: usize, found: usize },
     /// The rows of the output overlap.
     #[error("rows of the output are {stride} elements apart and have {columns}")]
-    OverlappingRows {
-        /// Elements from a row to the next.
-        stride: usize,
-        /// Elements of a row.
-        columns: usize,
-    },
+    OverlappingRows { stride: usize, columns: usize },
     /// A matrix is too large for a slice.
     #[error("the {matrix} has more elements than can be addressed")]
-    TooLarge {
-        /// `"operand A"`, `"operand B"` or `"output"`.
-        matrix: &'static str,
-    },
+    TooLarge { matrix: &'static str },
 }
 
 /// A GEMM of one shape, planned once, with the memory that it packs operands into.

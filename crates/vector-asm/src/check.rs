@@ -8,6 +8,7 @@ use crate::program::{
 /// Why a program is invalid.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum VectorProgramError {
     /// A value is used where it is not defined.
     #[error("{0} is used where it is not defined")]
@@ -26,44 +27,16 @@ pub enum VectorProgramError {
     NoLanes(String),
     /// A number of lanes does not match.
     #[error("{what} has {found} lanes, {expected}")]
-    Lanes {
-        /// The value or variable.
-        what: String,
-        /// The number of its lanes.
-        found: u32,
-        /// The expected number of lanes, in words.
-        expected: String,
-    },
+    Lanes { what: String, found: u32, expected: String },
     /// A lane type does not match.
     #[error("{what} is of {found:?}, {expected}")]
-    Element {
-        /// The value.
-        what: Value,
-        /// Its lane type.
-        found: LaneType,
-        /// The expected lane type, in words.
-        expected: String,
-    },
+    Element { what: Value, found: LaneType, expected: String },
     /// The lane type does not have the operation.
     #[error("{value}: {operation} is no operation of {element:?}")]
-    Operation {
-        /// The value that the operation defines.
-        value: Value,
-        /// The operation's name.
-        operation: String,
-        /// The lane type.
-        element: LaneType,
-    },
+    Operation { value: Value, operation: String, element: LaneType },
     /// The elements in memory do not convert to the lane type.
     #[error("{value}: {memory:?} in memory is not {element:?}")]
-    Memory {
-        /// The value that is loaded or stored.
-        value: Value,
-        /// The type in memory.
-        memory: StoredType,
-        /// The lane type.
-        element: LaneType,
-    },
+    Memory { value: Value, memory: StoredType, element: LaneType },
     /// A store has step 0, so only its last lane would remain.
     #[error("a store of {0} whose lanes share one address")]
     StoreStep(Value),

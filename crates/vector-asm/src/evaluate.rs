@@ -25,22 +25,14 @@ pub struct EvaluationState {
 /// Why a program cannot be evaluated.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum EvaluateError {
     /// The program is invalid.
     #[error(transparent)]
     Program(#[from] VectorProgramError),
-    /// An access is outside of the memory.
+    /// An access is outside of the memory of a base, or of the scratch memory, which has none.
     #[error("{bytes} bytes at {at} of base {base:?} are outside of its {len} bytes")]
-    Outside {
-        /// The base; `None` for the scratch memory.
-        base: Option<u32>,
-        /// Bytes from the start of the memory.
-        at: i64,
-        /// Bytes of the access.
-        bytes: usize,
-        /// Bytes of the memory.
-        len: usize,
-    },
+    Outside { base: Option<u32>, at: i64, bytes: usize, len: usize },
     /// The state has no such base or binding.
     #[error("the evaluation has no {0}")]
     Missing(String),

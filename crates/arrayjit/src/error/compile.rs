@@ -10,6 +10,7 @@ use crate::tune::TuneError;
 /// Why assignments were not compiled. Nothing has changed: no node's memory mode, no device memory.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum CompileError {
     /// The assignment text is wrong; the message points into it.
     #[error(transparent)]
@@ -25,22 +26,10 @@ pub enum CompileError {
     Lower(#[from] assignments::lower::LowerError),
     /// A routine of the loop IR was given with too few or too many nodes.
     #[error("routine `{routine}` has {expected} nodes, but {found} were given")]
-    NodeCount {
-        /// The name of the routine.
-        routine: String,
-        /// The number of its nodes.
-        expected: usize,
-        /// The number of nodes that were given.
-        found: usize,
-    },
+    NodeCount { routine: String, expected: usize, found: usize },
     /// The optimiser cannot honour a requested memory mode.
     #[error("{}", located(place.as_deref(), source))]
-    Optimize {
-        /// Why the mode cannot be honoured.
-        source: OptimizeError,
-        /// The first access to the node; none for assignments that were built without a text.
-        place: Option<Box<SourceSpan>>,
-    },
+    Optimize { source: OptimizeError, place: Option<Box<SourceSpan>> },
     /// The decisions about memory modes conflict with decisions that another compilation made meanwhile.
     #[error(transparent)]
     Modes(#[from] tnode::Error),
@@ -58,80 +47,32 @@ pub enum CompileError {
     Code(#[from] codegen_core::CodeError),
     /// The scheduler or the code generator rejected the routine, and the backend has no fallback.
     #[error("{source}; the setting `fallback = \"{to}\"` runs the rejected statements on the backend `{to}`")]
-    NoFallback {
-        /// The rejection.
-        source: Box<CompileError>,
-        /// The name of a backend that the setting `fallback` may select.
-        to: &'static str,
-    },
+    NoFallback { source: Box<CompileError>, to: &'static str },
     /// The code generator rejected the routine, and the fallback backend does not open.
     #[error("rejected statements cannot fall back: {source}")]
-    FallbackOpen {
-        /// Why it does not open.
-        source: Box<OpenError>,
-    },
+    FallbackOpen { source: Box<OpenError> },
     /// Both the code generator and the fallback's code generator rejected a part of the routine.
     #[error(
         "routine `{routine}`: rejected ({what}), and the fallback `{to}` does not support it either: {source}"
     )]
-    FallbackRejected {
-        /// The name of the routine.
-        routine: String,
-        /// The unsupported operation or type, and the reason.
-        what: String,
-        /// The name of the fallback backend.
-        to: String,
-        /// The error of the fallback backend.
-        source: Box<CompileError>,
-    },
+    FallbackRejected { routine: String, what: String, to: String, source: Box<CompileError> },
     /// The scheduler or the code generator rejected a statement of a text, which no fallback runs.
     #[error("{}", located(Some(&**place), source))]
-    Rejected {
-        /// The rejection.
-        source: Box<CompileError>,
-        /// The first access to the node that the statement writes.
-        place: Box<SourceSpan>,
-    },
+    Rejected { source: Box<CompileError>, place: Box<SourceSpan> },
     /// Statements that fall back read a merge buffer that the backend cannot copy for them.
     #[error(
         "routine `{routine}`: the merge buffer of node `{node}` is on {backend}, which does not read it ({what}), and no other backend can"
     )]
-    FallbackMerge {
-        /// The name of the routine.
-        routine: String,
-        /// The name of the node.
-        node: String,
-        /// The backend whose stream has the merge buffer.
-        backend: String,
-        /// The unsupported operation or type, and the reason.
-        what: String,
-    },
+    FallbackMerge { routine: String, node: String, backend: String, what: String },
     /// A member of a batch did not compile, so no member was compiled.
     #[error("member {position} of the batch, `{name}`: {source}")]
-    Batch {
-        /// Its position, from 0.
-        position: usize,
-        /// The name of its routine.
-        name: String,
-        /// The member's error.
-        source: Box<CompileError>,
-    },
+    Batch { position: usize, name: String, source: Box<CompileError> },
     /// A stage needs more loops, statements or memory than a routine may have.
     #[error("the routine is too large after {stage}: {error}; split it into several")]
-    TooLarge {
-        /// The name of the stage.
-        stage: &'static str,
-        /// The exceeded limit.
-        error: lowered_ir::verify::VerifyError,
-    },
+    TooLarge { stage: &'static str, error: lowered_ir::verify::VerifyError },
     /// Our bug: a stage produced IR that does not verify.
     #[error("this is a bug in arrayjit: after {stage}, {error}")]
-    Verify {
-        /// The stage whose result is wrong.
-        stage: &'static str,
-        /// The violated invariant.
-        error: lowered_ir::verify::VerifyError,
-    },
+    Verify { stage: &'static str, error: lowered_ir::verify::VerifyError },
 }
 
 /// Formats an error after the line and column of its place in the text, with that source line below it.

@@ -10,85 +10,43 @@ pub(crate) const NAME_FORM: &str = "1 to 64 lower-case ASCII letters, digits, `-
 /// Why a backend could not be opened or registered.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum OpenError {
     /// No backend has that name.
     #[error(
         "there is no backend `{name}`{}; there are: {known}. A program knows a backend of another crate once it links the crate (`use CRATE as _;`) or calls `Backend::register`",
         suggestion(near.as_deref())
     )]
-    Unknown {
-        /// The requested name.
-        name: String,
-        /// The most similar name of a backend, if one is similar.
-        near: Option<String>,
-        /// The names of all backends, each with its description.
-        known: String,
-    },
+    Unknown { name: String, near: Option<String>, known: String },
     /// Two crates of the program register a backend of that name.
     #[error(
         "two crates of this program register a backend `{name}`: `{first}` and `{second}`; link one of them"
     )]
-    Ambiguous {
-        /// The requested name.
-        name: String,
-        /// The description of one of the two backends.
-        first: String,
-        /// The description of the other one.
-        second: String,
-    },
+    Ambiguous { name: String, first: String, second: String },
     /// A backend to be registered has a name that cannot stand in settings and on command lines.
     #[error("`{name}` cannot be the name of a backend: expected {NAME_FORM}")]
-    MalformedName {
-        /// The name.
-        name: String,
-    },
+    MalformedName { name: String },
     /// A backend to be registered has the name of a backend of this crate, or one that means something in the
     /// settings.
     #[error("a backend cannot be registered as `{name}`: the name is one of arrayjit's own ({reserved})")]
-    ReservedName {
-        /// The name.
-        name: String,
-        /// All such names.
-        reserved: String,
-    },
+    ReservedName { name: String, reserved: String },
     /// A backend of the name to be registered exists.
     #[error("a backend is already registered as `{name}` ({about}): choose another name")]
-    TakenName {
-        /// The name.
-        name: String,
-        /// A few words about the registered backend.
-        about: String,
-    },
+    TakenName { name: String, about: String },
     /// A registered backend does not open.
     #[error("the registered backend `{name}` does not open: {source}")]
-    Registered {
-        /// The name of the backend.
-        name: String,
-        /// The error of the crate that registered it.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Registered { name: String, source: Box<dyn std::error::Error + Send + Sync> },
     /// None of the backends that `auto` may choose opens.
     #[error("no backend that `auto` may choose opens: {}", reasons(tried))]
-    NoneOpens {
-        /// The names of these backends, in order, each with the reason.
-        tried: Vec<(&'static str, OpenError)>,
-    },
+    NoneOpens { tried: Vec<(&'static str, OpenError)> },
     /// The adapter emulates a GPU on the CPU, which is slower than native code.
     #[error(
         "adapter {adapter} emulates a GPU on the CPU, and `auto` chooses GPUs only; the name `wgpu` opens it"
     )]
-    SoftwareAdapter {
-        /// Position, name and driver of the adapter.
-        adapter: String,
-    },
+    SoftwareAdapter { adapter: String },
     /// The backend exists, but not in this build.
     #[error("this build has no {what}: it was built without the feature `{feature}` of `arrayjit`")]
-    NotBuilt {
-        /// The missing part of the build.
-        what: &'static str,
-        /// The Cargo feature that adds it.
-        feature: &'static str,
-    },
+    NotBuilt { what: &'static str, feature: &'static str },
     /// There is no memory for the stack on which backends are opened.
     #[error(transparent)]
     Stack(#[from] NoStack),
@@ -97,14 +55,7 @@ pub enum OpenError {
     Settings(#[from] SettingsError),
     /// A setting is a number that no backend can use.
     #[error("setting `{key}` is {found}, expected at most {most}")]
-    OutOfRange {
-        /// The key of the setting.
-        key: &'static str,
-        /// Its value.
-        found: usize,
-        /// The largest value.
-        most: usize,
-    },
+    OutOfRange { key: &'static str, found: usize, most: usize },
     /// The file of the setting `tune` cannot be read.
     #[error(transparent)]
     Tune(#[from] TuneError),

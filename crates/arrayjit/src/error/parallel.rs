@@ -5,46 +5,27 @@ use tnode::DType;
 /// Why work was not divided over streams, or an array not divided or concatenated.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ParallelError {
     /// There is no stream to do the work.
     #[error("no contexts: work is divided over one stream at least")]
     NoContexts,
     /// Two contexts share the memory of a node, so there are no separate terms to sum.
     #[error("node `{node}` is one array on {first} and {second}, so it is no sum of terms")]
-    SameMemory {
-        /// The name of the node.
-        node: String,
-        /// The name of the first stream.
-        first: String,
-        /// The name of the second stream.
-        second: String,
-    },
+    SameMemory { node: String, first: String, second: String },
     /// The device cannot add values of this type, because the backend's code generator rejects it.
     #[error(
         "node `{node}`: sums over streams are computed on their device, but {backend} leaves this one to a fallback"
     )]
-    Fallback {
-        /// The name of the node.
-        node: String,
-        /// The name of the backend.
-        backend: String,
-    },
+    Fallback { node: String, backend: String },
     /// The size of the first axis is not a multiple of the number of shards.
     #[error(
         "an array of sizes {dims:?} has no {shards} equal shards: its first axis does not divide by {shards}"
     )]
-    Uneven {
-        /// The array's sizes, without margins.
-        dims: Vec<usize>,
-        /// The requested number of shards.
-        shards: usize,
-    },
+    Uneven { dims: Vec<usize>, shards: usize },
     /// There is no axis to divide or to concatenate along.
     #[error("{what} of rank 0 has no first axis")]
-    NoAxis {
-        /// The array, or the shard by its position.
-        what: String,
-    },
+    NoAxis { what: String },
     /// There is no shard to concatenate.
     #[error("no shards to gather")]
     NoShards,
@@ -53,15 +34,10 @@ pub enum ParallelError {
         "shard {at} is of type {found_type} and sizes {found:?}, but shard 0 of type {expected_type} and sizes {expected:?}: all but the first size must agree"
     )]
     ShardMismatch {
-        /// The position of the shard.
         at: usize,
-        /// The type of shard 0.
         expected_type: DType,
-        /// The sizes of shard 0, without margins.
         expected: Vec<usize>,
-        /// The type of the shard.
         found_type: DType,
-        /// The sizes of the shard, without margins.
         found: Vec<usize>,
     },
 }

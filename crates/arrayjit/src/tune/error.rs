@@ -7,55 +7,24 @@ use codegen_core::CodegenError;
 /// Why a file of choices cannot be read, written, or applied. The setting `tune` names it.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum TuneError {
     /// The file exists and cannot be read.
     #[error("setting `tune`: reading `{}`: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The file, or the files beside it that protect it, cannot be written.
     #[error("setting `tune`: writing `{}`: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     /// The file has no choices. It is left as it is.
     #[error("setting `tune`: `{}`, line 1: expected `arrayjit tune 1`; the file is left as it is", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// The file has a version that this crate does not know. It is left as it is.
     #[error("setting `tune`: `{}`, line 1: it has version `{found}`, and this arrayjit reads version 1", path.display())]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// The version.
-        found: String,
-    },
+    Version { path: PathBuf, found: String },
     /// A line is no entry.
     #[error("setting `tune`: `{}`, line {line}: {why}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The contradiction.
-        why: String,
-    },
+    Line { path: PathBuf, line: usize, why: String },
     /// A choice does not fit its kernel.
     #[error("setting `tune`: `{}`, line {line}: {source}; without the line, the kernel is measured again", path.display())]
-    Choice {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The contradiction.
-        source: Box<CodegenError>,
-    },
+    Choice { path: PathBuf, line: usize, source: Box<CodegenError> },
 }
