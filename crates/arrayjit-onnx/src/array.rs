@@ -2,7 +2,11 @@
 
 use tnode::{DType, HostArray};
 
-use crate::{error::OnnxError, narrow, proto::TensorProto};
+use crate::{
+    error::{OnnxError, Result},
+    narrow,
+    proto::TensorProto,
+};
 
 /// The element type of the arrays that have elements of the type with this number, if there is one. Types of
 /// fewer than 8 bits are stored in wider ones.
@@ -64,7 +68,7 @@ pub fn from_proto(tensor: &TensorProto) -> Result<HostArray, OnnxError> {
 }
 
 /// The element type of a message.
-pub(crate) fn typed(tensor: &TensorProto) -> Result<DType, OnnxError> {
+pub(crate) fn typed(tensor: &TensorProto) -> Result<DType> {
     dtype(tensor.data_type).ok_or_else(|| {
         let problem = format!("elements of type {} are not supported", dtype_name(tensor.data_type));
         OnnxError::invalid(format!("tensor `{}`", tensor.name), problem)
@@ -72,7 +76,7 @@ pub(crate) fn typed(tensor: &TensorProto) -> Result<DType, OnnxError> {
 }
 
 /// The size of each axis of a message.
-pub(crate) fn dims(tensor: &TensorProto) -> Result<Vec<usize>, OnnxError> {
+pub(crate) fn dims(tensor: &TensorProto) -> Result<Vec<usize>> {
     let size = |&size: &i64| usize::try_from(size).ok();
     let sizes: Option<Vec<usize>> = tensor.dims.iter().map(size).collect();
     sizes.ok_or_else(|| OnnxError::invalid(format!("tensor `{}`", tensor.name), "a size is negative"))
@@ -85,7 +89,7 @@ pub(crate) fn exact(
     dims: &[usize],
     count: usize,
     bytes: &[u8],
-) -> Result<HostArray, OnnxError> {
+) -> Result<HostArray> {
     if packed_size(tensor, dtype, count) != Some(bytes.len()) {
         let problem = format!("{} bytes do not fill {dtype}{dims:?}", bytes.len());
         return Err(OnnxError::invalid(format!("tensor `{}`", tensor.name), problem));

@@ -2,7 +2,7 @@
 
 use tnode::DType;
 
-use crate::error::OnnxError;
+use crate::error::{OnnxError, Result};
 
 /// What a model may take: each load and each run has a budget of its own. A model that needs more is an error
 /// before the memory is allocated, so that a small file that is not trusted cannot fill the memory or run for
@@ -53,12 +53,12 @@ impl Budget {
     }
 
     /// Fails if so much memory could not be taken.
-    pub(crate) fn check(&self, bytes: u64) -> Result<(), OnnxError> {
+    pub(crate) fn check(&self, bytes: u64) -> Result<()> {
         within("bytes", self.bytes.saturating_add(bytes), self.limits.bytes).map(drop)
     }
 
     /// Takes memory, or fails before it is allocated.
-    pub(crate) fn take(&mut self, bytes: u64) -> Result<(), OnnxError> {
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<()> {
         self.bytes = within("bytes", self.bytes.saturating_add(bytes), self.limits.bytes)?;
         Ok(())
     }
@@ -69,14 +69,14 @@ impl Budget {
     }
 
     /// Takes steps.
-    pub(crate) fn step(&mut self, steps: u64) -> Result<(), OnnxError> {
+    pub(crate) fn step(&mut self, steps: u64) -> Result<()> {
         self.steps = within("steps", self.steps.saturating_add(steps), self.limits.steps)?;
         Ok(())
     }
 }
 
 /// The need, if the limit allows it.
-pub(crate) fn within(limit: &'static str, needed: u64, most: u64) -> Result<u64, OnnxError> {
+pub(crate) fn within(limit: &'static str, needed: u64, most: u64) -> Result<u64> {
     if needed > most { Err(OnnxError::Limit { limit, needed, most }) } else { Ok(needed) }
 }
 

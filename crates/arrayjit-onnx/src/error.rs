@@ -2,19 +2,18 @@
 
 use std::path::PathBuf;
 
+/// The result of loading and running.
+pub(crate) type Result<T, E = OnnxError> = std::result::Result<T, E>;
+
 /// An error of a model that is loaded or run. It names the file, the node with its operator, the input or
 /// another part of the model, whose `problem` is an error of this type too.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum OnnxError {
     /// A file that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// There is no memory for the stack on which models are compiled.
     #[error(transparent)]
     Stack(#[from] lowered_ir::stack::NoStack),
@@ -23,65 +22,26 @@ pub enum OnnxError {
     Decode(#[from] prost::DecodeError),
     /// Operators, or versions of operators, that this crate does not have. All of a model are listed.
     #[error("{}", list(nodes))]
-    Unsupported {
-        /// The nodes.
-        nodes: Vec<UnsupportedNode>,
-    },
+    Unsupported { nodes: Vec<UnsupportedNode> },
     /// A part of a model that contradicts the model or the ONNX specification, or needs too much.
     #[error("{place}: {problem}")]
-    Part {
-        /// The part of the model.
-        place: String,
-        /// The problem.
-        problem: Box<OnnxError>,
-    },
+    Part { place: String, problem: Box<OnnxError> },
     /// A node that cannot be evaluated.
     #[error("node `{node}`, {operator} of opset {opset}: {problem}")]
-    Node {
-        /// The name of the node, or of its first result.
-        node: String,
-        /// The operator.
-        operator: String,
-        /// The version of the operator set.
-        opset: i64,
-        /// The problem.
-        problem: Box<OnnxError>,
-    },
+    Node { node: String, operator: String, opset: i64, problem: Box<OnnxError> },
     /// An input of a run that is missing, unknown, or of another type or shape.
     #[error("input `{name}` {problem}")]
-    Input {
-        /// The name of the input.
-        name: String,
-        /// The problem.
-        problem: String,
-    },
+    Input { name: String, problem: String },
 
     /// More memory or steps than the limits of the model.
     #[error("{needed} {limit} are needed, more than the {most} that `OnnxLimits::{limit}` allows")]
-    Limit {
-        /// The field of [`OnnxLimits`](crate::OnnxLimits): `bytes` or `steps`.
-        limit: &'static str,
-        /// What is needed so far.
-        needed: u64,
-        /// The limit.
-        most: u64,
-    },
+    Limit { limit: &'static str, needed: u64, most: u64 },
     /// An attribute that is missing or has another type or value.
     #[error("attribute `{attribute}`: expected {expected}")]
-    Attribute {
-        /// The name of the attribute.
-        attribute: String,
-        /// The expected value.
-        expected: String,
-    },
+    Attribute { attribute: String, expected: String },
     /// An operand that is missing or has another type, shape or value.
     #[error("operand {operand}: {problem}")]
-    Operand {
-        /// The position of the operand, from 0.
-        operand: usize,
-        /// The problem.
-        problem: String,
-    },
+    Operand { operand: usize, problem: String },
     /// A case of an operator that this crate does not have.
     #[error("{0} is not supported")]
     Case(String),

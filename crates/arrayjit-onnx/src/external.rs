@@ -10,7 +10,12 @@ use std::{
 
 use tnode::HostArray;
 
-use crate::{array, budget::Budget, error::OnnxError, proto::TensorProto};
+use crate::{
+    array,
+    budget::Budget,
+    error::{OnnxError, Result},
+    proto::TensorProto,
+};
 
 /// The folder of a model, beyond which no file is read.
 pub(crate) struct Folder {
@@ -53,20 +58,14 @@ struct Source {
 
 impl Folder {
     /// The folder of a model file.
-    pub(crate) fn of(model: &Path) -> Result<Folder, OnnxError> {
+    pub(crate) fn of(model: &Path) -> Result<Folder> {
         let read = |source| OnnxError::Read { path: model.into(), source };
         let path = model.canonicalize().map_err(read)?;
         Ok(Folder { path: path.parent().unwrap_or(&path).to_owned(), stored: RefCell::default() })
     }
 
     /// Takes the bytes of an array beyond those that the file stores and that no other array has.
-    fn take(
-        &self,
-        path: &Path,
-        metadata: &Metadata,
-        bytes: u64,
-        budget: &mut Budget,
-    ) -> Result<(), OnnxError> {
+    fn take(&self, path: &Path, metadata: &Metadata, bytes: u64, budget: &mut Budget) -> Result<()> {
         let mut all = self.stored.borrow_mut();
         let left = all.entry(path.to_owned()).or_insert_with(|| stored(metadata));
         let free = bytes.min(*left);
@@ -80,7 +79,7 @@ impl Folder {
     /// # Errors
     /// A path that leaves the folder, a place outside of the file, or another number of bytes than the shape
     /// says.
-    pub(crate) fn array(&self, tensor: &TensorProto, budget: &mut Budget) -> Result<HostArray, OnnxError> {
+    pub(crate) fn array(&self, tensor: &TensorProto, budget: &mut Budget) -> Result<HostArray> {
         let fail = |problem: String| OnnxError::invalid(format!("tensor `{}`", tensor.name), problem);
         let source = source(tensor).map_err(fail)?;
         let path = self.contained(&source.location).map_err(fail)?;

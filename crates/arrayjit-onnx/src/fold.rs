@@ -14,7 +14,7 @@ use tnode::{DType, HostArray};
 
 use crate::{
     budget::Budget,
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::HostValue,
     ir::{Attribute, ModelNode},
 };
@@ -41,7 +41,7 @@ struct Affine {
 
 impl Folding<'_> {
     /// Folds what can be folded, in the order of the nodes.
-    pub(crate) fn run(mut self) -> Result<(), OnnxError> {
+    pub(crate) fn run(mut self) -> Result<()> {
         let mut convolutions: HashMap<String, usize> = HashMap::new();
         let mut is_folded = vec![false; self.nodes.len()];
         for (at, is_folded) in is_folded.iter_mut().enumerate() {
@@ -122,7 +122,7 @@ impl Folding<'_> {
     }
 
     /// Changes the filters and the bias of a convolution, whose result is `output` then.
-    fn apply(&mut self, at: usize, affine: &Affine, output: String) -> Result<(), OnnxError> {
+    fn apply(&mut self, at: usize, affine: &Affine, output: String) -> Result<()> {
         let Some(conv) = self.nodes.get(at) else { return Ok(()) };
         let Some(name) = conv.inputs.get(1).cloned() else { return Ok(()) };
         let outer_axes = if conv.operator.name == "Conv" { 1 } else { 2 };
@@ -154,7 +154,7 @@ impl Folding<'_> {
     }
 
     /// A constant, copied if another node reads it too.
-    fn taken(&mut self, name: &str) -> Result<Option<HostArray>, OnnxError> {
+    fn taken(&mut self, name: &str) -> Result<Option<HostArray>> {
         let is_last = self.uses.get(name).is_none_or(|&count| count <= 1);
         let value = match is_last {
             true => self.constants.remove(name),

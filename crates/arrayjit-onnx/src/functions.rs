@@ -10,7 +10,7 @@ use prost::Message;
 
 use crate::{
     budget::Budget,
-    error::OnnxError,
+    error::{OnnxError, Result},
     load::{OPSETS, domain},
     proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto},
 };
@@ -22,7 +22,7 @@ const DEEPEST: usize = 32;
 pub(crate) type Opsets = HashMap<String, i64>;
 
 /// Operator sets by domain; the version of `ai.onnx` has to be supported.
-pub(crate) fn opsets(imports: &[OperatorSetIdProto], place: &str) -> Result<Arc<Opsets>, OnnxError> {
+pub(crate) fn opsets(imports: &[OperatorSetIdProto], place: &str) -> Result<Arc<Opsets>> {
     let all: Opsets = imports.iter().map(|set| (domain(&set.domain).to_owned(), set.version)).collect();
     match all.get("") {
         Some(version) if !OPSETS.contains(version) => {
@@ -57,7 +57,7 @@ pub(crate) struct Functions<'a> {
 }
 
 impl<'a> Functions<'a> {
-    pub(crate) fn of(model: &'a ModelProto) -> Result<Functions<'a>, OnnxError> {
+    pub(crate) fn of(model: &'a ModelProto) -> Result<Functions<'a>> {
         let mut all = HashMap::new();
         for proto in &model.functions {
             let opsets = opsets(&proto.opset_import, &format!("function `{}`", proto.name))?;
@@ -76,7 +76,7 @@ impl<'a> Functions<'a> {
         nodes: &'n [NodeProto],
         opsets: &Arc<Opsets>,
         budget: &mut Budget,
-    ) -> Result<Vec<PlacedNode<'n>>, OnnxError> {
+    ) -> Result<Vec<PlacedNode<'n>>> {
         let mut placed = Vec::new();
         for node in nodes {
             self.expand(Cow::Borrowed(node), opsets, 0, &mut placed, budget)?;
@@ -91,7 +91,7 @@ impl<'a> Functions<'a> {
         depth: usize,
         placed: &mut Vec<PlacedNode<'n>>,
         budget: &mut Budget,
-    ) -> Result<(), OnnxError> {
+    ) -> Result<()> {
         let key = (domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
         let Some(function) = self.all.get(&key) else {
             placed.push(PlacedNode { node, opsets: opsets.clone() });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tnode::{DType, HostArray, Scalar};
 
-use crate::error::OnnxError;
+use crate::error::{OnnxError, Result};
 
 /// An array whose values are known while a model is traced.
 pub(crate) struct HostValue {
@@ -53,7 +53,7 @@ pub(crate) fn array_of(
     dtype: DType,
     shape: &[usize],
     elements: impl IntoIterator<Item = Scalar>,
-) -> Result<HostArray, OnnxError> {
+) -> Result<HostArray> {
     let mut array = HostArray::zeros(dtype, shape.iter().copied())?;
     for (bytes, element) in array.bytes_mut().chunks_exact_mut(dtype.size_bytes()).zip(elements) {
         element.convert(dtype).write(bytes);
@@ -62,12 +62,12 @@ pub(crate) fn array_of(
 }
 
 /// Floats as an array of that type and shape.
-pub(crate) fn floats_of(dtype: DType, shape: &[usize], values: &[f64]) -> Result<HostArray, OnnxError> {
+pub(crate) fn floats_of(dtype: DType, shape: &[usize], values: &[f64]) -> Result<HostArray> {
     array_of(dtype, shape, values.iter().map(|&value| Scalar::from_f64(DType::F64, value)))
 }
 
 /// Integers as an array of that type and shape.
-pub(crate) fn ints_of(dtype: DType, shape: &[usize], values: &[i64]) -> Result<HostArray, OnnxError> {
+pub(crate) fn ints_of(dtype: DType, shape: &[usize], values: &[i64]) -> Result<HostArray> {
     array_of(dtype, shape, values.iter().map(|&value| Scalar::from_i64(DType::I64, value)))
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn picked(
     array: &HostArray,
     shape: &[usize],
     positions: impl Iterator<Item = usize>,
-) -> Result<HostArray, OnnxError> {
+) -> Result<HostArray> {
     let size = array.dtype().size_bytes();
     let source = array.bytes();
     let mut bytes = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) fn picked(
 }
 
 /// The elements of an axis at these positions.
-pub(crate) fn taken(array: &HostArray, axis: usize, positions: &[usize]) -> Result<HostArray, OnnxError> {
+pub(crate) fn taken(array: &HostArray, axis: usize, positions: &[usize]) -> Result<HostArray> {
     let mut shape = array.dims().to_vec();
     shape[axis] = positions.len();
     let position = |mut at: Vec<usize>| {
@@ -99,7 +99,7 @@ pub(crate) fn taken(array: &HostArray, axis: usize, positions: &[usize]) -> Resu
 }
 
 /// The elements of an array with three axes in the opposite order of axes, in another shape.
-pub(crate) fn reversed(array: &HostArray, axes: [usize; 3], shape: &[usize]) -> Result<HostArray, OnnxError> {
+pub(crate) fn reversed(array: &HostArray, axes: [usize; 3], shape: &[usize]) -> Result<HostArray> {
     let mut reversed = HostArray::zeros(array.dtype(), shape.iter().copied())?;
     match array.dtype().size_bytes() {
         1 => reverse::<1>(array.bytes(), axes, reversed.bytes_mut()),

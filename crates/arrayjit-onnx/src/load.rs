@@ -10,7 +10,7 @@ use crate::{
     array,
     budget::{Budget, bytes_of},
     dequantised::Replacing,
-    error::{OnnxError, UnsupportedNode},
+    error::{OnnxError, Result, UnsupportedNode},
     external::Folder,
     fold::Folding,
     functions::{self, Functions, Opsets, PlacedNode},
@@ -30,11 +30,7 @@ pub(crate) const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 const DEEPEST: usize = 32;
 
 /// Checks a model and resolves its names and operators.
-pub(crate) fn graph(
-    model: &ModelProto,
-    folder: Option<&Folder>,
-    budget: Budget,
-) -> Result<ModelGraph, OnnxError> {
+pub(crate) fn graph(model: &ModelProto, folder: Option<&Folder>, budget: Budget) -> Result<ModelGraph> {
     let opsets = functions::opsets(&model.opset_import, "opset_import")?;
     let proto = model.graph.as_ref().ok_or_else(|| OnnxError::invalid("model", "it has no graph"))?;
     let functions = Functions::of(model)?;
@@ -73,12 +69,7 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     /// A graph within graphs that have the names `outer`.
-    fn graph(
-        &mut self,
-        proto: &GraphProto,
-        outer: &[&HashSet<String>],
-        depth: usize,
-    ) -> Result<ModelGraph, OnnxError> {
+    fn graph(&mut self, proto: &GraphProto, outer: &[&HashSet<String>], depth: usize) -> Result<ModelGraph> {
         if depth > DEEPEST {
             return Err(OnnxError::invalid(&proto.name, "subgraphs are nested too deeply"));
         }
@@ -146,7 +137,7 @@ impl Loader<'_> {
         Ok(ModelGraph { inputs, outputs, initializers, nodes, uses })
     }
 
-    fn tensor(&mut self, tensor: &TensorProto) -> Result<Arc<HostValue>, OnnxError> {
+    fn tensor(&mut self, tensor: &TensorProto) -> Result<Arc<HostValue>> {
         let array = match (tensor.data_location, self.folder) {
             (1, Some(folder)) => folder.array(tensor, &mut self.budget)?,
             (1, None) => {
@@ -164,7 +155,7 @@ impl Loader<'_> {
         proto: &NodeProto,
         scopes: &[&HashSet<String>],
         depth: usize,
-    ) -> Result<Option<ModelNode>, OnnxError> {
+    ) -> Result<Option<ModelNode>> {
         let first = proto.output.iter().find(|name| !name.is_empty());
         let name = match proto.name.is_empty() {
             true => first.cloned().unwrap_or_default(),
@@ -240,7 +231,7 @@ impl Loader<'_> {
         proto: &AttributeProto,
         scopes: &[&HashSet<String>],
         depth: usize,
-    ) -> Result<Result<Attribute, String>, OnnxError> {
+    ) -> Result<Result<Attribute, String>> {
         let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
         Ok(Ok(match (proto.r#type, &proto.t, &proto.g) {
             (1, ..) => Attribute::Float(proto.f),
@@ -297,7 +288,7 @@ fn sorted(
     nodes: Vec<ModelNode>,
     given: &HashSet<String>,
     outer: &[&HashSet<String>],
-) -> Result<Vec<ModelNode>, OnnxError> {
+) -> Result<Vec<ModelNode>> {
     let mut own: HashSet<String> = HashSet::new();
     for node in &nodes {
         for output in node.outputs.iter().filter(|name| !name.is_empty()) {
@@ -361,7 +352,7 @@ fn dense_bytes(tensor: &SparseTensorProto) -> u64 {
 }
 
 /// The name and the elements of a sparse array.
-fn sparse(tensor: &SparseTensorProto, budget: &mut Budget) -> Result<(String, Arc<HostValue>), OnnxError> {
+fn sparse(tensor: &SparseTensorProto, budget: &mut Budget) -> Result<(String, Arc<HostValue>)> {
     let fail = |problem: &str| OnnxError::invalid("sparse tensor", problem);
     let (Some(values), Some(indices)) = (&tensor.values, &tensor.indices) else {
         return Err(fail("it has no values or no indices"));

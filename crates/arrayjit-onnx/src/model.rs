@@ -17,7 +17,7 @@ use tnode::{DType, HostArray};
 
 use crate::{
     budget::{Budget, OnnxLimits, within},
-    error::OnnxError,
+    error::{OnnxError, Result},
     external::{self, Folder},
     ir::{Dim, ModelGraph, ValueInfo},
     load,
@@ -104,7 +104,7 @@ impl Model {
         Model::new(model, None, limits)
     }
 
-    fn new(model: &ModelProto, folder: Option<&Folder>, limits: OnnxLimits) -> Result<Model, OnnxError> {
+    fn new(model: &ModelProto, folder: Option<&Folder>, limits: OnnxLimits) -> Result<Model> {
         let entries = model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
         let graph = Arc::new(load::graph(model, folder, Budget::new(limits))?);
         Ok(Model { graph, metadata: Arc::new(entries.collect()), limits })
@@ -208,7 +208,7 @@ impl InferenceSession {
         names: &[String],
         slots: &mut Vec<Arc<HostArray>>,
         events: &mut Vec<Event>,
-    ) -> Result<Vec<Output>, OnnxError> {
+    ) -> Result<Vec<Output>> {
         let tracing = place.tracing();
         match place.run(slots, events)? {
             Reached::Outputs(outputs) => return Ok(outputs),
@@ -230,10 +230,7 @@ impl InferenceSession {
     }
 
     /// The arrays of the inputs in the order of the model, copied, with defaults that are given instead.
-    fn checked(
-        &self,
-        inputs: &[(&str, &HostArray)],
-    ) -> Result<(Vec<String>, Vec<Arc<HostArray>>), OnnxError> {
+    fn checked(&self, inputs: &[(&str, &HostArray)]) -> Result<(Vec<String>, Vec<Arc<HostArray>>)> {
         let fail = |name: &str, problem: String| OnnxError::Input { name: name.into(), problem };
         let graph = &self.model.graph;
         let all = || graph.inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -294,7 +291,7 @@ fn warn_of_names(infos: &[ValueInfo], names: &[String], arrays: &[Arc<HostArray>
     }
 }
 
-fn taken(output: Output, slots: &[Arc<HostArray>]) -> Result<HostArray, OnnxError> {
+fn taken(output: Output, slots: &[Arc<HostArray>]) -> Result<HostArray> {
     let missing = || OnnxError::invalid("outputs", "a slot has no values");
     let array = match output {
         Output::Known(array) => array,

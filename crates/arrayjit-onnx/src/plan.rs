@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrayjit_tensor::Executable;
 use tnode::HostArray;
 
-use crate::{error::OnnxError, host::HostValue};
+use crate::{
+    error::{OnnxError, Result},
+    host::HostValue,
+};
 
 /// The most different values of one read, or shapes of one step on the host, that a plan keeps.
 const MOST_BRANCHES: usize = 64;
@@ -21,7 +24,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Runs the routine and appends its results to the slots.
-    pub(crate) fn run(&self, slots: &mut Vec<Arc<HostArray>>) -> Result<(), OnnxError> {
+    pub(crate) fn run(&self, slots: &mut Vec<Arc<HostArray>>) -> Result<()> {
         let mut inputs: Vec<(&str, Arc<HostArray>)> =
             self.constants.iter().map(|(name, value)| (name.as_str(), value.array.clone())).collect();
         for (name, slot) in &self.inputs {
@@ -35,8 +38,7 @@ impl Segment {
 }
 
 /// Computes arrays on the host.
-pub(crate) type HostFunction =
-    Arc<dyn Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, OnnxError> + Send + Sync>;
+pub(crate) type HostFunction = Arc<dyn Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>> + Send + Sync>;
 
 /// A step that the host computes at each run. The trace depends on the shapes of its results, not on their
 /// values.
@@ -50,7 +52,7 @@ pub(crate) struct HostStep {
 
 impl HostStep {
     /// Computes the results and appends them to the slots. Returns their shapes.
-    pub(crate) fn run(&self, slots: &mut Vec<Arc<HostArray>>) -> Result<Shapes, OnnxError> {
+    pub(crate) fn run(&self, slots: &mut Vec<Arc<HostArray>>) -> Result<Shapes> {
         let missing = || OnnxError::Invalid("a slot has no values".into());
         let operand = |operand: &Output| match operand {
             Output::Known(array) => Ok(array.clone()),
@@ -197,11 +199,7 @@ impl Plan {
     }
 
     /// Runs from here as far as the plan is known; `events` and `slots` get all that happens.
-    pub(crate) fn run(
-        &self,
-        slots: &mut Vec<Arc<HostArray>>,
-        events: &mut Vec<Event>,
-    ) -> Result<Reached, OnnxError> {
+    pub(crate) fn run(&self, slots: &mut Vec<Arc<HostArray>>, events: &mut Vec<Event>) -> Result<Reached> {
         let mut plan = self.clone();
         loop {
             let event = match plan.event(slots) {
@@ -231,7 +229,7 @@ impl Plan {
 
 impl Event {
     /// Runs the segment or the step on the host, whose results are the next slots.
-    fn happened(self, slots: &mut Vec<Arc<HostArray>>) -> Result<Event, OnnxError> {
+    fn happened(self, slots: &mut Vec<Arc<HostArray>>) -> Result<Event> {
         match self {
             Event::Run(segment) => {
                 segment.run(slots)?;

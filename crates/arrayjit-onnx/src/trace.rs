@@ -10,7 +10,7 @@ use tnode::{DType, HostArray};
 
 use crate::{
     budget::{Budget, OnnxLimits, bytes_of},
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::HostValue,
     ir::{Attribute, ModelGraph, ModelNode},
     operators::{self, context::NodeContext, scope::TraceScope},
@@ -115,7 +115,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// Walks the model. Its inputs are the first slots.
-    pub(crate) fn model(&mut self, graph: &ModelGraph, inputs: &[String]) -> Result<Vec<Output>, OnnxError> {
+    pub(crate) fn model(&mut self, graph: &ModelGraph, inputs: &[String]) -> Result<Vec<Output>> {
         self.reached = inputs.len();
         let mut values = BTreeMap::new();
         for (slot, name) in inputs.iter().enumerate() {
@@ -134,7 +134,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The array that has a value before the current graph starts.
-    fn output(&self, value: &Value) -> Result<Output, OnnxError> {
+    fn output(&self, value: &Value) -> Result<Output> {
         match self.resolved(value.clone())? {
             Value::Known(value) => Ok(Output::Known(value.array.clone())),
             Value::Slot(value) => Ok(Output::Slot(value.slot)),
@@ -148,7 +148,7 @@ impl<'s> Tracer<'s> {
         self.frames.iter().rev().find_map(|frame| frame.values.get(name)).cloned()
     }
 
-    fn node(&mut self, node: &ModelNode) -> Result<(), OnnxError> {
+    fn node(&mut self, node: &ModelNode) -> Result<()> {
         let fail = |problem| OnnxError::at_node(node.place(), problem);
         let mut operands = Vec::new();
         for (at, name) in node.inputs.iter().enumerate() {
@@ -202,7 +202,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The results of a node. If all operands are constants, they are computed once for the model.
-    fn results(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, OnnxError> {
+    fn results(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>> {
         let has_graphs = node.attributes.values().any(|value| matches!(value, Attribute::Graph(_)));
         let is_constant = operands.iter().flatten().all(Value::is_constant) && !node.operator.is_random;
         if has_graphs || node.operator.has_sequences || !is_constant {
@@ -224,7 +224,7 @@ impl<'s> Tracer<'s> {
         }
     }
 
-    fn lowered(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>, OnnxError> {
+    fn lowered(&mut self, node: &ModelNode, operands: Vec<Option<Value>>) -> Result<Vec<Value>> {
         let is_list = |value: &Option<Value>| matches!(value, Some(Value::Sequence(_)));
         if let Some(at) = operands.iter().position(is_list).filter(|_| !node.operator.has_sequences) {
             return Err(OnnxError::operand(at, "it is a sequence, expected an array"));
@@ -233,7 +233,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The values of results of the current graph, which only has constants; none if they are large.
-    fn evaluated(&mut self, results: Vec<Value>) -> Result<Option<Vec<Value>>, OnnxError> {
+    fn evaluated(&mut self, results: Vec<Value>) -> Result<Option<Vec<Value>>> {
         let tensors: Vec<Tensor> = results.iter().filter_map(lazy).cloned().collect();
         let elements: usize = tensors.iter().map(Tensor::num_elements).sum();
         let read = self.current.graph.parameters();
@@ -260,7 +260,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The values of a slot, on which the rest of the trace depends.
-    fn read(&mut self, slot: usize) -> Result<Arc<HostValue>, OnnxError> {
+    fn read(&mut self, slot: usize) -> Result<Arc<HostValue>> {
         let missing = || OnnxError::Invalid("a slot has no values".into());
         let values = self.slots.get(slot).cloned().ok_or_else(missing)?;
         if self.position == self.events.len() {
@@ -279,14 +279,14 @@ impl<'s> Tracer<'s> {
         Ok(value)
     }
 
-    fn record(&mut self, event: Event) -> Result<(), OnnxError> {
+    fn record(&mut self, event: Event) -> Result<()> {
         self.step(1)?;
         self.events.push(event);
         Ok(())
     }
 
     /// Ends the current graph: all of its values that are still needed, and `more`, become slots.
-    fn cut(&mut self, more: &[Value]) -> Result<(), OnnxError> {
+    fn cut(&mut self, more: &[Value]) -> Result<()> {
         let (mut tensors, mut seen) = (Vec::<Tensor>::new(), HashSet::new());
         let held = self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more);
         for value in held.flat_map(Value::arrays) {
@@ -343,7 +343,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// Compiles the current graph.
-    fn compiled(&mut self, results: &[Tensor]) -> Result<Segment, OnnxError> {
+    fn compiled(&mut self, results: &[Tensor]) -> Result<Segment> {
         let results: Vec<&Tensor> = results.iter().collect();
         let executable = self.current.graph.compile_named("onnx", &self.shared.weights, &results)?;
         let inputs = self.current.slots.keys().map(|slot| (format!("s{slot}"), *slot)).collect();
@@ -351,7 +351,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The value, where one that an earlier segment computed is a slot.
-    fn resolved(&self, value: Value) -> Result<Value, OnnxError> {
+    fn resolved(&self, value: Value) -> Result<Value> {
         match value {
             Value::Lazy(ref tensor) if tensor.graph() != &self.current.graph => {
                 let found = self.materialised.get(&tensor.node().id()).cloned();
@@ -364,7 +364,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The tensor of the current graph that has the value of a slot.
-    fn slot_tensor(&mut self, value: SlotValue) -> Result<Tensor, OnnxError> {
+    fn slot_tensor(&mut self, value: SlotValue) -> Result<Tensor> {
         if let Some(tensor) = self.current.slots.get(&value.slot) {
             return Ok(tensor.clone());
         }
@@ -374,7 +374,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The tensor of the current graph that has known values, which are an input of the routine.
-    fn constant_tensor(&mut self, value: &Arc<HostValue>) -> Result<Tensor, OnnxError> {
+    fn constant_tensor(&mut self, value: &Arc<HostValue>) -> Result<Tensor> {
         let found = self.current.constants.iter().position(|(_, other)| Arc::ptr_eq(other, value));
         if let Some(tensor) = found.and_then(|at| self.current.constant_tensors.get(at)) {
             return Ok(tensor.clone());
@@ -387,7 +387,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// The parameter that has the values of a constant on the device.
-    fn parameter(&mut self, value: &Arc<HostValue>) -> Result<Parameter, OnnxError> {
+    fn parameter(&mut self, value: &Arc<HostValue>) -> Result<Parameter> {
         let address = Arc::as_ptr(value) as usize;
         let mut parameters = locked(&self.shared.parameters);
         if let Some((_, parameter)) = parameters.get(&address) {
@@ -411,7 +411,7 @@ impl TraceScope for Tracer<'_> {
         self.shared.weights.backend().settings().numerics == NumericClass::Strict
     }
 
-    fn tensor(&mut self, value: &Value) -> Result<Tensor, OnnxError> {
+    fn tensor(&mut self, value: &Value) -> Result<Tensor> {
         match self.resolved(value.clone())? {
             Value::Lazy(tensor) => Ok(tensor),
             Value::Slot(value) => self.slot_tensor(value),
@@ -425,7 +425,7 @@ impl TraceScope for Tracer<'_> {
         }
     }
 
-    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, OnnxError> {
+    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>> {
         if let Value::Lazy(_) = self.resolved(value.clone())? {
             self.cut(std::slice::from_ref(value))?;
         }
@@ -444,7 +444,7 @@ impl TraceScope for Tracer<'_> {
         operands: &[Value],
         function: HostFunction,
         is_random: bool,
-    ) -> Result<Vec<Value>, OnnxError> {
+    ) -> Result<Vec<Value>> {
         let known: Option<Vec<_>> =
             operands.iter().map(|value| value.known().map(|known| known.array.clone())).collect();
         if let Some(arrays) = known.filter(|_| !is_random) {
@@ -485,8 +485,8 @@ impl TraceScope for Tracer<'_> {
         &mut self,
         node: usize,
         key: String,
-        make: Box<dyn FnOnce() -> Result<HostArray, OnnxError> + '_>,
-    ) -> Result<Parameter, OnnxError> {
+        make: Box<dyn FnOnce() -> Result<HostArray> + '_>,
+    ) -> Result<Parameter> {
         let key = (node, key);
         if let Some(found) = locked(&self.shared.tables).get(&key) {
             return Ok(found.clone());
@@ -505,11 +505,7 @@ impl TraceScope for Tracer<'_> {
         Ok(parameter)
     }
 
-    fn graph(
-        &mut self,
-        graph: &ModelGraph,
-        inputs: BTreeMap<String, Value>,
-    ) -> Result<Vec<Value>, OnnxError> {
+    fn graph(&mut self, graph: &ModelGraph, inputs: BTreeMap<String, Value>) -> Result<Vec<Value>> {
         self.step((1 + graph.nodes.len() + graph.initializers.len()) as u64)
             .map_err(OnnxError::at("graph"))?;
         let mut values: BTreeMap<String, Value> = graph
@@ -542,11 +538,11 @@ impl TraceScope for Tracer<'_> {
         self.pinned.truncate(mark);
     }
 
-    fn step(&mut self, steps: u64) -> Result<(), OnnxError> {
+    fn step(&mut self, steps: u64) -> Result<()> {
         self.budget.step(steps)
     }
 
-    fn reserve(&mut self, bytes: u64) -> Result<(), OnnxError> {
+    fn reserve(&mut self, bytes: u64) -> Result<()> {
         self.budget.take(bytes)?;
         self.own_bytes += bytes;
         Ok(())
@@ -587,7 +583,7 @@ fn lazy(value: &Value) -> Option<&Tensor> {
 }
 
 /// The value of a slot. One without elements is known.
-fn slot_value(slot: usize, array: &HostArray) -> Result<Value, OnnxError> {
+fn slot_value(slot: usize, array: &HostArray) -> Result<Value> {
     let (dtype, shape): (DType, Vec<usize>) = (array.dtype(), array.dims().to_vec());
     match shape.contains(&0) {
         true => Ok(Value::Known(HostValue::new(HostArray::zeros(dtype, shape)?, false))),

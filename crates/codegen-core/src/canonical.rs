@@ -25,8 +25,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt,
-    TernaryOp, walk,
+    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine,
+    Space, Stmt, TernaryOp, walk,
 };
 use tnode::{DType, Dims};
 

@@ -341,7 +341,13 @@ impl GemmPlan {
         }
         let tile = gemm.tile();
         let product = Product::Integers(gemm);
-        Some(Ok(GemmPlan::of_product(problem, GemmPlan::run_integers, product, tile, MIN_PART_INTEGER_PRODUCTS)))
+        Some(Ok(GemmPlan::of_product(
+            problem,
+            GemmPlan::run_integers,
+            product,
+            tile,
+            MIN_PART_INTEGER_PRODUCTS,
+        )))
     }
 
     /// The plan with a product, whose tiles have so many rows and columns of the problem. `part`
@@ -355,14 +361,7 @@ impl GemmPlan {
     ) -> GemmPlan {
         let (extent, unit, least) = parallel_loop(problem, tile.map(|size| size as u64));
         let grain = part.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
-        GemmPlan {
-            run,
-            parallel: problem.parallel,
-            batch: problem.batch.clone(),
-            product,
-            extent,
-            grain,
-        }
+        GemmPlan { run, parallel: problem.parallel, batch: problem.batch.clone(), product, extent, grain }
     }
 
     /// [`GemmPlan::run`] for products of floats.

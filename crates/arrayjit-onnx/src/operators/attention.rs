@@ -14,7 +14,7 @@ use super::{
     reduce::wide,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::float,
     shape::{access, dims},
     value::Value,
@@ -42,7 +42,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    fn of(cx: &NodeContext<'_, '_>, [q, k, v]: [&Value; 3]) -> Result<Heads, OnnxError> {
+    fn of(cx: &NodeContext<'_, '_>, [q, k, v]: [&Value; 3]) -> Result<Heads> {
         let wrong = || {
             let shapes = format!("{:?}, {:?} and {:?}", q.shape(), k.shape(), v.shape());
             OnnxError::operand(0, format!("queries, keys and values {shapes} do not fit"))
@@ -171,7 +171,7 @@ impl Heads {
 }
 
 /// A value with heads as an axis: `[batch, heads, positions, size]`.
-fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<Value, OnnxError> {
+fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<Value> {
     match x.shape() {
         &[batch, positions, width] => {
             let split = cx.reshaped(x, &[batch, positions, heads, width / heads.max(1)])?;
@@ -182,12 +182,7 @@ fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<V
 }
 
 /// Keys or values behind those of the cache.
-fn cached(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    past: Option<Value>,
-    heads: usize,
-) -> Result<Value, OnnxError> {
+fn cached(cx: &mut NodeContext<'_, '_>, x: &Value, past: Option<Value>, heads: usize) -> Result<Value> {
     let new = with_heads(cx, x, heads)?;
     let Some(past) = past else { return Ok(new) };
     match (past.shape(), new.shape()) {
@@ -213,7 +208,7 @@ fn offset(heads: &Heads, past: usize, valid: Option<&str>) -> String {
     }
 }
 
-fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask, OnnxError> {
+fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask> {
     let mut text = "{}".to_owned();
     let given = cx.optional(3);
     if let Some(given) = &given {
@@ -258,7 +253,7 @@ fn mask(cx: &mut NodeContext<'_, '_>, heads: &Heads, past: usize) -> Result<Mask
 }
 
 /// The element of a mask, which is broadcast to the scores and may have fewer keys.
-fn mask_element(heads: &Heads, mask: &Operand) -> Result<String, OnnxError> {
+fn mask_element(heads: &Heads, mask: &Operand) -> Result<String> {
     let (index, shape) = heads.score();
     let wrong = || OnnxError::operand(3, format!("a mask {:?} does not fit {shape:?}", mask.shape));
     let missing = shape.len().checked_sub(mask.shape.len()).ok_or_else(wrong)?;
@@ -300,7 +295,7 @@ fn attention(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The factor of the products of queries and keys.
-fn scale(cx: &NodeContext<'_, '_>, size: usize, dtype: DType) -> Result<String, OnnxError> {
+fn scale(cx: &NodeContext<'_, '_>, size: usize, dtype: DType) -> Result<String> {
     Ok(match cx.float_or("scale", 0.0)? {
         0.0 => float(dtype, 1.0 / (size as f64).sqrt()),
         scale => float(DType::F32, f64::from(scale)),
@@ -308,12 +303,7 @@ fn scale(cx: &NodeContext<'_, '_>, size: usize, dtype: DType) -> Result<String, 
 }
 
 /// The statements of the scores `s`, capped but without the mask.
-fn scores(
-    cx: &NodeContext<'_, '_>,
-    heads: &Heads,
-    [q, k]: [&Operand; 2],
-    clause: &str,
-) -> Result<String, OnnxError> {
+fn scores(cx: &NodeContext<'_, '_>, heads: &Heads, [q, k]: [&Operand; 2], clause: &str) -> Result<String> {
     let wide = wide(q.dtype);
     let scaled = heads.at("r", &["i", "c"]);
     let score = heads.at("s", &["i", "j"]);
@@ -336,7 +326,7 @@ fn scores_and_values(
     heads: &Heads,
     [q, k, v]: [&Value; 3],
     mask: &Mask,
-) -> Result<[Value; 2], OnnxError> {
+) -> Result<[Value; 2]> {
     let (dtype, wide) = (q.dtype(), wide(q.dtype()));
     let operands = [q, k, v].map(|value| cx.bind_array(value));
     let [q, k, v] = operands;
@@ -471,7 +461,7 @@ fn flexible(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The result of the subgraph of an attribute, if the node has it; it keeps the type and shape.
-fn modified(cx: &mut NodeContext<'_, '_>, name: &str, value: Value) -> Result<Value, OnnxError> {
+fn modified(cx: &mut NodeContext<'_, '_>, name: &str, value: Value) -> Result<Value> {
     if cx.attribute(name).is_none() {
         return Ok(value);
     }

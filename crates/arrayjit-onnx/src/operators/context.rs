@@ -11,7 +11,7 @@ use tnode::{DType, HostArray};
 use super::scope::TraceScope;
 use crate::{
     budget::bytes_of,
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
     narrow::Narrow,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The results of a node, in the order of its outputs.
-pub(crate) type Lowered = Result<Vec<Value>, OnnxError>;
+pub(crate) type Lowered = Result<Vec<Value>>;
 
 /// Results with at most as many elements are computed on the host if all operands are known.
 pub(crate) const MOST_ON_HOST: usize = 4096;
@@ -123,7 +123,7 @@ impl<'n> NodeContext<'_, 'n> {
         self.node.attributes.get(name)
     }
 
-    pub(crate) fn int(&self, name: &str) -> Result<Option<i64>, OnnxError> {
+    pub(crate) fn int(&self, name: &str) -> Result<Option<i64>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Int(value)) => Ok(Some(*value)),
@@ -131,17 +131,17 @@ impl<'n> NodeContext<'_, 'n> {
         }
     }
 
-    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64, OnnxError> {
+    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64> {
         Ok(self.int(name)?.unwrap_or(default))
     }
 
     /// A positive number.
-    pub(crate) fn count(&self, name: &str, default: i64) -> Result<usize, OnnxError> {
+    pub(crate) fn count(&self, name: &str, default: i64) -> Result<usize> {
         let count = usize::try_from(self.int_or(name, default)?).ok().filter(|&count| count > 0);
         count.ok_or_else(|| OnnxError::attribute(name, "a positive number"))
     }
 
-    pub(crate) fn float_or(&self, name: &str, default: f32) -> Result<f32, OnnxError> {
+    pub(crate) fn float_or(&self, name: &str, default: f32) -> Result<f32> {
         match self.attribute(name) {
             None => Ok(default),
             Some(Attribute::Float(value)) => Ok(*value),
@@ -149,7 +149,7 @@ impl<'n> NodeContext<'_, 'n> {
         }
     }
 
-    pub(crate) fn text_or(&self, name: &str, default: &'n str) -> Result<&'n str, OnnxError> {
+    pub(crate) fn text_or(&self, name: &str, default: &'n str) -> Result<&'n str> {
         match self.attribute(name) {
             None => Ok(default),
             Some(Attribute::Text(value)) => Ok(value),
@@ -157,7 +157,7 @@ impl<'n> NodeContext<'_, 'n> {
         }
     }
 
-    pub(crate) fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, OnnxError> {
+    pub(crate) fn ints(&self, name: &str) -> Result<Option<Vec<i64>>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Ints(values)) => Ok(Some(values.clone())),
@@ -165,7 +165,7 @@ impl<'n> NodeContext<'_, 'n> {
         }
     }
 
-    pub(crate) fn floats(&self, name: &str) -> Result<Option<Vec<f32>>, OnnxError> {
+    pub(crate) fn floats(&self, name: &str) -> Result<Option<Vec<f32>>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Floats(values)) => Ok(Some(values.clone())),
@@ -173,7 +173,7 @@ impl<'n> NodeContext<'_, 'n> {
         }
     }
 
-    pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, OnnxError> {
+    pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Texts(values)) => Ok(Some(values.clone())),
@@ -182,7 +182,7 @@ impl<'n> NodeContext<'_, 'n> {
     }
 
     /// The element type with the number that an attribute has.
-    pub(crate) fn dtype_attribute(&self, name: &str) -> Result<Option<DType>, OnnxError> {
+    pub(crate) fn dtype_attribute(&self, name: &str) -> Result<Option<DType>> {
         let Some(number) = self.int(name)? else { return Ok(None) };
         let number = i32::try_from(number).unwrap_or(-1);
         let unsupported = || OnnxError::Case(format!("element type {}", crate::array::dtype_name(number)));
@@ -190,7 +190,7 @@ impl<'n> NodeContext<'_, 'n> {
     }
 
     /// The type of fewer than 8 bits whose number an attribute has.
-    pub(crate) fn narrow_attribute(&self, name: &str) -> Result<Option<Narrow>, OnnxError> {
+    pub(crate) fn narrow_attribute(&self, name: &str) -> Result<Option<Narrow>> {
         let number = self.int(name)?.and_then(|number| i32::try_from(number).ok());
         Ok(number.and_then(Narrow::of))
     }
@@ -200,7 +200,7 @@ impl<'n> NodeContext<'_, 'n> {
         self.node.narrow.get(at).copied().flatten()
     }
 
-    pub(crate) fn graph(&self, name: &str) -> Result<&'n Arc<ModelGraph>, OnnxError> {
+    pub(crate) fn graph(&self, name: &str) -> Result<&'n Arc<ModelGraph>> {
         match self.attribute(name) {
             Some(Attribute::Graph(graph)) => Ok(graph),
             _ => Err(OnnxError::attribute(name, "a graph")),
@@ -228,23 +228,23 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         self.operands.get(at).cloned().flatten()
     }
 
-    pub(crate) fn value(&self, at: usize) -> Result<Value, OnnxError> {
+    pub(crate) fn value(&self, at: usize) -> Result<Value> {
         self.optional(at).ok_or_else(|| OnnxError::operand(at, "it is missing"))
     }
 
     /// All operands, none of which may be left out.
-    pub(crate) fn values(&self) -> Result<Vec<Value>, OnnxError> {
+    pub(crate) fn values(&self) -> Result<Vec<Value>> {
         (0..self.inputs()).map(|at| self.value(at)).collect()
     }
 
     /// The values of an operand on the host, on which the trace depends from here on.
-    pub(crate) fn host(&mut self, at: usize) -> Result<Arc<HostValue>, OnnxError> {
+    pub(crate) fn host(&mut self, at: usize) -> Result<Arc<HostValue>> {
         let value = self.value(at)?;
         self.scope.host(&value)
     }
 
     /// The integers of an operand on the host.
-    pub(crate) fn host_ints(&mut self, at: usize) -> Result<Vec<i64>, OnnxError> {
+    pub(crate) fn host_ints(&mut self, at: usize) -> Result<Vec<i64>> {
         let value = self.host(at)?;
         match value.dtype().is_float() {
             true => Err(OnnxError::operand(at, format!("expected integers, found {}", value.dtype()))),
@@ -253,7 +253,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     }
 
     /// The integers of an optional operand on the host.
-    pub(crate) fn optional_ints(&mut self, at: usize) -> Result<Option<Vec<i64>>, OnnxError> {
+    pub(crate) fn optional_ints(&mut self, at: usize) -> Result<Option<Vec<i64>>> {
         match self.optional(at) {
             Some(_) => self.host_ints(at).map(Some),
             None => Ok(None),
@@ -261,7 +261,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     }
 
     /// The only element of an operand on the host.
-    pub(crate) fn host_float(&mut self, at: usize) -> Result<f64, OnnxError> {
+    pub(crate) fn host_float(&mut self, at: usize) -> Result<f64> {
         let value = self.host(at)?;
         let first = value.floats().first().copied();
         first.filter(|_| value.array.num_values() == 1).ok_or_else(|| {
@@ -284,11 +284,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
 
     /// An array that depends on nothing but the node and the key: it is made once for a session, and stays on
     /// the device.
-    pub(crate) fn table(
-        &mut self,
-        key: String,
-        make: impl FnOnce() -> Result<HostArray, OnnxError>,
-    ) -> Result<Value, OnnxError> {
+    pub(crate) fn table(&mut self, key: String, make: impl FnOnce() -> Result<HostArray>) -> Result<Value> {
         self.scope.table(self.node.id, key, Box::new(make)).map(Value::Weight)
     }
 
@@ -300,12 +296,12 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     }
 
     /// Takes steps: of a loop, or of a layer that is unrolled.
-    pub(crate) fn steps(&mut self, steps: usize) -> Result<(), OnnxError> {
+    pub(crate) fn steps(&mut self, steps: usize) -> Result<()> {
         self.scope.step(steps as u64)
     }
 
     /// Takes the memory of an array on the host, before it is made.
-    pub(crate) fn reserve(&mut self, dtype: DType, shape: &[usize]) -> Result<(), OnnxError> {
+    pub(crate) fn reserve(&mut self, dtype: DType, shape: &[usize]) -> Result<()> {
         elements_of(dtype, shape)?;
         self.scope.reserve(bytes_of(dtype, shape))
     }
@@ -316,7 +312,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     }
 
     /// The values of a value on the host, on which the trace depends from here on.
-    pub(crate) fn host_of(&mut self, value: &Value) -> Result<Arc<HostValue>, OnnxError> {
+    pub(crate) fn host_of(&mut self, value: &Value) -> Result<Arc<HostValue>> {
         self.scope.host(value)
     }
 
@@ -324,7 +320,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     pub(crate) fn on_host(
         &mut self,
         operands: &[Value],
-        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, OnnxError> + Send + Sync + 'static,
+        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>> + Send + Sync + 'static,
     ) -> Lowered {
         self.scope.host_step(self.node, operands, Arc::new(function), false)
     }
@@ -333,7 +329,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     pub(crate) fn each_run(
         &mut self,
         operands: &[Value],
-        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>, OnnxError> + Send + Sync + 'static,
+        function: impl Fn(&[Arc<HostArray>]) -> Result<Vec<HostArray>> + Send + Sync + 'static,
     ) -> Lowered {
         self.scope.host_step(self.node, operands, Arc::new(function), true)
     }
@@ -350,7 +346,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
 /// Statements.
 impl NodeContext<'_, '_> {
     /// An operand of a statement; the only element of a known array becomes a number.
-    pub(crate) fn bind(&mut self, value: &Value) -> Result<Operand, OnnxError> {
+    pub(crate) fn bind(&mut self, value: &Value) -> Result<Operand> {
         match value.known().and_then(|known| known.literal()) {
             Some(text) => {
                 let (shape, dtype) = (value.shape().to_vec(), value.dtype());
@@ -361,7 +357,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// An operand of a statement that is always an array.
-    pub(crate) fn bind_array(&mut self, value: &Value) -> Result<Operand, OnnxError> {
+    pub(crate) fn bind_array(&mut self, value: &Value) -> Result<Operand> {
         let operand = self.scope.tensor(value)?;
         let text = format!("x{}", self.bound.len());
         self.bound.push((text.clone(), operand));
@@ -369,7 +365,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// Adds statements that compute the array `y` of this type and shape.
-    pub(crate) fn emit(&mut self, dtype: DType, shape: &[usize], text: &str) -> Result<Value, OnnxError> {
+    pub(crate) fn emit(&mut self, dtype: DType, shape: &[usize], text: &str) -> Result<Value> {
         let [value] = self.emit_all([("y", dtype, shape)], text)?;
         Ok(value)
     }
@@ -379,7 +375,7 @@ impl NodeContext<'_, '_> {
         &mut self,
         results: [(&str, DType, &[usize]); N],
         text: &str,
-    ) -> Result<[Value; N], OnnxError> {
+    ) -> Result<[Value; N]> {
         let bound = std::mem::take(&mut self.bound);
         for (_, dtype, shape) in results {
             self.reserve(dtype, shape)?;
@@ -410,7 +406,7 @@ impl NodeContext<'_, '_> {
         dtype: DType,
         shape: &[usize],
         operation: impl FnOnce(&[Tensor; N]) -> Result<Tensor, Error>,
-    ) -> Result<Value, OnnxError> {
+    ) -> Result<Value> {
         self.operation_of(&values.map(Value::clone), dtype, shape, |_, tensors| match tensors.try_into() {
             Ok(tensors) => operation(tensors).map_err(OnnxError::from),
             Err(_) => Err(OnnxError::Invalid("an operand is missing".into())),
@@ -424,7 +420,7 @@ impl NodeContext<'_, '_> {
         dtype: DType,
         shape: &[usize],
         operation: impl FnOnce(&Graph, &[Tensor]) -> Result<Tensor, E>,
-    ) -> Result<Value, OnnxError>
+    ) -> Result<Value>
     where
         OnnxError: From<E>,
     {
@@ -449,19 +445,19 @@ impl NodeContext<'_, '_> {
     }
 
     /// An array without elements.
-    pub(crate) fn empty(&self, dtype: DType, shape: &[usize]) -> Result<Value, OnnxError> {
+    pub(crate) fn empty(&self, dtype: DType, shape: &[usize]) -> Result<Value> {
         Ok(self.known(HostArray::zeros(dtype, shape.iter().copied())?))
     }
 
     /// An array with one number in all elements, as assignment text in its type.
-    pub(crate) fn filled(&mut self, dtype: DType, shape: &[usize], number: &str) -> Result<Value, OnnxError> {
+    pub(crate) fn filled(&mut self, dtype: DType, shape: &[usize], number: &str) -> Result<Value> {
         let letters = shape::letters(shape.len());
         let text = format!("{} := {number}", shape::access("y", &letters));
         self.apart(|cx| cx.emit(dtype, shape, &text))
     }
 
     /// The value converted to an element type.
-    pub(crate) fn cast(&mut self, value: &Value, dtype: DType) -> Result<Value, OnnxError> {
+    pub(crate) fn cast(&mut self, value: &Value, dtype: DType) -> Result<Value> {
         if value.dtype() == dtype {
             return Ok(value.clone());
         }
@@ -473,12 +469,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// An expression of each element `{}`.
-    pub(crate) fn mapped(
-        &mut self,
-        value: &Value,
-        dtype: DType,
-        expression: &str,
-    ) -> Result<Value, OnnxError> {
+    pub(crate) fn mapped(&mut self, value: &Value, dtype: DType, expression: &str) -> Result<Value> {
         let y = shape::access("y", shape::letters(value.rank()));
         self.apart(|cx| {
             let element = cx.bind_array(value)?.whole();
@@ -495,14 +486,12 @@ fn path(name: &str) -> String {
 }
 
 /// Checks that an array of this type and shape can be addressed.
-fn elements_of(dtype: DType, shape: &[usize]) -> Result<usize, OnnxError> {
+fn elements_of(dtype: DType, shape: &[usize]) -> Result<usize> {
     shape::elements(shape)?.checked_mul(dtype.size_bytes()).ok_or_else(OnnxError::overflow)
 }
 
 /// The items of an iterator of exactly `N` items.
-fn collected<const N: usize>(
-    items: impl Iterator<Item = Result<Value, OnnxError>>,
-) -> Result<[Value; N], OnnxError> {
+fn collected<const N: usize>(items: impl Iterator<Item = Result<Value>>) -> Result<[Value; N]> {
     let items: Vec<Value> = items.collect::<Result<_, _>>()?;
     items.try_into().map_err(|_| OnnxError::Invalid("a result is missing".into()))
 }
@@ -544,7 +533,7 @@ impl Affine {
 /// Moves of elements.
 impl NodeContext<'_, '_> {
     /// The same elements in row-major order in another shape.
-    pub(crate) fn reshaped(&mut self, value: &Value, shape: &[usize]) -> Result<Value, OnnxError> {
+    pub(crate) fn reshaped(&mut self, value: &Value, shape: &[usize]) -> Result<Value> {
         if value.shape() == shape {
             return Ok(value.clone());
         }
@@ -562,12 +551,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// The elements at these indices, one for each axis of the value.
-    pub(crate) fn reindexed(
-        &mut self,
-        value: &Value,
-        shape: &[usize],
-        index: &[Affine],
-    ) -> Result<Value, OnnxError> {
+    pub(crate) fn reindexed(&mut self, value: &Value, shape: &[usize], index: &[Affine]) -> Result<Value> {
         let count = shape::elements(shape)?;
         if let Some(known) = value.known().filter(|_| count <= MOST_ON_HOST) {
             let position = |at: Vec<usize>| {
@@ -586,12 +570,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// The elements of an axis at these positions.
-    pub(crate) fn taken(
-        &mut self,
-        value: &Value,
-        axis: usize,
-        positions: &[usize],
-    ) -> Result<Value, OnnxError> {
+    pub(crate) fn taken(&mut self, value: &Value, axis: usize, positions: &[usize]) -> Result<Value> {
         let mut shape = value.shape().to_vec();
         shape[axis] = positions.len();
         let start = positions.first().copied().unwrap_or_default() as i64;
@@ -623,7 +602,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// The axes in another order: axis `k` of the result is axis `order[k]`.
-    pub(crate) fn permuted(&mut self, value: &Value, order: &[usize]) -> Result<Value, OnnxError> {
+    pub(crate) fn permuted(&mut self, value: &Value, order: &[usize]) -> Result<Value> {
         let shape: Vec<usize> = order.iter().map(|&at| value.shape()[at]).collect();
         let mut index = vec![Affine::default(); order.len()];
         for (to, &from) in order.iter().enumerate() {
@@ -633,7 +612,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// Repeats axes of size 1, and adds axes in front, until the value has this shape.
-    pub(crate) fn broadcast_to(&mut self, value: &Value, shape: &[usize]) -> Result<Value, OnnxError> {
+    pub(crate) fn broadcast_to(&mut self, value: &Value, shape: &[usize]) -> Result<Value> {
         if value.shape() == shape {
             return Ok(value.clone());
         }

@@ -12,7 +12,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{float, floats_of},
     shape::broadcast,
     value::Value,
@@ -30,12 +30,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The product of matrices, as NumPy's `matmul`: axes in front broadcast, and vectors get an axis.
-pub(super) fn product(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    z: &Value,
-    dtype: DType,
-) -> Result<Value, OnnxError> {
+pub(super) fn product(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value, dtype: DType) -> Result<Value> {
     if x.rank() == 0 || z.rank() == 0 {
         return Err(OnnxError::operand(0, "expected one axis or more"));
     }

@@ -10,7 +10,7 @@ use super::{
     operator::{Operator, list_op, op},
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::HostValue,
     ir::{Dim, ModelGraph, ValueInfo},
     shape::axis,
@@ -42,7 +42,7 @@ fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let scans = body.outputs.len().checked_sub(carried + 1);
     let scans = scans.ok_or_else(|| OnnxError::attribute("body", "an output for each carried value"))?;
     let mut collected: Vec<Vec<Value>> = vec![Vec::new(); scans];
-    let step = cx.keeping(Vec::new(), |cx| -> Result<i64, OnnxError> {
+    let step = cx.keeping(Vec::new(), |cx| -> Result<i64> {
         let mut step = 0;
         while goes_on && step < most {
             cx.steps(1)?;
@@ -68,7 +68,7 @@ fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The inputs of the body of a loop: the number of the step, the condition, and the state.
-fn loop_inputs(step: i64, state: &[Value]) -> Result<Vec<Value>, OnnxError> {
+fn loop_inputs(step: i64, state: &[Value]) -> Result<Vec<Value>> {
     let index = HostArray::from_slice(&[step], [])?;
     let condition = HostArray::from_bytes(DType::Bool, [], &[1])?;
     let known = |array| Value::Known(HostValue::new(array, false));
@@ -148,7 +148,7 @@ struct ScanAxis {
 }
 
 /// The axes of `count` scanned operands or results.
-fn scan_axes(cx: &NodeContext<'_, '_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>, OnnxError> {
+fn scan_axes(cx: &NodeContext<'_, '_>, kind: &str, count: usize) -> Result<Vec<ScanAxis>> {
     let read = |name: String| {
         let values = cx.ints(&name)?.unwrap_or_else(|| vec![0; count]);
         let is_complete = values.len() == count;
@@ -186,7 +186,7 @@ impl ScanBody {
             return not_stepped(cx, &self.graph, state, operands, &self.outputs);
         }
         let mut collected: Vec<Vec<Value>> = vec![Vec::new(); self.outputs.len()];
-        cx.keeping(inputs.to_vec(), |cx| -> Result<(), OnnxError> {
+        cx.keeping(inputs.to_vec(), |cx| -> Result<()> {
             for step in 0..steps {
                 cx.steps(1)?;
                 let mut operands = std::mem::take(&mut state);
@@ -212,10 +212,7 @@ impl ScanBody {
 }
 
 /// The body, and the numbers of carried and of scanned values among `operands`.
-fn scan_parts(
-    cx: &NodeContext<'_, '_>,
-    operands: usize,
-) -> Result<(Arc<ModelGraph>, usize, usize), OnnxError> {
+fn scan_parts(cx: &NodeContext<'_, '_>, operands: usize) -> Result<(Arc<ModelGraph>, usize, usize)> {
     let graph = cx.graph("body")?.clone();
     let scanned = usize::try_from(cx.int_or("num_scan_inputs", 0)?).unwrap_or(usize::MAX);
     let carried = operands.checked_sub(scanned);

@@ -10,7 +10,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{indices, scalars, taken},
     shape::axis,
 };
@@ -22,7 +22,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("Unique", 11, unique),
 ];
 
-fn array(arrays: &[Arc<HostArray>], at: usize) -> Result<&HostArray, OnnxError> {
+fn array(arrays: &[Arc<HostArray>], at: usize) -> Result<&HostArray> {
     arrays.get(at).map(|array| &**array).ok_or_else(|| OnnxError::operand(at, "it is missing"))
 }
 
@@ -45,7 +45,7 @@ fn non_zero(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The array, with one axis if the operator names none, and the position of the axis.
-fn along(x: &HostArray, named: Option<i64>) -> Result<(HostArray, usize), OnnxError> {
+fn along(x: &HostArray, named: Option<i64>) -> Result<(HostArray, usize)> {
     match named {
         Some(named) => Ok((x.try_clone()?, axis(named, x.dims().len())?)),
         None => Ok((HostArray::from_bytes(x.dtype(), [x.num_values()], x.bytes())?, 0)),

@@ -14,7 +14,7 @@ use super::{
     window::convolved,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{HostValue, floats_of, reversed},
     shape::{access, letter, letters},
     value::Value,
@@ -39,8 +39,8 @@ struct Dequantised {
 const MOST_EXACT: usize = 33_025;
 
 impl Dequantised {
-    fn of(cx: &NodeContext<'_, '_>) -> Result<Dequantised, OnnxError> {
-        let quantised = |first| -> Result<Quantised, OnnxError> {
+    fn of(cx: &NodeContext<'_, '_>) -> Result<Dequantised> {
+        let quantised = |first| -> Result<Quantised> {
             Ok(Quantised { values: cx.value(first)?, zero: Some(cx.value(first + 2)?) })
         };
         Ok(Dequantised {
@@ -52,7 +52,7 @@ impl Dequantised {
     }
 
     /// The numbers of the operands. Scales of the right one run along an axis.
-    fn numbers(&self, cx: &mut NodeContext<'_, '_>, axis: usize) -> Result<[Value; 2], OnnxError> {
+    fn numbers(&self, cx: &mut NodeContext<'_, '_>, axis: usize) -> Result<[Value; 2]> {
         let left = dequantised(cx, &self.left, &self.left_scale, 0, "left")?;
         Ok([left, dequantised(cx, &self.right, &self.right_scale, axis, "right")?])
     }
@@ -64,7 +64,7 @@ impl Dequantised {
         sum: &Value,
         axis: usize,
         bias: Option<&Value>,
-    ) -> Result<Value, OnnxError> {
+    ) -> Result<Value> {
         let element = cx.bind(sum)?.whole();
         let scales = [&self.left_scale, &self.right_scale].map(|scale| along(cx, scale, axis));
         let [left, right] = scales;
@@ -80,7 +80,7 @@ impl Dequantised {
 }
 
 /// The only element, or the element at the position along an axis of the result.
-fn along(cx: &mut NodeContext<'_, '_>, value: &Value, axis: usize) -> Result<String, OnnxError> {
+fn along(cx: &mut NodeContext<'_, '_>, value: &Value, axis: usize) -> Result<String> {
     let operand = cx.bind(value)?;
     match (value.num_elements(), value.rank()) {
         (1, rank) => Ok(operand.at(&vec!["0".to_owned(); rank])),
@@ -135,7 +135,7 @@ fn dequantised_gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// A matrix whose rows are the columns of another one.
-fn transposed(cx: &mut NodeContext<'_, '_>, value: &Value) -> Result<Value, OnnxError> {
+fn transposed(cx: &mut NodeContext<'_, '_>, value: &Value) -> Result<Value> {
     match (value.known(), value.shape()) {
         (Some(known), &[rows, columns]) => {
             cx.reserve(known.dtype(), value.shape())?;
@@ -168,7 +168,7 @@ fn dequantised(
     scale: &Value,
     axis: usize,
     name: &str,
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     let values = &operand.values;
     let known = [Some(values), operand.zero.as_ref(), Some(scale)];
     let known = known.map(|value| value.and_then(Value::known).filter(|known| known.is_constant).cloned());

@@ -12,7 +12,7 @@ use super::{
     reduce::wide,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{array_of, float, indices, scalars},
     narrow::Narrow,
     shape::{access, broadcast, broadcast_position, elements, letters},
@@ -112,7 +112,7 @@ fn mapped(cx: &mut NodeContext<'_, '_>, dtype: DType, expression: &str) -> Lower
     Ok(vec![cx.mapped(&x, dtype, expression)?])
 }
 
-fn unary_on_host(cx: &NodeContext<'_, '_>, dtype: DType) -> Result<Option<Value>, OnnxError> {
+fn unary_on_host(cx: &NodeContext<'_, '_>, dtype: DType) -> Result<Option<Value>> {
     let (Some(known), Some(function)) = (cx.all_known(), unary_function(cx.operator())) else {
         return Ok(None);
     };
@@ -186,7 +186,7 @@ pub(super) fn combined(
     z: &Value,
     dtype: DType,
     expression: &str,
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     let shape = broadcast(x.shape(), z.shape())?;
     if let Some(result) = binary_on_host(cx, x, z, dtype, &shape)? {
         return Ok(result);
@@ -204,7 +204,7 @@ fn binary_on_host(
     z: &Value,
     dtype: DType,
     shape: &[usize],
-) -> Result<Option<Value>, OnnxError> {
+) -> Result<Option<Value>> {
     // Small operands may have a large result.
     let is_small = elements(shape)? <= MOST_ON_HOST;
     let (true, Some(_), Some(left), Some(right)) = (is_small, cx.all_known(), x.known(), z.known()) else {
@@ -288,12 +288,7 @@ fn cast(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The value in an element type; floats of 8 bits are clamped to the largest ones if the operator saturates.
 /// A narrower type has its values in the element type.
-fn converted(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    dtype: DType,
-    narrow: Option<Narrow>,
-) -> Result<Value, OnnxError> {
+fn converted(cx: &mut NodeContext<'_, '_>, x: &Value, dtype: DType, narrow: Option<Narrow>) -> Result<Value> {
     if let Some(narrow) = narrow {
         return cx.mapped(x, dtype, &format!("{dtype}({})", narrow.rounded("{}", x.dtype().is_float())));
     }

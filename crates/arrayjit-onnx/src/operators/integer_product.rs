@@ -13,7 +13,7 @@ use super::{
     window::{filters_last, windows_of},
 };
 use crate::{
-    error::OnnxError,
+    error::Result,
     host::ints_of,
     shape::{access, broadcast, dims, letter, letters},
     value::Value,
@@ -34,7 +34,7 @@ pub(super) fn integer_product(
     cx: &mut NodeContext<'_, '_>,
     left: &Quantised,
     right: &Quantised,
-) -> Result<Option<Value>, OnnxError> {
+) -> Result<Option<Value>> {
     let (x, z) = (&left.values, &right.values);
     let ([.., rows, depth], [.., inner, columns]) = (x.shape(), z.shape()) else { return Ok(None) };
     let (rows, depth, inner, columns) = (*rows, *depth, *inner, *columns);
@@ -82,12 +82,7 @@ fn indices(value: &Value, rank: usize, last: [String; 2]) -> Vec<String> {
 }
 
 /// The product of two elements at a position along K.
-fn widened_product(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    z: &Value,
-    rank: usize,
-) -> Result<String, OnnxError> {
+fn widened_product(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value, rank: usize) -> Result<String> {
     let (row, column) = (letter(rank - 2), letter(rank - 1));
     let (depth_at, z_text) = match grouped(cx, z)? {
         Some(groups) => {
@@ -101,7 +96,7 @@ fn widened_product(
 }
 
 /// A constant matrix in groups of four rows: `[K / 4, N, 4]`.
-fn grouped(cx: &mut NodeContext<'_, '_>, z: &Value) -> Result<Option<Value>, OnnxError> {
+fn grouped(cx: &mut NodeContext<'_, '_>, z: &Value) -> Result<Option<Value>> {
     let (Some(known), &[depth, columns]) = (z.known().cloned(), z.shape()) else { return Ok(None) };
     if !known.is_constant || !depth.is_multiple_of(GROUP) {
         return Ok(None);
@@ -123,12 +118,7 @@ fn grouped(cx: &mut NodeContext<'_, '_>, z: &Value) -> Result<Option<Value>, Onn
 }
 
 /// The sum of the column of each output, as text.
-fn column_sums(
-    cx: &mut NodeContext<'_, '_>,
-    z: &Value,
-    rank: usize,
-    text: &mut String,
-) -> Result<String, OnnxError> {
+fn column_sums(cx: &mut NodeContext<'_, '_>, z: &Value, rank: usize, text: &mut String) -> Result<String> {
     let column = letter(rank - 1);
     if let (Some(known), &[_, columns]) = (z.known().filter(|known| known.is_constant).cloned(), z.shape()) {
         let table = cx.table("sums of columns".into(), || {
@@ -145,12 +135,7 @@ fn column_sums(
 }
 
 /// The sum of the row of each output, as text.
-fn row_sums(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    rank: usize,
-    text: &mut String,
-) -> Result<String, OnnxError> {
+fn row_sums(cx: &mut NodeContext<'_, '_>, x: &Value, rank: usize, text: &mut String) -> Result<String> {
     let row = letter(rank - 2);
     let element = cx.bind_array(x)?.at(&indices(x, rank, [row.clone(), "k".into()]));
     Ok(summed("r", x, rank, row, &element, text))
@@ -174,7 +159,7 @@ fn zero_text(
     operand: &Quantised,
     rank: usize,
     is_left: bool,
-) -> Result<Option<String>, OnnxError> {
+) -> Result<Option<String>> {
     let Some(zero) = &operand.zero else { return Ok(None) };
     if is_zero(zero) {
         return Ok(None);
@@ -203,7 +188,7 @@ pub(super) fn integer_convolution(
     image: &Quantised,
     filters: &Quantised,
     bias: Option<&Value>,
-) -> Result<Option<Value>, OnnxError> {
+) -> Result<Option<Value>> {
     let (x, w) = (&image.values, &filters.values);
     let has_zero = filters.zero.as_ref().is_some_and(|zero| !is_zero(zero));
     let is_plain = w.rank() == x.rank() && w.rank() >= 3 && x.shape()[1] == w.shape()[1];
@@ -260,7 +245,7 @@ fn with_margins(
     x: &Value,
     windows: &[AxisWindow],
     number: &str,
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     if !windows.iter().any(AxisWindow::is_padded) {
         return Ok(x.clone());
     }

@@ -8,7 +8,7 @@ use super::{
     shape::sizes,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{HostValue, flatten, indices},
     shape::{access, axes, axis, broadcast, elements, letter},
     value::Value,
@@ -38,11 +38,7 @@ fn concat(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Joins values along an axis.
-pub(super) fn concatenated(
-    cx: &mut NodeContext<'_, '_>,
-    values: &[Value],
-    at: usize,
-) -> Result<Value, OnnxError> {
+pub(super) fn concatenated(cx: &mut NodeContext<'_, '_>, values: &[Value], at: usize) -> Result<Value> {
     /// The most parts of one statement.
     const MOST: usize = 64;
     let first = values.first().ok_or_else(|| OnnxError::operand(0, "it is missing"))?;
@@ -78,7 +74,7 @@ pub(super) fn concatenated(
     })
 }
 
-fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<Option<Value>, OnnxError> {
+fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<Option<Value>> {
     let known: Option<Vec<_>> = parts.iter().map(|value| value.known().cloned()).collect();
     let Some(known) = known.filter(|_| elements(shape).is_ok_and(|count| count <= MOST_ON_HOST)) else {
         return Ok(None);
@@ -118,7 +114,7 @@ fn depth_to_space(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.reshaped(&moved, &[batch, inner, height * block, width * block])?])
 }
 
-fn block_size(cx: &NodeContext<'_, '_>) -> Result<usize, OnnxError> {
+fn block_size(cx: &NodeContext<'_, '_>) -> Result<usize> {
     let size = usize::try_from(cx.int_or("blocksize", 0)?).ok();
     size.filter(|size| (1..1 << 16).contains(size))
         .ok_or_else(|| OnnxError::attribute("blocksize", "1 or more"))
@@ -192,7 +188,7 @@ fn reshape(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Axes are an attribute before opset 13, and an operand from it on.
-fn given_axes(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<i64>>, OnnxError> {
+fn given_axes(cx: &mut NodeContext<'_, '_>) -> Result<Option<Vec<i64>>> {
     if cx.opset() < 13 { cx.ints("axes") } else { cx.optional_ints(1) }
 }
 
@@ -270,7 +266,7 @@ fn slice(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The first position and the number of elements of a slice of an axis.
-fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize), OnnxError> {
+fn bounds(start: i64, end: i64, step: i64, size: usize) -> Result<(i64, usize)> {
     let size = size as i64;
     let from_start = |at: i64| if at < 0 { at.saturating_add(size) } else { at };
     let (start, end) = (from_start(start), from_start(end));

@@ -10,7 +10,12 @@ use super::{
     operator::{Operator, list_op},
     shape::sizes,
 };
-use crate::{error::OnnxError, host::HostValue, shape::axis, value::Value};
+use crate::{
+    error::{OnnxError, Result},
+    host::HostValue,
+    shape::axis,
+    value::Value,
+};
 
 pub(super) static OPERATORS: &[Operator] = &[
     list_op("ConcatFromSequence", 11, joined),
@@ -31,7 +36,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The items of an operand.
-fn items(cx: &NodeContext<'_, '_>, at: usize) -> Result<Arc<Vec<Value>>, OnnxError> {
+fn items(cx: &NodeContext<'_, '_>, at: usize) -> Result<Arc<Vec<Value>>> {
     match cx.value(at)? {
         Value::Sequence(items) => Ok(items),
         _ => Err(OnnxError::operand(at, "it is an array, expected a sequence")),
@@ -39,7 +44,7 @@ fn items(cx: &NodeContext<'_, '_>, at: usize) -> Result<Arc<Vec<Value>>, OnnxErr
 }
 
 /// A sequence of arrays of one type.
-fn sequence(items: Vec<Value>) -> Result<Value, OnnxError> {
+fn sequence(items: Vec<Value>) -> Result<Value> {
     for (at, item) in items.iter().enumerate() {
         check_item(item, &items, at)?;
     }
@@ -47,7 +52,7 @@ fn sequence(items: Vec<Value>) -> Result<Value, OnnxError> {
 }
 
 /// Checks that an operand can be in a sequence with these items.
-fn check_item(item: &Value, items: &[Value], operand: usize) -> Result<(), OnnxError> {
+fn check_item(item: &Value, items: &[Value], operand: usize) -> Result<()> {
     if matches!(item, Value::Sequence(_)) {
         return Err(OnnxError::operand(operand, "it is a sequence, expected an array"));
     }
@@ -61,7 +66,7 @@ fn check_item(item: &Value, items: &[Value], operand: usize) -> Result<(), OnnxE
 }
 
 /// The position in a sequence that an operand has, of `count` positions; none if it is not given.
-fn position(cx: &mut NodeContext<'_, '_>, at: usize, count: usize) -> Result<Option<usize>, OnnxError> {
+fn position(cx: &mut NodeContext<'_, '_>, at: usize, count: usize) -> Result<Option<usize>> {
     let Some(given) = cx.optional_ints(at)? else { return Ok(None) };
     let [given] = given.as_slice() else { return Err(OnnxError::operand(at, "expected one element")) };
     let wrong = |_| OnnxError::operand(at, format!("position {given} is outside of {count} positions"));
@@ -174,7 +179,7 @@ fn mapped(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let body = cx.graph("body")?.clone();
     let operands = cx.values()?;
     let mut lists: Vec<Vec<Value>> = vec![Vec::new(); body.outputs.len()];
-    cx.keeping(operands.clone(), |cx| -> Result<(), OnnxError> {
+    cx.keeping(operands.clone(), |cx| -> Result<()> {
         for step in 0..count {
             cx.steps(1)?;
             let mut inputs = Vec::new();

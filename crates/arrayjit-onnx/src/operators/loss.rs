@@ -5,7 +5,11 @@ use super::{
     operator::{Operator, op},
     reduce::wide,
 };
-use crate::{error::OnnxError, shape::access, value::Value};
+use crate::{
+    error::{OnnxError, Result},
+    shape::access,
+    value::Value,
+};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("NegativeLogLikelihoodLoss", 12, |cx| {
@@ -22,7 +26,7 @@ fn indices(rank: usize, class: Option<&str>) -> Vec<String> {
 }
 
 /// −log-probability of the label, weighted and reduced.
-fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, OnnxError> {
+fn likelihood(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
     let labels = cx.value(1)?;
     let rank = x.rank();
     let expected = x.shape().iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, size)| *size);

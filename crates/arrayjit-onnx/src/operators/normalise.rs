@@ -9,7 +9,7 @@ use super::{
     reduce::wide,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::float,
     shape::{access, axis, elements, letters},
     value::Value,
@@ -31,7 +31,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The shape as rows and columns before opset 13, and the axis otherwise.
-fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usize), OnnxError> {
+fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usize)> {
     if cx.opset() >= 13 {
         return Ok((x.shape().to_vec(), axis(cx.int_or("axis", -1)?, x.rank())?));
     }
@@ -59,7 +59,7 @@ fn hardest(x: &Tensor, at: isize) -> Result<Tensor, Error> {
 }
 
 /// An epsilon as assignment text.
-fn epsilon(cx: &NodeContext<'_, '_>) -> Result<String, OnnxError> {
+fn epsilon(cx: &NodeContext<'_, '_>) -> Result<String> {
     Ok(float(DType::F32, f64::from(cx.float_or("epsilon", 1e-5)?)))
 }
 

@@ -8,7 +8,12 @@ use super::{
     reduce::wide,
     shape::sizes,
 };
-use crate::{error::OnnxError, host::float, shape::axis, value::Value};
+use crate::{
+    error::{OnnxError, Result},
+    host::float,
+    shape::axis,
+    value::Value,
+};
 
 pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centred), op("Pad", 2, pad)];
 
@@ -78,7 +83,7 @@ fn outside(mode: &str, at: i64, size: i64) -> Option<usize> {
 }
 
 /// The number around a padded value.
-fn filling(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<String, OnnxError> {
+fn filling(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<String> {
     Ok(match (cx.opset() < 11, cx.optional(2)) {
         (true, _) => float(wide(x.dtype()), f64::from(cx.float_or("value", 0.0)?)),
         (false, None) => "0".into(),
@@ -96,7 +101,7 @@ pub(super) fn padded_by(
     x: &Value,
     margins: &[(usize, i64, i64)],
     number: &str,
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     let is_large = number.parse().is_ok_and(|number: f64| number.is_finite() && number.abs() >= 16384.0);
     if is_large && matches!(x.dtype(), DType::F16 | DType::Bf16) {
         // Texts reject large constants of these types as a protection against overflow.

@@ -14,7 +14,11 @@ use super::{
     shape::sizes,
     window::{margins, per_axis, windows},
 };
-use crate::{error::OnnxError, shape::elements, value::Value};
+use crate::{
+    error::{OnnxError, Result},
+    shape::elements,
+    value::Value,
+};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("AveragePool", 1, average_pool),
@@ -26,7 +30,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("MaxUnpool", 9, max_unpool),
 ];
 
-fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>, OnnxError> {
+fn kernel(cx: &NodeContext<'_, '_>) -> Result<Vec<usize>> {
     let axes = cx.ints("kernel_shape")?.map_or(0, |sizes| sizes.len());
     if axes == 0 {
         return Err(OnnxError::attribute("kernel_shape", "positive integers"));
@@ -118,7 +122,7 @@ fn global(
 }
 
 /// The exponent of a norm.
-fn exponent(cx: &NodeContext<'_, '_>) -> Result<i64, OnnxError> {
+fn exponent(cx: &NodeContext<'_, '_>) -> Result<i64> {
     let p = cx.int_or("p", 2)?;
     if p > 0 { Ok(p) } else { Err(OnnxError::attribute("p", "a positive integer")) }
 }

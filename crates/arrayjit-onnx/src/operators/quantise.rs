@@ -11,7 +11,7 @@ use super::{
     window::convolved,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     narrow::Narrow,
     shape::{access, axis, letter, letters},
     value::Value,
@@ -28,7 +28,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// The lowest and the highest value of an integer type of at most 16 bits.
-fn limits(dtype: DType) -> Result<(i64, i64), OnnxError> {
+fn limits(dtype: DType) -> Result<(i64, i64)> {
     match dtype {
         DType::U8 => Ok((0, 255)),
         DType::I8 => Ok((-128, 127)),
@@ -46,7 +46,7 @@ struct Scale {
 
 /// The scale or zero point of an operand for an array of that shape: one for all elements, one for each
 /// element of an axis, or one for each block of elements of an axis.
-fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Scale, OnnxError> {
+fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Scale> {
     let value = cx.value(at)?;
     let dtype = value.dtype();
     if value.num_elements() == 1 {
@@ -137,12 +137,7 @@ fn dynamic(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The operand in i32 without its zero point: one for all elements, or one for each row or column.
-fn centred(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    zero: Option<Value>,
-    is_left: bool,
-) -> Result<Value, OnnxError> {
+fn centred(cx: &mut NodeContext<'_, '_>, x: &Value, zero: Option<Value>, is_left: bool) -> Result<Value> {
     let wide = cx.cast(x, DType::I32)?;
     let Some(zero) = zero else { return Ok(wide) };
     let zero = cx.cast(&zero, DType::I32)?;
@@ -161,11 +156,7 @@ fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The product in i32 of two operands without their zero points.
-fn centred_product(
-    cx: &mut NodeContext<'_, '_>,
-    left: &Quantised,
-    right: &Quantised,
-) -> Result<Value, OnnxError> {
+fn centred_product(cx: &mut NodeContext<'_, '_>, left: &Quantised, right: &Quantised) -> Result<Value> {
     if let Some(product) = integer_product(cx, left, right)? {
         return Ok(product);
     }
@@ -186,7 +177,7 @@ fn centred_convolution(
     image: &Quantised,
     filters: &Quantised,
     bias: Option<Value>,
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     if let Some(sum) = exact_convolution(cx, image, filters, bias.as_ref())? {
         return Ok(sum);
     }
@@ -196,11 +187,7 @@ fn centred_convolution(
 }
 
 /// Filters in i32 without their zero point: one for all, or one for each filter.
-fn centred_filters(
-    cx: &mut NodeContext<'_, '_>,
-    filters: &Value,
-    zero: Option<Value>,
-) -> Result<Value, OnnxError> {
+fn centred_filters(cx: &mut NodeContext<'_, '_>, filters: &Value, zero: Option<Value>) -> Result<Value> {
     let zero = match zero {
         Some(zero) if zero.num_elements() > 1 => {
             let mut shape = vec![1; filters.rank()];

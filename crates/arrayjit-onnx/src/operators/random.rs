@@ -22,7 +22,7 @@ use super::{
     shape::sizes,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{float, floats_of, ints_of},
     shape::elements,
     value::Value,
@@ -65,7 +65,7 @@ impl Generator {
 }
 
 /// The generators of a node, one for each run.
-fn generators(cx: &NodeContext<'_, '_>) -> Result<impl Fn() -> Generator + Send + Sync + 'static, OnnxError> {
+fn generators(cx: &NodeContext<'_, '_>) -> Result<impl Fn() -> Generator + Send + Sync + 'static> {
     let seed = match cx.attribute("seed") {
         Some(crate::ir::Attribute::Int(seed)) => *seed as u64,
         Some(_) => u64::from(cx.float_or("seed", 0.0)?.to_bits()),
@@ -79,12 +79,12 @@ fn generators(cx: &NodeContext<'_, '_>) -> Result<impl Fn() -> Generator + Send 
 /// A function of a generator that gives a number, for the attributes of a node.
 type Distribution = Box<dyn Fn(&mut Generator) -> f64 + Send + Sync>;
 
-fn normal(cx: &NodeContext<'_, '_>) -> Result<Distribution, OnnxError> {
+fn normal(cx: &NodeContext<'_, '_>) -> Result<Distribution> {
     let (mean, scale) = (f64::from(cx.float_or("mean", 0.0)?), f64::from(cx.float_or("scale", 1.0)?));
     Ok(Box::new(move |generator| mean + scale * generator.normal()))
 }
 
-fn uniform(cx: &NodeContext<'_, '_>) -> Result<Distribution, OnnxError> {
+fn uniform(cx: &NodeContext<'_, '_>) -> Result<Distribution> {
     let (low, high) = (f64::from(cx.float_or("low", 0.0)?), f64::from(cx.float_or("high", 1.0)?));
     Ok(Box::new(move |generator| low + (high - low) * generator.uniform()))
 }
@@ -108,7 +108,7 @@ fn filled(
 
 fn of_shape(
     cx: &mut NodeContext<'_, '_>,
-    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution, OnnxError>,
+    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution>,
 ) -> Lowered {
     let shape = cx.ints("shape")?.ok_or_else(|| OnnxError::attribute("shape", "sizes"))?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(DType::F32);
@@ -118,7 +118,7 @@ fn of_shape(
 
 fn like(
     cx: &mut NodeContext<'_, '_>,
-    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution, OnnxError>,
+    distribution: fn(&NodeContext<'_, '_>) -> Result<Distribution>,
 ) -> Lowered {
     let x = cx.value(0)?;
     let dtype = cx.dtype_attribute("dtype")?.unwrap_or(x.dtype());

@@ -8,7 +8,11 @@ use super::{
     layout::concatenated,
     operator::{Operator, op},
 };
-use crate::{error::OnnxError, host::float, value::Value};
+use crate::{
+    error::{OnnxError, Result},
+    host::float,
+    value::Value,
+};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("GRU", 7, |cx| layer(cx, Cell::Gru)),
@@ -65,7 +69,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn of(cx: &NodeContext<'_, '_>, cell: Cell) -> Result<Layer, OnnxError> {
+    fn of(cx: &NodeContext<'_, '_>, cell: Cell) -> Result<Layer> {
         let (x, w, r) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let is_batch_first = cx.int_or("layout", 0)? != 0;
         let (&[a, b, width], &[directions, rows, columns], &[_, recurrent_rows, hidden]) =
@@ -115,7 +119,7 @@ impl Layer {
 }
 
 /// The activations of all directions, as expressions of `{}`.
-fn activations(cx: &NodeContext<'_, '_>, cell: Cell, directions: usize) -> Result<Vec<String>, OnnxError> {
+fn activations(cx: &NodeContext<'_, '_>, cell: Cell, directions: usize) -> Result<Vec<String>> {
     let names = cx.texts("activations")?.unwrap_or_else(|| {
         (0..directions).flat_map(|_| cell.activations().iter().map(|&name| name.to_owned())).collect()
     });
@@ -182,12 +186,7 @@ fn layer(cx: &mut NodeContext<'_, '_>, cell: Cell) -> Lowered {
 }
 
 /// The initial state of a direction, zeros if none is given: `[batch, hidden]`.
-fn initial(
-    cx: &mut NodeContext<'_, '_>,
-    layer: &Layer,
-    direction: usize,
-    at: usize,
-) -> Result<Value, OnnxError> {
+fn initial(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize, at: usize) -> Result<Value> {
     let shape = [layer.batch, layer.hidden];
     let Some(given) = cx.optional(at) else {
         return cx.filled(layer.dtype, &shape, &format!("{}(0)", layer.dtype));
@@ -245,7 +244,7 @@ fn steps_text(
     (direction, is_reverse): (usize, bool),
     projected: &Value,
     states: &[Value],
-) -> Result<String, OnnxError> {
+) -> Result<String> {
     let Layer { cell, dtype, steps, batch, hidden, .. } = *layer;
     let time = if is_reverse { format!("{} - n", steps - 1) } else { "n".into() };
     let (mut text, mut last) = (String::new(), String::new());
@@ -281,7 +280,7 @@ fn steps_text(
 
 /// The products of the input with the matrices of all gates, with the biases that are added to them:
 /// `[steps, batch, gates, hidden]`.
-fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> Result<Value, OnnxError> {
+fn projected(cx: &mut NodeContext<'_, '_>, layer: &Layer, direction: usize) -> Result<Value> {
     let Layer { cell, dtype, steps, batch, hidden, .. } = layer;
     let gates = cell.gates();
     let (x, w) = (cx.value(0)?, cx.value(1)?);
@@ -314,7 +313,7 @@ fn step_text(
     layer: &Layer,
     direction: usize,
     gate: &dyn Fn(usize) -> String,
-) -> Result<String, OnnxError> {
+) -> Result<String> {
     let recurrent = cx.value(2)?;
     let r = cx.bind_array(&recurrent)?;
     let hidden = layer.hidden;
@@ -363,7 +362,7 @@ fn lstm_text(
     layer: &Layer,
     direction: usize,
     (gate, sum): (&dyn Fn(usize) -> String, &dyn Fn(usize) -> String),
-) -> Result<String, OnnxError> {
+) -> Result<String> {
     let hidden = layer.hidden;
     // Peepholes of the gates input, output and forget.
     let peep = match cx.optional(7) {

@@ -9,7 +9,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{array_of, flatten, indices, scalars},
     shape::{axes, axis},
     value::Value,
@@ -45,7 +45,7 @@ struct ReducedAxes {
 
 impl ReducedAxes {
     /// Axes are an attribute in old versions, and an operand in new ones.
-    fn of(cx: &mut NodeContext<'_, '_>) -> Result<ReducedAxes, OnnxError> {
+    fn of(cx: &mut NodeContext<'_, '_>) -> Result<ReducedAxes> {
         let since = if cx.operator() == "ReduceSum" { 13 } else { 18 };
         let given = if cx.opset() < since { cx.ints("axes")? } else { cx.optional_ints(1)? };
         let x = cx.value(0)?;
@@ -119,11 +119,7 @@ fn empty_number(text: &str, dtype: DType) -> String {
     format!("{dtype}({number})")
 }
 
-fn reduced_on_host(
-    cx: &NodeContext<'_, '_>,
-    axes: &[usize],
-    shape: &[usize],
-) -> Result<Option<Value>, OnnxError> {
+fn reduced_on_host(cx: &NodeContext<'_, '_>, axes: &[usize], shape: &[usize]) -> Result<Option<Value>> {
     let Some(known) = cx.all_known() else { return Ok(None) };
     let Some(x) = known.first().filter(|x| !x.dtype().is_float() && x.array.num_values() > 0) else {
         return Ok(None);

@@ -8,7 +8,7 @@ use super::{
     shape::sizes,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{HostValue, float},
     shape::{access, axis, letter, letters},
     value::Value,
@@ -44,14 +44,14 @@ fn operands(cx: &NodeContext<'_, '_>) -> (Option<usize>, usize, usize) {
     }
 }
 
-fn given_floats(cx: &mut NodeContext<'_, '_>, at: usize) -> Result<Option<Vec<f64>>, OnnxError> {
+fn given_floats(cx: &mut NodeContext<'_, '_>, at: usize) -> Result<Option<Vec<f64>>> {
     match cx.optional(at) {
         Some(value) if value.num_elements() > 0 => Ok(Some(cx.host(at)?.floats())),
         _ => Ok(None),
     }
 }
 
-fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>, OnnxError> {
+fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>> {
     let (region_at, scales_at, sizes_at) = operands(cx);
     let region = match region_at {
         Some(at) => given_floats(cx, at)?,
@@ -116,7 +116,7 @@ fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>, OnnxError> {
     Ok(results)
 }
 
-fn is_cropped(cx: &NodeContext<'_, '_>) -> Result<bool, OnnxError> {
+fn is_cropped(cx: &NodeContext<'_, '_>) -> Result<bool> {
     Ok(cx.text_or("coordinate_transformation_mode", "half_pixel")? == "tf_crop_and_resize")
 }
 
@@ -167,7 +167,7 @@ fn nearest(
     scale: &AxisScale,
     taps: &Taps,
     shape: &[usize],
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     let positions: Vec<usize> =
         taps.positions.iter().filter_map(|positions| positions.first().copied()).collect();
     let factor = scale.result / scale.size.max(1);
@@ -189,7 +189,7 @@ fn weighted(
     at: usize,
     taps: &Taps,
     shape: &[usize],
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     /// More taps are a loop.
     const MOST_TERMS: usize = 4;
     let count = taps.positions.first().map_or(0, Vec::len);
@@ -229,7 +229,7 @@ fn weighted_by_loop(
     at: usize,
     taps: &Taps,
     shape: &[usize],
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     let (rows, count) = (taps.positions.len(), taps.positions.first().map_or(0, Vec::len));
     let positions: Vec<i32> = taps.positions.iter().flatten().map(|&position| position as i32).collect();
     let weights: Vec<f32> = taps.weights.iter().flatten().map(|&weight| weight as f32).collect();
@@ -286,7 +286,7 @@ fn coordinate(mode: &str, at: usize, scale: &AxisScale) -> Option<f64> {
     }))
 }
 
-fn taps(cx: &NodeContext<'_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps, OnnxError> {
+fn taps(cx: &NodeContext<'_, '_>, mode: &str, scale: &AxisScale) -> Result<Taps> {
     let is_old = cx.opset() < 11 || cx.operator() == "Upsample";
     let default = if is_old { "asymmetric" } else { "half_pixel" };
     let transformation = cx.text_or("coordinate_transformation_mode", default)?;
@@ -356,7 +356,7 @@ fn cubic_weight(distance: f64, a: f64) -> f64 {
     }
 }
 
-fn rounded(mode: &str, value: f64) -> Result<f64, OnnxError> {
+fn rounded(mode: &str, value: f64) -> Result<f64> {
     Ok(match mode {
         "round_prefer_floor" => (value - 0.5).ceil(),
         "round_prefer_ceil" => (value + 0.5).floor(),

@@ -15,7 +15,7 @@ use super::{
     window,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::float,
     shape::{access, dims, elements},
     value::Value,
@@ -167,7 +167,7 @@ fn strides(space: &[usize]) -> Vec<usize> {
 }
 
 /// An image with one axis for all axes of space.
-fn flat(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value, OnnxError> {
+fn flat(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
     let shape = [&x.shape()[..2], &[x.shape()[2..].iter().product()]].concat();
     if shape.contains(&0) || shape[2] > i32::MAX as usize {
         return Err(OnnxError::operand(0, format!("an image {:?} has no samples", x.shape())));
@@ -294,11 +294,7 @@ fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The grids of samples in each part of a region, which the regions decide if there is no ratio.
-fn region_samples(
-    cx: &mut NodeContext<'_, '_>,
-    regions: &Value,
-    counts: [usize; 2],
-) -> Result<[usize; 2], OnnxError> {
+fn region_samples(cx: &mut NodeContext<'_, '_>, regions: &Value, counts: [usize; 2]) -> Result<[usize; 2]> {
     /// More samples than these for each part are an error.
     const MOST: f64 = 4096.0;
     let ratio = cx.int_or("sampling_ratio", 0)?;
@@ -324,7 +320,7 @@ fn region_samples(
     }
 }
 
-fn is_half_pixel(cx: &NodeContext<'_, '_>) -> Result<bool, OnnxError> {
+fn is_half_pixel(cx: &NodeContext<'_, '_>) -> Result<bool> {
     let default = if cx.opset() < 16 { "output_half_pixel" } else { "half_pixel" };
     Ok(cx.text_or("coordinate_transformation_mode", default)? == "half_pixel")
 }

@@ -6,7 +6,7 @@ use arrayjit_tensor::{Graph, Parameter, Tensor};
 use tnode::HostArray;
 
 use crate::{
-    error::OnnxError,
+    error::Result,
     host::HostValue,
     ir::{ModelGraph, ModelNode},
     plan::HostFunction,
@@ -22,10 +22,10 @@ pub(crate) trait TraceScope {
     fn is_strict(&self) -> bool;
 
     /// The tensor of the current graph that has the value.
-    fn tensor(&mut self, value: &Value) -> Result<Tensor, OnnxError>;
+    fn tensor(&mut self, value: &Value) -> Result<Tensor>;
 
     /// The values of a value on the host. Cuts the trace if the current graph computes them.
-    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>, OnnxError>;
+    fn host(&mut self, value: &Value) -> Result<Arc<HostValue>>;
 
     /// The results of a function that the host computes at each run. If an operand is not known, or the
     /// function is random, the trace is cut, and what follows depends on the shapes of the results only.
@@ -35,19 +35,18 @@ pub(crate) trait TraceScope {
         operands: &[Value],
         function: HostFunction,
         is_random: bool,
-    ) -> Result<Vec<Value>, OnnxError>;
+    ) -> Result<Vec<Value>>;
 
     /// The table of a node for a key on the device, made if it is new.
     fn table(
         &mut self,
         node: usize,
         key: String,
-        make: Box<dyn FnOnce() -> Result<HostArray, OnnxError> + '_>,
-    ) -> Result<Parameter, OnnxError>;
+        make: Box<dyn FnOnce() -> Result<HostArray> + '_>,
+    ) -> Result<Parameter>;
 
     /// Walks a graph whose inputs have these values, and returns its outputs.
-    fn graph(&mut self, graph: &ModelGraph, inputs: BTreeMap<String, Value>)
-    -> Result<Vec<Value>, OnnxError>;
+    fn graph(&mut self, graph: &ModelGraph, inputs: BTreeMap<String, Value>) -> Result<Vec<Value>>;
 
     /// Keeps values that no graph has, until `unpin` is given the result.
     fn pin(&mut self, values: Vec<Value>) -> usize;
@@ -56,8 +55,8 @@ pub(crate) trait TraceScope {
     fn unpin(&mut self, mark: usize);
 
     /// Takes steps of the budget.
-    fn step(&mut self, steps: u64) -> Result<(), OnnxError>;
+    fn step(&mut self, steps: u64) -> Result<()>;
 
     /// Takes memory for the current node, before it is allocated.
-    fn reserve(&mut self, bytes: u64) -> Result<(), OnnxError>;
+    fn reserve(&mut self, bytes: u64) -> Result<()>;
 }

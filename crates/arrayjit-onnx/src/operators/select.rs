@@ -11,7 +11,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     shape::{access, axis, clause, letter, letters},
     value::Value,
 };
@@ -29,7 +29,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 ];
 
 /// Known positions from 0.
-fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<usize>, OnnxError> {
+fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<usize>> {
     let position = |&value: &i64| {
         let from_start = if value < 0 { value.checked_add(size as i64) } else { Some(value) };
         let found = from_start.and_then(|at| usize::try_from(at).ok()).filter(|&at| at < size);
@@ -42,7 +42,7 @@ fn known_positions(values: &[i64], size: usize, operand: usize) -> Result<Vec<us
 
 /// Checks positions along axes of these sizes, as far as they are known: the last axis of the positions has
 /// one for each of the axes. Others are checked on the device, where they read 0 and write nothing.
-fn check_positions(positions: &Value, sizes: &[usize]) -> Result<(), OnnxError> {
+fn check_positions(positions: &Value, sizes: &[usize]) -> Result<()> {
     let Some(known) = positions.known() else { return Ok(()) };
     let values = known.ints();
     sizes.iter().enumerate().try_for_each(|(at, &size)| {
@@ -72,7 +72,7 @@ fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Checks that positions have as many axes as the array, and that they are not longer on any other axis.
-fn fitting(x: &Value, positions: &Value, at: usize) -> Result<(), OnnxError> {
+fn fitting(x: &Value, positions: &Value, at: usize) -> Result<()> {
     let sizes = positions.shape().iter().zip(x.shape()).enumerate();
     let fits = positions.rank() == x.rank() && sizes.into_iter().all(|(axis, (a, b))| axis == at || a <= b);
     if fits {
@@ -110,7 +110,7 @@ struct TupleAxes {
 }
 
 impl TupleAxes {
-    fn of(x: &Value, positions: &Value, batch: usize) -> Result<TupleAxes, OnnxError> {
+    fn of(x: &Value, positions: &Value, batch: usize) -> Result<TupleAxes> {
         let wrong = || OnnxError::operand(1, format!("{:?} does not fit {:?}", positions.shape(), x.shape()));
         let (tuple, front) = positions.shape().split_last().ok_or_else(wrong)?;
         let end = batch.checked_add(*tuple).filter(|&end| end <= x.rank()).ok_or_else(wrong)?;
@@ -184,7 +184,7 @@ fn scattered(
     [x, positions, updates]: [&Value; 3],
     target: &[String],
     source: &[String],
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     let operator = match cx.text_or("reduction", "none")? {
         "none" => None,
         "add" => Some("+="),

@@ -10,7 +10,7 @@ use super::{
     reduce::wide,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::float,
     shape::{access, axis, dims, letter, letters},
     value::Value,
@@ -226,7 +226,7 @@ struct LinearAttention {
 }
 
 impl LinearAttention {
-    fn of(cx: &mut NodeContext<'_, '_>) -> Result<LinearAttention, OnnxError> {
+    fn of(cx: &mut NodeContext<'_, '_>) -> Result<LinearAttention> {
         let (all, shared) = (cx.count("q_num_heads", 0)?, cx.count("kv_num_heads", 0)?);
         let (q, k, v) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
         let wrong = || OnnxError::operand(0, "queries, keys and values do not fit");

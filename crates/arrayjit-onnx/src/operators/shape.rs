@@ -9,7 +9,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{HostValue, array_of, floats_of, ints_of, scalars},
     ir::Attribute,
     shape::elements,
@@ -47,7 +47,7 @@ fn constant(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The only element of an attribute as text in its type.
-fn fill_value(cx: &NodeContext<'_, '_>) -> Result<(DType, String), OnnxError> {
+fn fill_value(cx: &NodeContext<'_, '_>) -> Result<(DType, String)> {
     match cx.attribute("value") {
         None => Ok((DType::F32, "0.0".into())),
         Some(Attribute::Tensor(value)) => {
@@ -74,7 +74,7 @@ fn constant_of_shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// Sizes of axes, none of which is negative.
-pub(super) fn sizes(values: &[i64]) -> Result<Vec<usize>, OnnxError> {
+pub(super) fn sizes(values: &[i64]) -> Result<Vec<usize>> {
     let size = |&value: &i64| {
         usize::try_from(value).map_err(|_| OnnxError::Invalid(format!("the size {value} is negative")))
     };

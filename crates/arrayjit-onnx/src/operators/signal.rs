@@ -9,7 +9,12 @@ use super::{
     contract::product,
     operator::{Operator, op},
 };
-use crate::{error::OnnxError, host::floats_of, shape::axis, value::Value};
+use crate::{
+    error::{OnnxError, Result},
+    host::floats_of,
+    shape::axis,
+    value::Value,
+};
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("BlackmanWindow", 17, |cx| signal_window(cx, &[0.42, -0.5, 0.08])),
@@ -53,7 +58,7 @@ impl Transform {
 
     /// The table `[points and parts of the operand, points and parts of the result]` for as many points as
     /// the operand has.
-    fn table(&self, present: usize, dtype: DType) -> Result<HostArray, OnnxError> {
+    fn table(&self, present: usize, dtype: DType) -> Result<HostArray> {
         let ((taken, made), (from, to)) = (self.points(), self.parts());
         let rows = taken.min(present);
         let size = rows.checked_mul(made).and_then(|size| size.checked_mul(from * to));
@@ -89,7 +94,7 @@ impl Transform {
 }
 
 /// The transform of the second axis from the end; the last one has the parts.
-fn transformed(cx: &mut NodeContext<'_, '_>, x: &Value, by: &Transform) -> Result<Value, OnnxError> {
+fn transformed(cx: &mut NodeContext<'_, '_>, x: &Value, by: &Transform) -> Result<Value> {
     let [outer @ .., present, parts] = x.shape() else {
         return Err(OnnxError::operand(0, "expected two axes or more"));
     };
@@ -109,7 +114,7 @@ fn transformed(cx: &mut NodeContext<'_, '_>, x: &Value, by: &Transform) -> Resul
     cx.reshaped(&result, &[outer.as_slice(), &[made, to]].concat())
 }
 
-fn is_complex(x: &Value) -> Result<bool, OnnxError> {
+fn is_complex(x: &Value) -> Result<bool> {
     match x.shape().last() {
         Some(1) => Ok(false),
         Some(2) if x.dtype().is_float() => Ok(true),
@@ -187,7 +192,7 @@ fn short_time_transform(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The element type that a node asks for.
-fn output_type(cx: &NodeContext<'_, '_>) -> Result<DType, OnnxError> {
+fn output_type(cx: &NodeContext<'_, '_>) -> Result<DType> {
     Ok(cx.dtype_attribute("output_datatype")?.unwrap_or(DType::F32))
 }
 

@@ -9,7 +9,7 @@ use super::{
     operator::{Operator, op},
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::{floats_of, scalars},
 };
 
@@ -25,10 +25,10 @@ struct Grams {
 }
 
 impl Grams {
-    fn of(cx: &NodeContext<'_, '_>) -> Result<Grams, OnnxError> {
+    fn of(cx: &NodeContext<'_, '_>) -> Result<Grams> {
         /// The most columns.
         const MOST: i64 = 1 << 26;
-        let size = |name: &str, default: i64| -> Result<usize, OnnxError> {
+        let size = |name: &str, default: i64| -> Result<usize> {
             let value = usize::try_from(cx.int_or(name, default)?).ok().filter(|&value| value < 1 << 16);
             value.ok_or_else(|| OnnxError::attribute(name, "a small number from 0"))
         };

@@ -12,7 +12,7 @@ use super::{
     shape::sizes,
 };
 use crate::{
-    error::OnnxError,
+    error::{OnnxError, Result},
     host::reversed,
     shape::{access, elements, ranges},
     value::Value,
@@ -28,7 +28,7 @@ pub(super) static OPERATORS: &[Operator] = &[
 const MOST: i64 = 1 << 31;
 
 /// The attribute with a positive number for each axis of a window.
-pub(super) fn per_axis(cx: &NodeContext<'_, '_>, name: &str, axes: usize) -> Result<Vec<usize>, OnnxError> {
+pub(super) fn per_axis(cx: &NodeContext<'_, '_>, name: &str, axes: usize) -> Result<Vec<usize>> {
     let values = cx.ints(name)?.unwrap_or_else(|| vec![1; axes]);
     let is_valid = values.len() == axes && values.iter().all(|value| (1..MOST).contains(value));
     match is_valid {
@@ -38,7 +38,7 @@ pub(super) fn per_axis(cx: &NodeContext<'_, '_>, name: &str, axes: usize) -> Res
 }
 
 /// The margins of each axis: in front of it and behind it.
-pub(super) fn margins(cx: &NodeContext<'_, '_>, axes: usize) -> Result<Vec<(i64, i64)>, OnnxError> {
+pub(super) fn margins(cx: &NodeContext<'_, '_>, axes: usize) -> Result<Vec<(i64, i64)>> {
     let pads = cx.ints("pads")?.unwrap_or_else(|| vec![0; 2 * axes]);
     let is_valid = pads.len() == 2 * axes && pads.iter().all(|pad| (-MOST..MOST).contains(pad));
     if !is_valid {
@@ -53,7 +53,7 @@ pub(super) fn windows(
     cx: &NodeContext<'_, '_>,
     shape: &[usize],
     kernel: &[usize],
-) -> Result<Vec<AxisWindow>, OnnxError> {
+) -> Result<Vec<AxisWindow>> {
     let axes = kernel.len();
     let space = shape.get(2..).filter(|space| space.len() == axes);
     let space = space.ok_or_else(|| OnnxError::operand(0, format!("expected {} axes", axes + 2)))?;
@@ -109,11 +109,7 @@ pub(super) fn windows(
 }
 
 /// The windows of a convolution with these filters.
-pub(super) fn windows_of(
-    cx: &NodeContext<'_, '_>,
-    x: &Value,
-    filters: &Value,
-) -> Result<Vec<AxisWindow>, OnnxError> {
+pub(super) fn windows_of(cx: &NodeContext<'_, '_>, x: &Value, filters: &Value) -> Result<Vec<AxisWindow>> {
     if filters.rank() != x.rank() || x.rank() < 3 {
         return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", filters.shape(), x.shape())));
     }
@@ -131,7 +127,7 @@ pub(super) fn convolved(
     x: &Value,
     filters: &Value,
     bias: Option<Value>,
-) -> Result<Value, OnnxError> {
+) -> Result<Value> {
     let (shape, filter) = (x.shape().to_vec(), filters.shape().to_vec());
     let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
     let fits = filter.len() >= 3
@@ -164,7 +160,7 @@ pub(super) fn convolved(
 
 /// Filters with the axes of the window first, then the channels, then the filters: arrays within a model have
 /// channels as their contiguous axis, so that the filters are in vectors.
-pub(super) fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Result<Value, OnnxError> {
+pub(super) fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Result<Value> {
     let [count, channels, kernel @ ..] = filters.shape() else {
         return Err(OnnxError::operand(1, "expected two axes or more"));
     };
@@ -185,11 +181,7 @@ pub(super) fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Res
 
 /// The margins of a transposed convolution, so that its result has the size that `output_shape` names or
 /// `auto_pad` implies.
-fn transposed_margins(
-    cx: &NodeContext<'_, '_>,
-    full: &[i64],
-    same: &[i64],
-) -> Result<Vec<(i64, i64)>, OnnxError> {
+fn transposed_margins(cx: &NodeContext<'_, '_>, full: &[i64], same: &[i64]) -> Result<Vec<(i64, i64)>> {
     let mode = cx.text_or("auto_pad", "NOTSET")?;
     let wanted = match (cx.ints("output_shape")?, mode) {
         (Some(wanted), _) if wanted.len() >= full.len() => wanted[wanted.len() - full.len()..].to_vec(),
