@@ -108,7 +108,7 @@ fn the_loop_of_a_full_neon_tile_is_as_written_by_hand() {
         // pointer increments and the trip count.
         let products = count_words(body, 0xffc0_f400, product);
         let depths = products / 18;
-        assert!(depths >= 2 && products % 18 == 0, "{products} products");
+        assert!(depths >= 2 && products.is_multiple_of(18), "{products} products");
         assert_eq!(count_words(body, 0xffc0_0000, 0x3dc0_0000), 3 * depths);
         assert_eq!(count_words(body, 0xffc0_0000, load), 6 * depths);
         assert_eq!(body.len(), 27 * depths + 3, "and nothing else");

@@ -94,7 +94,7 @@ fn roundings(block: &[Stmt], times: f64) -> f64 {
         Stmt::For { lo, hi, body, .. } => roundings(body, times * (hi.limit - lo).max(1) as f64),
         Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => {
             let mut operations = 1.0;
-            walk::each_expr(value, &mut |_| operations += 1.0);
+            walk::parts(value).for_each(|_| operations += 1.0);
             operations * times
         }
         _ => 0.0,
