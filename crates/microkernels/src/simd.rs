@@ -46,6 +46,8 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     const ROWS: usize;
     /// The microkernels of the instruction set.
     const MICROKERNELS: Microkernels<Self>;
+    /// Whether the addresses of all rows of a tile fit in the general registers.
+    const KEEPS_ADDRESSES: bool = false;
     /// Bytes per element.
     const SIZE: isize = size_of::<Self::Element>() as isize;
 
@@ -95,6 +97,20 @@ pub(crate) trait Simd: Copy + Sized + 'static {
         for (r, accumulators) in accumulators.iter_mut().enumerate() {
             // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
             unsafe { add_row::<Self, W>(accumulators, a.wrapping_add(r), columns) };
+        }
+    }
+    /// Adds the products of the elements that lie `offset` bytes behind each address, one for each row, with
+    /// vectors of B.
+    #[inline(always)]
+    unsafe fn add_rows<const H: usize, const W: usize>(
+        accumulators: &mut [[Self::Vector; W]; H],
+        rows: &[*const u8],
+        offset: isize,
+        columns: [Self::Vector; W],
+    ) {
+        for (accumulators, row) in accumulators.iter_mut().zip(rows) {
+            // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
+            unsafe { add_row::<Self, W>(accumulators, row.wrapping_offset(offset).cast(), columns) };
         }
     }
 

@@ -153,9 +153,7 @@ pub(crate) unsafe fn indexed_microkernel<V: Simd, const H: usize, const W: usize
         for p in 0..tile.k {
             let offset = *a.k_offsets.add(p) as isize;
             let columns = load_columns::<V, W>(b, EDGE, mask);
-            for (accumulators, row) in accumulators.iter_mut().zip(&a.rows) {
-                add_row::<V, W>(accumulators, row.wrapping_offset(offset).cast(), columns);
-            }
+            V::add_rows(&mut accumulators, &a.rows, offset, columns);
             b = b.wrapping_byte_offset(tile.b_k);
         }
         store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
@@ -193,6 +191,19 @@ pub(crate) unsafe fn microkernel<
             }
         }
         let masked = EDGE && !PACKED;
+        if !PACKED && V::KEEPS_ADDRESSES {
+            let mut rows = [a.cast::<u8>(); MAX_ROWS];
+            for (r, row) in rows.iter_mut().enumerate().take(H) {
+                *row = row.wrapping_offset(r as isize * a_row);
+            }
+            let mut offset = 0_isize;
+            for _ in 0..tile.k {
+                let columns = load_columns::<V, W>(b, masked, mask);
+                V::add_rows(&mut accumulators, &rows, offset, columns);
+                (offset, b) = (offset.wrapping_add(a_k), b.wrapping_byte_offset(b_k));
+            }
+            return store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
+        }
         for _ in 0..tile.k / 4 {
             for i in 0..4 {
                 let (a, b) = (a.wrapping_byte_offset(i * a_k), b.wrapping_byte_offset(i * b_k));

@@ -4,6 +4,7 @@
 //! lanes are accessed one by one unless whole vectors or halves of them are selected.
 
 use std::arch::aarch64::*;
+use std::arch::asm;
 use std::ops::Range;
 
 use vector_asm::Isa;
@@ -20,7 +21,8 @@ pub(crate) struct Neon<T>(T);
 /// Defines the methods whose instructions differ in the element type only.
 macro_rules! methods {
     (
-        $element:ty, $vector:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $fma:ident
+        $element:ty, $vector:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $fma:ident,
+        $fma_lane:ident, $load_lane:literal
     ) => {
         type Element = $element;
         type Vector = $vector;
@@ -28,6 +30,7 @@ macro_rules! methods {
         const ISA: Isa = Isa::Neon;
         const LANES: usize = $lanes;
         const ROWS: usize = 12;
+        const KEEPS_ADDRESSES: bool = true;
 const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6 7 8 9 10 11 12);
 
         #[inline(always)]
@@ -80,12 +83,38 @@ const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6 7 8 9 
             a & !b
         }
 
+        #[inline(always)]
+        unsafe fn add_rows<const H: usize, const W: usize>(
+            accumulators: &mut [[$vector; W]; H],
+            rows: &[*const u8],
+            offset: isize,
+            columns: [$vector; W],
+        ) {
+            for (accumulators, &row) in accumulators.iter_mut().zip(rows) {
+                let element: $vector;
+                // SAFETY: the element may be read. Such a load is cheaper than `ld1r`, which the compiler would
+                // take: that is also an arithmetic instruction.
+                unsafe {
+                    asm!(
+                        concat!("ldr {element:", $load_lane, "}, [{row}, {offset}]"),
+                        element = lateout(vreg) element,
+                        row = in(reg) row,
+                        offset = in(reg) offset,
+                        options(pure, readonly, nostack, preserves_flags)
+                    );
+                    for (accumulator, column) in accumulators.iter_mut().zip(columns) {
+                        *accumulator = $fma_lane::<0>(*accumulator, column, element);
+                    }
+                }
+            }
+        }
+
         entries!("neon");
     };
 }
 
 impl Simd for Neon<f32> {
-    methods!(f32, float32x4_t, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vfmaq_f32);
+    methods!(f32, float32x4_t, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vfmaq_f32, vfmaq_laneq_f32, "s");
 
     #[inline(always)]
     unsafe fn load_masked(from: *const f32, mask: u8) -> float32x4_t {
@@ -207,7 +236,7 @@ impl Simd for Neon<f32> {
 }
 
 impl Simd for Neon<f64> {
-    methods!(f64, float64x2_t, 2, vdupq_n_f64, vld1q_f64, vst1q_f64, vfmaq_f64);
+    methods!(f64, float64x2_t, 2, vdupq_n_f64, vld1q_f64, vst1q_f64, vfmaq_f64, vfmaq_laneq_f64, "d");
 
     #[inline(always)]
     unsafe fn load_masked(from: *const f64, mask: u8) -> float64x2_t {
