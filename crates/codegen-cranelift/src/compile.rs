@@ -71,7 +71,13 @@ fn check_width(options: &CraneliftOptions) -> Result<(), CodegenError> {
     if options.vector.is_available() {
         return Ok(());
     }
-    let message = format!("this machine has no vectors of the width `{}`", options.vector);
+    let has: Vec<String> = VectorWidth::ALL
+        .into_iter()
+        .filter(|width| width.is_available())
+        .map(|width| format!("`{width}`"))
+        .collect();
+    let message =
+        format!("this machine has no vectors of the width `{}`, only {}", options.vector, has.join(", "));
     Err(failed("", "target set-up", message))
 }
 

@@ -69,6 +69,17 @@ fn options_are_part_of_the_fingerprint() {
 }
 
 #[test]
+fn vectors_that_the_machine_lacks_are_an_error_that_lists_those_it_has() {
+    // No machine has both NEON and AVX2.
+    for vector in VectorWidth::ALL.into_iter().filter(|width| !width.is_available()) {
+        let error = cranelift(CraneliftOptions { vector, ..CraneliftOptions::default() });
+        let error = error.expect_err("no such vectors").to_string();
+        assert!(error.contains(&format!("no vectors of the width `{vector}`, only `none`")), "{error}");
+        assert!(error.contains(&format!("`{}`", VectorWidth::default())), "{error}");
+    }
+}
+
+#[test]
 fn listings_show_what_was_compiled() {
     let kernel = kernel(parse(ADD));
     let options = CraneliftOptions { vector: VectorWidth::Bits128, ..CraneliftOptions::default() };
