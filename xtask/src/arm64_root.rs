@@ -100,7 +100,7 @@ fn install(root: &Path) -> Result<()> {
 /// # Errors
 ///
 /// Folders that cannot be made.
-pub fn inside(root: &Path, words: &[String]) -> Result<Command> {
+fn inside(root: &Path, words: &[String]) -> Result<Command> {
     let repository = crate::root().canonicalize()?;
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
@@ -115,13 +115,19 @@ pub fn inside(root: &Path, words: &[String]) -> Result<Command> {
         std::fs::create_dir_all(&to)?;
         script += &format!("mount --rbind '{}' '{}'; ", from.display(), to.display());
     }
+    script += FORMATS;
     script += r#"exec chroot "$@""#;
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script, "sh"]).arg(root);
+    // The formats of programs belong to a namespace of users, so that those of the machine stay.
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]).arg(root);
     command.args(["/usr/bin/env", "-i", "-C"]).arg(&repository).args(environment(&repository));
     command.args(words);
     Ok(command)
 }
+
+/// Makes the kernel run programs for ARM64 by QEMU, for tests that start themselves; `$1` is the system. Where
+/// the kernel is too old for it (before 6.7), these tests fail.
+const FORMATS: &str = r#"mount -t binfmt_misc binfmt_misc "$1/proc/sys/fs/binfmt_misc" && sed 's/:[A-Z]*$/:/' "$1/usr/share/qemu/binfmt.d/qemu-aarch64.conf" >"$1/proc/sys/fs/binfmt_misc/register" || echo 'programs for ARM64 cannot start others' >&2; "#;
 
 /// The variables of a command in the system.
 fn environment(repository: &Path) -> Vec<String> {

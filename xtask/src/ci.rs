@@ -30,7 +30,7 @@ pub(crate) struct CiArgs {
     /// Add the long checks: fuzzing and the address sanitizer (both need a nightly toolchain); random tests
     /// with new seeds, accuracy over long sweeps, 100,000 programs in bounded memory; the model checker and
     /// builds with other features; crates outside of the workspace, whole packages, the archive for machines
-    /// with an NVIDIA GPU, real ONNX models; models trained to their stated accuracy, the growth of compile
+    /// with an NVIDIA GPU, real ONNX models; the suites for ARM64 under QEMU; models trained to their stated accuracy, the growth of compile
     /// time, and every benchmark case.
     #[arg(long)]
     full: bool,
@@ -201,6 +201,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     stages.extend(random_stages(gpu));
     stages.extend(feature_stages());
     stages.extend(outside_stages());
+    stages.push(arm64_stage());
     stages.extend(release_stages());
     stages
 }
@@ -285,6 +286,30 @@ fn outside_stages() -> Vec<Stage> {
         ),
     ]
 }
+
+/// The suites of the crates whose code depends on the processor, for ARM64 under QEMU. The gate does not even
+/// check types for ARM64: the standard library for it is in the system that this stage makes, and making it and
+/// checking every dependency takes ten processor minutes.
+///
+/// QEMU's table of mappings does not join neighbours, and it does not limit addresses, so the tests of these
+/// are left out.
+fn arm64_stage() -> Stage {
+    let packages =
+        ["code-memory", "vector-asm", "microkernels", "codegen-cranelift", "scheduler-multicore", "arrayjit"];
+    let packages = packages.map(|package| format!("-p {package}")).join(" ");
+    let skipped = ARM64_SKIPPED.map(|test| format!("--skip {test}")).join(" ");
+    let command = format!("cargo xtask arm64 -- test {packages} --lib --tests -- {skipped}");
+    Stage::new("ARM64 under QEMU", 60, &command).env([("PROPTEST_CASES", "16".into())])
+}
+
+/// Tests that QEMU cannot run, of mappings and of limits on memory, and the conformance kit, whose thousand
+/// processes would take an hour.
+const ARM64_SKIPPED: [&str; 4] = [
+    "ten_thousand_codes_are_some_forty_mappings",
+    "code_without_memory_is_an_error",
+    "code_is_freed_with_its_last_owner",
+    "conformance::",
+];
 
 /// Stages that need optimised code or an idle machine.
 fn release_stages() -> Vec<Stage> {
