@@ -206,9 +206,11 @@ fn brand() -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The number of the processor's design on ARM64, as Linux reports it.
 #[cfg(not(target_arch = "x86_64"))]
 fn brand() -> String {
-    String::new()
+    let path = "/sys/devices/system/cpu/cpu0/regs/identification/midr_el1";
+    std::fs::read_to_string(path).unwrap_or_default()
 }
 
 #[cfg(test)]
