@@ -43,6 +43,26 @@ pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledR
     Ok((scheduled, artifact))
 }
 
+/// Optimises and compiles a run, runs it in this process and returns the types and the bytes of the nodes that
+/// outlive it.
+///
+/// # Errors
+///
+/// [`Outcome::Skipped`] if the optimiser or the target does not support the routine, [`Outcome::Failed`] for
+/// all other errors.
+pub fn results(codegen: &dyn Codegen, case: &RunCase) -> Result<Vec<(DType, Vec<u8>)>, Outcome> {
+    let routine = optimised(&case.routine).map_err(|outcome| match outcome {
+        // It rejects a node that is declared virtual and cannot be.
+        Outcome::Failed(why) => Outcome::Skipped(why),
+        other => other,
+    })?;
+    let case = RunCase { routine, ..case.clone() };
+    let (scheduled, artifact) = compile_case(codegen, &case)?;
+    let nodes = host::run(&scheduled, &artifact, codegen.caps(), &case, 0xa5)?;
+    let kept = case.routine.nodes.iter().zip(nodes).filter(|(decl, _)| outlives(decl));
+    Ok(kept.map(|(decl, bytes)| (decl.dtype, bytes)).collect())
+}
+
 /// A routine that legalisation rejects is unsupported by the target.
 pub(crate) fn illegal(error: ScheduleError) -> Outcome {
     match error {

@@ -31,7 +31,7 @@ pub use access::{AccessForm, OperationUse};
 pub use case::{Case, Variant, cases};
 pub use claims::false_claims;
 pub use conform::{CASE, ConformanceTest, DIR, JOBS, LIR, SECONDS, conform, is_child, measure};
-pub use corpus::compile_case;
+pub use corpus::{compile_case, results};
 pub use device::{Agreement, run_corpus_on, run_generated_on};
 pub use generated::{generated_routine, run_generated};
 pub use host::GuardedBuffer;

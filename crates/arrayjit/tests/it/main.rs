@@ -24,6 +24,8 @@ mod corpus;
 mod devices;
 mod differential;
 #[cfg(feature = "cranelift")]
+mod digests;
+#[cfg(feature = "cranelift")]
 mod documented_programs;
 #[cfg(feature = "cranelift")]
 mod dumps;
