@@ -36,7 +36,7 @@ impl AxisWindow {
     }
 
     /// Whether a window leaves the axis.
-    fn is_padded(&self) -> bool {
+    pub fn is_padded(&self) -> bool {
         let span = self.dilation * (self.kernel - 1) + 1;
         let last = (self.stride * self.count.saturating_sub(1) + span) as i64 - self.before;
         self.before != 0 || last > self.size as i64

@@ -85,7 +85,7 @@ fn along(cx: &mut NodeContext<'_, '_>, value: &Value, axis: usize) -> Result<Str
     match (value.num_elements(), value.rank()) {
         (1, rank) => Ok(operand.at(&vec!["0".to_owned(); rank])),
         (_, 1) => Ok(operand.at(&[letter(axis)])),
-        _ => Err(OnnxError::Other(format!("{:?} does not fit an axis", value.shape()))),
+        _ => Err(OnnxError::Invalid(format!("{:?} does not fit an axis", value.shape()))),
     }
 }
 
