@@ -2,7 +2,8 @@
 //! whose standard library is also there for ARM64, a linker, and QEMU, which runs ARM64 programs.
 //!
 //! Rust's own distribution of the standard library for ARM64 would need a download from elsewhere, and the
-//! machine's release has no QEMU that is new enough. The folder takes about 2 GB and is made once, in a minute.
+//! machine's release has no QEMU that is new enough. The folder takes about 2 GB and is made once, in a
+//! minute.
 
 use std::{
     path::{Path, PathBuf},
@@ -125,9 +126,14 @@ fn inside(root: &Path, words: &[String]) -> Result<Command> {
     Ok(command)
 }
 
-/// Makes the kernel run programs for ARM64 by QEMU, for tests that start themselves; `$1` is the system. Where
-/// the kernel is too old for it (before 6.7), these tests fail.
-const FORMATS: &str = r#"mount -t binfmt_misc binfmt_misc "$1/proc/sys/fs/binfmt_misc" && sed 's/:[A-Z]*$/:/' "$1/usr/share/qemu/binfmt.d/qemu-aarch64.conf" >"$1/proc/sys/fs/binfmt_misc/register" || echo 'programs for ARM64 cannot start others' >&2; "#;
+/// Makes the kernel run programs for ARM64 by QEMU, for tests that start themselves; `$1` is the system.
+/// Where the kernel is too old for it (before 6.7), these tests fail.
+const FORMATS: &str = r#"
+formats="$1/proc/sys/fs/binfmt_misc"
+mount -t binfmt_misc binfmt_misc "$formats" &&
+    sed 's/:[A-Z]*$/:/' "$1/usr/share/qemu/binfmt.d/qemu-aarch64.conf" >"$formats/register" ||
+    echo 'programs for ARM64 cannot start others' >&2
+"#;
 
 /// The variables of a command in the system.
 fn environment(repository: &Path) -> Vec<String> {

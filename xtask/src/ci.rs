@@ -30,8 +30,8 @@ pub(crate) struct CiArgs {
     /// Add the long checks: fuzzing and the address sanitizer (both need a nightly toolchain); random tests
     /// with new seeds, accuracy over long sweeps, 100,000 programs in bounded memory; the model checker and
     /// builds with other features; crates outside of the workspace, whole packages, the archive for machines
-    /// with an NVIDIA GPU, real ONNX models; the suites for ARM64 under QEMU; models trained to their stated accuracy, the growth of compile
-    /// time, and every benchmark case.
+    /// with an NVIDIA GPU, real ONNX models; the suites for ARM64 under QEMU; models trained to their stated
+    /// accuracy, the growth of compile time, and every benchmark case.
     #[arg(long)]
     full: bool,
     /// Seconds each fuzz target runs under `--full`.
@@ -288,8 +288,8 @@ fn outside_stages() -> Vec<Stage> {
 }
 
 /// The suites of the crates whose code depends on the processor, for ARM64 under QEMU. The gate does not even
-/// check types for ARM64: the standard library for it is in the system that this stage makes, and making it and
-/// checking every dependency takes ten processor minutes.
+/// check types for ARM64: the standard library for it is in the system that this stage makes, and making it
+/// and checking every dependency takes ten processor minutes.
 ///
 /// QEMU's table of mappings does not join neighbours, and it does not limit addresses, so the tests of these
 /// are left out.

@@ -38,8 +38,9 @@ enum Task {
     ExportWeb(export_web::ExportWebArgs),
     /// Run the stages of continuous integration; `--full` adds the long checks.
     Ci(ci::CiArgs),
-    /// Run cargo for ARM64, with QEMU: `cargo xtask arm64 -- test -p microkernels`. The first run makes a system
-    /// with a compiler in `target/arm64-root` (or `ARM64_ROOT`), which needs root and Debian's packages.
+    /// Run cargo for ARM64, with QEMU: `cargo xtask arm64 -- test -p microkernels`. The first run makes a
+    /// system with a compiler in `target/arm64-root` (or `ARM64_ROOT`), which needs root and Debian's
+    /// packages.
     Arm64(arm64::Arm64Args),
     /// Install the tools of GPU tests under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler,
     /// and Chromium on request.

@@ -43,8 +43,8 @@ pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledR
     Ok((scheduled, artifact))
 }
 
-/// Optimises and compiles a run, runs it in this process and returns the types and the bytes of the nodes that
-/// outlive it.
+/// Optimises and compiles a run, runs it in this process and returns the types and the bytes of the nodes
+/// that outlive it.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! The same bits on every processor: digests of results, made on x86-64, hold for every architecture and width
-//! of vectors.
+//! The same bits on every processor: digests of results, made on x86-64, hold for every architecture and
+//! width of vectors.
 //!
 //! The programs are the corpus of `.lir` files, random routines, random programs of assignments in both
 //! numeric classes, and some steps of training on the digits. All NaNs count as equal. `BLESS=1` with

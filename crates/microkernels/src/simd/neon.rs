@@ -92,8 +92,8 @@ const MICROKERNELS: Microkernels<Self> = microkernels!(false; 1 2 3 4 5 6 7 8 9 
         ) {
             for (accumulators, &row) in accumulators.iter_mut().zip(rows) {
                 let element: $vector;
-                // SAFETY: the element may be read. Such a load is cheaper than `ld1r`, which the compiler would
-                // take: that is also an arithmetic instruction.
+                // SAFETY: the element may be read. Such a load is cheaper than `ld1r`, which the compiler
+                // would take: that is also an arithmetic instruction.
                 unsafe {
                     asm!(
                         concat!("ldr {element:", $load_lane, "}, [{row}, {offset}]"),
