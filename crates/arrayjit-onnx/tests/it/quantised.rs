@@ -141,7 +141,7 @@ fn products_of_dequantised_matrices_are_rounded_three_times() {
 fn strict() -> Backend {
     let mut settings = Settings::default();
     settings.numerics = NumericClass::Strict;
-    Backend::open_with("inline", settings).unwrap()
+    Backend::open_with("inline", &settings).unwrap()
 }
 
 /// In class strict, a product has the bits of the operations of the file.
