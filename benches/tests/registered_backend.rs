@@ -5,12 +5,12 @@ use std::{fs, sync::Arc};
 
 use arrayjit::{BackendParts, Device, OpenResult, Settings};
 use codegen_core::Interpreted;
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 arrayjit::register_backend!("relay", "the interpreter under another name", relay);
 
 fn relay(_: &Settings) -> OpenResult {
-    let device = Device::new(Arc::new(Cpu::inline(Config::default())), 0);
+    let device = Device::new(Arc::new(Cpu::inline(CpuConfig::default())), 0);
     Ok(BackendParts::new(Arc::new(Interpreted::new()), device))
 }
 

@@ -15,7 +15,7 @@ use filetests::{
     generate::{program_from_bytes, routine_from_bytes},
 };
 use lowered_ir::{
-    ir::{Routine, Stmt},
+    ir::{LoweredRoutine, Stmt},
     pipeline::{OptimizeSettings, optimize},
     text,
     verify::verify,
@@ -142,7 +142,7 @@ pub fn compiled(data: &[u8]) {
     means_the_same(&routine, data);
 }
 
-fn means_the_same(routine: &Routine, data: &[u8]) {
+fn means_the_same(routine: &LoweredRoutine, data: &[u8]) {
     if text::print(routine).len() < MAX_TEXT
         && let Outcome::Failed(message) = run_generated(&codegen(), routine, data)
     {
@@ -154,7 +154,7 @@ fn codegen() -> impl Codegen {
     cranelift(CraneliftOptions::default()).expect("a host target")
 }
 
-fn every_stage(routine: &Routine) {
+fn every_stage(routine: &LoweredRoutine) {
     let Ok(optimized) = optimize(routine.clone(), &OptimizeSettings::default()) else { return };
     verify(&optimized.routine).expect("optimised routines verify");
     let codegen = codegen();
@@ -173,7 +173,7 @@ fn every_stage(routine: &Routine) {
 }
 
 /// Whether a routine runs in negligible time.
-fn is_small(routine: &Routine) -> bool {
+fn is_small(routine: &LoweredRoutine) -> bool {
     let bytes = |dims: &[usize], dtype: DType| {
         dims.iter().fold(dtype.size_bytes() as u64, |bytes, &dim| bytes.saturating_mul(dim as u64))
     };

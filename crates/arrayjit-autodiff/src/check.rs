@@ -62,7 +62,7 @@ pub enum CheckError {
     Interpret(#[from] InterpError),
     /// An error about a node or an array.
     #[error(transparent)]
-    Node(#[from] tnode::Error),
+    Node(#[from] tnode::TensorNodeError),
     /// A node that the program reads has no values; `expected` are all nodes that need some.
     #[error("node {node} has no values; the program reads {}", expected.join(", "))]
     MissingInput { node: String, expected: Vec<String> },
@@ -262,7 +262,7 @@ fn indices(mut element: usize, dims: &[usize]) -> Vec<usize> {
 }
 
 /// The position of an element in the memory of a node with margins.
-fn padded_offset(node: &TensorNode, index: &[usize]) -> Result<usize, tnode::Error> {
+fn padded_offset(node: &TensorNode, index: &[usize]) -> Result<usize, tnode::TensorNodeError> {
     let left = |axis: usize| node.padding().map_or(0, |padding| padding.axes[axis].left);
     let dims = node.dims()?;
     Ok(index

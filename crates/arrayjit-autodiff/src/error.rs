@@ -24,7 +24,7 @@ pub struct GradientError {
 pub enum GradientErrorKind {
     /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
-    Node(#[from] tnode::Error),
+    Node(#[from] tnode::TensorNodeError),
     /// The accesses of an assignment do not fit together.
     #[error("assignment to node {node}: {source}")]
     Index { node: String, source: IndexError },
@@ -131,8 +131,8 @@ impl From<GradientErrorKind> for GradientError {
     }
 }
 
-impl From<tnode::Error> for GradientError {
-    fn from(error: tnode::Error) -> GradientError {
+impl From<tnode::TensorNodeError> for GradientError {
+    fn from(error: tnode::TensorNodeError) -> GradientError {
         GradientErrorKind::Node(error).into()
     }
 }

@@ -11,7 +11,7 @@ pub(crate) struct Twins(BTreeMap<TensorNode, TensorNode>);
 
 impl Twins {
     /// The twin of a node; the node itself if it holds no floats, or is f64 already.
-    pub(crate) fn of(&mut self, node: &TensorNode) -> Result<TensorNode, tnode::Error> {
+    pub(crate) fn of(&mut self, node: &TensorNode) -> Result<TensorNode, tnode::TensorNodeError> {
         if !node.dtype().is_float() || node.dtype() == DType::F64 {
             return Ok(node.clone());
         }
@@ -31,16 +31,16 @@ impl Twins {
     }
 
     /// A copy of the program in which twins replace the nodes.
-    pub(crate) fn program(&mut self, program: &Assignments) -> Result<Assignments, tnode::Error> {
+    pub(crate) fn program(&mut self, program: &Assignments) -> Result<Assignments, tnode::TensorNodeError> {
         let steps = self.steps(&program.steps)?;
         Ok(Assignments { symbols: program.symbols.clone(), steps, ..Assignments::default() })
     }
 
-    fn steps(&mut self, steps: &[ProgramStep]) -> Result<Vec<ProgramStep>, tnode::Error> {
+    fn steps(&mut self, steps: &[ProgramStep]) -> Result<Vec<ProgramStep>, tnode::TensorNodeError> {
         steps.iter().map(|step| self.step(step)).collect()
     }
 
-    fn step(&mut self, step: &ProgramStep) -> Result<ProgramStep, tnode::Error> {
+    fn step(&mut self, step: &ProgramStep) -> Result<ProgramStep, tnode::TensorNodeError> {
         Ok(match step {
             ProgramStep::Accum(accum) => ProgramStep::Accum(Box::new(self.accum(accum)?)),
             ProgramStep::Concat(parts) => {
@@ -56,7 +56,7 @@ impl Twins {
         })
     }
 
-    fn fetch(&mut self, op: &FetchOp) -> Result<FetchOp, tnode::Error> {
+    fn fetch(&mut self, op: &FetchOp) -> Result<FetchOp, tnode::TensorNodeError> {
         Ok(match op {
             FetchOp::Slice { index, of } => FetchOp::Slice { index: *index, of: self.of(of)? },
             FetchOp::EmbedDim { of, axis } => FetchOp::EmbedDim { of: self.of(of)?, axis: *axis },
@@ -70,7 +70,7 @@ impl Twins {
         })
     }
 
-    fn accum(&mut self, accum: &Accum) -> Result<Accum, tnode::Error> {
+    fn accum(&mut self, accum: &Accum) -> Result<Accum, tnode::TensorNodeError> {
         let rhs = match &accum.rhs {
             Rhs::Copy(a) => Rhs::Copy(self.operand(a)?),
             Rhs::Unary(op, a) => Rhs::Unary(*op, self.operand(a)?),
@@ -84,7 +84,7 @@ impl Twins {
         Ok(Accum { lhs: self.of(&accum.lhs)?, rhs, computed, ..accum.clone() })
     }
 
-    fn operand(&mut self, operand: &Operand) -> Result<Operand, tnode::Error> {
+    fn operand(&mut self, operand: &Operand) -> Result<Operand, tnode::TensorNodeError> {
         Ok(match operand {
             Operand::Node(node) => Operand::Node(self.of(node)?),
             Operand::MergeBuffer(node) => Operand::MergeBuffer(self.of(node)?),

@@ -17,7 +17,7 @@ use std::{
 
 use arrayjit::{Context, HostArray, Stream, TensorNode};
 use arrayjit_collectives::{CollectiveError, Group, NcclGroup, Reduction, Transport, local};
-use device_cuda::{Config, CudaDevice};
+use device_cuda::{CudaConfig, CudaDevice};
 use device_runtime::Device;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -62,7 +62,7 @@ struct Rank {
 
 impl Rank {
     fn new(transport: &dyn Transport) -> Outcome<Rank> {
-        let config = Config { ordinal: transport.rank() as u32, ..Config::default() };
+        let config = CudaConfig { ordinal: transport.rank() as u32, ..CudaConfig::default() };
         let device = Device::new(Arc::new(CudaDevice::open(&config)?), transport.rank());
         let (stream, context): (Stream, _) = (device.new_stream()?, Context::new(&device.new_stream()?));
         Ok(Rank { group: NcclGroup::new(transport, stream, Duration::from_secs(30))?, context })

@@ -53,7 +53,7 @@ pub enum OnnxError {
     Model(#[from] arrayjit_tensor::Error),
     /// An array that cannot be made.
     #[error(transparent)]
-    Array(#[from] tnode::Error),
+    Array(#[from] tnode::TensorNodeError),
 }
 
 /// A node whose operator this crate does not have.

@@ -3,7 +3,7 @@
 use crate::analysis::access;
 use codegen_core::scheduled::{RoutineParts, ScheduledRoutine};
 use codegen_core::{Caps, Codegen, Workgroups};
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 
 use crate::analysis::nodes::is_local;
 use crate::analysis::uses::RoutineUses;
@@ -69,12 +69,12 @@ pub const PASS_NAMES: &[&str] = &[
 
 /// A routine on its way through the passes, and the function that is called with it after each of them.
 struct PassRunner<'a> {
-    routine: Routine,
-    on_pass: &'a mut dyn FnMut(&str, &Routine),
+    routine: LoweredRoutine,
+    on_pass: &'a mut dyn FnMut(&str, &LoweredRoutine),
 }
 
 impl PassRunner<'_> {
-    fn run(&mut self, name: &'static str, pass: impl FnOnce(&mut Routine)) {
+    fn run(&mut self, name: &'static str, pass: impl FnOnce(&mut LoweredRoutine)) {
         pass(&mut self.routine);
         (self.on_pass)(name, &self.routine);
     }
@@ -184,7 +184,7 @@ fn gpu_pipeline(
 ///
 /// [`ScheduleError`].
 pub fn schedule(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     codegen: &dyn Codegen,
     options: &ScheduleOptions,
 ) -> Result<ScheduledRoutine, ScheduleError> {
@@ -199,10 +199,10 @@ pub fn schedule(
 /// [`ScheduleError::Virtual`] where a virtual node was not inlined, [`ScheduleError::Illegal`] where the
 /// target lacks an operation or a type. The other variants are bugs.
 pub fn schedule_traced(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     codegen: &dyn Codegen,
     options: &ScheduleOptions,
-    on_pass: &mut dyn FnMut(&str, &Routine),
+    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
 ) -> Result<ScheduledRoutine, ScheduleError> {
     reject_virtual(routine)?;
     let caps = codegen.caps();
@@ -225,9 +225,9 @@ pub fn schedule_traced(
 ///
 /// [`ScheduleError`], in the same cases as [`schedule_traced`].
 pub fn schedule_serial(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     codegen: &dyn Codegen,
-    on_pass: &mut dyn FnMut(&str, &Routine),
+    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
 ) -> Result<ScheduledRoutine, ScheduleError> {
     reject_virtual(routine)?;
     let caps = codegen.caps();
@@ -245,7 +245,7 @@ pub fn schedule_serial(
 /// Partitions a routine into verified kernels and plans its temporaries. Consecutive serial statements are
 /// one kernel, or several of about `limit` statements.
 fn into_kernels(
-    mut routine: Routine,
+    mut routine: LoweredRoutine,
     uses: &RoutineUses,
     codegen: &dyn Codegen,
     options: &ScheduleOptions,
@@ -265,7 +265,7 @@ fn into_kernels(
     Ok(ScheduledRoutine::new(parts)?)
 }
 
-fn reject_virtual(routine: &Routine) -> Result<(), ScheduleError> {
+fn reject_virtual(routine: &LoweredRoutine) -> Result<(), ScheduleError> {
     let mentioned = access::nodes(&routine.body);
     match mentioned.into_iter().find(|&node| routine.node(node).mode.known_virtual()) {
         Some(node) => Err(ScheduleError::Virtual {

@@ -140,7 +140,7 @@ impl Backend {
         &self,
         decisions: Pending,
         changes: impl IntoIterator<Item = (&'a Changes, &'a [TensorNode])>,
-    ) -> Result<(), tnode::Error> {
+    ) -> Result<(), tnode::TensorNodeError> {
         // The lock is held during the commit: a thread that sees the new modes must find the computations
         // too.
         let mut known = self.state.virtual_nodes.lock().unwrap_or_else(PoisonError::into_inner);

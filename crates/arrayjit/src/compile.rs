@@ -222,7 +222,7 @@ impl Backend {
     )]
     pub fn compile_lowered<N: Borrow<TensorNode>>(
         &self,
-        routine: Verified<ir::Routine>,
+        routine: Verified<ir::LoweredRoutine>,
         nodes: impl IntoIterator<Item = N>,
     ) -> Result<Compiled, CompileError> {
         let routine = routine.into_inner();
@@ -339,10 +339,10 @@ impl Backend {
         known: &OptimizeCtx,
         lowered: Lowered,
         laps: &mut Stopwatch,
-    ) -> Result<(Option<Arc<ir::Routine>>, InContext), OptimizeError> {
+    ) -> Result<(Option<Arc<ir::LoweredRoutine>>, InContext), OptimizeError> {
         let observer = self.observer();
         let mut source = observer.needs().routine.then(|| Arc::new(lowered.routine.clone()));
-        let on_pass = &mut |name: &str, routine: &ir::Routine| {
+        let on_pass = &mut |name: &str, routine: &ir::LoweredRoutine| {
             observer.pass(name, routine);
             if name == "import" && source.is_some() {
                 source = Some(Arc::new(routine.clone()));
@@ -381,7 +381,7 @@ impl Backend {
         let observer = self.observer();
 
         // The routine is partitioned into kernels, and these are compiled.
-        let on_step = &mut |name: &str, routine: &ir::Routine| observer.pass(name, routine);
+        let on_step = &mut |name: &str, routine: &ir::LoweredRoutine| observer.pass(name, routine);
         let logging = self.settings().has_logs().then(|| log_values(&optimized.routine));
         if let Some(logging) = &logging {
             verified("logging", logging)?;
@@ -458,7 +458,7 @@ fn unoptimized(source: OptimizeError, assignments: &Assignments, handles: &[Tens
 /// An optimised routine that is not compiled yet.
 pub(crate) struct PlannedRoutine {
     /// The routine before the optimiser, if the settings ask for capsules.
-    source: Option<Arc<ir::Routine>>,
+    source: Option<Arc<ir::LoweredRoutine>>,
     optimized: Optimized,
     nodes: Vec<TensorNode>,
     views: Vec<(TensorNode, View)>,
@@ -484,7 +484,7 @@ impl PlannedRoutine {
     }
 
     /// Adds the routine's decisions about nodes to `pending`.
-    pub(crate) fn decide(&self, pending: &mut Pending) -> Result<(), tnode::Error> {
+    pub(crate) fn decide(&self, pending: &mut Pending) -> Result<(), tnode::TensorNodeError> {
         pending.add(&decisions(&self.nodes, &self.optimized.routine), &self.views)
     }
 }
@@ -507,6 +507,6 @@ pub(crate) fn owned<N: Borrow<TensorNode>>(nodes: impl IntoIterator<Item = N>) -
 }
 
 /// The memory mode that the optimiser decided for each node with a handle.
-fn decisions(nodes: &[TensorNode], routine: &ir::Routine) -> Vec<(TensorNode, ModeState)> {
+fn decisions(nodes: &[TensorNode], routine: &ir::LoweredRoutine) -> Vec<(TensorNode, ModeState)> {
     nodes.iter().zip(&routine.nodes).map(|(node, decl)| (node.clone(), decl.mode.clone())).collect()
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
-use lowered_ir::{ir::Routine, verify::verify};
+use lowered_ir::{ir::LoweredRoutine, verify::verify};
 use scheduling::{LegaliseError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced};
 
 use crate::{cache::CodeCache, error::CompileError, observer::CompileObserver, target::Target, tune::Tuner};
@@ -30,8 +30,8 @@ impl Generator {
     /// choices that were measured as the fastest.
     pub(crate) fn schedule(
         &self,
-        routine: &Routine,
-        on_step: &mut dyn FnMut(&str, &Routine),
+        routine: &LoweredRoutine,
+        on_step: &mut dyn FnMut(&str, &LoweredRoutine),
     ) -> Result<ScheduledRoutine, CompileError> {
         let codegen = &*self.target.codegen;
         let schedule = if self.logs {
@@ -56,8 +56,8 @@ impl Generator {
     /// Schedules and compiles a routine.
     pub(crate) fn code(
         &self,
-        routine: &Routine,
-        on_step: &mut dyn FnMut(&str, &Routine),
+        routine: &LoweredRoutine,
+        on_step: &mut dyn FnMut(&str, &LoweredRoutine),
     ) -> Result<Code, CompileError> {
         let schedule = self.schedule(routine, on_step)?;
         let artifact = self.compile(&schedule)?;
@@ -93,7 +93,7 @@ pub(crate) fn rejection(error: &CompileError) -> Option<Rejection> {
 
 /// Fails if the IR that a stage produced does not verify: because of our own bug, or because the program is
 /// too large.
-pub(crate) fn verified(stage: &'static str, routine: &Routine) -> Result<(), CompileError> {
+pub(crate) fn verified(stage: &'static str, routine: &LoweredRoutine) -> Result<(), CompileError> {
     verify(routine).map_err(|error| match error.violation.is_limit() {
         true => CompileError::TooLarge { stage, error },
         false => CompileError::Verify { stage, error },

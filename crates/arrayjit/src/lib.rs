@@ -74,9 +74,9 @@ pub use lowered_ir::{
     random, // distributions, for builders
 };
 pub use tnode::{
-    AxisPadding, DType, Decision, Dims, Element, Error as TensorNodeError, HostArray, Hosted, Label,
-    MemoryMode, ModeConflict, ModeState, NodeBuilder, NodeId, Padding, Reason, Registry, RenderOptions,
-    Scalar, Sharing, TensorNode, View, WeakNode,
+    AxisPadding, DType, Decision, Dims, Element, HostArray, Hosted, Label, MemoryMode, ModeConflict,
+    ModeState, NodeBuilder, NodeId, Padding, Reason, Registry, RenderOptions, Scalar, Sharing, TensorNode,
+    TensorNodeError, View, WeakNode,
 };
 #[cfg(feature = "files")]
 pub use tnode::{
@@ -153,7 +153,7 @@ struct RuntimeGuide;
 ///
 /// ```compile_fail,E0308
 /// use codegen_core::{Kernel, KernelAbi, KernelError};
-/// fn alter(ir: lowered_ir::ir::Routine, abi: KernelAbi) -> Result<Kernel, KernelError> {
+/// fn alter(ir: lowered_ir::ir::LoweredRoutine, abi: KernelAbi) -> Result<Kernel, KernelError> {
 ///     Kernel::new(ir, abi)
 /// }
 /// ```

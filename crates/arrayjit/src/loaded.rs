@@ -63,7 +63,7 @@ impl LoadedProgram {
     pub fn set(
         &mut self,
         node: &str,
-        values: impl TryInto<Arc<HostArray>, Error: Into<tnode::Error>>,
+        values: impl TryInto<Arc<HostArray>, Error: Into<tnode::TensorNodeError>>,
     ) -> Result<(), Error> {
         let node = self.code.node(node)?;
         if self.context.contains(node) {

@@ -8,7 +8,7 @@ use std::{any::Any, fmt::Debug, fmt::Display, sync::Arc, time::Duration};
 use assignments::{Assignments, Warning};
 use codegen_core::{Code, Logging};
 use device_runtime::Context;
-use lowered_ir::ir::Routine as Ir;
+use lowered_ir::ir::LoweredRoutine;
 use tnode::TensorNode;
 
 use crate::{error::OpenError, fallback::Fallback, routine::RunObserver, target::Target};
@@ -29,7 +29,7 @@ pub(crate) trait CompileObserver: Any + Send + Sync {
     fn skipped(&self, name: &str, why: &OpenError);
 
     /// A pass has produced this routine.
-    fn pass(&self, name: &str, routine: &Ir);
+    fn pass(&self, name: &str, routine: &LoweredRoutine);
 
     /// The forms of a kernel have been measured.
     fn tuned(&self, kernel: &str, result: &dyn Display);
@@ -67,7 +67,7 @@ pub(crate) struct Compilation<'c> {
     /// The assignments, if the observer needs them and there are any.
     pub(crate) assignments: Option<Assignments>,
     /// The routine before the optimiser, if the observer needs it.
-    pub(crate) routine: Option<Arc<Ir>>,
+    pub(crate) routine: Option<Arc<LoweredRoutine>>,
 }
 
 /// A part of a compiled routine, with the backend that runs it.

@@ -30,7 +30,7 @@ use lowered_ir::random::{Distribution, Scheme};
 pub enum BuildError {
     /// The sizes of a node are not settled.
     #[error(transparent)]
-    Node(#[from] tnode::Error),
+    Node(#[from] tnode::TensorNodeError),
     /// The indices do not fit the nodes.
     #[error("assignment to node {node}: {source}")]
     Index { node: String, source: IndexError },
@@ -85,7 +85,7 @@ pub fn embed_symbol(node: &TensorNode, symbol: &StaticSymbol) -> Assignments {
 ///
 /// let m = TensorNode::builder("m").dims([3]).build()?;
 /// assert_eq!(constant(&m, 1.0).then(detach(&m)).to_string(), "m =: 1;\ndetach m;\n");
-/// # Ok::<(), tnode::Error>(())
+/// # Ok::<(), tnode::TensorNodeError>(())
 /// ```
 pub fn detach(node: &TensorNode) -> Assignments {
     single(ProgramStep::Detach(node.clone()))
@@ -337,7 +337,7 @@ pub fn split(targets: &[&TensorNode], axis: usize, operand: &TensorNode) -> Resu
 fn along(whole: &TensorNode, axis: usize, count: usize) -> Result<(String, String), BuildError> {
     let dims = whole.dims_without_padding()?;
     if axis >= dims.len() {
-        return Err(tnode::Error::NoSuchAxis { axis, dims }.into());
+        return Err(tnode::TensorNodeError::NoSuchAxis { axis, dims }.into());
     }
     if count == 0 {
         return Err(BuildError::NoParts { node: whole.name() });

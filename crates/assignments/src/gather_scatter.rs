@@ -87,7 +87,7 @@ fn shapes(
     let (outer, rows, space) =
         (table.dims_without_padding()?, ids.dims_without_padding()?, values.dims_without_padding()?);
     if axis >= outer.len() {
-        return Err(tnode::Error::NoSuchAxis { axis, dims: outer }.into());
+        return Err(tnode::TensorNodeError::NoSuchAxis { axis, dims: outer }.into());
     }
     let expected: Dims = outer[..axis].iter().chain(&rows).chain(&outer[axis + 1..]).copied().collect();
     if space != expected {

@@ -15,7 +15,7 @@ use lowered_ir::random::{Distribution, Scheme};
 /// let noise = Random::normal(42).number(w.id().get());
 /// let program = builder::random(&w, noise);
 /// assert_eq!(program.steps.len(), 1);
-/// # Ok::<(), tnode::Error>(())
+/// # Ok::<(), tnode::TensorNodeError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Random {

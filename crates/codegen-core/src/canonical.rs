@@ -25,8 +25,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine,
-    Space, Stmt, TernaryOp, walk,
+    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, LocalId, Locals, LoopId, LoopKind, LoweredRoutine,
+    NodeRef, Space, Stmt, TernaryOp, walk,
 };
 use tnode::{DType, Dims};
 
@@ -79,7 +79,7 @@ pub struct Arrays<'a> {
 
 impl<'a> Arrays<'a> {
     /// The arrays and variables of a routine.
-    pub fn of(routine: &Routine) -> Arrays<'static> {
+    pub fn of(routine: &LoweredRoutine) -> Arrays<'static> {
         let nodes = routine.nodes.iter().map(|node| (node.dtype, node.dims.clone())).collect();
         Arrays { nodes: Cow::Owned(nodes), more: Vec::new(), ranges: Cow::Owned(VariableRanges::of(routine)) }
     }
@@ -262,7 +262,7 @@ pub fn adds_products(block: &[Stmt]) -> bool {
 }
 
 /// The contractions of a routine at any depth, each by the variable of its outermost loop.
-pub fn contractions(routine: &Routine) -> BTreeSet<LoopId> {
+pub fn contractions(routine: &LoweredRoutine) -> BTreeSet<LoopId> {
     let mut search = Search {
         locals: routine.locals(),
         arrays: Arrays::of(routine),
@@ -305,7 +305,7 @@ impl Search {
 /// float. Legalisation leaves these conversions to targets that compile contractions of such types whole.
 /// Elements are those of nodes, and, after legalisation, those of `arrays`: nodes that became locals of a
 /// kernel. Before, locals of narrow types are no arrays of elements, because legalisation makes bits of them.
-pub fn widens(body: &[Stmt], routine: &Routine, arrays: Option<&Locals>, kernels: DTypeSet) -> bool {
+pub fn widens(body: &[Stmt], routine: &LoweredRoutine, arrays: Option<&Locals>, kernels: DTypeSet) -> bool {
     let Some((_, left, right)) = product(body) else { return false };
     let factors = [left, right];
     let read_type = |read: &Expr| match read {

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    Affine, ArrayRef, Expr, IdMap, IdSet, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, Symbol, Var, walk,
+    Affine, ArrayRef, Expr, IdMap, IdSet, Indices, LocalId, LoopId, LoweredRoutine, NodeRef, Stmt, Symbol,
+    Var, walk,
 };
 
 /// An access to a node.
@@ -102,7 +103,7 @@ pub struct VariableRanges {
 
 impl VariableRanges {
     /// The ranges of a routine's symbols and of all its loops.
-    pub fn of(routine: &Routine) -> VariableRanges {
+    pub fn of(routine: &LoweredRoutine) -> VariableRanges {
         let mut ranges = VariableRanges { loops: IdMap::default(), symbols: symbol_ranges(&routine.symbols) };
         ranges.add(&routine.body);
         ranges

@@ -17,7 +17,7 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    ArrayRef, Expr, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, walk,
+    ArrayRef, Expr, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt, walk,
 };
 
 use crate::caps::Workgroups;
@@ -72,7 +72,7 @@ pub enum FormError {
 /// # Errors
 ///
 /// [`FormError`] of the first rule that the kernel breaks.
-pub fn check_form(kernel: &Routine, limits: Workgroups) -> Result<(), FormError> {
+pub fn check_form(kernel: &LoweredRoutine, limits: Workgroups) -> Result<(), FormError> {
     let body = innermost(&kernel.body);
     if let Some(var) = first_parallel(body) {
         return Err(FormError::Parallel { kernel: kernel.name.clone(), var });
@@ -107,7 +107,7 @@ fn has_workgroups(block: &[Stmt]) -> bool {
 }
 
 struct Form<'a> {
-    kernel: &'a Routine,
+    kernel: &'a LoweredRoutine,
     limits: Workgroups,
     locals: Locals,
     /// Arrays that all threads have read since the last barrier.

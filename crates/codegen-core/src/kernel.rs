@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lowered_ir::{
-    ir::{ArrayRef, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, Symbol, walk},
+    ir::{ArrayRef, Expr, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt, Symbol, walk},
     log,
     verify::{Verified, VerifyError},
 };
@@ -24,7 +24,7 @@ use crate::plan_slot::PlanSlot;
 /// other kernel runs whole. For targets with workgroups [`crate::check_form`] specifies the form of kernels.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    ir: Verified<Routine>,
+    ir: Verified<LoweredRoutine>,
     abi: KernelAbi,
     choice: Option<KernelChoice>,
     plan: PlanSlot,
@@ -78,7 +78,7 @@ impl Kernel {
     /// [`KernelError`] if the ABI promises other memory, ranges, iterations or log lines than the IR has.
     /// `scratch_bytes`, the grain and the cost are estimates. `Write` and `WritePart` are promises about
     /// values, which are not checked.
-    pub fn new(ir: Verified<Routine>, abi: KernelAbi) -> Checked<Kernel> {
+    pub fn new(ir: Verified<LoweredRoutine>, abi: KernelAbi) -> Checked<Kernel> {
         let kernel = Kernel { ir, abi, choice: None, plan: PlanSlot::default() };
         kernel.check_params()?;
         kernel.check_mentions()?;
@@ -91,7 +91,7 @@ impl Kernel {
     /// # Errors
     ///
     /// [`KernelError::Invalid`] if the verifier rejects the IR, and the errors of [`Kernel::new`].
-    pub fn verified(ir: Routine, abi: KernelAbi) -> Checked<Kernel> {
+    pub fn verified(ir: LoweredRoutine, abi: KernelAbi) -> Checked<Kernel> {
         Kernel::new(Verified::new(ir)?, abi)
     }
 
@@ -114,7 +114,7 @@ impl Kernel {
             Ok(extent) if extent != 1 => vec![Stmt::looped(LoopId(0), extent, LoopKind::Parallel, vec![])],
             _ => vec![],
         };
-        let ir = Routine { name: "opaque".into(), numerics: Numerics::Strict, symbols, nodes, body };
+        let ir = LoweredRoutine { name: "opaque".into(), numerics: Numerics::Strict, symbols, nodes, body };
         let kernel = Kernel { ir: Verified::new(ir)?, abi, choice: None, plan: PlanSlot::default() };
         kernel.check_params()?;
         Ok(kernel)
@@ -122,7 +122,7 @@ impl Kernel {
 
     /// The IR of the kernel. Node `%i` is parameter `i`, and symbols are those that the body mentions. The
     /// interpreter can run it.
-    pub fn ir(&self) -> &Verified<Routine> {
+    pub fn ir(&self) -> &Verified<LoweredRoutine> {
         &self.ir
     }
 
@@ -171,7 +171,7 @@ impl Kernel {
 
     /// Takes the kernel apart into its IR and its ABI. Its choice is lost, as that of another kernel does not
     /// fit.
-    pub fn into_parts(self) -> (Verified<Routine>, KernelAbi) {
+    pub fn into_parts(self) -> (Verified<LoweredRoutine>, KernelAbi) {
         (self.ir, self.abi)
     }
 

@@ -6,7 +6,7 @@
 
 use std::slice;
 
-use lowered_ir::ir::{Routine, Stmt};
+use lowered_ir::ir::{LoweredRoutine, Stmt};
 use lowered_ir::log::{self, LogLine};
 use tnode::{DType, Scalar};
 
@@ -30,7 +30,7 @@ pub fn record_words(line: &LogLine) -> usize {
 
 /// Bytes of a buffer, header included, with room for everything that one run of the kernel can log, whatever
 /// the values of its symbols.
-pub fn most_bytes(kernel: &Routine) -> u64 {
+pub fn most_bytes(kernel: &LoweredRoutine) -> u64 {
     let lines = log::lines(kernel);
     let words = most_words(&kernel.body, &mut lines.iter());
     words.saturating_mul(WORD_BYTES as u64).saturating_add(HEADER_BYTES as u64)

@@ -12,7 +12,7 @@ use codegen_core::{
 use codegen_cranelift::{
     CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps, listing,
 };
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 
 /// A kernel, repeated until the cost of a call is negligible, and the number and kind of operations of one
 /// run.
@@ -220,7 +220,7 @@ fn transpose(n: usize) -> String {
     )
 }
 
-fn kernel(ir: Routine) -> Kernel {
+fn kernel(ir: LoweredRoutine) -> Kernel {
     let params = ir
         .nodes
         .iter()

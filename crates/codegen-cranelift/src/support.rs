@@ -7,7 +7,7 @@
 
 use codegen_core::emit::lacking;
 use codegen_core::{Caps, Checked, CodegenError, DTypeSet, Kernel, Renderer, canonical, reject};
-use lowered_ir::ir::{BinaryOp, Expr, Locals, Routine, Stmt, TernaryOp, UnaryOp, walk};
+use lowered_ir::ir::{BinaryOp, Expr, Locals, LoweredRoutine, Stmt, TernaryOp, UnaryOp, walk};
 use tnode::DType;
 
 /// The name of this codegen in messages.
@@ -57,7 +57,7 @@ pub(crate) fn failed(kernel: &str, stage: &'static str, message: String) -> Code
     CodegenError::failed(NAME, kernel, stage, message)
 }
 
-fn check_block(routine: &Routine, locals: &Locals, block: &[Stmt], contractions: DTypeSet) -> Checked {
+fn check_block(routine: &LoweredRoutine, locals: &Locals, block: &[Stmt], contractions: DTypeSet) -> Checked {
     block.iter().try_for_each(|stmt| match stmt {
         Stmt::For { body, .. } if canonical::widens(body, routine, Some(locals), contractions) => Ok(()),
         Stmt::For { body, .. } => check_block(routine, locals, body, contractions),
@@ -68,7 +68,7 @@ fn check_block(routine: &Routine, locals: &Locals, block: &[Stmt], contractions:
     })
 }
 
-fn check_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Checked {
+fn check_stmt(routine: &LoweredRoutine, locals: &Locals, stmt: &Stmt) -> Checked {
     match stmt {
         Stmt::SetDynamic { op: Some(op), .. } => lacking::accumulating_scatter(op),
         Stmt::SetDynamic { at, .. } => check_index_type("scatter", routine.dtype_of(at, locals)),
@@ -76,7 +76,7 @@ fn check_stmt(routine: &Routine, locals: &Locals, stmt: &Stmt) -> Checked {
     }
 }
 
-fn check_value(routine: &Routine, locals: &Locals, value: &Expr) -> Checked {
+fn check_value(routine: &LoweredRoutine, locals: &Locals, value: &Expr) -> Checked {
     let mut checked = Ok(());
     for expr in walk::parts(value) {
         if checked.is_ok() {
@@ -86,7 +86,7 @@ fn check_value(routine: &Routine, locals: &Locals, value: &Expr) -> Checked {
     checked
 }
 
-fn check_expr(routine: &Routine, locals: &Locals, expr: &Expr) -> Checked {
+fn check_expr(routine: &LoweredRoutine, locals: &Locals, expr: &Expr) -> Checked {
     let dtype = |e: &Expr| routine.dtype_of(e, locals);
     match expr {
         Expr::Unary { op, arg } => checked(op, dtype(arg), unary(*op, dtype(arg))),

@@ -18,7 +18,7 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register,
 };
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleError, ScheduleOptions, schedule};
 
@@ -207,7 +207,7 @@ impl Checked {
     }
 
     /// Schedules a routine and checks the code of its kernels. Routines that the target rejects have none.
-    fn routine(&mut self, routine: &Routine, options: &CraneliftOptions, isa: &Arc<dyn TargetIsa>) {
+    fn routine(&mut self, routine: &LoweredRoutine, options: &CraneliftOptions, isa: &Arc<dyn TargetIsa>) {
         let codegen = cranelift_with(host_caps(options.vector), options.clone());
         let scheduled = match schedule(routine, &codegen, &ScheduleOptions::default()) {
             Ok(scheduled) => scheduled,
@@ -226,12 +226,12 @@ impl Checked {
     }
 }
 
-fn parse(text: &str) -> Routine {
+fn parse(text: &str) -> LoweredRoutine {
     lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// Integer divisions and conversions of one type.
-fn divisions_of(dtype: &str) -> Vec<Routine> {
+fn divisions_of(dtype: &str) -> Vec<LoweredRoutine> {
     let values = ["%0[i0] / %1[i0]", "%0[i0] % %1[i0]", "recip(%0[i0])", "convert TYPE(convert f64(%0[i0]))"];
     let text = "routine @divide {
       node %0 \"x\" TYPE[8]
@@ -242,7 +242,7 @@ fn divisions_of(dtype: &str) -> Vec<Routine> {
 }
 
 /// Products with an epilogue, for which GEMM plans generate functions. No matrix of the corpus has one.
-fn products_of(dtype: &str) -> Vec<Routine> {
+fn products_of(dtype: &str) -> Vec<LoweredRoutine> {
     let text = "routine @dense fast {
       node %0 \"x\" TYPE[M, K]
       node %1 \"w\" TYPE[K, N]
@@ -268,8 +268,9 @@ fn kernels_contain_no_traps() {
     let random = (0..SEEDS).map(|seed| routine_from_seed(seed, 200));
     let integers = ["i8", "u8", "u16", "i32", "u32", "i64", "u64"].into_iter().flat_map(divisions_of);
     let products = ["f32", "f64"].into_iter().flat_map(products_of);
-    let optimised = |routine: Routine| Some(optimize(routine, &OptimizeSettings::default()).ok()?.routine);
-    let routines: Vec<Routine> =
+    let optimised =
+        |routine: LoweredRoutine| Some(optimize(routine, &OptimizeSettings::default()).ok()?.routine);
+    let routines: Vec<LoweredRoutine> =
         corpus.chain(random).chain(integers).chain(products).filter_map(optimised).collect();
     let mut checked = Checked::default();
     let widths = VectorWidth::ALL.map(|vector| (vector, false));

@@ -13,6 +13,6 @@ mod tensor_cores;
 mod module;
 mod vouch;
 
-pub use crate::module::{Ptx, Rendered, ptx};
+pub use crate::module::{Ptx, PtxKernels, ptx};
 pub use crate::options::{PtxOptions, TensorCoreInstructions, ptx_caps};
 pub use ptx_asm::Target;

@@ -41,7 +41,7 @@ pub fn ptx(target: Target, options: PtxOptions) -> Ptx {
 
 /// Kernels as a PTX program, with their launches.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rendered {
+pub struct PtxKernels {
     /// The program, which [`ptx_asm::check`] accepts.
     pub module: PtxProgram,
     /// One launch per kernel, in order.
@@ -78,7 +78,7 @@ impl Ptx {
     ///
     /// [`CodegenError::Unsupported`] if a kernel needs a feature that this codegen lacks;
     /// [`CodegenError::Failed`] if the program is invalid, which is a bug.
-    pub fn render(&self, kernels: &[Kernel]) -> Result<Rendered, CodegenError> {
+    pub fn render(&self, kernels: &[Kernel]) -> Result<PtxKernels, CodegenError> {
         let setting = EmitSettings { target: self.target, caps: &self.caps, options: &self.options };
         let (mut programs, mut launches, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
         for kernel in kernels {
@@ -92,7 +92,7 @@ impl Ptx {
             programs.extend(module.kernels);
             launches.push(emitted.launch);
         }
-        Ok(Rendered { module: PtxProgram { target: self.target, kernels: programs }, launches })
+        Ok(PtxKernels { module: PtxProgram { target: self.target, kernels: programs }, launches })
     }
 }
 

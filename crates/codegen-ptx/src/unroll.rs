@@ -4,7 +4,7 @@
 //! Assemblers unroll such loops as well, but compute the 64-bit address anew in each copy, because its 32-bit
 //! index might wrap. Here the addresses of one iteration share a sum and differ by constants.
 
-use codegen_core::ir::{Affine, Expr, Fresh, Indices, LoopId, LoopKind, Routine, Stmt, walk};
+use codegen_core::ir::{Affine, Expr, Fresh, Indices, LoopId, LoopKind, LoweredRoutine, Stmt, walk};
 
 /// The largest unroll factor.
 const TIMES: i64 = 8;
@@ -12,7 +12,7 @@ const TIMES: i64 = 8;
 const VALUES: usize = 512;
 
 /// The routine with its innermost loops unrolled.
-pub(crate) fn unrolled(routine: &Routine) -> Routine {
+pub(crate) fn unrolled(routine: &LoweredRoutine) -> LoweredRoutine {
     let (mut routine, mut fresh) = (routine.clone(), routine.fresh());
     routine.body.iter_mut().for_each(|stmt| unroll(stmt, &mut fresh));
     routine

@@ -12,11 +12,11 @@
 
 use codegen_core::{Artifact, CodegenError, Kernel, PtxModule};
 
-use crate::module::{Ptx, Rendered};
+use crate::module::{Ptx, PtxKernels};
 
 /// The artifact of a routine's kernels.
 pub(crate) fn artifact(codegen: &Ptx, kernels: &[Kernel]) -> Result<Artifact, CodegenError> {
-    let Rendered { module, launches } = codegen.render(kernels)?;
+    let PtxKernels { module, launches } = codegen.render(kernels)?;
     let text = ptx_asm::print(&module).into();
     let abis = kernels.iter().map(|kernel| kernel.abi().clone());
     let (target, launched) = (module.target.name().into(), launches.into_iter().zip(abis).collect());

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use codegen_core::DType;
-use codegen_core::ir::{Affine, Expr, LocalId, Locals, LoopId, LoopKind, Routine, Space, Stmt, walk};
+use codegen_core::ir::{Affine, Expr, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, Space, Stmt, walk};
 use codegen_core::threads::{FusedStatements, Nest, nest};
 
 /// Lanes of a warp.
@@ -69,7 +69,7 @@ pub(crate) struct WarpReductions<'k> {
 
 impl<'k> WarpReductions<'k> {
     /// Finds the warp reductions of a kernel with blocks of `threads` threads.
-    pub(crate) fn of(kernel: &'k Routine, threads: u32) -> WarpReductions<'k> {
+    pub(crate) fn of(kernel: &'k LoweredRoutine, threads: u32) -> WarpReductions<'k> {
         let mut warp_reductions = WarpReductions::default();
         if i64::from(threads) >= LANES {
             let search = ReductionFinder { locals: kernel.locals(), mentions: mentions(kernel) };
@@ -80,7 +80,7 @@ impl<'k> WarpReductions<'k> {
 }
 
 /// For each local, the number of statements that store into it and of expressions that read it.
-fn mentions(kernel: &Routine) -> BTreeMap<LocalId, (usize, usize)> {
+fn mentions(kernel: &LoweredRoutine) -> BTreeMap<LocalId, (usize, usize)> {
     let mut found: BTreeMap<LocalId, (usize, usize)> = BTreeMap::new();
     for stmt in walk::stmts(&kernel.body) {
         if let Stmt::SetLocal { local, .. } = stmt {

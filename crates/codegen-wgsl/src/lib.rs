@@ -9,5 +9,5 @@ mod emit;
 mod module;
 mod text;
 
-pub use crate::module::{Rendered, Wgsl, wgsl};
+pub use crate::module::{NagaKernel, Wgsl, wgsl};
 pub use crate::options::{WgslOptions, baseline_caps};

@@ -71,14 +71,14 @@ impl Wgsl {
     ///
     /// [`CodegenError::Unsupported`] for an operation that the target lacks, [`CodegenError::Failed`] if
     /// `slabs` has the wrong length or the module is invalid.
-    pub fn render(&self, kernel: &Kernel, slabs: &[u32]) -> Result<Rendered, CodegenError> {
+    pub fn render(&self, kernel: &Kernel, slabs: &[u32]) -> Result<NagaKernel, CodegenError> {
         render(kernel, slabs, &self.caps, &self.options)
     }
 }
 
 /// SPIR-V as hexadecimal words, eight per line.
 #[cfg(feature = "spirv")]
-fn words(rendered: &Rendered) -> Result<String, CodegenError> {
+fn words(rendered: &NagaKernel) -> Result<String, CodegenError> {
     let words = rendered.spirv()?;
     let line = |words: &[u32]| words.iter().map(|w| format!("{w:08x}")).collect::<Vec<_>>().join(" ");
     Ok(words.chunks(8).map(line).collect::<Vec<_>>().join("\n"))
@@ -86,7 +86,7 @@ fn words(rendered: &Rendered) -> Result<String, CodegenError> {
 
 /// Empty, since this build has no SPIR-V.
 #[cfg(not(feature = "spirv"))]
-fn words(_: &Rendered) -> Result<String, CodegenError> {
+fn words(_: &NagaKernel) -> Result<String, CodegenError> {
     Ok(String::new())
 }
 
@@ -98,14 +98,14 @@ fn in_one_slab(kernel: &Kernel) -> Vec<u32> {
 /// One kernel as a naga module that is valid for its target, from which WGSL and other shading languages are
 /// written.
 #[derive(Debug)]
-pub struct Rendered {
+pub struct NagaKernel {
     kernel: String,
     valid: ValidModule,
     groups: u64,
     table_words: usize,
 }
 
-impl Rendered {
+impl NagaKernel {
     /// Writes the kernel as WGSL.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ fn render(
     slabs: &[u32],
     caps: &Caps,
     options: &WgslOptions,
-) -> Result<Rendered, CodegenError> {
+) -> Result<NagaKernel, CodegenError> {
     let name = &kernel.abi().name;
     if slabs.len() != kernel.ir().nodes.len() {
         let (found, expected) = (slabs.len(), kernel.ir().nodes.len());
@@ -172,7 +172,7 @@ fn render(
     let emitted = emit::emit(kernel, slabs, caps, options)
         .map_err(|rejection| rejection.of_kernel(CODEGEN_NAME, name))?;
     let valid = text::validate(name, caps, emitted.module)?;
-    Ok(Rendered { kernel: name.clone(), valid, groups: emitted.groups, table_words: emitted.table_words })
+    Ok(NagaKernel { kernel: name.clone(), valid, groups: emitted.groups, table_words: emitted.table_words })
 }
 
 /// The kernels of a routine, and their texts by slab assignment.

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::open::{OpenError, devices};
+use crate::open::{CudaOpenError, devices};
 
 /// Which device of this machine to open. As text: a position, part of a name, or nothing for the first
 /// device.
@@ -49,8 +49,9 @@ impl DeviceChoice {
     ///
     /// # Errors
     ///
-    /// [`OpenError::NoSuchDevice`] lists the devices if none has the name; fails like [`devices`] otherwise.
-    pub fn ordinal(&self) -> Result<u32, OpenError> {
+    /// [`CudaOpenError::NoSuchDevice`] lists the devices if none has the name. Otherwise fails like
+    /// [`devices`].
+    pub fn ordinal(&self) -> Result<u32, CudaOpenError> {
         let name = match self {
             DeviceChoice::Ordinal(ordinal) => return Ok(*ordinal),
             DeviceChoice::Name(name) => name.to_lowercase(),
@@ -58,6 +59,6 @@ impl DeviceChoice {
         let found = devices()?;
         let chosen = found.iter().find(|info| info.to_string().to_lowercase().contains(&name));
         let chosen = chosen.map(|info| info.ordinal);
-        chosen.ok_or_else(|| OpenError::NoSuchDevice { wanted: self.clone(), found })
+        chosen.ok_or_else(|| CudaOpenError::NoSuchDevice { wanted: self.clone(), found })
     }
 }

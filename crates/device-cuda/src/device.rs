@@ -18,7 +18,7 @@ use crate::{
     event::Event,
     kernel::{BoundFunction, CodeLoader, LoadedKernel},
     nccl::NcclCall,
-    open::{self, Config, DeviceInfo, OpenError, OpenedDevice},
+    open::{self, CudaConfig, CudaOpenError, DeviceInfo, OpenedDevice},
     sequence::{MIN_KERNELS, Sequence},
     shared_state::{DRIVER_NAME, SharedState},
     stream::Stream,
@@ -48,9 +48,9 @@ impl CudaDevice {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: there is no driver, the driver is too old or fails to open the device, there is no such
+    /// [`CudaOpenError`]: there is no driver, the driver is too old or fails to open the device, there is no such
     /// device (the error lists the machine's devices), or the device is too old.
-    pub fn open(config: &Config) -> Result<CudaDevice, OpenError> {
+    pub fn open(config: &CudaConfig) -> Result<CudaDevice, CudaOpenError> {
         let opened = open::open(config.ordinal)?;
         tracing::debug!(device = %opened.info, target = opened.target, cuda = ?opened.cuda, "opened");
         let folder = config.code_folder.as_deref();

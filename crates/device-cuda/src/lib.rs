@@ -28,10 +28,10 @@ pub use crate::{
     choice::DeviceChoice,
     device::CudaDevice,
     nccl::{NcclCommunicator, NcclError, NcclOperation, NcclReduction, NcclUniqueId},
-    open::{Config, DeviceInfo, OpenError, devices},
+    open::{CudaConfig, CudaOpenError, DeviceInfo, devices},
 };
 
-tnode::debug_as_display!(NcclError, OpenError);
+tnode::debug_as_display!(NcclError, CudaOpenError);
 
 /// The result of a task or of a part of it.
 type Result<T, E = device_runtime::DriverError> = std::result::Result<T, E>;

@@ -11,7 +11,7 @@ use crate::{
 
 /// Options of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Config {
+pub struct CudaConfig {
     /// The device's position in [`devices`].
     pub ordinal: u32,
     /// Limit on the total size of the device's pools, in bytes; `None` by default.
@@ -59,7 +59,7 @@ impl fmt::Display for DeviceInfo {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum OpenError {
+pub enum CudaOpenError {
     /// The driver's library was not found.
     #[error(
         "found no NVIDIA driver (looked for {} and {} other names); install one, or set LD_LIBRARY_PATH to where it is",
@@ -110,11 +110,11 @@ fn listed(found: &[DeviceInfo]) -> String {
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-impl From<LoadError> for OpenError {
-    fn from(error: LoadError) -> OpenError {
+impl From<LoadError> for CudaOpenError {
+    fn from(error: LoadError) -> CudaOpenError {
         match error {
-            LoadError::NoLibrary(looked_for) => OpenError::NoDriver { looked_for },
-            LoadError::NoSymbol(symbol) => OpenError::NoSymbol { symbol },
+            LoadError::NoLibrary(looked_for) => CudaOpenError::NoDriver { looked_for },
+            LoadError::NoSymbol(symbol) => CudaOpenError::NoSymbol { symbol },
         }
     }
 }
@@ -123,34 +123,34 @@ impl From<LoadError> for OpenError {
 ///
 /// # Errors
 ///
-/// [`OpenError`] if there is no driver, no working driver, or no device.
-pub fn devices() -> Result<Vec<DeviceInfo>, OpenError> {
+/// [`CudaOpenError`] if there is no driver, no working driver, or no device.
+pub fn devices() -> Result<Vec<DeviceInfo>, CudaOpenError> {
     gpus()?.iter().map(|gpu| describe(gpu).map(|(info, _)| info)).collect()
 }
 
 /// All devices, at least one.
-fn gpus() -> Result<Vec<Gpu>, OpenError> {
+fn gpus() -> Result<Vec<Gpu>, CudaOpenError> {
     let found = Gpu::all(Api::get()?).map_err(|error| match error.name.as_str() {
-        "CUDA_ERROR_NO_DEVICE" => OpenError::NoDevice { message: error.to_string() },
-        _ => OpenError::NotStarted { message: error.to_string() },
+        "CUDA_ERROR_NO_DEVICE" => CudaOpenError::NoDevice { message: error.to_string() },
+        _ => CudaOpenError::NotStarted { message: error.to_string() },
     })?;
     if found.is_empty() {
-        return Err(OpenError::NoDevice { message: String::new() });
+        return Err(CudaOpenError::NoDevice { message: String::new() });
     }
     Ok(found)
 }
 
-fn describe(gpu: &Gpu) -> Result<(DeviceInfo, DeviceAttributes), OpenError> {
+fn describe(gpu: &Gpu) -> Result<(DeviceInfo, DeviceAttributes), CudaOpenError> {
     DeviceInfo::of(gpu).map_err(|error| rejected(gpu, &error))
 }
 
-fn rejected(gpu: &Gpu, error: &CallError) -> OpenError {
+fn rejected(gpu: &Gpu, error: &CallError) -> CudaOpenError {
     let hint = if is_device_lost(error) {
         ", since an earlier error made it unusable; drop everything that was made for the lost device first"
     } else {
         ""
     };
-    OpenError::Rejected { ordinal: gpu.ordinal, message: format!("{error}{hint}") }
+    CudaOpenError::Rejected { ordinal: gpu.ordinal, message: format!("{error}{hint}") }
 }
 
 /// An opened device with its context.
@@ -164,19 +164,19 @@ pub(crate) struct OpenedDevice {
 }
 
 /// Opens the device at a position.
-pub(crate) fn open(ordinal: u32) -> Result<OpenedDevice, OpenError> {
+pub(crate) fn open(ordinal: u32) -> Result<OpenedDevice, CudaOpenError> {
     let gpus = gpus()?;
     let Some(gpu) = gpus.iter().find(|gpu| gpu.ordinal == ordinal) else {
         let wanted = DeviceChoice::Ordinal(ordinal);
-        return Err(OpenError::NoSuchDevice { wanted, found: devices()? });
+        return Err(CudaOpenError::NoSuchDevice { wanted, found: devices()? });
     };
     let (info, attributes) = describe(gpu)?;
     let (target, needed) = caps::target(info.capability)
-        .ok_or_else(|| OpenError::Unsupported { device: Box::new(info.clone()), needed: caps::OLDEST })?;
+        .ok_or_else(|| CudaOpenError::Unsupported { device: Box::new(info.clone()), needed: caps::OLDEST })?;
     let cuda = gpu.driver_version().map_err(|error| rejected(gpu, &error))?;
     let language = caps::language(cuda);
     if language < needed {
-        return Err(OpenError::OldDriver { device: Box::new(info), target, cuda, language, needed });
+        return Err(CudaOpenError::OldDriver { device: Box::new(info), target, cuda, language, needed });
     }
     let context = Context::open(*gpu).map_err(|error| rejected(gpu, &error))?;
     Ok(OpenedDevice { info, attributes, target, cuda, context })

@@ -8,7 +8,7 @@ mod support;
 use std::{slice::from_ref, sync::Arc, thread};
 
 use codegen_core::{Access, KernelCall, Slot};
-use device_cuda::{Config, CudaDevice};
+use device_cuda::{CudaConfig, CudaDevice};
 use device_runtime::{Driver, DriverError, PoolId, RunError};
 use lowered_ir::ir::NodeRef;
 use support::*;
@@ -29,7 +29,7 @@ fn straying(x: &tnode::TensorNode) -> Arc<codegen_core::Code> {
 }
 
 fn fails_everything() {
-    let driver = open(&Config::default());
+    let driver = open(&CudaConfig::default());
     let device = device(&driver);
     let (x, y) = (node("x", 1), node("y", 1));
     let root = context(&device).init_from_host(&x, &array(&[1])).unwrap();
@@ -72,14 +72,14 @@ fn fails_everything() {
         assert!(is_lost(&error), "{error}");
     }
     assert!(context.stream().debug_info().contains("device lost: cu"), "{}", context.stream().debug_info());
-    let again = CudaDevice::open(&Config::default()).unwrap_err();
+    let again = CudaDevice::open(&CudaConfig::default()).unwrap_err();
     assert!(again.to_string().contains("drop everything that was made for the lost device first"), "{again}");
     drop((routine, good, context, other, pending, before));
     assert_eq!(driver.used_memory(), 0, "the runtime holds nothing, and no task is pending");
     drop((device, driver));
 
     // Once everything is dropped, the device can be opened again.
-    let fresh = open(&Config::default());
+    let fresh = open(&CudaConfig::default());
     fresh.alloc_pool(PoolId(1), 4).unwrap();
     assert!(fresh.new_stream("cuda:0:0").is_ok());
 }
@@ -97,7 +97,7 @@ fn an_illegal_access_without_pools() {
 #[test]
 fn readers_on_other_streams_get_the_error() {
     on_fake("seed=3", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let device = device(&driver);
         let x = node("x", 1);
         let first = context(&device).init_from_host(&x, &array(&[1])).unwrap();
@@ -114,7 +114,8 @@ fn readers_on_other_streams_get_the_error() {
 #[test]
 fn a_lost_device_concerns_no_other() {
     on_fake("devices=2", || {
-        let (first, second) = (open(&Config::default()), open(&Config { ordinal: 1, ..Config::default() }));
+        let (first, second) =
+            (open(&CudaConfig::default()), open(&CudaConfig { ordinal: 1, ..CudaConfig::default() }));
         let (first, second) =
             (device(&first), device_runtime::Device::new(Arc::clone(second.driver()) as Arc<_>, 1));
         let x = node("x", 1);

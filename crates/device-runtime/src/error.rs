@@ -280,7 +280,7 @@ pub enum RunError {
     InvalidCode { routine: String, problem: String },
     /// The node's shape is not known, or an array could not be made.
     #[error(transparent)]
-    Node(Box<tnode::Error>),
+    Node(Box<tnode::TensorNodeError>),
     /// A function of the user, called on values of a device whose memory the host cannot access, failed.
     #[error("`{name}` on the host: {message}")]
     HostFunction { name: String, message: String },
@@ -289,8 +289,8 @@ pub enum RunError {
     Driver { during: String, source: DriverError },
 }
 
-impl From<tnode::Error> for RunError {
-    fn from(error: tnode::Error) -> RunError {
+impl From<tnode::TensorNodeError> for RunError {
+    fn from(error: tnode::TensorNodeError) -> RunError {
         RunError::Node(Box::new(error))
     }
 }

@@ -186,7 +186,7 @@ impl Host {
     pub fn update<R>(
         &self,
         node: &TensorNode,
-        change: impl FnOnce(&mut HostArray) -> Result<R, tnode::Error>,
+        change: impl FnOnce(&mut HostArray) -> Result<R, tnode::TensorNodeError>,
     ) -> Result<R, RunError> {
         self.with(node, |entered| {
             entered.read(self.0.options.automatic_transfers)?;

@@ -104,7 +104,7 @@ pub(crate) fn decide_read(
     node: &TensorNode,
     buffer: &Buffer,
     stream: &Stream,
-) -> Result<Decided, tnode::Error> {
+) -> Result<Decided, tnode::TensorNodeError> {
     if lock(&buffer.sharers).home == Some(stream.stream_id()) {
         return Ok(Decided::default());
     }
@@ -157,13 +157,14 @@ fn refined(
     node: &TensorNode,
     sharing: Sharing,
     reason: &'static str,
-) -> Result<Option<ModeState>, tnode::Error> {
+) -> Result<Option<ModeState>, tnode::TensorNodeError> {
     let before = node.mode();
     if before.mode().is_none() || before.known_non_cross_stream() || before.known_shared_cross_streams() {
         return Ok(None);
     }
     let mut state = before.clone();
-    let rejected = |source| tnode::Error::Mode { node: format!("{} {}", node.id(), node.name()), source };
+    let rejected =
+        |source| tnode::TensorNodeError::Mode { node: format!("{} {}", node.id(), node.name()), source };
     state.refine_sharing(sharing, Reason::new(reason)).map_err(rejected)?;
     Ok((state != before).then_some(state))
 }

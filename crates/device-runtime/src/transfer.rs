@@ -111,7 +111,7 @@ impl Context {
     pub fn from_host(
         &self,
         node: &TensorNode,
-        array: impl TryInto<Arc<HostArray>, Error: Into<tnode::Error>>,
+        array: impl TryInto<Arc<HostArray>, Error: Into<tnode::TensorNodeError>>,
     ) -> Result<Transfer, RunError> {
         let transfer = self.fill_from_host(node, &array.try_into().map_err(Into::into)?)?;
         if let Transfer::Scheduled(event) = &transfer {
@@ -162,7 +162,7 @@ impl Context {
     pub fn init_from_host(
         &self,
         node: &TensorNode,
-        array: impl TryInto<Arc<HostArray>, Error: Into<tnode::Error>>,
+        array: impl TryInto<Arc<HostArray>, Error: Into<tnode::TensorNodeError>>,
     ) -> Result<Context, RunError> {
         let array = array.try_into().map_err(Into::into)?;
         check(node, &array)?;

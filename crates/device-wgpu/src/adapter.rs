@@ -126,7 +126,7 @@ impl AdapterChoice {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum OpenError {
+pub enum WgpuOpenError {
     /// No adapter matches the choice.
     #[error("found no GPU adapter for {wanted} (looked for {interfaces}); {}", listed(found))]
     NoAdapter { wanted: AdapterChoice, interfaces: String, found: Vec<AdapterInfo> },
@@ -178,12 +178,12 @@ pub(crate) struct OpenedAdapter {
 pub(crate) fn open(
     choice: &AdapterChoice,
     lower: impl FnOnce(&mut Limits),
-) -> Result<OpenedAdapter, OpenError> {
+) -> Result<OpenedAdapter, WgpuOpenError> {
     let adapters = enumerate();
     let found = described(&adapters);
     let Some(info) = choice.find(&found).cloned() else {
         let interfaces = format!("{:?}", wgpu::Instance::enabled_backend_features()).to_lowercase();
-        return Err(OpenError::NoAdapter { wanted: choice.clone(), interfaces, found });
+        return Err(WgpuOpenError::NoAdapter { wanted: choice.clone(), interfaces, found });
     };
     let adapter = &adapters[info.index];
     let mut limits = adapter.limits();
@@ -196,7 +196,7 @@ pub(crate) fn open(
         ..Default::default()
     };
     let opened = pollster::block_on(adapter.request_device(&descriptor));
-    let rejected = |error: wgpu::RequestDeviceError| OpenError::Rejected {
+    let rejected = |error: wgpu::RequestDeviceError| WgpuOpenError::Rejected {
         adapter: Box::new(info.clone()),
         message: error.to_string(),
     };
@@ -210,7 +210,7 @@ fn useful_features() -> Features {
 }
 
 /// Checks the adapter's limits against the required minima.
-fn check(info: &AdapterInfo, limits: &Limits) -> Result<(), OpenError> {
+fn check(info: &AdapterInfo, limits: &Limits) -> Result<(), WgpuOpenError> {
     let needs = [
         ("max_storage_buffers_per_shader_stage", 4, u64::from(limits.max_storage_buffers_per_shader_stage)),
         (
@@ -226,7 +226,7 @@ fn check(info: &AdapterInfo, limits: &Limits) -> Result<(), OpenError> {
     ];
     match needs.into_iter().find(|(_, needed, found)| found < needed) {
         Some((limit, needed, found)) => {
-            Err(OpenError::TooSmall { adapter: Box::new(info.clone()), limit, needed, found })
+            Err(WgpuOpenError::TooSmall { adapter: Box::new(info.clone()), limit, needed, found })
         }
         None => Ok(()),
     }
@@ -272,10 +272,10 @@ mod tests {
     #[test]
     fn messages_list_what_was_found() {
         let wanted = AdapterChoice::Name("none".to_owned());
-        let error = OpenError::NoAdapter { wanted, interfaces: "vulkan".to_owned(), found: three() };
+        let error = WgpuOpenError::NoAdapter { wanted, interfaces: "vulkan".to_owned(), found: three() };
         let text = error.to_string();
         assert!(text.starts_with("found no GPU adapter for an adapter with `none` in its name (looked for vulkan); there are: 0: Rasteriser (software, vulkan, driver soft 1.0); 1:"), "{text}");
-        let error = OpenError::NoAdapter {
+        let error = WgpuOpenError::NoAdapter {
             wanted: AdapterChoice::Any,
             interfaces: "vulkan".to_owned(),
             found: vec![],

@@ -11,7 +11,7 @@ use device_runtime::{
 use wgpu::Limits;
 
 use crate::{
-    adapter::{self, AdapterChoice, AdapterInfo, OpenError},
+    adapter::{self, AdapterChoice, AdapterInfo, WgpuOpenError},
     caps::{caps, largest_pool},
     command::Command,
     event::Event,
@@ -25,7 +25,7 @@ use crate::{
 
 /// Options of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Config {
+pub struct WgpuConfig {
     /// The choice of the adapter; by default any.
     pub adapter: AdapterChoice,
     /// Limit on the total size of the device's pools, in bytes; `None` by default.
@@ -41,9 +41,9 @@ pub struct Config {
     pub groups_per_dimension: Option<u32>,
 }
 
-impl Config {
+impl WgpuConfig {
     fn lower(&self, limits: &mut Limits) {
-        let Config { binding_bytes, storage_buffers, groups_per_dimension, .. } = self;
+        let WgpuConfig { binding_bytes, storage_buffers, groups_per_dimension, .. } = self;
         lower_to(&mut limits.max_storage_buffer_binding_size, *binding_bytes);
         lower_to(&mut limits.max_storage_buffers_per_shader_stage, *storage_buffers);
         lower_to(&mut limits.max_compute_workgroups_per_dimension, *groups_per_dimension);
@@ -68,24 +68,24 @@ impl WgpuDevice {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]: no adapter matches (the error lists the machine's adapters), the adapter's limits are
+    /// [`WgpuOpenError`]: no adapter matches (the error lists the machine's adapters), the adapter's limits are
     /// too low, or the platform fails to open it.
-    pub fn open(config: &Config) -> Result<WgpuDevice, OpenError> {
+    pub fn open(config: &WgpuConfig) -> Result<WgpuDevice, WgpuOpenError> {
         WgpuDevice::open_with(config, |_| ())
     }
 
     /// Opens a device. `override_limits` may change the limits that this crate assumes, so that tests can
     /// make tasks that the device rejects.
     pub(crate) fn open_with(
-        config: &Config,
+        config: &WgpuConfig,
         override_limits: impl FnOnce(&mut Limits),
-    ) -> Result<WgpuDevice, OpenError> {
+    ) -> Result<WgpuDevice, WgpuOpenError> {
         let opened = adapter::open(&config.adapter, |limits| config.lower(limits))?;
         let mut gpu = Gpu::new(&opened);
         override_limits(&mut gpu.limits);
         let gpu = Arc::new(gpu);
         let adapter = opened.info;
-        let shared = SharedState::new(Arc::clone(&gpu)).map_err(|error| OpenError::Rejected {
+        let shared = SharedState::new(Arc::clone(&gpu)).map_err(|error| WgpuOpenError::Rejected {
             adapter: Box::new(adapter.clone()),
             message: error.driver_error("allocating tables", 0, 0).to_string(),
         })?;

@@ -12,7 +12,7 @@ use device_runtime::{
 };
 use tnode::{DType, HostArray};
 
-use crate::device::{Config, WgpuDevice};
+use crate::device::{WgpuConfig, WgpuDevice};
 
 /// More workgroups in one dimension than any device runs.
 const MANY: u32 = 1 << 20;
@@ -33,7 +33,7 @@ impl ShaderModule for Increment {
 
 fn open(test: &str) -> Option<DirectDriver<WgpuDevice>> {
     let override_limits = |limits: &mut wgpu::Limits| limits.max_compute_workgroups_per_dimension = MANY;
-    let opened = WgpuDevice::open_with(&Config::default(), override_limits);
+    let opened = WgpuDevice::open_with(&WgpuConfig::default(), override_limits);
     or_skip(test, opened).map(|device| DirectDriver::new(Arc::new(device)))
 }
 

@@ -29,9 +29,9 @@ mod gpu;
 mod failures;
 
 pub use crate::{
-    adapter::{AdapterChoice, AdapterInfo, AdapterKind, OpenError, adapters},
-    device::{Config, WgpuDevice},
+    adapter::{AdapterChoice, AdapterInfo, AdapterKind, WgpuOpenError, adapters},
+    device::{WgpuConfig, WgpuDevice},
     timing::KernelTime,
 };
 
-tnode::debug_as_display!(OpenError);
+tnode::debug_as_display!(WgpuOpenError);

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use tnode::{DType, Scalar};
 
-use crate::ir::{LogPart, Routine, Stmt, walk};
+use crate::ir::{LogPart, LoweredRoutine, Stmt, walk};
 
 /// A line of the log without its values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +35,7 @@ pub enum LogStyle {
 }
 
 /// The lines that a routine logs, by their numbers.
-pub fn lines(routine: &Routine) -> Vec<LogLine> {
+pub fn lines(routine: &LoweredRoutine) -> Vec<LogLine> {
     let locals = routine.locals();
     let piece = |part: &LogPart| match part {
         LogPart::Text(text) => LinePiece::Text(text.clone()),

@@ -2,13 +2,13 @@
 
 use tnode::TensorNode;
 
-use crate::ir::Routine;
+use crate::ir::LoweredRoutine;
 
 /// A routine with the handles of its nodes.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The routine, in the loop IR, which refers to nodes by position.
-    pub routine: Routine,
-    /// The handle of each node in [`Routine::nodes`], in that order.
+    pub routine: LoweredRoutine,
+    /// The handle of each node in [`LoweredRoutine::nodes`], in that order.
     pub nodes: Vec<TensorNode>,
 }

@@ -25,7 +25,7 @@ use codegen_core::{
 };
 use device_runtime::{Context, Device, Driver, Event, LinkedRoutine};
 use lowered_ir::ir::{NodeDecl, NodeRef};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use tnode::{DType, HostArray, Scalar, TensorNode};
 
 const ROUNDS: usize = 31;
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 const PAUSES: usize = 501;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let config = Config { queue_capacity: 8 * RUNS, ..Config::default() };
+    let config = CpuConfig { queue_capacity: 8 * RUNS, ..CpuConfig::default() };
     measure("inline", Arc::new(Cpu::inline(config.clone())))?;
     measure("multicore", Arc::new(Cpu::multicore(config)))
 }
@@ -157,7 +157,7 @@ fn empty_routine(device: &Device, module: HostModule) -> Result<LinkedRoutine, B
         context = context.init_from_host(node, &HostArray::zeros(DType::F32, [16])?)?;
     }
     let args = (0..5).map(|i| Slot::Node(NodeRef(i))).collect();
-    let decl = |node: &TensorNode| -> Result<NodeDecl, tnode::Error> {
+    let decl = |node: &TensorNode| -> Result<NodeDecl, tnode::TensorNodeError> {
         Ok(NodeDecl { name: node.name(), dtype: node.dtype(), dims: node.dims()?, mode: node.mode() })
     };
     let parts = RoutineParts {

@@ -16,7 +16,7 @@ use std::{
 use codegen_core::{Access, Launch};
 use codegen_testkit::runtime::hand_made;
 use device_runtime::{Context, Device, LinkedRoutine};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use tnode::{DType, TensorNode};
 
 const EXTENT: u64 = 64;
@@ -65,7 +65,7 @@ unsafe extern "C" fn kernel(args: *const *mut u8, _: *const i64, _: *mut u8, beg
 }
 
 fn device(threads: usize, steps: i64) -> Result<LinkedRoutine, Box<dyn Error>> {
-    let device = Device::new(Arc::new(Cpu::multicore(Config { threads, ..Config::default() })), 0);
+    let device = Device::new(Arc::new(Cpu::multicore(CpuConfig { threads, ..CpuConfig::default() })), 0);
     let x = TensorNode::builder("steps").dims([1]).dtype(DType::I64).build()?;
     let context = Context::new(&device.new_stream()?);
     let context = context.init_from_host(&x, &tnode::HostArray::from_slice(&[steps], [1])?)?;

@@ -22,12 +22,12 @@ use crate::{
     task::QueuedTask,
 };
 
-/// Largest number of threads that [`Config::threads`] may ask for.
+/// Largest number of threads that [`CpuConfig::threads`] may ask for.
 pub const MAX_THREADS: usize = 1024;
 
 /// Options of a CPU device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct CpuConfig {
     /// Number of threads that a kernel may be split over, including the thread that runs it; by default the
     /// machine's available parallelism. Clamped to `1..=MAX_THREADS`.
     pub threads: usize,
@@ -38,10 +38,10 @@ pub struct Config {
     pub memory_limit: Option<usize>,
 }
 
-impl Default for Config {
+impl Default for CpuConfig {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Config { threads, queue_capacity: 1024, memory_limit: None }
+        CpuConfig { threads, queue_capacity: 1024, memory_limit: None }
     }
 }
 
@@ -55,20 +55,20 @@ pub struct Cpu<S: Scheduler> {
 
 impl Cpu<Multicore> {
     /// A device with a worker thread per stream.
-    pub fn multicore(config: Config) -> Cpu<Multicore> {
+    pub fn multicore(config: CpuConfig) -> Cpu<Multicore> {
         Cpu::new(Multicore::new(&config), config.memory_limit)
     }
 }
 
 impl Cpu<Inline> {
     /// A device that runs every task on the thread that submits it. Uses only the memory limit of `config`.
-    pub fn inline(config: Config) -> Cpu<Inline> {
+    pub fn inline(config: CpuConfig) -> Cpu<Inline> {
         Cpu::new(Inline, config.memory_limit)
     }
 }
 
 impl<S: Scheduler> Cpu<S> {
-    /// A device with the given scheduler; see [`Config::memory_limit`].
+    /// A device with the given scheduler; see [`CpuConfig::memory_limit`].
     pub fn new(scheduler: S, memory_limit: Option<usize>) -> Cpu<S> {
         Cpu {
             description: describe(&scheduler, memory_limit),

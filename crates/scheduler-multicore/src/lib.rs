@@ -22,7 +22,7 @@ mod thread_pool;
 mod timeline;
 mod worker_slot;
 
-pub use crate::cpu::{Config, Cpu, MAX_THREADS};
+pub use crate::cpu::{Cpu, CpuConfig, MAX_THREADS};
 pub use crate::inline::Inline;
 pub use crate::multicore::Multicore;
 pub use crate::queue_state::QueueState;

@@ -6,7 +6,7 @@ use device_runtime::{DriverError, Failure, StreamStrategy};
 
 use crate::{
     bounded_queue::BoundedQueue,
-    cpu::{Config, MAX_THREADS},
+    cpu::{CpuConfig, MAX_THREADS},
     pending_tasks::PendingTasks,
     queue_state::{QueueState, is_in_task},
     scheduler::{Scheduler, SealedScheduler, StreamQueue},
@@ -28,7 +28,7 @@ pub struct Multicore {
 
 impl Multicore {
     /// A scheduler as configured; threads start when streams are made and kernels are split.
-    pub fn new(config: &Config) -> Multicore {
+    pub fn new(config: &CpuConfig) -> Multicore {
         let threads = config.threads.clamp(1, MAX_THREADS);
         Multicore { threads, queue_capacity: config.queue_capacity, pool: Arc::new(ThreadPool::new(threads)) }
     }

@@ -3,7 +3,7 @@
 use crate::decision::Reason;
 use crate::delayed::DelayedDType;
 use crate::dtype::DType;
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::host_array::HostArray;
 use crate::label::Label;
 use crate::mode::{Hosted, MemoryMode};
@@ -98,7 +98,7 @@ impl NodeBuilder {
     ///
     /// # Errors
     /// When the padding does not fit the dimensions, the array would be too large, or the fixed id is taken.
-    pub fn build(self) -> Result<TensorNode, Error> {
+    pub fn build(self) -> Result<TensorNode, TensorNodeError> {
         self.build_in(Registry::global())
     }
 
@@ -106,7 +106,7 @@ impl NodeBuilder {
     ///
     /// # Errors
     /// The errors of [`build`](NodeBuilder::build).
-    pub fn build_in(self, registry: &Registry) -> Result<TensorNode, Error> {
+    pub fn build_in(self, registry: &Registry) -> Result<TensorNode, TensorNodeError> {
         let settled = self.dims.clone().map(|dims| Shape::new(dims, self.padding.as_ref())).transpose()?;
         registry.register(self.id, |id| Inner::new(id, registry.clone(), &self, settled.clone()))
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aligned_vec::{AVec, ConstAlign};
 
-use crate::error::Error;
+use crate::error::TensorNodeError;
 
 /// Alignment of the bytes of every host array.
 pub const ALIGN_BYTES: usize = 64;
@@ -25,14 +25,14 @@ pub(crate) fn live() -> usize {
 }
 
 /// An empty vector with capacity `len`.
-pub(crate) fn allocate(len: usize) -> Result<Growing, Error> {
+pub(crate) fn allocate(len: usize) -> Result<Growing, TensorNodeError> {
     let mut bytes = AVec::new(ALIGN_BYTES);
-    bytes.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes: len })?;
+    bytes.try_reserve_exact(len).map_err(|_| TensorNodeError::OutOfMemory { bytes: len })?;
     Ok(bytes)
 }
 
 /// A vector of `len` zeros.
-pub(crate) fn zeros(len: usize) -> Result<Growing, Error> {
+pub(crate) fn zeros(len: usize) -> Result<Growing, TensorNodeError> {
     const CHUNK: &[u8] = &[0; 4096];
     let mut bytes = allocate(len)?;
     // Filling by chunks is fast without optimisation too; otherwise large arrays are filled byte by byte.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 use crate::conflict::ModeConflict;
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::mode::MemoryMode;
 use crate::node::TensorNode;
 use crate::pending;
@@ -24,7 +24,7 @@ static MODES: RwLock<()> = RwLock::new(());
 ///
 /// # Errors
 /// The first conflict, in the order given; no node has changed then.
-pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<(), Error> {
+pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<(), TensorNodeError> {
     commit_decisions(decisions, &[])
 }
 
@@ -35,7 +35,7 @@ pub fn commit_modes(decisions: &[(TensorNode, ModeState)]) -> Result<(), Error> 
 pub fn commit_decisions(
     decisions: &[(TensorNode, ModeState)],
     views: &[(TensorNode, View)],
-) -> Result<(), Error> {
+) -> Result<(), TensorNodeError> {
     let _writer = MODES.write().unwrap_or_else(PoisonError::into_inner);
     let mut merged: BTreeMap<&TensorNode, ModeState> = BTreeMap::new();
     for (node, decided) in decisions {
@@ -45,7 +45,7 @@ pub fn commit_decisions(
     for (node, view) in views {
         match node.recorded_view().get() {
             Some(present) if present != view => {
-                return Err(Error::View {
+                return Err(TensorNodeError::View {
                     node: node.name(),
                     present: present.to_string(),
                     requested: view.to_string(),
@@ -87,11 +87,11 @@ pub(crate) fn read(node: &TensorNode) -> ModeState {
 pub(crate) fn update(
     node: &TensorNode,
     change: impl FnOnce(&mut ModeState) -> Result<(), ModeConflict>,
-) -> Result<(), Error> {
+) -> Result<(), TensorNodeError> {
     let _writer = MODES.write().unwrap_or_else(PoisonError::into_inner);
     change(&mut node.modes()).map_err(|source| named(node, source))
 }
 
-pub(crate) fn named(node: &TensorNode, source: ModeConflict) -> Error {
-    Error::Mode { node: format!("{} {}", node.id(), node.name()), source }
+pub(crate) fn named(node: &TensorNode, source: ModeConflict) -> TensorNodeError {
+    TensorNodeError::Mode { node: format!("{} {}", node.id(), node.name()), source }
 }

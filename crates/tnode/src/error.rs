@@ -11,7 +11,7 @@ use crate::predicates::ModeUndecided;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum Error {
+pub enum TensorNodeError {
     /// The dimensions of a node were needed before they were settled.
     #[error("node {node}: dimensions are not settled yet")]
     DimsUnsettled { node: String },
@@ -85,8 +85,8 @@ pub enum Error {
 }
 
 /// For `impl TryInto<Arc<HostArray>>`, which an array that need not be copied implements without an error.
-impl From<Infallible> for Error {
-    fn from(never: Infallible) -> Error {
+impl From<Infallible> for TensorNodeError {
+    fn from(never: Infallible) -> TensorNodeError {
         match never {}
     }
 }

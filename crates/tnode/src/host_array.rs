@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::bytes::{self, Bytes, allocate};
 use crate::dtype::DType;
 use crate::element::Element;
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::node::TensorNode;
 use crate::padding::{Dims, Padding, checked_elems};
 use crate::scalar::Scalar;
@@ -25,7 +25,7 @@ use crate::scalar::Scalar;
 /// # use tnode::HostArray;
 /// let a = HostArray::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
 /// assert_eq!(a.value(&[1, 0])?, 3.0);
-/// # Ok::<(), tnode::Error>(())
+/// # Ok::<(), tnode::TensorNodeError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct HostArray {
@@ -37,9 +37,9 @@ pub struct HostArray {
 
 /// A copy, or an error if memory is short.
 impl TryFrom<&HostArray> for Arc<HostArray> {
-    type Error = Error;
+    type Error = TensorNodeError;
 
-    fn try_from(array: &HostArray) -> Result<Arc<HostArray>, Error> {
+    fn try_from(array: &HostArray) -> Result<Arc<HostArray>, TensorNodeError> {
         array.try_clone().map(Arc::new)
     }
 }
@@ -50,7 +50,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When it would be too large to address, or memory is short.
-    pub fn zeros(dtype: DType, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, Error> {
+    pub fn zeros(dtype: DType, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, TensorNodeError> {
         let dims: Dims = dims.into_iter().collect();
         let len = checked_elems(&dims)? * dtype.size_bytes();
         Ok(HostArray { dtype, dims, padding: None, bytes: bytes::zeros(len)?.into() })
@@ -65,7 +65,7 @@ impl HostArray {
         dtype: DType,
         dims: impl IntoIterator<Item = usize>,
         padding: Padding,
-    ) -> Result<HostArray, Error> {
+    ) -> Result<HostArray, TensorNodeError> {
         let dims: Dims = dims.into_iter().collect();
         let mut array = HostArray::zeros(dtype, padding.padded(&dims)?)?;
         if let Some(neutral) = padding.neutral {
@@ -83,7 +83,7 @@ impl HostArray {
     pub fn from_slice<T: Element>(
         values: &[T],
         dims: impl IntoIterator<Item = usize>,
-    ) -> Result<HostArray, Error> {
+    ) -> Result<HostArray, TensorNodeError> {
         HostArray::from_bytes(T::DTYPE, dims, bytemuck::cast_slice(values))
     }
 
@@ -95,11 +95,15 @@ impl HostArray {
         dtype: DType,
         dims: impl IntoIterator<Item = usize>,
         bytes: &[u8],
-    ) -> Result<HostArray, Error> {
+    ) -> Result<HostArray, TensorNodeError> {
         let dims: Dims = dims.into_iter().collect();
         let expected = checked_elems(&dims)?;
         if bytes.len() != expected * dtype.size_bytes() {
-            return Err(Error::ElementCount { dims, expected, found: bytes.len() / dtype.size_bytes() });
+            return Err(TensorNodeError::ElementCount {
+                dims,
+                expected,
+                found: bytes.len() / dtype.size_bytes(),
+            });
         }
         let mut copy = allocate(bytes.len())?;
         copy.extend_from_slice(bytes);
@@ -111,7 +115,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the margins have another number of axes or exceed the dimensions.
-    pub fn from_padded(array: HostArray, padding: Padding) -> Result<HostArray, Error> {
+    pub fn from_padded(array: HostArray, padding: Padding) -> Result<HostArray, TensorNodeError> {
         padding.unpadded(&array.dims)?;
         Ok(HostArray { padding: Some(padding), ..array })
     }
@@ -120,7 +124,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When memory is short.
-    pub fn try_clone(&self) -> Result<HostArray, Error> {
+    pub fn try_clone(&self) -> Result<HostArray, TensorNodeError> {
         let mut bytes = allocate(self.bytes.len())?;
         bytes.extend_from_slice(&self.bytes);
         let (dims, padding) = (self.dims.clone(), self.padding.clone());
@@ -135,11 +139,11 @@ impl HostArray {
         &self,
         dims: impl IntoIterator<Item = usize>,
         padding: Option<Padding>,
-    ) -> Result<HostArray, Error> {
+    ) -> Result<HostArray, TensorNodeError> {
         let dims: Dims = dims.into_iter().collect();
         let (expected, found) = (checked_elems(&dims)?, self.num_values());
         if expected != found {
-            return Err(Error::ElementCount { dims, expected, found });
+            return Err(TensorNodeError::ElementCount { dims, expected, found });
         }
         let mut target = match padding {
             Some(padding) => HostArray::zeros_padded(self.dtype, dims, padding)?,
@@ -165,19 +169,23 @@ impl HostArray {
     /// let padded = HostArray::from_slice(&[1f32, 2.0], [2])?.with_margins_of(&x)?;
     /// assert_eq!(padded.as_slice::<f32>()?, [9.0, 1.0, 2.0, 9.0, 9.0]);
     /// assert_eq!(padded.values(), [1.0, 2.0]);
-    /// # Ok::<(), tnode::Error>(())
+    /// # Ok::<(), tnode::TensorNodeError>(())
     /// ```
     ///
     /// # Errors
     /// When the dimensions (without margins) or the element type differ from the node's, the node's
     /// dimensions are not settled, or memory is short.
-    pub fn with_margins_of(&self, node: &TensorNode) -> Result<HostArray, Error> {
+    pub fn with_margins_of(&self, node: &TensorNode) -> Result<HostArray, TensorNodeError> {
         let (dims, found) = (node.dims_without_padding()?, self.dims_without_padding());
         if dims != found {
-            return Err(Error::ArrayDims { node: node.name(), expected: dims, found: found.to_vec() });
+            return Err(TensorNodeError::ArrayDims {
+                node: node.name(),
+                expected: dims,
+                found: found.to_vec(),
+            });
         }
         if node.dtype() != self.dtype {
-            return Err(Error::ElementType { expected: node.dtype(), found: self.dtype });
+            return Err(TensorNodeError::ElementType { expected: node.dtype(), found: self.dtype });
         }
         self.with_reshape(dims, node.padding().cloned())
     }
@@ -235,7 +243,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the elements are of another type.
-    pub fn as_slice<T: Element>(&self) -> Result<&[T], Error> {
+    pub fn as_slice<T: Element>(&self) -> Result<&[T], TensorNodeError> {
         self.check_type::<T>()?;
         Ok(bytemuck::cast_slice(&self.bytes))
     }
@@ -244,16 +252,16 @@ impl HostArray {
     ///
     /// # Errors
     /// When the elements are of another type.
-    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], Error> {
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], TensorNodeError> {
         self.check_type::<T>()?;
         Ok(bytemuck::cast_slice_mut(&mut self.bytes))
     }
 
-    fn check_type<T: Element>(&self) -> Result<(), Error> {
+    fn check_type<T: Element>(&self) -> Result<(), TensorNodeError> {
         if self.dtype == T::DTYPE {
             return Ok(());
         }
-        Err(Error::ElementType { expected: T::DTYPE, found: self.dtype })
+        Err(TensorNodeError::ElementType { expected: T::DTYPE, found: self.dtype })
     }
 }
 
@@ -263,7 +271,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the index is outside.
-    pub fn get(&self, index: &[usize]) -> Result<Scalar, Error> {
+    pub fn get(&self, index: &[usize]) -> Result<Scalar, TensorNodeError> {
         Ok(self.element(self.offset(index)?))
     }
 
@@ -271,7 +279,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the index is outside.
-    pub fn set(&mut self, index: &[usize], value: Scalar) -> Result<(), Error> {
+    pub fn set(&mut self, index: &[usize], value: Scalar) -> Result<(), TensorNodeError> {
         let offset = self.offset(index)?;
         self.set_element(offset, value.convert(self.dtype));
         Ok(())
@@ -281,7 +289,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When the index is outside.
-    pub fn value(&self, index: &[usize]) -> Result<f64, Error> {
+    pub fn value(&self, index: &[usize]) -> Result<f64, TensorNodeError> {
         Ok(self.get(index)?.as_f64())
     }
 
@@ -292,15 +300,15 @@ impl HostArray {
     /// let loss = HostArray::from_slice(&[0.5f32], [])?;
     /// assert_eq!(loss.item()?, 0.5);
     /// assert!(HostArray::from_slice(&[1f32, 2.0], [2])?.item().is_err());
-    /// # Ok::<(), tnode::Error>(())
+    /// # Ok::<(), tnode::TensorNodeError>(())
     /// ```
     ///
     /// # Errors
     /// When there is not one element.
-    pub fn item(&self) -> Result<f64, Error> {
+    pub fn item(&self) -> Result<f64, TensorNodeError> {
         match (self.num_values(), self.value_offsets().next()) {
             (1, Some(offset)) => Ok(self.element(offset).as_f64()),
-            (found, _) => Err(Error::NotOneElement { dims: self.dims_without_padding(), found }),
+            (found, _) => Err(TensorNodeError::NotOneElement { dims: self.dims_without_padding(), found }),
         }
     }
 
@@ -313,10 +321,10 @@ impl HostArray {
     ///
     /// # Errors
     /// When the number of values differs.
-    pub fn set_values(&mut self, values: &[f64]) -> Result<(), Error> {
+    pub fn set_values(&mut self, values: &[f64]) -> Result<(), TensorNodeError> {
         let (expected, found) = (self.num_values(), values.len());
         if expected != found {
-            return Err(Error::ElementCount { dims: self.dims_without_padding(), expected, found });
+            return Err(TensorNodeError::ElementCount { dims: self.dims_without_padding(), expected, found });
         }
         for (offset, &x) in self.value_offsets().zip(values) {
             self.set_element(offset, Scalar::from_f64(self.dtype, x));
@@ -338,12 +346,12 @@ impl HostArray {
         }
     }
 
-    fn offset(&self, index: &[usize]) -> Result<usize, Error> {
+    fn offset(&self, index: &[usize]) -> Result<usize, TensorNodeError> {
         let dims = self.dims_without_padding();
         let index = if dims.is_empty() && index == [0] { &[] } else { index };
         let inside = index.len() == dims.len() && index.iter().zip(&dims).all(|(i, d)| i < d);
         if !inside {
-            return Err(Error::OutOfBounds { index: index.to_vec(), dims });
+            return Err(TensorNodeError::OutOfBounds { index: index.to_vec(), dims });
         }
         let padded = (0..index.len()).map(|axis| index[axis] + self.left_margin(axis));
         Ok(padded.zip(&self.dims).fold(0, |offset, (i, d)| offset * d + i))

@@ -45,7 +45,7 @@ pub mod safetensors; // safetensors files
 mod debug_as_display;
 mod error;
 
-debug_as_display!(Error, ModeConflict, ModeUndecided, UnknownDType, UnknownMemoryMode);
+debug_as_display!(TensorNodeError, ModeConflict, ModeUndecided, UnknownDType, UnknownMemoryMode);
 
 pub use crate::builder::NodeBuilder;
 pub use crate::bytes::ALIGN_BYTES;
@@ -55,7 +55,7 @@ pub use crate::decision::{Decision, Reason};
 pub use crate::delayed::{DelayedDType, Inference};
 pub use crate::dtype::{DType, UnknownDType};
 pub use crate::element::Element;
-pub use crate::error::Error;
+pub use crate::error::TensorNodeError;
 pub use crate::host_array::HostArray;
 pub use crate::label::Label;
 pub use crate::mode::{Hosted, MemoryMode, Outcomes, Sharing, UnknownMemoryMode};

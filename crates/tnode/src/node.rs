@@ -15,7 +15,7 @@ use crate::commit;
 use crate::decision::Reason;
 use crate::delayed::{self, DelayedDType, Inference};
 use crate::dtype::DType;
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::label::Label;
 use crate::mode::{MemoryMode, Sharing};
 use crate::name::{self, AmbiguousIdents, IdentStyle};
@@ -129,7 +129,7 @@ impl TensorNode {
     /// # use tnode::{DType, TensorNode};
     /// let w = TensorNode::builder("w1").dims([64, 128]).dtype(DType::F32).build()?;
     /// assert_eq!(w.size_bytes()?, 32768);
-    /// # Ok::<(), tnode::Error>(())
+    /// # Ok::<(), tnode::TensorNodeError>(())
     /// ```
     pub fn builder(label: impl Into<Label>) -> NodeBuilder {
         NodeBuilder::new(label.into())
@@ -210,7 +210,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When they are not settled yet.
-    pub fn dims(&self) -> Result<Dims, Error> {
+    pub fn dims(&self) -> Result<Dims, TensorNodeError> {
         Ok(self.shape()?.padded.clone())
     }
 
@@ -218,7 +218,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When they are not settled yet.
-    pub fn dims_without_padding(&self) -> Result<Dims, Error> {
+    pub fn dims_without_padding(&self) -> Result<Dims, TensorNodeError> {
         Ok(self.shape()?.unpadded.clone())
     }
 
@@ -226,14 +226,14 @@ impl TensorNode {
     ///
     /// # Errors
     /// When other dimensions are settled already, these do not fit the padding, or their product overflows.
-    pub fn set_dims(&self, dims: impl IntoIterator<Item = usize>) -> Result<(), Error> {
+    pub fn set_dims(&self, dims: impl IntoIterator<Item = usize>) -> Result<(), TensorNodeError> {
         let shape = Shape::new(dims.into_iter().collect(), self.padding())?;
         let requested = shape.unpadded.clone();
         let settled = &self.0.shape.get_or_init(|| shape).unpadded;
         if *settled == requested {
             return Ok(());
         }
-        Err(Error::DimsConflict { node: self.name(), settled: settled.clone(), requested })
+        Err(TensorNodeError::DimsConflict { node: self.name(), settled: settled.clone(), requested })
     }
 
     /// The margins, if the node has any.
@@ -245,7 +245,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the dimensions are not settled yet.
-    pub fn num_elems(&self) -> Result<usize, Error> {
+    pub fn num_elems(&self) -> Result<usize, TensorNodeError> {
         Ok(self.shape()?.elems)
     }
 
@@ -253,17 +253,17 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the dimensions are not settled yet.
-    pub fn size_bytes(&self) -> Result<usize, Error> {
+    pub fn size_bytes(&self) -> Result<usize, TensorNodeError> {
         Ok(self.num_elems()? * self.dtype().size_bytes())
     }
 
-    fn shape(&self) -> Result<&Shape, Error> {
-        self.0.shape.get().ok_or_else(|| Error::DimsUnsettled { node: self.name() })
+    fn shape(&self) -> Result<&Shape, TensorNodeError> {
+        self.0.shape.get().ok_or_else(|| TensorNodeError::DimsUnsettled { node: self.name() })
     }
 }
 
 impl Shape {
-    pub(crate) fn new(unpadded: Dims, padding: Option<&Padding>) -> Result<Shape, Error> {
+    pub(crate) fn new(unpadded: Dims, padding: Option<&Padding>) -> Result<Shape, TensorNodeError> {
         let padded = padding.map_or_else(|| Ok(unpadded.clone()), |p| p.padded(&unpadded))?;
         let elems = checked_elems(&padded)?;
         Ok(Shape { padded, unpadded, elems })
@@ -328,7 +328,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When another one is specified or settled.
-    pub fn update_dtype(&self, dtype: DType) -> Result<(), Error> {
+    pub fn update_dtype(&self, dtype: DType) -> Result<(), TensorNodeError> {
         self.update_open(|open| match self.0.dtype.get() {
             Some(&settled) if settled != dtype => Err(self.dtype_conflict("settled", settled, dtype)),
             Some(_) => Ok(open),
@@ -345,7 +345,7 @@ impl TensorNode {
         &self,
         only_if: impl Fn(DType) -> bool + Send + Sync + 'static,
         dtype: DType,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorNodeError> {
         self.update_open(|open| match self.0.dtype.get() {
             Some(&settled) if settled != dtype && only_if(settled) => {
                 Err(self.dtype_conflict("settled", settled, dtype))
@@ -355,8 +355,8 @@ impl TensorNode {
         })
     }
 
-    fn dtype_conflict(&self, how: &'static str, present: DType, requested: DType) -> Error {
-        Error::DTypeConflict { node: self.name(), how, present, requested }
+    fn dtype_conflict(&self, how: &'static str, present: DType, requested: DType) -> TensorNodeError {
+        TensorNodeError::DTypeConflict { node: self.name(), how, present, requested }
     }
 
     /// Adds an inference, which runs when the type is first needed. A specification overrides all inferences,
@@ -365,9 +365,12 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the type is settled.
-    pub fn infer_dtype(&self, infer: impl Fn() -> DType + Send + Sync + 'static) -> Result<(), Error> {
+    pub fn infer_dtype(
+        &self,
+        infer: impl Fn() -> DType + Send + Sync + 'static,
+    ) -> Result<(), TensorNodeError> {
         self.update_open(|open| match self.0.dtype.get() {
-            Some(&present) => Err(Error::InferenceTooLate { node: self.name(), present }),
+            Some(&present) => Err(TensorNodeError::InferenceTooLate { node: self.name(), present }),
             None => Ok(open.infer(Inference::new(infer))),
         })
     }
@@ -375,8 +378,8 @@ impl TensorNode {
     /// Replaces the open type by the result of `update`.
     fn update_open(
         &self,
-        update: impl FnOnce(DelayedDType) -> Result<DelayedDType, Error>,
-    ) -> Result<(), Error> {
+        update: impl FnOnce(DelayedDType) -> Result<DelayedDType, TensorNodeError>,
+    ) -> Result<(), TensorNodeError> {
         let mut open = lock(&self.0.open_dtype);
         let updated = update(open.delayed.clone())?;
         let before = open.replace(updated);
@@ -411,7 +414,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When an earlier decision excludes `mode`.
-    pub fn update_memory_mode(&self, mode: MemoryMode, reason: Reason) -> Result<(), Error> {
+    pub fn update_memory_mode(&self, mode: MemoryMode, reason: Reason) -> Result<(), TensorNodeError> {
         commit::update(self, |state| state.refine(mode, reason))
     }
 
@@ -419,7 +422,7 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the memory mode excludes it.
-    pub fn update_memory_sharing(&self, sharing: Sharing, reason: Reason) -> Result<(), Error> {
+    pub fn update_memory_sharing(&self, sharing: Sharing, reason: Reason) -> Result<(), TensorNodeError> {
         commit::update(self, |state| state.refine_sharing(sharing, reason))
     }
 
@@ -427,7 +430,11 @@ impl TensorNode {
     ///
     /// # Errors
     /// When the dimensions are not settled yet.
-    pub fn force_ctx(&self, stack_threshold_bytes: usize, reason: Reason) -> Result<ForceCtx, Error> {
+    pub fn force_ctx(
+        &self,
+        stack_threshold_bytes: usize,
+        reason: Reason,
+    ) -> Result<ForceCtx, TensorNodeError> {
         Ok(ForceCtx { elems: self.num_elems()?, dtype: self.dtype(), stack_threshold_bytes, reason })
     }
 
@@ -447,12 +454,12 @@ impl TensorNode {
     /// let other = w.to_builder()?.build()?;
     /// assert_eq!((other.name(), other.dims()?, other.dtype()), (w.name(), w.dims()?, w.dtype()));
     /// assert_ne!(other, w);
-    /// # Ok::<(), tnode::Error>(())
+    /// # Ok::<(), tnode::TensorNodeError>(())
     /// ```
     ///
     /// # Errors
     /// When the dimensions are not settled yet.
-    pub fn to_builder(&self) -> Result<NodeBuilder, Error> {
+    pub fn to_builder(&self) -> Result<NodeBuilder, TensorNodeError> {
         let mut builder =
             TensorNode::builder(self.0.label.clone()).dims(self.dims_without_padding()?).dtype(self.dtype());
         builder.padding = self.padding().cloned();

@@ -13,7 +13,7 @@ use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
 use crate::dtype::DType;
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::host_array::HostArray;
 use crate::padding::{Dims, checked_elems};
 
@@ -27,7 +27,7 @@ const MAX_HEADER_BYTES: usize = 1 << 16;
 /// # Errors
 /// When reading fails, the header is no `.npy` header, the element type has no counterpart here, there are
 /// more than [`MAX_RANK`](crate::MAX_RANK) axes, data are missing, or memory is short.
-pub fn read(mut reader: impl Read) -> Result<HostArray, Error> {
+pub fn read(mut reader: impl Read) -> Result<HostArray, TensorNodeError> {
     let header = Header::parse(&read_header(&mut reader)?)?;
     let len = checked_elems(&header.dims)? * header.dtype.size_bytes();
     let mut array = HostArray::read_bytes(header.dtype, header.dims.clone(), len, reader).map_err(failed)?;
@@ -45,7 +45,7 @@ pub fn read(mut reader: impl Read) -> Result<HostArray, Error> {
 ///
 /// # Errors
 /// When writing fails or NumPy has no such element type.
-pub fn write(array: &HostArray, mut writer: impl Write) -> Result<(), Error> {
+pub fn write(array: &HostArray, mut writer: impl Write) -> Result<(), TensorNodeError> {
     let header = Header::text(array)?;
     let len = u16::try_from(header.len()).map_err(|_| malformed("too many axes for a header"))?;
     let prefix = [MAGIC, &[1, 0], &len.to_le_bytes(), header.as_bytes()].concat();
@@ -57,7 +57,7 @@ pub fn write(array: &HostArray, mut writer: impl Write) -> Result<(), Error> {
 ///
 /// # Errors
 /// When the archive or one of its arrays cannot be read.
-pub fn read_npz(reader: impl Read + Seek) -> Result<BTreeMap<String, HostArray>, Error> {
+pub fn read_npz(reader: impl Read + Seek) -> Result<BTreeMap<String, HostArray>, TensorNodeError> {
     let mut archive = ZipArchive::new(reader).map_err(failed_zip)?;
     let mut arrays = BTreeMap::new();
     for position in 0..archive.len() {
@@ -76,7 +76,7 @@ pub fn read_npz(reader: impl Read + Seek) -> Result<BTreeMap<String, HostArray>,
 pub fn write_npz<'a>(
     arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>,
     writer: impl Write + Seek,
-) -> Result<(), Error> {
+) -> Result<(), TensorNodeError> {
     let mut archive = ZipWriter::new(writer);
     for (name, array) in arrays {
         let options = SimpleFileOptions::default().large_file(array.size_bytes() > u32::MAX as usize / 2);
@@ -87,20 +87,20 @@ pub fn write_npz<'a>(
     Ok(())
 }
 
-fn failed(source: std::io::Error) -> Error {
-    Error::File { format: FORMAT, source }
+fn failed(source: std::io::Error) -> TensorNodeError {
+    TensorNodeError::File { format: FORMAT, source }
 }
 
-fn failed_zip(source: zip::result::ZipError) -> Error {
-    Error::File { format: "npz", source: source.into() }
+fn failed_zip(source: zip::result::ZipError) -> TensorNodeError {
+    TensorNodeError::File { format: "npz", source: source.into() }
 }
 
-fn malformed(why: impl Into<String>) -> Error {
-    Error::Malformed { format: FORMAT, why: why.into() }
+fn malformed(why: impl Into<String>) -> TensorNodeError {
+    TensorNodeError::Malformed { format: FORMAT, why: why.into() }
 }
 
 /// Reads the header's text.
-fn read_header(reader: &mut impl Read) -> Result<String, Error> {
+fn read_header(reader: &mut impl Read) -> Result<String, TensorNodeError> {
     let mut prefix = [0; 8];
     reader.read_exact(&mut prefix).map_err(failed)?;
     if &prefix[..6] != MAGIC {
@@ -119,7 +119,7 @@ fn read_header(reader: &mut impl Read) -> Result<String, Error> {
     String::from_utf8(header).map_err(|_| malformed("expected a header in UTF-8"))
 }
 
-fn read_exactly<const N: usize>(reader: &mut impl Read) -> Result<[u8; N], Error> {
+fn read_exactly<const N: usize>(reader: &mut impl Read) -> Result<[u8; N], TensorNodeError> {
     let mut bytes = [0; N];
     reader.read_exact(&mut bytes).map_err(failed)?;
     Ok(bytes)
@@ -134,9 +134,11 @@ struct Header {
 
 impl Header {
     /// The header of an array, padded so that the data begin at a multiple of 64 bytes.
-    fn text(array: &HostArray) -> Result<String, Error> {
-        let descr = descr(array.dtype())
-            .ok_or_else(|| Error::UnsupportedElement { format: FORMAT, what: array.dtype().to_string() })?;
+    fn text(array: &HostArray) -> Result<String, TensorNodeError> {
+        let descr = descr(array.dtype()).ok_or_else(|| TensorNodeError::UnsupportedElement {
+            format: FORMAT,
+            what: array.dtype().to_string(),
+        })?;
         let dims = match array.dims_without_padding().as_slice() {
             [one] => format!("{one},"),
             dims => dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
@@ -147,14 +149,15 @@ impl Header {
     }
 
     /// Parses the dictionary literal, which has exactly three keys.
-    fn parse(text: &str) -> Result<Header, Error> {
+    fn parse(text: &str) -> Result<Header, TensorNodeError> {
         let parsed =
             parse_dict(&mut Cursor(text)).ok_or_else(|| malformed(format!("header {:?}", text.trim())))?;
         let (Some(descr), Some(columns_first), Some(dims)) = parsed else {
             return Err(malformed("the header lacks descr, fortran_order or shape"));
         };
         let dtype = DType::ALL.into_iter().find(|&d| descr_of(d, &descr));
-        let dtype = dtype.ok_or_else(|| Error::UnsupportedElement { format: FORMAT, what: descr.clone() })?;
+        let dtype = dtype
+            .ok_or_else(|| TensorNodeError::UnsupportedElement { format: FORMAT, what: descr.clone() })?;
         Ok(Header { dtype, big_endian: descr.starts_with('>'), columns_first, dims })
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::error::Error;
+use crate::error::TensorNodeError;
 
 /// The extents of the axes, outermost first; arrays are row-major.
 pub type Dims = SmallVec<[usize; 4]>;
@@ -40,30 +40,32 @@ impl Padding {
     ///
     /// # Errors
     /// When the number of axes differs, or a size overflows.
-    pub fn padded(&self, dims: &[usize]) -> Result<Dims, Error> {
+    pub fn padded(&self, dims: &[usize]) -> Result<Dims, TensorNodeError> {
         self.check_rank(dims)?;
         let grown = dims.iter().zip(&self.axes).map(|(&d, p)| d.checked_add(p.left)?.checked_add(p.right));
-        grown.collect::<Option<Dims>>().ok_or_else(|| Error::TooLarge { dims: Dims::from_slice(dims) })
+        grown
+            .collect::<Option<Dims>>()
+            .ok_or_else(|| TensorNodeError::TooLarge { dims: Dims::from_slice(dims) })
     }
 
     /// The dimensions without margins, given the dimensions with margins.
     ///
     /// # Errors
     /// When the number of axes differs, or a margin exceeds its axis.
-    pub fn unpadded(&self, dims: &[usize]) -> Result<Dims, Error> {
+    pub fn unpadded(&self, dims: &[usize]) -> Result<Dims, TensorNodeError> {
         self.check_rank(dims)?;
         let shrunk = dims.iter().zip(&self.axes).map(|(&d, p)| d.checked_sub(p.left)?.checked_sub(p.right));
-        shrunk.collect::<Option<Dims>>().ok_or_else(|| Error::PaddingExceeds {
+        shrunk.collect::<Option<Dims>>().ok_or_else(|| TensorNodeError::PaddingExceeds {
             dims: Dims::from_slice(dims),
             padding: self.axes.iter().map(|p| (p.left, p.right)).collect(),
         })
     }
 
-    fn check_rank(&self, dims: &[usize]) -> Result<(), Error> {
+    fn check_rank(&self, dims: &[usize]) -> Result<(), TensorNodeError> {
         if self.axes.len() == dims.len() {
             return Ok(());
         }
-        Err(Error::PaddingRank { dims: Dims::from_slice(dims), axes: self.axes.len() })
+        Err(TensorNodeError::PaddingRank { dims: Dims::from_slice(dims), axes: self.axes.len() })
     }
 }
 
@@ -72,11 +74,11 @@ impl Padding {
 /// # Errors
 /// When there are more than [`MAX_RANK`] axes, or an array with this number of elements of 16 bytes would not
 /// fit the address space.
-pub(crate) fn checked_elems(dims: &[usize]) -> Result<usize, Error> {
+pub(crate) fn checked_elems(dims: &[usize]) -> Result<usize, TensorNodeError> {
     if dims.len() > MAX_RANK {
-        return Err(Error::TooManyAxes { found: dims.len(), limit: MAX_RANK });
+        return Err(TensorNodeError::TooManyAxes { found: dims.len(), limit: MAX_RANK });
     }
-    let too_large = || Error::TooLarge { dims: Dims::from_slice(dims) };
+    let too_large = || TensorNodeError::TooLarge { dims: Dims::from_slice(dims) };
     // An axis of extent 0 empties the array, but index arithmetic still computes products of the other
     // extents.
     let extent = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1))).ok_or_else(too_large)?;

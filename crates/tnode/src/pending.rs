@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::commit::{commit_decisions, named};
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::mode::MemoryMode;
 use crate::node::TensorNode;
 use crate::state::ModeState;
@@ -42,7 +42,7 @@ thread_local! {
 /// assert!(!node.mode().known_virtual());
 /// pending.commit()?;
 /// assert!(node.mode().known_virtual());
-/// # Ok::<(), tnode::Error>(())
+/// # Ok::<(), tnode::TensorNodeError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
@@ -58,7 +58,7 @@ impl Pending {
         &mut self,
         decisions: &[(TensorNode, ModeState)],
         views: &[(TensorNode, View)],
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorNodeError> {
         let mut decided = (*self.decided).clone();
         for (node, mode) in decisions {
             decided.state(node).merge(mode).map_err(|source| named(node, source))?;
@@ -82,7 +82,7 @@ impl Pending {
     ///
     /// # Errors
     /// The errors of [`commit_decisions`], if other decisions were committed meanwhile.
-    pub fn commit(self) -> Result<(), Error> {
+    pub fn commit(self) -> Result<(), TensorNodeError> {
         let Decided { modes, views } = &*self.decided;
         let modes: Vec<_> = modes.iter().map(|(node, mode)| (node.clone(), mode.clone())).collect();
         let views: Vec<_> = views.iter().map(|(node, view)| (node.clone(), view.clone())).collect();

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use dashmap::{DashMap, Entry};
 
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::node::{Inner, NodeId, TensorNode};
 
 /// A table of live nodes; clones are handles to the same table.
@@ -75,11 +75,11 @@ impl Registry {
         &self,
         wanted: Option<NodeId>,
         make: impl Fn(NodeId) -> Inner,
-    ) -> Result<TensorNode, Error> {
+    ) -> Result<TensorNode, TensorNodeError> {
         if let Some(id) = wanted {
             self.0.next_id.fetch_max(id.0.saturating_add(1), Ordering::Relaxed);
             let claimed = self.claim(id, make);
-            return claimed.map_err(|holder| Error::IdTaken { id: id.0, taken_by: holder.name() });
+            return claimed.map_err(|holder| TensorNodeError::IdTaken { id: id.0, taken_by: holder.name() });
         }
         loop {
             let id = NodeId(self.0.next_id.fetch_add(1, Ordering::Relaxed));

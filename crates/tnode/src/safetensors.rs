@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use ::safetensors::tensor::{Dtype, SafeTensors, View, serialize};
 
 use crate::dtype::DType;
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::host_array::HostArray;
 use crate::padding::Dims;
 
@@ -26,7 +26,7 @@ const RANDOM_BITS: &str = "u32x4";
 /// # Errors
 /// When the bytes are not in the format, an element type has no counterpart here, an array has more than
 /// [`MAX_RANK`](crate::MAX_RANK) axes, or memory is short.
-pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, Error> {
+pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, TensorNodeError> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| not_read(bytes, error))?;
     let random_bits = names_of_random_bits(bytes)?;
     let mut arrays = BTreeMap::new();
@@ -42,7 +42,7 @@ pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, Error> {
     Ok(arrays)
 }
 
-fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, Error> {
+fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, TensorNodeError> {
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(malformed)?;
     let names = metadata.metadata().as_ref().and_then(|entries| entries.get(RANDOM_BITS));
     Ok(names.map_or_else(Vec::new, |names| names.lines().map(str::to_owned).collect()))
@@ -52,7 +52,9 @@ fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, Error> {
 ///
 /// # Errors
 /// When the names do not fit a header, or the name of a `u32x4` array contains a line break.
-pub fn write<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>) -> Result<Vec<u8>, Error> {
+pub fn write<'a>(
+    arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>,
+) -> Result<Vec<u8>, TensorNodeError> {
     let mut random_bits = Vec::new();
     let mut views = Vec::new();
     for (name, array) in arrays {
@@ -66,15 +68,18 @@ pub fn write<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a HostArray)>) -> 
     serialize(views, metadata).map_err(malformed)
 }
 
-fn one_line(name: &str) -> Result<&str, Error> {
+fn one_line(name: &str) -> Result<&str, TensorNodeError> {
     match name.contains(['\n', '\r']) {
         false => Ok(name),
-        true => Err(Error::Malformed { format: FORMAT, why: format!("a line break in the name {name:?}") }),
+        true => Err(TensorNodeError::Malformed {
+            format: FORMAT,
+            why: format!("a line break in the name {name:?}"),
+        }),
     }
 }
 
 /// The error of a file that is not in the format; it names formats that are taken for this one.
-fn not_read(bytes: &[u8], error: ::safetensors::SafeTensorError) -> Error {
+fn not_read(bytes: &[u8], error: ::safetensors::SafeTensorError) -> TensorNodeError {
     let others: [(&[u8], &str); 4] = [
         (b"PK\x03\x04", "a zip archive, such as torch's `.pt` or NumPy's `.npz`"),
         (b"\x80\x02", "a pickle, such as an old `.pt` of torch"),
@@ -85,14 +90,14 @@ fn not_read(bytes: &[u8], error: ::safetensors::SafeTensorError) -> Error {
         Some((_, what)) => {
             let why =
                 format!("the file is {what}; convert it, as with `safetensors.torch.save_file` in Python");
-            Error::Malformed { format: FORMAT, why }
+            TensorNodeError::Malformed { format: FORMAT, why }
         }
         None => malformed(error),
     }
 }
 
-fn malformed(error: ::safetensors::SafeTensorError) -> Error {
-    Error::Malformed { format: FORMAT, why: error.to_string() }
+fn malformed(error: ::safetensors::SafeTensorError) -> TensorNodeError {
+    TensorNodeError::Malformed { format: FORMAT, why: error.to_string() }
 }
 
 /// The values of an array, as the library's view.
@@ -149,7 +154,7 @@ fn to_file(dtype: DType) -> Dtype {
     }
 }
 
-fn from_file(dtype: Dtype) -> Result<DType, Error> {
+fn from_file(dtype: Dtype) -> Result<DType, TensorNodeError> {
     let known = DType::ALL.into_iter().find(|&d| to_file(d) == dtype);
-    known.ok_or_else(|| Error::UnsupportedElement { format: FORMAT, what: format!("{dtype:?}") })
+    known.ok_or_else(|| TensorNodeError::UnsupportedElement { format: FORMAT, what: format!("{dtype:?}") })
 }

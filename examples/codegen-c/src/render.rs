@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use codegen_core::emit::{LineNumbers, ScratchLayout};
 use codegen_core::ir::{
-    Affine, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Var,
+    Affine, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, LoweredRoutine, Space, Stmt, Var,
 };
 use codegen_core::{Caps, Checked, CodegenError, Kernel, Renderer};
 
@@ -29,7 +29,7 @@ impl Renderer for CRenderer {
 
 /// Writes the body of one function.
 pub(crate) struct Emitter<'a> {
-    pub(crate) ir: &'a Routine,
+    pub(crate) ir: &'a LoweredRoutine,
     pub(crate) locals: Locals,
     scratch: ScratchLayout,
     pub(crate) lines: LineNumbers,
@@ -41,7 +41,7 @@ pub(crate) struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(ir: &'a Routine, caps: &Caps) -> Emitter<'a> {
+    fn new(ir: &'a LoweredRoutine, caps: &Caps) -> Emitter<'a> {
         let scratch = ScratchLayout::new(&ir.body, caps.alignment);
         let (locals, lines, text) = (ir.locals(), LineNumbers::new(&ir.body), String::new());
         Emitter { ir, locals, scratch, lines, text, depth: 1, values: 0 }

@@ -10,7 +10,7 @@ use filetests::{
     run_line::{self, RunLine},
 };
 use lowered_ir::{
-    ir::{NodeDecl, Routine},
+    ir::{LoweredRoutine, NodeDecl},
     pipeline::{self, optimize},
     verify::verify,
 };
@@ -86,7 +86,7 @@ fn cases(chunk: Chunk<'_>, file: &File) -> Result<Vec<RunCase>> {
 /// A routine that is linked into a context.
 struct Linked {
     /// The optimised routine, before it was scheduled.
-    routine: Routine,
+    routine: LoweredRoutine,
     /// The position in the context of each of the routine's nodes; `None` for a node that no kernel accesses.
     nodes: Vec<Option<usize>>,
     merge: Option<usize>,
@@ -110,7 +110,7 @@ fn add(page: &mut Page, cases: &[RunCase], codegen: &dyn Codegen) -> Result<()> 
 }
 
 /// Schedules and compiles a routine.
-fn compile(routine: &Routine, codegen: &dyn Codegen) -> Result<Code> {
+fn compile(routine: &LoweredRoutine, codegen: &dyn Codegen) -> Result<Code> {
     let schedule = schedule(routine, codegen, &ScheduleOptions::default())?;
     let artifact = codegen.compile(&schedule)?;
     Ok(Code::new(schedule, artifact)?)

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use lowered_ir::ir::{Affine, Expr, Indices, LoopId, Routine, Stmt, Var, walk};
+use lowered_ir::ir::{Affine, Expr, Indices, LoopId, LoweredRoutine, Stmt, Var, walk};
 use tnode::DType;
 
 /// A form of access to memory.
@@ -76,7 +76,7 @@ pub struct OperationUse {
 }
 
 /// The forms of access in a routine.
-pub(crate) fn accesses(routine: &Routine) -> BTreeSet<AccessForm> {
+pub(crate) fn accesses(routine: &LoweredRoutine) -> BTreeSet<AccessForm> {
     let mut all = BTreeSet::new();
     each_statement(&routine.body, &mut Vec::new(), &mut |stmt, loops| {
         all.extend(forms(stmt, loops));
@@ -85,7 +85,7 @@ pub(crate) fn accesses(routine: &Routine) -> BTreeSet<AccessForm> {
 }
 
 /// The combinations that a routine exercises.
-pub(crate) fn uses(routine: &Routine) -> BTreeSet<OperationUse> {
+pub(crate) fn uses(routine: &LoweredRoutine) -> BTreeSet<OperationUse> {
     let locals = routine.locals();
     let mut all = BTreeSet::new();
     each_statement(&routine.body, &mut Vec::new(), &mut |stmt, loops| {
@@ -108,7 +108,11 @@ pub(crate) fn uses(routine: &Routine) -> BTreeSet<OperationUse> {
     all
 }
 
-fn operation(routine: &Routine, locals: &lowered_ir::ir::Locals, expr: &Expr) -> Option<(String, DType)> {
+fn operation(
+    routine: &LoweredRoutine,
+    locals: &lowered_ir::ir::Locals,
+    expr: &Expr,
+) -> Option<(String, DType)> {
     let (name, operand) = match expr {
         Expr::Unary { op, arg } => (op.to_string(), &**arg),
         Expr::Binary { op, a, .. } => (op.to_string(), &**a),

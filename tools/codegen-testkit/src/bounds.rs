@@ -27,7 +27,7 @@ mod value;
 use std::fmt;
 
 use filetests::RunCase;
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use tnode::Scalar;
 
 use crate::corpus::{outlives, scalars};
@@ -105,7 +105,12 @@ impl Bounds {
     /// # Errors
     ///
     /// The first element that deviates more.
-    pub fn check(&self, routine: &Routine, found: &[Vec<u8>], factor: f64) -> Result<Closeness, String> {
+    pub fn check(
+        &self,
+        routine: &LoweredRoutine,
+        found: &[Vec<u8>],
+        factor: f64,
+    ) -> Result<Closeness, String> {
         self.check_against(routine, found, None, factor)
     }
 
@@ -150,7 +155,7 @@ impl Bounds {
     /// The first element that deviates more.
     pub fn check_against(
         &self,
-        routine: &Routine,
+        routine: &LoweredRoutine,
         found: &[Vec<u8>],
         defined: Option<&[Vec<u8>]>,
         factor: f64,

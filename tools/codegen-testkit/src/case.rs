@@ -5,7 +5,7 @@ use filetests::{
     RunCase,
     generate::{TypeChoice, bytes_of_seed, routine_of_types},
 };
-use lowered_ir::{ir::Routine, passes::log::log_values};
+use lowered_ir::{ir::LoweredRoutine, passes::log::log_values};
 
 use crate::{
     corpus, generated,
@@ -59,7 +59,7 @@ pub fn cases(caps: &Caps) -> Vec<Case> {
 /// A run of the corpus optimised, with logs, and as written. The optimiser adds and removes operations, so
 /// that each has a level of its own.
 fn of_corpus(run: &RunCase) -> Vec<Case> {
-    let case = |variant, name: &str, routine: &Routine| Case {
+    let case = |variant, name: &str, routine: &LoweredRoutine| Case {
         name: corpus::name(run, name),
         level: Level::of(routine).max(if variant == Variant::Logged { Level::L2 } else { Level::L0 }),
         claim: None,
@@ -88,7 +88,7 @@ fn random(caps: &Caps) -> Vec<Case> {
     simple.chain((1000u64..).map(|seed| drawn(seed, &claimed, "claimed types")).take(RANDOM)).collect()
 }
 
-fn drawn(seed: u64, routine: &dyn Fn(&[u8]) -> Routine, of: &str) -> Case {
+fn drawn(seed: u64, routine: &dyn Fn(&[u8]) -> LoweredRoutine, of: &str) -> Case {
     let routine = routine(&bytes_of_seed(seed, 200));
     let run = RunCase::drawn(routine.clone(), &bytes_of_seed(seed ^ 0x5eed, 4096));
     // The optimiser may replace a sum over a one-hot array by a gather.

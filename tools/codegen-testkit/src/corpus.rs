@@ -3,7 +3,7 @@
 use codegen_core::{Artifact, Code, Codegen, CodegenError, Interpreted, ScheduledRoutine, Transcendental};
 use filetests::RunCase;
 use lowered_ir::{
-    ir::{NodeDecl, Numerics, Routine},
+    ir::{LoweredRoutine, NodeDecl, Numerics},
     pipeline::{self, optimize},
 };
 use scheduling::{ScheduleError, ScheduleOptions, schedule};
@@ -19,7 +19,7 @@ pub(crate) fn name(case: &RunCase, variant: &str) -> String {
 
 /// The variants of a routine: optimised, and as written unless it has nodes that only the optimiser can
 /// remove.
-pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, Outcome>)> {
+pub(crate) fn variants(routine: &LoweredRoutine) -> Vec<(&'static str, Result<LoweredRoutine, Outcome>)> {
     let mut variants = vec![("optimised", optimised(routine))];
     if routine.nodes.iter().all(|decl| !decl.mode.known_virtual()) {
         variants.push(("as written", Ok(routine.clone())));
@@ -27,7 +27,7 @@ pub(crate) fn variants(routine: &Routine) -> Vec<(&'static str, Result<Routine, 
     variants
 }
 
-pub(crate) fn optimised(routine: &Routine) -> Result<Routine, Outcome> {
+pub(crate) fn optimised(routine: &LoweredRoutine) -> Result<LoweredRoutine, Outcome> {
     let optimised = optimize(routine.clone(), &pipeline::OptimizeSettings::default());
     optimised.map(|optimised| optimised.routine).map_err(|e| failed("optimising", e))
 }
@@ -138,7 +138,11 @@ pub(crate) fn defined(
 }
 
 /// Compares the nodes that outlive the run bit for bit, except that all NaNs are equal.
-pub(crate) fn compare(routine: &Routine, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<(), Outcome> {
+pub(crate) fn compare(
+    routine: &LoweredRoutine,
+    found: &[Vec<u8>],
+    defined: &[Vec<u8>],
+) -> Result<(), Outcome> {
     for ((node, decl), (found, defined)) in routine.node_refs().zip(found.iter().zip(defined)) {
         let at = (0..).zip(scalars(found, decl.dtype).zip(scalars(defined, decl.dtype)));
         let differs = |(_, (a, b)): &(usize, (Scalar, Scalar))| a != b && !(is_nan(*a) && is_nan(*b));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use codegen_core::{Code, Codegen, ScheduledRoutine, Slot};
 use device_runtime::{Context, Device, LinkedRoutine, MergeBufferUse};
 use filetests::RunCase;
-use lowered_ir::ir::{NodeRef, Routine};
+use lowered_ir::ir::{LoweredRoutine, NodeRef};
 use tnode::{HostArray, MemoryMode, Reason, TensorNode, commit_modes};
 
 use crate::{
@@ -48,7 +48,7 @@ pub fn run_corpus_on(codegen: &dyn Codegen, device: &Device, agreement: Agreemen
 pub fn run_generated_on(
     codegen: &dyn Codegen,
     device: &Device,
-    routine: &Routine,
+    routine: &LoweredRoutine,
     bytes: &[u8],
     agreement: Agreement,
 ) -> Result<Closeness, Outcome> {
@@ -126,7 +126,7 @@ fn within(case: &RunCase, found: &[Vec<u8>], defined: &[Vec<u8>]) -> Result<Clos
 }
 
 /// A handle for each node of the routine, with the memory mode of its declaration.
-fn nodes(case: &RunCase) -> Result<Vec<TensorNode>, tnode::Error> {
+fn nodes(case: &RunCase) -> Result<Vec<TensorNode>, tnode::TensorNodeError> {
     let handles = case.routine.node_refs().map(|(node, decl)| {
         let label = format!("p{}", node.index());
         let handle =

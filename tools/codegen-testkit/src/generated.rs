@@ -5,7 +5,7 @@ use filetests::{
     RunCase,
     generate::{TypeChoice, routine_of_types},
 };
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 
 use crate::{
     corpus::{run_case, variants},
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The random routine that the bytes describe, of the types that a target claims to store.
-pub fn generated_routine(caps: &Caps, bytes: &[u8]) -> Routine {
+pub fn generated_routine(caps: &Caps, bytes: &[u8]) -> LoweredRoutine {
     routine_of_types(bytes, &TypeChoice::only(|dtype| caps.storage.contains(dtype)))
 }
 
@@ -25,7 +25,7 @@ pub fn generated_routine(caps: &Caps, bytes: &[u8]) -> Routine {
 /// [`generated_routine`] makes one for a target.
 /// Routines that the target does not support are skipped, and so are optimisations that the optimiser
 /// rejects.
-pub fn run_generated(codegen: &dyn Codegen, routine: &Routine, bytes: &[u8]) -> Outcome {
+pub fn run_generated(codegen: &dyn Codegen, routine: &LoweredRoutine, bytes: &[u8]) -> Outcome {
     let case = RunCase::drawn(routine.clone(), bytes);
     let mut outcome = Outcome::Skipped("the optimiser rejects it".into());
     // The optimiser rejects a node that is declared virtual and cannot be.

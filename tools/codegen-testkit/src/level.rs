@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use lowered_ir::ir::{BinaryOp, Expr, LoopKind, Numerics, Routine, Space, Stmt, UnaryOp, walk};
+use lowered_ir::ir::{BinaryOp, Expr, LoopKind, LoweredRoutine, Numerics, Space, Stmt, UnaryOp, walk};
 use tnode::DType;
 
 use crate::access::{AccessForm, accesses};
@@ -29,7 +29,7 @@ impl Level {
     pub const ALL: [Level; 5] = [Level::L0, Level::L1, Level::L2, Level::L3, Level::L4];
 
     /// The lowest level that covers every construct of the routine.
-    pub fn of(routine: &Routine) -> Level {
+    pub fn of(routine: &LoweredRoutine) -> Level {
         let types = types(routine);
         let first = [DType::F32, DType::I32, DType::Bool];
         let is_dense = || accesses(routine).iter().all(|access| *access == AccessForm::Dense);
@@ -82,7 +82,7 @@ fn is_advanced(expr: &Expr) -> bool {
 
 /// The types of all nodes, locals and expressions of a routine, and `f64` if a function of an integer is
 /// computed in it.
-pub(crate) fn types(routine: &Routine) -> BTreeSet<DType> {
+pub(crate) fn types(routine: &LoweredRoutine) -> BTreeSet<DType> {
     let locals = routine.locals();
     let mut types: BTreeSet<DType> = routine.nodes.iter().map(|decl| decl.dtype).collect();
     types.extend(locals.values().map(|decl| decl.dtype));
@@ -97,7 +97,7 @@ pub(crate) fn types(routine: &Routine) -> BTreeSet<DType> {
 }
 
 /// Whether a routine has operations that are computed by polynomials unless a target has them.
-pub(crate) fn has_functions(routine: &Routine) -> bool {
+pub(crate) fn has_functions(routine: &LoweredRoutine) -> bool {
     any_expr(routine, |expr| match expr {
         Expr::Unary { op, .. } => op.is_transcendental(),
         Expr::Binary { op, .. } => *op == BinaryOp::Pow,
@@ -111,11 +111,11 @@ fn is_function(op: UnaryOp) -> bool {
     op.is_transcendental() || matches!(op, UnaryOp::Sqrt | UnaryOp::RecipSqrt)
 }
 
-fn any_stmt(routine: &Routine, test: impl Fn(&Stmt) -> bool) -> bool {
+fn any_stmt(routine: &LoweredRoutine, test: impl Fn(&Stmt) -> bool) -> bool {
     walk::stmts(&routine.body).any(test)
 }
 
-fn any_expr(routine: &Routine, test: impl Fn(&Expr) -> bool) -> bool {
+fn any_expr(routine: &LoweredRoutine, test: impl Fn(&Expr) -> bool) -> bool {
     walk::parts_in(&routine.body).any(test)
 }
 

@@ -9,8 +9,8 @@ use filetests::RunCase;
 use lowered_ir::{
     interp::Memory,
     ir::{
-        Affine, BinaryOp, Expr, Indices, LoopId, NodeDecl, NodeRef, Numerics, Routine, Stmt, TernaryOp,
-        UnaryOp,
+        Affine, BinaryOp, Expr, Indices, LoopId, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt,
+        TernaryOp, UnaryOp,
     },
     verify::verify,
 };
@@ -28,7 +28,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    fn new(name: String, claim: Option<String>, routine: Routine, inputs: Vec<Vec<u8>>) -> Probe {
+    fn new(name: String, claim: Option<String>, routine: LoweredRoutine, inputs: Vec<Vec<u8>>) -> Probe {
         let memory = Memory { nodes: inputs, merge: None };
         let run =
             RunCase { path: format!("probe {name}").into(), ..RunCase::of(routine, memory, Vec::new()) };
@@ -193,7 +193,7 @@ fn probe_on(
 }
 
 /// `%3[i0] := op(%0[i0], %1[i0], %2[i0])`, and so on for each operation.
-fn routine(len: usize, dtype: DType, operations: &[Operation]) -> Routine {
+fn routine(len: usize, dtype: DType, operations: &[Operation]) -> LoweredRoutine {
     let index: Indices = [Affine::var(LoopId(0))].into_iter().collect();
     let decl = |name: &str, dtype: DType| NodeDecl {
         name: name.to_owned(),
@@ -208,7 +208,7 @@ fn routine(len: usize, dtype: DType, operations: &[Operation]) -> Routine {
         nodes.push(decl(&operation.name, operation.result));
         body.push(Stmt::Set { node, index: index.clone(), value: operation.value.clone() });
     }
-    Routine {
+    LoweredRoutine {
         name: "probe".into(),
         numerics: Numerics::Strict,
         symbols: Vec::new(),

@@ -8,7 +8,7 @@
 
 use codegen_core::{Codegen, ScheduledRoutine};
 use filetests::{RunCase, effort};
-use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::ir::{LoweredRoutine, Numerics};
 use lowered_ir::text::{parse, print};
 use lowered_ir::verify::verify;
 use scheduling::{ScheduleOptions, schedule_traced};
@@ -223,7 +223,7 @@ fn schedules() -> [(&'static str, ScheduleOptions); 4] {
 /// The schedule of an optimised routine for a code generator. Every kernel and the output of every pass keep
 /// the verifier's rules.
 fn scheduled(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     codegen: &dyn Codegen,
     options: &ScheduleOptions,
 ) -> Result<ScheduledRoutine, String> {
@@ -242,7 +242,7 @@ fn scheduled(
 }
 
 /// The text of a routine reads back as the same routine.
-fn reads_back(routine: &Routine) -> Result<(), String> {
+fn reads_back(routine: &LoweredRoutine) -> Result<(), String> {
     let text = print(routine);
     let again = parse(&text).map_err(|error| of("reading the printed text", error, routine))?;
     if again.body == routine.body && print(&again) == text {
@@ -251,7 +251,7 @@ fn reads_back(routine: &Routine) -> Result<(), String> {
     Err(of("round trip", "the text reads back as something else", routine))
 }
 
-fn of(stage: &str, failure: impl std::fmt::Display, routine: &Routine) -> String {
+fn of(stage: &str, failure: impl std::fmt::Display, routine: &LoweredRoutine) -> String {
     format!("{stage}: {failure}\n{}", print(routine))
 }
 

@@ -7,7 +7,7 @@
 
 use codegen_core::{Artifact, Caps, ScheduledRoutine};
 use filetests::RunCase;
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 
 use crate::{
     corpus::{compare, failed},
@@ -57,7 +57,12 @@ pub(crate) fn check(
     })
 }
 
-fn as_before(how: &str, routine: &Routine, again: &[Vec<u8>], found: &[Vec<u8>]) -> Result<(), Outcome> {
+fn as_before(
+    how: &str,
+    routine: &LoweredRoutine,
+    again: &[Vec<u8>],
+    found: &[Vec<u8>],
+) -> Result<(), Outcome> {
     compare(routine, again, found).map_err(|outcome| match outcome {
         Outcome::Failed(message) => failed(
             "shared state",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lowered_ir::{
     interp::{InterpError, Memory},
-    ir::{NodeRef, Numerics, Routine},
+    ir::{LoweredRoutine, NodeRef, Numerics},
 };
 use tnode::{DType, MemoryMode, Scalar};
 
@@ -23,7 +23,7 @@ pub struct RunCase {
     /// The line of the file, counted from 1.
     pub line: usize,
     /// The routine to run.
-    pub routine: Routine,
+    pub routine: LoweredRoutine,
     /// The bytes of every node before the run, in the routine's order.
     pub inputs: Vec<Vec<u8>>,
     /// The contents of the merge buffer.
@@ -48,14 +48,14 @@ pub struct Expected {
 
 impl RunCase {
     /// A run on this memory, without expectations.
-    pub fn of(routine: Routine, memory: Memory, bindings: Vec<i64>) -> RunCase {
+    pub fn of(routine: LoweredRoutine, memory: Memory, bindings: Vec<i64>) -> RunCase {
         let Memory { nodes: inputs, merge } = memory;
         let (path, expected) = ("generated".into(), Vec::new());
         RunCase { path, line: 0, routine, inputs, merge, bindings, expected }
     }
 
     /// A run on memory and bindings that the bytes describe: special and ordinary values.
-    pub fn drawn(routine: Routine, bytes: &[u8]) -> RunCase {
+    pub fn drawn(routine: LoweredRoutine, bytes: &[u8]) -> RunCase {
         let bindings = bindings_from_bytes(&routine, bytes);
         let memory = memory_from_bytes(&routine, bytes);
         RunCase::of(routine, memory, bindings)
@@ -63,7 +63,11 @@ impl RunCase {
 
     /// A run on the numbers that `value` gives for the position of a node and of an element in it. Nodes that
     /// live for one run hold zeros.
-    pub fn filled(routine: Routine, bindings: Vec<i64>, value: impl Fn(usize, usize) -> f64) -> RunCase {
+    pub fn filled(
+        routine: LoweredRoutine,
+        bindings: Vec<i64>,
+        value: impl Fn(usize, usize) -> f64,
+    ) -> RunCase {
         let mut memory = Memory::zeroed(&routine);
         for (node, (bytes, decl)) in memory.nodes.iter_mut().zip(&routine.nodes).enumerate() {
             if decl.mode.mode() == Some(MemoryMode::Local) {
@@ -77,7 +81,7 @@ impl RunCase {
     }
 
     /// A run on zeros.
-    pub(crate) fn zeroed(routine: &Routine, path: &Path, line: usize) -> RunCase {
+    pub(crate) fn zeroed(routine: &LoweredRoutine, path: &Path, line: usize) -> RunCase {
         let bindings = vec![0; routine.symbols.len()];
         let case = RunCase::of(routine.clone(), Memory::zeroed(routine), bindings);
         RunCase { path: path.to_owned(), line, ..case }

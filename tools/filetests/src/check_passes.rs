@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use lowered_ir::interp::{Buffer, InterpError, PreparedRoutine};
-use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::ir::{LoweredRoutine, Numerics};
 use lowered_ir::passes::PASSES;
 use lowered_ir::pipeline::{OptimizeSettings, optimize_traced};
 use lowered_ir::{text, verify};
@@ -13,7 +13,7 @@ use crate::RunCase;
 use crate::generate::{alike, bytes_of_seed, memory_from_bytes};
 
 /// The routine to which each of the optimiser's settings leads, if it accepts the routine.
-type Optimised = Vec<(&'static str, Option<Routine>)>;
+type Optimised = Vec<(&'static str, Option<LoweredRoutine>)>;
 
 /// A run, and the memory after it without any pass.
 struct PassCase<'c> {
@@ -27,7 +27,7 @@ struct PassCase<'c> {
 }
 
 /// Runs a routine on the memory of a case and returns the lines of its log.
-fn run(routine: &Routine, case: &RunCase, nodes: &mut [Vec<u8>]) -> Result<Vec<String>, InterpError> {
+fn run(routine: &LoweredRoutine, case: &RunCase, nodes: &mut [Vec<u8>]) -> Result<Vec<String>, InterpError> {
     let mut log = Vec::new();
     let mut nodes: Vec<Buffer<'_>> = nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
     let mut keep = |line: &str| log.push(line.to_owned());
@@ -52,7 +52,7 @@ impl<'c> PassCase<'c> {
 
     /// Checks that the routine after `pass` verifies, and leaves the same bytes in every node that outlives
     /// it.
-    fn check(&self, pass: &str, routine: &Routine) -> Result<(), String> {
+    fn check(&self, pass: &str, routine: &LoweredRoutine) -> Result<(), String> {
         let before = &self.case.routine;
         let blame = |what: String| {
             format!("after {pass}: {what}\n{}\nfrom\n{}", text::print(routine), text::print(before))
@@ -87,7 +87,7 @@ impl<'c> PassCase<'c> {
 
     /// The optimised routine; `None` if a node that is declared virtual cannot be, which the optimiser
     /// rejects.
-    fn optimised(&self, name: &str, settings: &OptimizeSettings) -> Result<Option<Routine>, String> {
+    fn optimised(&self, name: &str, settings: &OptimizeSettings) -> Result<Option<LoweredRoutine>, String> {
         let mut result = Ok(());
         let optimized = optimize_traced(self.case.routine.clone(), settings, &mut |pass, routine| {
             if result.is_ok() {
@@ -145,7 +145,7 @@ fn all_settings() -> [(&'static str, OptimizeSettings); 5] {
 /// # Errors
 ///
 /// The difference and the pass, with the routine before and after it.
-pub fn check_passes(mut routine: Routine, seed: u64) -> Result<bool, String> {
+pub fn check_passes(mut routine: LoweredRoutine, seed: u64) -> Result<bool, String> {
     routine.numerics = Numerics::Strict;
     let case = RunCase::drawn(routine, &bytes_of_seed(seed, 4096));
     let check = PassCase::new(&case)?;

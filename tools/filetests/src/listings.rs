@@ -9,7 +9,7 @@
 use std::{fs, path::Path};
 
 use codegen_core::Codegen;
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 use xxhash_rust::xxh3::xxh3_64;
@@ -61,7 +61,7 @@ fn listing(file: &File, codegen: &dyn Codegen, comment: &str) -> Result<String, 
     Ok(texts.collect::<Result<Vec<_>, _>>()?.join("\n"))
 }
 
-fn kernels(routine: Routine, codegen: &dyn Codegen, comment: &str) -> Result<String, String> {
+fn kernels(routine: LoweredRoutine, codegen: &dyn Codegen, comment: &str) -> Result<String, String> {
     let name = routine.name.clone();
     let optimised =
         optimize(routine, &OptimizeSettings::default()).map_err(|error| error.to_string())?.routine;

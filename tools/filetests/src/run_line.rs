@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use lowered_ir::ir::{NodeDecl, NodeRef, Routine};
+use lowered_ir::ir::{LoweredRoutine, NodeDecl, NodeRef};
 
 use crate::{Expected, RunCase, values};
 
@@ -31,7 +31,7 @@ pub enum RunLine {
 /// # Errors
 ///
 /// The syntax error, in words.
-pub fn parse(text: &str, routine: &Routine, path: &Path, line: usize) -> Result<RunLine, String> {
+pub fn parse(text: &str, routine: &LoweredRoutine, path: &Path, line: usize) -> Result<RunLine, String> {
     let (inputs, outputs) = text.split_once("=>").ok_or("a run line lacks its `=>`")?;
     let mut case = RunCase::zeroed(routine, path, line);
     for assignment in split(inputs) {
@@ -77,7 +77,7 @@ fn equation(assignment: &str) -> Result<(&str, &str), String> {
     Ok((name.trim(), text.trim()))
 }
 
-fn find_node<'r>(routine: &'r Routine, name: &str) -> Result<(NodeRef, &'r NodeDecl), String> {
+fn find_node<'r>(routine: &'r LoweredRoutine, name: &str) -> Result<(NodeRef, &'r NodeDecl), String> {
     routine
         .node_refs()
         .find(|(node, _)| node.to_string() == name)

@@ -19,7 +19,7 @@ use codegen_core::{Caps, DTypeSet, Interpreted, ScheduledRoutine, Transcendental
 use filetests::{Expected, RunCase};
 use lowered_ir::{
     interp::{self, Memory},
-    ir::{Numerics, Routine},
+    ir::{LoweredRoutine, Numerics},
     passes::log::log_values,
     pipeline::optimize_traced,
     text,
@@ -35,7 +35,8 @@ const ROUNDING: f64 = 1e-3;
 const GARBAGE: u8 = 0xa5;
 
 /// Passes that change a routine, each shown to the callback with its name. Returns the changed routine.
-type RunPasses<'a> = dyn Fn(&Routine, &mut dyn FnMut(PassOutput<'_>)) -> Result<Routine, String> + 'a;
+type RunPasses<'a> =
+    dyn Fn(&LoweredRoutine, &mut dyn FnMut(PassOutput<'_>)) -> Result<LoweredRoutine, String> + 'a;
 
 /// A list of passes with a name.
 pub(crate) struct Pipeline<'a> {
@@ -46,7 +47,7 @@ pub(crate) struct Pipeline<'a> {
 /// A form of the routine after a pass.
 enum PassOutput<'a> {
     /// A routine.
-    Routine(&'a str, &'a Routine),
+    Routine(&'a str, &'a LoweredRoutine),
     /// The kernels and calls of a scheduled routine.
     Kernels(&'a ScheduledRoutine),
 }
@@ -113,14 +114,14 @@ pub(crate) fn bisect(cases: &[RunCase], settings: &Settings, target: Option<&Cap
 /// The stages of compilation: the optimiser, and on its result the scheduler for each target.
 fn stages(settings: &Settings, target: Option<&Caps>) -> Vec<Pipeline<'static>> {
     let options = settings.optimizer();
-    let optimizer = move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
-        let on_pass = &mut |pass: &str, routine: &Routine| show(PassOutput::Routine(pass, routine));
+    let optimizer = move |routine: &LoweredRoutine, show: &mut dyn FnMut(PassOutput<'_>)| {
+        let on_pass = &mut |pass: &str, routine: &LoweredRoutine| show(PassOutput::Routine(pass, routine));
         let optimized = optimize_traced(routine.clone(), &options, on_pass);
         optimized.map(|optimized| optimized.routine).map_err(|error| error.to_string())
     };
     let on = |caps: Caps, options: ScheduleOptions, logs: bool| Pipeline {
         name: format!("scheduler for {}", caps.target),
-        run: Box::new(move |routine: &Routine, show: &mut dyn FnMut(PassOutput<'_>)| {
+        run: Box::new(move |routine: &LoweredRoutine, show: &mut dyn FnMut(PassOutput<'_>)| {
             scheduled(&caps, &options, logs, routine, show)
         }),
     };
@@ -138,11 +139,11 @@ fn scheduled(
     caps: &Caps,
     options: &ScheduleOptions,
     logs: bool,
-    routine: &Routine,
+    routine: &LoweredRoutine,
     show: &mut dyn FnMut(PassOutput<'_>),
-) -> Result<Routine, String> {
+) -> Result<LoweredRoutine, String> {
     let target = Interpreted::of_target(caps.clone());
-    let on_pass = &mut |pass: &str, routine: &Routine| show(PassOutput::Routine(pass, routine));
+    let on_pass = &mut |pass: &str, routine: &LoweredRoutine| show(PassOutput::Routine(pass, routine));
     let scheduled = if logs {
         let logging = log_values(routine);
         on_pass("log", &logging);
@@ -220,7 +221,12 @@ struct StageCheck<'a> {
 }
 
 impl<'a> StageCheck<'a> {
-    fn new(case: &'a RunCase, pipeline: &'a Pipeline<'a>, routine: &Routine, results: Vec<Vec<u8>>) -> Self {
+    fn new(
+        case: &'a RunCase,
+        pipeline: &'a Pipeline<'a>,
+        routine: &LoweredRoutine,
+        results: Vec<Vec<u8>>,
+    ) -> Self {
         StageCheck { case, pipeline, before: text::print(routine), results, finding: None }
     }
 
@@ -246,7 +252,7 @@ impl<'a> StageCheck<'a> {
     }
 
     /// The results of a routine, if they agree with those before the pass.
-    fn routine(&self, pass: &str, routine: &Routine) -> Result<Vec<Vec<u8>>, String> {
+    fn routine(&self, pass: &str, routine: &LoweredRoutine) -> Result<Vec<Vec<u8>>, String> {
         verify(routine).map_err(|error| format!("it does not verify: {error}"))?;
         let results = self.interpret(routine)?;
         let is_fast = self.case.routine.numerics == Numerics::Fast;
@@ -260,12 +266,12 @@ impl<'a> StageCheck<'a> {
 
     fn kernels(&self, scheduled: &ScheduledRoutine) -> Result<Vec<Vec<u8>>, String> {
         let results = self.run_kernels(scheduled)?;
-        let routine = Routine { nodes: scheduled.nodes().to_vec(), ..self.case.routine.clone() };
+        let routine = LoweredRoutine { nodes: scheduled.nodes().to_vec(), ..self.case.routine.clone() };
         self.compare(&routine, &results, 0.0)?;
         Ok(results)
     }
 
-    fn compare(&self, routine: &Routine, results: &[Vec<u8>], tolerance: f64) -> Result<(), String> {
+    fn compare(&self, routine: &LoweredRoutine, results: &[Vec<u8>], tolerance: f64) -> Result<(), String> {
         let lasting = routine.node_refs().take(self.results.len());
         let lasting = lasting.filter(|(_, decl)| !decl.mode.known_not_materialized());
         let expected =
@@ -274,7 +280,7 @@ impl<'a> StageCheck<'a> {
     }
 
     /// The contents of every node before a run. Nodes that a pass has made local or has added hold garbage.
-    fn memory(&self, routine: &Routine) -> Memory {
+    fn memory(&self, routine: &LoweredRoutine) -> Memory {
         let mut nodes = Memory::zeroed(routine).nodes;
         for ((at, bytes), decl) in nodes.iter_mut().enumerate().zip(&routine.nodes) {
             let was = self.case.routine.nodes.get(at);
@@ -288,7 +294,7 @@ impl<'a> StageCheck<'a> {
         Memory { nodes, merge: self.case.merge.clone() }
     }
 
-    fn interpret(&self, routine: &Routine) -> Result<Vec<Vec<u8>>, String> {
+    fn interpret(&self, routine: &LoweredRoutine) -> Result<Vec<Vec<u8>>, String> {
         let mut memory = self.memory(routine);
         interp::run(routine, &mut memory, &self.case.bindings).map_err(|error| error.to_string())?;
         Ok(memory.nodes)
@@ -296,7 +302,7 @@ impl<'a> StageCheck<'a> {
 
     /// Interprets the kernels, call by call, on the arguments that the calls name.
     fn run_kernels(&self, scheduled: &ScheduledRoutine) -> Result<Vec<Vec<u8>>, String> {
-        let routine = Routine { nodes: scheduled.nodes().to_vec(), ..self.case.routine.clone() };
+        let routine = LoweredRoutine { nodes: scheduled.nodes().to_vec(), ..self.case.routine.clone() };
         let case = RunCase { inputs: self.memory(&routine).nodes, ..self.case.clone() };
         filetests::run_calls(scheduled, &case, |kernel, nodes, bindings| {
             let mut called = Memory { nodes, merge: case.merge.clone() };
@@ -337,7 +343,7 @@ mod tests {
     }
 
     /// Shows a pass and its result.
-    fn pass(name: &str, routine: &mut Routine, show: &mut dyn FnMut(PassOutput<'_>)) {
+    fn pass(name: &str, routine: &mut LoweredRoutine, show: &mut dyn FnMut(PassOutput<'_>)) {
         passes::by_name(name).expect("a pass")(routine).expect("it applies");
         show(PassOutput::Routine(name, routine));
     }
@@ -348,7 +354,7 @@ mod tests {
     }
 
     fn planted(
-        run: impl Fn(&Routine, &mut dyn FnMut(PassOutput<'_>)) -> Result<Routine, String> + 'static,
+        run: impl Fn(&LoweredRoutine, &mut dyn FnMut(PassOutput<'_>)) -> Result<LoweredRoutine, String> + 'static,
     ) -> Pipeline<'static> {
         Pipeline { name: "planted".to_owned(), run: Box::new(run) }
     }
@@ -358,7 +364,7 @@ mod tests {
     }
 
     /// Doubles become triples: wrong.
-    fn wrong(routine: &Routine) -> Routine {
+    fn wrong(routine: &LoweredRoutine) -> LoweredRoutine {
         let text = text::print(routine).replace("2.0f32", "3.0f32");
         text::parse(&text).expect("it still parses")
     }

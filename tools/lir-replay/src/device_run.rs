@@ -12,7 +12,7 @@ use codegen_core::Interpreted;
 use filetests::RunCase;
 use lowered_ir::{
     interp::Memory,
-    ir::{NodeDecl, NodeRef, Routine},
+    ir::{LoweredRoutine, NodeDecl, NodeRef},
     verify::Verified,
 };
 use tnode::{Reason, commit_modes};
@@ -94,7 +94,7 @@ fn is_lasting(node: &TensorNode) -> bool {
 }
 
 /// A handle for each node, with the memory mode of its declaration.
-fn handles(routine: &Routine) -> Result<Vec<TensorNode>> {
+fn handles(routine: &LoweredRoutine) -> Result<Vec<TensorNode>> {
     let handle = |(node, decl): (NodeRef, &NodeDecl)| {
         let label = format!("p{}", node.index());
         let builder = TensorNode::builder(label.as_str()).dims(decl.dims.iter().copied()).dtype(decl.dtype);

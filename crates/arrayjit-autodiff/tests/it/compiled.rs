@@ -5,7 +5,7 @@ use assignments::lower::{LowerOptions, lower};
 use autodiff::{Gradient, tangent};
 use lowered_ir::Lowered;
 use lowered_ir::interp::{Memory, run};
-use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::ir::{LoweredRoutine, Numerics};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::verify::verify;
 use tnode::{Scalar, TensorNode};
@@ -114,7 +114,7 @@ fn lowered(program: &Assignments, kept: &[TensorNode]) -> Result<Lowered, String
 }
 
 fn interpreted(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     lowered: &Lowered,
     inputs: &[Input],
     bindings: &[i64],

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
 use lowered_ir::ir::{
-    Affine, ArrayRef, BinaryOp, Expr, Indices, Locals, NodeRef, Routine, RoutineTypes, Stmt, TernaryOp,
-    Types, UnaryOp, Var, walk,
+    Affine, ArrayRef, BinaryOp, Expr, Indices, Locals, LoweredRoutine, NodeRef, RoutineTypes, Stmt,
+    TernaryOp, Types, UnaryOp, Var, walk,
 };
 use tnode::DType;
 
@@ -45,7 +45,7 @@ pub(crate) fn fusion_cost(block: &[Stmt]) -> u64 {
 }
 
 /// The cost of running the whole body of a routine once.
-pub(crate) fn cost(routine: &Routine) -> Cost {
+pub(crate) fn cost(routine: &LoweredRoutine) -> Cost {
     let locals = routine.locals();
     let types = RoutineTypes { routine, locals: &locals };
     let count = |of: fn(Operations) -> f64| operations(&routine.body, &types, of);
@@ -58,7 +58,7 @@ const RANGE_REDUCTION: f64 = 64.0;
 
 /// The work of a block: its flops, one for each element loaded or stored, whatever the type, and
 /// [`RANGE_REDUCTION`] for each sine and cosine.
-pub(crate) fn work(block: &[Stmt], routine: &Routine, locals: &Locals) -> f64 {
+pub(crate) fn work(block: &[Stmt], routine: &LoweredRoutine, locals: &Locals) -> f64 {
     let types = RoutineTypes { routine, locals };
     operations(block, &types, |ops| ops.flops) + accesses(block) + total(block, &range_reductions)
 }
@@ -170,7 +170,7 @@ fn sum(counts: impl Iterator<Item = f64>) -> f64 {
     counts.fold(0.0, f64::add)
 }
 
-fn bytes(routine: &Routine) -> f64 {
+fn bytes(routine: &LoweredRoutine) -> f64 {
     let ranges = VariableRanges::of(routine);
     let mut indices: BTreeMap<(NodeRef, bool), BTreeSet<&Indices>> = BTreeMap::new();
     let mut whole: BTreeSet<NodeRef> = BTreeSet::new();

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Fresh, IdMap, LocalId, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types, walk,
+    Affine, Block, Expr, Fresh, IdMap, LocalId, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt,
+    Types, walk,
 };
 use smallvec::smallvec;
 use tnode::{DType, Dims};
@@ -22,7 +23,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn of(routine: &Routine) -> Names {
+    pub(crate) fn of(routine: &LoweredRoutine) -> Names {
         Names {
             fresh: routine.fresh(),
             nodes: routine.nodes.iter().map(|node| (node.dtype, node.dims.clone())).collect(),

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lowered_ir::ir::{Block, NodeRef, Routine};
+use lowered_ir::ir::{Block, LoweredRoutine, NodeRef};
 use lowered_ir::passes::access::{Facts, analyse};
 
 use crate::analysis::access;
@@ -29,7 +29,7 @@ pub(crate) struct RoutineUses {
 
 impl RoutineUses {
     /// Analyses a verified routine.
-    pub(crate) fn of(routine: &Routine) -> RoutineUses {
+    pub(crate) fn of(routine: &LoweredRoutine) -> RoutineUses {
         let facts = analyse(routine);
         let nodes = || routine.node_refs().map(|(node, _)| node);
         RoutineUses {

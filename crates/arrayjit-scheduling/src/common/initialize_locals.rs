@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Block, NodeRef, Routine, Stmt};
+use lowered_ir::ir::{Block, LoweredRoutine, NodeRef, Stmt};
 
 use crate::analysis::access;
 use crate::analysis::nodes::is_local;
@@ -10,7 +10,7 @@ use crate::analysis::uses::RoutineUses;
 
 /// Inserts `zero` before the first top-level statement that accesses a local node, if a run may read an
 /// element before writing it.
-pub(crate) fn initialize_locals(routine: &mut Routine, uses: &RoutineUses) {
+pub(crate) fn initialize_locals(routine: &mut LoweredRoutine, uses: &RoutineUses) {
     remove_empty_zeros(routine);
     let mut seen: BTreeSet<NodeRef> = BTreeSet::new();
     let mut body = Block::with_capacity(routine.body.len());
@@ -26,7 +26,7 @@ pub(crate) fn initialize_locals(routine: &mut Routine, uses: &RoutineUses) {
 }
 
 /// Removes `zero` of nodes without elements, which need no kernel.
-fn remove_empty_zeros(routine: &mut Routine) {
-    let Routine { nodes, body, .. } = routine;
+fn remove_empty_zeros(routine: &mut LoweredRoutine) {
+    let LoweredRoutine { nodes, body, .. } = routine;
     body.retain(|stmt| !matches!(stmt, Stmt::Zero { node } if nodes[node.index()].dims.contains(&0)));
 }

@@ -5,7 +5,7 @@
 
 use lowered_ir::ir::{
     Affine, ArrayRef, BinaryOp, Block, Bound, Expr, Fresh, Indices, LocalId, Locals, LoopId, LoopKind,
-    Numerics, Routine, Space, Stmt, walk,
+    LoweredRoutine, Numerics, Space, Stmt, walk,
 };
 use smallvec::smallvec;
 use tnode::{DType, Dims};
@@ -27,7 +27,7 @@ const SEQUENTIAL_CHUNK: i64 = 256;
 const CHUNKS: i64 = 65_536;
 
 /// Rewrites the routine so that evaluating it in the order written gives the bits that its class promises.
-pub(crate) fn make_numerics_explicit(routine: &mut Routine, policy: FmaPolicy, caps: &Caps) {
+pub(crate) fn make_numerics_explicit(routine: &mut LoweredRoutine, policy: FmaPolicy, caps: &Caps) {
     let fast = routine.numerics == Numerics::Fast && caps.workgroups.is_none();
     let (ranges, fresh, locals) = (VariableRanges::of(routine), routine.fresh(), routine.locals());
     let body = std::mem::take(&mut routine.body);
@@ -40,14 +40,14 @@ pub(crate) fn make_numerics_explicit(routine: &mut Routine, policy: FmaPolicy, c
 }
 
 /// `a * b + c = fma(a, b, c)` and `c + a * b = fma(a, b, c)`, for floats.
-fn contract_products(routine: &mut Routine) {
+fn contract_products(routine: &mut LoweredRoutine) {
     let locals = routine.locals();
     let mut body = std::mem::take(&mut routine.body);
     walk::map_parts(&mut body, &mut |e| contract(e, routine, &locals));
     routine.body = body;
 }
 
-fn contract(expr: Expr, routine: &Routine, locals: &Locals) -> Expr {
+fn contract(expr: Expr, routine: &LoweredRoutine, locals: &Locals) -> Expr {
     let Expr::Binary { op: BinaryOp::Add, a, b } = expr else { return expr };
     match (*a, *b) {
         (Expr::Binary { op: BinaryOp::Mul, a: x, b: y }, c) if is_float(&x, routine, locals) => {
@@ -60,7 +60,7 @@ fn contract(expr: Expr, routine: &Routine, locals: &Locals) -> Expr {
     }
 }
 
-fn is_float(expr: &Expr, routine: &Routine, locals: &Locals) -> bool {
+fn is_float(expr: &Expr, routine: &LoweredRoutine, locals: &Locals) -> bool {
     routine.dtype_of(expr, locals).is_float()
 }
 
@@ -71,7 +71,7 @@ struct NumericsRewriter<'a> {
     ranges: VariableRanges,
     fresh: Fresh,
     locals: Locals,
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
 }
 
 /// A loop of a nest.
@@ -385,7 +385,7 @@ fn is_contraction(found: &Accumulation, outputs: &[LoopId]) -> bool {
     !reads_local(a) && !reads_local(b) && alone(a, b) && alone(b, a)
 }
 
-fn levels(found: &Accumulation, routine: &Routine) -> Vec<Level> {
+fn levels(found: &Accumulation, routine: &LoweredRoutine) -> Vec<Level> {
     let mut rest: Vec<(LoopId, i64)> = found.free.iter().map(|l| (l.var, l.hi.limit)).collect();
     let contiguous = rest
         .iter()
@@ -412,7 +412,7 @@ fn levels(found: &Accumulation, routine: &Routine) -> Vec<Level> {
 
 /// Whether each iteration of the loop advances every read by one element of its last axis of several elements
 /// or not at all, and at least one read by one element.
-fn is_contiguous(element: &Expr, var: LoopId, routine: &Routine) -> bool {
+fn is_contiguous(element: &Expr, var: LoopId, routine: &LoweredRoutine) -> bool {
     let mut moved = false;
     let mut otherwise = false;
     walk::parts(element).for_each(|e| {

@@ -1,10 +1,10 @@
 //! Normalises loops: constant bounds start at 0, empty loops are removed, and a loop of one iteration is
 //! replaced by its body.
 
-use lowered_ir::ir::{Affine, Block, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, LoopKind, LoweredRoutine, Stmt, walk};
 
 /// Rewrites every loop of the routine: see [`normalize_block`].
-pub(crate) fn normalize_loops(routine: &mut Routine) {
+pub(crate) fn normalize_loops(routine: &mut LoweredRoutine) {
     normalize_block(&mut routine.body);
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 
 use lowered_ir::ir::{
-    Block, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, walk,
+    Block, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::{Facts, analyse};
@@ -43,7 +43,7 @@ const STATEMENT_PARTS: usize = 16;
 /// `routine_uses` was analysed before loops were tiled. A kernel of serial statements ends when it has
 /// `limit` statements, where long ones count several times.
 pub(crate) fn partition(
-    routine: &mut Routine,
+    routine: &mut LoweredRoutine,
     routine_uses: &RoutineUses,
     caps: &Caps,
     options: &crate::options::ScheduleOptions,
@@ -96,7 +96,7 @@ struct DistinctBody {
 
 impl DistinctBody {
     /// Analyses the IR of a new kernel.
-    fn of(ir: &Routine, caps: &Caps, options: &crate::options::ScheduleOptions) -> DistinctBody {
+    fn of(ir: &LoweredRoutine, caps: &Caps, options: &crate::options::ScheduleOptions) -> DistinctBody {
         let abi = KernelAbi {
             name: String::new(),
             params: Vec::new(),
@@ -178,10 +178,10 @@ fn in_sequence(mut stmt: Stmt) -> Stmt {
 }
 
 /// The IR of a kernel without a name, and the names in it.
-fn draft(routine: &Routine, body: &[Stmt]) -> (Routine, KernelNames) {
+fn draft(routine: &LoweredRoutine, body: &[Stmt]) -> (LoweredRoutine, KernelNames) {
     let mut names = KernelNames::default();
     let body = rename::rename(body, &mut names);
-    let ir = Routine {
+    let ir = LoweredRoutine {
         name: String::new(),
         numerics: routine.numerics,
         symbols: names.symbols.iter().map(|&s| kernel_symbol(routine, s)).collect(),
@@ -192,32 +192,32 @@ fn draft(routine: &Routine, body: &[Stmt]) -> (Routine, KernelNames) {
 }
 
 /// A hash of the statements, which kernels that [`is_same`] finds equal have in common.
-fn hash(ir: &Routine) -> u64 {
+fn hash(ir: &LoweredRoutine) -> u64 {
     let mut hasher = DefaultHasher::new();
     hash_without_remarks(&ir.body, &mut hasher);
     hasher.finish()
 }
 
 /// Whether a codegen sees no difference to the IR of a kernel but names and the texts of comments.
-fn is_same(kernel: &Kernel, ir: &Routine) -> bool {
-    let Routine { name: _, numerics, symbols, nodes, body } = &**kernel.ir();
+fn is_same(kernel: &Kernel, ir: &LoweredRoutine) -> bool {
+    let LoweredRoutine { name: _, numerics, symbols, nodes, body } = &**kernel.ir();
     let is_same_node = |(a, b): (&NodeDecl, &NodeDecl)| (a.dtype, &a.dims) == (b.dtype, &b.dims);
     (numerics, symbols, nodes.len()) == (&ir.numerics, &ir.symbols, ir.nodes.len())
         && nodes.iter().zip(&ir.nodes).all(is_same_node)
         && is_same_but_remarks(body, &ir.body)
 }
 
-fn kernel_symbol(routine: &Routine, symbol: SymbolId) -> Symbol {
+fn kernel_symbol(routine: &LoweredRoutine, symbol: SymbolId) -> Symbol {
     routine.symbol(symbol).clone()
 }
 
-fn parameter(routine: &Routine, position: usize, node: NodeRef) -> NodeDecl {
+fn parameter(routine: &LoweredRoutine, position: usize, node: NodeRef) -> NodeDecl {
     let decl = routine.node(node);
     NodeDecl { name: format!("p{position}"), mode: tnode::ModeState::undecided(), ..decl.clone() }
 }
 
 fn params(
-    ir: &Routine,
+    ir: &LoweredRoutine,
     names: &KernelNames,
     facts: &Facts,
     group: usize,
@@ -239,7 +239,7 @@ fn params(
     memory.chain(symbols).collect()
 }
 
-fn launch(ir: &Routine, caps: &Caps, options: &crate::options::ScheduleOptions) -> Launch {
+fn launch(ir: &LoweredRoutine, caps: &Caps, options: &crate::options::ScheduleOptions) -> Launch {
     let extent = extent(&ir.body, caps.workgroups.is_some());
     let whole = Launch::whole(&ir.body);
     if extent <= 1 {

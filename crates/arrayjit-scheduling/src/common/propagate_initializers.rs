@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lowered_ir::ir::{Expr, Indices, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, Indices, LoweredRoutine, NodeRef, Stmt, walk};
 use tnode::Scalar;
 
 use crate::analysis::access;
@@ -17,7 +17,7 @@ use crate::analysis::nodes::reads_guarded;
 use codegen_core::dependence::{self, VariableRanges};
 
 /// Applies the rewrite to the top-level statements.
-pub(crate) fn propagate_initializers(routine: &mut Routine) {
+pub(crate) fn propagate_initializers(routine: &mut LoweredRoutine) {
     let ranges = VariableRanges::of(routine);
     let mut body = std::mem::take(&mut routine.body);
     let mut known: BTreeMap<NodeRef, (usize, Scalar)> = BTreeMap::new();
@@ -42,7 +42,7 @@ pub(crate) fn propagate_initializers(routine: &mut Routine) {
 }
 
 /// The node that a statement fills with a constant, and the constant.
-fn fill(stmt: &Stmt, routine: &Routine) -> Option<(NodeRef, Scalar)> {
+fn fill(stmt: &Stmt, routine: &LoweredRoutine) -> Option<(NodeRef, Scalar)> {
     if let Stmt::Zero { node } = stmt {
         return Some((*node, Scalar::zero(routine.node(*node).dtype)));
     }

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, ArrayRef, Block, Expr, Fresh, IdSet, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Routine,
-    Space, Stmt, walk,
+    Affine, ArrayRef, Block, Expr, Fresh, IdSet, Indices, LocalId, LoopKind, LoweredRoutine, NodeDecl,
+    NodeRef, Space, Stmt, walk,
 };
 use tnode::Scalar;
 
@@ -16,7 +16,7 @@ use crate::analysis::nodes::is_local;
 use crate::analysis::nodes::node_bytes;
 
 /// Moves the nodes of each group that fit into `limit` bytes.
-pub(crate) fn move_to_stack(groups: &mut [Block], routine: &Routine, fresh: &mut Fresh, limit: usize) {
+pub(crate) fn move_to_stack(groups: &mut [Block], routine: &LoweredRoutine, fresh: &mut Fresh, limit: usize) {
     let mut owned: Vec<Vec<NodeRef>> = vec![Vec::new(); groups.len()];
     for (node, owner) in owners(groups) {
         if let Some(at) = owner.filter(|_| is_local(routine.node(node))) {

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, ArrayRef, Block, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Var, walk,
+    Affine, ArrayRef, Block, Indices, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Var, walk,
 };
 use tnode::{MemoryMode, ModeState, Reason};
 
@@ -40,7 +40,7 @@ const LARGER: usize = 2;
 const REACH: usize = 16;
 
 /// Runs neighbouring nests on a block of rows at a time, where that makes a large array small.
-pub(crate) fn block_rows(routine: &mut Routine, caps: &Caps) {
+pub(crate) fn block_rows(routine: &mut LoweredRoutine, caps: &Caps) {
     let large = |decl: &NodeDecl| is_local(decl) && node_bytes(decl) > caps.l2_bytes;
     if !routine.nodes.iter().any(large) {
         return;

@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    Affine, ArrayRef, Block, Indices, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt,
-    Var, walk,
+    Affine, ArrayRef, Block, Indices, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Space,
+    Stmt, Var, walk,
 };
 use tnode::Dims;
 
@@ -30,7 +30,7 @@ pub(crate) fn window_limit(caps: &Caps) -> usize {
 }
 
 /// Replaces each local node whose elements live for one iteration of a loop by a local of that loop.
-pub(crate) fn contract_arrays(routine: &mut Routine, caps: &Caps) {
+pub(crate) fn contract_arrays(routine: &mut LoweredRoutine, caps: &Caps) {
     let ranges = VariableRanges::of(routine);
     let mut fresh = routine.fresh();
     let mut body = std::mem::take(&mut routine.body);

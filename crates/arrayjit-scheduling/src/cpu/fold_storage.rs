@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{ArrayRef, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{ArrayRef, LoweredRoutine, NodeRef, Stmt, walk};
 
 use crate::analysis::access::{self, Effects};
 use crate::analysis::nodes::{is_local, reads_guarded};
@@ -20,7 +20,7 @@ use codegen_core::dependence::{self, VariableRanges};
 const NODES: usize = 12;
 
 /// Stores each local node in the first node of the same statement whose elements are dead by then.
-pub(crate) fn fold_storage(routine: &mut Routine) {
+pub(crate) fn fold_storage(routine: &mut LoweredRoutine) {
     let ranges = VariableRanges::of(routine);
     let owners = access::owners(&routine.body);
     let mut owned: BTreeMap<usize, Vec<NodeRef>> = BTreeMap::new();
@@ -35,7 +35,7 @@ pub(crate) fn fold_storage(routine: &mut Routine) {
 }
 
 /// Folds the storage of nodes that only the statement at position `at` accesses.
-fn merge(routine: &mut Routine, at: usize, mut nodes: Vec<NodeRef>, ranges: &VariableRanges) {
+fn merge(routine: &mut LoweredRoutine, at: usize, mut nodes: Vec<NodeRef>, ranges: &VariableRanges) {
     nodes.truncate(NODES);
     nodes.retain(|&node| is_plain(&routine.body[at..=at], node));
     for new in nodes.clone() {

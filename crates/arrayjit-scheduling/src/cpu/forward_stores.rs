@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, ArrayRef, Block, Expr, Fresh, Indices, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, ArrayRef, Block, Expr, Fresh, Indices, LoweredRoutine, NodeRef, Stmt, walk};
 
 use crate::analysis::access::{self, Effects};
 use crate::analysis::nodes::is_local;
@@ -15,13 +15,13 @@ use crate::common::normalize_loops::normalize_loops;
 use codegen_core::dependence;
 
 /// Forwards stored values to later loads, drops dead stores, and brings the loops that are left to one form.
-pub(crate) fn forward_stores(routine: &mut Routine) {
+pub(crate) fn forward_stores(routine: &mut LoweredRoutine) {
     forward_values(routine);
     normalize_loops(routine);
 }
 
 /// Forwards values in every block of the routine, then drops the stores that nothing reads.
-pub(crate) fn forward_values(routine: &mut Routine) {
+pub(crate) fn forward_values(routine: &mut LoweredRoutine) {
     let mut fresh = routine.fresh();
     let nodes = std::mem::take(&mut routine.nodes);
     let mut body = std::mem::take(&mut routine.body);
@@ -150,7 +150,7 @@ fn replace(stmt: &mut Stmt, node: NodeRef, index: &Indices, by: &Expr) {
 }
 
 /// Removes stores into local nodes that nothing reads. Returns whether there were any.
-fn drop_unread(routine: &mut Routine) -> bool {
+fn drop_unread(routine: &mut LoweredRoutine) -> bool {
     let touches = dependence::touches(&routine.body);
     let read: BTreeSet<NodeRef> = touches.iter().filter(|t| !t.write).map(|t| t.node).collect();
     let plain = |t: &&dependence::Touch<'_>| t.write && t.computed.is_none();

@@ -25,7 +25,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    Affine, Block, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, walk,
+    Affine, Block, LocalDecl, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt, walk,
 };
 
 use crate::analysis::access::{self, Effects};
@@ -48,13 +48,13 @@ const ALL_STATEMENTS: usize = 8 * FUSED_STATEMENTS;
 
 /// Fuses the strips that [`vectorize`](super::vectorize) makes and the vector loops in them, forwards values
 /// that a fused body stores and reads back, and normalises the loops.
-pub(crate) fn fuse_strips(routine: &mut Routine, caps: &Caps) {
+pub(crate) fn fuse_strips(routine: &mut LoweredRoutine, caps: &Caps) {
     fuse_loops(routine, caps);
     forward_stores(routine);
 }
 
 /// Fuses the loops of a routine wherever that is legal and pays.
-pub(crate) fn fuse_loops(routine: &mut Routine, caps: &Caps) {
+pub(crate) fn fuse_loops(routine: &mut LoweredRoutine, caps: &Caps) {
     let fuser = Fuser { names: Names::of(routine), locals: routine.locals(), caps };
     routine.body = fuser.block(std::mem::take(&mut routine.body), 0);
 }

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Block, Expr, Indices, LoopId, NodeRef, Range, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, Expr, Indices, LoopId, LoweredRoutine, NodeRef, Range, Stmt, walk};
 
 use crate::analysis::access::Effects;
 use crate::analysis::names::Names;
@@ -24,7 +24,7 @@ use codegen_core::dependence;
 const MIN_READS: f64 = 2.0;
 
 /// Stores the margins of local nodes, where that pays.
-pub(crate) fn pad_nodes(routine: &mut Routine) {
+pub(crate) fn pad_nodes(routine: &mut LoweredRoutine) {
     if dependence::logs(&routine.body) {
         return;
     }
@@ -109,7 +109,7 @@ impl Margin {
 }
 
 /// The local nodes whose reads outside of their bounds can be stored, where that pays.
-fn margins(routine: &Routine, names: &Names) -> BTreeMap<NodeRef, Margin> {
+fn margins(routine: &LoweredRoutine, names: &Names) -> BTreeMap<NodeRef, Margin> {
     let mut reads = Reads { routine, names, found: BTreeMap::new(), rejected: Vec::new() };
     reads.block(&routine.body, 1.0);
     for touch in dependence::touches(&routine.body) {
@@ -123,7 +123,7 @@ fn margins(routine: &Routine, names: &Names) -> BTreeMap<NodeRef, Margin> {
 }
 
 struct Reads<'a> {
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
     names: &'a Names,
     found: BTreeMap<NodeRef, Margin>,
     rejected: Vec<NodeRef>,

@@ -16,7 +16,9 @@
 //! other operand is contiguous along the rows, as in the gradient of filters of images with the channels
 //! last. Otherwise it is packed in vectors, for which bounds cost little.
 
-use lowered_ir::ir::{Affine, Block, Expr, Guard, Indices, NodeDecl, NodeRef, Range, Routine, Stmt, walk};
+use lowered_ir::ir::{
+    Affine, Block, Expr, Guard, Indices, LoweredRoutine, NodeDecl, NodeRef, Range, Stmt, walk,
+};
 use tnode::{Dims, MemoryMode, ModeState, Reason};
 
 use crate::analysis::access::Effects;
@@ -35,7 +37,7 @@ const MAX_COLUMNS: i64 = 256;
 const FEW_ROWS: i64 = 16;
 
 /// Lets contractions with bounded operands read padded copies, where that pays.
-pub(crate) fn pad_operands(routine: &mut Routine, caps: &Caps) {
+pub(crate) fn pad_operands(routine: &mut LoweredRoutine, caps: &Caps) {
     if caps.contractions.is_empty() || !adds_products(&routine.body) || dependence::logs(&routine.body) {
         return;
     }
@@ -51,7 +53,12 @@ pub(crate) fn pad_operands(routine: &mut Routine, caps: &Caps) {
 }
 
 /// The nests that copy the operands of a contraction, which reads the copies afterwards.
-fn copies(contraction: &Contraction, stmt: &mut Stmt, routine: &mut Routine, names: &mut Names) -> Block {
+fn copies(
+    contraction: &Contraction,
+    stmt: &mut Stmt,
+    routine: &mut LoweredRoutine,
+    names: &mut Names,
+) -> Block {
     let mut nests = Block::new();
     let operands = [
         (&contraction.left, contraction.num_columns() <= MAX_COLUMNS),

@@ -3,7 +3,7 @@
 //! A top-level loop becomes parallel if its iterations are independent and there is enough work for two
 //! threads. No bit changes.
 
-use lowered_ir::ir::{LoopKind, Routine, Stmt};
+use lowered_ir::ir::{LoopKind, LoweredRoutine, Stmt};
 
 use crate::analysis::cost;
 use crate::options::ScheduleOptions;
@@ -11,7 +11,7 @@ use codegen_core::Caps;
 use codegen_core::dependence::{self, VariableRanges};
 
 /// Marks top-level loops as parallel.
-pub(crate) fn parallelize(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
+pub(crate) fn parallelize(routine: &mut LoweredRoutine, caps: &Caps, options: &ScheduleOptions) {
     if !options.parallel || caps.threads < 2 {
         return;
     }

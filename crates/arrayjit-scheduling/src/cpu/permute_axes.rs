@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Expr, Indices, LoopId, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Expr, Indices, LoopId, LoweredRoutine, NodeRef, Stmt, walk};
 
 use crate::analysis::nodes::is_local;
 use codegen_core::dependence;
@@ -28,7 +28,7 @@ const MIN_LANES: i64 = 8;
 const ROUNDS: usize = 3;
 
 /// Permutes the axes of local nodes, if that makes more accesses contiguous.
-pub(crate) fn permute_axes(routine: &mut Routine) {
+pub(crate) fn permute_axes(routine: &mut LoweredRoutine) {
     if dependence::logs(&routine.body) {
         return;
     }
@@ -81,7 +81,7 @@ fn has_window(value: &Expr) -> bool {
 }
 
 /// For each node, its last axis that has several elements.
-fn contiguous_axes(routine: &Routine) -> Vec<usize> {
+fn contiguous_axes(routine: &LoweredRoutine) -> Vec<usize> {
     routine.nodes.iter().map(|decl| decl.dims.iter().rposition(|&size| size != 1).unwrap_or(0)).collect()
 }
 
@@ -105,7 +105,7 @@ impl Layout {
 }
 
 /// The local nodes with several axes and known indices.
-fn candidates(routine: &Routine) -> BTreeMap<NodeRef, Layout> {
+fn candidates(routine: &LoweredRoutine) -> BTreeMap<NodeRef, Layout> {
     let local = routine.node_refs().filter(|(_, decl)| is_local(decl) && decl.dims.len() > 1);
     let mut layouts: BTreeMap<NodeRef, Layout> =
         local.map(|(node, decl)| (node, Layout { votes: vec![0.0; decl.dims.len()], last: None })).collect();

@@ -23,8 +23,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Space, Stmt, Types,
-    Var, walk,
+    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt,
+    Types, Var, walk,
 };
 use tnode::{DType, Dims, Scalar};
 
@@ -43,7 +43,7 @@ const SMALL: i64 = 16;
 ///
 /// The target does not matter, not even whether it has vectors: in class `Fast` each part is a reduction of
 /// its own, so the division determines bits.
-pub(crate) fn split_triangles(routine: &mut Routine, uses: &mut RoutineUses) {
+pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUses) {
     let mut names = Names::of(routine);
     let body = std::mem::take(&mut routine.body);
     let mut triangles: Vec<Option<Triangle>> = body.iter().map(|stmt| Triangle::of(stmt, &names)).collect();

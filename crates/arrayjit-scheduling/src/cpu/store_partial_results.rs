@@ -8,7 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lowered_ir::ir::{Affine, Block, Expr, LocalId, LoopKind, NodeDecl, NodeRef, Routine, Space, Stmt, walk};
+use lowered_ir::ir::{
+    Affine, Block, Expr, LocalId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Space, Stmt, walk,
+};
 use lowered_ir::passes::access::analyse;
 use tnode::{MemoryMode, ModeState, Reason};
 
@@ -22,7 +24,7 @@ use codegen_core::dependence::{self, VariableRanges};
 
 /// Replaces local arrays that a long loop fills by nodes, among the top-level statements and in top-level
 /// loops of one iteration.
-pub(crate) fn store_partial_results(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
+pub(crate) fn store_partial_results(routine: &mut LoweredRoutine, caps: &Caps, options: &ScheduleOptions) {
     if !options.parallel || caps.threads < 2 {
         return;
     }
@@ -43,7 +45,7 @@ pub(crate) fn store_partial_results(routine: &mut Routine, caps: &Caps, options:
 }
 
 /// The arrays that some statement with enough work mentions.
-fn worthwhile(routine: &Routine, options: &ScheduleOptions) -> Vec<LocalId> {
+fn worthwhile(routine: &LoweredRoutine, options: &ScheduleOptions) -> Vec<LocalId> {
     let mut arrays = arrays(&routine.body);
     if arrays.is_empty() {
         return arrays;
@@ -85,7 +87,7 @@ fn arrays(block: &[Stmt]) -> Vec<LocalId> {
 }
 
 /// The routine with a node in the place of a local, if a loop can then be a kernel.
-fn stored(routine: &Routine, local: LocalId, options: &ScheduleOptions) -> Option<Routine> {
+fn stored(routine: &LoweredRoutine, local: LocalId, options: &ScheduleOptions) -> Option<LoweredRoutine> {
     let locals = routine.locals();
     let mentions = |at: &usize| Effects::of(&routine.body[*at..=*at]).locals.contains(&local);
     let work = |at: usize| (cost::work(&routine.body[at..=at], routine, &locals), at);
@@ -111,7 +113,7 @@ fn reads(block: &[Stmt], local: LocalId) -> bool {
 }
 
 /// Replaces the declaration of a local by a new node.
-fn declare_node(routine: &mut Routine, local: LocalId) -> Option<NodeRef> {
+fn declare_node(routine: &mut LoweredRoutine, local: LocalId) -> Option<NodeRef> {
     let is_it = |stmt: &Stmt| matches!(stmt, Stmt::Declare { local: declared, .. } if *declared == local);
     let at = routine.body.iter().position(is_it)?;
     let Stmt::Declare { dtype, dims, .. } = routine.body.remove(at) else { return None };

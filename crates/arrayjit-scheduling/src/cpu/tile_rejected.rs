@@ -12,7 +12,7 @@ use crate::error::ScheduleError;
 use crate::legalise::{self, LegaliseError};
 use codegen_core::canonical::{adds_product, adds_products};
 use codegen_core::{Caps, Codegen, DTypeSet, Kernel};
-use lowered_ir::ir::{Block, LoopId, Routine, Stmt, walk};
+use lowered_ir::ir::{Block, LoopId, LoweredRoutine, Stmt, walk};
 
 use crate::cpu::vectorize::vectorize_block;
 
@@ -54,7 +54,11 @@ fn rejects(block: &[Stmt], whole: &BTreeSet<LoopId>) -> bool {
 
 /// The kernel with register tiles for all contractions but `whole`. The tiles compute in types that the
 /// target has.
-fn tile(kernel: &Routine, whole: &BTreeSet<LoopId>, caps: &Caps) -> Result<Routine, LegaliseError> {
+fn tile(
+    kernel: &LoweredRoutine,
+    whole: &BTreeSet<LoopId>,
+    caps: &Caps,
+) -> Result<LoweredRoutine, LegaliseError> {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
     let mut tiled = kernel.clone();
     let mut names = Names::of(kernel);

@@ -18,7 +18,7 @@
 //! if no contiguous loop has as many iterations as a vector has lanes. Contractions stay as they are.
 
 use lowered_ir::eval;
-use lowered_ir::ir::{Affine, Block, Expr, LoopId, LoopKind, Routine, Stmt, TernaryOp, Types, walk};
+use lowered_ir::ir::{Affine, Block, Expr, LoopId, LoopKind, LoweredRoutine, Stmt, TernaryOp, Types, walk};
 use tnode::Scalar;
 
 use crate::analysis::names::Names;
@@ -41,7 +41,7 @@ const EXPRESSIONS: i64 = 768;
 const VECTOR_BYTES: usize = 32;
 
 /// Unrolls the short rows of a routine, if the options and the target allow it.
-pub(crate) fn unroll_short_rows(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
+pub(crate) fn unroll_short_rows(routine: &mut LoweredRoutine, caps: &Caps, options: &ScheduleOptions) {
     if options.vectorize && caps.vector_bytes == VECTOR_BYTES {
         let mut names = Names::of(routine);
         let body = std::mem::take(&mut routine.body);

@@ -5,7 +5,7 @@
 //! others, or eight if a reduction runs inside it, so that each step of the reduction reads more than one
 //! cache line. The remainder is one shorter strip. Bodies with elements of types without vectors stay scalar.
 
-use lowered_ir::ir::{Block, LoopKind, Routine, Stmt};
+use lowered_ir::ir::{Block, LoopKind, LoweredRoutine, Stmt};
 
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
@@ -21,7 +21,7 @@ use codegen_core::Caps;
 use codegen_core::dependence;
 
 /// Vectorises every nest of a routine, if the options and the target allow it.
-pub(crate) fn vectorize(routine: &mut Routine, caps: &Caps, options: &ScheduleOptions) {
+pub(crate) fn vectorize(routine: &mut LoweredRoutine, caps: &Caps, options: &ScheduleOptions) {
     if options.vectorize && caps.vector_bytes > 0 {
         let mut names = Names::of(routine);
         routine.body = vectorize_block(std::mem::take(&mut routine.body), caps, &mut names);

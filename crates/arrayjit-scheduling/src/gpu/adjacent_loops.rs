@@ -5,7 +5,7 @@
 //! on iteration `i` of the first alone. The second body finds the data of the first in the cache, and one
 //! barrier replaces two. No bit changes.
 
-use lowered_ir::ir::{Affine, Block, LoopId, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, LoopId, LoopKind, LoweredRoutine, Stmt, walk};
 
 use crate::analysis::access;
 use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, fusion_cost};
@@ -15,7 +15,7 @@ use codegen_core::dependence::{self, VariableRanges};
 type Wanted<'a> = &'a dyn Fn(&Stmt, &Stmt, &Stmt) -> bool;
 
 /// Fuses neighbouring top-level loops that `wanted` accepts, and all neighbours in a fused body.
-pub(crate) fn fuse_where(routine: &mut Routine, wanted: Wanted<'_>) {
+pub(crate) fn fuse_where(routine: &mut LoweredRoutine, wanted: Wanted<'_>) {
     let ranges = VariableRanges::of(routine);
     routine.body = fuse_block(std::mem::take(&mut routine.body), &ranges, wanted);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use codegen_core::check_form;
 use codegen_core::{DTypeSet, Workgroups};
 use lowered_ir::ir::{
-    Affine, Block, Expr, Indices, LocalId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt,
+    Affine, Block, Expr, Indices, LocalId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt,
 };
 use smallvec::smallvec;
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Scalar};
@@ -35,7 +35,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    pub(crate) fn of(routine: &Routine, workgroups: Workgroups) -> Gpu {
+    pub(crate) fn of(routine: &LoweredRoutine, workgroups: Workgroups) -> Gpu {
         let fast = routine.numerics == Numerics::Fast;
         let owned = BTreeSet::new();
         let (names, nodes) = (Names::of(routine), routine.nodes.clone());
@@ -64,7 +64,7 @@ impl Gpu {
     pub(crate) fn fits(&self, kernel: &[Stmt]) -> bool {
         let numerics = if self.fast { Numerics::Fast } else { Numerics::Strict };
         let (name, body) = (String::new(), kernel.to_vec());
-        let routine = Routine { name, numerics, symbols: Vec::new(), nodes: Vec::new(), body };
+        let routine = LoweredRoutine { name, numerics, symbols: Vec::new(), nodes: Vec::new(), body };
         check_form(&routine, self.workgroups).is_ok()
     }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{LocalId, NodeDecl, NodeRef, Routine, Stmt};
+use lowered_ir::ir::{LocalId, LoweredRoutine, NodeDecl, NodeRef, Stmt};
 use tnode::{MemoryMode, ModeState, Reason};
 
 use codegen_core::canonical::locals_as_nodes;
 
 /// Replaces every top-level local by a node that lives for one run.
-pub(crate) fn expand_scalars(routine: &mut Routine) {
+pub(crate) fn expand_scalars(routine: &mut LoweredRoutine) {
     let mut body = std::mem::take(&mut routine.body);
     let mut expanded: BTreeMap<LocalId, NodeRef> = BTreeMap::new();
     body.retain(|stmt| {

@@ -9,7 +9,7 @@
 //! A contraction fuses only with a nest that follows it elementwise, because its tiles need both of its
 //! output loops.
 
-use lowered_ir::ir::{Routine, Stmt};
+use lowered_ir::ir::{LoweredRoutine, Stmt};
 
 use crate::analysis::nest::{Loop, Nest};
 use crate::gpu::accumulation::is_contraction;
@@ -23,7 +23,7 @@ const MANY_ROWS: i64 = 1024;
 const SHORT_ROW: i64 = 8192;
 
 /// Fuses neighbouring nests.
-pub(crate) fn fuse_kernels(routine: &mut Routine, workgroups: Workgroups) {
+pub(crate) fn fuse_kernels(routine: &mut LoweredRoutine, workgroups: Workgroups) {
     let gpu = Gpu::of(routine, workgroups);
     adjacent_loops::fuse_where(routine, &|first, second, joined| is_joined(&gpu, first, second, joined));
 }

@@ -2,7 +2,7 @@
 
 use crate::analysis::access;
 use codegen_core::{DTypeSet, Workgroups};
-use lowered_ir::ir::{Block, Routine, Stmt};
+use lowered_ir::ir::{Block, LoweredRoutine, Stmt};
 use lowered_ir::verify::Limits;
 
 use super::context::Gpu;
@@ -15,7 +15,7 @@ use crate::analysis::nodes::is_local;
 
 /// Maps every top-level nest to workgroups and threads. Matmuls with operands of the types `matrices` stay
 /// whole.
-pub(crate) fn map_threads(routine: &mut Routine, workgroups: Workgroups, matrices: DTypeSet) {
+pub(crate) fn map_threads(routine: &mut LoweredRoutine, workgroups: Workgroups, matrices: DTypeSet) {
     let mut gpu = Gpu { matrices, ..Gpu::of(routine, workgroups) };
     let owners = access::owners(&routine.body);
     let mut body = Block::new();

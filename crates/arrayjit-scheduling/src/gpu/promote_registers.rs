@@ -4,7 +4,7 @@
 //! constant within an iteration of the nest's outer loops, and the first statement of the body that mentions
 //! it must store into it.
 
-use lowered_ir::ir::{ArrayRef, Indices, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{ArrayRef, Indices, LoweredRoutine, NodeRef, Stmt, walk};
 
 use crate::analysis::access;
 use crate::analysis::nest::innermost;
@@ -13,7 +13,7 @@ use crate::analysis::nodes::is_local;
 use codegen_core::dependence;
 
 /// Replaces local nodes that meet the conditions of this module by scalar locals.
-pub(crate) fn promote_registers(routine: &mut Routine) {
+pub(crate) fn promote_registers(routine: &mut LoweredRoutine) {
     let mut fresh = routine.fresh();
     let mut body = std::mem::take(&mut routine.body);
     let owners = access::owners(&body);

@@ -1,9 +1,9 @@
 //! Schedule reset: an input that was scheduled before loses that schedule.
 
-use lowered_ir::ir::{LoopKind, Routine, Space, Stmt};
+use lowered_ir::ir::{LoopKind, LoweredRoutine, Space, Stmt};
 
 /// Makes every loop serial, and gives every array and shared local to one thread.
-pub(crate) fn reset_schedule(routine: &mut Routine) {
+pub(crate) fn reset_schedule(routine: &mut LoweredRoutine) {
     routine.body.iter_mut().for_each(forget);
 }
 

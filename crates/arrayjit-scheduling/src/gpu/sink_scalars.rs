@@ -4,7 +4,7 @@
 //! and later nests read, if nothing between the store and a read writes an input of `e`. Contractions are
 //! left alone, because their operands must not read locals.
 
-use lowered_ir::ir::{Expr, IdSet, Indices, NodeRef, Routine, Space, Stmt, walk};
+use lowered_ir::ir::{Expr, IdSet, Indices, LoweredRoutine, NodeRef, Space, Stmt, walk};
 use tnode::Dims;
 
 use crate::analysis::access;
@@ -17,7 +17,7 @@ use codegen_core::Workgroups;
 use codegen_core::dependence;
 
 /// Moves scalars that one top-level statement stores into the nests that read them.
-pub(crate) fn sink_scalars(routine: &mut Routine, workgroups: Workgroups) {
+pub(crate) fn sink_scalars(routine: &mut LoweredRoutine, workgroups: Workgroups) {
     let gpu = &mut Gpu::of(routine, workgroups);
     let mut at = 0;
     while at < routine.body.len() {
@@ -38,7 +38,7 @@ struct ScalarDefinition {
     value: Expr,
 }
 
-fn scalar(routine: &Routine, at: usize) -> Option<ScalarDefinition> {
+fn scalar(routine: &LoweredRoutine, at: usize) -> Option<ScalarDefinition> {
     let Stmt::Set { node, index, value } = &routine.body[at] else { return None };
     let reads_local = !dependence::locals_used(&routine.body[at..=at]).is_empty();
     let found = ScalarDefinition { node: *node, index: index.clone(), value: value.clone() };
@@ -46,7 +46,7 @@ fn scalar(routine: &Routine, at: usize) -> Option<ScalarDefinition> {
 }
 
 /// Whether every other mention of the scalar can be replaced by its value.
-fn is_sunk(routine: &Routine, at: usize, found: &ScalarDefinition, gpu: &Gpu) -> bool {
+fn is_sunk(routine: &LoweredRoutine, at: usize, found: &ScalarDefinition, gpu: &Gpu) -> bool {
     let own = access::nodes(&routine.body[at..=at]);
     let mut used = false;
     let mut changed: IdSet<NodeRef> = IdSet::default();

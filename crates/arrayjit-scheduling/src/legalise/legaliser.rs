@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use codegen_core::{Caps, canonical};
-use lowered_ir::ir::{Block, Expr, Fresh, IdSet, LocalId, Locals, LogPart, LoopId, Routine, Stmt, walk};
+use lowered_ir::ir::{
+    Block, Expr, Fresh, IdSet, LocalId, Locals, LogPart, LoopId, LoweredRoutine, Stmt, walk,
+};
 use lowered_ir::math::build;
 use tnode::{DType, Scalar};
 
@@ -14,7 +16,7 @@ use super::narrow;
 /// The state of one rewrite.
 pub(super) struct Legaliser<'a> {
     pub(super) caps: &'a Caps,
-    pub(super) routine: &'a Routine,
+    pub(super) routine: &'a LoweredRoutine,
     /// The routine's locals. Locals of emulated types are declared anew, as bits, except `arrays`.
     pub(super) locals: &'a Locals,
     /// Locals that hold elements as nodes do: nodes that became locals of a kernel.

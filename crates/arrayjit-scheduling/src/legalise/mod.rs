@@ -55,7 +55,7 @@ mod random;
 use std::collections::BTreeSet;
 
 use codegen_core::{Caps, DTypeSet, Transcendental};
-use lowered_ir::ir::{Block, Expr, IdSet, LocalId, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{Block, Expr, IdSet, LocalId, LoopId, LoweredRoutine, NodeDecl, NodeRef, Stmt, walk};
 use lowered_ir::passes::effects::Effects;
 use tnode::DType;
 
@@ -72,7 +72,7 @@ pub use error::LegaliseError;
 /// # Errors
 ///
 /// [`LegaliseError`], if the target lacks the storage or the arithmetic that an operation needs.
-pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError> {
+pub fn legalise(routine: &LoweredRoutine, caps: &Caps) -> Result<LoweredRoutine, LegaliseError> {
     check_storage(routine, caps)?;
     let (locals, arrays) = (routine.locals(), IdSet::default());
     let mut legaliser = Legaliser {
@@ -84,7 +84,7 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
         steps: Block::new(),
     };
     let body = legaliser.block(&routine.body)?;
-    Ok(Routine { body, ..routine.clone() })
+    Ok(LoweredRoutine { body, ..routine.clone() })
 }
 
 /// Converts the narrow operands of contractions in a legal routine, which [`legalise`] leaves to codegens,
@@ -96,11 +96,11 @@ pub fn legalise(routine: &Routine, caps: &Caps) -> Result<Routine, LegaliseError
 ///
 /// [`LegaliseError`], in the same cases as [`legalise`].
 pub(crate) fn widen_operands(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     whole: &BTreeSet<LoopId>,
     arrays: &IdSet<LocalId>,
     caps: &Caps,
-) -> Result<Routine> {
+) -> Result<LoweredRoutine> {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
     let mut legaliser = Legaliser {
         caps: &caps,
@@ -111,12 +111,12 @@ pub(crate) fn widen_operands(
         steps: Block::new(),
     };
     let body = legaliser.widened(&routine.body, whole)?;
-    Ok(Routine { body, ..routine.clone() })
+    Ok(LoweredRoutine { body, ..routine.clone() })
 }
 
 /// Rejects a node whose element type the target cannot store. A node that no statement mentions, such as a
 /// node that was inlined everywhere, needs no storage.
-fn check_storage(routine: &Routine, caps: &Caps) -> Result<()> {
+fn check_storage(routine: &LoweredRoutine, caps: &Caps) -> Result<()> {
     let mentioned = mentioned(&routine.body);
     let missing =
         |(node, decl): &(NodeRef, &NodeDecl)| !caps.storage.contains(decl.dtype) && mentioned.contains(node);

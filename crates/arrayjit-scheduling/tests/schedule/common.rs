@@ -7,7 +7,7 @@ use codegen_core::{
 };
 use filetests::RunCase;
 use lowered_ir::interp::{self, Buffer, InterpError, Memory, PreparedRoutine};
-use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::ir::{LoweredRoutine, Numerics};
 use lowered_ir::{text, verify};
 use random_programs::SplitMix64;
 use scheduling::{FmaPolicy, ScheduleOptions, schedule_traced};
@@ -61,18 +61,18 @@ pub(super) fn eager() -> ScheduleOptions {
     ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() }
 }
 
-pub(super) fn parse(source: &str) -> Routine {
+pub(super) fn parse(source: &str) -> LoweredRoutine {
     let routine = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     verified("input", &routine);
     routine
 }
 
-fn verified(step: &str, routine: &Routine) {
+fn verified(step: &str, routine: &LoweredRoutine) {
     verify::verify(routine).unwrap_or_else(|e| panic!("after {step}: {e}\n{}", text::print(routine)));
 }
 
 /// The routine on small values of both signs, the same in every run. Local nodes hold zeros.
-pub(super) fn filled(routine: Routine) -> RunCase {
+pub(super) fn filled(routine: LoweredRoutine) -> RunCase {
     let is_float: Vec<bool> = routine.nodes.iter().map(|node| node.dtype.is_float()).collect();
     let bindings = vec![0; routine.symbols.len()];
     RunCase::filled(routine, bindings, |node, at| {
@@ -88,7 +88,7 @@ pub(super) fn as_written(case: &RunCase) -> Vec<Vec<u8>> {
 }
 
 /// The results of `routine`, which is the case's routine after some pass.
-fn interpreted(case: &RunCase, routine: &Routine) -> Vec<Vec<u8>> {
+fn interpreted(case: &RunCase, routine: &LoweredRoutine) -> Vec<Vec<u8>> {
     let mut memory = Memory { nodes: case.inputs.clone(), merge: case.merge.clone() };
     let added = Memory::zeroed(routine).nodes.split_off(memory.nodes.len());
     memory.nodes.extend(added);
@@ -98,7 +98,7 @@ fn interpreted(case: &RunCase, routine: &Routine) -> Vec<Vec<u8>> {
 }
 
 /// The bytes of the nodes that outlive a run, with one pattern for all NaNs.
-fn results(routine: &Routine, nodes: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn results(routine: &LoweredRoutine, nodes: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let nodes = routine.nodes.iter().zip(nodes);
     let kept = nodes.filter(|(node, _)| node.mode.mode() != Some(MemoryMode::Local));
     kept.map(|(node, bytes)| same_nans(node.dtype, bytes)).collect()
@@ -179,7 +179,7 @@ fn access(param: &Param) -> Option<Access> {
 }
 
 /// Whether two results differ by no more than reordered `f32` arithmetic may change.
-fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &Routine) -> bool {
+fn close(a: &[Vec<u8>], b: &[Vec<u8>], routine: &LoweredRoutine) -> bool {
     let kept = routine.nodes.iter().filter(|n| n.mode.mode() != Some(MemoryMode::Local));
     a.iter().zip(b).zip(kept).all(|((a, b), node)| {
         let each = |bytes: &[u8]| -> Vec<f64> {
@@ -210,7 +210,7 @@ impl<'c> StepChecker<'c> {
     }
 
     /// Checks the routine after a pass. Only a pass that `may_reorder` may change bits.
-    fn check(&mut self, step: &str, after: &Routine, may_reorder: bool) {
+    fn check(&mut self, step: &str, after: &LoweredRoutine, may_reorder: bool) {
         let text = text::print(after);
         if text == self.text {
             return;
@@ -231,7 +231,8 @@ fn in_both_classes<T>(
     case: &RunCase,
     steps: impl Fn(&RunCase) -> (ScheduledRoutine, Vec<Vec<u8>>, T),
 ) -> (ScheduledRoutine, T) {
-    let of = |numerics| RunCase { routine: Routine { numerics, ..case.routine.clone() }, ..case.clone() };
+    let of =
+        |numerics| RunCase { routine: LoweredRoutine { numerics, ..case.routine.clone() }, ..case.clone() };
     let (written, listing) = (as_written(case), text::print(&case.routine));
     assert!(steps(&of(Numerics::Strict)).1 == written, "strict changes bits:\n{listing}");
     let (schedule, fast, trace) = steps(&of(Numerics::Fast));

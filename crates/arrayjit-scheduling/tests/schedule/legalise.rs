@@ -5,8 +5,8 @@
 use codegen_core::{Caps, DTypeSet, Transcendental};
 use lowered_ir::interp::{Buffer, Memory, PreparedRoutine, run};
 use lowered_ir::ir::{
-    Affine, BinaryOp, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range, Routine, Stmt, TernaryOp,
-    UnaryOp, walk,
+    Affine, BinaryOp, Expr, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Range, Stmt,
+    TernaryOp, UnaryOp, walk,
 };
 use lowered_ir::passes::log::log_values;
 use lowered_ir::verify::verify;
@@ -53,7 +53,7 @@ fn node(name: &str, dtype: DType, len: usize) -> NodeDecl {
 }
 
 /// `out[i] := value` for every `i`; nodes are the operands, then `out`.
-fn map(operands: &[(DType, usize)], out: DType, value: Expr) -> Routine {
+fn map(operands: &[(DType, usize)], out: DType, value: Expr) -> LoweredRoutine {
     let len = operands[0].1;
     let names = ["a", "b", "c"];
     let mut nodes: Vec<NodeDecl> =
@@ -62,7 +62,7 @@ fn map(operands: &[(DType, usize)], out: DType, value: Expr) -> Routine {
     let target = NodeRef(operands.len() as u32);
     let set = Stmt::Set { node: target, index: [Affine::var(LoopId(0))].into_iter().collect(), value };
     let body = vec![Stmt::looped(LoopId(0), len as i64, LoopKind::Parallel, vec![set])];
-    Routine { name: "map".into(), numerics: Numerics::Strict, symbols: vec![], nodes, body }
+    LoweredRoutine { name: "map".into(), numerics: Numerics::Strict, symbols: vec![], nodes, body }
 }
 
 fn operand(at: u32) -> Expr {
@@ -73,7 +73,7 @@ fn bytes(values: &[Scalar]) -> Vec<u8> {
     values.iter().flat_map(|v| v.bits().to_le_bytes()[..v.dtype().size_bytes()].to_vec()).collect()
 }
 
-fn outcome(routine: &Routine, operands: &[Vec<Scalar>]) -> Vec<u8> {
+fn outcome(routine: &LoweredRoutine, operands: &[Vec<Scalar>]) -> Vec<u8> {
     let mut memory = Memory::zeroed(routine);
     for (node, values) in memory.nodes.iter_mut().zip(operands) {
         *node = bytes(values);
@@ -85,7 +85,7 @@ fn outcome(routine: &Routine, operands: &[Vec<Scalar>]) -> Vec<u8> {
 /// Legalises a routine and checks that the verifier accepts the result, and that it has only legal operations
 /// (see `scheduling::legalise`). Runs both routines and compares their results bit for bit.
 #[track_caller]
-fn assert_same(routine: &Routine, caps: &Caps, operands: &[Vec<Scalar>], what: &str) {
+fn assert_same(routine: &LoweredRoutine, caps: &Caps, operands: &[Vec<Scalar>], what: &str) {
     verify(routine).unwrap_or_else(|e| panic!("{what}: {e}"));
     let legal = legalise(routine, caps).unwrap_or_else(|e| panic!("{what}: {e}"));
     verify(&legal).unwrap_or_else(|e| panic!("{what} legalised: {e}"));
@@ -109,7 +109,7 @@ fn assert_same(routine: &Routine, caps: &Caps, operands: &[Vec<Scalar>], what: &
 }
 
 #[track_caller]
-fn assert_in_l0(legal: &Routine, caps: &Caps, what: &str) {
+fn assert_in_l0(legal: &LoweredRoutine, caps: &Caps, what: &str) {
     let locals = legal.locals();
     for expr in walk::parts_in(&legal.body) {
         let fault = fault(expr, &|e| legal.dtype_of(e, &locals), caps);
@@ -392,8 +392,13 @@ fn locals_and_guarded_reads_keep_their_bits() {
             ],
         )];
         let nodes = vec![node("a", dtype, values.len()), node("out", dtype, values.len())];
-        let routine =
-            Routine { name: "locals".into(), numerics: Numerics::Strict, symbols: vec![], nodes, body };
+        let routine = LoweredRoutine {
+            name: "locals".into(),
+            numerics: Numerics::Strict,
+            symbols: vec![],
+            nodes,
+            body,
+        };
         for caps in [cpu(), wide_only(), everything()] {
             assert_same(&routine, &caps, std::slice::from_ref(&values), &format!("locals of {dtype}"));
         }
@@ -495,7 +500,7 @@ fn native_transcendental_functions_stay() {
 }
 
 /// The lines that a routine logs on memory of zeros.
-fn logged(routine: &Routine, bindings: &[i64]) -> Vec<String> {
+fn logged(routine: &LoweredRoutine, bindings: &[i64]) -> Vec<String> {
     let prepared = PreparedRoutine::new(routine).unwrap_or_else(|error| panic!("{error}"));
     let mut memory = Memory::zeroed(routine);
     let mut buffers: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();

@@ -433,7 +433,7 @@ fn every_step_has_a_name_in_the_list() {
     let routine = parse(&matmul(64, 32, 16));
     let mut names = std::collections::BTreeSet::new();
     for caps in [cpu(), gpu()] {
-        let on_step = &mut |name: &str, _: &lowered_ir::ir::Routine| {
+        let on_step = &mut |name: &str, _: &lowered_ir::ir::LoweredRoutine| {
             names.insert(name.to_owned());
         };
         schedule_traced(&routine, &target(&caps), &eager(), on_step).unwrap();

@@ -4,7 +4,7 @@ use super::common::{cpu, filled, steps, target};
 use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
 use codegen_core::{Caps, ScheduledRoutine};
-use lowered_ir::ir::{LoopKind, Numerics, Routine, Stmt, walk};
+use lowered_ir::ir::{LoopKind, LoweredRoutine, Numerics, Stmt, walk};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 use tnode::{DType, MemoryMode, Sharing, TensorNode};
@@ -17,16 +17,16 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn routine(&self) -> Routine {
+    pub(super) fn routine(&self) -> LoweredRoutine {
         self.with_mode(Some(MemoryMode::Local))
     }
 
     /// The routine with intermediate nodes of undecided memory mode.
-    fn undeclared(&self) -> Routine {
+    fn undeclared(&self) -> LoweredRoutine {
         self.with_mode(None)
     }
 
-    fn with_mode(&self, local: Option<MemoryMode>) -> Routine {
+    fn with_mode(&self, local: Option<MemoryMode>) -> LoweredRoutine {
         let node = |(name, dims): &(&'static str, Vec<usize>), mode: Option<MemoryMode>| {
             let builder = TensorNode::builder(*name).dims(dims.iter().copied()).dtype(DType::F32);
             mode.into_iter().fold(builder, |builder, mode| builder.mode(mode)).build().unwrap()
@@ -48,7 +48,7 @@ impl Program {
     /// Checks the bits after every pass. Every loop with independent iterations is parallel.
     fn check(&self) {
         for numerics in [Numerics::Strict, Numerics::Fast] {
-            let routine = Routine { numerics, ..self.routine() };
+            let routine = LoweredRoutine { numerics, ..self.routine() };
             steps(&filled(routine));
         }
     }

@@ -5,13 +5,14 @@ use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
 use filetests::RunCase;
 use filetests::generate::{bytes_of_seed, program_from_seed, routine_from_seed};
-use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::ir::{LoweredRoutine, Numerics};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 
 /// The optimised routine with the memory of a seed, in each class.
-fn cases(routine: Routine, seed: u64) -> Option<[RunCase; 2]> {
+fn cases(routine: LoweredRoutine, seed: u64) -> Option<[RunCase; 2]> {
     let routine = optimize(routine, &OptimizeSettings::default()).ok()?.routine;
-    let of = |numerics| RunCase::drawn(Routine { numerics, ..routine.clone() }, &bytes_of_seed(seed, 4096));
+    let of =
+        |numerics| RunCase::drawn(LoweredRoutine { numerics, ..routine.clone() }, &bytes_of_seed(seed, 4096));
     Some([Numerics::Strict, Numerics::Fast].map(of))
 }
 

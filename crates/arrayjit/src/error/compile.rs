@@ -32,7 +32,7 @@ pub enum CompileError {
     Optimize { source: OptimizeError, place: Option<Box<SourceSpan>> },
     /// The decisions about memory modes conflict with decisions that another compilation made meanwhile.
     #[error(transparent)]
-    Modes(#[from] tnode::Error),
+    Modes(#[from] tnode::TensorNodeError),
     /// The routine could not be scheduled for the target.
     #[error(transparent)]
     Schedule(#[from] scheduling::ScheduleError),

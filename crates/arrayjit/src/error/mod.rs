@@ -88,7 +88,7 @@ pub enum ErrorKind {
     Parallel(#[from] ParallelError),
     /// A node or an array that was not made, changed, read or written.
     #[error(transparent)]
-    Node(#[from] tnode::Error),
+    Node(#[from] tnode::TensorNodeError),
     /// A link, a run, or a copy from or to a device failed.
     #[error(transparent)]
     Run(#[from] device_runtime::RunError),

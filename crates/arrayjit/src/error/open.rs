@@ -71,11 +71,11 @@ pub enum OpenError {
     /// NVIDIA's driver or one of its devices is missing or too old.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
-    Cuda(#[from] device_cuda::OpenError),
+    Cuda(#[from] device_cuda::CudaOpenError),
     /// No GPU adapter fits; the message lists all adapters.
     #[cfg(feature = "wgpu")]
     #[error(transparent)]
-    Adapter(#[from] device_wgpu::OpenError),
+    Adapter(#[from] device_wgpu::WgpuOpenError),
 }
 
 fn suggestion(near: Option<&str>) -> String {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use lowered_ir::{
-    ir::{Block, IdSet, NodeRef, Routine, Stmt},
+    ir::{Block, IdSet, LoweredRoutine, NodeRef, Stmt},
     passes::{access::analyse, effects::Effects},
 };
 use tnode::{MemoryMode, ModeState, Reason, Sharing};
@@ -25,12 +25,12 @@ pub(super) struct RoutinePart {
     /// The positions of its units.
     pub(super) units: Range<usize>,
     /// A routine of its statements, with the nodes and symbols of the original routine.
-    pub(super) routine: Routine,
+    pub(super) routine: LoweredRoutine,
 }
 
 /// The current division of a routine.
 pub(super) struct Division<'r> {
-    routine: &'r Routine,
+    routine: &'r LoweredRoutine,
     /// The units, as positions of statements in the body.
     units: Vec<Range<usize>>,
     rejected: BTreeMap<usize, Rejection>,
@@ -40,13 +40,13 @@ pub(super) struct Division<'r> {
 
 impl<'r> Division<'r> {
     /// Divides a routine into units, all of them for the backend itself.
-    pub(super) fn new(routine: &'r Routine) -> Division<'r> {
+    pub(super) fn new(routine: &'r LoweredRoutine) -> Division<'r> {
         let units = units(&routine.body);
         Division { routine, units, rejected: BTreeMap::new(), cuts: BTreeSet::new() }
     }
 
     /// A routine for each single unit.
-    pub(super) fn units(&self) -> impl Iterator<Item = Routine> {
+    pub(super) fn units(&self) -> impl Iterator<Item = LoweredRoutine> {
         self.units.iter().map(|unit| with_body(self.routine, self.routine.body[unit.clone()].to_vec()))
     }
 
@@ -133,9 +133,15 @@ fn touched(block: &[Stmt]) -> IdSet<NodeRef> {
     reads
 }
 
-fn with_body(routine: &Routine, body: Block) -> Routine {
-    let Routine { name, numerics, symbols, nodes, .. } = routine;
-    Routine { name: name.clone(), numerics: *numerics, symbols: symbols.clone(), nodes: nodes.clone(), body }
+fn with_body(routine: &LoweredRoutine, body: Block) -> LoweredRoutine {
+    let LoweredRoutine { name, numerics, symbols, nodes, .. } = routine;
+    LoweredRoutine {
+        name: name.clone(),
+        numerics: *numerics,
+        symbols: symbols.clone(),
+        nodes: nodes.clone(),
+        body,
+    }
 }
 
 fn on_device() -> ModeState {

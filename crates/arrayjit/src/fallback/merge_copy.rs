@@ -5,7 +5,9 @@
 //! backend itself copies it to a local node, and all parts read that node. Like any local node that several
 //! parts touch, the copy is transferred between the backends.
 
-use lowered_ir::ir::{Affine, Block, Expr, Fresh, Indices, LoopId, NodeDecl, NodeRef, Routine, Stmt, walk};
+use lowered_ir::ir::{
+    Affine, Block, Expr, Fresh, Indices, LoopId, LoweredRoutine, NodeDecl, NodeRef, Stmt, walk,
+};
 use tnode::{MemoryMode, ModeState, Reason};
 
 /// The node whose merge buffer the statements read, if they read one.
@@ -21,7 +23,7 @@ pub(super) fn merge_buffer_node(body: &[Stmt]) -> Option<NodeRef> {
 
 /// The routine with an additional first statement that copies the merge buffer of `node` to a local node; all
 /// other statements read the copy.
-pub(super) fn with_merge_copy(routine: &Routine, node: NodeRef) -> Routine {
+pub(super) fn with_merge_copy(routine: &LoweredRoutine, node: NodeRef) -> LoweredRoutine {
     let mut routine = routine.clone();
     let copy = NodeRef(routine.nodes.len() as u32);
     let decl = routine.node(node);

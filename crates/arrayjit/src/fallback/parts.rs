@@ -12,7 +12,7 @@ use std::{
 
 use codegen_core::{Access, Code, Param, Slot};
 use lowered_ir::{
-    ir::{NodeRef, Routine},
+    ir::{LoweredRoutine, NodeRef},
     passes::effects::Effects,
     text,
 };
@@ -41,9 +41,9 @@ pub(crate) fn compile(
     own: &Generator,
     fallback: Option<&Generator>,
     runs: &Arc<FallbackRuns>,
-    routine: &Routine,
+    routine: &LoweredRoutine,
     rejection: CompileError,
-    on_step: &mut dyn FnMut(&str, &Routine),
+    on_step: &mut dyn FnMut(&str, &LoweredRoutine),
 ) -> Result<DividedCode, CompileError> {
     let Some(fallback) = fallback else {
         return Err(match FallbackSetting::suggestion(own.name()) {
@@ -90,7 +90,7 @@ fn merge_buffer_read_by_fallback(division: &Division<'_>) -> Option<NodeRef> {
 /// The error of a merge buffer that the backend cannot even copy.
 fn merge_rejected(
     division: &Division<'_>,
-    routine: &Routine,
+    routine: &LoweredRoutine,
     node: NodeRef,
     own: &Generator,
 ) -> CompileError {
@@ -106,9 +106,9 @@ fn merge_rejected(
 }
 
 /// Divides a routine so that `own` accepts every part that is assigned to it.
-fn divide<'r>(own: &Generator, routine: &'r Routine) -> Result<Division<'r>, CompileError> {
+fn divide<'r>(own: &Generator, routine: &'r LoweredRoutine) -> Result<Division<'r>, CompileError> {
     let mut division = Division::new(routine);
-    let alone: Vec<Routine> = division.units().collect();
+    let alone: Vec<LoweredRoutine> = division.units().collect();
     for (unit, alone) in alone.iter().enumerate() {
         if let Some(rejection) = rejection(own, alone)? {
             division.reject(unit, rejection);
@@ -123,7 +123,7 @@ fn divide<'r>(own: &Generator, routine: &'r Routine) -> Result<Division<'r>, Com
 }
 
 /// The first node that the first rejected statement of a routine writes.
-pub(crate) fn first_rejected(own: &Generator, routine: &Routine) -> Option<NodeRef> {
+pub(crate) fn first_rejected(own: &Generator, routine: &LoweredRoutine) -> Option<NodeRef> {
     let alone = Division::new(routine).units().find(|alone| matches!(rejection(own, alone), Ok(Some(_))));
     Effects::of(&alone?.body).writes.into_iter().next()
 }
@@ -142,7 +142,7 @@ fn rejected_part(
 }
 
 /// The reason why the backend rejects a routine, if it does.
-fn rejection(own: &Generator, routine: &Routine) -> Result<Option<Rejection>, CompileError> {
+fn rejection(own: &Generator, routine: &LoweredRoutine) -> Result<Option<Rejection>, CompileError> {
     verified("division", routine)?;
     match own.code(routine, &mut |_, _| {}) {
         Ok(_) => Ok(None),
@@ -154,7 +154,7 @@ fn code(
     generator: &Generator,
     name: &str,
     part: &RoutinePart,
-    on_step: &mut dyn FnMut(&str, &Routine),
+    on_step: &mut dyn FnMut(&str, &LoweredRoutine),
 ) -> Result<PartCode, CompileError> {
     verified("division", &part.routine)?;
     // Errors of linking and running name the routine that the user knows.
@@ -166,7 +166,7 @@ fn code(
 /// The error of statements that both the backend and its fallback reject.
 fn rejected_twice(
     division: &Division<'_>,
-    routine: &Routine,
+    routine: &LoweredRoutine,
     part: &RoutinePart,
     fallback: &Generator,
     error: CompileError,
@@ -181,7 +181,7 @@ fn rejected_twice(
 fn report(
     own: &Generator,
     fallback: &Generator,
-    routine: &Routine,
+    routine: &LoweredRoutine,
     at: Range<usize>,
     rejection: &Rejection,
 ) -> Fallback {

@@ -5,7 +5,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use assignments::Warning;
 use device_runtime::Device;
-use lowered_ir::{ir::Routine, text};
+use lowered_ir::{ir::LoweredRoutine, text};
 use tnode::TensorNode;
 
 use super::{
@@ -145,7 +145,7 @@ impl DebugReporter {
     /// routine after every pass, on level 6. Without a folder, a dump that the filter selects is printed on
     /// every level. If there is a folder, the dumps that the filter selects, or all dumps without a filter,
     /// are written to files in it instead.
-    pub(crate) fn pass(&self, name: &str, routine: &Routine) {
+    pub(crate) fn pass(&self, name: &str, routine: &LoweredRoutine) {
         let level = if matches!(name, "lower" | "optimize" | "schedule") { 5 } else { 6 };
         let is_dumped = self.is_dumped(name, &routine.name);
         if is_dumped {

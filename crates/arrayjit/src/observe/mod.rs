@@ -16,7 +16,7 @@ use std::{any::Any, fmt::Display, sync::Arc};
 
 use codegen_core::{Code, LogStyle, Logging};
 use device_runtime::{Context, Event, RunError};
-use lowered_ir::{ir::Routine as Ir, pipeline::OptimizeSettings};
+use lowered_ir::{ir::LoweredRoutine, pipeline::OptimizeSettings};
 
 use self::{
     capsule::{CapsuleSource, CapsuleWatch},
@@ -99,7 +99,7 @@ impl CompileObserver for Observers {
         self.reporter.skipped(name, why);
     }
 
-    fn pass(&self, name: &str, routine: &Ir) {
+    fn pass(&self, name: &str, routine: &LoweredRoutine) {
         self.reporter.pass(name, routine);
     }
 

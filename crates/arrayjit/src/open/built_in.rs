@@ -78,10 +78,10 @@ fn processor(settings: &Settings) -> Vec<DeviceListing> {
 }
 
 /// The CPU device that the settings describe.
-fn cpu_config(settings: &Settings) -> scheduler_multicore::Config {
-    let default = scheduler_multicore::Config::default();
+fn cpu_config(settings: &Settings) -> scheduler_multicore::CpuConfig {
+    let default = scheduler_multicore::CpuConfig::default();
     let threads = if settings.threads == 0 { default.threads } else { settings.threads };
-    scheduler_multicore::Config { threads, ..default }
+    scheduler_multicore::CpuConfig { threads, ..default }
 }
 
 /// The widest vectors of native code.
@@ -115,7 +115,7 @@ fn native(_: &Settings) -> Result<Arc<dyn Codegen>, OpenError> {
 #[cfg(feature = "wgpu")]
 fn open_adapter(settings: &Settings) -> Result<device_wgpu::WgpuDevice, OpenError> {
     let adapter = settings.gpu.wgpu_adapter.parse().unwrap_or_default();
-    Ok(device_wgpu::WgpuDevice::open(&device_wgpu::Config { adapter, ..Default::default() })?)
+    Ok(device_wgpu::WgpuDevice::open(&device_wgpu::WgpuConfig { adapter, ..Default::default() })?)
 }
 
 /// Shaders and a GPU. A pool is as large as one buffer binding can be, so a larger node is an error that
@@ -179,7 +179,7 @@ pub(super) fn cuda(settings: &Settings) -> Result<BackendParts, OpenError> {
     let folder = Some(&settings.gpu.cuda_code_folder).filter(|folder| !folder.is_empty());
     let open = |ordinal| {
         let config =
-            device_cuda::Config { ordinal, code_folder: folder.map(Into::into), ..Default::default() };
+            device_cuda::CudaConfig { ordinal, code_folder: folder.map(Into::into), ..Default::default() };
         Ok(device_cuda::CudaDevice::open(&config)?)
     };
     let choice: device_cuda::DeviceChoice = settings.gpu.cuda_device.parse().unwrap_or_default();

@@ -94,8 +94,8 @@ impl Backend {
     /// # use std::sync::Arc;
     /// # use arrayjit::{Backend, BackendParts, Device, Settings};
     /// # use codegen_core::Interpreted;
-    /// # use scheduler_multicore::{Config, Cpu};
-    /// let device = |ordinal| Device::new(Arc::new(Cpu::inline(Config::default())), ordinal);
+    /// # use scheduler_multicore::{Cpu, CpuConfig};
+    /// let device = |ordinal| Device::new(Arc::new(Cpu::inline(CpuConfig::default())), ordinal);
     /// let parts = BackendParts::new(Arc::new(Interpreted::new()), device(0)).with_device(device(1));
     /// let backend = Backend::from_parts("mine", parts, &Settings::default())?;
     /// assert_eq!((backend.name(), backend.devices().len()), ("mine", 2));

@@ -129,10 +129,10 @@ impl Backend {
     /// # use std::sync::Arc;
     /// # use arrayjit::{Backend, BackendParts, Device, Settings};
     /// # use codegen_core::Interpreted;
-    /// use scheduler_multicore::{Config, Cpu};
+    /// use scheduler_multicore::{Cpu, CpuConfig};
     ///
     /// Backend::register("slide-rule", "the interpreter, on the caller's thread", |_| {
-    ///     let device = Device::new(Arc::new(Cpu::inline(Config::default())), 0);
+    ///     let device = Device::new(Arc::new(Cpu::inline(CpuConfig::default())), 0);
     ///     Ok(BackendParts::new(Arc::new(Interpreted::new()), device))
     /// })?;
     /// let mut settings = Settings::default();

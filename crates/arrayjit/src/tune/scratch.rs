@@ -8,7 +8,7 @@ use std::{
 use codegen_core::{Code, Codegen, DType, Kernel, KernelCall, Param, RoutineParts, ScheduledRoutine, Slot};
 use device_runtime::{Context, Device, LinkedRoutine};
 use lowered_ir::ir::{NodeDecl, SymbolId};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use tnode::{HostArray, ModeState, Scalar, TensorNode};
 
 /// The most bytes of a kernel's nodes.
@@ -36,7 +36,7 @@ impl ScratchMemory {
         if !abi.log.is_empty() || bytes > MOST_BYTES || abi.params.iter().any(is_merge_buffer) {
             return None;
         }
-        let device = Device::new(Arc::new(Cpu::inline(Config::default())), 0);
+        let device = Device::new(Arc::new(Cpu::inline(CpuConfig::default())), 0);
         let mut context = Context::new(&device.new_stream().ok()?);
         let mut nodes = Vec::new();
         for (at, decl) in kernel.ir().nodes.iter().enumerate() {

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
 use codegen_testkit::{Agreement, Outcome, bounds::Closeness, run_generated_on};
-use lowered_ir::ir::{Numerics, Routine};
+use lowered_ir::ir::{LoweredRoutine, Numerics};
 use random_programs::{GradientGolden, ProgramNode, bytes_of_seed, effort, gradient_goldens};
 use tnode::{DType, TensorNode};
 
 use crate::gpu;
 
 /// The routine that computes the loss and the gradients in `f32`, with strict numerics.
-fn routine(golden: &GradientGolden) -> Routine {
+fn routine(golden: &GradientGolden) -> LoweredRoutine {
     let single = |node: &ProgramNode| ProgramNode {
         dtype: if node.dtype == DType::F64 { DType::F32 } else { node.dtype },
         ..node.clone()

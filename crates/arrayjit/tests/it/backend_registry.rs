@@ -10,7 +10,7 @@ use arrayjit::{
 };
 use codegen_core::Interpreted;
 use codegen_testkit::{is_in_own_process, run_in_own_process};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 arrayjit::register_backend!("relay", "the interpreter under another name", relay);
 arrayjit::register_backend!("twice", "the first of two", relay);
@@ -18,7 +18,7 @@ arrayjit::register_backend!("twice", "the second of two", relay);
 
 /// Opens a backend with as many devices as the settings say.
 fn relay(settings: &Settings) -> OpenResult {
-    let device = |ordinal| Device::new(Arc::new(Cpu::inline(Config::default())), ordinal);
+    let device = |ordinal| Device::new(Arc::new(Cpu::inline(CpuConfig::default())), ordinal);
     let parts = BackendParts::new(Arc::new(Interpreted::new()), device(0));
     Ok((1..settings.num_devices).fold(parts, |parts, ordinal| parts.with_device(device(ordinal))))
 }

@@ -25,7 +25,7 @@ use codegen_core::Codegen;
 use codegen_testkit::gpu::or_skip;
 use codegen_wgsl::{Wgsl, WgslOptions, wgsl};
 use device_runtime::{Device, Driver};
-use device_wgpu::{Config, OpenError, WgpuDevice};
+use device_wgpu::{WgpuConfig, WgpuDevice, WgpuOpenError};
 
 /// An adapter's device, and a codegen for it.
 struct Gpu {
@@ -45,9 +45,9 @@ fn backend(test: &str) -> Option<Backend> {
 }
 
 fn open() -> Result<Gpu, String> {
-    let driver = match WgpuDevice::open(&Config::default()) {
+    let driver = match WgpuDevice::open(&WgpuConfig::default()) {
         Ok(driver) => driver,
-        Err(error @ OpenError::NoAdapter { .. }) => return Err(error.to_string()),
+        Err(error @ WgpuOpenError::NoAdapter { .. }) => return Err(error.to_string()),
         Err(error) => panic!("{error}"),
     };
     println!("running on {}", driver.adapter());

@@ -332,7 +332,7 @@ pub enum TextErrorKind {
     Gradient(#[from] TextGradientError),
     /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
-    Node(#[from] tnode::Error),
+    Node(#[from] tnode::TensorNodeError),
 }
 
 /// The kind of an error about a gradient in a text.

@@ -117,7 +117,7 @@ impl Parser<'_> {
             indices = self.bracketed(Self::axis_index)?.unwrap_or_default();
         }
         if indices.len() > MAX_RANK {
-            let many = tnode::Error::TooManyAxes { found: indices.len(), limit: MAX_RANK };
+            let many = tnode::TensorNodeError::TooManyAxes { found: indices.len(), limit: MAX_RANK };
             return Err(TextErrorKind::from(many).at(&name_span));
         }
         Ok(Access { name, family, merge, indices, span: self.since(name_span.start), name_span })

@@ -376,7 +376,9 @@ fn a_node_that_must_not_have_memory_cannot_be_kept() {
         .assignments(&[x, y.clone()])
         .expect("valid");
     let error = lower(&assignments, &LowerOptions::default()).expect_err("a conflict");
-    let LowerErrorKind::Node(tnode::Error::Mode { node, .. }) = error.kind() else { panic!("{error}") };
+    let LowerErrorKind::Node(tnode::TensorNodeError::Mode { node, .. }) = error.kind() else {
+        panic!("{error}")
+    };
     assert_eq!(node, "y");
     let message = error.to_string();
     assert!(

@@ -21,7 +21,7 @@ pub struct LowerError {
 pub enum LowerErrorKind {
     /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
-    Node(#[from] tnode::Error),
+    Node(#[from] tnode::TensorNodeError),
     /// A node and its projection have different dimensions.
     #[error("node {node} has dimensions {found:?}, but the assignment indexes dimensions {expected:?}")]
     Dims { node: String, found: Vec<usize>, expected: Vec<usize> },
@@ -207,8 +207,8 @@ impl From<LowerErrorKind> for LowerError {
     }
 }
 
-impl From<tnode::Error> for LowerError {
-    fn from(error: tnode::Error) -> LowerError {
+impl From<tnode::TensorNodeError> for LowerError {
+    fn from(error: tnode::TensorNodeError) -> LowerError {
         LowerErrorKind::Node(error).into()
     }
 }

@@ -59,7 +59,7 @@ use crate::indexing::StaticSymbol;
 use crate::{Assignments, Warning, all_steps, written};
 use lowered_ir::Lowered;
 use lowered_ir::SourceSpan;
-use lowered_ir::ir::{Fresh, NodeDecl, NodeRef, Numerics, Routine, Symbol, SymbolId};
+use lowered_ir::ir::{Fresh, LoweredRoutine, NodeDecl, NodeRef, Numerics, Symbol, SymbolId};
 use lowered_ir::text::is_identifier;
 
 /// How to lower.
@@ -140,7 +140,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let name = routine_name(assignments, options)?;
     let symbols =
         symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
-    let routine = Routine { name, numerics: options.numerics, symbols, nodes: decls, body };
+    let routine = LoweredRoutine { name, numerics: options.numerics, symbols, nodes: decls, body };
     let warnings =
         assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();
     let nodes = nodes.into_iter().chain(added).collect();
@@ -185,7 +185,7 @@ fn keep_values(
     for (node, decl) in nodes.iter().zip(decls).filter(|(node, _)| assignments.kept.contains(node)) {
         let reason = Reason::new("the program keeps its values");
         decl.mode.refine(MemoryMode::Materialized, reason).map_err(|source| {
-            let kind = LowerErrorKind::from(tnode::Error::Mode { node: node.name(), source });
+            let kind = LowerErrorKind::from(tnode::TensorNodeError::Mode { node: node.name(), source });
             kind.at(mentions::of_node(assignments, views, node))
         })?;
     }

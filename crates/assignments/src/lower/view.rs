@@ -75,7 +75,7 @@ impl Views {
         match node.view() {
             Some(present) if present != requested => {
                 let (present, requested) = (present.to_string(), requested.to_string());
-                Err(tnode::Error::View { node: node.name(), present, requested }.into())
+                Err(tnode::TensorNodeError::View { node: node.name(), present, requested }.into())
             }
             Some(_) => Ok(()),
             None => {

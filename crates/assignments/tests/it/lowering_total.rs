@@ -6,7 +6,7 @@ use crate::program;
 use assignments::indexing::{AxisIndex, Projection, Projections, StaticSymbol, axis_iterator};
 use assignments::lower::{LowerErrorKind, LowerOptions, lower};
 use assignments::{AccumOp, Assignments, Operand, Rhs, builder};
-use lowered_ir::ir::{Affine, BinaryOp, Routine, SymbolId, TernaryOp, UnaryOp};
+use lowered_ir::ir::{Affine, BinaryOp, LoweredRoutine, SymbolId, TernaryOp, UnaryOp};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::text::print;
 use lowered_ir::verify::verify;
@@ -26,7 +26,7 @@ fn check(assignments: &Assignments) -> Result<bool, String> {
 }
 
 /// Optimises the routine and verifies the result.
-fn optimized(routine: Routine) -> Result<(), String> {
+fn optimized(routine: LoweredRoutine) -> Result<(), String> {
     let before = print(&routine);
     let routine = optimize(routine, &OptimizeSettings::default())
         .map_err(|error| format!("{error}\n{before}"))?

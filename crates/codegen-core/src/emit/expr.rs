@@ -5,7 +5,7 @@
 
 use lowered_ir::eval;
 use lowered_ir::ir::{
-    Affine, BinaryOp, Expr, Guard, Indices, LocalId, NodeRef, Range, Routine, TernaryOp, UnaryOp,
+    Affine, BinaryOp, Expr, Guard, Indices, LocalId, LoweredRoutine, NodeRef, Range, TernaryOp, UnaryOp,
 };
 use tnode::{DType, Scalar};
 
@@ -31,7 +31,7 @@ pub trait ExprEmitter {
     /// The capabilities of the target.
     fn caps(&self) -> &Caps;
     /// The routine of the kernel.
-    fn routine(&self) -> &Routine;
+    fn routine(&self) -> &LoweredRoutine;
     /// The element type of a local in scope.
     fn local_type(&self, local: LocalId) -> DType;
     /// The loops around the current statement.

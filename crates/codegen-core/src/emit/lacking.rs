@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use lowered_ir::ir::{BinaryOp, Routine, Stmt};
+use lowered_ir::ir::{BinaryOp, LoweredRoutine, Stmt};
 use tnode::DType;
 
 use crate::Caps;
@@ -90,7 +90,7 @@ pub(crate) fn check_bitcast(from: DType, to: DType) -> Checked {
 /// # Errors
 ///
 /// A rejection that names the first other symbol.
-pub fn check_symbols(routine: &Routine) -> Checked {
+pub fn check_symbols(routine: &LoweredRoutine) -> Checked {
     match routine.symbols.iter().find(|s| s.range > i64::from(i32::MAX)) {
         None => Ok(()),
         Some(symbol) => reject(

@@ -1,6 +1,6 @@
 //! The loop variables in scope during a walk, for targets that compute indices in 32 bits.
 
-use lowered_ir::ir::{Affine, LoopId, Range, Routine, SymbolId, Var};
+use lowered_ir::ir::{Affine, LoopId, LoweredRoutine, Range, SymbolId, Var};
 use smallvec::SmallVec;
 
 use super::index::{IndexSum, LinearValue};
@@ -86,14 +86,14 @@ pub fn fits_i32(x: i64) -> bool {
 /// The loop variables in scope, outermost first, and the symbols of a routine, as values of type `V`.
 #[derive(Clone, Debug)]
 pub struct LoopScope<'k, V> {
-    routine: &'k Routine,
+    routine: &'k LoweredRoutine,
     symbols: Vec<V>,
     loops: Vec<(LoopId, LoopIndex<V>)>,
 }
 
 impl<'k, V: Copy + PartialEq> LoopScope<'k, V> {
     /// The scope outside of all loops. [`LoopScope::set_symbols`] must follow before indices use symbols.
-    pub fn new(routine: &'k Routine) -> Self {
+    pub fn new(routine: &'k LoweredRoutine) -> Self {
         LoopScope { routine, symbols: Vec::new(), loops: Vec::new() }
     }
 

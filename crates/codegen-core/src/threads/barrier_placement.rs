@@ -9,7 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use lowered_ir::ir::{Affine, ArrayRef, Expr, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
+use lowered_ir::ir::{
+    Affine, ArrayRef, Expr, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, Var, walk,
+};
 
 use super::launch::has_workgroup_loops;
 
@@ -31,7 +33,7 @@ pub struct BarrierPlacement {
 
 impl BarrierPlacement {
     /// Places the barriers of a kernel with workgroup loops.
-    pub fn of(kernel: &Routine, fused: &FusedStatements) -> BarrierPlacement {
+    pub fn of(kernel: &LoweredRoutine, fused: &FusedStatements) -> BarrierPlacement {
         let shared = kernel.locals().into_iter().filter(|(_, decl)| decl.space == Space::Workgroup);
         let shared = shared.map(|(local, _)| local).filter(|local| !fused.hidden.contains(local)).collect();
         let mut search =
@@ -90,7 +92,7 @@ struct PlacementSearch<'a> {
     places: BarrierPlacement,
 }
 
-fn ranges(kernel: &Routine) -> BTreeMap<Var, (i64, i64)> {
+fn ranges(kernel: &LoweredRoutine) -> BTreeMap<Var, (i64, i64)> {
     let mut ranges = BTreeMap::new();
     for stmt in walk::stmts(&kernel.body) {
         if let Stmt::For { var, lo, hi, .. } = stmt {
@@ -280,7 +282,7 @@ mod tests {
         found
     }
 
-    fn routine(body: &str) -> Routine {
+    fn routine(body: &str) -> LoweredRoutine {
         let text = format!(
             "routine @k fast {{
                node %0 \"x\" f32[64] on_device

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Expr, LocalId, LoopKind, NodeRef, Routine, Space, Stmt, walk};
+use lowered_ir::ir::{Expr, LocalId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt, walk};
 
 /// Memory that threads share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl SharedAccesses {
 
 impl<'k> BarrierTracker<'k> {
     /// The state at the start of a kernel.
-    pub fn of(kernel: &'k Routine) -> BarrierTracker<'k> {
+    pub fn of(kernel: &'k LoweredRoutine) -> BarrierTracker<'k> {
         let locals = kernel.locals();
         let shared = locals.iter().filter(|(_, decl)| decl.space == Space::Workgroup).map(|(id, _)| *id);
         BarrierTracker { body: &kernel.body, shared: shared.collect(), pending: SharedAccesses::default() }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
+use lowered_ir::ir::{Affine, Expr, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, Var, walk};
 
 /// Limits on the code and the registers of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Plan {
 }
 
 /// Plans the body of a kernel's [grid](super::grid).
-pub fn plan(routine: &Routine, body: &[Stmt], limits: PlanLimits) -> Plan {
+pub fn plan(routine: &LoweredRoutine, body: &[Stmt], limits: PlanLimits) -> Plan {
     let mut planner = Planner {
         limits,
         plan: Plan::default(),

@@ -12,7 +12,7 @@ mod routine;
 use codegen_core::{
     Access, Caps, Codegen, Cost, Interpreted, Kernel, KernelAbi, Launch, Param, ScheduledRoutine,
 };
-use lowered_ir::{ir::Routine, text::parse, verify::Verified};
+use lowered_ir::{ir::LoweredRoutine, text::parse, verify::Verified};
 use scheduling::{ScheduleOptions, schedule};
 
 /// `y[@s + i] := x.merge[i] + y[i] + z[i]`, in a parallel loop of four iterations.
@@ -26,7 +26,7 @@ const TEXT: &str = "routine @r {
   }
 }";
 
-fn parsed(text: &str) -> Routine {
+fn parsed(text: &str) -> LoweredRoutine {
     parse(text).unwrap()
 }
 

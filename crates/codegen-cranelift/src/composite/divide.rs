@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use codegen_core::canonical::{self, Arrays, Contraction};
 use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param};
 use lowered_ir::ir::{
-    Affine, Block, LocalDecl, LocalId, Locals, LoopId, LoopKind, NodeDecl, NodeRef, Routine, Stmt, Symbol,
-    SymbolId, walk,
+    Affine, Block, LocalDecl, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt,
+    Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
 use tnode::ModeState;
@@ -52,10 +52,10 @@ pub(super) fn divide(kernel: &Kernel) -> Result<Option<DividedKernel>, KernelErr
     let mut routine = (**kernel.ir()).clone();
     let mut body = std::mem::take(&mut routine.body);
     in_sequence(&mut body);
-    let with_body = Routine { body, ..routine };
+    let with_body = LoweredRoutine { body, ..routine };
     let Some(separate) = ContractionFinder::new(&with_body).found() else { return Ok(None) };
-    let Routine { body, .. } = with_body;
-    let routine = Routine { body: Block::new(), ..with_body };
+    let LoweredRoutine { body, .. } = with_body;
+    let routine = LoweredRoutine { body: Block::new(), ..with_body };
     let mut divide = KernelDivider { kernel, routine, shared: Vec::new(), separate };
     let parts = divide.block(&body)?;
     let KernelDivider { shared, routine, .. } = divide;
@@ -87,7 +87,7 @@ fn make_serial(block: &mut [Stmt]) {
 struct KernelDivider<'k> {
     kernel: &'k Kernel,
     /// The kernel without its body, extended by the symbols and nodes of parts.
-    routine: Routine,
+    routine: LoweredRoutine,
     shared: Vec<LocalDecl>,
     separate: BTreeMap<LoopId, SeparateLoop>,
 }
@@ -103,14 +103,14 @@ enum SeparateLoop {
 
 /// Finds the loops to separate, in one pass.
 struct ContractionFinder<'k> {
-    routine: &'k Routine,
+    routine: &'k LoweredRoutine,
     locals: Locals,
     arrays: Arrays<'static>,
     separate: BTreeMap<LoopId, SeparateLoop>,
 }
 
 impl<'k> ContractionFinder<'k> {
-    fn new(routine: &'k Routine) -> Self {
+    fn new(routine: &'k LoweredRoutine) -> Self {
         let (locals, arrays) = (routine.locals(), Arrays::of(routine));
         ContractionFinder { routine, locals, arrays, separate: BTreeMap::new() }
     }
@@ -235,7 +235,7 @@ impl KernelDivider<'_> {
     /// Makes a kernel of some statements. Every call runs it whole, except for a contraction with a parallel
     /// loop.
     fn part(&self, body: Block) -> Result<Kernel, KernelError> {
-        let ir = Routine { body, ..self.routine.clone() };
+        let ir = LoweredRoutine { body, ..self.routine.clone() };
         let shared =
             self.shared.iter().map(|decl| Param::Node { access: Access::ReadWrite, bytes: bytes(decl) });
         let own =

@@ -4,7 +4,7 @@
 //! array is not linear in that number, the array gets a table of offsets.
 
 use codegen_core::canonical::{self, Arrays, Axis, Contraction};
-use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, NodeRef, Routine, Var};
+use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, LoweredRoutine, NodeRef, Var};
 use microkernels::{
     AxisOffsets, COLUMN, GemmOperand, GemmProblem, OperandBound, ParallelAxis, ROW, batch_index,
 };
@@ -16,7 +16,7 @@ use vector_asm::{Index, LaneType, StoredType, VectorAddress, VectorProgram};
 pub(super) fn gemm_problem(
     nest: &Contraction,
     epilogue: VectorProgram,
-    routine: &Routine,
+    routine: &LoweredRoutine,
     arrays: &Arrays,
 ) -> Option<GemmProblem> {
     let builder = ProblemBuilder { nest, routine, arrays };
@@ -63,7 +63,7 @@ fn parallel_axis(nest: &Contraction) -> ParallelAxis {
 
 struct ProblemBuilder<'a> {
     nest: &'a Contraction,
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
     arrays: &'a Arrays<'a>,
 }
 

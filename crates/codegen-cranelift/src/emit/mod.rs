@@ -29,7 +29,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use lowered_ir::ir::{LocalId, Locals, LoopId, Routine};
+use lowered_ir::ir::{LocalId, Locals, LoopId, LoweredRoutine};
 
 use crate::runtime_functions::RuntimeFunction;
 use locals::Local;
@@ -92,7 +92,7 @@ pub(crate) fn runtime_function_signature(function: RuntimeFunction, call_conv: C
 /// The state of emitting one kernel.
 struct Emitter<'k> {
     ssa: Ssa<'k>,
-    routine: &'k Routine,
+    routine: &'k LoweredRoutine,
     locals: Locals,
     /// Register locals that are kept in groups of lanes, because a vector loop indexes them.
     grouped: BTreeSet<LocalId>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, Expr, Indices, LocalId, LoopId, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Expr, Indices, LocalId, LoopId, LoopKind, LoweredRoutine, Stmt, walk};
 use lowered_ir::passes::cover::{Cuboid, WrittenPatches};
 use lowered_ir::passes::ranges::LoopInfo;
 use tnode::DType;
@@ -26,7 +26,7 @@ pub(super) fn lane_indexed(body: &[Stmt]) -> BTreeSet<LocalId> {
 }
 
 /// Whether each node is only read.
-pub(super) fn read_only(routine: &Routine) -> Vec<bool> {
+pub(super) fn read_only(routine: &LoweredRoutine) -> Vec<bool> {
     let mut read_only = vec![true; routine.nodes.len()];
     for stmt in walk::stmts(&routine.body) {
         if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {

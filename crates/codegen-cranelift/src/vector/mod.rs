@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use codegen_core::Kernel;
 use codegen_core::emit::{LinearValue, ScratchLayout};
-use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, Routine};
+use lowered_ir::ir::{Expr, LocalId, Locals, LoopId, LoweredRoutine};
 use vector_asm::{Index, Value, VectorCode, VectorProgram};
 
 use crate::caps::{ALIGNMENT, last_cache_bytes};
@@ -94,7 +94,7 @@ pub(crate) fn translate(kernel: &Kernel, target: Target) -> Result<Translated> {
 /// The state of translating one kernel.
 struct Translator<'k> {
     build: ProgramBuilder,
-    routine: &'k Routine,
+    routine: &'k LoweredRoutine,
     locals: Locals,
     /// Register locals that a vector loop indexes along their last dimension.
     walked: BTreeSet<LocalId>,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use codegen_core::{Access, Caps, Cost, DTypeSet, Interpreted, Kernel, KernelAbi, Launch, Param};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Expr, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, LoopKind, LoweredRoutine, Stmt, walk};
 use scheduling::{ScheduleOptions, legalise, schedule};
 use tnode::Scalar;
 use vector_asm::{EvaluationState, evaluate};
@@ -22,7 +22,7 @@ const TARGET: Target = Target { alignment: 64, cache_bytes: 1 << 20 };
 const SEEDS: u64 = 125;
 
 /// A routine as one kernel, with the same access to all parameters.
-fn kernel(ir: Routine, access: Access) -> Kernel {
+fn kernel(ir: LoweredRoutine, access: Access) -> Kernel {
     let bytes = |n: &lowered_ir::ir::NodeDecl| n.dims.iter().product::<usize>() * n.dtype.size_bytes();
     let memory = ir.nodes.iter().map(|n| Param::Node { access, bytes: bytes(n) });
     let indices = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
@@ -37,7 +37,7 @@ fn kernel(ir: Routine, access: Access) -> Kernel {
     Kernel::verified(ir, abi).expect("a valid kernel")
 }
 
-fn extent(ir: &Routine) -> u64 {
+fn extent(ir: &LoweredRoutine) -> u64 {
     match ir.body.as_slice() {
         [Stmt::For { lo, hi, kind: LoopKind::Parallel, .. }] if let Some(limit) = hi.constant() => {
             (limit - lo).max(0) as u64
@@ -47,7 +47,7 @@ fn extent(ir: &Routine) -> u64 {
 }
 
 /// Nodes that stand for a merge buffer.
-fn merged(ir: &Routine) -> BTreeSet<usize> {
+fn merged(ir: &LoweredRoutine) -> BTreeSet<usize> {
     let mut merged = BTreeSet::new();
     for e in walk::parts_in(&ir.body) {
         if let Expr::GetMerge { node, .. } = e {
@@ -87,7 +87,7 @@ fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<()> {
     Ok(())
 }
 
-fn legal(routine: &Routine) -> Routine {
+fn legal(routine: &LoweredRoutine) -> LoweredRoutine {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..host_caps(VectorWidth::Avx2) };
     legalise(routine, &caps).expect("the host stores and computes every type")
 }

@@ -7,16 +7,16 @@ use codegen_core::{Caps, Codegen, Kernel};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, cranelift_with, host_caps};
 use common::{all_options, compare, compile, filled, parse, run_native};
 use lowered_ir::interp;
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use scheduling::{ScheduleOptions, schedule};
 
 /// The only kernel of a routine, scheduled for a width of vectors.
-fn only_kernel(routine: &Routine, vector: VectorWidth) -> Kernel {
+fn only_kernel(routine: &LoweredRoutine, vector: VectorWidth) -> Kernel {
     let options = CraneliftOptions { vector, ..CraneliftOptions::default() };
     only_kernel_for(routine, &cranelift(options).expect("a host target"))
 }
 
-fn only_kernel_for(routine: &Routine, codegen: &dyn Codegen) -> Kernel {
+fn only_kernel_for(routine: &LoweredRoutine, codegen: &dyn Codegen) -> Kernel {
     let schedule = schedule(routine, codegen, &ScheduleOptions::default());
     let mut kernels = schedule.expect("the host computes everything").into_parts().kernels;
     assert_eq!(kernels.len(), 1);
@@ -24,7 +24,7 @@ fn only_kernel_for(routine: &Routine, codegen: &dyn Codegen) -> Kernel {
 }
 
 /// Whether the kernel has a GEMM plan, on a CPU that has plans.
-fn is_planned(routine: &Routine, dimensions: &str) -> bool {
+fn is_planned(routine: &LoweredRoutine, dimensions: &str) -> bool {
     let options = CraneliftOptions::default();
     let codegen = cranelift(options.clone()).expect("a host target");
     let listing = codegen.listing(&only_kernel(routine, options.vector)).expect("a supported kernel");
@@ -34,7 +34,7 @@ fn is_planned(routine: &Routine, dimensions: &str) -> bool {
 
 /// Compares the compiled kernel of the scheduled routine with the interpretation of that kernel, for all
 /// options.
-fn keeps_bits(routine: &Routine) {
+fn keeps_bits(routine: &LoweredRoutine) {
     for options in all_options() {
         kernel_keeps_bits(&only_kernel(routine, options.vector), &options);
     }
@@ -102,7 +102,7 @@ fn blocks_of_rows_are_planned() {
 }
 
 /// `y := x · w + b`, with accumulators in `f32`.
-fn dense(x: &str, w: &str, y: &str, [m, k, n]: [usize; 3]) -> Routine {
+fn dense(x: &str, w: &str, y: &str, [m, k, n]: [usize; 3]) -> LoweredRoutine {
     let factor = |node: &str, dtype: &str| match dtype {
         "f32" => node.to_owned(),
         _ => format!("convert f32({node})"),
@@ -146,7 +146,7 @@ fn products_of_half_precision_with_sums_in_f32_are_planned() {
 }
 
 /// `y := (x · w + b) · 0.5`, with operands of 8 bits and accumulators in `i32`.
-fn quantised([x, w]: [&str; 2], left: &str, right: &str, [m, k, n]: [usize; 3]) -> Routine {
+fn quantised([x, w]: [&str; 2], left: &str, right: &str, [m, k, n]: [usize; 3]) -> LoweredRoutine {
     parse(&format!(
         "routine @quantised fast {{
           node %0 \"x\" {x}[{m}, {k}] on_device
@@ -170,7 +170,7 @@ fn products_of_bytes_with_sums_in_i32_are_planned() {
             let routine = quantised(types, left, right, size);
             assert!(is_planned(&routine, &format!("{m}x{n}x{k}")), "{types:?} {size:?}");
             keeps_bits(&routine);
-            keeps_bits(&Routine { numerics: lowered_ir::ir::Numerics::Strict, ..routine });
+            keeps_bits(&LoweredRoutine { numerics: lowered_ir::ir::Numerics::Strict, ..routine });
         }
     }
 }

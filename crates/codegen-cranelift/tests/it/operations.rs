@@ -7,7 +7,8 @@ use codegen_core::CodegenError;
 use common::{check, compile, kernel};
 use lowered_ir::interp::Memory;
 use lowered_ir::ir::{
-    Affine, BinaryOp, Expr, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt, TernaryOp, UnaryOp,
+    Affine, BinaryOp, Expr, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt, TernaryOp,
+    UnaryOp,
 };
 use tnode::{DType, Scalar};
 
@@ -55,7 +56,7 @@ fn elementwise(
     output: DType,
     len: usize,
     value: impl Fn(Vec<Expr>) -> Expr,
-) -> Routine {
+) -> LoweredRoutine {
     let step = if matches!(shape, Shape::Strided) { 3 } else { 1 };
     let (outer, inner) = (LoopId(0), LoopId(1));
     let index = Affine::term(outer, 32 * step).plus(&Affine::term(inner, step));
@@ -65,7 +66,7 @@ fn elementwise(
     let kind = if matches!(shape, Shape::Serial) { LoopKind::Serial } else { LoopKind::Vector };
     let body = vec![Stmt::serial(outer, (len / 32) as i64, vec![Stmt::looped(inner, 32, kind, vec![set])])];
     let nodes = inputs.iter().chain([&output]).map(|&d| node("n", d, len * step as usize)).collect();
-    Routine { name: "op".into(), numerics: Numerics::Fast, symbols: vec![], nodes, body }
+    LoweredRoutine { name: "op".into(), numerics: Numerics::Fast, symbols: vec![], nodes, body }
 }
 
 /// Compares the results for every combination of the inputs' edge values.

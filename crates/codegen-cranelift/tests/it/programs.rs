@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use codegen_core::{Artifact, Caps, Codegen, CodegenError, Interpreted, Kernel, ScheduledRoutine};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, host_caps, listing};
 use expect_test::{Expect, expect};
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use scheduling::{ScheduleOptions, schedule};
 
@@ -37,7 +37,7 @@ impl Codegen for WithoutPlans {
     }
 }
 
-fn kernels_for(routine: &Routine, target: &dyn Codegen) -> Vec<Kernel> {
+fn kernels_for(routine: &LoweredRoutine, target: &dyn Codegen) -> Vec<Kernel> {
     let optimized =
         optimize(routine.clone(), &OptimizeSettings::default()).expect("the routine is valid").routine;
     let scheduled = schedule(&optimized, target, &ScheduleOptions::default());
@@ -45,12 +45,12 @@ fn kernels_for(routine: &Routine, target: &dyn Codegen) -> Vec<Kernel> {
 }
 
 /// The kernels of a routine, with every contraction whole.
-fn kernels(routine: &Routine) -> Vec<Kernel> {
+fn kernels(routine: &LoweredRoutine) -> Vec<Kernel> {
     kernels_for(routine, &Interpreted::of_target(caps()))
 }
 
 /// The kernels of a routine, with every contraction in register tiles.
-fn tiled_kernels(routine: &Routine) -> Vec<Kernel> {
+fn tiled_kernels(routine: &LoweredRoutine) -> Vec<Kernel> {
     kernels_for(routine, &WithoutPlans(Interpreted::of_target(caps())))
 }
 

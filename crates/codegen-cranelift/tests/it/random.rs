@@ -11,7 +11,7 @@ use codegen_testkit::{Outcome, generated_routine, run_generated};
 use common::{compare, compile, kernel, run_native};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use scheduling::legalise;
 
 /// The seeds of the random routines.
@@ -37,7 +37,7 @@ fn all_widths() -> impl Iterator<Item = CraneliftOptions> {
     available.map(|vector| CraneliftOptions { vector, ..CraneliftOptions::default() })
 }
 
-fn legal(routine: &Routine) -> Routine {
+fn legal(routine: &LoweredRoutine) -> LoweredRoutine {
     legalise(routine, &host_caps(VectorWidth::default())).expect("the host stores and computes every type")
 }
 
@@ -69,7 +69,7 @@ fn random_routines_scheduled() {
     assert!(passed > count / 2, "{passed} of {count} routines compiled; {skipped:?}");
 }
 
-fn inputs(routine: &Routine, seed: u64) -> (Memory, Vec<i64>) {
+fn inputs(routine: &LoweredRoutine, seed: u64) -> (Memory, Vec<i64>) {
     let bytes = bytes_of_seed(seed ^ 0x5eed, 4096);
     (memory_from_bytes(routine, &bytes), bindings_from_bytes(routine, &bytes))
 }

@@ -1,7 +1,9 @@
 //! Expressions: the instructions for each operation, behind the walk that emitters share.
 
 use codegen_core::emit::{self, ExprEmitter, LoopScope};
-use codegen_core::ir::{Affine, BinaryOp, Expr, Guard, Indices, LocalId, NodeRef, Range, Routine, UnaryOp};
+use codegen_core::ir::{
+    Affine, BinaryOp, Expr, Guard, Indices, LocalId, LoweredRoutine, NodeRef, Range, UnaryOp,
+};
 use codegen_core::{Caps, Checked, DType, Scalar};
 use ptx_asm::{CmpOp, PtxBinaryOp, PtxOperand, Reg, Ty};
 
@@ -19,7 +21,7 @@ impl ExprEmitter for Emitter<'_> {
         self.setting.caps
     }
 
-    fn routine(&self) -> &Routine {
+    fn routine(&self) -> &LoweredRoutine {
         self.routine
     }
 

@@ -6,7 +6,9 @@
 
 use codegen_core::canonical::{Arrays, Axis, Contraction};
 use codegen_core::emit::LoopIndex;
-use codegen_core::ir::{Affine, Block, Bound, LocalId, LoopId, LoopKind, Routine, Space, Stmt, Var, walk};
+use codegen_core::ir::{
+    Affine, Block, Bound, LocalId, LoopId, LoopKind, LoweredRoutine, Space, Stmt, Var, walk,
+};
 use codegen_core::matrices::{self, Matrix};
 use codegen_core::threads::{PlanLimits, plan};
 use codegen_core::{Checked, DType, DTypeSet, Dims, Rejection, TensorMap, TileSwizzle, reject};
@@ -30,7 +32,7 @@ pub(super) struct TensorCoreMatmul {
     after: Block,
     /// The kernel with the statements of an output as its body, in a loop over the columns that are emitted
     /// together.
-    around: Routine,
+    around: LoweredRoutine,
 }
 
 /// Variables for the position of an output.
@@ -45,7 +47,7 @@ struct OutputVars {
 
 impl TensorCoreMatmul {
     /// The matmul that a kernel computes, if tensor cores can compute it.
-    pub(super) fn of(kernel: &Routine, types: DTypeSet) -> Option<TensorCoreMatmul> {
+    pub(super) fn of(kernel: &LoweredRoutine, types: DTypeSet) -> Option<TensorCoreMatmul> {
         let [stmt] = kernel.body.as_slice() else { return None };
         let arrays = Arrays::of(kernel);
         let contraction = Contraction::of(&serial(stmt), &arrays)?;
@@ -64,7 +66,7 @@ impl TensorCoreMatmul {
         let body = [&declare[..], &begin, &after].concat();
         let (lo, hi) = (0, Bound::from(2));
         let lanes = Stmt::For { var: names.column, lo, hi, kind: LoopKind::Unrolled, body };
-        let around = Routine { body: vec![lanes], ..kernel.clone() };
+        let around = LoweredRoutine { body: vec![lanes], ..kernel.clone() };
         Some(TensorCoreMatmul { matrices, stores, names, declare, begin, after, around })
     }
 

@@ -23,7 +23,7 @@ mod warp_reduction;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use codegen_core::emit::{LoopScope, lacking};
-use codegen_core::ir::{ArrayRef, LocalId, Locals, LoopId, NodeRef, Routine, Stmt, walk};
+use codegen_core::ir::{ArrayRef, LocalId, Locals, LoopId, LoweredRoutine, NodeRef, Stmt, walk};
 use codegen_core::threads::{BarrierPlacement, Grid, Home, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Checked, DType, Kernel, PtxLaunch, Scalar, TensorMap, reject};
 use ptx_asm::{PtxOperand, Reg, RegClass, RoundingMode, Target, Ty};
@@ -106,7 +106,7 @@ struct UnrolledLoop {
 struct Emitter<'k> {
     b: InstBuilder,
     setting: EmitSettings<'k>,
-    routine: &'k Routine,
+    routine: &'k LoweredRoutine,
     locals: Locals,
     plan: Plan,
     /// Addresses of the nodes.
@@ -216,7 +216,7 @@ fn alone(extent: u32, wished: u32) -> u32 {
 }
 
 /// Checks that every dimension and symbol fits 31 bits; a whole node may have more elements.
-fn check_nodes(routine: &Routine) -> Checked {
+fn check_nodes(routine: &LoweredRoutine) -> Checked {
     for (node, decl) in routine.node_refs() {
         let elements = decl.dims.iter().try_fold(decl.dtype.size_bytes(), |n, &d| n.checked_mul(d));
         let is_short = |d: &usize| *d <= i32::MAX as usize;
@@ -231,13 +231,13 @@ fn check_nodes(routine: &Routine) -> Checked {
 }
 
 /// The nodes that a statement stores to.
-fn written(routine: &Routine) -> BTreeSet<NodeRef> {
+fn written(routine: &LoweredRoutine) -> BTreeSet<NodeRef> {
     walk::stmts(&routine.body).filter_map(Stmt::array).filter_map(ArrayRef::node).collect()
 }
 
 impl<'k> Emitter<'k> {
     fn new(
-        routine: &'k Routine,
+        routine: &'k LoweredRoutine,
         entry: &str,
         setting: EmitSettings<'k>,
         block: ThreadBlock,

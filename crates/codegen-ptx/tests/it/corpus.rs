@@ -10,7 +10,7 @@ use codegen_core::{Codegen, CodegenError, Payload, ScheduledRoutine};
 use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::assembler::CudaTools;
 use codegen_testkit::{Outcome, Report, gpu};
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use lowered_ir::pipeline::{self, optimize};
 use scheduling::{ScheduleError, ScheduleOptions, schedule};
 
@@ -44,7 +44,7 @@ fn the_corpus_for_every_target() {
 }
 
 /// The optimised routine, and the unoptimised one if all its nodes have memory.
-fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
+fn variants(routine: &LoweredRoutine) -> Vec<(&'static str, LoweredRoutine)> {
     let mut variants = vec![(
         "optimised",
         optimize(routine.clone(), &pipeline::OptimizeSettings::default()).unwrap().routine,

@@ -12,7 +12,7 @@ use codegen_ptx::{PtxOptions, Target, ptx};
 use codegen_testkit::{Outcome, Report};
 use filetests::RunCase;
 use filetests::generate::{bytes_of_seed, routine_from_seed};
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use lowered_ir::pipeline::{self, optimize};
 use ptx_sim::ExecutionOrder;
 
@@ -34,7 +34,7 @@ fn the_corpus_in_any_order_of_warps() {
 }
 
 /// The optimised routine, and the unoptimised one if all its nodes have memory.
-fn variants(routine: &Routine) -> Vec<(&'static str, Routine)> {
+fn variants(routine: &LoweredRoutine) -> Vec<(&'static str, LoweredRoutine)> {
     let optimised = optimize(routine.clone(), &pipeline::OptimizeSettings::default()).ok();
     let whole = routine.nodes.iter().all(|decl| !decl.mode.known_virtual()).then(|| routine.clone());
     let variants = [("optimised", optimised.map(|o| o.routine)), ("as written", whole)];

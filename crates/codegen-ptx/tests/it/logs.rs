@@ -17,7 +17,7 @@ use codegen_testkit::{Outcome, Report, gpu};
 use filetests::RunCase;
 use filetests::generate::{bytes_of_seed, routine_from_seed};
 use lowered_ir::interp::{Buffer, Memory, PreparedRoutine};
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use lowered_ir::passes::log::log_values;
 use lowered_ir::pipeline::{self, optimize};
 use ptx_sim::ExecutionOrder;
@@ -165,7 +165,8 @@ fn an_assembler_takes_logs() {
     let cases: Vec<RunCase> =
         filetests::run_cases().filter(is_about_logs).filter_map(|case| logging(&case)).collect();
     assert!(!cases.is_empty());
-    let routines: Vec<Routine> = cases.into_iter().chain([every_type()]).map(|case| case.routine).collect();
+    let routines: Vec<LoweredRoutine> =
+        cases.into_iter().chain([every_type()]).map(|case| case.routine).collect();
     for (routine, target) in routines.iter().flat_map(|routine| Target::ALL.map(|target| (routine, target))) {
         let codegen = ptx(target, PtxOptions::default());
         let artifact = codegen.compile(&schedule_serial(routine, &codegen, &mut |_, _| {}).unwrap()).unwrap();

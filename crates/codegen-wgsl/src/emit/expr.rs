@@ -2,7 +2,9 @@
 //! here, since compilers of shaders reject constants that overflow.
 
 use codegen_core::emit::{self, ExprEmitter, LoopScope, lacking};
-use codegen_core::ir::{Affine, BinaryOp, Expr, Guard, Indices, LocalId, NodeRef, Range, Routine, UnaryOp};
+use codegen_core::ir::{
+    Affine, BinaryOp, Expr, Guard, Indices, LocalId, LoweredRoutine, NodeRef, Range, UnaryOp,
+};
 use codegen_core::{Caps, Checked, DType, Scalar};
 use naga::{BinaryOperator as Op, MathFunction};
 
@@ -24,7 +26,7 @@ impl ExprEmitter for Emitter<'_> {
         self.caps
     }
 
-    fn routine(&self) -> &Routine {
+    fn routine(&self) -> &LoweredRoutine {
         self.routine
     }
 

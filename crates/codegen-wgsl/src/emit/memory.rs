@@ -7,14 +7,14 @@
 use std::collections::BTreeSet;
 
 use codegen_core::DType;
-use codegen_core::ir::{Affine, Indices, NodeRef, Routine, Stmt, walk};
+use codegen_core::ir::{Affine, Indices, LoweredRoutine, NodeRef, Stmt, walk};
 use naga::BinaryOperator as Op;
 
 use super::{Emitter, Operand, Param};
 use crate::builder::{Buffer, Pointer, Ty, Value};
 
 /// The nodes into which some statement stores less than a word.
-pub(super) fn stored_narrow(routine: &Routine) -> BTreeSet<NodeRef> {
+pub(super) fn stored_narrow(routine: &LoweredRoutine) -> BTreeSet<NodeRef> {
     let mut found = BTreeSet::new();
     for stmt in walk::stmts(&routine.body) {
         if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt

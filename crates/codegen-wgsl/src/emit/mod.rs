@@ -20,7 +20,7 @@ mod zeros;
 use std::collections::{BTreeSet, HashMap};
 
 use codegen_core::emit::{LoopScope, lacking};
-use codegen_core::ir::{LocalId, Locals, NodeRef, Routine, Stmt};
+use codegen_core::ir::{LocalId, Locals, LoweredRoutine, NodeRef, Stmt};
 use codegen_core::threads::{BarrierTracker, Grid, Plan, PlanLimits, grid, plan};
 use codegen_core::{Caps, Checked, DType, Kernel, Scalar, reject};
 use naga::Module;
@@ -97,7 +97,7 @@ pub(crate) fn emit(
 /// The state of emitting one kernel.
 struct Emitter<'k> {
     b: ShaderBuilder,
-    routine: &'k Routine,
+    routine: &'k LoweredRoutine,
     caps: &'k Caps,
     options: &'k WgslOptions,
     locals: Locals,

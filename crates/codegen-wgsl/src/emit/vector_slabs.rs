@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use codegen_core::ir::{Affine, Expr, Indices, LoopId, LoopKind, NodeRef, Routine, Stmt, walk};
+use codegen_core::ir::{Affine, Expr, Indices, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, walk};
 
 use codegen_core::threads::Plan;
 
@@ -25,7 +25,7 @@ pub(super) struct VectorAccesses {
 }
 
 impl VectorAccesses {
-    pub(super) fn of(routine: &Routine, plan: &Plan) -> VectorAccesses {
+    pub(super) fn of(routine: &LoweredRoutine, plan: &Plan) -> VectorAccesses {
         let mut vector_slabs = VectorAccesses::default();
         vector_slabs.block(routine, plan, &routine.body, None);
         vector_slabs
@@ -36,7 +36,7 @@ impl VectorAccesses {
         self.along.iter().any(|&node| holds(node)) && !self.scattered.iter().any(|&node| holds(node))
     }
 
-    fn block(&mut self, routine: &Routine, plan: &Plan, block: &[Stmt], lanes: Option<LoopId>) {
+    fn block(&mut self, routine: &LoweredRoutine, plan: &Plan, block: &[Stmt], lanes: Option<LoopId>) {
         for (at, stmt) in block.iter().enumerate() {
             for value in stmt.values() {
                 self.reads(routine, value, lanes);
@@ -63,7 +63,7 @@ impl VectorAccesses {
         }
     }
 
-    fn reads(&mut self, routine: &Routine, value: &Expr, lanes: Option<LoopId>) {
+    fn reads(&mut self, routine: &LoweredRoutine, value: &Expr, lanes: Option<LoopId>) {
         for e in walk::parts(value) {
             if let Expr::Get { node, index } | Expr::GetMerge { node, index } = e
                 && is_along(routine, *node, index, lanes)
@@ -76,7 +76,7 @@ impl VectorAccesses {
 
 /// Whether consecutive iterations of a vector loop access neighbouring elements, beginning at a vector
 /// boundary.
-fn is_along(routine: &Routine, node: NodeRef, index: &Indices, lanes: Option<LoopId>) -> bool {
+fn is_along(routine: &LoweredRoutine, node: NodeRef, index: &Indices, lanes: Option<LoopId>) -> bool {
     let (Some(var), decl) = (lanes, routine.node(node)) else { return false };
     let flat = Affine::row_major(index, &decl.dims);
     let rest = |(v, factor): &(codegen_core::ir::Var, i64)| *v == var.into() || factor % 4 == 0;

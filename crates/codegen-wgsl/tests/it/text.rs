@@ -4,7 +4,7 @@
 use crate::common;
 
 use codegen_core::{Codegen, CodegenError, Kernel};
-use codegen_wgsl::{Rendered, WgslOptions, baseline_caps, wgsl};
+use codegen_wgsl::{NagaKernel, WgslOptions, baseline_caps, wgsl};
 use expect_test::expect_file;
 use filetests::kernels::{DOUBLE, TREE_REDUCTION};
 use scheduling::{ScheduleOptions, schedule};
@@ -14,7 +14,7 @@ fn kernel(text: &str) -> Kernel {
     common::kernel(text, &baseline_caps())
 }
 
-fn rendered(kernel: &Kernel, slabs: &[u32]) -> Rendered {
+fn rendered(kernel: &Kernel, slabs: &[u32]) -> NagaKernel {
     wgsl(baseline_caps(), WgslOptions::default()).render(kernel, slabs).unwrap()
 }
 

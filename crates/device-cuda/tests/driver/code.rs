@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, slice::from_ref};
 
 use crate::support::*;
 use codegen_core::Access;
-use device_cuda::Config;
+use device_cuda::CudaConfig;
 use device_runtime::{Driver, DriverError, PoolId};
 
 fn rejected(driver: &Direct, kernels: &[Kernel], module: Module) -> DriverError {
@@ -15,7 +15,7 @@ fn rejected(driver: &Direct, kernels: &[Kernel], module: Module) -> DriverError 
 #[test]
 fn rejected_code_names_the_kernel_the_line_and_what_was_said() {
     on_fake("", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let bad = Kernel::new("sums", &[(Access::Write, 4)], 1, "mov.u32 %r4, 7;\nfrobnicate.u32 %r4, %r4;");
         let kernels = [count("good"), bad, count("after")];
         let text = module(&kernels).text;
@@ -36,7 +36,7 @@ fn rejected_code_names_the_kernel_the_line_and_what_was_said() {
 #[test]
 fn a_text_that_contradicts_its_artifact() {
     on_fake("", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let kernels = [count("one"), count("two")];
         let mut renamed = module(&kernels);
         renamed.launches[1].entry = "other".to_owned();
@@ -62,7 +62,7 @@ fn a_text_that_contradicts_its_artifact() {
 #[test]
 fn code_for_others_is_not_loaded() {
     on_fake("capability=86 version=12020", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let kernels = [count("count")];
         let targeted = |target: &str| Module { target: target.to_owned(), ..module(&kernels) };
         assert_eq!(
@@ -93,7 +93,7 @@ fn launched(kernel: &Kernel, blocks: u32, threads: u32) -> Module {
 #[test]
 fn a_kernel_that_takes_too_much_says_what_and_how_much_there_is() {
     on_fake("registers=130", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let large = count("large");
         let error = rejected(&driver, from_ref(&large), launched(&large, 1, 512));
         assert_eq!(error.to_string(), "kernel `large`: 69632 registers, the device gives a workgroup 65536");
@@ -111,7 +111,7 @@ fn a_kernel_that_takes_too_much_says_what_and_how_much_there_is() {
         );
     });
     on_fake("registers=8", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let wide = count("wide");
         let error = rejected(&driver, from_ref(&wide), launched(&wide, 1, 2048));
         assert_eq!(error.to_string(), "kernel `wide`: 2048 threads, the device gives a workgroup 1024");
@@ -121,7 +121,7 @@ fn a_kernel_that_takes_too_much_says_what_and_how_much_there_is() {
 #[test]
 fn shared_memory_beyond_what_code_may_declare_is_asked_for() {
     let notes = on_fake("", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let kernels = [
             count("little").with_shared(1024, 4096),
             count("much").with_shared(1024, 100_000),
@@ -164,9 +164,9 @@ fn asked() -> Vec<String> {
     asked.lines().map(str::to_owned).collect()
 }
 
-fn with_folder(assembler: PathBuf) -> Config {
+fn with_folder(assembler: PathBuf) -> CudaConfig {
     let code_folder = Some(folder().join("code"));
-    Config { code_folder, assembler: Some(assembler), ..Config::default() }
+    CudaConfig { code_folder, assembler: Some(assembler), ..CudaConfig::default() }
 }
 
 fn kept() -> Vec<PathBuf> {
@@ -188,7 +188,7 @@ fn machine_code_is_kept_from_device_to_device() {
         open(&config).load(&artifact_of(&kernels, special)).unwrap();
         assert_eq!(asked(), ["-arch=sm_90", "-arch=sm_90a"]);
         // The assembler is also found in `PATH`.
-        let found = Config { assembler: None, ..config.clone() };
+        let found = CudaConfig { assembler: None, ..config.clone() };
         open(&found).load(&artifact(&[count("other")])).unwrap();
         assert_eq!((asked().len(), kept().len()), (3, 3), "and nothing else is left in the folder");
 
@@ -217,7 +217,7 @@ fn without_an_assembler_that_works_the_driver_compiles() {
         open(&missing).load(&artifact(&kernels)).unwrap();
         let file = folder().join("file");
         fs::write(&file, "").unwrap();
-        let blocked = Config { code_folder: Some(file), ..with_folder(assembler(ASSEMBLE)) };
+        let blocked = CudaConfig { code_folder: Some(file), ..with_folder(assembler(ASSEMBLE)) };
         open(&blocked).load(&artifact(&kernels)).unwrap();
     });
     let Some(notes) = notes else { return };

@@ -10,7 +10,7 @@ use codegen_testkit::gpu_runtime::{
     copy_in, copy_out, launch, launches_keep_their_bindings, memory_that_pending_tasks_use_is_waited_for,
     readback, waits_order_streams_without_waiting,
 };
-use device_cuda::Config;
+use device_cuda::CudaConfig;
 use device_runtime::{BoundKernel, Driver, DriverError, Location, PoolId, RunError, StreamHandle, WaitKind};
 
 fn stream(driver: &Direct, id: u32) -> StreamHandle {
@@ -37,7 +37,7 @@ fn bind(driver: &Direct, kernel: Kernel, args: &[Location]) -> Result<BoundKerne
 #[test]
 fn copies_of_all_sizes_are_on_their_way_at_once() {
     let notes = on_device(|| {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let (first, second) = (stream(&driver, 0), stream(&driver, 1));
         let large = (20 << 20) + 7;
         driver.alloc_pool(PoolId(1), large).unwrap();
@@ -67,7 +67,7 @@ fn copies_of_all_sizes_are_on_their_way_at_once() {
 
 #[test]
 fn a_thousand_launches_keep_their_bindings() {
-    let notes = on_device(|| launches_keep_their_bindings(&Cuda, &open(&Config::default())));
+    let notes = on_device(|| launches_keep_their_bindings(&Cuda, &open(&CudaConfig::default())));
     let Some(notes) = notes else { return };
     assert_eq!(
         (notes.count("launch k_set 1 64 0"), notes.count("module ptx"), notes.count("unload")),
@@ -96,7 +96,7 @@ fn memory_without_pools_is_waited_for() {
 
 /// The resources of every kind of task stay alive until the task is done, whatever is freed meanwhile.
 fn tasks_own_what_they_use() {
-    let driver = open(&Config::default());
+    let driver = open(&CudaConfig::default());
     let stream = stream(&driver, 0);
     for _ in 0..20 {
         (1..=3).for_each(|pool| driver.alloc_pool(PoolId(pool), 64).unwrap());
@@ -124,7 +124,7 @@ fn memory_that_is_freed_outlives_the_tasks_that_use_it() {
 #[test]
 fn a_device_that_is_full_says_so_and_leaves_nothing_allocated() {
     let notes = on_fake("memory=5000", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         driver.alloc_pool(PoolId(1), 3000).unwrap();
         let error = driver.alloc_pool(PoolId(2), 3000).unwrap_err();
         assert_eq!(error.to_string(), "out of device memory: 3000 bytes requested, 3000 in use");
@@ -144,7 +144,7 @@ fn a_device_that_is_full_says_so_and_leaves_nothing_allocated() {
 #[test]
 fn tasks_that_nobody_looks_at_let_go_of_what_they_used() {
     on_fake("order=eager", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let stream = stream(&driver, 0);
         for _ in 0..3 {
             driver.alloc_pool(PoolId(1), 4).unwrap();
@@ -167,7 +167,7 @@ fn tasks_that_nobody_looks_at_let_go_of_what_they_used() {
 #[test]
 fn mismatched_inputs_are_rejected() {
     on_device(|| {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         driver.alloc_pool(PoolId(1), 1024).unwrap();
         let host = Artifact::host(HostModule::interpreted(vec![]));
         let error = driver.load(&host).unwrap_err();
@@ -177,7 +177,7 @@ fn mismatched_inputs_are_rejected() {
         assert_eq!(module.kernel(1).unwrap_err(), DriverError::NoSuchEntry { index: 1, kernels: 1 });
         let empty = driver.load(&artifact(&[])).unwrap();
         assert_eq!(empty.kernel(0).unwrap_err(), DriverError::NoSuchEntry { index: 0, kernels: 0 });
-        let other = open(&Config::default());
+        let other = open(&CudaConfig::default());
         let count = module.kernel(0).unwrap();
         other.alloc_pool(PoolId(1), 1024).unwrap();
         assert_eq!(
@@ -198,7 +198,7 @@ fn mismatched_inputs_are_rejected() {
 #[test]
 fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
     on_fake("", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         (1..=2).for_each(|pool| driver.alloc_pool(PoolId(pool), 4).unwrap());
         let streams: Vec<_> = (0..4).map(|id| stream(&driver, id)).collect();
         let good = bind(&driver, count("good"), &[at(1, 0)]).unwrap();
@@ -248,7 +248,7 @@ fn a_failed_task_fails_what_comes_after_it_on_its_stream() {
 /// An event with only a wait before it, and an event after a failure, are reached no sooner than the tasks
 /// before them.
 fn events_keep_order() {
-    let driver = open(&Config::default());
+    let driver = open(&CudaConfig::default());
     let streams: Vec<_> = (0..3).map(|id| stream(&driver, id)).collect();
     driver.alloc_pool(PoolId(1), 4).unwrap();
     let good = bind(&driver, count("good"), &[at(1, 0)]).unwrap();
@@ -276,7 +276,7 @@ fn events_behind_waits_and_failures_keep_the_order() {
 
 /// Each thread has a stream, and all threads poll everything all the time.
 fn threads_use_one_device() {
-    let driver = open(&Config::default());
+    let driver = open(&CudaConfig::default());
     let events = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for id in 1..=4 {
@@ -318,7 +318,7 @@ fn many_threads_use_one_device() {
 #[test]
 fn events_outlive_their_streams_and_pools() {
     on_device(|| {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         driver.alloc_pool(PoolId(1), 4).unwrap();
         let first = stream(&driver, 0);
         copy_in(&driver, &first, at(1, 0), &[7, 0, 0, 0]);
@@ -340,7 +340,7 @@ const THREE_RANGES: usize = 12 << 20;
 
 /// A context with a node of [`THREE_RANGES`] bytes, whose elements are all 1.
 fn with_large_node() -> (device_runtime::Context, tnode::TensorNode) {
-    let device = device(&open(&Config::default()));
+    let device = device(&open(&CudaConfig::default()));
     let x = node("x", THREE_RANGES / 4);
     let context = context(&device).init_from_host(&x, &large_array(1)).unwrap();
     assert_eq!(context.to_host(&x).unwrap(), large_array(1));

@@ -12,7 +12,7 @@ use std::{
 
 use crate::support::*;
 use codegen_core::{Access, Artifact, KernelCall, LogSink, Logging, Slot};
-use device_cuda::Config;
+use device_cuda::CudaConfig;
 use device_runtime::{BoundKernel, Driver, DriverError, EventHandle, PoolId, RunError, StreamHandle};
 use lowered_ir::{
     ir::{NodeRef, SymbolId},
@@ -58,7 +58,7 @@ fn logging_to(artifact: Artifact, sink: impl LogSink + 'static) -> Artifact {
 }
 
 /// A driver with a zero in pool 1, and a stream.
-fn started(config: &Config) -> (Direct, StreamHandle) {
+fn started(config: &CudaConfig) -> (Direct, StreamHandle) {
     let driver = open(config);
     let stream = driver.new_stream("cuda:0:0").unwrap();
     driver.alloc_pool(PoolId(1), 4).unwrap();
@@ -93,7 +93,7 @@ fn expected(first: usize, values: &[i64]) -> String {
 }
 
 fn runs_are_logged_in_order() {
-    let (driver, stream) = started(&Config::default());
+    let (driver, stream) = started(&CudaConfig::default());
     let log = Log::default();
     let [one, other] =
         ["one", "other"].map(|name| bind(&driver, &logging_to(artifact(&[counting(name)]), log.clone())));
@@ -128,7 +128,8 @@ fn a_routine_that_logs_runs_kernel_by_kernel() {
         let artifact = logging_to(artifact(&kernels), log.clone());
         let symbols = [symbol("n", 1 << 20)];
         let code = many_kernels("work", from_ref(&x), &symbols, artifact, vec![call(0), call(1)], vec![]);
-        let context = context(&device(&open(&Config::default()))).init_from_host(&x, &array(&[0])).unwrap();
+        let context =
+            context(&device(&open(&CudaConfig::default()))).init_from_host(&x, &array(&[0])).unwrap();
         let routine = context.link(&code, from_ref(&x)).unwrap();
         for n in [0, 2, 1] {
             drop(routine.run(&[n]).unwrap());
@@ -146,7 +147,7 @@ fn a_routine_that_logs_runs_kernel_by_kernel() {
 #[test]
 fn a_run_is_done_when_its_log_is_reported() {
     on_device(|| {
-        let (driver, stream) = started(&Config::default());
+        let (driver, stream) = started(&CudaConfig::default());
         let log = Log::default();
         let slow = log.clone();
         let sink = move |lines: &str| {
@@ -190,7 +191,7 @@ fn a_run_is_done_when_its_log_is_reported() {
 #[test]
 fn an_event_recorded_while_a_log_is_reported_is_behind_it() {
     on_fake("order=eager", || {
-        let (driver, stream) = started(&Config::default());
+        let (driver, stream) = started(&CudaConfig::default());
         let (log, recorded) = (Log::default(), Arc::new(OnceLock::<EventHandle>::new()));
         let parts = (Arc::new(driver), Arc::new(stream));
         let sink = {
@@ -216,7 +217,7 @@ fn an_event_recorded_while_a_log_is_reported_is_behind_it() {
 #[test]
 fn a_sink_may_launch_what_logs_to_it() {
     on_device(|| {
-        let (driver, stream) = started(&Config::default());
+        let (driver, stream) = started(&CudaConfig::default());
         let (log, again) = (Log::default(), Arc::new(Mutex::new(None::<BoundKernel>)));
         let parts = (Arc::new(driver), Arc::new(stream));
         let sink = {
@@ -244,7 +245,7 @@ fn a_sink_may_launch_what_logs_to_it() {
 #[test]
 fn a_sink_that_panics_fails_its_run_and_what_is_behind_it() {
     on_fake("", || {
-        let (driver, stream) = started(&Config::default());
+        let (driver, stream) = started(&CudaConfig::default());
         let log = Log::default();
         let fails = {
             let log = log.clone();
@@ -277,7 +278,7 @@ fn a_sink_that_panics_fails_its_run_and_what_is_behind_it() {
 #[test]
 fn what_was_logged_before_a_loss_stays() {
     on_fake("", || {
-        let (driver, stream) = started(&Config::default());
+        let (driver, stream) = started(&CudaConfig::default());
         let log = Log::default();
         let bound = bind(&driver, &logging_to(artifact(&[counting("count")]), log.clone()));
         launch(&driver, &stream, &bound, 1).unwrap();
@@ -298,7 +299,7 @@ fn what_was_logged_before_a_loss_stays() {
 #[test]
 fn a_log_without_memory_is_an_error_that_names_the_kernel() {
     on_device(|| {
-        let (driver, _stream) = started(&Config { memory_limit: Some(1000), ..Config::default() });
+        let (driver, _stream) = started(&CudaConfig { memory_limit: Some(1000), ..CudaConfig::default() });
         let large = counting("talker").with_log(lines(), 997);
         let module = driver.load(&artifact(&[large])).unwrap();
         let error = driver.bind(&module.kernel(0).unwrap(), &[at(1, 0)]).unwrap_err();
@@ -313,7 +314,7 @@ fn a_log_without_memory_is_an_error_that_names_the_kernel() {
     });
     on_device(|| {
         let x = node("x", 1);
-        let driver = open(&Config { memory_limit: Some(1000), ..Config::default() });
+        let driver = open(&CudaConfig { memory_limit: Some(1000), ..CudaConfig::default() });
         let call = KernelCall { kernel: 0, args: vec![Slot::Node(NodeRef(0))], bindings: vec![SymbolId(0)] };
         let artifact = artifact(&[counting("talker").with_log(lines(), 2000)]);
         let code = many_kernels("talk", from_ref(&x), &[symbol("n", 9)], artifact, vec![call], vec![]);
@@ -332,7 +333,7 @@ fn a_log_without_memory_is_an_error_that_names_the_kernel() {
 #[test]
 fn code_that_contradicts_itself_about_logs_is_rejected() {
     on_device(|| {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let rejected = |kernel: Kernel| driver.load(&artifact(&[kernel])).map(drop).unwrap_err().to_string();
         let text = rejected(counting("talker").with_log(lines(), 15));
         assert!(text.contains("kernel `talker`: bytes of its log: expected 16 or more, found 15"), "{text}");
@@ -349,7 +350,7 @@ fn code_that_contradicts_itself_about_logs_is_rejected() {
 #[test]
 fn logs_of_any_size_are_copied_if_anybody_listens() {
     let notes = on_device(|| {
-        let (driver, stream) = started(&Config::default());
+        let (driver, stream) = started(&CudaConfig::default());
         let log = Log::default();
         let large = || artifact(&[counting("large").with_log(lines(), (20 << 20) + 4)]);
         let (bound, unheard) = (bind(&driver, &logging_to(large(), log.clone())), bind(&driver, &large()));

@@ -6,7 +6,7 @@ use std::slice::from_ref;
 
 use crate::support::*;
 use codegen_core::{Access, TensorMap, TileSwizzle};
-use device_cuda::Config;
+use device_cuda::CudaConfig;
 use device_runtime::{BoundKernel, DriverError, Location, PoolId};
 use tnode::DType;
 
@@ -42,7 +42,7 @@ fn bind(driver: &Direct, kernel: Kernel, args: &[Location]) -> Result<BoundKerne
 #[test]
 fn a_kernel_gets_its_maps_behind_all_else() {
     let notes = on_fake("", || {
-        let device = device(&open(&Config::default()));
+        let device = device(&open(&CudaConfig::default()));
         let (x, y) = (node("x", 256), node("y", 2));
         let counted: Vec<i32> = (0..256).collect();
         let context = context(&device).init_from_host(&x, &array(&counted)).unwrap();
@@ -89,7 +89,7 @@ fn every_element_type_of_tma() {
     ];
     assert_eq!(types.len() + 1, DType::ALL.len(), "all but those of 16 bytes");
     let notes = on_fake("", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         driver.alloc_pool(PoolId(1), 2048).unwrap();
         for (dtype, _) in types {
             let map = TensorMap { dtype, sizes: vec![16, 8], swizzle: TileSwizzle::Bytes128, ..map() };
@@ -117,7 +117,7 @@ fn is_wrong(driver: &Direct, said: &str, change: impl FnOnce(&mut TensorMap)) {
 #[test]
 fn maps_that_tma_does_not_accept() {
     let notes = on_fake("", || {
-        let driver = &open(&Config::default());
+        let driver = &open(&CudaConfig::default());
         is_wrong(driver, "its memory parameter: expected one of 2, found 2", |map| map.param = 2);
         is_wrong(driver, "axes: expected 1 to 5, found 0", |map| map.sizes = vec![]);
         is_wrong(driver, "axes: expected 1 to 5, found 6", |map| map.sizes = vec![1; 6]);
@@ -155,7 +155,7 @@ fn maps_that_tma_does_not_accept() {
 #[test]
 fn maps_stay_within_the_memory_that_the_kernel_has() {
     on_fake("", || {
-        let driver = &open(&Config::default());
+        let driver = &open(&CudaConfig::default());
         let outside = |bytes: u64, offset: u64| {
             format!("tensor map 0 of kernel `copy`: bytes {offset}..+{bytes} lie outside its 1024 bytes")
         };
@@ -188,7 +188,7 @@ fn maps_stay_within_the_memory_that_the_kernel_has() {
 #[test]
 fn a_map_that_the_driver_rejects() {
     on_fake("maps=rejected", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         driver.alloc_pool(PoolId(1), 2048).unwrap();
         let error = bind(&driver, copy(map()), &[at(1, 0), at(1, 1024)]).unwrap_err();
         assert_eq!(
@@ -201,7 +201,7 @@ fn a_map_that_the_driver_rejects() {
 #[test]
 fn a_text_without_its_maps() {
     on_fake("", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let kernel = copy(map());
         let mut without = module(from_ref(&kernel));
         without.launches[0].maps.clear();
@@ -213,7 +213,7 @@ fn a_text_without_its_maps() {
 #[test]
 fn gpus_without_tma() {
     on_fake("capability=89", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let said = |what: &str| {
             format!("kernel `copy`: the compute capability for {what}: expected 9.0 or later, found 8.9")
         };
@@ -240,7 +240,7 @@ fn clustered(blocks: u32, declared: u32, launched: u32) -> Kernel {
 #[test]
 fn clusters_are_those_of_the_text() {
     let notes = on_fake("", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let error = |blocks, declared, launched| {
             let kernel = clustered(blocks, declared, launched);
             driver.load(&artifact(&[kernel])).unwrap_err().to_string()

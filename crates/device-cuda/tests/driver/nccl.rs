@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::support::*;
 use device_cuda::{
-    Config, NcclCommunicator, NcclError, NcclOperation as Operation, NcclReduction as Reduction, NcclUniqueId,
+    CudaConfig, NcclCommunicator, NcclError, NcclOperation as Operation, NcclReduction as Reduction,
+    NcclUniqueId,
 };
 use device_runtime::{Context, Device, DriverError, NullDevice, RunError, Stream};
 use tnode::{DType, HostArray, TensorNode};
@@ -21,7 +22,7 @@ struct Rank {
 
 impl Rank {
     fn new(id: NcclUniqueId, rank: usize) -> Rank {
-        let driver = open(&Config { ordinal: rank as u32, ..Config::default() });
+        let driver = open(&CudaConfig { ordinal: rank as u32, ..CudaConfig::default() });
         let device = Device::new(Arc::clone(driver.driver()) as Arc<_>, rank);
         let nodes = [("x", 4), ("part", 2), ("whole", 4)].map(|(name, size)| node(name, size));
         let start = rank as i32 * 10;

@@ -7,12 +7,12 @@ use std::{
 };
 
 use crate::support::*;
-use device_cuda::{Config, CudaDevice, DeviceChoice, OpenError, devices};
+use device_cuda::{CudaConfig, CudaDevice, CudaOpenError, DeviceChoice, devices};
 use device_runtime::{Driver, DriverError, StreamStrategy};
 use tnode::DType;
 
-fn error(ordinal: u32) -> OpenError {
-    CudaDevice::open(&Config { ordinal, ..Config::default() }).unwrap_err()
+fn error(ordinal: u32) -> CudaOpenError {
+    CudaDevice::open(&CudaConfig { ordinal, ..CudaConfig::default() }).unwrap_err()
 }
 
 #[test]
@@ -85,13 +85,13 @@ fn an_ordinal_beyond_the_devices_lists_them() {
     on_fake("devices=2 memory=1048576", || {
         let error = error(2);
         assert!(
-            matches!(&error, OpenError::NoSuchDevice { wanted: DeviceChoice::Ordinal(2), found } if *found == devices().unwrap())
+            matches!(&error, CudaOpenError::NoSuchDevice { wanted: DeviceChoice::Ordinal(2), found } if *found == devices().unwrap())
         );
         assert_eq!(
             error.to_string(),
             "there is no CUDA device 2; there are 2: 0: Fake 0 (compute capability 9.0, 1 MiB); 1: Fake 1 (compute capability 9.0, 1 MiB)"
         );
-        let second = CudaDevice::open(&Config { ordinal: 1, ..Config::default() }).unwrap();
+        let second = CudaDevice::open(&CudaConfig { ordinal: 1, ..CudaConfig::default() }).unwrap();
         assert_eq!(*second.info(), devices().unwrap()[1]);
     });
 }
@@ -133,7 +133,7 @@ fn a_driver_that_is_too_old_for_the_processor() {
 #[test]
 fn capabilities_and_facts_are_the_devices() {
     let notes = on_fake("capability=86 version=13010", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let caps = driver.caps();
         assert_eq!((caps.target.as_str(), caps.alignment, caps.l2_bytes), ("sm_80", 256, 50 << 20));
         let groups = caps.workgroups.unwrap();
@@ -166,8 +166,9 @@ fn capabilities_and_facts_are_the_devices() {
 #[test]
 fn several_devices_of_one_processor() {
     on_fake("devices=2", || {
-        let (first, second) = (open(&Config::default()), open(&Config { ordinal: 1, ..Config::default() }));
-        let again = open(&Config::default());
+        let (first, second) =
+            (open(&CudaConfig::default()), open(&CudaConfig { ordinal: 1, ..CudaConfig::default() }));
+        let again = open(&CudaConfig::default());
         let stream = first.new_stream("cuda:0:0").unwrap();
         for other in [&second, &again] {
             assert_eq!(other.record(&stream).unwrap_err(), DriverError::ForeignHandle { what: "stream" });

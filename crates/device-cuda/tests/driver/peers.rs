@@ -6,13 +6,13 @@ use std::{slice::from_ref, sync::Arc};
 
 use crate::support::*;
 use codegen_core::{Access, KernelCall, Slot};
-use device_cuda::Config;
+use device_cuda::CudaConfig;
 use device_runtime::{Device, Driver, DriverError, MergeBufferUse, NullDevice, PoolId};
 use lowered_ir::ir::NodeRef;
 
 fn two() -> [Device; 2] {
     [0, 1].map(|ordinal| {
-        let driver = open(&Config { ordinal, ..Config::default() });
+        let driver = open(&CudaConfig { ordinal, ..CudaConfig::default() });
         Device::new(Arc::clone(driver.driver()) as Arc<_>, ordinal as usize)
     })
 }
@@ -93,8 +93,9 @@ fn merges_from_devices_that_are_not_connected_are_copies() {
 #[test]
 fn only_memory_that_is_reached_is_imported() {
     on_fake("devices=2 peers=0", || {
-        let (first, second) = (open(&Config::default()), open(&Config { ordinal: 1, ..Config::default() }));
-        let again = open(&Config::default());
+        let (first, second) =
+            (open(&CudaConfig::default()), open(&CudaConfig { ordinal: 1, ..CudaConfig::default() }));
+        let again = open(&CudaConfig::default());
         first.alloc_pool(PoolId(1), 64).unwrap();
         let exported = first.export(PoolId(1)).unwrap();
         let error = second.import(PoolId(1), &exported).unwrap_err();

@@ -7,7 +7,7 @@ use std::{slice::from_ref, sync::Arc};
 
 use crate::support::*;
 use codegen_core::{Access, Code, KernelCall, Slot};
-use device_cuda::Config;
+use device_cuda::CudaConfig;
 use device_runtime::{
     BoundKernel, BoundSequence, CallTime, Context, DirectDriver, Driver, DriverError, FaultDevice, FaultPlan,
     HostReadback, NullDevice, PoolId, RunError, StreamHandle, WaitKind,
@@ -36,7 +36,7 @@ fn taking(name: &str, factor: u32) -> Kernel {
 }
 
 fn started(x: &TensorNode) -> Context {
-    context(&device(&open(&Config::default()))).init_from_host(x, &array(&[1])).unwrap()
+    context(&device(&open(&CudaConfig::default()))).init_from_host(x, &array(&[1])).unwrap()
 }
 
 /// Runs a routine ten times. Its three kernels multiply by 2, 3 and 5, and each adds 1.
@@ -165,7 +165,7 @@ fn word(driver: &Direct, stream: &StreamHandle) -> u32 {
 
 /// A driver with zeros at the beginning of its first pool, and a stream.
 fn zeroed() -> (Direct, StreamHandle) {
-    let driver = open(&Config::default());
+    let driver = open(&CudaConfig::default());
     let stream = driver.new_stream("cuda:0:0").unwrap();
     driver.alloc_pool(PoolId(1), 4).unwrap();
     // SAFETY: as in `launch`.
@@ -211,7 +211,7 @@ fn what_is_no_sequence() {
         assert!(driver.sequence(&[]).unwrap().is_none());
         assert!(driver.sequence(&kernels[..1]).unwrap().is_none(), "a launch does as well");
         let sequence = driver.sequence(&kernels).unwrap().unwrap();
-        let other = open(&Config::default());
+        let other = open(&CudaConfig::default());
         let foreign = |what| DriverError::ForeignHandle { what };
         assert_eq!(other.sequence(&kernels).unwrap_err(), foreign("bound kernel"));
         let other_stream = other.new_stream("cuda:0:1").unwrap();
@@ -385,7 +385,8 @@ fn increment(name: &str, node: &TensorNode, elements: u32) -> Kernel {
 /// the node's values and the times of each run.
 fn timed_runs() -> (Vec<i32>, Vec<[Option<CallTime>; 2]>) {
     let x = node("x", 130);
-    let context = context(&device(&open(&Config::default()))).init_from_host(&x, &array(&[0; 130])).unwrap();
+    let context =
+        context(&device(&open(&CudaConfig::default()))).init_from_host(&x, &array(&[0; 130])).unwrap();
     let kernels = [increment("small", &x, 64), increment("large", &x, 130)];
     let routine = context.link(&chain(&x, &kernels, 0), from_ref(&x)).unwrap();
     let run = |_| {

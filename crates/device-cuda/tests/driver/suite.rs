@@ -6,7 +6,7 @@ use std::slice::from_ref;
 use crate::support::*;
 use codegen_core::{KernelCall, Slot};
 use codegen_testkit::gpu_runtime::{Gpu, random_programs};
-use device_cuda::Config;
+use device_cuda::CudaConfig;
 use device_runtime::RunError;
 use lowered_ir::ir::NodeRef;
 
@@ -25,7 +25,7 @@ fn random_programs_equal_the_model_in_every_order() {
 #[test]
 fn a_failed_task_poisons_what_depends_on_it_and_nothing_else() {
     on_fake("", || {
-        let driver = open(&Config::default());
+        let driver = open(&CudaConfig::default());
         let device = device(&driver);
         let (x, y) = (node("x", 1), node("y", 1));
         let context = context(&device).init_from_host(&x, &array(&[3])).unwrap();

@@ -10,7 +10,7 @@ use codegen_testkit::gpu_runtime::{copy_in, copy_out, launch, launches_keep_thei
 use device_runtime::{
     BoundKernel, DirectDriver, Driver, DriverError, Location, PoolId, StreamHandle, WaitKind,
 };
-use device_wgpu::{AdapterChoice, Config, OpenError, WgpuDevice, adapters};
+use device_wgpu::{AdapterChoice, WgpuConfig, WgpuDevice, WgpuOpenError, adapters};
 
 fn stream(driver: &DirectDriver<WgpuDevice>, id: u32) -> StreamHandle {
     driver.new_stream(&format!("wgpu:0:{id}")).unwrap()
@@ -31,7 +31,7 @@ fn count(name: &str) -> Kernel {
 
 #[test]
 fn launches_join_few_batches_and_keep_their_bindings() {
-    let Some(driver) = open(&Config::default()) else { return };
+    let Some(driver) = open(&WgpuConfig::default()) else { return };
     let before = driver.submissions();
     launches_keep_their_bindings(&Wgpu, &driver);
     let submissions = driver.submissions() - before;
@@ -40,7 +40,7 @@ fn launches_join_few_batches_and_keep_their_bindings() {
 
 #[test]
 fn pools_share_slabs_and_large_ones_have_their_own() {
-    let config = Config { binding_bytes: Some(8 << 20), ..Config::default() };
+    let config = WgpuConfig { binding_bytes: Some(8 << 20), ..WgpuConfig::default() };
     let Some(driver) = open(&config) else { return };
     let stream = stream(&driver, 0);
     assert_eq!(driver.pool_cap(), 8 << 20);
@@ -69,7 +69,8 @@ fn pools_share_slabs_and_large_ones_have_their_own() {
 
 #[test]
 fn a_kernel_reaches_several_slabs_and_no_more_than_the_device_binds() {
-    let config = Config { binding_bytes: Some(1 << 20), storage_buffers: Some(4), ..Config::default() };
+    let config =
+        WgpuConfig { binding_bytes: Some(1 << 20), storage_buffers: Some(4), ..WgpuConfig::default() };
     let Some(driver) = open(&config) else { return };
     let stream = stream(&driver, 0);
     (1..=5).for_each(|pool| driver.alloc_pool(PoolId(pool), 1 << 20).unwrap());
@@ -92,7 +93,8 @@ fn a_kernel_reaches_several_slabs_and_no_more_than_the_device_binds() {
 
 #[test]
 fn forty_nodes_are_packed_into_what_the_device_binds() {
-    let config = Config { binding_bytes: Some(1 << 20), storage_buffers: Some(4), ..Config::default() };
+    let config =
+        WgpuConfig { binding_bytes: Some(1 << 20), storage_buffers: Some(4), ..WgpuConfig::default() };
     let Some(driver) = open(&config) else { return };
     let streams = [stream(&driver, 0), stream(&driver, 1)];
     // Two pools fit a slab, so the nodes are in twenty slabs. Each has 4,099 bytes in its pool.
@@ -140,7 +142,7 @@ fn forty_nodes_are_packed_into_what_the_device_binds() {
 
 #[test]
 fn large_grids_are_split_over_dimensions() {
-    let config = Config { groups_per_dimension: Some(256), ..Config::default() };
+    let config = WgpuConfig { groups_per_dimension: Some(256), ..WgpuConfig::default() };
     let Some(driver) = open(&config) else { return };
     let stream = stream(&driver, 0);
     // 300 · 64 threads need two rows of workgroups; 70,000 · 64 need two planes of them.
@@ -171,7 +173,7 @@ fn large_grids_are_split_over_dimensions() {
 
 #[test]
 fn rejected_code_names_the_kernel_and_the_line() {
-    let Some(driver) = open(&Config::default()) else { return };
+    let Some(driver) = open(&WgpuConfig::default()) else { return };
     driver.alloc_pool(PoolId(1), 1024).unwrap();
     let rejected = |body: &str| {
         let kernel = Kernel::new("sums", &[(Access::Write, 4)], 1, body);
@@ -208,11 +210,11 @@ fn rejected_code_names_the_kernel_and_the_line() {
 
 #[test]
 fn mismatched_inputs_are_rejected() {
-    let Some(driver) = open(&Config::default()) else { return };
+    let Some(driver) = open(&WgpuConfig::default()) else { return };
     driver.alloc_pool(PoolId(1), 1024).unwrap();
     let host = Artifact::host(HostModule::interpreted(vec![]));
     assert!(matches!(driver.load(&host), Err(DriverError::UnsupportedPayload { .. })));
-    let other = open(&Config::default()).unwrap();
+    let other = open(&WgpuConfig::default()).unwrap();
     let bound = bind(&driver, count("count"), &[at(1, 0)]).unwrap();
     let [own, foreign] = [&driver, &other].map(|driver| stream(driver, 0));
     let rejected = |what| Err(DriverError::ForeignHandle { what });
@@ -224,7 +226,7 @@ fn mismatched_inputs_are_rejected() {
 
 #[test]
 fn kernels_are_timed_by_the_device() {
-    let Some(driver) = open(&Config::default()) else { return };
+    let Some(driver) = open(&WgpuConfig::default()) else { return };
     if properties(&driver)["has_clock"] != "true" {
         return skip("kernels_are_timed_by_the_device", "the adapter has no timestamps");
     }
@@ -265,22 +267,22 @@ fn adapters_are_listed_and_chosen() {
     }
     for (index, info) in found.iter().enumerate() {
         assert_eq!(info.index, index);
-        let config = Config { adapter: AdapterChoice::Index(index), ..Config::default() };
+        let config = WgpuConfig { adapter: AdapterChoice::Index(index), ..WgpuConfig::default() };
         let driver = open(&config).unwrap();
         assert_eq!((driver.adapter(), driver.is_software()), (info, info.is_software()));
         assert_eq!(properties(&driver)["software"], info.is_software().to_string());
     }
     let part = found[0].name.chars().take(4).collect::<String>().to_uppercase();
-    let config = Config { adapter: AdapterChoice::Name(part), ..Config::default() };
+    let config = WgpuConfig { adapter: AdapterChoice::Name(part), ..WgpuConfig::default() };
     assert_eq!(open(&config).unwrap().adapter().index, 0);
-    let config = Config { adapter: "no such adapter".parse().unwrap(), ..Config::default() };
+    let config = WgpuConfig { adapter: "no such adapter".parse().unwrap(), ..WgpuConfig::default() };
     let error = WgpuDevice::open(&config).unwrap_err();
-    assert!(matches!(&error, OpenError::NoAdapter { found: listed, .. } if *listed == found), "{error}");
+    assert!(matches!(&error, WgpuOpenError::NoAdapter { found: listed, .. } if *listed == found), "{error}");
     assert!(error.to_string().contains(&found[0].name), "{error}");
-    let config = Config { storage_buffers: Some(2), ..Config::default() };
+    let config = WgpuConfig { storage_buffers: Some(2), ..WgpuConfig::default() };
     let error = WgpuDevice::open(&config).unwrap_err();
     let expected = ("max_storage_buffers_per_shader_stage", 4, 2);
     assert!(
-        matches!(error, OpenError::TooSmall { limit, needed, found, .. } if (limit, needed, found) == expected)
+        matches!(error, WgpuOpenError::TooSmall { limit, needed, found, .. } if (limit, needed, found) == expected)
     );
 }

@@ -6,7 +6,7 @@ use std::{slice::from_ref, sync::Arc, thread, time::Duration};
 use crate::support::*;
 use codegen_core::Access;
 use device_runtime::{Driver, DriverError, PoolId, RunError};
-use device_wgpu::Config;
+use device_wgpu::WgpuConfig;
 
 fn is_lost(error: &RunError) -> bool {
     match error {
@@ -17,7 +17,7 @@ fn is_lost(error: &RunError) -> bool {
 
 #[test]
 fn everything_fails_after_the_loss_and_nothing_hangs() {
-    let Some(driver) = open(&Config::default()) else { return };
+    let Some(driver) = open(&WgpuConfig::default()) else { return };
     let device = device(&driver);
     let (x, y) = (node("x", 1000), node("y", 1000));
     let context = context(&device).init_from_host(&x, &array(&[1; 1000])).unwrap();
@@ -64,14 +64,14 @@ fn everything_fails_after_the_loss_and_nothing_hangs() {
     assert!(Arc::strong_count(driver.driver()) >= 1);
 
     // The loss does not affect another device of the process.
-    let fresh = open(&Config::default()).unwrap();
+    let fresh = open(&WgpuConfig::default()).unwrap();
     fresh.alloc_pool(PoolId(1), 4).unwrap();
     assert!(fresh.new_stream("wgpu:0:0").is_ok());
 }
 
 #[test]
 fn readers_on_other_streams_get_the_error() {
-    let Some(driver) = open(&Config::default()) else { return };
+    let Some(driver) = open(&WgpuConfig::default()) else { return };
     let device = device(&driver);
     let x = node("x", 4);
     let first = context(&device).init_from_host(&x, &array(&[1; 4])).unwrap();

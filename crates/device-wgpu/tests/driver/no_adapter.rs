@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use codegen_testkit::{is_in_own_process, run_in_own_process};
-use device_wgpu::{Config, OpenError, WgpuDevice, adapters};
+use device_wgpu::{WgpuConfig, WgpuDevice, WgpuOpenError, adapters};
 
 #[test]
 fn opening_without_an_adapter_is_an_error() {
@@ -23,8 +23,8 @@ fn without_adapters() {
         assert!(found.iter().all(|info| info.backend != "vulkan"), "{found:?}");
         return;
     }
-    let error = WgpuDevice::open(&Config::default()).unwrap_err();
-    assert!(matches!(&error, OpenError::NoAdapter { found, .. } if found.is_empty()), "{error}");
+    let error = WgpuDevice::open(&WgpuConfig::default()).unwrap_err();
+    assert!(matches!(&error, WgpuOpenError::NoAdapter { found, .. } if found.is_empty()), "{error}");
     let text = error.to_string();
     assert!(text.starts_with("found no GPU adapter for any adapter (looked for "), "{text}");
     assert!(

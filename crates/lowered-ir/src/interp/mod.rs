@@ -14,7 +14,7 @@ mod prepare;
 mod run;
 mod step;
 
-use crate::ir::Routine;
+use crate::ir::LoweredRoutine;
 
 pub use error::InterpError;
 pub use step::PreparedRoutine;
@@ -39,7 +39,7 @@ pub enum Buffer<'a> {
 
 impl Memory {
     /// Zeros for every node of the routine, and no merge buffer.
-    pub fn zeroed(routine: &Routine) -> Memory {
+    pub fn zeroed(routine: &LoweredRoutine) -> Memory {
         let sizes = routine.nodes.iter().map(prepare::node_bytes);
         Memory { nodes: sizes.map(|size| vec![0; size]).collect(), merge: None }
     }
@@ -60,7 +60,7 @@ impl Buffer<'_> {
 ///
 /// [`InterpError`], where memory or bindings do not fit the routine, or the routine is one the verifier would
 /// reject.
-pub fn run(routine: &Routine, memory: &mut Memory, bindings: &[i64]) -> Result<(), InterpError> {
+pub fn run(routine: &LoweredRoutine, memory: &mut Memory, bindings: &[i64]) -> Result<(), InterpError> {
     let program = PreparedRoutine::new(routine)?;
     let mut nodes: Vec<Buffer<'_>> = memory.nodes.iter_mut().map(|bytes| Buffer::Write(bytes)).collect();
     program.run(&mut nodes, memory.merge.as_deref(), bindings)

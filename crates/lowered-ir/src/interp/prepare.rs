@@ -10,7 +10,7 @@ use super::step::{
     ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, PreparedRoutine, ProgramStep,
 };
 use crate::ir::{
-    Affine, BinaryOp, Bound, Expr, Guard, LocalId, LogPart, LoopId, NodeDecl, NodeRef, Routine, Stmt,
+    Affine, BinaryOp, Bound, Expr, Guard, LocalId, LogPart, LoopId, LoweredRoutine, NodeDecl, NodeRef, Stmt,
     SymbolId, TernaryOp, UnaryOp, Var,
 };
 use crate::log;
@@ -23,7 +23,7 @@ impl PreparedRoutine {
     ///
     /// [`InterpError::Unknown`], [`InterpError::Rank`], [`InterpError::IllTyped`] and
     /// [`InterpError::TooLarge`]; none for a routine that the verifier accepts.
-    pub fn new(routine: &Routine) -> Result<PreparedRoutine, InterpError> {
+    pub fn new(routine: &LoweredRoutine) -> Result<PreparedRoutine, InterpError> {
         let nodes = routine.node_refs().map(node_array).collect::<Result<Vec<_>, _>>()?;
         let mut prepare = Preparer {
             routine,
@@ -68,7 +68,7 @@ fn array(title: String, dtype: DType, dims: &[usize]) -> Result<ArrayLayout, Int
 }
 
 struct Preparer<'a> {
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
     nodes: &'a [ArrayLayout],
     locals: Vec<ArrayLayout>,
     merge: Option<usize>,

@@ -24,7 +24,7 @@ macro_rules! id {
 }
 
 id! {
-    /// A node by its position in [`Routine::nodes`](super::Routine::nodes); printed `%3`.
+    /// A node by its position in [`LoweredRoutine::nodes`](super::LoweredRoutine::nodes); printed `%3`.
     NodeRef, "%"
 }
 id! {
@@ -36,7 +36,7 @@ id! {
     LocalId, "l"
 }
 id! {
-    /// A static symbol by its position in [`Routine::symbols`](super::Routine::symbols); the text form prints
+    /// A static symbol by its position in [`LoweredRoutine::symbols`](super::LoweredRoutine::symbols); the text form prints
     /// its name, `@step`.
     SymbolId, "@"
 }

@@ -1,9 +1,9 @@
 //! The loop IR as data: identifiers, affine indices, operations, scalar expressions, statements, routines.
 //!
-//! A [`Routine`] is a pure value: a table of symbols, a table of node declarations and a tree of statements.
-//! It holds no handles, locks or addresses, so it can be printed, parsed, compared, cached and sent anywhere.
-//! Every stage from lowering to the scheduled kernel is expressed in it, and [the interpreter](crate::interp)
-//! gives every stage its meaning.
+//! A [`LoweredRoutine`] is a pure value: a table of symbols, a table of node declarations and a tree of
+//! statements. It holds no handles, locks or addresses, so it can be printed, parsed, compared, cached and
+//! sent anywhere. Every stage from lowering to the scheduled kernel is expressed in it, and [the
+//! interpreter](crate::interp) gives every stage its meaning.
 //!
 //! # Semantics every pass may rely on
 //!
@@ -41,5 +41,5 @@ pub use id_set::IdSet;
 pub use ids::{LocalId, LoopId, NodeRef, SymbolId};
 pub use op::{BinaryOp, TernaryOp, UnaryOp};
 pub use radix::is_mixed_radix;
-pub use routine::{Fresh, LocalDecl, Locals, NodeDecl, Numerics, Routine, RoutineTypes, Symbol};
+pub use routine::{Fresh, LocalDecl, Locals, LoweredRoutine, NodeDecl, Numerics, RoutineTypes, Symbol};
 pub use stmt::{Block, LogPart, LoopKind, Space, Stmt};

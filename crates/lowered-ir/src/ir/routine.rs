@@ -11,7 +11,7 @@ use super::{Block, Expr, LocalId, LoopId, NodeRef, Space, Stmt, SymbolId, Types,
 /// Nodes are positions in a table: the routine knows the properties of each node, but not its identity.
 /// [`crate::Lowered`] keeps the handles beside it.
 #[derive(Clone, Debug)]
-pub struct Routine {
+pub struct LoweredRoutine {
     /// The name, an identifier.
     pub name: String,
     /// Which reorderings of floating-point arithmetic are allowed.
@@ -77,7 +77,7 @@ pub struct LocalDecl {
     pub space: Space,
 }
 
-impl Routine {
+impl LoweredRoutine {
     /// The declaration of a node. References come from the routine itself, so the position exists.
     pub fn node(&self, node: NodeRef) -> &NodeDecl {
         &self.nodes[node.index()]
@@ -115,7 +115,7 @@ impl Routine {
         fresh
     }
 
-    /// The element type of an expression of this routine; `locals` is [`Routine::locals`].
+    /// The element type of an expression of this routine; `locals` is [`LoweredRoutine::locals`].
     pub fn dtype_of(&self, expr: &Expr, locals: &Locals) -> DType {
         expr.dtype(&RoutineTypes { routine: self, locals })
     }
@@ -128,7 +128,7 @@ pub type Locals = BTreeMap<LocalId, LocalDecl>;
 #[derive(Clone, Copy, Debug)]
 pub struct RoutineTypes<'a> {
     /// The routine with the nodes.
-    pub routine: &'a Routine,
+    pub routine: &'a LoweredRoutine,
     /// The locals of the routine.
     pub locals: &'a Locals,
 }

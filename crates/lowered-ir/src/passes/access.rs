@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crate::ir::{
-    Affine, Block, Expr, Guard, IdSet, Indices, LoopId, NodeRef, Routine, Stmt, is_mixed_radix, walk,
+    Affine, Block, Expr, Guard, IdSet, Indices, LoopId, LoweredRoutine, NodeRef, Stmt, is_mixed_radix, walk,
 };
 
 use super::cover::{Cuboid, UnwrittenBoxes, WrittenPatches};
@@ -105,7 +105,7 @@ impl std::ops::Index<NodeRef> for Facts {
 }
 
 /// Analyses a verified routine.
-pub fn analyse(routine: &Routine) -> Facts {
+pub fn analyse(routine: &LoweredRoutine) -> Facts {
     let ranges = Ranges::of(routine);
     let mut walker = AccessWalker::new(routine, &ranges, None);
     routine.body.iter().for_each(|stmt| walker.top_stmt(stmt));
@@ -124,7 +124,7 @@ pub(super) struct NodeTracker<'a> {
 impl<'a> NodeTracker<'a> {
     /// The state before the first statement. Uses the tables of the routine, not its body; `ranges` are the
     /// ranges of all its loops.
-    pub(super) fn new(routine: &'a Routine, ranges: &'a Ranges, node: NodeRef) -> NodeTracker<'a> {
+    pub(super) fn new(routine: &'a LoweredRoutine, ranges: &'a Ranges, node: NodeRef) -> NodeTracker<'a> {
         let left = UnwrittenBoxes::of(whole(routine, node));
         NodeTracker { walker: AccessWalker::new(routine, ranges, Some(node)), node, left }
     }
@@ -169,7 +169,7 @@ struct CertainStore {
 const MAX_STORES: usize = 64;
 
 struct AccessWalker<'a> {
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
     ranges: &'a Ranges,
     /// The node to analyse; `None` for all nodes.
     only: Option<NodeRef>,
@@ -192,7 +192,7 @@ struct NodeState {
 }
 
 impl<'a> AccessWalker<'a> {
-    fn new(routine: &'a Routine, ranges: &'a Ranges, only: Option<NodeRef>) -> AccessWalker<'a> {
+    fn new(routine: &'a LoweredRoutine, ranges: &'a Ranges, only: Option<NodeRef>) -> AccessWalker<'a> {
         let count = if only.is_some() { 1 } else { routine.nodes.len() };
         let nodes = vec![NodeState::default(); count];
         AccessWalker {
@@ -494,7 +494,7 @@ impl<'a> AccessWalker<'a> {
     }
 }
 
-fn whole(routine: &Routine, node: NodeRef) -> Cuboid {
+fn whole(routine: &LoweredRoutine, node: NodeRef) -> Cuboid {
     routine.node(node).dims.iter().map(|&d| (0, d as i64)).collect()
 }
 

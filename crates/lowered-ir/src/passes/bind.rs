@@ -1,17 +1,17 @@
 //! Binds values to new scalar locals, for several passes.
 
-use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, Routine, Space, Stmt};
+use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, LoweredRoutine, Space, Stmt};
 
 /// Makes locals for a routine whose body is being rewritten.
 pub(super) struct Binder<'a> {
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
     locals: Locals,
     fresh: Fresh,
 }
 
 impl<'a> Binder<'a> {
     /// A binder for a routine whose body has not been taken out.
-    pub(super) fn of(routine: &'a Routine) -> Self {
+    pub(super) fn of(routine: &'a LoweredRoutine) -> Self {
         Binder { routine, locals: routine.locals(), fresh: routine.fresh() }
     }
 

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use smallvec::SmallVec;
 
-use crate::ir::{Block, Expr, LocalId, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Block, Expr, LocalId, LoweredRoutine, NodeRef, Stmt, walk};
 
 use super::bind::Binder;
 use super::cost::{own_cost, work};
@@ -33,13 +33,13 @@ use super::virtualize::rename_locals;
 const WORTH_BINDING: u64 = 4;
 
 /// Shares equal regions and expressions in every block of the routine.
-pub fn cse(routine: &mut Routine) {
+pub fn cse(routine: &mut LoweredRoutine) {
     let body = routine.body.clone();
     routine.body = CommonEliminator { binder: Binder::of(routine) }.block(body, true);
 }
 
 /// Shares equal regions in every block, and no expressions.
-pub(super) fn share_equal_regions(routine: &mut Routine) {
+pub(super) fn share_equal_regions(routine: &mut LoweredRoutine) {
     share_groups_within(&mut routine.body, true);
 }
 

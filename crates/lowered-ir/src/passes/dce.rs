@@ -7,20 +7,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ir::{ArrayRef, Block, Expr, LocalId, NodeRef, Routine, Stmt, walk};
+use crate::ir::{ArrayRef, Block, Expr, LocalId, LoweredRoutine, NodeRef, Stmt, walk};
 
 use super::overwritten::remove_overwritten;
 use super::ranges::Ranges;
 
 /// Removes statements without effect.
-pub fn dce(routine: &mut Routine) {
+pub fn dce(routine: &mut LoweredRoutine) {
     remove_unread(routine);
     if remove_overwritten(routine) {
         remove_unread(routine);
     }
 }
 
-fn remove_unread(routine: &mut Routine) {
+fn remove_unread(routine: &mut LoweredRoutine) {
     remove_idle_loops(routine);
     let body = std::mem::take(&mut routine.body);
     let outlives = |node: NodeRef| !routine.node(node).mode.known_not_materialized();
@@ -29,7 +29,7 @@ fn remove_unread(routine: &mut Routine) {
 }
 
 /// Removes loops that never run, whatever the symbols and the variables of enclosing loops are.
-pub(crate) fn remove_idle_loops(routine: &mut Routine) {
+pub(crate) fn remove_idle_loops(routine: &mut LoweredRoutine) {
     let ranges = Ranges::of(routine);
     routine.body = without_idle_loops(std::mem::take(&mut routine.body), &ranges);
 }

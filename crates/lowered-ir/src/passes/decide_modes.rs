@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::{ForceCtx, MemoryMode, ModeConflict, Reason};
 
-use crate::ir::{NodeDecl, NodeRef, Routine};
+use crate::ir::{LoweredRoutine, NodeDecl, NodeRef};
 
 use super::access::{Facts, NodeFacts};
 use super::sampled_accesses;
@@ -75,13 +75,13 @@ pub(crate) fn nodes_of(candidates: &[Candidate]) -> Vec<NodeRef> {
 /// # Errors
 /// A mode decided earlier contradicts the accesses of the routine to the node.
 pub fn decide_modes(
-    routine: &mut Routine,
+    routine: &mut LoweredRoutine,
     facts: &Facts,
     settings: &OptimizeSettings,
 ) -> Result<Vec<Candidate>, ModeError> {
     let order = in_order_of_setters(routine, facts);
     let traced = settings.max_tracing_dim.and_then(|limit| sampled_accesses::visits(routine, limit));
-    let Routine { nodes, body, .. } = routine;
+    let LoweredRoutine { nodes, body, .. } = routine;
     let visits = traced.unwrap_or_else(|| visits(&order, nodes, facts));
     let stores = NodeStores::of(body, nodes.len());
     let mut policy = Policy { stores, facts, settings, candidates: BTreeSet::new(), visits };
@@ -107,7 +107,7 @@ pub fn decide_modes(
 }
 
 /// All nodes, in the order of their first setter. A node follows the nodes that its setter may read.
-fn in_order_of_setters(routine: &Routine, facts: &Facts) -> Vec<NodeRef> {
+fn in_order_of_setters(routine: &LoweredRoutine, facts: &Facts) -> Vec<NodeRef> {
     let mut nodes: Vec<NodeRef> = routine.node_refs().map(|(node, _)| node).collect();
     nodes.sort_by_key(|&node| facts[node].writes.first().map(|w| w.position));
     nodes
@@ -119,7 +119,7 @@ fn in_order_of_setters(routine: &Routine, facts: &Facts) -> Vec<NodeRef> {
 /// # Errors
 /// A node that must be virtual was rejected.
 pub fn settle_modes(
-    routine: &mut Routine,
+    routine: &mut LoweredRoutine,
     facts: &Facts,
     candidates: &[Candidate],
     rejected: &[(NodeRef, InlineRejection)],

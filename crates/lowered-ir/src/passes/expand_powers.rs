@@ -20,7 +20,7 @@
 //! and 8-bit floats multiply in `f32`, as their operations do, and round once at the end.
 
 use crate::eval;
-use crate::ir::{BinaryOp, Block, Expr, Numerics, Routine, Stmt, UnaryOp, walk};
+use crate::ir::{BinaryOp, Block, Expr, LoweredRoutine, Numerics, Stmt, UnaryOp, walk};
 
 use super::bind::Binder;
 use super::settings::OptimizeSettings;
@@ -29,7 +29,7 @@ use super::settings::OptimizeSettings;
 const WRITTEN_OUT: u128 = 4;
 
 /// Replaces powers with constant integral exponents by products.
-pub fn expand_powers(routine: &mut Routine, settings: &OptimizeSettings) {
+pub fn expand_powers(routine: &mut LoweredRoutine, settings: &OptimizeSettings) {
     if !has_powers(routine) {
         return;
     }
@@ -39,7 +39,7 @@ pub fn expand_powers(routine: &mut Routine, settings: &OptimizeSettings) {
     routine.body = expander.block(body);
 }
 
-fn has_powers(routine: &Routine) -> bool {
+fn has_powers(routine: &LoweredRoutine) -> bool {
     walk::parts_in(&routine.body).any(|part| matches!(part, Expr::Binary { op: BinaryOp::Pow, .. }))
 }
 

@@ -28,8 +28,8 @@
 use tnode::{DType, Scalar};
 
 use crate::ir::{
-    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, Locals, LoopId, LoopKind, NodeRef, Numerics, Routine,
-    Stmt, TernaryOp, UnaryOp, walk,
+    Affine, ArrayRef, BinaryOp, Block, Expr, Indices, Locals, LoopId, LoopKind, LoweredRoutine, NodeRef,
+    Numerics, Stmt, TernaryOp, UnaryOp, walk,
 };
 
 use super::access::visits_of;
@@ -37,7 +37,7 @@ use super::effects::Effects;
 use super::ranges::Ranges;
 
 /// Replaces the loops of one-hot reductions.
-pub fn gather_one_hot(routine: &mut Routine) {
+pub fn gather_one_hot(routine: &mut LoweredRoutine) {
     let (locals, ranges) = (routine.locals(), Ranges::of(routine));
     let body = std::mem::take(&mut routine.body);
     let rewriter = OneHotRewriter { routine, locals: &locals, ranges: &ranges };
@@ -46,7 +46,7 @@ pub fn gather_one_hot(routine: &mut Routine) {
 }
 
 struct OneHotRewriter<'a> {
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
     locals: &'a Locals,
     ranges: &'a Ranges,
 }

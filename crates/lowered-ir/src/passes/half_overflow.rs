@@ -7,7 +7,7 @@
 
 use tnode::{DType, Scalar};
 
-use crate::ir::{Block, Expr, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Block, Expr, LoweredRoutine, NodeRef, Stmt, walk};
 use crate::text;
 
 /// A finite constant whose magnitude reaches the limit for its half-precision or 8-bit type.
@@ -35,7 +35,7 @@ pub struct HalfOverflow {
 ///
 /// # Errors
 /// The first constant, in the order of the text, whose magnitude is `cutoff` or more.
-pub fn check(routine: &Routine, cutoff: f64) -> Result<(), HalfOverflow> {
+pub fn check(routine: &LoweredRoutine, cutoff: f64) -> Result<(), HalfOverflow> {
     match large_constant(&routine.body, cutoff) {
         None => Ok(()),
         Some((stmt, constant)) => Err(HalfOverflow {

@@ -20,7 +20,7 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use crate::ir::{Block, Expr, IdSet, LocalId, LoopId, LoopKind, NodeRef, Routine, Stmt, Var, walk};
+use crate::ir::{Block, Expr, IdSet, LocalId, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, Var, walk};
 
 use super::bind::Binder;
 use super::cost::{is_expensive, work};
@@ -33,7 +33,7 @@ use super::ranges::LoopInfo;
 const THREADS: u64 = 64;
 
 /// Moves invariant computations out of loops, and computes equal ones once.
-pub(crate) fn licm(routine: &mut Routine) {
+pub(crate) fn licm(routine: &mut LoweredRoutine) {
     let body = routine.body.clone();
     routine.body = Hoister { binder: Binder::of(routine) }.block(body, true);
     share_equal_regions(routine);

@@ -26,7 +26,7 @@ mod solve;
 mod stores;
 pub mod virtualize;
 
-use crate::ir::Routine;
+use crate::ir::LoweredRoutine;
 
 pub(crate) use decide_modes::KEEP_IN_MEMORY;
 pub use decide_modes::ModeError;
@@ -34,7 +34,7 @@ pub use settings::OptimizeSettings;
 pub use virtualize::InlineRejection;
 
 /// Runs a pass by itself, with default settings.
-pub type PassFn = fn(&mut Routine) -> Result<(), ModeError>;
+pub type PassFn = fn(&mut LoweredRoutine) -> Result<(), ModeError>;
 
 /// A pass that can be run by name.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +76,11 @@ pub fn by_name(name: &str) -> Option<PassFn> {
     PASSES.iter().find(|pass| pass.name == name).map(|pass| pass.run)
 }
 
-fn run_decide_modes(routine: &mut Routine) -> Result<(), ModeError> {
+fn run_decide_modes(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
     decide_modes::decide_modes(routine, &access::analyse(routine), &OptimizeSettings::default()).map(drop)
 }
 
-fn run_virtualize(routine: &mut Routine) -> Result<(), ModeError> {
+fn run_virtualize(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
     virtualize_open(routine, &OptimizeSettings::default())
 }
 
@@ -88,39 +88,42 @@ fn run_virtualize(routine: &mut Routine) -> Result<(), ModeError> {
 ///
 /// # Errors
 /// When a mode decided earlier contradicts the routine, or a node that must be virtual cannot be.
-pub(crate) fn virtualize_open(routine: &mut Routine, settings: &OptimizeSettings) -> Result<(), ModeError> {
+pub(crate) fn virtualize_open(
+    routine: &mut LoweredRoutine,
+    settings: &OptimizeSettings,
+) -> Result<(), ModeError> {
     let facts = access::analyse(routine);
     let candidates = decide_modes::decide_modes(routine, &facts, settings)?;
     let rejected = virtualize::virtualize(routine, &decide_modes::nodes_of(&candidates));
     decide_modes::settle_modes(routine, &facts, &candidates, &rejected, settings)
 }
 
-fn run_simplify(routine: &mut Routine) -> Result<(), ModeError> {
+fn run_simplify(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
     simplify::simplify(routine, &OptimizeSettings::default());
     Ok(())
 }
 
-fn run_gather_one_hot(routine: &mut Routine) -> Result<(), ModeError> {
+fn run_gather_one_hot(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
     gather_one_hot::gather_one_hot(routine);
     Ok(())
 }
 
-fn run_expand_powers(routine: &mut Routine) -> Result<(), ModeError> {
+fn run_expand_powers(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
     expand_powers::expand_powers(routine, &OptimizeSettings::default());
     Ok(())
 }
 
-fn run_cse(routine: &mut Routine) -> Result<(), ModeError> {
+fn run_cse(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
     cse::cse(routine);
     Ok(())
 }
 
-fn run_licm(routine: &mut Routine) -> Result<(), ModeError> {
+fn run_licm(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
     licm::licm(routine);
     Ok(())
 }
 
-fn run_dce(routine: &mut Routine) -> Result<(), ModeError> {
+fn run_dce(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
     dce::dce(routine);
     Ok(())
 }

@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::ir::{Block, Indices, LocalId, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Block, Indices, LocalId, LoweredRoutine, NodeRef, Stmt, walk};
 
 use super::access::NodeTracker;
 use super::effects::Effects;
@@ -26,7 +26,7 @@ use super::ranges::Ranges;
 const REACH: usize = 128;
 
 /// Removes the overwritten stores; returns whether there were any.
-pub(super) fn remove_overwritten(routine: &mut Routine) -> bool {
+pub(super) fn remove_overwritten(routine: &mut LoweredRoutine) -> bool {
     let nodes = remove_overwritten_nodes(routine);
     let before = count(&routine.body);
     let body = std::mem::take(&mut routine.body);
@@ -39,7 +39,7 @@ fn count(block: &[Stmt]) -> usize {
 }
 
 /// Removes overwritten stores to whole nodes; returns whether there were any.
-fn remove_overwritten_nodes(routine: &mut Routine) -> bool {
+fn remove_overwritten_nodes(routine: &mut LoweredRoutine) -> bool {
     let ranges = Ranges::of(routine);
     let mut body: Vec<Option<Stmt>> = std::mem::take(&mut routine.body).into_iter().map(Some).collect();
     let mut changed = false;

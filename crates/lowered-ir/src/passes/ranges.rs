@@ -5,7 +5,8 @@
 //! an empty range (`hi < lo`).
 
 use crate::ir::{
-    Affine, Bound, Guard, IdMap, LoopId, LoopKind, Routine, Stmt, Var, VariableBounds, index_bounds, walk,
+    Affine, Bound, Guard, IdMap, LoopId, LoopKind, LoweredRoutine, Stmt, Var, VariableBounds, index_bounds,
+    walk,
 };
 
 /// One loop of a routine.
@@ -68,7 +69,7 @@ pub struct Ranges {
 
 impl Ranges {
     /// The loops and symbols of a routine with their ranges.
-    pub fn of(routine: &Routine) -> Ranges {
+    pub fn of(routine: &LoweredRoutine) -> Ranges {
         let mut ranges =
             Ranges { loops: IdMap::default(), symbols: routine.symbols.iter().map(|s| s.range).collect() };
         ranges.add(&routine.body);

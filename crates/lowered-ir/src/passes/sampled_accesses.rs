@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use crate::ir::{Affine, Expr, Indices, NodeRef, Routine, Stmt, Var, walk};
+use crate::ir::{Affine, Expr, Indices, LoweredRoutine, NodeRef, Stmt, Var, walk};
 
 /// The maximum number of reads to run; beyond it the exact count is used.
 const MAX_READS: u64 = 1 << 20;
@@ -16,7 +16,7 @@ const MAX_READS: u64 = 1 << 20;
 /// For each node, the maximum number of reads of one element when every loop runs at most `limit + 1`
 /// iterations; accumulations do not count. A symbol in the end of a loop counts as large.
 /// `None` where that takes too long.
-pub(super) fn visits(routine: &Routine, limit: u32) -> Option<Vec<u64>> {
+pub(super) fn visits(routine: &LoweredRoutine, limit: u32) -> Option<Vec<u64>> {
     let mut trace = AccessSampler {
         limit: i64::from(limit),
         values: HashMap::new(),

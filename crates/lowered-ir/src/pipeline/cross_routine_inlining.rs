@@ -28,7 +28,7 @@ use tnode::{MemoryMode, TensorNode, WeakNode};
 
 use crate::Lowered;
 use crate::ir::{
-    Affine, Block, Expr, Fresh, IdSet, NodeDecl, NodeRef, Routine, Stmt, Symbol, SymbolId, Var, walk,
+    Affine, Block, Expr, Fresh, IdSet, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, Var, walk,
 };
 use crate::passes::access;
 use crate::passes::effects::Effects;
@@ -294,7 +294,11 @@ fn renumber_nodes(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>) {
 impl Changes {
     /// The changes of a routine. `own` are the nodes that its own statements write, without imported
     /// computations.
-    pub(super) fn new(routine: &Routine, own: &IdSet<NodeRef>, computed: Vec<InlinedComputation>) -> Changes {
+    pub(super) fn new(
+        routine: &LoweredRoutine,
+        own: &IdSet<NodeRef>,
+        computed: Vec<InlinedComputation>,
+    ) -> Changes {
         let overwritten = own.clone();
         let exported = computed.into_iter().filter(|computed| own.contains(&computed.node));
         let defined = exported.map(|computed| (computed.node, entry(routine, computed)));
@@ -313,7 +317,7 @@ impl KnownComputation {
     }
 }
 
-fn entry(routine: &Routine, computed: InlinedComputation) -> KnownComputation {
+fn entry(routine: &LoweredRoutine, computed: InlinedComputation) -> KnownComputation {
     let InlinedComputation { node, body: pieces, overwritten } = computed;
     if let Some(input) = overwritten {
         return KnownComputation::Changed {

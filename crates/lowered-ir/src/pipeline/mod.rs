@@ -5,7 +5,7 @@ mod cross_routine_inlining;
 use tnode::TensorNode;
 
 use crate::Lowered;
-use crate::ir::{NodeRef, Routine};
+use crate::ir::{LoweredRoutine, NodeRef};
 use crate::passes::access::{self, Facts};
 use crate::passes::effects::Effects;
 use crate::passes::virtualize::{self, InlinedComputation};
@@ -22,7 +22,7 @@ pub use cross_routine_inlining::{Changes, OptimizeCtx};
 pub struct Optimized {
     /// The routine. Its modes are narrowed as far as this routine decides them; no statement mentions a
     /// virtual node.
-    pub routine: Routine,
+    pub routine: LoweredRoutine,
     /// The nodes in the context whose earlier contents the routine reads: nodes that are not constant and
     /// that the routine only reads, or reads before it writes them.
     pub inputs: Vec<NodeRef>,
@@ -90,7 +90,7 @@ impl OptimizeError {
 ///
 /// # Errors
 /// [`OptimizeError`]; the causes are the user's memory modes, merge buffers and constants.
-pub fn optimize(routine: Routine, settings: &OptimizeSettings) -> Result<Optimized, OptimizeError> {
+pub fn optimize(routine: LoweredRoutine, settings: &OptimizeSettings) -> Result<Optimized, OptimizeError> {
     optimize_traced(routine, settings, &mut |_, _| {})
 }
 
@@ -99,9 +99,9 @@ pub fn optimize(routine: Routine, settings: &OptimizeSettings) -> Result<Optimiz
 /// # Errors
 /// [`OptimizeError`], in the cases of [`optimize`].
 pub fn optimize_traced(
-    routine: Routine,
+    routine: LoweredRoutine,
     settings: &OptimizeSettings,
-    on_pass: &mut dyn FnMut(&str, &Routine),
+    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
 ) -> Result<Optimized, OptimizeError> {
     run(routine, settings, on_pass).map(|(optimized, _)| optimized)
 }
@@ -115,7 +115,7 @@ pub fn optimize_in(
     ctx: &OptimizeCtx,
     mut lowered: Lowered,
     settings: &OptimizeSettings,
-    on_pass: &mut dyn FnMut(&str, &Routine),
+    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
 ) -> Result<InContext, OptimizeError> {
     let name = lowered.routine.name.clone();
     let own = Effects::of(&lowered.routine.body).writes;
@@ -132,9 +132,9 @@ pub fn optimize_in(
 }
 
 fn run(
-    mut routine: Routine,
+    mut routine: LoweredRoutine,
     settings: &OptimizeSettings,
-    on_pass: &mut dyn FnMut(&str, &Routine),
+    on_pass: &mut dyn FnMut(&str, &LoweredRoutine),
 ) -> Result<(Optimized, Vec<InlinedComputation>), OptimizeError> {
     let name = routine.name.clone();
     let in_routine = |source| OptimizeError::Mode { routine: name.clone(), source: Box::new(source) };
@@ -193,7 +193,7 @@ fn run(
     Ok((Optimized { routine, inputs, outputs, merge, rejected }, computed))
 }
 
-fn merge_node(routine: &Routine, facts: &Facts) -> Result<Option<NodeRef>, OptimizeError> {
+fn merge_node(routine: &LoweredRoutine, facts: &Facts) -> Result<Option<NodeRef>, OptimizeError> {
     let mut merged = routine.node_refs().filter(|(node, _)| facts[*node].merged);
     let Some((node, first)) = merged.next() else { return Ok(None) };
     match merged.next() {
@@ -207,7 +207,7 @@ fn merge_node(routine: &Routine, facts: &Facts) -> Result<Option<NodeRef>, Optim
     }
 }
 
-fn inputs_and_outputs(routine: &Routine) -> (Vec<NodeRef>, Vec<NodeRef>) {
+fn inputs_and_outputs(routine: &LoweredRoutine) -> (Vec<NodeRef>, Vec<NodeRef>) {
     let facts = access::analyse(routine);
     let in_context = || routine.node_refs().filter(|(_, decl)| !decl.mode.known_not_materialized());
     let reads_earlier = |node: NodeRef| facts[node].read_only() || facts[node].read_before_write;

@@ -12,8 +12,8 @@ use super::{
     lex::{SpannedToken, Token, lex, quote},
 };
 use crate::ir::{
-    BinaryOp, Block, Bound, Indices, LocalId, LogPart, LoopId, LoopKind, NodeDecl, NodeRef, Numerics,
-    Routine, Space, Stmt, Symbol, SymbolId,
+    BinaryOp, Block, Bound, Indices, LocalId, LogPart, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
+    Numerics, Space, Stmt, Symbol, SymbolId,
 };
 use crate::stack::with_enough;
 
@@ -21,7 +21,7 @@ use crate::stack::with_enough;
 #[derive(Clone, Debug)]
 pub struct ParsedRoutine {
     /// The routine.
-    pub routine: Routine,
+    pub routine: LoweredRoutine,
     /// The lines of its parts.
     pub lines: RoutineLines,
 }
@@ -31,11 +31,11 @@ pub struct ParsedRoutine {
 /// # Errors
 ///
 /// Where the text is not in the text form, holds no routine or more than one.
-pub fn parse(text: &str) -> Result<Routine, ParseError> {
+pub fn parse(text: &str) -> Result<LoweredRoutine, ParseError> {
     with_enough(|| one_routine(text)).map_err(|error| *error)
 }
 
-fn one_routine(text: &str) -> ParseResult<Routine> {
+fn one_routine(text: &str) -> ParseResult<LoweredRoutine> {
     let mut parser = Parser::new(text)?;
     let parsed = parser.routine()?;
     match parser.peek() {
@@ -288,7 +288,7 @@ impl<'t> Parser<'t> {
         let symbols = self.declarations()?;
         let body = self.block(&mut Vec::new())?;
         let nodes = std::mem::take(&mut self.nodes);
-        let routine = Routine { name, numerics, symbols, nodes, body };
+        let routine = LoweredRoutine { name, numerics, symbols, nodes, body };
         Ok(ParsedRoutine { routine, lines: std::mem::take(&mut self.lines) })
     }
 

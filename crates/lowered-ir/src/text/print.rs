@@ -7,26 +7,26 @@ use super::{
     literal,
 };
 use crate::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, Guard, LogPart, LoopKind, NodeDecl, NodeRef, Numerics, Routine,
-    Stmt, SymbolId, Var,
+    Affine, BinaryOp, Block, Bound, Expr, Guard, LogPart, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
+    Numerics, Stmt, SymbolId, Var,
 };
 
 /// The text of a routine: one declaration or statement per line, loops indented by two spaces.
-pub fn print(routine: &Routine) -> String {
+pub fn print(routine: &LoweredRoutine) -> String {
     let mut printer = Printer { routine, out: String::new(), depth: 1 };
     printer.routine();
     printer.out
 }
 
 /// The text of one statement of a routine, with its loops, ending in a newline.
-pub fn print_stmt(routine: &Routine, stmt: &Stmt) -> String {
+pub fn print_stmt(routine: &LoweredRoutine, stmt: &Stmt) -> String {
     let mut printer = Printer { routine, out: String::new(), depth: 0 };
     printer.stmt(stmt);
     printer.out
 }
 
 /// The text of an index of a routine.
-pub(crate) fn print_index(routine: &Routine, index: &Affine) -> String {
+pub(crate) fn print_index(routine: &LoweredRoutine, index: &Affine) -> String {
     let mut printer = Printer { routine, out: String::new(), depth: 0 };
     printer.affine(index);
     printer.out
@@ -51,7 +51,7 @@ const SUM: u8 = 2;
 const PRODUCT: u8 = 3;
 
 struct Printer<'r> {
-    routine: &'r Routine,
+    routine: &'r LoweredRoutine,
     out: String,
     depth: usize,
 }

@@ -16,17 +16,17 @@ use super::{
 };
 use crate::ir::{
     Affine, ArrayRef, Bound, Expr, Guard, Indices, LocalDecl, LocalId, Locals, LogPart, LoopId, LoopKind,
-    NodeRef, Routine, Space, Stmt, Var,
+    LoweredRoutine, NodeRef, Space, Stmt, Var,
 };
 
 /// Checks every statement of a routine whose declarations were checked.
-pub(super) fn body(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
+pub(super) fn body(routine: &LoweredRoutine, limits: &Limits) -> Result<(), VerifyError> {
     statements(routine, &Locals::new(), &routine.body, limits)
 }
 
 /// Checks statements that stand where these locals are in scope.
 pub(super) fn statements(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     locals: &Locals,
     block: &[Stmt],
     limits: &Limits,
@@ -76,7 +76,7 @@ fn deeper_than(expr: &Expr, depth: usize) -> bool {
 }
 
 struct Checker<'r> {
-    routine: &'r Routine,
+    routine: &'r LoweredRoutine,
     limits: &'r Limits,
     /// The intervals of the variables of every loop so far; `enclosing` has the variables in scope.
     ranges: VariableIntervals<'r>,

@@ -5,7 +5,7 @@ use std::fmt;
 use tnode::DType;
 
 use crate::{
-    ir::{NodeRef, Routine, Stmt, SymbolId},
+    ir::{LoweredRoutine, NodeRef, Stmt, SymbolId},
     text::print_stmt,
 };
 
@@ -135,7 +135,7 @@ impl Violation {
 const SHOWN: usize = 100;
 
 impl VerifyError {
-    pub(super) fn new(routine: &Routine, place: RoutinePosition, violation: Violation) -> VerifyError {
+    pub(super) fn new(routine: &LoweredRoutine, place: RoutinePosition, violation: Violation) -> VerifyError {
         let stmt = match &place {
             RoutinePosition::Stmt(path) => {
                 find(&routine.body, path).map(|stmt| head(routine, stmt)).unwrap_or_default()
@@ -155,7 +155,7 @@ fn find<'r>(block: &'r [Stmt], path: &[usize]) -> Option<&'r Stmt> {
 }
 
 /// The first line of a statement; of a loop, the line without its body.
-fn head(routine: &Routine, stmt: &Stmt) -> String {
+fn head(routine: &LoweredRoutine, stmt: &Stmt) -> String {
     let text = match stmt {
         Stmt::For { var, lo, hi, kind, .. } => print_stmt(
             routine,

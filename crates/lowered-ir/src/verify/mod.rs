@@ -101,7 +101,7 @@ pub use verified::Verified;
 
 use ranges::VariableIntervals;
 
-use crate::ir::{Guard, Indices, Locals, Routine, Stmt, VariableBounds};
+use crate::ir::{Guard, Indices, Locals, LoweredRoutine, Stmt, VariableBounds};
 
 /// Rule V12: the maximum product, in bytes, of a coefficient or constant of an index and the stride of its
 /// dimension.
@@ -146,7 +146,7 @@ impl Default for Limits {
 
 /// Whether rule V11 accepts a read at `index` of an array of these dimensions where `guard` holds.
 pub(crate) fn proves_in_bounds(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     ranges: &impl VariableBounds,
     guard: &Guard,
     index: &Indices,
@@ -167,14 +167,14 @@ pub(crate) fn proves_in_bounds(
 /// # Errors
 ///
 /// The first rule that is broken, in the order of the text.
-pub fn verify(routine: &Routine) -> Result<(), VerifyError> {
+pub fn verify(routine: &LoweredRoutine) -> Result<(), VerifyError> {
     verify_with(routine, &Limits::default())
 }
 
 /// Checks statements by themselves against the rules on statements, within the default limits; `locals` are
 /// the locals declared before them. Their loop variables and locals are unique in the routine.
 pub(crate) fn verify_statements(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     locals: &Locals,
     block: &[Stmt],
 ) -> Result<(), VerifyError> {
@@ -186,7 +186,7 @@ pub(crate) fn verify_statements(
 /// # Errors
 ///
 /// The first rule that is broken, in the order of the text.
-pub fn verify_with(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
+pub fn verify_with(routine: &LoweredRoutine, limits: &Limits) -> Result<(), VerifyError> {
     tables::check(routine, limits)?;
     check::body(routine, limits)
 }

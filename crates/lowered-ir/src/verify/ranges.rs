@@ -2,7 +2,9 @@
 
 use smallvec::SmallVec;
 
-use crate::ir::{Affine, Bound, Guard, IdMap, LoopId, Range, Routine, Var, VariableBounds, index_bounds};
+use crate::ir::{
+    Affine, Bound, Guard, IdMap, LoopId, LoweredRoutine, Range, Var, VariableBounds, index_bounds,
+};
 
 /// The integers from `lo` to `hi`, both included; none where `lo > hi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ impl Interval {
 /// The intervals of the variables that occur in indices.
 #[derive(Clone, Debug)]
 pub(super) struct VariableIntervals<'r> {
-    routine: &'r Routine,
+    routine: &'r LoweredRoutine,
     loops: IdMap<LoopId, LoopRange>,
 }
 
@@ -40,7 +42,7 @@ struct LoopRange {
 
 impl<'r> VariableIntervals<'r> {
     /// The intervals of the routine's symbols; no loops.
-    pub(super) fn new(routine: &'r Routine) -> VariableIntervals<'r> {
+    pub(super) fn new(routine: &'r LoweredRoutine) -> VariableIntervals<'r> {
         VariableIntervals { routine, loops: IdMap::default() }
     }
 
@@ -225,7 +227,7 @@ mod tests {
     #[test]
     fn indices_made_of_a_range_lie_in_its_image() {
         let nodes = Vec::new();
-        let routine = Routine {
+        let routine = LoweredRoutine {
             name: "t".into(),
             numerics: crate::ir::Numerics::Strict,
             symbols: Vec::new(),

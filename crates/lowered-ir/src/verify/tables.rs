@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use super::{Limits, RoutinePosition, VerifyError, Violation};
 use crate::{
-    ir::{LocalDecl, LocalId, NodeDecl, NodeRef, Routine, Space, Symbol, SymbolId},
+    ir::{LocalDecl, LocalId, LoweredRoutine, NodeDecl, NodeRef, Space, Symbol, SymbolId},
     text::is_identifier,
 };
 
 /// Checks name, symbols and nodes.
-pub(super) fn check(routine: &Routine, limits: &Limits) -> Result<(), VerifyError> {
+pub(super) fn check(routine: &LoweredRoutine, limits: &Limits) -> Result<(), VerifyError> {
     let at = |place: RoutinePosition| move |violation| VerifyError::new(routine, place, violation);
     identifier(&routine.name).map_err(at(RoutinePosition::Routine))?;
     let mut names = BTreeSet::new();

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::{VerifyError, verify};
-use crate::ir::Routine;
+use crate::ir::LoweredRoutine;
 
 /// A value that the verifier accepted, within the default [`Limits`](super::Limits). It cannot be changed: a
 /// pass that rewrites it takes it out with [`into_inner`](Verified::into_inner), and the result is verified
@@ -24,13 +24,13 @@ use crate::ir::Routine;
 #[derive(Clone, Debug)]
 pub struct Verified<T>(T);
 
-impl Verified<Routine> {
+impl Verified<LoweredRoutine> {
     /// Verifies a routine.
     ///
     /// # Errors
     ///
     /// [`VerifyError`](super::VerifyError), in the cases of [`verify`].
-    pub fn new(routine: Routine) -> Result<Self, VerifyError> {
+    pub fn new(routine: LoweredRoutine) -> Result<Self, VerifyError> {
         verify(&routine)?;
         Ok(Verified(routine))
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::verify::Violation;
 
-    fn parsed(text: &str) -> Routine {
+    fn parsed(text: &str) -> LoweredRoutine {
         crate::text::parse(text).expect("the text is valid")
     }
 

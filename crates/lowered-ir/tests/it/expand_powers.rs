@@ -1,14 +1,14 @@
 //! Powers as products: the bits of integers, the error of floats, and what they cost.
 
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{BinaryOp, Expr, Routine, walk};
+use lowered_ir::ir::{BinaryOp, Expr, LoweredRoutine, walk};
 use lowered_ir::passes::OptimizeSettings;
 use lowered_ir::passes::expand_powers::expand_powers;
 use lowered_ir::{text, verify};
 use tnode::{DType, Scalar};
 
 /// `y[i] := pow(x[i] op 0, n)` over the values.
-fn routine(class: &str, dtype: DType, len: usize, base: &str, exponent: Scalar) -> Routine {
+fn routine(class: &str, dtype: DType, len: usize, base: &str, exponent: Scalar) -> LoweredRoutine {
     let constant = format!("{:#0width$x}:{dtype}", exponent.bits(), width = 2 + 2 * dtype.size_bytes());
     let source = format!(
         "routine @p {class} {{\nnode %0 \"x\" {dtype}[{len}] on_device\nnode %1 \"y\" {dtype}[{len}] on_device\n\
@@ -19,7 +19,7 @@ fn routine(class: &str, dtype: DType, len: usize, base: &str, exponent: Scalar) 
     routine
 }
 
-fn run(routine: &Routine, values: &[Scalar]) -> Vec<Scalar> {
+fn run(routine: &LoweredRoutine, values: &[Scalar]) -> Vec<Scalar> {
     verify::verify(routine).unwrap_or_else(|e| panic!("{e}\n{}", text::print(routine)));
     let mut memory = Memory::zeroed(routine);
     let size = values[0].dtype().size_bytes();
@@ -31,7 +31,7 @@ fn run(routine: &Routine, values: &[Scalar]) -> Vec<Scalar> {
     results.map(|bytes| Scalar::read(values[0].dtype(), bytes).expect("whole elements")).collect()
 }
 
-fn count(routine: &Routine, op: BinaryOp) -> usize {
+fn count(routine: &LoweredRoutine, op: BinaryOp) -> usize {
     walk::parts_in(&routine.body)
         .filter(|part| matches!(part, Expr::Binary { op: o, .. } if *o == op))
         .count()

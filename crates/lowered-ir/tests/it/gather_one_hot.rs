@@ -2,13 +2,13 @@
 //! accumulator.
 
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Expr, Routine, walk};
+use lowered_ir::ir::{Expr, LoweredRoutine, walk};
 use lowered_ir::passes::gather_one_hot::gather_one_hot;
 use lowered_ir::{text, verify};
 use tnode::{DType, Scalar};
 
 /// `y[] := y[] + element` over the classes `i0`, with `table`, `label` and `y` of the given types.
-fn routine(class: &str, classes: usize, types: [DType; 2], element: &str) -> Routine {
+fn routine(class: &str, classes: usize, types: [DType; 2], element: &str) -> LoweredRoutine {
     let [dtype, label] = types;
     let source = format!(
         "routine @g {class} {{\nnode %0 \"table\" {dtype}[{classes}] on_device\nnode %1 \"label\" {label}[] on_device\n\
@@ -19,11 +19,11 @@ fn routine(class: &str, classes: usize, types: [DType; 2], element: &str) -> Rou
     routine
 }
 
-fn gathers(routine: &Routine) -> bool {
+fn gathers(routine: &LoweredRoutine) -> bool {
     walk::parts_in(&routine.body).any(|part| matches!(part, Expr::GetDynamic { .. }))
 }
 
-fn gathered(before: &Routine) -> Routine {
+fn gathered(before: &LoweredRoutine) -> LoweredRoutine {
     let mut after = before.clone();
     gather_one_hot(&mut after);
     verify::verify(&after).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&after)));
@@ -31,7 +31,7 @@ fn gathered(before: &Routine) -> Routine {
     after
 }
 
-fn run(routine: &Routine, table: &[Scalar], label: Scalar, start: Scalar) -> Scalar {
+fn run(routine: &LoweredRoutine, table: &[Scalar], label: Scalar, start: Scalar) -> Scalar {
     let mut memory = Memory::zeroed(routine);
     let size = table[0].dtype().size_bytes();
     for (value, bytes) in table.iter().zip(memory.nodes[0].chunks_exact_mut(size)) {
@@ -44,7 +44,7 @@ fn run(routine: &Routine, table: &[Scalar], label: Scalar, start: Scalar) -> Sca
 }
 
 /// Compares the routine with its gather on every table entry, label and initial value that may be special.
-fn check(before: &Routine, classes: usize, [dtype, label]: [DType; 2]) {
+fn check(before: &LoweredRoutine, classes: usize, [dtype, label]: [DType; 2]) {
     let after = gathered(before);
     let numbers = [0.0, -0.0, 0.1, -1.0, f64::INFINITY, f64::NAN];
     let values = numbers.map(|x| Scalar::from_f64(dtype, x));

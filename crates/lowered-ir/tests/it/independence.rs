@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use lowered_ir::{
     ir::{
-        Affine, Expr, Guard, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range, Routine, Stmt,
-        Var,
+        Affine, Expr, Guard, Indices, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Range,
+        Stmt, Var,
     },
     verify::{Violation, verify},
 };
@@ -73,7 +73,7 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-fn routine(case: &Case) -> Routine {
+fn routine(case: &Case) -> LoweredRoutine {
     let x = NodeDecl {
         name: "x".into(),
         dtype: DType::F32,
@@ -85,7 +85,7 @@ fn routine(case: &Case) -> Routine {
         let kind = if i == PARALLEL { LoopKind::Parallel } else { LoopKind::Serial };
         body = vec![Stmt::For { var: LoopId(i as u32), lo, hi: (hi + 1).into(), kind, body }];
     }
-    Routine { name: "r".into(), numerics: Numerics::Strict, symbols: Vec::new(), nodes: vec![x], body }
+    LoweredRoutine { name: "r".into(), numerics: Numerics::Strict, symbols: Vec::new(), nodes: vec![x], body }
 }
 
 fn stmt(access: &Access) -> Stmt {

@@ -3,8 +3,8 @@
 
 use lowered_ir::interp::{Buffer, InterpError, Memory, PreparedRoutine, run};
 use lowered_ir::ir::{
-    Affine, BinaryOp, Bound, Expr, Fresh, LocalId, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Range,
-    Routine, Space, Stmt, Symbol, SymbolId, UnaryOp,
+    Affine, BinaryOp, Bound, Expr, Fresh, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
+    Numerics, Range, Space, Stmt, Symbol, SymbolId, UnaryOp,
 };
 use tnode::{DType, ModeState, Scalar};
 
@@ -19,11 +19,11 @@ fn node(name: &str, dtype: DType, dims: &[usize]) -> NodeDecl {
     NodeDecl { name: name.into(), dtype, dims: dims.iter().copied().collect(), mode: ModeState::default() }
 }
 
-fn routine(nodes: Vec<NodeDecl>, body: Vec<Stmt>) -> Routine {
-    Routine { name: "test".into(), numerics: Numerics::Strict, symbols: vec![], nodes, body }
+fn routine(nodes: Vec<NodeDecl>, body: Vec<Stmt>) -> LoweredRoutine {
+    LoweredRoutine { name: "test".into(), numerics: Numerics::Strict, symbols: vec![], nodes, body }
 }
 
-fn with_step(range: i64, mut routine: Routine) -> Routine {
+fn with_step(range: i64, mut routine: LoweredRoutine) -> LoweredRoutine {
     routine.symbols.push(Symbol { name: "step".into(), range });
     routine
 }
@@ -49,7 +49,7 @@ fn add(a: Expr, b: Expr) -> Expr {
 }
 
 /// Runs on the values of `%0` and gives those of `%1`.
-fn outcome(routine: &Routine, x: &[i32], bindings: &[i64]) -> Result<Vec<i32>, InterpError> {
+fn outcome(routine: &LoweredRoutine, x: &[i32], bindings: &[i64]) -> Result<Vec<i32>, InterpError> {
     let mut memory = Memory::zeroed(routine);
     memory.nodes[0] = i32s(x);
     run(routine, &mut memory, bindings)?;

@@ -2,13 +2,13 @@
 
 use crate::routines::{T, USE, routine};
 
-use lowered_ir::ir::{NodeRef, Routine};
+use lowered_ir::ir::{LoweredRoutine, NodeRef};
 use lowered_ir::passes::access::analyse;
 use lowered_ir::pipeline::{OptimizeSettings, Optimized, optimize};
 use lowered_ir::text;
 use tnode::MemoryMode;
 
-fn optimized(routine: Routine) -> Optimized {
+fn optimized(routine: LoweredRoutine) -> Optimized {
     optimize(routine, &OptimizeSettings::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 

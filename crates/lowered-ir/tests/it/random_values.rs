@@ -2,7 +2,7 @@
 //! distributions.
 
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Affine, Expr, LoopId, NodeDecl, NodeRef, Numerics, Routine, Stmt};
+use lowered_ir::ir::{Affine, Expr, LoopId, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt};
 use lowered_ir::random::{Distribution, KeyNumber, Scheme, Words, bits_of, value};
 use lowered_ir::verify::verify;
 use tnode::{DType, ModeState, Scalar};
@@ -29,8 +29,13 @@ fn values_of(scheme: Scheme, distribution: Distribution, dtype: DType, samples: 
         declared("samples", DType::U32x4, &[samples.len()]),
         declared("values", dtype, &[samples.len(), values_per_sample]),
     ];
-    let routine =
-        Routine { name: "values".to_owned(), numerics: Numerics::Strict, symbols: vec![], nodes, body };
+    let routine = LoweredRoutine {
+        name: "values".to_owned(),
+        numerics: Numerics::Strict,
+        symbols: vec![],
+        nodes,
+        body,
+    };
     verify(&routine).unwrap_or_else(|error| panic!("{error}"));
     let mut memory = Memory::zeroed(&routine);
     for (place, words) in memory.nodes[0].chunks_exact_mut(16).zip(samples) {

@@ -3,8 +3,8 @@
 
 use lowered_ir::{
     ir::{
-        Affine, BinaryOp, Block, Bound, Expr, Guard, Indices, LocalId, LoopId, LoopKind, NodeDecl, NodeRef,
-        Numerics, Range, Routine, Space, Stmt, Symbol, SymbolId, TernaryOp, UnaryOp, Var,
+        Affine, BinaryOp, Block, Bound, Expr, Guard, Indices, LocalId, LoopId, LoopKind, LoweredRoutine,
+        NodeDecl, NodeRef, Numerics, Range, Space, Stmt, Symbol, SymbolId, TernaryOp, UnaryOp, Var,
     },
     text::{MAX_NESTING, parse, parse_file, print},
 };
@@ -140,13 +140,14 @@ fn decl() -> impl Strategy<Value = NodeDecl> {
     })
 }
 
-fn routine() -> impl Strategy<Value = Routine> {
+fn routine() -> impl Strategy<Value = LoweredRoutine> {
     let symbols = (".*", ".*", integer(), integer()).prop_map(|(a, b, m, n)| {
         vec![Symbol { name: format!("{a}1"), range: m }, Symbol { name: format!("{b}2"), range: n }]
     });
     let numerics = select(vec![Numerics::Strict, Numerics::Fast]);
-    (".*", numerics, symbols, vec(decl(), NODES as usize), body())
-        .prop_map(|(name, numerics, symbols, nodes, body)| Routine { name, numerics, symbols, nodes, body })
+    (".*", numerics, symbols, vec(decl(), NODES as usize), body()).prop_map(
+        |(name, numerics, symbols, nodes, body)| LoweredRoutine { name, numerics, symbols, nodes, body },
+    )
 }
 
 /// The properties of nodes that the text keeps.

@@ -3,22 +3,22 @@
 
 use lowered_ir::{
     ir::{
-        Affine, Expr, LocalId, LoopId, NodeDecl, NodeRef, Numerics, Routine, Stmt, Symbol, SymbolId, UnaryOp,
-        Var,
+        Affine, Expr, LocalId, LoopId, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt, Symbol, SymbolId,
+        UnaryOp, Var,
     },
     text::parse,
     verify::{Limits, RoutinePosition, Violation, verify, verify_with},
 };
 use tnode::{DType, ModeState, Scalar};
 
-fn routine(body: Vec<Stmt>) -> Routine {
+fn routine(body: Vec<Stmt>) -> LoweredRoutine {
     let x = NodeDecl {
         name: "x".into(),
         dtype: DType::F32,
         dims: [4].into_iter().collect(),
         mode: ModeState::undecided(),
     };
-    Routine { name: "r".into(), numerics: Numerics::Fast, symbols: Vec::new(), nodes: vec![x], body }
+    LoweredRoutine { name: "r".into(), numerics: Numerics::Fast, symbols: Vec::new(), nodes: vec![x], body }
 }
 
 fn zero() -> Expr {
@@ -68,7 +68,7 @@ fn depth_is_bounded_before_it_is_walked() {
         nested = vec![Stmt::serial(LoopId(i), 1, nested)];
     }
     let (expr, loops) = (routine(vec![set(0.into(), deep)]), routine(nested));
-    let violation = |r: &Routine| *verify(r).unwrap_err().violation;
+    let violation = |r: &LoweredRoutine| *verify(r).unwrap_err().violation;
     assert_eq!(violation(&expr), Violation::TooDeep { what: "expressions", max: 256 });
     assert_eq!(violation(&loops), Violation::TooDeep { what: "loops", max: 256 });
     take_apart(expr.body);

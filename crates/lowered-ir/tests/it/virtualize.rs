@@ -3,7 +3,7 @@
 use crate::routines::{T, USE, routine};
 
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{NodeRef, Routine};
+use lowered_ir::ir::{LoweredRoutine, NodeRef};
 use lowered_ir::passes::virtualize;
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use lowered_ir::{text, verify};
@@ -137,7 +137,7 @@ fn inlined(body: &str) -> String {
     let listing = text::print(&after);
     verify::verify(&after).unwrap_or_else(|e| panic!("{e}\n{listing}"));
     for binding in 0..4 {
-        let run = |routine: &Routine| {
+        let run = |routine: &LoweredRoutine| {
             let mut memory = Memory::zeroed(routine);
             for (seed, bytes) in memory.nodes.iter_mut().enumerate() {
                 if seed != T.index() {

@@ -4,7 +4,7 @@
 
 use codegen_core::{Access, Launch};
 use codegen_testkit::in_own_process;
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 use crate::counting_allocator::allocations;
 use crate::support::*;
@@ -20,7 +20,7 @@ fn running_a_routine_and_waiting_for_it_allocate_nothing() {
     let split = Launch { extent: 64, grain: 8, threads: 1 };
     let whole = Launch { extent: 1, grain: 1, threads: 1 };
     for (threads, launch) in [(1, whole), (2, whole), (2, split)] {
-        let config = Config { threads, ..Config::default() };
+        let config = CpuConfig { threads, ..CpuConfig::default() };
         for device in [device(Cpu::inline(config.clone())), device(Cpu::multicore(config))] {
             let (x, y) = (node("x", 4), node("y", 4));
             let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();

@@ -17,11 +17,11 @@ use std::{
 
 use codegen_core::{Access, Launch};
 use device_runtime::{Context, Device, LinkedRoutine};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use support::*;
 
 fn two_threads() -> Device {
-    device(Cpu::multicore(Config { threads: 2, ..Config::default() }))
+    device(Cpu::multicore(CpuConfig { threads: 2, ..CpuConfig::default() }))
 }
 
 /// A routine that records the thread that it runs on.

@@ -6,7 +6,7 @@
 use codegen_core::Access;
 use codegen_testkit::in_own_process;
 use device_runtime::Context;
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 use crate::counting_allocator::live_bytes;
 use crate::support::*;
@@ -37,7 +37,7 @@ fn chained_contexts_take_memory_for_what_they_add() {
     if !in_own_process("context_memory::chained_contexts_take_memory_for_what_they_add") {
         return;
     }
-    let device = device(Cpu::inline(Config::default()));
+    let device = device(Cpu::inline(CpuConfig::default()));
     let first = context(&device).init_from_host(&node("x", 1), &array(&[1])).unwrap();
     let before = live_bytes();
     let [short, long] = [500, 5000].map(|length| chain(&first, length));

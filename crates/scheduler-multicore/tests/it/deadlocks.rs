@@ -12,7 +12,7 @@ use std::{
 
 use codegen_core::Access;
 use device_runtime::{Context, Device, DriverError, Event, Host, LinkedRoutine, RunError, Stream};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use support::*;
 
 /// Fails the test if `body` takes more than half a minute. Nothing else would end a deadlock.
@@ -48,7 +48,8 @@ fn take<T: Clone>(later: &Later<T>) -> T {
 #[test]
 fn tasks_that_fill_each_others_queues_are_rejected() {
     within_reason(|| {
-        let device = device(Cpu::multicore(Config { queue_capacity: 4, threads: 2, ..Config::default() }));
+        let device =
+            device(Cpu::multicore(CpuConfig { queue_capacity: 4, threads: 2, ..CpuConfig::default() }));
         let streams: [Later<Stream>; 2] = Default::default();
         let started = Arc::new(Barrier::new(2));
         let rejected = Arc::new(Mutex::new(Vec::new()));
@@ -77,7 +78,7 @@ fn tasks_that_fill_each_others_queues_are_rejected() {
 #[test]
 fn tasks_that_wait_for_each_others_events_are_rejected() {
     within_reason(|| {
-        let device = device(Cpu::multicore(Config { threads: 2, ..Config::default() }));
+        let device = device(Cpu::multicore(CpuConfig { threads: 2, ..CpuConfig::default() }));
         let events: [Later<Event>; 2] = Default::default();
         let (ready, started) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(2)));
         let answers = Arc::new(Mutex::new(Vec::new()));
@@ -111,7 +112,7 @@ fn tasks_that_wait_for_each_others_events_are_rejected() {
 #[test]
 fn inline_tasks_that_enter_each_others_streams_are_rejected() {
     within_reason(|| {
-        let device = device(Cpu::inline(Config::default()));
+        let device = device(Cpu::inline(CpuConfig::default()));
         let streams: [Later<Stream>; 2] = Default::default();
         let started = Arc::new(Barrier::new(2));
         let answers = Arc::new(Mutex::new(Vec::new()));
@@ -140,7 +141,7 @@ fn inline_tasks_that_enter_each_others_streams_are_rejected() {
 
 #[test]
 fn a_task_may_enqueue_elsewhere_and_look_at_events() {
-    for device in [device(Cpu::multicore(Config::default())), device(Cpu::inline(Config::default()))] {
+    for device in [device(Cpu::multicore(CpuConfig::default())), device(Cpu::inline(CpuConfig::default()))] {
         within_reason(move || {
             let other = device.new_stream().unwrap();
             let (stream, events) = (other.clone(), Arc::new(Mutex::new(Vec::new())));
@@ -165,7 +166,7 @@ fn a_task_may_enqueue_elsewhere_and_look_at_events() {
 #[test]
 fn a_task_may_end_another_stream_that_waits_for_it() {
     within_reason(|| {
-        let device = device(Cpu::multicore(Config { threads: 2, ..Config::default() }));
+        let device = device(Cpu::multicore(CpuConfig { threads: 2, ..CpuConfig::default() }));
         let (last, ready): (Later<Context>, _) = (Later::default(), Arc::new(Barrier::new(2)));
         let (handle, gate) = (Arc::clone(&last), Arc::clone(&ready));
         let routine = task(&device, move || {
@@ -189,7 +190,7 @@ fn a_task_may_end_another_stream_that_waits_for_it() {
 #[test]
 fn an_inline_task_cannot_use_what_it_was_given() {
     within_reason(|| {
-        let device = device(Cpu::inline(Config::default()));
+        let device = device(Cpu::inline(CpuConfig::default()));
         let (x, own): (_, Later<Context>) = (node("x", 1), Later::default());
         let (y, seen) = (x.clone(), Arc::clone(&own));
         let code = code("task", &[(&x, Access::ReadWrite)], &[], move |_, _| {
@@ -212,7 +213,8 @@ fn an_inline_task_cannot_use_what_it_was_given() {
 #[test]
 fn a_task_does_not_wait_for_the_producer_that_waits_for_it() {
     within_reason(|| {
-        let device = device(Cpu::multicore(Config { queue_capacity: 1, threads: 2, ..Config::default() }));
+        let device =
+            device(Cpu::multicore(CpuConfig { queue_capacity: 1, threads: 2, ..CpuConfig::default() }));
         let (x, own): (_, Later<Context>) = (node("x", 1), Later::default());
         let (y, seen, started) = (x.clone(), Arc::clone(&own), Arc::new(Barrier::new(2)));
         let gate = Arc::clone(&started);
@@ -240,7 +242,7 @@ fn a_task_does_not_wait_for_the_producer_that_waits_for_it() {
 /// task.
 #[test]
 fn a_task_does_not_wait_for_the_reader_that_waits_for_it() {
-    for device in [device(Cpu::multicore(Config::default())), device(Cpu::inline(Config::default()))] {
+    for device in [device(Cpu::multicore(CpuConfig::default())), device(Cpu::inline(CpuConfig::default()))] {
         within_reason(move || {
             let (x, host, is_inline) = (node("x", 1), Host::default(), device.name() == "inline:0");
             host.insert(&x, array(&[7])).unwrap();
@@ -264,7 +266,8 @@ fn a_task_does_not_wait_for_the_reader_that_waits_for_it() {
 #[test]
 fn a_task_does_not_wait_for_a_link_that_waits_for_its_queue() {
     within_reason(|| {
-        let device = device(Cpu::multicore(Config { queue_capacity: 1, threads: 2, ..Config::default() }));
+        let device =
+            device(Cpu::multicore(CpuConfig { queue_capacity: 1, threads: 2, ..CpuConfig::default() }));
         let (host, x, y) = (Host::default(), node("x", 1), node("y", 1));
         host.insert(&x, array(&[3])).unwrap();
         let first = host.attach(&context(&device));

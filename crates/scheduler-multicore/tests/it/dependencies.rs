@@ -5,7 +5,7 @@ use crate::support;
 
 use codegen_core::Access::{Read, ReadWrite, Write};
 use device_runtime::{Context, LinkedRoutine};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use support::*;
 use tnode::TensorNode;
 
@@ -23,7 +23,7 @@ fn described(routine: &LinkedRoutine) -> Vec<String> {
 
 #[test]
 fn dependencies_are_the_conflicts_with_what_was_linked_before() {
-    let device = device(Cpu::inline(Config::default()));
+    let device = device(Cpu::inline(CpuConfig::default()));
     let (x, y) = (node("x", 1), node("y", 1));
     let set = link(&context(&device), "set", &[(&x, Write)]);
     let copy = link(set.context(), "copy", &[(&x, Read), (&y, Write)]);
@@ -48,7 +48,7 @@ fn dependencies_are_the_conflicts_with_what_was_linked_before() {
 
 #[test]
 fn a_long_chain_of_contexts_is_dropped_like_a_short_one() {
-    let device = device(Cpu::inline(Config::default()));
+    let device = device(Cpu::inline(CpuConfig::default()));
     let x = node("x", 1);
     let first = context(&device).init_from_host(&x, &array(&[3])).unwrap();
     let stream = first.stream().clone();

@@ -7,7 +7,7 @@ use std::{slice::from_ref, thread};
 use codegen_core::Access;
 use codegen_testkit::in_own_process;
 use device_runtime::LinkedRoutine;
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 use crate::counting_allocator::live_bytes;
 use crate::support::*;
@@ -37,7 +37,7 @@ fn a_million_tasks_through_eight_streams_leave_no_memory_behind() {
     if !in_own_process("growth::a_million_tasks_through_eight_streams_leave_no_memory_behind") {
         return;
     }
-    let device = device(Cpu::multicore(Config { threads: 2, queue_capacity: 64, ..Config::default() }));
+    let device = device(Cpu::multicore(CpuConfig { threads: 2, queue_capacity: 64, ..CpuConfig::default() }));
     let nodes: Vec<_> = (0..STREAMS).map(|i| node(&format!("x{i}"), 1)).collect();
     let routines: Vec<_> = nodes
         .iter()

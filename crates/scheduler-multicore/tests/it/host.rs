@@ -15,12 +15,12 @@ use std::{
 
 use codegen_core::{Access, host::HostArg};
 use device_runtime::{Device, Event, Host, HostOptions, LinkedRoutine, Prepare, RunError};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use support::*;
 use tnode::{HostArray, Hosted, MemoryMode, Reason};
 
 fn multicore() -> Device {
-    device(Cpu::multicore(Config::default()))
+    device(Cpu::multicore(CpuConfig::default()))
 }
 
 /// Runs a routine that waits for a message. Returns the sender of the message, the event of the run, and the
@@ -141,7 +141,7 @@ fn arrays_are_copied_where_the_device_may_not_take_them() {
     assert_eq!(values(&shared, &x), [9; 4]);
     assert_eq!(*kept, array(&[1, 2, 3, 4]), "the array that others have keeps its values");
 
-    let small = Device::with_pool_cap(Arc::new(Cpu::multicore(Config::default())), 0, 16);
+    let small = Device::with_pool_cap(Arc::new(Cpu::multicore(CpuConfig::default())), 0, 16);
     let error = context(&small).init_from_host(&x, array(&[1, 2, 3, 4])).unwrap_err();
     assert!(matches!(error, RunError::NodeTooLarge { .. }), "{error}");
 }

@@ -6,7 +6,7 @@ use std::{slice::from_ref, sync::Arc, thread, time::Duration};
 use codegen_core::{Access, Launch};
 use codegen_testkit::in_own_process;
 use device_runtime::Device;
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 use crate::support::*;
 
@@ -17,7 +17,7 @@ fn idle_workers_use_no_processor() {
     if !in_own_process("idle::idle_workers_use_no_processor") {
         return;
     }
-    let device = Device::new(Arc::new(Cpu::multicore(Config { threads: 3, ..Config::default() })), 0);
+    let device = Device::new(Arc::new(Cpu::multicore(CpuConfig { threads: 3, ..CpuConfig::default() })), 0);
     let x = node("x", 1);
     let launch = Launch { extent: 100, grain: 1, threads: 1 };
     let code = native("nothing", &[(&x, Access::Write)], launch, 0, nothing);

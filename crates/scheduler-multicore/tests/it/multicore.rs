@@ -16,7 +16,7 @@ use std::{
 
 use codegen_core::{Access, Launch};
 use device_runtime::{Context, PendingUse};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use support::*;
 use tnode::TensorNode;
 
@@ -40,7 +40,7 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
 
 #[test]
 fn events_are_pending_until_their_tasks_are_done() {
-    let device = device(Cpu::multicore(Config::default()));
+    let device = device(Cpu::multicore(CpuConfig::default()));
     let (x, gate) = (node("x", 1), Arc::new(Barrier::new(2)));
     let routine = gated(&context(&device), &x, &gate);
     let first = routine.context().clone();
@@ -62,7 +62,7 @@ fn events_are_pending_until_their_tasks_are_done() {
 
 #[test]
 fn an_explicit_wait_orders_streams_without_blocking_the_host() {
-    let device = device(Cpu::multicore(Config::default()));
+    let device = device(Cpu::multicore(CpuConfig::default()));
     let (x, gate) = (node("x", 1), Arc::new(Barrier::new(2)));
     let routine = gated(&context(&device), &x, &gate);
     let event = routine.run(&[]).unwrap();
@@ -77,7 +77,7 @@ fn an_explicit_wait_orders_streams_without_blocking_the_host() {
 
 #[test]
 fn a_full_queue_holds_its_producer_back() {
-    let device = device(Cpu::multicore(Config { queue_capacity: 4, ..Config::default() }));
+    let device = device(Cpu::multicore(CpuConfig { queue_capacity: 4, ..CpuConfig::default() }));
     let (x, gate) = (node("x", 1), Arc::new(Barrier::new(2)));
     let routine = gated(&context(&device), &x, &gate);
     routine.run(&[]).unwrap();
@@ -114,7 +114,7 @@ fn suggestions_follow_the_strategy() {
     use device_runtime::StreamStrategy::*;
     for (strategy, suggested) in [(OnlyDevicesParallel, 1), (ForParallelCopying, 2), (MostParallelStreams, 4)]
     {
-        let cpu = Cpu::multicore(Config { threads: 4, ..Config::default() });
+        let cpu = Cpu::multicore(CpuConfig { threads: 4, ..CpuConfig::default() });
         let device = device(cpu);
         device.initialize(strategy);
         assert_eq!(device.suggested_num_streams(), suggested);
@@ -124,7 +124,7 @@ fn suggestions_follow_the_strategy() {
 
 #[test]
 fn idle_threads_help_with_a_large_kernel() {
-    let device = device(Cpu::multicore(Config { threads: 3, ..Config::default() }));
+    let device = device(Cpu::multicore(CpuConfig { threads: 3, ..CpuConfig::default() }));
     let x = node("x", 64);
     let launch = Launch { extent: 64, grain: 1, threads: 1 };
     let code = native("slow", &[(&x, Access::Write)], launch, 0, slow);
@@ -149,7 +149,7 @@ unsafe extern "C" fn chunk(args: *const *mut u8, _: *const i64, _: *mut u8, begi
 #[test]
 fn chunks_are_equal_and_no_smaller_than_the_grain_for_any_number_of_threads() {
     for threads in 1..=4 {
-        let device = device(Cpu::multicore(Config { threads, ..Config::default() }));
+        let device = device(Cpu::multicore(CpuConfig { threads, ..CpuConfig::default() }));
         for (extent, grain) in [(1000, 96), (191, 96), (192, 96), (24, 6), (7, 1)] {
             let x = node("x", extent);
             let launch = Launch { extent: extent as u64, grain, threads: 1 };

@@ -8,7 +8,7 @@ use std::{env, process::Command};
 
 use crate::support::{context, device};
 use device_runtime::{Context, Device, DriverError, Host, RunError};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use tnode::{DType, HostArray, TensorNode};
 
 const CHILD: &str = "ARRAYJIT_TEST_OUT_OF_MEMORY";
@@ -21,7 +21,9 @@ fn large(name: &str) -> TensorNode {
 
 fn is_out_of_memory(error: &RunError) -> bool {
     match error {
-        RunError::Node(error) => matches!(**error, tnode::Error::OutOfMemory { bytes: ARRAY_BYTES }),
+        RunError::Node(error) => {
+            matches!(**error, tnode::TensorNodeError::OutOfMemory { bytes: ARRAY_BYTES })
+        }
         RunError::Driver { source: DriverError::OutOfMemory { requested: ARRAY_BYTES, .. }, .. } => true,
         _ => false,
     }
@@ -44,7 +46,7 @@ fn until_out_of_memory<T>(device: &Device, mut take: impl FnMut() -> Result<T, R
 }
 
 fn exhaust() {
-    let device = device(Cpu::multicore(Config::default()));
+    let device = device(Cpu::multicore(CpuConfig::default()));
     let empty: Context = context(&device);
     let array = HostArray::zeros(DType::U8, [ARRAY_BYTES]).unwrap();
     let shared = std::sync::Arc::new(HostArray::zeros(DType::U8, [ARRAY_BYTES]).unwrap());

@@ -10,7 +10,7 @@ use std::{
 
 use codegen_core::{Access, Launch};
 use codegen_testkit::in_own_process;
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 use crate::support::*;
 
@@ -39,7 +39,7 @@ fn pools_and_scratch_memory_lie_on_huge_pages() {
     if !in_own_process("pages::pools_and_scratch_memory_lie_on_huge_pages") {
         return;
     }
-    let device = device(Cpu::inline(Config::default()));
+    let device = device(Cpu::inline(CpuConfig::default()));
     let x = node("x", ELEMENTS);
     let launch = Launch { extent: 1, grain: 1, threads: 1 };
     let code = native("fill", &[(&x, Access::Write)], launch, BYTES, fill);

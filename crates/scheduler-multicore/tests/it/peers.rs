@@ -15,7 +15,7 @@ use device_runtime::{
     BoundKernel, Device, DirectDriver, Driver, DriverError, EventHandle, HostReadback, Location, NullDevice,
     PoolHandle, PoolId, SharedMemory, StreamHandle, WaitKind,
 };
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use support::{Body, abi, array, body, node, read, write};
 use tnode::{DType, HostArray};
 
@@ -23,11 +23,11 @@ use tnode::{DType, HostArray};
 type Direct = DirectDriver<dyn Driver>;
 
 fn multicore() -> Direct {
-    DirectDriver::new(Arc::new(Cpu::multicore(Config { threads: 2, ..Config::default() })))
+    DirectDriver::new(Arc::new(Cpu::multicore(CpuConfig { threads: 2, ..CpuConfig::default() })))
 }
 
 fn inline() -> Direct {
-    DirectDriver::new(Arc::new(Cpu::inline(Config::default())))
+    DirectDriver::new(Arc::new(Cpu::inline(CpuConfig::default())))
 }
 
 /// Every pair of devices of the same and of different kinds.
@@ -186,7 +186,7 @@ fn a_host_array_is_read_in_place_and_never_written() {
 /// Both devices number their pools from one, and neither accesses the other's pools.
 #[test]
 fn two_devices_of_one_driver_have_memory_of_their_own() {
-    let driver = Arc::new(Cpu::inline(Config::default()));
+    let driver = Arc::new(Cpu::inline(CpuConfig::default()));
     let devices = [0, 1].map(|ordinal| Device::new(Arc::clone(&driver) as Arc<_>, ordinal));
     let nodes = [node("x", 3), node("y", 2)];
     let [first, second] = [0, 1].map(|at| support::context(&devices[at]));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use codegen_testkit::runtime::Setup;
 use device_runtime::{Driver, FaultDevice, FaultPlan};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
-fn config(setup: &Setup) -> Config {
+fn config(setup: &Setup) -> CpuConfig {
     let Setup { threads, queue_capacity, memory_limit } = *setup;
-    Config { threads, queue_capacity, memory_limit }
+    CpuConfig { threads, queue_capacity, memory_limit }
 }
 
 fn multicore(setup: &Setup) -> Arc<dyn Driver> {

@@ -10,7 +10,7 @@ use std::{
 use codegen_core::Access;
 use codegen_testkit::in_own_process;
 use device_runtime::{Driver, DriverError, Mark};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},
@@ -76,8 +76,8 @@ fn marks_and_kernels_are_reported_in_order() {
     // The subscriber is set for every thread, since tasks run on the threads of their streams.
     tracing::subscriber::set_global_default(listener.clone()).unwrap();
     for driver in [
-        Arc::new(Cpu::multicore(Config::default())) as Arc<dyn Driver>,
-        Arc::new(Cpu::inline(Config::default())),
+        Arc::new(Cpu::multicore(CpuConfig::default())) as Arc<dyn Driver>,
+        Arc::new(Cpu::inline(CpuConfig::default())),
     ] {
         let stream = driver.new_stream("a stream").unwrap();
         assert!(driver.mark(&stream, Mark::Begin("outer".into())).unwrap());
@@ -92,7 +92,7 @@ fn marks_and_kernels_are_reported_in_order() {
             });
         assert_eq!(std::mem::take(&mut *listener.0.lock().unwrap()), expected);
     }
-    for device in [device(Cpu::multicore(Config::default())), device(Cpu::inline(Config::default()))] {
+    for device in [device(Cpu::multicore(CpuConfig::default())), device(Cpu::inline(CpuConfig::default()))] {
         let x = node("x", 1);
         let context = context(&device);
         let code = code("fill", &[(&x, Access::Write)], &[], |_, _| ());

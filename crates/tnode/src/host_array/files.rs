@@ -8,7 +8,7 @@ use aligned_vec::AVec;
 use super::{HostArray, next_stride, offsets};
 use crate::bytes::{ALIGN_BYTES, allocate};
 use crate::dtype::DType;
-use crate::error::Error;
+use crate::error::TensorNodeError;
 use crate::padding::Dims;
 
 impl HostArray {
@@ -45,7 +45,7 @@ impl HostArray {
     ///
     /// # Errors
     /// When memory is short.
-    pub(crate) fn into_rows_first(self) -> Result<HostArray, Error> {
+    pub(crate) fn into_rows_first(self) -> Result<HostArray, TensorNodeError> {
         let size = self.dtype.size_bytes();
         let mut bytes = allocate(self.bytes.len())?;
         for from in offsets(&self.dims, &column_major_strides(&self.dims), 0) {

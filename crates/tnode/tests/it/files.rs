@@ -3,7 +3,7 @@
 use std::io::{Cursor, Write};
 
 use proptest::prelude::*;
-use tnode::{DType, Error, HostArray, MAX_RANK, Padding, npy, safetensors};
+use tnode::{DType, HostArray, MAX_RANK, Padding, TensorNodeError, npy, safetensors};
 
 fn read(bytes: &[u8]) -> HostArray {
     npy::read(bytes).expect("a file that NumPy wrote")
@@ -47,8 +47,14 @@ fn archives_round_trip() {
     npy::write_npz(arrays.iter().map(|(name, array)| (name.as_str(), array)), &mut bytes).expect("memory");
     assert_eq!(npy::read_npz(bytes).expect("our own"), arrays);
     let same = [("x", &arrays["b"]), ("x", &arrays["w"])];
-    assert!(matches!(npy::write_npz(same, Cursor::new(Vec::new())), Err(Error::File { format: "npz", .. })));
-    assert!(matches!(npy::read_npz(Cursor::new(b"PK\x03\x04")), Err(Error::File { format: "npz", .. })));
+    assert!(matches!(
+        npy::write_npz(same, Cursor::new(Vec::new())),
+        Err(TensorNodeError::File { format: "npz", .. })
+    ));
+    assert!(matches!(
+        npy::read_npz(Cursor::new(b"PK\x03\x04")),
+        Err(TensorNodeError::File { format: "npz", .. })
+    ));
 }
 
 /// An array of every type.
@@ -67,7 +73,7 @@ fn every_type_is_kept_or_rejected() {
         let mut bytes = Vec::new();
         match npy::write(&array, &mut bytes) {
             Ok(()) => assert_eq!(read(&bytes), array, "{name}"),
-            Err(Error::UnsupportedElement { format: "npy", what }) => {
+            Err(TensorNodeError::UnsupportedElement { format: "npy", what }) => {
                 assert!(["bf16", "fp8_e5m2", "fp8_e4m3fn", "u32x4"].contains(&what.as_str()), "{what}");
             }
             Err(other) => panic!("{other}"),
@@ -223,8 +229,8 @@ fn files_of_too_many_axes_are_rejected() {
         );
         [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![0; bytes]].concat()
     };
-    let rejected = |result: Result<(), Error>, rank: usize| match result {
-        Err(Error::TooManyAxes { found, limit: MAX_RANK }) => assert_eq!(found, rank),
+    let rejected = |result: Result<(), TensorNodeError>, rank: usize| match result {
+        Err(TensorNodeError::TooManyAxes { found, limit: MAX_RANK }) => assert_eq!(found, rank),
         other => panic!("{other:?}"),
     };
     assert_eq!(read(&npy(MAX_RANK)).dims().len(), MAX_RANK);

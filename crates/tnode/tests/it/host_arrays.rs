@@ -3,7 +3,7 @@
 use expect_test::expect;
 use half::{bf16, f16};
 use proptest::prelude::*;
-use tnode::{ALIGN_BYTES, DType, Error, HostArray, Padding, RenderOptions, Scalar, TensorNode};
+use tnode::{ALIGN_BYTES, DType, HostArray, Padding, RenderOptions, Scalar, TensorNode, TensorNodeError};
 
 fn range(dims: &[usize]) -> HostArray {
     let values: Vec<f32> = (0..dims.iter().product::<usize>()).map(|n| n as f32).collect();
@@ -50,11 +50,17 @@ fn views_of_another_type_are_rejected() {
 fn wrong_numbers_are_rejected() {
     let rejected = HostArray::from_slice(&[1u8, 2], [3]).expect_err("two").to_string();
     assert_eq!(rejected, "dimensions [3] need 3 elements, found 2");
-    assert!(matches!(range(&[3]).set_values(&[0.0]), Err(Error::ElementCount { expected: 3, found: 1, .. })));
-    assert!(matches!(range(&[6]).with_reshape([7], None), Err(Error::ElementCount { .. })));
-    assert!(matches!(HostArray::from_bytes(DType::F32, [1], &[0; 5]), Err(Error::ElementCount { .. })));
-    assert!(matches!(HostArray::zeros(DType::U8, [usize::MAX, 2]), Err(Error::TooLarge { .. })));
-    assert!(matches!(HostArray::zeros(DType::U8, [1 << 58]), Err(Error::OutOfMemory { .. })));
+    assert!(matches!(
+        range(&[3]).set_values(&[0.0]),
+        Err(TensorNodeError::ElementCount { expected: 3, found: 1, .. })
+    ));
+    assert!(matches!(range(&[6]).with_reshape([7], None), Err(TensorNodeError::ElementCount { .. })));
+    assert!(matches!(
+        HostArray::from_bytes(DType::F32, [1], &[0; 5]),
+        Err(TensorNodeError::ElementCount { .. })
+    ));
+    assert!(matches!(HostArray::zeros(DType::U8, [usize::MAX, 2]), Err(TensorNodeError::TooLarge { .. })));
+    assert!(matches!(HostArray::zeros(DType::U8, [1 << 58]), Err(TensorNodeError::OutOfMemory { .. })));
 }
 
 #[test]
@@ -115,9 +121,15 @@ fn margins_can_be_declared_afterwards() {
     let array = HostArray::from_padded(range(&[3, 6]), Padding::new([(1, 0), (2, 1)], None)).expect("fits");
     assert_eq!(array.values(), [8.0, 9.0, 10.0, 14.0, 15.0, 16.0]);
     let too_wide = Padding::new([(2, 2), (0, 0)], None);
-    assert!(matches!(HostArray::from_padded(range(&[3, 6]), too_wide), Err(Error::PaddingExceeds { .. })));
+    assert!(matches!(
+        HostArray::from_padded(range(&[3, 6]), too_wide),
+        Err(TensorNodeError::PaddingExceeds { .. })
+    ));
     let one_axis = Padding::new([(0, 0)], None);
-    assert!(matches!(HostArray::from_padded(range(&[3, 6]), one_axis), Err(Error::PaddingRank { .. })));
+    assert!(matches!(
+        HostArray::from_padded(range(&[3, 6]), one_axis),
+        Err(TensorNodeError::PaddingRank { .. })
+    ));
 }
 
 #[test]
@@ -134,13 +146,13 @@ fn points_are_columns() {
     assert_eq!(moons.points_2d(None, 1, 0).expect("inside")[..2], [(1.0, 0.0), (3.0, 2.0)]);
     assert_eq!(moons.points_1d(Some(1), 2).expect("inside"), [4.0, 5.0, 10.0, 11.0]);
     assert_eq!(padded().points_1d(Some(0), 1).expect("inside"), [3.0, 4.0, 5.0]);
-    let rejected = |result: Result<Vec<f64>, Error>| result.expect_err("outside").to_string();
+    let rejected = |result: Result<Vec<f64>, TensorNodeError>| result.expect_err("outside").to_string();
     assert_eq!(rejected(moons.points_1d(Some(3), 0)), "no axis 3 in the dimensions [2, 3, 2]");
     assert_eq!(
         rejected(moons.points_1d(None, 2)),
         "no coordinate 2 along axis 2 of the dimensions [2, 3, 2]"
     );
-    assert!(matches!(range(&[]).points_1d(None, 0), Err(Error::NoSuchAxis { .. })));
+    assert!(matches!(range(&[]).points_1d(None, 0), Err(TensorNodeError::NoSuchAxis { .. })));
 }
 
 #[test]
@@ -338,5 +350,5 @@ fn values_go_inside_the_margins_of_a_node() {
     let error = range(&[3, 2]).with_margins_of(&x).expect_err("other sizes");
     assert!(error.to_string().contains("node x has dimensions [2, 3]"), "{error}");
     let bytes = HostArray::zeros(DType::U8, [2, 3]).expect("small");
-    assert!(matches!(bytes.with_margins_of(&x), Err(Error::ElementType { found: DType::U8, .. })));
+    assert!(matches!(bytes.with_margins_of(&x), Err(TensorNodeError::ElementType { found: DType::U8, .. })));
 }

@@ -1,6 +1,6 @@
 //! Names of nodes: goldens of names in messages and in generated code.
 
-use tnode::{AmbiguousIdents, DType, Error, IdentStyle, NodeId, Registry, TensorNode};
+use tnode::{AmbiguousIdents, DType, IdentStyle, NodeId, Registry, TensorNode, TensorNodeError};
 
 fn node(id: u64, label: &[&str]) -> TensorNode {
     TensorNode::builder(label).id(id).build_in(&Registry::new()).expect("a fresh registry")
@@ -131,7 +131,7 @@ fn ids_are_not_given_twice() {
     let registry = Registry::new();
     let seven = TensorNode::builder("seven").id(7).build_in(&registry).expect("free id");
     let taken = TensorNode::builder("other").id(7).build_in(&registry).expect_err("taken");
-    assert!(matches!(taken, Error::IdTaken { id: 7, .. }));
+    assert!(matches!(taken, TensorNodeError::IdTaken { id: 7, .. }));
     assert_eq!(taken.to_string(), "node id n7 is taken by seven");
     assert_eq!(TensorNode::builder("next").build_in(&registry).expect("valid").id(), NodeId::from(8));
     drop(seven);

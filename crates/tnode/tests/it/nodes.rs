@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tnode::{
-    DType, DelayedDType, Dims, Error, HostArray, MemoryMode, ModeState, Padding, Pending, Reason, Registry,
-    Sharing, TensorNode, View, commit_decisions, commit_modes,
+    DType, DelayedDType, Dims, HostArray, MemoryMode, ModeState, Padding, Pending, Reason, Registry, Sharing,
+    TensorNode, TensorNodeError, View, commit_decisions, commit_modes,
 };
 
 fn node(label: &str) -> TensorNode {
@@ -37,7 +37,7 @@ fn handles_travel_between_threads() {
     fn assert_send_sync<T: Send + Sync>() {}
     assert_send_sync::<TensorNode>();
     assert_send_sync::<HostArray>();
-    assert_send_sync::<Error>();
+    assert_send_sync::<TensorNodeError>();
 }
 
 #[test]
@@ -79,12 +79,12 @@ fn sizes_that_do_not_fit_are_rejected() {
         let builder = padding.into_iter().fold(builder, |builder, padding| builder.padding(padding));
         builder.build_in(&Registry::new()).expect_err("rejected")
     };
-    assert!(matches!(build(&[1 << 62], None), Error::TooLarge { .. }));
-    assert!(matches!(build(&[0, usize::MAX, usize::MAX], None), Error::TooLarge { .. }));
+    assert!(matches!(build(&[1 << 62], None), TensorNodeError::TooLarge { .. }));
+    assert!(matches!(build(&[0, usize::MAX, usize::MAX], None), TensorNodeError::TooLarge { .. }));
     let two_axes = Padding::new([(1, 1), (1, 1)], None);
-    assert!(matches!(build(&[4], Some(two_axes)), Error::PaddingRank { axes: 2, .. }));
+    assert!(matches!(build(&[4], Some(two_axes)), TensorNodeError::PaddingRank { axes: 2, .. }));
     let huge = Padding::new([(usize::MAX, 1)], None);
-    assert!(matches!(build(&[4], Some(huge)), Error::TooLarge { .. }));
+    assert!(matches!(build(&[4], Some(huge)), TensorNodeError::TooLarge { .. }));
 }
 
 #[test]

@@ -9,7 +9,7 @@
 
 use filetests::RunCase;
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{BinaryOp, Expr, Routine, Stmt, TernaryOp, UnaryOp, walk};
+use lowered_ir::ir::{BinaryOp, Expr, LoweredRoutine, Stmt, TernaryOp, UnaryOp, walk};
 use tnode::{DType, Scalar};
 
 use super::{Approx, promises, value};
@@ -59,7 +59,7 @@ fn magnitudes(case: &RunCase) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The routine on absolute values in `f64`; `None` if some operation has no known bound.
-fn on_magnitudes(routine: &Routine) -> Option<Routine> {
+fn on_magnitudes(routine: &LoweredRoutine) -> Option<LoweredRoutine> {
     let mut known = true;
     let mut routine = routine.clone();
     routine.nodes.iter_mut().for_each(|node| node.dtype = DType::F64);

@@ -3,8 +3,8 @@
 
 use codegen_core::Caps;
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, Guard, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics,
-    Range, Routine, Stmt,
+    Affine, BinaryOp, Block, Bound, Expr, Guard, Indices, LoopId, LoopKind, LoweredRoutine, NodeDecl,
+    NodeRef, Numerics, Range, Stmt,
 };
 use tnode::{DType, Dims, ModeState, Scalar};
 
@@ -23,12 +23,12 @@ fn index<const N: usize>(sides: [Affine; N]) -> Indices {
     sides.into_iter().collect()
 }
 
-fn routine(nodes: Vec<NodeDecl>, body: Block) -> Routine {
-    Routine { name: "probe".into(), numerics: Numerics::Strict, symbols: Vec::new(), nodes, body }
+fn routine(nodes: Vec<NodeDecl>, body: Block) -> LoweredRoutine {
+    LoweredRoutine { name: "probe".into(), numerics: Numerics::Strict, symbols: Vec::new(), nodes, body }
 }
 
 /// Inputs of zeros, but of the first nodes.
-fn inputs(first: Vec<Vec<u8>>, routine: &Routine) -> Vec<Vec<u8>> {
+fn inputs(first: Vec<Vec<u8>>, routine: &LoweredRoutine) -> Vec<Vec<u8>> {
     let rest = routine.nodes.iter().skip(first.len());
     let rest: Vec<Vec<u8>> = rest.map(|decl| vec![0; decl.size_bytes().unwrap_or(0)]).collect();
     first.into_iter().chain(rest).collect()

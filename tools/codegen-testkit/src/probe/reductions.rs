@@ -6,7 +6,7 @@
 
 use codegen_core::Caps;
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Expr, LocalId, LoopId, NodeDecl, NodeRef, Numerics, Routine, Stmt,
+    Affine, BinaryOp, Block, Expr, LocalId, LoopId, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt,
 };
 use tnode::{DType, Dims, ModeState, Scalar};
 
@@ -30,7 +30,7 @@ pub(super) fn probe(caps: &Caps, dtype: DType) -> Probe {
 
 /// For each operation, the reduction of each row `%0[i0, ..]` in a node, and in a local, which is converted
 /// to a wide type if the target stores one.
-fn routine(caps: &Caps, rows: usize, dtype: DType) -> Routine {
+fn routine(caps: &Caps, rows: usize, dtype: DType) -> LoweredRoutine {
     let decl = |name: &str, dtype: DType, dims: &[usize]| NodeDecl {
         name: name.to_owned(),
         dtype,
@@ -53,7 +53,7 @@ fn routine(caps: &Caps, rows: usize, dtype: DType) -> Routine {
         body.extend(in_node(NodeRef(next), LoopId(1 + 2 * at), op, start(dtype, op)));
         body.extend(in_local(NodeRef(next + 1), LoopId(2 + 2 * at), LocalId(at), op, dtype, wide));
     }
-    Routine {
+    LoweredRoutine {
         name: "probe".into(),
         numerics: Numerics::Strict,
         symbols: Vec::new(),

@@ -72,10 +72,10 @@ fn four_threads() -> Setup {
 ///
 /// use codegen_testkit::runtime::Setup;
 /// use device_runtime::Driver;
-/// use scheduler_multicore::{Config, Cpu};
+/// use scheduler_multicore::{Cpu, CpuConfig};
 ///
 /// fn inline(setup: &Setup) -> Arc<dyn Driver> {
-///     Arc::new(Cpu::inline(Config { memory_limit: setup.memory_limit, ..Config::default() }))
+///     Arc::new(Cpu::inline(CpuConfig { memory_limit: setup.memory_limit, ..CpuConfig::default() }))
 /// }
 ///
 /// codegen_testkit::runtime_suite! {

@@ -13,7 +13,7 @@ use filetests::{
     RunCase,
     generate::{bytes_of_seed, routine_from_seed},
 };
-use scheduler_multicore::{Config, Cpu, Inline};
+use scheduler_multicore::{Cpu, CpuConfig, Inline};
 use tnode::Scalar;
 
 /// Computes bounds and checks that the numbers in their centres equal the interpreter's, except for NaNs.
@@ -75,7 +75,7 @@ fn reordering() -> Caps {
 #[test]
 fn reordered_and_contracted_sums_are_within_bounds() {
     let codegen = Interpreted::of_target(reordering());
-    let device = Device::new(std::sync::Arc::new(Cpu::<Inline>::inline(Config::default())), 0);
+    let device = Device::new(std::sync::Arc::new(Cpu::<Inline>::inline(CpuConfig::default())), 0);
     let report: Report = run_corpus_on(&codegen, &device, Agreement::Bounds);
     println!("{report}");
     assert!(report.conforms(), "{report}");

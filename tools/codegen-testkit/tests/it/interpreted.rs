@@ -4,7 +4,7 @@
 use codegen_core::{Caps, Codegen, Interpreted, Transcendental};
 use codegen_testkit::{Agreement, conformance, run_corpus_on};
 use device_runtime::Device;
-use scheduler_multicore::{Config, Cpu, Inline};
+use scheduler_multicore::{Cpu, CpuConfig, Inline};
 
 conformance!(the_interpreter, Interpreted::new, level = L4);
 conformance!(
@@ -34,7 +34,7 @@ fn narrow() -> Caps {
 
 #[test]
 fn the_interpreter_behind_a_device() {
-    let driver: Cpu<Inline> = Cpu::<Inline>::inline(Config::default());
+    let driver: Cpu<Inline> = Cpu::<Inline>::inline(CpuConfig::default());
     let device = Device::new(std::sync::Arc::new(driver), 0);
     let report = run_corpus_on(&Interpreted::of_target(vectors(16)), &device, Agreement::Bits);
     println!("{report}");

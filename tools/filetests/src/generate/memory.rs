@@ -1,7 +1,7 @@
 //! Random memory for a routine, and the comparison of two memories.
 
 use lowered_ir::interp::Memory;
-use lowered_ir::ir::{Expr, NodeDecl, NodeRef, Routine, walk};
+use lowered_ir::ir::{Expr, LoweredRoutine, NodeDecl, NodeRef, walk};
 use tnode::{DType, MemoryMode, Scalar};
 
 use super::Choices;
@@ -17,7 +17,7 @@ const VALUES: [f64; 20] = {
 };
 
 /// Contents for every node of the routine. Nodes that live for one run hold zeros.
-pub fn memory_from_bytes(routine: &Routine, bytes: &[u8]) -> Memory {
+pub fn memory_from_bytes(routine: &LoweredRoutine, bytes: &[u8]) -> Memory {
     let mut choices = Choices::new(bytes);
     let mut memory = Memory::zeroed(routine);
     let nodes = memory.nodes.iter_mut().zip(&routine.nodes);
@@ -33,7 +33,7 @@ pub fn memory_from_bytes(routine: &Routine, bytes: &[u8]) -> Memory {
 }
 
 /// The node whose merge buffer the routine reads.
-pub(crate) fn merged(routine: &Routine) -> Option<NodeRef> {
+pub(crate) fn merged(routine: &LoweredRoutine) -> Option<NodeRef> {
     let mut found = None;
     for e in walk::parts_in(&routine.body) {
         if let Expr::GetMerge { node, .. } = e {
@@ -58,7 +58,7 @@ fn value(choices: &mut Choices<'_>, dtype: DType) -> Scalar {
 }
 
 /// A value for every symbol of the routine.
-pub fn bindings_from_bytes(routine: &Routine, bytes: &[u8]) -> Vec<i64> {
+pub fn bindings_from_bytes(routine: &LoweredRoutine, bytes: &[u8]) -> Vec<i64> {
     let mut choices = Choices::new(bytes);
     routine.symbols.iter().map(|s| choices.below(s.range.clamp(1, 256) as usize) as i64).collect()
 }

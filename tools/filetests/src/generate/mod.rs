@@ -22,8 +22,8 @@ mod types;
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
-    Affine, Block, Bound, Expr, Fresh, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine, Stmt,
-    Symbol, SymbolId, Var,
+    Affine, Block, Bound, Expr, Fresh, Indices, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
+    Numerics, Stmt, Symbol, SymbolId, Var,
 };
 use lowered_ir::verify::verify;
 use tnode::{DType, Dims, MemoryMode, ModeState, Reason, Sharing};
@@ -35,12 +35,12 @@ pub use random_programs::{Choices, bytes_of_seed};
 pub use types::TypeChoice;
 
 /// The routine that the bytes describe.
-pub fn routine_from_bytes(bytes: &[u8]) -> Routine {
+pub fn routine_from_bytes(bytes: &[u8]) -> LoweredRoutine {
     routine_of_types(bytes, &TypeChoice::all())
 }
 
 /// The routine that the bytes describe, with these element types only.
-pub fn routine_of_types(bytes: &[u8], types: &TypeChoice) -> Routine {
+pub fn routine_of_types(bytes: &[u8], types: &TypeChoice) -> LoweredRoutine {
     let mut choices = Choices::new(bytes);
     let mut maker = Maker::new(&mut choices, types);
     maker.statements();
@@ -48,7 +48,7 @@ pub fn routine_of_types(bytes: &[u8], types: &TypeChoice) -> Routine {
 }
 
 /// The routine of a seed, derived from at most `len` bytes.
-pub fn routine_from_seed(seed: u64, len: usize) -> Routine {
+pub fn routine_from_seed(seed: u64, len: usize) -> LoweredRoutine {
     routine_from_bytes(&bytes_of_seed(seed, len))
 }
 
@@ -84,7 +84,7 @@ struct Scoped {
 struct Maker<'c, 'b> {
     choices: &'c mut Choices<'b>,
     types: &'c TypeChoice,
-    routine: Routine,
+    routine: LoweredRoutine,
     fresh: Fresh,
     scope: Vec<Scoped>,
     /// The loops that end earlier than at their extents.
@@ -104,7 +104,7 @@ impl<'c, 'b> Maker<'c, 'b> {
         let mut maker = Maker {
             choices,
             types,
-            routine: Routine { name: "random".into(), numerics, symbols, nodes, body },
+            routine: LoweredRoutine { name: "random".into(), numerics, symbols, nodes, body },
             fresh: Fresh::default(),
             scope: Vec::new(),
             clips: BTreeMap::new(),

@@ -3,7 +3,7 @@
 //! compute the same bits before and after: each `; run:` line of the file is run both ways.
 
 use lowered_ir::{
-    ir::{NodeDecl, Routine},
+    ir::{LoweredRoutine, NodeDecl},
     passes,
     pipeline::optimize,
     text::print,
@@ -34,7 +34,7 @@ impl Pass {
         }
     }
 
-    fn apply(&self, mut routine: Routine) -> Result<Routine, String> {
+    fn apply(&self, mut routine: LoweredRoutine) -> Result<LoweredRoutine, String> {
         verify(&routine).map_err(|e| e.to_string())?;
         for name in &self.names {
             routine = apply(routine, name)?;
@@ -62,7 +62,7 @@ impl Kind for Pass {
     }
 }
 
-fn apply(mut routine: Routine, name: &str) -> Result<Routine, String> {
+fn apply(mut routine: LoweredRoutine, name: &str) -> Result<LoweredRoutine, String> {
     if name == "optimize" {
         return optimize(routine, &passes::OptimizeSettings::default())
             .map(|o| o.routine)
@@ -78,7 +78,7 @@ fn apply(mut routine: Routine, name: &str) -> Result<Routine, String> {
 
 /// Runs a case on the original routine and on the one after the passes, and compares the nodes that outlive
 /// the run.
-fn same_bits(case: &RunCase, after: &Routine) -> Result<(), String> {
+fn same_bits(case: &RunCase, after: &LoweredRoutine) -> Result<(), String> {
     let before = case.interpret().map_err(|e| e.to_string())?;
     let transformed = RunCase { routine: after.clone(), expected: Vec::new(), ..case.clone() };
     let found = transformed.interpret().map_err(|e| e.to_string())?;

@@ -9,7 +9,7 @@ use codegen_core::{
     Access, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,
     check_form,
 };
-use lowered_ir::{ir::Routine, text::print, verify::verify};
+use lowered_ir::{ir::LoweredRoutine, text::print, verify::verify};
 use scheduling::{ScheduleOptions, schedule_traced};
 use tnode::DType;
 
@@ -48,10 +48,10 @@ impl Schedule {
         Ok(())
     }
 
-    fn one(&self, routine: &Routine) -> Result<String, String> {
+    fn one(&self, routine: &LoweredRoutine) -> Result<String, String> {
         verify(routine).map_err(|e| e.to_string())?;
         let mut steps = Vec::new();
-        let mut trace = |step: &str, routine: &Routine| steps.push((step.to_owned(), routine.clone()));
+        let mut trace = |step: &str, routine: &LoweredRoutine| steps.push((step.to_owned(), routine.clone()));
         let scheduled =
             schedule_traced(routine, &Interpreted::of_target(self.caps.clone()), &self.options, &mut trace)
                 .map_err(|e| e.to_string())?;

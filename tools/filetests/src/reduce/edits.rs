@@ -1,12 +1,12 @@
 //! Proposals that change one statement or one expression.
 
-use lowered_ir::ir::{Affine, Block, Expr, LoopKind, Numerics, Routine, Stmt, walk};
+use lowered_ir::ir::{Affine, Block, Expr, LoopKind, LoweredRoutine, Numerics, Stmt, walk};
 use tnode::Scalar;
 
 use crate::RunCase;
 
 fn with_body(case: &RunCase, body: Block) -> RunCase {
-    RunCase { routine: Routine { body, ..case.routine.clone() }, ..case.clone() }
+    RunCase { routine: LoweredRoutine { body, ..case.routine.clone() }, ..case.clone() }
 }
 
 /// The number of statements, those in loops included.
@@ -113,7 +113,7 @@ pub(super) fn serial_loop(case: &RunCase, position: usize) -> Option<RunCase> {
 
 /// The run in class `Strict`.
 pub(super) fn strict(case: &RunCase, position: usize) -> Option<RunCase> {
-    let routine = Routine { numerics: Numerics::Strict, ..case.routine.clone() };
+    let routine = LoweredRoutine { numerics: Numerics::Strict, ..case.routine.clone() };
     (position == 0).then(|| RunCase { routine, ..case.clone() })
 }
 

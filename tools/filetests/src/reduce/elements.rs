@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, Expr, NodeRef, Routine, Stmt, SymbolId, Var, walk};
+use lowered_ir::ir::{Affine, Expr, LoweredRoutine, NodeRef, Stmt, SymbolId, Var, walk};
 use tnode::Dims;
 
 use crate::RunCase;
@@ -43,7 +43,7 @@ pub(super) fn without_unused_nodes(case: &RunCase, position: usize) -> Option<Ru
 }
 
 /// Calls `f` on every mention of a node.
-fn each_node(routine: &mut Routine, f: &mut impl FnMut(&mut NodeRef)) {
+fn each_node(routine: &mut LoweredRoutine, f: &mut impl FnMut(&mut NodeRef)) {
     each_stored(&mut routine.body, f);
     walk::map_parts(&mut routine.body, &mut |mut expr| {
         if let Expr::Get { node, .. }

@@ -12,7 +12,7 @@ use assignments::lower::{LowerOptions, lower};
 use filetests::generate::{alike, program_from_seed};
 use lowered_ir::Lowered;
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{NodeDecl, Numerics, Routine};
+use lowered_ir::ir::{LoweredRoutine, NodeDecl, Numerics};
 use lowered_ir::passes::ModeError;
 use lowered_ir::pipeline::{OptimizeCtx, OptimizeError, OptimizeSettings, optimize_in};
 use lowered_ir::{text, verify};
@@ -42,7 +42,7 @@ fn initial(node: &TensorNode, decl: &NodeDecl) -> Vec<u8> {
     bytes
 }
 
-fn run(routine: &Routine, nodes: &[TensorNode], values: &mut Values) {
+fn run(routine: &LoweredRoutine, nodes: &[TensorNode], values: &mut Values) {
     verify::verify(routine).unwrap_or_else(|e| panic!("{e}\n{}", text::print(routine)));
     let mut memory = Memory::zeroed(routine);
     for ((node, decl), bytes) in nodes.iter().zip(&routine.nodes).zip(&mut memory.nodes) {

@@ -4,7 +4,7 @@
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups, check_form};
 use lowered_ir::{
     interp::{Memory, run},
-    ir::Routine,
+    ir::LoweredRoutine,
     pipeline::{OptimizeSettings, optimize},
     text::{MAX_NESTING, parse, print},
     verify::verify,
@@ -12,13 +12,13 @@ use lowered_ir::{
 use scheduling::{ScheduleOptions, schedule};
 
 /// The deepest routine.
-fn deepest() -> Routine {
+fn deepest() -> LoweredRoutine {
     deep(1)
 }
 
 /// As many nested loops as allowed, of `extent` iterations each, around an expression of the greatest allowed
 /// depth.
-fn deep(extent: usize) -> Routine {
+fn deep(extent: usize) -> LoweredRoutine {
     let open: String = (0..MAX_NESTING).map(|i| format!("for i{i} in 0..{extent} {{\n")).collect();
     let levels = MAX_NESTING - 2;
     let value =
@@ -30,7 +30,7 @@ fn deep(extent: usize) -> Routine {
 }
 
 /// Runs a test on a stack of 8 MiB.
-fn on_main_stack(test: fn(Routine)) {
+fn on_main_stack(test: fn(LoweredRoutine)) {
     let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(move || test(deepest()));
     thread.expect("a thread").join().expect("no panic");
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use filetests::generate::{routine_from_bytes, routine_from_seed};
 use lowered_ir::ir::{
-    BinaryOp, Bound, Expr, LocalDecl, LogPart, LoopKind, Numerics, Routine, RoutineTypes, Space, Stmt,
+    BinaryOp, Bound, Expr, LocalDecl, LogPart, LoopKind, LoweredRoutine, Numerics, RoutineTypes, Space, Stmt,
     TernaryOp, UnaryOp, Var, walk,
 };
 use lowered_ir::{text, verify::verify};
@@ -107,7 +107,7 @@ struct SeenConstructs {
 }
 
 impl SeenConstructs {
-    fn routine(&mut self, routine: &Routine) {
+    fn routine(&mut self, routine: &LoweredRoutine) {
         let locals = routine.locals();
         let types = RoutineTypes { routine, locals: &locals };
         self.cases.insert(class_case(&routine.numerics));
@@ -212,7 +212,7 @@ fn every_construct_is_drawn() {
     all("ternary operations", &seen.ternary, ternary);
 }
 
-fn check(routine: &Routine) -> Result<(), String> {
+fn check(routine: &LoweredRoutine) -> Result<(), String> {
     let printed = text::print(routine);
     verify(routine).map_err(|e| format!("{e}\n{printed}"))?;
     let again = text::parse(&printed).map_err(|e| format!("{e}\n{printed}"))?;

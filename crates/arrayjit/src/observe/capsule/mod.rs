@@ -32,7 +32,7 @@ use std::{
 use codegen_core::{Caps, Code, Codegen, ScheduledRoutine, interpreted::Interpreted};
 use device_runtime::{Context, Device, Event, MergeBufferUse, RunError};
 use lowered_ir::ir::{self, NodeRef};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 use tnode::{HostArray, TensorNode};
 
 pub use compilation::{CapsuleCompilation, CapsuleError};
@@ -49,7 +49,7 @@ pub(crate) struct CapsuleSource {
     backend: String,
     reporter: DebugReporter,
     /// The routine before the optimiser; its nodes are the first ones of `nodes`.
-    routine: Arc<ir::Routine>,
+    routine: Arc<ir::LoweredRoutine>,
     nodes: Vec<TensorNode>,
     compilation: Arc<CapsuleCompilation>,
     /// CPU backends have it, because the interpreter defines their bits.
@@ -194,7 +194,7 @@ impl CapsuleSource {
         bindings: &[i64],
     ) -> Option<Vec<HostArray>> {
         let run = |code: &Arc<Code>| -> Result<Vec<HostArray>, RunError> {
-            let device = Device::new(Arc::new(Cpu::inline(Config::default())), 0);
+            let device = Device::new(Arc::new(Cpu::inline(CpuConfig::default())), 0);
             let mut context = Context::new(&device.new_stream()?);
             for (node, input) in self.nodes.iter().zip(&inputs.nodes) {
                 if let Some(input) = input {

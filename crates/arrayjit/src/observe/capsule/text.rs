@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use lowered_ir::{
     interp::{self, Memory},
-    ir::{NodeRef, Numerics, Routine},
+    ir::{LoweredRoutine, NodeRef, Numerics},
     text,
 };
 use tnode::{DType, Scalar};
@@ -17,7 +17,7 @@ use super::compilation::CapsuleCompilation;
 /// A run to be written.
 pub(super) struct CapsuleText<'a> {
     /// The routine as it was before the optimiser.
-    pub(super) routine: &'a Routine,
+    pub(super) routine: &'a LoweredRoutine,
     /// The bytes of every node before the run, in the routine's order.
     pub(super) inputs: Vec<Vec<u8>>,
     /// The node that the routine reads from the merge buffer, and the bytes of the merge buffer.

@@ -3,13 +3,13 @@
 use arrayjit::settings::{FallbackSetting, NumericClass};
 use arrayjit::{Backend, HostArray, OptimizeSettings, TensorNode};
 use filetests::generate::{GeneratedProgram, program_from_seed};
-use lowered_ir::ir::Routine as Ir;
+use lowered_ir::ir::LoweredRoutine;
 use random_programs::{ProgramWeights, effort};
 
 use super::rejecting::{rejecting, settings};
 
 /// Rejects about half of all kernels, depending on their content.
-fn some(seed: u64) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
+fn some(seed: u64) -> impl Fn(&LoweredRoutine) -> Option<String> + Send + Sync {
     move |kernel| {
         // Hashes the statements only, so that kernels with the same statements are rejected alike.
         let mut hash = seed;

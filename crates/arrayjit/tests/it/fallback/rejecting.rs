@@ -9,10 +9,10 @@ use arrayjit::{
     TensorNode,
 };
 use codegen_core::{Artifact, CodegenError, ScheduledRoutine};
-use lowered_ir::ir::Routine as Ir;
+use lowered_ir::ir::LoweredRoutine;
 
 /// The rejected operation of a kernel, if any.
-pub(crate) type Rejects = dyn Fn(&Ir) -> Option<String> + Send + Sync;
+pub(crate) type Rejects = dyn Fn(&LoweredRoutine) -> Option<String> + Send + Sync;
 
 /// A code generator that rejects some kernels.
 struct Rejecting {
@@ -54,7 +54,7 @@ impl Codegen for Rejecting {
 pub(crate) fn rejecting(
     name: &str,
     settings: Settings,
-    rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
+    rejects: impl Fn(&LoweredRoutine) -> Option<String> + Send + Sync + 'static,
 ) -> Backend {
     with_caps(name, settings, |_| {}, rejects)
 }
@@ -64,7 +64,7 @@ pub(crate) fn with_caps(
     name: &str,
     settings: Settings,
     change: impl FnOnce(&mut Caps),
-    rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
+    rejects: impl Fn(&LoweredRoutine) -> Option<String> + Send + Sync + 'static,
 ) -> Backend {
     named("partial", name, settings, change, rejects)
 }
@@ -75,7 +75,7 @@ pub(crate) fn named(
     name: &str,
     settings: Settings,
     change: impl FnOnce(&mut Caps),
-    rejects: impl Fn(&Ir) -> Option<String> + Send + Sync + 'static,
+    rejects: impl Fn(&LoweredRoutine) -> Option<String> + Send + Sync + 'static,
 ) -> Backend {
     let inner = SharedCodegen(Backend::open_with(name, &settings).unwrap());
     let (device, mut caps) = (inner.0.device().clone(), inner.0.codegen().caps().clone());
@@ -107,7 +107,7 @@ impl Codegen for SharedCodegen {
 }
 
 /// Rejects kernels whose text contains `part`.
-pub(crate) fn with_text(part: &'static str) -> impl Fn(&Ir) -> Option<String> + Send + Sync {
+pub(crate) fn with_text(part: &'static str) -> impl Fn(&LoweredRoutine) -> Option<String> + Send + Sync {
     move |kernel| lowered_ir::text::print(kernel).contains(part).then(|| format!("`{part}`"))
 }
 

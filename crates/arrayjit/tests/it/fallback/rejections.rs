@@ -183,7 +183,7 @@ fn what_the_target_cannot_compute_is_named() {
 /// and the routine is divided in two.
 #[test]
 fn what_is_rejected_together_alone_is_cut() {
-    let both = |kernel: &lowered_ir::ir::Routine| {
+    let both = |kernel: &lowered_ir::ir::LoweredRoutine| {
         let text = lowered_ir::text::print(kernel);
         (text.contains("sqrt") && text.contains("floor")).then(|| "both".to_owned())
     };

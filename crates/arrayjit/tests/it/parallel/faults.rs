@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrayjit::{Backend, BackendParts, Device, RunError, Settings, parallel::MergeMethod};
 use codegen_core::interpreted::Interpreted;
 use device_runtime::{FaultDevice, FaultPlan};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 use super::rounds::{RoundProgram, by_hand};
 
@@ -15,7 +15,7 @@ const STREAMS: usize = 3;
 
 fn faulty(seed: u64) -> (Arc<FaultDevice>, Backend) {
     let plan = FaultPlan::new(seed).task_failures(0.01).late_completions(0.3);
-    let driver = Arc::new(FaultDevice::new(Arc::new(Cpu::multicore(Config::default())), plan));
+    let driver = Arc::new(FaultDevice::new(Arc::new(Cpu::multicore(CpuConfig::default())), plan));
     driver.set_active(false);
     let device = Device::new(driver.clone(), 0);
     let parts = BackendParts::new(Arc::new(Interpreted::new()), device);

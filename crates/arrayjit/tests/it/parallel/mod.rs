@@ -8,7 +8,7 @@ mod sums;
 use std::sync::Arc;
 
 use arrayjit::{Backend, Context, Device, HostArray, Settings, TensorNode};
-use scheduler_multicore::{Config, Cpu};
+use scheduler_multicore::{Cpu, CpuConfig};
 
 /// A node of `f32`.
 fn node(name: &str, dims: &[usize]) -> TensorNode {
@@ -25,7 +25,7 @@ fn array(values: &[f32], dims: &[usize]) -> HostArray {
 
 /// Contexts on streams of the backend's device, or of `devices` devices of the same kind in turn.
 fn contexts(backend: &Backend, streams: usize, devices: usize) -> Vec<Context> {
-    let more = (1..devices).map(|n| Device::new(Arc::new(Cpu::multicore(Config::default())), n));
+    let more = (1..devices).map(|n| Device::new(Arc::new(Cpu::multicore(CpuConfig::default())), n));
     let devices: Vec<Device> = std::iter::once(backend.device().clone()).chain(more).collect();
     (0..streams).map(|n| Context::new(&devices[n % devices.len()].new_stream().unwrap())).collect()
 }

@@ -4,8 +4,8 @@
 //! threads must preserve it.
 
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, NodeDecl, NodeRef, Numerics, Routine,
-    Stmt, Symbol, SymbolId, Var,
+    Affine, BinaryOp, Block, Bound, Expr, Indices, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
+    Numerics, Stmt, Symbol, SymbolId, Var,
 };
 use tnode::{DType, MemoryMode, ModeState, Reason, Sharing};
 
@@ -18,7 +18,7 @@ const MAX_POINTS: i64 = 2500;
 const MAX_ELEMS: i64 = 20_000;
 
 /// The routine that `choices` describe: one list of choices per nest.
-pub(super) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
+pub(super) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> LoweredRoutine {
     let mut head = Choices::new(choices.first().map_or(&[], Vec::as_slice));
     let dtype =
         *head.pick(&[DType::I32, DType::F32, DType::U8, DType::F64, DType::F32, DType::I64, DType::F16]);
@@ -26,7 +26,7 @@ pub(super) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> Routine {
     let mut writer = Writer { ranks, next: 0, open: Vec::new() };
     let body = choices.iter().flat_map(|choices| writer.nest(&mut Choices::new(choices))).collect();
     let symbols = vec![Symbol { name: "s".into(), range: 6 }];
-    let mut routine = Routine { name: "in_place".into(), numerics, symbols, nodes: Vec::new(), body };
+    let mut routine = LoweredRoutine { name: "in_place".into(), numerics, symbols, nodes: Vec::new(), body };
     let mut spans = spans(&routine, &ranks);
     let elems = |spans: &Vec<(i64, i64)>| spans.iter().map(|(lo, hi)| hi - lo + 1).product::<i64>();
     if spans.iter().any(|spans| elems(spans) > MAX_ELEMS) {
@@ -153,7 +153,7 @@ impl Writer {
 }
 
 /// The least and greatest value of the indices of each dimension of each node.
-fn spans(routine: &Routine, ranks: &[usize; 3]) -> Vec<Vec<(i64, i64)>> {
+fn spans(routine: &LoweredRoutine, ranks: &[usize; 3]) -> Vec<Vec<(i64, i64)>> {
     let mut spans: Vec<Vec<(i64, i64)>> = ranks.iter().map(|&rank| vec![(0, 0); rank]).collect();
     let mut extents = std::collections::BTreeMap::new();
     for stmt in lowered_ir::ir::walk::stmts(&routine.body) {

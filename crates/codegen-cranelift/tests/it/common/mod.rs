@@ -10,7 +10,7 @@ use codegen_core::{
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
 use codegen_testkit::GuardedBuffer;
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Expr, LoopKind, NodeDecl, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, LoopKind, LoweredRoutine, NodeDecl, Stmt, walk};
 use tnode::{DType, Scalar};
 
 /// The text of a kernel with one vector loop and remaining iterations.
@@ -23,12 +23,12 @@ pub(crate) const ADD: &str = "routine @add {
 }";
 
 /// Parses a routine.
-pub(crate) fn parse(text: &str) -> Routine {
+pub(crate) fn parse(text: &str) -> LoweredRoutine {
     lowered_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// The routine as a kernel.
-pub(crate) fn kernel(ir: Routine) -> Kernel {
+pub(crate) fn kernel(ir: LoweredRoutine) -> Kernel {
     let merged = merged(&ir);
     let memory = ir.nodes.iter().enumerate().map(|(i, n)| {
         let bytes = n.dims.iter().product::<usize>() * n.dtype.size_bytes();
@@ -56,7 +56,7 @@ pub(crate) fn kernel(ir: Routine) -> Kernel {
     Kernel::verified(ir, abi).expect("a valid kernel")
 }
 
-fn merged(ir: &Routine) -> Vec<usize> {
+fn merged(ir: &LoweredRoutine) -> Vec<usize> {
     let mut merged = Vec::new();
     for e in walk::parts_in(&ir.body) {
         if let Expr::GetMerge { node, .. } = e {
@@ -84,7 +84,7 @@ pub(crate) fn compile(kernel: &Kernel, options: &CraneliftOptions) -> Result<Art
 }
 
 /// Memory of the routine's nodes with bytes from a seed; floats are finite, and truth values are 0 or 1.
-pub(crate) fn filled(ir: &Routine, seed: u64) -> Memory {
+pub(crate) fn filled(ir: &LoweredRoutine, seed: u64) -> Memory {
     let mut memory = Memory::zeroed(ir);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for (node, bytes) in ir.nodes.iter().zip(&mut memory.nodes) {
@@ -164,7 +164,7 @@ fn run_some(
 }
 
 /// Asserts that the compiled routine computes the same values as the interpreter, with every set of options.
-pub(crate) fn check(ir: Routine, memory: &Memory, bindings: &[i64]) {
+pub(crate) fn check(ir: LoweredRoutine, memory: &Memory, bindings: &[i64]) {
     let mut expected = memory.clone();
     interp::run(&ir, &mut expected, bindings)
         .unwrap_or_else(|e| panic!("{e}\n{}", lowered_ir::text::print(&ir)));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use codegen_core::{Access, CodegenError, Kernel, Logging, Param, ScheduledRoutine, TileSwizzle, log_buffer};
-use codegen_ptx::{Ptx, Rendered};
+use codegen_ptx::{Ptx, PtxKernels};
 use codegen_testkit::Outcome;
 use filetests::RunCase;
 use lowered_ir::interp::{self, Memory};
@@ -95,7 +95,7 @@ pub(crate) fn text(buffer: &[u8], lines: &[LogLine]) -> String {
 
 /// Runs a kernel on its arguments.
 pub(crate) fn run_kernel(
-    rendered: &Rendered,
+    rendered: &PtxKernels,
     at: usize,
     kernel: &Kernel,
     args: &[Vec<u8>],

@@ -15,7 +15,7 @@ use std::{
 use codegen_core::{Access, Artifact, Code, KernelAbi, Param, PtxLaunch, PtxModule, TensorMap};
 pub use codegen_testkit::gpu_runtime::hand_made::*;
 use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
-use device_cuda::{Config, CudaDevice};
+use device_cuda::{CudaConfig, CudaDevice};
 use device_runtime::{Device, DirectDriver, Driver};
 use lowered_ir::{ir::Symbol, log::LogLine};
 use tnode::TensorNode;
@@ -142,7 +142,7 @@ impl Notes {
 /// A device that is called without the runtime.
 pub type Direct = DirectDriver<CudaDevice>;
 
-pub fn open(config: &Config) -> Direct {
+pub fn open(config: &CudaConfig) -> Direct {
     DirectDriver::new(Arc::new(CudaDevice::open(config).unwrap()))
 }
 
@@ -346,7 +346,7 @@ pub struct Cuda;
 
 impl Gpu for Cuda {
     fn open(&self, memory_limit: Option<usize>) -> Option<(Arc<dyn Driver>, Device)> {
-        let driver = open(&Config { memory_limit, ..Config::default() });
+        let driver = open(&CudaConfig { memory_limit, ..CudaConfig::default() });
         let device = device(&driver);
         Some((Arc::clone(driver.driver()) as Arc<_>, device))
     }

@@ -14,14 +14,14 @@ use codegen_testkit::gpu::or_skip;
 pub use codegen_testkit::gpu_runtime::hand_made::*;
 use codegen_testkit::gpu_runtime::{self, Gpu, Store, Word};
 use device_runtime::{Device, DirectDriver, Driver};
-use device_wgpu::{Config, OpenError, WgpuDevice};
+use device_wgpu::{WgpuConfig, WgpuDevice, WgpuOpenError};
 use lowered_ir::ir::Symbol;
 use tnode::TensorNode;
 
 /// Opens a device to call without the runtime, or skips the test if the machine has none.
-pub fn open(config: &Config) -> Option<DirectDriver<WgpuDevice>> {
+pub fn open(config: &WgpuConfig) -> Option<DirectDriver<WgpuDevice>> {
     match WgpuDevice::open(config) {
-        Err(error @ OpenError::NoAdapter { .. }) => or_skip(&test(), Err(error)),
+        Err(error @ WgpuOpenError::NoAdapter { .. }) => or_skip(&test(), Err(error)),
         opened => Some(DirectDriver::new(Arc::new(opened.unwrap()))),
     }
 }
@@ -40,7 +40,7 @@ fn test() -> String {
 /// memory open their own.
 pub fn shared() -> Option<Device> {
     static SHARED: OnceLock<Option<Device>> = OnceLock::new();
-    let device = SHARED.get_or_init(|| open(&Config::default()).map(|driver| device(&driver)));
+    let device = SHARED.get_or_init(|| open(&WgpuConfig::default()).map(|driver| device(&driver)));
     or_skip(&test(), device.clone().ok_or("no adapter"))
 }
 
@@ -147,7 +147,7 @@ pub struct Wgpu;
 
 impl Gpu for Wgpu {
     fn open(&self, memory_limit: Option<usize>) -> Option<(Arc<dyn Driver>, Device)> {
-        let driver = open(&Config { memory_limit, ..Config::default() })?;
+        let driver = open(&WgpuConfig { memory_limit, ..WgpuConfig::default() })?;
         let device = device(&driver);
         Some((Arc::clone(driver.driver()) as Arc<_>, device))
     }

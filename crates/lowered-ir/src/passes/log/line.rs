@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tnode::DType;
 
-use crate::ir::{Affine, BinaryOp, Expr, Guard, Indices, LogPart, NodeRef, Routine};
+use crate::ir::{Affine, BinaryOp, Expr, Guard, Indices, LogPart, LoweredRoutine, NodeRef};
 use crate::text::{LOOSEST, precedence, print_index};
 
 /// The unique names of nodes in the log.
@@ -13,7 +13,7 @@ pub(super) struct NodeNames(Vec<String>);
 
 impl NodeNames {
     /// The nodes' own names, with the position where several nodes have one name.
-    pub(super) fn of(routine: &Routine) -> NodeNames {
+    pub(super) fn of(routine: &LoweredRoutine) -> NodeNames {
         let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
         for decl in &routine.nodes {
             *uses.entry(&decl.name).or_default() += 1;
@@ -37,7 +37,7 @@ pub(super) enum LineDetail {
 
 /// A line being written.
 pub(super) struct LineWriter<'a> {
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
     names: &'a NodeNames,
     shown: LineDetail,
     parts: Vec<LogPart>,
@@ -46,7 +46,7 @@ pub(super) struct LineWriter<'a> {
 }
 
 impl<'a> LineWriter<'a> {
-    pub(super) fn new(routine: &'a Routine, names: &'a NodeNames, shown: LineDetail) -> Self {
+    pub(super) fn new(routine: &'a LoweredRoutine, names: &'a NodeNames, shown: LineDetail) -> Self {
         LineWriter { routine, names, shown, parts: Vec::new(), pending: String::new() }
     }
 

@@ -25,22 +25,22 @@ mod line;
 use tnode::{DType, Dims, Scalar};
 
 use crate::ir::{
-    Affine, BinaryOp, Block, Expr, Fresh, Indices, LocalDecl, Locals, LoopKind, NodeRef, Routine, Space,
-    Stmt, SymbolId, walk,
+    Affine, BinaryOp, Block, Expr, Fresh, Indices, LocalDecl, Locals, LoopKind, LoweredRoutine, NodeRef,
+    Space, Stmt, SymbolId, walk,
 };
 use line::{LineDetail, LineWriter, NodeNames};
 
 /// The routine with its log. Expects a routine that the verifier accepts, and gives one that it accepts.
-pub fn log_values(routine: &Routine) -> Routine {
+pub fn log_values(routine: &LoweredRoutine) -> LoweredRoutine {
     let mut logger =
         Logger { routine, names: NodeNames::of(routine), fresh: routine.fresh(), locals: routine.locals() };
     let mut body: Block = (0..routine.symbols.len() as u32).map(|s| logger.symbol(SymbolId(s))).collect();
     body.append(&mut logger.block(&routine.body));
-    Routine { body, ..routine.clone() }
+    LoweredRoutine { body, ..routine.clone() }
 }
 
 struct Logger<'r> {
-    routine: &'r Routine,
+    routine: &'r LoweredRoutine,
     names: NodeNames,
     fresh: Fresh,
     /// The routine's locals, and the new locals that hold logged values.

@@ -29,7 +29,7 @@ use tnode::DType;
 
 use super::ranges::Ranges;
 use super::settings::OptimizeSettings;
-use crate::ir::{Expr, Locals, Numerics, Routine, walk};
+use crate::ir::{Expr, Locals, LoweredRoutine, Numerics, walk};
 
 pub use equation::{Condition, Equation, EquationClass};
 pub use pattern::EquationMatch;
@@ -39,7 +39,7 @@ use pattern::{Pattern, RootOp};
 
 /// The context of an expression that the conditions of equations may query.
 struct SimplifyContext<'a> {
-    routine: &'a Routine,
+    routine: &'a LoweredRoutine,
     locals: &'a Locals,
     ranges: &'a Ranges,
     /// The most permissive class in use.
@@ -127,9 +127,9 @@ impl CompiledEquation {
 }
 
 /// Simplifies every value of the routine.
-pub fn simplify(routine: &mut Routine, settings: &OptimizeSettings) {
+pub fn simplify(routine: &mut LoweredRoutine, settings: &OptimizeSettings) {
     let mut body = std::mem::take(&mut routine.body);
-    let shell = Routine { body: body.clone(), ..routine.clone() };
+    let shell = LoweredRoutine { body: body.clone(), ..routine.clone() };
     let (locals, ranges) = (shell.locals(), Ranges::of(&shell));
     let class = class_in_use(routine.numerics, settings);
     let ctx = SimplifyContext { routine: &shell, locals: &locals, ranges: &ranges, class };

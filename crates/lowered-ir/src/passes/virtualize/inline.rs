@@ -7,7 +7,7 @@ use super::instantiate::{self, ElementInstance, ElementUse, UseSite};
 use super::producer::Producer;
 use super::statement_position::StatementPosition;
 use super::{InlineRejection, MAX_NESTING, MAX_STATEMENT_SIZE, hazard};
-use crate::ir::{ArrayRef, Block, Expr, Fresh, LoopKind, NodeRef, Routine, Stmt, walk};
+use crate::ir::{ArrayRef, Block, Expr, Fresh, LoopKind, LoweredRoutine, NodeRef, Stmt, walk};
 use crate::passes::cost::{depth, size};
 use crate::passes::ranges::Ranges;
 use crate::verify;
@@ -15,7 +15,7 @@ use crate::verify;
 /// The tables of the routine that inlining reads and extends.
 pub(super) struct InlineContext<'a> {
     /// The routine's tables; its body is elsewhere.
-    pub(super) routine: &'a Routine,
+    pub(super) routine: &'a LoweredRoutine,
     pub(super) ranges: &'a mut Ranges,
     pub(super) fresh: &'a mut Fresh,
 }
@@ -43,7 +43,7 @@ pub(super) fn replace_uses(
     Ok(replaced)
 }
 
-fn overwritten(input: NodeRef, routine: &Routine) -> InlineRejection {
+fn overwritten(input: NodeRef, routine: &LoweredRoutine) -> InlineRejection {
     InlineRejection::InputOverwritten { input: routine.node(input).name.clone() }
 }
 

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use tnode::{DType, Scalar};
 
 use crate::ir::{
-    Affine, BinaryOp, Block, Expr, Fresh, Guard, IdSet, Indices, LocalId, LoopId, LoopKind, Range, Routine,
-    Stmt, Var, walk,
+    Affine, BinaryOp, Block, Expr, Fresh, Guard, IdSet, Indices, LocalId, LoopId, LoopKind, LoweredRoutine,
+    Range, Stmt, Var, walk,
 };
 use crate::passes::cost::{cost, depth};
 use crate::passes::ranges::Ranges;
@@ -49,7 +49,7 @@ pub(super) struct UseSite<'a> {
     /// Unused identifiers.
     pub(super) fresh: &'a mut Fresh,
     /// The tables of the routine being rewritten.
-    pub(super) routine: &'a Routine,
+    pub(super) routine: &'a LoweredRoutine,
     /// The position in the body of the outermost statement around the use.
     pub(super) top: usize,
     /// The position of the use within that statement.
@@ -188,7 +188,7 @@ fn index_with(
     piece: &SetterNest,
     var: LoopId,
     names: &BTreeMap<LoopId, LoopId>,
-    routine: &Routine,
+    routine: &LoweredRoutine,
 ) -> String {
     let mentions = |index: &&Affine| renamed(index, names).mentions(var);
     piece.index.iter().find(mentions).map_or_else(String::new, |index| text::print_index(routine, index))

@@ -44,7 +44,7 @@ mod statement_position;
 
 use super::effects::Effects;
 use super::ranges::Ranges;
-use crate::ir::{Affine, Block, LoopId, LoopKind, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Affine, Block, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, walk};
 
 pub use rejection::InlineRejection;
 pub(crate) use rename::{rename, rename_locals};
@@ -75,7 +75,7 @@ const MAX_NESTING: usize = 200;
 /// of equal priority are inlined in the order of their first setters.
 ///
 /// A node that is never used loses its setters.
-pub fn virtualize(routine: &mut Routine, candidates: &[NodeRef]) -> Vec<(NodeRef, InlineRejection)> {
+pub fn virtualize(routine: &mut LoweredRoutine, candidates: &[NodeRef]) -> Vec<(NodeRef, InlineRejection)> {
     virtualize_keeping(routine, candidates).rejected
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct InlinedComputation {
 }
 
 /// Like [`virtualize`], but also returns the computations that disappear from the routine.
-pub(crate) fn virtualize_keeping(routine: &mut Routine, candidates: &[NodeRef]) -> VirtualizeOutcome {
+pub(crate) fn virtualize_keeping(routine: &mut LoweredRoutine, candidates: &[NodeRef]) -> VirtualizeOutcome {
     let mut fresh = routine.fresh();
     let first_new = fresh.clone().loop_id();
     let mut ranges = Ranges::of(routine);
@@ -114,7 +114,7 @@ pub(crate) fn virtualize_keeping(routine: &mut Routine, candidates: &[NodeRef]) 
     outcome
 }
 
-fn in_order(routine: &Routine, body: &IndexedBody, candidates: &[NodeRef]) -> Vec<NodeRef> {
+fn in_order(routine: &LoweredRoutine, body: &IndexedBody, candidates: &[NodeRef]) -> Vec<NodeRef> {
     let by_choice = |node: NodeRef| !routine.node(node).mode.known_virtual();
     let first_setter = |node| body.writers(node).next().unwrap_or(usize::MAX);
     let mut order = candidates.to_vec();

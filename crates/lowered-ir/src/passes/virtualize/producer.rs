@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tnode::DType;
 
-use crate::ir::{Affine, Expr, IdSet, Indices, LocalId, LoopId, NodeRef, Routine, Stmt, walk};
+use crate::ir::{Affine, Expr, IdSet, Indices, LocalId, LoopId, LoweredRoutine, NodeRef, Stmt, walk};
 use crate::passes::cost;
 use crate::passes::ranges::Ranges;
 use crate::passes::solve::gcd;
@@ -51,7 +51,7 @@ pub(super) struct SetterNest {
 
 /// Extracts the computation of `node` from the body.
 pub(super) fn extract(
-    routine: &Routine,
+    routine: &LoweredRoutine,
     body: &IndexedBody,
     node: NodeRef,
     ranges: &Ranges,

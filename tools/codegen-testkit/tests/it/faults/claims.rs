@@ -2,26 +2,26 @@
 
 use codegen_core::{Caps, DTypeSet, Workgroups};
 use codegen_testkit::Level::{L0, L1, L2, L3};
-use lowered_ir::ir::{Expr, LoopKind, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, LoopKind, LoweredRoutine, Stmt, walk};
 use tnode::DType;
 
 use super::{Fault, Row, everything, first_level, threaded};
 
-fn any_expr(routine: &Routine, test: fn(&Expr) -> bool) -> bool {
+fn any_expr(routine: &LoweredRoutine, test: fn(&Expr) -> bool) -> bool {
     walk::parts_in(&routine.body).any(|expr| test(expr))
 }
 
-fn any_stmt(routine: &Routine, test: fn(&Stmt) -> bool) -> bool {
+fn any_stmt(routine: &LoweredRoutine, test: fn(&Stmt) -> bool) -> bool {
     walk::stmts(&routine.body).any(|stmt| test(stmt))
 }
 
-fn has(routine: &Routine, dtype: DType) -> bool {
+fn has(routine: &LoweredRoutine, dtype: DType) -> bool {
     routine.nodes.iter().any(|decl| decl.dtype == dtype)
 }
 
 pub(crate) fn table() -> Vec<Row> {
     let claim = |name, level, caps: fn() -> Caps| Row { name, level, caps, fault: Fault::None };
-    let rejects = |name, level, caps: fn() -> Caps, test: fn(&Routine) -> bool| Row {
+    let rejects = |name, level, caps: fn() -> Caps, test: fn(&LoweredRoutine) -> bool| Row {
         name,
         level,
         caps,

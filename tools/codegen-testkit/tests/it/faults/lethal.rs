@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use codegen_core::Caps;
 use codegen_testkit::{ConformanceTest, Level, conform, measure};
-use lowered_ir::ir::Routine;
+use lowered_ir::ir::LoweredRoutine;
 use tnode::DType;
 
 use super::{Fault, Faulty, first_level, native::Call};
@@ -16,7 +16,7 @@ const VICTIM: &str = "contraction";
 const FILE: &str = "first_level/rounding";
 
 /// Ends the process or the progress of the thread, in kernels of the victim.
-pub(crate) fn disturb(call: Call, kernel: &str, ir: &Routine) {
+pub(crate) fn disturb(call: Call, kernel: &str, ir: &LoweredRoutine) {
     if call == Call::AbortsOnF16 && ir.nodes.iter().any(|decl| decl.dtype == DType::F16) {
         std::process::abort();
     }

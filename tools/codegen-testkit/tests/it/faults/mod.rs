@@ -40,12 +40,12 @@ use codegen_core::{
 };
 use codegen_testkit::{Case, Level, Outcome, cases, false_claims, stages::Stages};
 use filetests::RunCase;
-use lowered_ir::ir::{Expr, Locals, Routine, Stmt, walk};
+use lowered_ir::ir::{Expr, Locals, LoweredRoutine, Stmt, walk};
 use tnode::{DType, Scalar};
 
 /// A routine whose expressions are rewritten.
 pub(crate) struct Scope {
-    routine: Routine,
+    routine: LoweredRoutine,
     locals: Locals,
 }
 
@@ -69,9 +69,9 @@ pub(crate) enum Fault {
     /// Of each statement, outer before inner.
     Stmt(fn(Stmt) -> Vec<Stmt>),
     /// Of the whole body.
-    Routine(fn(&mut Routine)),
+    Routine(fn(&mut LoweredRoutine)),
     /// Rejects kernels for which the function holds.
-    Rejects(fn(&Routine) -> bool),
+    Rejects(fn(&LoweredRoutine) -> bool),
     /// Of calls.
     Native(native::Call),
 }
@@ -150,7 +150,7 @@ impl Faulty {
 }
 
 /// Changes every expression, inner before outer.
-fn rewritten(routine: &mut Routine, rewrite: impl Fn(&Scope, Expr) -> Expr) {
+fn rewritten(routine: &mut LoweredRoutine, rewrite: impl Fn(&Scope, Expr) -> Expr) {
     let scope = Scope { locals: routine.locals(), routine: routine.clone() };
     walk::map_values(&mut routine.body, &mut |value| {
         walk::map_expr(value, &mut |expr| rewrite(&scope, expr))

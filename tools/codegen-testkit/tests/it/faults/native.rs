@@ -12,7 +12,7 @@ use codegen_core::{
     host::{HostModule, HostPtr, NativeCode, NativeKernel},
 };
 use codegen_testkit::Level::{L0, L1, L3};
-use lowered_ir::ir::{Bound, LoopKind, Routine, Stmt};
+use lowered_ir::ir::{Bound, LoopKind, LoweredRoutine, Stmt};
 
 use super::{Fault, Row, first_level, threaded};
 
@@ -144,7 +144,7 @@ fn object(kernel: &Kernel, call: Call) -> (NativeCode, KernelAbi) {
 
 struct Object {
     name: String,
-    ir: Routine,
+    ir: LoweredRoutine,
     abi: KernelAbi,
     call: Call,
     calls: AtomicU32,

@@ -1,7 +1,7 @@
 //! A code generator that begins with three operations, and rejects every kernel with another one.
 
 use codegen_testkit::{Level, cases, conformance, score};
-use lowered_ir::ir::{BinaryOp, Expr, Routine, walk};
+use lowered_ir::ir::{BinaryOp, Expr, LoweredRoutine, walk};
 
 use super::{Fault, Faulty, first_level};
 
@@ -11,7 +11,7 @@ fn three() -> Faulty {
     Faulty { caps: first_level(), fault: Fault::Rejects(has_others) }
 }
 
-fn has_others(routine: &Routine) -> bool {
+fn has_others(routine: &LoweredRoutine) -> bool {
     walk::parts_in(&routine.body).any(|expr| {
         !matches!(
             expr,

@@ -2,7 +2,7 @@
 
 use codegen_testkit::Level::{self, L0, L1, L2, L3};
 use lowered_ir::ir::{
-    Affine, BinaryOp, Block, Bound, Expr, LoopKind, Range, Routine, Space, Stmt, Var, walk,
+    Affine, BinaryOp, Block, Bound, Expr, LoopKind, LoweredRoutine, Range, Space, Stmt, Var, walk,
 };
 use tnode::{DType, Scalar};
 
@@ -19,7 +19,7 @@ pub(crate) fn changed(block: Block, change: fn(Stmt) -> Vec<Stmt>) -> Block {
 
 /// Declares the scalars of all loops before the body, so that each iteration begins with the values of the
 /// one before.
-pub(crate) fn hoisted(routine: &mut Routine) {
+pub(crate) fn hoisted(routine: &mut LoweredRoutine) {
     let mut declared = Block::new();
     routine.body = changed_with(std::mem::take(&mut routine.body), &mut |stmt| match stmt {
         Stmt::Declare { ref dims, .. } if dims.is_empty() => {
