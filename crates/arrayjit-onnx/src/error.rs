@@ -50,7 +50,7 @@ pub enum OnnxError {
     Invalid(String),
     /// A graph that cannot be built, does not compile, or fails on the device.
     #[error(transparent)]
-    Model(#[from] arrayjit_tensor::Error),
+    Model(#[from] arrayjit_tensor::TensorError),
     /// An array that cannot be made.
     #[error(transparent)]
     Array(#[from] tnode::TensorNodeError),

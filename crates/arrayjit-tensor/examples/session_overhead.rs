@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, Init, ModelState, Params, Tensor,
+    Backend, DType, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
     optim::{AdamW, OptimizerState},
     session::{Batch, BatchValues, Session},
 };
@@ -23,7 +23,7 @@ fn model() -> Result<(Params, ModelState), Box<dyn std::error::Error>> {
     Ok((params, weights))
 }
 
-fn loss(params: &Params, x: &Tensor, label: &Tensor) -> Result<Tensor, Error> {
+fn loss(params: &Params, x: &Tensor, label: &Tensor) -> Result<Tensor, TensorError> {
     let mut x = x.clone();
     for parameter in params.trainable() {
         x = x.einsum("n i, o i -> n o", &parameter)?.relu()?;

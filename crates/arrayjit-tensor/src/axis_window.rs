@@ -2,7 +2,7 @@
 //! letter `o` counts the windows of an axis of space, and `k` the elements of a window.
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::Argument,
     reduce::sum_types,
     shape::{access, dims, numbered, ranges_of},
@@ -127,7 +127,7 @@ impl Tensor {
         bias: Option<&Tensor>,
         windows: &[AxisWindow],
         groups: usize,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let (axes, shape) = (windows.len(), filters.shape());
         let (inner, count) = match layout {
             FilterLayout::FiltersFirst => (shape[1], shape[0]),
@@ -178,7 +178,7 @@ impl Tensor {
         bias: Option<&Tensor>,
         windows: &[AxisWindow],
         groups: usize,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let axes = windows.len();
         let (inner, outer) = (self.shape()[1] / groups, filters.shape()[1]);
         let (channel, filter, ranges) = grouped(groups, inner, outer);
@@ -235,7 +235,7 @@ impl Tensor {
         op: &str,
         outside: &str,
         finish: &str,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let at = WindowAccess::new(self.shape(), windows);
         let (wide, narrow) = sum_types(self.dtype());
         let (s, ranges) = (at.result("s", "c"), at.ranges());
@@ -256,7 +256,7 @@ impl Tensor {
         call: Call,
         windows: &[AxisWindow],
         counts_margins: bool,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let at = WindowAccess::new(self.shape(), windows);
         let (wide, narrow) = sum_types(self.dtype());
         let (s, value, ranges) = (at.result("s", "c"), at.element("x", "c", "0"), at.ranges());

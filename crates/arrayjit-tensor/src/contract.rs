@@ -4,7 +4,7 @@ use arrayjit::DType;
 
 use crate::{
     equation::NamedAxes,
-    error::{Call, Error},
+    error::{Call, TensorError},
     graph::Graph,
     operand::{Argument, TensorOperand},
     reduce::sum_types,
@@ -26,21 +26,21 @@ impl Tensor {
     /// # Errors
     /// Operands of rank 0, inner sizes that differ, or shapes that do not broadcast.
     #[track_caller]
-    pub fn matmul(&self, other: impl TensorOperand) -> Result<Tensor, Error> {
+    pub fn matmul(&self, other: impl TensorOperand) -> Result<Tensor, TensorError> {
         let call = Call::new("matmul");
         let other = other.argument();
         let fail = |kind| self.graph().fail(call, kind);
         for (what, shape) in [(self.name(), self.shape()), (other.name(), other.shape())] {
             if shape.is_empty() {
                 let (found, expected) = (Vec::new(), "at least one axis".into());
-                return Err(fail(Error::Shape { what, found, expected }));
+                return Err(fail(TensorError::Shape { what, found, expected }));
             }
         }
         let (left, right) = (self.shape(), other.shape());
         let (inner, found) = (left[left.len() - 1], right[right.len().saturating_sub(2)]);
         if inner != found {
             let (left, right) = (left.to_vec(), right.to_vec());
-            return Err(fail(Error::InnerSize { left, right, inner, found }));
+            return Err(fail(TensorError::InnerSize { left, right, inner, found }));
         }
         let batch_of = |shape: &[usize]| shape[..shape.len().saturating_sub(2)].to_vec();
         let (left_batch, right_batch) = (batch_of(left), batch_of(right));
@@ -76,13 +76,13 @@ impl Tensor {
     /// let k = graph.input("k", [2, 16, 4, 8], DType::F32)?;
     /// let scores = q.einsum("b s h d, b t h d -> b h s t", &k)?;
     /// assert_eq!(scores.shape(), [2, 4, 16, 16]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// An equation that does not fit the ranks, or a name with two sizes.
     #[track_caller]
-    pub fn einsum(&self, equation: &str, other: impl TensorOperand) -> Result<Tensor, Error> {
+    pub fn einsum(&self, equation: &str, other: impl TensorOperand) -> Result<Tensor, TensorError> {
         let inputs = [("x", Argument::Tensor(self)), ("z", other.argument())];
         self.summed(Call::new("einsum"), equation, &inputs)
     }
@@ -100,16 +100,21 @@ impl Tensor {
     /// # Errors
     /// Fails like [`einsum`](Tensor::einsum).
     #[track_caller]
-    pub fn rearrange(&self, equation: &str) -> Result<Tensor, Error> {
+    pub fn rearrange(&self, equation: &str) -> Result<Tensor, TensorError> {
         self.summed(Call::new("rearrange"), equation, &[("x", Argument::Tensor(self))])
     }
 
-    fn summed(&self, call: Call, equation: &str, inputs: &[(&str, Argument<'_>)]) -> Result<Tensor, Error> {
+    fn summed(
+        &self,
+        call: Call,
+        equation: &str,
+        inputs: &[(&str, Argument<'_>)],
+    ) -> Result<Tensor, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
         if !equation.contains("->") {
             let expected = "operands and a result, as in `i k, k j -> i j`".into();
             let found = format!("`{equation}`");
-            return Err(fail(Error::Argument { argument: "equation", found, expected }));
+            return Err(fail(TensorError::Argument { argument: "equation", found, expected }));
         }
         let shapes: Vec<(String, &[usize])> =
             inputs.iter().map(|(_, argument)| (argument.name(), argument.shape())).collect();
@@ -126,7 +131,7 @@ pub fn contracted(
     call: Call,
     equation: &NamedAxes,
     inputs: &[(&str, Argument<'_>)],
-) -> Result<Tensor, Error> {
+) -> Result<Tensor, TensorError> {
     let accesses = inputs.iter().zip(&equation.operands).map(|((name, _), axes)| access(name, axes));
     let (accesses, dtype) = (accesses.collect::<Vec<_>>(), promoted(inputs));
     graph.result(call, inputs, |y| sum_of_products(y, &equation.result, &accesses, dtype))

@@ -5,7 +5,7 @@ use std::ops;
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::{Argument, TensorOperand, number, number_of},
     parameter::Parameter,
     shape::{broadcast, broadcast_access, whole},
@@ -28,7 +28,7 @@ macro_rules! unary {
                 /// # Errors
                 /// An element type without this function.
                 #[track_caller]
-                pub fn $name(&self) -> Result<Tensor, Error> {
+                pub fn $name(&self) -> Result<Tensor, TensorError> {
                     self.map(Call::new(stringify!($name)), $text)
                 }
             )*
@@ -145,7 +145,7 @@ macro_rules! binary {
                 /// # Errors
                 /// Shapes that do not broadcast, or a tensor of another graph.
                 #[track_caller]
-                pub fn $name(&self, other: impl TensorOperand) -> Result<Tensor, Error> {
+                pub fn $name(&self, other: impl TensorOperand) -> Result<Tensor, TensorError> {
                     combine(Call::new(stringify!($name)), Argument::Tensor(self), other.argument(), $text)
                 }
             )*
@@ -205,7 +205,7 @@ impl Tensor {
     /// # Errors
     /// A size that overflows.
     #[track_caller]
-    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor, Error> {
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor, TensorError> {
         let call = Call::new("to_dtype");
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -224,7 +224,7 @@ impl Tensor {
     /// # Errors
     /// A size that overflows.
     #[track_caller]
-    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor, Error> {
+    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor, TensorError> {
         let call = Call::new("clamp");
         let is_ordered = low <= high;
         let [low, high] = [low, high].map(|bound| number_of(self.dtype(), bound));
@@ -248,7 +248,7 @@ impl Tensor {
     /// # Errors
     /// An element type without this function.
     #[track_caller]
-    pub fn elu(&self, alpha: f64) -> Result<Tensor, Error> {
+    pub fn elu(&self, alpha: f64) -> Result<Tensor, TensorError> {
         self.map(Call::new("elu"), &format!("elu({{}}, {})", number(alpha)))
     }
 
@@ -262,7 +262,7 @@ impl Tensor {
     /// # Errors
     /// An element type without this function.
     #[track_caller]
-    pub fn celu(&self, alpha: f64) -> Result<Tensor, Error> {
+    pub fn celu(&self, alpha: f64) -> Result<Tensor, TensorError> {
         self.map(Call::new("celu"), &format!("celu({{}}, {})", number(alpha)))
     }
 
@@ -276,7 +276,7 @@ impl Tensor {
     /// # Errors
     /// An element type without a product.
     #[track_caller]
-    pub fn leaky_relu(&self, slope: f64) -> Result<Tensor, Error> {
+    pub fn leaky_relu(&self, slope: f64) -> Result<Tensor, TensorError> {
         self.map(Call::new("leaky_relu"), &format!("where({{}} > 0, {{}}, {{}} * {})", number(slope)))
     }
 
@@ -287,13 +287,17 @@ impl Tensor {
     /// # use arrayjit_tensor::example::*;
     /// let x = tensor([-1., 4.]);
     /// check(x.gt(0.)?.where_(x.sqrt()?, 0.), [0., 2.]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// Shapes that do not broadcast, or a tensor of another graph.
     #[track_caller]
-    pub fn where_(&self, then: impl TensorOperand, otherwise: impl TensorOperand) -> Result<Tensor, Error> {
+    pub fn where_(
+        &self,
+        then: impl TensorOperand,
+        otherwise: impl TensorOperand,
+    ) -> Result<Tensor, TensorError> {
         let call = Call::new("where");
         let (then, otherwise) = (then.argument(), otherwise.argument());
         let fail = |kind| self.graph().fail(call, kind);
@@ -310,7 +314,7 @@ impl Tensor {
     }
 
     /// Applies an expression, in which `{}` is the element.
-    pub(crate) fn map(&self, call: Call, expression: &str) -> Result<Tensor, Error> {
+    pub(crate) fn map(&self, call: Call, expression: &str) -> Result<Tensor, TensorError> {
         let rank = self.rank();
         let value = expression.replace("{}", &whole("x", rank));
         self.graph()
@@ -324,10 +328,10 @@ pub(crate) fn combine(
     left: Argument<'_>,
     right: Argument<'_>,
     expression: &str,
-) -> Result<Tensor, Error> {
+) -> Result<Tensor, TensorError> {
     let Some(graph) = left.graph().or(right.graph()) else {
         let expected = "a tensor: parameters have no graph".into();
-        let kind = Error::Argument { argument: "the operands", found: left.name(), expected };
+        let kind = TensorError::Argument { argument: "the operands", found: left.name(), expected };
         return Err(call.error("", kind));
     };
     let to = broadcast(left.shape(), right.shape()).map_err(|kind| graph.fail(call, kind))?;
@@ -363,10 +367,10 @@ macro_rules! operator {
     };
     (@ $trait:ident $method:ident $text:literal: $left:ty) => {
         impl<O: TensorOperand> ops::$trait<O> for $left {
-            type Output = Result<Tensor, Error>;
+            type Output = Result<Tensor, TensorError>;
 
             #[track_caller]
-            fn $method(self, other: O) -> Result<Tensor, Error> {
+            fn $method(self, other: O) -> Result<Tensor, TensorError> {
                 combine(Call::new(stringify!($method)), TensorOperand::argument(&self), other.argument(), $text)
             }
         }
@@ -379,10 +383,10 @@ macro_rules! operator {
     };
     (@number $trait:ident $method:ident $text:literal: $number:ty, $right:ty) => {
         impl ops::$trait<$right> for $number {
-            type Output = Result<Tensor, Error>;
+            type Output = Result<Tensor, TensorError>;
 
             #[track_caller]
-            fn $method(self, other: $right) -> Result<Tensor, Error> {
+            fn $method(self, other: $right) -> Result<Tensor, TensorError> {
                 combine(Call::new(stringify!($method)), TensorOperand::argument(&self), TensorOperand::argument(&other), $text)
             }
         }
@@ -397,10 +401,10 @@ operator! {
 }
 
 impl ops::Neg for &Tensor {
-    type Output = Result<Tensor, Error>;
+    type Output = Result<Tensor, TensorError>;
 
     #[track_caller]
-    fn neg(self) -> Result<Tensor, Error> {
+    fn neg(self) -> Result<Tensor, TensorError> {
         Tensor::neg(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Error;
+use crate::error::TensorError;
 
 /// The names of axes of an einsum, as indices of texts.
 pub struct NamedAxes {
@@ -20,9 +20,12 @@ impl NamedAxes {
     ///
     /// # Errors
     /// An equation that does not fit the ranks, or a name with two sizes.
-    pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<NamedAxes, Error> {
-        let wrong =
-            |expected: String| Error::Argument { argument: "equation", found: format!("`{text}`"), expected };
+    pub fn parse(text: &str, inputs: &[(String, &[usize])]) -> Result<NamedAxes, TensorError> {
+        let wrong = |expected: String| TensorError::Argument {
+            argument: "equation",
+            found: format!("`{text}`"),
+            expected,
+        };
         let (left, right) = match text.split_once("->") {
             Some((left, right)) => (left, Some(right)),
             None => (text, None),

@@ -16,11 +16,11 @@ type TypeAndShape = (DType, Vec<usize>);
 /// An error of a graph, of a model that is compiled, run, saved or loaded, or of training. It names the
 /// tensor, parameter, input, step or file.
 ///
-/// [`Error::Operation`] displays the operation, the module, the caller's line and the `problem`, which is an
-/// error of this type too. [`Error::File`] does the same for a file.
+/// [`TensorError::Operation`] displays the operation, the module, the caller's line and the `problem`, which is an
+/// error of this type too. [`TensorError::File`] does the same for a file.
 ///
 /// ```
-/// use arrayjit_tensor::{DType, Error, Graph};
+/// use arrayjit_tensor::{DType, TensorError, Graph};
 ///
 /// let graph = Graph::new();
 /// let x = graph.input("x", [32, 784], DType::F32)?;
@@ -30,21 +30,21 @@ type TypeAndShape = (DType, Vec<usize>);
 /// assert!(error.to_string().ends_with(
 ///     "the last axis of [32, 784] has 784 elements, but the one before the last of [100, 10] has 100"
 /// ));
-/// let Error::Operation { operation: "matmul", problem, .. } = error else { panic!("{error}") };
-/// assert!(matches!(*problem, Error::InnerSize { inner: 784, found: 100, .. }));
-/// # Ok::<(), Error>(())
+/// let TensorError::Operation { operation: "matmul", problem, .. } = error else { panic!("{error}") };
+/// assert!(matches!(*problem, TensorError::InnerSize { inner: 784, found: 100, .. }));
+/// # Ok::<(), TensorError>(())
 /// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
-pub enum Error {
+pub enum TensorError {
     /// An operation that cannot be added to a graph.
     #[error("{operation}{} at {location}: {problem}", within(module))]
     Operation {
         operation: &'static str,
         module: String,
         location: &'static Location<'static>,
-        problem: Box<Error>,
+        problem: Box<TensorError>,
     },
     /// Two shapes that cannot be broadcast to one.
     #[error(
@@ -139,7 +139,7 @@ pub enum Error {
 
     /// A file of weights or a checkpoint that cannot be written or loaded.
     #[error("file `{}`: {problem}", path.display())]
-    File { path: PathBuf, problem: Box<Error> },
+    File { path: PathBuf, problem: Box<TensorError> },
     /// An error of the file system.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -191,9 +191,9 @@ pub enum Error {
 /// Converts an error of `arrayjit` to a variant that has it in a box.
 macro_rules! boxed {
     ($($variant:ident($error:ty);)*) => {$(
-        impl From<$error> for Error {
-            fn from(error: $error) -> Error {
-                Error::$variant(Box::new(error))
+        impl From<$error> for TensorError {
+            fn from(error: $error) -> TensorError {
+                TensorError::$variant(Box::new(error))
             }
         }
     )*};
@@ -247,8 +247,8 @@ impl Call {
     }
 
     /// The error of this call, within a module.
-    pub(crate) fn error(self, module: impl Into<String>, problem: impl Into<Error>) -> Error {
+    pub(crate) fn error(self, module: impl Into<String>, problem: impl Into<TensorError>) -> TensorError {
         let (operation, module, location) = (self.op, module.into(), self.at);
-        Error::Operation { operation, module, location, problem: Box::new(problem.into()) }
+        TensorError::Operation { operation, module, location, problem: Box::new(problem.into()) }
     }
 }

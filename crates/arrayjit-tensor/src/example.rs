@@ -2,7 +2,7 @@
 
 use arrayjit::{Backend, DType, HostArray};
 
-use crate::{error::Error, graph::Graph, model_state::ModelState, parameter::Params, tensor::Tensor};
+use crate::{error::TensorError, graph::Graph, model_state::ModelState, parameter::Params, tensor::Tensor};
 
 thread_local! {
     static GRAPH: Graph = Graph::new();
@@ -61,13 +61,13 @@ pub fn tensor<T: Nested>(values: T) -> Tensor {
         array.set_values(&values.elements())?;
         Ok(array)
     });
-    let tensor = array.map_err(Error::from).and_then(|array| GRAPH.with(|graph| graph.constant(array)));
+    let tensor = array.map_err(TensorError::from).and_then(|array| GRAPH.with(|graph| graph.constant(array)));
     tensor.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Checks the type, the shape and, but for rounding, the values of a result.
 #[track_caller]
-pub fn check<T: Nested>(result: Result<Tensor, Error>, expected: T) {
+pub fn check<T: Nested>(result: Result<Tensor, TensorError>, expected: T) {
     let found = result.and_then(|tensor| {
         let weights = ModelState::new(&Backend::open("interpreter")?, &Params::new(0))?;
         tensor.graph().compile(&weights, &[&tensor])?.run(&[])

@@ -13,7 +13,7 @@ use arrayjit::{
 };
 
 use crate::{
-    error::Error,
+    error::TensorError,
     graph::Graph,
     model_state::ModelState,
     parameter::{Parameter, locked},
@@ -77,7 +77,7 @@ impl Graph {
     ///
     /// # Errors
     /// A graph that does not compile, a result of another graph, or an error of the device.
-    pub fn compile(&self, weights: &ModelState, results: &[&Tensor]) -> Result<Executable, Error> {
+    pub fn compile(&self, weights: &ModelState, results: &[&Tensor]) -> Result<Executable, TensorError> {
         self.compile_named("model", weights, results)
     }
 
@@ -90,7 +90,7 @@ impl Graph {
         name: &str,
         weights: &ModelState,
         results: &[&Tensor],
-    ) -> Result<Executable, Error> {
+    ) -> Result<Executable, TensorError> {
         let results: Vec<TensorNode> = results.iter().map(|tensor| tensor.node().clone()).collect();
         self.compile_with(name, weights, results, &[])
     }
@@ -102,7 +102,7 @@ impl Graph {
         weights: &ModelState,
         results: Vec<TensorNode>,
         own: &[Parameter],
-    ) -> Result<Executable, Error> {
+    ) -> Result<Executable, TensorError> {
         let context = with_zeros(weights.context()?, own.iter().map(Parameter::node))?;
         let context = self.bound(context)?;
         let mut program = self.program();
@@ -114,9 +114,9 @@ impl Graph {
     }
 
     /// The context, which must have all parameters that the statements mention, with the constants.
-    pub(crate) fn bound(&self, mut context: Context) -> Result<Context, Error> {
+    pub(crate) fn bound(&self, mut context: Context) -> Result<Context, TensorError> {
         if let Some(other) = self.parameters().iter().find(|parameter| !context.contains(parameter.node())) {
-            return Err(Error::OtherModel { parameter: other.name().into() });
+            return Err(TensorError::OtherModel { parameter: other.name().into() });
         }
         for (node, values) in self.constants() {
             context = context.init_from_host(&node, values)?;
@@ -129,7 +129,7 @@ impl Graph {
 pub(crate) fn with_zeros<'n>(
     mut context: Context,
     nodes: impl IntoIterator<Item = &'n TensorNode>,
-) -> Result<Context, Error> {
+) -> Result<Context, TensorError> {
     for node in nodes {
         let zeros = HostArray::zeros(node.dtype(), node.dims()?)?;
         context = context.init_from_host(node, zeros)?;
@@ -148,7 +148,7 @@ impl Executable {
         shared: &Context,
         inputs: BTreeMap<String, TensorNode>,
         results: Vec<TensorNode>,
-    ) -> Result<Executable, Error> {
+    ) -> Result<Executable, TensorError> {
         let used = |node: &&TensorNode| compiled.nodes().contains(node) || results.contains(node);
         let new = inputs.values().filter(used).filter(|node| !shared.contains(node));
         let routine = compiled.link(&with_zeros(shared.clone(), new)?)?;
@@ -184,7 +184,7 @@ impl Executable {
     /// An input that is missing, unknown, or of another shape or type; an integer that is no position, see
     /// [`Graph::check_positions`](crate::Graph::check_positions); symbols of the graph, which
     /// [`run_with`](Executable::run_with) binds; an error of the device.
-    pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, Error> {
+    pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, TensorError> {
         self.run_with(inputs, &[])
     }
 
@@ -197,7 +197,7 @@ impl Executable {
         &self,
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
-    ) -> Result<Vec<HostArray>, Error> {
+    ) -> Result<Vec<HostArray>, TensorError> {
         let (_taken, run) = self.started(self.copied(inputs)?, symbols)?;
         run.results()
     }
@@ -206,7 +206,7 @@ impl Executable {
     ///
     /// # Errors
     /// Fails like [`run`](Executable::run).
-    pub fn run_shared(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<Vec<HostArray>, Error> {
+    pub fn run_shared(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<Vec<HostArray>, TensorError> {
         let (_taken, run) = self.started(self.checked(inputs)?, &[])?;
         run.results()
     }
@@ -232,7 +232,11 @@ impl Executable {
     /// # Errors
     /// Fails like [`run_with`](Executable::run_with), but for errors of the run that are found later, which
     /// the results and the event have.
-    pub fn start(&self, inputs: &[(&str, &HostArray)], symbols: &[(&str, i64)]) -> Result<StartedRun, Error> {
+    pub fn start(
+        &self,
+        inputs: &[(&str, &HostArray)],
+        symbols: &[(&str, i64)],
+    ) -> Result<StartedRun, TensorError> {
         Ok(self.started(self.copied(inputs)?, symbols)?.1)
     }
 
@@ -242,13 +246,17 @@ impl Executable {
         &self,
         inputs: &BatchValues,
         symbols: &[(&str, i64)],
-    ) -> Result<StartedRun, Error> {
+    ) -> Result<StartedRun, TensorError> {
         Ok(self.started(self.shared_batch(inputs)?, &self.known_symbols(symbols))?.1)
     }
 
     /// [`start_shared`](Executable::start_shared) on the stream of the weights, without copies of the results:
     /// they are in [`context`](Executable::context).
-    pub(crate) fn start_first(&self, inputs: &BatchValues, symbols: &[(&str, i64)]) -> Result<(), Error> {
+    pub(crate) fn start_first(
+        &self,
+        inputs: &BatchValues,
+        symbols: &[(&str, i64)],
+    ) -> Result<(), TensorError> {
         let _taken = self.weights.run_streams().take(1);
         let _order = self.weights.order(self.is_divided);
         self.start_in_order(Some(inputs), symbols)
@@ -259,7 +267,7 @@ impl Executable {
         &self,
         inputs: Option<&BatchValues>,
         symbols: &[(&str, i64)],
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorError> {
         let inputs = inputs.map_or(Ok(Vec::new()), |inputs| self.shared_batch(inputs))?;
         let bindings = self.bindings(&self.known_symbols(symbols))?;
         copy_in(&self.routine, inputs)?;
@@ -272,7 +280,7 @@ impl Executable {
         &self,
         inputs: CopiedInputs<'_>,
         symbols: &[(&str, i64)],
-    ) -> Result<(TakenStream<'_>, StartedRun), Error> {
+    ) -> Result<(TakenStream<'_>, StartedRun), TensorError> {
         let bindings = self.bindings(symbols)?;
         let (taken, routine) = self.instance();
         copy_in(&routine, inputs)?;
@@ -282,7 +290,7 @@ impl Executable {
             let pending = Mutex::new(Some(routine.context().start_to_host(node)?));
             Ok(RunResult { name: node.name(), pending, array: OnceLock::new() })
         };
-        let results = self.results.iter().map(result).collect::<Result<Vec<_>, Error>>()?;
+        let results = self.results.iter().map(result).collect::<Result<Vec<_>, TensorError>>()?;
         Ok((taken, StartedRun { event, results }))
     }
 
@@ -299,7 +307,7 @@ impl Executable {
         (streams.take(1), self.routine.clone())
     }
 
-    fn routine_on(&self, taken: &TakenStream<'_>) -> Result<Routine, Error> {
+    fn routine_on(&self, taken: &TakenStream<'_>) -> Result<Routine, TensorError> {
         if taken.number == 0 {
             return Ok(self.routine.clone());
         }
@@ -341,21 +349,21 @@ impl Executable {
     }
 
     /// The inputs that the routine reads, after a check of all. They are copied.
-    fn copied(&self, inputs: &[(&str, &HostArray)]) -> Result<CopiedInputs<'_>, Error> {
+    fn copied(&self, inputs: &[(&str, &HostArray)]) -> Result<CopiedInputs<'_>, TensorError> {
         self.check_inputs(inputs.iter().copied())?;
         let read = inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values)));
         read.map(|(node, values)| Ok((node, Arc::new(values.try_clone()?)))).collect()
     }
 
     /// The inputs that the routine reads, after a check of all.
-    fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>, Error> {
+    fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>, TensorError> {
         self.check_inputs(inputs.iter().map(|(name, values)| (*name, &**values)))?;
         let read =
             inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values.clone())));
         Ok(read.collect())
     }
 
-    fn shared_batch(&self, inputs: &BatchValues) -> Result<CopiedInputs<'_>, Error> {
+    fn shared_batch(&self, inputs: &BatchValues) -> Result<CopiedInputs<'_>, TensorError> {
         let inputs = inputs.arrays().iter().map(|(name, values)| (name.as_str(), values.clone()));
         self.checked(&inputs.collect::<Vec<_>>())
     }
@@ -368,16 +376,20 @@ impl Executable {
     fn check_inputs<'a>(
         &self,
         inputs: impl Iterator<Item = (&'a str, &'a HostArray)> + Clone,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorError> {
         let fail = |name: &str, problem| {
-            Err(Error::Input { name: name.into(), problem, inputs: self.inputs.keys().cloned().collect() })
+            Err(TensorError::Input {
+                name: name.into(),
+                problem,
+                inputs: self.inputs.keys().cloned().collect(),
+            })
         };
         for (name, values) in inputs.clone() {
             let Some(node) = self.inputs.get(name) else { return fail(name, "is unknown") };
             let found = (values.dtype(), values.dims().to_vec());
             let expected = (node.dtype(), node.dims()?.to_vec());
             if found != expected {
-                return Err(Error::Values { name: name.into(), found, expected });
+                return Err(TensorError::Values { name: name.into(), found, expected });
             }
             let mut checks = self.positions.iter().filter(|check| check.input() == name);
             checks.try_for_each(|check| check.check(values))?;
@@ -389,21 +401,22 @@ impl Executable {
     }
 
     /// The bindings of the symbols, in the order of the routine.
-    fn bindings(&self, symbols: &[(&str, i64)]) -> Result<Vec<i64>, Error> {
+    fn bindings(&self, symbols: &[(&str, i64)]) -> Result<Vec<i64>, TensorError> {
         let all: &[Symbol] = self.routine.bindings();
         let unknown = symbols.iter().find(|(name, _)| all.iter().all(|symbol| symbol.name != *name));
         if let Some((name, _)) = unknown {
-            return Err(Error::Symbol { name: (*name).into(), problem: "is none of this graph" });
+            return Err(TensorError::Symbol { name: (*name).into(), problem: "is none of this graph" });
         }
         let value = |symbol: &Symbol| {
             let given = symbols.iter().find(|(name, _)| symbol.name == *name).map(|(_, value)| *value);
-            given.ok_or_else(|| Error::Symbol { name: symbol.name.to_string(), problem: "has no value" })
+            given
+                .ok_or_else(|| TensorError::Symbol { name: symbol.name.to_string(), problem: "has no value" })
         };
         all.iter().map(value).collect()
     }
 }
 
-fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<(), Error> {
+fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<(), TensorError> {
     for (node, values) in inputs {
         let _ = routine.context().from_host(node, values)?;
     }
@@ -434,7 +447,7 @@ impl StartedRun {
     ///
     /// # Errors
     /// A position beyond the results, or an error of the run.
-    pub fn result(&self, at: usize) -> Result<&HostArray, Error> {
+    pub fn result(&self, at: usize) -> Result<&HostArray, TensorError> {
         self.results.get(at).ok_or_else(|| self.no_result(at))?.read()
     }
 
@@ -442,19 +455,19 @@ impl StartedRun {
     ///
     /// # Errors
     /// An error of the run.
-    pub fn results(self) -> Result<Vec<HostArray>, Error> {
+    pub fn results(self) -> Result<Vec<HostArray>, TensorError> {
         self.results.iter().try_for_each(|result| result.read().map(drop))?;
         Ok(self.results.into_iter().filter_map(|result| result.array.into_inner()).collect())
     }
 
-    fn no_result(&self, at: usize) -> Error {
+    fn no_result(&self, at: usize) -> TensorError {
         let inputs = self.results.iter().map(|result| result.name.clone()).collect();
-        Error::Input { name: at.to_string(), problem: "is no position of a result", inputs }
+        TensorError::Input { name: at.to_string(), problem: "is no position of a result", inputs }
     }
 }
 
 impl RunResult {
-    fn read(&self) -> Result<&HostArray, Error> {
+    fn read(&self) -> Result<&HostArray, TensorError> {
         let mut pending = locked(&self.pending);
         if let Some(copy) = &*pending {
             copy.sync()?;
@@ -463,7 +476,7 @@ impl RunResult {
             let array = copy.into_array()?;
             return Ok(self.array.get_or_init(|| array));
         }
-        let lost = || Error::Input { name: self.name.clone(), problem: "was lost", inputs: Vec::new() };
+        let lost = || TensorError::Input { name: self.name.clone(), problem: "was lost", inputs: Vec::new() };
         self.array.get().ok_or_else(lost)
     }
 }

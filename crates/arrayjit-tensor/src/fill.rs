@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrayjit::{DType, HostArray};
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     graph::Graph,
     operand::number_of,
     shape::{letter, whole},
@@ -30,7 +30,7 @@ impl Graph {
     /// # Errors
     /// A size that overflows.
     #[track_caller]
-    pub fn constant(&self, values: impl Into<Arc<HostArray>>) -> Result<Tensor, Error> {
+    pub fn constant(&self, values: impl Into<Arc<HostArray>>) -> Result<Tensor, TensorError> {
         self.add_constant(Call::new("constant"), values.into())
     }
 
@@ -41,13 +41,13 @@ impl Graph {
     ///
     /// let state = Graph::new().zeros(&[8, 16], DType::F32)?;
     /// assert_eq!(state.shape(), [8, 16]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// A shape with too many axes, or a size that overflows.
     #[track_caller]
-    pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor, Error> {
+    pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
         self.filled(Call::new("zeros"), shape, 0.0, dtype)
     }
 
@@ -58,13 +58,13 @@ impl Graph {
     ///
     /// let mask = Graph::new().ones(&[4, 4], DType::F32)?.tril(0)?;
     /// assert_eq!(mask.shape(), [4, 4]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// A shape with too many axes, or a size that overflows.
     #[track_caller]
-    pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor, Error> {
+    pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
         self.filled(Call::new("ones"), shape, 1.0, dtype)
     }
 
@@ -83,11 +83,11 @@ impl Graph {
     /// # Errors
     /// A number that the type does not hold, a shape with too many axes, or a size that overflows.
     #[track_caller]
-    pub fn full(&self, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor, Error> {
+    pub fn full(&self, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor, TensorError> {
         self.filled(Call::new("full"), shape, value, dtype)
     }
 
-    fn filled(&self, call: Call, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor, Error> {
+    fn filled(&self, call: Call, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor, TensorError> {
         if shape.contains(&0) {
             return self.empty(call, shape, dtype);
         }

@@ -10,7 +10,7 @@ use std::{
 use arrayjit::{Assignments, DType, HostArray, Nodes, Program, TensorNode, assign::builder, autodiff};
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::{Argument, TensorOperand},
     parameter::{Parameter, locked},
     positions::{InputParts, PositionCheck},
@@ -31,7 +31,7 @@ use crate::{
 /// let x = graph.input("x", [8, 3], DType::F32)?;
 /// let y = (&x * 2.0)?.sum(-1)?;
 /// assert_eq!(y.shape(), [8]);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Graph(Arc<Mutex<GraphState>>);
@@ -116,10 +116,10 @@ impl Graph {
         name: &str,
         shape: impl IntoIterator<Item = usize>,
         dtype: DType,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let call = Call::new("input");
         if self.state().inputs.iter().any(|(other, _)| other == name) {
-            return Err(self.fail(call, Error::Name { what: "input", name: name.into() }));
+            return Err(self.fail(call, TensorError::Name { what: "input", name: name.into() }));
         }
         let node = TensorNode::builder(name).dims(shape).dtype(dtype).build();
         let made = node.and_then(|node| Ok((node.clone(), Tensor::new(self.clone(), node)?)));
@@ -155,13 +155,13 @@ impl Graph {
     ///
     /// let error = graph.apply("repeat l in 0..2 { z[l][b] := 0 * b }", &[]).unwrap_err().to_string();
     /// assert!(error.contains("without a statement outside of functions and repetitions"), "{error}");
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// An error of the text, with its line; a tensor that the text writes, or one of another graph.
     #[track_caller]
-    pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor, Error> {
+    pub fn apply(&self, text: &str, inputs: &[(&str, &dyn TensorOperand)]) -> Result<Tensor, TensorError> {
         let call = Call::new("apply");
         let program = self.user_program(call, text)?;
         let result = program.last_written().ok_or_else(|| self.fail(call, nothing_written()))?.to_owned();
@@ -179,7 +179,7 @@ impl Graph {
         text: &str,
         inputs: &[(&str, &dyn TensorOperand)],
         results: [&str; N],
-    ) -> Result<[Tensor; N], Error> {
+    ) -> Result<[Tensor; N], TensorError> {
         let call = Call::new("apply");
         let program = self.user_program(call, text)?;
         let tensors = self.emit_program(call, program, &arguments(inputs), &results)?;
@@ -187,7 +187,7 @@ impl Graph {
     }
 
     /// A text of the user. The labels of the nodes that it makes have the path of the module.
-    fn user_program(&self, call: Call, text: &str) -> Result<Program, Error> {
+    fn user_program(&self, call: Call, text: &str) -> Result<Program, TensorError> {
         let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
         Ok(program.within(&self.module()))
     }
@@ -208,14 +208,14 @@ impl Graph {
     /// let loss = x.matmul(&w)?.square()?.mean(..)?;
     /// let gradients = graph.gradients(&loss, &[&w])?;
     /// assert_eq!(gradients[0].shape(), [3]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// A loss of several elements or of integers, a parameter of integers, an operation without a derivative,
     /// or a loss that depends on values of a parameter from before and after a change.
     #[track_caller]
-    pub fn gradients(&self, loss: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>, Error> {
+    pub fn gradients(&self, loss: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>, TensorError> {
         let gradients = self.reached_gradients(Call::new("gradients"), loss, by)?;
         Ok(gradients.into_iter().map(|(gradient, _)| gradient).collect())
     }
@@ -226,7 +226,7 @@ impl Graph {
         call: Call,
         loss: &Tensor,
         by: &[&dyn TensorOperand],
-    ) -> Result<Vec<(Tensor, bool)>, Error> {
+    ) -> Result<Vec<(Tensor, bool)>, TensorError> {
         let by: Vec<Argument<'_>> = by.iter().map(|operand| operand.argument()).collect();
         self.check_graph(call, by.iter().copied().chain([Argument::Tensor(loss)]))?;
         let nodes =
@@ -265,7 +265,7 @@ impl Graph {
     /// None for a parameter whose size does not overflow, as that of every parameter.
     #[doc(hidden)]
     #[track_caller]
-    pub fn tensor_of(&self, parameter: &Parameter) -> Result<Tensor, Error> {
+    pub fn tensor_of(&self, parameter: &Parameter) -> Result<Tensor, TensorError> {
         self.state().mention(parameter);
         Tensor::new(self.clone(), parameter.node().clone())
             .map_err(|error| self.fail(Call::new("parameter"), error))
@@ -303,7 +303,7 @@ impl Graph {
     }
 
     /// Adds an array whose values never change.
-    pub(crate) fn add_constant(&self, call: Call, values: Arc<HostArray>) -> Result<Tensor, Error> {
+    pub(crate) fn add_constant(&self, call: Call, values: Arc<HostArray>) -> Result<Tensor, TensorError> {
         let label: Vec<String> = self.new_name(call.op).split('.').map(str::to_owned).collect();
         let dims = values.dims_without_padding();
         let node = TensorNode::builder(label).dims(dims).dtype(values.dtype()).build();
@@ -336,7 +336,7 @@ impl Graph {
         text: &str,
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
-    ) -> Result<Vec<Tensor>, Error> {
+    ) -> Result<Vec<Tensor>, TensorError> {
         self.check_graph(call, inputs.iter().map(|(_, argument)| *argument))?;
         // The text is parsed alone, so that the columns of its errors are the caller's.
         let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
@@ -350,7 +350,7 @@ impl Graph {
         program: Program,
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
-    ) -> Result<Vec<Tensor>, Error> {
+    ) -> Result<Vec<Tensor>, TensorError> {
         let read = read(program, inputs, results).map_err(|error| self.fail(call, error))?;
         let mut state = self.state();
         for (_, argument) in inputs {
@@ -372,7 +372,7 @@ impl Graph {
         call: Call,
         inputs: &[(&str, Argument<'_>)],
         text: impl FnOnce(&str) -> String,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let name = self.new_name(call.op);
         let tensors = self.emit(call, &text(&name), inputs, &[&name])?;
         tensors.into_iter().next().ok_or_else(|| self.fail(call, no_result()))
@@ -380,12 +380,12 @@ impl Graph {
 
     /// A result without elements. Statements over ranges of letters cannot say it, because a range has at
     /// least one value.
-    pub(crate) fn empty(&self, call: Call, shape: &[usize], dtype: DType) -> Result<Tensor, Error> {
+    pub(crate) fn empty(&self, call: Call, shape: &[usize], dtype: DType) -> Result<Tensor, TensorError> {
         self.result(call, &[], |y| format!("node {y} {dtype}[{}]\n{y} := offsets()", dims(shape)))
     }
 
     /// The error of a call within the module that is being evaluated.
-    pub(crate) fn fail(&self, call: Call, problem: impl Into<Error>) -> Error {
+    pub(crate) fn fail(&self, call: Call, problem: impl Into<TensorError>) -> TensorError {
         fail_in(&self.state(), call, problem)
     }
 
@@ -393,10 +393,10 @@ impl Graph {
         &self,
         call: Call,
         arguments: impl Iterator<Item = Argument<'a>>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorError> {
         let mut others = arguments.filter(|argument| argument.graph().is_some_and(|graph| graph != self));
         match others.next() {
-            Some(other) => Err(self.fail(call, Error::OtherGraph { tensor: other.name() })),
+            Some(other) => Err(self.fail(call, TensorError::OtherGraph { tensor: other.name() })),
             None => Ok(()),
         }
     }
@@ -460,7 +460,11 @@ struct ReadText {
     results: Vec<TensorNode>,
 }
 
-fn read(mut program: Program, inputs: &[(&str, Argument<'_>)], results: &[&str]) -> Result<ReadText, Error> {
+fn read(
+    mut program: Program,
+    inputs: &[(&str, Argument<'_>)],
+    results: &[&str],
+) -> Result<ReadText, TensorError> {
     let mut numbers = Assignments::default();
     let mut nodes = Nodes::default();
     let is_wide = inputs.iter().any(|(_, argument)| argument.dtype() == Some(DType::F64));
@@ -482,7 +486,7 @@ fn read(mut program: Program, inputs: &[(&str, Argument<'_>)], results: &[&str])
         .fold(program, |program, name| program.keep(*name));
     let assignments = program.resolve(&nodes)?;
     if assignments.initial.is_some() {
-        return Err(Error::Declared);
+        return Err(TensorError::Declared);
     }
     check_written(&assignments, inputs)?;
     let find = |name: &&str| nodes.get(name).or_else(|| assignments.text_nodes.get(name)).cloned();
@@ -495,14 +499,14 @@ fn read(mut program: Program, inputs: &[(&str, Argument<'_>)], results: &[&str])
 
 /// Checks that the statements write no tensor: other operations may have read it before, and would be
 /// evaluated with the new values after a change of order.
-fn check_written(assignments: &Assignments, inputs: &[(&str, Argument<'_>)]) -> Result<(), Error> {
+fn check_written(assignments: &Assignments, inputs: &[(&str, Argument<'_>)]) -> Result<(), TensorError> {
     let written = assignments.written_nodes();
     let is_written = |argument: &Argument<'_>| match argument {
         Argument::Tensor(tensor) => written.contains(tensor.node()),
         _ => false,
     };
     match inputs.iter().find(|(_, argument)| is_written(argument)) {
-        Some((name, _)) => Err(Error::Written { name: (*name).to_owned() }),
+        Some((name, _)) => Err(TensorError::Written { name: (*name).to_owned() }),
         None => Ok(()),
     }
 }
@@ -522,27 +526,27 @@ fn word(part: &str) -> String {
     if !is_number && word.starts_with(|c: char| c.is_ascii_digit()) { format!("_{word}") } else { word }
 }
 
-fn fail_in(state: &GraphState, call: Call, problem: impl Into<Error>) -> Error {
+fn fail_in(state: &GraphState, call: Call, problem: impl Into<TensorError>) -> TensorError {
     call.error(state.modules.last().cloned().unwrap_or_default(), problem)
 }
 
-fn nothing_written() -> Error {
-    Error::Argument {
+fn nothing_written() -> TensorError {
+    TensorError::Argument {
         argument: "the text",
         found: "without a statement outside of functions and repetitions".into(),
         expected: "one that writes the result; `apply_all` takes the names of results, or none".into(),
     }
 }
 
-fn no_result() -> Error {
-    Error::Argument {
+fn no_result() -> TensorError {
+    TensorError::Argument {
         argument: "the text",
         found: "a text that writes none of the results".into(),
         expected: "statements that write them".into(),
     }
 }
 
-fn number_given(argument: Argument<'_>) -> Error {
+fn number_given(argument: Argument<'_>) -> TensorError {
     let expected = "a tensor or a parameter".into();
-    Error::Argument { argument: "by", found: argument.name(), expected }
+    TensorError::Argument { argument: "by", found: argument.name(), expected }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::{Argument, TensorOperand, number, number_of},
     refinement::{Refinement, closed},
     shape::{access, axis_at, broadcast, broadcast_indices, clause, letter, letters, whole},
@@ -21,11 +21,11 @@ impl Tensor {
     /// # Errors
     /// A shape with another number of elements, or with several open sizes.
     #[track_caller]
-    pub fn reshape(&self, shape: &[isize]) -> Result<Tensor, Error> {
+    pub fn reshape(&self, shape: &[isize]) -> Result<Tensor, TensorError> {
         self.reshaped(Call::new("reshape"), shape)
     }
 
-    fn reshaped(&self, call: Call, shape: &[isize]) -> Result<Tensor, Error> {
+    fn reshaped(&self, call: Call, shape: &[isize]) -> Result<Tensor, TensorError> {
         let to = closed(self.shape(), shape).map_err(|kind| self.graph().fail(call, kind))?;
         if to == self.shape() {
             return Ok(self.clone());
@@ -57,7 +57,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or a last axis before the first.
     #[track_caller]
-    pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor, Error> {
+    pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("flatten");
         let fail = |kind| self.graph().fail(call, kind);
         let (first, last) =
@@ -66,7 +66,7 @@ impl Tensor {
         let mut shape: Vec<isize> = sizes.collect();
         if first > last {
             let expected = format!("an axis from {first}");
-            return Err(fail(Error::Argument { argument: "end", found: end.to_string(), expected }));
+            return Err(fail(TensorError::Argument { argument: "end", found: end.to_string(), expected }));
         }
         let joined: isize = shape[first..=last].iter().product();
         shape.splice(first..=last, [joined]);
@@ -84,7 +84,7 @@ impl Tensor {
     /// # Errors
     /// A position beyond the axes.
     #[track_caller]
-    pub fn unsqueeze(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn unsqueeze(&self, axis: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("unsqueeze");
         let mut shape: Vec<usize> = self.shape().to_vec();
         shape.push(1);
@@ -104,13 +104,13 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or one of another size.
     #[track_caller]
-    pub fn squeeze(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn squeeze(&self, axis: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("squeeze");
         let fail = |kind| self.graph().fail(call, kind);
         let removed = axis_at(axis, self.shape()).map_err(fail)?;
         if self.shape()[removed] != 1 {
             let (what, expected) = (self.name(), format!("size 1 on axis {removed}"));
-            return Err(fail(Error::Shape { what, found: self.shape().to_vec(), expected }));
+            return Err(fail(TensorError::Shape { what, found: self.shape().to_vec(), expected }));
         }
         let kept = self.shape().iter().enumerate().filter(|(at, _)| *at != removed);
         let shape: Vec<isize> = kept.map(|(_, &size)| size as isize).collect();
@@ -127,11 +127,11 @@ impl Tensor {
     /// # Errors
     /// An order that does not name each axis once.
     #[track_caller]
-    pub fn permute(&self, order: &[isize]) -> Result<Tensor, Error> {
+    pub fn permute(&self, order: &[isize]) -> Result<Tensor, TensorError> {
         self.permuted(Call::new("permute"), order)
     }
 
-    fn permuted(&self, call: Call, order: &[isize]) -> Result<Tensor, Error> {
+    fn permuted(&self, call: Call, order: &[isize]) -> Result<Tensor, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
         let order =
             order.iter().map(|&at| axis_at(at, self.shape())).collect::<Result<Vec<_>, _>>().map_err(fail)?;
@@ -139,7 +139,11 @@ impl Tensor {
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..self.rank()) {
             let expected = format!("each of the {} axes once", self.rank());
-            return Err(fail(Error::Argument { argument: "order", found: format!("{order:?}"), expected }));
+            return Err(fail(TensorError::Argument {
+                argument: "order",
+                found: format!("{order:?}"),
+                expected,
+            }));
         }
         let value = whole("x", self.rank());
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
@@ -157,7 +161,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn transpose(&self, first: isize, second: isize) -> Result<Tensor, Error> {
+    pub fn transpose(&self, first: isize, second: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("transpose");
         let fail = |kind| self.graph().fail(call, kind);
         let mut order: Vec<isize> = (0..self.rank() as isize).collect();
@@ -175,7 +179,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or a range that leaves it.
     #[track_caller]
-    pub fn slice(&self, axis: isize, range: Range<usize>) -> Result<Tensor, Error> {
+    pub fn slice(&self, axis: isize, range: Range<usize>) -> Result<Tensor, TensorError> {
         self.sliced(Call::new("slice"), axis, range, 1)
     }
 
@@ -189,7 +193,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, a range that leaves it, or a step of 0.
     #[track_caller]
-    pub fn slice_step(&self, axis: isize, range: Range<usize>, step: usize) -> Result<Tensor, Error> {
+    pub fn slice_step(&self, axis: isize, range: Range<usize>, step: usize) -> Result<Tensor, TensorError> {
         self.sliced(Call::new("slice_step"), axis, range, step)
     }
 
@@ -203,7 +207,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or a range that leaves it.
     #[track_caller]
-    pub fn narrow(&self, axis: isize, start: usize, length: usize) -> Result<Tensor, Error> {
+    pub fn narrow(&self, axis: isize, start: usize, length: usize) -> Result<Tensor, TensorError> {
         self.sliced(Call::new("narrow"), axis, start..start.saturating_add(length), 1)
     }
 
@@ -217,7 +221,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or an index that leaves it.
     #[track_caller]
-    pub fn select(&self, axis: isize, index: usize) -> Result<Tensor, Error> {
+    pub fn select(&self, axis: isize, index: usize) -> Result<Tensor, TensorError> {
         let call = Call::new("select");
         let fixed = self.checked_range(call, axis, &(index..index.saturating_add(1)))?;
         let read = (0..self.rank()).map(|at| if at == fixed { index.to_string() } else { letter(at) });
@@ -227,11 +231,11 @@ impl Tensor {
             .result(call, &[("x", Argument::Tensor(self))], |y| format!("{} := {read}", access(y, kept)))
     }
 
-    fn sliced(&self, call: Call, at: isize, range: Range<usize>, step: usize) -> Result<Tensor, Error> {
+    fn sliced(&self, call: Call, at: isize, range: Range<usize>, step: usize) -> Result<Tensor, TensorError> {
         let sliced = self.checked_range(call, at, &range)?;
         if step == 0 {
             let expected = "1 or more".into();
-            let kind = Error::Argument { argument: "step", found: "0".into(), expected };
+            let kind = TensorError::Argument { argument: "step", found: "0".into(), expected };
             return Err(self.graph().fail(call, kind));
         }
         let mut sizes = self.shape().to_vec();
@@ -244,12 +248,12 @@ impl Tensor {
     }
 
     /// The axis, if it has the elements of the range.
-    fn checked_range(&self, call: Call, at: isize, range: &Range<usize>) -> Result<usize, Error> {
+    fn checked_range(&self, call: Call, at: isize, range: &Range<usize>) -> Result<usize, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
         let axis = axis_at(at, self.shape()).map_err(fail)?;
         if range.start > range.end || range.end > self.shape()[axis] {
             let (start, end, shape) = (range.start, range.end, self.shape().to_vec());
-            return Err(fail(Error::Range { start, end, axis, shape }));
+            return Err(fail(TensorError::Range { start, end, axis, shape }));
         }
         Ok(axis)
     }
@@ -265,11 +269,11 @@ impl Tensor {
     /// # Errors
     /// More margins than axes, or margins so large that a size overflows.
     #[track_caller]
-    pub fn pad(&self, margins: &[(usize, usize)], value: f64) -> Result<Tensor, Error> {
+    pub fn pad(&self, margins: &[(usize, usize)], value: f64) -> Result<Tensor, TensorError> {
         let call = Call::new("pad");
         if margins.len() > self.rank() {
             let (found, expected) = (margins.len().to_string(), format!("at most {} pairs", self.rank()));
-            let kind = Error::Argument { argument: "margins", found, expected };
+            let kind = TensorError::Argument { argument: "margins", found, expected };
             return Err(self.graph().fail(call, kind));
         }
         let margin = |at: usize| margins.get(self.rank() - 1 - at).copied().unwrap_or_default();
@@ -277,7 +281,7 @@ impl Tensor {
         let sizes: Option<Vec<usize>> = self.shape().iter().enumerate().map(padded).collect();
         let Some(sizes) = sizes else {
             let (found, expected) = (format!("{margins:?}"), "sizes that do not overflow".into());
-            let kind = Error::Argument { argument: "margins", found, expected };
+            let kind = TensorError::Argument { argument: "margins", found, expected };
             return Err(self.graph().fail(call, kind));
         };
         let before: Vec<i64> = (0..self.rank()).map(|at| margin(at).0 as i64).collect();
@@ -289,7 +293,13 @@ impl Tensor {
     /// # Errors
     /// A number that the type cannot hold.
     #[doc(hidden)]
-    pub fn padded(&self, call: Call, shape: &[usize], before: &[i64], number: &str) -> Result<Tensor, Error> {
+    pub fn padded(
+        &self,
+        call: Call,
+        shape: &[usize],
+        before: &[i64],
+        number: &str,
+    ) -> Result<Tensor, TensorError> {
         let read = before.iter().enumerate();
         let read = read.map(|(at, margin)| format!("{} - {margin}", letter(at)).replace("- -", "+ "));
         self.read(call, shape, &format!("pad(x, {number})"), &read.collect::<Vec<_>>())
@@ -300,12 +310,18 @@ impl Tensor {
     /// # Errors
     /// Indices that leave the tensor.
     #[doc(hidden)]
-    pub fn moved(&self, call: Call, shape: &[usize], indices: &[String]) -> Result<Tensor, Error> {
+    pub fn moved(&self, call: Call, shape: &[usize], indices: &[String]) -> Result<Tensor, TensorError> {
         self.read(call, shape, "x", indices)
     }
 
     /// Reads `source`, this tensor with the name x, at these indices.
-    fn read(&self, call: Call, shape: &[usize], source: &str, indices: &[String]) -> Result<Tensor, Error> {
+    fn read(
+        &self,
+        call: Call,
+        shape: &[usize],
+        source: &str,
+        indices: &[String],
+    ) -> Result<Tensor, TensorError> {
         if shape.contains(&0) {
             return self.graph().empty(call, shape, self.dtype());
         }
@@ -325,7 +341,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn flip(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn flip(&self, axis: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("flip");
         let flipped = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if self.num_elements() == 0 {
@@ -346,12 +362,12 @@ impl Tensor {
     /// # Errors
     /// A shape to which this one does not broadcast.
     #[track_caller]
-    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor, Error> {
+    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor, TensorError> {
         let call = Call::new("broadcast_to");
         let to = broadcast(self.shape(), shape).map_err(|kind| self.graph().fail(call, kind))?;
         if to != shape {
             let (left, right) = (self.shape().to_vec(), shape.to_vec());
-            return Err(self.graph().fail(call, Error::Broadcast { left, right }));
+            return Err(self.graph().fail(call, TensorError::Broadcast { left, right }));
         }
         self.moved(call, &to, &broadcast_indices(self.shape(), to.len()))
     }
@@ -369,11 +385,11 @@ impl Tensor {
     /// # Errors
     /// No tensors, shapes that differ on another axis, or a tensor of another graph.
     #[track_caller]
-    pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor, Error> {
+    pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor, TensorError> {
         let call = Call::new("concat");
         let Some(first) = tensors.first() else {
             let expected = "at least one tensor".into();
-            let kind = Error::Argument { argument: "tensors", found: "none".into(), expected };
+            let kind = TensorError::Argument { argument: "tensors", found: "none".into(), expected };
             return Err(call.error("", kind));
         };
         let graph = first.graph();
@@ -384,7 +400,7 @@ impl Tensor {
             if tensor.rank() != first.rank() || !is_equal {
                 let expected = format!("{:?} but for axis {joined}", first.shape());
                 let (what, found) = (tensor.name(), tensor.shape().to_vec());
-                return Err(graph.fail(call, Error::Shape { what, found, expected }));
+                return Err(graph.fail(call, TensorError::Shape { what, found, expected }));
             }
         }
         let names: Vec<String> = (0..tensors.len()).map(|at| format!("x{at}")).collect();
@@ -414,7 +430,7 @@ impl Tensor {
     /// # Errors
     /// Fails like [`concat`](Tensor::concat).
     #[track_caller]
-    pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor, Error> {
+    pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor, TensorError> {
         let parts = tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect::<Result<Vec<_>, _>>()?;
         Tensor::concat(&parts.iter().collect::<Vec<_>>(), axis)
     }
@@ -425,19 +441,19 @@ impl Tensor {
     /// # use arrayjit_tensor::example::*;
     /// let parts = tensor([1, 2, 3]).split(&[1, 2], 0)?;
     /// check(Ok(parts[1].clone()), [2, 3]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, or sizes that do not add up.
     #[track_caller]
-    pub fn split(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>, Error> {
+    pub fn split(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>, TensorError> {
         let call = Call::new("split");
         let cut = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let sum = sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
         if sum != Some(self.shape()[cut]) {
             let expected = format!("sizes that add up to {}", self.shape()[cut]);
-            let kind = Error::Argument { argument: "sizes", found: format!("{sizes:?}"), expected };
+            let kind = TensorError::Argument { argument: "sizes", found: format!("{sizes:?}"), expected };
             return Err(self.graph().fail(call, kind));
         }
         let ends = sizes.iter().scan(0, |end, size| {
@@ -453,19 +469,19 @@ impl Tensor {
     /// # use arrayjit_tensor::example::*;
     /// let parts = tensor([1, 2, 3, 4]).chunk(2, 0)?;
     /// check(Ok(parts[1].clone()), [3, 4]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// An axis that the tensor does not have, or whose size is no multiple of `parts`.
     #[track_caller]
-    pub fn chunk(&self, parts: usize, axis: isize) -> Result<Vec<Tensor>, Error> {
+    pub fn chunk(&self, parts: usize, axis: isize) -> Result<Vec<Tensor>, TensorError> {
         let call = Call::new("chunk");
         let size = self.shape()[axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?];
         if parts == 0 || parts > size.max(1) || !size.is_multiple_of(parts) {
             let (found, expected) =
                 (parts.to_string(), format!("a divisor of {size}, the size of axis {axis}"));
-            let kind = Error::Argument { argument: "parts", found, expected };
+            let kind = TensorError::Argument { argument: "parts", found, expected };
             return Err(self.graph().fail(call, kind));
         }
         self.split(&vec![size / parts; parts], axis)
@@ -482,12 +498,12 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, parts that are longer than it, or a step of 0.
     #[track_caller]
-    pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor, Error> {
+    pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor, TensorError> {
         let call = Call::new("unfold");
         let unfolded = self.checked_range(call, axis, &(0..size))?;
         if step == 0 {
             let expected = "1 or more".into();
-            let kind = Error::Argument { argument: "step", found: "0".into(), expected };
+            let kind = TensorError::Argument { argument: "step", found: "0".into(), expected };
             return Err(self.graph().fail(call, kind));
         }
         let mut shape = self.shape().to_vec();
@@ -508,14 +524,14 @@ impl Tensor {
     /// # Errors
     /// A number that the type cannot hold.
     #[track_caller]
-    pub fn full_like(&self, value: impl TensorOperand) -> Result<Tensor, Error> {
+    pub fn full_like(&self, value: impl TensorOperand) -> Result<Tensor, TensorError> {
         let call = Call::new("full_like");
         let value = match value.argument() {
             Argument::Integer(value) => value.to_string(),
             Argument::Float(value) => number(value),
             other => {
                 let expected = "a number".into();
-                let kind = Error::Argument { argument: "value", found: other.name(), expected };
+                let kind = TensorError::Argument { argument: "value", found: other.name(), expected };
                 return Err(self.graph().fail(call, kind));
             }
         };

@@ -34,12 +34,12 @@ pub mod optim; // optimisers
 pub mod prelude; // what most models use
 pub mod session; // training
 
-tnode::debug_as_display!(Error);
+tnode::debug_as_display!(TensorError);
 
 pub use arrayjit::{Backend, DType, HostArray, Settings, profile, settings::NumericClass};
 
 pub use crate::{
-    error::Error,
+    error::TensorError,
     executable::{Executable, StartedRun},
     graph::{Graph, ModuleScope},
     model_state::ModelState,

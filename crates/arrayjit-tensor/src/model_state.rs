@@ -14,7 +14,7 @@ use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, PendingArray, Pr
 use tnode::PartialFile;
 
 use crate::{
-    error::Error,
+    error::TensorError,
     parameter::{Init, Parameter, Params, locked},
     run_streams::RunStreams,
 };
@@ -67,7 +67,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Initial values that do not compile, or an error of the device.
-    pub fn new(backend: &Backend, params: &Params) -> Result<ModelState, Error> {
+    pub fn new(backend: &Backend, params: &Params) -> Result<ModelState, TensorError> {
         let context = Mutex::new(backend.context()?);
         let (backend, params, states) = (backend.clone(), params.clone(), Mutex::default());
         let (run_streams, order) = (RunStreams::default(), RwLock::default());
@@ -116,7 +116,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Initial values that do not compile, or an error of the device.
-    pub fn context(&self) -> Result<Context, Error> {
+    pub fn context(&self) -> Result<Context, TensorError> {
         let mut context = locked(&self.0.context);
         let states = locked(&self.0.states).clone();
         for params in [&self.0.params].into_iter().chain(&states) {
@@ -133,7 +133,7 @@ impl ModelState {
     ///
     /// # Errors
     /// A parameter of another model, or an error of the device.
-    pub fn get(&self, parameter: &Parameter) -> Result<HostArray, Error> {
+    pub fn get(&self, parameter: &Parameter) -> Result<HostArray, TensorError> {
         Ok(self.context()?.to_host(parameter.node())?)
     }
 
@@ -159,7 +159,7 @@ impl ModelState {
     ///
     /// # Errors
     /// Values of another shape or type, a parameter of another model, or an error of the device.
-    pub fn set(&self, parameter: &Parameter, values: impl Into<Arc<HostArray>>) -> Result<(), Error> {
+    pub fn set(&self, parameter: &Parameter, values: impl Into<Arc<HostArray>>) -> Result<(), TensorError> {
         let values = values.into();
         check(parameter, &values)?;
         let mut context = locked(&self.0.context);
@@ -171,13 +171,13 @@ impl ModelState {
         }
         let states = locked(&self.0.states).clone();
         if ![&self.0.params].into_iter().chain(&states).any(|params| params.has(parameter)) {
-            return Err(Error::OtherModel { parameter: parameter.name().into() });
+            return Err(TensorError::OtherModel { parameter: parameter.name().into() });
         }
         *context = context.init_from_host(parameter.node(), values)?;
         Ok(())
     }
 
-    fn change(&self, parameter: &Parameter, values: &HostArray) -> Result<(), Error> {
+    fn change(&self, parameter: &Parameter, values: &HostArray) -> Result<(), TensorError> {
         let _ = self.context()?.from_host(parameter.node(), values)?;
         Ok(())
     }
@@ -186,7 +186,7 @@ impl ModelState {
     pub(crate) fn get_all<'p>(
         &self,
         parameters: impl IntoIterator<Item = &'p Parameter>,
-    ) -> Result<Vec<HostArray>, Error> {
+    ) -> Result<Vec<HostArray>, TensorError> {
         let (order, context) = (self.order(true), self.context()?);
         let copies = parameters.into_iter().map(|parameter| context.start_to_host(parameter.node()));
         let copies = copies.collect::<Result<Vec<PendingArray>, _>>()?;
@@ -198,7 +198,7 @@ impl ModelState {
     pub(crate) fn set_all<'p>(
         &self,
         values: impl IntoIterator<Item = (&'p Parameter, &'p HostArray)>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorError> {
         let _order = self.order(true);
         values.into_iter().try_for_each(|(parameter, values)| self.change(parameter, values))
     }
@@ -207,7 +207,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn state_dict(&self) -> Result<BTreeMap<String, HostArray>, Error> {
+    pub fn state_dict(&self) -> Result<BTreeMap<String, HostArray>, TensorError> {
         let parameters = self.0.params.by_name();
         let values = self.get_all(parameters.values())?;
         Ok(parameters.into_keys().zip(values).collect())
@@ -219,13 +219,13 @@ impl ModelState {
     /// # Errors
     /// All parameters without values and all values without parameters, at once; a value of another shape,
     /// or an integer that the type of the parameter does not hold; an error of the device.
-    pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), Error> {
+    pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), TensorError> {
         let parameters = self.0.params.by_name();
         check_names(&parameters, values)?;
         let pairs = parameters.values().zip(values.values());
         let converted: Vec<(&Parameter, HostArray)> = pairs
             .map(|(parameter, values)| Ok((parameter, fitting(parameter, values)?)))
-            .collect::<Result<_, Error>>()?;
+            .collect::<Result<_, TensorError>>()?;
         self.set_all(converted.iter().map(|(parameter, values)| (*parameter, values)))
     }
 
@@ -233,7 +233,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn to_safetensors(&self) -> Result<Vec<u8>, Error> {
+    pub fn to_safetensors(&self) -> Result<Vec<u8>, TensorError> {
         let values = self.state_dict()?;
         Ok(safetensors::write(values.iter().map(|(name, values)| (name.as_str(), values)))?)
     }
@@ -244,7 +244,7 @@ impl ModelState {
     ///
     /// # Errors
     /// A file that is no safetensors file, and the errors of [`load_state_dict`](ModelState::load_state_dict).
-    pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), Error> {
+    pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), TensorError> {
         let mut values = safetensors::read(bytes)?;
         if is_checkpoint(bytes) {
             let parameters = self.0.params.by_name();
@@ -271,7 +271,7 @@ impl ModelState {
     ///
     /// # Errors
     /// An error of the device, or a file that cannot be written.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorError> {
         let (path, bytes) = (path.as_ref(), self.to_safetensors()?);
         write_atomically(path, &bytes).map_err(|error| in_file(path, error.into()))
     }
@@ -281,15 +281,15 @@ impl ModelState {
     /// # Errors
     /// A file that cannot be read, and the errors of [`load_safetensors`](ModelState::load_safetensors), with
     /// the path.
-    pub fn load(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<(), TensorError> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|error| in_file(path, error.into()))?;
         self.load_safetensors(&bytes).map_err(|problem| in_file(path, problem))
     }
 }
 
-pub(crate) fn in_file(path: &Path, problem: Error) -> Error {
-    Error::File { path: path.to_owned(), problem: Box::new(problem) }
+pub(crate) fn in_file(path: &Path, problem: TensorError) -> TensorError {
+    TensorError::File { path: path.to_owned(), problem: Box::new(problem) }
 }
 
 /// Writes a file under another name, and renames it once it is on disk.
@@ -312,7 +312,7 @@ fn initialised(
     params: &Params,
     context: &Context,
     missing: &[Parameter],
-) -> Result<Context, Error> {
+) -> Result<Context, TensorError> {
     let mut program = Assignments::default();
     let mut filled = Vec::new();
     let mut context = context.clone();
@@ -342,31 +342,31 @@ fn initialised(
 pub(crate) fn check_names<P, V>(
     parameters: &BTreeMap<String, P>,
     values: &BTreeMap<String, V>,
-) -> Result<(), Error> {
+) -> Result<(), TensorError> {
     let missing: Vec<String> =
         parameters.keys().filter(|name| !values.contains_key(*name)).cloned().collect();
     let unexpected: Vec<String> =
         values.keys().filter(|name| !parameters.contains_key(*name)).cloned().collect();
     match missing.is_empty() && unexpected.is_empty() {
         true => Ok(()),
-        false => Err(Error::Names { missing, unexpected }),
+        false => Err(TensorError::Names { missing, unexpected }),
     }
 }
 
 /// Checks that values have the shape and type of a parameter.
-pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<(), Error> {
+pub(crate) fn check(parameter: &Parameter, values: &HostArray) -> Result<(), TensorError> {
     let found = (values.dtype(), values.dims().to_vec());
     let expected = (parameter.dtype(), parameter.shape().to_vec());
     if found == expected {
         Ok(())
     } else {
-        Err(Error::Values { name: parameter.name().into(), found, expected })
+        Err(TensorError::Values { name: parameter.name().into(), found, expected })
     }
 }
 
 /// The values in the type of a parameter, if they have its shape, and are floats for floats or integers for
 /// integers.
-pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostArray, Error> {
+pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostArray, TensorError> {
     let (from, to) = (values.dtype(), parameter.dtype());
     let is_convertible = from.is_float() && to.is_float() || from.is_integer() && to.is_integer();
     if from == to || !is_convertible || values.dims().as_slice() != parameter.shape() {
@@ -377,7 +377,7 @@ pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostA
     let mut converted = HostArray::zeros(to, parameter.shape().iter().copied())?;
     converted.set_values(&values)?;
     if to.is_integer() && converted.values() != values {
-        return Err(Error::Overflow { name: parameter.name().into(), from, to });
+        return Err(TensorError::Overflow { name: parameter.name().into(), from, to });
     }
     Ok(converted)
 }

@@ -3,7 +3,7 @@
 use arrayjit::{DType, Scalar};
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::{Argument, TensorOperand},
     reduce::sum_types,
     shape::{access, axis_at, letter, whole},
@@ -21,7 +21,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
-    pub fn softmax(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn softmax(&self, axis: isize) -> Result<Tensor, TensorError> {
         self.over_axis(Call::new("softmax"), axis, false)
     }
 
@@ -35,12 +35,12 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or integers.
     #[track_caller]
-    pub fn log_softmax(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn log_softmax(&self, axis: isize) -> Result<Tensor, TensorError> {
         self.over_axis(Call::new("log_softmax"), axis, true)
     }
 
     /// The statements of the prelude's functions of these names, on any axis.
-    fn over_axis(&self, call: Call, at: isize, is_log: bool) -> Result<Tensor, Error> {
+    fn over_axis(&self, call: Call, at: isize, is_log: bool) -> Result<Tensor, TensorError> {
         self.floats(call)?;
         let at = axis_at(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let rank = self.rank();
@@ -80,7 +80,7 @@ impl Tensor {
         weight: impl TensorOperand,
         bias: impl TensorOperand,
         eps: f64,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let call = Call::new("layer_norm");
         let (weight, bias) = (weight.argument(), bias.argument());
         self.floats(call)?;
@@ -111,7 +111,11 @@ impl Tensor {
     /// # Errors
     /// Weights of another shape than the last axis, or integers.
     #[track_caller]
-    pub fn rms_norm(&self, weight: impl TensorOperand, eps: impl Into<Option<f64>>) -> Result<Tensor, Error> {
+    pub fn rms_norm(
+        &self,
+        weight: impl TensorOperand,
+        eps: impl Into<Option<f64>>,
+    ) -> Result<Tensor, TensorError> {
         let call = Call::new("rms_norm");
         let weight = weight.argument();
         self.floats(call)?;
@@ -130,14 +134,14 @@ impl Tensor {
     }
 
     /// The letter of the last axis, if the weights have its shape.
-    fn last_axis(&self, call: Call, weights: &[Argument<'_>]) -> Result<String, Error> {
+    fn last_axis(&self, call: Call, weights: &[Argument<'_>]) -> Result<String, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
         let last = axis_at(-1, self.shape()).map_err(fail)?;
         for weight in weights {
             if weight.shape() != [self.shape()[last]] {
                 let (what, found) = (weight.name(), weight.shape().to_vec());
                 let expected = format!("[{}], the last axis of {:?}", self.shape()[last], self.shape());
-                return Err(fail(Error::Shape { what, found, expected }));
+                return Err(fail(TensorError::Shape { what, found, expected }));
             }
         }
         Ok(letter(last))
@@ -157,7 +161,7 @@ impl Tensor {
     /// # Errors
     /// Labels of another shape, or labels that are no integers.
     #[track_caller]
-    pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor, Error> {
+    pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor, TensorError> {
         self.mean_cross_entropy(Call::new("cross_entropy"), labels, -100)
     }
 
@@ -173,11 +177,16 @@ impl Tensor {
     /// # Errors
     /// Labels of another shape, or labels that are no integers.
     #[track_caller]
-    pub fn cross_entropy_ignoring(&self, labels: &Tensor, ignore_index: i64) -> Result<Tensor, Error> {
+    pub fn cross_entropy_ignoring(&self, labels: &Tensor, ignore_index: i64) -> Result<Tensor, TensorError> {
         self.mean_cross_entropy(Call::new("cross_entropy_ignoring"), labels, ignore_index)
     }
 
-    fn mean_cross_entropy(&self, call: Call, labels: &Tensor, ignore_index: i64) -> Result<Tensor, Error> {
+    fn mean_cross_entropy(
+        &self,
+        call: Call,
+        labels: &Tensor,
+        ignore_index: i64,
+    ) -> Result<Tensor, TensorError> {
         labels.integers(call)?;
         self.floats(call)?;
         let last = axis_at(-1, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
@@ -185,7 +194,7 @@ impl Tensor {
             let (what, found) = (labels.name(), labels.shape().to_vec());
             let expected =
                 format!("{:?}, the shape of the logits without the last axis", &self.shape()[..last]);
-            return Err(self.graph().fail(call, Error::Shape { what, found, expected }));
+            return Err(self.graph().fail(call, TensorError::Shape { what, found, expected }));
         }
         self.some(call, labels.num_elements())?;
         self.graph().expect_positions(call, labels, self.shape()[last], Some(ignore_index));
@@ -223,7 +232,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn mse_loss(&self, target: &Tensor) -> Result<Tensor, Error> {
+    pub fn mse_loss(&self, target: &Tensor) -> Result<Tensor, TensorError> {
         self.mean_of(Call::new("mse_loss"), target, "({x} - {z}) * ({x} - {z})")
     }
 
@@ -237,7 +246,7 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn l1_loss(&self, target: &Tensor) -> Result<Tensor, Error> {
+    pub fn l1_loss(&self, target: &Tensor) -> Result<Tensor, TensorError> {
         self.mean_of(Call::new("l1_loss"), target, "abs({x} - {z})")
     }
 
@@ -252,18 +261,18 @@ impl Tensor {
     /// # Errors
     /// A target of another shape.
     #[track_caller]
-    pub fn binary_cross_entropy_with_logits(&self, target: &Tensor) -> Result<Tensor, Error> {
+    pub fn binary_cross_entropy_with_logits(&self, target: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("binary_cross_entropy_with_logits");
         self.mean_of(call, target, "max({x}, 0) - {x} * {z} + log1p(exp(-abs({x})))")
     }
 
     /// The mean of an expression of `{x}` and `{z}`, the elements of this tensor and of the target.
-    fn mean_of(&self, call: Call, target: &Tensor, expression: &str) -> Result<Tensor, Error> {
+    fn mean_of(&self, call: Call, target: &Tensor, expression: &str) -> Result<Tensor, TensorError> {
         self.floats(call)?;
         if target.shape() != self.shape() {
             let (what, found) = (target.name(), target.shape().to_vec());
             let expected = format!("{:?}, the shape of the prediction", self.shape());
-            return Err(self.graph().fail(call, Error::Shape { what, found, expected }));
+            return Err(self.graph().fail(call, TensorError::Shape { what, found, expected }));
         }
         self.some(call, self.num_elements())?;
         let (rank, count) = (self.rank(), self.num_elements() as f64);

@@ -9,7 +9,7 @@ use std::{
 use arrayjit::{DType, HostArray, MemoryMode, Reason, TensorNode};
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::number,
 };
 
@@ -159,7 +159,7 @@ impl fmt::Debug for Parameter {
 /// let weight = params.sub("encoder").sub(0).parameter("weight", [16, 8], Init::kaiming_uniform(8, 1.0))?;
 /// assert_eq!(weight.name(), "encoder.0.weight");
 /// assert_eq!(params.all().len(), 1);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 #[derive(Clone)]
 pub struct Params {
@@ -217,7 +217,7 @@ impl Params {
         name: &str,
         shape: impl IntoIterator<Item = usize>,
         init: Init,
-    ) -> Result<Parameter, Error> {
+    ) -> Result<Parameter, TensorError> {
         self.make(Call::new("parameter"), name, shape, (init, true))
     }
 
@@ -229,7 +229,7 @@ impl Params {
     /// let params = Params::new(42);
     /// let count = params.with_dtype(DType::I32).buffer("count", [], Init::ZEROS)?;
     /// assert!(!count.is_trainable());
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
@@ -240,7 +240,7 @@ impl Params {
         name: &str,
         shape: impl IntoIterator<Item = usize>,
         init: Init,
-    ) -> Result<Parameter, Error> {
+    ) -> Result<Parameter, TensorError> {
         self.make(Call::new("buffer"), name, shape, (init, false))
     }
 
@@ -279,19 +279,19 @@ impl Params {
         name: &str,
         shape: impl IntoIterator<Item = usize>,
         (init, trainable): (Init, bool),
-    ) -> Result<Parameter, Error> {
-        let fail = |kind: Error| call.error(self.path.as_str(), kind);
+    ) -> Result<Parameter, TensorError> {
+        let fail = |kind: TensorError| call.error(self.path.as_str(), kind);
         let what = if trainable { "parameter" } else { "buffer" };
         let (name, dtype) = (self.sub(name).path, self.dtype);
         let shape: Vec<usize> = shape.into_iter().collect();
         if name == RESERVED_NAME {
             let (found, expected) =
                 (format!("`{name}`"), "another name, since safetensors files use it".into());
-            return Err(fail(Error::Argument { argument: "name", found, expected }));
+            return Err(fail(TensorError::Argument { argument: "name", found, expected }));
         }
         let mut made = locked(&self.shared.made);
         if made.iter().any(|other| other.name() == name) {
-            return Err(fail(Error::Name { what, name }));
+            return Err(fail(TensorError::Name { what, name }));
         }
         let label: Vec<String> = name.split('.').map(str::to_owned).collect();
         let node = TensorNode::builder(label)

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use arrayjit::{DType, HostArray, TensorNode};
 
-use crate::{error::Call, error::Error};
+use crate::{error::Call, error::TensorError};
 
 /// Operations that change the order of elements or their type, but drop none.
 const REORDERING: [&str; 9] = [
@@ -102,11 +102,11 @@ impl PositionCheck {
     }
 
     /// Checks the values of the input.
-    pub(crate) fn check(&self, values: &HostArray) -> Result<(), Error> {
+    pub(crate) fn check(&self, values: &HostArray) -> Result<(), TensorError> {
         let Some((value, at)) = self.first_outside(values) else { return Ok(()) };
         let Call { op: operation, at: location } = self.call;
         let (input, count) = (self.part.input.clone(), self.count);
-        Err(Error::Position { input, value, at, count, operation, location })
+        Err(TensorError::Position { input, value, at, count, operation, location })
     }
 
     /// The first value that is no position, with its index in the input.

@@ -17,6 +17,6 @@
 //! ```
 
 pub use crate::{
-    AdamW, Backend, Batch, DType, Error, Executable, Graph, HostArray, Init, ModelState, Module, Parameter,
-    Params, Session, Sgd, Tensor, nn,
+    AdamW, Backend, Batch, DType, Executable, Graph, HostArray, Init, ModelState, Module, Parameter, Params,
+    Session, Sgd, Tensor, TensorError, nn,
 };

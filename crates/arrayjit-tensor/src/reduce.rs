@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::{Argument, number},
     shape::{Axes, access, axis_at, letter, whole},
     tensor::Tensor,
@@ -24,7 +24,7 @@ struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    fn new(tensor: &'a Tensor, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Self, Error> {
+    fn new(tensor: &'a Tensor, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Self, TensorError> {
         let axes = axes.of_shape(tensor.shape()).map_err(|kind| tensor.graph().fail(call, kind))?;
         Ok(Reduction { tensor, axes, reduced })
     }
@@ -50,18 +50,18 @@ impl<'a> Reduction<'a> {
         self.axes.iter().map(|&at| self.tensor.shape()[at]).product()
     }
 
-    fn emit(&self, call: Call, text: impl FnOnce(&str) -> String) -> Result<Tensor, Error> {
+    fn emit(&self, call: Call, text: impl FnOnce(&str) -> String) -> Result<Tensor, TensorError> {
         self.tensor.graph().result(call, &[("x", Argument::Tensor(self.tensor))], text)
     }
 
     /// Accumulates the elements with `op` in the type of the result.
-    fn folded(&self, call: Call, op: &str, finish: &str) -> Result<Tensor, Error> {
+    fn folded(&self, call: Call, op: &str, finish: &str) -> Result<Tensor, TensorError> {
         self.emit(call, |y| format!("{} {op} {}{finish}", self.result(y), self.operand("x")))
     }
 
     /// Accumulates `value` with `op`, in a type that holds sums, and converts the result by `finish`, in
     /// which `{}` is the sum.
-    fn accumulated(&self, call: Call, op: &str, value: &str, finish: &str) -> Result<Tensor, Error> {
+    fn accumulated(&self, call: Call, op: &str, value: &str, finish: &str) -> Result<Tensor, TensorError> {
         let (wide, narrow) = sum_types(self.tensor.dtype());
         let value = format!("{wide}({value})");
         if finish == "{}" && wide == narrow {
@@ -99,7 +99,7 @@ macro_rules! reduction {
                 /// # Errors
                 /// An axis that the tensor does not have; a mean or variance of no elements.
                 #[track_caller]
-                pub fn $name(&self, axes: impl Axes) -> Result<Tensor, Error> {
+                pub fn $name(&self, axes: impl Axes) -> Result<Tensor, TensorError> {
                     self.$with(Call::new(stringify!($name)), axes, Reduced::Removed)
                 }
 
@@ -110,13 +110,13 @@ macro_rules! reduction {
                 /// # use arrayjit_tensor::example::*;
                 #[doc = concat!("let x = tensor(", stringify!($x), ");")]
                 #[doc = concat!("assert_eq!(x.", stringify!($kept), "(-1)?.shape(), [2, 1]);")]
-                /// # Ok::<(), arrayjit_tensor::Error>(())
+                /// # Ok::<(), arrayjit_tensor::TensorError>(())
                 /// ```
                 ///
                 /// # Errors
                 /// An axis that the tensor does not have; a mean or variance of no elements.
                 #[track_caller]
-                pub fn $kept(&self, axes: impl Axes) -> Result<Tensor, Error> {
+                pub fn $kept(&self, axes: impl Axes) -> Result<Tensor, TensorError> {
                     self.$with(Call::new(stringify!($kept)), axes, Reduced::Kept)
                 }
             )*
@@ -153,12 +153,12 @@ reduction! {
 
 impl Tensor {
     #[track_caller]
-    fn sum_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn sum_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         let reduction = Reduction::new(self, call, axes, reduced)?;
         reduction.accumulated(call, ":+=", &reduction.operand("x"), "{}")
     }
 
-    fn mean_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn mean_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         let reduction = Reduction::new(self, call, axes, reduced)?;
         self.some(call, reduction.count())?;
         let count = number(reduction.count() as f64);
@@ -171,36 +171,41 @@ impl Tensor {
             .emit(call, |y| format!("{sum} :+= f32({value})\n{} := {sum} / {count}", reduction.result(y)))
     }
 
-    fn prod_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn prod_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         let reduction = Reduction::new(self, call, axes, reduced)?;
         reduction.accumulated(call, ":*=", &reduction.operand("x"), "{}")
     }
 
-    fn max_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn max_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         Reduction::new(self, call, axes, reduced)?.folded(call, ":max=", "")
     }
 
-    fn min_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn min_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         Reduction::new(self, call, axes, reduced)?.folded(call, ":min=", "")
     }
 
-    fn any_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn any_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         Reduction::new(self, call, axes, reduced)?.folded(call, ":or=", " != 0")
     }
 
-    fn all_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn all_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         Reduction::new(self, call, axes, reduced)?.folded(call, ":and=", " != 0")
     }
 
-    fn var_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn var_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         self.variance(call, axes, reduced, 1, "{}")
     }
 
-    fn var_population_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn var_population_with(
+        &self,
+        call: Call,
+        axes: impl Axes,
+        reduced: Reduced,
+    ) -> Result<Tensor, TensorError> {
         self.variance(call, axes, reduced, 0, "{}")
     }
 
-    fn std_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn std_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         // Where all elements are equal, the derivative is 0, and not NaN.
         self.variance(call, axes, reduced, 1, "where({v} == 0, 0, sqrt(where({v} == 0, 1, {})))")
     }
@@ -213,7 +218,7 @@ impl Tensor {
         reduced: Reduced,
         correction: usize,
         finish: &str,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         self.floats(call)?;
         let reduction = Reduction::new(self, call, axes, reduced)?;
         self.some(call, reduction.count())?;
@@ -232,7 +237,7 @@ impl Tensor {
         })
     }
 
-    fn logsumexp_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, Error> {
+    fn logsumexp_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         self.floats(call)?;
         let reduction = Reduction::new(self, call, axes, reduced)?;
         let (top, sum, value) = (reduction.result("m"), reduction.result("s"), reduction.operand("x"));
@@ -259,7 +264,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or one without elements.
     #[track_caller]
-    pub fn argmax(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn argmax(&self, axis: isize) -> Result<Tensor, TensorError> {
         self.position(Call::new("argmax"), axis, ":max=")
     }
 
@@ -275,16 +280,16 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or one without elements.
     #[track_caller]
-    pub fn argmin(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn argmin(&self, axis: isize) -> Result<Tensor, TensorError> {
         self.position(Call::new("argmin"), axis, ":min=")
     }
 
-    fn position(&self, call: Call, axis: isize, op: &str) -> Result<Tensor, Error> {
+    fn position(&self, call: Call, axis: isize, op: &str) -> Result<Tensor, TensorError> {
         let reduction = Reduction::new(self, call, axis, Reduced::Removed)?;
         if reduction.count() == 0 {
             let (what, found) = (self.name(), self.shape().to_vec());
             let expected = format!("elements along axis {}", reduction.axes[0]);
-            return Err(self.graph().fail(call, Error::Shape { what, found, expected }));
+            return Err(self.graph().fail(call, TensorError::Shape { what, found, expected }));
         }
         let (extreme, value) = (reduction.result("m"), reduction.operand("x"));
         let (at, last) = (letter(reduction.axes[0]), reduction.count() - 1);
@@ -314,7 +319,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn cumsum(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn cumsum(&self, axis: isize) -> Result<Tensor, TensorError> {
         self.accumulated(Call::new("cumsum"), axis, ":+=", "<=")
     }
 
@@ -328,7 +333,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn cumprod(&self, axis: isize) -> Result<Tensor, Error> {
+    pub fn cumprod(&self, axis: isize) -> Result<Tensor, TensorError> {
         self.accumulated(Call::new("cumprod"), axis, ":*=", "<=")
     }
 
@@ -338,7 +343,13 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[doc(hidden)]
-    pub fn accumulated(&self, call: Call, at: isize, op: &str, relation: &str) -> Result<Tensor, Error> {
+    pub fn accumulated(
+        &self,
+        call: Call,
+        at: isize,
+        op: &str,
+        relation: &str,
+    ) -> Result<Tensor, TensorError> {
         let at = axis_at(at, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         let (wide, narrow) = sum_types(self.dtype());
         let (rank, size, here) = (self.rank(), self.shape()[at], letter(at));
@@ -356,21 +367,21 @@ impl Tensor {
     }
 
     /// Rejects a mean of no elements, which would be NaN.
-    pub(crate) fn some(&self, call: Call, count: usize) -> Result<(), Error> {
+    pub(crate) fn some(&self, call: Call, count: usize) -> Result<(), TensorError> {
         if count > 0 {
             return Ok(());
         }
         let (what, found) = (self.name(), self.shape().to_vec());
         let expected = "at least one element for each mean".into();
-        Err(self.graph().fail(call, Error::Shape { what, found, expected }))
+        Err(self.graph().fail(call, TensorError::Shape { what, found, expected }))
     }
 
     /// Rejects integers, for which the result of the operation would be rounded.
-    pub(crate) fn floats(&self, call: Call) -> Result<(), Error> {
+    pub(crate) fn floats(&self, call: Call) -> Result<(), TensorError> {
         if self.dtype().is_float() {
             return Ok(());
         }
-        let kind = Error::ElementType { what: self.name(), found: self.dtype(), expected: "floats" };
+        let kind = TensorError::ElementType { what: self.name(), found: self.dtype(), expected: "floats" };
         Err(self.graph().fail(call, kind))
     }
 }

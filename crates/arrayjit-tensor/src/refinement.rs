@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use crate::{
-    error::Error,
+    error::TensorError,
     shape::{access, clause, letter},
 };
 
 /// The shape that `to` means, with its open size replaced.
-pub(crate) fn closed(from: &[usize], to: &[isize]) -> Result<Vec<usize>, Error> {
-    let fail = || Error::Elements { from: from.to_vec(), to: to.to_vec() };
+pub(crate) fn closed(from: &[usize], to: &[isize]) -> Result<Vec<usize>, TensorError> {
+    let fail = || TensorError::Elements { from: from.to_vec(), to: to.to_vec() };
     let elements: usize = from.iter().product();
     let known = to
         .iter()

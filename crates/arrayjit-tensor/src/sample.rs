@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     graph::Graph,
     operand::{Argument, number},
     shape::{letter, whole},
@@ -24,13 +24,13 @@ impl Graph {
     ///
     /// let noise = Graph::new().rand(&[2, 3], DType::F32, 42)?;
     /// assert_eq!(noise.shape(), [2, 3]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// More than four axes, or an element type that is no float.
     #[track_caller]
-    pub fn rand(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, Error> {
+    pub fn rand(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, TensorError> {
         self.sampled(Call::new("rand"), "uniform", shape, dtype, seed)
     }
 
@@ -41,13 +41,13 @@ impl Graph {
     ///
     /// let noise = Graph::new().randn(&[2, 3], DType::F32, 42)?;
     /// assert_eq!(noise.shape(), [2, 3]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// More than four axes, or an element type that is no float.
     #[track_caller]
-    pub fn randn(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, Error> {
+    pub fn randn(&self, shape: &[usize], dtype: DType, seed: u32) -> Result<Tensor, TensorError> {
         self.sampled(Call::new("randn"), "normal", shape, dtype, seed)
     }
 
@@ -58,11 +58,11 @@ impl Graph {
         shape: &[usize],
         dtype: DType,
         seed: u32,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         if shape.len() > MOST_AXES || !dtype.is_float() {
             let expected = format!("floats with at most {MOST_AXES} axes");
             let found = format!("{dtype} {shape:?}");
-            return Err(self.fail(call, Error::Argument { argument: "shape", found, expected }));
+            return Err(self.fail(call, TensorError::Argument { argument: "shape", found, expected }));
         }
         if shape.contains(&0) {
             return self.empty(call, shape, dtype);
@@ -89,7 +89,7 @@ impl Graph {
     /// # Errors
     /// A count beyond i32.
     #[track_caller]
-    pub fn arange(&self, count: usize) -> Result<Tensor, Error> {
+    pub fn arange(&self, count: usize) -> Result<Tensor, TensorError> {
         let call = Call::new("arange");
         match count {
             0 => self.empty(call, &[0], DType::I32),
@@ -106,22 +106,22 @@ impl Tensor {
     /// # use arrayjit_tensor::example::*;
     /// let x = tensor([1., 2., 3., 4.]).dropout(0.5, 42)?; // about half of them 0, the others doubled
     /// assert_eq!(x.shape(), [4]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
     /// A rate outside 0..1, or more than four axes.
     #[track_caller]
-    pub fn dropout(&self, rate: f64, seed: u32) -> Result<Tensor, Error> {
+    pub fn dropout(&self, rate: f64, seed: u32) -> Result<Tensor, TensorError> {
         let call = Call::new("dropout");
         if !(0.0..1.0).contains(&rate) {
             let (found, expected) = (rate.to_string(), "at least 0 and less than 1".into());
-            let kind = Error::Argument { argument: "rate", found, expected };
+            let kind = TensorError::Argument { argument: "rate", found, expected };
             return Err(self.graph().fail(call, kind));
         }
         if self.rank() > MOST_AXES {
             let (what, found) = (self.name(), self.shape().to_vec());
-            let kind = Error::Shape { what, found, expected: format!("at most {MOST_AXES} axes") };
+            let kind = TensorError::Shape { what, found, expected: format!("at most {MOST_AXES} axes") };
             return Err(self.graph().fail(call, kind));
         }
         let (rank, rate, seed) = (self.rank(), number(rate), self.graph().seed_on_rank(seed));

@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::{Argument, TensorOperand, number_of},
     shape::{
         access, axis_at, broadcast, broadcast_access, clause, clause_of, dims, letter, letters, numbered,
@@ -27,7 +27,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, positions that are no integers, or a tensor of another graph.
     #[track_caller]
-    pub fn take(&self, axis: isize, positions: &Tensor) -> Result<Tensor, Error> {
+    pub fn take(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
         take(Call::new("take"), self, Argument::Tensor(self), axis, positions)
     }
 
@@ -43,11 +43,11 @@ impl Tensor {
     /// # Errors
     /// Positions of another rank; otherwise as [`take`](Tensor::take).
     #[track_caller]
-    pub fn index_select(&self, axis: isize, positions: &Tensor) -> Result<Tensor, Error> {
+    pub fn index_select(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("index_select");
         if positions.rank() != 1 {
             let (what, found) = (positions.name(), positions.shape().to_vec());
-            let kind = Error::Shape { what, found, expected: "one axis".into() };
+            let kind = TensorError::Shape { what, found, expected: "one axis".into() };
             return Err(self.graph().fail(call, kind));
         }
         take(call, self, Argument::Tensor(self), axis, positions)
@@ -65,7 +65,7 @@ impl Tensor {
     /// # Errors
     /// A table of rank 0, positions that are no integers, or a tensor of another graph.
     #[track_caller]
-    pub fn embedding(&self, table: impl TensorOperand) -> Result<Tensor, Error> {
+    pub fn embedding(&self, table: impl TensorOperand) -> Result<Tensor, TensorError> {
         take(Call::new("embedding"), self, table.argument(), 0, self)
     }
 
@@ -82,7 +82,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
-    pub fn gather(&self, axis: isize, positions: &Tensor) -> Result<Tensor, Error> {
+    pub fn gather(&self, axis: isize, positions: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("gather");
         let chosen = self.fitting(call, axis, positions)?;
         self.gathered(call, chosen, positions, whole("p", self.rank()))
@@ -99,7 +99,7 @@ impl Tensor {
         at: usize,
         positions: &Tensor,
         position: String,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let read = access("x", computed(self.rank(), at, &position));
         let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
         let ranges = clause(positions.shape());
@@ -119,7 +119,12 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, shapes that do not fit, or positions that are no integers.
     #[track_caller]
-    pub fn scatter_add(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
+    pub fn scatter_add(
+        &self,
+        axis: isize,
+        positions: &Tensor,
+        source: &Tensor,
+    ) -> Result<Tensor, TensorError> {
         let call = Call::new("scatter_add");
         let chosen = self.fitting(call, axis, positions)?;
         self.source_fits(call, positions, source)?;
@@ -140,7 +145,7 @@ impl Tensor {
     /// # Errors
     /// Fails like [`scatter_add`](Tensor::scatter_add).
     #[track_caller]
-    pub fn scatter(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, Error> {
+    pub fn scatter(&self, axis: isize, positions: &Tensor, source: &Tensor) -> Result<Tensor, TensorError> {
         let call = Call::new("scatter");
         let chosen = self.fitting(call, axis, positions)?;
         self.source_fits(call, positions, source)?;
@@ -162,7 +167,7 @@ impl Tensor {
         target: &[String],
         source: &[String],
         operator: Option<&str>,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let (rank, ranges) = (self.rank(), clause_of(source, updates.shape().iter().copied()));
         let old = whole("x", rank);
         let inputs = [("x", Argument::Tensor(self)), ("p", Argument::Tensor(positions))];
@@ -204,13 +209,13 @@ impl Tensor {
     /// # Errors
     /// A mask that does not broadcast to the tensor's shape, or a tensor of another graph.
     #[track_caller]
-    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor, Error> {
+    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Result<Tensor, TensorError> {
         let call = Call::new("masked_fill");
         let to = broadcast(self.shape(), mask.shape());
         let to = to.map_err(|kind| self.graph().fail(call, kind))?;
         if to != self.shape() {
             let (left, right) = (self.shape().to_vec(), mask.shape().to_vec());
-            return Err(self.graph().fail(call, Error::Broadcast { left, right }));
+            return Err(self.graph().fail(call, TensorError::Broadcast { left, right }));
         }
         let mask_read = broadcast_access("m", mask.shape(), &to);
         let (rank, value) = (self.rank(), number_of(self.dtype(), value));
@@ -230,7 +235,7 @@ impl Tensor {
     /// # Errors
     /// Fewer than two axes.
     #[track_caller]
-    pub fn tril(&self, diagonal: isize) -> Result<Tensor, Error> {
+    pub fn tril(&self, diagonal: isize) -> Result<Tensor, TensorError> {
         self.triangle(Call::new("tril"), "<=", diagonal)
     }
 
@@ -244,15 +249,15 @@ impl Tensor {
     /// # Errors
     /// Fewer than two axes.
     #[track_caller]
-    pub fn triu(&self, diagonal: isize) -> Result<Tensor, Error> {
+    pub fn triu(&self, diagonal: isize) -> Result<Tensor, TensorError> {
         self.triangle(Call::new("triu"), ">=", diagonal)
     }
 
-    fn triangle(&self, call: Call, relation: &str, diagonal: isize) -> Result<Tensor, Error> {
+    fn triangle(&self, call: Call, relation: &str, diagonal: isize) -> Result<Tensor, TensorError> {
         let rank = self.rank();
         if rank < 2 {
             let (what, found) = (self.name(), self.shape().to_vec());
-            let kind = Error::Shape { what, found, expected: "at least two axes".into() };
+            let kind = TensorError::Shape { what, found, expected: "at least two axes".into() };
             return Err(self.graph().fail(call, kind));
         }
         let (row, column) = (letter(rank - 2), letter(rank - 1));
@@ -272,7 +277,7 @@ impl Tensor {
     /// # Errors
     /// A tensor of floats.
     #[track_caller]
-    pub fn one_hot(&self, classes: usize) -> Result<Tensor, Error> {
+    pub fn one_hot(&self, classes: usize) -> Result<Tensor, TensorError> {
         let call = Call::new("one_hot");
         self.integers(call)?;
         let rank = self.rank();
@@ -296,7 +301,7 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have.
     #[track_caller]
-    pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor), Error> {
+    pub fn sort(&self, axis: isize, descending: bool) -> Result<(Tensor, Tensor), TensorError> {
         let call = Call::new("sort");
         let sorted = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         self.ordered(call, sorted, self.shape()[sorted], descending)
@@ -314,12 +319,12 @@ impl Tensor {
     /// # Errors
     /// An axis that the tensor does not have, or more elements than it has.
     #[track_caller]
-    pub fn topk(&self, count: usize, axis: isize) -> Result<(Tensor, Tensor), Error> {
+    pub fn topk(&self, count: usize, axis: isize) -> Result<(Tensor, Tensor), TensorError> {
         let call = Call::new("topk");
         let ranked = axis_at(axis, self.shape()).map_err(|kind| self.graph().fail(call, kind))?;
         if count > self.shape()[ranked] {
             let expected = format!("at most {}, the size of axis {ranked}", self.shape()[ranked]);
-            let kind = Error::Argument { argument: "count", found: count.to_string(), expected };
+            let kind = TensorError::Argument { argument: "count", found: count.to_string(), expected };
             return Err(self.graph().fail(call, kind));
         }
         self.ordered(call, ranked, count, true)
@@ -332,7 +337,7 @@ impl Tensor {
         at: usize,
         count: usize,
         descending: bool,
-    ) -> Result<(Tensor, Tensor), Error> {
+    ) -> Result<(Tensor, Tensor), TensorError> {
         let (rank, dtype) = (self.rank(), self.dtype());
         let mut sizes = self.shape().to_vec();
         sizes[at] = count;
@@ -351,22 +356,22 @@ impl Tensor {
         let results = self.graph().emit(call, &text, &inputs, &["values_", "positions_"])?;
         match <[Tensor; 2]>::try_from(results) {
             Ok([values, positions]) => Ok((values, positions)),
-            Err(_) => Err(self.graph().fail(call, Error::Axis { axis: at as isize, shape: sizes })),
+            Err(_) => Err(self.graph().fail(call, TensorError::Axis { axis: at as isize, shape: sizes })),
         }
     }
 
     /// Rejects floats as positions.
-    pub(crate) fn integers(&self, call: Call) -> Result<(), Error> {
+    pub(crate) fn integers(&self, call: Call) -> Result<(), TensorError> {
         if self.dtype().is_float() {
             let (what, found) = (self.name(), self.dtype());
-            let kind = Error::ElementType { what, found, expected: "integers" };
+            let kind = TensorError::ElementType { what, found, expected: "integers" };
             return Err(self.graph().fail(call, kind));
         }
         Ok(())
     }
 
     /// The axis `at`, if `positions` are integers and fit the other axes.
-    fn fitting(&self, call: Call, at: isize, positions: &Tensor) -> Result<usize, Error> {
+    fn fitting(&self, call: Call, at: isize, positions: &Tensor) -> Result<usize, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
         let chosen = axis_at(at, self.shape()).map_err(fail)?;
         positions.integers(call)?;
@@ -374,20 +379,20 @@ impl Tensor {
         if positions.rank() != self.rank() || !(0..self.rank()).all(fits) {
             let (what, found) = (positions.name(), positions.shape().to_vec());
             let expected = format!("at most {:?} but for axis {chosen}", self.shape());
-            return Err(fail(Error::Shape { what, found, expected }));
+            return Err(fail(TensorError::Shape { what, found, expected }));
         }
         self.graph().expect_positions(call, positions, self.shape()[chosen], None);
         Ok(chosen)
     }
 
     /// Checks that there is one element for each position.
-    fn source_fits(&self, call: Call, positions: &Tensor, source: &Tensor) -> Result<(), Error> {
+    fn source_fits(&self, call: Call, positions: &Tensor, source: &Tensor) -> Result<(), TensorError> {
         if source.shape() == positions.shape() {
             return Ok(());
         }
         let (what, found) = (source.name(), source.shape().to_vec());
         let expected = format!("{:?}, the shape of the positions", positions.shape());
-        Err(self.graph().fail(call, Error::Shape { what, found, expected }))
+        Err(self.graph().fail(call, TensorError::Shape { what, found, expected }))
     }
 }
 
@@ -408,7 +413,7 @@ fn take(
     table: Argument<'_>,
     at: isize,
     positions: &Tensor,
-) -> Result<Tensor, Error> {
+) -> Result<Tensor, TensorError> {
     let graph = tensor.graph();
     let chosen = axis_at(at, table.shape()).map_err(|kind| graph.fail(call, kind))?;
     positions.integers(call)?;
@@ -426,7 +431,7 @@ pub fn taken(
     chosen: usize,
     positions: &Tensor,
     index: impl Fn(String) -> String,
-) -> Result<Tensor, Error> {
+) -> Result<Tensor, TensorError> {
     let position_axes = numbered("k", positions.rank());
     let position = index(access("p", &position_axes));
     let read = access("x", computed(table.shape().len(), chosen, &position));

@@ -2,7 +2,7 @@
 
 use std::ops::RangeFull;
 
-use crate::error::Error;
+use crate::error::TensorError;
 
 /// The axes of a reduction: `..` for all, `-1` for the last, or an array of axes. A negative axis counts from
 /// the last one.
@@ -12,56 +12,56 @@ pub trait Axes {
     /// # Errors
     /// An axis that the shape does not have, or one that is given twice.
     #[doc(hidden)]
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, Error>;
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError>;
 }
 
 impl Axes for RangeFull {
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, Error> {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError> {
         Ok((0..shape.len()).collect())
     }
 }
 
 impl Axes for isize {
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, Error> {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError> {
         Ok(vec![axis_at(*self, shape)?])
     }
 }
 
 impl<const N: usize> Axes for [isize; N] {
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, Error> {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError> {
         self.as_slice().of_shape(shape)
     }
 }
 
 impl Axes for &[isize] {
-    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, Error> {
+    fn of_shape(&self, shape: &[usize]) -> Result<Vec<usize>, TensorError> {
         let mut axes = self.iter().map(|&at| axis_at(at, shape)).collect::<Result<Vec<_>, _>>()?;
         axes.sort_unstable();
         match axes.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Error::RepeatedAxis { axis: pair[0], shape: shape.to_vec() }),
+            Some(pair) => Err(TensorError::RepeatedAxis { axis: pair[0], shape: shape.to_vec() }),
             None => Ok(axes),
         }
     }
 }
 
 /// The axis from 0 that `at` means.
-pub(crate) fn axis_at(at: isize, shape: &[usize]) -> Result<usize, Error> {
+pub(crate) fn axis_at(at: isize, shape: &[usize]) -> Result<usize, TensorError> {
     let from_start = if at < 0 { at.checked_add_unsigned(shape.len()) } else { Some(at) };
     from_start
         .and_then(|at| usize::try_from(at).ok())
         .filter(|&at| at < shape.len())
-        .ok_or_else(|| Error::Axis { axis: at, shape: shape.to_vec() })
+        .ok_or_else(|| TensorError::Axis { axis: at, shape: shape.to_vec() })
 }
 
 /// The shape to which two shapes broadcast, as in NumPy: axes are aligned at the last, and an axis of size 1
 /// is repeated.
-pub fn broadcast(left: &[usize], right: &[usize]) -> Result<Vec<usize>, Error> {
+pub fn broadcast(left: &[usize], right: &[usize]) -> Result<Vec<usize>, TensorError> {
     let rank = left.len().max(right.len());
     let size = |shape: &[usize], at: usize| (at + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
     let merged = |at| match (size(left, at), size(right, at)) {
         (a, b) if a == b || b == 1 => Ok(a),
         (1, b) => Ok(b),
-        _ => Err(Error::Broadcast { left: left.to_vec(), right: right.to_vec() }),
+        _ => Err(TensorError::Broadcast { left: left.to_vec(), right: right.to_vec() }),
     };
     (0..rank).map(merged).collect()
 }

@@ -13,7 +13,7 @@ use crate::graph::Graph;
 /// shapes and types, and return the result; nothing is computed twice, and values that no result needs are
 /// not computed at all.
 ///
-/// Every operation fails with a [`Error`](crate::Error) that names the operation, the module and
+/// Every operation fails with a [`TensorError`](crate::Error) that names the operation, the module and
 /// the caller's line.
 ///
 /// In the examples of operations, `tensor` makes a constant of these values, and `check` compares the type,
@@ -24,7 +24,7 @@ use crate::graph::Graph;
 /// let x = tensor([[1., 2., 3.], [4., 5., 6.]]);
 /// assert_eq!(x.shape(), [2, 3]);
 /// check(x.sum(0)? * 10.0, [50., 70., 90.]);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 #[derive(Clone)]
 pub struct Tensor {

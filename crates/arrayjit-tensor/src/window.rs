@@ -2,7 +2,7 @@
 
 use crate::{
     axis_window::{AxisWindow, FilterLayout},
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::{TensorOperand, number},
     options::options,
     tensor::Tensor,
@@ -18,7 +18,7 @@ use crate::{
 /// let filters = graph.input("filters", [8, 3, 3, 3], DType::F32)?;
 /// assert_eq!(image.conv2d(&filters, ConvOptions::new())?.shape(), [1, 8, 30, 30]);
 /// assert_eq!(image.conv2d(&filters, ConvOptions::new().stride(2).padding(1))?.shape(), [1, 8, 16, 16]);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConvOptions {
@@ -64,7 +64,7 @@ impl Default for ConvOptions {
 /// let image = Graph::new().input("image", [1, 3, 8, 8], DType::F32)?;
 /// assert_eq!(image.max_pool2d(2)?.shape(), [1, 3, 4, 4]);
 /// assert_eq!(image.max_pool2d(PoolOptions::new(3).stride(2).padding(1))?.shape(), [1, 3, 4, 4]);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PoolOptions {
@@ -88,12 +88,12 @@ impl PoolOptions {
     }
 
     /// How the windows move.
-    fn window(self) -> Result<ConvOptions, Error> {
+    fn window(self) -> Result<ConvOptions, TensorError> {
         let PoolOptions { size, stride, padding } = self;
         if padding > size / 2 {
             let (argument, found) = ("padding", padding.to_string());
             let expected = format!("at most {}, half of the window", size / 2);
-            return Err(Error::Argument { argument, found, expected });
+            return Err(TensorError::Argument { argument, found, expected });
         }
         Ok(ConvOptions::new().stride(stride.unwrap_or(size)).padding(padding))
     }
@@ -128,7 +128,7 @@ impl ConvOptions {
     }
 
     /// Checks that the options are in their ranges.
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), TensorError> {
         let all = [
             ("stride", 1, self.stride),
             ("dilation", 1, self.dilation),
@@ -142,7 +142,7 @@ impl ConvOptions {
                     0 => format!("{least} or more"),
                     _ => format!("at most {}", Self::MOST),
                 };
-                Err(Error::Argument { argument, found: value.to_string(), expected })
+                Err(TensorError::Argument { argument, found: value.to_string(), expected })
             }
             None => Ok(()),
         }
@@ -167,7 +167,7 @@ macro_rules! in_space {
         impl Tensor {
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(&self, $($argument: $type),*) -> Result<Tensor, Error> {
+            pub fn $name(&self, $($argument: $type),*) -> Result<Tensor, TensorError> {
                 self.$inner(Call::new(stringify!($name)), $axes, $($argument),*)
             }
         }
@@ -215,7 +215,7 @@ in_space! {
     /// let volume = graph.input("volume", [1, 2, 8, 8, 8], DType::F32)?;
     /// let filters = graph.input("filters", [4, 2, 3, 3, 3], DType::F32)?;
     /// assert_eq!(volume.conv3d(&filters, ConvOptions::new().padding(1))?.shape(), [1, 4, 8, 8, 8]);
-    /// # Ok::<(), arrayjit_tensor::Error>(())
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
     /// ```
     ///
     /// # Errors
@@ -343,18 +343,18 @@ impl Tensor {
         axes: usize,
         filters: impl TensorOperand,
         window: ConvOptions,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
         window.check().map_err(fail)?;
         if window.output_padding > 0 {
             let (found, expected) =
                 (window.output_padding.to_string(), "0 but for transposed convolutions".into());
-            return Err(fail(Error::Argument { argument: "output_padding", found, expected }));
+            return Err(fail(TensorError::Argument { argument: "output_padding", found, expected }));
         }
         let (shape, filter) = (self.shape(), filters.shape());
         let wrong = |what: String, found: &[usize], expected: String| {
-            fail(Error::Shape { what, found: found.to_vec(), expected })
+            fail(TensorError::Shape { what, found: found.to_vec(), expected })
         };
         if shape.len() != axes + 2 {
             let expected = format!("{} axes: batch, channels, then {axes} of space", axes + 2);
@@ -391,7 +391,7 @@ impl Tensor {
         axes: usize,
         filters: impl TensorOperand,
         window: ConvOptions,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let filters = filters.argument();
         let fail = |kind| self.graph().fail(call, kind);
         window.check().map_err(fail)?;
@@ -411,7 +411,7 @@ impl Tensor {
                 ),
             };
             let (what, found) = (filters.name(), filter.to_vec());
-            return Err(fail(Error::Shape { what, found, expected }));
+            return Err(fail(TensorError::Shape { what, found, expected }));
         }
         let size = |axis: usize| {
             let rows = shape[axis].checked_sub(1)?.checked_mul(window.stride)?;
@@ -422,31 +422,46 @@ impl Tensor {
         let windows: Option<Vec<AxisWindow>> = (2..axes + 2).map(own).collect();
         let windows = windows.ok_or_else(|| {
             let (argument, found) = ("padding", window.padding.to_string());
-            fail(Error::Argument { argument, found, expected: "less than the result".into() })
+            fail(TensorError::Argument { argument, found, expected: "less than the result".into() })
         })?;
         self.transposed(call, filters, None, &windows, groups)
     }
 
-    fn max_pool(&self, call: Call, axes: usize, options: impl Into<PoolOptions>) -> Result<Tensor, Error> {
+    fn max_pool(
+        &self,
+        call: Call,
+        axes: usize,
+        options: impl Into<PoolOptions>,
+    ) -> Result<Tensor, TensorError> {
         let windows = self.pool_windows(call, axes, options.into())?;
         self.folded(call, &windows, ":max=", &number(f64::NEG_INFINITY), "{}")
     }
 
-    fn avg_pool(&self, call: Call, axes: usize, options: impl Into<PoolOptions>) -> Result<Tensor, Error> {
+    fn avg_pool(
+        &self,
+        call: Call,
+        axes: usize,
+        options: impl Into<PoolOptions>,
+    ) -> Result<Tensor, TensorError> {
         let options = options.into();
         let windows = self.pool_windows(call, axes, options)?;
         let divisor = (options.size as f64).powi(axes as i32);
         self.folded(call, &windows, ":+=", "0.0", &format!("{{}} / {divisor:?}"))
     }
 
-    fn pool_windows(&self, call: Call, axes: usize, options: PoolOptions) -> Result<Vec<AxisWindow>, Error> {
+    fn pool_windows(
+        &self,
+        call: Call,
+        axes: usize,
+        options: PoolOptions,
+    ) -> Result<Vec<AxisWindow>, TensorError> {
         let fail = |kind| self.graph().fail(call, kind);
         let (window, size) = (options.window().map_err(fail)?, options.size);
         window.check().map_err(fail)?;
         let axes_of_space = self.shape().get(2..).filter(|space| space.len() == axes);
         axes_of_space.and_then(|space| window.windows(space, &vec![size; axes])).ok_or_else(|| {
             let expected = format!("[batch, channels, {}] with room for windows of {size}", space(axes));
-            fail(Error::Shape { what: self.name(), found: self.shape().to_vec(), expected })
+            fail(TensorError::Shape { what: self.name(), found: self.shape().to_vec(), expected })
         })
     }
 
@@ -462,7 +477,7 @@ impl Tensor {
     /// # Errors
     /// A tensor that is no image, or sizes that are no multiples of the numbers of parts.
     #[track_caller]
-    pub fn adaptive_avg_pool2d(&self, height: usize, width: usize) -> Result<Tensor, Error> {
+    pub fn adaptive_avg_pool2d(&self, height: usize, width: usize) -> Result<Tensor, TensorError> {
         let call = Call::new("adaptive_avg_pool2d");
         let part = |size: usize, count: usize| {
             let kernel = size.checked_div(count).filter(|&kernel| kernel > 0 && kernel * count == size)?;
@@ -475,7 +490,7 @@ impl Tensor {
         let Some((rows, columns)) = windows else {
             let expected = format!("[batch, channels, a multiple of {height}, a multiple of {width}]");
             let (what, found) = (self.name(), self.shape().to_vec());
-            return Err(self.graph().fail(call, Error::Shape { what, found, expected }));
+            return Err(self.graph().fail(call, TensorError::Shape { what, found, expected }));
         };
         let count = (rows.kernel * columns.kernel) as f64;
         self.folded(call, &[rows, columns], ":+=", "0.0", &format!("{{}} / {count:?}"))

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use arrayjit_tensor::{
-    Backend, DType, Error, Executable, Graph, HostArray, Init, ModelState, Parameter, Params, Tensor,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelState, Parameter, Params, Tensor, TensorError,
     nn::{Embedding, LayerNorm, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Metrics, Ranks, Session},
@@ -64,7 +64,7 @@ struct Cache {
 }
 
 impl CausalAttention {
-    fn new(params: &Params, width: usize, heads: usize) -> Result<CausalAttention, Error> {
+    fn new(params: &Params, width: usize, heads: usize) -> Result<CausalAttention, TensorError> {
         Ok(CausalAttention {
             qkv: Linear::new(&params.sub("qkv"), width, 3 * width)?,
             proj: Linear::new(&params.sub("proj"), width, width)?,
@@ -73,7 +73,7 @@ impl CausalAttention {
     }
 
     /// The queries, keys and values of `x`, whose last axis becomes `[3, heads, width / heads]`.
-    fn heads(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn heads(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let mut shape: Vec<isize> = x.shape().iter().map(|&size| size as isize).collect();
         shape.pop();
         shape.extend([3, self.heads as isize, -1]);
@@ -81,7 +81,7 @@ impl CausalAttention {
     }
 
     /// `[width]` to `[width]`, for the letter at position `@pos`.
-    fn next(&self, x: &Tensor, cache: &Cache) -> Result<Tensor, Error> {
+    fn next(&self, x: &Tensor, cache: &Cache) -> Result<Tensor, TensorError> {
         let attended = x.graph().apply(
             "keys[h,@pos,c] := x[1,h,c]
              values[h,@pos,c] := x[2,h,c]
@@ -98,7 +98,7 @@ impl CausalAttention {
 
 impl Module for CausalAttention {
     /// `[batch, letters, width]` to the same shape.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let attended = x.graph().apply(
             "q[b,h,i,c] := x[b,i,0,h,c]
              k[b,h,i,c] := x[b,i,1,h,c]
@@ -121,7 +121,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(params: &Params, width: usize, heads: usize) -> Result<Block, Error> {
+    fn new(params: &Params, width: usize, heads: usize) -> Result<Block, TensorError> {
         Ok(Block {
             norm1: LayerNorm::new(&params.sub("norm1"), width)?,
             attention: CausalAttention::new(&params.sub("attention"), width, heads)?,
@@ -134,8 +134,8 @@ impl Block {
     fn step(
         &self,
         x: &Tensor,
-        attend: impl FnOnce(&Tensor) -> Result<Tensor, Error>,
-    ) -> Result<Tensor, Error> {
+        attend: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
+    ) -> Result<Tensor, TensorError> {
         let x = (x + attend(&self.norm1.forward(x)?)?)?;
         let hidden = self.widen.forward(&self.norm2.forward(&x)?)?.gelu()?;
         x + self.narrow.forward(&hidden)?
@@ -157,7 +157,7 @@ impl CharGpt {
     /// # Errors
     ///
     /// Names that exist already.
-    pub fn new(params: &Params, alphabet: usize, options: Options) -> Result<CharGpt, Error> {
+    pub fn new(params: &Params, alphabet: usize, options: Options) -> Result<CharGpt, TensorError> {
         let Options { context, width, heads, layers, .. } = options;
         let block = |at: usize| Block::new(&params.sub("blocks").sub(at), width, heads);
         let init = Init::Normal { mean: 0.0, std: 0.1 };
@@ -171,7 +171,7 @@ impl CharGpt {
     }
 
     /// The logits `[alphabet]` of the letter behind `letter`, which has rank 0 and stands at `@pos`.
-    fn next(&self, letter: &Tensor, caches: &[Cache]) -> Result<Tensor, Error> {
+    fn next(&self, letter: &Tensor, caches: &[Cache]) -> Result<Tensor, TensorError> {
         let position = letter.graph().apply("y[c] := p[@pos,c]", &[("p", &self.positions)])?;
         let mut x = (self.letters.forward(letter)? + position)?;
         for (block, cache) in self.blocks.iter().zip(caches) {
@@ -183,7 +183,7 @@ impl CharGpt {
 
 impl Module for CharGpt {
     /// The logits `[batch, context, alphabet]` of the letters behind each of `[batch, context]`.
-    fn forward(&self, letters: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, letters: &Tensor) -> Result<Tensor, TensorError> {
         let mut x = (self.letters.forward(letters)? + &self.positions)?;
         for block in &self.blocks {
             x = block.step(&x, |x| block.attention.forward(x))?;
@@ -318,7 +318,7 @@ impl Trained {
     /// An error of the backend.
     pub fn writer(&self) -> Result<Writer<'_>> {
         let Options { context, width, heads, layers, .. } = self.options;
-        let cache = |at: usize| -> Result<Cache, Error> {
+        let cache = |at: usize| -> Result<Cache, TensorError> {
             let params = self.params.sub("cache").sub(at);
             let buffer = |name: &str| params.buffer(name, [heads, context, width / heads], Init::ZEROS);
             Ok(Cache { keys: buffer("keys")?, values: buffer("values")? })

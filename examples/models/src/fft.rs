@@ -6,7 +6,7 @@
 use std::f64::consts::PI;
 
 use anyhow::{Result, ensure};
-use arrayjit_tensor::{Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor};
+use arrayjit_tensor::{Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError};
 
 /// The tones of the signal: periods in the whole signal, and amplitudes.
 pub const TONES: [(usize, f64); 3] = [(17, 1.0), (60, 0.5), (201, 0.25)];
@@ -40,7 +40,7 @@ pub fn fft(re: &Tensor, im: &Tensor) -> Result<[Tensor; 2]> {
 /// # Errors
 ///
 /// An error of the graph.
-pub fn dft(x: &Tensor) -> Result<[Tensor; 2], Error> {
+pub fn dft(x: &Tensor) -> Result<[Tensor; 2], TensorError> {
     // The angle is computed from f·t modulo n, since a large angle has few digits behind the point in f32.
     x.graph().apply_all(
         "yr[b,f] :+= x[b,t] * cos(-6.283185307179586 / size(t) * (f * t % size(t))) where f < n
@@ -68,7 +68,7 @@ pub fn spectra(backend: &Backend, n: usize, seed: u64) -> Result<Spectra> {
     let x = graph.input("x", [1, n], DType::F32)?;
     let [re, im] = fft(&x, &x.full_like(0.0)?)?;
     let [dft_re, dft_im] = dft(&x)?;
-    let amplitudes = |re: &Tensor, im: &Tensor| -> Result<Tensor, Error> {
+    let amplitudes = |re: &Tensor, im: &Tensor| -> Result<Tensor, TensorError> {
         let power = (re.square()? + im.square()?)?;
         (power.sqrt()? * (2. / n as f64))?.slice(1, 0..n / 2)
     };

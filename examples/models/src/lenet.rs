@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use arrayjit_tensor::{
-    Backend, Error, HostArray, ModelState, Params, Tensor,
+    Backend, HostArray, ModelState, Params, Tensor, TensorError,
     nn::{Conv2d, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Session},
@@ -35,7 +35,7 @@ impl LeNet {
     /// # Errors
     ///
     /// Names that exist already.
-    pub fn new(params: &Params) -> Result<LeNet, Error> {
+    pub fn new(params: &Params) -> Result<LeNet, TensorError> {
         Ok(LeNet {
             conv1: Conv2d::new(&params.sub("conv1"), 1, 6, 5)?,
             conv2: Conv2d::new(&params.sub("conv2"), 6, 16, 5)?,
@@ -48,7 +48,7 @@ impl LeNet {
 
 impl Module for LeNet {
     /// The logits `[batch, 10]` of images `[batch, 8, 8]`.
-    fn forward(&self, images: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, images: &Tensor) -> Result<Tensor, TensorError> {
         let x = self.conv1.forward(&upscale(images)?)?.relu()?.max_pool2d(2)?;
         let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2)?.flatten(1, -1)?;
         let x = self.fc1.forward(&x)?.relu()?;
@@ -58,7 +58,7 @@ impl Module for LeNet {
 
 /// Images `[batch, 8, 8]` as `[batch, 1, 32, 32]`, by linear interpolation on both axes. In training, each
 /// image is shifted by up to a pixel of 8 in a random direction, another one at each step.
-fn upscale(images: &Tensor) -> Result<Tensor, Error> {
+fn upscale(images: &Tensor) -> Result<Tensor, TensorError> {
     let most = if images.graph().is_training() { 1.0 } else { 0.0 };
     // Pixel i of 32 lies at (i + 1/2) / 4 - 1/2 of 8; a pixel at distance d has the weight 1 - |d|. The range
     // of @step is that of the operations with random numbers.

@@ -4,7 +4,7 @@ use std::{f64::consts::PI, fmt::Write, iter::repeat_n, sync::Arc};
 
 use anyhow::Result;
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor,
+    Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError,
     nn::{Linear, Module},
     optim::Adam,
     session::{Batch, BatchValues, Metrics, Session},
@@ -46,7 +46,7 @@ impl Mlp {
     /// # Errors
     ///
     /// Names that exist already.
-    pub fn new(params: &Params, width: usize) -> Result<Mlp, Error> {
+    pub fn new(params: &Params, width: usize) -> Result<Mlp, TensorError> {
         let layer = |at: usize, inputs, outputs| Linear::new(&params.sub(at), inputs, outputs);
         Ok(Mlp { layers: [layer(0, 2, width)?, layer(1, width, width)?, layer(2, width, 2)?] })
     }
@@ -54,7 +54,7 @@ impl Mlp {
 
 impl Module for Mlp {
     /// The logits `[count, 2]` of points `[count, 2]`.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let [first, second, last] = &self.layers;
         last.forward(&second.forward(&first.forward(x)?.tanh()?)?.tanh()?)
     }

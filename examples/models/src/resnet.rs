@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use arrayjit_tensor::{
-    Backend, Error, HostArray, ModelState, Params, Tensor,
+    Backend, HostArray, ModelState, Params, Tensor, TensorError,
     nn::{BatchNorm2d, Conv2d, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Metrics, Session},
@@ -32,7 +32,7 @@ impl NormalisedConv {
         (inputs, outputs): (usize, usize),
         size: usize,
         stride: usize,
-    ) -> Result<NormalisedConv, Error> {
+    ) -> Result<NormalisedConv, TensorError> {
         let conv =
             Conv2d::builder(&params.sub("conv"), inputs, outputs, size).stride(stride).padding(size / 2);
         Ok(NormalisedConv {
@@ -43,7 +43,7 @@ impl NormalisedConv {
 }
 
 impl Module for NormalisedConv {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         self.norm.forward(&self.conv.forward(x)?)
     }
 }
@@ -56,7 +56,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(params: &Params, channels: (usize, usize), stride: usize) -> Result<Block, Error> {
+    fn new(params: &Params, channels: (usize, usize), stride: usize) -> Result<Block, TensorError> {
         let (inputs, outputs) = channels;
         let shortcut = match inputs == outputs && stride == 1 {
             true => None,
@@ -71,7 +71,7 @@ impl Block {
 }
 
 impl Module for Block {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let residue = self.second.forward(&self.first.forward(x)?.relu()?)?;
         match &self.shortcut {
             Some(shortcut) => (residue + shortcut.forward(x)?)?.relu(),
@@ -94,7 +94,7 @@ impl ResNet {
     /// # Errors
     ///
     /// Names that exist already.
-    pub fn new(params: &Params, width: usize, blocks: usize) -> Result<ResNet, Error> {
+    pub fn new(params: &Params, width: usize, blocks: usize) -> Result<ResNet, TensorError> {
         let stem = NormalisedConv::new(&params.sub("stem"), (3, width), 3, 1)?;
         let mut channels = width;
         let mut made = Vec::new();
@@ -109,7 +109,7 @@ impl ResNet {
 
 impl Module for ResNet {
     /// The logits `[batch, 8]` of pictures `[batch, 3, 32, 32]`.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let mut x = self.stem.forward(x)?.relu()?;
         for block in &self.blocks {
             x = block.forward(&x)?;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrayjit_tensor::{
-    Error, Graph, Tensor, TensorOperand,
+    Graph, Tensor, TensorError, TensorOperand,
     low_level::{Call, broadcast_access},
 };
 use tnode::{DType, HostArray};
@@ -405,7 +405,7 @@ impl NodeContext<'_, '_> {
         values: [&Value; N],
         dtype: DType,
         shape: &[usize],
-        operation: impl FnOnce(&[Tensor; N]) -> Result<Tensor, Error>,
+        operation: impl FnOnce(&[Tensor; N]) -> Result<Tensor, TensorError>,
     ) -> Result<Value> {
         self.operation_of(&values.map(Value::clone), dtype, shape, |_, tensors| match tensors.try_into() {
             Ok(tensors) => operation(tensors).map_err(OnnxError::from),

@@ -1,6 +1,6 @@
 //! Softmax and normalisation.
 
-use arrayjit_tensor::{Error, Tensor};
+use arrayjit_tensor::{Tensor, TensorError};
 use tnode::DType;
 
 use super::{
@@ -42,7 +42,10 @@ fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usiz
 }
 
 /// An operation on one axis, or on rows before opset 13.
-fn on_axis(cx: &mut NodeContext<'_, '_>, operation: fn(&Tensor, isize) -> Result<Tensor, Error>) -> Lowered {
+fn on_axis(
+    cx: &mut NodeContext<'_, '_>,
+    operation: fn(&Tensor, isize) -> Result<Tensor, TensorError>,
+) -> Lowered {
     let x = cx.value(0)?;
     let (shape, at) = softmax_axes(cx, &x)?;
     let flat = cx.reshaped(&x, &shape)?;
@@ -51,7 +54,7 @@ fn on_axis(cx: &mut NodeContext<'_, '_>, operation: fn(&Tensor, isize) -> Result
 }
 
 /// 1 at the first largest element of an axis, else 0.
-fn hardest(x: &Tensor, at: isize) -> Result<Tensor, Error> {
+fn hardest(x: &Tensor, at: isize) -> Result<Tensor, TensorError> {
     let last = x.rank() as isize - 1;
     let mut order: Vec<isize> = (0..last).collect();
     order.insert(at as usize, last);

@@ -1,7 +1,7 @@
 //! Pooling over windows of any number of axes.
 
 use arrayjit_tensor::{
-    Error, Tensor,
+    Tensor, TensorError,
     low_level::{AxisWindow, WindowAccess},
 };
 use tnode::DType;
@@ -47,7 +47,7 @@ fn average_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// The result of an operation on the windows of a node.
 fn pooled(
     cx: &mut NodeContext<'_, '_>,
-    operation: impl FnOnce(&Tensor, &[AxisWindow]) -> Result<Tensor, Error>,
+    operation: impl FnOnce(&Tensor, &[AxisWindow]) -> Result<Tensor, TensorError>,
 ) -> Lowered {
     let x = cx.value(0)?;
     let windows = windows(cx, x.shape(), &kernel(cx)?)?;
@@ -110,7 +110,7 @@ fn lowest(dtype: DType) -> i64 {
 /// The result of a reduction of all axes of space, which stay with size 1.
 fn global(
     cx: &mut NodeContext<'_, '_>,
-    reduction: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor, Error>,
+    reduction: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor, TensorError>,
 ) -> Lowered {
     let x: Value = cx.value(0)?;
     if x.rank() < 3 {
@@ -128,7 +128,11 @@ fn exponent(cx: &NodeContext<'_, '_>) -> Result<i64> {
 }
 
 /// The norm of exponent `p` over elements that `sum` sums up.
-fn norm(x: &Tensor, p: i64, sum: impl FnOnce(&Tensor) -> Result<Tensor, Error>) -> Result<Tensor, Error> {
+fn norm(
+    x: &Tensor,
+    p: i64,
+    sum: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
+) -> Result<Tensor, TensorError> {
     let x = x.to_dtype(wide(x.dtype()))?;
     match p {
         1 => sum(&x.abs()?),

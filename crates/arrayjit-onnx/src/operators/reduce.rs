@@ -1,6 +1,6 @@
 //! Reductions over axes.
 
-use arrayjit_tensor::{Error, Tensor, low_level::sum_types};
+use arrayjit_tensor::{Tensor, TensorError, low_level::sum_types};
 use lowered_ir::{eval, ir::BinaryOp};
 use tnode::{DType, Scalar};
 
@@ -71,7 +71,7 @@ fn reduced_shape(shape: &[usize], axes: &[usize], is_kept: bool) -> Vec<usize> {
 }
 
 /// The mean, which is an integer for integers.
-fn mean(x: &Tensor, axes: &[isize]) -> Result<Tensor, Error> {
+fn mean(x: &Tensor, axes: &[isize]) -> Result<Tensor, TensorError> {
     if x.dtype().is_float() {
         return x.mean(axes);
     }
@@ -83,7 +83,7 @@ fn mean(x: &Tensor, axes: &[isize]) -> Result<Tensor, Error> {
 fn reduced(
     cx: &mut NodeContext<'_, '_>,
     empty: &str,
-    reduction: fn(&Tensor, &[isize]) -> Result<Tensor, Error>,
+    reduction: fn(&Tensor, &[isize]) -> Result<Tensor, TensorError>,
 ) -> Lowered {
     let ReducedAxes { axes, shape } = ReducedAxes::of(cx)?;
     let x = cx.value(0)?;
@@ -143,7 +143,10 @@ fn reduced_on_host(cx: &NodeContext<'_, '_>, axes: &[usize], shape: &[usize]) ->
 }
 
 /// The position of the extreme element of an axis, which is the first NaN if there is one.
-fn position(cx: &mut NodeContext<'_, '_>, find: fn(&Tensor, isize) -> Result<Tensor, Error>) -> Lowered {
+fn position(
+    cx: &mut NodeContext<'_, '_>,
+    find: fn(&Tensor, isize) -> Result<Tensor, TensorError>,
+) -> Lowered {
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
     let size = x.shape()[at];

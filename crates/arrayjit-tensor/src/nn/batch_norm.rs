@@ -3,7 +3,7 @@
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     nn::{Module, ModuleTypes, check_axis, check_rank, wrong_shape},
     operand::{Argument, number},
     options::options,
@@ -45,7 +45,7 @@ impl BatchNorm2d {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, channels: usize) -> Result<BatchNorm2d, Error> {
+    pub fn new(params: &Params, channels: usize) -> Result<BatchNorm2d, TensorError> {
         let wide = params.with_dtype(sum_types(params.dtype()).0);
         Ok(BatchNorm2d {
             weight: params.parameter("weight", [channels], Init::ONES)?,
@@ -77,7 +77,7 @@ impl Module for BatchNorm2d {
     /// A tensor of integers or another rank, another number of channels, or, in training, only one value per
     /// channel.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
         let call = Call::new("batch_norm");
         x.floats(call)?;

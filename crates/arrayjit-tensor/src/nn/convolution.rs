@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     nn::{Module, ModuleTypes, linear::uniform, wrong_option},
     operand::Argument,
     options::options,
@@ -23,7 +23,7 @@ use crate::{
 /// let conv = Conv2d::new(&params.sub("conv"), 6, 16, 5)?;
 /// let images = Graph::new().input("images", [32, 1, 28, 28], DType::F32)?;
 /// assert_eq!(conv.forward(&same.forward(&images)?)?.shape(), [32, 16, 24, 24]);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 pub struct Conv2d {
     /// `weight`, of shape `[out, channels / groups, size, size]`.
@@ -44,7 +44,7 @@ pub struct Conv2d {
 /// let double = ConvTranspose2d::builder(&params, 8, 3, 2).stride(2).build()?;
 /// let images = Graph::new().input("images", [32, 8, 14, 14], DType::F32)?;
 /// assert_eq!(double.forward(&images)?.shape(), [32, 3, 28, 28]);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 pub struct ConvTranspose2d {
     /// `weight`, of shape `[channels, out / groups, size, size]`.
@@ -86,7 +86,7 @@ impl<M> ConvBuilder<M> {
 
     /// A weight of `outer` filters for each of `inner` channels of a group, and the bias.
     #[track_caller]
-    fn parameters(&self, [outer, inner]: [usize; 2]) -> Result<(Parameter, Option<Parameter>), Error> {
+    fn parameters(&self, [outer, inner]: [usize; 2]) -> Result<(Parameter, Option<Parameter>), TensorError> {
         let (params, size) = (&self.params, self.size);
         let init = uniform(inner.saturating_mul(size).saturating_mul(size));
         let weight = params.parameter("weight", [outer, inner, size, size], init.clone())?;
@@ -97,7 +97,7 @@ impl<M> ConvBuilder<M> {
         Ok((weight, bias))
     }
 
-    fn check_groups(&self, call: Call) -> Result<(), Error> {
+    fn check_groups(&self, call: Call) -> Result<(), TensorError> {
         let ([channels, out], groups) = (self.channels, self.options.groups);
         if groups > 0 && channels.is_multiple_of(groups) && out.is_multiple_of(groups) {
             return Ok(());
@@ -114,7 +114,7 @@ impl Conv2d {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Conv2d, Error> {
+    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Conv2d, TensorError> {
         Conv2d::builder(params, channels, out, size).build()
     }
 
@@ -131,7 +131,7 @@ impl ConvBuilder<Conv2d> {
     /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
     /// overflows.
     #[track_caller]
-    pub fn build(self) -> Result<Conv2d, Error> {
+    pub fn build(self) -> Result<Conv2d, TensorError> {
         self.check_groups(Call::new("Conv2d"))?;
         let (options, [channels, out]) = (self.options, self.channels);
         let (weight, bias) = self.parameters([out, channels / options.groups])?;
@@ -142,7 +142,7 @@ impl ConvBuilder<Conv2d> {
 impl Module for Conv2d {
     /// `[batch, channels, height, width]` to `[batch, out, …]`, as [`Tensor::conv2d`].
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
         with_bias(Call::new("conv2d"), x.conv2d(&self.weight, self.options)?, self.bias.as_ref())
     }
@@ -155,7 +155,12 @@ impl ConvTranspose2d {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<ConvTranspose2d, Error> {
+    pub fn new(
+        params: &Params,
+        channels: usize,
+        out: usize,
+        size: usize,
+    ) -> Result<ConvTranspose2d, TensorError> {
         ConvTranspose2d::builder(params, channels, out, size).build()
     }
 
@@ -182,7 +187,7 @@ impl ConvBuilder<ConvTranspose2d> {
     /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
     /// overflows.
     #[track_caller]
-    pub fn build(self) -> Result<ConvTranspose2d, Error> {
+    pub fn build(self) -> Result<ConvTranspose2d, TensorError> {
         self.check_groups(Call::new("ConvTranspose2d"))?;
         let (options, [channels, out]) = (self.options, self.channels);
         let (weight, bias) = self.parameters([channels, out / options.groups])?;
@@ -193,7 +198,7 @@ impl ConvBuilder<ConvTranspose2d> {
 impl Module for ConvTranspose2d {
     /// `[batch, channels, height, width]` to `[batch, out, …]`, as [`Tensor::conv_transpose2d`].
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
         let y = x.conv_transpose2d(&self.weight, self.options)?;
         with_bias(Call::new("conv_transpose2d"), y, self.bias.as_ref())
@@ -201,7 +206,7 @@ impl Module for ConvTranspose2d {
 }
 
 /// Adds a number to each channel.
-fn with_bias(call: Call, x: Tensor, bias: Option<&Parameter>) -> Result<Tensor, Error> {
+fn with_bias(call: Call, x: Tensor, bias: Option<&Parameter>) -> Result<Tensor, TensorError> {
     let Some(bias) = bias else { return Ok(x) };
     let types = ModuleTypes::new(&x, bias);
     let value = types.widen("x[b,c,i,j]", x.dtype());

@@ -1,7 +1,7 @@
 //! Linear maps of the last axis.
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     nn::{Module, ModuleTypes, check_axis, check_rank},
     operand::Argument,
     options::options,
@@ -21,7 +21,7 @@ use crate::{
 /// let fc2 = Linear::builder(&params.sub("fc2"), 128, 10).bias(false).build()?;
 /// let x = Graph::new().input("x", [32, 784], DType::F32)?;
 /// assert_eq!(fc2.forward(&fc1.forward(&x)?)?.shape(), [32, 10]);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 pub struct Linear {
     /// `weight`, of shape `[outputs, inputs]`.
@@ -44,7 +44,7 @@ impl Linear {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, Error> {
+    pub fn new(params: &Params, inputs: usize, outputs: usize) -> Result<Linear, TensorError> {
         Linear::builder(params, inputs, outputs).build()
     }
 
@@ -65,7 +65,7 @@ impl LinearBuilder {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn build(self) -> Result<Linear, Error> {
+    pub fn build(self) -> Result<Linear, TensorError> {
         let LinearBuilder { params, inputs, outputs, bias } = self;
         let weight = params.parameter("weight", [outputs, inputs], uniform(inputs))?;
         let bias = match bias {
@@ -84,7 +84,7 @@ pub(super) fn uniform(fan_in: usize) -> Init {
 impl Module for Linear {
     /// `[…, inputs]` to `[…, outputs]`.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
         let rows = self.weight.shape().first().copied().unwrap_or_default();
         apply(Call::new("linear"), x, &self.weight, self.bias.as_ref(), 0..rows)
@@ -98,7 +98,7 @@ pub(super) fn apply(
     weight: &Parameter,
     bias: Option<&Parameter>,
     rows: std::ops::Range<usize>,
-) -> Result<Tensor, Error> {
+) -> Result<Tensor, TensorError> {
     check_rank(call, x, weight, 2)?;
     check_axis(call, x, -1, weight.shape()[1], weight)?;
     let types = ModuleTypes::new(x, weight);

@@ -7,7 +7,7 @@
 //! [`ModelState::load_safetensors`](crate::ModelState::load_safetensors).
 //!
 //! ```
-//! use arrayjit_tensor::{DType, Graph, Params, Tensor, Error};
+//! use arrayjit_tensor::{DType, Graph, Params, Tensor, TensorError};
 //! use arrayjit_tensor::nn::{Linear, Module};
 //!
 //! struct Mlp {
@@ -16,14 +16,14 @@
 //! }
 //!
 //! impl Mlp {
-//!     fn new(params: &Params) -> Result<Mlp, Error> {
+//!     fn new(params: &Params) -> Result<Mlp, TensorError> {
 //!         let fc1 = Linear::new(&params.sub("fc1"), 784, 128)?;
 //!         Ok(Mlp { fc1, fc2: Linear::new(&params.sub("fc2"), 128, 10)? })
 //!     }
 //! }
 //!
 //! impl Module for Mlp {
-//!     fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+//!     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
 //!         self.fc2.forward(&self.fc1.forward(x)?.relu()?)
 //!     }
 //! }
@@ -33,7 +33,7 @@
 //! let graph = Graph::new();
 //! let logits = model.forward(&graph.input("x", [32, 784], DType::F32)?)?;
 //! assert_eq!(logits.shape(), [32, 10]);
-//! # Ok::<(), Error>(())
+//! # Ok::<(), TensorError>(())
 //! ```
 //!
 //! `new` takes sizes, `builder` options too, as consuming methods with torch's names:
@@ -69,7 +69,7 @@ pub use recurrent::{
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     parameter::Parameter,
     reduce::sum_types,
     tensor::Tensor,
@@ -82,7 +82,7 @@ pub trait Module {
     /// # Errors
     /// A tensor whose shape or type the module does not take.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error>;
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError>;
 }
 
 /// The types of a module: `wide` in which it computes, `narrow` of its result.
@@ -117,7 +117,13 @@ impl ModuleTypes {
 
 /// Checks that axis `at` of an input has as many elements as an axis of a parameter. A negative axis counts
 /// from the last.
-fn check_axis(call: Call, x: &Tensor, at: isize, size: usize, parameter: &Parameter) -> Result<(), Error> {
+fn check_axis(
+    call: Call,
+    x: &Tensor,
+    at: isize,
+    size: usize,
+    parameter: &Parameter,
+) -> Result<(), TensorError> {
     let axis = crate::shape::axis_at(at, x.shape()).map_err(|kind| x.graph().fail(call, kind))?;
     if x.shape()[axis] == size {
         return Ok(());
@@ -127,13 +133,13 @@ fn check_axis(call: Call, x: &Tensor, at: isize, size: usize, parameter: &Parame
 }
 
 /// Checks the number of axes of a parameter, since the fields of a module may be replaced.
-fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Result<(), Error> {
+fn check_rank(call: Call, x: &Tensor, parameter: &Parameter, rank: usize) -> Result<(), TensorError> {
     if parameter.shape().len() == rank {
         return Ok(());
     }
     let (what, found) = (parameter.name().to_owned(), parameter.shape().to_vec());
     let expected = format!("{rank} axes");
-    Err(x.graph().fail(call, Error::Shape { what, found, expected }))
+    Err(x.graph().fail(call, TensorError::Shape { what, found, expected }))
 }
 
 /// Checks that a field of a module divides a size.
@@ -142,16 +148,16 @@ fn check_divisor(
     x: &Tensor,
     (argument, value): (&'static str, usize),
     size: usize,
-) -> Result<(), Error> {
+) -> Result<(), TensorError> {
     if value > 0 && size.is_multiple_of(value) {
         return Ok(());
     }
     let (found, expected) = (value.to_string(), format!("a divisor of {size}"));
-    Err(x.graph().fail(call, Error::Argument { argument, found, expected }))
+    Err(x.graph().fail(call, TensorError::Argument { argument, found, expected }))
 }
 
-fn wrong_shape(x: &Tensor, expected: impl Into<String>) -> Error {
-    Error::Shape { what: x.name(), found: x.shape().to_vec(), expected: expected.into() }
+fn wrong_shape(x: &Tensor, expected: impl Into<String>) -> TensorError {
+    TensorError::Shape { what: x.name(), found: x.shape().to_vec(), expected: expected.into() }
 }
 
 /// The error of an option of a module that is made at `path`.
@@ -161,6 +167,6 @@ fn wrong_option(
     argument: &'static str,
     found: impl ToString,
     expected: impl Into<String>,
-) -> Error {
-    call.error(path, Error::Argument { argument, found: found.to_string(), expected: expected.into() })
+) -> TensorError {
+    call.error(path, TensorError::Argument { argument, found: found.to_string(), expected: expected.into() })
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     nn::{Dropout, Module, ModuleTypes, check_axis, check_rank, linear::uniform, wrong_option, wrong_shape},
     operand::Argument,
     options::options,
@@ -37,7 +37,7 @@ pub struct RecurrentLayer {
 /// let (outputs, state) = lstm.forward_from(&x, None)?;
 /// assert_eq!(outputs.shape(), [4, 10, 16]);
 /// assert_eq!(state.cell.shape(), [2, 4, 16]);
-/// # Ok::<(), arrayjit_tensor::Error>(())
+/// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
 ///
 /// Source: Hochreiter and Schmidhuber, Long short-term memory, 1997; Gers, Schmidhuber and Cummins, 2000.
@@ -134,7 +134,7 @@ impl<C: RecurrentCell> RecurrentBuilder<C> {
     /// # Errors
     /// No layers, a rate of dropout outside 0..1, a name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn build(self) -> Result<Recurrent<C>, Error> {
+    pub fn build(self) -> Result<Recurrent<C>, TensorError> {
         let call = Call::new(C::MODULE);
         let dropout = Dropout::of_module(call, &self.params, self.dropout)?;
         let (layers, batch_first, bidirectional) =
@@ -143,7 +143,7 @@ impl<C: RecurrentCell> RecurrentBuilder<C> {
     }
 
     #[track_caller]
-    fn new_layers(&self, call: Call) -> Result<Vec<RecurrentLayer>, Error> {
+    fn new_layers(&self, call: Call) -> Result<Vec<RecurrentLayer>, TensorError> {
         let (params, hidden) = (&self.params, self.hidden);
         if self.layers == 0 {
             return Err(wrong_option(call, params.path(), "layers", 0, "1 or more"));
@@ -175,7 +175,7 @@ impl<C: RecurrentCell> Recurrent<C> {
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, inputs: usize, hidden: usize) -> Result<Self, Error> {
+    pub fn new(params: &Params, inputs: usize, hidden: usize) -> Result<Self, TensorError> {
         Self::builder(params, inputs, hidden).build()
     }
 
@@ -200,7 +200,11 @@ impl<C: RecurrentCell> Recurrent<C> {
     /// # Errors
     /// A tensor that is not `[time, batch, inputs]`, or a state of another shape.
     #[track_caller]
-    pub fn forward_from(&self, x: &Tensor, state: Option<&C::State>) -> Result<(Tensor, C::State), Error> {
+    pub fn forward_from(
+        &self,
+        x: &Tensor,
+        state: Option<&C::State>,
+    ) -> Result<(Tensor, C::State), TensorError> {
         let call = Call::new(C::OPERATION);
         let (y, states) = self.run(call, x, &state.map_or_else(Vec::new, C::tensors))?;
         let state = C::state(states);
@@ -214,7 +218,7 @@ impl<C: RecurrentCell> Recurrent<C> {
 
     /// The outputs of the last layer, and the states of all layers behind the last step.
     #[track_caller]
-    fn run(&self, call: Call, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>), Error> {
+    fn run(&self, call: Call, x: &Tensor, states: &[&Tensor]) -> Result<(Tensor, Vec<Tensor>), TensorError> {
         let graph = x.graph();
         let _scope = self.layers.first().map(|layer| graph.enter(layer.weight_ih.module()));
         let order = if self.batch_first { "[batch, time, inputs]" } else { "[time, batch, inputs]" };
@@ -247,7 +251,7 @@ impl<C: RecurrentCell> Recurrent<C> {
     }
 
     /// Checks that the input and the states fit the layer at this position.
-    fn check(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<(), Error> {
+    fn check(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<(), TensorError> {
         let layer = &self.layers[at];
         [&layer.weight_ih, &layer.weight_hh]
             .into_iter()
@@ -265,7 +269,13 @@ impl<C: RecurrentCell> Recurrent<C> {
     }
 
     /// The outputs of one direction of a layer, and its state behind the last step.
-    fn layer(&self, call: Call, x: &Tensor, at: usize, states: &[&Tensor]) -> Result<Vec<Tensor>, Error> {
+    fn layer(
+        &self,
+        call: Call,
+        x: &Tensor,
+        at: usize,
+        states: &[&Tensor],
+    ) -> Result<Vec<Tensor>, TensorError> {
         let layer = &self.layers[at];
         let hidden = layer.weight_hh.shape()[1];
         let types = ModuleTypes::new(x, &layer.weight_ih);
@@ -355,7 +365,7 @@ impl<C: RecurrentCell> Module for Recurrent<C> {
     /// `[time, batch, inputs]` to the outputs of the last layer, `[time, batch, hidden]`, or `[time, batch,
     /// 2 · hidden]` in both directions; from zeros.
     #[track_caller]
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         Ok(self.forward_from(x, None)?.0)
     }
 }

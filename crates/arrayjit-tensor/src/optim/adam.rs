@@ -1,7 +1,7 @@
 //! Adam and AdamW.
 
 use crate::{
-    error::Error,
+    error::TensorError,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule},
     options::options,
@@ -35,7 +35,7 @@ pub struct AdamWRule {
 impl AdamRule {
     const DEFAULT: AdamRule = AdamRule { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
 
-    fn check(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
+    fn check(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
         for beta in [self.beta1, self.beta2] {
             update.check("betas", beta, 0.0..1.0, "at least 0 and less than 1")?;
         }
@@ -93,7 +93,7 @@ impl UpdateRule for AdamRule {
         "adam"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
         self.check(update)?;
         let text = format!("adam(w[..], g[..], m[..], v[..], t[], rate[], {})", self.arguments());
         update.apply(&["m", "v"], &text)
@@ -105,7 +105,7 @@ impl UpdateRule for AdamWRule {
         "adamw"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
         self.adam.check(update)?;
         update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
         let (decay, rest) = (number(self.weight_decay), self.adam.arguments());

@@ -30,7 +30,7 @@ pub use self::{
     state::OptimizerState,
 };
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     graph::Graph,
     operand::{Argument, TensorOperand, number},
     optim::state::HALTED,
@@ -63,7 +63,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// An optimiser with a rule and a constant learning rate.
     ///
     /// ```
-    /// use arrayjit_tensor::{Error, optim::{Optimizer, ParameterUpdate, UpdateRule}};
+    /// use arrayjit_tensor::{TensorError, optim::{Optimizer, ParameterUpdate, UpdateRule}};
     ///
     /// /// A step along the signs of the gradient.
     /// struct Sign;
@@ -73,7 +73,7 @@ impl<R: UpdateRule> Optimizer<R> {
     ///         "sign"
     ///     }
     ///
-    ///     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
+    ///     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
     ///         update.apply(&[], "w[..] -= rate[] * where(g[..] > 0, 1, -1)")
     ///     }
     /// }
@@ -127,7 +127,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// A loss of several elements or of integers, an operation without a derivative, no trainable parameter,
     /// a rate, schedule or rule that is no number, or parameters of the state that have other shapes.
     #[track_caller]
-    pub fn update(&self, loss: &Tensor, state: &OptimizerState) -> Result<(), Error> {
+    pub fn update(&self, loss: &Tensor, state: &OptimizerState) -> Result<(), TensorError> {
         self.update_guarded(Call::new("update"), loss, None, state).map(drop)
     }
 
@@ -158,7 +158,7 @@ impl<R: UpdateRule> Optimizer<R> {
         loss: &Tensor,
         parameters: &[&Parameter],
         state: &OptimizerState,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorError> {
         self.update_guarded(Call::new("update_of"), loss, Some(parameters), state).map(drop)
     }
 
@@ -170,7 +170,7 @@ impl<R: UpdateRule> Optimizer<R> {
         loss: &Tensor,
         only: Option<&[&Parameter]>,
         state: &OptimizerState,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let graph = loss.graph();
         let mut parameters = graph.parameters();
         let is_chosen = |parameter: &Parameter| only.is_none_or(|only| only.contains(&parameter));
@@ -198,14 +198,14 @@ impl<R: UpdateRule> Optimizer<R> {
         call: Call,
         graph: &Graph,
         gradients: &[Tensor],
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let squares = gradients.iter().map(|gradient| self.square_sum(call, gradient));
         norm_of_squares(call, graph, &squares.collect::<Result<Vec<_>, _>>()?)
     }
 
     /// The sum of the squares of all elements, in f32. Without a limit on the norm, the greatest magnitude,
     /// because the squares of finite elements may be infinite.
-    pub(crate) fn square_sum(&self, call: Call, gradient: &Tensor) -> Result<Tensor, Error> {
+    pub(crate) fn square_sum(&self, call: Call, gradient: &Tensor) -> Result<Tensor, TensorError> {
         let g = whole("g", gradient.rank());
         let sum = match self.clip_norm {
             Some(_) => format!("s := square_sum({g})"),
@@ -224,7 +224,7 @@ impl<R: UpdateRule> Optimizer<R> {
         (loss, norm): (&Tensor, &Tensor),
         gradients: &[(Parameter, Tensor)],
         state: &OptimizerState,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let graph = loss.graph();
         self.check(call, graph)?;
         let is_finite = is_finite(call, loss, norm, state)?;
@@ -243,7 +243,7 @@ impl<R: UpdateRule> Optimizer<R> {
         &self,
         parameters: &[Parameter],
         state: &OptimizerState,
-    ) -> Result<Vec<Parameter>, Error> {
+    ) -> Result<Vec<Parameter>, TensorError> {
         let (call, graph) = (Call::new("update"), Graph::new());
         let scalar = |name| graph.input(name, [], DType::F32);
         let (rate, count) = (&scalar("rate")?, &scalar("count")?);
@@ -258,7 +258,7 @@ impl<R: UpdateRule> Optimizer<R> {
         Ok(arrays)
     }
 
-    fn check(&self, call: Call, graph: &Graph) -> Result<(), Error> {
+    fn check(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {
         if !self.rate.is_finite() {
             return Err(argument(call, graph, ("rate", self.rate.to_string(), "a finite number")));
         }
@@ -272,7 +272,7 @@ impl<R: UpdateRule> Optimizer<R> {
     }
 
     /// The learning rate of the step; 0 in a guarded step.
-    fn guarded_rate(&self, call: Call, graph: &Graph, is_finite: &Tensor) -> Result<Tensor, Error> {
+    fn guarded_rate(&self, call: Call, graph: &Graph, is_finite: &Tensor) -> Result<Tensor, TensorError> {
         let (rate, factor) = (number(self.rate), self.schedule.text());
         graph.result(call, &[("is_finite", Argument::Tensor(is_finite))], |y| {
             format!("{y} := where(is_finite[] == 1, f32({rate} * {factor}), 0.0) where {STEP}")
@@ -286,7 +286,7 @@ impl<R: UpdateRule> Optimizer<R> {
         gradient: &Tensor,
         norm: &Tensor,
         is_finite: &Tensor,
-    ) -> Result<Tensor, Error> {
+    ) -> Result<Tensor, TensorError> {
         let rank = gradient.rank();
         let (g, clipped) = (whole("g", rank), whole("clipped", rank));
         let guarded = |y: &str, g: &str| format!("{} := where(is_finite[] == 1, {g}, 0)", whole(y, rank));
@@ -306,7 +306,7 @@ impl<R: UpdateRule> Optimizer<R> {
 }
 
 /// The norm of all gradients, of which each has the given sum of squares.
-pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> Result<Tensor, Error> {
+pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> Result<Tensor, TensorError> {
     let mut total = graph.result(call, &[], |y| format!("{y} := f32(0)"))?;
     for squares in squares {
         let inputs = [("s", Argument::Tensor(squares)), ("total", Argument::Tensor(&total))];
@@ -317,7 +317,12 @@ pub(crate) fn norm_of_squares(call: Call, graph: &Graph, squares: &[Tensor]) -> 
 }
 
 /// 1 if the loss and the norm are finite and no earlier step halted, else 0.
-fn is_finite(call: Call, loss: &Tensor, norm: &Tensor, state: &OptimizerState) -> Result<Tensor, Error> {
+fn is_finite(
+    call: Call,
+    loss: &Tensor,
+    norm: &Tensor,
+    state: &OptimizerState,
+) -> Result<Tensor, TensorError> {
     let halted = state.halted()?;
     let loss = loss.reshape(&[])?;
     let inputs = [
@@ -336,11 +341,11 @@ fn is_finite(call: Call, loss: &Tensor, norm: &Tensor, state: &OptimizerState) -
     Ok(is_finite)
 }
 
-fn no_parameter(call: Call, graph: &Graph) -> Error {
+fn no_parameter(call: Call, graph: &Graph) -> TensorError {
     let found = "a loss that depends on no trainable parameter".into();
     argument(call, graph, ("loss", found, "a loss of parameters"))
 }
 
-fn argument(call: Call, graph: &Graph, (name, found, expected): (&'static str, String, &str)) -> Error {
-    graph.fail(call, Error::Argument { argument: name, found, expected: expected.into() })
+fn argument(call: Call, graph: &Graph, (name, found, expected): (&'static str, String, &str)) -> TensorError {
+    graph.fail(call, TensorError::Argument { argument: name, found, expected: expected.into() })
 }

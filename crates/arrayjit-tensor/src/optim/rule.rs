@@ -5,7 +5,7 @@ use std::ops::RangeBounds;
 use arrayjit::DType;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::Argument,
     optim::OptimizerState,
     parameter::Parameter,
@@ -22,7 +22,7 @@ pub trait UpdateRule: Send + Sync {
     ///
     /// # Errors
     /// The errors of [`ParameterUpdate::apply`].
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error>;
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError>;
 }
 
 impl UpdateRule for Box<dyn UpdateRule> {
@@ -30,7 +30,7 @@ impl UpdateRule for Box<dyn UpdateRule> {
         (**self).name()
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
         (**self).update(update)
     }
 }
@@ -61,12 +61,12 @@ impl ParameterUpdate<'_> {
         value: f64,
         range: impl RangeBounds<f64>,
         expected: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorError> {
         if value.is_finite() && range.contains(&value) {
             return Ok(());
         }
         let (found, expected) = (value.to_string(), expected.into());
-        let kind = Error::Argument { argument: option, found, expected };
+        let kind = TensorError::Argument { argument: option, found, expected };
         Err(self.gradient.graph().fail(self.call, kind))
     }
 
@@ -77,7 +77,7 @@ impl ParameterUpdate<'_> {
     ///
     /// # Errors
     /// An error of the text, or a state of that name and another shape.
-    pub fn apply(&self, states: &[&str], text: &str) -> Result<(), Error> {
+    pub fn apply(&self, states: &[&str], text: &str) -> Result<(), TensorError> {
         let dtype = self.parameter.dtype();
         let is_narrow = dtype != DType::F64 && dtype != DType::F32;
         let wide = if is_narrow { DType::F32 } else { dtype };

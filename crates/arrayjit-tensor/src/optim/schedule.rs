@@ -5,7 +5,7 @@ use std::panic::Location;
 use arrayjit::Program;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     operand::number,
     sample::STEP,
 };
@@ -68,7 +68,7 @@ impl Schedule {
     }
 
     /// Checks each expression of the user alone, so that an error shows what the user wrote, and where.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), TensorError> {
         for (text, at) in &self.expressions {
             let statement = format!("factor := f32({text}) where {STEP}");
             let checked =
@@ -76,7 +76,7 @@ impl Schedule {
             if let Err(error) = checked {
                 let (argument, found) = ("the expression", format!("`{text}`"));
                 let expected = format!("a number that depends on `@step`: {}", error.kind());
-                let kind = Error::Argument { argument, found, expected };
+                let kind = TensorError::Argument { argument, found, expected };
                 return Err(Call { op: "Schedule::expression", at }.error("", kind));
             }
         }

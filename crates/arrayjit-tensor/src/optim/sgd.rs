@@ -1,7 +1,7 @@
 //! Gradient descent.
 
 use crate::{
-    error::Error,
+    error::TensorError,
     operand::number,
     optim::{Optimizer, ParameterUpdate, UpdateRule},
     options::options,
@@ -42,7 +42,7 @@ impl UpdateRule for SgdRule {
         "sgd"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
         update.check("momentum", self.momentum, 0.0.., "a finite number, 0 or more")?;
         update.check("weight_decay", self.weight_decay, 0.0.., "a finite number, 0 or more")?;
         if self.nesterov {

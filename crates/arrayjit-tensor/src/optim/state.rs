@@ -3,7 +3,7 @@
 use arrayjit::{DType, HostArray};
 
 use crate::{
-    error::Error,
+    error::TensorError,
     model_state::ModelState,
     parameter::{Init, Parameter, Params},
 };
@@ -59,7 +59,7 @@ impl OptimizerState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn is_halted(&self) -> Result<bool, Error> {
+    pub fn is_halted(&self) -> Result<bool, TensorError> {
         Ok(self.weights.get(&self.halted()?)?.values() != [0.0])
     }
 
@@ -67,12 +67,12 @@ impl OptimizerState {
     ///
     /// # Errors
     /// An error of the device.
-    pub fn clear_halt(&self) -> Result<(), Error> {
+    pub fn clear_halt(&self) -> Result<(), TensorError> {
         self.weights.set(&self.halted()?, HostArray::zeros(DType::I32, [])?)
     }
 
     /// 1 after a step whose loss was not finite, else 0.
-    pub(super) fn halted(&self) -> Result<Parameter, Error> {
+    pub(super) fn halted(&self) -> Result<Parameter, TensorError> {
         match self.arrays.get(HALTED) {
             Some(halted) => Ok(halted),
             None => self.arrays.with_dtype(DType::I32).buffer(HALTED, [], Init::ZEROS),
@@ -80,7 +80,12 @@ impl OptimizerState {
     }
 
     /// The array of that name for a parameter, of its shape; it starts from zero.
-    pub(super) fn array(&self, name: &str, parameter: &Parameter, dtype: DType) -> Result<Parameter, Error> {
+    pub(super) fn array(
+        &self,
+        name: &str,
+        parameter: &Parameter,
+        dtype: DType,
+    ) -> Result<Parameter, TensorError> {
         let name = format!("{name}.{}", parameter.name());
         match self.arrays.get(&name) {
             Some(array) if array.shape() == parameter.shape() && array.dtype() == dtype => Ok(array),

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     graph::Graph,
     parameter::locked,
     session::{BatchValues, values::BatchSignature},
@@ -39,7 +39,7 @@ impl Batch {
     /// # Errors
     /// A name that the batch does not have.
     #[track_caller]
-    pub fn input(&self, name: &str) -> Result<Tensor, Error> {
+    pub fn input(&self, name: &str) -> Result<Tensor, TensorError> {
         let call = Call::new("input");
         let mut inputs = locked(&self.inputs);
         if let Some((_, tensor)) = inputs.iter().find(|(other, _)| other == name) {
@@ -60,38 +60,38 @@ impl Batch {
     /// # Errors
     /// A tensor of several elements or of another graph; a name that is used already, or `loss`.
     #[track_caller]
-    pub fn metric(&self, name: &str, value: &Tensor) -> Result<(), Error> {
+    pub fn metric(&self, name: &str, value: &Tensor) -> Result<(), TensorError> {
         let call = Call::new("metric");
         if value.graph() != &self.graph {
-            return Err(self.graph.fail(call, Error::OtherGraph { tensor: value.name() }));
+            return Err(self.graph.fail(call, TensorError::OtherGraph { tensor: value.name() }));
         }
         if value.num_elements() != 1 {
             let (what, found) = (format!("metric `{name}`"), value.shape().to_vec());
             let expected = "one element".into();
-            return Err(self.graph.fail(call, Error::Shape { what, found, expected }));
+            return Err(self.graph.fail(call, TensorError::Shape { what, found, expected }));
         }
         let value = value.reshape(&[])?;
         let mut metrics = locked(&self.metrics);
         if name == "loss" || metrics.iter().any(|(other, _)| other == name) {
-            return Err(self.graph.fail(call, Error::Name { what: "metric", name: name.into() }));
+            return Err(self.graph.fail(call, TensorError::Name { what: "metric", name: name.into() }));
         }
         metrics.push((name.to_owned(), value));
         Ok(())
     }
 
     /// The metrics by name, after the closure. An input that it did not read is an error.
-    pub(super) fn finish(self) -> Result<Vec<(String, Tensor)>, Error> {
+    pub(super) fn finish(self) -> Result<Vec<(String, Tensor)>, TensorError> {
         let inputs = locked(&self.inputs);
         let names = || inputs.iter().map(|(name, _)| name.clone()).collect();
         let unused = self.signature.iter().find(|(name, ..)| inputs.iter().all(|(other, _)| other != name));
         if let Some((name, ..)) = unused {
             let problem = "is read by no operation of the closure";
-            return Err(Error::Input { name: name.clone(), problem, inputs: names() });
+            return Err(TensorError::Input { name: name.clone(), problem, inputs: names() });
         }
         Ok(locked(&self.metrics).clone())
     }
 
-    fn fail(&self, call: Call, argument: &'static str, found: String, expected: String) -> Error {
-        self.graph.fail(call, Error::Argument { argument, found, expected })
+    fn fail(&self, call: Call, argument: &'static str, found: String, expected: String) -> TensorError {
+        self.graph.fail(call, TensorError::Argument { argument, found, expected })
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, panic::Location};
 use arrayjit::{Context, HostArray, TensorNode};
 
 use crate::{
-    error::Error,
+    error::TensorError,
     executable::Executable,
     graph::Graph,
     model_state::ModelState,
@@ -69,7 +69,7 @@ impl fmt::Display for NonFiniteCause {
 impl SessionCore {
     /// Evaluates a step again, with the parameters that it began with, and finds the first value that is not
     /// finite.
-    pub(super) fn step_cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, Error> {
+    pub(super) fn step_cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, TensorError> {
         let BuiltGraph { graph, loss, .. } = self.built(Mode::Training, &pending.values)?;
         let mut parameters = graph.parameters();
         parameters.retain(|parameter| parameter.is_trainable());
@@ -98,7 +98,7 @@ impl SessionCore {
         values: &BatchValues,
         step: u64,
         metric: &str,
-    ) -> Result<NonFiniteCause, Error> {
+    ) -> Result<NonFiniteCause, TensorError> {
         let BuiltGraph { graph, loss, metrics } = self.built(Mode::Evaluation, values)?;
         let named = metrics.into_iter().find(|(name, _)| name == metric);
         let metric = named.map_or(loss, |(_, metric)| metric);
@@ -135,7 +135,7 @@ impl Graph {
         of: &Tensor,
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
-    ) -> Result<Option<NonFiniteCause>, Error> {
+    ) -> Result<Option<NonFiniteCause>, TensorError> {
         let executable = run_whole(self, weights, &[], (&BatchValues::copied(inputs)?, symbols))?;
         FiniteSearch { context: executable.context(), known: BTreeMap::new() }.first_cause(self, of)
     }
@@ -147,7 +147,7 @@ fn run_whole(
     weights: &ModelState,
     further: &[Tensor],
     (values, symbols): (&BatchValues, &[(&str, i64)]),
-) -> Result<Executable, Error> {
+) -> Result<Executable, TensorError> {
     let kept = graph.results().into_iter().map(|result| result.node);
     let kept = kept.chain(further.iter().map(|tensor| tensor.node().clone())).collect();
     let executable = graph.compile_with("check_finite", weights, kept, &[])?;
@@ -163,7 +163,7 @@ struct FiniteSearch<'a> {
 
 impl FiniteSearch<'_> {
     /// Follows values that are not finite from the last of them, such as a loss, to the first.
-    fn first_cause(&mut self, graph: &Graph, last: &Tensor) -> Result<Option<NonFiniteCause>, Error> {
+    fn first_cause(&mut self, graph: &Graph, last: &Tensor) -> Result<Option<NonFiniteCause>, TensorError> {
         let mut reached = Vec::new();
         if !self.is_finite(last.node())? {
             reached.push(last.node().clone());
@@ -194,7 +194,7 @@ impl FiniteSearch<'_> {
         Ok(parameter.map(|parameter| NonFiniteCause::Parameter(parameter.name().into())).or(first))
     }
 
-    fn is_finite(&mut self, node: &TensorNode) -> Result<bool, Error> {
+    fn is_finite(&mut self, node: &TensorNode) -> Result<bool, TensorError> {
         if let Some(known) = self.known.get(node) {
             return Ok(*known);
         }

@@ -13,7 +13,7 @@ use arrayjit::{HostArray, safetensors as arrays_file};
 use safetensors::SafeTensors;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     model_state::{self, CHECKPOINT_FORMAT, OPTIMIZER_PREFIX, in_file, write_atomically},
     parameter::{Parameter, locked},
     session::Session,
@@ -35,7 +35,7 @@ impl Session {
     ///
     /// # Errors
     /// A file that cannot be written, an earlier step whose loss is not finite, or an error of the device.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorError> {
         let path = path.as_ref();
         self.core.settle()?;
         let values = self.checkpoint_values(self.checkpoint_arrays()?)?;
@@ -44,18 +44,22 @@ impl Session {
             (STEP, self.steps().to_string()),
             (SEED, self.model_state().params().seed().to_string()),
         ];
-        let write = || -> Result<(), Error> { Ok(write_atomically(path, &encoded(&values, metadata)?)?) };
+        let write =
+            || -> Result<(), TensorError> { Ok(write_atomically(path, &encoded(&values, metadata)?)?) };
         let Some(ranks) = &self.core.ranks else {
             return write().map_err(|problem| in_file(path, problem));
         };
         let outcome = self
             .core
             .on_first_rank(ranks, || write().map(|()| Vec::new()).map_err(|problem| problem.to_string()))?;
-        outcome.map(drop).map_err(|text| in_file(path, Error::FirstRank(text)))
+        outcome.map(drop).map_err(|text| in_file(path, TensorError::FirstRank(text)))
     }
 
     /// The values of a checkpoint by their names in the file; over ranks, those that rank 0 writes.
-    fn checkpoint_values(&self, arrays: CheckpointArrays) -> Result<BTreeMap<String, HostArray>, Error> {
+    fn checkpoint_values(
+        &self,
+        arrays: CheckpointArrays,
+    ) -> Result<BTreeMap<String, HostArray>, TensorError> {
         let Some(ranks) = &self.core.ranks else {
             let values = self.model_state().get_all(arrays.values().map(|(array, _)| array))?;
             return Ok(arrays.into_keys().zip(values).collect());
@@ -73,7 +77,7 @@ impl Session {
     }
 
     /// The bytes of a file, which rank 0 reads for all; none if there is no such file.
-    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, TensorError> {
         let read = || match fs::read(path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -86,7 +90,7 @@ impl Session {
         let marked = |bytes: Option<Vec<u8>>| bytes.map_or_else(Vec::new, |bytes| [vec![1], bytes].concat());
         let bytes =
             self.core.on_first_rank(ranks, || read().map(marked).map_err(|error| error.to_string()))?;
-        let bytes = bytes.map_err(|text| in_file(path, Error::FirstRank(text)))?;
+        let bytes = bytes.map_err(|text| in_file(path, TensorError::FirstRank(text)))?;
         Ok(bytes.split_first().map(|(_, bytes)| bytes.to_vec()))
     }
 
@@ -96,7 +100,7 @@ impl Session {
     /// # Errors
     /// A file that cannot be read, is torn, is no checkpoint, or is one of another model, seed or optimiser;
     /// an error of the device.
-    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
+    pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TensorError> {
         let path = path.as_ref();
         if self.resume(path)? {
             return Ok(());
@@ -109,13 +113,13 @@ impl Session {
     ///
     /// # Errors
     /// Fails like [`load`](Session::load), but for a file that does not exist.
-    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<bool, Error> {
+    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<bool, TensorError> {
         let path = path.as_ref();
         let Some(bytes) = self.read_file(path)? else { return Ok(false) };
         let step = self.check_metadata(&bytes).map_err(|problem| in_file(path, problem))?;
         let arrays = self.checkpoint_arrays()?;
         let values =
-            arrays_file::read(&bytes).map_err(Error::from).and_then(|values| matched(arrays, values));
+            arrays_file::read(&bytes).map_err(TensorError::from).and_then(|values| matched(arrays, values));
         let values = values.map_err(|problem| in_file(path, problem))?;
         let rank = self.core.ranks.as_ref().map(|ranks| ranks.group().rank());
         let own = values.iter().filter(|((_, owner), _)| owner.is_none() || *owner == rank);
@@ -127,14 +131,14 @@ impl Session {
 
     /// The arrays of a checkpoint by their names in the file, with the only rank that has them. A
     /// parameter that has the name of an array of the optimiser is an error.
-    fn checkpoint_arrays(&self) -> Result<CheckpointArrays, Error> {
+    fn checkpoint_arrays(&self) -> Result<CheckpointArrays, TensorError> {
         let parameters = self.model_state().params().by_name();
         let mut arrays: CheckpointArrays =
             parameters.into_iter().map(|(name, parameter)| (name, (parameter, None))).collect();
         for (array, owner) in self.core.optimizer_arrays()? {
             let name = format!("{OPTIMIZER_PREFIX}{}", array.name());
             if arrays.insert(name.clone(), (array, owner)).is_some() {
-                let kind = Error::Name { what: "parameter", name };
+                let kind = TensorError::Name { what: "parameter", name };
                 return Err(Call::new("checkpoint").error("optimizer", kind));
             }
         }
@@ -142,34 +146,34 @@ impl Session {
     }
 
     /// Checks that the file is a checkpoint of this model, and returns its number of steps.
-    fn check_metadata(&self, bytes: &[u8]) -> Result<u64, Error> {
+    fn check_metadata(&self, bytes: &[u8]) -> Result<u64, TensorError> {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(format_error)?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
         let entry = |key: &'static str, expected: &str| match metadata.get(key) {
             Some(value) => Ok(value.clone()),
-            None => Err(Error::Metadata { key, found: "nothing".into(), expected: expected.into() }),
+            None => Err(TensorError::Metadata { key, found: "nothing".into(), expected: expected.into() }),
         };
         let expected_seed = self.model_state().params().seed().to_string();
         for (key, expected) in [(CHECKPOINT_FORMAT.0, CHECKPOINT_FORMAT.1), (SEED, expected_seed.as_str())] {
             let found = entry(key, expected)?;
             if found != expected {
-                return Err(Error::Metadata { key, found, expected: expected.into() });
+                return Err(TensorError::Metadata { key, found, expected: expected.into() });
             }
         }
         let found = entry(STEP, "a number")?;
         let number = found.parse();
-        number.map_err(|_| Error::Metadata { key: STEP, found, expected: "a number".into() })
+        number.map_err(|_| TensorError::Metadata { key: STEP, found, expected: "a number".into() })
     }
 }
 
-fn format_error(error: safetensors::SafeTensorError) -> Error {
-    Error::Format(error.to_string())
+fn format_error(error: safetensors::SafeTensorError) -> TensorError {
+    TensorError::Format(error.to_string())
 }
 
 fn encoded<const N: usize>(
     values: &BTreeMap<String, HostArray>,
     metadata: [(&str, String); N],
-) -> Result<Vec<u8>, Error> {
+) -> Result<Vec<u8>, TensorError> {
     let plain = arrays_file::write(values.iter().map(|(name, values)| (name.as_str(), values)))?;
     let (_, header) = SafeTensors::read_metadata(&plain).map_err(format_error)?;
     let mut all: HashMap<String, String> = header.metadata().clone().unwrap_or_default();
@@ -182,7 +186,7 @@ fn encoded<const N: usize>(
 fn matched(
     arrays: CheckpointArrays,
     mut values: BTreeMap<String, HostArray>,
-) -> Result<Vec<(FileArray, HostArray)>, Error> {
+) -> Result<Vec<(FileArray, HostArray)>, TensorError> {
     model_state::check_names(&arrays, &values)?;
     let mut pairs = Vec::new();
     for (name, array) in arrays {

@@ -11,7 +11,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
-    error::Error,
+    error::TensorError,
     parameter::locked,
     session::{BatchValues, IntoBatch, Metrics, Session, metrics::ROWS},
 };
@@ -86,7 +86,11 @@ impl Session {
     /// # Errors
     /// No batch, an error or a panic of the iterator, or an error as in [`step`](Session::step). The steps of
     /// the batches before remain.
-    pub fn fit<I>(&mut self, batches: I, mut on_progress: impl FnMut(&Progress<'_>)) -> Result<Metrics, Error>
+    pub fn fit<I>(
+        &mut self,
+        batches: I,
+        mut on_progress: impl FnMut(&Progress<'_>),
+    ) -> Result<Metrics, TensorError>
     where
         I: IntoIterator<IntoIter: Send, Item: IntoBatch>,
     {
@@ -118,8 +122,8 @@ impl Session {
             let result = self.train(batch_values, &mut reader, &mut report);
             bar.finish_and_clear();
             match (feeder.join(), result) {
-                (Err(panic), Ok(_) | Err(Error::NoBatches)) => {
-                    Err(Error::BatchesPanicked { message: panic_message(&*panic) })
+                (Err(panic), Ok(_) | Err(TensorError::NoBatches)) => {
+                    Err(TensorError::BatchesPanicked { message: panic_message(&*panic) })
                 }
                 (_, result) => result,
             }
@@ -128,10 +132,10 @@ impl Session {
 
     fn train(
         &mut self,
-        batches: Receiver<Result<BatchValues, Error>>,
+        batches: Receiver<Result<BatchValues, TensorError>>,
         reader: &mut MetricsReader,
         report: &mut Report<'_>,
-    ) -> Result<Metrics, Error> {
+    ) -> Result<Metrics, TensorError> {
         let mut last = None;
         for values in batches {
             let (_, metrics) = self.start_step(values?)?;
@@ -145,7 +149,7 @@ impl Session {
             last = report.report(metrics).or(last);
         }
         let metrics = self.core.settle()?;
-        report.report(metrics).or(last).ok_or(Error::NoBatches)
+        report.report(metrics).or(last).ok_or(TensorError::NoBatches)
     }
 
     fn bar(&self, (least, most): (usize, Option<usize>)) -> ProgressBar {
@@ -175,7 +179,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 /// The thread that reads metrics, so that the next steps are started meanwhile.
 struct MetricsReader {
     requests: Sender<()>,
-    read: Receiver<Result<Vec<Metrics>, Error>>,
+    read: Receiver<Result<Vec<Metrics>, TensorError>>,
     is_asked: bool,
     asked_at: Instant,
 }
@@ -183,7 +187,7 @@ struct MetricsReader {
 impl MetricsReader {
     /// Asks for metrics if it is time, and returns metrics that were read meanwhile. Waits if many steps are
     /// unread.
-    fn poll(&mut self, unread: usize) -> Result<Option<Vec<Metrics>>, Error> {
+    fn poll(&mut self, unread: usize) -> Result<Option<Vec<Metrics>>, TensorError> {
         if !self.is_asked && (unread >= UNREAD_STEPS || self.asked_at.elapsed() >= READ_INTERVAL) {
             self.is_asked = self.requests.send(()).is_ok();
             self.asked_at = Instant::now();
@@ -195,14 +199,14 @@ impl MetricsReader {
     }
 
     /// Waits for metrics that were asked for.
-    fn finish(&mut self) -> Result<Option<Vec<Metrics>>, Error> {
+    fn finish(&mut self) -> Result<Option<Vec<Metrics>>, TensorError> {
         if !self.is_asked {
             return Ok(None);
         }
         self.read.recv().ok().map(|metrics| self.answered(metrics)).transpose()
     }
 
-    fn answered(&mut self, metrics: Result<Vec<Metrics>, Error>) -> Result<Vec<Metrics>, Error> {
+    fn answered(&mut self, metrics: Result<Vec<Metrics>, TensorError>) -> Result<Vec<Metrics>, TensorError> {
         self.is_asked = false;
         metrics
     }

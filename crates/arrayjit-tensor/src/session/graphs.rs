@@ -12,7 +12,7 @@ use arrayjit::{Context, DType, profile::Profile};
 use lru::LruCache;
 
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     executable::{Executable, StartedRun},
     graph::Graph,
     operand::Argument,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The closure from a batch to the loss.
-pub(super) type Build = Box<dyn Fn(&Batch) -> Result<Tensor, Error> + Send + Sync>;
+pub(super) type Build = Box<dyn Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync>;
 
 /// The number of compiled graphs that a session keeps for each mode.
 const CACHED_GRAPHS: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
@@ -49,7 +49,7 @@ pub(super) struct EvaluationGraph {
 }
 
 impl EvaluationGraph {
-    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<StartedRun, Error> {
+    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<StartedRun, TensorError> {
         self.executable.start_shared(values, &[("step", step as i64)])
     }
 }
@@ -68,7 +68,7 @@ pub(super) struct StepGraph {
 
 impl StepGraph {
     /// Starts a run with the given number of the step, and returns the number of the run.
-    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<u64, Error> {
+    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<u64, TensorError> {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         let symbols = [("slot", (run % ROWS as u64) as i64), ("step", step as i64)];
         match &self.routines {
@@ -136,7 +136,11 @@ impl<G> GraphCache<G> {
     }
 
     /// The graph for the shapes and types of a batch.
-    fn get(&self, values: &BatchValues, compile: impl FnOnce() -> Result<G, Error>) -> Result<Arc<G>, Error> {
+    fn get(
+        &self,
+        values: &BatchValues,
+        compile: impl FnOnce() -> Result<G, TensorError>,
+    ) -> Result<Arc<G>, TensorError> {
         let cached = locked(&self.graphs).get_or_insert(values.signature(), CachedGraph::default).clone();
         let mut cached = locked(&cached);
         if let Some(graph) = &*cached {
@@ -151,17 +155,17 @@ impl<G> GraphCache<G> {
 
 impl SessionCore {
     /// The compiled step for the shapes and types of a batch.
-    pub(super) fn step_graph(&self, values: &BatchValues) -> Result<Arc<StepGraph>, Error> {
+    pub(super) fn step_graph(&self, values: &BatchValues) -> Result<Arc<StepGraph>, TensorError> {
         self.steps.get(values, || self.compile_step(values))
     }
 
     /// The compiled evaluation for the shapes and types of a batch.
-    pub(super) fn evaluation_graph(&self, values: &BatchValues) -> Result<Arc<EvaluationGraph>, Error> {
+    pub(super) fn evaluation_graph(&self, values: &BatchValues) -> Result<Arc<EvaluationGraph>, TensorError> {
         self.evaluations.get(values, || self.compile_evaluation(values))
     }
 
     /// The graph that the closure builds for a batch.
-    pub(super) fn built(&self, mode: Mode, values: &BatchValues) -> Result<BuiltGraph, Error> {
+    pub(super) fn built(&self, mode: Mode, values: &BatchValues) -> Result<BuiltGraph, TensorError> {
         let graph = match mode {
             Mode::Training => {
                 Graph::for_training_on(self.ranks.as_ref().map_or(0, |ranks| ranks.group().rank()))
@@ -173,7 +177,7 @@ impl SessionCore {
         Ok(BuiltGraph { graph, loss, metrics: batch.finish()? })
     }
 
-    fn compile_step(&self, values: &BatchValues) -> Result<StepGraph, Error> {
+    fn compile_step(&self, values: &BatchValues) -> Result<StepGraph, TensorError> {
         let built = self.built(Mode::Training, values)?;
         let names = built.names()?;
         let loss = &built.loss;
@@ -198,7 +202,7 @@ impl SessionCore {
         Ok(StepGraph { routines, names, rows, runs: AtomicU64::new(0) })
     }
 
-    fn compile_evaluation(&self, values: &BatchValues) -> Result<EvaluationGraph, Error> {
+    fn compile_evaluation(&self, values: &BatchValues) -> Result<EvaluationGraph, TensorError> {
         let built = self.built(Mode::Evaluation, values)?;
         let (names, columns) = (built.names()?, built.columns()?);
         let columns: Vec<&Tensor> = columns.iter().collect();
@@ -209,12 +213,12 @@ impl SessionCore {
 
 impl BuiltGraph {
     /// The names of the loss and the metrics. A loss of several elements is an error.
-    fn names(&self) -> Result<Vec<String>, Error> {
+    fn names(&self) -> Result<Vec<String>, TensorError> {
         let BuiltGraph { graph, loss, metrics } = self;
         if loss.graph() != graph || loss.num_elements() != 1 {
             let (what, found) = (format!("the loss {}", loss.name()), loss.shape().to_vec());
             let expected = "one element, computed from the batch".into();
-            let kind = Error::Shape { what, found, expected };
+            let kind = TensorError::Shape { what, found, expected };
             let call =
                 graph.call_of(loss).map_or(Call::new("session"), |call| Call { op: "session", ..call });
             return Err(graph.fail(call, kind));
@@ -224,14 +228,14 @@ impl BuiltGraph {
     }
 
     /// The loss and the metrics, of rank 0.
-    fn columns(&self) -> Result<Vec<Tensor>, Error> {
+    fn columns(&self) -> Result<Vec<Tensor>, TensorError> {
         let metrics = self.metrics.iter().map(|(_, value)| value.clone());
         Ok([self.loss.reshape(&[])?].into_iter().chain(metrics).collect())
     }
 }
 
 /// Adds statements that store values of rank 0 in the row of the run.
-pub(super) fn store_rows(graph: &Graph, rows: &Parameter, columns: &[Tensor]) -> Result<(), Error> {
+pub(super) fn store_rows(graph: &Graph, rows: &Parameter, columns: &[Tensor]) -> Result<(), TensorError> {
     let dtype = rows.dtype();
     for (at, column) in columns.iter().enumerate() {
         let inputs = [("rows", Argument::Parameter(rows)), ("x", Argument::Tensor(column))];

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use arrayjit::HostArray;
 
 use crate::{
-    error::Error,
+    error::TensorError,
     executable::StartedRun,
     session::{
         BatchValues, SessionCore,
@@ -43,7 +43,7 @@ impl StartedStep {
     /// # Errors
     /// A loss that is not finite, of this or an earlier step; 64 later steps of the same shapes, which have
     /// overwritten the metrics; an error of the device.
-    pub fn metrics(&self) -> Result<Metrics, Error> {
+    pub fn metrics(&self) -> Result<Metrics, TensorError> {
         let read = self.core.settle()?;
         match read.into_iter().find(|metrics| metrics.step == self.number) {
             Some(metrics) => Ok(metrics),
@@ -67,28 +67,28 @@ pub(super) struct StepRecord {
 
 impl StepGraph {
     /// The rows of the last runs. Waits for them.
-    pub(super) fn read(&self) -> Result<HostArray, Error> {
+    pub(super) fn read(&self) -> Result<HostArray, TensorError> {
         Ok(self.context().to_host(self.rows.node())?)
     }
 }
 
 impl StepRecord {
     /// The metrics in the rows of the graph.
-    pub(super) fn metrics(&self, rows: &HostArray) -> Result<Metrics, Error> {
+    pub(super) fn metrics(&self, rows: &HostArray) -> Result<Metrics, TensorError> {
         let values = self.row(rows)?;
         let values = self.graph.names.iter().cloned().zip(values).collect();
         Ok(Metrics { step: self.number, values })
     }
 
     /// Whether neither the loss was not finite nor the step was guarded.
-    pub(super) fn is_finite(&self, rows: &HostArray) -> Result<bool, Error> {
+    pub(super) fn is_finite(&self, rows: &HostArray) -> Result<bool, TensorError> {
         let row = self.row(rows)?;
         Ok(row.first().is_some_and(|loss| loss.is_finite()) && row.last().is_some_and(|flag| *flag == 1.0))
     }
 
-    fn row(&self, rows: &HostArray) -> Result<Vec<f64>, Error> {
+    fn row(&self, rows: &HostArray) -> Result<Vec<f64>, TensorError> {
         if self.graph.runs.load(Ordering::SeqCst) > self.run + ROWS as u64 {
-            return Err(Error::Overwritten { step: self.number });
+            return Err(TensorError::Overwritten { step: self.number });
         }
         let columns = self.graph.rows.shape().last().copied().unwrap_or_default();
         let at = (self.run % ROWS as u64) as usize * columns;
@@ -127,12 +127,12 @@ pub(super) struct EvaluatedBatch {
 
 impl EvaluatedBatch {
     /// The loss and the metrics. Waits for them.
-    fn metrics(&self, step: u64) -> Result<Metrics, Error> {
+    fn metrics(&self, step: u64) -> Result<Metrics, TensorError> {
         let value = |(at, name): (usize, &String)| {
             let value = self.run.result(at)?.values().first().copied();
             Ok((name.clone(), value.unwrap_or(f64::NAN)))
         };
-        let values = self.graph.names.iter().enumerate().map(value).collect::<Result<_, Error>>()?;
+        let values = self.graph.names.iter().enumerate().map(value).collect::<Result<_, TensorError>>()?;
         Ok(Metrics { step, values })
     }
 }
@@ -152,16 +152,16 @@ impl WeightedMean<'_> {
     }
 
     /// Adds the metrics of batches. Waits for them.
-    pub(super) fn add(&mut self, evaluated: &[EvaluatedBatch]) -> Result<(), Error> {
+    pub(super) fn add(&mut self, evaluated: &[EvaluatedBatch]) -> Result<(), TensorError> {
         let step = self.sum.step;
         evaluated.iter().try_for_each(|batch| self.add_batch(&batch.metrics(step)?, &batch.values))
     }
 
-    fn add_batch(&mut self, metrics: &Metrics, values: &BatchValues) -> Result<(), Error> {
+    fn add_batch(&mut self, metrics: &Metrics, values: &BatchValues) -> Result<(), TensorError> {
         if let Some((metric, _)) = metrics.iter().find(|(_, value)| !value.is_finite()) {
             let cause = self.core.evaluation_cause(values, self.sum.step, metric)?;
             let (metric, batch) = (metric.to_owned(), self.batches);
-            return Err(Error::NotFiniteEvaluation { metric, batch, cause });
+            return Err(TensorError::NotFiniteEvaluation { metric, batch, cause });
         }
         for (name, value) in metrics.iter() {
             let weighted = value * values.rows() as f64;
@@ -175,9 +175,9 @@ impl WeightedMean<'_> {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Metrics, Error> {
+    pub(super) fn finish(mut self) -> Result<Metrics, TensorError> {
         if self.batches == 0 {
-            return Err(Error::NoBatches);
+            return Err(TensorError::NoBatches);
         }
         self.sum.values.iter_mut().for_each(|(_, sum)| *sum /= self.rows);
         Ok(self.sum)

@@ -52,7 +52,7 @@ use self::{
     pending::{PendingStep, PendingSteps},
 };
 use crate::{
-    error::Error,
+    error::TensorError,
     model_state::ModelState,
     optim::{Optimizer, OptimizerState, UpdateRule},
     options::options,
@@ -114,10 +114,10 @@ impl Session {
     pub fn new<R: UpdateRule + 'static>(
         weights: &ModelState,
         optimizer: Optimizer<R>,
-        build: impl Fn(&Batch) -> Result<Tensor, Error> + Send + Sync + 'static,
-    ) -> Result<Session, Error> {
+        build: impl Fn(&Batch) -> Result<Tensor, TensorError> + Send + Sync + 'static,
+    ) -> Result<Session, TensorError> {
         if weights.params().trainable().is_empty() {
-            return Err(Error::NoParameters);
+            return Err(TensorError::NoParameters);
         }
         let core = SessionCore {
             weights: weights.clone(),
@@ -177,7 +177,7 @@ impl Session {
     /// # Errors
     /// An error of the closure; an input that is missing, unknown or empty; a graph that does not compile; an
     /// error of the device; an earlier step whose loss or gradient was not finite.
-    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<StartedStep, Error> {
+    pub fn step(&mut self, inputs: &[(&str, &HostArray)]) -> Result<StartedStep, TensorError> {
         self.step_by(BatchValues::copied(inputs)?)
     }
 
@@ -185,12 +185,12 @@ impl Session {
     ///
     /// # Errors
     /// Fails like [`step`](Session::step).
-    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<StartedStep, Error> {
+    pub fn step_by(&mut self, batch: impl IntoBatch) -> Result<StartedStep, TensorError> {
         Ok(self.start_step(batch.into_batch()?)?.0)
     }
 
     /// Starts a step, and returns the metrics that were read for it, of this step and of those before.
-    fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>), Error> {
+    fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>), TensorError> {
         let is_full = locked(&self.core.pending).is_full();
         let mut read = if is_full { self.core.settle()? } else { Vec::new() };
         let graph = self.core.step_graph(&values)?;
@@ -210,7 +210,10 @@ impl Session {
     /// # Errors
     /// No batch; a loss or metric that is not finite, whose first cause the error names; or an error as in
     /// [`step`](Session::step).
-    pub fn evaluate<B: IntoBatch>(&self, batches: impl IntoIterator<Item = B>) -> Result<Metrics, Error> {
+    pub fn evaluate<B: IntoBatch>(
+        &self,
+        batches: impl IntoIterator<Item = B>,
+    ) -> Result<Metrics, TensorError> {
         let mut mean = metrics::WeightedMean::new(&self.core, self.steps());
         let mut started = Vec::new();
         for batch in batches {

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use arrayjit::HostArray;
 
 use crate::{
-    error::Error,
+    error::TensorError,
     parameter::locked,
     session::{
         BatchValues, Metrics, SessionCore,
@@ -56,14 +56,14 @@ impl PendingSteps {
 impl SessionCore {
     /// Reads the metrics of all pending steps, in order, and forgets the steps. After an error, the session
     /// may go on.
-    pub(super) fn settle(&self) -> Result<Vec<Metrics>, Error> {
+    pub(super) fn settle(&self) -> Result<Vec<Metrics>, TensorError> {
         self.read_pending().map_err(|error| match error {
-            Error::NotFinite { .. } | Error::Overwritten { .. } => error,
+            TensorError::NotFinite { .. } | TensorError::Overwritten { .. } => error,
             _ => self.rank_failure().unwrap_or(error),
         })
     }
 
-    fn read_pending(&self) -> Result<Vec<Metrics>, Error> {
+    fn read_pending(&self) -> Result<Vec<Metrics>, TensorError> {
         // Another thread that waits for a step must not stop at the same value again.
         let _settling = locked(&self.settling);
         let steps: Vec<PendingStep> = locked(&self.pending).steps.iter().cloned().collect();
@@ -86,12 +86,12 @@ impl SessionCore {
     }
 
     /// The error of a step whose loss is not finite. Later steps are forgotten, since they changed nothing.
-    fn stop(&self, pending: &PendingStep) -> Error {
+    fn stop(&self, pending: &PendingStep) -> TensorError {
         let step = pending.step.number;
         let cause = self.step_cause(pending);
         locked(&self.pending).steps.clear();
         match (cause, self.state.clear_halt()) {
-            (Ok(cause), Ok(())) => Error::NotFinite { step, cause },
+            (Ok(cause), Ok(())) => TensorError::NotFinite { step, cause },
             (Err(error), _) => error,
             (_, Err(error)) => error,
         }

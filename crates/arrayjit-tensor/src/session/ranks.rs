@@ -20,7 +20,7 @@ use arrayjit_collectives::{BucketSizes, Group};
 
 pub(super) use self::step::RankStep;
 use crate::{
-    error::Error,
+    error::TensorError,
     options::options,
     parameter::Parameter,
     session::{Session, SessionCore},
@@ -85,14 +85,14 @@ impl Session {
     /// Parameters have the same bits in every run with as many ranks, with threads and with processes.
     ///
     /// ```
-    /// use std::{error::Error, sync::Arc};
+    /// use std::{error::TensorError, sync::Arc};
     ///
     /// use arrayjit_collectives::{HostGroup, Transport, local};
     /// use arrayjit_tensor::{
     ///     Backend, HostArray, Init, Params, ModelState, optim::Sgd, session::{Batch, Ranks, Session},
     /// };
     ///
-    /// let losses = local::run(2, |transport| -> Result<f64, Box<dyn Error + Send + Sync>> {
+    /// let losses = local::run(2, |transport| -> Result<f64, Box<dyn TensorError + Send + Sync>> {
     ///     // The target is 0 on one rank and 1 on the other.
     ///     let target = HostArray::from_slice(&[transport.rank() as f32], [1])?;
     ///     let params = Params::new(1);
@@ -114,9 +114,9 @@ impl Session {
     /// # Errors
     /// A session that has made steps; ranks that do not come in time or have other parameters; an error
     /// of the device.
-    pub fn over_ranks(mut self, ranks: Ranks) -> Result<Session, Error> {
+    pub fn over_ranks(mut self, ranks: Ranks) -> Result<Session, TensorError> {
         let steps = self.steps();
-        let core = Arc::get_mut(&mut self.core).filter(|_| steps == 0).ok_or(Error::Begun)?;
+        let core = Arc::get_mut(&mut self.core).filter(|_| steps == 0).ok_or(TensorError::Begun)?;
         let context = core.weights.context()?;
         let nodes: Vec<TensorNode> =
             core.weights.params().all().iter().map(|parameter| parameter.node().clone()).collect();
@@ -132,7 +132,7 @@ impl Session {
     ///
     /// # Errors
     /// The first rank that differs from rank 0; an earlier failure.
-    pub fn check_ranks(&self) -> Result<(), Error> {
+    pub fn check_ranks(&self) -> Result<(), TensorError> {
         let core = &*self.core;
         let Some(ranks) = &core.ranks else { return Ok(()) };
         core.settle()?;
@@ -147,8 +147,8 @@ impl Session {
 
 impl SessionCore {
     /// The failure of an operation of the ranks, which says more than the errors of its nodes.
-    pub(super) fn rank_failure(&self) -> Option<Error> {
-        self.ranks.as_ref().and_then(|ranks| ranks.group.failure()).map(Error::Ranks)
+    pub(super) fn rank_failure(&self) -> Option<TensorError> {
+        self.ranks.as_ref().and_then(|ranks| ranks.group.failure()).map(TensorError::Ranks)
     }
 
     /// The trainable parameters with their owners, if there are ranks with a sharded state.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrayjit::{DType, HostArray};
 
-use crate::error::Error;
+use crate::error::TensorError;
 
 /// The arrays of a batch by name. Cloning is cheap.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub trait IntoBatch {
     ///
     /// # Errors
     /// The reason why there is no batch; an array without elements; a name that is given twice.
-    fn into_batch(self) -> Result<BatchValues, Error>;
+    fn into_batch(self) -> Result<BatchValues, TensorError>;
 }
 
 impl BatchValues {
@@ -27,25 +27,27 @@ impl BatchValues {
     ///
     /// # Errors
     /// An array without elements; a name that is given twice.
-    pub fn new(values: impl IntoIterator<Item = (String, Arc<HostArray>)>) -> Result<BatchValues, Error> {
+    pub fn new(
+        values: impl IntoIterator<Item = (String, Arc<HostArray>)>,
+    ) -> Result<BatchValues, TensorError> {
         let values: Vec<_> = values.into_iter().collect();
         for (at, (name, array)) in values.iter().enumerate() {
             if array.num_values() == 0 {
                 let (what, found) = (format!("input `{name}`"), array.dims().to_vec());
-                return Err(Error::Shape { what, found, expected: "at least one element".into() });
+                return Err(TensorError::Shape { what, found, expected: "at least one element".into() });
             }
             if values[..at].iter().any(|(other, _)| other == name) {
                 let inputs = values.iter().map(|(name, _)| name.clone()).collect();
-                return Err(Error::Input { name: name.clone(), problem: "is given twice", inputs });
+                return Err(TensorError::Input { name: name.clone(), problem: "is given twice", inputs });
             }
         }
         Ok(BatchValues(values))
     }
 
-    pub(super) fn copied(inputs: &[(&str, &HostArray)]) -> Result<BatchValues, Error> {
+    pub(super) fn copied(inputs: &[(&str, &HostArray)]) -> Result<BatchValues, TensorError> {
         let copy =
             |(name, array): &(&str, &HostArray)| Ok(((*name).to_owned(), Arc::new(array.try_clone()?)));
-        BatchValues::new(inputs.iter().map(copy).collect::<Result<Vec<_>, Error>>()?)
+        BatchValues::new(inputs.iter().map(copy).collect::<Result<Vec<_>, TensorError>>()?)
     }
 
     pub(crate) fn arrays(&self) -> &[(String, Arc<HostArray>)] {
@@ -71,25 +73,25 @@ impl BatchValues {
 }
 
 impl IntoBatch for BatchValues {
-    fn into_batch(self) -> Result<BatchValues, Error> {
+    fn into_batch(self) -> Result<BatchValues, TensorError> {
         Ok(self)
     }
 }
 
 impl<const N: usize> IntoBatch for [(&str, HostArray); N] {
-    fn into_batch(self) -> Result<BatchValues, Error> {
+    fn into_batch(self) -> Result<BatchValues, TensorError> {
         BatchValues::new(self.map(|(name, array)| (name.to_owned(), Arc::new(array))))
     }
 }
 
 impl IntoBatch for Vec<(&str, HostArray)> {
-    fn into_batch(self) -> Result<BatchValues, Error> {
+    fn into_batch(self) -> Result<BatchValues, TensorError> {
         BatchValues::new(self.into_iter().map(|(name, array)| (name.to_owned(), Arc::new(array))))
     }
 }
 
 impl<B: IntoBatch, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoBatch for Result<B, E> {
-    fn into_batch(self) -> Result<BatchValues, Error> {
-        self.map_err(|error| Error::Data(error.into()))?.into_batch()
+    fn into_batch(self) -> Result<BatchValues, TensorError> {
+        self.map_err(|error| TensorError::Data(error.into()))?.into_batch()
     }
 }

@@ -2,7 +2,7 @@
 
 use arrayjit::TensorNodeError;
 use arrayjit_tensor::{
-    Backend, ConvOptions, DType, Error, Graph, HostArray, Init, ModelState, Params, Tensor,
+    Backend, ConvOptions, DType, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
     nn::{BatchNorm2d, Conv2d, Dropout, Linear, Lstm, Module, MultiHeadAttention},
     optim::AdamW,
     session::{Batch, Session},
@@ -11,7 +11,7 @@ use codegen_testkit::gpu::or_skip;
 
 /// A loss of convolution, normalisation, attention, an embedding and sorted values, with the gradients by all
 /// parameters.
-fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, Error> {
+fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, TensorError> {
     let normal = Init::Normal { mean: 0., std: 0.5 };
     let filters = params.parameter("filters", [4, 1, 3, 3], normal.clone())?;
     let table = params.parameter("table", [6, 16], normal.clone())?;
@@ -33,11 +33,11 @@ fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, Error> {
 }
 
 /// Whether position j comes after position i.
-fn later(graph: &Graph) -> Result<Tensor, Error> {
+fn later(graph: &Graph) -> Result<Tensor, TensorError> {
     graph.apply("later[i,j] := j > i where i < 4, j < 4", &[])
 }
 
-fn run(backend: &Backend) -> Result<Vec<HostArray>, Error> {
+fn run(backend: &Backend) -> Result<Vec<HostArray>, TensorError> {
     let (graph, params) = (Graph::new(), Params::new(5));
     let results = results(&graph, &params)?;
     let weights = ModelState::new(backend, &params)?;
@@ -46,7 +46,7 @@ fn run(backend: &Backend) -> Result<Vec<HostArray>, Error> {
 }
 
 #[test]
-fn processors_give_the_same_bits() -> Result<(), Error> {
+fn processors_give_the_same_bits() -> Result<(), TensorError> {
     let expected = run(&Backend::open("inline")?)?;
     let found = run(&Backend::open("multicore")?)?;
     for (expected, found) in expected.iter().zip(&found) {
@@ -58,7 +58,7 @@ fn processors_give_the_same_bits() -> Result<(), Error> {
 }
 
 #[test]
-fn gpus_give_close_values() -> Result<(), Error> {
+fn gpus_give_close_values() -> Result<(), TensorError> {
     let Some(backend) = or_skip("gpus_give_close_values", Backend::open("wgpu")) else { return Ok(()) };
     is_close(&run(&backend)?, &run(&Backend::open("inline")?)?, 1e-4);
     Ok(())
@@ -75,7 +75,7 @@ struct Classifier {
 }
 
 impl Classifier {
-    fn new(params: &Params) -> Result<Classifier, Error> {
+    fn new(params: &Params) -> Result<Classifier, TensorError> {
         let part = |name: &str| params.sub(name);
         Ok(Classifier {
             conv: Conv2d::builder(&part("conv"), 1, 4, 3).padding(1).bias(false).build()?,
@@ -90,7 +90,7 @@ impl Classifier {
 
 impl Module for Classifier {
     /// The logits `[batch, 2]` of images `[batch, 1, 8, 8]`.
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let x = self.norm.forward(&self.conv.forward(x)?)?.relu()?.max_pool2d(2)?;
         let x = self.lstm.forward(&x.reshape(&[x.shape()[0] as isize, 2, 32])?)?;
         let x = (self.attention.forward(&x)? + &x)?.mean(1)?;
@@ -99,7 +99,7 @@ impl Module for Classifier {
 }
 
 /// The losses of 20 steps, that of an evaluation, and the statistics of the normalisation.
-fn trained(backend: &Backend) -> Result<Vec<f64>, Error> {
+fn trained(backend: &Backend) -> Result<Vec<f64>, TensorError> {
     let params = Params::new(3);
     let model = Classifier::new(&params)?;
     let weights = ModelState::new(backend, &params)?;
@@ -127,7 +127,7 @@ fn trained(backend: &Backend) -> Result<Vec<f64>, Error> {
 }
 
 #[test]
-fn modules_train_on_gpus() -> Result<(), Error> {
+fn modules_train_on_gpus() -> Result<(), TensorError> {
     let inline = Backend::open("inline")?;
     let expected = trained(&inline)?;
     assert!(expected[20] < 0.7 * expected[0], "{expected:?}");

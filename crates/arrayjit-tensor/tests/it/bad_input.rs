@@ -1,18 +1,18 @@
 //! Messages about wrong shapes, types, positions and texts.
 
 use arrayjit_tensor::{
-    Backend, ConvOptions, DType, Error, Executable, Graph, HostArray, Init, ModelState, Params, Tensor,
+    Backend, ConvOptions, DType, Executable, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
     optim::AdamW,
     session::{Batch, Session},
 };
 
 /// The message of an operation on `x`, f32 of shape [2, 3], without the caller's position.
-fn message(operation: impl FnOnce(&Tensor) -> Result<Tensor, Error>) -> String {
+fn message(operation: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>) -> String {
     let graph = Graph::new();
     match graph.input("x", [2, 3], DType::F32).and_then(|x| operation(&x)) {
         Ok(tensor) => panic!("no error, but {tensor:?}"),
         Err(error) => {
-            let Error::Operation { location, .. } = &error else { panic!("{error}") };
+            let TensorError::Operation { location, .. } = &error else { panic!("{error}") };
             assert!(location.file().ends_with("bad_input.rs"), "{error}");
             let message = error.to_string();
             let place = format!(" at {location}");
@@ -119,7 +119,7 @@ fn a_message_has_the_module() {
 }
 
 #[test]
-fn a_name_of_a_parameter_is_unique() -> Result<(), Error> {
+fn a_name_of_a_parameter_is_unique() -> Result<(), TensorError> {
     let params = Params::new(1).sub("fc");
     params.parameter("weight", [2], Init::ZEROS)?;
     match params.parameter("weight", [3], Init::ZEROS) {
@@ -130,7 +130,7 @@ fn a_name_of_a_parameter_is_unique() -> Result<(), Error> {
 }
 
 #[test]
-fn inputs_and_values() -> Result<(), Error> {
+fn inputs_and_values() -> Result<(), TensorError> {
     let params = Params::new(1);
     let w = params.parameter("w", [3], Init::ZEROS)?;
     let weights = ModelState::new(&Backend::open("inline")?, &params)?;
@@ -139,7 +139,7 @@ fn inputs_and_values() -> Result<(), Error> {
     let model = graph.compile(&weights, &[&y])?;
     let array = |shape: &[usize]| HostArray::zeros(DType::F32, shape.iter().copied());
     let (right, wrong) = (array(&[2, 3])?, array(&[3])?);
-    let message = |result: Result<Vec<HostArray>, Error>| result.map(|_| ()).map_err(|e| e.to_string());
+    let message = |result: Result<Vec<HostArray>, TensorError>| result.map(|_| ()).map_err(|e| e.to_string());
     assert_eq!(message(model.run(&[])), Err("input `x` has no values; the inputs are `x`".into()));
     assert_eq!(
         message(model.run(&[("x", &right), ("z", &right)])),
@@ -166,7 +166,7 @@ fn inputs_and_values() -> Result<(), Error> {
 
 /// Labels and rows of a table that do not exist are errors of the run, wherever they are in the input.
 #[test]
-fn positions_outside_of_their_axis() -> Result<(), Error> {
+fn positions_outside_of_their_axis() -> Result<(), TensorError> {
     let params = Params::new(1);
     let table = params.parameter("table", [5, 2], Init::ONES)?;
     let weights = ModelState::new(&Backend::open("inline")?, &params)?;
@@ -223,7 +223,7 @@ fn files_that_are_taken_for_weights() -> Result<(), Box<dyn std::error::Error>> 
     let found = weights.load_safetensors(b"PK\x03\x04 and so on").unwrap_err().to_string();
     assert!(found.contains("the file is a zip archive, such as torch's `.pt`"), "{found}");
     let many = (0..20).map(|at| Ok((format!("v{at:02}"), HostArray::zeros(DType::F32, [1])?)));
-    let many = many.collect::<Result<_, Error>>()?;
+    let many = many.collect::<Result<_, TensorError>>()?;
     let found = weights.load_state_dict(&many).unwrap_err().to_string();
     assert!(found.ends_with("`v06`, `v07` and 12 more"), "{found}");
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use arrayjit_tensor::{DType, Error, HostArray, optim::Sgd, session::Session};
+use arrayjit_tensor::{DType, HostArray, TensorError, optim::Sgd, session::Session};
 
 use crate::sessions::{TwoLayers, step};
 
@@ -52,7 +52,7 @@ fn problem(session: &mut Session, path: &Path) -> String {
     let before = (session.model_state().to_safetensors().unwrap(), session.steps());
     let error = session.load(path).unwrap_err();
     assert_eq!((session.model_state().to_safetensors().unwrap(), session.steps()), before);
-    let Error::File { path: named, problem } = &error else { panic!("{error}") };
+    let TensorError::File { path: named, problem } = &error else { panic!("{error}") };
     assert_eq!(named, path);
     assert!(error.to_string().starts_with(&format!("file `{}`: ", path.display())));
     problem.to_string()
@@ -77,8 +77,8 @@ fn torn_and_foreign_files_change_nothing() {
     fs::write(path("plain"), model.weights.to_safetensors().unwrap()).unwrap();
     let found = problem(&mut session, &path("plain"));
     assert_eq!(found, "the metadata has nothing for `arrayjit_checkpoint`, expected 1");
-    let Error::File { problem: found, .. } = session.load(path("none")).unwrap_err() else { panic!() };
-    assert!(matches!(*found, Error::Io(_)), "{found}");
+    let TensorError::File { problem: found, .. } = session.load(path("none")).unwrap_err() else { panic!() };
+    assert!(matches!(*found, TensorError::Io(_)), "{found}");
 
     let w = model.params.get("fc1.weight").unwrap();
     let other = Session::new(&model.weights, Sgd::new(0.1).momentum(0.9), move |batch| {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrayjit_tensor::{Backend, DType, Error, Graph, HostArray, Init, ModelState, Params, Tensor};
+use arrayjit_tensor::{Backend, DType, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError};
 
 fn ones(shape: &[usize]) -> Result<HostArray, arrayjit::TensorNodeError> {
     HostArray::from_slice(&vec![1f32; shape.iter().product()], shape.iter().copied())
 }
 
 /// y = w · x, and w grows by 1 after each run.
-fn growing(params: &Params) -> Result<(Graph, Tensor), Error> {
+fn growing(params: &Params) -> Result<(Graph, Tensor), TensorError> {
     let w = match params.get("w") {
         Some(w) => w,
         None => params.parameter("w", [3], Init::ONES)?,
@@ -22,15 +22,16 @@ fn growing(params: &Params) -> Result<(Graph, Tensor), Error> {
 }
 
 #[test]
-fn runs_change_weights() -> Result<(), Error> {
+fn runs_change_weights() -> Result<(), TensorError> {
     for backend in ["interpreter", "inline", "multicore"] {
         let params = Params::new(1);
         let (graph, y) = growing(&params)?;
         let weights = ModelState::new(&Backend::open(backend)?, &params)?;
         let model = graph.compile(&weights, &[&y])?;
         let x = ones(&[3])?;
-        let results: Vec<f64> =
-            (0..3).map(|_| Ok(model.run(&[("x", &x)])?[0].values()[0])).collect::<Result<_, Error>>()?;
+        let results: Vec<f64> = (0..3)
+            .map(|_| Ok(model.run(&[("x", &x)])?[0].values()[0]))
+            .collect::<Result<_, TensorError>>()?;
         assert_eq!(results, [3., 6., 9.], "{backend}");
         let w = params.all().remove(0);
         assert_eq!(weights.get(&w)?.values(), [4.; 3], "{backend}");
@@ -45,7 +46,7 @@ fn runs_change_weights() -> Result<(), Error> {
 }
 
 #[test]
-fn a_graph_can_be_compiled_again() -> Result<(), Error> {
+fn a_graph_can_be_compiled_again() -> Result<(), TensorError> {
     let params = Params::new(1);
     let graph = Graph::new();
     let x = graph.input("x", [4], DType::F32)?;
@@ -62,7 +63,7 @@ fn a_graph_can_be_compiled_again() -> Result<(), Error> {
 }
 
 #[test]
-fn parameters_take_arrays_and_shared_ones() -> Result<(), Error> {
+fn parameters_take_arrays_and_shared_ones() -> Result<(), TensorError> {
     for backend in ["inline", "multicore"] {
         let params = Params::new(1);
         let weights = ModelState::new(&Backend::open(backend)?, &params)?;
@@ -74,7 +75,7 @@ fn parameters_take_arrays_and_shared_ones() -> Result<(), Error> {
 
         let other = Params::new(1).parameter("w", [3], Init::ZEROS)?;
         match weights.set(&other, shared) {
-            Err(Error::OtherModel { parameter }) => assert_eq!(parameter, "w"),
+            Err(TensorError::OtherModel { parameter }) => assert_eq!(parameter, "w"),
             found => panic!("{found:?}"),
         }
     }
@@ -82,9 +83,9 @@ fn parameters_take_arrays_and_shared_ones() -> Result<(), Error> {
 }
 
 #[test]
-fn state_dicts_survive_files() -> Result<(), Error> {
+fn state_dicts_survive_files() -> Result<(), TensorError> {
     let backend = Backend::open("inline")?;
-    let weights = |seed| -> Result<ModelState, Error> {
+    let weights = |seed| -> Result<ModelState, TensorError> {
         let params = Params::new(seed);
         params.sub("a").parameter("weight", [2, 3], Init::Normal { mean: 1., std: 2. })?;
         params.sub("a").with_dtype(DType::I64).buffer("count", [], Init::Constant(7.))?;
@@ -106,7 +107,7 @@ fn state_dicts_survive_files() -> Result<(), Error> {
 
 /// As dropout in evaluation gives its input, a result may be an input that no statement reads.
 #[test]
-fn a_result_may_be_an_input() -> Result<(), Error> {
+fn a_result_may_be_an_input() -> Result<(), TensorError> {
     let params = Params::new(1);
     for backend in ["interpreter", "inline", "multicore"] {
         let weights = ModelState::new(&Backend::open(backend)?, &params)?;
@@ -124,7 +125,7 @@ fn a_result_may_be_an_input() -> Result<(), Error> {
 }
 
 #[test]
-fn tensors_of_given_values_have_them_in_every_graph() -> Result<(), Error> {
+fn tensors_of_given_values_have_them_in_every_graph() -> Result<(), TensorError> {
     let graph = Graph::new();
     let x = graph.input("x", [2], DType::F32)?;
     let table = graph.constant(HostArray::from_slice(&[3i64, -4], [2])?)?;

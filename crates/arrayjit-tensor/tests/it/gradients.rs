@@ -1,10 +1,10 @@
 //! The gradient of every operation against differences in f64.
 
-use arrayjit_tensor::{ConvOptions, DType, Error, Graph, HostArray, PoolOptions, Tensor};
+use arrayjit_tensor::{ConvOptions, DType, Graph, HostArray, PoolOptions, Tensor, TensorError};
 
 use arrayjit::autodiff::{CheckOptions, check};
 
-type Operation = fn(&Tensor) -> Result<Tensor, Error>;
+type Operation = fn(&Tensor) -> Result<Tensor, TensorError>;
 
 /// Checks the gradient of the sum of an operation's elements, each weighted differently, by its operand. The
 /// elements of the operand are distinct and not near a kink.
@@ -141,7 +141,7 @@ fn choices_of_elements() {
 }
 
 /// The positions 0, 2, 0, 2, 0, 2.
-fn positions(x: &Tensor) -> Result<Tensor, Error> {
+fn positions(x: &Tensor) -> Result<Tensor, TensorError> {
     x.graph().apply("p[i] := 2 * (i % 2) where i < 6", &[])
 }
 
@@ -198,6 +198,6 @@ fn options() -> ConvOptions {
 }
 
 /// Two filters of two channels, three rows and three columns, of elements of an image.
-fn filters(image: &Tensor) -> Result<Tensor, Error> {
+fn filters(image: &Tensor) -> Result<Tensor, TensorError> {
     image.slice(2, 0..3)?.slice(3, 1..4)?.sin()
 }

@@ -1,10 +1,12 @@
 //! Graphs in 16-bit floats on processors: products that are summed in `f32`, beside operations that only move
 //! elements.
 
-use arrayjit_tensor::{Backend, ConvOptions, DType, Error, Graph, HostArray, ModelState, Params, Tensor};
+use arrayjit_tensor::{
+    Backend, ConvOptions, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError,
+};
 
 /// A graph over images `x` and filters `f`, matrices `a` and `b`, and their results.
-type Make = fn(&[Tensor; 4]) -> Result<Vec<Tensor>, Error>;
+type Make = fn(&[Tensor; 4]) -> Result<Vec<Tensor>, TensorError>;
 
 fn padded(padding: usize) -> ConvOptions {
     ConvOptions::new().padding(padding)
@@ -44,7 +46,7 @@ fn run(
     dtype: DType,
     shapes: [(&str, &[usize]); 4],
     make: Make,
-) -> Result<Vec<HostArray>, Error> {
+) -> Result<Vec<HostArray>, TensorError> {
     let values = shapes.map(|(_, shape)| {
         let mut array = HostArray::zeros(dtype, shape.iter().copied()).expect("small");
         let count = shape.iter().product::<usize>();

@@ -4,7 +4,8 @@
 use std::{fs, thread};
 
 use arrayjit_tensor::{
-    Backend, ConvOptions, DType, Error, Graph, HostArray, Init, ModelState, Params, PoolOptions, Tensor,
+    Backend, ConvOptions, DType, Graph, HostArray, Init, ModelState, Params, PoolOptions, Tensor,
+    TensorError,
     nn::{
         Conv2d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru, LayerNorm, Linear, Lstm, Module,
         MultiHeadAttention,
@@ -18,13 +19,13 @@ use crate::sessions::{TwoLayers, batch, step};
 const MOST: usize = usize::MAX;
 
 /// The message of an error, without the caller's line.
-fn message(error: &Error) -> String {
-    let Error::Operation { location, .. } = error else { panic!("{error}") };
+fn message(error: &TensorError) -> String {
+    let TensorError::Operation { location, .. } = error else { panic!("{error}") };
     assert!(location.file().ends_with("hostile.rs"), "{error}");
     error.to_string().replace(&format!(" at {location}"), "")
 }
 
-fn failed(result: Result<Tensor, Error>) -> String {
+fn failed(result: Result<Tensor, TensorError>) -> String {
     result.map_or_else(|error| message(&error), |tensor| panic!("no error, but {tensor:?}"))
 }
 
@@ -210,7 +211,7 @@ fn torn_weights_change_nothing() {
 fn odd_names_train_and_load() {
     for name in ["", " ", ".", "a.b", "0", "über\n\"x\"", "def", "y[i]", "{", "optimizer"] {
         let folder = tempfile::tempdir().unwrap();
-        let make = || -> Result<(Session, ModelState), Error> {
+        let make = || -> Result<(Session, ModelState), TensorError> {
             let params = Params::new(1);
             let layer = Linear::new(&params.sub(name), 2, 2)?;
             let scale = params.parameter(name, [2], Init::ONES)?;
@@ -327,7 +328,7 @@ fn an_iterator_that_panics_is_an_error() {
             }
         });
         let error = session.fit(batches, |_| {}).unwrap_err();
-        assert!(matches!(error, Error::BatchesPanicked { .. }), "{error}");
+        assert!(matches!(error, TensorError::BatchesPanicked { .. }), "{error}");
         assert_eq!(error.to_string(), format!("the iterator of batches panicked: {message}"));
         assert_eq!(session.steps(), first as u64);
     }

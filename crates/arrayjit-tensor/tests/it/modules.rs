@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor,
+    Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError,
     nn::{
         BatchNorm2d, Conv2d, ConvTranspose2d, Dropout, Embedding, GroupNorm, Gru, LayerNorm, Linear, Lstm,
         Module, MultiHeadAttention, RmsNorm,
@@ -16,7 +16,7 @@ use crate::torch::{Goldens, file_bytes, pattern};
 type Case = (&'static [usize], Box<dyn Module>);
 
 /// One module of each kind, with the shape of an input.
-fn all_modules(params: &Params) -> Result<Vec<Case>, Error> {
+fn all_modules(params: &Params) -> Result<Vec<Case>, TensorError> {
     let p = |name: &str| params.sub(name);
     let (images, vectors) = (&[2, 4, 3, 3], &[2, 2, 8]);
     Ok(vec![
@@ -113,7 +113,7 @@ fn output(
     weights: &ModelState,
     symbols: &[(&str, i64)],
     x: &HostArray,
-    forward: impl Fn(&Tensor) -> Result<Tensor, Error>,
+    forward: impl Fn(&Tensor) -> Result<Tensor, TensorError>,
 ) -> Vec<f64> {
     let y = forward(&graph.input("x", x.dims().iter().copied(), DType::F32).unwrap()).unwrap();
     let model = graph.compile(weights, &[&y]).unwrap();
@@ -240,8 +240,8 @@ fn initial_values_are_those_of_torch() {
 }
 
 /// An error of an operation, without the place in this file.
-fn parts(error: &Error) -> String {
-    let Error::Operation { operation, module, location, problem } = error else { panic!("{error}") };
+fn parts(error: &TensorError) -> String {
+    let TensorError::Operation { operation, module, location, problem } = error else { panic!("{error}") };
     assert!(location.file().ends_with("modules.rs"), "{error}");
     format!("{operation} in {module}: {problem}")
 }
@@ -293,7 +293,7 @@ fn errors_name_module_and_parameter() {
     );
     let table = Embedding::new(&params.sub("table"), 3, 3).unwrap();
     assert_eq!(message(&table, &[2]), "embedding in table: x is of f32, expected integers");
-    let options = |error: Error| parts(&error);
+    let options = |error: TensorError| parts(&error);
     let attention = MultiHeadAttention::new(&params.sub("a"), 8, 3);
     assert_eq!(
         options(attention.err().unwrap()),
@@ -330,7 +330,7 @@ struct Checkpoint {
 }
 
 impl Checkpoint {
-    fn new(params: &Params) -> Result<Checkpoint, Error> {
+    fn new(params: &Params) -> Result<Checkpoint, TensorError> {
         Ok(Checkpoint {
             conv: Conv2d::builder(&params.sub("conv"), 2, 3, 3).bias(false).build()?,
             bn: BatchNorm2d::new(&params.sub("bn"), 3)?,
@@ -343,7 +343,7 @@ impl Checkpoint {
 }
 
 impl Module for Checkpoint {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let x = self.bn.forward(&self.conv.forward(x)?)?.reshape(&[2, 2, 6])?;
         let x = self.lstm.forward(&self.attn.forward(&x)?)?;
         self.fc.forward(&self.gru.forward(&x)?)
@@ -383,7 +383,7 @@ fn missing_and_unexpected_weights_are_named() {
     let before = weights.get(&head.weight).unwrap().values();
     let file = file_bytes("checkpoint.safetensors");
     let error = weights.load_safetensors(&file).unwrap_err();
-    assert!(matches!(&error, Error::Names { missing, unexpected }
+    assert!(matches!(&error, TensorError::Names { missing, unexpected }
         if missing.len() == 2 && unexpected.is_empty()));
     assert_eq!(error.to_string(), "no values for the parameters: `head.bias`, `head.weight`");
     assert_eq!(weights.get(&head.weight).unwrap().values(), before);
@@ -392,7 +392,7 @@ fn missing_and_unexpected_weights_are_named() {
     Linear::new(&params.sub("fc"), 2, 2).unwrap();
     let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     let error = weights.load_safetensors(&file).unwrap_err();
-    assert!(matches!(&error, Error::Names { missing, unexpected }
+    assert!(matches!(&error, TensorError::Names { missing, unexpected }
         if missing.is_empty() && unexpected.contains(&"lstm.weight_ih_l0".to_owned())));
 
     let params = Params::new(1);

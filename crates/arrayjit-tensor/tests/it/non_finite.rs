@@ -1,14 +1,14 @@
 //! Losses that are not finite stop a session, which names the first cause.
 
 use arrayjit_tensor::{
-    Backend, DType, Error, HostArray, Init, ModelState, Params, Tensor,
+    Backend, DType, HostArray, Init, ModelState, Params, Tensor, TensorError,
     optim::Sgd,
     session::{Batch, NonFiniteCause, Session},
 };
 use codegen_testkit::gpu::or_skip;
 
 /// A session for one parameter `head.w` of shape [3], of the loss that a closure computes.
-fn session(loss: impl Fn(&Batch, &Tensor) -> Result<Tensor, Error> + Send + Sync + 'static) -> Session {
+fn session(loss: impl Fn(&Batch, &Tensor) -> Result<Tensor, TensorError> + Send + Sync + 'static) -> Session {
     let params = Params::new(1);
     let w = params.sub("head").parameter("w", [3], Init::Constant(0.5)).unwrap();
     let weights = ModelState::new(&Backend::open("multicore").unwrap(), &params).unwrap();
@@ -23,13 +23,13 @@ fn session(loss: impl Fn(&Batch, &Tensor) -> Result<Tensor, Error> + Send + Sync
     Session::new(&weights, Sgd::new(0.001), build).unwrap()
 }
 
-fn step(session: &mut Session, x: [f32; 3]) -> Result<f64, Error> {
+fn step(session: &mut Session, x: [f32; 3]) -> Result<f64, TensorError> {
     Ok(session.step(&[("x", &HostArray::from_slice(&x, [3]).unwrap())])?.metrics()?.loss())
 }
 
-fn cause<T>(result: Result<T, Error>) -> (u64, NonFiniteCause) {
+fn cause<T>(result: Result<T, TensorError>) -> (u64, NonFiniteCause) {
     match result {
-        Err(Error::NotFinite { step, cause }) => (step, cause),
+        Err(TensorError::NotFinite { step, cause }) => (step, cause),
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("expected an error"),
     }
@@ -40,7 +40,7 @@ fn weights(session: &Session) -> Vec<f64> {
 }
 
 /// The logarithm of `x` in the module `tail.0`, then other operations.
-fn log_in_tail(batch: &Batch, x: &Tensor) -> Result<Tensor, Error> {
+fn log_in_tail(batch: &Batch, x: &Tensor) -> Result<Tensor, TensorError> {
     let y = {
         let _scope = batch.graph().enter("tail.0");
         (x + 1.0)?.log()?
@@ -100,7 +100,7 @@ fn evaluations_name_the_module_too() {
         x.square()?.sum(..)
     });
     match metric.evaluate(batches(-1.0)).unwrap_err() {
-        Error::NotFiniteEvaluation { metric, batch: 2, cause } => {
+        TensorError::NotFiniteEvaluation { metric, batch: 2, cause } => {
             assert_eq!(metric, "entropy");
             assert!(
                 matches!(&cause, NonFiniteCause::Module { module, operation: "log", .. } if module == "metrics"),
@@ -190,7 +190,7 @@ fn huge_gradients_are_finite() {
     assert!((weights(&session)[0] + 1e22).abs() < 1e16);
 }
 
-type Operation = fn(&Tensor) -> Result<Tensor, Error>;
+type Operation = fn(&Tensor) -> Result<Tensor, TensorError>;
 
 /// A NaN of one element of the batch reaches the loss through a relu, a clamp, a maximum and a pool.
 #[test]

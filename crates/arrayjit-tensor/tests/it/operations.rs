@@ -1,17 +1,17 @@
 //! The values and shapes of operations, small enough to check by hand.
 
 use arrayjit_tensor::{
-    Backend, ConvOptions, DType, Error, Graph, HostArray, ModelState, Params, PoolOptions, Tensor,
+    Backend, ConvOptions, DType, Graph, HostArray, ModelState, Params, PoolOptions, Tensor, TensorError,
 };
 
 /// The name of an operation, the operation, and the function that it should be.
-type Case = (&'static str, fn(&Tensor) -> Result<Tensor, Error>, fn(f64) -> f64);
+type Case = (&'static str, fn(&Tensor) -> Result<Tensor, TensorError>, fn(f64) -> f64);
 
 /// Runs a graph with input `x` of the given values, and returns the shape and values of the result.
 fn run(
     shape: &[usize],
     values: &[f32],
-    build: impl FnOnce(&Tensor) -> Result<Tensor, Error>,
+    build: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
 ) -> (Vec<usize>, Vec<f64>) {
     let graph = Graph::new();
     match result(&graph, shape, values, build) {
@@ -24,8 +24,8 @@ fn result(
     graph: &Graph,
     shape: &[usize],
     values: &[f32],
-    build: impl FnOnce(&Tensor) -> Result<Tensor, Error>,
-) -> Result<(Vec<usize>, Vec<f64>), Error> {
+    build: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
+) -> Result<(Vec<usize>, Vec<f64>), TensorError> {
     let x = graph.input("x", shape.iter().copied(), DType::F32)?;
     let y = build(&x)?;
     let weights = ModelState::new(&Backend::open("inline")?, &Params::new(1))?;
@@ -36,7 +36,10 @@ fn result(
 }
 
 /// The numbers 0, 1, 2, … in a shape.
-fn count(shape: &[usize], build: impl FnOnce(&Tensor) -> Result<Tensor, Error>) -> (Vec<usize>, Vec<f64>) {
+fn count(
+    shape: &[usize],
+    build: impl FnOnce(&Tensor) -> Result<Tensor, TensorError>,
+) -> (Vec<usize>, Vec<f64>) {
     let values: Vec<f32> = (0..shape.iter().product::<usize>()).map(|at| at as f32).collect();
     run(shape, &values, build)
 }
@@ -262,7 +265,7 @@ fn cross_entropy_ignores_an_index() {
 /// Where a function changes its formula, its derivative is torch's.
 #[test]
 fn derivatives_at_seams_are_those_of_torch() {
-    type Row = (&'static str, fn(&Tensor) -> Result<Tensor, Error>, &'static [(f32, f64)]);
+    type Row = (&'static str, fn(&Tensor) -> Result<Tensor, TensorError>, &'static [(f32, f64)]);
     let rows: [Row; 9] = [
         ("relu", Tensor::relu, &[(0.0, 0.0), (1.0, 1.0)]),
         ("leaky_relu", |x| x.leaky_relu(0.1), &[(0.0, 0.1), (-1.0, 0.1), (1.0, 1.0)]),

@@ -1,7 +1,8 @@
 //! Optimisers against the same formulas on the host, schedules, clipping, and narrow parameters.
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Executable, Graph, HostArray, Init, ModelState, Params, Tensor, TensorOperand,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
+    TensorOperand,
     optim::{Adam, AdamW, Optimizer, OptimizerState, ParameterUpdate, Schedule, Sgd, UpdateRule},
 };
 
@@ -15,7 +16,7 @@ struct Quadratic {
 }
 
 impl Quadratic {
-    fn new<R: UpdateRule>(optimizer: &Optimizer<R>, dtype: DType) -> Result<Quadratic, Error> {
+    fn new<R: UpdateRule>(optimizer: &Optimizer<R>, dtype: DType) -> Result<Quadratic, TensorError> {
         let params = Params::new(1).with_dtype(dtype);
         let mut start = HostArray::zeros(dtype, [3])?;
         start.set_values(&START)?;
@@ -30,12 +31,12 @@ impl Quadratic {
         Ok(Quadratic { weights, state, step })
     }
 
-    fn step(&self, step: i64, x: [f32; 3]) -> Result<Vec<f64>, Error> {
+    fn step(&self, step: i64, x: [f32; 3]) -> Result<Vec<f64>, TensorError> {
         self.step.start(&[("x", &HostArray::from_slice(&x, [3])?)], &[("step", step)])?;
         self.w()
     }
 
-    fn w(&self) -> Result<Vec<f64>, Error> {
+    fn w(&self) -> Result<Vec<f64>, TensorError> {
         Ok(self.weights.state_dict()?["w"].values())
     }
 }
@@ -151,7 +152,7 @@ impl UpdateRule for Sign {
         "sign"
     }
 
-    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), Error> {
+    fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
         update.apply(&["count"], "w[..] -= rate[] * where(g[..] > 0, 1, -1)\ncount[..] += t[]")
     }
 }
@@ -168,7 +169,7 @@ fn rules_may_be_written_in_assignment_text() {
 
 #[test]
 fn bad_arguments_are_named() {
-    let build = |loss: fn(&Tensor) -> Result<Tensor, Error>, optimizer: &Sgd| {
+    let build = |loss: fn(&Tensor) -> Result<Tensor, TensorError>, optimizer: &Sgd| {
         let params = Params::new(1);
         let w = params.parameter("w", [3], Init::ONES)?;
         let weights = ModelState::new(&Backend::open("inline")?, &params)?;
@@ -176,7 +177,7 @@ fn bad_arguments_are_named() {
         let w = graph.apply("y[i] := 2 * w[i]", &[("w", &&w)])?;
         optimizer.update(&loss(&w)?, &OptimizerState::new(&weights))
     };
-    let message = |result: Result<(), Error>| result.unwrap_err().to_string();
+    let message = |result: Result<(), TensorError>| result.unwrap_err().to_string();
     let sum = |x: &Tensor| x.sum(..);
     assert!(message(build(|x| Ok(x.clone()), &Sgd::new(0.1))).contains("expected a scalar"));
     let found = message(build(sum, &Sgd::new(f64::NAN)));
@@ -197,7 +198,7 @@ fn bad_arguments_are_named() {
 
 /// The second update of a parameter has the gradient by the value that its loss was computed with.
 #[test]
-fn two_losses_with_an_update_each() -> Result<(), Error> {
+fn two_losses_with_an_update_each() -> Result<(), TensorError> {
     let params = Params::new(1);
     let w = params.parameter("w", [], Init::ONES)?;
     let unused = params.parameter("unused", [], Init::ONES)?;
@@ -233,7 +234,7 @@ fn two_losses_with_an_update_each() -> Result<(), Error> {
 
 /// A gradient that is 0 because the loss does not depend on the parameter gives a warning.
 #[test]
-fn warnings_of_a_graph() -> Result<(), Error> {
+fn warnings_of_a_graph() -> Result<(), TensorError> {
     let params = Params::new(1);
     let [v, w] = [params.parameter("v", [], Init::ONES)?, params.parameter("w", [], Init::ONES)?];
     let weights = ModelState::new(&Backend::open("inline")?, &params)?;
@@ -250,7 +251,7 @@ fn warnings_of_a_graph() -> Result<(), Error> {
 
 /// The error of an expression shows what the user wrote, and where.
 #[test]
-fn a_misspelled_schedule() -> Result<(), Error> {
+fn a_misspelled_schedule() -> Result<(), TensorError> {
     let params = Params::new(1);
     let w = params.parameter("w", [], Init::ONES)?;
     let weights = ModelState::new(&Backend::open("inline")?, &params)?;

@@ -19,7 +19,7 @@ use arrayjit_collectives::{
     local::{self, LocalTransport},
 };
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, Init, ModelState, Params,
+    Backend, DType, Graph, HostArray, Init, ModelState, Params, TensorError,
     optim::{AdamW, Sgd},
     session::{Batch, NonFiniteCause, Ranks, Session},
 };
@@ -266,7 +266,7 @@ fn a_loss_that_is_not_finite_on_one_rank_stops_all() {
         }
         let error = session.step_by([("x", x), label])?.metrics().unwrap_err();
         assert_eq!(model.weights.to_safetensors()?, before);
-        let Error::NotFinite { step: 1, cause } = error else { panic!("{error}") };
+        let TensorError::NotFinite { step: 1, cause } = error else { panic!("{error}") };
         step(&mut session, 3, 8)?;
         session.check_ranks()?;
         Ok(cause)
@@ -286,8 +286,8 @@ fn a_rank_that_stops_is_named() {
         }
         let started = session.step_by(batch(1, 8))?;
         match started.metrics() {
-            Err(Error::Ranks(error @ CollectiveError::Missing { .. })) => {
-                assert!(matches!(session.step_by(batch(2, 8)), Err(Error::Ranks(_))));
+            Err(TensorError::Ranks(error @ CollectiveError::Missing { .. })) => {
+                assert!(matches!(session.step_by(batch(2, 8)), Err(TensorError::Ranks(_))));
                 Ok(error.to_string())
             }
             other => panic!("{other:?}"),
@@ -304,7 +304,7 @@ fn ranks_join_before_the_first_step() {
         let group = Arc::new(HostGroup::new(transport, model.weights.backend().new_stream()?));
         let mut session = model.session();
         step(&mut session, 1, 8)?;
-        Ok(matches!(session.over_ranks(Ranks::new(group)), Err(Error::Begun)))
+        Ok(matches!(session.over_ranks(Ranks::new(group)), Err(TensorError::Begun)))
     });
     assert!(results.into_iter().all(Result::unwrap));
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use arrayjit_tensor::{
-    Backend, DType, Error, HostArray, Init, ModelState, Params, Settings, Tensor,
+    Backend, DType, HostArray, Init, ModelState, Params, Settings, Tensor, TensorError,
     optim::{AdamW, Sgd},
     session::{Batch, Session, gradient_check},
 };
@@ -43,13 +43,13 @@ impl TwoLayers {
     }
 }
 
-fn linear(params: &Params, name: &str, x: &Tensor) -> Result<Tensor, Error> {
+fn linear(params: &Params, name: &str, x: &Tensor) -> Result<Tensor, TensorError> {
     let _scope = x.graph().enter(name);
     let parameter = |part: &str| params.get(&format!("{name}.{part}")).unwrap();
     x.einsum("n i, o i -> n o", parameter("weight"))?.add(parameter("bias"))
 }
 
-fn loss(params: &Params, batch: &Batch) -> Result<Tensor, Error> {
+fn loss(params: &Params, batch: &Batch) -> Result<Tensor, TensorError> {
     let (mut x, label) = (linear(params, "fc1", &batch.input("x")?)?.relu()?, batch.input("label")?);
     if batch.is_training() {
         x = x.dropout(0.1, 7)?;
@@ -70,11 +70,11 @@ pub(crate) fn batch(seed: usize, rows: usize) -> [(&'static str, HostArray); 2] 
     ]
 }
 
-pub(crate) fn step(session: &mut Session, seed: usize, rows: usize) -> Result<f64, Error> {
+pub(crate) fn step(session: &mut Session, seed: usize, rows: usize) -> Result<f64, TensorError> {
     Ok(session.step_by(batch(seed, rows))?.metrics()?.loss())
 }
 
-fn message<T>(result: Result<T, Error>) -> String {
+fn message<T>(result: Result<T, TensorError>) -> String {
     match result {
         Ok(_) => panic!("expected an error"),
         Err(error) => error.to_string(),

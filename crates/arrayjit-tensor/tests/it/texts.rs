@@ -1,9 +1,9 @@
 //! Assignment text in graphs: functions with row variables, symbols with ranges, several results, numbers,
 //! and where errors point.
 
-use arrayjit_tensor::{Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor};
+use arrayjit_tensor::{Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError};
 
-fn weights() -> Result<ModelState, Error> {
+fn weights() -> Result<ModelState, TensorError> {
     ModelState::new(&Backend::open("inline")?, &Params::new(1))
 }
 
@@ -13,7 +13,7 @@ const TEXT: &str = "def spread(a[..,k]) -> lo[..], hi[..] { lo[..] :min= a[..,k]
      at[b] := x[b,@step] * scale + @step where @step < size";
 
 #[test]
-fn texts_have_row_variables_symbols_and_several_results() -> Result<(), Error> {
+fn texts_have_row_variables_symbols_and_several_results() -> Result<(), TensorError> {
     let graph = Graph::new();
     let x = graph.input("x", [2, 3], DType::F32)?;
     let inputs: &[(&str, &dyn arrayjit_tensor::TensorOperand)] = &[("x", &&x), ("scale", &0.5), ("size", &3)];
@@ -35,7 +35,7 @@ fn texts_have_row_variables_symbols_and_several_results() -> Result<(), Error> {
 }
 
 #[test]
-fn numbers_have_the_precision_of_the_arrays() -> Result<(), Error> {
+fn numbers_have_the_precision_of_the_arrays() -> Result<(), TensorError> {
     let graph = Graph::new();
     let x = graph.input("x", [1], DType::F64)?;
     let y = graph.apply("y[i] := x[i] * tenth + n", &[("x", &&x), ("tenth", &0.1), ("n", &-7)])?;
@@ -50,10 +50,10 @@ fn place(text: &str) -> (usize, usize) {
     let graph = Graph::new();
     let x = graph.input("x", [2, 3], DType::F32).unwrap();
     let line = line!() + 1;
-    let error: Error = graph.apply(text, &[("x", &x), ("n", &5), ("half", &0.5)]).unwrap_err();
-    let Error::Operation { location, problem, .. } = &error else { panic!("{error}") };
+    let error: TensorError = graph.apply(text, &[("x", &x), ("n", &5), ("half", &0.5)]).unwrap_err();
+    let TensorError::Operation { location, problem, .. } = &error else { panic!("{error}") };
     assert_eq!((location.line(), location.file()), (line, file!()));
-    let Error::Text(found) = &**problem else { panic!("{error}") };
+    let TensorError::Text(found) = &**problem else { panic!("{error}") };
     let message = error.to_string();
     assert!(message.contains(&format!("line {}, column {}: ", found.line(), found.column())), "{message}");
     let source = text.lines().nth(found.line() - 1).unwrap();
@@ -74,10 +74,10 @@ fn errors_point_into_the_text_of_the_caller() {
 }
 
 #[test]
-fn several_results_must_all_be_written() -> Result<(), Error> {
+fn several_results_must_all_be_written() -> Result<(), TensorError> {
     let graph = Graph::new();
     let x = graph.input("x", [2, 3], DType::F32)?;
-    let apply = |names: [&str; 2]| -> Result<[Tensor; 2], Error> {
+    let apply = |names: [&str; 2]| -> Result<[Tensor; 2], TensorError> {
         graph.apply_all("y[i] :+= x[i,j]; z[i] := y[i] * 2", &[("x", &&x)], names)
     };
     assert!(apply(["z", "y"]).is_ok());

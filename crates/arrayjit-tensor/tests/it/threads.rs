@@ -7,8 +7,8 @@ use std::{
 };
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Executable, Graph, HostArray, Init, ModelState, Parameter, Params, Settings,
-    Tensor,
+    Backend, DType, Executable, Graph, HostArray, Init, ModelState, Parameter, Params, Settings, Tensor,
+    TensorError,
     optim::Sgd,
     session::{Batch, Session},
 };
@@ -158,7 +158,7 @@ fn steps_of_threads_take_turns() {
 }
 
 /// Two parameters that always have the same values, and a model whose result is their difference.
-fn twins(backend: &Backend) -> Result<(ModelState, Executable, Executable), Error> {
+fn twins(backend: &Backend) -> Result<(ModelState, Executable, Executable), TensorError> {
     let params = Params::new(0);
     let (a, b) = (params.parameter("a", [500], Init::ZEROS)?, params.parameter("b", [500], Init::ZEROS)?);
     let weights = weights(backend, &params);
@@ -203,7 +203,7 @@ fn session(backend: &Backend) -> Session {
     let params = Params::new(0);
     let w = params.parameter("w", [1], Init::Constant(3.0)).unwrap();
     let weights = weights(backend, &params);
-    let loss = move |batch: &Batch| -> Result<Tensor, Error> {
+    let loss = move |batch: &Batch| -> Result<Tensor, TensorError> {
         let x = batch.input("x")?;
         batch.metric("largest", &x.max(0)?)?;
         x.mul(&w)?.mean(..)

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Error, Graph, Params, Tensor,
+    Graph, Params, Tensor, TensorError,
     nn::{BatchNorm2d, Conv2d, Embedding, LayerNorm, Linear, Lstm, Module, MultiHeadAttention},
 };
 
@@ -12,7 +12,7 @@ use crate::torch_training::Task;
 struct Mlp([Linear; 3]);
 
 impl Module for Mlp {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let Mlp([first, second, third]) = self;
         third.forward(&second.forward(&first.forward(x)?.relu()?)?.relu()?)
     }
@@ -36,7 +36,7 @@ struct LeNet {
 }
 
 impl Module for LeNet {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let x = self.conv1.forward(x)?.relu()?.max_pool2d(2)?;
         let x = self.conv2.forward(&x)?.relu()?.max_pool2d(2)?.flatten(1, -1)?;
         self.fc3.forward(&self.fc2.forward(&self.fc1.forward(&x)?.relu()?)?.relu()?)
@@ -70,14 +70,14 @@ impl Normalised {
         channels: [usize; 2],
         size: usize,
         stride: usize,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, TensorError> {
         let conv = Conv2d::builder(conv, channels[0], channels[1], size).stride(stride).padding(size / 2);
         Ok(Normalised { conv: conv.bias(false).build()?, norm: BatchNorm2d::new(norm, channels[1])? })
     }
 }
 
 impl Module for Normalised {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         self.norm.forward(&self.conv.forward(x)?)
     }
 }
@@ -90,7 +90,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(params: &Params, channels: usize, out: usize, stride: usize) -> Result<Block, Error> {
+    fn new(params: &Params, channels: usize, out: usize, stride: usize) -> Result<Block, TensorError> {
         let part = |name: &str| params.sub(name);
         let down = params.sub("downsample");
         let shortcut = (stride != 1)
@@ -105,7 +105,7 @@ impl Block {
 }
 
 impl Module for Block {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let y = self.second.forward(&self.first.forward(x)?.relu()?)?;
         let shortcut = self.shortcut.as_ref().map(|shortcut| shortcut.forward(x)).transpose()?;
         (y + shortcut.as_ref().unwrap_or(x))?.relu()
@@ -119,7 +119,7 @@ struct ResNet {
 }
 
 impl Module for ResNet {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let mut x = self.first.forward(x)?.relu()?;
         for block in &self.blocks {
             x = block.forward(&x)?;
@@ -149,7 +149,7 @@ struct GptBlock {
 }
 
 impl Module for GptBlock {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let x = (x + self.attn.forward(&self.ln_1.forward(x)?)?)?;
         let hidden = self.mlp[0].forward(&self.ln_2.forward(&x)?)?.gelu()?;
         x + self.mlp[1].forward(&hidden)?
@@ -165,7 +165,7 @@ struct Gpt {
 }
 
 impl Module for Gpt {
-    fn forward(&self, ids: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, ids: &Tensor) -> Result<Tensor, TensorError> {
         let positions = ids.graph().arange(ids.shape()[1])?;
         let mut x = (self.wte.forward(ids)? + self.wpe.forward(&positions)?)?;
         for block in &self.blocks {
@@ -179,7 +179,7 @@ impl Module for Gpt {
 fn gpt() {
     let task = Task { path: "gpt", shape: &[4, 16], classes: 24, rate: 0.05, has_tokens: true };
     task.check(Graph::for_training(), |params| {
-        let block = |at: usize| -> Result<GptBlock, Error> {
+        let block = |at: usize| -> Result<GptBlock, TensorError> {
             let params = params.sub("h").sub(at);
             Ok(GptBlock {
                 ln_1: LayerNorm::new(&params.sub("ln_1"), 32)?,
@@ -207,7 +207,7 @@ struct SequenceModel {
 }
 
 impl Module for SequenceModel {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let last = x.shape()[1] - 1;
         self.fc.forward(&self.lstm.forward(x)?.select(1, last)?)
     }

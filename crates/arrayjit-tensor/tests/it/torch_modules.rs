@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor, TensorOperand,
+    Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError, TensorOperand,
     nn::{
         BatchNorm2d, Conv2d, ConvTranspose2d, Embedding, GroupNorm, Gru, GruCell, LayerNorm, Linear, Lstm,
         LstmCell, LstmState, Module, MultiHeadAttention, RecurrentBuilder, RmsNorm,
@@ -19,8 +19,8 @@ fn check<M>(
     path: &str,
     graph: &Graph,
     shapes: &[&[usize]],
-    build: impl FnOnce(&Params) -> Result<M, Error>,
-    forward: impl FnOnce(&M, &[Tensor]) -> Result<Vec<Tensor>, Error>,
+    build: impl FnOnce(&Params) -> Result<M, TensorError>,
+    forward: impl FnOnce(&M, &[Tensor]) -> Result<Vec<Tensor>, TensorError>,
 ) {
     let params = Params::new(1);
     let module = build(&params).unwrap();
@@ -64,7 +64,11 @@ fn check<M>(
 }
 
 /// [`check`] of a module with one input and one output.
-fn check_module<M: Module>(path: &str, shape: &[usize], build: impl FnOnce(&Params) -> Result<M, Error>) {
+fn check_module<M: Module>(
+    path: &str,
+    shape: &[usize],
+    build: impl FnOnce(&Params) -> Result<M, TensorError>,
+) {
     check(path, &Graph::for_training(), &[shape], build, |module, x| Ok(vec![module.forward(&x[0])?]));
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Error, Graph, HostArray, ModelState, Params, Tensor, TensorOperand, nn::Module,
+    Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError, TensorOperand, nn::Module,
 };
 
 use crate::torch::{Goldens, fill, labels, pattern};
@@ -57,7 +57,11 @@ impl Task {
     }
 
     /// Trains a model in a graph and compares with torch.
-    pub(crate) fn check<M: Module>(&self, graph: Graph, build: impl FnOnce(&Params) -> Result<M, Error>) {
+    pub(crate) fn check<M: Module>(
+        &self,
+        graph: Graph,
+        build: impl FnOnce(&Params) -> Result<M, TensorError>,
+    ) {
         let params = Params::new(1);
         let model = build(&params).unwrap();
         let weights = ModelState::new(&Backend::open("multicore").unwrap(), &params).unwrap();

@@ -7,7 +7,7 @@ use arrayjit_collectives::{CollectiveError, GradientBucket, Group, Reduction, by
 
 use super::Ranks;
 use crate::{
-    error::{Call, Error},
+    error::{Call, TensorError},
     executable::{Executable, with_zeros},
     graph::Graph,
     model_state::ModelState,
@@ -49,7 +49,7 @@ impl RankStep {
         &self,
         values: &BatchValues,
         symbols: &[(&str, i64)],
-    ) -> Result<(), Error> {
+    ) -> Result<(), TensorError> {
         let (group, context) = (&self.ranks.group, self.context());
         let _order = self.weights.order(true);
         for (at, part) in self.parts.iter().enumerate() {
@@ -113,7 +113,7 @@ impl SessionCore {
         ranks: &Ranks,
         built: BuiltGraph,
         rows: &Parameter,
-    ) -> Result<RankStep, Error> {
+    ) -> Result<RankStep, TensorError> {
         let builder = StepBuilder::new(self, ranks, built, rows.dtype())?;
         let squares = builder.owners.is_some().then(|| builder.squares()).transpose()?;
         let update = builder.update(rows, squares.as_ref().map(|(_, squares)| squares))?;
@@ -122,7 +122,7 @@ impl SessionCore {
         let own = [rows, &builder.reported].into_iter().chain(squares.iter().map(|(_, squares)| squares));
         let context = with_zeros(self.weights.context()?, own.map(Parameter::node))?;
         let (parts, mut context) = builder.parts(context)?;
-        let mut link = |graph: &Graph, name| -> Result<Executable, Error> {
+        let mut link = |graph: &Graph, name| -> Result<Executable, TensorError> {
             let executable = builder.linked(graph, name, &context)?;
             context = executable.context().clone();
             Ok(executable)
@@ -143,13 +143,13 @@ impl<'a> StepBuilder<'a> {
         ranks: &'a Ranks,
         built: BuiltGraph,
         dtype: DType,
-    ) -> Result<StepBuilder<'a>, Error> {
+    ) -> Result<StepBuilder<'a>, TensorError> {
         let call = Call::new("session");
         let BuiltGraph { graph, loss, metrics } = built;
         let mut parameters = graph.parameters();
         parameters.retain(Parameter::is_trainable);
         if parameters.is_empty() {
-            return Err(Error::NoParameters);
+            return Err(TensorError::NoParameters);
         }
         let by: Vec<_> = parameters.iter().collect();
         let by: Vec<&dyn TensorOperand> =
@@ -174,7 +174,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// The parts of the gradient, linked, and the context with their arrays.
-    fn parts(&self, context: Context) -> Result<(Vec<RankPart>, Context), Error> {
+    fn parts(&self, context: Context) -> Result<(Vec<RankPart>, Context), TensorError> {
         let context = self.graph.bound(context)?;
         let gradients = self.gradients.iter().map(|(_, gradient)| gradient.node().clone());
         let summed: Vec<TensorNode> = [self.reported.node().clone()].into_iter().chain(gradients).collect();
@@ -226,7 +226,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// The mean of a gradient over the ranks, from its sum.
-    fn mean(&self, graph: &Graph, sum: &Tensor) -> Result<Tensor, Error> {
+    fn mean(&self, graph: &Graph, sum: &Tensor) -> Result<Tensor, TensorError> {
         let sum =
             Tensor::new(graph.clone(), sum.node().clone()).map_err(|error| graph.fail(self.call, error))?;
         match self.ranks.group.size() {
@@ -237,7 +237,7 @@ impl<'a> StepBuilder<'a> {
 
     /// Statements that store the sum of squares of each own gradient, and 0 for the others, in an array. The
     /// sum over the ranks has them all, with the bits that one rank would compute.
-    fn squares(&self) -> Result<(Graph, Parameter), Error> {
+    fn squares(&self) -> Result<(Graph, Parameter), TensorError> {
         let graph = Graph::new();
         let squares = Params::new(0).buffer("squares", [self.gradients.len()], Init::ZEROS)?;
         for (at, (_, gradient)) in self.gradients.iter().enumerate() {
@@ -254,7 +254,7 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// Statements that update parameters and store the loss and the metrics.
-    fn update(&self, rows: &Parameter, squares: Option<&Parameter>) -> Result<Graph, Error> {
+    fn update(&self, rows: &Parameter, squares: Option<&Parameter>) -> Result<Graph, TensorError> {
         let (graph, call) = (Graph::new(), self.call);
         let columns = self.reported.shape().first().copied().unwrap_or_default();
         let columns = (0..columns).map(|at| self.mean_reported(&graph, at)).collect::<Result<Vec<_>, _>>()?;
@@ -278,20 +278,20 @@ impl<'a> StepBuilder<'a> {
     }
 
     /// The mean of the loss or of a metric over the ranks.
-    fn mean_reported(&self, graph: &Graph, at: usize) -> Result<Tensor, Error> {
+    fn mean_reported(&self, graph: &Graph, at: usize) -> Result<Tensor, TensorError> {
         let factor = number(1.0 / self.ranks.group.size() as f64);
         let inputs = [("reported", Argument::Parameter(&self.reported))];
         graph.result(self.call, &inputs, |y| format!("{y} := reported[{at}] * {factor}"))
     }
 
-    fn norm_of_all(&self, graph: &Graph, squares: &Parameter) -> Result<Tensor, Error> {
+    fn norm_of_all(&self, graph: &Graph, squares: &Parameter) -> Result<Tensor, TensorError> {
         let inputs = [("squares", Argument::Parameter(squares))];
         let one = |at| graph.result(self.call, &inputs, |y| format!("{y} := squares[{at}]"));
         let squares = (0..self.gradients.len()).map(one).collect::<Result<Vec<_>, _>>()?;
         norm_of_squares(self.call, graph, &squares)
     }
 
-    fn linked(&self, graph: &Graph, name: &str, context: &Context) -> Result<Executable, Error> {
+    fn linked(&self, graph: &Graph, name: &str, context: &Context) -> Result<Executable, TensorError> {
         let context = graph.bound(context.clone())?;
         let weights = &self.core.weights;
         let compiled = weights.backend().compile_assignments(&graph.program().named(name));
