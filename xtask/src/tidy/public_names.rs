@@ -1,5 +1,5 @@
 //! Checks that no two crates have public types of the same name, and that no public function begins with
-//! `get_`. The exceptions are names that parallel crates, such as the drivers, share for a reason.
+//! `get_`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,34 +8,7 @@ use syn::{Attribute, Ident, Item, Visibility};
 
 use super::modules::collect;
 
-/// A name that several crates may have, with these crates and the reason.
-type Exception = (&'static str, &'static [&'static str], &'static str);
-
-const EXCEPTIONS: &[Exception] = &[
-    (
-        "Config",
-        &["device-cuda", "device-wgpu", "scheduler-multicore"],
-        "each driver has one, and a program opens a device with that of its driver's crate",
-    ),
-    (
-        "Error",
-        &["arrayjit-tensor", "tnode"],
-        "each is the only error of its crate, with which programs name it, as they do with those of `std`",
-    ),
-    (
-        "OpenError",
-        &["arrayjit", "device-cuda", "device-wgpu"],
-        "each has the reasons why its own device does not open",
-    ),
-    (
-        "Routine",
-        &["arrayjit", "lowered-ir"],
-        "a program links and runs one; the compiler transforms the other, which has the same name, nodes and symbols",
-    ),
-    ("Rendered", &["codegen-ptx", "codegen-wgsl"], "each codegen of texts has the texts of its own language"),
-];
-
-/// Findings about public types that share their name, about exceptions without use, and about getters.
+/// Findings about public types that share their name, and about getters.
 pub(super) fn check() -> Result<Vec<String>> {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -53,7 +26,7 @@ pub(super) fn check() -> Result<Vec<String>> {
             }
         }
     }
-    findings.extend(shared(&names, EXCEPTIONS));
+    findings.extend(shared(&names));
     Ok(findings)
 }
 
@@ -64,30 +37,12 @@ fn getters(text: &str) -> impl Iterator<Item = &str> {
     names.filter(|name| name.starts_with("get_"))
 }
 
-/// Reports each name that several crates share without an exception, and each crate of an exception that has
-/// no public type of the exception's name.
-fn shared(names: &BTreeMap<String, BTreeSet<String>>, exceptions: &[Exception]) -> Vec<String> {
-    let is_allowed = |name: &str, crates: &BTreeSet<String>| {
-        let mut exceptions = exceptions.iter().filter(|(own, ..)| *own == name);
-        exceptions.any(|(_, allowed, _)| crates.iter().all(|own| allowed.contains(&own.as_str())))
-    };
-    let several = |name: &&String| names[*name].len() > 1;
-    let mut findings: Vec<String> = names
-        .keys()
-        .filter(several)
-        .filter(|name| !is_allowed(name, &names[*name]))
-        .map(|name| {
-            let crates: Vec<&str> = names[name].iter().map(String::as_str).collect();
-            format!("crates: the public type `{name}` is in {}", crates.join(", "))
-        })
-        .collect();
-    for (name, crates, _) in exceptions {
-        let holders = names.get(*name);
-        for own in crates.iter().filter(|own| !holders.is_some_and(|holders| holders.contains(**own))) {
-            findings.push(format!("xtask/src/tidy/public_names.rs: `{own}` has no public type `{name}`"));
-        }
-    }
-    findings
+/// Reports each name that several crates share.
+fn shared(names: &BTreeMap<String, BTreeSet<String>>) -> impl Iterator<Item = String> {
+    names.iter().filter(|(_, crates)| crates.len() > 1).map(|(name, crates)| {
+        let crates: Vec<&str> = crates.iter().map(String::as_str).collect();
+        format!("crates: the public type `{name}` is in {}", crates.join(", "))
+    })
 }
 
 /// The names of the public types that an item defines, including items of a module in it, except tests.
@@ -115,26 +70,13 @@ fn is_test(attribute: &Attribute) -> bool {
 mod tests {
     use super::*;
 
-    fn names(rows: &[(&str, &[&str])]) -> BTreeMap<String, BTreeSet<String>> {
-        let crates = |crates: &[&str]| crates.iter().map(|&own| own.to_owned()).collect();
-        rows.iter().map(|(name, own)| ((*name).to_owned(), crates(own))).collect()
-    }
-
     #[test]
     fn names_of_two_crates_are_found() {
-        let names = names(&[("Access", &["a", "b"]), ("Stream", &["c", "d"]), ("Only", &["a"])]);
-        let exceptions: &[Exception] = &[("Stream", &["c", "d"], "parallel drivers")];
-        assert_eq!(shared(&names, exceptions), ["crates: the public type `Access` is in a, b"]);
-        assert_eq!(shared(&names, &[]).len(), 2);
-    }
-
-    #[test]
-    fn exceptions_are_as_narrow_as_can_be() {
-        let names = names(&[("Stream", &["a", "c", "d"])]);
-        let narrow: &[Exception] = &[("Stream", &["c", "d"], "parallel drivers")];
-        assert_eq!(shared(&names, narrow), ["crates: the public type `Stream` is in a, c, d"]);
-        let wide: &[Exception] = &[("Stream", &["a", "b", "c", "d"], "parallel drivers")];
-        assert_eq!(shared(&names, wide), ["xtask/src/tidy/public_names.rs: `b` has no public type `Stream`"]);
+        let crates = |crates: &[&str]| crates.iter().map(|&own| own.to_owned()).collect();
+        let names = [("Access", crates(&["a", "b"])), ("Only", crates(&["a"]))];
+        let names: BTreeMap<String, BTreeSet<String>> =
+            names.map(|(name, own)| (name.to_owned(), own)).into();
+        assert_eq!(shared(&names).collect::<Vec<_>>(), ["crates: the public type `Access` is in a, b"]);
     }
 
     #[test]
