@@ -71,7 +71,7 @@ def models(jax):
     def resnet8(a):
         new = {}
 
-        def normalised(x, name, stride, padding):
+        def normalized(x, name, stride, padding):
             x = conv(x, a[name], stride, padding)
             mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
             count = x.size / x.shape[1]
@@ -81,12 +81,12 @@ def models(jax):
             scale = lax.rsqrt(variance + 1e-5) * a[f"{name}_gain"]
             return (x - by_channel(mean)) * by_channel(scale) + by_channel(a[f"{name}_shift"])
 
-        x = nn.relu(normalised(a["x"], "stem", 1, 1))
+        x = nn.relu(normalized(a["x"], "stem", 1, 1))
         for block in range(3):
             stride = 1 if block == 0 else 2
-            residue = nn.relu(normalised(x, f"first{block}", stride, 1))
-            residue = normalised(residue, f"second{block}", 1, 1)
-            x = nn.relu(residue + (x if block == 0 else normalised(x, f"shortcut{block}", stride, 0)))
+            residue = nn.relu(normalized(x, f"first{block}", stride, 1))
+            residue = normalized(residue, f"second{block}", 1, 1)
+            x = nn.relu(residue + (x if block == 0 else normalized(x, f"shortcut{block}", stride, 0)))
         return cross_entropy(x.mean((2, 3)) @ a["w"] + a["b"], a["label"]), new
 
     def layer_norm(x, gain, shift):

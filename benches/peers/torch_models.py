@@ -2,7 +2,7 @@
 compiles a function or is `eager`, and returns a function that executes a step and returns the results by name.
 
 A training step updates its arrays in place. In the compiled form, `torch.compile` gets the loss, through which
-torch differentiates; the optimiser is torch's fused one in both forms.
+torch differentiates; the optimizer is torch's fused one in both forms.
 """
 
 import torch

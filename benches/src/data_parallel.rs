@@ -49,7 +49,7 @@ pub(crate) struct SplitStep {
     pub(crate) data: Vec<Node>,
     /// The parameters, of which each stream has a copy.
     pub(crate) parameters: Vec<Node>,
-    /// The state of the optimiser.
+    /// The state of the optimizer.
     pub(crate) state: Vec<Node>,
 }
 

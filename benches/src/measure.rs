@@ -331,7 +331,7 @@ pub(crate) fn peer_time(ours: &[f64], theirs: &[f64], cold_ms: Option<f64>) -> P
     }
 }
 
-/// Summarises the sorted times of a case that does this work; `cold_us` is the time of the first call.
+/// Summarizes the sorted times of a case that does this work; `cold_us` is the time of the first call.
 pub(crate) fn summary(times: &[f64], work: &Cost, cold_us: f64) -> Measured {
     let &Cost { flops, bytes, .. } = work;
     let us = quantile(times, 0.5);

@@ -15,7 +15,7 @@ pub(crate) mod lanes;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod reductions;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod rows; // softmax and layer normalisation
+pub(crate) mod rows; // softmax and layer normalization
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod transpose;
 

@@ -63,7 +63,7 @@ pub(crate) fn measure(backend: &Backend, case: &StreamCase, effort: Effort) -> R
     Ok(summary(&times, &Cost { flops: ready.flops, integer_ops: 0.0, bytes: ready.bytes }, cold))
 }
 
-/// Successive runs of an independent routine, whose cost is amortised; each is a part.
+/// Successive runs of an independent routine, whose cost is amortized; each is a part.
 fn dispatch_empty(backend: &Backend) -> Result<PreparedCase> {
     const RUNS: usize = 256;
     let (x, y) = (node("x", 1)?, node("y", 1)?);

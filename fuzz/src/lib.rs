@@ -128,8 +128,8 @@ pub fn verified(data: &[u8]) {
     }
 }
 
-/// For a routine derived from the bytes, every pass, and the optimiser, preserve the interpreter's results.
-pub fn optimised(data: &[u8]) {
+/// For a routine derived from the bytes, every pass, and the optimizer, preserve the interpreter's results.
+pub fn optimized(data: &[u8]) {
     let routine = routine_from_bytes(data);
     verify(&routine).expect("generated routines verify");
     check_passes(routine, data.len() as u64).unwrap_or_else(|error| panic!("{error}"));
@@ -156,7 +156,7 @@ fn codegen() -> impl Codegen {
 
 fn every_stage(routine: &LoweredRoutine) {
     let Ok(optimized) = optimize(routine.clone(), &OptimizeSettings::default()) else { return };
-    verify(&optimized.routine).expect("optimised routines verify");
+    verify(&optimized.routine).expect("optimized routines verify");
     let codegen = codegen();
     let Ok(scheduled) = schedule(&optimized.routine, &codegen, &ScheduleOptions::default()) else {
         return;

@@ -21,7 +21,7 @@ pub(crate) struct BenchArgs {
 /// Peers that are features of the benchmark program.
 const RUST: [&str; 4] = ["gemm", "matrixmultiply", "ndarray", "candle-core"];
 
-/// Runs the benchmarks optimised, in the caller's folder so that relative paths work.
+/// Runs the benchmarks optimized, in the caller's folder so that relative paths work.
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     let peers = peers(&args.rest);
     let mut features: Vec<&str> = RUST.into_iter().filter(|name| is_asked(&peers, name)).collect();

@@ -209,7 +209,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
 /// Fuzzing, and the address sanitizer.
 fn fuzz_stages(seconds: u32) -> Vec<Stage> {
     let minutes = u64::from(seconds).div_ceil(60) + 5;
-    let texts = ["parse", "assignments", "verified", "optimised", "compiled", "differential"];
+    let texts = ["parse", "assignments", "verified", "optimized", "compiled", "differential"];
     let targets =
         texts.map(|target| (target, "fuzz/seeds")).into_iter().chain([("onnx_model", "fuzz/onnx-seeds")]);
     let fuzz = targets.map(|(target, seeds)| {
@@ -291,7 +291,7 @@ fn outside_stages() -> Vec<Stage> {
 /// check types for ARM64: the standard library for it is in the system that this stage makes, and making it
 /// and checking every dependency takes ten processor minutes.
 ///
-/// QEMU's table of mappings does not join neighbours, and it does not limit addresses, so the tests of these
+/// QEMU's table of mappings does not join neighbors, and it does not limit addresses, so the tests of these
 /// are left out.
 fn arm64_stage() -> Stage {
     let packages =
@@ -311,7 +311,7 @@ const ARM64_SKIPPED: [&str; 4] = [
     "conformance::",
 ];
 
-/// Stages that need optimised code or an idle machine.
+/// Stages that need optimized code or an idle machine.
 fn release_stages() -> Vec<Stage> {
     // The accuracies and losses that the examples state; the tests of every change train for fewer steps.
     let models = "cargo test --release -p models --test models -- --ignored --nocapture";

@@ -63,7 +63,7 @@ struct Window {
     channels: [usize; 2],
     /// Width and height of the images.
     size: usize,
-    /// Distance of neighbouring windows.
+    /// Distance of neighboring windows.
     step: usize,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     sample,
 };
 
-/// The relative error of rounding to bf16: half the distance of neighbours.
+/// The relative error of rounding to bf16: half the distance of neighbors.
 const BF16: f64 = 1.0 / 256.0;
 /// The relative error of rounding to f32.
 const F32: f64 = 1.0 / (1 << 24) as f64;
@@ -78,7 +78,7 @@ fn large_softmax(name: &'static str, rows: usize, columns: usize) -> Case {
     })
 }
 
-/// Layer normalisation of each row, f32.
+/// Layer normalization of each row, f32.
 fn large_layer_norm(name: &'static str, rows: usize, columns: usize) -> Case {
     layer_norm(name, rows, columns).by_rows(move |inputs, rows| {
         let [scale, shift] = [1, 2].map(|i| sample::part(inputs[i], 0, columns));

@@ -1,8 +1,8 @@
-//! Parameters of models, with the state of their optimiser, and the text that updates them.
+//! Parameters of models, with the state of their optimizer, and the text that updates them.
 
 use crate::case::{Case, Init, Name, Node, Operation};
 
-/// An optimiser of the prelude.
+/// An optimizer of the prelude.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Optimizer {
     /// `momentum`, with the arrays `_v`.
@@ -78,12 +78,12 @@ impl Parameters {
         nodes.collect()
     }
 
-    /// The nodes that the optimiser updates: the parameters, then its own arrays.
+    /// The nodes that the optimizer updates: the parameters, then its own arrays.
     fn updated(&self, optimizer: Optimizer) -> Vec<Node> {
         [self.nodes(), self.state(optimizer)].concat()
     }
 
-    /// The arrays in which the optimiser keeps its state.
+    /// The arrays in which the optimizer keeps its state.
     pub(super) fn state(&self, optimizer: Optimizer) -> Vec<Node> {
         let mut nodes = Vec::new();
         if optimizer == Optimizer::AdamW {

@@ -29,7 +29,7 @@ pub(super) fn all() -> Vec<Case> {
     vec![resnet8_train("resnet8_train_32", SIZES).checked_in_small(resnet8_train("resnet8_train_3", small))]
 }
 
-/// A convolution without bias, and batch normalisation.
+/// A convolution without bias, and batch normalization.
 struct Convolution {
     name: String,
     input: String,

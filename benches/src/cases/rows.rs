@@ -1,4 +1,4 @@
-//! Operations on each row of a matrix: softmax, layer normalisation.
+//! Operations on each row of a matrix: softmax, layer normalization.
 
 use crate::case::{Case, Node, Operation};
 

@@ -115,14 +115,14 @@ impl Report {
 }
 
 const PRODUCTS: &str =
-    "GFLOP/s by size, from medians. The grey line is the measured peak of fused multiply-adds.";
+    "GFLOP/s by size, from medians. The gray line is the measured peak of fused multiply-adds.";
 const ROOFLINE: &str = "Each point is a case: operations per byte that it must move, and the GFLOP/s that it reaches. The lines are what \
     the cores compute and what they copy, measured in the same run, for arrays that fit in the caches and for arrays that do not.";
 const PEERS: &str = "The time of a peer over ours, the median over rounds in which both took turns: to the right of 1 ours is faster. In the \
     table, a cold ratio is the time that a peer needs to compile over ours.";
 
 const GROWTH: &str = "From text to machine code by the number of statements, for families of programs that differ in how statements meet; \
-    where a family has one statement, by its operands. The grey line is one millisecond for four statements.";
+    where a family has one statement, by its operands. The gray line is one millisecond for four statements.";
 
 /// Escapes text for HTML.
 fn escaped(text: &str) -> String {

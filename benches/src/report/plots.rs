@@ -10,7 +10,7 @@ use plotters::{
 use super::Report;
 use crate::measure::Measured;
 
-/// The colours of our results, then of peers in order.
+/// The colors of our results, then of peers in order.
 const COLORS: [RGBColor; 9] = [
     RGBColor(18, 62, 124),
     RGBColor(214, 96, 36),
@@ -22,7 +22,7 @@ const COLORS: [RGBColor; 9] = [
     RGBColor(120, 90, 60),
     RGBColor(110, 120, 130),
 ];
-const GREY: RGBColor = RGBColor(140, 148, 158);
+const GRAY: RGBColor = RGBColor(140, 148, 158);
 const INK: RGBColor = RGBColor(28, 36, 48);
 
 /// GFLOP/s of square matrix multiplications by size, ours and peers'; `None` without such cases.
@@ -64,7 +64,7 @@ pub(super) fn products(report: &Report) -> Result<Option<String>> {
         if peak > 0.0 {
             chart.draw_series(LineSeries::new(
                 [(first.0 * 0.9, peak), (last.0 * 1.1, peak)],
-                GREY.stroke_width(2),
+                GRAY.stroke_width(2),
             ))?;
         }
         for (i, (name, points)) in lines.iter().enumerate() {
@@ -79,7 +79,7 @@ pub(super) fn products(report: &Report) -> Result<Option<String>> {
         labels
             .position(SeriesLabelPosition::LowerRight)
             .background_style(WHITE.mix(0.85))
-            .border_style(GREY)
+            .border_style(GRAY)
             .draw()?;
         Ok(())
     })
@@ -121,7 +121,7 @@ pub(super) fn growth(report: &Report) -> Result<Option<String>> {
         mesh.x_desc("statements").y_desc("ms").x_label_formatter(&number).y_label_formatter(&number);
         mesh.light_line_style(WHITE).draw()?;
         let slope = [(left, left / 4.0), (right, right / 4.0)];
-        chart.draw_series(LineSeries::new(slope, GREY.stroke_width(1)))?;
+        chart.draw_series(LineSeries::new(slope, GRAY.stroke_width(1)))?;
         for (i, (name, points)) in lines.iter().enumerate() {
             let style = COLORS[i % COLORS.len()].stroke_width(2);
             chart.draw_series(LineSeries::new(points.clone(), style).point_size(3))?;
@@ -171,9 +171,9 @@ pub(super) fn roofline(report: &Report) -> Result<Option<String>> {
         for (name, gbps) in roofs {
             let corner = peak / gbps;
             let line = [(left, left * gbps), (corner, peak), (right, peak)];
-            chart.draw_series(LineSeries::new(line, GREY.stroke_width(2)))?;
+            chart.draw_series(LineSeries::new(line, GRAY.stroke_width(2)))?;
             let text = format!("{gbps:.0} GB/s {name}");
-            let style = ("sans-serif", 13).into_font().color(&GREY).pos(Pos::new(HPos::Left, VPos::Bottom));
+            let style = ("sans-serif", 13).into_font().color(&GRAY).pos(Pos::new(HPos::Left, VPos::Bottom));
             chart.draw_series([Text::new(text, (left * 1.1, left * gbps * 1.15), style)])?;
         }
         for &(x, y, name) in &points {

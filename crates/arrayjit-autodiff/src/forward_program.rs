@@ -4,7 +4,7 @@
 //! The versions of a node are told apart as in static single assignment form: a write ends one version and
 //! begins the next. A version is *active* if it depends on a parameter by operations with a derivative.
 //! Parameters stand for the values that they have when the loss is complete: what later steps write, such as
-//! the update of an optimiser, has no effect on the gradient.
+//! the update of an optimizer, has no effect on the gradient.
 //!
 //! The backward pass runs behind the program. A value that it needs may be overwritten by then; such a value
 //! is copied just before the step that overwrites it. The value of a virtual node or of a slice changes with
@@ -53,7 +53,7 @@ pub(crate) struct ForwardProgram {
 }
 
 impl ForwardProgram {
-    /// Analyses steps that are no blocks. The gradient of the loss by each of the parameters is stored in the
+    /// Analyzes steps that are no blocks. The gradient of the loss by each of the parameters is stored in the
     /// node with it. `names` has the names of the program's nodes.
     pub(crate) fn new(
         steps: Vec<ProgramStep>,
@@ -64,10 +64,10 @@ impl ForwardProgram {
         let overwritten = parameters.iter().map(|(_, gradient)| gradient.clone()).collect();
         let end = end_of(loss, &steps);
         let program = ForwardProgram { steps, end, overwritten, names, ..ForwardProgram::default() };
-        program.analysed(parameters)
+        program.analyzed(parameters)
     }
 
-    /// Analyses steps whose derivatives are computed beside each step. Parameters stand for the values that
+    /// Analyzes steps whose derivatives are computed beside each step. Parameters stand for the values that
     /// they have before the first step.
     pub(crate) fn in_order(
         steps: Vec<ProgramStep>,
@@ -75,10 +75,10 @@ impl ForwardProgram {
     ) -> Result<ForwardProgram> {
         let names = names_of(&steps, parameters);
         let end = steps.len();
-        ForwardProgram { steps, end, in_order: true, names, ..ForwardProgram::default() }.analysed(parameters)
+        ForwardProgram { steps, end, in_order: true, names, ..ForwardProgram::default() }.analyzed(parameters)
     }
 
-    fn analysed(mut self, parameters: &[(TensorNode, TensorNode)]) -> Result<ForwardProgram> {
+    fn analyzed(mut self, parameters: &[(TensorNode, TensorNode)]) -> Result<ForwardProgram> {
         for (at, step) in self.steps.iter().enumerate() {
             step.accums().iter().try_for_each(check_operands)?;
             for node in targets(step) {

@@ -251,7 +251,7 @@ impl Statement {
         derived(&self.accum, values, target, operation, operands)
     }
 
-    /// Appends the accumulation of a formula. Operations in it become new arrays, which the optimiser may
+    /// Appends the accumulation of a formula. Operations in it become new arrays, which the optimizer may
     /// inline.
     pub(crate) fn accumulate(
         &mut self,

@@ -16,7 +16,7 @@
 //! and if there are few phases. Indices that may be outside of the operand count as windows: a filter of one
 //! column has no loop over columns, but margins. Windows of step 1 must cover the operand. Other windows are
 //! written: windows of few results would read many zeros, and sums without such an axis, such as pooling, are
-//! vectorised in both forms.
+//! vectorized in both forms.
 
 mod inverse;
 

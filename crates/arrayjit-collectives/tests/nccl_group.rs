@@ -158,7 +158,7 @@ fn alone(transport: &dyn Transport) -> Outcome<()> {
     group.barrier()?;
     assert_eq!(rank.values(&x)?, [1.0, -2.5, 3.0]);
     assert!(matches!(group.broadcast(context, one(&x), 1), Err(CollectiveError::Root { root: 1, size: 1 })));
-    // The stand-in sums at the speed of an unoptimised loop.
+    // The stand-in sums at the speed of an unoptimized loop.
     let most = if env::var_os(REAL).is_some() { 1 << 24 } else { 1 << 12 };
     for elements in [1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 24].into_iter().filter(|size| *size <= most) {
         let node = rank.add(&format!("of{elements}"), &vec![1.0; elements])?;

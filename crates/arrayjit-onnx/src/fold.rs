@@ -1,6 +1,6 @@
 //! Folds functions of channels into the convolutions before them.
 //!
-//! A batch normalisation, a product or a sum with constants that are the same for all elements of a channel
+//! A batch normalization, a product or a sum with constants that are the same for all elements of a channel
 //! multiplies each channel by a factor and adds a shift. If it is the only reader of a convolution with
 //! constant filters, the factor goes into the filters and the shift into the bias, which are computed in f64
 //! and rounded once. Only f32 is folded: narrower filters would be rounded twice.
@@ -80,7 +80,7 @@ impl Folding<'_> {
         }
         let channels = channels(conv, filters.shape())?;
         let affine = match node.operator.name {
-            "BatchNormalization" => self.normalisation(node, channels)?,
+            "BatchNormalization" => self.normalization(node, channels)?,
             _ => {
                 let operand = self.floats(node.inputs.get(1 - read)?)?;
                 let values = per_channel(operand, channels, filters.shape().len())?;
@@ -99,7 +99,7 @@ impl Folding<'_> {
         (value.dtype() == DType::F32).then_some(&**value)
     }
 
-    fn normalisation(&self, node: &ModelNode, channels: usize) -> Option<Affine> {
+    fn normalization(&self, node: &ModelNode, channels: usize) -> Option<Affine> {
         if matches!(node.attributes.get("training_mode"), Some(Attribute::Int(1))) {
             return None;
         }

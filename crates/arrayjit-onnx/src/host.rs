@@ -10,7 +10,7 @@ use crate::error::{OnnxError, Result};
 /// An array whose values are known while a model is traced.
 pub(crate) struct HostValue {
     pub(crate) array: Arc<HostArray>,
-    /// Whether every run has these values: initialisers, and values computed from them.
+    /// Whether every run has these values: initializers, and values computed from them.
     pub(crate) is_constant: bool,
 }
 

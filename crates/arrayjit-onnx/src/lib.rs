@@ -3,7 +3,7 @@
 
 mod array; // arrays in files
 mod budget; // bounds of memory and steps
-mod dequantised; // products of dequantised matrices
+mod dequantized; // products of dequantized matrices
 mod error; // the error of loading and running
 mod external; // arrays in files beside a model
 mod narrow; // element types of fewer than 8 bits

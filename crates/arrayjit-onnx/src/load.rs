@@ -9,7 +9,7 @@ use std::{
 use crate::{
     array,
     budget::{Budget, bytes_of},
-    dequantised::Replacing,
+    dequantized::Replacing,
     error::{OnnxError, Result, UnsupportedNode},
     external::Folder,
     fold::Folding,
@@ -105,7 +105,7 @@ impl Loader<'_> {
             nodes.extend(self.node(&node, &scopes, depth)?);
             self.opsets = outer;
         }
-        // Constants of nodes are as good as initialisers, and a walk has fewer nodes.
+        // Constants of nodes are as good as initializers, and a walk has fewer nodes.
         for node in nodes.extract_if(.., |node| constant(node).is_some()) {
             let Some((name, value)) = constant(&node) else { continue };
             if !names.insert(name.clone()) {
@@ -124,7 +124,7 @@ impl Loader<'_> {
                 return Err(OnnxError::invalid(format!("output `{}`", output.name), "no node makes it"));
             }
         }
-        // An initialiser with the name of an input is its default value.
+        // An initializer with the name of an input is its default value.
         let given: HashSet<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         let (constants, before) = (&mut initializers, uses(&nodes, &outputs));
         Folding { nodes: &mut nodes, constants, inputs: &given, uses: before, budget: &mut self.budget }

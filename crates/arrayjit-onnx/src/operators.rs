@@ -9,16 +9,16 @@ mod attention; // attention
 mod contract; // products of matrices
 mod control; // branches and loops
 mod data_shaped; // results whose shape data decide
-mod dequantised; // products of dequantised operands
+mod dequantized; // products of dequantized operands
 mod elementwise; // functions of elements
 mod integer_product; // products of 8-bit integers
 mod layout; // moves elements
 mod list; // sequences of arrays
 mod loss; // losses of classes
-mod normalise; // softmax, normalisation
+mod normalize; // softmax, normalization
 mod pad; // margins
 mod pool; // pooling
-mod quantise; // quantised integers
+mod quantize; // quantized integers
 mod random; // random numbers
 mod recurrent; // LSTM, GRU, RNN
 mod reduce; // reductions
@@ -43,15 +43,15 @@ static FAMILIES: &[&[Operator]] = &[
     contract::OPERATORS,
     control::OPERATORS,
     data_shaped::OPERATORS,
-    dequantised::OPERATORS,
+    dequantized::OPERATORS,
     elementwise::OPERATORS,
     layout::OPERATORS,
     list::OPERATORS,
     loss::OPERATORS,
-    normalise::OPERATORS,
+    normalize::OPERATORS,
     pad::OPERATORS,
     pool::OPERATORS,
-    quantise::OPERATORS,
+    quantize::OPERATORS,
     random::OPERATORS,
     recurrent::OPERATORS,
     reduce::OPERATORS,
@@ -83,8 +83,8 @@ pub(crate) fn find(domain: &str, name: &str, opset: i64) -> Result<NodeOperator,
     })
 }
 
-/// The operator that takes the place of one with dequantised operands.
-pub(crate) fn of_dequantised(name: &str) -> Option<NodeOperator> {
+/// The operator that takes the place of one with dequantized operands.
+pub(crate) fn of_dequantized(name: &str) -> Option<NodeOperator> {
     let mut all = FAMILIES.iter().copied().flatten().enumerate();
     let found = all.find(|(_, operator)| operator.is_internal() && operator.name == name);
     found.map(|(number, operator)| operator.numbered(number))

@@ -88,7 +88,7 @@ pub(crate) struct Tracer<'s> {
     /// The part of it that the current node takes for itself.
     own_bytes: u64,
     /// The results of segments, by the name of the node that computed them.
-    materialised: HashMap<tnode::NodeId, SlotValue>,
+    materialized: HashMap<tnode::NodeId, SlotValue>,
 }
 
 impl<'s> Tracer<'s> {
@@ -97,7 +97,7 @@ impl<'s> Tracer<'s> {
         slots: &'s mut Vec<Arc<HostArray>>,
         events: &'s mut Vec<Event>,
     ) -> Tracer<'s> {
-        let (current, frames, materialised) = (Current::default(), Vec::new(), HashMap::new());
+        let (current, frames, materialized) = (Current::default(), Vec::new(), HashMap::new());
         let pinned = Vec::new();
         Tracer {
             shared,
@@ -110,7 +110,7 @@ impl<'s> Tracer<'s> {
             position: 0,
             budget: Budget::new(shared.limits),
             own_bytes: 0,
-            materialised,
+            materialized,
         }
     }
 
@@ -325,7 +325,7 @@ impl<'s> Tracer<'s> {
         for tensor in tensors {
             let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
             let value = SlotValue { slot: self.reached, dtype, shape };
-            self.materialised.insert(tensor.node().id(), value);
+            self.materialized.insert(tensor.node().id(), value);
             self.reached += 1;
         }
         self.current = Current::default();
@@ -354,7 +354,7 @@ impl<'s> Tracer<'s> {
     fn resolved(&self, value: Value) -> Result<Value> {
         match value {
             Value::Lazy(ref tensor) if tensor.graph() != &self.current.graph => {
-                let found = self.materialised.get(&tensor.node().id()).cloned();
+                let found = self.materialized.get(&tensor.node().id()).cloned();
                 let missing = || OnnxError::Invalid(format!("{} is no result of its segment", tensor.name()));
                 Ok(Value::Slot(found.ok_or_else(missing)?))
             }

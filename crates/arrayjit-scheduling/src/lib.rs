@@ -5,7 +5,7 @@ mod error; // why a routine has no schedule
 mod options;
 mod pipeline;
 
-pub mod legalise; // operations and types that a target has
+pub mod legalize; // operations and types that a target has
 
 mod analysis; // questions that passes ask
 mod common;
@@ -13,8 +13,8 @@ mod cpu;
 mod gpu;
 
 pub use error::ScheduleError;
-pub use legalise::{LegaliseError, legalise};
+pub use legalize::{LegalizeError, legalize};
 pub use options::{FmaPolicy, ScheduleOptions};
 pub use pipeline::{PASS_NAMES, schedule, schedule_serial, schedule_traced};
 
-tnode::debug_as_display!(LegaliseError, ScheduleError);
+tnode::debug_as_display!(LegalizeError, ScheduleError);

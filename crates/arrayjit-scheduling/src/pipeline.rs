@@ -34,7 +34,7 @@ use crate::gpu::map_threads::map_threads;
 use crate::gpu::promote_registers::promote_registers;
 use crate::gpu::reset_schedule::reset_schedule;
 use crate::gpu::sink_scalars::sink_scalars;
-use crate::legalise::{LegaliseError, has_everything, legalise};
+use crate::legalize::{LegalizeError, has_everything, legalize};
 use crate::options::ScheduleOptions;
 
 /// The names under which [`schedule_traced`] and [`schedule_serial`] show passes. The target decides which of
@@ -64,7 +64,7 @@ pub const PASS_NAMES: &[&str] = &[
     "fuse_kernels",
     "promote_registers",
     "map_threads",
-    "legalise",
+    "legalize",
 ];
 
 /// A routine on its way through the passes, and the function that is called with it after each of them.
@@ -80,10 +80,10 @@ impl PassRunner<'_> {
     }
 
     /// Rewrites the operations that the target lacks, if it lacks any.
-    fn legalise(&mut self, caps: &Caps) -> Result<(), LegaliseError> {
+    fn legalize(&mut self, caps: &Caps) -> Result<(), LegalizeError> {
         if !has_everything(caps) {
-            let legal = legalise(&self.routine, caps)?;
-            self.run("legalise", |routine| *routine = legal);
+            let legal = legalize(&self.routine, caps)?;
+            self.run("legalize", |routine| *routine = legal);
         }
         Ok(())
     }
@@ -101,7 +101,7 @@ fn cpu_pipeline(
     runner: &mut PassRunner<'_>,
     caps: &Caps,
     options: &ScheduleOptions,
-) -> Result<RoutineUses, LegaliseError> {
+) -> Result<RoutineUses, LegalizeError> {
     let mut uses = RoutineUses::of(&runner.routine);
     // Every element of a local node is written before it is read.
     pass!(runner, initialize_locals, &uses);
@@ -115,7 +115,7 @@ fn cpu_pipeline(
     pass!(runner, make_numerics_explicit, options.fma, caps);
     // No accumulation reads back the constant that its node was just filled with.
     pass!(runner, propagate_initializers);
-    // Neighbouring loops that touch the same elements are one loop, where that is legal and pays.
+    // Neighboring loops that touch the same elements are one loop, where that is legal and pays.
     pass!(runner, fuse_loops, caps);
     // Nests around a large local node run on a block of its rows at a time.
     pass!(runner, block_rows, caps);
@@ -141,7 +141,7 @@ fn cpu_pipeline(
     // Top-level loops with independent iterations and enough work are parallel.
     pass!(runner, parallelize, caps, options);
     // Every operation and type is one that the target has.
-    runner.legalise(caps)?;
+    runner.legalize(caps)?;
     Ok(uses)
 }
 
@@ -151,7 +151,7 @@ fn gpu_pipeline(
     workgroups: Workgroups,
     caps: &Caps,
     options: &ScheduleOptions,
-) -> Result<RoutineUses, LegaliseError> {
+) -> Result<RoutineUses, LegalizeError> {
     // Every loop is serial, and every local belongs to one thread.
     pass!(runner, reset_schedule);
     // Nests share no locals, only nodes, so each nest can be a kernel of its own.
@@ -167,18 +167,18 @@ fn gpu_pipeline(
     pass!(runner, propagate_initializers);
     // No kernel of one thread computes a scalar that a later nest can compute for itself.
     pass!(runner, sink_scalars, workgroups);
-    // Neighbouring nests are one kernel where enough parallel work is left.
+    // Neighboring nests are one kernel where enough parallel work is left.
     pass!(runner, fuse_kernels, workgroups);
     // A node that one iteration writes and reads is a register of that iteration.
     pass!(runner, promote_registers);
     // Every iteration belongs to a thread of a workgroup, and the order written determines every bit.
     pass!(runner, map_threads, workgroups, caps.contractions);
     // Every operation and type is one that the target has.
-    runner.legalise(caps)?;
+    runner.legalize(caps)?;
     Ok(uses)
 }
 
-/// Schedules an optimised, verified routine for a codegen's target: [`schedule_traced`] without an observer.
+/// Schedules an optimized, verified routine for a codegen's target: [`schedule_traced`] without an observer.
 ///
 /// # Errors
 ///
@@ -191,7 +191,7 @@ pub fn schedule(
     schedule_traced(routine, codegen, options, &mut |_, _| {})
 }
 
-/// Schedules an optimised, verified routine for a codegen's target. `on_pass` sees the routine after each
+/// Schedules an optimized, verified routine for a codegen's target. `on_pass` sees the routine after each
 /// pass, with the name of the pass, one of [`PASS_NAMES`].
 ///
 /// # Errors
@@ -214,7 +214,7 @@ pub fn schedule_traced(
     into_kernels(runner.routine, &uses, codegen, options, partition::KERNEL_STATEMENTS)
 }
 
-/// Makes one kernel of an optimised, verified routine. Only two passes run: local nodes are initialised, and
+/// Makes one kernel of an optimized, verified routine. Only two passes run: local nodes are initialized, and
 /// operations that the target lacks are rewritten.
 ///
 /// Nothing is reordered, so every routine has the bits of class `Strict`, and lines are logged in the order
@@ -237,7 +237,7 @@ pub fn schedule_serial(
     }
     let uses = RoutineUses::of(&runner.routine);
     pass!(runner, initialize_locals, &uses);
-    runner.legalise(caps)?;
+    runner.legalize(caps)?;
     let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
     into_kernels(runner.routine, &uses, codegen, &options, usize::MAX)
 }

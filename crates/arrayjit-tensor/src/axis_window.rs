@@ -16,9 +16,9 @@ pub struct AxisWindow {
     pub size: usize,
     /// The number of elements of a window.
     pub kernel: usize,
-    /// The distance of neighbouring windows.
+    /// The distance of neighboring windows.
     pub stride: usize,
-    /// The distance of neighbouring elements of a window.
+    /// The distance of neighboring elements of a window.
     pub dilation: usize,
     /// The margin in front.
     pub before: i64,

@@ -119,7 +119,7 @@ unary! {
     logsigmoid = "log_sigmoid({})", [0., 1.] => [-0.693147, -0.313262];
     /// x · tanh(softplus(x)) for each element.
     mish = "mish({})", [0., 1.] => [0., 0.865098];
-    /// 1.0507 · elu(x) with `alpha` 1.6733 for each element: the constants of self-normalising networks.
+    /// 1.0507 · elu(x) with `alpha` 1.6733 for each element: the constants of self-normalizing networks.
     selu = "selu({})", [-1., 1.] => [-1.111331, 1.050701];
     /// min(1, max(0, x / 6 + 1/2)) for each element. The derivative at −3 and 3 is 0.
     hardsigmoid = "hard_sigmoid({})", [-4., 0., 4.] => [0., 0.5, 1.];

@@ -80,7 +80,7 @@ impl Graph {
         Graph::default()
     }
 
-    /// A graph for a training step: dropout drops elements, and batch normalisation uses the statistics of
+    /// A graph for a training step: dropout drops elements, and batch normalization uses the statistics of
     /// the batch. In a graph of [`Graph::new`], both do as in evaluation.
     pub fn for_training() -> Graph {
         let graph = Graph::new();
@@ -194,7 +194,7 @@ impl Graph {
 
     /// Adds the gradient of a loss, a tensor of one element, by tensors or parameters: tensors of their
     /// shapes, in f32 for narrow floats. The gradient is the one by the values that the loss was computed
-    /// with, also if a later statement or the update of an optimiser has changed a parameter since. If the
+    /// with, also if a later statement or the update of an optimizer has changed a parameter since. If the
     /// loss does not depend on a parameter, its gradient is 0, and the compiled graph has a
     /// [warning](crate::Executable::warnings).
     ///

@@ -4,7 +4,7 @@
 mod error; // the error, with the caller's line
 mod graph; // statements that operations add
 mod operand; // tensors, parameters and numbers as arguments
-mod options; // options of operations, modules and optimisers
+mod options; // options of operations, modules and optimizers
 mod parameter; // arrays that outlive a run
 mod positions; // inputs that are positions
 mod shape; // axes and broadcasting
@@ -20,7 +20,7 @@ mod elementwise; // arithmetic and functions of elements
 mod equation; // names of axes of einsum
 mod fill; // constants, and one number everywhere
 mod layout; // moves elements
-mod normalise; // softmax, normalisation, losses
+mod normalize; // softmax, normalization, losses
 mod reduce; // reductions
 mod refinement; // reshapes with affine indices
 mod sample; // random numbers
@@ -30,7 +30,7 @@ mod window; // convolution, pooling
 #[doc(hidden)]
 pub mod example; // what examples of the documentation share
 pub mod nn; // modules with named parameters
-pub mod optim; // optimisers
+pub mod optim; // optimizers
 pub mod prelude; // what most models use
 pub mod session; // training
 

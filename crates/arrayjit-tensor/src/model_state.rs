@@ -22,7 +22,7 @@ use crate::{
 /// The metadata key of the format of checkpoints, and the version that this crate writes.
 pub(crate) const CHECKPOINT_FORMAT: (&str, &str) = ("arrayjit_checkpoint", "1");
 
-/// What the names of the optimiser's arrays begin with in a checkpoint.
+/// What the names of the optimizer's arrays begin with in a checkpoint.
 pub(crate) const OPTIMIZER_PREFIX: &str = "optimizer.";
 
 /// The values of the parameters and buffers of a model on a device of a backend. Cloning is cheap, and a
@@ -48,7 +48,7 @@ pub struct ModelState(Arc<WeightsParts>);
 struct WeightsParts {
     backend: Backend,
     params: Params,
-    /// Arrays beside the parameters, such as the state of optimisers.
+    /// Arrays beside the parameters, such as the state of optimizers.
     states: Mutex<Vec<Params>>,
     /// Has every parameter. It grows when routines need parameters that were made later.
     context: Mutex<Context>,
@@ -123,7 +123,7 @@ impl ModelState {
             let mut missing = params.all();
             missing.retain(|parameter| !context.contains(parameter.node()));
             if !missing.is_empty() {
-                *context = initialised(&self.0.backend, params, &context, &missing)?;
+                *context = initialized(&self.0.backend, params, &context, &missing)?;
             }
         }
         Ok(context.clone())
@@ -240,7 +240,7 @@ impl ModelState {
 
     /// [`load_state_dict`](ModelState::load_state_dict) of a safetensors file, which torch may have written. Of a
     /// checkpoint of a [`Session`](crate::session::Session), the weights are loaded, without the state of the
-    /// optimiser.
+    /// optimizer.
     ///
     /// # Errors
     /// A file that is no safetensors file, and the errors of [`load_state_dict`](ModelState::load_state_dict).
@@ -307,7 +307,7 @@ fn is_checkpoint(bytes: &[u8]) -> bool {
 }
 
 /// The context with initial values of more parameters.
-fn initialised(
+fn initialized(
     backend: &Backend,
     params: &Params,
     context: &Context,

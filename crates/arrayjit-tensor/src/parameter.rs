@@ -121,7 +121,7 @@ impl Parameter {
         self.0.dtype
     }
 
-    /// Whether optimisers update it; false for buffers.
+    /// Whether optimizers update it; false for buffers.
     pub fn is_trainable(&self) -> bool {
         self.0.trainable
     }
@@ -221,7 +221,7 @@ impl Params {
         self.make(Call::new("parameter"), name, shape, (init, true))
     }
 
-    /// Makes a buffer: an array that modules read and write, and optimisers leave alone.
+    /// Makes a buffer: an array that modules read and write, and optimizers leave alone.
     ///
     /// ```
     /// use arrayjit_tensor::{DType, Init, Params};

@@ -25,7 +25,7 @@ pub(crate) fn closed(from: &[usize], to: &[isize]) -> Result<Vec<usize>, TensorE
     Ok(to.iter().map(|&given| usize::try_from(given).unwrap_or(size)).collect())
 }
 
-/// The common refinement of the two shapes of a reshape: each axis of either shape joins neighbouring fine
+/// The common refinement of the two shapes of a reshape: each axis of either shape joins neighboring fine
 /// axes. With a letter for each fine axis, both accesses are affine, and no element is copied twice.
 pub(crate) struct Refinement {
     /// The sizes of the fine axes.

@@ -30,18 +30,18 @@ pub struct ConvOptions {
 }
 
 impl ConvOptions {
-    /// Every position, no padding, neighbouring elements, one group.
+    /// Every position, no padding, neighboring elements, one group.
     pub const fn new() -> ConvOptions {
         ConvOptions { stride: 1, padding: 0, dilation: 1, groups: 1, output_padding: 0 }
     }
 
     options! {
-        /// The distance of neighbouring windows, at least 1.
+        /// The distance of neighboring windows, at least 1.
         stride: usize => stride;
         /// The zeros in front of the first and behind the last element. A transposed convolution cuts as many
         /// elements from each end of its result.
         padding: usize => padding;
-        /// The distance of neighbouring elements of a window, at least 1.
+        /// The distance of neighboring elements of a window, at least 1.
         dilation: usize => dilation;
         /// The number of groups of channels; each group has filters of its own.
         groups: usize => groups;
@@ -80,7 +80,7 @@ impl PoolOptions {
     }
 
     options! {
-        /// The distance of neighbouring windows, at least 1; by default the size of the window, as in torch.
+        /// The distance of neighboring windows, at least 1; by default the size of the window, as in torch.
         stride: usize => stride;
         /// The zeros in front of the first and behind the last element, −∞ for the maximum; at most half of
         /// the window.

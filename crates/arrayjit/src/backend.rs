@@ -29,7 +29,7 @@ pub struct Backend {
 struct BackendState {
     generator: Generator,
     settings: Settings,
-    /// How routines are optimised.
+    /// How routines are optimized.
     optimizer: OptimizeSettings,
     texts: TextCache,
     /// The computations of virtual nodes, from all routines compiled so far.
@@ -111,7 +111,7 @@ impl Backend {
         self.device().new_stream()
     }
 
-    /// How routines are optimised.
+    /// How routines are optimized.
     pub(crate) fn optimizer(&self) -> &OptimizeSettings {
         &self.state.optimizer
     }

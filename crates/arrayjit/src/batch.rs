@@ -1,6 +1,6 @@
 //! Compiles and links several routines together, all or none.
 //!
-//! The members are lowered and optimised in order, and each sees the decisions of the earlier ones, so they
+//! The members are lowered and optimized in order, and each sees the decisions of the earlier ones, so they
 //! mean the same as if they were compiled one after another. Code for all members is then generated in
 //! parallel, and everything is committed in one step.
 

@@ -116,7 +116,7 @@ impl Backend {
     ///     y[b,j]  := relu(h[b,j])
     ///     keep y";
     /// let code = backend.compile(text, &Nodes::default())?;
-    /// let context = backend.initialise(&code, &backend.context()?)?;
+    /// let context = backend.initialize(&code, &backend.context()?)?;
     /// let x = HostArray::from_slice(&[1f32, 2., 3., 4., 5., 6.], [2, 3])?;
     /// let routine = code.link(&context.init_from_host(code.node("x")?, &x)?)?;
     /// routine.run(&[])?;
@@ -128,7 +128,7 @@ impl Backend {
     ///
     /// [`ErrorKind::Compile`](crate::ErrorKind::Compile) if the initial values do not compile, and
     /// [`ErrorKind::Run`](crate::ErrorKind::Run) if a device fails.
-    pub fn initialise(&self, code: &Compiled, context: &Context) -> Result<Context, Error> {
+    pub fn initialize(&self, code: &Compiled, context: &Context) -> Result<Context, Error> {
         let Some(initial) = &code.initial else { return Ok(context.clone()) };
         let routine = self.compile_assignments(initial)?.link(context)?;
         routine.run(&[])?;
@@ -236,7 +236,7 @@ impl Backend {
             let optimized = self.optimize(&self.virtual_nodes(), Lowered { routine, nodes }, &mut laps);
             let (source, InContext { optimized, nodes, changes, imported }) =
                 optimized.map_err(|source| CompileError::Optimize { source, place: None })?;
-            verified("optimisation", &optimized.routine)?;
+            verified("optimization", &optimized.routine)?;
             let planned = PlannedRoutine {
                 source,
                 optimized,
@@ -285,7 +285,7 @@ impl Backend {
         Ok(self.finish(planned, form))
     }
 
-    /// Lowers and optimises assignments, which decides where their nodes live. `known` has the computations
+    /// Lowers and optimizes assignments, which decides where their nodes live. `known` has the computations
     /// of virtual nodes of earlier routines.
     pub(crate) fn plan(
         &self,
@@ -315,7 +315,7 @@ impl Backend {
         let (source, InContext { optimized, nodes, changes, imported }) = self
             .optimize(known, lowered, &mut laps)
             .map_err(|error| unoptimized(error, assignments, &handles))?;
-        verified("optimisation", &optimized.routine)?;
+        verified("optimization", &optimized.routine)?;
         let kept = observer.needs().assignments.then(|| assignments.clone());
         Ok(PlannedRoutine {
             source,
@@ -333,7 +333,7 @@ impl Backend {
     }
 
     /// Decides memory modes on copies of the nodes, and inlines virtual nodes, including those of earlier
-    /// routines. Also returns the routine before the optimiser, if the settings ask for capsules.
+    /// routines. Also returns the routine before the optimizer, if the settings ask for capsules.
     fn optimize(
         &self,
         known: &OptimizeCtx,
@@ -455,9 +455,9 @@ fn unoptimized(source: OptimizeError, assignments: &Assignments, handles: &[Tens
     CompileError::Optimize { source, place }
 }
 
-/// An optimised routine that is not compiled yet.
+/// An optimized routine that is not compiled yet.
 pub(crate) struct PlannedRoutine {
-    /// The routine before the optimiser, if the settings ask for capsules.
+    /// The routine before the optimizer, if the settings ask for capsules.
     source: Option<Arc<ir::LoweredRoutine>>,
     optimized: Optimized,
     nodes: Vec<TensorNode>,
@@ -506,7 +506,7 @@ pub(crate) fn owned<N: Borrow<TensorNode>>(nodes: impl IntoIterator<Item = N>) -
     nodes.into_iter().map(|node| node.borrow().clone()).collect()
 }
 
-/// The memory mode that the optimiser decided for each node with a handle.
+/// The memory mode that the optimizer decided for each node with a handle.
 fn decisions(nodes: &[TensorNode], routine: &ir::LoweredRoutine) -> Vec<(TensorNode, ModeState)> {
     nodes.iter().zip(&routine.nodes).map(|(node, decl)| (node.clone(), decl.mode.clone())).collect()
 }

@@ -1,11 +1,11 @@
-//! Schedules an optimised routine for the target of one backend, checks the result, and compiles it or finds
+//! Schedules an optimized routine for the target of one backend, checks the result, and compiles it or finds
 //! it in the cache.
 
 use std::sync::Arc;
 
 use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
 use lowered_ir::{ir::LoweredRoutine, verify::verify};
-use scheduling::{LegaliseError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced};
+use scheduling::{LegalizeError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced};
 
 use crate::{cache::CodeCache, error::CompileError, observer::CompileObserver, target::Target, tune::Tuner};
 
@@ -76,10 +76,10 @@ pub(crate) struct Rejection {
 pub(crate) fn rejection(error: &CompileError) -> Option<Rejection> {
     let rejected = |what: String, why: String| Some(Rejection { what, why });
     match error {
-        CompileError::Schedule(ScheduleError::Illegal(LegaliseError::Unsupported {
+        CompileError::Schedule(ScheduleError::Illegal(LegalizeError::Unsupported {
             op, dtype, why, ..
         })) => rejected(format!("`{op}` on {dtype}"), why.clone()),
-        CompileError::Schedule(ScheduleError::Illegal(LegaliseError::Storage { dtype, name, .. })) => {
+        CompileError::Schedule(ScheduleError::Illegal(LegalizeError::Storage { dtype, name, .. })) => {
             rejected(format!("nodes of {dtype}"), format!("node `{name}` is one"))
         }
         CompileError::Schedule(ScheduleError::Illegal(other)) => rejected("this".into(), other.to_string()),

@@ -26,7 +26,7 @@ pub struct LoadedProgram {
 
 impl Backend {
     /// Compiles a text that declares all its nodes, and gives its parameters their initial values.
-    /// [`Backend::compile`], [`Backend::initialise`] and [`Compiled::link`] are the steps of it, for programs
+    /// [`Backend::compile`], [`Backend::initialize`] and [`Compiled::link`] are the steps of it, for programs
     /// that share nodes, contexts or streams.
     ///
     /// ```
@@ -48,7 +48,7 @@ impl Backend {
     pub fn load(&self, text: &str) -> Result<LoadedProgram, Error> {
         let code = self.compile(text, &Nodes::default())?;
         let context = self.context()?;
-        let context = self.initialise(&code, &context)?;
+        let context = self.initialize(&code, &context)?;
         Ok(LoadedProgram { code, context, routine: None })
     }
 }

@@ -43,7 +43,7 @@ pub(crate) trait CompileObserver: Any + Send + Sync {
 pub(crate) struct NeededInputs {
     /// The assignments, with their gradients.
     pub(crate) assignments: bool,
-    /// The routine before the optimiser.
+    /// The routine before the optimizer.
     pub(crate) routine: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Compilation<'c> {
     pub(crate) took: &'c [(&'static str, Duration)],
     /// The assignments, if the observer needs them and there are any.
     pub(crate) assignments: Option<Assignments>,
-    /// The routine before the optimiser, if the observer needs it.
+    /// The routine before the optimizer, if the observer needs it.
     pub(crate) routine: Option<Arc<LoweredRoutine>>,
 }
 

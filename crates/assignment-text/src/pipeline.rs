@@ -48,7 +48,7 @@ pub(crate) fn run(
         let mut initial = Assignments::default();
         passes(steps, &names, text, &mut initial)?;
         initial.kept = nodes;
-        assignments.initial = Some(Arc::new(initial.named("initialise")));
+        assignments.initial = Some(Arc::new(initial.named("initialize")));
     }
     for symbol in symbols {
         assignments.symbol(&StaticSymbol::open(symbol));

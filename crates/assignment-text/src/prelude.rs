@@ -25,8 +25,8 @@ pub(crate) const SOURCES: &[(&str, &str)] = sources![
     "functions",
     "grids",
     "losses",
-    "normalisation",
-    "optimisers",
+    "normalization",
+    "optimizers",
     "recurrent",
 ];
 

@@ -45,7 +45,7 @@ pub enum ProgramStep {
     /// Combines operands and stores or accumulates the result.
     Accum(Box<Accum>),
     /// The components of a statement with concatenated axes: each writes another part of its target. All have
-    /// the same operation. If they initialise their targets, then all targets are set to the neutral element
+    /// the same operation. If they initialize their targets, then all targets are set to the neutral element
     /// before the first accumulation.
     Concat(Vec<Accum>),
     /// Fills a node with values that are no elements of another node, or with a slice.

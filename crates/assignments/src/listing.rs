@@ -1,5 +1,5 @@
 //! Prints assignments for people: each step on a line, in the notation of the project's predecessor (`=:+`
-//! initialises, `=+` accumulates).
+//! initializes, `=+` accumulates).
 //!
 //! Iterators print as `i0`, `i1`, … by product axis, and symbols by name. A node prints as the identifier of
 //! its label, or with its id (`n12_w`) if another node of the assignments has the same identifier. No parser

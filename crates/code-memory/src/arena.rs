@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn freed_pages_are_used_again_and_neighbours_stay() {
+    fn freed_pages_are_used_again_and_neighbors_stay() {
         let arena = arena();
         let page = region::page::size();
         let bytes: Vec<_> = (0..6).map(|number| code(number, page - number)).collect();
@@ -327,7 +327,7 @@ mod tests {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[test]
     #[allow(unsafe_code, reason = "the test calls what it loads")]
-    fn code_runs_while_its_neighbours_come_and_go() {
+    fn code_runs_while_its_neighbors_come_and_go() {
         let call = |code: &LoadedCode| {
             // SAFETY: the bytes are a whole function of this type, and `code` lives.
             let function =

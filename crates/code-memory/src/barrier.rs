@@ -2,25 +2,25 @@
 //!
 //! A thread that calls new code got its address through a lock or an atomic, after the code was written. On
 //! x86-64 no more is needed: instruction caches are coherent. On other processors, clearing the caches leaves
-//! instructions in the pipelines, so every processor that runs this process has to synchronise its context
+//! instructions in the pipelines, so every processor that runs this process has to synchronize its context
 //! once; Linux does that on request.
 
 use std::io;
 
 /// Waits until no processor that runs this process holds instructions fetched before the call.
 pub(crate) fn discard_fetched_instructions() -> io::Result<()> {
-    if cfg!(target_arch = "x86_64") { Ok(()) } else { synchronise_processors() }
+    if cfg!(target_arch = "x86_64") { Ok(()) } else { synchronize_processors() }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn synchronise_processors() -> io::Result<()> {
+fn synchronize_processors() -> io::Result<()> {
     // On other systems, `clear-cache` calls a function of the system, which takes effect on all processors.
     Ok(())
 }
 
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "`membarrier` has no safe interface")]
-fn synchronise_processors() -> io::Result<()> {
+fn synchronize_processors() -> io::Result<()> {
     let membarrier = |command: libc::c_int| {
         // SAFETY: the system call takes integers and accesses no memory of the process.
         match unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } {
@@ -34,7 +34,7 @@ fn synchronise_processors() -> io::Result<()> {
             membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE)?;
             membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE)
         }
-        // Linux before 4.16 only has a slow command, which synchronises the context of processors on the way.
+        // Linux before 4.16 only has a slow command, which synchronizes the context of processors on the way.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => membarrier(libc::MEMBARRIER_CMD_GLOBAL),
         done => done,
     }
@@ -45,9 +45,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn linux_synchronises_processors() {
+    fn linux_synchronizes_processors() {
         for _ in 0..2 {
-            match synchronise_processors() {
+            match synchronize_processors() {
                 Ok(()) => {}
                 // A sandbox may forbid the call.
                 Err(error) => {

@@ -19,7 +19,7 @@
 //! `i32`; their products are added by `acc := acc + left · right`, since integers have no fma.
 //!
 //! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] list its operand types, and the
-//! codegen recognises it by [`Contraction::of`] as well.
+//! codegen recognizes it by [`Contraction::of`] as well.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +115,7 @@ impl<'a> Arrays<'a> {
 }
 
 impl Contraction {
-    /// Recognises a nest that is a contraction. The nest must mention no local that it does not declare.
+    /// Recognizes a nest that is a contraction. The nest must mention no local that it does not declare.
     pub fn of(stmt: &Stmt, arrays: &Arrays) -> Option<Contraction> {
         let (loops, parallel, body) = outer_loops(stmt)?;
         let inner = Inner::of(body)?;
@@ -302,9 +302,9 @@ impl Search {
 }
 
 /// Whether a loop's body adds products of elements to a scalar and converts some of them from a narrower
-/// float. Legalisation leaves these conversions to targets that compile contractions of such types whole.
-/// Elements are those of nodes, and, after legalisation, those of `arrays`: nodes that became locals of a
-/// kernel. Before, locals of narrow types are no arrays of elements, because legalisation makes bits of them.
+/// float. Legalization leaves these conversions to targets that compile contractions of such types whole.
+/// Elements are those of nodes, and, after legalization, those of `arrays`: nodes that became locals of a
+/// kernel. Before, locals of narrow types are no arrays of elements, because legalization makes bits of them.
 pub fn widens(body: &[Stmt], routine: &LoweredRoutine, arrays: Option<&Locals>, kernels: DTypeSet) -> bool {
     let Some((_, left, right)) = product(body) else { return false };
     let factors = [left, right];
@@ -374,8 +374,8 @@ fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<AccessedPositions> {
 
 /// The loop along which all stores are contiguous.
 fn contiguous(axes: &[Axis], places: &AccessedPositions) -> Option<Axis> {
-    let neighbours = |axis: &&Axis| places.stored.iter().all(|at| at.coefficient(axis.var) == 1);
-    axes.iter().find(neighbours).copied().filter(|_| !places.stored.is_empty())
+    let neighbors = |axis: &&Axis| places.stored.iter().all(|at| at.coefficient(axis.var) == 1);
+    axes.iter().find(neighbors).copied().filter(|_| !places.stored.is_empty())
 }
 
 /// The loops that form one axis with a loop, outermost first.

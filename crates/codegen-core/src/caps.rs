@@ -10,7 +10,7 @@ use tnode::DType;
 /// temporaries, merge buffers and scratch memory. Host code may rely on this alignment and no larger one.
 pub const BASE_ALIGNMENT: usize = 64;
 
-/// The capabilities of a target. Legalisation and scheduling read nothing else about it.
+/// The capabilities of a target. Legalization and scheduling read nothing else about it.
 ///
 /// [`Caps::host`] and [`Caps::gpu`] fill in everything; a target overrides the fields that it knows better:
 ///
@@ -27,7 +27,7 @@ pub struct Caps {
     pub target: String,
     /// Types that nodes may have in memory.
     pub storage: DTypeSet,
-    /// Types with native arithmetic; the others are legalised to operations on these.
+    /// Types with native arithmetic; the others are legalized to operations on these.
     pub arithmetic: DTypeSet,
     /// How transcendental operations are computed: `exp`, `tanh`, ….
     pub transcendental: Transcendental,
@@ -36,7 +36,7 @@ pub struct Caps {
     /// Vector registers a kernel may use.
     pub vector_registers: usize,
     /// Operand types of the contractions in [canonical form](crate::canonical) for which the target has
-    /// kernels of its own. The scheduler leaves such contractions whole, and legalisation leaves the
+    /// kernels of its own. The scheduler leaves such contractions whole, and legalization leaves the
     /// conversions of their operands.
     pub contractions: DTypeSet,
     /// Whether fused multiply-add is a machine instruction. It is always exact: otherwise a slow call
@@ -62,7 +62,7 @@ pub struct Caps {
 /// How transcendental operations are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transcendental {
-    /// Legalisation expands them to the polynomials of [`lowered_ir::math`].
+    /// Legalization expands them to the polynomials of [`lowered_ir::math`].
     Expanded,
     /// In routines of class `Fast`, instructions of the target compute `exp`, `exp2`, `log`, `log2`, `sin`,
     /// `cos` and `tanh` on `f32`, less accurately; the target documents how accurately. All other operations
@@ -138,7 +138,7 @@ pub struct Workgroups {
 }
 
 impl Workgroups {
-    /// Limits of a target that states nothing about registers and subgroups, and has vectorised access to
+    /// Limits of a target that states nothing about registers and subgroups, and has vectorized access to
     /// 4-byte elements.
     pub const fn new(threads: u32, memory_bytes: usize) -> Workgroups {
         Workgroups { threads, memory_bytes, registers: 0, subgroup_size: 1, element_bytes: 4 }

@@ -6,7 +6,7 @@
 //! # Obligations
 //!
 //! *The caller* passes kernels that [the verifier](lowered_ir::verify) has accepted, whose ABIs agree with
-//! them ([`Kernel`]), and that were legalised for the same [`Caps`]. *The codegen* returns `Ok`,
+//! them ([`Kernel`]), and that were legalized for the same [`Caps`]. *The codegen* returns `Ok`,
 //! [`CodegenError::Unsupported`] or [`CodegenError::Failed`], and never panics. Its code follows
 //! [`crate::abi`]. For code that can do harm, the codegen vouches in an `unsafe` constructor, and
 //! [`Code::new`](crate::Code::new) checks that the code takes the arguments of the routine's calls.

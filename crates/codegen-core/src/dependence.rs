@@ -160,7 +160,7 @@ pub struct LoopBody<'a> {
 }
 
 impl<'a> LoopBody<'a> {
-    /// Analyses a body.
+    /// Analyzes a body.
     pub fn of(body: &'a [Stmt]) -> LoopBody<'a> {
         let touches = touches(body);
         let written = written_by(&touches);
@@ -334,7 +334,7 @@ mod tests {
         assert!(stores(16, [16, 1], 0));
         assert!(stores(8, [16, 1], 8));
         assert!(stores(8, [64, 2], 0));
-        assert!(!stores(17, [16, 1], 0), "rows of neighbouring blocks overlap");
+        assert!(!stores(17, [16, 1], 0), "rows of neighboring blocks overlap");
         assert!(!stores(9, [16, 2], 0));
     }
 

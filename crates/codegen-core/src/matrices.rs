@@ -34,7 +34,7 @@ pub struct Matrix {
 }
 
 impl MatmulNest {
-    /// Recognises a contraction that is a matmul.
+    /// Recognizes a contraction that is a matmul.
     pub fn of(contraction: Contraction, arrays: &Arrays) -> Option<MatmulNest> {
         let matrix = |factor, side| Matrix::of(factor, side, &contraction.depth, arrays);
         let left = matrix(&contraction.left, &contraction.rows)?;
@@ -178,7 +178,7 @@ mod tests {
 
     const HALVES: DTypeSet = DTypeSet::EMPTY.with(DType::F16).with(DType::Bf16);
 
-    /// Recognises the only nest of a routine as a matmul. `dims` are the dimensions of the nodes, `loops` the
+    /// Recognizes the only nest of a routine as a matmul. `dims` are the dimensions of the nodes, `loops` the
     /// extents of rows, columns and depth, and `left` and `right` the indices of the operands.
     fn product(dims: [&str; 3], loops: [i64; 3], left: &str, right: &str) -> Option<MatmulNest> {
         let [a, b, c] = dims;

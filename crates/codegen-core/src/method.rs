@@ -10,7 +10,7 @@ pub struct CompilationMethod {
     /// The sizes and layouts that the codegen chose, such as tile sizes and packed operands. Empty for a
     /// method without choices.
     pub choices: String,
-    /// The reason why the codegen could not vectorise the code, if it has a method that does and takes
+    /// The reason why the codegen could not vectorize the code, if it has a method that does and takes
     /// another one.
     pub not_vectorized: Option<String>,
 }
@@ -27,7 +27,7 @@ impl CompilationMethod {
         CompilationMethod { choices: choices.into(), ..self }
     }
 
-    /// The method with the reason why the code is not vectorised.
+    /// The method with the reason why the code is not vectorized.
     #[must_use]
     pub fn not_vectorized(self, reason: impl Into<String>) -> CompilationMethod {
         CompilationMethod { not_vectorized: Some(reason.into()), ..self }

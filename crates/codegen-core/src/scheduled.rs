@@ -305,7 +305,7 @@ impl RoutineParts {
 
     /// Checks that temporaries which are alive together do not overlap. They enter in the order of their
     /// first calls, and leave after their last. The live ones do not overlap, so a new one overlaps a
-    /// neighbour or none.
+    /// neighbor or none.
     fn check_overlap(&self) -> Checked {
         let mut order: Vec<usize> = (0..self.temps.len()).filter(|&at| self.temps[at].bytes > 0).collect();
         order.sort_by_key(|&at| self.temps[at].live.0);

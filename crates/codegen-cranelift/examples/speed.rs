@@ -1,6 +1,6 @@
 //! The speed of a few typical kernels: the best of many runs, beside the peak of 128-bit fused multiply-adds.
 //!
-//! `cargo run --release -p codegen-cranelift --example speed [optimise] [scalar | 128] [list NAME]`
+//! `cargo run --release -p codegen-cranelift --example speed [optimize] [scalar | 128] [list NAME]`
 #![allow(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| args.iter().any(|arg| arg == word);
     let options = CraneliftOptions {
-        optimise: has("optimise"),
+        optimize: has("optimize"),
         vector: match () {
             () if has("scalar") => VectorWidth::None,
             () if has("128") => VectorWidth::Bits128,

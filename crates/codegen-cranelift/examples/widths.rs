@@ -1,4 +1,4 @@
-//! Prints the speed of whole routines on one thread. Each routine is optimised, scheduled and compiled for
+//! Prints the speed of whole routines on one thread. Each routine is optimized, scheduled and compiled for
 //! each width of vectors; then the widths are timed in turns.
 //!
 //! `cargo run --release -p codegen-cranelift --example widths [FILTER [list]]`

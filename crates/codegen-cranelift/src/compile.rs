@@ -387,7 +387,7 @@ fn target_with(options: &CraneliftOptions, allocator: &str) -> Result<OwnedTarge
     let mut flags = settings::builder();
     let truth = |on: bool| if on { "true" } else { "false" };
     for (name, value) in [
-        ("opt_level", if options.optimise { "speed" } else { "none" }),
+        ("opt_level", if options.optimize { "speed" } else { "none" }),
         ("regalloc_algorithm", allocator),
         ("enable_verifier", truth(options.verify)),
         ("preserve_frame_pointers", truth(options.frame_pointers)),

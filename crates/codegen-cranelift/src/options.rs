@@ -11,10 +11,10 @@ use crate::caps;
 pub struct CraneliftOptions {
     /// The widest vectors that code uses. The bits of results do not depend on it.
     pub vector: VectorWidth,
-    /// Whether Cranelift's optimiser runs. It seldom helps, because common subexpressions and loop invariants
+    /// Whether Cranelift's optimizer runs. It seldom helps, because common subexpressions and loop invariants
     /// are already shared and hoisted in the code that it gets. It takes as long as the rest of the
     /// compilation, and reorders vector code so that registers run out.
-    pub optimise: bool,
+    pub optimize: bool,
     /// Whether Cranelift's verifier checks the code that it gets.
     pub verify: bool,
     /// Whether functions have frame pointers, so that profilers can walk the stack.
@@ -22,12 +22,12 @@ pub struct CraneliftOptions {
 }
 
 impl Default for CraneliftOptions {
-    /// The vectors that are fastest on this CPU, no optimiser, no frame pointers; the verifier runs in
+    /// The vectors that are fastest on this CPU, no optimizer, no frame pointers; the verifier runs in
     /// builds with debug assertions.
     fn default() -> Self {
         CraneliftOptions {
             vector: VectorWidth::default(),
-            optimise: false,
+            optimize: false,
             verify: cfg!(debug_assertions),
             frame_pointers: false,
         }

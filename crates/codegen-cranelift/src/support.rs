@@ -1,7 +1,7 @@
 //! The supported operations by type. Kernels with other operations are rejected here, before any code is
 //! generated.
 //!
-//! The table describes kernels after legalisation. `bool`, integers, `f32` and `f64` have arithmetic.
+//! The table describes kernels after legalization. `bool`, integers, `f32` and `f64` have arithmetic.
 //! Narrower floats are moved, selected and reinterpreted, but have no arithmetic; `u32x4` is only moved. GEMM
 //! plans may read operands from narrower floats.
 
@@ -122,7 +122,7 @@ fn check_expr(routine: &LoweredRoutine, locals: &Locals, expr: &Expr) -> Checked
 fn check_index_type(op: &str, dtype: DType) -> Checked {
     match dtype {
         DType::I64 => Ok(()),
-        _ => reject(format!("{op} at {dtype}"), "legalisation makes computed indices `i64`"),
+        _ => reject(format!("{op} at {dtype}"), "legalization makes computed indices `i64`"),
     }
 }
 
@@ -134,16 +134,16 @@ fn unary(op: UnaryOp, dtype: DType) -> Option<&'static str> {
     match op {
         // Sine and cosine of `f64` are called for arguments outside of the expansion's range.
         UnaryOp::Sin | UnaryOp::Cos if dtype == DType::F64 => None,
-        _ if op.is_transcendental() => Some("legalisation expands transcendental functions"),
+        _ if op.is_transcendental() => Some("legalization expands transcendental functions"),
         _ => arithmetic(dtype),
     }
 }
 
 fn binary(op: BinaryOp, dtype: DType) -> Option<&'static str> {
     match op {
-        BinaryOp::Arg1 | BinaryOp::Arg2 => Some("legalisation replaces it"),
-        _ if op.is_random() => Some("legalisation expands generators of random bits"),
-        BinaryOp::Pow if dtype.is_float() => Some("legalisation expands transcendental functions"),
+        BinaryOp::Arg1 | BinaryOp::Arg2 => Some("legalization replaces it"),
+        _ if op.is_random() => Some("legalization expands generators of random bits"),
+        BinaryOp::Pow if dtype.is_float() => Some("legalization expands transcendental functions"),
         _ if op.is_bitwise() && dtype.is_float() => Some("floats have no bit operations"),
         _ => arithmetic(dtype),
     }
@@ -159,7 +159,7 @@ fn random_bits(dtype: DType) -> Option<&'static str> {
 
 fn narrow_float(dtype: DType) -> Option<&'static str> {
     let is_narrow = dtype.is_float() && dtype.size_bytes() < 4;
-    is_narrow.then_some("legalisation computes with narrow floats through f32")
+    is_narrow.then_some("legalization computes with narrow floats through f32")
 }
 
 /// Whether kernels may compute with a type.

@@ -268,14 +268,14 @@ fn kernels_contain_no_traps() {
     let random = (0..SEEDS).map(|seed| routine_from_seed(seed, 200));
     let integers = ["i8", "u8", "u16", "i32", "u32", "i64", "u64"].into_iter().flat_map(divisions_of);
     let products = ["f32", "f64"].into_iter().flat_map(products_of);
-    let optimised =
+    let optimized =
         |routine: LoweredRoutine| Some(optimize(routine, &OptimizeSettings::default()).ok()?.routine);
     let routines: Vec<LoweredRoutine> =
-        corpus.chain(random).chain(integers).chain(products).filter_map(optimised).collect();
+        corpus.chain(random).chain(integers).chain(products).filter_map(optimized).collect();
     let mut checked = Checked::default();
     let widths = VectorWidth::ALL.map(|vector| (vector, false));
-    for (vector, optimise) in widths.into_iter().chain([(VectorWidth::Bits128, true)]) {
-        let options = CraneliftOptions { vector, optimise, ..CraneliftOptions::default() };
+    for (vector, optimize) in widths.into_iter().chain([(VectorWidth::Bits128, true)]) {
+        let options = CraneliftOptions { vector, optimize, ..CraneliftOptions::default() };
         let isa = isa(&options).expect("this machine is supported");
         routines.iter().for_each(|routine| checked.routine(routine, &options, &isa));
     }

@@ -436,7 +436,7 @@ impl ShaderBuilder {
         let carrier = if ty == Ty::F64 { Ty::U64 } else { Ty::U32 };
         let variable = match self.special.get(&(ty, bits)) {
             Some(&variable) => variable,
-            None => self.initialised(carrier, bits),
+            None => self.initialized(carrier, bits),
         };
         self.special.insert((ty, bits), variable);
         let pointer = self.pointer_to(Variable::Local(variable, carrier));
@@ -453,7 +453,7 @@ impl ShaderBuilder {
     }
 
     /// A variable with an initial value that never changes.
-    fn initialised(&mut self, ty: Ty, bits: u64) -> Handle<LocalVariable> {
+    fn initialized(&mut self, ty: Ty, bits: u64) -> Handle<LocalVariable> {
         let init = self.bits(ty, bits).handle;
         let variable = LocalVariable { name: Some("bits".into()), ty: self.type_of(ty), init: Some(init) };
         self.function.local_variables.append(variable, Span::UNDEFINED)

@@ -1,7 +1,7 @@
 //! Contexts: the memory of nodes, for work on one stream.
 //!
-//! A context is immutable: linking or initialising gives a child, which has the nodes of its parent and more.
-//! Invariant: a context and its ancestors agree on the buffer of every node that they share. Finalising
+//! A context is immutable: linking or initializing gives a child, which has the nodes of its parent and more.
+//! Invariant: a context and its ancestors agree on the buffer of every node that they share. Finalizing
 //! releases the memory early, except for memory that children and routines still refer to.
 
 use std::{
@@ -41,7 +41,7 @@ pub struct Context(Arc<ContextInner>);
 struct ContextInner {
     stream: Stream,
     parent: Option<Context>,
-    /// The nodes of this context and of all its ancestors; empty once finalised.
+    /// The nodes of this context and of all its ancestors; empty once finalized.
     buffers: Mutex<Buffers>,
     finalized: AtomicBool,
     /// The node that the merge buffer will hold when routines of this context run, if that is known.
@@ -123,7 +123,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`RunError::OtherDevice`] for a stream of another device; [`RunError::Finalized`] for a finalised
+    /// [`RunError::OtherDevice`] for a stream of another device; [`RunError::Finalized`] for a finalized
     /// context.
     pub fn on_stream(&self, stream: &Stream) -> Result<Context, RunError> {
         if stream.device() != self.0.stream.device() {
@@ -175,7 +175,7 @@ impl Context {
         self.0.finalized.load(Ordering::Relaxed)
     }
 
-    /// Returns an error if the context was finalised; `what` names the node or routine of the failed call.
+    /// Returns an error if the context was finalized; `what` names the node or routine of the failed call.
     pub(crate) fn alive(&self, what: impl FnOnce() -> String) -> Result<(), RunError> {
         if self.is_finalized() {
             return Err(RunError::Finalized { what: what(), stream: self.0.stream.name() });
@@ -299,7 +299,7 @@ impl Context {
             "it lives inside one routine and has no memory of its own; specify `MemoryMode::Materialized` for it before the \
              routine is compiled"
         } else {
-            "initialise it (`init_from_host`) or link a routine that writes it, and use the context that gives"
+            "initialize it (`init_from_host`) or link a routine that writes it, and use the context that gives"
         };
         RunError::NotInContext { node: node.name(), stream: self.0.stream.name(), hint }
     }

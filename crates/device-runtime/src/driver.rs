@@ -48,7 +48,7 @@ use crate::{
 /// It guarantees that
 ///
 /// * memory that [`alloc_pool`](Driver::alloc_pool) returns has the requested size, is aligned to
-///   [`Caps::alignment`] and to 64 bytes at least, is initialised, and is disjoint from all other memory;
+///   [`Caps::alignment`] and to 64 bytes at least, is initialized, and is disjoint from all other memory;
 ///   [`import`](Driver::import) returns memory with the size and alignment of the exported memory, and
 ///   [`adopt`](Driver::adopt) with the size of the array;
 /// * all clones of a handle, and the memory behind it, stay valid until the last is dropped and the last task
@@ -97,7 +97,7 @@ pub unsafe trait Driver: Send + Sync {
     /// A description of a stream's state, for people; the format is not stable.
     fn debug_info(&self, stream: &StreamHandle) -> String;
 
-    /// Makes a pool of initialised bytes of any value, aligned to [`Caps::alignment`]. `pool` is its name in
+    /// Makes a pool of initialized bytes of any value, aligned to [`Caps::alignment`]. `pool` is its name in
     /// messages. The memory is freed with the last clone of the handle, or with the last task that uses it.
     ///
     /// # Errors

@@ -226,7 +226,7 @@ pub enum RunError {
     )]
     SharedAlready { node: String, device: String },
     /// A context whose memory was released.
-    #[error("{what}: this context of {stream} was finalised and has no nodes any more")]
+    #[error("{what}: this context of {stream} was finalized and has no nodes any more")]
     Finalized { what: String, stream: String },
     /// A host array was requested where waiting for it could be a deadlock.
     #[error(

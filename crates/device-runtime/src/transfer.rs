@@ -232,7 +232,7 @@ impl Context {
             return Err(RunError::AlreadyInContext { node: node.name(), stream: self.stream().name() });
         }
         if node.mode().known_virtual() {
-            return Err(without_memory(node, "initialise"));
+            return Err(without_memory(node, "initialize"));
         }
         let shared = node.mode().known_shared_cross_streams();
         let found = if shared { self.stream().device().candidates()?.find(node) } else { None };

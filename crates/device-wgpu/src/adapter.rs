@@ -245,7 +245,7 @@ mod tests {
             driver: driver.to_owned(),
         };
         vec![
-            info(0, "Rasteriser", AdapterKind::Cpu, "soft 1.0"),
+            info(0, "Rasterizer", AdapterKind::Cpu, "soft 1.0"),
             info(1, "Little", AdapterKind::Integrated, "one 2.0"),
             info(2, "Big", AdapterKind::Discrete, "two 3.0"),
         ]
@@ -274,7 +274,7 @@ mod tests {
         let wanted = AdapterChoice::Name("none".to_owned());
         let error = WgpuOpenError::NoAdapter { wanted, interfaces: "vulkan".to_owned(), found: three() };
         let text = error.to_string();
-        assert!(text.starts_with("found no GPU adapter for an adapter with `none` in its name (looked for vulkan); there are: 0: Rasteriser (software, vulkan, driver soft 1.0); 1:"), "{text}");
+        assert!(text.starts_with("found no GPU adapter for an adapter with `none` in its name (looked for vulkan); there are: 0: Rasterizer (software, vulkan, driver soft 1.0); 1:"), "{text}");
         let error = WgpuOpenError::NoAdapter {
             wanted: AdapterChoice::Any,
             interfaces: "vulkan".to_owned(),

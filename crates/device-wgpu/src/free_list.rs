@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_joined_in_any_order() {
+    fn neighbors_are_joined_in_any_order() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let mut list = FreeList::new(30);
             (0..3).for_each(|at| assert_eq!(list.allocate(10), Some(at * 10)));

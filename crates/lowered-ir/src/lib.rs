@@ -14,7 +14,7 @@ pub mod random; // generators of random bits
 pub mod interp;
 pub mod log;
 
-// Optimisation.
+// Optimization.
 pub mod passes; // loops -> better loops
 pub mod pipeline;
 

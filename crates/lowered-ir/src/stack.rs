@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// The stack that the deepest routine takes, in builds without optimisation too.
+/// The stack that the deepest routine takes, in builds without optimization too.
 const ENOUGH_BYTES: usize = 8 << 20;
 
 /// The size of a new stack. Its pages take memory only once they are touched.

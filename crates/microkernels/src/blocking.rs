@@ -120,7 +120,7 @@ impl Blocking {
         let mc = (elements(cpu.l2_bytes) / 3 / kc.max(1)).clamp(2 * shape.height, 1024) / shape.height
             * shape.height;
         let nc = match packing {
-            // The few micro-panels that are packed together read neighbouring elements, so they find them in
+            // The few micro-panels that are packed together read neighboring elements, so they find them in
             // the L1 cache.
             Packing::WholeA => PANELS_AT_ONCE * shape.width,
             // A block takes at most a quarter of the L3 cache, and at most as many columns as the

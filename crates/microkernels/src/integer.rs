@@ -177,7 +177,7 @@ fn access(isa: Isa, k: usize, level: &DotLevel) -> OperandAccess {
 }
 
 /// Bytes from a group to the next, if the operand is stored in groups: four positions along K one after the
-/// other, and the groups of neighbouring columns one after the other.
+/// other, and the groups of neighboring columns one after the other.
 fn group_stride(operand: &OperandLayout, k: usize) -> Option<isize> {
     let is_column = operand.outer == AxisOffsets::Strided(GROUP as i64);
     if !operand.limits.is_empty() || !is_column || !k.is_multiple_of(GROUP) {

@@ -178,7 +178,7 @@ impl OperandLayout {
         }
     }
 
-    /// Whether elements at neighbouring positions of the outer dimension are neighbours in memory.
+    /// Whether elements at neighboring positions of the outer dimension are neighbors in memory.
     pub(crate) fn outer_is_contiguous(&self) -> bool {
         self.outer == AxisOffsets::Strided(self.size as i64)
     }

@@ -51,7 +51,7 @@ pub(crate) unsafe fn micro_panel<V: Simd>(
 }
 
 /// Packs the micro-panels of `outer`, `width` positions each, one after the other. If outer positions are
-/// contiguous, several micro-panels are packed together, because neighbours in memory are cheaper to load at
+/// contiguous, several micro-panels are packed together, because neighbors in memory are cheaper to load at
 /// once.
 ///
 /// # Safety

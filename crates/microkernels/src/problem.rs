@@ -14,7 +14,7 @@
 //! entries, one for each dimension of the operand ([`AxisOffsets`]). Elements outside of the image are zero:
 //! [`OperandBound`].
 //!
-//! The epilogue is a program of `vector-asm` for one row and some neighbouring columns. It is compiled with
+//! The epilogue is a program of `vector-asm` for one row and some neighboring columns. It is compiled with
 //! as many lanes as a register tile has columns, and runs for each row of the tile.
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct GemmProblem {
     /// The initial accumulators, by the same indices as the epilogue's places; `None` for zeros.
     pub initial: Option<VectorAddress>,
     /// The statements that consume the accumulators, without loops. The variable [`ACCUMULATORS`] holds the
-    /// accumulators of the row [`ROW`] and of [`EPILOGUE_LANES`] neighbouring columns from [`COLUMN`] on.
+    /// accumulators of the row [`ROW`] and of [`EPILOGUE_LANES`] neighboring columns from [`COLUMN`] on.
     /// Values and variables have [`EPILOGUE_LANES`] lanes or one. Places may use these two indices, the batch
     /// indices ([`batch_index`]) and bindings. Stores are contiguous along the columns.
     pub epilogue: VectorProgram,

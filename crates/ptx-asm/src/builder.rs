@@ -370,7 +370,7 @@ impl PtxBuilder {
         self.push(Inst::Store { space, ty, to, srcs });
     }
 
-    /// Synchronises all threads of the block (`bar.sync 0`).
+    /// Synchronizes all threads of the block (`bar.sync 0`).
     pub fn barrier(&mut self) {
         self.push(Inst::Barrier { id: 0, threads: None });
     }

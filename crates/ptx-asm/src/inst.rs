@@ -103,7 +103,7 @@ pub enum Inst {
         /// The operand; for [`AtomicOp::CompareSwap`] the expected value, then the new one.
         operands: SmallVec<[PtxOperand; 2]>,
     },
-    /// `bar.sync`: synchronises the threads of the block, or `threads` threads in whole warps. Their memory
+    /// `bar.sync`: synchronizes the threads of the block, or `threads` threads in whole warps. Their memory
     /// accesses before the barrier are ordered ahead of those after it.
     Barrier {
         /// Number of one of the block's named barriers: 0 to 15.
@@ -111,7 +111,7 @@ pub enum Inst {
         /// Number of threads that take part, a multiple of 32; `None` for the whole block.
         threads: Option<u32>,
     },
-    /// `bar.warp.sync`: synchronises the lanes of the warp and orders their memory accesses.
+    /// `bar.warp.sync`: synchronizes the lanes of the warp and orders their memory accesses.
     WarpBarrier,
     /// `fence.acq_rel`: orders the thread's memory accesses before the fence ahead of those after the fence,
     /// as seen by the threads of the scope.
@@ -167,11 +167,11 @@ pub enum Inst {
     TensorMapAddress { dst: Reg, map: u32 },
     /// `prefetch.tensormap`: brings the tensor map at an address into the cache.
     PrefetchTensorMap { map: Reg },
-    /// `mbarrier.init`: initialises an mbarrier of 8 bytes, aligned to 8, in shared memory. A phase is
+    /// `mbarrier.init`: initializes an mbarrier of 8 bytes, aligned to 8, in shared memory. A phase is
     /// complete after `count` arrivals, 1 to 2²⁰ - 1, once the expected transaction bytes have been copied.
     MbarrierInit { at: AddressOperand, count: u32 },
-    /// `fence.mbarrier_init`: makes the thread's initialised mbarriers visible to the cluster and to TMA,
-    /// once a barrier has synchronised the threads.
+    /// `fence.mbarrier_init`: makes the thread's initialized mbarriers visible to the cluster and to TMA,
+    /// once a barrier has synchronized the threads.
     FenceMbarrierInit,
     /// `mbarrier.arrive` on an mbarrier of the block, with release semantics for the block.
     MbarrierArrive { at: AddressOperand },
@@ -191,7 +191,7 @@ pub enum Inst {
     /// `mapa`: maps an address in the block's shared memory to the same address in another block of the
     /// cluster, by its rank. The destination is of class `B32`.
     Mapa { dst: Reg, at: AddressOperand, block: PtxOperand },
-    /// `barrier.cluster`: synchronises the threads of the cluster and orders their memory accesses.
+    /// `barrier.cluster`: synchronizes the threads of the cluster and orders their memory accesses.
     ClusterBarrier,
     /// `fence.proxy.async`: makes the thread's accesses of shared memory visible to later TMA and `wgmma`
     /// operations, which use the async proxy.

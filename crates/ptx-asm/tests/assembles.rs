@@ -203,7 +203,7 @@ fn register(class: RegClass, number: u32) -> Reg {
     Reg { class, number }
 }
 
-/// A kernel that initialises four registers of every class and then executes `insts`.
+/// A kernel that initializes four registers of every class and then executes `insts`.
 fn with(name: String, insts: &[Inst]) -> PtxKernel {
     let mut b = PtxBuilder::new(name, 2, 64);
     for class in RegClass::ALL {

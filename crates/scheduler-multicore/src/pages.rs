@@ -1,6 +1,6 @@
 //! Memory from the system: zeroed and aligned, and large memory on huge pages.
 //!
-//! Invariants: memory that [`allocate`] returns is initialised, aligned to [`ALIGNMENT`] and disjoint from
+//! Invariants: memory that [`allocate`] returns is initialized, aligned to [`ALIGNMENT`] and disjoint from
 //! all other memory until it is passed to [`release`] together with its size. Memory of at least
 //! [`HUGE_PAGE`] bytes begins at a huge page.
 #![allow(unsafe_code, reason = "memory comes from the system's allocator and its mappings")]

@@ -2,7 +2,7 @@
 //! the implementation of `Driver` and the allocation of memory (`pages`).
 //!
 //! Invariants relied on:
-//! * a [`PoolMemory`] is initialised, aligned and has `bytes` bytes until the last reference to it is
+//! * a [`PoolMemory`] is initialized, aligned and has `bytes` bytes until the last reference to it is
 //!   dropped;
 //! * a [`MemoryRegion`] is a [`MemoryRange`] of such memory, so it lies within the memory;
 //! * the arguments of a [`BoundCode`] come from [`KernelArgs`]: they have the sizes that the ABI states,
@@ -173,7 +173,7 @@ impl MemoryRegion {
     ///
     /// No thread writes the bytes while the slice exists.
     unsafe fn as_slice(&self) -> &[u8] {
-        // SAFETY: the region lies within initialised memory that `self` keeps alive; the caller vouches for
+        // SAFETY: the region lies within initialized memory that `self` keeps alive; the caller vouches for
         // the rest.
         unsafe { slice::from_raw_parts(self.base(), self.bytes) }
     }
@@ -185,7 +185,7 @@ impl MemoryRegion {
     /// No other thread accesses the bytes while the slice exists.
     #[allow(clippy::mut_from_ref, reason = "exclusiveness is the caller's promise")]
     unsafe fn as_mut_slice(&self) -> &mut [u8] {
-        // SAFETY: the region lies within initialised memory that `self` keeps alive; the caller vouches for
+        // SAFETY: the region lies within initialized memory that `self` keeps alive; the caller vouches for
         // the rest.
         unsafe { slice::from_raw_parts_mut(self.base(), self.bytes) }
     }

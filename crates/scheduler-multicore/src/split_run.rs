@@ -107,7 +107,7 @@ impl SplitRun {
         self.workers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes a worker whose task was cancelled from the count.
+    /// Removes a worker whose task was canceled from the count.
     pub(crate) fn remove_worker(&self) {
         self.workers.fetch_sub(1, Ordering::Relaxed);
     }

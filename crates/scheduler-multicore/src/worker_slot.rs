@@ -1,9 +1,9 @@
 //! The slot of one pool worker: a thread that splits a kernel submits a task to it, and the worker takes the
 //! task. The worker spins for a while after its last task and then sleeps.
 //!
-//! Invariants: a slot belongs to the thread that claimed it until its task was cancelled, or taken and
-//! executed; so a slot holds at most one task. Submitting, taking and cancelling happen under the one lock,
-//! hence a task is either taken or cancelled, never both.
+//! Invariants: a slot belongs to the thread that claimed it until its task was canceled, or taken and
+//! executed; so a slot holds at most one task. Submitting, taking and canceling happen under the one lock,
+//! hence a task is either taken or canceled, never both.
 
 use std::{mem, time::Duration};
 

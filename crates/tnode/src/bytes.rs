@@ -35,7 +35,7 @@ pub(crate) fn allocate(len: usize) -> Result<Growing, TensorNodeError> {
 pub(crate) fn zeros(len: usize) -> Result<Growing, TensorNodeError> {
     const CHUNK: &[u8] = &[0; 4096];
     let mut bytes = allocate(len)?;
-    // Filling by chunks is fast without optimisation too; otherwise large arrays are filled byte by byte.
+    // Filling by chunks is fast without optimization too; otherwise large arrays are filled byte by byte.
     while bytes.len() < len {
         bytes.extend_from_slice(&CHUNK[..CHUNK.len().min(len - bytes.len())]);
     }

@@ -381,7 +381,7 @@ impl HostArray {
     }
 }
 
-/// Elements between neighbours along each axis, where the last axis is contiguous.
+/// Elements between neighbors along each axis, where the last axis is contiguous.
 fn row_major_strides(dims: &[usize]) -> Dims {
     let mut strides: Dims = dims.iter().rev().scan(1, next_stride).collect();
     strides.reverse();

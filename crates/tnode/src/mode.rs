@@ -48,7 +48,7 @@ pub enum Sharing {
 pub enum Hosted {
     /// Not decided yet.
     Unset,
-    /// Constant after initialisation.
+    /// Constant after initialization.
     Constant,
     /// Not constant: either of the next two.
     Nonconstant,

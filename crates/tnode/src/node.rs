@@ -175,7 +175,7 @@ impl TensorNode {
         name::styled_ident(self.0.id.0, self.label(), style, ambiguous)
     }
 
-    /// The place where the node got memory last, for debugging. A link or an initialisation records stream,
+    /// The place where the node got memory last, for debugging. A link or an initialization records stream,
     /// pool and offset, as in `multicore:0:1 pool 2 offset 64`. The text is empty at first.
     pub fn backend_info(&self) -> String {
         lock(&self.0.notes).backend_info.clone()

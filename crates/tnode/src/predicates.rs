@@ -91,7 +91,7 @@ impl ModeState {
         matches!(self.mode(), Some(MemoryMode::Virtual | MemoryMode::Local))
     }
 
-    /// Whether the values certainly never change after initialisation.
+    /// Whether the values certainly never change after initialization.
     pub fn known_constant(&self) -> bool {
         use MemoryMode::{EffectivelyConstant, Hosted as HostedMode};
         matches!(self.mode(), Some(EffectivelyConstant | HostedMode(Hosted::Constant)))

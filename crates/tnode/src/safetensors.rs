@@ -48,7 +48,7 @@ fn names_of_random_bits(bytes: &[u8]) -> Result<Vec<String>, TensorNodeError> {
     Ok(names.map_or_else(Vec::new, |names| names.lines().map(str::to_owned).collect()))
 }
 
-/// Serialises arrays, without their margins.
+/// Serializes arrays, without their margins.
 ///
 /// # Errors
 /// When the names do not fit a header, or the name of a `u32x4` array contains a line break.

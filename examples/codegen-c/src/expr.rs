@@ -94,7 +94,7 @@ impl Emitter<'_> {
 }
 
 fn not_legal<T>(op: impl std::fmt::Display, dtype: DType) -> Checked<T> {
-    reject(format!("{op} {dtype}"), "legalisation replaces it; was the kernel scheduled for another target?")
+    reject(format!("{op} {dtype}"), "legalization replaces it; was the kernel scheduled for another target?")
 }
 
 /// The end of the names of `math.h` for `float`.

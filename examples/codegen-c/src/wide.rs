@@ -8,7 +8,7 @@ use libloading::Library;
 use crate::expr::{Value, c_type as any_c_type};
 use crate::render::Emitter;
 
-/// The C type of an element. Legalisation computes with the bits of narrow floats.
+/// The C type of an element. Legalization computes with the bits of narrow floats.
 pub(crate) fn c_type(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "double",
@@ -99,7 +99,7 @@ impl Emitter<'_> {
                 Ok(())
             }
             Stmt::Log { parts } => self.log(parts, self.lines.get(stmt).unwrap_or_default()),
-            _ => reject("an accumulating scatter", "legalisation replaces it"),
+            _ => reject("an accumulating scatter", "legalization replaces it"),
         }
     }
 

@@ -17,7 +17,7 @@ use arrayjit_tensor::{
     session::{Batch, Metrics, Ranks, Session},
 };
 
-/// The text: a licence, which never changes.
+/// The text: a license, which never changes.
 pub const TEXT: &str = include_str!("../../../LICENSE-APACHE");
 
 /// The sizes of the model and of its training.
@@ -111,7 +111,7 @@ impl Module for CausalAttention {
     }
 }
 
-/// Attention and a network of two layers, each on normalised input and added to it.
+/// Attention and a network of two layers, each on normalized input and added to it.
 struct Block {
     norm1: LayerNorm,
     attention: CausalAttention,

@@ -79,7 +79,7 @@ struct CharGptArgs {
     /// The bytes of gradients that ranks sum together
     #[arg(long, default_value_t = 64 << 10)]
     bucket_bytes: usize,
-    /// Divides the state of the optimiser over the ranks
+    /// Divides the state of the optimizer over the ranks
     #[arg(long)]
     sharded: bool,
     /// Writes a timeline to this file, for ui.perfetto.dev or chrome://tracing, with the tracks of all ranks

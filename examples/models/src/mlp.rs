@@ -119,7 +119,7 @@ impl Trained {
         Ok(correct.count() as f64 / moons.labels.len() as f64)
     }
 
-    /// A picture of the plane, coloured by the probability, with the points on top.
+    /// A picture of the plane, colored by the probability, with the points on top.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A residual network on made pictures of 32 × 32 pixels: stripes, checks and shapes in a random colour on
+//! A residual network on made pictures of 32 × 32 pixels: stripes, checks and shapes in a random color on
 //! its opposite, at random places, with noise.
 //!
 //! Source: He, Zhang, Ren and Sun, Deep residual learning for image recognition, 2015.
@@ -20,29 +20,29 @@ pub const CLASSES: usize = 8;
 /// The pictures of a training step.
 const BATCH: usize = 32;
 
-/// A convolution without bias, and batch normalisation.
-struct NormalisedConv {
+/// A convolution without bias, and batch normalization.
+struct NormalizedConv {
     conv: Conv2d,
     norm: BatchNorm2d,
 }
 
-impl NormalisedConv {
+impl NormalizedConv {
     fn new(
         params: &Params,
         (inputs, outputs): (usize, usize),
         size: usize,
         stride: usize,
-    ) -> Result<NormalisedConv, TensorError> {
+    ) -> Result<NormalizedConv, TensorError> {
         let conv =
             Conv2d::builder(&params.sub("conv"), inputs, outputs, size).stride(stride).padding(size / 2);
-        Ok(NormalisedConv {
+        Ok(NormalizedConv {
             conv: conv.bias(false).build()?,
             norm: BatchNorm2d::new(&params.sub("norm"), outputs)?,
         })
     }
 }
 
-impl Module for NormalisedConv {
+impl Module for NormalizedConv {
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         self.norm.forward(&self.conv.forward(x)?)
     }
@@ -50,9 +50,9 @@ impl Module for NormalisedConv {
 
 /// relu(f(x) + x), where f has two convolutions. If f changes the shape, x passes a convolution of size 1.
 struct Block {
-    first: NormalisedConv,
-    second: NormalisedConv,
-    shortcut: Option<NormalisedConv>,
+    first: NormalizedConv,
+    second: NormalizedConv,
+    shortcut: Option<NormalizedConv>,
 }
 
 impl Block {
@@ -60,11 +60,11 @@ impl Block {
         let (inputs, outputs) = channels;
         let shortcut = match inputs == outputs && stride == 1 {
             true => None,
-            false => Some(NormalisedConv::new(&params.sub("shortcut"), channels, 1, stride)?),
+            false => Some(NormalizedConv::new(&params.sub("shortcut"), channels, 1, stride)?),
         };
         Ok(Block {
-            first: NormalisedConv::new(&params.sub("first"), channels, 3, stride)?,
-            second: NormalisedConv::new(&params.sub("second"), (outputs, outputs), 3, 1)?,
+            first: NormalizedConv::new(&params.sub("first"), channels, 3, stride)?,
+            second: NormalizedConv::new(&params.sub("second"), (outputs, outputs), 3, 1)?,
             shortcut,
         })
     }
@@ -83,7 +83,7 @@ impl Module for Block {
 /// A convolution, residual blocks, the mean over the picture, and a linear layer. Each block but the first
 /// halves the picture and doubles the channels.
 pub struct ResNet {
-    stem: NormalisedConv,
+    stem: NormalizedConv,
     blocks: Vec<Block>,
     head: Linear,
 }
@@ -95,7 +95,7 @@ impl ResNet {
     ///
     /// Names that exist already.
     pub fn new(params: &Params, width: usize, blocks: usize) -> Result<ResNet, TensorError> {
-        let stem = NormalisedConv::new(&params.sub("stem"), (3, width), 3, 1)?;
+        let stem = NormalizedConv::new(&params.sub("stem"), (3, width), 3, 1)?;
         let mut channels = width;
         let mut made = Vec::new();
         for at in 0..blocks {
@@ -132,12 +132,12 @@ pub fn pictures(count: usize, seed: u64) -> Pictures {
     let mut made = Pictures { pixels: Vec::new(), labels: Vec::new() };
     for at in 0..count {
         let kind = at % CLASSES;
-        let colour: [f32; 3] = std::array::from_fn(|_| (0.5 + rng.f32()) * if rng.bool() { 1. } else { -1. });
+        let color: [f32; 3] = std::array::from_fn(|_| (0.5 + rng.f32()) * if rng.bool() { 1. } else { -1. });
         let (x, y, size) = (12. + 8. * rng.f32(), 12. + 8. * rng.f32(), 6. + 4. * rng.f32());
         let mask: Vec<bool> = (0..SIDE * SIDE)
             .map(|pixel| is_marked(kind, (pixel % SIDE) as f32 - x, (pixel / SIDE) as f32 - y, size))
             .collect();
-        for channel in colour {
+        for channel in color {
             let signed = |marked| if marked { channel } else { -channel };
             made.pixels.extend(mask.iter().map(|&marked| signed(marked) + rng.f32() - 0.5));
         }
@@ -146,7 +146,7 @@ pub fn pictures(count: usize, seed: u64) -> Pictures {
     made
 }
 
-/// Whether the point at a distance (x, y) from the centre is marked in a picture of this kind.
+/// Whether the point at a distance (x, y) from the center is marked in a picture of this kind.
 fn is_marked(kind: usize, x: f32, y: f32, size: f32) -> bool {
     let stripe = |distance: f32| (2. * distance / size).floor() as i32 % 2 == 0;
     let (radius, square) = (x.hypot(y), x.abs().max(y.abs()));

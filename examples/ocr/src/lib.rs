@@ -3,7 +3,7 @@
 
 mod detect;
 mod geometry;
-mod recognise;
+mod recognize;
 mod tensor;
 
 use std::path::Path;
@@ -52,7 +52,7 @@ impl Reader {
         };
         let [detection, classification, recognition] = FILES.map(load);
         let recognition = recognition?;
-        let characters = recognise::characters(&recognition)?;
+        let characters = recognize::characters(&recognition)?;
         Ok(Reader {
             detection: detection?.session(backend)?,
             classification: classification?.session(backend)?,
@@ -70,11 +70,11 @@ impl Reader {
         for corners in detect::lines(&self.detection, picture)? {
             let mut strip = detect::strip(picture, &corners);
             let mut corners = corners;
-            if recognise::is_upside_down(&self.classification, &strip)? {
+            if recognize::is_upside_down(&self.classification, &strip)? {
                 strip = image::imageops::rotate180(&strip);
                 corners.rotate_left(2);
             }
-            let (text, score) = recognise::text(&self.recognition, &strip, &self.characters)?;
+            let (text, score) = recognize::text(&self.recognition, &strip, &self.characters)?;
             if score >= LEAST_SCORE {
                 lines.push(Line { corners, text, score });
             }

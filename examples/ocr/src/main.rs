@@ -56,7 +56,7 @@ fn draw(mut picture: RgbImage, lines: &[Line], path: &Path) -> Result<()> {
     for line in lines {
         for at in 0..4 {
             let ([a, b], [c, d]) = (line.corners[at], line.corners[(at + 1) % 4]);
-            // The upper side has another colour, so that turned text shows.
+            // The upper side has another color, so that turned text shows.
             let color = if at == 0 { Rgb([0, 160, 0]) } else { Rgb([220, 0, 0]) };
             draw_line_segment_mut(&mut picture, (a, b), (c, d), color);
         }

@@ -85,7 +85,7 @@ fn cases(chunk: Chunk<'_>, file: &File) -> Result<Vec<RunCase>> {
 
 /// A routine that is linked into a context.
 struct Linked {
-    /// The optimised routine, before it was scheduled.
+    /// The optimized routine, before it was scheduled.
     routine: LoweredRoutine,
     /// The position in the context of each of the routine's nodes; `None` for a node that no kernel accesses.
     nodes: Vec<Option<usize>>,

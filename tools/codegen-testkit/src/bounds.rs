@@ -4,7 +4,7 @@
 //! Machine code for this process must give the interpreter's bits. GPUs cannot promise that: their languages
 //! leave open in which direction a sum is rounded, whether a product is contracted into it, how accurate a
 //! division is, and whether subnormals are flushed to zero. They do promise a bound for each operation
-//! (`promises`). How much such an error affects an element of the result depends on the values: a cancelling
+//! (`promises`). How much such an error affects an element of the result depends on the values: a canceling
 //! sum, `exp` of a large number, or a comparison of nearly equal numbers amplifies it. So the routine is run
 //! once more with a *radius* for every number: the device's number lies within the radius if every operation
 //! keeps its promise (`value`, `machine`). This is running error analysis: no constant is tuned to make a

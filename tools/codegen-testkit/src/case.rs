@@ -39,7 +39,7 @@ pub enum Variant {
     AsIs,
     /// With every value logged.
     Logged,
-    /// As it is, and optimised.
+    /// As it is, and optimized.
     Both,
 }
 
@@ -56,7 +56,7 @@ pub fn cases(caps: &Caps) -> Vec<Case> {
     corpus.chain(probes).chain(random(caps)).collect()
 }
 
-/// A run of the corpus optimised, with logs, and as written. The optimiser adds and removes operations, so
+/// A run of the corpus optimized, with logs, and as written. The optimizer adds and removes operations, so
 /// that each has a level of its own.
 fn of_corpus(run: &RunCase) -> Vec<Case> {
     let case = |variant, name: &str, routine: &LoweredRoutine| Case {
@@ -67,12 +67,12 @@ fn of_corpus(run: &RunCase) -> Vec<Case> {
         variant,
     };
     let mut cases = Vec::new();
-    // The corpus's own tests report a routine that the optimiser rejects.
+    // The corpus's own tests report a routine that the optimizer rejects.
     for (name, routine) in corpus::variants(&run.routine).into_iter().filter_map(|(n, r)| Some((n, r.ok()?)))
     {
         cases.push(case(Variant::AsIs, name, &routine));
-        if name == "optimised" {
-            cases.push(case(Variant::Logged, "optimised, logging", &routine));
+        if name == "optimized" {
+            cases.push(case(Variant::Logged, "optimized, logging", &routine));
         }
     }
     cases
@@ -91,14 +91,14 @@ fn random(caps: &Caps) -> Vec<Case> {
 fn drawn(seed: u64, routine: &dyn Fn(&[u8]) -> LoweredRoutine, of: &str) -> Case {
     let routine = routine(&bytes_of_seed(seed, 200));
     let run = RunCase::drawn(routine.clone(), &bytes_of_seed(seed ^ 0x5eed, 4096));
-    // The optimiser may replace a sum over a one-hot array by a gather.
+    // The optimizer may replace a sum over a one-hot array by a gather.
     let variants = corpus::variants(&routine).into_iter().filter_map(|(_, routine)| routine.ok());
     let level = variants.map(|routine| Level::of(&routine)).fold(Level::of(&routine), Level::max);
     Case { name: format!("random routine {seed} of {of}"), level, claim: None, run, variant: Variant::Both }
 }
 
 impl Case {
-    /// A case for any run, such as a reduced one: as written and optimised.
+    /// A case for any run, such as a reduced one: as written and optimized.
     pub fn of_run(run: RunCase) -> Case {
         let (name, level) = (run.path.display().to_string(), Level::of(&run.routine));
         Case { name, level, claim: None, run, variant: Variant::Both }
@@ -125,7 +125,7 @@ impl Case {
     fn run_both(&self, codegen: &dyn Codegen) -> Result<Outcome, Outcome> {
         let mut outcome = Outcome::Passed;
         for (_, routine) in corpus::variants(&self.run.routine) {
-            // The optimiser rejects a node that is declared virtual and cannot be.
+            // The optimizer rejects a node that is declared virtual and cannot be.
             let Ok(routine) = routine else { continue };
             outcome = corpus::run_case(codegen, &RunCase { routine, ..self.run.clone() })?;
         }

@@ -17,7 +17,7 @@ pub fn false_claims(caps: &Caps) -> Vec<(Level, String)> {
     for (level, dtype) in [(Level::L0, DType::F32), (Level::L1, DType::I32), (Level::L1, DType::Bool)] {
         let stored = caps.storage.contains(dtype);
         deny(level, stored, format!("`Caps::storage` lacks {dtype}, which {level} needs"));
-        // Legalisation can replace arithmetic on `bool`.
+        // Legalization can replace arithmetic on `bool`.
         let computed = dtype == DType::Bool || caps.arithmetic.contains(dtype);
         deny(level, computed, format!("`Caps::arithmetic` lacks {dtype}, which {level} needs"));
     }

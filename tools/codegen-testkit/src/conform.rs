@@ -41,7 +41,7 @@ pub const JOBS: &str = "CONFORMANCE_JOBS";
 const LIMIT: Duration = Duration::from_secs(60);
 /// The most children that may die before the rest of the cases is given up.
 const DEATHS: usize = 20;
-/// The cases that a child takes at a time: neighbours often have the same kernels.
+/// The cases that a child takes at a time: neighbors often have the same kernels.
 const CHUNK: usize = 8;
 /// Failures that are shrunk.
 const SHRUNK: usize = 2;

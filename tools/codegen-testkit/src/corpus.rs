@@ -17,19 +17,19 @@ pub(crate) fn name(case: &RunCase, variant: &str) -> String {
     format!("{}:{} {variant}", file.display(), case.line)
 }
 
-/// The variants of a routine: optimised, and as written unless it has nodes that only the optimiser can
+/// The variants of a routine: optimized, and as written unless it has nodes that only the optimizer can
 /// remove.
 pub(crate) fn variants(routine: &LoweredRoutine) -> Vec<(&'static str, Result<LoweredRoutine, Outcome>)> {
-    let mut variants = vec![("optimised", optimised(routine))];
+    let mut variants = vec![("optimized", optimized(routine))];
     if routine.nodes.iter().all(|decl| !decl.mode.known_virtual()) {
         variants.push(("as written", Ok(routine.clone())));
     }
     variants
 }
 
-pub(crate) fn optimised(routine: &LoweredRoutine) -> Result<LoweredRoutine, Outcome> {
-    let optimised = optimize(routine.clone(), &pipeline::OptimizeSettings::default());
-    optimised.map(|optimised| optimised.routine).map_err(|e| failed("optimising", e))
+pub(crate) fn optimized(routine: &LoweredRoutine) -> Result<LoweredRoutine, Outcome> {
+    let optimized = optimize(routine.clone(), &pipeline::OptimizeSettings::default());
+    optimized.map(|optimized| optimized.routine).map_err(|e| failed("optimizing", e))
 }
 
 /// Schedules the routine of a run for a code generator and compiles it.
@@ -43,15 +43,15 @@ pub fn compile_case(codegen: &dyn Codegen, case: &RunCase) -> Result<(ScheduledR
     Ok((scheduled, artifact))
 }
 
-/// Optimises and compiles a run, runs it in this process and returns the types and the bytes of the nodes
+/// Optimizes and compiles a run, runs it in this process and returns the types and the bytes of the nodes
 /// that outlive it.
 ///
 /// # Errors
 ///
-/// [`Outcome::Skipped`] if the optimiser or the target does not support the routine, [`Outcome::Failed`] for
+/// [`Outcome::Skipped`] if the optimizer or the target does not support the routine, [`Outcome::Failed`] for
 /// all other errors.
 pub fn results(codegen: &dyn Codegen, case: &RunCase) -> Result<Vec<(DType, Vec<u8>)>, Outcome> {
-    let routine = optimised(&case.routine).map_err(|outcome| match outcome {
+    let routine = optimized(&case.routine).map_err(|outcome| match outcome {
         // It rejects a node that is declared virtual and cannot be.
         Outcome::Failed(why) => Outcome::Skipped(why),
         other => other,
@@ -63,7 +63,7 @@ pub fn results(codegen: &dyn Codegen, case: &RunCase) -> Result<Vec<(DType, Vec<
     Ok(kept.map(|(decl, bytes)| (decl.dtype, bytes)).collect())
 }
 
-/// A routine that legalisation rejects is unsupported by the target.
+/// A routine that legalization rejects is unsupported by the target.
 pub(crate) fn illegal(error: ScheduleError) -> Outcome {
     match error {
         ScheduleError::Illegal(error) => Outcome::Skipped(error.to_string()),
@@ -115,7 +115,7 @@ pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome,
     } else {
         compare(&case.routine, &found, &defined)?;
     }
-    // Legalisation keeps the bits of functions on targets with f64 and i64, and is shorter on others.
+    // Legalization keeps the bits of functions on targets with f64 and i64, and is shorter on others.
     let is_wide = [DType::F64, DType::I64].iter().all(|dtype| codegen.caps().arithmetic.contains(*dtype));
     if is_strict && (is_wide || !has_functions(&case.routine)) {
         compare(&case.routine, &found, &meaning)?;
@@ -164,7 +164,7 @@ fn distance(a: Scalar, b: Scalar) -> String {
         return String::new();
     }
     let width = a.dtype().size_bytes() * 8;
-    // Neighbouring floats have neighbouring numbers.
+    // Neighboring floats have neighboring numbers.
     let number = |x: Scalar| {
         let magnitude = (x.bits() & ((1 << (width - 1)) - 1)) as i128;
         if x.bits() >> (width - 1) == 1 { -magnitude } else { magnitude }

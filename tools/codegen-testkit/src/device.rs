@@ -26,7 +26,7 @@ pub enum Agreement {
     Bounds,
 }
 
-/// Runs the whole corpus on a device with the code of a code generator: each run as written, and optimised.
+/// Runs the whole corpus on a device with the code of a code generator: each run as written, and optimized.
 pub fn run_corpus_on(codegen: &dyn Codegen, device: &Device, agreement: Agreement) -> Report {
     let mut report =
         Report { subject: format!("{} on {}", codegen.name(), device.name()), ..Report::default() };
@@ -54,7 +54,7 @@ pub fn run_generated_on(
 ) -> Result<Closeness, Outcome> {
     let case = RunCase::drawn(routine.clone(), bytes);
     let mut closeness = Closeness::default();
-    // The optimiser rejects a node that is declared virtual and cannot be.
+    // The optimizer rejects a node that is declared virtual and cannot be.
     for routine in variants(routine).into_iter().filter_map(|(_, routine)| routine.ok()) {
         let case = RunCase { routine, ..case.clone() };
         let close = run_case(codegen, device, &case, agreement).map_err(|outcome| match outcome {

@@ -141,7 +141,7 @@ impl GuardedBuffer {
     /// Whether nothing has written to the guards.
     pub fn is_guarded(&self) -> bool {
         let (before, rest) = self.memory.split_at(self.start);
-        // Whole slices are compared: guards are most of the memory, also in builds without optimisation.
+        // Whole slices are compared: guards are most of the memory, also in builds without optimization.
         let intact = |guard: &[u8]| guard.chunks(INTACT.len()).all(|chunk| chunk == &INTACT[..chunk.len()]);
         intact(before) && intact(&rest[self.len..])
     }

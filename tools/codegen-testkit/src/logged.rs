@@ -18,7 +18,7 @@ pub(crate) fn run_case(codegen: &dyn Codegen, case: &RunCase) -> Result<Outcome,
     let case = RunCase { routine: log_values(&case.routine), ..case.clone() };
     verify(&case.routine).map_err(|e| failed("logging", e))?;
     let (found, log) = run(codegen, &case)?;
-    // The routine as written, without legalisation.
+    // The routine as written, without legalization.
     let (defined, expected) = run(&Interpreted::new(), &case)?;
     compare(&case.routine, &found, &defined)?;
     compare_logs(&log, &expected)?;

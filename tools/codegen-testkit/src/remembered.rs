@@ -1,6 +1,6 @@
 //! A code generator that remembers its last artifacts.
 //!
-//! A routine as written and optimised often has the same kernels. Code generators that start a compiler
+//! A routine as written and optimized often has the same kernels. Code generators that start a compiler
 //! program take most of the kit's time, so the kit compiles the same kernels once; it runs them for each
 //! case.
 

@@ -50,7 +50,7 @@ pub(crate) fn shrink_with(case: &Case, how: &str, judge: &mut dyn FnMut(&RunCase
     ShrunkCase { run, how: last.unwrap_or_else(|| how.to_owned()) }
 }
 
-/// The outcome of a run as written, optimised and with logs: the first failure of these.
+/// The outcome of a run as written, optimized and with logs: the first failure of these.
 pub(crate) fn judge_run(codegen: &dyn Codegen, run: &RunCase) -> Outcome {
     let mut outcome = Outcome::Passed;
     for variant in [Variant::Both, Variant::Logged] {

@@ -1,4 +1,4 @@
-//! A run means the same at every stage: as written, after every pass of the optimiser and of the scheduler,
+//! A run means the same at every stage: as written, after every pass of the optimizer and of the scheduler,
 //! and compiled, however its kernels are split.
 //!
 //! In the class `Strict` every stage has the same bits. In `Fast` the scheduled kernels fix the order of
@@ -31,7 +31,7 @@ pub struct StageTally {
     pub kernels: usize,
     /// The number of these that may be split.
     pub parallel: usize,
-    /// Nodes that the optimiser inlined.
+    /// Nodes that the optimizer inlined.
     pub inlined: usize,
 }
 
@@ -40,7 +40,7 @@ pub struct StageTally {
 pub enum StageVariants {
     /// All variants.
     All,
-    /// Every variant of the optimiser. Only one of the optimised routines is scheduled and compiled, in one
+    /// Every variant of the optimizer. Only one of the optimized routines is scheduled and compiled, in one
     /// variant that the number selects, so that many cases together cover all variants.
     One(u8),
 }
@@ -55,7 +55,7 @@ impl StageVariants {
     }
 }
 
-/// The stages behind the optimiser: the schedules and the code generators that compile them.
+/// The stages behind the optimizer: the schedules and the code generators that compile them.
 pub struct Stages {
     /// Code generators with their names. The first one's target schedules for the interpreter.
     pub codegens: Vec<(&'static str, Box<dyn Codegen>)>,
@@ -106,12 +106,12 @@ impl Stages {
         tally.cases += 1;
         reads_back(&case.routine)?;
         let expected = case.interpret().map_err(|error| of("interpreting", error, &case.routine))?;
-        let optimised = filetests::check_optimiser(case)?;
-        for (at, (name, routine)) in optimised.iter().enumerate() {
+        let optimized = filetests::check_optimizer(case)?;
+        for (at, (name, routine)) in optimized.iter().enumerate() {
             let Some(routine) = routine else { continue };
             reads_back(routine)?;
             tally.inlined += routine.nodes.iter().filter(|node| node.mode.known_virtual()).count();
-            if variants.takes(0, at, optimised.len()) {
+            if variants.takes(0, at, optimized.len()) {
                 let scheduled = RunCase { routine: routine.clone(), ..case.clone() };
                 let bounds = Bounds::of_any_order(case);
                 let mut schedules = Schedules {
@@ -122,18 +122,18 @@ impl Stages {
                     variants,
                     tally,
                 };
-                schedules.check().map_err(|failure| of(&format!("optimised ({name})"), failure, routine))?;
+                schedules.check().map_err(|failure| of(&format!("optimized ({name})"), failure, routine))?;
             }
         }
         Ok(())
     }
 }
 
-/// The checks of an optimised routine behind the optimiser.
+/// The checks of an optimized routine behind the optimizer.
 struct Schedules<'s> {
     stages: &'s Stages,
     case: &'s RunCase,
-    /// The results of the routine before the optimiser.
+    /// The results of the routine before the optimizer.
     expected: &'s [Vec<u8>],
     bounds: Option<Bounds>,
     variants: StageVariants,
@@ -220,7 +220,7 @@ fn schedules() -> [(&'static str, ScheduleOptions); 4] {
     ]
 }
 
-/// The schedule of an optimised routine for a code generator. Every kernel and the output of every pass keep
+/// The schedule of an optimized routine for a code generator. Every kernel and the output of every pass keep
 /// the verifier's rules.
 fn scheduled(
     routine: &LoweredRoutine,

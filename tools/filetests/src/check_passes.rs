@@ -12,8 +12,8 @@ use lowered_ir::{text, verify};
 use crate::RunCase;
 use crate::generate::{alike, bytes_of_seed, memory_from_bytes};
 
-/// The routine to which each of the optimiser's settings leads, if it accepts the routine.
-type Optimised = Vec<(&'static str, Option<LoweredRoutine>)>;
+/// The routine to which each of the optimizer's settings leads, if it accepts the routine.
+type Optimized = Vec<(&'static str, Option<LoweredRoutine>)>;
 
 /// A run, and the memory after it without any pass.
 struct PassCase<'c> {
@@ -22,7 +22,7 @@ struct PassCase<'c> {
     after: Vec<Vec<u8>>,
     log: Vec<String>,
     /// The routines that have passed the check. Most passes leave most routines as they are, and the
-    /// optimiser's settings lead to the same routines.
+    /// optimizer's settings lead to the same routines.
     checked: RefCell<BTreeSet<String>>,
 }
 
@@ -85,9 +85,9 @@ impl<'c> PassCase<'c> {
         Ok(())
     }
 
-    /// The optimised routine; `None` if a node that is declared virtual cannot be, which the optimiser
+    /// The optimized routine; `None` if a node that is declared virtual cannot be, which the optimizer
     /// rejects.
-    fn optimised(&self, name: &str, settings: &OptimizeSettings) -> Result<Option<LoweredRoutine>, String> {
+    fn optimized(&self, name: &str, settings: &OptimizeSettings) -> Result<Option<LoweredRoutine>, String> {
         let mut result = Ok(());
         let optimized = optimize_traced(self.case.routine.clone(), settings, &mut |pass, routine| {
             if result.is_ok() {
@@ -99,13 +99,13 @@ impl<'c> PassCase<'c> {
         match optimized {
             Ok(optimized) => Ok(Some(optimized.routine)),
             Err(_) if may_be_rejected => Ok(None),
-            Err(error) => Err(format!("optimising ({name}): {error}\n{}", text::print(&self.case.routine))),
+            Err(error) => Err(format!("optimizing ({name}): {error}\n{}", text::print(&self.case.routine))),
         }
     }
 
-    fn check_optimiser(&self) -> Result<Optimised, String> {
+    fn check_optimizer(&self) -> Result<Optimized, String> {
         let each = all_settings().into_iter();
-        each.map(|(name, settings)| Ok((name, self.optimised(name, &settings)?))).collect()
+        each.map(|(name, settings)| Ok((name, self.optimized(name, &settings)?))).collect()
     }
 
     fn check_each_pass(&self) -> Result<(), String> {
@@ -119,7 +119,7 @@ impl<'c> PassCase<'c> {
     }
 }
 
-/// Settings of the optimiser that lead to different code.
+/// Settings of the optimizer that lead to different code.
 fn all_settings() -> [(&'static str, OptimizeSettings); 5] {
     let usual = OptimizeSettings::default();
     let keep = OptimizeSettings { enable_device_only: false, ..usual.clone() };
@@ -138,8 +138,8 @@ fn all_settings() -> [(&'static str, OptimizeSettings); 5] {
     ]
 }
 
-/// Checks that each single pass, and the optimiser step by step with several settings, preserve the results
-/// of the routine in class `Strict`, on memory derived from the seed. Returns whether the optimiser accepted
+/// Checks that each single pass, and the optimizer step by step with several settings, preserve the results
+/// of the routine in class `Strict`, on memory derived from the seed. Returns whether the optimizer accepted
 /// the routine: it rejects one with a node that is declared virtual and cannot be.
 ///
 /// # Errors
@@ -150,16 +150,16 @@ pub fn check_passes(mut routine: LoweredRoutine, seed: u64) -> Result<bool, Stri
     let case = RunCase::drawn(routine, &bytes_of_seed(seed, 4096));
     let check = PassCase::new(&case)?;
     check.check_each_pass()?;
-    Ok(check.check_optimiser()?.iter().any(|(_, routine)| routine.is_some()))
+    Ok(check.check_optimizer()?.iter().any(|(_, routine)| routine.is_some()))
 }
 
-/// Checks that the optimiser preserves the results of a run step by step, with several settings. Returns the
+/// Checks that the optimizer preserves the results of a run step by step, with several settings. Returns the
 /// name of each setting and the routine to which it leads, or `None` if it rejects a node that is declared
 /// virtual.
 ///
 /// # Errors
 ///
 /// The difference and the pass, with the routine before and after it.
-pub fn check_optimiser(case: &RunCase) -> Result<Optimised, String> {
-    PassCase::new(case)?.check_optimiser()
+pub fn check_optimizer(case: &RunCase) -> Result<Optimized, String> {
+    PassCase::new(case)?.check_optimizer()
 }

@@ -3,7 +3,7 @@
 
 use codegen_core::{Access, Caps, Cost, Kernel, KernelAbi, Launch, Param};
 
-/// A routine as one kernel, legalised for a target. Its ABI follows the routine's declarations; every node is
+/// A routine as one kernel, legalized for a target. Its ABI follows the routine's declarations; every node is
 /// read and written.
 ///
 /// # Panics
@@ -11,7 +11,7 @@ use codegen_core::{Access, Caps, Cost, Kernel, KernelAbi, Launch, Param};
 /// If the text is invalid, or the target lacks an operation.
 pub fn kernel(text: &str, caps: &Caps) -> Kernel {
     let routine = lowered_ir::text::parse(text).unwrap_or_else(|error| panic!("{error}"));
-    let ir = scheduling::legalise(&routine, caps).unwrap_or_else(|error| panic!("{error}"));
+    let ir = scheduling::legalize(&routine, caps).unwrap_or_else(|error| panic!("{error}"));
     let nodes = ir.nodes.iter().map(|decl| Param::Node {
         access: Access::ReadWrite,
         bytes: decl.dims.iter().product::<usize>() * decl.dtype.size_bytes(),

@@ -3,7 +3,7 @@
 
 mod calls;
 mod case;
-mod check_passes; // tests of the optimiser's passes
+mod check_passes; // tests of the optimizer's passes
 mod corpus; // the files of a folder
 mod file;
 pub mod generate;
@@ -17,7 +17,7 @@ mod values; // element lists and generators
 
 pub use calls::run_calls;
 pub use case::{Expected, RunCase};
-pub use check_passes::{check_optimiser, check_passes};
+pub use check_passes::{check_optimizer, check_passes};
 pub use corpus::{corpus, corpus_dir, repository, run_cases};
 pub use file::{Chunk, File, Section, TestLine};
 pub use golden::{Mode, TestFailure, check};

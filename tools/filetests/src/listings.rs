@@ -1,7 +1,7 @@
 //! The code that a code generator writes for the corpus, compared with the golden files beside it.
 //!
 //! For each file `NAME.lir` of the corpus with a `test run` line, the golden file is `NAME.EXTENSION` beside
-//! it: the sources of the kernels of every routine, optimised and scheduled for the code generator's target.
+//! it: the sources of the kernels of every routine, optimized and scheduled for the code generator's target.
 //! A reviewer sees in its diff how a change of a pass, the scheduler or the code generator changes code. A
 //! kernel too long for a review, such as an unrolled cipher, is abbreviated. `cargo xtask bless` rewrites the
 //! files.
@@ -63,9 +63,9 @@ fn listing(file: &File, codegen: &dyn Codegen, comment: &str) -> Result<String, 
 
 fn kernels(routine: LoweredRoutine, codegen: &dyn Codegen, comment: &str) -> Result<String, String> {
     let name = routine.name.clone();
-    let optimised =
+    let optimized =
         optimize(routine, &OptimizeSettings::default()).map_err(|error| error.to_string())?.routine;
-    let scheduled = match schedule(&optimised, codegen, &ScheduleOptions::default()) {
+    let scheduled = match schedule(&optimized, codegen, &ScheduleOptions::default()) {
         Ok(scheduled) => scheduled,
         Err(error) => return Ok(format!("{comment} routine {name} is rejected: {error}\n")),
     };

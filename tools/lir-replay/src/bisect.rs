@@ -1,11 +1,11 @@
 //! `cargo xtask lir bisect`: finds the first stage of compilation that changes what a routine computes.
 //!
-//! Every run of a file is interpreted after each pass of the optimiser, after each pass of the scheduler,
-//! legalisation included, and as kernels. The scheduler runs for the target of the capsule or of a backend,
-//! if there is one, and for a CPU and a GPU of our own. The optimiser and the scheduler of that target have
+//! Every run of a file is interpreted after each pass of the optimizer, after each pass of the scheduler,
+//! legalization included, and as kernels. The scheduler runs for the target of the capsule or of a backend,
+//! if there is one, and for a CPU and a GPU of our own. The optimizer and the scheduler of that target have
 //! the settings of the capsule. The results are compared with the interpreter's results before the pass. A
 //! pass keeps every bit, with these exceptions in class `fast`, where results may differ by rounding: the
-//! passes of the optimiser, `make_numerics_explicit`, and `map_threads` on a GPU. With the setting `fma =
+//! passes of the optimizer, `make_numerics_explicit`, and `map_threads` on a GPU. With the setting `fma =
 //! "always"`, `make_numerics_explicit` may round differently in every class.
 //!
 //! A run whose expectations the routine itself does not meet is reported as such: then the file is wrong, or
@@ -111,7 +111,7 @@ pub(crate) fn bisect(cases: &[RunCase], settings: &Settings, target: Option<&Cap
     }
 }
 
-/// The stages of compilation: the optimiser, and on its result the scheduler for each target.
+/// The stages of compilation: the optimizer, and on its result the scheduler for each target.
 fn stages(settings: &Settings, target: Option<&Caps>) -> Vec<Pipeline<'static>> {
     let options = settings.optimizer();
     let optimizer = move |routine: &LoweredRoutine, show: &mut dyn FnMut(PassOutput<'_>)| {
@@ -125,7 +125,7 @@ fn stages(settings: &Settings, target: Option<&Caps>) -> Vec<Pipeline<'static>> 
             scheduled(&caps, &options, logs, routine, show)
         }),
     };
-    let optimizer = Pipeline { name: "optimiser".to_owned(), run: Box::new(optimizer) };
+    let optimizer = Pipeline { name: "optimizer".to_owned(), run: Box::new(optimizer) };
     let target = target.map(|caps| on(caps.clone(), ScheduleOptions::default(), settings.has_logs()));
     // Small amounts of work are divided as well, so that small runs reach the passes that divide.
     let divided = || ScheduleOptions { grain_work: 1, ..ScheduleOptions::default() };
@@ -155,7 +155,7 @@ fn scheduled(
     Ok(routine.clone())
 }
 
-/// A CPU with vectors and threads that leaves every transcendental function and narrow type to legalisation.
+/// A CPU with vectors and threads that leaves every transcendental function and narrow type to legalization.
 fn cpu() -> Caps {
     let wide = [DType::Bool, DType::I32, DType::U32, DType::I64, DType::U64, DType::F32, DType::F64];
     Caps {
@@ -176,12 +176,12 @@ fn gpu() -> Caps {
     Caps { arithmetic: DType::ALL.into_iter().collect(), ..caps }
 }
 
-/// The first stage that changes the results of a run, if there is one. The first stage is the optimiser; each
-/// other one begins with the optimiser's results.
+/// The first stage that changes the results of a run, if there is one. The first stage is the optimizer; each
+/// other one begins with the optimizer's results.
 ///
 /// # Errors
 ///
-/// A routine that does not verify or that the optimiser rejects, a run that the interpreter does not take, or
+/// A routine that does not verify or that the optimizer rejects, a run that the interpreter does not take, or
 /// whose expectations the routine does not meet before any pass.
 fn search(case: &RunCase, stages: &[Pipeline<'_>]) -> Result<Search, String> {
     verify(&case.routine).map_err(|error| format!("the routine does not verify: {error}"))?;
@@ -197,7 +197,7 @@ fn search(case: &RunCase, stages: &[Pipeline<'_>]) -> Result<Search, String> {
         }
         let name = &stage.name;
         match changed.map_err(|error| format!("the {name} rejects the routine: {error}")) {
-            // Each scheduler begins with the optimiser's results, without the rounding of another scheduler.
+            // Each scheduler begins with the optimizer's results, without the rounding of another scheduler.
             Ok(changed) => {
                 results = check.interpret(&changed)?;
                 routine = changed;
@@ -258,7 +258,7 @@ impl<'a> StageCheck<'a> {
         let is_fast = self.case.routine.numerics == Numerics::Fast;
         let rounds = match pass {
             "make_numerics_explicit" | "map_threads" => is_fast,
-            _ => is_fast && self.pipeline.name == "optimiser",
+            _ => is_fast && self.pipeline.name == "optimizer",
         };
         self.compare(routine, &results, if rounds { ROUNDING } else { 0.0 })?;
         Ok(results)
@@ -451,8 +451,8 @@ mod tests {
         settings.numerics = arrayjit::settings::NumericClass::Real;
         let real = shown(&settings, &target);
         for (shown, is_added) in [(&fast, false), (&real, true)] {
-            let optimised = &shown[0].1;
-            assert_eq!(optimised.contains("3.0f32"), is_added, "{optimised}");
+            let optimized = &shown[0].1;
+            assert_eq!(optimized.contains("3.0f32"), is_added, "{optimized}");
             assert_eq!(shown[1].0, "scheduler for a machine of the test");
         }
         settings.debugging.logs = "logs".to_owned();

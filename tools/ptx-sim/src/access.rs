@@ -107,7 +107,7 @@ impl LaunchState<'_> {
     }
 
     /// Checks that an access conflicts with no asynchronous operation, races with no other access, and reads
-    /// no uninitialised memory.
+    /// no uninitialized memory.
     pub(super) fn check_access(
         &mut self,
         shared: &mut ClusterState,
@@ -127,7 +127,7 @@ impl LaunchState<'_> {
     }
 
     /// Checks that an access races with no access of a thread, accesses no destination of a pending
-    /// `cp.async` copy, and reads no uninitialised memory.
+    /// `cp.async` copy, and reads no uninitialized memory.
     pub(super) fn check_thread_accesses(
         &mut self,
         shared: &mut ClusterState,
@@ -162,7 +162,7 @@ impl LaunchState<'_> {
             StateSpace::Local => shared.block_states[who.rank as usize].local[of].unwritten(at, bytes),
         };
         match unwritten {
-            Some(byte) => Err(Box::new(FaultCause::Uninitialised { location: self.location(located, byte) })),
+            Some(byte) => Err(Box::new(FaultCause::Uninitialized { location: self.location(located, byte) })),
             None => Ok(()),
         }
     }

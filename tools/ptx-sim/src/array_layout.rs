@@ -94,17 +94,17 @@ impl TrackedBytes {
         TrackedBytes { bytes: vec![0; size], written: vec![false; size] }
     }
 
-    /// Marks every byte as uninitialised.
+    /// Marks every byte as uninitialized.
     pub(super) fn clear(&mut self) {
         self.written.fill(false);
     }
 
-    /// Offset of the first uninitialised byte in a range.
+    /// Offset of the first uninitialized byte in a range.
     pub(super) fn unwritten(&self, at: usize, bytes: usize) -> Option<usize> {
         self.written[at..at + bytes].iter().position(|&written| !written).map(|i| at + i)
     }
 
-    /// Writes bytes and marks them as initialised.
+    /// Writes bytes and marks them as initialized.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         self.written[at..at + bytes.len()].fill(true);

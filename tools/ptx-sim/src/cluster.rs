@@ -86,7 +86,7 @@ impl LaunchState<'_> {
         if warps.iter().all(|warp| warp.is_at_cluster_barrier()) {
             let rows: Vec<usize> =
                 warps.iter().map(|warp| shared.clocks.row(warp.rank, warp.number)).collect();
-            shared.clocks.synchronise(&rows);
+            shared.clocks.synchronize(&rows);
             warps.iter_mut().for_each(Warp::pass);
         }
     }

@@ -76,10 +76,10 @@ pub enum FaultCause {
         /// The required alignment in bytes.
         align: u32,
     },
-    /// A read of uninitialised memory.
+    /// A read of uninitialized memory.
     #[error("{location} is read and was never written")]
-    Uninitialised {
-        /// The first uninitialised byte.
+    Uninitialized {
+        /// The first uninitialized byte.
         location: MemoryLocation,
     },
     /// A data race: two unordered accesses, at least one of which writes.
@@ -146,8 +146,8 @@ pub enum FaultCause {
         /// The first byte that belongs to the mbarrier.
         location: MemoryLocation,
     },
-    /// An operation on an mbarrier that was not initialised.
-    #[error("there is no barrier at {location}: it was not initialised")]
+    /// An operation on an mbarrier that was not initialized.
+    #[error("there is no barrier at {location}: it was not initialized")]
     NoBarrier {
         /// The address of the operation.
         location: MemoryLocation,

@@ -167,7 +167,7 @@ fn power(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
-/// `a + b`, rounded to odd: if no `f64` equals the sum, the result is the neighbour with an odd last bit.
+/// `a + b`, rounded to odd: if no `f64` equals the sum, the result is the neighbor with an odd last bit.
 /// Rounding this result to at most 51 bits equals rounding the exact sum, because an odd last bit shows on
 /// which side of every shorter number, and of every midpoint between two, the sum lies.
 pub(super) fn add_odd(a: f64, b: f64) -> f64 {

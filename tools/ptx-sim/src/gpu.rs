@@ -26,7 +26,7 @@ pub(super) struct BufferContents {
     name: String,
     base: u64,
     pub(super) bytes: Vec<u8>,
-    /// For each byte, whether it was written; empty if the buffer was initialised as a whole.
+    /// For each byte, whether it was written; empty if the buffer was initialized as a whole.
     written: Vec<bool>,
 }
 
@@ -57,7 +57,7 @@ impl SimulatedGpu {
         self.place(name.into(), bytes.into(), Vec::new())
     }
 
-    /// Allocates a buffer of `bytes` uninitialised bytes; reading one before it is written is a fault.
+    /// Allocates a buffer of `bytes` uninitialized bytes; reading one before it is written is a fault.
     pub fn reserve(&mut self, name: impl Into<String>, bytes: usize) -> GlobalBuffer {
         self.place(name.into(), vec![0; bytes], vec![false; bytes])
     }
@@ -71,7 +71,7 @@ impl SimulatedGpu {
         buffer
     }
 
-    /// The bytes of a buffer; uninitialised bytes are zeros.
+    /// The bytes of a buffer; uninitialized bytes are zeros.
     ///
     /// # Panics
     ///
@@ -131,7 +131,7 @@ impl SimulatedGpu {
 }
 
 impl BufferContents {
-    /// Offset of the first uninitialised byte in a range.
+    /// Offset of the first uninitialized byte in a range.
     pub(super) fn unwritten(&self, at: usize, bytes: usize) -> Option<usize> {
         if self.written.is_empty() {
             return None;

@@ -33,11 +33,11 @@ pub(super) struct Mbarrier {
     gathered: VectorClock,
     /// Joined vector clocks of the arrivals at all completed phases.
     complete: VectorClock,
-    /// The thread that initialised the mbarrier.
+    /// The thread that initialized the mbarrier.
     made: AccessSet,
-    /// Rank of the initialising thread's block in the cluster.
+    /// Rank of the initializing thread's block in the cluster.
     rank: u32,
-    /// Whether the initialising thread has executed [`ptx_asm::Inst::FenceMbarrierInit`] since.
+    /// Whether the initializing thread has executed [`ptx_asm::Inst::FenceMbarrierInit`] since.
     fenced: bool,
     /// Whether threads of other blocks have arrived.
     remote: bool,
@@ -104,7 +104,7 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Checks that the initialisation is ordered before an access by this thread.
+    /// Checks that the initialization is ordered before an access by this thread.
     fn known(&self, who: &ThreadRef, clocks: &VectorClocks) -> Result<(), Accessor> {
         self.made.unordered(self.rank, who, clocks).map_or(Ok(()), Err)
     }
@@ -129,7 +129,7 @@ impl LaunchState<'_> {
         Ok(found)
     }
 
-    /// The mbarrier at an address, whose initialisation must be ordered before the access.
+    /// The mbarrier at an address, whose initialization must be ordered before the access.
     pub(super) fn barrier_at<'s>(
         &self,
         shared: &'s mut ClusterState,
@@ -157,7 +157,7 @@ impl LaunchState<'_> {
         if self.barrier_at(shared, who, located)?.fenced {
             return Ok(());
         }
-        self.broken(located, "its initialisation was not fenced for TMA and other blocks")
+        self.broken(located, "its initialization was not fenced for TMA and other blocks")
     }
 
     pub(super) fn broken<T>(&self, located: ResolvedAddress, what: impl Into<String>) -> CheckResult<T> {
@@ -210,7 +210,7 @@ impl LaunchState<'_> {
             return malformed(format!("a barrier for {count} arrivals"));
         }
         if shared.barriers.contains_key(&(located.of as u32, located.at)) {
-            return self.broken(located, "it is initialised a second time");
+            return self.broken(located, "it is initialized a second time");
         }
         self.check_access(shared, who, located, BYTES, AccessKind::Write)?;
         let (made, column) = (AccessSet::one(who, &shared.clocks), shared.clocks.column());

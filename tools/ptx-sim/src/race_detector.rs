@@ -1,7 +1,7 @@
 //! Race detector: finds accesses of one byte by two threads, one of them writing, that no barrier orders.
 //!
 //! Only barriers order threads of a block or cluster, and nothing orders the blocks of a launch. The detector
-//! does not understand fences and synchronisation through atomics, and reports kernels that rely on them.
+//! does not understand fences and synchronization through atomics, and reports kernels that rely on them.
 //! Atomic operations never race with each other.
 //!
 //! An access has the time of its warp ([`VectorClocks`]). It is ordered before a later access of another

@@ -243,7 +243,7 @@ impl<'a> LaunchState<'a> {
         if waiting.len() as u32 * 32 == found {
             let row = |&i: &usize| shared.clocks.row(rank, warps[i].number);
             let rows: Vec<usize> = waiting.iter().map(row).collect();
-            shared.clocks.synchronise(&rows);
+            shared.clocks.synchronize(&rows);
             waiting.into_iter().for_each(|i| warps[i].pass());
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! phases, waits for `wgmma` and TMA stores, and arrivals of single lanes. Each warp has a clock: for each
 //! component, the latest time that is ordered before the warp's next access. Barriers advance the warp's own
 //! component and join clocks. A lane that waits or arrives without the other lanes has times of its own in
-//! addition to its warp's clock, until the warp synchronises.
+//! addition to its warp's clock, until the warp synchronizes.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +108,7 @@ impl VectorClocks {
         moment.time <= self.over(moment.column, who)
     }
 
-    /// The time of a warp's accesses, until it next synchronises.
+    /// The time of a warp's accesses, until it next synchronizes.
     pub(super) fn now(&self, who: &ThreadRef) -> u32 {
         let row = self.row(who.rank, who.warp);
         self.rows[row][row] + 1
@@ -129,9 +129,9 @@ impl VectorClocks {
         }
     }
 
-    /// Synchronises warps: the earlier accesses of each warp are ordered before the later accesses of all of
+    /// Synchronizes warps: the earlier accesses of each warp are ordered before the later accesses of all of
     /// them.
-    pub(super) fn synchronise(&mut self, rows: &[usize]) {
+    pub(super) fn synchronize(&mut self, rows: &[usize]) {
         let mut all = VectorClock::new();
         for &row in rows {
             self.sync(row);
@@ -142,7 +142,7 @@ impl VectorClocks {
         }
     }
 
-    /// Synchronises the lanes of a warp.
+    /// Synchronizes the lanes of a warp.
     fn sync(&mut self, row: usize) {
         let (rank, warp) = ((row / self.warps) as u32, row % self.warps);
         let first = (warp * 32) as u16;

@@ -324,7 +324,7 @@ impl LaunchState<'_> {
             Inst::WarpBarrier => {
                 self.present(warp, mask).in_lane(mask.trailing_zeros() as usize)?;
                 let row = shared.clocks.row(warp.rank, warp.number);
-                shared.clocks.synchronise(&[row]);
+                shared.clocks.synchronize(&[row]);
                 Ok(())
             }
             // Only barriers order memory accesses here; see the race detector.

@@ -47,7 +47,7 @@ pub fn least_normal(dtype: DType) -> f64 {
     2f64.powi(format(dtype).least_exponent)
 }
 
-/// The distance between the value and its neighbours in the format.
+/// The distance between the value and its neighbors in the format.
 pub fn ulp(dtype: DType, value: f64) -> f64 {
     let Format { precision, least_exponent, .. } = format(dtype);
     scale(1.0, exponent(value).max(least_exponent) - (precision - 1))

@@ -46,13 +46,13 @@ pub struct ProgramNode {
 /// The memory mode that the program requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeMode {
-    /// The program requests no mode, and the optimiser decides.
+    /// The program requests no mode, and the optimizer decides.
     Undecided,
     /// The node has memory.
     Materialized,
     /// The node is inlined at each use.
     Virtual,
-    /// The node is stored; the optimiser decides where, and for how long.
+    /// The node is stored; the optimizer decides where, and for how long.
     NeverVirtual,
 }
 

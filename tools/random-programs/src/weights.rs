@@ -110,7 +110,7 @@ pub struct ProgramWeights {
     pub result_modes: &'static [NodeMode],
     /// Whether some nodes have margins.
     pub has_margins: bool,
-    /// Whether some reads are in margins. The optimiser rejects some of these programs: a routine that sets
+    /// Whether some reads are in margins. The optimizer rejects some of these programs: a routine that sets
     /// margins counts as overwriting the node that an inlined subexpression reads.
     pub reads_margins: bool,
     /// Whether some reads are in `pad`, with indices outside of their node.
@@ -242,7 +242,7 @@ impl ProgramWeights {
     }
 
     /// One routine with small nodes, for tests that interpret every program: no margins, and no memory mode
-    /// that the optimiser could be unable to honour.
+    /// that the optimizer could be unable to honor.
     pub fn one_routine() -> ProgramWeights {
         use Accumulation::{Add, And, Div, Max, Min, Mul, Or, Store, Sub};
         use NodeMode::{Materialized as M, Undecided as U};

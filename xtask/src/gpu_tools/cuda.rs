@@ -1,6 +1,6 @@
 //! NVIDIA's assembler and disassembler, which need no GPU.
 //!
-//! They are part of Python packages of the CUDA toolkit; only the programs are kept. Their licence permits
+//! They are part of Python packages of the CUDA toolkit; only the programs are kept. Their license permits
 //! everybody to install them and nobody to redistribute them, so they are downloaded where they are used. The
 //! pinned version supports the PTX that current drivers support; it no longer supports compute capability
 //! 7.0, so an older one is installed for that.

@@ -125,7 +125,7 @@ functions! {
 
 /// Fails with a line that names the library that is missing, if one is.
 pub(super) fn probe() -> Result<(), String> {
-    // SAFETY: loading NVIDIA's libraries runs their initialisers and nothing else.
+    // SAFETY: loading NVIDIA's libraries runs their initializers and nothing else.
     let (driver, blas) =
         unsafe { (cudarc::driver::sys::is_culib_present(), cudarc::cublas::sys::is_culib_present()) };
     match (driver, blas) {
@@ -317,7 +317,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Allocates uninitialised memory.
+    /// Allocates uninitialized memory.
     ///
     /// # Errors
     ///

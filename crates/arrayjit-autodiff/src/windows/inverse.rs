@@ -48,7 +48,7 @@ struct Tap {
     /// The position in the product space.
     at: usize,
     extent: i64,
-    /// The distance of neighbouring elements of the window.
+    /// The distance of neighboring elements of the window.
     step: i64,
 }
 

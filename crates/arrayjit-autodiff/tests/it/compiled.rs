@@ -1,4 +1,4 @@
-//! Gradients after the optimiser: the interpreter gives the same bits with and without it.
+//! Gradients after the optimizer: the interpreter gives the same bits with and without it.
 
 use assignments::Assignments;
 use assignments::lower::{LowerOptions, lower};
@@ -68,26 +68,26 @@ pub(crate) fn compare_tangent(
             change[0][0], found.program
         ));
     }
-    compare_optimised(&found.program, &inputs, &found.tangents, bindings)
+    compare_optimized(&found.program, &inputs, &found.tangents, bindings)
 }
 
-/// Compares the bits of `results` with and without optimisation.
-pub(crate) fn compare_optimised(
+/// Compares the bits of `results` with and without optimization.
+pub(crate) fn compare_optimized(
     program: &Assignments,
     inputs: &[Input],
     results: &[TensorNode],
     bindings: &[i64],
 ) -> Result<(), String> {
     let lowered = lowered(program, results)?;
-    let optimised = optimize(lowered.routine.clone(), &OptimizeSettings::default());
-    let optimised = optimised.map_err(|error| error.to_string())?.routine;
-    verify(&optimised).map_err(|error| error.to_string())?;
+    let optimized = optimize(lowered.routine.clone(), &OptimizeSettings::default());
+    let optimized = optimized.map_err(|error| error.to_string())?.routine;
+    verify(&optimized).map_err(|error| error.to_string())?;
     let plain = interpreted(&lowered.routine, &lowered, inputs, bindings)?;
-    let optimised = interpreted(&optimised, &lowered, inputs, bindings)?;
+    let optimized = interpreted(&optimized, &lowered, inputs, bindings)?;
     for result in results {
         let Some(at) = lowered.nodes.iter().position(|node| node == result) else { continue };
-        if plain.nodes[at] != optimised.nodes[at] {
-            return Err(format!("{} has other bits after optimisation", result.name()));
+        if plain.nodes[at] != optimized.nodes[at] {
+            return Err(format!("{} has other bits after optimization", result.name()));
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use autodiff::expand;
 use expect_test::expect;
 use tnode::TensorNode;
 
-use crate::compiled::{compare_optimised, results};
+use crate::compiled::{compare_optimized, results};
 use crate::support::{assert_close, floats, values};
 
 #[test]
@@ -25,7 +25,7 @@ fn a_training_step_is_one_program() {
     // h = [2.5, 2.5], so w.grad = 2·2.5·[1 - 3, 2 + 4].
     let w = [inputs[1].node.clone()];
     assert_eq!(results(&program, &inputs, &w, &[]).unwrap(), [[3.0, -6.5]]);
-    compare_optimised(&program, &inputs, &w, &[]).unwrap();
+    compare_optimized(&program, &inputs, &w, &[]).unwrap();
     let mut again = program.clone();
     expand(&mut again).unwrap();
     assert_eq!(again, program);

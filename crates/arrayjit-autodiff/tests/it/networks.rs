@@ -3,7 +3,7 @@
 use crate::support::{assert_close, between, floats, integers};
 
 #[test]
-fn softmax_and_normalisations() {
+fn softmax_and_normalizations() {
     assert_close("y[b,k] := softmax(x[b,k])\nloss :+= y[b,k] * y[b,k] * k", &[floats("x", &[3, 4])]);
     assert_close("y[b,k] := log_softmax(x[b,k])\nloss :+= y[b,k] * y[b,k]", &[floats("x", &[3, 4])]);
     let gains = || [floats("x", &[3, 4]), floats("gain", &[4]), floats("bias", &[4])];

@@ -7,7 +7,7 @@ use autodiff::{CheckError, CheckOptions, GradientErrorKind, check, gradient};
 use random_programs::{ProgramWeights, RandomProgram, effort, program_from_seed};
 use tnode::{DType, HostArray, Scalar, TensorNode};
 
-use crate::compiled::{compare_optimised, compare_tangent, overflows};
+use crate::compiled::{compare_optimized, compare_tangent, overflows};
 use crate::forms::{FORMS, FormCounts, count_forms};
 use crate::support::{Input, noise};
 
@@ -101,7 +101,7 @@ fn outcome(random: &RandomProgram, seed: u64) -> Result<Outcome, String> {
         let options = CheckOptions { step, tolerance: 1e-4, bindings: bindings.clone() };
         match check(&program, &loss, &parameters, &arrays, &options) {
             Ok(_) => {
-                compare_optimised(&found.program, &inputs, &found.gradients, &bindings)?;
+                compare_optimized(&found.program, &inputs, &found.gradients, &bindings)?;
                 compare_tangent(&program, &loss, &found, inputs.clone(), &parameters, &bindings, 1e-9)?;
                 let detached = detached(program.clone(), seed);
                 let found = gradient(&detached, &loss, &parameters).map_err(|error| error.to_string())?;

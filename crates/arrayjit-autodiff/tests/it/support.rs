@@ -5,7 +5,7 @@ use assignments::Assignments;
 use autodiff::{CheckError, CheckOptions, WorstElement, check, gradient};
 use tnode::{DType, HostArray, TensorNode};
 
-use crate::compiled::{compare_optimised, compare_tangent, results};
+use crate::compiled::{compare_optimized, compare_tangent, results};
 use crate::recompute::compare_recomputed;
 
 /// A node that a program reads.
@@ -96,7 +96,7 @@ fn compare(text: &str, inputs: &[Input], bindings: &[i64]) -> Result<Vec<WorstEl
     check(&program, &loss, &parameters, &arrays, &options)
 }
 
-/// Asserts that gradients are close to differences and not all 0, and that the optimiser keeps their bits.
+/// Asserts that gradients are close to differences and not all 0, and that the optimizer keeps their bits.
 pub(crate) fn assert_close(text: &str, inputs: &[Input]) {
     assert_bound_close(text, inputs, &[]);
 }
@@ -113,7 +113,7 @@ pub(crate) fn assert_bound_close(text: &str, inputs: &[Input], bindings: &[i64])
         }
         Err(error) => panic!("{text}\n{error}\n{}", found.program),
     }
-    if let Err(error) = compare_optimised(&found.program, inputs, &found.gradients, bindings) {
+    if let Err(error) = compare_optimized(&found.program, inputs, &found.gradients, bindings) {
         panic!("{text}\n{error}\n{}", found.program);
     }
     // A gradient of a gradient adds the contributions of the copies in another order.

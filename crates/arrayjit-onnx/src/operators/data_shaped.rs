@@ -140,10 +140,10 @@ struct Corners {
 }
 
 impl Corners {
-    /// From two opposite corners, or from the centre and the size.
-    fn of(numbers: &[f32], has_centre: bool) -> Corners {
+    /// From two opposite corners, or from the center and the size.
+    fn of(numbers: &[f32], has_center: bool) -> Corners {
         let [a, b, c, d] = [0, 1, 2, 3].map(|at| numbers.get(at).copied().unwrap_or_default());
-        match has_centre {
+        match has_center {
             true => Corners { low: [b - d / 2.0, a - c / 2.0], high: [b + d / 2.0, a + c / 2.0] },
             false => Corners { low: [a.min(c), b.min(d)], high: [a.max(c), b.max(d)] },
         }
@@ -180,7 +180,7 @@ fn chosen(boxes: &[Corners], scores: &[f32], most: usize, share: f32, least: Opt
 }
 
 fn non_max_suppression(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let has_centre = cx.int_or("center_point_box", 0)? != 0;
+    let has_center = cx.int_or("center_point_box", 0)? != 0;
     let most = cx.optional_ints(2)?.and_then(|values| values.first().copied()).unwrap_or(0);
     let most = usize::try_from(most).unwrap_or(0);
     let share = if cx.optional(3).is_some() { cx.host_float(3)? as f32 } else { 0.0 };
@@ -198,7 +198,7 @@ fn non_max_suppression(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let mut rows: Vec<i64> = Vec::new();
         for batch in 0..batches {
             let numbers = boxes.get(batch * count * 4..(batch + 1) * count * 4).unwrap_or_default();
-            let corners: Vec<Corners> = numbers.chunks(4).map(|own| Corners::of(own, has_centre)).collect();
+            let corners: Vec<Corners> = numbers.chunks(4).map(|own| Corners::of(own, has_center)).collect();
             for class in 0..classes {
                 let start = (batch * classes + class) * count;
                 let own = scores.get(start..start + count).unwrap_or_default();

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A matrix, or several, and what is subtracted from all elements, or from each row or column.
-pub(super) struct Quantised {
+pub(super) struct Quantized {
     pub(super) values: Value,
     pub(super) zero: Option<Value>,
 }
@@ -32,8 +32,8 @@ const GROUP: usize = 4;
 /// matrix of 8-bit integers or has no elements.
 pub(super) fn integer_product(
     cx: &mut NodeContext<'_, '_>,
-    left: &Quantised,
-    right: &Quantised,
+    left: &Quantized,
+    right: &Quantized,
 ) -> Result<Option<Value>> {
     let (x, z) = (&left.values, &right.values);
     let ([.., rows, depth], [.., inner, columns]) = (x.shape(), z.shape()) else { return Ok(None) };
@@ -156,7 +156,7 @@ fn summed(name: &str, value: &Value, rank: usize, outer: String, element: &str, 
 /// What is subtracted from the elements of an output's row or column, in i32; none if it is 0.
 fn zero_text(
     cx: &mut NodeContext<'_, '_>,
-    operand: &Quantised,
+    operand: &Quantized,
     rank: usize,
     is_left: bool,
 ) -> Result<Option<String>> {
@@ -185,8 +185,8 @@ fn is_zero(zero: &Value) -> bool {
 /// operand has no bytes, if filters have a zero point, or if they have groups.
 pub(super) fn integer_convolution(
     cx: &mut NodeContext<'_, '_>,
-    image: &Quantised,
-    filters: &Quantised,
+    image: &Quantized,
+    filters: &Quantized,
     bias: Option<&Value>,
 ) -> Result<Option<Value>> {
     let (x, w) = (&image.values, &filters.values);

@@ -15,7 +15,7 @@ use crate::{
     value::Value,
 };
 
-pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centred), op("Pad", 2, pad)];
+pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centered), op("Pad", 2, pad)];
 
 /// Margins are an attribute before opset 11, and an operand from it on.
 fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -124,7 +124,7 @@ pub(super) fn padded_by(
 }
 
 /// Removes or adds as many elements at both ends of an axis, or one more at the end.
-fn centred(cx: &mut NodeContext<'_, '_>) -> Lowered {
+fn centered(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let wanted = sizes(&cx.host_ints(1)?)?;
     let x = cx.value(0)?;
     let axes = match cx.ints("axes")? {

@@ -140,7 +140,7 @@ fn bernoulli(cx: &mut NodeContext<'_, '_>) -> Lowered {
     })
 }
 
-/// Classes by the logarithms of their probabilities, which need not be normalised.
+/// Classes by the logarithms of their probabilities, which need not be normalized.
 fn multinomial(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let &[rows, classes] = x.shape() else { return Err(OnnxError::operand(0, "expected two axes")) };

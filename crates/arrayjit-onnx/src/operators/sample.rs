@@ -80,15 +80,15 @@ impl Interpolation {
 enum Outside {
     Zero,
     Border,
-    /// The image is reflected at the centres of its last elements, or at their edges.
+    /// The image is reflected at the centers of its last elements, or at their edges.
     Reflected {
-        at_centres: bool,
+        at_centers: bool,
     },
 }
 
 /// Text that reflects `x` between the ends of an axis.
-fn reflected(x: &str, size: usize, at_centres: bool) -> String {
-    let (low, length) = match at_centres {
+fn reflected(x: &str, size: usize, at_centers: bool) -> String {
+    let (low, length) = match at_centers {
         true => (0.0, size as f64 - 1.0),
         false => (-0.5, size as f64),
     };
@@ -138,8 +138,8 @@ impl AxisSamples<'_> {
                 (format!("min(max({position}, 0), {last})"), format!("where({inside}, {weight}, 0.0)"))
             }
             Outside::Border => (format!("min(max({position}, 0), {last})"), weight),
-            Outside::Reflected { at_centres } => {
-                let found = reflected(&format!("f32({position})"), *size, at_centres);
+            Outside::Reflected { at_centers } => {
+                let found = reflected(&format!("f32({position})"), *size, at_centers);
                 (format!("min(max(i32({found}), 0), {last})"), weight)
             }
         };
@@ -185,13 +185,13 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if !fits {
         return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", grid.shape(), x.shape())));
     }
-    let at_centres = cx.int_or("align_corners", 0)? != 0;
+    let at_centers = cx.int_or("align_corners", 0)? != 0;
     let mode = Interpolation::of(cx.text_or("mode", "linear")?);
     let mode = mode.ok_or_else(|| OnnxError::attribute("mode", "nearest, linear or cubic"))?;
     let outside = match cx.text_or("padding_mode", "zeros")? {
         "zeros" => Outside::Zero,
         "border" => Outside::Border,
-        "reflection" => Outside::Reflected { at_centres },
+        "reflection" => Outside::Reflected { at_centers },
         _ => return Err(OnnxError::attribute("padding_mode", "zeros, border or reflection")),
     };
     let result = [&x.shape()[..2], &grid.shape()[1..=rank]].concat();
@@ -209,7 +209,7 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let own = AxisSamples { axis, size, stride: strides[axis], letters: &letters, shape: &shape };
         // The last axis of the image is the first coordinate.
         let point = points.at(&[letters.clone(), vec![(rank - 1 - axis).to_string()]].concat());
-        let place = match at_centres {
+        let place = match at_centers {
             true => format!("(f32({point}) + 1.0) / 2.0 * {:?}", size as f64 - 1.0),
             false => format!("((f32({point}) + 1.0) * {:?} - 1.0) / 2.0", size as f64),
         };
@@ -224,7 +224,7 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
             if mode == Interpolation::Cubic {
                 given.clone()
             } else {
-                moved(&given, size, outside, at_centres)
+                moved(&given, size, outside, at_centers)
             }
         ));
         text.push_str(&own.statements(mode, outside));
@@ -244,15 +244,15 @@ fn grid_sample(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 /// The coordinate within the image, if it is outside of the edges and elements there are not zero.
-fn moved(given: &str, size: usize, outside: Outside, at_centres: bool) -> String {
-    let [low, high] = match at_centres {
+fn moved(given: &str, size: usize, outside: Outside, at_centers: bool) -> String {
+    let [low, high] = match at_centers {
         true => [0.0, size as f64 - 1.0],
         false => [-0.5, size as f64 - 0.5],
     };
     let inside = match outside {
         Outside::Zero => return given.into(),
         Outside::Border => format!("min(max({given}, 0.0), {:?})", size as f64 - 1.0),
-        Outside::Reflected { at_centres } => reflected(given, size, at_centres),
+        Outside::Reflected { at_centers } => reflected(given, size, at_centers),
     };
     format!("where(and({given} >= {low:?}, {given} <= {high:?}), {given}, {inside})")
 }
@@ -266,7 +266,7 @@ fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if !matches!(rank, 2 | 3) || theta.shape() != [size[0], rank, rank + 1] {
         return Err(OnnxError::operand(0, format!("{:?} does not fit the size {size:?}", theta.shape())));
     }
-    let at_centres = cx.int_or("align_corners", 0)? != 0;
+    let at_centers = cx.int_or("align_corners", 0)? != 0;
     let shape = [&size[..1], &space, &[rank]].concat();
     elements(&shape)?;
     let operand = cx.bind_array(&theta)?;
@@ -274,7 +274,7 @@ fn affine_grid(cx: &mut NodeContext<'_, '_>) -> Lowered {
     // The first coordinate is along the last axis.
     let coordinate = |column: usize| {
         let (letter, length) = (format!("o{}", rank - 1 - column), space[rank - 1 - column] as f64);
-        match at_centres {
+        match at_centers {
             true if length == 1.0 => "0.0".to_owned(),
             true => format!("({letter} * {:?} - 1.0)", 2.0 / (length - 1.0)),
             false => format!("((2 * {letter} + 1) * {:?} - 1.0)", 1.0 / length),

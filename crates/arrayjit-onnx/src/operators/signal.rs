@@ -212,7 +212,7 @@ fn signal_window(cx: &mut NodeContext<'_, '_>, coefficients: &[f64]) -> Lowered 
     Ok(vec![cx.known(floats_of(output_type(cx)?, &[size], &values)?)])
 }
 
-/// Triangular filters whose centres are evenly spaced on the mel scale, as columns.
+/// Triangular filters whose centers are evenly spaced on the mel scale, as columns.
 fn mel_weights(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut sizes = Vec::new();
     for at in 0..3 {
@@ -237,17 +237,17 @@ fn mel_weights(cx: &mut NodeContext<'_, '_>) -> Lowered {
     cx.reserve(DType::F64, &[rows, filters])?;
     let mut weights = vec![0.0; rows * filters];
     for filter in 0..filters {
-        let [left, centre, right] = [bin(filter), bin(filter + 1), bin(filter + 2)];
+        let [left, center, right] = [bin(filter), bin(filter + 1), bin(filter + 2)];
         let mut set = |row: usize, value: f64| {
             if let Some(weight) = weights.get_mut(row * filters + filter) {
                 *weight = value;
             }
         };
-        match centre - left {
-            0 => set(centre, 1.0),
-            width => (left..=centre).for_each(|row| set(row, (row - left) as f64 / width as f64)),
+        match center - left {
+            0 => set(center, 1.0),
+            width => (left..=center).for_each(|row| set(row, (row - left) as f64 / width as f64)),
         }
-        (centre..right).for_each(|row| set(row, (right - row) as f64 / (right - centre) as f64));
+        (center..right).for_each(|row| set(row, (right - row) as f64 / (right - center) as f64));
     }
     Ok(vec![cx.known(floats_of(output_type(cx)?, &[rows, filters], &weights)?)])
 }

@@ -15,7 +15,7 @@ mod node_tests; // operators, by the tests of another project
 mod onnx_run; // the program
 mod positions; // orders, and elements by position
 #[cfg(all(feature = "cranelift", feature = "cli"))]
-mod quantised; // products of integers
+mod quantized; // products of integers
 mod running; // shapes, branches, loops
 #[cfg(feature = "cranelift")]
 mod threads; // calls from several threads

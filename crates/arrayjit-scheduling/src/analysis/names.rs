@@ -63,7 +63,7 @@ impl Names {
         without_unit_axes(self.dims(node), index)
     }
 
-    /// Recognises a nest as a contraction. Locals declared outside of it are treated like nodes.
+    /// Recognizes a nest as a contraction. Locals declared outside of it are treated like nodes.
     pub(crate) fn contraction(&self, stmt: &Stmt) -> Option<Contraction> {
         let nodes = self.nodes.len() as u32;
         let (block, locals) = canonical::outer_locals_as_nodes(std::slice::from_ref(stmt), nodes);

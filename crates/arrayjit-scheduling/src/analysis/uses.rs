@@ -14,12 +14,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{Block, LoweredRoutine, NodeRef};
-use lowered_ir::passes::access::{Facts, analyse};
+use lowered_ir::passes::access::{Facts, analyze};
 
 use crate::analysis::access;
 use codegen_core::artifact::Access;
 
-/// The accesses of a whole routine to its nodes, analysed before loops are tiled.
+/// The accesses of a whole routine to its nodes, analyzed before loops are tiled.
 pub(crate) struct RoutineUses {
     /// The routine reads no element of these nodes before it writes that element.
     fresh: BTreeSet<NodeRef>,
@@ -28,9 +28,9 @@ pub(crate) struct RoutineUses {
 }
 
 impl RoutineUses {
-    /// Analyses a verified routine.
+    /// Analyzes a verified routine.
     pub(crate) fn of(routine: &LoweredRoutine) -> RoutineUses {
-        let facts = analyse(routine);
+        let facts = analyze(routine);
         let nodes = || routine.node_refs().map(|(node, _)| node);
         RoutineUses {
             fresh: nodes().filter(|&node| !facts[node].read_before_write).collect(),

@@ -1,4 +1,4 @@
-//! Initialises local nodes with zeros, unless the routine reads only elements that it has written.
+//! Initializes local nodes with zeros, unless the routine reads only elements that it has written.
 
 use std::collections::BTreeSet;
 

@@ -347,7 +347,7 @@ impl NumericsRewriter<'_> {
     }
 }
 
-/// Recognises a statement that is an accumulation.
+/// Recognizes a statement that is an accumulation.
 fn accumulation(stmt: &Stmt) -> Option<Accumulation> {
     let mut loops = Vec::new();
     let mut stmt = stmt;

@@ -1,4 +1,4 @@
-//! Normalises loops: constant bounds start at 0, empty loops are removed, and a loop of one iteration is
+//! Normalizes loops: constant bounds start at 0, empty loops are removed, and a loop of one iteration is
 //! replaced by its body.
 
 use lowered_ir::ir::{Affine, Block, LoopKind, LoweredRoutine, Stmt, walk};
@@ -8,7 +8,7 @@ pub(crate) fn normalize_loops(routine: &mut LoweredRoutine) {
     normalize_block(&mut routine.body);
 }
 
-/// Normalises every loop of the block, except vector loops.
+/// Normalizes every loop of the block, except vector loops.
 ///
 /// * `for i in lo..hi { … i … } = for i in 0..hi-lo { … (i + lo) … }`, if `hi` is a constant;
 /// * `for i in lo..hi { … } = nothing`, if `hi <= lo` whatever its clips are;

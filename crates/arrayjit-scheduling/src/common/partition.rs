@@ -4,7 +4,7 @@
 //! that it depends on. Consecutive other statements share a kernel, or several if they are many, because
 //! compiling a kernel takes more than twice as long as compiling its halves. Statements from the declaration
 //! of a top-level local to its last use stay together. Kernels that differ in names and in the texts of
-//! comments only are kept once, with the comments of the first, and are analysed, verified and compiled once.
+//! comments only are kept once, with the comments of the first, and are analyzed, verified and compiled once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher};
@@ -13,7 +13,7 @@ use lowered_ir::ir::{
     Block, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
-use lowered_ir::passes::access::{Facts, analyse};
+use lowered_ir::passes::access::{Facts, analyze};
 use lowered_ir::passes::cost::size;
 
 use crate::analysis::nodes::node_bytes;
@@ -40,7 +40,7 @@ const STATEMENT_PARTS: usize = 16;
 
 /// Partitions the body of a routine into kernels and calls, whose memory arguments are nodes or the merge
 /// buffer. The routine loses its body.
-/// `routine_uses` was analysed before loops were tiled. A kernel of serial statements ends when it has
+/// `routine_uses` was analyzed before loops were tiled. A kernel of serial statements ends when it has
 /// `limit` statements, where long ones count several times.
 pub(crate) fn partition(
     routine: &mut LoweredRoutine,
@@ -95,7 +95,7 @@ struct DistinctBody {
 }
 
 impl DistinctBody {
-    /// Analyses the IR of a new kernel.
+    /// Analyzes the IR of a new kernel.
     fn of(ir: &LoweredRoutine, caps: &Caps, options: &crate::options::ScheduleOptions) -> DistinctBody {
         let abi = KernelAbi {
             name: String::new(),
@@ -105,7 +105,7 @@ impl DistinctBody {
             log: log::lines(ir).into(),
             cost: cost::cost(ir),
         };
-        DistinctBody { kernels: Vec::new(), abi, facts: analyse(ir) }
+        DistinctBody { kernels: Vec::new(), abi, facts: analyze(ir) }
     }
 }
 
@@ -143,7 +143,7 @@ fn groups(body: Block, limit: usize) -> Vec<Block> {
 }
 
 /// For each top-level declaration, the position after the last statement that mentions the local. All are
-/// found in one walk, because legalised random numbers declare thousands of locals.
+/// found in one walk, because legalized random numbers declare thousands of locals.
 fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
     let mut ends = BTreeMap::new();
     for (at, stmt) in body.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Initialiser propagation: an accumulation starts from a constant instead of reading memory that was just
+//! Initializer propagation: an accumulation starts from a constant instead of reading memory that was just
 //! filled with it.
 //!
 //! `T[…] := c; for … { … T[i] … ; T[i] := … } = for … { … c … ; T[i] := … }`, if nothing accesses `T` in

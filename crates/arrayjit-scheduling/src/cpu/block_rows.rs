@@ -1,4 +1,4 @@
-//! Row blocks: neighbouring nests run on a block of their rows at a time, so that an array between them needs
+//! Row blocks: neighboring nests run on a block of their rows at a time, so that an array between them needs
 //! memory for one block.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //!
 //! if the two loops could be one ([`access::can_fuse`]). Fusion leaves them apart if one is the loop over the
 //! rows of a matmul, whose form it must keep. With blocks, the matmul has fewer rows and keeps its form. The
-//! scores of attention are such an array: a matmul makes them, row operations normalise them, and another
+//! scores of attention are such an array: a matmul makes them, row operations normalize them, and another
 //! matmul consumes them. [`contract_arrays`](super::contract_arrays) then gives each thread one block.
 //!
 //! A matmul of fewer rows packs its operands once per block, so blocks pay only for an array that exceeds
@@ -39,7 +39,7 @@ const LARGER: usize = 2;
 /// The most statements between the first and the last nest.
 const REACH: usize = 16;
 
-/// Runs neighbouring nests on a block of rows at a time, where that makes a large array small.
+/// Runs neighboring nests on a block of rows at a time, where that makes a large array small.
 pub(crate) fn block_rows(routine: &mut LoweredRoutine, caps: &Caps) {
     let large = |decl: &NodeDecl| is_local(decl) && node_bytes(decl) > caps.l2_bytes;
     if !routine.nodes.iter().any(large) {

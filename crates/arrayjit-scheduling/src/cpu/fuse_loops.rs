@@ -47,7 +47,7 @@ const STREAMS: usize = 12;
 const ALL_STATEMENTS: usize = 8 * FUSED_STATEMENTS;
 
 /// Fuses the strips that [`vectorize`](super::vectorize) makes and the vector loops in them, forwards values
-/// that a fused body stores and reads back, and normalises the loops.
+/// that a fused body stores and reads back, and normalizes the loops.
 pub(crate) fn fuse_strips(routine: &mut LoweredRoutine, caps: &Caps) {
     fuse_loops(routine, caps);
     forward_stores(routine);
@@ -335,7 +335,7 @@ struct FusibleLoop<'a> {
     body: &'a [Stmt],
 }
 
-/// Recognises a serial or vector loop that starts at 0 and has a constant bound.
+/// Recognizes a serial or vector loop that starts at 0 and has a constant bound.
 fn loop_of(stmt: &Stmt) -> Option<FusibleLoop<'_>> {
     match stmt {
         Stmt::For { var, lo: 0, hi, kind: kind @ (LoopKind::Serial | LoopKind::Vector), body } => {

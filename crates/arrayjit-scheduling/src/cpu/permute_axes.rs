@@ -87,7 +87,7 @@ fn contiguous_axes(routine: &LoweredRoutine) -> Vec<usize> {
 
 /// The layout of a local node.
 struct Layout {
-    /// For each axis, the iterations that access neighbouring elements along it.
+    /// For each axis, the iterations that access neighboring elements along it.
     votes: Vec<f64>,
     /// The axis that becomes the last one, once it is known.
     last: Option<usize>,
@@ -179,7 +179,7 @@ fn vote_of(
     }
 }
 
-/// 1 if iterations of the loop access neighbours along the axis `last`, −2 if they stride, 0 if they access
+/// 1 if iterations of the loop access neighbors along the axis `last`, −2 if they stride, 0 if they access
 /// the same element.
 fn contiguity(index: &[Affine], last: usize, var: LoopId) -> i64 {
     let strides = index.iter().enumerate().any(|(axis, i)| axis != last && i.mentions(var));

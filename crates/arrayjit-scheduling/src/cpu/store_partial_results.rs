@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lowered_ir::ir::{
     Affine, Block, Expr, LocalId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Space, Stmt, walk,
 };
-use lowered_ir::passes::access::analyse;
+use lowered_ir::passes::access::analyze;
 use tnode::{MemoryMode, ModeState, Reason};
 
 use crate::analysis::access::Effects;
@@ -105,7 +105,7 @@ fn stored(routine: &LoweredRoutine, local: LocalId, options: &ScheduleOptions) -
         Stmt::For { var, body, .. } => dependence::independent(*var, body, &ranges),
         _ => false,
     };
-    (gains && !analyse(&stored)[node].read_before_write).then_some(stored)
+    (gains && !analyze(&stored)[node].read_before_write).then_some(stored)
 }
 
 fn reads(block: &[Stmt], local: LocalId) -> bool {

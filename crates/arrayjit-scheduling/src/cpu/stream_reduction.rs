@@ -254,7 +254,7 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Recognises a body that consists of strips which accumulate over `row`, each into accumulators of its own.
+/// Recognizes a body that consists of strips which accumulate over `row`, each into accumulators of its own.
 fn update(body: &[Stmt], row: LoopId) -> Option<()> {
     let all: Option<Vec<Update<'_>>> = body.iter().map(Update::of).collect();
     let all = all.filter(|all| !all.is_empty() && all.iter().all(|found| found.accumulates(row)))?;

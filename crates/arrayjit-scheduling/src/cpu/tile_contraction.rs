@@ -175,7 +175,7 @@ struct ContractionTiler {
     depth: Option<i64>,
 }
 
-/// Neighbouring columns that are computed in strips of as many lanes.
+/// Neighboring columns that are computed in strips of as many lanes.
 struct ColumnPiece {
     from: i64,
     extent: i64,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::analysis::names::Names;
 use crate::common::normalize_loops::normalize_block;
 use crate::error::ScheduleError;
-use crate::legalise::{self, LegaliseError};
+use crate::legalize::{self, LegalizeError};
 use codegen_core::canonical::{adds_product, adds_products};
 use codegen_core::{Caps, Codegen, DTypeSet, Kernel};
 use lowered_ir::ir::{Block, LoopId, LoweredRoutine, Stmt, walk};
@@ -58,17 +58,17 @@ fn tile(
     kernel: &LoweredRoutine,
     whole: &BTreeSet<LoopId>,
     caps: &Caps,
-) -> Result<LoweredRoutine, LegaliseError> {
+) -> Result<LoweredRoutine, LegalizeError> {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
     let mut tiled = kernel.clone();
     let mut names = Names::of(kernel);
     tiled.body = tile_block(tiled.body, whole, &caps, &mut names);
     normalize_block(&mut tiled.body);
-    if legalise::has_everything(&caps) {
+    if legalize::has_everything(&caps) {
         return Ok(tiled);
     }
     let arrays = kernel.locals().into_keys().collect();
-    legalise::widen_operands(&tiled, whole, &arrays, &caps)
+    legalize::widen_operands(&tiled, whole, &arrays, &caps)
 }
 
 fn tile_block(block: Block, whole: &BTreeSet<LoopId>, caps: &Caps, names: &mut Names) -> Block {

@@ -20,7 +20,7 @@ use crate::analysis::nest::{self, Loop, Nest};
 use crate::common::unroll_and_jam::VECTORS;
 use codegen_core::Caps;
 
-/// Vectorises the statements of a block.
+/// Vectorizes the statements of a block.
 type VectorizeFn = fn(Block, &Caps, &mut Names) -> Block;
 
 /// Pieces of a block in each direction.

@@ -9,7 +9,7 @@
 //! for s in 0..n/8 { for i of s vector { acc := 0; acc := acc + x[i, 0]; … y[i, 0] := x[i, 0] / acc; … } }
 //! ```
 //!
-//! A lane then strides through memory, but the unrolled statements access its neighbours, so a code generator
+//! A lane then strides through memory, but the unrolled statements access its neighbors, so a code generator
 //! can load and store whole rows and transpose them in registers. Rows are independent, and each runs its
 //! statements in order, so no bit changes.
 //!

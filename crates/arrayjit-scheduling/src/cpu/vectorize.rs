@@ -1,4 +1,4 @@
-//! Vectorisation: moves the contiguous axis innermost and splits it into vectors.
+//! Vectorization: moves the contiguous axis innermost and splits it into vectors.
 //!
 //! In each nest, the loop that makes most accesses contiguous ([`nest::lane_score`]) becomes the lanes, if
 //! its iterations are independent. A strip has four vectors, so that the latency of one hides behind the
@@ -20,7 +20,7 @@ use crate::options::ScheduleOptions;
 use codegen_core::Caps;
 use codegen_core::dependence;
 
-/// Vectorises every nest of a routine, if the options and the target allow it.
+/// Vectorizes every nest of a routine, if the options and the target allow it.
 pub(crate) fn vectorize(routine: &mut LoweredRoutine, caps: &Caps, options: &ScheduleOptions) {
     if options.vectorize && caps.vector_bytes > 0 {
         let mut names = Names::of(routine);
@@ -29,7 +29,7 @@ pub(crate) fn vectorize(routine: &mut LoweredRoutine, caps: &Caps, options: &Sch
     }
 }
 
-/// Vectorises every nest of a block.
+/// Vectorizes every nest of a block.
 pub(crate) fn vectorize_block(block: Block, caps: &Caps, names: &mut Names) -> Block {
     block.into_iter().flat_map(|stmt| vectorize_nest(stmt, caps, names)).collect()
 }

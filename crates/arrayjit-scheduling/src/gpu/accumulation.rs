@@ -31,7 +31,7 @@ pub(crate) struct Reduction {
 }
 
 impl ScalarAccumulation {
-    /// Recognises a statement that is one accumulation.
+    /// Recognizes a statement that is one accumulation.
     pub(crate) fn of(stmt: &Stmt, gpu: &Gpu) -> Option<ScalarAccumulation> {
         let mut ks = Vec::new();
         let mut stmt = stmt;
@@ -92,7 +92,7 @@ impl ScalarAccumulation {
 }
 
 impl Reduction {
-    /// Recognises a nest whose body is one accumulation.
+    /// Recognizes a nest whose body is one accumulation.
     pub(crate) fn of(nest: &Nest, gpu: &Gpu) -> Option<Reduction> {
         let mut inner = nest.body.iter().enumerate().filter(|(_, stmt)| matches!(stmt, Stmt::For { .. }));
         let ((at, only), None) = (inner.next()?, inner.next()) else { return None };

@@ -1,4 +1,4 @@
-//! Fusion of neighbouring loops whose iterations stay independent.
+//! Fusion of neighboring loops whose iterations stay independent.
 //!
 //! `for i in 0..n { A }; for j in 0..n { B(j) } = for i in 0..n { A; B(i) }`, if both loops touch a common
 //! node and the iterations of the fused loop are independent: iteration `i` of the second loop then depends
@@ -11,10 +11,10 @@ use crate::analysis::access;
 use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, fusion_cost};
 use codegen_core::dependence::{self, VariableRanges};
 
-/// Decides whether two neighbouring loops become one. The arguments are the two loops and the fused one.
+/// Decides whether two neighboring loops become one. The arguments are the two loops and the fused one.
 type Wanted<'a> = &'a dyn Fn(&Stmt, &Stmt, &Stmt) -> bool;
 
-/// Fuses neighbouring top-level loops that `wanted` accepts, and all neighbours in a fused body.
+/// Fuses neighboring top-level loops that `wanted` accepts, and all neighbors in a fused body.
 pub(crate) fn fuse_where(routine: &mut LoweredRoutine, wanted: Wanted<'_>) {
     let ranges = VariableRanges::of(routine);
     routine.body = fuse_block(std::mem::take(&mut routine.body), &ranges, wanted);

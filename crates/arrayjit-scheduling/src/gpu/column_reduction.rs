@@ -1,7 +1,7 @@
-//! Reductions along an axis that is not the contiguous one: neighbouring threads compute neighbouring
+//! Reductions along an axis that is not the contiguous one: neighboring threads compute neighboring
 //! outputs.
 //!
-//! A workgroup computes [`COLUMNS`] neighbouring outputs. Several threads share the longest reduction loop of
+//! A workgroup computes [`COLUMNS`] neighboring outputs. Several threads share the longest reduction loop of
 //! each output, and a [`TreeReduction`] combines their partial results. If there are enough outputs to fill a
 //! GPU, one thread per output is as fast and needs no tree.
 

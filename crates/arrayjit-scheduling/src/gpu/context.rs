@@ -15,7 +15,7 @@ use crate::analysis::nest::{self, Loop, Nest};
 
 /// Threads that fill a GPU. Beyond this number, more work per thread is worth more than more threads.
 pub(crate) const FULL_GPU_THREADS: i64 = 1 << 14;
-/// Elements of a vectorised access.
+/// Elements of a vectorized access.
 pub(crate) const QUAD: i64 = 4;
 /// The most threads of a workgroup, even if the target allows more: several workgroups on one SM hide each
 /// other's latency.

@@ -1,4 +1,4 @@
-//! Kernel fusion: neighbouring nests become one nest, and later one kernel.
+//! Kernel fusion: neighboring nests become one nest, and later one kernel.
 //!
 //! A fused kernel saves launches and memory traffic, but must leave enough parallel work to fill a GPU. Two
 //! nests fuse if the iterations of the result are independent ([`adjacent_loops`]) and
@@ -22,7 +22,7 @@ const MANY_ROWS: i64 = 1024;
 /// Elements of a row that one workgroup computes about as fast as several.
 const SHORT_ROW: i64 = 8192;
 
-/// Fuses neighbouring nests.
+/// Fuses neighboring nests.
 pub(crate) fn fuse_kernels(routine: &mut LoweredRoutine, workgroups: Workgroups) {
     let gpu = Gpu::of(routine, workgroups);
     adjacent_loops::fuse_where(routine, &|first, second, joined| is_joined(&gpu, first, second, joined));

@@ -123,12 +123,12 @@ pub(crate) fn widest(gpu: &Gpu, body: &[Stmt]) -> i64 {
 struct RowSharing {
     /// Threads of the workgroup.
     width: i64,
-    /// Neighbouring elements that a thread takes together: a run. Loops too short to give every lane of a
+    /// Neighboring elements that a thread takes together: a run. Loops too short to give every lane of a
     /// subgroup a run are shared element by element.
     run: i64,
 }
 
-/// Sharing by vectorised accesses, if the target has registers for them. If the registers of a large enough
+/// Sharing by vectorized accesses, if the target has registers for them. If the registers of a large enough
 /// workgroup can hold a row, the workgroup has at least as many threads as that needs.
 fn in_runs(gpu: &Gpu, body: &[Stmt], iterations: i64) -> Option<RowSharing> {
     let inner = walk::loops_in(body);

@@ -13,7 +13,7 @@ use crate::gpu::work_distribution::{LoopShare, SharedLoop, distribute_loops};
 pub(crate) struct SharedCopy {
     value: Expr,
     index: Indices,
-    /// The loop over the lanes of a vectorised access.
+    /// The loop over the lanes of a vectorized access.
     lanes: Option<LoopId>,
     /// Loops that every thread runs.
     loops: Vec<Loop>,
@@ -32,7 +32,7 @@ pub(crate) struct SplitCopy {
 }
 
 impl SharedCopy {
-    /// Plans a copy in which neighbouring threads load neighbouring elements, four each where possible. `own`
+    /// Plans a copy in which neighboring threads load neighboring elements, four each where possible. `own`
     /// is the loop over the rows or columns of the tile; its variable is the last index of the array.
     pub(crate) fn of(
         gpu: &mut Gpu,

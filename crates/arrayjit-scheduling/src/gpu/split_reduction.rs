@@ -19,7 +19,7 @@ use crate::gpu::vector_access;
 pub(crate) const FULL_GPU_WORKGROUPS: i64 = 64;
 /// Elements that a workgroup reduces: a few loads per thread.
 const CHUNK: i64 = 4096;
-/// Rows of a chunk if threads use vectorised accesses along the columns.
+/// Rows of a chunk if threads use vectorized accesses along the columns.
 const ROWS: i64 = 32;
 /// The most chunks. The second pass reduces this many partial results in one step.
 const CHUNKS: i64 = 256;
@@ -47,7 +47,7 @@ pub(crate) fn split(gpu: &mut Gpu, nest: &Nest) -> Option<Vec<Nest>> {
     Some(split.stages(&k, k.extent()?, chunks))
 }
 
-/// Whether there are enough partial results to fill a GPU with vectorised accesses along the columns.
+/// Whether there are enough partial results to fill a GPU with vectorized accesses along the columns.
 fn takes_runs(gpu: &Gpu, reduction: &Reduction, lane: &Loop, results: i64) -> bool {
     let elements = reduction.chain.as_block();
     let sizes = vector_access::sizes(gpu, &elements, |index| index.mentions(lane.var));

@@ -1,7 +1,7 @@
 //! One thread per independent iteration, or one per four or eight contiguous iterations.
 //!
 //! Loops with independent iterations become parallel. The one that makes most accesses contiguous
-//! ([`nest::lane_score`]) is the innermost, so that accesses of neighbouring threads coalesce. If all
+//! ([`nest::lane_score`]) is the innermost, so that accesses of neighboring threads coalesce. If all
 //! accesses of the body are aligned and contiguous, a thread takes four iterations with loads and stores of
 //! 16 bytes, or eight if all elements have 2 bytes. Serial loops in the body then run once for all of them.
 
@@ -13,7 +13,7 @@ use crate::common::unroll_and_jam::{self, Strip};
 use crate::gpu::context::{FULL_GPU_THREADS, Gpu, parallel};
 use crate::gpu::vector_access;
 
-/// The fewest threads for which vectorised accesses pay. Below this number, more threads are worth more.
+/// The fewest threads for which vectorized accesses pay. Below this number, more threads are worth more.
 const WORTH_RUNS: i64 = 256;
 
 /// Maps a nest to one kernel; none if no loop has independent iterations.
@@ -40,7 +40,7 @@ fn in_runs(gpu: &mut Gpu, nest: &Nest, others: &[Loop], lane: &Loop) -> Option<(
     let sizes = vector_access::sizes(gpu, &nest.body, |index| index.mentions(lane.var));
     let len = vector_access::length(gpu, &sizes, DType::F32.size_bytes())?;
     let is_wide = vector_access::is_wide(gpu, &nest.body, lane.var, len);
-    // If every output runs a loop, filling the GPU is worth more than vectorised accesses.
+    // If every output runs a loop, filling the GPU is worth more than vectorized accesses.
     let enough = if vector_access::is_straight(&nest.body) { WORTH_RUNS } else { FULL_GPU_THREADS };
     let is_worth = extent % len == 0 && total >= enough * len && is_wide;
     if !is_worth || nest::vector_width(&nest.body, lane.var, &gpu.names) != Some(DType::F32.size_bytes()) {

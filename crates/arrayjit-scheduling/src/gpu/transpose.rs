@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! With one thread per output, neighbouring threads read elements of different rows, one sector of memory
+//! With one thread per output, neighboring threads read elements of different rows, one sector of memory
 //! each. Here both accesses are coalesced. Rows of the shared array are padded by one element, so that a
 //! column of 4-byte elements has no bank conflicts, and a column of 2-byte elements two-way conflicts at
 //! most. Outputs beyond whole tiles have one thread each. Iterations are independent, so no bit changes.

@@ -1,7 +1,7 @@
 //! Tree reductions: the partial results of threads, and the tree that combines them.
 //!
 //! Each thread accumulates its elements in increasing order, starting from the neutral element. With
-//! vectorised accesses it has one accumulator per lane and combines them like the tree. The tree has steps. A
+//! vectorized accesses it has one accumulator per lane and combines them like the tree. The tree has steps. A
 //! step that halves `n` partial results combines `j` with `j + n/2`. A step that quarters them combines `(j,
 //! j + n/2)` and `(j + n/4, j + 3·n/4)` first. Each step writes an array of its own, so that it does not
 //! overwrite its input. If the target's subgroup size is known, each subgroup combines its partial results
@@ -30,7 +30,7 @@ pub(crate) struct PartialResults {
     groups: i64,
 }
 
-/// An accumulation that threads share along some of its loops, for several neighbouring outputs.
+/// An accumulation that threads share along some of its loops, for several neighboring outputs.
 pub(crate) struct TreeReduction<'a> {
     pub(crate) chain: &'a ScalarAccumulation,
     /// The loops that threads share, each with a power of two of threads, and the elements in registers.

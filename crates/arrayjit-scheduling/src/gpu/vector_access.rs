@@ -1,4 +1,4 @@
-//! Vectorised access: runs of contiguous elements that a thread loads or stores with one access of 16 bytes.
+//! Vectorized access: runs of contiguous elements that a thread loads or stores with one access of 16 bytes.
 //!
 //! A run is four elements of 4 bytes, eight of 2 bytes or two of 8 bytes. It is aligned to its length, so
 //! that no access crosses the end of a row.
@@ -9,10 +9,10 @@ use crate::analysis::access;
 use crate::gpu::context::Gpu;
 use codegen_core::dependence::mentions;
 
-/// Bytes of a vectorised access.
+/// Bytes of a vectorized access.
 const WIDE: usize = 16;
 
-/// Elements of a run, if the target has vectorised accesses to elements of all these sizes (in bytes, `most`
+/// Elements of a run, if the target has vectorized accesses to elements of all these sizes (in bytes, `most`
 /// at most).
 pub(crate) fn length(gpu: &Gpu, sizes: &[usize], most: usize) -> Option<i64> {
     let has_wide = |size: &usize| (gpu.workgroups.element_bytes..=most).contains(size);

@@ -1,7 +1,7 @@
 //! Work distribution: the iterations of a loop among the threads of a workgroup, cyclically.
 //!
 //! Thread `t` of `w` gets the iterations `t`, `t + w`, `t + 2·w`, …, or the runs of consecutive iterations
-//! with these numbers. Neighbouring threads thus get neighbouring iterations. The IR cannot test a thread's
+//! with these numbers. Neighboring threads thus get neighboring iterations. The IR cannot test a thread's
 //! number, so iterations that are too few for all threads are a share of their own, with fewer threads.
 
 use lowered_ir::ir::{Affine, Block, Indices, LoopId, LoopKind, Stmt, walk};

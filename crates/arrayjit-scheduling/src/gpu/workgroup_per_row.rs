@@ -17,7 +17,7 @@ use crate::gpu::shared_rows;
 use crate::gpu::tree_reduction::TreeReduction;
 use crate::gpu::work_distribution::{LoopShare, distribute_loops};
 
-/// Rows that fill a GPU with one thread each, if neighbouring rows are contiguous.
+/// Rows that fill a GPU with one thread each, if neighboring rows are contiguous.
 const MANY_COLUMNS: i64 = 256;
 
 /// Maps a nest to a kernel of workgroups, where that pays.
@@ -40,7 +40,7 @@ pub(crate) fn distribute(gpu: &mut Gpu, nest: &Nest) -> Option<Block> {
 fn is_worth(gpu: &Gpu, rows: &[Loop], body: &[Stmt]) -> bool {
     let count = rows.iter().filter_map(Loop::extent).fold(1, i64::saturating_mul);
     // Rows count as contiguous if the data that their loops read is contiguous. If only the results are
-    // contiguous, neighbouring threads would read memory far apart.
+    // contiguous, neighboring threads would read memory far apart.
     let loops: Block = body.iter().filter(|stmt| matches!(stmt, Stmt::For { .. })).cloned().collect();
     let columns = rows.iter().any(|row| nest::lane_score(&loops, row.var, &gpu.names) > 0);
     widest(gpu, body) >= WORTH_SHARING && !(columns && count >= MANY_COLUMNS)

@@ -1,4 +1,4 @@
-//! Every run of the corpus, as written and optimised, keeps its bits after every pass of the scheduler.
+//! Every run of the corpus, as written and optimized, keeps its bits after every pass of the scheduler.
 
 use super::common::{check, check_gpu};
 use filetests::RunCase;

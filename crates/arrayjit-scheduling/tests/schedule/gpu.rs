@@ -79,7 +79,7 @@ fn rows_that_threads_hold_are_read_and_written_once() {
         );
         assert!(!text.contains(&format!("[{columns}] workgroup")), "{text}");
     }
-    // Rows too short for vectorised accesses and rows too long for registers, which threads share element by
+    // Rows too short for vectorized accesses and rows too long for registers, which threads share element by
     // element.
     for columns in [40, 36_000] {
         let text =

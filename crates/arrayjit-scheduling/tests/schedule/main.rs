@@ -5,7 +5,7 @@ mod common;
 mod corpus;
 mod fma;
 mod gpu;
-mod legalise;
+mod legalize;
 mod nests;
 mod programs;
 mod random;

@@ -1,4 +1,4 @@
-//! Random optimised routines keep their bits after every pass of the scheduler.
+//! Random optimized routines keep their bits after every pass of the scheduler.
 
 use super::common::{on_gpu, steps};
 use assignment_text::parse;
@@ -8,7 +8,7 @@ use filetests::generate::{bytes_of_seed, program_from_seed, routine_from_seed};
 use lowered_ir::ir::{LoweredRoutine, Numerics};
 use lowered_ir::pipeline::{OptimizeSettings, optimize};
 
-/// The optimised routine with the memory of a seed, in each class.
+/// The optimized routine with the memory of a seed, in each class.
 fn cases(routine: LoweredRoutine, seed: u64) -> Option<[RunCase; 2]> {
     let routine = optimize(routine, &OptimizeSettings::default()).ok()?.routine;
     let of =
@@ -30,7 +30,7 @@ fn routines_keep_their_bits(numerics: Numerics) {
             count += 1;
         }
     }
-    assert!(count > seeds.count() / 2, "only {count} routines could be optimised");
+    assert!(count > seeds.count() / 2, "only {count} routines could be optimized");
 }
 
 #[test]
@@ -55,5 +55,5 @@ fn random_programs_keep_their_bits_on_a_gpu() {
         cases.iter().for_each(|case| drop(on_gpu(case)));
         count += 1;
     }
-    assert!(count > seeds.count() / 2, "only {count} programs could be optimised");
+    assert!(count > seeds.count() / 2, "only {count} programs could be optimized");
 }

@@ -1,4 +1,4 @@
-//! Normalisation over a batch.
+//! Normalization over a batch.
 
 use arrayjit::DType;
 
@@ -12,7 +12,7 @@ use crate::{
     tensor::Tensor,
 };
 
-/// Batch normalisation of images, as torch's `BatchNorm2d`: (x − mean) / √(variance + eps) · weight + bias
+/// Batch normalization of images, as torch's `BatchNorm2d`: (x − mean) / √(variance + eps) · weight + bias
 /// for each channel.
 ///
 /// A graph for training uses the mean and the variance of the batch, and a run moves the running statistics
@@ -39,7 +39,7 @@ pub struct BatchNorm2d {
 }
 
 impl BatchNorm2d {
-    /// Normalises `channels` channels, with a momentum of 0.1 and an eps of 1e-5. The weights and running
+    /// Normalizes `channels` channels, with a momentum of 0.1 and an eps of 1e-5. The weights and running
     /// variances are 1 at first, the biases and running means 0.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Module for BatchNorm2d {
         ];
         let arguments = arguments.join(", ");
         let (momentum, eps) = (number(self.momentum), number(self.eps));
-        let normalised = match is_training {
+        let normalized = match is_training {
             true => format!(
                 "n[] := n[] + 1\nr[b,c,i,j] := batch_norm_train({arguments}, m[c], v[c], {momentum}, {eps})"
             ),
@@ -114,6 +114,6 @@ impl Module for BatchNorm2d {
             inputs.push(("n", Argument::Parameter(&self.num_batches_tracked)));
         }
         let result = types.narrowed("r[b,c,i,j]");
-        x.graph().result(call, &inputs, |y| format!("{normalised}\n{y}[b,c,i,j] := {result}"))
+        x.graph().result(call, &inputs, |y| format!("{normalized}\n{y}[b,c,i,j] := {result}"))
     }
 }

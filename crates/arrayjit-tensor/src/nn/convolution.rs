@@ -72,11 +72,11 @@ impl<M> ConvBuilder<M> {
     }
 
     options! {
-        /// The distance of neighbouring windows, at least 1; 1 by default.
+        /// The distance of neighboring windows, at least 1; 1 by default.
         stride: usize => options.stride;
         /// The zeros in front of the first and behind the last row and column; 0 by default.
         padding: usize => options.padding;
-        /// The distance of neighbouring elements of a window, at least 1; 1 by default.
+        /// The distance of neighboring elements of a window, at least 1; 1 by default.
         dilation: usize => options.dilation;
         /// The number of groups of channels; each group has filters of its own. 1 by default.
         groups: usize => options.groups;

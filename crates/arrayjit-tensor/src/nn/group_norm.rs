@@ -1,4 +1,4 @@
-//! Normalisation of each element of a batch: over groups of channels or over the last axis.
+//! Normalization of each element of a batch: over groups of channels or over the last axis.
 
 use crate::{
     error::{Call, TensorError},
@@ -23,7 +23,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Normalises a last axis of `size` elements, with an eps of 1e-5. The weight is 1 at first, the bias 0.
+    /// Normalizes a last axis of `size` elements, with an eps of 1e-5. The weight is 1 at first, the bias 0.
     ///
     /// # Errors
     /// A name that exists already, or a size that overflows.
@@ -71,7 +71,7 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// Normalises a last axis of `size` elements, without an eps of its own, as torch. The weight is 1 at
+    /// Normalizes a last axis of `size` elements, without an eps of its own, as torch. The weight is 1 at
     /// first.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Module for RmsNorm {
     }
 }
 
-/// Normalises groups of channels, as torch's `GroupNorm`: (x − mean) / √(variance + eps) over the channels of
+/// Normalizes groups of channels, as torch's `GroupNorm`: (x − mean) / √(variance + eps) over the channels of
 /// a group and all axes of space, then · weight + bias for each channel.
 ///
 /// Source: Wu and He, Group normalization, 2018.
@@ -113,7 +113,7 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// Normalises `channels` channels in groups, with an eps of 1e-5. The weights are 1 at first, the biases
+    /// Normalizes `channels` channels in groups, with an eps of 1e-5. The weights are 1 at first, the biases
     /// 0.
     ///
     /// # Errors

@@ -44,14 +44,14 @@
 //! [`Graph::for_training`](crate::Graph::for_training), [`Dropout`] drops elements, and [`BatchNorm2d`]
 //! uses the statistics of the batch and updates its running statistics. Parameters of bf16 and f16
 //! ([`Params::with_dtype`](crate::Params::with_dtype)) are converted to f32 where they are used, so that
-//! sums and normalisation are computed in f32.
+//! sums and normalization are computed in f32.
 
 mod attention; // attention with several heads
-mod batch_norm; // normalisation over a batch
+mod batch_norm; // normalization over a batch
 mod convolution; // convolution of images
 mod dropout; // dropout
 mod embedding; // rows of a table
-mod group_norm; // normalisation of each element of a batch
+mod group_norm; // normalization of each element of a batch
 mod linear; // x · wᵀ + b
 pub(crate) mod recurrent; // LSTM, GRU
 

@@ -1,4 +1,4 @@
-//! Optimisers: statements that update parameters by gradients, within the compiled step.
+//! Optimizers: statements that update parameters by gradients, within the compiled step.
 //!
 //! An [`Optimizer`] joins an [`UpdateRule`] with a [`Schedule`] of the learning rate and clipping. The rate
 //! and the count of steps are values of the graph that depend on the symbol `@step`, so a schedule needs no
@@ -18,7 +18,7 @@ mod adam; // Adam and AdamW
 mod rule; // the update of one parameter
 mod schedule; // factors of the learning rate
 mod sgd; // gradient descent
-mod state; // arrays of optimisers
+mod state; // arrays of optimizers
 
 use arrayjit::DType;
 
@@ -60,7 +60,7 @@ pub struct Optimizer<R> {
 }
 
 impl<R: UpdateRule> Optimizer<R> {
-    /// An optimiser with a rule and a constant learning rate.
+    /// An optimizer with a rule and a constant learning rate.
     ///
     /// ```
     /// use arrayjit_tensor::{TensorError, optim::{Optimizer, ParameterUpdate, UpdateRule}};
@@ -92,7 +92,7 @@ impl<R: UpdateRule> Optimizer<R> {
         clip_norm: f64 => clip_norm;
     }
 
-    /// The optimiser without the type of its rule.
+    /// The optimizer without the type of its rule.
     pub(crate) fn boxed(self) -> Optimizer<Box<dyn UpdateRule>>
     where
         R: 'static,

@@ -13,9 +13,9 @@ use crate::{
     tensor::Tensor,
 };
 
-/// A rule by which an optimiser updates a parameter.
+/// A rule by which an optimizer updates a parameter.
 pub trait UpdateRule: Send + Sync {
-    /// The name of the optimiser, with which the names of its state begin.
+    /// The name of the optimizer, with which the names of its state begin.
     fn name(&self) -> &'static str;
 
     /// Adds the statements that update one parameter to its graph, by [`ParameterUpdate::apply`].
@@ -72,7 +72,7 @@ impl ParameterUpdate<'_> {
 
     /// Adds assignment text that writes `w`, the parameter. The text may read its gradient `g`, the learning
     /// rate `rate[]` and the number of the step `t[]`, which counts from 1. It may also write the arrays of
-    /// the optimiser's state whose names are given: they have the shape of the parameter, start from zero and
+    /// the optimizer's state whose names are given: they have the shape of the parameter, start from zero and
     /// have names such as `adam.m.fc1.weight`. `[..]` in the text stands for the axes of the parameter.
     ///
     /// # Errors

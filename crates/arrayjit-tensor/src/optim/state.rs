@@ -1,4 +1,4 @@
-//! The arrays of an optimiser: they outlive a step, and live on the device beside the weights.
+//! The arrays of an optimizer: they outlive a step, and live on the device beside the weights.
 
 use arrayjit::{DType, HostArray};
 
@@ -11,7 +11,7 @@ use crate::{
 /// The name of the flag that guards steps.
 pub(super) const HALTED: &str = "halted";
 
-/// The arrays of an optimiser for the weights of a model, such as the moments of Adam. They live on the
+/// The arrays of an optimizer for the weights of a model, such as the moments of Adam. They live on the
 /// device of the weights for as long as the weights do. They are no part of [`ModelState::state_dict`], which
 /// has the names of the model only.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct OptimizerState {
 }
 
 impl OptimizerState {
-    /// A state without arrays; optimisers add theirs.
+    /// A state without arrays; optimizers add theirs.
     pub fn new(weights: &ModelState) -> OptimizerState {
         let arrays = Params::new(0);
         weights.add_state(&arrays);

@@ -112,7 +112,7 @@ impl Graph {
     /// Compiles and runs the graph with the results of all operations kept, and finds the first value that is
     /// not finite and that `of` depends on; none if `of` is finite. It is for graphs without a session, which
     /// does this itself: build the graph anew, because a graph is compiled once, and without the update of an
-    /// optimiser, which the run would carry out.
+    /// optimizer, which the run would carry out.
     ///
     /// ```
     /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Params, ModelState, session::NonFiniteCause};

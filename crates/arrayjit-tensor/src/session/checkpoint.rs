@@ -1,6 +1,6 @@
-//! Checkpoints: weights, the state of the optimiser and the step in one safetensors file.
+//! Checkpoints: weights, the state of the optimizer and the step in one safetensors file.
 //!
-//! The weights have the names of the model, the arrays of the optimiser names behind `optimizer.`. The
+//! The weights have the names of the model, the arrays of the optimizer names behind `optimizer.`. The
 //! metadata has the version of the format, the number of steps and the seed of the model.
 
 use std::{
@@ -29,7 +29,7 @@ type FileArray = (Parameter, Option<usize>);
 type CheckpointArrays = BTreeMap<String, FileArray>;
 
 impl Session {
-    /// Writes weights, the state of the optimiser and the number of steps to a file, after all started steps.
+    /// Writes weights, the state of the optimizer and the number of steps to a file, after all started steps.
     /// The file appears whole or not at all: it is written under another name in the same folder,
     /// and renamed. A file that a killed process has left there, half written, is removed.
     ///
@@ -98,7 +98,7 @@ impl Session {
     /// session had not been interrupted. Nothing changes after an error.
     ///
     /// # Errors
-    /// A file that cannot be read, is torn, is no checkpoint, or is one of another model, seed or optimiser;
+    /// A file that cannot be read, is torn, is no checkpoint, or is one of another model, seed or optimizer;
     /// an error of the device.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TensorError> {
         let path = path.as_ref();
@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// The arrays of a checkpoint by their names in the file, with the only rank that has them. A
-    /// parameter that has the name of an array of the optimiser is an error.
+    /// parameter that has the name of an array of the optimizer is an error.
     fn checkpoint_arrays(&self) -> Result<CheckpointArrays, TensorError> {
         let parameters = self.model_state().params().by_name();
         let mut arrays: CheckpointArrays =

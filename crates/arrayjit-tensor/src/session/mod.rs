@@ -60,7 +60,7 @@ use crate::{
     tensor::Tensor,
 };
 
-/// Trains a model: the weights, an optimiser, and a closure from a batch to the loss.
+/// Trains a model: the weights, an optimizer, and a closure from a batch to the loss.
 ///
 /// A session may move between threads. Steps have an order, so a thread that makes one has the session to
 /// itself. Several threads may [`evaluate`](Session::evaluate) at the same time, and any thread may wait for a

@@ -4,7 +4,7 @@
 //! gradients of one are summed over the ranks, the next routine runs. The last routine updates the parameters
 //! by the means. The loss and the metrics are summed with the gradients, so all ranks read the same ones.
 //!
-//! With a sharded state, a rank has the arrays of the optimiser for some parameters only. It gets the sums of
+//! With a sharded state, a rank has the arrays of the optimizer for some parameters only. It gets the sums of
 //! their gradients, updates them, and gives all ranks the results.
 //!
 //! Source of sharding: Rajbhandari, Rasley, Ruwase and He, ZeRO: Memory optimizations toward training
@@ -43,7 +43,7 @@ impl Ranks {
     options! {
         /// The bytes of gradients that are summed together; 1 MiB, then 25 MiB by default.
         buckets: BucketSizes => buckets;
-        /// Whether each rank has the state of the optimiser for some parameters only, which takes less
+        /// Whether each rank has the state of the optimizer for some parameters only, which takes less
         /// memory; false by default. The parameters get the same bits either way.
         sharded_optimizer: bool => is_sharded;
     }
@@ -127,7 +127,7 @@ impl Session {
         Ok(self)
     }
 
-    /// Checks that the parameters, and the state of the optimiser unless it is sharded, have the same bits on
+    /// Checks that the parameters, and the state of the optimizer unless it is sharded, have the same bits on
     /// all ranks, and waits for the answer. Every rank calls it. Does nothing without ranks.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use arrayjit_tensor::{
 };
 use codegen_testkit::gpu::or_skip;
 
-/// A loss of convolution, normalisation, attention, an embedding and sorted values, with the gradients by all
+/// A loss of convolution, normalization, attention, an embedding and sorted values, with the gradients by all
 /// parameters.
 fn results(graph: &Graph, params: &Params) -> Result<Vec<Tensor>, TensorError> {
     let normal = Init::Normal { mean: 0., std: 0.5 };
@@ -98,7 +98,7 @@ impl Module for Classifier {
     }
 }
 
-/// The losses of 20 steps, that of an evaluation, and the statistics of the normalisation.
+/// The losses of 20 steps, that of an evaluation, and the statistics of the normalization.
 fn trained(backend: &Backend) -> Result<Vec<f64>, TensorError> {
     let params = Params::new(3);
     let model = Classifier::new(&params)?;

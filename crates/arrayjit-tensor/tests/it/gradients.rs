@@ -146,7 +146,7 @@ fn positions(x: &Tensor) -> Result<Tensor, TensorError> {
 }
 
 #[test]
-fn products_and_normalisation() {
+fn products_and_normalization() {
     are_right(
         &[3, 4],
         &[

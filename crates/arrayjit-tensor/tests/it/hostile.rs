@@ -244,7 +244,7 @@ fn a_name_of_the_file_format_is_rejected() {
     assert_eq!(message(&error), expected);
 }
 
-/// A parameter may not have the name that an array of the optimiser has in checkpoints.
+/// A parameter may not have the name that an array of the optimizer has in checkpoints.
 #[test]
 fn a_checkpoint_has_each_name_once() {
     let folder = tempfile::tempdir().unwrap();

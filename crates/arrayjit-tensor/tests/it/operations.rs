@@ -292,7 +292,7 @@ fn derivatives_at_seams_are_those_of_torch() {
 }
 
 #[test]
-fn normalisation() {
+fn normalization() {
     let e = 1f64.exp();
     close(&count(&[2], |x| x.softmax(0)).1, &[1. / (1. + e), e / (1. + e)]);
     close(&count(&[2, 2], |x| x.log_softmax(0)).1, &[-2.126928, -2.126928, -0.126928, -0.126928]);

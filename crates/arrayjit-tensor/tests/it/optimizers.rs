@@ -1,4 +1,4 @@
-//! Optimisers against the same formulas on the host, schedules, clipping, and narrow parameters.
+//! Optimizers against the same formulas on the host, schedules, clipping, and narrow parameters.
 
 use arrayjit_tensor::{
     Backend, DType, Executable, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
@@ -8,7 +8,7 @@ use arrayjit_tensor::{
 
 const START: [f64; 3] = [1.0, -2.0, 0.5];
 
-/// The loss Σ (w - x)², whose gradient is 2 (w - x), with its optimiser.
+/// The loss Σ (w - x)², whose gradient is 2 (w - x), with its optimizer.
 struct Quadratic {
     weights: ModelState,
     state: OptimizerState,

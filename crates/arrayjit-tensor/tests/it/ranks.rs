@@ -309,7 +309,7 @@ fn ranks_join_before_the_first_step() {
     assert!(results.into_iter().all(Result::unwrap));
 }
 
-/// Two parameters that are equal before and after each step; with a sharded optimiser each rank updates one.
+/// Two parameters that are equal before and after each step; with a sharded optimizer each rank updates one.
 #[test]
 fn other_threads_see_whole_steps() {
     let seen = local::run(2, |transport| -> Outcome<usize> {

@@ -57,13 +57,13 @@ fn lenet() {
     });
 }
 
-/// A convolution without bias, and the normalisation of its result.
-struct Normalised {
+/// A convolution without bias, and the normalization of its result.
+struct Normalized {
     conv: Conv2d,
     norm: BatchNorm2d,
 }
 
-impl Normalised {
+impl Normalized {
     fn new(
         conv: &Params,
         norm: &Params,
@@ -72,11 +72,11 @@ impl Normalised {
         stride: usize,
     ) -> Result<Self, TensorError> {
         let conv = Conv2d::builder(conv, channels[0], channels[1], size).stride(stride).padding(size / 2);
-        Ok(Normalised { conv: conv.bias(false).build()?, norm: BatchNorm2d::new(norm, channels[1])? })
+        Ok(Normalized { conv: conv.bias(false).build()?, norm: BatchNorm2d::new(norm, channels[1])? })
     }
 }
 
-impl Module for Normalised {
+impl Module for Normalized {
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         self.norm.forward(&self.conv.forward(x)?)
     }
@@ -84,9 +84,9 @@ impl Module for Normalised {
 
 /// Two convolutions next to a shortcut.
 struct Block {
-    first: Normalised,
-    second: Normalised,
-    shortcut: Option<Normalised>,
+    first: Normalized,
+    second: Normalized,
+    shortcut: Option<Normalized>,
 }
 
 impl Block {
@@ -94,11 +94,11 @@ impl Block {
         let part = |name: &str| params.sub(name);
         let down = params.sub("downsample");
         let shortcut = (stride != 1)
-            .then(|| Normalised::new(&down.sub(0), &down.sub(1), [channels, out], 1, stride))
+            .then(|| Normalized::new(&down.sub(0), &down.sub(1), [channels, out], 1, stride))
             .transpose()?;
         Ok(Block {
-            first: Normalised::new(&part("conv1"), &part("bn1"), [channels, out], 3, stride)?,
-            second: Normalised::new(&part("conv2"), &part("bn2"), [out, out], 3, 1)?,
+            first: Normalized::new(&part("conv1"), &part("bn1"), [channels, out], 3, stride)?,
+            second: Normalized::new(&part("conv2"), &part("bn2"), [out, out], 3, 1)?,
             shortcut,
         })
     }
@@ -113,7 +113,7 @@ impl Module for Block {
 }
 
 struct ResNet {
-    first: Normalised,
+    first: Normalized,
     blocks: [Block; 2],
     fc: Linear,
 }
@@ -134,7 +134,7 @@ fn resnet() {
     task.check(Graph::for_training(), |params| {
         let layer = |name: &str| params.sub(name).sub(0);
         Ok(ResNet {
-            first: Normalised::new(&params.sub("conv1"), &params.sub("bn1"), [3, 8], 3, 1)?,
+            first: Normalized::new(&params.sub("conv1"), &params.sub("bn1"), [3, 8], 3, 1)?,
             blocks: [Block::new(&layer("layer1"), 8, 8, 1)?, Block::new(&layer("layer2"), 8, 16, 2)?],
             fc: Linear::new(&params.sub("fc"), 16, 10)?,
         })

@@ -91,7 +91,7 @@ fn convolutions() {
 }
 
 #[test]
-fn normalisation() {
+fn normalization() {
     check_module("batch_norm_train", &[4, 3, 3, 2], |params| BatchNorm2d::new(params, 3));
     let evaluated = Graph::new();
     check(

@@ -1,4 +1,4 @@
-//! Optimisers change parameters as torch's do, in each of 20 steps.
+//! Optimizers change parameters as torch's do, in each of 20 steps.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{

@@ -7,7 +7,7 @@ which tests/it/torch_modules.rs, tests/it/torch_optimizers.rs and tests/it/torch
   sum(output * coefficients) by each input and parameter.
 * models.safetensors: for each model, the losses of 100 steps of gradient descent, and each gradient of the
   first step.
-* optimizers.safetensors: for each optimiser, the parameters of a layer after each of 20 steps.
+* optimizers.safetensors: for each optimizer, the parameters of a layer after each of 20 steps.
 * checkpoint.safetensors: the state of a model as a user of torch saves it.
 
 Weights and data are not stored: `pattern` makes the same numbers from names in both languages. The learning
@@ -270,16 +270,16 @@ def train(goldens, path, model):
     inputs = labels(f"{path}/x", shape, model.classes) if is_tokens else pattern(f"{path}/x", shape)
     targets = labels(f"{path}/target", shape if is_tokens else shape[:2], model.classes)
     losses = []
-    optimiser = torch.optim.SGD(model.parameters(), lr=model.rate)
+    optimizer = torch.optim.SGD(model.parameters(), lr=model.rate)
     for step in range(STEPS):
         x, target = inputs[step % BATCHES], targets[step % BATCHES]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = F.cross_entropy(model(x).flatten(0, -2), target.flatten())
         loss.backward()
         losses.append(loss.item())
         if step == 0:
             goldens |= {f"{path}/{name}.grad": p.grad.clone() for name, p in model.named_parameters()}
-        optimiser.step()
+        optimizer.step()
     goldens[f"{path}/losses"] = torch.tensor(losses)
     print(f"{path}: loss {losses[0]:.4f} to {losses[-1]:.4f}")
 
@@ -293,7 +293,7 @@ def write_models():
 
 
 def optimizer_case(goldens, path, make, clip_norm=None, schedule=None):
-    """Trains one layer by an optimiser, and stores the parameters after each step."""
+    """Trains one layer by an optimizer, and stores the parameters after each step."""
     layer = nn.Linear(4, 3)
     with torch.no_grad():
         fill("optimizers", layer)

@@ -27,7 +27,7 @@ pub enum CompileError {
     /// A routine of the loop IR was given with too few or too many nodes.
     #[error("routine `{routine}` has {expected} nodes, but {found} were given")]
     NodeCount { routine: String, expected: usize, found: usize },
-    /// The optimiser cannot honour a requested memory mode.
+    /// The optimizer cannot honor a requested memory mode.
     #[error("{}", located(place.as_deref(), source))]
     Optimize { source: OptimizeError, place: Option<Box<SourceSpan>> },
     /// The decisions about memory modes conflict with decisions that another compilation made meanwhile.

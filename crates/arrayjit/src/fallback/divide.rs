@@ -12,7 +12,7 @@ use std::{
 
 use lowered_ir::{
     ir::{Block, IdSet, LoweredRoutine, NodeRef, Stmt},
-    passes::{access::analyse, effects::Effects},
+    passes::{access::analyze, effects::Effects},
 };
 use tnode::{MemoryMode, ModeState, Reason, Sharing};
 
@@ -82,7 +82,7 @@ impl<'r> Division<'r> {
         for node in &shared {
             whole.nodes[node.index()].mode = on_device();
         }
-        let facts = analyse(self.routine);
+        let facts = analyze(self.routine);
         // A run must not see the values that the previous run left in a local node; so a shared local node
         // that is read before it is written is zeroed.
         let mut unset: BTreeSet<NodeRef> =
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_for_one_backend_are_one_part() {
+    fn neighbors_for_one_backend_are_one_part() {
         let routine = text::parse(TEXT).unwrap();
         let mut division = Division::new(&routine);
         assert_eq!(division.parts().0.len(), 1);
@@ -245,7 +245,7 @@ mod tests {
         division.narrow(0..2, rejection());
         assert_eq!(division.parts().0.len(), 3);
         division.narrow(2..3, rejection());
-        assert_eq!(division.parts().0.len(), 2, "the second and the third are neighbours on the fallback");
+        assert_eq!(division.parts().0.len(), 2, "the second and the third are neighbors on the fallback");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Merge buffers of divided routines: the stream of the backend itself has the merge buffer, the fallback's
 //! stream has none.
 //!
-//! If a part on the fallback would read the merge buffer, the routine first materialises it: a part on the
+//! If a part on the fallback would read the merge buffer, the routine first materializes it: a part on the
 //! backend itself copies it to a local node, and all parts read that node. Like any local node that several
 //! parts touch, the copy is transferred between the backends.
 

@@ -19,7 +19,7 @@
 mod code; // the code of a divided routine
 mod divide; // the division of statements
 mod linked; // contexts, copies, runs, failures
-mod merge_copy; // materialised merge buffers
+mod merge_copy; // materialized merge buffers
 mod parts; // code for each part, and the copies between them
 mod runs; // counts, and the order of runs
 mod statement; // statements that fall back, as data

@@ -12,7 +12,7 @@ pub struct Fallback {
     pub from: String,
     /// The name of the backend that runs them.
     pub to: String,
-    /// Their positions among the top-level statements of the optimised routine.
+    /// Their positions among the top-level statements of the optimized routine.
     pub statements: Range<usize>,
     /// The number of top-level statements of the routine.
     pub num_statements: usize,

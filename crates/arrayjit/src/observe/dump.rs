@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
-use super::log::sanitised;
+use super::log::sanitized;
 use crate::settings::routine_of;
 
 /// A folder of dumps: each routine has a folder `ROUTINE` in it, or `ROUTINE-2` and so on when it is compiled
@@ -39,12 +39,12 @@ impl DumpFolder {
         let routine = routine_of(pass, name);
         let mut routines = self.routines.lock().unwrap_or_else(PoisonError::into_inner);
         if pass == "lower" || !routines.contains_key(routine) {
-            let folder = new_folder(&self.path, &sanitised(routine))?;
+            let folder = new_folder(&self.path, &sanitized(routine))?;
             routines.insert(routine.to_owned(), RoutineDumps { folder, next: 0 });
         }
         let Some(dumps) = routines.get_mut(routine) else { return Ok(()) };
         let extension = if pass == "codegen" { "txt" } else { "lir" };
-        let file = dumps.folder.join(format!("{:02}-{}.{extension}", dumps.next, sanitised(pass)));
+        let file = dumps.folder.join(format!("{:02}-{}.{extension}", dumps.next, sanitized(pass)));
         dumps.next += 1;
         fs::write(&file, text).map_err(|error| named(&file, &error))
     }

@@ -41,7 +41,7 @@ impl LogFolder {
     /// The log file of a routine that is being linked: `ROUTINE.values.log`, or `ROUTINE-2.values.log` and so
     /// on if the name is in use.
     pub(crate) fn file(&self, routine: &str) -> LogFile {
-        let stem = sanitised(routine);
+        let stem = sanitized(routine);
         let mut names = lock(&NAMES);
         let used = names.entry(self.path.to_path_buf()).or_default();
         let nth = |n: usize| if n == 1 { stem.clone() } else { format!("{stem}-{n}") };
@@ -68,7 +68,7 @@ fn remove_logs(folder: &Path) -> io::Result<()> {
 
 /// Turns a name into one that every file system accepts: ASCII letters, digits, `_`, `-` and inner dots, at
 /// most 100 characters.
-pub(crate) fn sanitised(name: &str) -> String {
+pub(crate) fn sanitized(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
     let name: String = name.chars().map(plain).take(100).collect();
     match name.trim_matches('.') {

@@ -66,7 +66,7 @@ mod tests {
     }
 
     fn is_software(_: &Settings) -> Result<BackendParts, OpenError> {
-        Err(OpenError::SoftwareAdapter { adapter: "0: Rasteriser".into() })
+        Err(OpenError::SoftwareAdapter { adapter: "0: Rasterizer".into() })
     }
 
     fn choice(candidates: &[Candidate]) -> Result<(&'static str, Vec<&'static str>), OpenError> {
@@ -104,6 +104,6 @@ mod tests {
             error.starts_with("no backend that `auto` may choose opens: cuda: this build has no"),
             "{error}"
         );
-        assert!(error.contains("; wgpu: adapter 0: Rasteriser emulates a GPU"), "{error}");
+        assert!(error.contains("; wgpu: adapter 0: Rasterizer emulates a GPU"), "{error}");
     }
 }

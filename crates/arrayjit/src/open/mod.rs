@@ -158,7 +158,7 @@ impl Backend {
     }
 
     /// A new backend with the same code generator, devices and settings, and nothing compiled yet, that
-    /// optimises routines with these options instead of [`Settings::optimizer`]. It is for those who develop
+    /// optimizes routines with these options instead of [`Settings::optimizer`]. It is for those who develop
     /// passes: [capsules](crate::capsule) do not have these options.
     ///
     /// ```

@@ -6,8 +6,8 @@ use scheduling::PASS_NAMES;
 /// The names of passes in dumps, in order.
 pub(super) fn pass_names() -> impl Iterator<Item = &'static str> {
     let passes = PASSES.iter().map(|pass| pass.name);
-    let optimised = ["lower", "import"].into_iter().chain(passes).chain(["optimize", "log"]);
-    optimised.chain(PASS_NAMES.iter().copied()).chain(["schedule", "divide", "codegen"])
+    let optimized = ["lower", "import"].into_iter().chain(passes).chain(["optimize", "log"]);
+    optimized.chain(PASS_NAMES.iter().copied()).chain(["schedule", "divide", "codegen"])
 }
 
 /// The name of the pass that a dump filter selects, if no pass has this name.

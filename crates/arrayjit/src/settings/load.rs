@@ -344,7 +344,7 @@ mod tests {
             "lower",
             "optimize",
             "schedule@step",
-            "legalise@*",
+            "legalize@*",
             "divide",
         ] {
             assert_eq!(unknown(dump), [""; 0], "{dump}");

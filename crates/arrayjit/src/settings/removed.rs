@@ -2,9 +2,9 @@
 
 /// What replaces settings of numerics.
 const NUMERICS: &str = "`numerics` is `strict`, `fast` or `real`, and decides this too";
-/// What replaces knobs of the optimiser.
+/// What replaces knobs of the optimizer.
 const OPTIMIZER: &str =
-    "programs that choose how the optimiser works call `Backend::with_optimizer`, with `OptimizeSettings`";
+    "programs that choose how the optimizer works call `Backend::with_optimizer`, with `OptimizeSettings`";
 /// What replaces settings of the backend's host arrays.
 const HOST: &str = "contexts with `HostOptions` of their own are made by `Context::with_host`";
 /// What replaces settings of logs.

@@ -15,7 +15,7 @@ impl Settings {
         LowerOptions { numerics, ..LowerOptions::default() }
     }
 
-    /// The options with which routines are optimised, for tools that run the passes by themselves and for
+    /// The options with which routines are optimized, for tools that run the passes by themselves and for
     /// [`Backend::with_optimizer`](crate::Backend::with_optimizer).
     pub fn optimizer(&self) -> OptimizeSettings {
         OptimizeSettings {

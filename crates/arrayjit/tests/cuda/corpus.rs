@@ -1,4 +1,4 @@
-//! Runs the whole corpus on the GPU, as written and optimised: all results are within their bounds, and the
+//! Runs the whole corpus on the GPU, as written and optimized: all results are within their bounds, and the
 //! test counts the results that equal the interpreter's bits.
 
 use codegen_testkit::{Agreement, run_corpus_on};

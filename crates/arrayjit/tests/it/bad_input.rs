@@ -75,7 +75,7 @@ fn writes_that_leave_elements_without_a_value() {
     let (x, t, y) = (node("x", &[4]), node("t", &[9]), node("y", &[9]));
     let error = rejected("t[2*i] := x[i]\ny[i] := t[i]", &[&x, &t, &y]);
     assert!(matches!(error, CompileError::Lower(_)), "{error:?}");
-    says(&error, &["t", "axis 0", "9", "expected an initialisation"]);
+    says(&error, &["t", "axis 0", "9", "expected an initialization"]);
 }
 
 #[test]

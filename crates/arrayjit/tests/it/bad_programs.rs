@@ -4,7 +4,7 @@
 use arrayjit::settings::Settings;
 use arrayjit::{Backend, Caps, CompileError, DType, HostArray, MemoryMode, RunError, TensorNode};
 use codegen_core::Interpreted;
-use scheduling::{LegaliseError, ScheduleError, ScheduleOptions, schedule};
+use scheduling::{LegalizeError, ScheduleError, ScheduleOptions, schedule};
 
 const BACKENDS: [&str; 3] = ["inline", "multicore", "interpreter"];
 
@@ -166,7 +166,7 @@ fn types_a_target_cannot_hold() {
                 .map(|_| ())
                 .expect_err("no such type");
             assert!(
-                matches!(error, ScheduleError::Illegal(LegaliseError::Storage { dtype, .. }) if dtype == missing)
+                matches!(error, ScheduleError::Illegal(LegalizeError::Storage { dtype, .. }) if dtype == missing)
             );
             let expected =
                 format!("routine `r`: lacking does not store {missing}, the type of node %0 \"x\"");

@@ -74,7 +74,7 @@ fn a_result_that_is_not_finite_is_written_once_for_each_linked_routine() {
     assert_eq!(compilation.settings().unwrap().settings.numerics, backend.settings().numerics);
     let x: Vec<u8> = [1.0f32, 0.0, -3.5].iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(case.inputs[0], x, "{text}");
-    assert!(text.contains("\"t\""), "the routine before the optimiser has its virtual node: {text}");
+    assert!(text.contains("\"t\""), "the routine before the optimizer has its virtual node: {text}");
     let (text, _) = read(&folder.join("inverse-2.lir"));
     assert!(text.contains("; run: %0 = fill(0x0)"), "{text}");
 }

@@ -9,9 +9,9 @@ use listing::{Listing, printed};
 
 /// A context with the initial values of a program, in which inputs are 1.
 fn context(backend: &Backend, code: &Compiled, declared: &Nodes) -> Context {
-    let initialised = backend.initialise(code, &backend.context().unwrap()).unwrap();
-    let open = |node: &&arrayjit::TensorNode| !initialised.contains(node);
-    declared.iter().filter(open).fold(initialised.clone(), |context, node| {
+    let initialized = backend.initialize(code, &backend.context().unwrap()).unwrap();
+    let open = |node: &&arrayjit::TensorNode| !initialized.contains(node);
+    declared.iter().filter(open).fold(initialized.clone(), |context, node| {
         let mut ones = HostArray::zeros(node.dtype(), node.dims().unwrap()).unwrap();
         ones.set_values(&vec![1.0; ones.num_values()]).unwrap();
         context.init_from_host(node, &ones).unwrap()

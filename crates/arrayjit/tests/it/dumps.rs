@@ -31,7 +31,7 @@ fn links_a_training_step() {
         keep loss";
     let backend = Backend::open("inline").expect("opens");
     let code = backend.compile_named("step", text, [] as [TensorNode; 0]).expect("legal");
-    let mut context = backend.initialise(&code, &backend.context().expect("a device")).expect("memory");
+    let mut context = backend.initialize(&code, &backend.context().expect("a device")).expect("memory");
     for name in ["x", "target"] {
         let node = code.node(name).expect("declared");
         let zeros = HostArray::zeros(DType::F32, node.dims().expect("settled")).expect("small");

@@ -37,7 +37,7 @@ fn linked(backend: &Backend, code: &Compiled) -> Routine {
     let x: Vec<f32> = (0..16 * 6).map(value).collect();
     let target = |at: usize| x[at / 3 * 6 + at % 3] * x[at / 3 * 6 + 3] + 0.5;
     let target: Vec<f32> = (0..16 * 3).map(target).collect();
-    let context = backend.initialise(code, &backend.context().expect("a device")).expect("initial values");
+    let context = backend.initialize(code, &backend.context().expect("a device")).expect("initial values");
     let with = |context: Context, name: &str, values: &[f32], dims: [usize; 2]| {
         let values = HostArray::from_slice(values, dims).expect("as many values");
         context.init_from_host(code.node(name).expect("declared"), &values).expect("memory")
@@ -170,7 +170,7 @@ fn the_gradient_of_a_gradient_is_a_second_derivative() {
         keep second";
     let backend = backend("interpreter");
     let code = compiled(&backend, text);
-    let context = backend.initialise(&code, &backend.context().expect("a device")).expect("initial values");
+    let context = backend.initialize(&code, &backend.context().expect("a device")).expect("initial values");
     let routine = code.link(&context).expect("all nodes have values");
     routine.run(&[]).expect("scheduled");
     let second = routine.context().to_host(code.node("second").expect("kept")).expect("in the context");
@@ -333,7 +333,7 @@ fn a_parameter_overwritten_before_its_gradient() {
     let backend = backend("interpreter");
     let code = compiled(&backend, text);
     assert!(code.warnings().is_empty());
-    let context = backend.initialise(&code, &backend.context().expect("a device")).expect("initial values");
+    let context = backend.initialize(&code, &backend.context().expect("a device")).expect("initial values");
     let routine = code.link(&context).expect("all nodes have values");
     routine.run(&[]).expect("scheduled");
     let values = |name| routine.context().to_host(code.node(name).expect("kept")).expect("computed").values();
@@ -368,7 +368,7 @@ fn documented_gradients_compile() {
             context.init_from_host(node, &values).expect("memory")
         };
         let context =
-            backend.initialise(&code, &backend.context().expect("a device")).expect("initial values");
+            backend.initialize(&code, &backend.context().expect("a device")).expect("initial values");
         let routine = code.link(&given(given(context, "x"), "target")).expect("all nodes have values");
         routine.run(&[]).expect("scheduled");
         let first = loss(&routine, &code);
@@ -402,7 +402,7 @@ fn the_network_of_the_guide_trains() {
     let labels: Vec<i32> = (0..32).map(|image| image % 10).collect();
     let images = HostArray::from_slice(&images, [32, 1, 28, 28]).expect("as many values");
     let labels = HostArray::from_slice(&labels, [32]).expect("as many values");
-    let context = backend.initialise(&code, &backend.context().expect("a device")).expect("initial values");
+    let context = backend.initialize(&code, &backend.context().expect("a device")).expect("initial values");
     let context = context.init_from_host(code.node("x").expect("declared"), &images).expect("memory");
     let context = context.init_from_host(code.node("label").expect("declared"), &labels).expect("memory");
     let routine = code.link(&context).expect("all nodes have values");

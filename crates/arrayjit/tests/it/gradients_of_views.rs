@@ -95,7 +95,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Settings, and options of the optimiser that lead to other memory modes.
+/// Settings, and options of the optimizer that lead to other memory modes.
 fn settings() -> Vec<(&'static str, Settings, OptimizeSettings)> {
     let mut all = Vec::new();
     for class in [NumericClass::Strict, NumericClass::Fast] {
@@ -177,7 +177,7 @@ fn gradients_by_values_in_other_shapes_and_windows() {
         case.check();
         let expected = case.gradient("interpreter", &settings[0]);
         assert!(expected.iter().any(|&value| value != 0.0), "{}", case.declared());
-        // The optimiser's work is the same for all backends.
+        // The optimizer's work is the same for all backends.
         for (number, setting) in settings.iter().enumerate() {
             let backend = ["inline", "interpreter", "multicore"][(at + number) % 3];
             let found = case.gradient(backend, setting);

@@ -107,7 +107,7 @@ fn a_program_is_one_text() {
     let nodes = program.declare().expect("valid");
     let code = backend.compile_program(&program, &nodes).expect("valid");
     let context = backend.context().expect("a stream");
-    let context = backend.initialise(&code, &context).expect("memory");
+    let context = backend.initialize(&code, &context).expect("memory");
     let (x, t) = ([[1f32, 0.], [0., 1.], [1., 1.], [2., 1.]].concat(), [2f32, -1., 1., 3.]);
     let array = |values: &[f32], dims: &[usize]| {
         HostArray::from_slice(values, dims.iter().copied()).expect("as many values")
@@ -137,6 +137,6 @@ fn a_program_without_initial_values_leaves_the_context_as_it_is() {
     let backend = Backend::open("inline").expect("it is in every build");
     let code = backend.compile("input x f32[2]; y :+= x[i]; keep y", &Nodes::default()).expect("valid");
     let context = backend.context().expect("a stream");
-    let same = backend.initialise(&code, &context).expect("nothing to do");
+    let same = backend.initialize(&code, &context).expect("nothing to do");
     assert!(same.to_host(code.node("x").expect("declared")).is_err());
 }

@@ -67,8 +67,8 @@ fn temporaries_alive_together_never_overlap() {
     let options = ScheduleOptions { stack_bytes: 0, grain_work: 1, ..ScheduleOptions::default() };
     for case in filetests::run_cases() {
         let what = format!("{}:{}", case.path.display(), case.line);
-        let Ok(optimised) = optimize(case.routine.clone(), &backend.settings().optimizer()) else { continue };
-        if let Ok(schedule) = schedule(&optimised.routine, backend.codegen(), &options) {
+        let Ok(optimized) = optimize(case.routine.clone(), &backend.settings().optimizer()) else { continue };
+        if let Ok(schedule) = schedule(&optimized.routine, backend.codegen(), &options) {
             plans.check(&schedule, alignment, &what);
         }
     }

@@ -39,7 +39,7 @@ fn linked(backend: &Backend, code: &Compiled) -> Routine {
     let x = code.node("x").expect("declared");
     let values: Vec<f32> = (0..256 * 64).map(|at| ((at * 37 % 101) as f32 / 50.) - 1.).collect();
     let values = HostArray::from_slice(&values, [256, 64]).expect("as many values");
-    let context = backend.initialise(code, &backend.context().expect("a device")).expect("initial values");
+    let context = backend.initialize(code, &backend.context().expect("a device")).expect("initial values");
     code.link(&context.init_from_host(x, &values).expect("memory")).expect("all nodes have values")
 }
 

@@ -1,4 +1,4 @@
-//! Runs the whole corpus, as written and optimised: integers bit for bit, floats within their bounds.
+//! Runs the whole corpus, as written and optimized: integers bit for bit, floats within their bounds.
 
 use codegen_testkit::{Agreement, run_corpus_on};
 
@@ -21,7 +21,7 @@ fn the_corpus_on_the_adapter() {
     assert!(unexpected.is_empty(), "unexpected skips: {unexpected:#?}");
     // Enough elements are compared. The only results without a bound are a product of a computed 0 with
     // infinity, differences of infinities, and a few conversions and quotients at a discontinuity. Each may
-    // be counted four times: in the routine as written and as optimised, compared with the interpreter's
+    // be counted four times: in the routine as written and as optimized, compared with the interpreter's
     // value and with the expected value.
     let close = report.closeness;
     assert!(close.elements > 10_000 && close.open <= 30, "{close}");

@@ -1,8 +1,8 @@
 //! Replaces the sizes of axes, `size(x, 1)`, by numbers.
 //!
 //! Expansion knows no shapes. The nodes that a statement reads have their dimensions when the statement is
-//! analysed, since the statements before it have given them to the intermediates. So each statement has its
-//! sizes replaced just before it is analysed.
+//! analyzed, since the statements before it have given them to the intermediates. So each statement has its
+//! sizes replaced just before it is analyzed.
 
 use tnode::DType;
 

@@ -311,7 +311,7 @@ struct IndexTerm<'a>(&'a IndexExpr);
 
 impl Display for IndexTerm<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        parenthesised(f, self.0, matches!(self.0.kind, IndexExprKind::Sum(..)))
+        parenthesized(f, self.0, matches!(self.0.kind, IndexExprKind::Sum(..)))
     }
 }
 
@@ -321,11 +321,11 @@ struct IndexFactor<'a>(&'a IndexExpr);
 impl Display for IndexFactor<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let is_loose = matches!(self.0.kind, IndexExprKind::Sum(..) | IndexExprKind::Product(..));
-        parenthesised(f, self.0, is_loose)
+        parenthesized(f, self.0, is_loose)
     }
 }
 
-fn parenthesised(f: &mut Formatter<'_>, inner: &dyn Display, enclosed: bool) -> fmt::Result {
+fn parenthesized(f: &mut Formatter<'_>, inner: &dyn Display, enclosed: bool) -> fmt::Result {
     if enclosed { write!(f, "({inner})") } else { inner.fmt(f) }
 }
 
@@ -423,7 +423,7 @@ impl Display for Operand<'_> {
             ExprKind::Exchanged(..) => COMPARISON,
             _ => FACTOR,
         };
-        parenthesised(f, self.0, own < self.1)
+        parenthesized(f, self.0, own < self.1)
     }
 }
 

@@ -8,7 +8,7 @@ use lowered_ir::pipeline::{OptimizeSettings, optimize};
 use program::{Machine, f32s, node, values};
 use tnode::{DType, MemoryMode, Reason, TensorNode};
 
-/// Runs `text` with the given inputs, as it is and optimised, and returns the values of `output`.
+/// Runs `text` with the given inputs, as it is and optimized, and returns the values of `output`.
 fn run(text: &str, inputs: &[(&TensorNode, &[f64])], output: &TensorNode) -> Vec<f64> {
     let mut nodes: Vec<TensorNode> = inputs.iter().map(|(node, _)| (*node).clone()).collect();
     nodes.push(output.clone());
@@ -86,7 +86,7 @@ fn softmax_in_statements() {
     let text = "
         m[b] :max= x[b,i]               # the maximum, against overflow
         e[b,i] := exp(x[b,i] - m[b])
-        z[b] :+= e[b,i]                 // the normaliser
+        z[b] :+= e[b,i]                 // the normalizer
         p[b,i] := e[b,i] / z[b]";
     let xs = values(10, 6);
     let nodes = [(&x, &xs[..]), (&m, &[0.0; 2]), (&e, &[0.0; 10]), (&z, &[0.0; 2])];

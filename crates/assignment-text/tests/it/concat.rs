@@ -212,7 +212,7 @@ fn parts_leave_no_gap() {
     let (x, z, y) = (f32s("x", &[2]), f32s("z", &[3]), f32s("y", &[7]));
     let error = lower(&read("y[i^j] := x[i], z[j] where i < 2", &[&x, &z, &y]), &LowerOptions::default());
     let check = expect![[r#"
-        line 1, column 3: node y: the assignment does not write all of axis 0 (size 7), and nothing initialises the node before; expected an initialisation such as `y[i] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
+        line 1, column 3: node y: the assignment does not write all of axis 0 (size 7), and nothing initializes the node before; expected an initialization such as `y[i] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
         1 | y[i^j] := x[i], z[j] where i < 2
           |   ^^^"#]];
     check.assert_eq(&error.expect_err("two elements have no value").to_string());

@@ -309,7 +309,7 @@ fn families_are_nodes_with_numbers() {
     assert_eq!(machine.get(&y), [20., 52.]);
 }
 
-/// Runs a program over `f32` inputs, as it is and optimised, and returns the values of `output`.
+/// Runs a program over `f32` inputs, as it is and optimized, and returns the values of `output`.
 fn run(text: &str, inputs: &[(&TensorNode, &[f64])], output: &TensorNode) -> Vec<f64> {
     let mut nodes: Vec<TensorNode> = inputs.iter().map(|(node, _)| (*node).clone()).collect();
     nodes.push(output.clone());
@@ -372,7 +372,7 @@ fn attention_from_functions() {
 }
 
 #[test]
-fn normalisation_and_optimisers_from_functions() {
+fn normalization_and_optimizers_from_functions() {
     let text = "
         def layer_norm(x[..,k], gain[k], bias[k], eps = 1e-5) -> y[..,k] {
             mean[..] :+= x[..,k] / size(k)

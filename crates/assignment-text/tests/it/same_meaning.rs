@@ -1,5 +1,5 @@
 //! Two ways to write one program give the same values: margins or guarded reads, views or indexed parents,
-//! concatenated axes or one statement per part. The programs are random; each is lowered, optimised, and run
+//! concatenated axes or one statement per part. The programs are random; each is lowered, optimized, and run
 //! twice in a row.
 
 use crate::program;
@@ -22,7 +22,7 @@ fn kept(label: &str, dims: &[usize], padding: Option<Padding>) -> TensorNode {
     node.build().expect("small")
 }
 
-/// The values of `outputs` after two runs of a program, first lowered and then optimised. Rejects programs
+/// The values of `outputs` after two runs of a program, first lowered and then optimized. Rejects programs
 /// that lose the values of a statement.
 fn run(
     text: &str,

@@ -5,9 +5,9 @@
 pub struct Window {
     /// The number of elements of the kernel.
     pub kernel: usize,
-    /// The distance between neighbouring elements of the kernel on the axis.
+    /// The distance between neighboring elements of the kernel on the axis.
     pub dilation: usize,
-    /// The distance between neighbouring positions of the kernel; 0 counts as 1.
+    /// The distance between neighboring positions of the kernel; 0 counts as 1.
     pub stride: usize,
 }
 
@@ -25,15 +25,15 @@ impl Window {
         size.checked_sub(self.span()).map_or(0, |room| room / self.stride.max(1) + 1)
     }
 
-    /// The number of positions centred on every `stride`-th element. The kernel may extend beyond the axis by
-    /// half its span.
+    /// The number of positions centered on every `stride`-th element. The kernel may extend beyond the axis
+    /// by half its span.
     pub fn padded_positions(self, size: usize) -> usize {
         size.div_ceil(self.stride.max(1))
     }
 
     /// The left and right padding that the windows of [`padded_positions`](Window::padded_positions) need, in
     /// elements. The middle of the kernel's span, or the left one of its two middle elements, lies on the
-    /// element at which the window is centred.
+    /// element at which the window is centered.
     pub fn padding(self, size: usize) -> (usize, usize) {
         let Some(last) = self.padded_positions(size).checked_sub(1) else { return (0, 0) };
         let left = self.span().saturating_sub(1) / 2;

@@ -92,13 +92,13 @@ pub enum LowerErrorKind {
     /// The range of a symbol is empty.
     #[error("symbol @{name} has range {range}, expected at least 1")]
     SymbolEmpty { name: String, range: i64 },
-    /// A write leaves elements of a node uninitialised.
+    /// A write leaves elements of a node uninitialized.
     #[error(
-        "node {node}: the assignment does not write all of axis {axis} (size {size}), and nothing initialises the node \
-         before; expected an initialisation such as `{fill}`, an operator such as `:+=` that starts the whole node, or a \
+        "node {node}: the assignment does not write all of axis {axis} (size {size}), and nothing initializes the node \
+         before; expected an initialization such as `{fill}`, an operator such as `:+=` that starts the whole node, or a \
          node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust"
     )]
-    Uninitialised { node: String, axis: usize, size: usize, fill: String },
+    Uninitialized { node: String, axis: usize, size: usize, fill: String },
     /// All values of a statement are overwritten before they are read. The statement is `this statement`
     /// where a text shows it, else its listing; the one that overwrites it is its line, or its listing.
     #[error(

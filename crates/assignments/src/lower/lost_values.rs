@@ -3,7 +3,7 @@
 //! A statement that stores values in a node is *pending* for that node until one of the values may be read:
 //! by an operand, by a copied slice, or by an accumulation. A statement is rejected if, while it is pending,
 //! a single later statement overwrites every element that it stored. A statement overwrites
-//! * the whole node, if it initialises the node with the neutral element or fills it;
+//! * the whole node, if it initializes the node with the neutral element or fills it;
 //! * the elements that it indexes, if it is a plain assignment.
 //!
 //! A rejected statement has no effect in any run, because the test is conservative: a computed index counts
@@ -39,7 +39,7 @@ struct WrittenRegion<'a> {
     outer: Region,
     /// A box whose elements are all written.
     inner: Option<Region>,
-    /// The projections that index them, for comparison; `None` for fills, initialised targets and views.
+    /// The projections that index them, for comparison; `None` for fills, initialized targets and views.
     by: Option<&'a Projections>,
 }
 
@@ -216,7 +216,7 @@ fn located(leading: &[SymbolId], axes: Vec<AxisSpan>) -> Region {
     leading.iter().map(|&symbol| AxisSpan::at(symbol)).chain(axes).collect()
 }
 
-/// Whether the step writes every element of its targets, whatever its indices: it initialises or fills them.
+/// Whether the step writes every element of its targets, whatever its indices: it initializes or fills them.
 fn starts(step: &ProgramStep) -> bool {
     step.accums().iter().all(|accum| accum.init_neutral)
 }

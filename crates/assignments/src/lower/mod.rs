@@ -113,7 +113,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let refs: BTreeMap<TensorNode, NodeRef> =
         nodes.iter().enumerate().map(|(at, node)| (node.clone(), NodeRef(at as u32))).collect();
     let made = views.made(assignments);
-    step::check_initialised(assignments, &views)?;
+    step::check_initialized(assignments, &views)?;
     lost_values::check(assignments, &views)?;
     let empty = empty::written(assignments, &views)?;
     let margins = Margins::new(assignments, &empty);

@@ -97,12 +97,12 @@ impl LoweringContext {
     }
 }
 
-/// Rejects the first write that leaves elements of a node uninitialised.
+/// Rejects the first write that leaves elements of a node uninitialized.
 ///
 /// A plain assignment that does not cover its target keeps the other elements, so they need earlier values.
 /// These come from an earlier step, or from outside the routine if the program has read the node before or
 /// the node is known to be materialized.
-pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Result<()> {
+pub(super) fn check_initialized(assignments: &Assignments, views: &Views) -> Result<()> {
     let mut valued: BTreeSet<&TensorNode> = BTreeSet::new();
     for step in crate::all_steps(&assignments.steps) {
         let accums = step.accums();
@@ -120,7 +120,7 @@ pub(super) fn check_initialised(assignments: &Assignments, views: &Views) -> Res
 }
 
 /// Rejects the first accumulation into a target if the accumulations of its step, `all`, together leave
-/// elements of the target uninitialised.
+/// elements of the target uninitialized.
 fn check_covers(accum: &Accum, all: &[Accum]) -> Result<()> {
     let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
     let keeps = plain && !are_surjective(&crate::projections_into(all, &accum.lhs));
@@ -134,7 +134,7 @@ fn check_covers(accum: &Accum, all: &[Accum]) -> Result<()> {
     let axis = accum.projections.uncovered_axis().or(accum.projections.clipped_axis()).unwrap_or(0);
     let size = accum.projections.lhs_dims().get(axis).copied().unwrap_or(1);
     let (node, fill) = (accum.lhs.name(), assignment_of(&accum.lhs, "0"));
-    let kind = LowerErrorKind::Uninitialised { node, axis, size, fill };
+    let kind = LowerErrorKind::Uninitialized { node, axis, size, fill };
     Err(kind.at(accum.origin.target_index(axis)))
 }
 
@@ -176,7 +176,7 @@ pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> R
     Ok(block)
 }
 
-/// Lowers the accumulations of one step. All targets are initialised before the first accumulation.
+/// Lowers the accumulations of one step. All targets are initialized before the first accumulation.
 fn lower_accums(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     accums.iter().try_for_each(check_types)?;
     ctx.views.check_reads(accums)?;

@@ -70,7 +70,7 @@ fn each(h: Axis, w: Axis, mut f: impl FnMut(usize, usize, Option<usize>)) {
     }
 }
 
-/// The values of a node after a run of the lowered and of the optimised routine, which agree.
+/// The values of a node after a run of the lowered and of the optimized routine, which agree.
 fn run(program: &Assignments, inputs: &[(&TensorNode, &[f64])], node: &TensorNode) -> Vec<f64> {
     let results = [false, true].map(|optimized| {
         let mut machine = Machine::new(program);

@@ -58,7 +58,7 @@ fn subexpressions_under_lower_bounds() {
     assert!(verify(&routine).is_ok());
 }
 
-/// The machine of a program, lowered alone or optimised too.
+/// The machine of a program, lowered alone or optimized too.
 fn machine(text: &str, nodes: &[&TensorNode], optimized: bool) -> Machine {
     let mut machine = Machine::new(&read(text, nodes));
     if optimized {
@@ -232,7 +232,7 @@ fn bounds_that_no_loop_has_are_errors() {
     check(
         "z[i,j] := x[i] where j <= i",
         expect![[r#"
-            line 1, column 5: node z: the assignment does not write all of axis 1 (size 8), and nothing initialises the node before; expected an initialisation such as `z[i,j] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
+            line 1, column 5: node z: the assignment does not write all of axis 1 (size 8), and nothing initializes the node before; expected an initialization such as `z[i,j] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
             1 | z[i,j] := x[i] where j <= i
               |     ^"#]],
     );

@@ -392,20 +392,20 @@ fn writes_that_leave_elements_without_a_value() {
         |text: &str| lower(&parse(text, &nodes).expect("fits"), &LowerOptions::default()).map(|_| ());
     let rejected = |text: &str| result(text).expect_err("rejected").to_string();
     expect![[r#"
-        line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[i] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
+        line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initializes the node before; expected an initialization such as `y[i] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
         1 | y[0] := x[1]
           |   ^"#]].assert_eq(&rejected("y[0] := x[1]"));
     expect![[r#"
-        line 1, column 5: node d: the assignment does not write all of axis 1 (size 4), and nothing initialises the node before; expected an initialisation such as `d[i,j] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
+        line 1, column 5: node d: the assignment does not write all of axis 1 (size 4), and nothing initializes the node before; expected an initialization such as `d[i,j] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
         1 | d[i,i] := x[i]
           |     ^"#]].assert_eq(&rejected("d[i,i] := x[i]"));
     expect![[r#"
-        line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initialises the node before; expected an initialisation such as `y[i] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
+        line 1, column 3: node y: the assignment does not write all of axis 0 (size 4), and nothing initializes the node before; expected an initialization such as `y[i] := 0`, an operator such as `:+=` that starts the whole node, or a node whose values stay: `param` in a text, `MemoryMode::Materialized` in Rust
         1 | y[2*@half + i] := x[i] where i < 2
           |   ^^^^^^^^^^^"#]].assert_eq(&rejected("y[2*@half + i] := x[i] where i < 2"));
-    // A write of a part is legal if the node is initialised before, the write accumulates, the routine reads
+    // A write of a part is legal if the node is initialized before, the write accumulates, the routine reads
     // the node before, or the node keeps values from run to run.
-    result("y[i] := 0; y[0] := x[1]").expect("initialised");
+    result("y[i] := 0; y[0] := x[1]").expect("initialized");
     result("y[0] += x[1]").expect("accumulates");
     result("x[i] := y[i]; y[0] := x[1]").expect("an input");
     y.update_memory_mode(MemoryMode::OnDevice(Sharing::Unset), tnode::Reason::new("a test"))

@@ -25,7 +25,7 @@ fn check(assignments: &Assignments) -> Result<bool, String> {
     }
 }
 
-/// Optimises the routine and verifies the result.
+/// Optimizes the routine and verifies the result.
 fn optimized(routine: LoweredRoutine) -> Result<(), String> {
     let before = print(&routine);
     let routine = optimize(routine, &OptimizeSettings::default())

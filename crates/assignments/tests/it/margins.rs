@@ -283,7 +283,7 @@ fn a_hidden_padded_node_stays_inside_the_routine() {
     let hidden = padded("h", &[3], &[(1, 1)], None);
     let text = read("h[i] :+= a[i] * a[j]; y[i] :+= h[i + k - 1] where k < 3", &[&a, &hidden, &y]);
     let lowered = lower(&text, &LowerOptions::default()).expect("lowers");
-    let optimized = optimize(lowered.lowered.routine, &OptimizeSettings::default()).expect("optimises");
+    let optimized = optimize(lowered.lowered.routine, &OptimizeSettings::default()).expect("optimizes");
     let mode = optimized.routine.nodes.iter().find(|decl| decl.name == "h").expect("it is used").mode.mode();
     assert_eq!(mode, Some(MemoryMode::Local), "all of it is set before it is read");
 }

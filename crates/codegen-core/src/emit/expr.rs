@@ -16,8 +16,8 @@ use crate::rejection::{Checked, reject};
 
 /// The instructions of an emitter, called by [`expr`] after the operands' instructions.
 ///
-/// Operations get at least one operand that is not known. Kernels are legalised, so a method may reject
-/// the operations that legalisation replaces.
+/// Operations get at least one operand that is not known. Kernels are legalized, so a method may reject
+/// the operations that legalization replaces.
 pub trait ExprEmitter {
     /// A value that the code computes: a register, or a variable of the target's language.
     type Computed: Copy + PartialEq;
@@ -280,7 +280,7 @@ pub fn dynamic_index<E: ExprEmitter>(
 ) -> Checked<Option<E::Value>> {
     let (at, dtype) = expr(e, at)?;
     if dtype != DType::I32 {
-        return reject(format!("{op} at {dtype}"), "legalisation makes computed indices `i32`");
+        return reject(format!("{op} at {dtype}"), "legalization makes computed indices `i32`");
     }
     let dims = &e.routine().node(node).dims;
     let is_outside = E::as_known(at).is_some_and(|at| at.bits() as u32 >= dims[axis] as u32);

@@ -9,13 +9,13 @@ use crate::Caps;
 use crate::rejection::{Checked, reject};
 use crate::threads::Grid;
 
-/// Rejects an operation that legalisation replaces by others.
+/// Rejects an operation that legalization replaces by others.
 ///
 /// # Errors
 ///
 /// Always.
 pub fn expanded<T>(op: impl Display, dtype: DType) -> Checked<T> {
-    reject(format!("`{op}` on {dtype}"), "legalisation expands it")
+    reject(format!("`{op}` on {dtype}"), "legalization expands it")
 }
 
 /// Rejects a transcendental function that is neither an instruction of the target nor expanded.
@@ -28,7 +28,7 @@ pub fn inaccurate<T>(op: impl Display, dtype: DType) -> Checked<T> {
     reject(format!("`{op}` on {dtype}"), why)
 }
 
-/// Checks that a target computes with a type. Legalisation leaves no operation on other types.
+/// Checks that a target computes with a type. Legalization leaves no operation on other types.
 ///
 /// # Errors
 ///
@@ -40,11 +40,11 @@ pub fn check_arithmetic(caps: &Caps, op: impl Display, dtype: DType) -> Checked 
     reject(format!("`{op}` on {dtype}"), format!("{} does not compute in {dtype}", caps.target))
 }
 
-/// Checks that legalisation leaves a binary operation to targets that compute with its type.
+/// Checks that legalization leaves a binary operation to targets that compute with its type.
 ///
 /// # Errors
 ///
-/// A rejection if legalisation replaces the operation on every such target.
+/// A rejection if legalization replaces the operation on every such target.
 pub fn check_binary(op: BinaryOp, dtype: DType) -> Checked {
     match op {
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => Ok(()),
@@ -136,7 +136,7 @@ pub fn check_store_by_all_threads(stmt: &Stmt) -> Checked {
 ///
 /// Always.
 pub fn accumulating_scatter<T>(op: impl Display) -> Checked<T> {
-    reject(format!("scatter {op}"), "legalisation expands accumulating stores at computed indices")
+    reject(format!("scatter {op}"), "legalization expands accumulating stores at computed indices")
 }
 
 /// Rejects a kernel that is deeper than a target's `most` loops.

@@ -4,7 +4,7 @@
 //! A statement needs a barrier before it if it conflicts with an access since the last barrier: both access
 //! the same array, one of them writes, and it is not proved that each thread accesses only elements that it
 //! accessed before. The proof is that both indices determine the thread by the same digit of the same
-//! dimension. The bodies of loops are analysed until nothing changes, because the end of an iteration
+//! dimension. The bodies of loops are analyzed until nothing changes, because the end of an iteration
 //! precedes the start of the next.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -139,7 +139,7 @@ impl PlacementSearch<'_> {
         }
     }
 
-    /// Analyses the body of a loop for every state in which an iteration may start.
+    /// Analyzes the body of a loop for every state in which an iteration may start.
     fn repeated(&mut self, body: &[Stmt], state: &mut PendingAccesses, may_be_skipped: bool) {
         let mut entry = state.clone();
         let end = loop {

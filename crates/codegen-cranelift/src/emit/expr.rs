@@ -79,7 +79,7 @@ impl Emitter<'_> {
         let [x, y, z] = self.alike([(first, x), (dtype, y), (dtype, z)]);
         let value = match op {
             TernaryOp::Where => self.select(dtype, &x, &y, &z),
-            // Legalisation expands `mul3`.
+            // Legalization expands `mul3`.
             TernaryOp::Fma | TernaryOp::Mul3 => self.fma(dtype, &x, &y, &z),
         };
         (dtype, value)

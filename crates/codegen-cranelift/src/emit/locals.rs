@@ -19,7 +19,7 @@ pub(super) struct Local {
 enum LocalStorage {
     /// One register for each element.
     Scalars(Vec<Value>),
-    /// Neighbouring elements as lanes, because a vector loop indexes them.
+    /// Neighboring elements as lanes, because a vector loop indexes them.
     Groups(Vec<Val>),
     /// For each element, a value for every lane of the current vector loop.
     Private(Vec<Val>),
@@ -28,7 +28,7 @@ enum LocalStorage {
 }
 
 impl Emitter<'_> {
-    /// Declares a local of zeros. A local in memory is uninitialised unless it needs zeros.
+    /// Declares a local of zeros. A local in memory is uninitialized unless it needs zeros.
     pub(super) fn declare(
         &mut self,
         local: LocalId,

@@ -97,7 +97,7 @@ impl Emitter<'_> {
             .map(|i| {
                 let registers: Vec<Value> = args.iter().map(|a| a.parts[i]).collect();
                 let value = f(self, &registers);
-                if wide { self.renormalise(dtype, value) } else { value }
+                if wide { self.renormalize(dtype, value) } else { value }
             })
             .collect();
         Val { parts, wide }
@@ -120,7 +120,7 @@ impl Emitter<'_> {
     }
 
     /// Wraps lanes that are wider than their type to its range.
-    fn renormalise(&mut self, dtype: DType, x: Value) -> Value {
+    fn renormalize(&mut self, dtype: DType, x: Value) -> Value {
         if !repr::is_narrow(dtype) || self.ssa.type_of(x) != types::I32X4 {
             return x;
         }

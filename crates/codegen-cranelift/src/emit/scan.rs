@@ -47,7 +47,7 @@ pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     assigned
 }
 
-/// Whether these statements store each element of a local before they read it. Recognises nests of loops
+/// Whether these statements store each element of a local before they read it. Recognizes nests of loops
 /// around a single store.
 pub(crate) fn overwrites_first(rest: &[Stmt], local: LocalId, dims: &[usize]) -> bool {
     let whole: Cuboid = dims.iter().map(|&dim| (0, dim as i64)).collect();

@@ -1,7 +1,7 @@
 //! Builds CLIF, sharing common subexpressions and hoisting loop invariants on the way.
 //!
-//! Cranelift's optimiser would do both, but it also reorders the pure operations of a straight-line body, so
-//! that vector code runs out of registers. Therefore the optimiser is off, and this builder does both:
+//! Cranelift's optimizer would do both, but it also reorders the pure operations of a straight-line body, so
+//! that vector code runs out of registers. Therefore the optimizer is off, and this builder does both:
 //!
 //! * It looks up a pure operation before emitting it, so that equal operations are emitted once.
 //! * It places a pure operation at the outermost loop level where all operands exist: at the end of the

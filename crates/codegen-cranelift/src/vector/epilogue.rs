@@ -1,5 +1,5 @@
 //! Translates the statements after a contraction to the epilogue program that `microkernels` compiles: one
-//! row, and some neighbouring columns.
+//! row, and some neighboring columns.
 
 use codegen_core::Kernel;
 use codegen_core::canonical::{Axis, Contraction};

@@ -57,7 +57,7 @@ impl Translator<'_> {
         Ok(match op {
             TernaryOp::Where => (dtype, self.select_typed(dtype, x, y, z)),
             TernaryOp::Fma => (first, self.fma(first, x, y, z)),
-            // Legalisation expands `mul3`.
+            // Legalization expands `mul3`.
             TernaryOp::Mul3 => return Err(no_instruction(op, first)),
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! A local is divided into *rows*. If a vector loop indexes along its last dimension, a row consists of the
 //! elements along that dimension; otherwise each element is a row. The known contents of a row are
-//! *segments*, values of neighbouring lanes. Lanes outside of the segments are in the row's variable. Before
+//! *segments*, values of neighboring lanes. Lanes outside of the segments are in the row's variable. Before
 //! a loop that assigns the local, and at the end of its body, new segments are stored to the variable.
 
 use lowered_ir::ir::{Affine, Indices, LocalId, LoopKind, Stmt, walk};
@@ -234,7 +234,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The flat index of an element in the first lane, and whether the lanes access neighbouring elements.
+    /// The flat index of an element in the first lane, and whether the lanes access neighboring elements.
     fn position(&self, local: LocalId, index: &Indices) -> Result<(u32, bool)> {
         let flat = Affine::row_major(index, &self.locals[&local].dims);
         let walks = self.lane.is_some_and(|(var, _)| flat.mentions(var));

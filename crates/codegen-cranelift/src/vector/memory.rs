@@ -80,7 +80,7 @@ impl Translator<'_> {
             },
             offset: offset.wrapping_add(start),
             terms,
-            // A single lane has no neighbour, so any step is correct.
+            // A single lane has no neighbor, so any step is correct.
             step: if lanes == 1 { size } else { step },
             memory: repr::memory(dtype),
         };
@@ -165,7 +165,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Declares a local in scratch memory, uninitialised unless it needs zeros.
+    /// Declares a local in scratch memory, uninitialized unless it needs zeros.
     pub(super) fn declare_scratch(&mut self, local: LocalId, needs_zeros: bool) -> Result<()> {
         let decl = &self.locals[&local];
         repr::element(decl.dtype).ok_or(BailoutReason::RandomBits)?;

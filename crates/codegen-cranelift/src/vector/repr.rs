@@ -8,7 +8,7 @@
 //! | `u16`, `f16`, `bf16` | `I32`, zero-extended | two bytes |
 //! | all others except `u32x4` | the type itself | the type itself |
 //!
-//! Floats narrower than 32 bits are opaque bits here; legalisation has rewritten their arithmetic.
+//! Floats narrower than 32 bits are opaque bits here; legalization has rewritten their arithmetic.
 
 use tnode::{DType, Scalar};
 use vector_asm::{LaneType, StoredType};

@@ -200,7 +200,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Translates neighbouring iterations of a vector loop together.
+    /// Translates neighboring iterations of a vector loop together.
     fn strip(
         &mut self,
         var: LoopId,

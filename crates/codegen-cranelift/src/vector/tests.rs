@@ -7,7 +7,7 @@ use codegen_core::{Access, Caps, Cost, DTypeSet, Interpreted, Kernel, KernelAbi,
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::{Expr, LoopKind, LoweredRoutine, Stmt, walk};
-use scheduling::{ScheduleOptions, legalise, schedule};
+use scheduling::{ScheduleOptions, legalize, schedule};
 use tnode::Scalar;
 use vector_asm::{EvaluationState, evaluate};
 
@@ -89,7 +89,7 @@ fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<()> {
 
 fn legal(routine: &LoweredRoutine) -> LoweredRoutine {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..host_caps(VectorWidth::Avx2) };
-    legalise(routine, &caps).expect("the host stores and computes every type")
+    legalize(routine, &caps).expect("the host stores and computes every type")
 }
 
 #[test]

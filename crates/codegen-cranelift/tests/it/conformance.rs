@@ -21,7 +21,7 @@ conformance!(
 conformance!(scalars, || with(width(VectorWidth::None)), level = L4);
 conformance!(
     #[ignore = "long: `cargo xtask ci --full` runs it"]
-    optimised,
-    || with(CraneliftOptions { optimise: true, ..width(VectorWidth::Bits128) }),
+    optimized,
+    || with(CraneliftOptions { optimize: true, ..width(VectorWidth::Bits128) }),
     level = L4
 );

@@ -146,9 +146,9 @@ fn products_of_half_precision_with_sums_in_f32_are_planned() {
 }
 
 /// `y := (x · w + b) · 0.5`, with operands of 8 bits and accumulators in `i32`.
-fn quantised([x, w]: [&str; 2], left: &str, right: &str, [m, k, n]: [usize; 3]) -> LoweredRoutine {
+fn quantized([x, w]: [&str; 2], left: &str, right: &str, [m, k, n]: [usize; 3]) -> LoweredRoutine {
     parse(&format!(
-        "routine @quantised fast {{
+        "routine @quantized fast {{
           node %0 \"x\" {x}[{m}, {k}] on_device
           node %1 \"w\" {w}[{k}, {n}] on_device
           node %2 \"y\" f32[{m}, {n}] on_device
@@ -167,7 +167,7 @@ fn products_of_bytes_with_sums_in_i32_are_planned() {
     for types in [["u8", "i8"], ["i8", "i8"], ["u8", "u8"], ["i8", "u8"]] {
         for size @ [m, k, n] in [[24, 40, 16], [13, 70, 37], [64, 9, 100]] {
             let [left, right] = ["convert i32(%0[i0, i2])", "convert i32(%1[i2, i1])"];
-            let routine = quantised(types, left, right, size);
+            let routine = quantized(types, left, right, size);
             assert!(is_planned(&routine, &format!("{m}x{n}x{k}")), "{types:?} {size:?}");
             keeps_bits(&routine);
             keeps_bits(&LoweredRoutine { numerics: lowered_ir::ir::Numerics::Strict, ..routine });
@@ -179,9 +179,9 @@ fn products_of_bytes_with_sums_in_i32_are_planned() {
 #[test]
 fn products_of_wider_integers_are_compiled_as_loops() {
     let moved =
-        quantised(["u8", "i8"], "(convert i32(%0[i0, i2]) - 3i32)", "convert i32(%1[i2, i1])", [24, 40, 16]);
-    let wide = quantised(["u16", "i8"], "convert i32(%0[i0, i2])", "convert i32(%1[i2, i1])", [24, 40, 16]);
-    let whole = quantised(["i32", "i32"], "%0[i0, i2]", "%1[i2, i1]", [24, 40, 16]);
+        quantized(["u8", "i8"], "(convert i32(%0[i0, i2]) - 3i32)", "convert i32(%1[i2, i1])", [24, 40, 16]);
+    let wide = quantized(["u16", "i8"], "convert i32(%0[i0, i2])", "convert i32(%1[i2, i1])", [24, 40, 16]);
+    let whole = quantized(["i32", "i32"], "%0[i0, i2]", "%1[i2, i1]", [24, 40, 16]);
     for routine in [moved, wide, whole] {
         assert!(
             !is_planned(&routine, "24x16x40") || host_caps(VectorWidth::default()).contractions.is_empty()

@@ -81,8 +81,8 @@ fn verified() {
 }
 
 #[test]
-fn optimised() {
-    on_bytes(targets::optimised, 40);
+fn optimized() {
+    on_bytes(targets::optimized, 40);
 }
 
 #[test]

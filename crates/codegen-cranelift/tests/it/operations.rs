@@ -17,7 +17,7 @@ const COMPUTED: [DType; 10] = {
     [Bool, U8, I8, U16, I32, U32, I64, U64, F32, F64]
 };
 
-/// Numbers at which an operation changes its behaviour.
+/// Numbers at which an operation changes its behavior.
 fn edges(dtype: DType) -> Vec<Scalar> {
     if dtype == DType::Bool {
         return [0, 1].map(|b| Scalar::new(dtype, b)).to_vec();
@@ -233,7 +233,7 @@ fn comparisons_of_every_width_choose_values_of_every_width() {
 fn unsupported_operations_are_named() {
     let rejected = |dtype: DType, value: &dyn Fn(Expr) -> Expr| {
         let routine = elementwise(Shape::Vector, &[dtype], dtype, 32, |mut args| value(args.remove(0)));
-        compile(&kernel(routine), &Default::default()).expect_err("legalisation must come before")
+        compile(&kernel(routine), &Default::default()).expect_err("legalization must come before")
     };
     let errors = [
         (rejected(DType::F32, &|x| Expr::unary(UnaryOp::Exp, x)), "`exp` on f32"),

@@ -12,7 +12,7 @@ use common::{compare, compile, kernel, run_native};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
 use lowered_ir::ir::LoweredRoutine;
-use scheduling::legalise;
+use scheduling::legalize;
 
 /// The seeds of the random routines.
 fn seeds() -> std::ops::Range<u64> {
@@ -38,7 +38,7 @@ fn all_widths() -> impl Iterator<Item = CraneliftOptions> {
 }
 
 fn legal(routine: &LoweredRoutine) -> LoweredRoutine {
-    legalise(routine, &host_caps(VectorWidth::default())).expect("the host stores and computes every type")
+    legalize(routine, &host_caps(VectorWidth::default())).expect("the host stores and computes every type")
 }
 
 /// Each routine in one width of vectors, in turn. The conformance kit runs random routines in every width.
@@ -52,7 +52,7 @@ fn random_routines() {
     }
 }
 
-/// Compares optimised and scheduled kernels, on guarded memory and in parts, with the routine itself.
+/// Compares optimized and scheduled kernels, on guarded memory and in parts, with the routine itself.
 #[test]
 fn random_routines_scheduled() {
     let codegen = cranelift(CraneliftOptions::default()).expect("a host target");
@@ -75,7 +75,7 @@ fn inputs(routine: &LoweredRoutine, seed: u64) -> (Memory, Vec<i64>) {
 }
 
 #[test]
-fn kernels_that_are_not_legalised_are_rejected_or_correct() {
+fn kernels_that_are_not_legalized_are_rejected_or_correct() {
     let mut rejected = 0;
     for seed in seeds() {
         let routine = routine_from_seed(seed, 200);

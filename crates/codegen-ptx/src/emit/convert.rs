@@ -14,7 +14,7 @@ impl Emitter<'_> {
         }
         let is_emulated = |d: DType| d.is_float() && d.size_bytes() == 1;
         if from == DType::U32x4 || to == DType::U32x4 || is_emulated(from) || is_emulated(to) {
-            return reject(format!("convert {to}({from})"), "legalisation expands it");
+            return reject(format!("convert {to}({from})"), "legalization expands it");
         }
         let reg = self.reg(x);
         Ok(Value::In(match (from.is_float(), to.is_float()) {

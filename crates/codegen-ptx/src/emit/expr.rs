@@ -69,7 +69,7 @@ impl ExprEmitter for Emitter<'_> {
         if self.holds_throughout(guard) {
             return self.emit_get(node, index);
         }
-        // The element is loaded alone, because a vector load might read a neighbour that is out of bounds.
+        // The element is loaded alone, because a vector load might read a neighbor that is out of bounds.
         let decl = self.routine.node(node);
         self.load_alone(MemoryObject::Node(node), decl.dtype, &Affine::row_major(index, &decl.dims))
     }

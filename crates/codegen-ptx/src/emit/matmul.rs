@@ -161,7 +161,7 @@ impl TensorCoreMatmul {
 const MOST_AXES: usize = 3;
 const MOST_STRIDE: u64 = 1 << 38;
 
-/// The loop nest with serial loops only, the form in which contractions are recognised.
+/// The loop nest with serial loops only, the form in which contractions are recognized.
 fn serial(stmt: &Stmt) -> Stmt {
     match stmt {
         Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body } => {

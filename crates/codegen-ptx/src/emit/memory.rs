@@ -236,13 +236,13 @@ impl Emitter<'_> {
         widths.max().unwrap_or(1)
     }
 
-    /// Loads an element, and its neighbours along an unrolled loop with it.
+    /// Loads an element, and its neighbors along an unrolled loop with it.
     pub(super) fn load(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine) -> Value {
         let width = self.width(flat, dtype.size_bytes() as i64);
         self.load_among(memory, dtype, flat, width as i32)
     }
 
-    /// Loads an element without its neighbours.
+    /// Loads an element without its neighbors.
     pub(super) fn load_alone(&mut self, memory: MemoryObject, dtype: DType, flat: &Affine) -> Value {
         self.load_among(memory, dtype, flat, 1)
     }

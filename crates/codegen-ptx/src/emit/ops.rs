@@ -1,4 +1,4 @@
-//! The legal operations: the closed set that `scheduling::legalise` defines.
+//! The legal operations: the closed set that `scheduling::legalize` defines.
 //!
 //! Arithmetic rounds to nearest and is not contracted, as in the interpreter. Where instructions differ from
 //! the interpreter, as `max` of NaN does, several instructions are emitted.
@@ -123,7 +123,7 @@ impl Emitter<'_> {
         self.b.select(ty, is_nan, b, extreme)
     }
 
-    /// Shift amounts have 32 bits for every type; legalisation keeps them below the width.
+    /// Shift amounts have 32 bits for every type; legalization keeps them below the width.
     fn shift(&mut self, op: BinaryOp, dtype: DType, x: Value, by: Value) -> Reg {
         let ty = carrier(dtype);
         let x = self.operand(x);

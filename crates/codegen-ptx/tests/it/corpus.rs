@@ -43,10 +43,10 @@ fn the_corpus_for_every_target() {
     assert!(unsupported * 40 < all, "{unsupported} of {all} runs are unsupported\n{report}");
 }
 
-/// The optimised routine, and the unoptimised one if all its nodes have memory.
+/// The optimized routine, and the unoptimized one if all its nodes have memory.
 fn variants(routine: &LoweredRoutine) -> Vec<(&'static str, LoweredRoutine)> {
     let mut variants = vec![(
-        "optimised",
+        "optimized",
         optimize(routine.clone(), &pipeline::OptimizeSettings::default()).unwrap().routine,
     )];
     if routine.nodes.iter().all(|decl| !decl.mode.known_virtual()) {

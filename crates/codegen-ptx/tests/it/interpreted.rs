@@ -1,5 +1,5 @@
 //! The corpus and random routines compute the same results on the simulated GPU as by the interpreter of the
-//! IR. The simulated GPU also reports races, uninitialised reads and accesses out of bounds.
+//! IR. The simulated GPU also reports races, uninitialized reads and accesses out of bounds.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -33,11 +33,11 @@ fn the_corpus_in_any_order_of_warps() {
     assert!(report.conforms() && report.passed() > 200, "{report}");
 }
 
-/// The optimised routine, and the unoptimised one if all its nodes have memory.
+/// The optimized routine, and the unoptimized one if all its nodes have memory.
 fn variants(routine: &LoweredRoutine) -> Vec<(&'static str, LoweredRoutine)> {
-    let optimised = optimize(routine.clone(), &pipeline::OptimizeSettings::default()).ok();
+    let optimized = optimize(routine.clone(), &pipeline::OptimizeSettings::default()).ok();
     let whole = routine.nodes.iter().all(|decl| !decl.mode.known_virtual()).then(|| routine.clone());
-    let variants = [("optimised", optimised.map(|o| o.routine)), ("as written", whole)];
+    let variants = [("optimized", optimized.map(|o| o.routine)), ("as written", whole)];
     variants.into_iter().filter_map(|(name, routine)| Some((name, routine?))).collect()
 }
 

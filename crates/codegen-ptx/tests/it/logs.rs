@@ -24,10 +24,10 @@ use ptx_sim::ExecutionOrder;
 use scheduling::schedule_serial;
 use tnode::DType;
 
-/// The case with every value of its optimised routine logged.
+/// The case with every value of its optimized routine logged.
 fn logging(case: &RunCase) -> Option<RunCase> {
-    let optimised = optimize(case.routine.clone(), &pipeline::OptimizeSettings::default()).ok()?;
-    Some(RunCase { routine: log_values(&optimised.routine), ..case.clone() })
+    let optimized = optimize(case.routine.clone(), &pipeline::OptimizeSettings::default()).ok()?;
+    Some(RunCase { routine: log_values(&optimized.routine), ..case.clone() })
 }
 
 /// The log of the interpreter of the IR.

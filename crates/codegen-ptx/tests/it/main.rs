@@ -15,5 +15,5 @@ mod tile_programs;
 mod tiles;
 mod transpose;
 mod unsupported;
-mod vectorised_access;
+mod vectorized_access;
 mod warp_reductions;

@@ -48,7 +48,7 @@ fn run(program: &MatmulProgram, target: Target) {
 
 fn run_with(program: &MatmulProgram, target: Target, options: PtxOptions) {
     let routine = lowered_ir::text::parse(&program.text).unwrap_or_else(|e| panic!("{e}\n{}", program.text));
-    let routine = optimize(routine, &pipeline::OptimizeSettings::default()).expect("it is optimised").routine;
+    let routine = optimize(routine, &pipeline::OptimizeSettings::default()).expect("it is optimized").routine;
     let case = RunCase::filled(routine, Vec::new(), |_, at| (at * 7919 % 13) as f64 - 6.0);
     let codegen = ptx(target, options.clone());
     let scheduled = schedule(&case.routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
@@ -109,7 +109,7 @@ fn stored_elsewhere() -> String {
 /// The PTX for a target, without running it.
 fn text_of(program: &str, target: Target) -> String {
     let routine = lowered_ir::text::parse(program).expect("a routine");
-    let routine = optimize(routine, &pipeline::OptimizeSettings::default()).expect("it is optimised").routine;
+    let routine = optimize(routine, &pipeline::OptimizeSettings::default()).expect("it is optimized").routine;
     let codegen = ptx(target, PtxOptions::default());
     let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default()).expect("scheduled");
     ptx_asm::print(&codegen.render(scheduled.kernels()).expect("rendered").module)

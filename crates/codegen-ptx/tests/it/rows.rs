@@ -239,7 +239,7 @@ fn layer_norm(rows: usize, columns: usize) -> String {
 }
 
 #[test]
-fn a_row_to_be_normalised_is_read_once() {
+fn a_row_to_be_normalized_is_read_once() {
     let found = run(&layer_norm(2, 2048));
     // A thread loads its part of a row, and of the two rows that scale and shift it.
     assert_eq!(found.global(), [(6.0, 3 * 2 * 2048 / 8), (2.0, 2 * 2048 / 8)], "{}", found.text);

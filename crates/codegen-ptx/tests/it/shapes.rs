@@ -1,5 +1,5 @@
 //! Programs at sizes where threads divide the work, in every schedule shape: matmul tiles, row and column
-//! tree reductions, vectorised accesses of four, two-pass reductions. They compute the same bits as the
+//! tree reductions, vectorized accesses of four, two-pass reductions. They compute the same bits as the
 //! interpreter of the IR.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failing test may panic")]
 

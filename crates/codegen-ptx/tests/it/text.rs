@@ -74,7 +74,7 @@ routine @guards strict {
 }
 
 #[test]
-fn neighbours_are_read_and_stored_as_vectors() {
+fn neighbors_are_read_and_stored_as_vectors() {
     let text = r#"
 routine @quads strict {
   node %0 "a" f32[16, 8] on_device

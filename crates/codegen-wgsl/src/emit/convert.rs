@@ -16,7 +16,7 @@ impl Emitter<'_> {
         let (source, target) = (self.carrier(from), self.carrier(to));
         let emulated = |d: DType, ty: Ty| d.is_float() && ty == Ty::U32;
         if from == DType::U32x4 || to == DType::U32x4 || emulated(from, source) || emulated(to, target) {
-            return reject(format!("convert {to}({from})"), "legalisation expands it");
+            return reject(format!("convert {to}({from})"), "legalization expands it");
         }
         Ok(match (from, to) {
             (DType::Bool, _) => {

@@ -1,6 +1,6 @@
 //! Elements of nodes in slabs of words: addresses, loads and stores.
 //!
-//! Elements of 8 and 16 bits are parts of words. Their neighbours in the word may belong to other threads, so
+//! Elements of 8 and 16 bits are parts of words. Their neighbors in the word may belong to other threads, so
 //! a store changes only the element's own bits, by two atomic operations. All words of a slab with such a
 //! store are atomic in that kernel.
 

@@ -1,4 +1,4 @@
-//! The legal operations (the closed set of `scheduling::legalise`) in terms of the shading languages. Cases
+//! The legal operations (the closed set of `scheduling::legalize`) in terms of the shading languages. Cases
 //! that their functions leave undefined, such as `max` of NaN, are expanded.
 
 use codegen_core::emit::lacking;
@@ -150,7 +150,7 @@ impl Emitter<'_> {
         Some(self.b.binary(Op::LessEqual, size, infinity))
     }
 
-    /// Shift amounts are `u32` for all types; legalisation keeps them below the width.
+    /// Shift amounts are `u32` for all types; legalization keeps them below the width.
     fn shift(&mut self, op: BinaryOp, x: Value, by: Value) -> Value {
         let by = self.b.convert(Ty::U32, by);
         self.b.binary(if op == BinaryOp::Shl { Op::ShiftLeft } else { Op::ShiftRight }, x, by)

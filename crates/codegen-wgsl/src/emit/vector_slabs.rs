@@ -1,5 +1,5 @@
 //! Slabs with vectors of four words as elements. A slab has such elements if all stores into it write whole
-//! vectors and some vector loop accesses neighbouring elements. Four iterations of the loop then load or
+//! vectors and some vector loop accesses neighboring elements. Four iterations of the loop then load or
 //! store one vector.
 //!
 //! A store into one lane of a vector may write the other lanes too, which may belong to another thread, so a
@@ -74,7 +74,7 @@ impl VectorAccesses {
     }
 }
 
-/// Whether consecutive iterations of a vector loop access neighbouring elements, beginning at a vector
+/// Whether consecutive iterations of a vector loop access neighboring elements, beginning at a vector
 /// boundary.
 fn is_along(routine: &LoweredRoutine, node: NodeRef, index: &Indices, lanes: Option<LoopId>) -> bool {
     let (Some(var), decl) = (lanes, routine.node(node)) else { return false };

@@ -28,16 +28,16 @@ fn the_corpus_on_a_device_with_all_types() {
     assert!(report.conforms(), "{report}");
 }
 
-/// Renders each case optimised and, if it has memory for all nodes, as written.
+/// Renders each case optimized and, if it has memory for all nodes, as written.
 fn render_all(caps: Caps) -> Report {
     let codegen = wgsl(caps.clone(), WgslOptions::default());
     let mut report = Report { subject: caps.target.clone(), ..Report::default() };
     for case in filetests::run_cases() {
         let path = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path).to_owned();
-        let optimised =
+        let optimized =
             optimize(case.routine.clone(), &pipeline::OptimizeSettings::default()).unwrap().routine;
         let is_whole = case.routine.nodes.iter().all(|decl| !decl.mode.known_virtual());
-        let variants = [(true, "optimised", optimised), (is_whole, "as written", case.routine.clone())];
+        let variants = [(true, "optimized", optimized), (is_whole, "as written", case.routine.clone())];
         for (_, variant, routine) in variants.into_iter().filter(|(wanted, ..)| *wanted) {
             let case = RunCase { routine, ..case.clone() };
             let outcome = compile_case(&codegen, &case)

@@ -9,7 +9,7 @@ use expect_test::expect_file;
 use filetests::kernels::{DOUBLE, TREE_REDUCTION};
 use scheduling::{ScheduleOptions, schedule};
 
-/// The only kernel of a routine that is legalised but not scheduled.
+/// The only kernel of a routine that is legalized but not scheduled.
 fn kernel(text: &str) -> Kernel {
     common::kernel(text, &baseline_caps())
 }

@@ -1,7 +1,7 @@
 //! A library with the functions of NVIDIA's driver and of NCCL that `device-cuda` calls, over host
 //! memory, for the crate's tests.
 //!
-//! It runs the few instructions that the tests' kernels consist of, in the least favourable order of tasks
+//! It runs the few instructions that the tests' kernels consist of, in the least favorable order of tasks
 //! that streams and waits permit. The environment variable `FAKE_CUDA` configures it and injects failures.
 //! Its value consists of words such as `devices=2 capability=61 version=11040 memory=4096 init=100`;
 //! `uploads=4` and `downloads=4` reject the fifth copy from or to the host. The library writes every

@@ -1,4 +1,4 @@
-//! Tensor maps: checks their descriptions, and encodes them as 128 bytes that a launch recognises.
+//! Tensor maps: checks their descriptions, and encodes them as 128 bytes that a launch recognizes.
 
 use std::ffi::{c_uint, c_void};
 
@@ -10,7 +10,7 @@ use crate::{
 /// Size of an encoded map, in bytes.
 pub(crate) const BYTES: usize = 128;
 
-/// The last word of an encoded map, by which it is recognised.
+/// The last word of an encoded map, by which it is recognized.
 const SIGN: u64 = 0x0070_a57e_40a7;
 
 /// Element sizes in bytes, by type.

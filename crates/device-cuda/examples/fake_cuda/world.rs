@@ -1,6 +1,6 @@
 //! The simulated machine: devices, memory, streams, events, code.
 //!
-//! Tasks wait in their streams until a call synchronises or queries. They then run in an order that depends
+//! Tasks wait in their streams until a call synchronizes or queries. They then run in an order that depends
 //! on the seed and respects only streams and waits, so that a program that relies on any other order fails.
 //! Freed memory is inaccessible, and fresh memory has arbitrary contents.
 

@@ -29,7 +29,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// Initialises the driver and lists the devices.
+    /// Initializes the driver and lists the devices.
     pub(crate) fn all(api: &'static Api) -> Result<Vec<Gpu>, CallError> {
         // SAFETY: accesses no memory; 0 is the only valid value of the flags.
         unsafe { api.cuInit(0)? };
@@ -130,7 +130,7 @@ impl Context {
         unsafe { self.api.cuCtxSetCurrent(self.raw) }
     }
 
-    /// A stream that synchronises with no other, the default stream included. The context must be current.
+    /// A stream that synchronizes with no other, the default stream included. The context must be current.
     pub(super) fn new_stream(&self) -> Result<CUstream, CallError> {
         let mut stream = ptr::null_mut();
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;

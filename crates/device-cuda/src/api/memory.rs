@@ -46,7 +46,7 @@ fn allocate(context: &Context, bytes: usize) -> Result<u64, CallError> {
         // SAFETY: a valid place for the address; pool and stream exist as long as the context.
         unsafe { api.cuMemAllocFromPoolAsync(address, bytes, pool, context.allocation_stream) }
     })?;
-    // After synchronisation, other streams may use the memory. Synchronisation takes almost no time, since
+    // After synchronization, other streams may use the memory. Synchronization takes almost no time, since
     // this stream has no tasks except allocations.
     // SAFETY: the stream exists as long as the context.
     unsafe { api.cuStreamSynchronize(context.allocation_stream)? };

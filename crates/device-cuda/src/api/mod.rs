@@ -209,7 +209,7 @@ functions! {
 }
 
 impl Api {
-    /// The driver of this machine, initialised.
+    /// The driver of this machine, initialized.
     ///
     /// # Errors
     ///

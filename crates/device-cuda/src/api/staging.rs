@@ -31,7 +31,7 @@ pub(crate) struct StagingPool {
     made: AtomicUsize,
 }
 
-/// `CHUNK_BYTES` initialised bytes of pinned memory.
+/// `CHUNK_BYTES` initialized bytes of pinned memory.
 struct PinnedChunk(*mut u8);
 
 // SAFETY: it is plain memory; only the owner of the value accesses it.
@@ -56,7 +56,7 @@ impl StagingPool {
         let mut memory: *mut c_void = ptr::null_mut();
         // SAFETY: a valid place for the address; the context is current.
         unsafe { self.context.api.cuMemHostAlloc(&raw mut memory, CHUNK_BYTES, 0)? };
-        // SAFETY: `CHUNK_BYTES` bytes were allocated. From here on they are initialised.
+        // SAFETY: `CHUNK_BYTES` bytes were allocated. From here on they are initialized.
         unsafe { ptr::write_bytes(memory.cast::<u8>(), 0, CHUNK_BYTES) };
         self.made.fetch_add(1, Ordering::Relaxed);
         Ok(PinnedChunk(memory.cast()))
@@ -179,7 +179,7 @@ impl StagingRange {
     /// Copies bytes from the beginning of the range. The task that wrote it must be done.
     pub(super) fn read(&self, into: &mut [u8]) {
         let count = into.len().min(self.bytes);
-        // SAFETY: the range has `count` bytes, which are initialised since the chunk was made.
+        // SAFETY: the range has `count` bytes, which are initialized since the chunk was made.
         unsafe { ptr::copy_nonoverlapping(self.address(), into.as_mut_ptr(), count) };
     }
 }

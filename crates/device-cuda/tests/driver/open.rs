@@ -158,7 +158,7 @@ fn capabilities_and_facts_are_the_devices() {
         assert_eq!(suggested, [1, 3, 8]);
     });
     let Some(notes) = notes else { return };
-    // The pool keeps freed memory for later allocations, and the stream does not synchronise with the default
+    // The pool keeps freed memory for later allocations, and the stream does not synchronize with the default
     // stream.
     assert_eq!((notes.count("pool attribute 4 268435456"), notes.count("stream 1")), (1, 1));
 }

@@ -2,7 +2,7 @@
 //! operation.
 //!
 //! [`crate::eval`] defines the result of each operation; for transcendental ones it calls [`crate::math`],
-//! from which legalisation derives their expansion. The numerics stated here repeat those definitions in
+//! from which legalization derives their expansion. The numerics stated here repeat those definitions in
 //! words.
 
 use tnode::DType;

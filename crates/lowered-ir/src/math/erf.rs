@@ -145,9 +145,9 @@ pub(super) fn erfc<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
     let magnitude = a.min(highest, magnitude);
     let (t, correction) = quotient_of_sum(a, k, magnitude);
     let minus_one = a.neg(one);
-    let centred = fma_const(a, t, 2.0, minus_one);
-    let centred = correction.map_or(centred, |low| fma_const(a, low, 2.0, centred));
-    let p = polynomial(a, centred, scaled);
+    let centered = fma_const(a, t, 2.0, minus_one);
+    let centered = correction.map_or(centered, |low| fma_const(a, low, 2.0, centered));
+    let p = polynomial(a, centered, scaled);
     let scaled = a.mul(t, p);
     let p = correction.map_or(scaled, |low| a.fma(low, p, scaled));
     let square = a.mul(magnitude, magnitude);

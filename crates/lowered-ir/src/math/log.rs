@@ -143,7 +143,7 @@ pub(super) fn log2<A: Algebra>(a: &mut A, x: A::Float) -> A::Float {
 /// `x = 2ⁿ (1 + f)` with 1 + f between √½ and √2: `n` as a float, and `f`, which is exact. For finite
 /// positive `x`.
 pub(super) fn split<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
-    let (x, shift) = normalise(a, x);
+    let (x, shift) = normalize(a, x);
     let Split { exponent, f, .. } = split_normal(a, x);
     let exponent = a.to_float(exponent);
     let exponent = a.add(exponent, shift);
@@ -174,7 +174,7 @@ fn split_normal<A: Algebra>(a: &mut A, x: A::Float) -> Split<A> {
 }
 
 /// Scales a subnormal number up to a normal one. Returns that number and the amount to add to its exponent.
-fn normalise<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
+fn normalize<A: Algebra>(a: &mut A, x: A::Float) -> (A::Float, A::Float) {
     let (smallest_normal, power, up) = match a.format() {
         Format::Single => (f64::from(f32::MIN_POSITIVE), 24.0, 16_777_216.0),
         Format::Double => (f64::MIN_POSITIVE, 54.0, 18_014_398_509_481_984.0),

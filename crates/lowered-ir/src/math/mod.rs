@@ -1,7 +1,7 @@
 //! The transcendental functions, each written once: as straight-line arithmetic over an [`Algebra`].
 //!
 //! One instance of the algebra computes native floats, for [`crate::eval`]; another ([`build`]) records the
-//! same steps as IR, which legalisation puts in the place of an operation. So the expansion of an operation
+//! same steps as IR, which legalization puts in the place of an operation. So the expansion of an operation
 //! computes the bits of the operation on every target that rounds correctly: each step has an exact
 //! counterpart in the IR, `fma` is explicit, nothing is contracted implicitly, and there are no branches,
 //! only selections.
@@ -68,7 +68,7 @@
 //! # Source of the idea
 //!
 //! Reduction by rounding with a large constant and Cody–Waite splitting are folklore; the polynomials were
-//! derived for this module by the Remez exchange in 60-digit arithmetic, minimising the relative error of the
+//! derived for this module by the Remez exchange in 60-digit arithmetic, minimizing the relative error of the
 //! function (not of the polynomial) on the reduced interval, and then rounded to the format. The comment on
 //! each polynomial gives its error before this rounding.
 

@@ -104,8 +104,8 @@ impl std::ops::Index<NodeRef> for Facts {
     }
 }
 
-/// Analyses a verified routine.
-pub fn analyse(routine: &LoweredRoutine) -> Facts {
+/// Analyzes a verified routine.
+pub fn analyze(routine: &LoweredRoutine) -> Facts {
     let ranges = Ranges::of(routine);
     let mut walker = AccessWalker::new(routine, &ranges, None);
     routine.body.iter().for_each(|stmt| walker.top_stmt(stmt));
@@ -171,7 +171,7 @@ const MAX_STORES: usize = 64;
 struct AccessWalker<'a> {
     routine: &'a LoweredRoutine,
     ranges: &'a Ranges,
-    /// The node to analyse; `None` for all nodes.
+    /// The node to analyze; `None` for all nodes.
     only: Option<NodeRef>,
     nodes: Vec<NodeState>,
     /// The nodes written inside the open loops, each with the number of its patches before the write.
@@ -212,7 +212,7 @@ impl<'a> AccessWalker<'a> {
         self.top += 1;
     }
 
-    /// Whether the node is analysed.
+    /// Whether the node is analyzed.
     fn follows(&self, node: NodeRef) -> bool {
         self.only.is_none_or(|only| only == node)
     }

@@ -28,7 +28,7 @@ pub struct IndexSpan {
 /// The distances `0, step, …, step * (count - 1)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IndexStride {
-    /// The distance of neighbours.
+    /// The distance of neighbors.
     pub step: i64,
     /// How many distances; at least 2.
     pub count: i64,

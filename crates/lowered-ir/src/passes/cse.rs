@@ -3,7 +3,7 @@
 //! The pass shares two kinds of values, both only within one block (uses may be in its loops) and only while
 //! the memory that they read does not change:
 //! * *pure regions*: locals computed by equal statements, up to the names of their loops and locals
-//!   (virtualisation makes such copies if several statements use a reduction);
+//!   (virtualization makes such copies if several statements use a reduction);
 //! * *expressions* that occur more than once in the values of the block's own statements, if they cost enough
 //!   to be worth a local.
 //!

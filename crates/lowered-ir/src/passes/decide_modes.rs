@@ -1,14 +1,14 @@
 //! Memory modes: which nodes must have memory, which may do without, and why.
 //!
-//! [`decide_modes`] runs before virtualisation and narrows the modes of the routine's own copies; a node
+//! [`decide_modes`] runs before virtualization and narrows the modes of the routine's own copies; a node
 //! whose mode it leaves open is a candidate for inlining. [`settle_modes`] runs afterwards, when the inlined
 //! candidates are known, and leaves open no mode of a node that this routine computes. Every narrowing
 //! carries its reason in words, so `explain` on the node lists all decisions.
 //!
 //! The policy, first match wins:
 //! 1. a node that holds one constant everywhere is virtual;
-//! 2. a node that is read and never set, or read before it is set, is an input: materialised;
-//! 3. a node that is set and not read afterwards is an output: materialised, unless the user said otherwise;
+//! 2. a node that is read and never set, or read before it is set, is an input: materialized;
+//! 3. a node that is set and not read afterwards is an output: materialized, unless the user said otherwise;
 //! 4. a node whose elements are read more often than `max_visits` and are not cheap is never virtual;
 //! 5. a node computed by a reduction is never virtual, unless `inline_complex_computations`;
 //! 6. any other node may be virtual; if it cannot be, it is as local as the settings allow.

@@ -23,7 +23,7 @@ pub struct HalfOverflow {
     pub value: f64,
     /// Its type.
     pub dtype: DType,
-    /// The statement of the optimised routine that has it.
+    /// The statement of the optimized routine that has it.
     pub stmt: String,
     /// The node that the statement writes, if it writes one.
     pub node: Option<NodeRef>,

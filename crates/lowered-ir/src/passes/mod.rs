@@ -1,4 +1,4 @@
-//! The passes of the optimiser, each one function on a routine; [`crate::pipeline`] puts them in order.
+//! The passes of the optimizer, each one function on a routine; [`crate::pipeline`] puts them in order.
 //!
 //! Every pass takes a verified routine to a verified routine that computes the same bits. [`PASSES`] lists
 //! them by the name under which tests and tools run them.
@@ -77,7 +77,7 @@ pub fn by_name(name: &str) -> Option<PassFn> {
 }
 
 fn run_decide_modes(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
-    decide_modes::decide_modes(routine, &access::analyse(routine), &OptimizeSettings::default()).map(drop)
+    decide_modes::decide_modes(routine, &access::analyze(routine), &OptimizeSettings::default()).map(drop)
 }
 
 fn run_virtualize(routine: &mut LoweredRoutine) -> Result<(), ModeError> {
@@ -92,7 +92,7 @@ pub(crate) fn virtualize_open(
     routine: &mut LoweredRoutine,
     settings: &OptimizeSettings,
 ) -> Result<(), ModeError> {
-    let facts = access::analyse(routine);
+    let facts = access::analyze(routine);
     let candidates = decide_modes::decide_modes(routine, &facts, settings)?;
     let rejected = virtualize::virtualize(routine, &decide_modes::nodes_of(&candidates));
     decide_modes::settle_modes(routine, &facts, &candidates, &rejected, settings)

@@ -2,7 +2,7 @@
 //!
 //! The region of a local declared in a block goes from its declaration to the last statement of the block
 //! that stores to it. It is *pure* if all statements in it only declare locals and store to locals declared
-//! within the region. A pure region can be moved, or dropped in favour of an equal one, as long as nothing
+//! within the region. A pure region can be moved, or dropped in favor of an equal one, as long as nothing
 //! changes the memory that it reads.
 
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
-//! The settings of the optimiser.
+//! The settings of the optimizer.
 
-/// The settings of the optimiser; the defaults suit most programs.
+/// The settings of the optimizer; the defaults suit most programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptimizeSettings {
     /// A node whose elements are read more often than this is computed once and stored, unless it is cheap.

@@ -1,14 +1,14 @@
 //! Cross-routine inlining: a routine recomputes virtual nodes of earlier routines.
 //!
 //! A virtual node has no memory, so a routine that reads a virtual node of another routine must compute it
-//! itself. An [`OptimizeCtx`] remembers how: for each node that is inlined while a routine is optimised, it
+//! itself. An [`OptimizeCtx`] remembers how: for each node that is inlined while a routine is optimized, it
 //! keeps the computation, over handles of nodes rather than positions in one routine's table. A routine that
 //! reads a virtual node before it sets it begins with a copy of that computation; the inputs of the
 //! computation become nodes of that routine, and later passes treat them like all others.
 //!
 //! # Meaning of an inlined computation
 //!
-//! The order in which routines are optimised is assumed to be the order in which they run. Under that order a
+//! The order in which routines are optimized is assumed to be the order in which they run. Under that order a
 //! use has the computed value: once a routine overwrites an input, the computation is dropped, and a later
 //! use is an error that names the input. Changes of inputs outside of routines (the host sets them) are not
 //! tracked: a use then has the value for the present contents of the inputs. The same holds where routines
@@ -19,7 +19,7 @@
 //!
 //! # Invariants
 //! * The context keeps the inputs of its computations alive, but not the nodes that they compute.
-//! * Optimising changes nothing; only [`OptimizeCtx::commit`] does.
+//! * Optimizing changes nothing; only [`OptimizeCtx::commit`] does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,13 +35,13 @@ use crate::passes::effects::Effects;
 use crate::passes::virtualize::{InlinedComputation, rename};
 use crate::passes::{InlineRejection, KEEP_IN_MEMORY, ModeError};
 
-/// The computations of virtual nodes of the routines optimised so far.
+/// The computations of virtual nodes of the routines optimized so far.
 #[derive(Clone, Debug, Default)]
 pub struct OptimizeCtx {
     known: BTreeMap<WeakNode, BoundComputation>,
 }
 
-/// The changes of a routine to the context in which it was optimised. They name nodes by their position in
+/// The changes of a routine to the context in which it was optimized. They name nodes by their position in
 /// the routine's table, so they hold for the routine over any nodes.
 #[derive(Clone, Debug)]
 pub struct Changes {
@@ -130,7 +130,7 @@ impl OptimizeCtx {
         if self.is_empty() || virtual_nodes.is_empty() {
             return Ok(Vec::new());
         }
-        let facts = access::analyse(&lowered.routine);
+        let facts = access::analyze(&lowered.routine);
         let fresh = lowered.routine.fresh();
         let at = |(at, node): (usize, &TensorNode)| (node.clone(), NodeRef(at as u32));
         let entries = lowered.nodes.iter().enumerate().map(at).collect();

@@ -1,4 +1,4 @@
-//! The optimiser: the passes in order.
+//! The optimizer: the passes in order.
 
 mod cross_routine_inlining;
 
@@ -17,7 +17,7 @@ pub use crate::passes::half_overflow::HalfOverflow;
 pub use crate::passes::{InlineRejection, OptimizeSettings};
 pub use cross_routine_inlining::{Changes, OptimizeCtx};
 
-/// An optimised routine with its inputs, its outputs and the nodes that could not be inlined.
+/// An optimized routine with its inputs, its outputs and the nodes that could not be inlined.
 #[derive(Clone, Debug)]
 pub struct Optimized {
     /// The routine. Its modes are narrowed as far as this routine decides them; no statement mentions a
@@ -34,7 +34,7 @@ pub struct Optimized {
     pub rejected: Vec<(NodeRef, InlineRejection)>,
 }
 
-/// A routine optimised after others, whose virtual nodes it may use.
+/// A routine optimized after others, whose virtual nodes it may use.
 #[derive(Clone, Debug)]
 pub struct InContext {
     /// The routine.
@@ -57,7 +57,7 @@ impl Optimized {
     }
 }
 
-/// Why a routine cannot be optimised.
+/// Why a routine cannot be optimized.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
@@ -86,7 +86,7 @@ impl OptimizeError {
     }
 }
 
-/// Optimises a verified routine.
+/// Optimizes a verified routine.
 ///
 /// # Errors
 /// [`OptimizeError`]; the causes are the user's memory modes, merge buffers and constants.
@@ -94,7 +94,7 @@ pub fn optimize(routine: LoweredRoutine, settings: &OptimizeSettings) -> Result<
     optimize_traced(routine, settings, &mut |_, _| {})
 }
 
-/// Optimises a verified routine; `on_pass` sees it after each pass, with the pass's name.
+/// Optimizes a verified routine; `on_pass` sees it after each pass, with the pass's name.
 ///
 /// # Errors
 /// [`OptimizeError`], in the cases of [`optimize`].
@@ -106,7 +106,7 @@ pub fn optimize_traced(
     run(routine, settings, on_pass).map(|(optimized, _)| optimized)
 }
 
-/// Optimises a verified routine that may use virtual nodes of earlier routines; see [`OptimizeCtx`].
+/// Optimizes a verified routine that may use virtual nodes of earlier routines; see [`OptimizeCtx`].
 ///
 /// # Errors
 /// The errors of [`optimize`]; and a mode error where a computation of an earlier routine cannot be inlined,
@@ -144,7 +144,7 @@ fn run(
     dce::remove_idle_loops(&mut routine);
 
     // Exact facts about the reads and writes of each node.
-    let facts = access::analyse(&routine);
+    let facts = access::analyze(&routine);
     let merge = merge_node(&routine, &facts)?;
 
     // Inputs, outputs and nodes that are costly to recompute have memory from here on; other nodes are
@@ -208,7 +208,7 @@ fn merge_node(routine: &LoweredRoutine, facts: &Facts) -> Result<Option<NodeRef>
 }
 
 fn inputs_and_outputs(routine: &LoweredRoutine) -> (Vec<NodeRef>, Vec<NodeRef>) {
-    let facts = access::analyse(routine);
+    let facts = access::analyze(routine);
     let in_context = || routine.node_refs().filter(|(_, decl)| !decl.mode.known_not_materialized());
     let reads_earlier = |node: NodeRef| facts[node].read_only() || facts[node].read_before_write;
     let inputs = in_context().filter(|(node, decl)| reads_earlier(*node) && !decl.mode.known_constant());

@@ -131,7 +131,7 @@ impl Parser<'_> {
 
     fn operand(&mut self) -> ParseResult<NestedExpr> {
         match *self.peek() {
-            Token::Sign("(") => self.nested(Self::parenthesised),
+            Token::Sign("(") => self.nested(Self::parenthesized),
             Token::Sign("-") | Token::Number { .. } | Token::Hex(_) => self.constant(),
             Token::Node(_) => self.get(),
             Token::Word("merge") => self.get_merge(),
@@ -162,7 +162,7 @@ impl Parser<'_> {
         }
     }
 
-    fn parenthesised(&mut self) -> ParseResult<NestedExpr> {
+    fn parenthesized(&mut self) -> ParseResult<NestedExpr> {
         self.expect_sign("(")?;
         let tree = self.tree(LOOSEST)?;
         self.expect_sign(")")?;
@@ -212,14 +212,14 @@ impl Parser<'_> {
     fn cast(&mut self) -> ParseResult<(DType, NestedExpr)> {
         self.advance();
         let to = self.dtype()?;
-        Ok((to, self.parenthesised()?))
+        Ok((to, self.parenthesized()?))
     }
 
     /// `lane 2(x)`.
     fn lane(&mut self) -> ParseResult<NestedExpr> {
         self.advance();
         let lane = self.digits("the number of a lane")?;
-        let arg = self.parenthesised()?;
+        let arg = self.parenthesized()?;
         self.limited(NestedExpr::over(arg.depth, Expr::Lane { lane, arg: arg.expr }))
     }
 

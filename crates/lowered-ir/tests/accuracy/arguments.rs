@@ -54,7 +54,7 @@ const NEAR_MULTIPLES: [(u64, i32); 24] = [
     (6448461629705574, 742),
 ];
 
-/// Arguments of a function, all of them values of the type: edges with their neighbours, and `count`
+/// Arguments of a function, all of them values of the type: edges with their neighbors, and `count`
 /// arguments of each random kind.
 pub(crate) fn of(op: UnaryOp, dtype: DType, count: usize) -> Vec<f64> {
     let mut random = Random::new(op as u64 + 1);
@@ -125,11 +125,11 @@ fn edges(op: UnaryOp, dtype: DType) -> Vec<f64> {
         (UnaryOp::Sin | UnaryOp::Cos, _) => multiples(),
         _ => vec![4.0, 0.25],
     });
-    let neighbours = |&center: &f64| {
+    let neighbors = |&center: &f64| {
         let bits = Scalar::from_f64(dtype, center).bits();
         (0..7).map(move |d| Scalar::new(dtype, (bits + d).saturating_sub(3)).as_f64())
     };
-    let mut edges: Vec<f64> = centers.iter().flat_map(neighbours).flat_map(|x| [x, -x]).collect();
+    let mut edges: Vec<f64> = centers.iter().flat_map(neighbors).flat_map(|x| [x, -x]).collect();
     edges.extend([f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0]);
     if matches!(op, UnaryOp::Sin | UnaryOp::Cos) {
         edges.extend(NEAR_MULTIPLES.iter().flat_map(|&(m, e)| {

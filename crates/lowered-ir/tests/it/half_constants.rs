@@ -5,7 +5,7 @@ use lowered_ir::pipeline::{OptimizeError, OptimizeSettings, optimize};
 use lowered_ir::text;
 use tnode::DType;
 
-/// Optimises `y[i] := x[i] + value` over elements of the type.
+/// Optimizes `y[i] := x[i] + value` over elements of the type.
 fn optimized(dtype: &str, value: &str, cutoff: Option<f64>) -> Result<(), OptimizeError> {
     let source = format!(
         "routine @scale strict {{\nnode %0 \"x\" {dtype}[4] on_device\nnode %1 \"y\" {dtype}[4] on_device\n\

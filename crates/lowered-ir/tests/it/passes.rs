@@ -1,9 +1,9 @@
-//! The optimiser's decisions: every rule of the mode policy, and what a routine reads and writes.
+//! The optimizer's decisions: every rule of the mode policy, and what a routine reads and writes.
 
 use crate::routines::{T, USE, routine};
 
 use lowered_ir::ir::{LoweredRoutine, NodeRef};
-use lowered_ir::passes::access::analyse;
+use lowered_ir::passes::access::analyze;
 use lowered_ir::pipeline::{OptimizeSettings, Optimized, optimize};
 use lowered_ir::text;
 use tnode::MemoryMode;
@@ -12,7 +12,7 @@ fn optimized(routine: LoweredRoutine) -> Optimized {
     optimize(routine, &OptimizeSettings::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The mode of `t` after optimisation.
+/// The mode of `t` after optimization.
 fn mode_of_t(mode: &str, body: &str, settings: &OptimizeSettings) -> Option<MemoryMode> {
     let result = optimize(routine(mode, body), settings).unwrap_or_else(|e| panic!("{e}"));
     result.routine.node(T).mode.mode()
@@ -138,7 +138,7 @@ fn explanations_tell_each_decision() {
 
 #[test]
 fn visits_are_counted_exactly_where_indices_allow() {
-    let visits = |body: &str| analyse(&routine("on_device", body))[NodeRef(0)].visits;
+    let visits = |body: &str| analyze(&routine("on_device", body))[NodeRef(0)].visits;
     assert_eq!(visits("for i0 in 0..4 { %4[i0] := %0[i0] }"), 1);
     assert_eq!(visits("for i0 in 0..4 { %4[i0] := %0[i0] + %0[-i0 + 3] }"), 2);
     assert_eq!(visits("for i0 in 0..4 { for i1 in 0..3 { %1[i0, i1] := %0[i1] } }"), 4);
@@ -153,7 +153,7 @@ fn visits_are_counted_exactly_where_indices_allow() {
 #[test]
 fn facts_of_a_node() {
     let facts =
-        analyse(&routine("", "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%3[i0] := %3[i0] + %2[i0] }"));
+        analyze(&routine("", "zero %2\nfor i0 in 0..4 { %2[i0] := %0[i0]\n%3[i0] := %3[i0] + %2[i0] }"));
     let (x, t, u) = (&facts[NodeRef(0)], &facts[T], &facts[NodeRef(3)]);
     assert!(x.read_only() && !x.is_written() && x.read_before_write);
     assert!(t.zeroed && t.covered && !t.read_before_write && !t.scalar_constexpr);

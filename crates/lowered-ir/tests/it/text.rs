@@ -239,7 +239,7 @@ fn nesting_has_a_limit_that_no_text_gets_around() {
     assert!(right(100_000).is_err());
 }
 
-/// Runs on the default stack of a test thread, also in builds without optimisation.
+/// Runs on the default stack of a test thread, also in builds without optimization.
 #[test]
 fn the_deepest_routine_prints_and_parses_back() {
     let n = MAX_NESTING - 3;

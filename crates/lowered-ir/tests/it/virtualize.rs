@@ -1,4 +1,4 @@
-//! Virtualisation: the nodes that are inlined, and every reason for a rejection.
+//! Virtualization: the nodes that are inlined, and every reason for a rejection.
 
 use crate::routines::{T, USE, routine};
 
@@ -128,7 +128,7 @@ fn gathers_in_a_computation_are_repeated() {
 }
 
 /// Checks that `t` is inlined in the body if it must be virtual, and that the body then computes the same
-/// bits. Returns the optimised text.
+/// bits. Returns the optimized text.
 #[track_caller]
 fn inlined(body: &str) -> String {
     let before = routine("virtual", body);

@@ -59,7 +59,7 @@ fn lane_positions<V: Simd>(job: &PackJob<V>, at: usize) -> LanePositions<V> {
     LanePositions::new(job.operand, job.outer.start + at, job.outer.len().saturating_sub(at).min(V::LANES))
 }
 
-/// Packs both vectors of a micro-panel in one pass over K, because they read neighbouring elements. Returns
+/// Packs both vectors of a micro-panel in one pass over K, because they read neighboring elements. Returns
 /// whether it did, which requires that both have few contiguous runs.
 #[inline(always)]
 unsafe fn pack_both_vectors<V: Simd, S: StoredElement<V>>(
@@ -78,7 +78,7 @@ unsafe fn pack_both_vectors<V: Simd, S: StoredElement<V>>(
     true
 }
 
-/// Neighbouring positions of the outer dimension, at most one vector of them.
+/// Neighboring positions of the outer dimension, at most one vector of them.
 struct LanePositions<V: Simd> {
     first: usize,
     count: usize,

@@ -83,7 +83,7 @@ fn barriers_stand_under_uniform_control_flow() {
 
 #[test]
 fn warps_may_diverge_from_each_other_but_not_within() {
-    let of_some = |shift: u32, synchronises: bool| {
+    let of_some = |shift: u32, synchronizes: bool| {
         checked(Target::Sm70, |b| {
             let thread = b.special(SpecialReg::Thread);
             let part = b.binary(PtxBinaryOp::ShiftRight, Ty::U32, thread, shift);
@@ -91,13 +91,13 @@ fn warps_may_diverge_from_each_other_but_not_within() {
             b.when(GuardPredicate::on(first), |b| {
                 let (mode, dst) = (ShuffleMode::Xor, b.register(RegClass::B32));
                 let exchange = Inst::Shuffle { mode, dst, src: thread, lane: 1_u32.into(), width: 32 };
-                b.push(if synchronises { Inst::WarpBarrier } else { exchange });
+                b.push(if synchronizes { Inst::WarpBarrier } else { exchange });
             });
         })
     };
-    for synchronises in [false, true] {
-        assert_eq!(of_some(5, synchronises), Ok(()));
-        let found = of_some(4, synchronises);
+    for synchronizes in [false, true] {
+        assert_eq!(of_some(5, synchronizes), Ok(()));
+        let found = of_some(4, synchronizes);
         assert!(matches!(found, Err(PtxError::Divergent { threads: "the lanes of a warp", .. })));
     }
 }

@@ -62,7 +62,7 @@ impl HostArray {
     }
 }
 
-/// Elements between neighbours along each axis, where the first axis is contiguous.
+/// Elements between neighbors along each axis, where the first axis is contiguous.
 fn column_major_strides(dims: &[usize]) -> Dims {
     dims.iter().scan(1, next_stride).collect()
 }

@@ -195,7 +195,7 @@ fn every_pattern_of_every_narrow_float_has_its_documented_value() {
     }
 }
 
-/// A value halfway between two neighbours becomes the even one. An `f64` ulp to either side of halfway, it
+/// A value halfway between two neighbors becomes the even one. An `f64` ulp to either side of halfway, it
 /// becomes the nearer one. Both hold beyond the largest number too.
 #[test]
 fn every_tie_of_every_narrow_float_goes_to_even() {
@@ -231,8 +231,8 @@ fn infinities_and_nans_of_every_float() {
         assert_eq!(bits(layout.dtype, f64::NAN), quiet, "{}", layout.dtype);
         assert_eq!(bits(layout.dtype, -f64::NAN), quiet | layout.sign());
         // Whatever its payload, a NaN converts to the quiet one.
-        let signalling = Scalar::new(DType::F64, 0x7ff0_0000_0000_0001);
-        assert_eq!(signalling.convert(layout.dtype).bits(), quiet);
+        let signaling = Scalar::new(DType::F64, 0x7ff0_0000_0000_0001);
+        assert_eq!(signaling.convert(layout.dtype).bits(), quiet);
     }
     let payload = Scalar::new(DType::F32, 0xff80_0001);
     assert_eq!(payload.convert(DType::F64).bits(), 0xfff8_0000_0000_0000);
@@ -468,8 +468,8 @@ proptest! {
         prop_assert_eq!(Scalar::from_i64(DType::I64, n).convert(DType::I32).as_i64(), i64::from(n as i32));
     }
 
-    /// No neighbour of the result is nearer, and of two equally near ones the result is the even one. Numbers
-    /// that overflow have no two neighbours; `overflow_and_nan` tests them.
+    /// No neighbor of the result is nearer, and of two equally near ones the result is the even one. Numbers
+    /// that overflow have no two neighbors; `overflow_and_nan` tests them.
     #[test]
     fn f64_becomes_the_nearest(
         negative: bool,
@@ -485,8 +485,8 @@ proptest! {
         }
         let distance = |bits: u128| (Scalar::new(dtype, bits).as_f64() - x).abs();
         let here = distance(rounded.bits());
-        for neighbour in [rounded.bits().wrapping_sub(1), rounded.bits() + 1] {
-            let there = distance(neighbour);
+        for neighbor in [rounded.bits().wrapping_sub(1), rounded.bits() + 1] {
+            let there = distance(neighbor);
             prop_assert!(there.is_nan() || here < there || (here == there && rounded.bits() & 1 == 0));
         }
     }

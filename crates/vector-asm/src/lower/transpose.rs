@@ -1,9 +1,9 @@
 //! Strided accesses: element by element, or several values at once by a transposition in registers.
 //!
 //! A value with a large stride accesses one element in each of several rows. If four such values (two for
-//! 64-bit lanes) are neighbours, they access 16 contiguous bytes of each row. These bytes are loaded
+//! 64-bit lanes) are neighbors, they access 16 contiguous bytes of each row. These bytes are loaded
 //! together, two rows to a register, and transposed in registers; stores work in reverse. Accesses are
-//! therefore recorded first, and neighbours are grouped when the block is complete.
+//! therefore recorded first, and neighbors are grouped when the block is complete.
 
 use smallvec::SmallVec;
 
@@ -111,7 +111,7 @@ impl Lowering<'_> {
         (self.part, self.parts_before) = (part, parts_before);
     }
 
-    /// Groups neighbouring accesses, if no other access between them conflicts with them.
+    /// Groups neighboring accesses, if no other access between them conflicts with them.
     fn groups(&self, strided: &[StridedAccess], block: &[Inst]) -> Vec<TransposeGroup> {
         let mut order: Vec<usize> = (0..strided.len()).collect();
         let key = |i: usize| (strided[i].write, strided[i].lanes[0].stream, strided[i].lanes[0].offset, i);

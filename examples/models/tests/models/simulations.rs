@@ -40,7 +40,7 @@ fn the_fast_transform_is_that_of_the_definition() {
 }
 
 #[test]
-fn pictures_have_the_colours_of_their_values() {
+fn pictures_have_the_colors_of_their_values() {
     let path = std::env::temp_dir().join(format!("models-{}.png", std::process::id()));
     picture::write_png(&path, 2, &[0., 1., 0.25, 7.]).expect("the folder can be written");
     let bytes = std::fs::read(&path).expect("the file was written");
@@ -49,6 +49,6 @@ fn pictures_have_the_colours_of_their_values() {
     let mut pixels = vec![0; reader.output_buffer_size().expect("a small image")];
     let info = reader.next_frame(&mut pixels).expect("a PNG file");
     assert_eq!((info.width, info.height), (2, 2));
-    assert_eq!(pixels, [[0, 0, 0], [255, 255, 255], picture::colour(0.25), [255, 255, 255]].concat());
+    assert_eq!(pixels, [[0, 0, 0], [255, 255, 255], picture::color(0.25), [255, 255, 255]].concat());
     assert!(picture::write_png(&path, 3, &[0.; 4]).is_err());
 }

@@ -48,7 +48,7 @@ class LeNet(nn.Module):
         return self.fc3(self.fc2(self.fc1(x).relu()).relu())
 
 
-class NormalisedConv(nn.Module):
+class NormalizedConv(nn.Module):
     def __init__(self, inputs, outputs, size, stride):
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
@@ -61,9 +61,9 @@ class NormalisedConv(nn.Module):
 class Block(nn.Module):
     def __init__(self, inputs, outputs, stride):
         super().__init__()
-        self.first = NormalisedConv(inputs, outputs, 3, stride)
-        self.second = NormalisedConv(outputs, outputs, 3, 1)
-        self.shortcut = NormalisedConv(inputs, outputs, 1, stride) if stride != 1 else nn.Identity()
+        self.first = NormalizedConv(inputs, outputs, 3, stride)
+        self.second = NormalizedConv(outputs, outputs, 3, 1)
+        self.shortcut = NormalizedConv(inputs, outputs, 1, stride) if stride != 1 else nn.Identity()
 
     def forward(self, x):
         return (self.second(self.first(x).relu()) + self.shortcut(x)).relu()
@@ -74,7 +74,7 @@ class ResNet(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem = NormalisedConv(3, 8, 3, 1)
+        self.stem = NormalizedConv(3, 8, 3, 1)
         self.blocks = nn.Sequential(Block(8, 8, 1), Block(8, 16, 2), Block(16, 32, 2))
         self.head = nn.Linear(32, 8)
 

@@ -90,15 +90,15 @@ fn is_unsupported(error: &anyhow::Error) -> bool {
         || matches!(error.downcast_ref(), Some(CodegenError::Unsupported { .. }))
 }
 
-/// Renders the routine of every run twice: optimised, and as it is written if all its nodes have memory.
+/// Renders the routine of every run twice: optimized, and as it is written if all its nodes have memory.
 fn render() -> Rendered {
     let codegen = crate::common::codegen();
     let mut rendered = Rendered::default();
     for case in filetests::run_cases() {
-        let optimised =
+        let optimized =
             optimize(case.routine.clone(), &pipeline::OptimizeSettings::default()).unwrap().routine;
         let is_whole = case.routine.nodes.iter().all(|decl| !decl.mode.known_virtual());
-        for routine in [optimised].into_iter().chain(is_whole.then(|| case.routine.clone())) {
+        for routine in [optimized].into_iter().chain(is_whole.then(|| case.routine.clone())) {
             let case = RunCase { routine, ..case.clone() };
             let path = case.path.strip_prefix(filetests::corpus_dir()).unwrap_or(&case.path);
             let name = format!("{}:{}", path.display(), case.line);

@@ -34,7 +34,7 @@ const DIVISION: f64 = 3.0;
 /// The units of a square root.
 const ROOT: f64 = 5.0;
 
-/// The distance between a float and its neighbour away from zero; 0 if `x` is not a finite float.
+/// The distance between a float and its neighbor away from zero; 0 if `x` is not a finite float.
 pub(super) fn last_place(x: f64, dtype: DType) -> f64 {
     let Some(bits) = dtype.significand_bits().filter(|_| x.is_finite()) else { return 0.0 };
     let exponent = if x == 0.0 { i32::MIN } else { x.abs().log2().floor() as i32 };

@@ -1,4 +1,4 @@
-//! Reductions of rows in which one special value is repeated, or neighbours follow each other.
+//! Reductions of rows in which one special value is repeated, or neighbors follow each other.
 //!
 //! A maximum that begins with the lowest finite number, or with another value near the neutral element, is
 //! wrong only for rows without a greater value; random data has no such rows. Accumulators are elements of
@@ -20,8 +20,8 @@ pub(super) fn probe(caps: &Caps, dtype: DType) -> Probe {
     let values = special(dtype);
     let at = |at: usize| values[at % values.len()];
     let repeated = (0..values.len()).flat_map(|row| [at(row); COLUMNS]);
-    let neighbours = (0..values.len()).flat_map(|row| [at(row), at(row + 1), at(row + 2)]);
-    let rows: Vec<Scalar> = repeated.chain(neighbours).collect();
+    let neighbors = (0..values.len()).flat_map(|row| [at(row), at(row + 1), at(row + 2)]);
+    let rows: Vec<Scalar> = repeated.chain(neighbors).collect();
     let routine = routine(caps, rows.len() / COLUMNS, dtype);
     let mut inputs = vec![bytes(&rows)];
     inputs.extend(routine.nodes[1..].iter().map(|decl| vec![0; decl.size_bytes().unwrap_or(0)]));

@@ -157,8 +157,8 @@ pub fn bindings_out_of_range(make: DriverFactory<'_>) {
     assert_eq!(values(&setup.first, &setup.x), [1, 2], "nothing ran");
 }
 
-/// Every operation on a finalised context is rejected.
-pub fn a_context_that_was_finalised(make: DriverFactory<'_>) {
+/// Every operation on a finalized context is rejected.
+pub fn a_context_that_was_finalized(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, _] = &setup.streams();
     let out = node("out", 1);

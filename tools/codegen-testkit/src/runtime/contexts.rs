@@ -274,8 +274,8 @@ pub fn merges_are_checked_when_they_are_linked(make: DriverFactory<'_>) {
     assert!(matches!(to.device_to_device(&h, elsewhere, &from), Err(RunError::NotMerging { .. })));
 }
 
-/// A finalised context frees its memory and reports that it is finalised.
-pub fn finalised_contexts_hold_nothing(make: DriverFactory<'_>) {
+/// A finalized context frees its memory and reports that it is finalized.
+pub fn finalized_contexts_hold_nothing(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
     let parent = holding(&device, &x, &[1]);
@@ -284,7 +284,7 @@ pub fn finalised_contexts_hold_nothing(make: DriverFactory<'_>) {
     child.finalize();
     child.finalize();
     assert!(child.is_finalized() && child.nodes().is_empty());
-    let text = format!("this context of {} was finalised and has no nodes any more", child.stream().name());
+    let text = format!("this context of {} was finalized and has no nodes any more", child.stream().name());
     let error = |what: &str, result: Result<(), RunError>| {
         assert_eq!(result.unwrap_err().to_string(), format!("{what}: {text}"));
     };

@@ -18,7 +18,7 @@ use tnode::{HostArray, TensorNode};
 use super::{
     DriverFactory, Setup,
     hand_made::*,
-    model::{ModelledDevice, ProgramStep, StepResult, machine},
+    model::{ModeledDevice, ProgramStep, StepResult, machine},
     programs::{mix, mixing},
 };
 
@@ -106,12 +106,7 @@ fn nodes() -> Vec<TensorNode> {
 }
 
 /// A device with some streams, with injected faults from now on.
-fn faulty(
-    make: DriverFactory<'_>,
-    plan: FaultPlan,
-    nodes: &[TensorNode],
-    random: &mut Rng,
-) -> ModelledDevice {
+fn faulty(make: DriverFactory<'_>, plan: FaultPlan, nodes: &[TensorNode], random: &mut Rng) -> ModeledDevice {
     let setup = Setup { queue_capacity: 1 + random.usize(..8), ..Setup::default() };
     let fault = Arc::new(FaultDevice::new(make(&setup), plan));
     fault.set_active(false);
@@ -121,7 +116,7 @@ fn faulty(
     machine
 }
 
-fn random_step(machine: &mut ModelledDevice, step: usize, random: &mut Rng) {
+fn random_step(machine: &mut ModeledDevice, step: usize, random: &mut Rng) {
     let stream = random.usize(..machine.contexts.len());
     let [a, b, out] = [(); 3].map(|()| random.usize(..NODES));
     match random.u32(..20) {
@@ -137,14 +132,14 @@ fn random_step(machine: &mut ModelledDevice, step: usize, random: &mut Rng) {
     }
 }
 
-fn write_node(machine: &mut ModelledDevice, stream: usize, out: usize, value: i64) {
+fn write_node(machine: &mut ModeledDevice, stream: usize, out: usize, value: i64) {
     let elements = [value, -value, value * value];
     let node = machine.nodes[out].clone();
     let step = ProgramStep { stream, write: Some((out, elements)), ..ProgramStep::default() };
     machine.step(&step, |context| context.from_host(&node, &array(&elements)).map(|_| None));
 }
 
-fn read_node(machine: &mut ModelledDevice, stream: usize, at: usize) {
+fn read_node(machine: &mut ModeledDevice, stream: usize, at: usize) {
     let (node, expected) = (machine.nodes[at].clone(), machine.values[at].elements);
     let step = ProgramStep { stream, reads: vec![at], ..ProgramStep::default() };
     machine.step(&step, |context| {
@@ -158,7 +153,7 @@ fn done(event: device_runtime::Event, held: impl std::any::Any) -> Result<Option
     Ok(Some(StepResult { event: Some(event), held: Box::new(held) }))
 }
 
-fn compute(machine: &mut ModelledDevice, stream: usize, [a, b, out]: [usize; 3]) {
+fn compute(machine: &mut ModeledDevice, stream: usize, [a, b, out]: [usize; 3]) {
     let [x, y, z] = [a, b, out].map(|at| machine.values[at].elements);
     let elements = [0, 1, 2].map(|i| mix(x[i], y[i], z[i]));
     let nodes = [a, b, out].map(|at| machine.nodes[at].clone());
@@ -176,7 +171,7 @@ fn compute(machine: &mut ModelledDevice, stream: usize, [a, b, out]: [usize; 3])
 
 /// Two kernels that change nothing together, but each does alone: the state after the first one alone is no
 /// value.
-fn negate_twice(machine: &mut ModelledDevice, stream: usize, out: usize) {
+fn negate_twice(machine: &mut ModeledDevice, stream: usize, out: usize) {
     let negate = |args: &mut [HostArg<'_>], _: &[i64]| write(&mut args[0]).iter_mut().for_each(|x| *x = !*x);
     let node = machine.nodes[out].clone();
     let kernels = ["first", "second"].map(|name| abi(name, vec![memory(&node, Access::ReadWrite)]));
@@ -194,7 +189,7 @@ fn negate_twice(machine: &mut ModelledDevice, stream: usize, out: usize) {
 }
 
 /// A host function, which runs once on a healthy stream and never on a failed one.
-fn call_the_host(machine: &mut ModelledDevice, stream: usize) {
+fn call_the_host(machine: &mut ModeledDevice, stream: usize) {
     let ran = Arc::new(AtomicUsize::new(0));
     let (count, had_failed) = (Arc::clone(&ran), !machine.streams[stream].is_empty());
     let step = ProgramStep { stream, ..ProgramStep::default() };
@@ -215,7 +210,7 @@ fn call_the_host(machine: &mut ModelledDevice, stream: usize) {
 }
 
 /// A kernel that panics after overwriting its output.
-fn panic_in_a_kernel(machine: &mut ModelledDevice, stream: usize, out: usize, step: usize) {
+fn panic_in_a_kernel(machine: &mut ModeledDevice, stream: usize, out: usize, step: usize) {
     let (node, message) = (machine.nodes[out].clone(), format!("panic {step}"));
     let own = Failure::new(machine.stream(stream).name(), "panics", message.as_str());
     let code = code("panics", &[(&node, Access::Write)], &[], move |args, _| {
@@ -231,7 +226,7 @@ fn panic_in_a_kernel(machine: &mut ModelledDevice, stream: usize, out: usize, st
 }
 
 /// A link that allocates, or fails and leaves nothing allocated.
-fn allocate(machine: &mut ModelledDevice, stream: usize) {
+fn allocate(machine: &mut ModeledDevice, stream: usize) {
     let fresh = node("fresh", 100);
     let code = code("fill", &[(&fresh, Access::Write)], &[], |args, _| write(&mut args[0]).fill(7));
     let (before, held) = (machine.device.memory().live_bytes, machine.held.len());
@@ -245,7 +240,7 @@ fn allocate(machine: &mut ModelledDevice, stream: usize) {
 }
 
 /// Transfers a node from one device to the other, as a copy or into a merge buffer.
-fn transfer(to: &mut ModelledDevice, from: &mut ModelledDevice, random: &mut Rng) {
+fn transfer(to: &mut ModeledDevice, from: &mut ModeledDevice, random: &mut Rng) {
     let (stream, source) = (random.usize(..to.contexts.len()), random.usize(..from.contexts.len()));
     let at = random.usize(..NODES);
     let (node, context) = (to.nodes[at].clone(), from.contexts[source].clone());
@@ -291,7 +286,7 @@ fn scheduled(transfer: Transfer) -> Result<Option<StepResult>, RunError> {
 }
 
 /// After faults have ended, streams were reset and poisoned nodes were written again, everything works.
-fn heal_and_check(machine: &mut ModelledDevice, random: &mut Rng) {
+fn heal_and_check(machine: &mut ModeledDevice, random: &mut Rng) {
     machine.check_events();
     machine.fault.set_active(false);
     for stream in 0..machine.contexts.len() {
@@ -314,7 +309,7 @@ fn heal_and_check(machine: &mut ModelledDevice, random: &mut Rng) {
 }
 
 /// Every operation on a lost device.
-fn check_lost(machine: &ModelledDevice) {
+fn check_lost(machine: &ModeledDevice) {
     let (context, node) = (&machine.contexts[0], &machine.nodes[0]);
     let error = context.to_host(node).unwrap_err();
     let causes = &machine.values[0].causes;
@@ -339,7 +334,7 @@ fn check_lost(machine: &ModelledDevice) {
 
 /// A node copied from a lost device has its value or fails, and with it the stream that copies; nothing else
 /// fails.
-fn take_from_lost(machine: &mut ModelledDevice, lost: &ModelledDevice) {
+fn take_from_lost(machine: &mut ModeledDevice, lost: &ModeledDevice) {
     machine.fault.set_active(false);
     let taker = machine.contexts[0].on_stream(&machine.device.new_stream().unwrap()).unwrap();
     for at in 0..NODES {

@@ -63,7 +63,7 @@ pub fn transfers_name_what_does_not_fit(make: DriverFactory<'_>) {
         assert_eq!(text, format!("node `hidden` is virtual: {why} {access}; {remedy}"));
     };
     named(text(context.to_host(&v).unwrap_err()), "read");
-    named(text(context.init_from_host(&v, &array(&[1, 2])).unwrap_err()), "initialise");
+    named(text(context.init_from_host(&v, &array(&[1, 2])).unwrap_err()), "initialize");
     let shape = text(context.init_from_host(&x, &array(&[1])).unwrap_err());
     assert_eq!(shape, "node `x`: the host array has sizes [1], expected [2]");
     let floats = HostArray::from_slice(&[1f32, 2.], [2]).unwrap();

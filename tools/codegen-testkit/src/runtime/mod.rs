@@ -131,13 +131,13 @@ macro_rules! runtime_suite {
                 merges_deliver_from_the_same_memory_too
                 devices_merge_from_each_other
                 merges_are_checked_when_they_are_linked
-                finalised_contexts_hold_nothing
+                finalized_contexts_hold_nothing
                 a_link_to_a_context_without_the_node
                 a_stream_of_another_device
                 a_merge_by_a_routine_of_another_stream
                 a_merge_buffer_that_holds_another_node
                 bindings_out_of_range
-                a_context_that_was_finalised
+                a_context_that_was_finalized
                 a_node_that_two_streams_write
                 a_transfer_of_an_absent_node
                 a_node_of_no_elements

@@ -24,7 +24,7 @@ pub(super) struct Value {
 }
 
 /// A device and its model.
-pub(super) struct ModelledDevice {
+pub(super) struct ModeledDevice {
     pub(super) device: Device,
     pub(super) fault: Arc<FaultDevice>,
     pub(super) nodes: Vec<TensorNode>,
@@ -65,7 +65,7 @@ pub(super) struct StepResult {
     pub(super) held: Box<dyn Any>,
 }
 
-impl ModelledDevice {
+impl ModeledDevice {
     pub(super) fn is_lost(&self) -> bool {
         self.fault.counts().device_lost > 0
     }
@@ -199,7 +199,7 @@ pub(super) fn machine(
     fault: Arc<FaultDevice>,
     nodes: &[TensorNode],
     streams: usize,
-) -> ModelledDevice {
+) -> ModeledDevice {
     let value = |i: i64| Value { elements: [i, 10 * i, 100 * i], causes: vec![] };
     let values: Vec<_> = (0..nodes.len() as i64).map(value).collect();
     let root = nodes.iter().zip(&values).fold(context(&device), |context, (node, value)| {
@@ -207,7 +207,7 @@ pub(super) fn machine(
     });
     let on_stream = |_| root.on_stream(&device.new_stream().unwrap()).unwrap();
     let contexts: Vec<_> = (0..streams).map(on_stream).collect();
-    ModelledDevice {
+    ModeledDevice {
         device,
         fault,
         nodes: nodes.to_vec(),

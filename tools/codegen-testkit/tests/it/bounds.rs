@@ -16,7 +16,7 @@ use filetests::{
 use scheduler_multicore::{Cpu, CpuConfig, Inline};
 use tnode::Scalar;
 
-/// Computes bounds and checks that the numbers in their centres equal the interpreter's, except for NaNs.
+/// Computes bounds and checks that the numbers in their centers equal the interpreter's, except for NaNs.
 fn assert_values_are_the_interpreters(case: &RunCase) -> Bounds {
     let bounds = Bounds::of(case).unwrap();
     let nodes = case.interpret().unwrap();

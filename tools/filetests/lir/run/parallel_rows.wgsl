@@ -1,4 +1,4 @@
-// routine normalise, kernel 0, extent 3
+// routine normalize, kernel 0, extent 3
 @group(0) @binding(0) 
 var<uniform> table: array<vec4<u32>, 1>;
 @group(0) @binding(1) 

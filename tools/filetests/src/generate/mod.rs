@@ -1,9 +1,9 @@
 //! Random verified routines, for property tests and fuzzing.
 //!
 //! A routine is derived from bytes ([`routine_from_bytes`]) or from a seed ([`routine_from_seed`]). It is a
-//! sequence of typical loop nests (maps, reductions with and without initialisation, scatters, chains through
+//! sequence of typical loop nests (maps, reductions with and without initialization, scatters, chains through
 //! intermediate nodes, nests that compute several nodes or use locals) with indices that are difficult for
-//! optimisers: permuted, broadcast, strided, reversed, diagonal, summed, shifted by a symbol, guarded,
+//! optimizers: permuted, broadcast, strided, reversed, diagonal, summed, shifted by a symbol, guarded,
 //! computed. Indices are in bounds by construction, so the verifier accepts every routine. The generator
 //! produces every construct of the loop IR, every expression and statement, operation, element type, kind of
 //! loop. Tests check both properties.

@@ -14,11 +14,11 @@ impl Maker<'_, '_> {
         self.close(&loops, vec![Stmt::Set { node, index, value }])
     }
 
-    /// `node[i] := node[i] op e` in separate loops, with or without an initialisation.
+    /// `node[i] := node[i] op e` in separate loops, with or without an initialization.
     pub(super) fn reduction(&mut self, node: NodeRef) -> Block {
         let mut block = match self.choices.below(4) {
             0 | 1 => vec![Stmt::Zero { node }],
-            2 => self.initialise(node),
+            2 => self.initialize(node),
             _ => Block::new(),
         };
         let (mut loops, index) = self.loops_over(node);
@@ -73,7 +73,7 @@ impl Maker<'_, '_> {
         !matches!(self.dtype(node), DType::Bool | DType::U32x4)
     }
 
-    fn initialise(&mut self, node: NodeRef) -> Block {
+    fn initialize(&mut self, node: NodeRef) -> Block {
         let (loops, index) = self.loops_over(node);
         let value = self.constant(self.dtype(node));
         self.close(&loops, vec![Stmt::Set { node, index, value }])

@@ -56,7 +56,7 @@ impl GeneratedProgram {
 
     /// The lowered program as a run. Inputs have the elements, and symbols the values, that `drawn` states
     /// for the nodes of these positions; other nodes with memory, and margins, have `numbers`, and nodes on
-    /// which the optimiser decides have zeros.
+    /// which the optimizer decides have zeros.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Numbers {
 }
 
 /// The program without the statements that the front end rejects. Inputs, and results that have memory, are
-/// observed; the optimiser decides on all other nodes.
+/// observed; the optimizer decides on all other nodes.
 pub fn observed(program: RandomProgram) -> RandomProgram {
     let mut program = without_rejected(program);
     for node in &mut program.nodes {
@@ -155,7 +155,7 @@ fn is_accepted(program: &RandomProgram, text: &str) -> bool {
             let error = lower(&assignments, &LowerOptions::default()).err();
             !matches!(
                 error.as_ref().map(|error| error.kind()),
-                Some(LowerErrorKind::LostValues { .. } | LowerErrorKind::Uninitialised { .. })
+                Some(LowerErrorKind::LostValues { .. } | LowerErrorKind::Uninitialized { .. })
             )
         }
     }

@@ -1,7 +1,7 @@
 //! The kinds of test lines, one file for each.
 
 mod cat;
-mod legalise;
+mod legalize;
 mod log;
 mod pass;
 mod run;
@@ -32,7 +32,7 @@ pub fn by_name(name: &str, args: &[&str]) -> Result<Box<dyn Kind>, String> {
         "run" => none(args).map(|()| Box::new(run::RunKind) as Box<dyn Kind>),
         "log" => none(args).map(|()| Box::new(log::Log) as Box<dyn Kind>),
         "pass" => pass::Pass::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),
-        "legalise" => legalise::Legalise::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),
+        "legalize" => legalize::Legalize::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),
         "schedule" => schedule::Schedule::new(args).map(|kind| Box::new(kind) as Box<dyn Kind>),
         _ => Err(format!("there is no kind of test `{name}`")),
     }

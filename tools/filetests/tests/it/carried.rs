@@ -2,7 +2,7 @@
 //! the virtual nodes of earlier ones.
 //!
 //! A random program runs statement by statement as it is lowered; the results are the reference. Then each
-//! statement is optimised as a separate routine, all in one context, where every intermediate node is virtual
+//! statement is optimized as a separate routine, all in one context, where every intermediate node is virtual
 //! if possible; all other nodes must have the same bits.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,9 +53,9 @@ fn run(routine: &LoweredRoutine, nodes: &[TensorNode], values: &mut Values) {
     values.extend(nodes.iter().cloned().zip(memory.nodes));
 }
 
-/// Runs the routines, optimised in one context where the nodes of `inlined` are virtual. Returns the number
+/// Runs the routines, optimized in one context where the nodes of `inlined` are virtual. Returns the number
 /// of computations inlined from earlier routines, or the node that cannot be virtual.
-fn run_optimised(
+fn run_optimized(
     routines: &[Lowered],
     inlined: &BTreeSet<TensorNode>,
     values: &mut Values,
@@ -71,10 +71,10 @@ fn run_optimised(
         let handles = lowered.nodes.clone();
         let before = text::print(&lowered.routine);
         match optimize_in(&ctx, lowered, &OptimizeSettings::default(), &mut |_, _| {}) {
-            Ok(optimised) => {
-                carried += optimised.imported.len();
-                run(&optimised.optimized.routine, &optimised.nodes, values);
-                ctx.commit(&optimised.changes, &optimised.nodes);
+            Ok(optimized) => {
+                carried += optimized.imported.len();
+                run(&optimized.optimized.routine, &optimized.nodes, values);
+                ctx.commit(&optimized.changes, &optimized.nodes);
             }
             Err(OptimizeError::Mode { source, routine }) => {
                 let ModeError::NotVirtual { node, .. } = *source else {
@@ -102,7 +102,7 @@ fn check(seed: u64) -> usize {
         routines.iter().flat_map(|lowered| &lowered.nodes).filter(|node| named(node)).cloned().collect();
     loop {
         let mut found = Values::new();
-        match run_optimised(&routines, &inlined, &mut found) {
+        match run_optimized(&routines, &inlined, &mut found) {
             Err(guilty) => assert!(inlined.remove(&guilty), "{guilty:?}"),
             Ok(carried) => {
                 compare(&routines, &inlined, &expected, &found, seed);

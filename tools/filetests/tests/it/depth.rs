@@ -1,5 +1,5 @@
 //! The deepest routine that the verifier accepts passes through every stage on a stack of the size of a main
-//! thread's, even in unoptimised builds.
+//! thread's, even in unoptimized builds.
 
 use codegen_core::{Caps, Codegen, Interpreted, Workgroups, check_form};
 use lowered_ir::{
@@ -52,10 +52,10 @@ fn the_deepest_routine_is_interpreted() {
 }
 
 #[test]
-fn the_deepest_routine_is_optimised() {
+fn the_deepest_routine_is_optimized() {
     on_main_stack(|routine| {
-        let optimised = optimize(routine, &OptimizeSettings::default()).expect("optimises");
-        assert_eq!(verify(&optimised.routine), Ok(()));
+        let optimized = optimize(routine, &OptimizeSettings::default()).expect("optimizes");
+        assert_eq!(verify(&optimized.routine), Ok(()));
     });
 }
 

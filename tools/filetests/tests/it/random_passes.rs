@@ -1,7 +1,7 @@
-//! Random routines through the optimiser: after every pass the routine verifies, computes the same bits and
+//! Random routines through the optimizer: after every pass the routine verifies, computes the same bits and
 //! logs the same lines.
 //!
-//! The message of a failure has the text of a minimised case: save it with the files of the pass, under
+//! The message of a failure has the text of a minimized case: save it with the files of the pass, under
 //! `lir/passes/`.
 
 use filetests::generate::{routine_from_bytes, routine_from_seed};

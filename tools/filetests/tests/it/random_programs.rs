@@ -1,4 +1,4 @@
-//! Random programs in assignment text are always accepted and verified, and the optimiser preserves their
+//! Random programs in assignment text are always accepted and verified, and the optimizer preserves their
 //! bits.
 
 use assignment_text::parse;
@@ -14,7 +14,7 @@ fn check(program: &GeneratedProgram, seed: u64) -> Result<(), String> {
     let lowered = lower(&assignments, &LowerOptions::default()).map_err(|e| blame(e.to_string()))?.lowered;
     match check_passes(lowered.routine, seed).map_err(blame)? {
         true => Ok(()),
-        false => Err(blame("rejected by the optimiser".to_owned())),
+        false => Err(blame("rejected by the optimizer".to_owned())),
     }
 }
 
@@ -44,7 +44,7 @@ fn programs_that_once_failed() {
             "t[j+i, j] := bit_and(i32(n[i, j]), i32(t[j+i, j]))\n",
         ),
         (
-            "No point fulfils both conditions, so neither the subexpression nor the statement runs.",
+            "No point fulfills both conditions, so neither the subexpression nor the statement runs.",
             vec![node("n", &[2, 2]), node("t", &[2]).mode(MemoryMode::Materialized)],
             "t[i] :+= neg(n[i, i+j] < n[i, i]) where j < 1, i < j\n",
         ),

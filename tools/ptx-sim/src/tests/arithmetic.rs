@@ -307,11 +307,11 @@ fn fused_multiply_adds_of_f16_round_to_nearest() {
         }
         let distance = |bits: u64| (fixed(F16.decode(bits)) - exact).abs();
         let magnitude = found & 0x7fff;
-        for neighbour in [magnitude.saturating_sub(1), (magnitude + 1).min(0x7bff)] {
-            let neighbour = neighbour | found & 0x8000;
-            let (here, there) = (distance(found), distance(neighbour));
+        for neighbor in [magnitude.saturating_sub(1), (magnitude + 1).min(0x7bff)] {
+            let neighbor = neighbor | found & 0x8000;
+            let (here, there) = (distance(found), distance(neighbor));
             assert!(
-                here < there || here == there && (found & 1 == 0 || neighbour == found),
+                here < there || here == there && (found & 1 == 0 || neighbor == found),
                 "{a} {b} {c}: {found:#x}"
             );
         }

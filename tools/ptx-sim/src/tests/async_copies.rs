@@ -287,7 +287,7 @@ fn copies_race_like_stores() {
         }),
         1,
     );
-    assert!(matches!(from_nothing, FaultCause::Uninitialised { .. }));
+    assert!(matches!(from_nothing, FaultCause::Uninitialized { .. }));
     // Alignment and bounds of destination and source are checked.
     let k = |bytes: u32, to: i32, from: i32| {
         kernel(1, |b| {

@@ -11,7 +11,7 @@ fn below(b: &mut PtxBuilder, limit: u32) -> GuardPredicate {
 }
 
 #[test]
-fn a_partial_warp_cannot_synchronise() {
+fn a_partial_warp_cannot_synchronize() {
     let k = |limit: u32| {
         kernel(40, |b| {
             let some = below(b, limit);
@@ -70,14 +70,14 @@ fn warps_agree_on_the_size_of_a_barrier() {
 
 /// A warp barrier orders accesses within the warp, but not between warps.
 #[test]
-fn lanes_synchronise_in_their_warp() {
-    let passed_on = |threads: u32, synchronises: bool, lane: u32| {
+fn lanes_synchronize_in_their_warp() {
+    let passed_on = |threads: u32, synchronizes: bool, lane: u32| {
         kernel(threads, |b| {
             let array = b.shared(4 * threads, 4);
             let (thread, base) = (b.special(SpecialReg::Thread), b.address(StateSpace::Shared, array));
             let own = b.mul_add(Ty::U32, thread, 4_u32, base);
             b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(own), thread);
-            if synchronises {
+            if synchronizes {
                 b.push(Inst::WarpBarrier);
             }
             let other = b.binary(PtxBinaryOp::Xor, Ty::B32, thread, lane);

@@ -71,7 +71,7 @@ fn addresses_of_others_are_for_arrivals() {
     assert!(matches!(super::cause(&nothing, 2), FaultCause::NoBarrier { .. }));
 }
 
-/// The synchronisation that a variant of the kernel lacks.
+/// The synchronization that a variant of the kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MissingSync {
     Nothing,
@@ -174,7 +174,7 @@ fn read_both(
         let to = b.mul_add_wide(Ty::U32, to, 4_u32, out);
         b.store(StateSpace::Global, Ty::B32, AddressOperand::at(to), value);
     }
-    // The lanes synchronise, then one arrives for all.
+    // The lanes synchronize, then one arrives for all.
     b.push(Inst::Barrier { id: 1, threads: Some(32) });
     let first = b.compare(CmpOp::Eq, Ty::U32, thread, 32_u32);
     let others: &[u32] = if missing == MissingSync::Release { &[0] } else { &[0, 1] };
@@ -241,7 +241,7 @@ fn blocks_that_do_not_wait_for_each_other_are_found() {
                 found,
                 FaultCause::Barrier { .. }
                     | FaultCause::PendingCopy { .. }
-                    | FaultCause::Uninitialised { .. }
+                    | FaultCause::Uninitialized { .. }
                     | FaultCause::Race { .. }
             ),
             "{found}"

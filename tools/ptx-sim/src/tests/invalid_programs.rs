@@ -302,7 +302,7 @@ fn random_kernels_end() {
         "Race",
         "ShuffleLane",
         "UnderWay",
-        "Uninitialised",
+        "Uninitialized",
         "UnwrittenRegister",
         "ends",
     ];

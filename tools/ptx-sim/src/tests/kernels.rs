@@ -106,7 +106,7 @@ fn sums_of_blocks() {
     let found =
         ORDERS.map(|order| *run_sum(&without[0], count, blocks, order).expect_err("no barrier").cause);
     assert!(
-        found.iter().all(|cause| matches!(cause, FaultCause::Race { .. } | FaultCause::Uninitialised { .. })),
+        found.iter().all(|cause| matches!(cause, FaultCause::Race { .. } | FaultCause::Uninitialized { .. })),
         "{found:?}"
     );
 }
@@ -343,7 +343,7 @@ fn matmuls_with_mma() {
 
 /// Removing any barrier, commit or wait is a fault.
 #[test]
-fn matmuls_need_every_synchronisation() {
+fn matmuls_need_every_synchronization() {
     let sizes = [64, 64, 256];
     let kernel = MmaMatmul::kernel(64, 64, 256);
     let order =

@@ -6,7 +6,7 @@ use ptx_asm::{
     SpecialReg, StateSpace, Ty,
 };
 
-/// An mbarrier for `count` arrivals, initialised and visible to all threads.
+/// An mbarrier for `count` arrivals, initialized and visible to all threads.
 fn barrier(b: &mut PtxBuilder, count: u32) -> AddressOperand {
     let at = AddressOperand::array(b.shared(8, 8));
     only(b, 0, |b| b.push(Inst::MbarrierInit { at, count }));
@@ -65,7 +65,7 @@ fn whole_warps_arrive_and_wait() {
         // A wait for the first phase does not cover the second one.
         let stuck = std::ptr::eq(wrong, &too_early) && matches!(*found, FaultCause::Deadlock(_));
         assert!(
-            stuck || matches!(*found, FaultCause::Race { .. } | FaultCause::Uninitialised { .. }),
+            stuck || matches!(*found, FaultCause::Race { .. } | FaultCause::Uninitialized { .. }),
             "{found}"
         );
     }
@@ -113,15 +113,15 @@ fn lanes_arrive_and_wait_alone() {
     for order in super::ORDERS {
         for wrong in [k(false, true), k(true, false), k(false, false)] {
             let found = super::outcome(&wrong, 1, 64, order).expect_err("it is wrong").cause;
-            assert!(matches!(*found, FaultCause::Race { .. } | FaultCause::Uninitialised { .. }), "{found}");
+            assert!(matches!(*found, FaultCause::Race { .. } | FaultCause::Uninitialized { .. }), "{found}");
         }
     }
 }
 
-/// The other lanes of a warp acquire a lane's wait only when they synchronise.
+/// The other lanes of a warp acquire a lane's wait only when they synchronize.
 #[test]
 fn single_lanes_acquire() {
-    let k = |synchronises: bool| {
+    let k = |synchronizes: bool| {
         kernel(64, |b| {
             let (array, full) = (b.shared(4, 4), barrier(b, 1));
             only(b, 32, |b| {
@@ -132,7 +132,7 @@ fn single_lanes_acquire() {
             let thread = b.special(SpecialReg::Thread);
             let first_warp = b.compare(CmpOp::Lt, Ty::U32, thread, 32_u32);
             b.when(GuardPredicate::on(first_warp), |b| {
-                if synchronises {
+                if synchronizes {
                     b.push(Inst::Barrier { id: 1, threads: Some(32) });
                 }
                 let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
@@ -225,14 +225,14 @@ fn misuses_of_mbarriers_are_found() {
     assert!(matches!(cause(&beyond, 1), FaultCause::OutOfBounds { .. }));
 }
 
-/// A thread that has not synchronised with the initialising thread must not use the mbarrier.
+/// A thread that has not synchronized with the initializing thread must not use the mbarrier.
 #[test]
-fn initialisations_need_a_barrier() {
-    let k = |synchronises: bool| {
+fn initializations_need_a_barrier() {
+    let k = |synchronizes: bool| {
         kernel(64, |b| {
             let at = AddressOperand::array(b.shared(8, 8));
             only(b, 0, |b| b.push(Inst::MbarrierInit { at, count: 1 }));
-            if synchronises {
+            if synchronizes {
                 b.barrier();
             }
             only(b, 32, |b| b.push(Inst::MbarrierArrive { at }));

@@ -179,7 +179,7 @@ fn accesses_are_aligned_to_their_size() {
 }
 
 #[test]
-fn uninitialised_bytes_are_not_read() {
+fn uninitialized_bytes_are_not_read() {
     for space in [StateSpace::Global, StateSpace::Shared, StateSpace::Local] {
         let k = |write: bool| {
             kernel(1, |b| {
@@ -199,7 +199,7 @@ fn uninitialised_bytes_are_not_read() {
         };
         words(&k(true), 1, 16);
         let found = cause(&k(false), 1);
-        assert!(matches!(&found, FaultCause::Uninitialised { location } if location.byte == 3), "{found:?}");
+        assert!(matches!(&found, FaultCause::Uninitialized { location } if location.byte == 3), "{found:?}");
     }
 }
 
@@ -218,7 +218,7 @@ fn memory_of_blocks_and_threads_is_theirs() {
             },
         );
     });
-    assert!(matches!(cause(&shared, 2), FaultCause::Uninitialised { .. }));
+    assert!(matches!(cause(&shared, 2), FaultCause::Uninitialized { .. }));
 
     let in_first = kernel(1, |b| {
         let array = b.local(4, 4);
@@ -234,7 +234,7 @@ fn memory_of_blocks_and_threads_is_theirs() {
         b.load(StateSpace::Local, Ty::B32, false, AddressOperand::array(array));
     });
     assert!(super::outcome(&in_first, 1, 0, ExecutionOrder::Sequential).is_ok());
-    assert!(matches!(cause(&in_first, 2), FaultCause::Uninitialised { .. }));
+    assert!(matches!(cause(&in_first, 2), FaultCause::Uninitialized { .. }));
 
     let local = kernel(64, |b| {
         let array = b.local(8, 4);

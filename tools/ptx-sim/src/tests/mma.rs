@@ -257,7 +257,7 @@ fn rows_of_matrices_are_checked() {
         let dsts = b.registers(RegClass::B32, 1);
         b.push(Inst::Ldmatrix { transposed: false, dsts, from: AddressOperand::array(array) });
     });
-    assert!(matches!(cause(&missing, 1), FaultCause::Uninitialised { .. }));
+    assert!(matches!(cause(&missing, 1), FaultCause::Uninitialized { .. }));
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn kernel(threads: u32, write: impl FnOnce(&mut PtxBuilder)) -> PtxKernel {
     b.finish()
 }
 
-/// Runs a kernel on one uninitialised buffer of `words` words and returns the words.
+/// Runs a kernel on one uninitialized buffer of `words` words and returns the words.
 fn outcome(
     kernel: &PtxKernel,
     blocks: u32,
@@ -200,7 +200,7 @@ fn variant_name(cause: &FaultCause) -> &'static str {
         FaultCause::UnwrittenRegister { .. } => "UnwrittenRegister",
         FaultCause::OutOfBounds { .. } => "OutOfBounds",
         FaultCause::Misaligned { .. } => "Misaligned",
-        FaultCause::Uninitialised { .. } => "Uninitialised",
+        FaultCause::Uninitialized { .. } => "Uninitialized",
         FaultCause::Race { .. } => "Race",
         FaultCause::ConflictingLanes { .. } => "Clash",
         FaultCause::NotConstant { .. } => "NotConstant",

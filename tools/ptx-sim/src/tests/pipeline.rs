@@ -48,7 +48,7 @@ struct PipelineStages {
     empty: [u32; 2],
 }
 
-/// Declares the arrays; one thread initialises the mbarriers for all.
+/// Declares the arrays; one thread initializes the mbarriers for all.
 fn stages(b: &mut PtxBuilder, first: Reg, flaw: PipelineFlaw) -> PipelineStages {
     let tiles = [(); 2].map(|()| [(); 2].map(|()| b.shared(TILE, 1024)));
     let [full, empty] = [(); 2].map(|()| [(); 2].map(|()| b.shared(8, 8)));
@@ -257,7 +257,7 @@ fn fits(flaw: PipelineFlaw, cause: &FaultCause) -> bool {
         FaultCause::Race { .. } | FaultCause::PendingCopy { .. } | FaultCause::PendingRead { .. }
     );
     let miscounted = matches!(cause, FaultCause::Barrier { .. });
-    let too_early = unordered || matches!(cause, FaultCause::Uninitialised { .. });
+    let too_early = unordered || matches!(cause, FaultCause::Uninitialized { .. });
     let stuck = matches!(cause, FaultCause::Deadlock(what) if what.contains("of the barrier at"));
     match flaw {
         Nothing => false,

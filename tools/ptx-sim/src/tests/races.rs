@@ -24,7 +24,7 @@ fn exchange(threads: u32, distance: u32, between: impl FnOnce(&mut PtxBuilder)) 
     })
 }
 
-fn synchronise(id: u32, threads: u32) -> Inst {
+fn synchronize(id: u32, threads: u32) -> Inst {
     Inst::Barrier { id, threads: Some(threads) }
 }
 
@@ -35,14 +35,14 @@ fn is_race(cause: &FaultCause) -> bool {
 #[test]
 fn a_missing_barrier_is_found() {
     // In sequential order the later warp reads the earlier warp's write; in the other direction the word is
-    // still uninitialised.
+    // still uninitialized.
     for distance in [1, 32] {
         let expected: Vec<u32> = (0..64).map(|thread| thread ^ distance).collect();
         assert_eq!(words(&exchange(64, distance, PtxBuilder::barrier), 1, 64), expected);
         for order in ORDERS {
             let found =
                 super::outcome(&exchange(64, distance, |_| ()), 1, 64, order).expect_err("no barrier").cause;
-            assert!(is_race(&found) || matches!(*found, FaultCause::Uninitialised { .. }), "{found:?}");
+            assert!(is_race(&found) || matches!(*found, FaultCause::Uninitialized { .. }), "{found:?}");
         }
     }
     let fault =
@@ -73,15 +73,15 @@ fn barriers_of_some_warps_order_those() {
     let pairs = |b: &mut PtxBuilder| {
         let thread = b.special(SpecialReg::Thread);
         let low = b.compare(CmpOp::Lt, Ty::U32, thread, 64_u32);
-        b.if_else(GuardPredicate::on(low), |b| b.push(synchronise(1, 64)), |b| b.push(synchronise(2, 64)));
+        b.if_else(GuardPredicate::on(low), |b| b.push(synchronize(1, 64)), |b| b.push(synchronize(2, 64)));
     };
     let expected: Vec<u32> = (0..128).map(|thread| thread ^ 32).collect();
     assert_eq!(words(&exchange(128, 32, pairs), 1, 128), expected);
     for order in ORDERS {
         let found = super::outcome(&exchange(128, 64, pairs), 1, 128, order).expect_err("other pairs").cause;
-        assert!(is_race(&found) || matches!(*found, FaultCause::Uninitialised { .. }), "{found:?}");
+        assert!(is_race(&found) || matches!(*found, FaultCause::Uninitialized { .. }), "{found:?}");
     }
-    // Order is transitive: warp 0 synchronises with 1, then 1 with 2.
+    // Order is transitive: warp 0 synchronizes with 1, then 1 with 2.
     let chain = kernel(96, |b| {
         let array = b.shared(4, 4);
         let thread = b.special(SpecialReg::Thread);
@@ -91,16 +91,16 @@ fn barriers_of_some_warps_order_those() {
         let zero = is(b, 0);
         b.when(zero, |b| {
             b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32);
-            b.push(synchronise(1, 64));
+            b.push(synchronize(1, 64));
         });
         let one = is(b, 1);
         b.when(one, |b| {
-            b.push(synchronise(1, 64));
-            b.push(synchronise(2, 64));
+            b.push(synchronize(1, 64));
+            b.push(synchronize(2, 64));
         });
         let two = is(b, 2);
         b.when(two, |b| {
-            b.push(synchronise(2, 64));
+            b.push(synchronize(2, 64));
             let value = b.load(StateSpace::Shared, Ty::B32, false, AddressOperand::array(array));
             give(b, value);
         });
@@ -134,7 +134,7 @@ fn writing_what_others_still_read_is_found() {
     assert!(is_race(&cause(&k(false), 1)));
 }
 
-/// Warps 0 and 1 read at the same time; the writer has synchronised with one of them, or with both.
+/// Warps 0 and 1 read at the same time; the writer has synchronized with one of them, or with both.
 #[test]
 fn every_reader_counts() {
     let k = |met: [u32; 2]| {
@@ -154,8 +154,8 @@ fn every_reader_counts() {
                 });
             }
             for (i, reader) in met.into_iter().enumerate() {
-                b.when(warps[reader as usize], |b| b.push(synchronise(1 + i as u32, 64)));
-                b.when(warps[2], |b| b.push(synchronise(1 + i as u32, 64)));
+                b.when(warps[reader as usize], |b| b.push(synchronize(1 + i as u32, 64)));
+                b.when(warps[2], |b| b.push(synchronize(1 + i as u32, 64)));
             }
             b.when(warps[2], |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 8_u32));
         })
@@ -188,20 +188,20 @@ fn early_readers_are_not_forgotten() {
             let two = is(b, 2);
             b.when(zero, |b| b.store(StateSpace::Shared, Ty::B32, AddressOperand::array(array), 7_u32));
             b.barrier();
-            // Warp 0 reads at an early time. Warp 1 synchronises with warp 2 once more, then reads at a later
+            // Warp 0 reads at an early time. Warp 1 synchronizes with warp 2 once more, then reads at a later
             // time.
             b.when(zero, read);
             b.when(one, |b| {
-                b.push(synchronise(1, 64));
+                b.push(synchronize(1, 64));
                 read(b);
-                b.push(synchronise(2, if meet_early_reader { 96 } else { 64 }));
+                b.push(synchronize(2, if meet_early_reader { 96 } else { 64 }));
             });
             if meet_early_reader {
-                b.when(zero, |b| b.push(synchronise(2, 96)));
+                b.when(zero, |b| b.push(synchronize(2, 96)));
             }
             b.when(two, |b| {
-                b.push(synchronise(1, 64));
-                b.push(synchronise(2, if meet_early_reader { 96 } else { 64 }));
+                b.push(synchronize(1, 64));
+                b.push(synchronize(2, if meet_early_reader { 96 } else { 64 }));
                 let place = AddressOperand::array(array).plus(4 - write.bytes() as i32);
                 b.store(StateSpace::Shared, write, place, 8_u32);
             });

@@ -99,7 +99,7 @@ fn rows_of_matrices_have_bank_conflicts() {
         stats(32, |b| {
             let array = b.shared(32 * 128, 128);
             let (lane, base) = (b.special(SpecialReg::Lane), b.address(StateSpace::Shared, array));
-            // Initialises the array, one word per thread at a time.
+            // Initializes the array, one word per thread at a time.
             let word = b.mul_add(Ty::U32, lane, 4_u32, base);
             for row in 0..32 {
                 b.store(StateSpace::Shared, Ty::B32, AddressOperand::at(word).plus(128 * row), 0_u32);

@@ -1,4 +1,4 @@
-//! TMA: the layout of tiles, elements outside the tensor, and synchronisation.
+//! TMA: the layout of tiles, elements outside the tensor, and synchronization.
 
 use super::{ExecutionOrder, FaultCause};
 use crate::{KernelStats, SimFault, SimLaunch, SimTensorMap, SimulatedGpu, Swizzle, run};
@@ -326,7 +326,7 @@ fn sources_do_not_change_in_flight() {
     assert!(matches!(cause(&k(false), &tensor), FaultCause::SourceChanged { .. }));
 }
 
-/// The synchronisation that a variant of the store kernel lacks.
+/// The synchronization that a variant of the store kernel lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MissingSync {
     Nothing,
@@ -427,7 +427,7 @@ fn stores_are_waited_for() {
         assert!(
             matches!(
                 cause,
-                FaultCause::Race { .. } | FaultCause::Uninitialised { .. } | FaultCause::Unfenced { .. }
+                FaultCause::Race { .. } | FaultCause::Uninitialized { .. } | FaultCause::Unfenced { .. }
             ),
             "{cause}"
         );

@@ -1,4 +1,4 @@
-//! `wgmma`: operand layouts, accumulator layout, and synchronisation.
+//! `wgmma`: operand layouts, accumulator layout, and synchronization.
 //!
 //! The tests place operands by other formulas than the simulator: by PTX's tables of core matrices (8 rows of
 //! 16 bytes) and swizzles.
@@ -340,12 +340,12 @@ fn operands_must_not_change() {
         b.push(SMALL.multiply(d, descriptors, accumulate));
     });
     all(&unfenced, |cause| matches!(cause, FaultCause::Unfenced { .. }));
-    let overwritten = |waits: bool, synchronises: bool| {
+    let overwritten = |waits: bool, synchronizes: bool| {
         small(FENCE, |b, _, _| {
             if waits {
                 b.push(WAIT);
             }
-            if synchronises {
+            if synchronizes {
                 b.barrier();
             }
             let thread = b.special(SpecialReg::Thread);

@@ -4,7 +4,7 @@
 //! ```text
 //! parallel (batch…, tile of m, tile of n) {
 //!   for k block {
-//!     shared_a[k, m] := a(m, k);  shared_b[k, n] := b(k, n)       ; all threads, vectorised where contiguous
+//!     shared_a[k, m] := a(m, k);  shared_b[k, n] := b(k, n)       ; all threads, vectorized where contiguous
 //!     each thread: for k { acc[r, c] := fma(shared_a[k, r], shared_b[k, c], acc[r, c]) }
 //!   }
 //!   each thread: the epilogue of its outputs

@@ -63,10 +63,10 @@ impl OutputRun {
 
     /// The loops over the rows or columns around a body.
     pub(crate) fn each(&self, body: Block) -> Block {
-        let neighbours = vec![Stmt::looped(self.at, self.side.run, self.kind, body)];
+        let neighbors = vec![Stmt::looped(self.at, self.side.run, self.kind, body)];
         match self.side.runs {
-            1 => neighbours,
-            runs => vec![Stmt::looped(self.nth, runs, LoopKind::Unrolled, neighbours)],
+            1 => neighbors,
+            runs => vec![Stmt::looped(self.nth, runs, LoopKind::Unrolled, neighbors)],
         }
     }
 }

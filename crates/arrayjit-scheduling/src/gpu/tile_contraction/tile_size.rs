@@ -48,8 +48,8 @@ pub(crate) struct TileAxis {
     pub(crate) extent: i64,
     /// Rows or columns of a tile.
     pub(crate) tile: i64,
-    /// Consecutive rows or columns of a thread: a run. A run has four at most, so that neighbouring threads
-    /// read neighbouring vectors.
+    /// Consecutive rows or columns of a thread: a run. A run has four at most, so that neighboring threads
+    /// read neighboring vectors.
     pub(crate) run: i64,
     /// Runs per thread. Between two runs of a thread there is one run of each other thread.
     pub(crate) runs: i64,
@@ -133,7 +133,7 @@ impl MatmulTile {
     }
 
     /// Padding in elements between the rows of an array that a transposing copy fills, so that a subgroup
-    /// stores into different banks and vectorised reads stay aligned.
+    /// stores into different banks and vectorized reads stay aligned.
     pub(crate) fn margin(gpu: &Gpu) -> i64 {
         if gpu.workgroups.subgroup_size > 1 { QUAD } else { 0 }
     }
@@ -216,7 +216,7 @@ fn operations(product: &TiledMatmul) -> i64 {
     count
 }
 
-/// Whether legalisation may expand it into many operations.
+/// Whether legalization may expand it into many operations.
 fn is_function(e: &Expr) -> bool {
     match e {
         Expr::Unary { op, .. } => op.is_transcendental(),

@@ -84,7 +84,7 @@ impl<'a> MatmulTiler<'a> {
         Expr::GetLocal { local, index: smallvec![run.number()] }
     }
 
-    /// Initialises accumulators with the values that the outputs had before.
+    /// Initializes accumulators with the values that the outputs had before.
     fn start(&mut self, sums: LocalId) -> Block {
         let acc = Expr::local(self.product.reduction.chain.acc);
         let body = self.product.reduction.before.clone();

@@ -66,7 +66,7 @@ impl SessionCore {
         read.map_err(|error| self.rank_failure().unwrap_or_else(|| error.into()))
     }
 
-    /// The arrays of the optimiser, each with the rank that has it if the state is sharded. Arrays of other
+    /// The arrays of the optimizer, each with the rank that has it if the state is sharded. Arrays of other
     /// ranks get no memory here.
     pub(in crate::session) fn optimizer_arrays(
         &self,

@@ -118,7 +118,7 @@ impl SessionCore {
         let squares = builder.owners.is_some().then(|| builder.squares()).transpose()?;
         let update = builder.update(rows, squares.as_ref().map(|(_, squares)| squares))?;
 
-        // The graphs are complete, so the weights have all arrays of the optimiser.
+        // The graphs are complete, so the weights have all arrays of the optimizer.
         let own = [rows, &builder.reported].into_iter().chain(squares.iter().map(|(_, squares)| squares));
         let context = with_zeros(self.weights.context()?, own.map(Parameter::node))?;
         let (parts, mut context) = builder.parts(context)?;

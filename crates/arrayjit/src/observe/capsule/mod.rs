@@ -3,7 +3,7 @@
 //! With the setting `capsules`, [`Routine::run`](crate::Routine::run) keeps a copy of the inputs, waits for
 //! the run and examines the results. If a result is infinite or NaN, or if a CPU backend computes other
 //! bits than the interpreter does for the same kernels, the run is written to the folder, once for each
-//! linked routine. A capsule is a `.lir` file: the routine before the optimiser, the inputs and bindings,
+//! linked routine. A capsule is a `.lir` file: the routine before the optimizer, the inputs and bindings,
 //! the results of the definition, how the backend compiled the routine ([`CapsuleCompilation`]), and a
 //! [`digest`] of each result. `docs/debugging.md` says what to do with one.
 //!
@@ -39,7 +39,7 @@ pub use compilation::{CapsuleCompilation, CapsuleError};
 use text::CapsuleText;
 pub use text::digest;
 
-use super::{debug::DebugReporter, log::sanitised};
+use super::{debug::DebugReporter, log::sanitized};
 use crate::{observer::Compilation, routine::Routine, settings::Settings};
 
 /// The folder, the routine and the reference code from which capsules of a compiled routine are written.
@@ -48,7 +48,7 @@ pub(crate) struct CapsuleSource {
     folder: Arc<Path>,
     backend: String,
     reporter: DebugReporter,
-    /// The routine before the optimiser; its nodes are the first ones of `nodes`.
+    /// The routine before the optimizer; its nodes are the first ones of `nodes`.
     routine: Arc<ir::LoweredRoutine>,
     nodes: Vec<TensorNode>,
     compilation: Arc<CapsuleCompilation>,
@@ -257,7 +257,7 @@ impl CapsuleSource {
                 .map(|(nth, (node, found))| (*node, found.bytes().to_vec(), expected(nth)))
                 .collect(),
         };
-        match new_file(&self.folder, &sanitised(&self.routine.name), &text.print()) {
+        match new_file(&self.folder, &sanitized(&self.routine.name), &text.print()) {
             Ok(path) => report(&self.routine.name, &format!("{reason}; capsule {}", path.display())),
             Err(error) => report(&self.routine.name, &format!("{reason}; no capsule: {error}")),
         }

@@ -16,7 +16,7 @@ use super::compilation::CapsuleCompilation;
 
 /// A run to be written.
 pub(super) struct CapsuleText<'a> {
-    /// The routine as it was before the optimiser.
+    /// The routine as it was before the optimizer.
     pub(super) routine: &'a LoweredRoutine,
     /// The bytes of every node before the run, in the routine's order.
     pub(super) inputs: Vec<Vec<u8>>,

@@ -48,7 +48,7 @@ pub(super) fn report(profile: &Profile, folder: &str) {
 
 fn write(profile: &Profile, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let stem = crate::observe::log::sanitised(&profile.routine);
+    let stem = crate::observe::log::sanitized(&profile.routine);
     let mut number = 1;
     let stem = loop {
         let stem = if number == 1 { stem.clone() } else { format!("{stem}-{number}") };

@@ -6,7 +6,7 @@ const WIDTH = 1360;
 const KINDS = [
   ["gemm", "GEMM"],
   ["vector", "vector program"],
-  ["scalar", "not vectorised"],
+  ["scalar", "not vectorized"],
   ["other", "other code"],
 ];
 
@@ -59,7 +59,7 @@ function place(statement) {
   return statement.line ? `${statement.line}: ` : "";
 }
 
-// The text that groups neighbouring calls: the line of the user's program, or the statement without one.
+// The text that groups neighboring calls: the line of the user's program, or the statement without one.
 function group(call) {
   const statement = call.statements.at(-1);
   if (!statement) return call.kernel;

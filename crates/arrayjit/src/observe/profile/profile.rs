@@ -170,7 +170,7 @@ pub(super) mod example {
     use super::*;
     use crate::profile::{Bandwidth, CallOperand, Limit, OperandMemory, PlannedMemory, Statement};
 
-    /// A matmul, a sum that is not vectorised, and a fill that takes almost no time.
+    /// A matmul, a sum that is not vectorized, and a fill that takes almost no time.
     pub(in crate::observe::profile) fn profile() -> Profile {
         let operand = |name: &str, memory, bytes| CallOperand { name: name.into(), memory, bytes };
         let statement = |text: &str, line: &str, user_line, call: Option<&str>| Statement {

@@ -2,7 +2,7 @@
 //! copies by footprint.
 //!
 //! Kernels of this project are measured and not code of this crate, because only they run on every device and
-//! have the same speed in unoptimised builds.
+//! have the same speed in unoptimized builds.
 
 use std::{
     fmt,

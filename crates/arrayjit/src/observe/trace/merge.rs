@@ -39,7 +39,7 @@ struct Event {
 /// given by a name, which the names of its groups begin with, and the bytes of its finished file.
 ///
 /// Times are aligned by the clocks of the machines: exactly on one machine, and as well as clocks are
-/// synchronised on several.
+/// synchronized on several.
 ///
 /// # Errors
 /// [`TraceError::Format`] for a file that [`TraceFile`](super::TraceFile) did not write, or did not finish.

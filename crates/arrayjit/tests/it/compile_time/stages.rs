@@ -24,7 +24,7 @@ pub(crate) fn compile(backend: &Backend, program: &GeneratedProgram, lap: &mut d
             .unwrap();
     lap("optimize: inputs and outputs");
     verify(&optimized.routine).unwrap();
-    lap("verify optimised");
+    lap("verify optimized");
     let codegen = backend.codegen();
     let options = ScheduleOptions::default();
     let schedule = schedule_traced(&optimized.routine, codegen, &options, &mut |step, _| {

@@ -36,7 +36,7 @@ fn random_programs_agree_with_the_evaluator() {
 }
 
 /// Programs on `i32`, where arithmetic wraps and every order gives the same bits. The front end and the
-/// optimiser accept each of them, so every subexpression is inlined.
+/// optimizer accept each of them, so every subexpression is inlined.
 #[test]
 fn programs_mean_what_they_say() {
     use BinaryFunction::{Add, Div, Eq, Ge, Gt, Le, Lt, Max, Min, Mul, Ne, Rem, Sub};

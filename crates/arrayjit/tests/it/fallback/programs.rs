@@ -264,7 +264,7 @@ fn a_gpu_that_lacks_an_operation() {
     }
 }
 
-/// Inputs that change between runs are copied again: an optimiser runs in a loop, and one of its statements
+/// Inputs that change between runs are copied again: an optimizer runs in a loop, and one of its statements
 /// falls back.
 #[test]
 fn a_loop_of_runs_whose_inputs_change() {

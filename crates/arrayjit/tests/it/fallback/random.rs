@@ -39,7 +39,7 @@ fn outcome(
 ) -> Result<Vec<Vec<u8>>, String> {
     let code = backend.compile(&program.text, &program.nodes).map_err(|e| e.to_string())?;
     tally.count(&code);
-    // Gives a value to every node that the optimiser neither inlines nor makes local.
+    // Gives a value to every node that the optimizer neither inlines nor makes local.
     let mut context = backend.context().unwrap();
     for (at, node) in program.nodes.iter().enumerate() {
         if !node.mode().known_not_materialized() {

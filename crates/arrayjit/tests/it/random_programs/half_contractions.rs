@@ -1,7 +1,7 @@
 //! Contractions of 16-bit floats beside copies of their operands and results.
 //!
 //! Random programs rarely contain a contraction with operands in 16 bits and sums in 32: the form that
-//! targets compile whole or, if they reject it, in register tiles, after legalisation. Every case here has
+//! targets compile whole or, if they reject it, in register tiles, after legalization. Every case here has
 //! one, and copies that share loops with it or, because they change the split of an index, local nodes.
 
 use std::fmt::Write;

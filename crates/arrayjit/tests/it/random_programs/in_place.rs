@@ -1,6 +1,6 @@
 //! Random nests that read the nodes they write: shifts, reversals, transposes, prefix sums and windows in
 //! place, several statements per nest, bounds that depend on a symbol. The assignment text rejects most of
-//! them; in loop IR the order of iterations defines their meaning, and vectorisation and splitting over
+//! them; in loop IR the order of iterations defines their meaning, and vectorization and splitting over
 //! threads must preserve it.
 
 use lowered_ir::ir::{
@@ -44,7 +44,7 @@ pub(super) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> LoweredRoutine
 
 fn node(at: usize, dtype: DType, spans: &[(i64, i64)]) -> NodeDecl {
     let dims = spans.iter().map(|(lo, hi)| (hi - lo + 1) as usize).collect();
-    // The last node's mode is for the optimiser to decide.
+    // The last node's mode is for the optimizer to decide.
     let mode = match at {
         2 => ModeState::undecided(),
         _ => ModeState::decided(MemoryMode::OnDevice(Sharing::Unset), Reason::new("the test looks at it")),

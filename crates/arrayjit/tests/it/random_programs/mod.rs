@@ -1,4 +1,4 @@
-//! Random programs mean the same at every stage: lowered, optimised, scheduled and compiled
+//! Random programs mean the same at every stage: lowered, optimized, scheduled and compiled
 //! ([`codegen_testkit::stages`]).
 //!
 //! The variable `EFFORT` says how many programs (`random_programs::effort`). A failure prints the seed, the
@@ -19,9 +19,9 @@ use tnode::{DType, MemoryMode, Padding, TensorNode};
 
 /// The stages on this machine, with wide vectors, narrow ones, and none.
 fn stages() -> Stages {
-    let codegen = |vector, optimise| -> Box<dyn Codegen> {
+    let codegen = |vector, optimize| -> Box<dyn Codegen> {
         let caps = Caps { threads: 4, ..host_caps(vector) };
-        Box::new(cranelift_with(caps, CraneliftOptions { vector, optimise, ..CraneliftOptions::default() }))
+        Box::new(cranelift_with(caps, CraneliftOptions { vector, optimize, ..CraneliftOptions::default() }))
     };
     Stages {
         codegens: vec![
@@ -98,7 +98,7 @@ fn contractions_of_16_bit_floats_beside_copies() {
     }
 }
 
-/// Programs that once failed, with their nodes; `n` nodes are left to the optimiser.
+/// Programs that once failed, with their nodes; `n` nodes are left to the optimizer.
 #[test]
 fn regressions_stay_fixed() {
     let padded = |name: &str, dtype, dims: &[usize], margin: usize| {

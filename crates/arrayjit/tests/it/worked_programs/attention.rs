@@ -73,9 +73,9 @@ fn products_depend_on_the_distance_alone() {
     }
 }
 
-/// Neighbouring coordinates are a pair: each of two statements writes half of the elements.
+/// Neighboring coordinates are a pair: each of two statements writes half of the elements.
 #[test]
-fn neighbouring_pairs() {
+fn neighboring_pairs() {
     let x = numbers(12, POSITIONS * 2 * HALF);
     let text = "
         y[t, 2*i] :+= x[t, 2*i] * cos(t * w[i]) - x[t, 2*i + 1] * sin(t * w[i])

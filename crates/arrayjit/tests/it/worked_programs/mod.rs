@@ -10,5 +10,5 @@ mod derivatives;
 mod einsum;
 mod embedding;
 mod mixed;
-mod normalisation;
+mod normalization;
 mod program;

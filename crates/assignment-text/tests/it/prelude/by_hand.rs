@@ -1,4 +1,4 @@
-//! Calls of every function of the prelude beside the same computation without functions. After the optimiser
+//! Calls of every function of the prelude beside the same computation without functions. After the optimizer
 //! both are the same routine, so a call costs as much as the statements by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -342,9 +342,9 @@ const WEIGHTS: &str = "input g f32[3, 4]; param w f32[3, 4] := 1, m f32[3, 4] :=
 const CELL: &str =
     "input x f32[3, 5], h f32[3, 4], c f32[3, 4], wx f32[4, 4, 5], wh f32[4, 4, 4], bx f32[4, 4]";
 
-/// The statements of a program after the optimiser, with nodes, loops and locals numbered in the order of
+/// The statements of a program after the optimizer, with nodes, loops and locals numbered in the order of
 /// their first mention, and the types and dimensions of these nodes.
-fn optimised(declarations: &str, statements: &str) -> String {
+fn optimized(declarations: &str, statements: &str) -> String {
     let keep = if statements.split([' ', '\n']).any(|word| word == "y" || word.starts_with("y[")) {
         "keep y"
     } else {
@@ -354,8 +354,8 @@ fn optimised(declarations: &str, statements: &str) -> String {
     let program = Program::parse(&text).unwrap_or_else(|error| panic!("{error}"));
     let assignments = program.assignments(&[]).unwrap_or_else(|error| panic!("{error}"));
     let lowered = lower(&assignments, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}"));
-    let optimised = optimize(lowered.lowered.routine, &OptimizeSettings::default());
-    let routine = optimised.unwrap_or_else(|error| panic!("{error}")).routine;
+    let optimized = optimize(lowered.lowered.routine, &OptimizeSettings::default());
+    let routine = optimized.unwrap_or_else(|error| panic!("{error}")).routine;
     let printed = lowered_ir::text::print(&routine);
     let is_statement = |line: &&str| {
         line.starts_with("  ") && !line.trim_start().starts_with("node ") && !line.contains("comment")
@@ -405,7 +405,7 @@ impl FirstMentions {
 #[test]
 fn calls_are_the_routines_of_statements_by_hand() {
     let difference = |ByHand(declarations, call, by_hand): &ByHand| {
-        let (found, expected) = (optimised(declarations, call), optimised(declarations, by_hand));
+        let (found, expected) = (optimized(declarations, call), optimized(declarations, by_hand));
         (found != expected).then(|| format!("{call}\n{found}\nby hand\n{expected}"))
     };
     let differences: Vec<String> = ALL.iter().filter_map(difference).collect();

@@ -15,12 +15,12 @@ fn listing(line: &str) -> &'static str {
 /// All cases, several for some functions.
 pub(crate) fn all() -> Vec<Case> {
     let mut all = activations();
-    all.extend(normalisation());
+    all.extend(normalization());
     all.extend(losses());
     all.extend(attention());
     all.extend(images());
     all.extend(recurrent());
-    all.extend(optimisers());
+    all.extend(optimizers());
     all.extend(grids());
     all.extend([lenet(), transformer_block()]);
     all
@@ -91,7 +91,7 @@ fn moments(x: &[f64]) -> (f64, f64) {
     (mean, x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64)
 }
 
-fn normalisation() -> Vec<Case> {
+fn normalization() -> Vec<Case> {
     let (x, gain, bias) =
         (Array::input("x", &[3, 6]), Array::input("gain", &[6]), Array::input("bias", &[6]));
     let row = |i: usize| &x.values[i * 6..(i + 1) * 6];
@@ -138,7 +138,7 @@ fn batch_norm() -> [Case; 2] {
         let parts = (0..2).flat_map(|b| &x.values[(b * 3 + c) * 20..(b * 3 + c + 1) * 20]);
         moments(&parts.copied().collect::<Vec<_>>())
     };
-    let normalised = |m: f64, v: f64, at: &[usize]| {
+    let normalized = |m: f64, v: f64, at: &[usize]| {
         (x.at([at[0], at[1], at[2], at[3]]) - m) / (v + 1e-5).sqrt() * gain.at([at[1]]) + bias.at([at[1]])
     };
     let moved = |old: f64, new: f64| 0.75 * old + 0.25 * new;
@@ -146,13 +146,13 @@ fn batch_norm() -> [Case; 2] {
         case(
             "y[b,c,h,w] := batch_norm(x[b,c,h,w], gain[c], bias[c], mean[c], variance[c])",
             &inputs,
-            vec![Array::of("y", &dims, |at| normalised(mean.at([at[1]]), variance.at([at[1]]), at))],
+            vec![Array::of("y", &dims, |at| normalized(mean.at([at[1]]), variance.at([at[1]]), at))],
         ),
         case(
             "y[b,c,h,w] := batch_norm_train(x[b,c,h,w], gain[c], bias[c], mean[c], variance[c], mu = 0.25)",
             &inputs,
             vec![
-                Array::of("y", &dims, |at| normalised(of_channel(at[1]).0, of_channel(at[1]).1, at)),
+                Array::of("y", &dims, |at| normalized(of_channel(at[1]).0, of_channel(at[1]).1, at)),
                 Array::of("mean", &[3], |c| moved(mean.at([c[0]]), of_channel(c[0]).0)),
                 Array::of("variance", &[3], |c| moved(variance.at([c[0]]), of_channel(c[0]).1 * 40.0 / 39.0)),
             ],
@@ -313,7 +313,7 @@ fn recurrent() -> Vec<Case> {
     vec![lstm, gru]
 }
 
-fn optimisers() -> Vec<Case> {
+fn optimizers() -> Vec<Case> {
     let [w, g, m] = ["w", "g", "m"].map(|name| Array::input(name, &[3, 4]));
     let v = Array::input("v", &[3, 4]).map("v", f64::abs);
     let zip = |name, a: &Array, b: &Array, f: &dyn Fn(f64, f64) -> f64| {
@@ -468,14 +468,14 @@ fn transformer_block() -> Case {
     let [wq, wk, wv] = ["wq", "wk", "wv"].map(|name| small(name, &[d, heads, width]));
     let (wo, w1) = (small("wo", &[heads, width, d]), small("w1", &[d, 4 * d]));
     let (b1, w2) = (Array::input("b1", &[4 * d]), small("w2", &[4 * d, d]));
-    let normalised = |x: &Array, gain: &Array, shift: &Array| {
+    let normalized = |x: &Array, gain: &Array, shift: &Array| {
         Array::of("n", &[batch, time, d], |at| {
             let row: Vec<f64> = (0..d).map(|i| x.at([at[0], at[1], i])).collect();
             let (mean, variance) = moments(&row);
             (row[at[2]] - mean) / (variance + 1e-5).sqrt() * gain.at([at[2]]) + shift.at([at[2]])
         })
     };
-    let n = normalised(&x, &gain1, &shift1);
+    let n = normalized(&x, &gain1, &shift1);
     let projected = |w: &Array| {
         Array::of("q", &[batch, heads, time, width], |at| {
             sum(d, |i| n.at([at[0], at[2], i]) * w.at([i, at[1], at[3]]))
@@ -496,7 +496,7 @@ fn transformer_block() -> Case {
         };
         x.at([at[0], at[1], at[2]]) + sum(heads * width, part)
     });
-    let m = normalised(&r, &gain2, &shift2);
+    let m = normalized(&r, &gain2, &shift2);
     let g = Array::of("g", &[batch, time, 4 * d], |at| {
         let u = sum(d, |i| m.at([at[0], at[1], i]) * w1.at([i, at[2]])) + b1.at([at[2]]);
         u / 2.0 * (1.0 + erf(u / 2f64.sqrt()))

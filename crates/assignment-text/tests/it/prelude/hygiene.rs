@@ -12,8 +12,8 @@ const SOURCES: &str = concat!(
     include_str!("../../../prelude/convolution.assign"),
     include_str!("../../../prelude/grids.assign"),
     include_str!("../../../prelude/losses.assign"),
-    include_str!("../../../prelude/normalisation.assign"),
-    include_str!("../../../prelude/optimisers.assign"),
+    include_str!("../../../prelude/normalization.assign"),
+    include_str!("../../../prelude/optimizers.assign"),
     include_str!("../../../prelude/recurrent.assign"),
 );
 

@@ -72,7 +72,7 @@ pub(crate) fn all_options() -> Vec<CraneliftOptions> {
     let available = VectorWidth::ALL.into_iter().filter(|width| width.is_available());
     let mut all: Vec<_> = available.map(|vector| CraneliftOptions { vector, ..base.clone() }).collect();
     let vector = VectorWidth::default().min(VectorWidth::Bits128);
-    all.push(CraneliftOptions { vector, optimise: true, frame_pointers: true, ..base });
+    all.push(CraneliftOptions { vector, optimize: true, frame_pointers: true, ..base });
     all
 }
 

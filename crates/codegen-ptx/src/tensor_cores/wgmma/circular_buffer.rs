@@ -51,7 +51,7 @@ impl CircularBuffer {
         CircularBuffer { window, bytes: tile.stage_bytes(), barriers, stages: tile.stages }
     }
 
-    /// Initialises the mbarriers and synchronises the block or cluster.
+    /// Initializes the mbarriers and synchronizes the block or cluster.
     pub(super) fn initialize(&self, b: &mut PtxBuilder, tile: &WgmmaTile, thread: Reg) {
         let is_first = b.compare(CmpOp::Eq, Ty::U32, thread, 0_u32);
         b.when(GuardPredicate::on(is_first), |b| {

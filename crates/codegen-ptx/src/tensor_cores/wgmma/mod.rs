@@ -1,4 +1,4 @@
-//! Warp-specialised, persistent matmul kernels with `wgmma`, fed by TMA.
+//! Warp-specialized, persistent matmul kernels with `wgmma`, fed by TMA.
 //!
 //! ```text
 //! each block computes output tiles one after another, with a producer and one or two consumer warpgroups
@@ -35,7 +35,7 @@ mod operand;
 mod tile;
 
 #[cfg(test)]
-mod mutation_tests; // kernels that lack synchronisation
+mod mutation_tests; // kernels that lack synchronization
 #[cfg(test)]
 mod tests;
 
@@ -64,7 +64,7 @@ pub(super) fn emit(callbacks: &mut dyn MatmulCallbacks, matmul: &Matmul, tile: &
     buffer.initialize(b, tile, thread);
     let block = BlockPosition::new(b, tile);
     let copies = b.compare(CmpOp::Lt, Ty::U32, thread, WARPGROUP);
-    let kernel = WarpSpecialisedKernel { matmul, tile, buffer, block, thread };
+    let kernel = WarpSpecializedKernel { matmul, tile, buffer, block, thread };
     let then = callbacks.nested_block(&mut |callbacks| kernel.produce(callbacks));
     let otherwise = callbacks.nested_block(&mut |callbacks| kernel.consume(callbacks));
     let b = callbacks.builder();
@@ -76,7 +76,7 @@ pub(super) fn emit(callbacks: &mut dyn MatmulCallbacks, matmul: &Matmul, tile: &
 }
 
 /// Context shared by the producer and the consumers.
-struct WarpSpecialisedKernel<'a> {
+struct WarpSpecializedKernel<'a> {
     matmul: &'a Matmul,
     tile: &'a WgmmaTile,
     buffer: CircularBuffer,
@@ -105,14 +105,14 @@ impl BlockPosition {
     }
 }
 
-impl WarpSpecialisedKernel<'_> {
+impl WarpSpecializedKernel<'_> {
     /// Writes the loop over the output tiles of a block (persistent kernel).
     fn each_tile(
         &self,
         callbacks: &mut dyn MatmulCallbacks,
         write: &mut dyn FnMut(&mut dyn MatmulCallbacks, &TileCoord),
     ) {
-        let WarpSpecialisedKernel { matmul, tile, block, .. } = self;
+        let WarpSpecializedKernel { matmul, tile, block, .. } = self;
         let clusters = (tile.blocks(matmul) / u64::from(tile.cluster)) as u32;
         let all = tile.tiles(matmul) as u32;
         let b = callbacks.builder();
@@ -138,7 +138,7 @@ impl WarpSpecialisedKernel<'_> {
 
     /// Writes the producer.
     fn produce(&self, callbacks: &mut dyn MatmulCallbacks) {
-        let WarpSpecialisedKernel { matmul, tile, buffer, block, thread } = self;
+        let WarpSpecializedKernel { matmul, tile, buffer, block, thread } = self;
         let b = callbacks.builder();
         set_max_registers(b, tile, false);
         let is_first = b.compare(CmpOp::Eq, Ty::U32, *thread, 0_u32);
@@ -173,7 +173,7 @@ impl WarpSpecialisedKernel<'_> {
 
     /// Writes a consumer.
     fn consume(&self, callbacks: &mut dyn MatmulCallbacks) {
-        let WarpSpecialisedKernel { matmul, tile, buffer, thread, .. } = self;
+        let WarpSpecializedKernel { matmul, tile, buffer, thread, .. } = self;
         let b = callbacks.builder();
         set_max_registers(b, tile, true);
         let lane = b.binary(PtxBinaryOp::And, Ty::B32, *thread, 31_u32);
@@ -230,7 +230,7 @@ impl WarpSpecialisedKernel<'_> {
         accumulators: &Accumulators,
         all: Reg,
     ) {
-        let WarpSpecialisedKernel { matmul, tile, .. } = self;
+        let WarpSpecializedKernel { matmul, tile, .. } = self;
         let [left, right] = [0, 1].map(|at| operands[at].at(b, state.stage));
         b.push(Inst::WgmmaFence);
         for step in 0..tile::TILE_K / operand::STEP {

@@ -105,7 +105,7 @@ pub(crate) fn run_kernel(
     let mut machine = SimulatedGpu::new();
     let mut place = |(nth, bytes): (usize, &Vec<u8>)| match kernel.abi().params[nth] {
         // The kernel overwrites the whole parameter and must not read it before, so its memory begins
-        // uninitialised.
+        // uninitialized.
         Param::Node { access: Access::Write, .. } => machine.reserve(format!("p{nth}"), bytes.len()),
         _ => machine.put(format!("p{nth}"), bytes.clone()),
     };

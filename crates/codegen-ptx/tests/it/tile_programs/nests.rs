@@ -172,7 +172,7 @@ impl MatrixProgram {
         self.nodes.push(node);
     }
 
-    /// Writes the statements that initialise a node before anything is accumulated in it.
+    /// Writes the statements that initialize a node before anything is accumulated in it.
     pub(crate) fn begin(&mut self, node: &ProgramNode) {
         if self.random.bool() {
             writeln!(self.body, "zero {}", node.name).unwrap();

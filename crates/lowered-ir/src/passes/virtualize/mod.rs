@@ -1,4 +1,4 @@
-//! Virtualisation inlines the computation of a virtual node at each of its uses, so that the node needs no
+//! Virtualization inlines the computation of a virtual node at each of its uses, so that the node needs no
 //! memory.
 //!
 //! A setter `%t[e₁, …, eₙ] := value` inside loops defines the elements that it reaches; elements that no

@@ -48,11 +48,11 @@ fn sums(b: &mut PtxBuilder) -> crate::Regs {
     (0..4).map(|_| b.mov(RegClass::F32, 0_u32)).collect()
 }
 
-/// A warp-specialised kernel: one thread of the producer warpgroup fills pipeline stages, and consumer
+/// A warp-specialized kernel: one thread of the producer warpgroup fills pipeline stages, and consumer
 /// warpgroups empty them.
 #[test]
-fn warp_specialised_kernels() {
-    let specialised = |all_multiply: bool| {
+fn warp_specialized_kernels() {
+    let specialized = |all_multiply: bool| {
         kernel(|b| {
             let [full, empty] = [b.shared(8, 8), b.shared(8, 8)];
             let [tile, map] = [b.shared(4096, 1024), b.tensor_map()];
@@ -122,8 +122,8 @@ fn warp_specialised_kernels() {
             );
         })
     };
-    assert_eq!(checked(specialised(true)), Ok(()));
-    assert_eq!(divergent(checked(specialised(false))), "the warps of a warpgroup");
+    assert_eq!(checked(specialized(true)), Ok(()));
+    assert_eq!(divergent(checked(specialized(false))), "the warps of a warpgroup");
 }
 
 /// Guards computed from the thread index, and whether `wgmma` may stand under them.

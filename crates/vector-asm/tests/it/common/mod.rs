@@ -47,7 +47,7 @@ impl Guarded {
 
     /// The bytes between the guard pages.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` initialised these accessible bytes, and nobody writes them during the borrow.
+        // SAFETY: `new` initialized these accessible bytes, and nobody writes them during the borrow.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
 }
