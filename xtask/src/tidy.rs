@@ -16,6 +16,7 @@ mod public_names;
 mod regions;
 mod retired;
 mod seed_map;
+mod spelling;
 mod unsafe_code;
 mod width;
 
@@ -49,6 +50,7 @@ pub fn findings() -> Result<Vec<String>> {
     findings.extend(seed_map::check()?);
     findings.extend(unsafe_code::check()?);
     findings.extend(retired::check()?);
+    findings.extend(spelling::check()?);
     findings.extend(width::check()?);
     findings.extend(public_names::check()?);
     findings.extend(goldens::check()?);
