@@ -30,7 +30,7 @@ pub struct GemmPlan {
     run: RunPlan,
     parallel: ParallelAxis,
     batch: Vec<u64>,
-    product: Product,
+    product: PlannedProduct,
     extent: u64,
     grain: u64,
 }
@@ -40,40 +40,40 @@ type RunPlan = unsafe fn(&GemmPlan, *const *mut u8, *const i64, *mut u8, u64, u6
 
 /// A planned product of each kind of numbers: everything in a plan except the batch loops.
 #[derive(Debug)]
-enum Product {
+enum PlannedProduct {
     Floats { gemm: Gemm, shape: GemmShape, layout: ScratchLayout },
     Integers(IntegerGemm),
 }
 
-impl Product {
+impl PlannedProduct {
     fn operands(&self) -> [&OperandLayout; 2] {
         match self {
-            Product::Floats { gemm, .. } => [&gemm.a, &gemm.b],
-            Product::Integers(gemm) => [&gemm.checked.a, &gemm.checked.b],
+            PlannedProduct::Floats { gemm, .. } => [&gemm.a, &gemm.b],
+            PlannedProduct::Integers(gemm) => [&gemm.checked.a, &gemm.checked.b],
         }
     }
 
     /// Where accumulators start and where they go.
     fn addresses(&self) -> [Option<&OutputAddress>; 2] {
         match self {
-            Product::Floats { gemm, .. } => [gemm.initial.as_ref(), gemm.output.as_ref()],
-            Product::Integers(gemm) => [gemm.checked.initial.as_ref(), gemm.checked.output.as_ref()],
+            PlannedProduct::Floats { gemm, .. } => [gemm.initial.as_ref(), gemm.output.as_ref()],
+            PlannedProduct::Integers(gemm) => [gemm.checked.initial.as_ref(), gemm.checked.output.as_ref()],
         }
     }
 
     fn epilogue(&self) -> Option<&Epilogue> {
         match self {
-            Product::Floats { gemm, .. } => gemm.epilogue.as_ref(),
-            Product::Integers(gemm) => gemm.epilogue.as_ref(),
+            PlannedProduct::Floats { gemm, .. } => gemm.epilogue.as_ref(),
+            PlannedProduct::Integers(gemm) => gemm.epilogue.as_ref(),
         }
     }
 
     /// Rows and columns of the problem.
     fn extents(&self) -> [usize; 2] {
         match self {
-            Product::Floats { gemm, .. } if gemm.is_transposed => [gemm.n, gemm.m],
-            Product::Floats { gemm, .. } => [gemm.m, gemm.n],
-            Product::Integers(IntegerGemm { checked: CheckedProblem { sizes: [m, n, _], .. }, .. }) => {
+            PlannedProduct::Floats { gemm, .. } if gemm.is_transposed => [gemm.n, gemm.m],
+            PlannedProduct::Floats { gemm, .. } => [gemm.m, gemm.n],
+            PlannedProduct::Integers(IntegerGemm { checked: CheckedProblem { sizes: [m, n, _], .. }, .. }) => {
                 [*m, *n]
             }
         }
@@ -153,8 +153,8 @@ impl GemmPlan {
     /// blocks, which cannot be chosen.
     pub fn blocking(&self) -> BlockingChoice {
         match &self.product {
-            Product::Floats { gemm, shape, .. } => gemm.blocking.choice(shape),
-            Product::Integers(gemm) => {
+            PlannedProduct::Floats { gemm, shape, .. } => gemm.blocking.choice(shape),
+            PlannedProduct::Integers(gemm) => {
                 let [mc, kc, nc] = gemm.block().map(|size| size as u32);
                 BlockingChoice::Blocks { packed: PackedBlocks::Both, mc, kc, nc }
             }
@@ -165,16 +165,16 @@ impl GemmPlan {
     /// and many sizes of blocks.
     pub fn alternatives(&self, cpu: &CpuTarget) -> Vec<BlockingChoice> {
         match &self.product {
-            Product::Floats { gemm, shape, .. } => gemm.blocking.alternatives(shape, cpu),
-            Product::Integers(_) => Vec::new(),
+            PlannedProduct::Floats { gemm, shape, .. } => gemm.blocking.alternatives(shape, cpu),
+            PlannedProduct::Integers(_) => Vec::new(),
         }
     }
 
     /// Bytes of scratch memory that each call needs for itself.
     pub fn scratch_bytes(&self) -> usize {
         match &self.product {
-            Product::Floats { layout, .. } => layout.bytes,
-            Product::Integers(gemm) => gemm.scratch_bytes(),
+            PlannedProduct::Floats { layout, .. } => layout.bytes,
+            PlannedProduct::Integers(gemm) => gemm.scratch_bytes(),
         }
     }
 
@@ -193,11 +193,11 @@ impl GemmPlan {
     /// The tiles and the packing of operands in words, for reports: `tiles of 6x16, operands in place`.
     pub fn choices(&self) -> String {
         match &self.product {
-            Product::Floats { gemm, shape, .. } => {
+            PlannedProduct::Floats { gemm, shape, .. } => {
                 let transposed = if gemm.is_transposed { "transposed, " } else { "" };
                 format!("tiles of {}x{}, {transposed}{}", shape.height, shape.width, gemm.blocking)
             }
-            Product::Integers(gemm) => gemm.to_string(),
+            PlannedProduct::Integers(gemm) => gemm.to_string(),
         }
     }
 
@@ -324,7 +324,7 @@ impl GemmPlan {
         let layout = gemm.layout::<V>();
         let [rows, columns] = [V::ROWS, NR_VECTORS * V::LANES];
         let tile = if is_transposed { [columns, rows] } else { [rows, columns] };
-        let product = Product::Floats { gemm, shape, layout };
+        let product = PlannedProduct::Floats { gemm, shape, layout };
         Some(Ok(GemmPlan::of_product(problem, GemmPlan::run_floats::<V>, product, tile, MIN_PART_FMAS)))
     }
 
@@ -340,7 +340,7 @@ impl GemmPlan {
             return Some(Err(ChoiceError::Integers { found }));
         }
         let tile = gemm.tile();
-        let product = Product::Integers(gemm);
+        let product = PlannedProduct::Integers(gemm);
         Some(Ok(GemmPlan::of_product(
             problem,
             GemmPlan::run_integers,
@@ -355,7 +355,7 @@ impl GemmPlan {
     fn of_product(
         problem: &GemmProblem,
         run: RunPlan,
-        product: Product,
+        product: PlannedProduct,
         tile: [usize; 2],
         part: u64,
     ) -> GemmPlan {
@@ -373,7 +373,7 @@ impl GemmPlan {
         begin: u64,
         end: u64,
     ) {
-        let Product::Floats { gemm, layout, .. } = &self.product else {
+        let PlannedProduct::Floats { gemm, layout, .. } = &self.product else {
             unreachable!("a plan for vectors of floats");
         };
         // SAFETY: the caller's promise.
@@ -394,7 +394,7 @@ impl GemmPlan {
         begin: u64,
         end: u64,
     ) {
-        let Product::Integers(gemm) = &self.product else { unreachable!("a plan for integers") };
+        let PlannedProduct::Integers(gemm) = &self.product else { unreachable!("a plan for integers") };
         // SAFETY: the caller's promise.
         unsafe {
             self.run_with(args, bindings, scratch, begin..end, |base, rows, columns| {

@@ -17,7 +17,7 @@ pub use self::ops::{
 };
 pub use self::types::Ty;
 
-/// An instruction. `dst` is its destination, `src`, `a`, `b` and `c` are its operands, and `ty` is their type.
+/// An instruction. `dst` is its destination, `src`, `a`, `b` and `c` are its operands, `ty` is their type.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the documentation of a variant says what its fields are")]
 pub enum Inst {
