@@ -16,8 +16,8 @@ type TypeAndShape = (DType, Vec<usize>);
 /// An error of a graph, of a model that is compiled, run, saved or loaded, or of training. It names the
 /// tensor, parameter, input, step or file.
 ///
-/// [`TensorError::Operation`] displays the operation, the module, the caller's line and the `problem`, which is
-/// an error of this type too. [`TensorError::File`] does the same for a file.
+/// [`TensorError::Operation`] displays the operation, the module, the caller's line and the `problem`, which
+/// is an error of this type too. [`TensorError::File`] does the same for a file.
 ///
 /// ```
 /// use arrayjit_tensor::{DType, TensorError, Graph};
