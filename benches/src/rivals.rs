@@ -18,7 +18,7 @@ pub(crate) fn open(names: &[String], settings: &Settings) -> Result<Vec<Backend>
             "`{name}` is the measured backend; a peer is another one, or one of {}",
             peers::NAMES.join(", ")
         );
-        Backend::open_with(name, &settings).with_context(|| {
+        Backend::open_with(name, settings).with_context(|| {
             format!("no peer is named `{name}` ({}, cublas), nor is a backend", peers::NAMES.join(", "))
         })
     };

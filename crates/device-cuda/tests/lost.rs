@@ -32,8 +32,8 @@ fn fails_everything() {
     let driver = open(&CudaConfig::default());
     let device = device(&driver);
     let (x, y) = (node("x", 1), node("y", 1));
-    let root = context(&device).init_from_host(&x, &array(&[1])).unwrap();
-    let context = root.init_from_host(&y, &array(&[5])).unwrap();
+    let root = context(&device).init_from_host(&x, array(&[1])).unwrap();
+    let context = root.init_from_host(&y, array(&[5])).unwrap();
     drop(root);
     let other = context.on_stream(&device.new_stream().unwrap()).unwrap();
     let before = context.stream().all_work().unwrap();
@@ -61,8 +61,8 @@ fn fails_everything() {
         good.run(&[]).unwrap_err(),
         other.to_host(&y).unwrap_err(),
         context.to_host(&x).unwrap_err(),
-        context.from_host(&y, &array(&[2])).unwrap_err(),
-        context.init_from_host(&node("z", 1), &array(&[2])).unwrap_err(),
+        context.from_host(&y, array(&[2])).unwrap_err(),
+        context.init_from_host(&node("z", 1), array(&[2])).unwrap_err(),
         other.stream().sync().unwrap_err(),
         other.stream().all_work().unwrap_err(),
         device.new_stream().unwrap_err(),
@@ -100,7 +100,7 @@ fn readers_on_other_streams_get_the_error() {
         let driver = open(&CudaConfig::default());
         let device = device(&driver);
         let x = node("x", 1);
-        let first = context(&device).init_from_host(&x, &array(&[1])).unwrap();
+        let first = context(&device).init_from_host(&x, array(&[1])).unwrap();
         let second = first.on_stream(&device.new_stream().unwrap()).unwrap();
         let routine = first.link(&straying(&x), from_ref(&x)).unwrap();
         drop(routine.run(&[]).unwrap());
@@ -119,8 +119,8 @@ fn a_lost_device_concerns_no_other() {
         let (first, second) =
             (device(&first), device_runtime::Device::new(Arc::clone(second.driver()) as Arc<_>, 1));
         let x = node("x", 1);
-        let one = context(&first).init_from_host(&x, &array(&[1])).unwrap();
-        let two = context(&second).init_from_host(&x, &array(&[2])).unwrap();
+        let one = context(&first).init_from_host(&x, array(&[1])).unwrap();
+        let two = context(&second).init_from_host(&x, array(&[2])).unwrap();
         drop(one.link(&straying(&x), from_ref(&x)).unwrap().run(&[]).unwrap());
         assert!(is_lost(&one.to_host(&x).unwrap_err()));
         let transfer = two.device_to_device(&x, device_runtime::MergeBufferUse::No, &one);

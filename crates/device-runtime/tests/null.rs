@@ -58,7 +58,7 @@ fn a_routine_goes_through_all_stages() {
     let device = device();
     let (x, y) = (node("x", 4), node("y", 4));
     let context = Context::new(&device.new_stream().unwrap());
-    let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32; 4], [4]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::from_slice(&[1f32; 4], [4]).unwrap()).unwrap();
     let routine = context.link(&code(&x, &y, 16), &[x.clone(), y.clone()]).unwrap();
     let event = routine.run(&[]).unwrap();
     assert!(event.is_done() && routine.context().stream().is_idle());
@@ -74,7 +74,7 @@ fn code_that_does_not_fit_its_nodes_is_rejected_whole() {
     let device = device();
     let (x, y) = (node("x", 4), node("y", 4));
     let context = Context::new(&device.new_stream().unwrap());
-    let context = context.init_from_host(&x, &HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
     let code = code(&x, &y, 16);
     let error = context.link(&code, &[x.clone(), node("longer", 5)]).unwrap_err();
     assert!(matches!(&error, RunError::Shape { node, .. } if node == "longer"), "{error}");
@@ -96,7 +96,7 @@ fn temporaries_without_elements_have_a_place() {
     let artifact = code(&x, &y, 0).artifact().clone();
     let code = Code::new(ScheduledRoutine::new(parts).unwrap(), artifact).unwrap();
     let context = Context::new(&device.new_stream().unwrap());
-    let context = context.init_from_host(&x, &HostArray::zeros(DType::F32, [0]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::zeros(DType::F32, [0]).unwrap()).unwrap();
     let routine = context.link(&Arc::new(code), &[x, y]).unwrap();
     assert!(routine.run(&[]).unwrap().is_done());
 }
@@ -129,7 +129,7 @@ fn texts_are_stable() {
     let device = device();
     let (x, y) = (node("x", 4), node("y", 4));
     let context = Context::new(&device.new_stream().unwrap());
-    let context = context.init_from_host(&x, &HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::zeros(DType::F32, [4]).unwrap()).unwrap();
     let routine = context.link(&code(&x, &y, 16), &[x.clone(), y.clone()]).unwrap();
     let event = routine.run(&[]).unwrap();
     let debug: [(&dyn std::fmt::Debug, &str); 6] = [

@@ -37,7 +37,7 @@ pub(crate) fn open(name: &str, compilation: &CapsuleCompilation) -> Result<Backe
         Some(caps) => {
             let codegen = Arc::new(Interpreted::of_target(caps.clone()));
             let parts = BackendParts::new(codegen, backend.device().clone());
-            Ok(Backend::from_parts(name, parts, &backend.settings())?)
+            Ok(Backend::from_parts(name, parts, backend.settings())?)
         }
         None => Ok(backend),
     }

@@ -35,7 +35,7 @@ fn ranks_sum_to_the_bits_of_streams() {
         for ranks in [2, 3, 4, 5] {
             let backend = Backend::open("multicore").unwrap();
             let g = TensorNode::builder("g").dims([257]).dtype(dtype).build().unwrap();
-            let context = |rank| backend.context().unwrap().init_from_host(&g, &term(rank, dtype)).unwrap();
+            let context = |rank| backend.context().unwrap().init_from_host(&g, term(rank, dtype)).unwrap();
             let contexts: Vec<_> = (0..ranks).map(context).collect();
             all_reduce(&backend, &contexts, &g).unwrap();
             let expected = contexts[0].to_host(&g).unwrap();
@@ -44,7 +44,7 @@ fn ranks_sum_to_the_bits_of_streams() {
                 let backend = Backend::open("multicore")?;
                 let group = HostGroup::new(transport, backend.new_stream()?);
                 let g = TensorNode::builder("g").dims([257]).dtype(dtype).build()?;
-                let context = backend.context()?.init_from_host(&g, &term(group.rank(), dtype))?;
+                let context = backend.context()?.init_from_host(&g, term(group.rank(), dtype))?;
                 group.all_reduce(&context, std::slice::from_ref(&g), Reduction::Sum)?;
                 group.check_equal(&context, std::slice::from_ref(&g))?;
                 Ok(context.to_host(&g)?)

@@ -29,7 +29,7 @@ fn outcome(
     let mut context = backend.context().unwrap();
     for (at, node) in nodes.iter().enumerate() {
         if !node.mode().known_not_materialized() {
-            context = context.init_from_host(node, &filled(node, at)).unwrap();
+            context = context.init_from_host(node, filled(node, at)).unwrap();
         }
     }
     let mut routines: Vec<Routine> = Vec::new();

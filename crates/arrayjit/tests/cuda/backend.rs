@@ -64,8 +64,8 @@ fn a_program_runs() {
     let numbers = |n: usize| (0..n).map(|i| (i % 7) as f32 - 3.0).collect::<Vec<_>>();
     let (xs, ws) = (numbers(64 * 32), numbers(32 * 48));
     let context = backend.context().unwrap();
-    let context = context.init_from_host(&x, &HostArray::from_slice(&xs, [64, 32]).unwrap()).unwrap();
-    let context = context.init_from_host(&w, &HostArray::from_slice(&ws, [32, 48]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::from_slice(&xs, [64, 32]).unwrap()).unwrap();
+    let context = context.init_from_host(&w, HostArray::from_slice(&ws, [32, 48]).unwrap()).unwrap();
     let routine = code.link(&context).unwrap();
     routine.run(&[]).unwrap();
     let element = |i: usize, h: usize| (0..32).map(|k| xs[i * 32 + k] * ws[k * 48 + h]).sum::<f32>();

@@ -36,8 +36,8 @@ fn logged(backend: &Backend) -> String {
     assert!(code.fallbacks().is_empty(), "{:?}", code.fallbacks());
     let numbers = |n: usize| (0..n).map(|i| (i * 7 % 11) as f32 / 8.0 - 0.6).collect::<Vec<_>>();
     let context = backend.context().unwrap();
-    let context = context.init_from_host(&w, &HostArray::from_slice(&numbers(15), [3, 5]).unwrap()).unwrap();
-    let context = context.init_from_host(&x, &HostArray::from_slice(&numbers(5), [5]).unwrap()).unwrap();
+    let context = context.init_from_host(&w, HostArray::from_slice(&numbers(15), [3, 5]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::from_slice(&numbers(5), [5]).unwrap()).unwrap();
     let text = Arc::new(Mutex::new(String::new()));
     let into = Arc::clone(&text);
     let sink: Arc<dyn LogSink> = Arc::new(move |lines: &str| into.lock().unwrap().push_str(lines));

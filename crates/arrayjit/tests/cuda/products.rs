@@ -207,8 +207,8 @@ fn tf32_operands_are_truncated() {
         HostArray::from_slice(&values, [N, N]).unwrap()
     };
     let context = backend.context().unwrap();
-    let context = context.init_from_host(&a, &diagonal(element)).unwrap();
-    let context = context.init_from_host(&b, &diagonal(1.0)).unwrap();
+    let context = context.init_from_host(&a, diagonal(element)).unwrap();
+    let context = context.init_from_host(&b, diagonal(1.0)).unwrap();
     let routine = code.link(&context).unwrap();
     routine.run(&[]).unwrap();
     let found = routine.context().to_host(&y).unwrap();

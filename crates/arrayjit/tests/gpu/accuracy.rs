@@ -160,7 +160,7 @@ pub(crate) fn run(
         .collect();
     let mut context = Context::new(&device.new_stream().unwrap());
     for (node, values) in handles.iter().zip([a, b, a]) {
-        context = context.init_from_host(node, &HostArray::from_slice(values, [a.len()]).unwrap()).unwrap();
+        context = context.init_from_host(node, HostArray::from_slice(values, [a.len()]).unwrap()).unwrap();
     }
     let linked = context.link(&Arc::new(Code::new(scheduled, artifact).unwrap()), &handles).unwrap();
     linked.run(&[]).unwrap().sync().unwrap();

@@ -34,7 +34,7 @@ fn step(backend: &Backend) -> Routine {
     for input in &inputs {
         let dims = input.dims().unwrap().to_vec();
         let values: Vec<f32> = (0..dims.iter().product()).map(|i: usize| (i % 7) as f32 - 3.0).collect();
-        context = context.init_from_host(input, &HostArray::from_slice(&values, dims).unwrap()).unwrap();
+        context = context.init_from_host(input, HostArray::from_slice(&values, dims).unwrap()).unwrap();
     }
     compiled.link(&context).unwrap()
 }

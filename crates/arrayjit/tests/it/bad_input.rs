@@ -83,7 +83,7 @@ fn bindings_out_of_range() {
     let (x, y) = (node("x", &[10]), node("y", &[2]));
     for name in BACKENDS {
         let backend = backend(name);
-        let context = backend.context().expect("a stream").init_from_host(&x, &ones(&[10])).expect("memory");
+        let context = backend.context().expect("a stream").init_from_host(&x, ones(&[10])).expect("memory");
         let code = backend.compile("y[i] := x[2*@step + i] where i < 2", [&x, &y]).expect("a valid text");
         let routine = code.link(&context).expect("all nodes are there");
         for (bindings, parts) in [
@@ -125,7 +125,7 @@ fn linked_with_a_virtual_node() -> (Context, TensorNode) {
     let t = TensorNode::builder("t").dims([4]).mode(MemoryMode::Virtual).build().expect("a node");
     let backend = backend("inline");
     let code = backend.compile("t[i] := x[i] * 2\ny[i] := t[i] + 1", [&x, &t, &y]).expect("a valid text");
-    let context = backend.context().expect("a stream").init_from_host(&x, &ones(&[4])).expect("memory");
+    let context = backend.context().expect("a stream").init_from_host(&x, ones(&[4])).expect("memory");
     let routine = code.link(&context).expect("all nodes are there");
     routine.run(&[]).expect("it runs");
     assert_eq!(routine.context().to_host(&y).expect("y is on the device").values(), [3.0; 4]);
@@ -138,7 +138,7 @@ fn reading_a_virtual_node() {
     let error = context.to_host(&t).map(|_| ()).expect_err("t has no memory");
     assert!(matches!(error, RunError::Virtual { .. }), "{error:?}");
     says(&error, &["`t`", "virtual"]);
-    let error = context.init_from_host(&t, &ones(&[4])).map(|_| ()).expect_err("t has no memory");
+    let error = context.init_from_host(&t, ones(&[4])).map(|_| ()).expect_err("t has no memory");
     says(&error, &["`t`", "virtual"]);
 }
 
@@ -154,7 +154,7 @@ fn reading_a_node_from_a_context_without_it() {
 fn host_arrays_of_another_shape_or_type() {
     let context = backend("inline").context().expect("a stream");
     let x = node("x", &[4, 5]);
-    let error = context.init_from_host(&x, &ones(&[5, 4])).map(|_| ()).expect_err("another shape");
+    let error = context.init_from_host(&x, ones(&[5, 4])).map(|_| ()).expect_err("another shape");
     says(&error, &["`x`", "[5, 4]", "[4, 5]"]);
     let doubles = HostArray::from_slice(&[0f64; 20], [4, 5]).expect("as many values");
     let error = context.init_from_host(&x, &doubles).map(|_| ()).expect_err("another type");
@@ -228,7 +228,7 @@ fn arrays_without_elements() {
         let backend = backend(name);
         let code = backend.compile("y[] :+= e[i,j]\nz[j] :max= e[i,j]", [&e, &y, &z]).expect("a valid text");
         let context =
-            backend.context().expect("a stream").init_from_host(&e, &ones(&[0, 3])).expect("no memory");
+            backend.context().expect("a stream").init_from_host(&e, ones(&[0, 3])).expect("no memory");
         let routine = code.link(&context).expect("all nodes are there");
         routine.run(&[]).expect("it runs");
         assert_eq!(routine.context().to_host(&y).expect("a value").values(), [0.0]);
@@ -316,7 +316,7 @@ fn hostile_texts() {
             let nodes = [node("x", &[9]), node("y", &[9]), node("s", &[])];
             let Ok(code) = backend.compile(text, nodes.iter()) else { continue };
             let context = backend.context().expect("a stream");
-            let context = context.init_from_host(&nodes[0], &ones(&[9])).expect("memory");
+            let context = context.init_from_host(&nodes[0], ones(&[9])).expect("memory");
             let Ok(routine) = code.link(&context) else { continue };
             let bindings = vec![0; routine.bindings().len()];
             let _ = routine.run(&bindings).and_then(|event| event.sync());

@@ -102,8 +102,8 @@ fn symbols_out_of_range_write_nothing() {
         let code = backend.compile("y[i] := x[@s + i]", &nodes).expect("a valid text");
         let host = |values: &[f32]| HostArray::from_slice(values, [values.len()]).expect("its length");
         let context = backend.context().expect("a stream");
-        let context = context.init_from_host(&nodes[0], &host(&[1., 2., 3., 4.])).expect("memory");
-        let context = context.init_from_host(&nodes[1], &host(&[7., 8.])).expect("memory");
+        let context = context.init_from_host(&nodes[0], host(&[1., 2., 3., 4.])).expect("memory");
+        let context = context.init_from_host(&nodes[1], host(&[7., 8.])).expect("memory");
         let routine = code.link(&context).expect("all nodes are there");
         for out in [-1, 3, i64::MIN, i64::MAX] {
             let error = routine.run(&[out]).map(|_| ()).expect_err("out of range");

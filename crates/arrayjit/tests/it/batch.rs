@@ -15,7 +15,7 @@ fn node(name: &str, dims: &[usize]) -> TensorNode {
 }
 
 fn with(context: Context, node: &TensorNode, values: &[f32]) -> Context {
-    context.init_from_host(node, &HostArray::from_slice(values, node.dims().unwrap()).unwrap()).unwrap()
+    context.init_from_host(node, HostArray::from_slice(values, node.dims().unwrap()).unwrap()).unwrap()
 }
 
 /// The memory mode of each node, and its parent if it is a view.

@@ -199,7 +199,7 @@ fn the_merge_buffer_is_an_input() {
     };
     let (own, other) = (with([1.0, 2.0, 3.0]), with([0.5, 0.25, 0.125]));
     // The values of `y` before the run are no input of it.
-    let own = own.init_from_host(&y, &HostArray::from_slice(&[7f32; 3], [3]).unwrap()).unwrap();
+    let own = own.init_from_host(&y, HostArray::from_slice(&[7f32; 3], [3]).unwrap()).unwrap();
     let routine = code.link(&own).unwrap();
     assert!(routine.run(&[]).is_err(), "nothing is in the merge buffer yet");
     let _ = routine.context().device_to_device(&g, MergeBufferUse::Copy, &other).unwrap();

@@ -41,7 +41,7 @@ fn a_routine_writes_nodes_without_elements() {
         let (sum, total) = (node("sum", &[3]), node("total", &[0]));
         let nodes = [&x, &y, &z, &sum, &total];
         let context = backend.context().unwrap();
-        let context = context.init_from_host(&x, &HostArray::zeros(x.dtype(), [0, 3]).unwrap()).unwrap();
+        let context = context.init_from_host(&x, HostArray::zeros(x.dtype(), [0, 3]).unwrap()).unwrap();
         // The text has every kind of statement, including updates in place and scatters.
         let text = "y[i,j] := x[i,j] * 2; z[i,j] :+= 1; z[i,j] += 1; total[i] :+= x[i,j]; sum[j] :+= y[i,j]";
         let routine = backend.compile(text, nodes).unwrap().link(&context).unwrap();

@@ -37,7 +37,7 @@ fn results(backend: &Backend, golden: &GradientGolden) -> Result<Vec<Vec<u8>>, S
     let mut context = backend.context().map_err(|error| error.to_string())?;
     for (given, node) in golden.nodes.iter().zip(&nodes) {
         if let Some(values) = given.values().filter(|_| code.nodes().contains(node)) {
-            let with = context.init_from_host(node, &array(given, node, &values));
+            let with = context.init_from_host(node, array(given, node, &values));
             context = with.map_err(|error| error.to_string())?;
         }
     }

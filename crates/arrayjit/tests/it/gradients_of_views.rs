@@ -156,7 +156,7 @@ impl Case {
     ) -> Vec<f64> {
         let text = format!("{}\ngrad loss by x\nkeep x.grad", self.declared());
         let what = || format!("{backend}, {:?}, {name}:\n{text}", settings.numerics);
-        let backend = Backend::open_with(backend, &settings).expect("it is in every build");
+        let backend = Backend::open_with(backend, settings).expect("it is in every build");
         let backend = backend.with_optimizer(optimizer.clone());
         let code =
             backend.compile(&text, &Nodes::default()).unwrap_or_else(|error| panic!("{}\n{error}", what()));

@@ -57,7 +57,7 @@ fn nodes_note_where_they_have_memory() {
         let (x, y) = (materialized("x"), materialized("y"));
         assert_eq!(x.backend_info(), "");
         let context = backend.context().expect("a stream");
-        let context = context.init_from_host(&x, &array(&[1., 2.], &[2])).expect("memory");
+        let context = context.init_from_host(&x, array(&[1., 2.], &[2])).expect("memory");
         let noted = |node: &TensorNode, context: &arrayjit::Context| {
             let location = context.location(node).expect("it has memory");
             assert_eq!(node.backend_info(), format!("{} {location}", context.stream().name()));

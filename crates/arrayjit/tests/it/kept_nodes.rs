@@ -113,8 +113,8 @@ fn a_program_is_one_text() {
         HostArray::from_slice(values, dims.iter().copied()).expect("as many values")
     };
     let find = |name: &str| nodes.find(name).expect("it is declared");
-    let context = context.init_from_host(find("x"), &array(&x, &[4, 2])).expect("memory");
-    let context = context.init_from_host(find("t"), &array(&t, &[4])).expect("memory");
+    let context = context.init_from_host(find("x"), array(&x, &[4, 2])).expect("memory");
+    let context = context.init_from_host(find("t"), array(&t, &[4])).expect("memory");
     let routine = code.link(&context).expect("all nodes are there");
     let loss = code.node("loss").expect("it is kept");
     let start = values(&routine, find("w"));

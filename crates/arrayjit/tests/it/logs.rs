@@ -58,7 +58,7 @@ fn run(
     let code = backend.compile_named(name, text, nodes).unwrap();
     let mut context = backend.context().unwrap();
     for (node, values) in given {
-        context = context.init_from_host(node, &array(node, values)).unwrap();
+        context = context.init_from_host(node, array(node, values)).unwrap();
     }
     let routine = code.link(&context).unwrap();
     for _ in 0..runs {
@@ -116,7 +116,7 @@ fn logs_can_be_rounded_and_given_to_the_program() {
     let backend = Backend::open_with("inline", &logging(folder.path())).unwrap();
     let (x, y) = (node("x", DType::F32, &[1]), node("y", DType::F32, &[1]));
     let code = backend.compile("y[i] := x[i] / 3", [&x, &y]).unwrap();
-    let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0])).unwrap();
+    let context = backend.context().unwrap().init_from_host(&x, array(&x, &[1.0])).unwrap();
     let log = Arc::new(Mutex::new(String::new()));
     let sink: Arc<dyn LogSink> = {
         let log = Arc::clone(&log);
@@ -135,7 +135,7 @@ fn nothing_is_logged_unless_it_is_asked_for() {
     let (x, y) = (node("x", DType::F32, &[2]), node("y", DType::F32, &[2]));
     let code = backend.compile("y[i] := x[i] + 1", [&x, &y]).unwrap();
     assert!(code.codes().flat_map(|code| code.artifact().kernels()).all(|kernel| kernel.log.is_empty()));
-    let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0, 2.0])).unwrap();
+    let context = backend.context().unwrap().init_from_host(&x, array(&x, &[1.0, 2.0])).unwrap();
     let sink = Arc::new(|lines: &str| panic!("logged {lines}"));
     let routine = code.link_logging(&context, Logging { sink, style: LogStyle::Exact }).unwrap();
     routine.run(&[]).unwrap().sync().unwrap();
@@ -150,7 +150,7 @@ fn a_sink_that_panics_fails_its_run_and_nothing_else() {
         // The log is so long that the sink gets a part of it before the run ends.
         let (x, y) = (node("x", DType::F32, &[2000]), node("y", DType::F32, &[2000]));
         let code = backend.compile("y[i] := 2 * x[i]", [&x, &y]).unwrap();
-        let context = backend.context().unwrap().init_from_host(&x, &array(&x, &[1.0])).unwrap();
+        let context = backend.context().unwrap().init_from_host(&x, array(&x, &[1.0])).unwrap();
         let sink: Arc<dyn LogSink> = Arc::new(|_: &str| panic!("the disk is full"));
         let routine = code.link_logging(&context, Logging { sink, style: LogStyle::Exact }).unwrap();
         let error = routine.run(&[]).and_then(|event| event.sync()).unwrap_err();

@@ -87,8 +87,8 @@ fn a_hidden_layer_with_margins() {
             array
         };
         let context = backend.context().expect("a stream");
-        let context = context.init_from_host(&x, &array(&xs, [SIDE, SIDE])).expect("memory");
-        let context = context.init_from_host(&w, &array(&ws, [3, 3])).expect("memory");
+        let context = context.init_from_host(&x, array(&xs, [SIDE, SIDE])).expect("memory");
+        let context = context.init_from_host(&w, array(&ws, [3, 3])).expect("memory");
         let routine = code.link(&context).expect("nothing has to be there for the hidden layer");
         routine.run(&[]).expect("scheduled").sync().expect("ran");
         assert_eq!(routine.context().to_host(&z).expect("in the context").values(), pool, "{name}");

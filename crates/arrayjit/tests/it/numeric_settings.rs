@@ -36,7 +36,7 @@ fn one(settings: &Settings, optimizer: OptimizeSettings, text: &str, value: f32)
     let values = || HostArray::from_slice(&[value; 4], [4]).unwrap();
     let results = BACKENDS.map(|name| {
         let (x, y) = (node("x", DType::F32, &[4]), node("y", DType::F32, &[4]));
-        let backend = Backend::open_with(name, &settings).unwrap().with_optimizer(optimizer.clone());
+        let backend = Backend::open_with(name, settings).unwrap().with_optimizer(optimizer.clone());
         run(&backend, text, &[(&x, values())], &y).unwrap()[0]
     });
     assert!(results.iter().all(|r| r.to_bits() == results[0].to_bits()), "{text}: {results:?}");

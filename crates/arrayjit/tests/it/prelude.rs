@@ -41,7 +41,7 @@ fn difference(backend: &Backend, case: &Case) -> Result<(), String> {
         .iter()
         .zip(&case.inputs)
         .fold(backend.context().expect("a stream"), |context, (node, input)| {
-            context.init_from_host(node, &host(input)).expect("memory")
+            context.init_from_host(node, host(input)).expect("memory")
         });
     let routine = compiled.link(&context).map_err(|error| error.to_string())?;
     routine.run(&case.bindings).map_err(|error| error.to_string())?;

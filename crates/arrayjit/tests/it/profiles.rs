@@ -150,7 +150,7 @@ fn runs_with_bindings_are_profiled() {
     let code = backend.compile("y[i] := 2 * x[@row, i]", [&x, &y]).unwrap();
     let context = backend.context().unwrap();
     let values: Vec<f32> = (0..400).map(|at| at as f32).collect();
-    let context = context.init_from_host(&x, &HostArray::from_slice(&values, [4, 100]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::from_slice(&values, [4, 100]).unwrap()).unwrap();
     let routine = code.link(&context).unwrap();
     for row in 0..4 {
         routine.run(&[row]).unwrap();

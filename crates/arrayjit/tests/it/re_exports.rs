@@ -44,8 +44,8 @@ fn assignments_are_parsed_built_and_joined() {
     let backend = backend();
     let code = backend.compile_assignments(&built.then(parsed).then(rest).named("joined")).expect("valid");
     let context = backend.context().expect("a stream");
-    let context = context.init_from_host(&a, &array(&[1., 2., 3., 4.], &[2, 2])).expect("memory");
-    let context = context.init_from_host(&b, &array(&[1., 0., 1., 1.], &[2, 2])).expect("memory");
+    let context = context.init_from_host(&a, array(&[1., 2., 3., 4.], &[2, 2])).expect("memory");
+    let context = context.init_from_host(&b, array(&[1., 0., 1., 1.], &[2, 2])).expect("memory");
     let routine = code.link(&context).expect("all nodes are there");
     routine.run(&[]).expect("scheduled");
     assert_eq!(values(&routine, &d), [4.0, 8.0, 3.0, 5.0]);
@@ -79,7 +79,7 @@ fn two_routines(backend: &Backend) -> (Routine, Routine, [TensorNode; 3]) {
     let first = backend.compile_assignments(&builder::slice(&y, &x, &row).named("first")).expect("valid");
     let second = backend.compile_named("second", "z[i] := y[i] * 2", [&y, &z]).expect("valid");
     let context: Context = backend.context().expect("a stream");
-    let context = context.init_from_host(&x, &array(&[1., 2., 3., 4., 5., 6.], &[3, 2])).expect("memory");
+    let context = context.init_from_host(&x, array(&[1., 2., 3., 4., 5., 6.], &[3, 2])).expect("memory");
     let first = first.link(&context).expect("all nodes are there");
     let second = second.link(first.context()).expect("all nodes are there");
     (first, second, [x, y, z])
@@ -115,11 +115,11 @@ fn an_array_without_margins_goes_into_a_padded_node() {
     let context = backend.context().expect("a stream");
     let error = context.init_from_host(&x, &image).map(|_| ()).expect_err("it lacks margins");
     assert!(error.to_string().contains("`HostArray::with_margins_of`"), "{error}");
-    let context = context.init_from_host(&x, &image.with_margins_of(&x).expect("it fits")).expect("memory");
+    let context = context.init_from_host(&x, image.with_margins_of(&x).expect("it fits")).expect("memory");
     let routine = code.link(&context).expect("all nodes are there");
     routine.run(&[]).expect("scheduled");
     assert_eq!(values(&routine, &y), [3.0, 6.0, 9.0, 7.0]);
     assert_eq!(values(&routine, &x), [1.0, 2.0, 3.0, 4.0], "without the margins");
-    let other = context.from_host(&x, &array(&[0.; 5], &[5])).map(|_| ()).expect_err("another size");
+    let other = context.from_host(&x, array(&[0.; 5], &[5])).map(|_| ()).expect_err("another size");
     assert!(!other.to_string().contains("margins"), "{other}");
 }

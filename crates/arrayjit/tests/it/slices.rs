@@ -29,7 +29,7 @@ fn views_of_a_batch() {
         assert_eq!(code.nodes(), [x.clone(), y.clone()], "the view is no node of the routine");
         assert_eq!(batch.view().map(|view| view.to_string()).as_deref(), Some("a view of x at @b"));
         let context = backend.context().expect("a stream");
-        let context = context.init_from_host(&x, &counted(&[4, 2, 3])).expect("memory");
+        let context = context.init_from_host(&x, counted(&[4, 2, 3])).expect("memory");
         let routine = code.link(&context).expect("the parent is there");
         assert!(!routine.context().contains(&batch));
         routine.run(&[2]).expect("in range").sync().expect("ran");
@@ -52,7 +52,7 @@ fn views_of_a_batch() {
         let error = routine.context().to_host(&batch).map(|_| ()).expect_err("no memory of its own");
         assert!(error.to_string().contains("`batch` is a view of x at @b"), "{error}");
         let error =
-            context.init_from_host(&batch, &counted(&[2, 3])).map(|_| ()).expect_err("no memory of its own");
+            context.init_from_host(&batch, counted(&[2, 3])).map(|_| ()).expect_err("no memory of its own");
         assert!(error.to_string().contains("a view of x at @b"), "{error}");
         assert!(batch.explain().contains("a view of x at @b"), "{}", batch.explain());
     }
@@ -67,7 +67,7 @@ fn a_node_with_memory_gets_a_copy() {
         let code = backend.compile("row := slice(x, @b)\nrow[i] *= 10", [&x, &row]).expect("a valid text");
         assert_eq!(row.view(), None);
         let context =
-            backend.context().expect("a stream").init_from_host(&x, &counted(&[4, 3])).expect("memory");
+            backend.context().expect("a stream").init_from_host(&x, counted(&[4, 3])).expect("memory");
         let routine = code.link(&context).expect("all nodes are there");
         routine.run(&[1]).expect("in range").sync().expect("ran");
         let values = |node| routine.context().to_host(node).expect("in the context").values();

@@ -29,7 +29,7 @@ fn two_symbols_run_over_their_ranges() {
         let zero = HostArray::from_slice(&[0f32], []).expect("one");
         let context = backend.context().expect("a stream");
         let context =
-            context.init_from_host(&x, &HostArray::from_slice(&values, [3, 4]).expect("12")).expect("memory");
+            context.init_from_host(&x, HostArray::from_slice(&values, [3, 4]).expect("12")).expect("memory");
         let context = context.init_from_host(&seen, &zero).expect("memory");
         let routine = code.link(&context).expect("all nodes are there");
         let ranges: Vec<(&str, i64)> =

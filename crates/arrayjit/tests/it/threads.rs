@@ -78,10 +78,10 @@ fn routines_that_threads_link_in_contexts_of_their_own_are_apart() {
         on_threads(|thread| {
             for round in 0..5 {
                 let value = |number: usize| thread * 1000 + round * 100 + number;
-                let context = backend.context().unwrap().init_from_host(&x, &filled(value(0))).unwrap();
+                let context = backend.context().unwrap().init_from_host(&x, filled(value(0))).unwrap();
                 let routine = double.link(&context).unwrap();
                 for number in 0..10 {
-                    let _ = context.from_host(&x, &filled(value(number))).unwrap();
+                    let _ = context.from_host(&x, filled(value(number))).unwrap();
                     routine.run(&[]).unwrap();
                     let found = routine.context().to_host(&y).unwrap().values();
                     assert_eq!(found, vec![2.0 * value(number) as f64; 1000]);
@@ -97,7 +97,7 @@ fn runs_of_one_routine_are_whole() {
         let backend = Backend::open(backend).unwrap();
         let [x, y] = nodes(["x", "y"], MemoryMode::Materialized);
         let step = backend.compile("x[i] += 1; y[i] := 2 * x[i]", [&x, &y]).unwrap();
-        let context = backend.context().unwrap().init_from_host(&x, &filled(0)).unwrap();
+        let context = backend.context().unwrap().init_from_host(&x, filled(0)).unwrap();
         let first = step.link(&context).unwrap();
         // Each thread has a stream, and all have the memory of one context.
         on_threads(|thread| {
@@ -121,7 +121,7 @@ fn values_that_are_being_copied_are_those_of_their_place() {
         let backend = Backend::open(backend).unwrap();
         let [x] = nodes(["x"], MemoryMode::Materialized);
         let step = backend.compile("x[i] += 1", [&x]).unwrap();
-        let step = step.link(&backend.context().unwrap().init_from_host(&x, &filled(0)).unwrap()).unwrap();
+        let step = step.link(&backend.context().unwrap().init_from_host(&x, filled(0)).unwrap()).unwrap();
         let copies: Vec<_> = (0..20)
             .map(|_| {
                 step.run(&[]).unwrap();

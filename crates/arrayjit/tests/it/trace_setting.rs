@@ -9,7 +9,7 @@ use crate::trace::timeline::Timeline;
 
 fn run_once(settings: &Settings, name: &str) {
     let y = TensorNode::builder(name).dims([4]).build().unwrap();
-    let backend = Backend::open_with("inline", &settings).unwrap();
+    let backend = Backend::open_with("inline", settings).unwrap();
     let text = format!("{name}[i] := i / 2.0");
     let routine = backend.compile(&text, [&y]).unwrap().link(&backend.context().unwrap()).unwrap();
     routine.run(&[]).unwrap().sync().unwrap();

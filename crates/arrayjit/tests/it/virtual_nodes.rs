@@ -15,7 +15,7 @@ fn virtual_node(name: &str, dims: &[usize]) -> TensorNode {
 
 fn with(context: Context, node: &TensorNode, values: &[f32]) -> Context {
     let dims = node.dims().unwrap();
-    context.init_from_host(node, &HostArray::from_slice(values, dims).unwrap()).unwrap()
+    context.init_from_host(node, HostArray::from_slice(values, dims).unwrap()).unwrap()
 }
 
 fn message(result: Result<arrayjit::Compiled, CompileError>) -> String {

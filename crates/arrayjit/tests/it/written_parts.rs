@@ -38,7 +38,7 @@ fn only_what_writes_all_of_a_node_gives_it_a_value() {
     assert_eq!(accesses(&halves), [Access::WritePart; 2], "each of two kernels writes one half");
 
     let context = backend.context().unwrap();
-    let context = context.init_from_host(&x, &HostArray::from_slice(&vec![0f32; N], [N]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::from_slice(&vec![0f32; N], [N]).unwrap()).unwrap();
     let half = half.link(&context).unwrap();
     let halves = halves.link(half.context()).unwrap();
     let context = halves.context();

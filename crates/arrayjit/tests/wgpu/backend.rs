@@ -29,8 +29,8 @@ fn a_program_runs() {
     let numbers = |n: usize| (0..n).map(|i| (i % 7) as f32 - 3.0).collect::<Vec<_>>();
     let (xs, ws) = (numbers(120), numbers(200));
     let context = backend.context().unwrap();
-    let context = context.init_from_host(&x, &HostArray::from_slice(&xs, [3, 40]).unwrap()).unwrap();
-    let context = context.init_from_host(&w, &HostArray::from_slice(&ws, [40, 5]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::from_slice(&xs, [3, 40]).unwrap()).unwrap();
+    let context = context.init_from_host(&w, HostArray::from_slice(&ws, [40, 5]).unwrap()).unwrap();
     let routine = code.link(&context).unwrap();
     routine.run(&[]).unwrap();
     let element = |i: usize, h: usize| (0..40).map(|k| xs[i * 40 + k] * ws[k * 5 + h]).sum::<f32>();
@@ -59,7 +59,7 @@ fn a_node_beyond_the_largest_binding_is_named() {
         .map(|(name, len)| TensorNode::builder(name).dims([len]).dtype(DType::F32).build().unwrap());
     let code = backend.compile("big[i] := x[0]", [&big, &x]).unwrap();
     let context = backend.context().unwrap();
-    let context = context.init_from_host(&x, &HostArray::from_slice(&[1f32], [1]).unwrap()).unwrap();
+    let context = context.init_from_host(&x, HostArray::from_slice(&[1f32], [1]).unwrap()).unwrap();
     let before = backend.device().memory().live_bytes;
     let error = code.link(&context).unwrap_err();
     assert!(error.to_string().contains("node `big` needs"), "{error}");

@@ -342,7 +342,7 @@ const THREE_RANGES: usize = 12 << 20;
 fn with_large_node() -> (device_runtime::Context, tnode::TensorNode) {
     let device = device(&open(&CudaConfig::default()));
     let x = node("x", THREE_RANGES / 4);
-    let context = context(&device).init_from_host(&x, &large_array(1)).unwrap();
+    let context = context(&device).init_from_host(&x, large_array(1)).unwrap();
     assert_eq!(context.to_host(&x).unwrap(), large_array(1));
     (context, x)
 }
@@ -356,12 +356,12 @@ fn large_array(value: i32) -> tnode::HostArray {
 fn a_partly_submitted_copy_poisons_its_node() {
     on_fake("uploads=4", || {
         let (context, x) = with_large_node();
-        let copied = context.from_host(&x, &large_array(2)).unwrap();
+        let copied = context.from_host(&x, large_array(2)).unwrap();
         assert!(copied.sync().unwrap_err().failure().is_some());
         context.stream().reset().unwrap();
         let error = context.to_host(&x).unwrap_err();
         assert!(matches!(error, RunError::Poisoned { .. }), "{error}");
-        context.from_host(&x, &large_array(3)).unwrap().sync().unwrap();
+        context.from_host(&x, large_array(3)).unwrap().sync().unwrap();
         assert_eq!(context.to_host(&x).unwrap(), large_array(3));
     });
 }
@@ -370,7 +370,7 @@ fn a_partly_submitted_copy_poisons_its_node() {
 fn an_entirely_rejected_copy_leaves_its_node() {
     on_fake("uploads=3", || {
         let (context, x) = with_large_node();
-        assert!(context.from_host(&x, &large_array(2)).is_err());
+        assert!(context.from_host(&x, large_array(2)).is_err());
         context.stream().reset().unwrap();
         assert_eq!(context.to_host(&x).unwrap(), large_array(1));
     });

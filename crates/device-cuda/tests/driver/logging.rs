@@ -129,7 +129,7 @@ fn a_routine_that_logs_runs_kernel_by_kernel() {
         let symbols = [symbol("n", 1 << 20)];
         let code = many_kernels("work", from_ref(&x), &symbols, artifact, vec![call(0), call(1)], vec![]);
         let context =
-            context(&device(&open(&CudaConfig::default()))).init_from_host(&x, &array(&[0])).unwrap();
+            context(&device(&open(&CudaConfig::default()))).init_from_host(&x, array(&[0])).unwrap();
         let routine = context.link(&code, from_ref(&x)).unwrap();
         for n in [0, 2, 1] {
             drop(routine.run(&[n]).unwrap());
@@ -318,7 +318,7 @@ fn a_log_without_memory_is_an_error_that_names_the_kernel() {
         let call = KernelCall { kernel: 0, args: vec![Slot::Node(NodeRef(0))], bindings: vec![SymbolId(0)] };
         let artifact = artifact(&[counting("talker").with_log(lines(), 2000)]);
         let code = many_kernels("talk", from_ref(&x), &[symbol("n", 9)], artifact, vec![call], vec![]);
-        let context = context(&device(&driver)).init_from_host(&x, &array(&[0])).unwrap();
+        let context = context(&device(&driver)).init_from_host(&x, array(&[0])).unwrap();
         let before = driver.used_memory();
         let error = context.link(&code, from_ref(&x)).unwrap_err();
         let RunError::Driver { source: DriverError::NoRoomForLog { kernel, requested: 2000, .. }, .. } =

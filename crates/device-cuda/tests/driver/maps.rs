@@ -45,7 +45,7 @@ fn a_kernel_gets_its_maps_behind_all_else() {
         let device = device(&open(&CudaConfig::default()));
         let (x, y) = (node("x", 256), node("y", 2));
         let counted: Vec<i32> = (0..256).collect();
-        let context = context(&device).init_from_host(&x, &array(&counted)).unwrap();
+        let context = context(&device).init_from_host(&x, array(&counted)).unwrap();
         let first = TensorMap { offset: 256, sizes: vec![32, 6], ..map() };
         let second = TensorMap { dtype: DType::Bf16, tile: vec![64, 256], ..map() };
         let second = TensorMap { offset: 128, sizes: vec![64, 7], swizzle: TileSwizzle::Bytes128, ..second };

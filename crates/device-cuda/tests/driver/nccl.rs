@@ -27,11 +27,11 @@ impl Rank {
         let nodes = [("x", 4), ("part", 2), ("whole", 4)].map(|(name, size)| node(name, size));
         let start = rank as i32 * 10;
         let context = context(&device)
-            .init_from_host(&nodes[0], &array(&[start, start + 1, start + 2, start + 3]))
+            .init_from_host(&nodes[0], array(&[start, start + 1, start + 2, start + 3]))
             .unwrap()
-            .init_from_host(&nodes[1], &array(&[start + 4, start + 5]))
+            .init_from_host(&nodes[1], array(&[start + 4, start + 5]))
             .unwrap()
-            .init_from_host(&nodes[2], &array(&[7; 4]))
+            .init_from_host(&nodes[2], array(&[7; 4]))
             .unwrap();
         let stream = device.new_stream().unwrap();
         Rank { device, communicator: NcclCommunicator::new(id, rank, 2), stream, context, nodes }
@@ -73,9 +73,9 @@ fn all_operations() {
     }
     on_both(&ranks, &[0, 1], &Operation::ReduceScatter(Reduction::Min));
     assert_eq!((ranks[0].values(1), ranks[1].values(1)), (vec![20, 24], vec![28, 32]));
-    let _ = ranks[1].context.from_host(&ranks[1].nodes[1], &array(&[1, 2])).unwrap();
+    let _ = ranks[1].context.from_host(&ranks[1].nodes[1], array(&[1, 2])).unwrap();
     on_both(&ranks, &[1, 2], &Operation::AllGather);
-    let _ = ranks[0].context.from_host(&ranks[0].nodes[1], &array(&[0, 0])).unwrap();
+    let _ = ranks[0].context.from_host(&ranks[0].nodes[1], array(&[0, 0])).unwrap();
     for rank in &ranks {
         assert_eq!(rank.values(2), [20, 24, 1, 2]);
     }
@@ -123,7 +123,7 @@ fn nodes_that_do_not_fit_are_named() {
 
         let flags = TensorNode::builder("flags").dims([4]).dtype(DType::Bool).build().unwrap();
         let context =
-            rank.context.init_from_host(&flags, &HostArray::zeros(DType::Bool, [4]).unwrap()).unwrap();
+            rank.context.init_from_host(&flags, HostArray::zeros(DType::Bool, [4]).unwrap()).unwrap();
         let sum = Operation::AllReduce(Reduction::Sum);
         let error = rank.communicator.schedule(&context, &rank.stream, &[flags], &sum, "sum").unwrap_err();
         assert_eq!(error.to_string(), "node `flags`: NCCL has no elements of type bool");
@@ -134,7 +134,7 @@ fn nodes_that_do_not_fit_are_named() {
 fn other_devices_know_no_exchanges() {
     let device = Device::new(Arc::new(NullDevice::new()), 0);
     let x = node("x", 4);
-    let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[1, 2, 3, 4])).unwrap();
     let communicator = NcclCommunicator::new(NcclUniqueId::from_bytes([0; 128]), 0, 1);
     let sum = Operation::AllReduce(Reduction::Sum);
     let error = communicator.schedule(&context, context.stream(), &[x], &sum, "sum").unwrap_err();

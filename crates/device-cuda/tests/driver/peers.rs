@@ -22,7 +22,7 @@ fn pass_to_and_fro() {
     let [first, second] = two();
     let x = node("x", 1000);
     let start: Vec<i32> = (0..1000).collect();
-    let one = context(&first).init_from_host(&x, &array(&start)).unwrap();
+    let one = context(&first).init_from_host(&x, array(&start)).unwrap();
     let two = context(&second).init_from_device(&x, &one).unwrap();
     let body = read("%r4", 0, "%r3") + "mad.lo.u32 %r4, %r4, 3, 1;\n" + &write(0, "%r3", "%r4");
     let step = code("step", &[(&x, Access::ReadWrite)], &[], 1000, &body);
@@ -62,8 +62,8 @@ fn devices_that_are_not_connected_copy_through_the_host() {
 fn merge() -> u64 {
     let [first, second] = two();
     let x = node("x", 4);
-    let one = context(&first).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
-    let two = context(&second).init_from_host(&x, &array(&[10, 20, 30, 40])).unwrap();
+    let one = context(&first).init_from_host(&x, array(&[1, 2, 3, 4])).unwrap();
+    let two = context(&second).init_from_host(&x, array(&[10, 20, 30, 40])).unwrap();
     let body = read("%r4", 0, "%r3") + &read("%r5", 1, "%r3") + "add.u32 %r4, %r4, %r5;\n";
     let params = [(Access::ReadWrite, 16), (Access::Read, 16)];
     let kernel = Kernel::new("merge", &params, 4, &(body + &write(0, "%r3", "%r4"))).with_merge();

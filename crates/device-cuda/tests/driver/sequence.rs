@@ -36,7 +36,7 @@ fn taking(name: &str, factor: u32) -> Kernel {
 }
 
 fn started(x: &TensorNode) -> Context {
-    context(&device(&open(&CudaConfig::default()))).init_from_host(x, &array(&[1])).unwrap()
+    context(&device(&open(&CudaConfig::default()))).init_from_host(x, array(&[1])).unwrap()
 }
 
 /// Runs a routine ten times. Its three kernels multiply by 2, 3 and 5, and each adds 1.
@@ -239,7 +239,7 @@ fn a_kernel_that_is_rejected_fails_as_if_it_were_alone() {
             let error = routine.run(&[]).unwrap_err();
             assert!(matches!(error, RunError::Poisoned { .. }), "{error}");
             context.stream().reset().unwrap();
-            let _ = context.from_host(&x, &array(&[9])).unwrap();
+            let _ = context.from_host(&x, array(&[9])).unwrap();
             assert_eq!(values(&context, &x), [9]);
         }
     });
@@ -386,7 +386,7 @@ fn increment(name: &str, node: &TensorNode, elements: u32) -> Kernel {
 fn timed_runs() -> (Vec<i32>, Vec<[Option<CallTime>; 2]>) {
     let x = node("x", 130);
     let context =
-        context(&device(&open(&CudaConfig::default()))).init_from_host(&x, &array(&[0; 130])).unwrap();
+        context(&device(&open(&CudaConfig::default()))).init_from_host(&x, array(&[0; 130])).unwrap();
     let kernels = [increment("small", &x, 64), increment("large", &x, 130)];
     let routine = context.link(&chain(&x, &kernels, 0), from_ref(&x)).unwrap();
     let run = |_| {

@@ -28,8 +28,8 @@ fn a_failed_task_poisons_what_depends_on_it_and_nothing_else() {
         let driver = open(&CudaConfig::default());
         let device = device(&driver);
         let (x, y) = (node("x", 1), node("y", 1));
-        let context = context(&device).init_from_host(&x, &array(&[3])).unwrap();
-        let context = context.init_from_host(&y, &array(&[4])).unwrap();
+        let context = context(&device).init_from_host(&x, array(&[3])).unwrap();
+        let context = context.init_from_host(&y, array(&[4])).unwrap();
         let kernels = [count("good"), count("rejected")];
         let calls =
             (0..2).map(|k| KernelCall { kernel: k, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] });
@@ -41,7 +41,7 @@ fn a_failed_task_poisons_what_depends_on_it_and_nothing_else() {
         assert!(matches!(other.to_host(&x), Err(RunError::Poisoned { .. })));
         assert_eq!(values(&other, &y), [4]);
         context.stream().reset().unwrap();
-        let _ = context.from_host(&x, &array(&[9])).unwrap();
+        let _ = context.from_host(&x, array(&[9])).unwrap();
         assert_eq!((values(&context, &x), values(&context, &y)), (vec![9], vec![4]));
     });
 }

@@ -142,7 +142,7 @@ impl Program {
     fn step(&mut self) -> Result<(), RunError> {
         let (context, node) = (self.context(), self.node());
         match self.random.u32(..26) {
-            0..=2 => self.note(context.from_host(&node, &array())?),
+            0..=2 => self.note(context.from_host(&node, array())?),
             3 | 4 => drop(context.to_host(&node)?),
             5 | 6 => {
                 let source = self.context();
@@ -258,7 +258,7 @@ fn contexts_of(
     own: &[TensorNode],
     random: &mut Rng,
 ) -> Vec<Context> {
-    let give = |context: Context, node: &TensorNode| context.init_from_host(node, &array()).unwrap();
+    let give = |context: Context, node: &TensorNode| context.init_from_host(node, array()).unwrap();
     let root = common.iter().fold(Context::new(&device.new_stream().unwrap()), give);
     let on_stream = |_| {
         let context = root.on_stream(&device.new_stream().unwrap()).unwrap();

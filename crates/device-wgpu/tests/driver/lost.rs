@@ -20,7 +20,7 @@ fn everything_fails_after_the_loss_and_nothing_hangs() {
     let Some(driver) = open(&WgpuConfig::default()) else { return };
     let device = device(&driver);
     let (x, y) = (node("x", 1000), node("y", 1000));
-    let context = context(&device).init_from_host(&x, &array(&[1; 1000])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[1; 1000])).unwrap();
     let uses = [(&x, Access::ReadWrite), (&y, Access::Write)];
     let body = "for (var i = 0u; i < 1000u; i++) { w0(t, r0(t) * 3u + 1u); } w1(t, r0(t));";
     let code = code("work", &uses, &[], 1000, body);
@@ -48,8 +48,8 @@ fn everything_fails_after_the_loss_and_nothing_hangs() {
     for error in [
         routine.run(&[]).unwrap_err(),
         routine.context().to_host(&x).unwrap_err(),
-        context.from_host(&x, &array(&[2; 1000])).unwrap_err(),
-        context.init_from_host(&node("z", 1), &array(&[2])).unwrap_err(),
+        context.from_host(&x, array(&[2; 1000])).unwrap_err(),
+        context.init_from_host(&node("z", 1), array(&[2])).unwrap_err(),
         routine.context().stream().sync().unwrap_err(),
         other.all_work().unwrap_err(),
         device.new_stream().unwrap_err(),
@@ -74,7 +74,7 @@ fn readers_on_other_streams_get_the_error() {
     let Some(driver) = open(&WgpuConfig::default()) else { return };
     let device = device(&driver);
     let x = node("x", 4);
-    let first = context(&device).init_from_host(&x, &array(&[1; 4])).unwrap();
+    let first = context(&device).init_from_host(&x, array(&[1; 4])).unwrap();
     let second = first.on_stream(&device.new_stream().unwrap()).unwrap();
     let code = code("count", &[(&x, Access::ReadWrite)], &[], 4, "w0(t, r0(t) + 1u);");
     let routine = first.link(&code, from_ref(&x)).unwrap();

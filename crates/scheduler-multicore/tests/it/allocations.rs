@@ -23,7 +23,7 @@ fn running_a_routine_and_waiting_for_it_allocate_nothing() {
         let config = CpuConfig { threads, ..CpuConfig::default() };
         for device in [device(Cpu::inline(config.clone())), device(Cpu::multicore(config))] {
             let (x, y) = (node("x", 4), node("y", 4));
-            let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
+            let context = context(&device).init_from_host(&x, array(&[1, 2, 3, 4])).unwrap();
             let uses = [(&x, Access::Read), (&y, Access::Write)];
             let code = native("nothing", &uses, launch, 4096, nothing);
             let routine = context.link(&code, &[x.clone(), y.clone()]).unwrap();

@@ -38,7 +38,7 @@ fn chained_contexts_take_memory_for_what_they_add() {
         return;
     }
     let device = device(Cpu::inline(CpuConfig::default()));
-    let first = context(&device).init_from_host(&node("x", 1), &array(&[1])).unwrap();
+    let first = context(&device).init_from_host(&node("x", 1), array(&[1])).unwrap();
     let before = live_bytes();
     let [short, long] = [500, 5000].map(|length| chain(&first, length));
     eprintln!("500 contexts: {short} bytes, 5,000 contexts: {long} bytes");

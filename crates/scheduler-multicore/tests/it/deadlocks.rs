@@ -199,7 +199,7 @@ fn an_inline_task_cannot_use_what_it_was_given() {
             assert_eq!((context.pending(&y), context.failure(&y)), (None, None));
             assert!(context.explain(&y).ends_with("a task that uses it is being submitted\n"));
         });
-        let context = context(&device).init_from_host(&x, &array(&[7])).unwrap();
+        let context = context(&device).init_from_host(&x, array(&[7])).unwrap();
         *own.lock().unwrap() = Some(context.clone());
         let routine = context.link(&code, from_ref(&x)).unwrap();
         routine.run(&[]).unwrap().sync().unwrap();
@@ -227,7 +227,7 @@ fn a_task_does_not_wait_for_the_producer_that_waits_for_it() {
                 assert!(is_self_wait(&take(&seen).to_host(&y).unwrap_err()));
             }
         });
-        let context = context(&device).init_from_host(&x, &array(&[7])).unwrap();
+        let context = context(&device).init_from_host(&x, array(&[7])).unwrap();
         *own.lock().unwrap() = Some(context.clone());
         let routine = context.link(&code, from_ref(&x)).unwrap();
         drop(routine.run(&[]).unwrap());

@@ -50,7 +50,7 @@ fn dependencies_are_the_conflicts_with_what_was_linked_before() {
 fn a_long_chain_of_contexts_is_dropped_like_a_short_one() {
     let device = device(Cpu::inline(CpuConfig::default()));
     let x = node("x", 1);
-    let first = context(&device).init_from_host(&x, &array(&[3])).unwrap();
+    let first = context(&device).init_from_host(&x, array(&[3])).unwrap();
     let stream = first.stream().clone();
     let last = (0..200_000).fold(first, |context, _| context.on_stream(&stream).unwrap());
     assert_eq!(values(&last, &x), [3]);

@@ -43,7 +43,7 @@ fn a_million_tasks_through_eight_streams_leave_no_memory_behind() {
         .iter()
         .map(|x| {
             let code = code("count", &[(x, Access::ReadWrite)], &[], |args, _| write(&mut args[0])[0] += 1);
-            context(&device).init_from_host(x, &array(&[0])).unwrap().link(&code, from_ref(x)).unwrap()
+            context(&device).init_from_host(x, array(&[0])).unwrap().link(&code, from_ref(x)).unwrap()
         })
         .collect();
     // Queues, tables and thread-locals grow to their final sizes.

@@ -93,7 +93,7 @@ fn constants_are_read_where_they_are() {
     drop(routine.run(&[]).unwrap());
     assert_eq!(host.values(&y).unwrap(), [6.0]);
     assert!(routine.context().explain(&x).contains("the host's array itself"));
-    let error = routine.context().from_host(&x, &array(&[4])).unwrap_err();
+    let error = routine.context().from_host(&x, array(&[4])).unwrap_err();
     assert!(matches!(&error, RunError::ReadOnly { node, .. } if node == "x"), "{error}");
     drop((routine, host));
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));
@@ -123,7 +123,7 @@ fn arrays_that_are_given_away_become_memory_of_the_device() {
     let add = context.link(&add, from_ref(&x)).unwrap();
     drop(add.run(&[]).unwrap());
     assert_eq!(values(&context, &x), [11, 12, 13, 14]);
-    let _ = context.from_host(&x, &array(&[5, 6, 7, 8])).unwrap();
+    let _ = context.from_host(&x, array(&[5, 6, 7, 8])).unwrap();
     assert_eq!(values(&context, &x), [5, 6, 7, 8]);
     drop((context, look, add));
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), (0, 0));

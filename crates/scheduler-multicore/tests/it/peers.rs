@@ -190,8 +190,8 @@ fn two_devices_of_one_driver_have_memory_of_their_own() {
     let devices = [0, 1].map(|ordinal| Device::new(Arc::clone(&driver) as Arc<_>, ordinal));
     let nodes = [node("x", 3), node("y", 2)];
     let [first, second] = [0, 1].map(|at| support::context(&devices[at]));
-    let first = first.init_from_host(&nodes[0], &array(&[1, 2, 3])).unwrap();
-    let second = second.init_from_host(&nodes[1], &array(&[10, 20])).unwrap();
+    let first = first.init_from_host(&nodes[0], array(&[1, 2, 3])).unwrap();
+    let second = second.init_from_host(&nodes[1], array(&[10, 20])).unwrap();
     assert_eq!(first.location(&nodes[0]), second.location(&nodes[1]));
     assert_eq!(first.to_host(&nodes[0]).unwrap(), array(&[1, 2, 3]));
     drop(second);

@@ -35,7 +35,7 @@ pub fn at(pool: u32, offset: usize) -> Location {
 
 /// A context on a new stream, with a node.
 pub(super) fn context_with(device: &Device, node: &TensorNode, start: &[i32]) -> Context {
-    context(device).init_from_host(node, &array(start)).unwrap()
+    context(device).init_from_host(node, array(start)).unwrap()
 }
 
 /// Nodes as a kernel's memory parameters.

@@ -13,7 +13,7 @@ pub fn a_kernel_adds_two_nodes(gpu: &dyn Gpu) {
     let Some(device) = gpu.device() else { return };
     let (a, b, sum) = (node("a", 1000), node("b", 1000), node("sum", 1000));
     let counted: Vec<i32> = (0..1000).collect();
-    let context = context_with(&device, &a, &counted).init_from_host(&b, &array(&[7; 1000])).unwrap();
+    let context = context_with(&device, &a, &counted).init_from_host(&b, array(&[7; 1000])).unwrap();
     let uses = [(&a, Access::Read), (&b, Access::Read), (&sum, Access::Write)];
     let added = Word::read(0, Word::Thread).plus(Word::read(1, Word::Thread));
     let code = code(gpu, "add", &uses, &[], 1000, vec![Store::new(2, Word::Thread, added)]);

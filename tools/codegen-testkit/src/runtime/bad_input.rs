@@ -23,7 +23,7 @@ impl TwoStreams {
     fn new(device: Device) -> TwoStreams {
         let x = node("x", 2);
         let [first, second] =
-            [[1, 2], [10, 20]].map(|values| context(&device).init_from_host(&x, &array(&values)).unwrap());
+            [[1, 2], [10, 20]].map(|values| context(&device).init_from_host(&x, array(&values)).unwrap());
         TwoStreams { device, x, first, second }
     }
 
@@ -119,7 +119,7 @@ pub fn a_merge_buffer_that_holds_another_node(make: DriverFactory<'_>) {
     let [one, _] = &setup.streams();
     let other = node("other", 2);
     let [first, second] =
-        [&setup.first, &setup.second].map(|c| c.init_from_host(&other, &array(&[3, 4])).unwrap());
+        [&setup.first, &setup.second].map(|c| c.init_from_host(&other, array(&[3, 4])).unwrap());
     let merge = first.link(&merging(&setup.x), from_ref(&setup.x)).unwrap();
     let error = setup.rejected(&["`x`", "`merge`", one, "nothing"], || merge.run(&[]));
     assert!(matches!(error, RunError::MergeBuffer { .. }), "{error:?}");
@@ -186,7 +186,7 @@ pub fn a_node_that_two_streams_write(make: DriverFactory<'_>) {
     let setup = TwoStreams::new(open(make, &Setup::default()));
     let [one, other] = &setup.streams();
     let (shared, out) = (on_device("shared", 1, Sharing::Unset), node("out", 1));
-    let first = setup.first.init_from_host(&shared, &array(&[7])).unwrap();
+    let first = setup.first.init_from_host(&shared, array(&[7])).unwrap();
     let reader = add(&setup.second, &shared, &out).unwrap();
     let writer = set(&first, &shared).unwrap();
     let error = setup.rejected(&["`shared`", one, other], || set(reader.context(), &shared));
@@ -245,7 +245,7 @@ pub fn a_node_of_no_elements(make: DriverFactory<'_>) {
     let [one, _] = &setup.streams();
     let error = setup.rejected(&["`empty`", one], || setup.first.to_host(&empty));
     assert!(matches!(error, RunError::NotInContext { .. }), "{error:?}");
-    let error = setup.rejected(&["`empty`"], || first.from_host(&empty, &array(&[1])));
+    let error = setup.rejected(&["`empty`"], || first.from_host(&empty, array(&[1])));
     assert!(matches!(error, RunError::Shape { .. }), "{error:?}");
     drop((first, second, merge));
     let merge_buffer = setup.first.stream().merge_buffer_bytes();
@@ -260,14 +260,14 @@ pub fn a_request_above_the_pool_cap(make: DriverFactory<'_>) {
     let both = code("both", &[(&small, Access::Write), (&big, Access::Write)], &[], |_, _| ());
     let errors = [
         setup.rejected(&["`big`", one, "72 bytes", "64"], || set(&setup.first, &big)),
-        setup.rejected(&["`big`", one], || setup.first.init_from_host(&big, &array(&[0; 9]))),
+        setup.rejected(&["`big`", one], || setup.first.init_from_host(&big, array(&[0; 9]))),
         setup.rejected(&["`big`", one], || setup.first.link(&both, &[small.clone(), big.clone()])),
     ];
     errors.iter().for_each(|error| assert!(matches!(error, RunError::NodeTooLarge { .. }), "{error:?}"));
     set(&setup.first, &small).unwrap();
     // A node from a device with larger pools is rejected as well.
     let larger = TwoStreams::new(open(make, &Setup::default()));
-    let source = larger.first.init_from_host(&big, &array(&[0; 9])).unwrap();
+    let source = larger.first.init_from_host(&big, array(&[0; 9])).unwrap();
     let errors = [
         setup.rejected(&["`big`", one], || setup.first.init_from_device(&big, &source)),
         setup.rejected(&["merge buffer", one], || {

@@ -28,7 +28,7 @@ fn merge(context: &Context, node: &TensorNode) -> LinkedRoutine {
 
 /// A context with the node on a new stream.
 fn holding(device: &Device, node: &TensorNode, values: &[i64]) -> Context {
-    context(device).init_from_host(node, &array(values)).unwrap()
+    context(device).init_from_host(node, array(values)).unwrap()
 }
 
 /// Links on two streams that only read a node share one copy of it.
@@ -37,7 +37,7 @@ pub fn what_is_only_read_is_shared(make: DriverFactory<'_>) {
     let [x, a, b] = ["x", "a", "b"].map(|name| on_device(name, 2, Sharing::Unset));
     let first = holding(&device, &x, &[3, 4]);
     assert_eq!(device.cross_stream_candidates(), from_ref(&x));
-    let first = first.init_from_host(&a, &array(&[0, 0])).unwrap();
+    let first = first.init_from_host(&a, array(&[0, 0])).unwrap();
     let second = holding(&device, &b, &[0, 0]);
     let live = device.memory().live_bytes;
     let one = accumulate(&first, &x, &a).unwrap();
@@ -125,9 +125,9 @@ pub fn copies_between_streams_and_devices_deliver_once(make: DriverFactory<'_>) 
         let source = holding(&devices[from], &x, &[1, 2, 3]);
         let copy = context(&devices[to]).init_from_device(&x, &source).unwrap();
         assert_eq!(values(&copy, &x), [1, 2, 3]);
-        let _ = source.from_host(&x, &array(&[4, 5, 6])).unwrap();
+        let _ = source.from_host(&x, array(&[4, 5, 6])).unwrap();
         assert!(copy.device_to_device(&x, MergeBufferUse::No, &source).unwrap().is_scheduled());
-        let _ = source.from_host(&x, &array(&[7, 8, 9])).unwrap();
+        let _ = source.from_host(&x, array(&[7, 8, 9])).unwrap();
         assert_eq!(values(&copy, &x), [4, 5, 6], "the later write waited for the copy");
     }
 }
@@ -158,7 +158,7 @@ pub fn transfers_say_what_there_is_not(make: DriverFactory<'_>) {
     assert!(matches!(lacks.init_from_device(&shared, &source), Err(RunError::SharedAlready { .. })));
     let copied = lacks.copy_from(&x, &has).unwrap();
     assert_eq!(values(&copied, &x), [1]);
-    let _ = has.from_host(&x, &array(&[2])).unwrap();
+    let _ = has.from_host(&x, array(&[2])).unwrap();
     assert_eq!(values(&copied.copy_from(&x, &has).unwrap(), &x), [2]);
 }
 
@@ -177,13 +177,13 @@ pub fn merges_sum_what_other_streams_have(make: DriverFactory<'_>) {
     assert!(to.device_to_device(&g, MergeBufferUse::Copy, &from).unwrap().is_scheduled());
     assert_eq!((to.stream().merge_buffer_node(), to.stream().merge_buffer_bytes()), (Some(g.clone()), 16));
     drop(merge.run(&[]).unwrap());
-    let _ = from.from_host(&g, &array(&[100, 200])).unwrap();
+    let _ = from.from_host(&g, array(&[100, 200])).unwrap();
     drop(merge.run(&[]).unwrap());
     assert_eq!(values(&to, &g), [21, 42], "the copy is what the source was");
     let live = device.memory().live_bytes;
     for _ in 0..5 {
         let event = to.device_to_device(&g, MergeBufferUse::StreamingFor(&merge, &[]), &from).unwrap();
-        let _ = from.from_host(&g, &array(&[1, 1])).unwrap();
+        let _ = from.from_host(&g, array(&[1, 1])).unwrap();
         event.sync().unwrap();
     }
     assert_eq!(values(&to, &g), [125, 246], "each later write waited for the merge that was lent the source");
@@ -195,7 +195,7 @@ pub fn merge_buffers_grow_and_are_reused(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let (small, large) = (node("small", 2), node("large", 64));
     let both =
-        |value| holding(&device, &small, &[value; 2]).init_from_host(&large, &array(&[value; 64])).unwrap();
+        |value| holding(&device, &small, &[value; 2]).init_from_host(&large, array(&[value; 64])).unwrap();
     let (to, from) = (both(1), both(2));
     let merges = [merge(&to, &small), merge(&to, &large)];
     for (node, bytes) in [(&small, 16), (&large, 512), (&small, 512), (&large, 512)] {
@@ -239,7 +239,7 @@ pub fn devices_merge_from_each_other(make: DriverFactory<'_>) {
     let merge = merge(&to, &g);
     for mode in [MergeBufferUse::Copy, MergeBufferUse::StreamingFor(&merge, &[])] {
         let _ = to.device_to_device(&g, mode, &from).unwrap();
-        let _ = from.from_host(&g, &array(&[100, 200])).unwrap();
+        let _ = from.from_host(&g, array(&[100, 200])).unwrap();
         if matches!(mode, MergeBufferUse::Copy) {
             drop(merge.run(&[]).unwrap());
         }
@@ -251,7 +251,7 @@ pub fn devices_merge_from_each_other(make: DriverFactory<'_>) {
 pub fn merges_are_checked_when_they_are_linked(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [g, h] = ["g", "h"].map(|name| node(name, 1));
-    let both = || holding(&device, &g, &[1]).init_from_host(&h, &array(&[2])).unwrap();
+    let both = || holding(&device, &g, &[1]).init_from_host(&h, array(&[2])).unwrap();
     let (to, from) = (both(), both());
     let transfer = to.transfer_routine(&g, true, &from).unwrap();
     assert_eq!(transfer.context().merge_buffer_node(), Some(&g));
@@ -279,7 +279,7 @@ pub fn finalized_contexts_hold_nothing(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
     let parent = holding(&device, &x, &[1]);
-    let routine = accumulate(&parent.init_from_host(&y, &array(&[0])).unwrap(), &x, &y).unwrap();
+    let routine = accumulate(&parent.init_from_host(&y, array(&[0])).unwrap(), &x, &y).unwrap();
     let child = routine.context().clone();
     child.finalize();
     child.finalize();
@@ -290,8 +290,8 @@ pub fn finalized_contexts_hold_nothing(make: DriverFactory<'_>) {
     };
     error("routine `accumulate`", routine.run(&[]).map(drop));
     error("node `x`", child.to_host(&x).map(drop));
-    error("node `x`", child.from_host(&x, &array(&[1])).map(drop));
-    error("node `x`", child.init_from_host(&x, &array(&[1])).map(drop));
+    error("node `x`", child.from_host(&x, array(&[1])).map(drop));
+    error("node `x`", child.init_from_host(&x, array(&[1])).map(drop));
     error("routine `merge`", child.link(&merging(&x), from_ref(&x)).map(drop));
     error(&format!("a child on {}", child.stream().name()), child.on_stream(child.stream()).map(drop));
     error("node `x`", child.device_to_device(&x, MergeBufferUse::No, &parent).map(drop));

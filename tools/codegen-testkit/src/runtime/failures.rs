@@ -14,8 +14,8 @@ use super::{DriverFactory, four_threads, hand_made::*, open};
 pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y, z) = (node("x", 1), node("y", 1), node("z", 1));
-    let first = context(&device).init_from_host(&x, &array(&[1])).unwrap();
-    let first = first.init_from_host(&z, &array(&[5])).unwrap();
+    let first = context(&device).init_from_host(&x, array(&[1])).unwrap();
+    let first = first.init_from_host(&z, array(&[5])).unwrap();
     let bad = code("bad", &[(&x, Access::ReadWrite), (&z, Access::Read)], &[], |_, _| panic!("no luck"));
     let copy = code_of_copy(&x, &y);
     let bad = first.link(&bad, &[x.clone(), z.clone()]).unwrap();
@@ -34,7 +34,7 @@ pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: DriverFactory<'
     assert_eq!(text, format!("node `x` has no value: `bad` failed on {}: no luck", first.stream().name()));
 
     assert_eq!(values(&third, &z), [5], "what the failed task only read keeps its value");
-    let _ = third.from_host(&z, &array(&[6])).unwrap();
+    let _ = third.from_host(&z, array(&[6])).unwrap();
     assert_eq!(values(&third, &z), [6]);
 
     assert!(matches!(bad.run(&[]).unwrap_err(), RunError::Poisoned { .. }));
@@ -44,7 +44,7 @@ pub fn a_panic_poisons_what_depends_on_it_and_nothing_else(make: DriverFactory<'
         matches!(first.to_host(&x).unwrap_err(), RunError::Poisoned { .. }),
         "a reset heals streams, not nodes"
     );
-    let _ = first.from_host(&x, &array(&[9])).unwrap();
+    let _ = first.from_host(&x, array(&[9])).unwrap();
     copy_on_second.run(&[]).unwrap().sync().unwrap();
     assert_eq!(values(copy_on_second.context(), &y), [9]);
 }
@@ -61,8 +61,8 @@ pub fn a_kernel_that_stops_poisons_what_depends_on_it(make: DriverFactory<'_>) {
     let call = |kernel| KernelCall { kernel, args: vec![Slot::Node(NodeRef(0))], bindings: vec![] };
     let code = many_kernels("bad", from_ref(&x), &[], module, vec![call(0), call(1)], vec![]);
 
-    let first = context(&device).init_from_host(&x, &array(&[1])).unwrap();
-    let first = first.init_from_host(&y, &array(&[0])).unwrap();
+    let first = context(&device).init_from_host(&x, array(&[1])).unwrap();
+    let first = first.init_from_host(&y, array(&[0])).unwrap();
     let bad = first.link(&code, from_ref(&x)).unwrap();
     let copy = code_of_copy(&x, &y);
     let copy = first.on_stream(&device.new_stream().unwrap()).unwrap().link(&copy, &[x.clone(), y.clone()]);
@@ -81,7 +81,7 @@ pub fn a_kernel_that_stops_poisons_what_depends_on_it(make: DriverFactory<'_>) {
 pub fn a_failed_stream_says_why_and_healthy_nodes_stay(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y) = (node("x", 1), node("y", 1));
-    let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[1])).unwrap();
     let bad = code("bad", &[(&y, Access::Write)], &[], |_, _| panic!("no luck"));
     let bad = context.link(&bad, from_ref(&y)).unwrap();
     drop(bad.run(&[]));

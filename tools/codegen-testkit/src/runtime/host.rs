@@ -34,7 +34,7 @@ pub fn what_a_device_has_is_not_uploaded_again(make: DriverFactory<'_>) {
     let (x, y) = (resident(&host, "x", &[1]), resident(&host, "y", &[0]));
     let routine = double(&host.attach(&context(&device)), &x, &y).unwrap();
     // The device's value is newer than the host's now, and stays.
-    let _ = routine.context().from_host(&x, &array(&[7])).unwrap();
+    let _ = routine.context().from_host(&x, array(&[7])).unwrap();
     drop(routine.run(&[]).unwrap());
     assert_eq!((host.values(&y).unwrap(), host.values(&x).unwrap()), (vec![14.0], vec![7.0]));
 }
@@ -255,7 +255,7 @@ pub fn copies_between_contexts_reach_the_host_as_well(make: DriverFactory<'_>) {
     let (device, host) = (open(make, &Setup::default()), Host::default());
     let x = resident(&host, "x", &[1]);
     let to = host.init(&context(&device), &x).unwrap();
-    let from = context(&device).init_from_host(&x, &array(&[8])).unwrap();
+    let from = context(&device).init_from_host(&x, array(&[8])).unwrap();
     let _ = to.device_to_device(&x, MergeBufferUse::No, &from).unwrap();
     assert_eq!(host.values(&x).unwrap(), [8.0]);
     assert_eq!(host.remove(&x).unwrap().unwrap().values(), [8.0]);

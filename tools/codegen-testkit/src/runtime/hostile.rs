@@ -136,7 +136,7 @@ fn write_node(machine: &mut ModeledDevice, stream: usize, out: usize, value: i64
     let elements = [value, -value, value * value];
     let node = machine.nodes[out].clone();
     let step = ProgramStep { stream, write: Some((out, elements)), ..ProgramStep::default() };
-    machine.step(&step, |context| context.from_host(&node, &array(&elements)).map(|_| None));
+    machine.step(&step, |context| context.from_host(&node, array(&elements)).map(|_| None));
 }
 
 fn read_node(machine: &mut ModeledDevice, stream: usize, at: usize) {
@@ -315,9 +315,9 @@ fn check_lost(machine: &ModeledDevice) {
     let causes = &machine.values[0].causes;
     assert!(is_lost(&error) || error.failure().is_some_and(|f| causes.contains(f)), "{error}");
     for error in [
-        context.from_host(node, &array(&[1, 2, 3])).unwrap_err(),
+        context.from_host(node, array(&[1, 2, 3])).unwrap_err(),
         mixing(context, [node, node, node], [0; 3], 0).unwrap_err(),
-        context.init_from_host(&self::node("late", 3), &array(&[1, 2, 3])).unwrap_err(),
+        context.init_from_host(&self::node("late", 3), array(&[1, 2, 3])).unwrap_err(),
         context.stream().sync().unwrap_err(),
         context.stream().reset().unwrap_err(),
         machine.device.new_stream().unwrap_err(),

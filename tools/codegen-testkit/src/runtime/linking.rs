@@ -35,11 +35,11 @@ pub fn linking_names_what_is_missing_or_does_not_fit(make: DriverFactory<'_>) {
 
     let small = Device::with_pool_cap(make(&Setup::default()), 0, 16);
     let small = super::hand_made::context(&small);
-    let error = small.init_from_host(&x, &array(&[0; 4])).unwrap_err().to_string();
+    let error = small.init_from_host(&x, array(&[0; 4])).unwrap_err().to_string();
     let expected = format!("node `weights` needs 32 bytes for {}, and a pool of", small.stream().name());
     assert!(error.starts_with(&expected), "{error}");
 
-    let context = context.init_from_host(&x, &array(&[0; 4])).unwrap();
+    let context = context.init_from_host(&x, array(&[0; 4])).unwrap();
     let routine = context.link(&reads, &[x.clone(), y.clone()]).unwrap();
     assert_eq!((routine.name(), routine.inputs(), routine.outputs()), ("step", &[x][..], &[y][..]));
     assert_eq!(routine.merge_buffer_input(), None);
@@ -55,7 +55,7 @@ pub fn transfers_name_what_does_not_fit(make: DriverFactory<'_>) {
     let text = |error: RunError| error.to_string();
     let absent = text(context.to_host(&x).unwrap_err());
     assert!(absent.starts_with("node `x` is not in this context (") && absent.contains(":0:0)"), "{absent}");
-    let absent = text(context.from_host(&x, &array(&[1, 2])).unwrap_err());
+    let absent = text(context.from_host(&x, array(&[1, 2])).unwrap_err());
     assert!(absent.starts_with("node `x` is not in this context"), "{absent}");
     let named = |text: String, access: &str| {
         let why = "it is computed where it is used and has no memory to";
@@ -63,14 +63,14 @@ pub fn transfers_name_what_does_not_fit(make: DriverFactory<'_>) {
         assert_eq!(text, format!("node `hidden` is virtual: {why} {access}; {remedy}"));
     };
     named(text(context.to_host(&v).unwrap_err()), "read");
-    named(text(context.init_from_host(&v, &array(&[1, 2])).unwrap_err()), "initialize");
-    let shape = text(context.init_from_host(&x, &array(&[1])).unwrap_err());
+    named(text(context.init_from_host(&v, array(&[1, 2])).unwrap_err()), "initialize");
+    let shape = text(context.init_from_host(&x, array(&[1])).unwrap_err());
     assert_eq!(shape, "node `x`: the host array has sizes [1], expected [2]");
     let floats = HostArray::from_slice(&[1f32, 2.], [2]).unwrap();
     let dtype = text(context.init_from_host(&x, &floats).unwrap_err());
     assert_eq!(dtype, "node `x`: the host array has elements of f32, expected i64");
-    let context = context.init_from_host(&x, &array(&[1, 2])).unwrap();
-    assert!(matches!(context.init_from_host(&x, &array(&[1, 2])), Err(RunError::AlreadyInContext { .. })));
+    let context = context.init_from_host(&x, array(&[1, 2])).unwrap();
+    assert!(matches!(context.init_from_host(&x, array(&[1, 2])), Err(RunError::AlreadyInContext { .. })));
     let other = open(make, &Setup::default()).new_stream().unwrap();
     assert!(matches!(context.on_stream(&other), Err(RunError::OtherDevice { .. })));
     let event = other.all_work().unwrap();

@@ -44,7 +44,7 @@ pub fn dropping_everything_runs_what_is_pending(make: DriverFactory<'_>) {
 pub fn memory_returns_to_zero(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y) = (node("x", 1000), node("y", 1 << 20));
-    let parent = context(&device).init_from_host(&x, &array(&[1; 1000])).unwrap();
+    let parent = context(&device).init_from_host(&x, array(&[1; 1000])).unwrap();
     assert_eq!(device.memory().live_bytes, 8000);
     let code = code("fill", &[(&x, Access::Read), (&y, Access::Write)], &[], |args, _| {
         let value = read(&args[0])[0];
@@ -75,7 +75,7 @@ pub fn a_failed_link_leaves_nothing_allocated(make: DriverFactory<'_>) {
     let device = open(make, &Setup { memory_limit: Some(1 << 20), ..Setup::default() });
     let (x, big) = (node("x", 16), node("big", 1 << 20));
     let fits = node("fits", 1 << 14);
-    let context = context(&device).init_from_host(&x, &array(&[0; 16])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[0; 16])).unwrap();
     device.sync().unwrap();
     let before = (device.memory().live_bytes, device.driver().used_memory());
     let no_op = |nodes: &[(&TensorNode, Access)]| code("fill", nodes, &[], |_, _| ());
@@ -84,7 +84,7 @@ pub fn a_failed_link_leaves_nothing_allocated(make: DriverFactory<'_>) {
         .unwrap_err();
     assert!(matches!(&error, RunError::Driver { source: DriverError::OutOfMemory { .. }, .. }), "{error}");
     assert!(error.to_string().contains("`big`"), "{error}");
-    assert!(matches!(context.init_from_host(&big, &array(&[0; 1 << 20])), Err(RunError::Driver { .. })));
+    assert!(matches!(context.init_from_host(&big, array(&[0; 1 << 20])), Err(RunError::Driver { .. })));
     assert_eq!((device.memory().live_bytes, device.driver().used_memory()), before);
     assert!(context.link(&no_op(&[(&fits, Access::Write)]), from_ref(&fits)).is_ok());
 
@@ -122,7 +122,7 @@ pub fn temporaries_carry_values_between_kernels(make: DriverFactory<'_>) {
         vec![call(0, x_slot, temp), call(1, temp, y_slot)],
         vec![Temp { node: NodeRef(0), bytes: 32, offset: 64, live: (0, 1) }],
     );
-    let context = context(&device).init_from_host(&x, &array(&[1, 2, 3, 4])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[1, 2, 3, 4])).unwrap();
     let routine = context.link(&code, &[x, y.clone()]).unwrap();
     drop(routine.run(&[]).unwrap());
     assert_eq!(values(routine.context(), &y), [4, 8, 12, 16]);
@@ -135,7 +135,7 @@ pub fn locations_are_the_same_in_every_run(make: DriverFactory<'_>) {
         let device = open(make, &Setup::default());
         let (a, b, out) = (node("a", 1), node("b", 1), node("out", 1));
         let fill = code("fill", &[(&a, Access::Write), (&b, Access::Write)], &[], |_, _| ());
-        let context = context(&device).init_from_host(&out, &array(&[1])).unwrap();
+        let context = context(&device).init_from_host(&out, array(&[1])).unwrap();
         let context = context.link(&fill, &[a, b]).unwrap().context().clone();
         let places =
             context.nodes().into_iter().map(|n| format!("{}: {}", n.name(), context.location(&n).unwrap()));
@@ -181,10 +181,10 @@ pub fn what_the_first_task_overwrites_is_not_zeroed(make: DriverFactory<'_>) {
     assert_eq!(device.zero_fills(), 1, "y alone, once");
 
     let copied = with_unwritten(routine.context(), &z);
-    let _ = copied.from_host(&z, &array(&[1, 2, 3])).unwrap();
+    let _ = copied.from_host(&z, array(&[1, 2, 3])).unwrap();
     assert_eq!(values(&copied, &z), [1, 2, 3]);
     let other = with_unwritten(&context(&device), &w);
-    let source = context(&device).init_from_host(&w, &array(&[4, 5, 6])).unwrap();
+    let source = context(&device).init_from_host(&w, array(&[4, 5, 6])).unwrap();
     let _ = other.device_to_device(&w, MergeBufferUse::No, &source).unwrap();
     assert_eq!(values(&other, &w), [4, 5, 6]);
     assert_eq!(device.zero_fills(), 1, "transfers overwrite their nodes");
@@ -246,7 +246,7 @@ pub fn a_read_before_the_first_write_is_an_error_on_request(make: DriverFactory<
 pub fn a_rejected_task_leaves_memory_unwritten(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let (x, y) = (node("x", 1), node("y", 3));
-    let context = context(&device).init_from_host(&x, &array(&[1])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[1])).unwrap();
     let copy = code("copy", &[(&x, Access::Read), (&y, Access::Write)], &[], |args, _| {
         let value = read(&args[0])[0];
         write(&mut args[1]).fill(value);

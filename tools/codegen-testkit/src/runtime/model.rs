@@ -203,7 +203,7 @@ pub(super) fn machine(
     let value = |i: i64| Value { elements: [i, 10 * i, 100 * i], causes: vec![] };
     let values: Vec<_> = (0..nodes.len() as i64).map(value).collect();
     let root = nodes.iter().zip(&values).fold(context(&device), |context, (node, value)| {
-        context.init_from_host(node, &array(&value.elements)).unwrap()
+        context.init_from_host(node, array(&value.elements)).unwrap()
     });
     let on_stream = |_| root.on_stream(&device.new_stream().unwrap()).unwrap();
     let contexts: Vec<_> = (0..streams).map(on_stream).collect();

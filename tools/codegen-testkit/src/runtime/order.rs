@@ -53,7 +53,7 @@ pub fn many_threads_wait_for_one_event(make: DriverFactory<'_>) {
 pub fn a_hundred_thousand_tasks_pass_a_small_queue(make: DriverFactory<'_>) {
     let device = open(make, &Setup { threads: 2, queue_capacity: 16, ..Setup::default() });
     let x = node("x", 1);
-    let context = context(&device).init_from_host(&x, &array(&[0])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[0])).unwrap();
     let code = code("count", &[(&x, Access::ReadWrite)], &[], |args, _| write(&mut args[0])[0] += 1);
     let routine = context.link(&code, from_ref(&x)).unwrap();
     thread::scope(|scope| {
@@ -68,7 +68,7 @@ pub fn a_hundred_thousand_tasks_pass_a_small_queue(make: DriverFactory<'_>) {
 pub fn sleeping_and_waking_loses_nothing(make: DriverFactory<'_>) {
     let device = open(make, &four_threads());
     let x = node("x", 1);
-    let context = context(&device).init_from_host(&x, &array(&[0])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[0])).unwrap();
     let code = code("count", &[(&x, Access::ReadWrite)], &[], |args, _| write(&mut args[0])[0] += 1);
     let contexts = [context.clone(), context.on_stream(&device.new_stream().unwrap()).unwrap()];
     let routines = contexts.map(|context| context.link(&code, from_ref(&x)).unwrap());
@@ -136,7 +136,7 @@ pub fn native_kernels_cover_their_range_once(make: DriverFactory<'_>) {
     for (extent, grain) in [(1, 1), (7, 1), (1000, 3), (100_000, 1000), (100_000, 1 << 40)] {
         let device = open(make, &four_threads());
         let x = node("x", extent as usize);
-        let context = context(&device).init_from_host(&x, &array(&vec![0; extent as usize])).unwrap();
+        let context = context(&device).init_from_host(&x, array(&vec![0; extent as usize])).unwrap();
         let launch = Launch { extent, grain, threads: 1 };
         // SAFETY: the function accesses only its range of the parameter and its scratch memory; it is never
         // unloaded.

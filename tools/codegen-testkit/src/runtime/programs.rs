@@ -37,7 +37,7 @@ impl<T: Copy + Debug + PartialEq + From<i32>> ProgramSteps<'_, T> {
         let nodes: Vec<_> = (0..NODES).map(|i| (self.node)(&format!("n{i}"), 3)).collect();
         let mut model: Vec<[T; 3]> = (0..NODES as i32).map(|i| three([i, 10 * i, 100 * i])).collect();
         let start = |context: Context, (node, start): (&TensorNode, &[T; 3])| {
-            context.init_from_host(node, &(self.array)(start)).unwrap()
+            context.init_from_host(node, (self.array)(start)).unwrap()
         };
         let root = nodes.iter().zip(&model).fold(context(device), start);
         let contexts: Vec<_> =
@@ -48,7 +48,7 @@ impl<T: Copy + Debug + PartialEq + From<i32>> ProgramSteps<'_, T> {
             match random.usize(..8) {
                 0 => {
                     model[out] = three([step, -step, step * step]);
-                    let _ = context.from_host(&nodes[out], &(self.array)(&model[out])).unwrap();
+                    let _ = context.from_host(&nodes[out], (self.array)(&model[out])).unwrap();
                 }
                 1 => assert_eq!((self.values)(context, &nodes[a]), model[a]),
                 _ => {

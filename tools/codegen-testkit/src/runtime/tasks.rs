@@ -57,8 +57,8 @@ pub fn functions_on_nodes_take_turns_with_routines(make: DriverFactory<'_>) {
     let add = code("add", &[(&x, Access::ReadWrite)], &[symbol("i", 10)], |args, bindings| {
         write(&mut args[0]).iter_mut().for_each(|x| *x += bindings[0]);
     });
-    let first = context(&device).init_from_host(&x, &array(&[1, 2, 3])).unwrap();
-    let first = first.init_from_host(&y, &array(&[7, 8])).unwrap();
+    let first = context(&device).init_from_host(&x, array(&[1, 2, 3])).unwrap();
+    let first = first.init_from_host(&y, array(&[7, 8])).unwrap();
     let second = device.new_stream().unwrap();
     let routine = first.link(&add, std::slice::from_ref(&x)).unwrap();
     let mut expected = ([1, 2, 3], [7, 8]);
@@ -83,8 +83,8 @@ pub fn functions_on_nodes_take_turns_with_routines(make: DriverFactory<'_>) {
 pub fn a_function_on_nodes_that_fails_poisons_them(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, y] = ["x", "y"].map(|name| node(name, 1));
-    let first = context(&device).init_from_host(&x, &array(&[5])).unwrap();
-    let first = first.init_from_host(&y, &array(&[6])).unwrap();
+    let first = context(&device).init_from_host(&x, array(&[5])).unwrap();
+    let first = first.init_from_host(&y, array(&[6])).unwrap();
     for panics in [false, true] {
         let second = device.new_stream().unwrap();
         let fail =
@@ -97,7 +97,7 @@ pub fn a_function_on_nodes_that_fails_poisons_them(make: DriverFactory<'_>) {
         let error = first.to_host(&x).unwrap_err();
         assert_eq!(error.failure().map(|failure| failure.message()), Some("no luck"));
         assert_eq!(values(&first, &y), [6]);
-        first.from_host(&x, &array(&[5])).unwrap().sync().unwrap();
+        first.from_host(&x, array(&[5])).unwrap().sync().unwrap();
         assert_eq!(values(&first, &x), [5]);
     }
 }
@@ -106,7 +106,7 @@ pub fn a_function_on_nodes_that_fails_poisons_them(make: DriverFactory<'_>) {
 pub fn a_function_takes_each_node_once(make: DriverFactory<'_>) {
     let device = open(make, &Setup::default());
     let [x, absent] = ["x", "absent"].map(|name| node(name, 1));
-    let context = context(&device).init_from_host(&x, &array(&[5])).unwrap();
+    let context = context(&device).init_from_host(&x, array(&[5])).unwrap();
     let unused = |_: &mut [&mut [u8]]| Err("it ran".to_owned());
     let stream = context.stream();
     let error = context.access_on_host(stream, &[x.clone(), x.clone()], "both", unused).unwrap_err();

@@ -59,7 +59,7 @@ pub fn threads_that_schedule_at_once_lose_nothing(make: DriverFactory<'_>) {
 
 /// Contexts on three streams of a device that share the nodes; all are zero.
 fn contexts(device: &Device, nodes: &[TensorNode], taken: &TensorNode) -> [Context; 3] {
-    let give = |context: Context, node: &TensorNode| context.init_from_host(node, &array(&[0, 0])).unwrap();
+    let give = |context: Context, node: &TensorNode| context.init_from_host(node, array(&[0, 0])).unwrap();
     let root = nodes.iter().chain([taken]).fold(context(device), give);
     [(); 3].map(|()| root.on_stream(&device.new_stream().unwrap()).unwrap())
 }

@@ -50,7 +50,7 @@ fn vector(name: &str) -> TensorNode {
 
 /// The number of parts of all values of a block.
 fn parts(block: &[lowered_ir::ir::Stmt]) -> usize {
-    walk::values(block).map(|value| cost::size(value)).sum()
+    walk::values(block).map(cost::size).sum()
 }
 
 fn compiled(text: &str) -> (Optimized, ScheduledRoutine) {

@@ -119,7 +119,7 @@ fn runs_from_several_threads() {
     });
     assert_eq!(values(&first, &y), [60.0; 64]);
     assert_eq!(values(&second, &z), [60.0; 64]);
-    let _ = first.context().from_host(&y, &array(&y, &[5.0; 64])).unwrap();
+    let _ = first.context().from_host(&y, array(&y, &[5.0; 64])).unwrap();
     second.run(&[]).unwrap();
     assert_eq!(values(&first, &y), [6.0; 64]);
 }

@@ -85,7 +85,7 @@ fn a_part_that_fails_takes_the_outputs_with_it() {
                 "{own}, {line}: {error:?}"
             );
             let w = &program.nodes[4];
-            program.routine.context().from_host(w, &array(w, &[1.0; 8])).unwrap().sync().unwrap();
+            program.routine.context().from_host(w, array(w, &[1.0; 8])).unwrap().sync().unwrap();
             program.run().unwrap();
             assert_eq!((program.value(3).unwrap(), program.value(4).unwrap()), (6.0, 7.0), "{own}, {line}");
         }
@@ -134,12 +134,12 @@ fn inputs_without_value_stop_a_run_before_it_begins() {
         device_runtime::Failure::new(stream, "loader", "the file ended")
     };
     routine.context().poison(&late, &failure).unwrap();
-    let _ = routine.context().from_host(&x, &array(&x, &[8.0; 4])).unwrap();
+    let _ = routine.context().from_host(&x, array(&x, &[8.0; 4])).unwrap();
     let error = routine.run(&[]).map(|_| ()).unwrap_err();
     assert!(matches!(&error, RunError::Poisoned { node, .. } if node == "late"), "{error:?}");
     assert_eq!(error.failure(), Some(&failure));
     assert_eq!(values(&routine, &y), [4.0; 4], "nothing has run");
-    let _ = routine.context().from_host(&late, &array(&late, &[0.0; 4])).unwrap();
+    let _ = routine.context().from_host(&late, array(&late, &[0.0; 4])).unwrap();
     routine.run(&[]).unwrap();
     assert_eq!((values(&routine, &y), values(&routine, &z)), (vec![9.0; 4], vec![3.0; 4]));
 }

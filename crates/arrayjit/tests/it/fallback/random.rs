@@ -43,7 +43,7 @@ fn outcome(
     let mut context = backend.context().unwrap();
     for (at, node) in program.nodes.iter().enumerate() {
         if !node.mode().known_not_materialized() {
-            context = context.init_from_host(node, &filled(node, at as u64)).unwrap();
+            context = context.init_from_host(node, filled(node, at as u64)).unwrap();
         }
     }
     let routine = code.link(&context).map_err(|e| e.to_string())?;

@@ -136,7 +136,7 @@ pub(crate) fn array(node: &TensorNode, values: &[f64]) -> HostArray {
 /// A context of the backend with these nodes' values.
 pub(crate) fn context(backend: &Backend, given: &[(&TensorNode, &[f64])]) -> Context {
     given.iter().fold(backend.context().unwrap(), |context, (node, values)| {
-        context.init_from_host(node, &array(node, values)).unwrap()
+        context.init_from_host(node, array(node, values)).unwrap()
     })
 }
 

@@ -47,9 +47,9 @@ impl RoundProgram {
             backend.compile_named("gradient", "g[j] := x[@i,j] + p[j]\nloss :+= x[@i,j]", [x, p, g, loss]);
         let update = backend.compile_named("update", "p[j] += g[j]\ntotal += loss", [p, g, loss, total]);
         let streams = contexts(backend, streams, devices);
-        let first = streams[0].init_from_host(x, &data()).unwrap();
-        let first = first.init_from_host(p, &array(&[1., 2., 3.], &[COLUMNS])).unwrap();
-        let first = first.init_from_host(total, &array(&[0.], &[])).unwrap();
+        let first = streams[0].init_from_host(x, data()).unwrap();
+        let first = first.init_from_host(p, array(&[1., 2., 3.], &[COLUMNS])).unwrap();
+        let first = first.init_from_host(total, array(&[0.], &[])).unwrap();
         let mut replicas = Vec::new();
         for context in &streams[1..] {
             // On the first stream's device, `x` is shared.
@@ -70,9 +70,9 @@ impl RoundProgram {
     /// Writes the initial values again.
     pub(crate) fn begin(&self, steps: &DataParallel) {
         for context in steps.contexts() {
-            let _ = context.from_host(&self.p, &array(&[1., 2., 3.], &[COLUMNS])).unwrap();
+            let _ = context.from_host(&self.p, array(&[1., 2., 3.], &[COLUMNS])).unwrap();
         }
-        let _ = steps.context().from_host(&self.total, &array(&[0.], &[])).unwrap();
+        let _ = steps.context().from_host(&self.total, array(&[0.], &[])).unwrap();
     }
 }
 

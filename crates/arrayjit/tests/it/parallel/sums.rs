@@ -19,7 +19,7 @@ fn every_stream_ends_with_the_same_sum() {
             let contexts: Vec<_> = contexts(&backend, streams, devices)
                 .iter()
                 .enumerate()
-                .map(|(n, context)| context.init_from_host(&x, &array(&part(n), &[2, 3])).unwrap())
+                .map(|(n, context)| context.init_from_host(&x, array(&part(n), &[2, 3])).unwrap())
                 .collect();
             all_reduce(&backend, &contexts, &x).unwrap();
             let sum = |i: usize| (0..streams).map(|n| f64::from(part(n)[i])).sum::<f64>();
@@ -36,7 +36,7 @@ fn a_node_without_elements_has_a_sum_without_elements() {
     for backend in ["multicore", "inline", "interpreter"] {
         let backend = open(backend);
         let x = node("x", &[0, 3]);
-        let init = |context: &arrayjit::Context| context.init_from_host(&x, &array(&[], &[0, 3])).unwrap();
+        let init = |context: &arrayjit::Context| context.init_from_host(&x, array(&[], &[0, 3])).unwrap();
         let contexts: Vec<_> = contexts(&backend, 3, 1).iter().map(init).collect();
         all_reduce(&backend, &contexts, &x).unwrap();
         for context in &contexts {
@@ -59,7 +59,7 @@ fn sums_have_the_bits_of_the_tree() {
     let contexts: Vec<_> = contexts(&backend, 5, 1)
         .iter()
         .zip(values)
-        .map(|(context, value)| context.init_from_host(&x, &array(&[value], &[1])).unwrap())
+        .map(|(context, value)| context.init_from_host(&x, array(&[value], &[1])).unwrap())
         .collect();
     all_reduce(&backend, &contexts, &x).unwrap();
     for context in &contexts {
@@ -82,7 +82,7 @@ fn shards_have_the_same_sum_on_any_number_of_streams() {
         let shards: Vec<_> = (0..SHARDS)
             .map(|n| {
                 let context = Context::new(&streams[n % streams.len()]);
-                context.init_from_host(&x, &array(&shard(n), &[40])).unwrap()
+                context.init_from_host(&x, array(&shard(n), &[40])).unwrap()
             })
             .collect();
         all_reduce(backend, &shards, &x).unwrap();
@@ -110,14 +110,14 @@ fn shards_have_the_same_sum_on_any_number_of_streams() {
 fn what_is_no_sum_over_streams_is_rejected() {
     let backend = open("multicore");
     let (x, y) = (node("x", &[4]), node("y", &[4]));
-    let first = backend.context().unwrap().init_from_host(&x, &array(&[1.; 4], &[4])).unwrap();
+    let first = backend.context().unwrap().init_from_host(&x, array(&[1.; 4], &[4])).unwrap();
     let same = first.on_stream(&backend.new_stream().unwrap()).unwrap();
     let error = all_reduce(&backend, &[first.clone(), same], &x).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Parallel(ParallelError::SameMemory { .. })));
     let message = error.to_string();
     assert!(message.contains("`x`") && message.contains("multicore:0:0"), "{message}");
 
-    let other = backend.context().unwrap().init_from_host(&x, &array(&[2.; 4], &[4])).unwrap();
+    let other = backend.context().unwrap().init_from_host(&x, array(&[2.; 4], &[4])).unwrap();
     let message = all_reduce(&backend, &[first.clone(), other.clone()], &y).unwrap_err().to_string();
     assert!(message.contains("`y`"), "{message}");
     // The failed call leaves the contexts unchanged.

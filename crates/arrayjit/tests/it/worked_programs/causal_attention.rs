@@ -98,7 +98,7 @@ fn a_cache_of_keys_and_values_grows_with_a_binding() {
         let mut context = backend.context().unwrap();
         let zeros = |dims: &[usize]| HostArray::zeros(F32, dims.to_vec()).unwrap();
         for node in token.iter() {
-            context = context.init_from_host(node, &zeros(&[HEADS, WIDTH])).unwrap();
+            context = context.init_from_host(node, zeros(&[HEADS, WIDTH])).unwrap();
         }
         for node in [&keys, &cached] {
             // Values beyond the valid length would spoil every sum that read them.

@@ -8,11 +8,11 @@ use tnode::DType;
 use super::{Fault, Row, everything, first_level, threaded};
 
 fn any_expr(routine: &LoweredRoutine, test: fn(&Expr) -> bool) -> bool {
-    walk::parts_in(&routine.body).any(|expr| test(expr))
+    walk::parts_in(&routine.body).any(test)
 }
 
 fn any_stmt(routine: &LoweredRoutine, test: fn(&Stmt) -> bool) -> bool {
-    walk::stmts(&routine.body).any(|stmt| test(stmt))
+    walk::stmts(&routine.body).any(test)
 }
 
 fn has(routine: &LoweredRoutine, dtype: DType) -> bool {

@@ -143,7 +143,7 @@ fn run(
             && used
             && !handle.mode().known_not_materialized()
         {
-            context = context.init_from_host(handle, &array(node, data)).map_err(wrong("init_from_host"))?;
+            context = context.init_from_host(handle, array(node, data)).map_err(wrong("init_from_host"))?;
         }
     }
     let mut routines: Vec<Routine> = Vec::new();
