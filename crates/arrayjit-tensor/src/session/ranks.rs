@@ -85,14 +85,14 @@ impl Session {
     /// Parameters have the same bits in every run with as many ranks, with threads and with processes.
     ///
     /// ```
-    /// use std::{error::TensorError, sync::Arc};
+    /// use std::{error::Error, sync::Arc};
     ///
     /// use arrayjit_collectives::{HostGroup, Transport, local};
     /// use arrayjit_tensor::{
     ///     Backend, HostArray, Init, Params, ModelState, optim::Sgd, session::{Batch, Ranks, Session},
     /// };
     ///
-    /// let losses = local::run(2, |transport| -> Result<f64, Box<dyn TensorError + Send + Sync>> {
+    /// let losses = local::run(2, |transport| -> Result<f64, Box<dyn Error + Send + Sync>> {
     ///     // The target is 0 on one rank and 1 on the other.
     ///     let target = HostArray::from_slice(&[transport.rank() as f32], [1])?;
     ///     let params = Params::new(1);

@@ -199,7 +199,7 @@ mod tests {
             assert!(found.starts_with(&format!("`my.tune`, line {at}: {why}")), "{found}");
         }
         let error = TuneFile::parse(Path::new("b"), b"arrayjit tune 1\n\xff\n").expect_err("not UTF-8");
-        assert_eq!(error.to_string(), "`b`, line 2: it is not UTF-8");
+        assert_eq!(error.to_string(), "setting `tune`: `b`, line 2: it is not UTF-8");
     }
 
     /// The hash is part of files, so it must never change.
