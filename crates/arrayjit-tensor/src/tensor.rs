@@ -13,7 +13,7 @@ use crate::graph::Graph;
 /// shapes and types, and return the result; nothing is computed twice, and values that no result needs are
 /// not computed at all.
 ///
-/// Every operation fails with a [`TensorError`](crate::Error) that names the operation, the module and
+/// Every operation fails with a [`TensorError`](crate::TensorError) that names the operation, the module and
 /// the caller's line.
 ///
 /// In the examples of operations, `tensor` makes a constant of these values, and `check` compares the type,

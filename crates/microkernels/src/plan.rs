@@ -73,9 +73,10 @@ impl PlannedProduct {
         match self {
             PlannedProduct::Floats { gemm, .. } if gemm.is_transposed => [gemm.n, gemm.m],
             PlannedProduct::Floats { gemm, .. } => [gemm.m, gemm.n],
-            PlannedProduct::Integers(IntegerGemm { checked: CheckedProblem { sizes: [m, n, _], .. }, .. }) => {
-                [*m, *n]
-            }
+            PlannedProduct::Integers(IntegerGemm {
+                checked: CheckedProblem { sizes: [m, n, _], .. },
+                ..
+            }) => [*m, *n],
         }
     }
 }

@@ -60,8 +60,7 @@ fn run(backend: &str, threads: usize) -> (Vec<f64>, Vec<f64>) {
     let context = backend.context().expect("a stream");
     let table_values = HostArray::from_slice(&start(), [ROWS, WIDTH]).expect("as many values");
     let context = context.init_from_host(&table, &table_values).expect("memory");
-    let context =
-        context.init_from_host(&ids, HostArray::from_slice(&IDS, [6]).expect("6")).expect("memory");
+    let context = context.init_from_host(&ids, HostArray::from_slice(&IDS, [6]).expect("6")).expect("memory");
     let labels = HostArray::from_slice(&LABELS, [6]).expect("6");
     let context = context.init_from_host(&label, &labels).expect("memory");
     let routine = code.link(&context).expect("all nodes are there");
