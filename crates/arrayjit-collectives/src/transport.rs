@@ -16,7 +16,8 @@ pub trait Transport: Send + Sync + 'static {
     /// Sends an announcement to all ranks and waits for theirs, which are returned in the order of ranks.
     ///
     /// # Errors
-    /// [`CollectiveError::Missing`] after `timeout`, and errors of the transport.
+    /// [`CollectiveError::Missing`](crate::CollectiveError::Missing) after `timeout`, and errors of the
+    /// transport.
     fn meet(&self, own: &Announcement, timeout: Duration) -> Result<Vec<Announcement>>;
 
     /// Exchanges blocks of equal size: block `r` of `send` goes to rank `r`, and block `r` of `received`

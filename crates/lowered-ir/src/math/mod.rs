@@ -92,8 +92,8 @@ pub use algebra::{Algebra, Format};
 pub use native::{Native, Unfused, unary_f64};
 pub(crate) use native::{pow_f32, pow_f64, unary_f32};
 
-/// Whether the `f32` form of the operation is computed in `f64`, by [`unary_of_single`] and
-/// [`pow_of_single`].
+/// Whether the `f32` form of the operation is computed in `f64`, by `unary_of_single` and
+/// `pow_of_single`.
 pub fn single_computes_in_double(op: UnaryOp) -> bool {
     matches!(op, UnaryOp::Sin | UnaryOp::Cos)
 }

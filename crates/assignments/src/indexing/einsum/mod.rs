@@ -43,7 +43,7 @@
 //!   With `<` after the output label, all windows lie within the axis. Without it, or with `=`, the axis is
 //!   padded on the left by half the kernel's span, as for a convolution that preserves the size;
 //!   [`ResolvedEinsum::padding`] is the padding that the operand must have.
-//! * `a^b` is the concatenation of the axes `a` and `b`. Only [`resolve_parts`] accepts such axes, with
+//! * `a^b` is the concatenation of the axes `a` and `b`. Only `resolve_parts` accepts such axes, with
 //!   several operands (`a; b => a^b` concatenates) or several arrays written (`a^b => a; b` splits). For each
 //!   label it pairs one operand with one array written.
 
