@@ -1,6 +1,6 @@
 //! Scalar expressions.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tnode::{DType, Scalar};
 
 use super::{Affine, BinaryOp, Guard, Indices, LocalId, NodeRef, TernaryOp, UnaryOp};
@@ -106,20 +106,36 @@ impl Expr {
 
     /// The operands of the outermost operation, left to right.
     pub fn children(&self) -> SmallVec<[&Expr; 4]> {
+        let mut children = SmallVec::new();
+        self.each_child_backwards(|child| children.push(child));
+        children.reverse();
+        children
+    }
+
+    /// Calls `f` with the operands of the outermost operation, right to left. Walks with a stack push them in
+    /// this order.
+    pub(crate) fn each_child_backwards<'a>(&'a self, mut f: impl FnMut(&'a Expr)) {
         match self {
             Expr::Const(_)
             | Expr::Index { .. }
             | Expr::Get { .. }
             | Expr::GetMerge { .. }
-            | Expr::GetLocal { .. } => SmallVec::new(),
+            | Expr::GetLocal { .. } => {}
             Expr::GetGuarded { otherwise: arg, .. }
             | Expr::Unary { arg, .. }
             | Expr::Convert { arg, .. }
             | Expr::Bitcast { arg, .. }
-            | Expr::Lane { arg, .. } => smallvec![&**arg],
-            Expr::GetDynamic { at: a, otherwise: b, .. } | Expr::Binary { a, b, .. } => smallvec![&**a, &**b],
-            Expr::Ternary { a, b, c, .. } => smallvec![&**a, &**b, &**c],
-            Expr::Lanes(lanes) => lanes.iter().collect(),
+            | Expr::Lane { arg, .. } => f(arg),
+            Expr::GetDynamic { at: a, otherwise: b, .. } | Expr::Binary { a, b, .. } => {
+                f(b);
+                f(a);
+            }
+            Expr::Ternary { a, b, c, .. } => {
+                f(c);
+                f(b);
+                f(a);
+            }
+            Expr::Lanes(lanes) => lanes.iter().rev().for_each(f),
         }
     }
 

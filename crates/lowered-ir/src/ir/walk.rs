@@ -62,7 +62,7 @@ pub fn parts(expr: &Expr) -> impl Iterator<Item = &Expr> {
     std::iter::from_fn(move || {
         let part = open.pop()?;
         count_visit();
-        open.extend(part.children().into_iter().rev());
+        part.each_child_backwards(|child| open.push(child));
         Some(part)
     })
 }
