@@ -126,6 +126,39 @@ unsafe fn mask_256(columns: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(COLUMNS.as_ptr().add(8 - columns).cast()) }
 }
 
+/// Eight sums in a vector of 256 bits.
+macro_rules! sums_256 {
+    () => {
+        type Vector = __m256i;
+        type Mask = __m256i;
+        const COLUMNS: usize = 8;
+
+        #[inline(always)]
+        unsafe fn mask(columns: usize) -> __m256i {
+            // SAFETY: the caller runs with AVX2.
+            unsafe { mask_256(columns) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: the caller runs with AVX2.
+            unsafe { _mm256_add_epi32(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_sums(from: *const i32, mask: __m256i) -> __m256i {
+            // SAFETY: the caller runs with AVX2, and the selected elements may be read.
+            unsafe { _mm256_maskload_epi32(from, mask) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_sums(to: *mut i32, mask: __m256i, value: __m256i) {
+            // SAFETY: the caller runs with AVX2, and the selected elements may be written.
+            unsafe { _mm256_maskstore_epi32(to, mask, value) }
+        }
+    };
+}
+
 struct Avx2;
 
 impl Dot for Avx2 {
@@ -134,9 +167,6 @@ impl Dot for Avx2 {
     type Element = __m256i;
     /// Four columns in each vector, widened to 16 bits.
     type Columns = [__m256i; 2];
-    type Vector = __m256i;
-    type Mask = __m256i;
-    const COLUMNS: usize = 8;
     const A_GROUP: isize = 8;
 
     #[inline(always)]
@@ -149,12 +179,6 @@ impl Dot for Avx2 {
     unsafe fn broadcast(from: *const u8) -> __m256i {
         // SAFETY: the caller runs with AVX2, and a group of A may be read.
         unsafe { _mm256_set1_epi64x(from.cast::<i64>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    unsafe fn mask(columns: usize) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { mask_256(columns) }
     }
 
     #[inline(always)]
@@ -209,23 +233,7 @@ impl Dot for Avx2 {
         }
     }
 
-    #[inline(always)]
-    unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_sums(from: *const i32, mask: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and the selected elements may be read.
-        unsafe { _mm256_maskload_epi32(from, mask) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_sums(to: *mut i32, mask: __m256i, value: __m256i) {
-        // SAFETY: the caller runs with AVX2, and the selected elements may be written.
-        unsafe { _mm256_maskstore_epi32(to, mask, value) }
-    }
+    sums_256!();
 }
 
 struct AvxVnni;
@@ -234,9 +242,6 @@ impl Dot for AvxVnni {
     type Sums = __m256i;
     type Element = __m256i;
     type Columns = __m256i;
-    type Vector = __m256i;
-    type Mask = __m256i;
-    const COLUMNS: usize = 8;
     const A_GROUP: isize = 4;
 
     #[inline(always)]
@@ -249,12 +254,6 @@ impl Dot for AvxVnni {
     unsafe fn broadcast(from: *const u8) -> __m256i {
         // SAFETY: the caller runs with AVX2, and a group of A may be read.
         unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    unsafe fn mask(columns: usize) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { mask_256(columns) }
     }
 
     #[inline(always)]
@@ -289,23 +288,7 @@ impl Dot for AvxVnni {
         sums
     }
 
-    #[inline(always)]
-    unsafe fn add(a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_sums(from: *const i32, mask: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and the selected elements may be read.
-        unsafe { _mm256_maskload_epi32(from, mask) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_sums(to: *mut i32, mask: __m256i, value: __m256i) {
-        // SAFETY: the caller runs with AVX2, and the selected elements may be written.
-        unsafe { _mm256_maskstore_epi32(to, mask, value) }
-    }
+    sums_256!();
 }
 
 struct Avx512Vnni;
