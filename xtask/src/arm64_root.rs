@@ -107,8 +107,7 @@ fn inside(root: &Path, words: &[String]) -> Result<Command> {
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let crates = home.context("the environment has neither CARGO_HOME nor HOME")?.join("registry");
     std::fs::create_dir_all(&crates)?;
-    let mounts =
-        [(repository.as_path(), repository.as_path()), (&crates, Path::new("/root/.cargo/registry"))];
+    let mounts = [(repository.as_path(), repository.as_path()), (&crates, Path::new("/cargo/registry"))];
     let own = ["/proc", "/dev", "/sys", "/tmp"].map(|folder| (Path::new(folder), Path::new(folder)));
     let mut script = String::from("set -e; mount --make-rprivate /; ");
     for (from, to) in mounts.into_iter().chain(own) {
@@ -150,7 +149,8 @@ fn environment(repository: &Path) -> Vec<String> {
         .collect();
     let target = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU";
     variables.extend([
-        "HOME=/root".to_owned(),
+        "HOME=/tmp".to_owned(),
+        "CARGO_HOME=/cargo".to_owned(),
         "PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
         "CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu".to_owned(),
         format!("CARGO_TARGET_DIR={}/target/arm64", repository.display()),
