@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use codegen_core::emit::{LineNumbers, ScratchLayout};
 use codegen_core::ir::{
-    Affine, Indices, LocalId, Locals, LoopId, LoopKind, NodeRef, LoweredRoutine, Space, Stmt, Var,
+    Affine, Indices, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt, Var,
 };
 use codegen_core::{Caps, Checked, CodegenError, Kernel, Renderer};
 
