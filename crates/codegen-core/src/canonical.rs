@@ -355,11 +355,11 @@ struct AccessedPositions {
 fn places(inner: &Inner<'_>, arrays: &Arrays) -> Option<AccessedPositions> {
     let mut places = AccessedPositions::default();
     let mut plain = true;
-    for stmt in walk::stmts(inner.epilogue) {
+    walk::stmts(inner.epilogue).for_each(|stmt| {
         if let Stmt::Set { node, index, .. } = stmt {
             places.stored.push(arrays.position(*node, index));
         }
-    }
+    });
     let mut load = |e: &Expr| match e {
         Expr::Get { node, index } | Expr::GetMerge { node, index } => {
             places.loaded.push(arrays.position(*node, index));

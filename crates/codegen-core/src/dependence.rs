@@ -35,19 +35,19 @@ impl<'a> Touch<'a> {
 pub fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
     // Most blocks have a few accesses, and a list that grows from nothing moves several times.
     let mut found = Vec::with_capacity(16);
-    for stmt in walk::stmts(block) {
-        found.extend(stmt.values().into_iter().flat_map(walk::parts).filter_map(read));
+    walk::stmts(block).for_each(|stmt| {
+        stmt.parts().filter_map(read).for_each(|touch| found.push(touch));
         let (node, index, computed) = match stmt {
             Stmt::Set { node, index, .. } => (*node, Some(index), None),
             Stmt::SetDynamic { node, index, axis, .. } => (*node, None, Some((index, *axis))),
             Stmt::Zero { node } => (*node, None, None),
-            _ => continue,
+            _ => return,
         };
         let touch = Touch { node, index, computed, write: true };
         let accumulates = matches!(stmt, Stmt::SetDynamic { op: Some(_), .. });
         found.extend(accumulates.then_some(Touch { write: false, ..touch }));
         found.push(touch);
-    }
+    });
     found
 }
 
@@ -111,11 +111,11 @@ impl VariableRanges {
 
     /// Adds the loops of a block.
     pub fn add(&mut self, block: &[Stmt]) {
-        for stmt in walk::stmts(block) {
+        walk::stmts(block).for_each(|stmt| {
             if let Stmt::For { var, lo, hi, .. } = stmt {
                 self.loops.insert(*var, (*lo, (hi.limit - 1).max(*lo)));
             }
-        }
+        });
     }
 
     /// The range of a variable.

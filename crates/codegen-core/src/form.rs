@@ -140,7 +140,7 @@ impl Form<'_> {
     /// Checks statements that all threads of a workgroup run.
     fn alike(&mut self, block: &[Stmt], outermost: bool) -> Result<(), FormError> {
         for stmt in block {
-            self.read.extend(stmt.values().into_iter().flat_map(walk::parts).filter_map(Expr::array));
+            self.read.extend(stmt.parts().filter_map(Expr::array));
             match stmt {
                 Stmt::For { kind: LoopKind::Workgroup, var, .. } => self.workgroup(*var, stmt)?,
                 Stmt::For { body, .. } => {

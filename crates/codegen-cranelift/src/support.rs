@@ -63,7 +63,7 @@ fn check_block(routine: &LoweredRoutine, locals: &Locals, block: &[Stmt], contra
         Stmt::For { body, .. } => check_block(routine, locals, body, contractions),
         stmt => {
             check_stmt(routine, locals, stmt)?;
-            stmt.values().into_iter().try_for_each(|value| check_value(routine, locals, value))
+            stmt.values().try_for_each(|value| check_value(routine, locals, value))
         }
     })
 }
@@ -78,11 +78,11 @@ fn check_stmt(routine: &LoweredRoutine, locals: &Locals, stmt: &Stmt) -> Checked
 
 fn check_value(routine: &LoweredRoutine, locals: &Locals, value: &Expr) -> Checked {
     let mut checked = Ok(());
-    for expr in walk::parts(value) {
+    walk::parts(value).for_each(|expr| {
         if checked.is_ok() {
             checked = check_expr(routine, locals, expr);
         }
-    }
+    });
     checked
 }
 

@@ -42,11 +42,11 @@ pub fn lines(routine: &LoweredRoutine) -> Vec<LogLine> {
         LogPart::Value(value) => LinePiece::Value(routine.dtype_of(value, &locals)),
     };
     let mut lines = Vec::new();
-    for stmt in walk::stmts(&routine.body) {
+    walk::stmts(&routine.body).for_each(|stmt| {
         if let Stmt::Log { parts } = stmt {
             lines.push(LogLine { pieces: parts.iter().map(piece).collect() });
         }
-    }
+    });
     lines
 }
 

@@ -87,15 +87,13 @@ pub(crate) struct Effects {
 impl Effects {
     pub(crate) fn of(block: &[Stmt]) -> Effects {
         let mut effects = Effects::default();
-        for stmt in walk::stmts(block) {
-            effects.write(stmt);
-        }
-        for array in walk::parts_in(block).filter_map(Expr::array) {
+        walk::stmts(block).for_each(|stmt| effects.write(stmt));
+        walk::parts_in(block).filter_map(Expr::array).for_each(|array| {
             match array {
                 ArrayRef::Node(node) => effects.nodes.insert(node),
                 ArrayRef::Local(local) => effects.locals.insert(local),
             };
-        }
+        });
         effects.nodes.extend(&effects.written);
         effects.locals.extend(&effects.set);
         effects

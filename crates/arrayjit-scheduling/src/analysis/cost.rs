@@ -107,7 +107,7 @@ fn accesses(block: &[Stmt]) -> f64 {
 fn total(block: &[Stmt], f: &impl Fn(&Expr) -> f64) -> f64 {
     let one = |stmt: &Stmt| match stmt {
         Stmt::For { lo, hi, body, .. } => (hi.limit - lo).max(0) as f64 * total(body, f),
-        _ => sum(stmt.values().into_iter().map(f)),
+        _ => sum(stmt.values().map(f)),
     };
     sum(block.iter().map(one))
 }
@@ -189,14 +189,14 @@ fn bytes(routine: &LoweredRoutine) -> f64 {
         }
         _ => {}
     });
-    for e in walk::parts_in(&routine.body) {
+    walk::parts_in(&routine.body).for_each(|e| {
         if let Expr::Get { node, index }
         | Expr::GetGuarded { node, index, .. }
         | Expr::GetMerge { node, index } = e
         {
             note(*node, false, index);
         }
-    }
+    });
     let size = |node: NodeRef| routine.node(node).dtype.size_bytes() as f64;
     let elems = |node: NodeRef| routine.node(node).dims.iter().map(|&d| d as f64).product::<f64>();
     let in_parts = indices.iter().filter(|((node, write), _)| !(*write && whole.contains(node)));

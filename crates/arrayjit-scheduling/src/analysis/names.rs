@@ -91,11 +91,11 @@ impl Names {
     /// Records the loops and locals of a new block.
     pub(crate) fn note(&mut self, block: &[Stmt]) {
         self.ranges.add(block);
-        for stmt in walk::stmts(block) {
+        walk::stmts(block).for_each(|stmt| {
             if let Stmt::Declare { local, dtype, dims, .. } = stmt {
                 self.locals.insert(*local, (*dtype, dims.clone()));
             }
-        }
+        });
     }
 
     /// A copy of the block with fresh loop variables and locals.

@@ -109,12 +109,12 @@ pub(crate) fn lane_score(body: &[Stmt], var: LoopId, names: &Names) -> i64 {
             None => 0,
         }
     };
-    for stmt in walk::stmts(body) {
+    walk::stmts(body).for_each(|stmt| {
         if let Stmt::Set { node, index, .. } | Stmt::SetDynamic { node, index, .. } = stmt {
             count(*node, index, 3);
         }
-    }
-    for e in walk::parts_in(body) {
+    });
+    walk::parts_in(body).for_each(|e| {
         if let Expr::Get { node, index }
         | Expr::GetGuarded { node, index, .. }
         | Expr::GetDynamic { node, index, .. }
@@ -122,7 +122,7 @@ pub(crate) fn lane_score(body: &[Stmt], var: LoopId, names: &Names) -> i64 {
         {
             count(*node, index, 1);
         }
-    }
+    });
     score
 }
 
@@ -142,9 +142,9 @@ pub(crate) fn vector_width(body: &[Stmt], var: LoopId, names: &Names) -> Option<
         Stmt::Declare { dtype, .. } => varying.push(*dtype),
         _ => {}
     });
-    for value in walk::values(body) {
+    walk::values(body).for_each(|value| {
         note_varying(value, var, names, &mut varying);
-    }
+    });
     let widest = varying.iter().map(|dtype| dtype.size_bytes()).max()?;
     let is_slow = |dtype: &DType| matches!(dtype, DType::U32x4 | DType::I64 | DType::U64);
     (!varying.iter().any(is_slow)).then_some(widest.max(DType::F32.size_bytes()))

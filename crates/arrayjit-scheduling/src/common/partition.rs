@@ -122,10 +122,10 @@ fn groups(body: Block, limit: usize) -> Vec<Block> {
             statements = 0;
         }
         until = until.max(ends.get(&at).copied().unwrap_or(0));
-        for stmt in walk::stmts(std::slice::from_ref(&stmt)) {
-            let long = stmt.values().into_iter().map(size).filter(|size| *size >= LONG_VALUE);
+        walk::stmts(std::slice::from_ref(&stmt)).for_each(|stmt| {
+            let long = stmt.values().map(size).filter(|size| *size >= LONG_VALUE);
             statements += 1 + long.sum::<usize>() / STATEMENT_PARTS;
-        }
+        });
         if is_parallel(&stmt) && at >= until {
             // A comment before a parallel loop does not belong to the kernel before it.
             while let Some(Stmt::Comment(_)) = run.last() {

@@ -69,16 +69,16 @@ fn candidates(group: &[Stmt], mut nodes: Vec<NodeRef>) -> Vec<NodeRef> {
 /// The nodes with guarded reads or computed indices. Locals have neither.
 fn read_indirectly(group: &[Stmt]) -> BTreeSet<NodeRef> {
     let mut found = BTreeSet::new();
-    for e in walk::parts_in(group) {
+    walk::parts_in(group).for_each(|e| {
         if let Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } = e {
             found.insert(*node);
         }
-    }
-    for stmt in walk::stmts(group) {
+    });
+    walk::stmts(group).for_each(|stmt| {
         if let Stmt::SetDynamic { node, .. } = stmt {
             found.insert(*node);
         }
-    }
+    });
     found
 }
 

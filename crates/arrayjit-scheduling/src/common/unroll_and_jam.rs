@@ -229,13 +229,13 @@ fn set_once(run: &[Stmt]) -> IdSet<LocalId> {
     let mut read_before = IdSet::default();
     for stmt in run {
         for value in stmt.values() {
-            for e in walk::parts(value) {
+            walk::parts(value).for_each(|e| {
                 if let Expr::GetLocal { local, .. } = e
                     && !sets.contains_key(local)
                 {
                     read_before.insert(*local);
                 }
-            }
+            });
         }
         if let Stmt::SetLocal { local, .. } = stmt {
             *sets.entry(*local).or_default() += 1;

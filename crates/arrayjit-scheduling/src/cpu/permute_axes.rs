@@ -114,11 +114,11 @@ fn candidates(routine: &LoweredRoutine) -> BTreeMap<NodeRef, Layout> {
             layouts.remove(&touch.node);
         }
     }
-    for e in walk::parts_in(&routine.body) {
+    walk::parts_in(&routine.body).for_each(|e| {
         if let Expr::GetMerge { node, .. } = e {
             layouts.remove(node);
         }
-    }
+    });
     layouts
 }
 
@@ -154,11 +154,11 @@ fn vote_of(
     layouts: &mut BTreeMap<NodeRef, Layout>,
 ) {
     let mut accesses: Vec<(NodeRef, &Indices, i64)> = vec![(node, index, 3)];
-    for e in walk::parts(value) {
+    walk::parts(value).for_each(|e| {
         if let Expr::Get { node, index } | Expr::GetGuarded { node, index, .. } = e {
             accesses.push((*node, index, 1));
         }
-    }
+    });
     let score = |var: LoopId| -> i64 {
         let known = accesses.iter().filter_map(|&(node, index, weight)| {
             let own = contiguous.get(node.index()).copied().filter(|&axis| axis < index.len());

@@ -22,13 +22,13 @@ const PARTS: usize = 12;
 /// nest has no guarded reads of narrow elements, or too many edges.
 pub(crate) fn split_guards(nest: &Nest, names: &mut Names) -> Option<Block> {
     let mut guards: Vec<Range> = Vec::new();
-    for e in walk::parts_in(&nest.body) {
+    walk::parts_in(&nest.body).for_each(|e| {
         if let Expr::GetGuarded { guard, node, .. } = e
             && names.node(*node).size_bytes() < DType::F32.size_bytes()
         {
             guards.extend(guard.iter().cloned());
         }
-    }
+    });
     let is_simple = nest.body.iter().all(|stmt| matches!(stmt, Stmt::Set { .. } | Stmt::Comment(_)));
     let cuts: Vec<Vec<i64>> = nest.loops.iter().map(|l| cuts(l, &guards)).collect();
     let parts = cuts.iter().fold(1usize, |parts, cuts| parts.saturating_mul(cuts.len() + 1));

@@ -170,11 +170,11 @@ impl Triangle {
         let Some(own) = self.element_loops(names) else { return false };
         let block = std::slice::from_ref(stmt);
         let mut ends = BTreeMap::new();
-        for stmt in walk::stmts(block) {
+        walk::stmts(block).for_each(|stmt| {
             if let Stmt::For { var, lo: 0, hi, .. } = stmt {
                 ends.insert(*var, hi.clone());
             }
-        }
+        });
         let is_stored = |index: &Indices| {
             let vars: Option<Vec<LoopId>> = self.long_axes(index, names).map(variable).collect();
             let Some(vars) = vars else { return false };

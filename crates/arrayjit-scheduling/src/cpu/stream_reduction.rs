@@ -63,7 +63,7 @@ fn reduces_rows(body: &[Stmt], lane: LoopId, extent: i64, names: &Names) -> bool
     let mut reads = 0;
     let mut plain = !nest::has_lanes(body);
     let mut inner = Vec::new();
-    for stmt in walk::stmts(body) {
+    walk::stmts(body).for_each(|stmt| {
         if let Stmt::For { var, hi, body, .. } = stmt
             && let [Stmt::SetLocal { index, value, .. }] = body.as_slice()
             && index.is_empty()
@@ -71,9 +71,9 @@ fn reduces_rows(body: &[Stmt], lane: LoopId, extent: i64, names: &Names) -> bool
         {
             inner.push((*var, value));
         }
-    }
+    });
     for (var, value) in inner {
-        for e in walk::parts(value) {
+        walk::parts(value).for_each(|e| {
             if let Expr::Get { node, index } = e
                 && let position = names.position(*node, index)
                 && position.mentions(lane)
@@ -82,7 +82,7 @@ fn reduces_rows(body: &[Stmt], lane: LoopId, extent: i64, names: &Names) -> bool
                 plain &= in_rows || !mentions(e, var);
                 reads += usize::from(in_rows);
             }
-        }
+        });
     }
     plain && reads > 0
 }
@@ -241,14 +241,14 @@ impl<'a> Update<'a> {
     fn accumulates(&self, row: LoopId) -> bool {
         let mut own = 0;
         let mut others = 0;
-        for e in walk::parts(self.value) {
+        walk::parts(self.value).for_each(|e| {
             if let Expr::GetLocal { local, index } = e
                 && *local == self.acc
             {
                 own += usize::from(index == self.index);
                 others += usize::from(index != self.index);
             }
-        }
+        });
         let in_strips = self.strips == 1 || self.index.iter().any(|i| i.mentions(self.strip));
         in_strips && own == 1 && others == 0 && !self.index.iter().any(|i| i.mentions(row))
     }

@@ -59,7 +59,7 @@ fn across(nest: &Nest, lane: &Loop, names: &Names) -> Option<Loop> {
         return None;
     }
     let mut found = None;
-    for e in walk::parts_in(&nest.body) {
+    walk::parts_in(&nest.body).for_each(|e| {
         if let Expr::Get { node, index } = e {
             let position = names.position(*node, index);
             let step = position.coefficient(lane.var);
@@ -68,7 +68,7 @@ fn across(nest: &Nest, lane: &Loop, names: &Names) -> Option<Loop> {
             };
             found = found.or(nest.loops.iter().find(contiguous));
         }
-    }
+    });
     let across = found?;
     (across != lane && nest.possible_lanes(names).contains(across)).then(|| across.clone())
 }

@@ -141,11 +141,11 @@ fn strides(body: &[Stmt], row: LoopId, names: &Names) -> Option<bool> {
         found |= strided;
         plain &= !strided || names.node(node).size_bytes() >= 4;
     };
-    for stmt in walk::stmts(body) {
+    walk::stmts(body).for_each(|stmt| {
         if let Stmt::Set { node, index, .. } = stmt {
             note(*node, index);
         }
-    }
+    });
     let mut other = false;
     walk::parts_in(body).for_each(|e| match e {
         Expr::Get { node, index } => note(*node, index),
@@ -183,13 +183,13 @@ fn longest_contiguous(body: &[Stmt], names: &Names) -> i64 {
     let mut longest = 0;
     walk::stmts(body).for_each(|stmt| {
         let Stmt::For { var, hi, body, .. } = stmt else { return };
-        for stmt in walk::stmts(body) {
+        walk::stmts(body).for_each(|stmt| {
             if let Stmt::Set { node, index, .. } = stmt
                 && names.position(*node, index).coefficient(*var) == 1
             {
                 longest = longest.max(hi.limit);
             }
-        }
+        });
     });
     longest
 }

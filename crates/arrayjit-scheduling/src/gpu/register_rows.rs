@@ -166,7 +166,7 @@ fn registers_of(gpu: &Gpu, node: NodeRef, shared: &SharedLoop) -> i64 {
 fn repeated(pass: &SharedPass) -> Option<SharedLoop> {
     let &[shared] = pass.shared.as_slice() else { return None };
     let mut values = 0usize;
-    for e in walk::parts_in(&pass.body) {
+    walk::parts_in(&pass.body).for_each(|e| {
         values += match e {
             Expr::Unary { op: UnaryOp::Sin | UnaryOp::Cos, .. } => 4 * TRANSCENDENTAL,
             Expr::Binary { op: BinaryOp::Pow, .. } => 4 * TRANSCENDENTAL,
@@ -174,7 +174,7 @@ fn repeated(pass: &SharedPass) -> Option<SharedLoop> {
             Expr::Unary { op, .. } if op.is_transcendental() => TRANSCENDENTAL,
             _ => 1,
         };
-    }
+    });
     let positions = (shared.steps() * shared.run) as usize;
     (values.saturating_mul(positions) <= REPEATED).then_some(shared)
 }
@@ -194,16 +194,16 @@ fn positions(pass: &SharedPass, var: LoopId) -> BTreeSet<(NodeRef, Indices)> {
             found.insert((node, index.iter().map(at_position).collect()));
         }
     };
-    for stmt in walk::stmts(&pass.body) {
+    walk::stmts(&pass.body).for_each(|stmt| {
         if let Stmt::Set { node, index, .. } = stmt {
             note(*node, index);
         }
-    }
-    for e in walk::parts_in(&pass.body) {
+    });
+    walk::parts_in(&pass.body).for_each(|e| {
         if let Expr::Get { node, index } = e {
             note(*node, index);
         }
-    }
+    });
     found
 }
 

@@ -28,16 +28,16 @@ pub(crate) fn sizes(gpu: &Gpu, body: &[Stmt], moves: impl Fn(&Affine) -> bool) -
             sizes.push(gpu.names.node(node).size_bytes());
         }
     };
-    for stmt in walk::stmts(body) {
+    walk::stmts(body).for_each(|stmt| {
         if let Stmt::Set { node, index, .. } = stmt {
             note(*node, index);
         }
-    }
-    for e in walk::parts_in(body) {
+    });
+    walk::parts_in(body).for_each(|e| {
         if let Expr::Get { node, index } | Expr::GetMerge { node, index } = e {
             note(*node, index);
         }
-    }
+    });
     sizes
 }
 

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use codegen_core::{Caps, canonical};
-use lowered_ir::ir::{
-    Block, Expr, Fresh, IdSet, LocalId, Locals, LogPart, LoopId, LoweredRoutine, Stmt, walk,
-};
+use lowered_ir::ir::{Block, Expr, Fresh, IdSet, LocalId, Locals, LogPart, LoopId, LoweredRoutine, Stmt};
 use lowered_ir::math::build;
 use tnode::{DType, Scalar};
 
@@ -72,7 +70,7 @@ impl Legalizer<'_> {
             Expr::GetLocal { local, .. } => self.holds_bits(*local),
             _ => false,
         };
-        is_own || stmt.values().into_iter().flat_map(walk::parts).any(is_narrow)
+        is_own || stmt.parts().any(is_narrow)
     }
 
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<Stmt> {

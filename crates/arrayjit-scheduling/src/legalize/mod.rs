@@ -136,11 +136,11 @@ fn check_storage(routine: &LoweredRoutine, caps: &Caps) -> Result<()> {
 fn mentioned(block: &[Stmt]) -> IdSet<NodeRef> {
     let Effects { mut reads, writes, .. } = Effects::of(block);
     reads.extend(&writes);
-    for part in walk::parts_in(block) {
+    walk::parts_in(block).for_each(|part| {
         if let Expr::GetMerge { node, .. } = part {
             reads.insert(*node);
         }
-    }
+    });
     reads
 }
 

@@ -14,11 +14,11 @@ impl LineNumbers {
     /// Numbers the statements of a body that log.
     pub fn new(body: &[Stmt]) -> LineNumbers {
         let mut lines = HashMap::new();
-        for stmt in walk::stmts(body) {
+        walk::stmts(body).for_each(|stmt| {
             if let Stmt::Log { .. } = stmt {
                 lines.insert(std::ptr::from_ref(stmt), lines.len());
             }
-        }
+        });
         LineNumbers(lines)
     }
 

@@ -94,11 +94,11 @@ struct PlacementSearch<'a> {
 
 fn ranges(kernel: &LoweredRoutine) -> BTreeMap<Var, (i64, i64)> {
     let mut ranges = BTreeMap::new();
-    for stmt in walk::stmts(&kernel.body) {
+    walk::stmts(&kernel.body).for_each(|stmt| {
         if let Stmt::For { var, lo, hi, .. } = stmt {
             ranges.insert(Var::Loop(*var), (*lo, hi.limit.saturating_sub(1)));
         }
-    }
+    });
     ranges
 }
 
@@ -257,9 +257,9 @@ mod tests {
                     for i2 in 0..4 unrolled { l2 := l2 + l0[i2] }";
         let text = routine(body);
         let mut loops = Vec::new();
-        for stmt in walk::stmts(&text.body) {
+        walk::stmts(&text.body).for_each(|stmt| {
             loops.extend(matches!(stmt, Stmt::For { .. } | Stmt::SetLocal { .. }).then_some(stmt));
-        }
+        });
         let places = BarrierPlacement::of(&text, &FusedStatements::default());
         let met: Vec<bool> = loops.into_iter().map(|stmt| places.is_before(stmt)).collect();
         // In order: the grid, the workgroup loop and its store, the loop of all threads and its store.
@@ -271,14 +271,14 @@ mod tests {
         let routine = routine(body);
         let places = BarrierPlacement::of(&routine, &FusedStatements::default());
         let (mut found, mut nth) = (Vec::new(), 0);
-        for stmt in walk::stmts(&routine.body) {
+        walk::stmts(&routine.body).for_each(|stmt| {
             if let Stmt::For { kind: LoopKind::Workgroup, .. } = stmt {
                 if places.is_before(stmt) {
                     found.push(nth);
                 }
                 nth += 1;
             }
-        }
+        });
         found
     }
 

@@ -88,11 +88,11 @@ impl Planner {
     /// Counts the workgroup loops around the accesses to each thread local.
     fn thread_dims(&mut self, body: &[Stmt]) {
         let mut threads = BTreeSet::new();
-        for stmt in walk::stmts(body) {
+        walk::stmts(body).for_each(|stmt| {
             if let Stmt::For { var, kind: LoopKind::Workgroup, .. } = stmt {
                 threads.insert(Var::from(*var));
             }
-        }
+        });
         let dims = &mut self.plan.thread_dims;
         let mut note = |local: LocalId, index: &[Affine]| {
             let leading = index.iter().take_while(|i| i.as_var().is_some_and(|v| threads.contains(&v)));
@@ -100,16 +100,16 @@ impl Planner {
             let known = dims.entry(local).or_insert(count);
             *known = count.min(*known);
         };
-        for stmt in walk::stmts(body) {
+        walk::stmts(body).for_each(|stmt| {
             if let Stmt::SetLocal { local, index, .. } = stmt {
                 note(*local, index);
             }
-        }
-        for e in walk::parts_in(body) {
+        });
+        walk::parts_in(body).for_each(|e| {
             if let Expr::GetLocal { local, index } = e {
                 note(*local, index);
             }
-        }
+        });
         let locals = declared(body, Space::Thread);
         dims.retain(|local, _| locals.contains(local));
     }
@@ -161,11 +161,11 @@ impl Planner {
     }
 
     fn value(&mut self, value: &Expr) {
-        for e in walk::parts(value) {
+        walk::parts(value).for_each(|e| {
             if let Expr::GetLocal { local, index } = e {
                 self.touch(*local, index);
             }
-        }
+        });
     }
 
     /// A computed index makes the local an array.
@@ -189,7 +189,7 @@ impl Planner {
     /// The approximate number of values that a block computes, with its loops unrolled where allowed.
     fn size(&self, body: &[Stmt]) -> usize {
         body.iter().fold(0, |sum, stmt| {
-            let own = 1 + stmt.values().into_iter().flat_map(walk::parts).count();
+            let own = 1 + stmt.parts().count();
             let inner = match stmt {
                 Stmt::For { lo, hi, kind, body, .. } => {
                     let once = self.size(body);

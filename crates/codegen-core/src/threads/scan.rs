@@ -58,11 +58,11 @@ fn runs_over(index: &Affine, dim: i64, loops: &[(LoopId, i64)]) -> bool {
 /// The dimensions of the part of a local that statements read, starting at its first element.
 fn read_dims(block: &[Stmt], local: LocalId, dims: &[usize]) -> Vec<usize> {
     let mut greatest = BTreeMap::new();
-    for stmt in walk::stmts(block) {
+    walk::stmts(block).for_each(|stmt| {
         if let Stmt::For { var, hi, .. } = stmt {
             greatest.insert(Var::Loop(*var), hi.limit.saturating_sub(1));
         }
-    }
+    });
     let end = |index: &Affine| {
         let terms = index.terms().iter().map(|(var, factor)| {
             let most = greatest.get(var).filter(|_| *factor >= 0)?;
@@ -72,7 +72,7 @@ fn read_dims(block: &[Stmt], local: LocalId, dims: &[usize]) -> Vec<usize> {
         sum.and_then(|last| usize::try_from(last.checked_add(1)?).ok())
     };
     let mut read = vec![0; dims.len()];
-    for e in walk::parts_in(block) {
+    walk::parts_in(block).for_each(|e| {
         if let Expr::GetLocal { local: of, index } = e
             && *of == local
         {
@@ -80,7 +80,7 @@ fn read_dims(block: &[Stmt], local: LocalId, dims: &[usize]) -> Vec<usize> {
                 *read = end(index).unwrap_or(dim).min(dim).max(*read);
             }
         }
-    }
+    });
     read
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use lowered_ir::ir::{Affine, Expr, Indices, LocalId, LoopId, LoopKind, LoweredRoutine, Stmt, walk};
+use lowered_ir::ir::{
+    Affine, ArrayRef, Expr, Indices, LocalId, LoopId, LoopKind, LoweredRoutine, Stmt, walk,
+};
 use lowered_ir::passes::cover::{Cuboid, WrittenPatches};
 use lowered_ir::passes::ranges::LoopInfo;
 use tnode::DType;
@@ -28,22 +30,22 @@ pub(super) fn lane_indexed(body: &[Stmt]) -> BTreeSet<LocalId> {
 /// Whether each node is only read.
 pub(super) fn read_only(routine: &LoweredRoutine) -> Vec<bool> {
     let mut read_only = vec![true; routine.nodes.len()];
-    for stmt in walk::stmts(&routine.body) {
+    walk::stmts(&routine.body).for_each(|stmt| {
         if let Stmt::Set { node, .. } | Stmt::SetDynamic { node, .. } | Stmt::Zero { node } = stmt {
             read_only[node.index()] = false;
         }
-    }
+    });
     read_only
 }
 
 /// The locals that the block assigns, including the block's own.
 pub(crate) fn assigned(body: &[Stmt]) -> BTreeSet<LocalId> {
     let mut assigned = BTreeSet::new();
-    for stmt in walk::stmts(body) {
+    walk::stmts(body).for_each(|stmt| {
         if let Stmt::SetLocal { local, .. } = stmt {
             assigned.insert(*local);
         }
-    }
+    });
     assigned
 }
 
@@ -84,9 +86,8 @@ fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut WrittenPatches) ->
 }
 
 fn mentions(stmt: &Stmt, local: LocalId) -> bool {
-    let mut found = false;
-    each_local_access(std::slice::from_ref(stmt), &mut |used, _| found |= used == local);
-    found
+    let (block, local) = (std::slice::from_ref(stmt), Some(ArrayRef::Local(local)));
+    walk::stmts(block).any(|stmt| stmt.array() == local) || walk::parts_in(block).any(|e| e.array() == local)
 }
 
 /// Estimates the number of instructions of a block.
@@ -94,11 +95,7 @@ pub(crate) fn size(body: &[Stmt]) -> usize {
     body.iter().fold(0, |sum, stmt| {
         let one = match stmt {
             Stmt::Set { .. } | Stmt::SetLocal { .. } | Stmt::SetDynamic { .. } | Stmt::Log { .. } => {
-                let mut parts = 1;
-                for value in stmt.values() {
-                    walk::parts(value).for_each(|_| parts += 1);
-                }
-                parts
+                1 + stmt.parts().count()
             }
             Stmt::For { kind: LoopKind::Vector, hi, body, .. } => {
                 size(body).saturating_mul((hi.limit.max(0) as usize).div_ceil(LANES))
@@ -161,11 +158,11 @@ pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) ->
             Stmt::Comment(_) => {}
         }
     }
-    for e in walk::parts_in(body) {
+    walk::parts_in(body).for_each(|e| {
         if let Expr::GetDynamic { at, .. } = e {
             fits &= is_uniform(at, var, &private);
         }
-    }
+    });
     each_local_access(body, &mut |local, index| {
         fits &= !private.contains(&local) || index.iter().all(|i| !i.mentions(var));
     });
@@ -176,7 +173,7 @@ pub(super) fn has_lanes(var: LoopId, body: &[Stmt], has_u32x4: impl Fn(&Expr) ->
 /// it.
 fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
     let mut uniform = true;
-    for e in walk::parts(at) {
+    walk::parts(at).for_each(|e| {
         let (indices, own): (&[Affine], bool) = match e {
             Expr::Index { index, .. } => (std::slice::from_ref(index), false),
             Expr::Get { index, .. } | Expr::GetMerge { index, .. } | Expr::GetDynamic { index, .. } => {
@@ -197,22 +194,22 @@ fn is_uniform(at: &Expr, var: LoopId, private: &BTreeSet<LocalId>) -> bool {
             | Expr::Lanes(_) => (&[], false),
         };
         uniform &= !own && indices.iter().all(|index| !index.mentions(var));
-    }
+    });
     uniform
 }
 
 /// Calls `f` for every access to a local in the block.
 pub(crate) fn each_local_access(body: &[Stmt], f: &mut impl FnMut(LocalId, &Indices)) {
-    for stmt in walk::stmts(body) {
+    walk::stmts(body).for_each(|stmt| {
         if let Stmt::SetLocal { local, index, .. } = stmt {
             f(*local, index);
         }
-    }
-    for e in walk::parts_in(body) {
+    });
+    walk::parts_in(body).for_each(|e| {
         if let Expr::GetLocal { local, index } = e {
             f(*local, index);
         }
-    }
+    });
 }
 
 #[cfg(test)]

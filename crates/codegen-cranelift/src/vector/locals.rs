@@ -69,11 +69,11 @@ pub(super) fn walked(body: &[Stmt]) -> Result<BTreeSet<LocalId>> {
 
 fn registers(body: &[Stmt]) -> BTreeSet<LocalId> {
     let mut registers = BTreeSet::new();
-    for stmt in walk::stmts(body) {
+    walk::stmts(body).for_each(|stmt| {
         if let Stmt::Declare { local, space: lowered_ir::ir::Space::Register, .. } = stmt {
             registers.insert(*local);
         }
-    }
+    });
     registers
 }
 

@@ -46,12 +46,12 @@ pub(super) fn streamed(kernel: &Kernel, cache_bytes: usize) -> Vec<bool> {
         )
         .take(kernel.ir().nodes.len())
         .collect();
-    for e in walk::parts_in(&kernel.ir().body) {
+    walk::parts_in(&kernel.ir().body).for_each(|e| {
         use lowered_ir::ir::Expr::{Get, GetDynamic, GetGuarded};
         if let Get { node, .. } | GetGuarded { node, .. } | GetDynamic { node, .. } = e {
             streamed[node.index()] = false;
         }
-    }
+    });
     streamed
 }
 

@@ -49,11 +49,11 @@ fn extent(ir: &LoweredRoutine) -> u64 {
 /// Nodes that stand for a merge buffer.
 fn merged(ir: &LoweredRoutine) -> BTreeSet<usize> {
     let mut merged = BTreeSet::new();
-    for e in walk::parts_in(&ir.body) {
+    walk::parts_in(&ir.body).for_each(|e| {
         if let Expr::GetMerge { node, .. } = e {
             merged.insert(node.index());
         }
-    }
+    });
     merged
 }
 

@@ -114,6 +114,7 @@ impl Expr {
 
     /// Calls `f` with the operands of the outermost operation, right to left. Walks with a stack push them in
     /// this order.
+    #[inline(always)]
     pub(crate) fn each_child_backwards<'a>(&'a self, mut f: impl FnMut(&'a Expr)) {
         match self {
             Expr::Const(_)

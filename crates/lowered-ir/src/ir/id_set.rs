@@ -107,8 +107,8 @@ impl<T: Copy + Ord> IdSet<T> {
 
 impl<T: Copy + Ord> FromIterator<T> for IdSet<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> IdSet<T> {
-        let mut set = IdSet(elements.into_iter().collect());
-        set.restore_order(0);
+        let mut set = IdSet::default();
+        set.extend(elements);
         set
     }
 }
@@ -116,7 +116,8 @@ impl<T: Copy + Ord> FromIterator<T> for IdSet<T> {
 impl<T: Copy + Ord> Extend<T> for IdSet<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, elements: I) {
         let start = self.0.len();
-        self.0.extend(elements);
+        // Walks over the IR fold faster than they give elements one by one.
+        elements.into_iter().for_each(|element| self.0.push(element));
         self.restore_order(start);
     }
 }

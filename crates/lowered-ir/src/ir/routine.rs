@@ -96,11 +96,11 @@ impl LoweredRoutine {
     /// Every local declared anywhere in the body.
     pub fn locals(&self) -> Locals {
         let mut locals = BTreeMap::new();
-        for stmt in walk::stmts(&self.body) {
+        walk::stmts(&self.body).for_each(|stmt| {
             if let Stmt::Declare { local, dtype, dims, space } = stmt {
                 locals.insert(*local, LocalDecl { dtype: *dtype, dims: dims.clone(), space: *space });
             }
-        }
+        });
         locals
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use smallvec::{SmallVec, smallvec};
 use tnode::{DType, Dims};
 
-use super::{BinaryOp, Bound, Expr, Indices, LocalId, LoopId, NodeRef};
+use super::{BinaryOp, Bound, Expr, Indices, LocalId, LoopId, NodeRef, walk};
 
 /// Statements in sequence.
 pub type Block = Vec<Stmt>;
@@ -141,15 +141,45 @@ impl LogPart {
     }
 }
 
+/// The iterator of [`Stmt::values`].
+#[derive(Clone, Debug)]
+pub struct Values<'a> {
+    own: [Option<&'a Expr>; 2],
+    logged: std::slice::Iter<'a, LogPart>,
+}
+
+impl<'a> Values<'a> {
+    fn of(own: [Option<&'a Expr>; 2], logged: &'a [LogPart]) -> Values<'a> {
+        Values { own, logged: logged.iter() }
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = &'a Expr;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Expr> {
+        let [first, second] = &mut self.own;
+        first.take().or_else(|| second.take()).or_else(|| self.logged.find_map(LogPart::value))
+    }
+}
+
 impl Stmt {
     /// The expressions that the statement itself evaluates, in order; none for a loop.
-    pub fn values(&self) -> SmallVec<[&Expr; 2]> {
+    pub fn values(&self) -> Values<'_> {
         match self {
-            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => smallvec![value],
-            Stmt::SetDynamic { at, value, .. } => smallvec![at, value],
-            Stmt::Log { parts } => parts.iter().filter_map(LogPart::value).collect(),
-            Stmt::For { .. } | Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => SmallVec::new(),
+            Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => Values::of([Some(value), None], &[]),
+            Stmt::SetDynamic { at, value, .. } => Values::of([Some(at), Some(value)], &[]),
+            Stmt::Log { parts } => Values::of([None, None], parts),
+            Stmt::For { .. } | Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {
+                Values::of([None, None], &[])
+            }
         }
+    }
+
+    /// All parts of the values that the statement itself evaluates, those of its loop left out.
+    pub fn parts(&self) -> impl Iterator<Item = &Expr> {
+        self.values().flat_map(walk::parts)
     }
 
     /// Like [`values`](Self::values), but the references are mutable.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{Affine, ArrayRef, Expr, IdSet, Indices, LocalId, LoopId, Stmt, Var};
 
@@ -24,21 +24,53 @@ fn count_visit() {
 }
 
 /// The statements of a block and of its loops, outer before inner, in order.
-pub fn stmts(block: &[Stmt]) -> impl Iterator<Item = &Stmt> {
-    let mut open: SmallVec<[std::slice::Iter<'_, Stmt>; 8]> = smallvec![block.iter()];
-    std::iter::from_fn(move || {
-        while let Some(block) = open.last_mut() {
-            let Some(stmt) = block.next() else {
-                open.pop();
+pub fn stmts(block: &[Stmt]) -> Stmts<'_> {
+    Stmts { block: block.iter(), outer: SmallVec::new() }
+}
+
+/// The iterator of [`stmts`].
+pub struct Stmts<'a> {
+    block: std::slice::Iter<'a, Stmt>,
+    /// What is left of the blocks around `block`.
+    outer: SmallVec<[std::slice::Iter<'a, Stmt>; 4]>,
+}
+
+impl<'a> Iterator for Stmts<'a> {
+    type Item = &'a Stmt;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Stmt> {
+        loop {
+            let Some(stmt) = self.block.next() else {
+                self.block = self.outer.pop()?;
                 continue;
             };
             count_visit();
             if let Stmt::For { body, .. } = stmt {
-                open.push(body.iter());
+                self.outer.push(std::mem::replace(&mut self.block, body.iter()));
             }
             return Some(stmt);
         }
-        None
+    }
+
+    // Recursion needs no list of blocks, so `for_each` is faster than `for`.
+    fn fold<B, F: FnMut(B, &'a Stmt) -> B>(mut self, init: B, mut f: F) -> B {
+        let mut folded = fold_stmts(self.block, init, &mut f);
+        while let Some(block) = self.outer.pop() {
+            folded = fold_stmts(block, folded, &mut f);
+        }
+        folded
+    }
+}
+
+fn fold_stmts<'a, B>(block: std::slice::Iter<'a, Stmt>, init: B, f: &mut impl FnMut(B, &'a Stmt) -> B) -> B {
+    block.fold(init, |folded, stmt| {
+        count_visit();
+        let folded = f(folded, stmt);
+        match stmt {
+            Stmt::For { body, .. } => fold_stmts(body.iter(), folded, f),
+            _ => folded,
+        }
     })
 }
 
@@ -57,14 +89,64 @@ pub fn values(block: &[Stmt]) -> impl Iterator<Item = &Expr> {
 }
 
 /// The expression and all its parts, outer before inner, left to right.
-pub fn parts(expr: &Expr) -> impl Iterator<Item = &Expr> {
-    let mut open: SmallVec<[&Expr; 8]> = smallvec![expr];
-    std::iter::from_fn(move || {
-        let part = open.pop()?;
+pub fn parts(expr: &Expr) -> Parts<'_> {
+    Parts { next: Some(expr), later: SmallVec::new() }
+}
+
+/// The iterator of [`parts`].
+pub struct Parts<'a> {
+    next: Option<&'a Expr>,
+    /// The operands after `next`, the last one first.
+    later: SmallVec<[&'a Expr; 6]>,
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = &'a Expr;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Expr> {
+        let part = self.next.take().or_else(|| self.later.pop())?;
         count_visit();
-        part.each_child_backwards(|child| open.push(child));
+        // The first operand comes last, and stays in `next`.
+        part.each_child_backwards(|child| self.later.extend(self.next.replace(child)));
         Some(part)
-    })
+    }
+
+    // Recursion needs no list of operands, so `for_each` is faster than `for`.
+    fn fold<B, F: FnMut(B, &'a Expr) -> B>(mut self, init: B, mut f: F) -> B {
+        let mut folded = init;
+        while let Some(expr) = self.next.take().or_else(|| self.later.pop()) {
+            folded = fold_parts(expr, folded, &mut f);
+        }
+        folded
+    }
+}
+
+fn fold_parts<'a, B>(expr: &'a Expr, init: B, f: &mut impl FnMut(B, &'a Expr) -> B) -> B {
+    count_visit();
+    let folded = f(init, expr);
+    match expr {
+        Expr::Const(_)
+        | Expr::Index { .. }
+        | Expr::Get { .. }
+        | Expr::GetMerge { .. }
+        | Expr::GetLocal { .. } => folded,
+        Expr::GetGuarded { otherwise: arg, .. }
+        | Expr::Unary { arg, .. }
+        | Expr::Convert { arg, .. }
+        | Expr::Bitcast { arg, .. }
+        | Expr::Lane { arg, .. } => fold_parts(arg, folded, f),
+        Expr::GetDynamic { at: a, otherwise: b, .. } | Expr::Binary { a, b, .. } => {
+            let folded = fold_parts(a, folded, f);
+            fold_parts(b, folded, f)
+        }
+        Expr::Ternary { a, b, c, .. } => {
+            let folded = fold_parts(a, folded, f);
+            let folded = fold_parts(b, folded, f);
+            fold_parts(c, folded, f)
+        }
+        Expr::Lanes(lanes) => lanes.iter().fold(folded, |folded, lane| fold_parts(lane, folded, f)),
+    }
 }
 
 /// All parts of the values that the statements of a block and of its loops evaluate.

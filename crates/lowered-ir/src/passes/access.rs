@@ -258,7 +258,7 @@ impl<'a> AccessWalker<'a> {
                 self.scatter(*node, index, *axis, op.is_some());
             }
             Stmt::SetLocal { .. } | Stmt::Log { .. } => {
-                stmt.values().into_iter().for_each(|value| self.value(value, None));
+                stmt.values().for_each(|value| self.value(value, None));
             }
             Stmt::Zero { node } => self.zero(*node),
             Stmt::Declare { .. } | Stmt::Comment(_) => {}

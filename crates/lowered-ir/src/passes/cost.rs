@@ -52,7 +52,7 @@ fn stmt_work(stmt: &Stmt) -> u64 {
         Stmt::For { lo, hi, body, .. } => {
             (hi.limit.saturating_sub(*lo).max(0) as u64).saturating_mul(work(body))
         }
-        _ => stmt.values().into_iter().fold(1, |sum, value| sum + cost(value)),
+        _ => stmt.values().fold(1, |sum, value| sum + cost(value)),
     }
 }
 

@@ -254,7 +254,7 @@ struct ValueNumbering {
 impl ValueNumbering {
     /// Numbers the values that the statement evaluates, and records the memory that it writes.
     fn stmt(&mut self, stmt: &Stmt) -> ValueNumbers {
-        let roots: ValueNumbers = stmt.values().into_iter().map(|value| self.expr(value)).collect();
+        let roots: ValueNumbers = stmt.values().map(|value| self.expr(value)).collect();
         for &root in &roots {
             self.parts[root].uses += 1;
         }

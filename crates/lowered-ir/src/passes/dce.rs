@@ -60,7 +60,7 @@ impl UnreadArrays {
         let mut stores: BTreeMap<ArrayRef, Vec<ArrayRef>> = BTreeMap::new();
         // How many statements read each array.
         let mut readers: BTreeMap<ArrayRef, usize> = BTreeMap::new();
-        for stmt in walk::stmts(body) {
+        walk::stmts(body).for_each(|stmt| {
             let target = stmt.array();
             let reads: Vec<ArrayRef> =
                 reads_of(stmt).into_iter().filter(|read| Some(*read) != target).collect();
@@ -68,7 +68,7 @@ impl UnreadArrays {
             if let Some(target) = target {
                 stores.entry(target).or_default().extend(reads);
             }
-        }
+        });
         let matters = |array: &ArrayRef| matches!(array, ArrayRef::Node(node) if outlives(*node));
         let is_read = |array: &ArrayRef| readers.get(array).is_some_and(|&count| count > 0);
         let mut open: Vec<ArrayRef> =
@@ -108,5 +108,5 @@ impl UnreadArrays {
 
 /// The arrays that the values of the statement itself read.
 fn reads_of(stmt: &Stmt) -> BTreeSet<ArrayRef> {
-    stmt.values().into_iter().flat_map(walk::parts).filter_map(Expr::array).collect()
+    stmt.parts().filter_map(Expr::array).collect()
 }

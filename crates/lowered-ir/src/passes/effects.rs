@@ -26,10 +26,10 @@ impl Effects {
     /// The effects of the statements together.
     pub fn of(block: &[Stmt]) -> Effects {
         let mut effects = Effects::default();
-        for stmt in walk::stmts(block) {
-            stmt.values().into_iter().for_each(|value| effects.read(value));
+        walk::stmts(block).for_each(|stmt| {
+            stmt.values().for_each(|value| effects.read(value));
             effects.own(stmt);
-        }
+        });
         effects
     }
 

@@ -54,7 +54,7 @@ pub fn check(routine: &LoweredRoutine, cutoff: f64) -> Result<(), HalfOverflow> 
 
 fn large_constant(block: &Block, cutoff: f64) -> Option<(&Stmt, Scalar)> {
     walk::stmts(block).find_map(|stmt| {
-        stmt.values().into_iter().flat_map(walk::parts).find_map(|part| match part {
+        stmt.parts().find_map(|part| match part {
             Expr::Const(c) if is_large(*c, cutoff) => Some((stmt, *c)),
             _ => None,
         })

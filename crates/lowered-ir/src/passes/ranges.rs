@@ -78,12 +78,12 @@ impl Ranges {
 
     /// Adds the loops of a block; the loops around it were added before.
     pub fn add(&mut self, block: &[Stmt]) {
-        for stmt in walk::stmts(block) {
+        walk::stmts(block).for_each(|stmt| {
             if let Stmt::For { var, lo, hi, kind, .. } = stmt {
                 let interval = (*lo, self.greatest(hi).saturating_sub(1));
                 self.loops.insert(*var, (LoopInfo { lo: *lo, hi: hi.clone(), kind: *kind }, interval));
             }
-        }
+        });
     }
 
     /// The greatest value of a bound.

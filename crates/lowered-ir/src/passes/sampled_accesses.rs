@@ -65,7 +65,7 @@ impl AccessSampler {
             | Stmt::Zero { .. }
             | Stmt::Declare { .. }
             | Stmt::Comment(_)
-            | Stmt::Log { .. } => stmt.values().into_iter().try_for_each(|value| self.reads(value, None)),
+            | Stmt::Log { .. } => stmt.values().try_for_each(|value| self.reads(value, None)),
         }
     }
 

@@ -161,7 +161,7 @@ fn head(routine: &LoweredRoutine, stmt: &Stmt) -> String {
             routine,
             &Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind: *kind, body: Vec::new() },
         ),
-        _ if stmt.values().into_iter().any(super::check::is_too_deep) => return String::new(),
+        _ if stmt.values().any(super::check::is_too_deep) => return String::new(),
         _ => print_stmt(routine, stmt),
     };
     text.lines().next().unwrap_or("").chars().take(SHOWN).collect()

@@ -42,10 +42,10 @@ impl StatementEffects {
         let stmts = std::slice::from_ref(stmt);
         let effects = Effects::of(stmts);
         let (mut size, mut cost) = (0, 0);
-        for value in walk::values(stmts) {
+        walk::values(stmts).for_each(|value| {
             size += cost::size(value);
             cost += cost::cost(value);
-        }
+        });
         let keeps_to_nodes = effects.local_writes.is_subset(&effects.declares) && !effects.logs;
         StatementEffects { reads: effects.reads, writes: effects.writes, keeps_to_nodes, size, cost }
     }

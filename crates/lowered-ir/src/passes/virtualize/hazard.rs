@@ -62,7 +62,7 @@ struct AccessOrder {
 impl AccessOrder {
     fn block(&mut self, block: &[Stmt]) {
         for stmt in block {
-            stmt.values().into_iter().for_each(|value| self.value(value));
+            stmt.values().for_each(|value| self.value(value));
             match stmt {
                 Stmt::For { var, body, .. } => {
                     self.loops.push(*var);

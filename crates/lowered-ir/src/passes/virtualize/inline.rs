@@ -51,7 +51,7 @@ fn overwritten(input: NodeRef, routine: &LoweredRoutine) -> InlineRejection {
 fn has_uses(stmt: &Stmt, node: NodeRef) -> bool {
     walk::stmts(std::slice::from_ref(stmt)).any(|s| match s {
         Stmt::Set { node: target, .. } if *target == node => false,
-        _ => s.values().into_iter().any(|value| mentions(value, node)),
+        _ => s.values().any(|value| mentions(value, node)),
     })
 }
 
@@ -202,7 +202,7 @@ impl Inliner<'_, '_> {
     fn uses(&self, value: &Expr) -> Result<Vec<(ElementUse, usize)>, InlineRejection> {
         let mut uses: Vec<(ElementUse, usize)> = Vec::new();
         let mut computed = false;
-        for part in walk::parts(value) {
+        walk::parts(value).for_each(|part| {
             computed |= matches!(part, Expr::GetDynamic { node, .. } if *node == self.producer.node);
             if let Some(found) = self.as_use(part) {
                 match uses.iter_mut().find(|(u, _)| *u == found) {
@@ -210,7 +210,7 @@ impl Inliner<'_, '_> {
                     None => uses.push((found, 1)),
                 }
             }
-        }
+        });
         if computed { Err(InlineRejection::ComputedIndex) } else { Ok(uses) }
     }
 

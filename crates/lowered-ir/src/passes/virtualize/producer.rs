@@ -161,14 +161,14 @@ fn without_dead_locals(stmt: Stmt) -> Option<Stmt> {
     }
     let mut feeds: BTreeMap<LocalId, BTreeSet<LocalId>> = BTreeMap::new();
     let mut open = Vec::new();
-    for s in walk::stmts(std::slice::from_ref(&stmt)) {
+    walk::stmts(std::slice::from_ref(&stmt)).for_each(|s| {
         let mut reads = super::Effects::default();
-        s.values().into_iter().for_each(|value| reads.read(value));
+        s.values().for_each(|value| reads.read(value));
         match s {
             Stmt::SetLocal { local, .. } => feeds.entry(*local).or_default().extend(reads.local_reads),
             _ => open.extend(reads.local_reads),
         }
-    }
+    });
     let mut live = BTreeSet::new();
     while let Some(local) = open.pop() {
         if live.insert(local) {

@@ -7,11 +7,11 @@ use crate::ir::{Affine, Expr, Fresh, LocalId, LoopId, Stmt, Var, walk};
 /// Gives every loop and local of the block a fresh identifier. Returns the new name of each loop.
 pub(crate) fn rename(block: &mut [Stmt], fresh: &mut Fresh) -> BTreeMap<LoopId, LoopId> {
     let mut locals = BTreeMap::new();
-    for stmt in walk::stmts(block) {
+    walk::stmts(block).for_each(|stmt| {
         if let Stmt::Declare { local, .. } = stmt {
             locals.insert(*local, fresh.local_id());
         }
-    }
+    });
     rename_locals(block, &locals);
     let mut loops = BTreeMap::new();
     rename_loops(block, &mut loops, fresh);

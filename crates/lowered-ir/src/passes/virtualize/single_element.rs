@@ -77,13 +77,13 @@ impl NestCheck<'_> {
     fn values(&self, stmt: &Stmt) -> Result<(), InlineRejection> {
         let mut result = Ok(());
         for value in stmt.values() {
-            for part in walk::parts(value) {
+            walk::parts(value).for_each(|part| {
                 if let Expr::GetLocal { local, index } = part
                     && result.is_ok()
                 {
                     result = self.local(*local, index);
                 }
-            }
+            });
         }
         result
     }
