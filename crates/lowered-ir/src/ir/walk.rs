@@ -89,18 +89,18 @@ pub fn values(block: &[Stmt]) -> impl Iterator<Item = &Expr> {
 }
 
 /// The expression and all its parts, outer before inner, left to right.
-pub fn parts(expr: &Expr) -> Parts<'_> {
-    Parts { next: Some(expr), later: SmallVec::new() }
+pub fn parts(expr: &Expr) -> ExprParts<'_> {
+    ExprParts { next: Some(expr), later: SmallVec::new() }
 }
 
 /// The iterator of [`parts`].
-pub struct Parts<'a> {
+pub struct ExprParts<'a> {
     next: Option<&'a Expr>,
     /// The operands after `next`, the last one first.
     later: SmallVec<[&'a Expr; 6]>,
 }
 
-impl<'a> Iterator for Parts<'a> {
+impl<'a> Iterator for ExprParts<'a> {
     type Item = &'a Expr;
 
     #[inline]
