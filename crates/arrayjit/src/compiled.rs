@@ -83,9 +83,9 @@ impl Compiled {
         self.form.name()
     }
 
-    /// The static symbols in binding order, each with its range.
+    /// The parameters among the static symbols in binding order, each with its range.
     pub fn symbols(&self) -> &[ir::Symbol] {
-        self.codes().next().map_or(&[], |code| code.schedule().symbols())
+        self.codes().next().map_or(&[], |code| ir::Symbol::parameters(code.schedule().symbols()))
     }
 
     /// The code without its nodes: one item, or, where statements fall back, one for each part in the order

@@ -108,7 +108,7 @@ impl Kernel {
             mode: ModeState::undecided(),
         });
         let symbols =
-            abi.static_ranges().enumerate().map(|(at, range)| Symbol { name: format!("s{at}"), range });
+            abi.static_ranges().enumerate().map(|(at, range)| Symbol::parameter(format!("s{at}"), range));
         let (nodes, symbols) = (memory.collect(), symbols.collect());
         let body = match i64::try_from(abi.launch.extent) {
             Ok(extent) if extent != 1 => vec![Stmt::looped(LoopId(0), extent, LoopKind::Parallel, vec![])],

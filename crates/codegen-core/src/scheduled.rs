@@ -182,7 +182,7 @@ impl ScheduledRoutine {
         &self.0.name
     }
 
-    /// The routine's static symbols with their ranges, in binding order.
+    /// The routine's static symbols with their ranges: the parameters in binding order, then the quotients.
     pub fn symbols(&self) -> &[Symbol] {
         &self.0.symbols
     }

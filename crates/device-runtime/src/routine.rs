@@ -62,15 +62,16 @@ impl LinkedRoutine {
         &self.0.name
     }
 
-    /// The static symbols, in the order in which [`LinkedRoutine::run`] takes their values.
+    /// The parameters among the static symbols, in the order in which [`LinkedRoutine::run`] takes their
+    /// values.
     pub fn bindings(&self) -> &[Symbol] {
-        &self.0.symbols
+        Symbol::parameters(&self.0.symbols)
     }
 
     /// Every combination of values of the static symbols, for [`LinkedRoutine::run`]; the first symbol varies
     /// slowest. One empty combination if there are no symbols.
     pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
-        let ranges: Vec<i64> = self.0.symbols.iter().map(|symbol| symbol.range).collect();
+        let ranges: Vec<i64> = self.bindings().iter().map(|symbol| symbol.range).collect();
         let first = ranges.iter().all(|&range| range > 0).then(|| vec![0; ranges.len()]);
         std::iter::successors(first, move |values| next_binding(values, &ranges))
     }
@@ -199,9 +200,10 @@ impl LinkedRoutine {
             tracing::debug_span!("launch", routine = %routine.name, stream = %stream.name()).entered();
         routine.context.alive(|| format!("routine `{}`", routine.name))?;
         routine.context.upload_stale(&routine.reads)?;
+        let symbols = Symbol::values(&routine.symbols, bindings);
         let task = match times {
-            None => MemoryTask::Run(kernels, bindings),
-            Some(times) => MemoryTask::RunTimed(kernels, bindings, times),
+            None => MemoryTask::Run(kernels, &symbols),
+            Some(times) => MemoryTask::RunTimed(kernels, &symbols, times),
         };
         let event = submit(stream, uses, || format!("running `{}`", routine.name), &task)?;
         routine.context.wrote(&routine.outputs, &event);
@@ -255,15 +257,16 @@ impl LinkedRoutine {
     ///
     /// [`RunError::BindingCount`] and [`RunError::BindingRange`].
     pub fn check_bindings(&self, bindings: &[i64]) -> Result<(), RunError> {
-        let (expected, found) = (self.0.symbols.len(), bindings.len());
+        let parameters = self.bindings();
+        let (expected, found) = (parameters.len(), bindings.len());
         if expected != found {
-            let names: Vec<_> = self.0.symbols.iter().map(|symbol| format!("@{}", symbol.name)).collect();
+            let names: Vec<_> = parameters.iter().map(|symbol| format!("@{}", symbol.name)).collect();
             let (routine, symbols) = (self.0.name.clone(), names.join(", "));
             let stream = self.0.context.stream().name();
             return Err(RunError::BindingCount { routine, stream, expected, symbols, found });
         }
         let outside = |(symbol, value): &(&Symbol, &i64)| !(0..symbol.range).contains(*value);
-        match self.0.symbols.iter().zip(bindings).find(outside) {
+        match parameters.iter().zip(bindings).find(outside) {
             Some((symbol, &value)) => Err(RunError::BindingRange {
                 routine: self.0.name.clone(),
                 stream: self.0.context.stream().name(),

@@ -13,6 +13,7 @@ use codegen_core::{
     host::{HostModule, HostPtr},
 };
 use filetests::RunCase;
+use lowered_ir::ir::Symbol;
 
 use crate::{float_env, report::Outcome};
 
@@ -76,7 +77,7 @@ pub(crate) fn run_in(
     let mut memory = Memory::new(scheduled, caps, case, soil);
     for (position, call) in scheduled.calls().iter().enumerate() {
         let abi = artifact.kernels().get(call.kernel).ok_or_else(|| wrong(position, "has no kernel"))?;
-        memory.call(&module, abi, call, case, order).map_err(|message| wrong(position, &message))?;
+        memory.call(&module, abi, call, order).map_err(|message| wrong(position, &message))?;
     }
     Ok(memory.nodes.iter().map(|node| node.bytes().to_vec()).collect())
 }
@@ -155,6 +156,8 @@ struct Memory {
     alignment: usize,
     /// The offset of each temporary in `temps`.
     offsets: Vec<usize>,
+    /// The values of the routine's symbols.
+    symbols: Vec<i64>,
     /// The byte that fills memory before it is overwritten.
     soil: u8,
 }
@@ -168,6 +171,7 @@ impl Memory {
             merge: GuardedBuffer::new(case.merge.as_deref().unwrap_or(&[]), alignment),
             alignment,
             offsets: scheduled.temps().iter().map(|temp| temp.offset).collect(),
+            symbols: Symbol::values(scheduled.symbols(), &case.bindings).to_vec(),
             soil,
         }
     }
@@ -177,12 +181,11 @@ impl Memory {
         module: &HostModule,
         abi: &KernelAbi,
         call: &KernelCall,
-        case: &RunCase,
         order: Order<'_>,
     ) -> Result<(), String> {
         let args = self.args(abi, call)?;
         let bindings: Option<Vec<i64>> =
-            call.bindings.iter().map(|s| case.bindings.get(s.index()).copied()).collect();
+            call.bindings.iter().map(|s| self.symbols.get(s.index()).copied()).collect();
         let bindings = bindings.ok_or("binds a symbol that the routine lacks")?;
         let expected = abi.params.iter().filter(|param| matches!(param, Param::StaticIndex { .. })).count();
         if bindings.len() != expected {

@@ -1,6 +1,7 @@
 //! Runs the calls of a scheduled routine on copies of the memory that they name.
 
 use codegen_core::{Access, Param, ScheduledRoutine, Slot};
+use lowered_ir::ir::Symbol;
 
 use crate::RunCase;
 
@@ -25,6 +26,7 @@ pub fn run_calls<E>(
         nodes[node.index()].fill(GARBAGE);
     }
     let mut pool = vec![GARBAGE; schedule.temp_bytes()];
+    let symbols = Symbol::values(schedule.symbols(), &case.bindings);
     for call in schedule.calls() {
         let params = &schedule.kernels()[call.kernel].abi().params;
         let args = call.args.iter().zip(params).map(|(slot, param)| match (*slot, param) {
@@ -36,7 +38,7 @@ pub fn run_calls<E>(
                 pool[temp.offset..temp.offset + temp.bytes].to_vec()
             }
         });
-        let bindings: Vec<i64> = call.bindings.iter().map(|symbol| case.bindings[symbol.index()]).collect();
+        let bindings: Vec<i64> = call.bindings.iter().map(|symbol| symbols[symbol.index()]).collect();
         let after = run(call.kernel, args.collect(), &bindings)?;
         for (slot, bytes) in call.args.iter().zip(after) {
             match *slot {

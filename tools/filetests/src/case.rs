@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lowered_ir::{
     interp::{InterpError, Memory},
-    ir::{LoweredRoutine, NodeRef, Numerics},
+    ir::{LoweredRoutine, NodeRef, Numerics, Symbol},
 };
 use tnode::{DType, MemoryMode, Scalar};
 
@@ -82,7 +82,7 @@ impl RunCase {
 
     /// A run on zeros.
     pub(crate) fn zeroed(routine: &LoweredRoutine, path: &Path, line: usize) -> RunCase {
-        let bindings = vec![0; routine.symbols.len()];
+        let bindings = vec![0; Symbol::parameters(&routine.symbols).len()];
         let case = RunCase::of(routine.clone(), Memory::zeroed(routine), bindings);
         RunCase { path: path.to_owned(), line, ..case }
     }

@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use lowered_ir::ir::{LoweredRoutine, NodeDecl, NodeRef};
+use lowered_ir::ir::{LoweredRoutine, NodeDecl, NodeRef, Symbol};
 
 use crate::{Expected, RunCase, values};
 
@@ -56,7 +56,7 @@ pub fn parse(text: &str, routine: &LoweredRoutine, path: &Path, line: usize) -> 
 fn input(case: &mut RunCase, assignment: &str) -> Result<(), String> {
     let (name, text) = equation(assignment)?;
     if let Some(symbol) = name.strip_prefix('@') {
-        let position = case.routine.symbols.iter().position(|s| s.name == symbol);
+        let position = Symbol::parameters(&case.routine.symbols).iter().position(|s| s.name == symbol);
         let binding = position.and_then(|at| case.bindings.get_mut(at));
         *binding.ok_or_else(|| format!("there is no symbol {name}"))? =
             text.parse().map_err(|_| format!("`{text}` is no binding"))?;

@@ -207,8 +207,9 @@ fn is_same(kernel: &Kernel, ir: &LoweredRoutine) -> bool {
         && is_same_but_remarks(body, &ir.body)
 }
 
+/// Each symbol is a parameter of the kernel.
 fn kernel_symbol(routine: &LoweredRoutine, symbol: SymbolId) -> Symbol {
-    routine.symbol(symbol).clone()
+    Symbol { quotient: None, ..routine.symbol(symbol).clone() }
 }
 
 fn parameter(routine: &LoweredRoutine, position: usize, node: NodeRef) -> NodeDecl {

@@ -7,7 +7,7 @@ use codegen_core::{
 };
 use filetests::RunCase;
 use lowered_ir::interp::{self, Buffer, InterpError, Memory, PreparedRoutine};
-use lowered_ir::ir::{LoweredRoutine, Numerics};
+use lowered_ir::ir::{LoweredRoutine, Numerics, Symbol};
 use lowered_ir::{text, verify};
 use random_programs::SplitMix64;
 use scheduling::{FmaPolicy, ScheduleOptions, schedule_traced};
@@ -74,7 +74,7 @@ fn verified(step: &str, routine: &LoweredRoutine) {
 /// The routine on small values of both signs, the same in every run. Local nodes hold zeros.
 pub(super) fn filled(routine: LoweredRoutine) -> RunCase {
     let is_float: Vec<bool> = routine.nodes.iter().map(|node| node.dtype.is_float()).collect();
-    let bindings = vec![0; routine.symbols.len()];
+    let bindings = vec![0; Symbol::parameters(&routine.symbols).len()];
     RunCase::filled(routine, bindings, |node, at| {
         let word = SplitMix64::new(((node as u64) << 32) + at as u64).word();
         let value = (word >> 40) as f64 / f64::from(1u32 << 24) * 4.0 - 2.0;

@@ -138,8 +138,11 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let (added, added_decls): (Vec<TensorNode>, Vec<NodeDecl>) = ctx.temporaries.drain(..).unzip();
     decls.extend(added_decls);
     let name = routine_name(assignments, options)?;
-    let symbols =
-        symbols.into_iter().zip(ranges).map(|(symbol, range)| Symbol { name: symbol.name, range }).collect();
+    let symbols = symbols
+        .into_iter()
+        .zip(ranges)
+        .map(|(symbol, range)| Symbol::parameter(symbol.name, range))
+        .collect();
     let routine = LoweredRoutine { name, numerics: options.numerics, symbols, nodes: decls, body };
     let warnings =
         assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();

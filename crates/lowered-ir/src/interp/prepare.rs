@@ -38,7 +38,7 @@ impl PreparedRoutine {
         let body = with_enough(|| prepare.block(&routine.body).map_err(Stopped::from))
             .map_err(|Stopped(error)| *error)?;
         let Preparer { locals, merge, loops, .. } = prepare;
-        let symbols = routine.symbols.iter().map(|s| (s.name.clone(), s.range)).collect();
+        let symbols = routine.symbols.clone();
         // This reads the types of logged values, which `block` has checked.
         let lines = log::lines(routine);
         Ok(PreparedRoutine { name: routine.name.clone(), symbols, nodes, merge, locals, loops, lines, body })

@@ -8,7 +8,7 @@ use super::step::{
 };
 use super::{Buffer, InterpError};
 use crate::eval;
-use crate::ir::BinaryOp;
+use crate::ir::{BinaryOp, Symbol};
 use crate::log::LogStyle;
 use crate::stack::with_enough;
 
@@ -66,7 +66,7 @@ impl PreparedRoutine {
     ) -> std::result::Result<(), InterpError> {
         self.check_memory(nodes, merge)?;
         self.check_bindings(bindings)?;
-        let mut vars = bindings.to_vec();
+        let mut vars = Symbol::values(&self.symbols, bindings).to_vec();
         vars.resize(self.symbols.len() + self.loops, 0);
         let locals =
             self.locals.iter().map(|local| vec![Scalar::zero(local.dtype); local.elements]).collect();
@@ -94,14 +94,15 @@ impl PreparedRoutine {
     }
 
     fn check_bindings(&self, bindings: &[i64]) -> std::result::Result<(), InterpError> {
-        if bindings.len() != self.symbols.len() {
+        let parameters = Symbol::parameters(&self.symbols);
+        if bindings.len() != parameters.len() {
             let routine = self.name.clone();
-            let (expected, found) = (self.symbols.len(), bindings.len());
+            let (expected, found) = (parameters.len(), bindings.len());
             return Err(InterpError::BindingCount { routine, expected, found });
         }
-        for ((symbol, range), value) in self.symbols.iter().zip(bindings) {
+        for (Symbol { name, range, .. }, value) in parameters.iter().zip(bindings) {
             if !(0..*range).contains(value) {
-                let symbol = symbol.clone();
+                let symbol = name.clone();
                 return Err(InterpError::BindingRange { symbol, range: *range, value: *value });
             }
         }

@@ -2,14 +2,14 @@
 
 use tnode::{DType, Scalar};
 
-use crate::ir::{BinaryOp, TernaryOp, UnaryOp};
+use crate::ir::{BinaryOp, Symbol, TernaryOp, UnaryOp};
 use crate::log::LogLine;
 
 /// A routine prepared for running any number of times.
 #[derive(Clone, Debug)]
 pub struct PreparedRoutine {
     pub(super) name: String,
-    pub(super) symbols: Vec<(String, i64)>,
+    pub(super) symbols: Vec<Symbol>,
     pub(super) nodes: Vec<ArrayLayout>,
     /// The node whose copy the merge buffer holds, if the routine reads one.
     pub(super) merge: Option<usize>,

@@ -41,5 +41,7 @@ pub use id_set::IdSet;
 pub use ids::{LocalId, LoopId, NodeRef, SymbolId};
 pub use op::{BinaryOp, TernaryOp, UnaryOp};
 pub use radix::is_mixed_radix;
-pub use routine::{Fresh, LocalDecl, Locals, LoweredRoutine, NodeDecl, Numerics, RoutineTypes, Symbol};
+pub use routine::{
+    Fresh, LocalDecl, Locals, LoweredRoutine, NodeDecl, Numerics, Quotient, RoutineTypes, Symbol,
+};
 pub use stmt::{Block, LogPart, LoopKind, Space, Stmt, Values};

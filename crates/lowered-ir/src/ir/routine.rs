@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
 use tnode::{DType, Dims, ModeState};
 
-use super::{Block, Expr, LocalId, LoopId, NodeRef, Space, Stmt, SymbolId, Types, walk};
+use super::{Affine, Block, Expr, LocalId, LoopId, NodeRef, Space, Stmt, SymbolId, Types, Var, walk};
 
 /// A routine in the loop IR.
 ///
@@ -16,7 +17,7 @@ pub struct LoweredRoutine {
     pub name: String,
     /// Which reorderings of floating-point arithmetic are allowed.
     pub numerics: Numerics,
-    /// Static symbols, in binding order.
+    /// Static symbols: the parameters in binding order, then the quotients.
     pub symbols: Vec<Symbol>,
     /// The nodes mentioned, in the order of [`NodeRef`].
     pub nodes: Vec<NodeDecl>,
@@ -24,13 +25,60 @@ pub struct LoweredRoutine {
     pub body: Block,
 }
 
-/// A static symbol: an integer parameter bound when the routine is run.
+/// A static symbol: an integer that is the same in a whole run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Symbol {
     /// The name without its `@`.
     pub name: String,
     /// Values are `0..range`.
     pub range: i64,
+    /// How the value follows from symbols before this one; none for a parameter, which is bound when the
+    /// routine is run.
+    pub quotient: Option<Quotient>,
+}
+
+/// The value `floor(dividend / divisor)`, or the nearest value in the range of the symbol that has it.
+///
+/// A loop that ends at a parameter is cut into strips: quotients count its whole strips, so the ends of loops
+/// stay affine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Quotient {
+    /// A sum of symbols before the one that has this value.
+    pub dividend: Affine,
+    /// At least 1.
+    pub divisor: i64,
+}
+
+impl Symbol {
+    /// A parameter with values below `range`.
+    pub fn parameter(name: impl Into<String>, range: i64) -> Symbol {
+        Symbol { name: name.into(), range, quotient: None }
+    }
+
+    /// The values of all symbols, from those of the parameters.
+    pub fn values(symbols: &[Symbol], parameters: &[i64]) -> SmallVec<[i64; 8]> {
+        let mut values = SmallVec::from_slice(parameters);
+        for Symbol { range, quotient, .. } in symbols.get(parameters.len()..).unwrap_or_default() {
+            let value = quotient.as_ref().map_or(0, |quotient| quotient.value(&values));
+            values.push(value.clamp(0, (range - 1).max(0)));
+        }
+        values
+    }
+
+    /// The parameters at the start of a list of symbols.
+    pub fn parameters(symbols: &[Symbol]) -> &[Symbol] {
+        &symbols[..symbols.partition_point(|symbol| symbol.quotient.is_none())]
+    }
+}
+
+impl Quotient {
+    fn value(&self, before: &[i64]) -> i64 {
+        let value = |var| match var {
+            Var::Symbol(symbol) => before.get(symbol.index()).copied().unwrap_or(0),
+            Var::Loop(_) => 0,
+        };
+        self.dividend.eval(value).div_euclid(self.divisor.max(1))
+    }
 }
 
 /// The declaration of a node in a routine: name, element type, dimensions, memory mode.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::ir::{
     BinaryOp, Block, Bound, Indices, LocalId, LogPart, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
-    Numerics, Space, Stmt, Symbol, SymbolId,
+    Numerics, Quotient, Space, Stmt, Symbol, SymbolId,
 };
 use crate::stack::with_enough;
 
@@ -340,8 +340,17 @@ impl<'t> Parser<'t> {
         }
         self.expect_sign("..")?;
         let range = self.integer("the end of the symbol's range")?;
+        let quotient = if self.take_sign("=") { Some(self.quotient()?) } else { None };
         self.symbols.insert(name.clone(), id);
-        Ok(Symbol { name, range })
+        Ok(Symbol { name, range, quotient })
+    }
+
+    fn quotient(&mut self) -> ParseResult<Quotient> {
+        self.expect_sign("(")?;
+        let dividend = self.affine()?;
+        self.expect_sign(")")?;
+        self.expect_sign("/")?;
+        Ok(Quotient { dividend, divisor: self.integer("the divisor")? })
     }
 
     fn node(&mut self) -> ParseResult<NodeDecl> {

@@ -46,6 +46,12 @@ pub enum Violation {
     SymbolTwice { name: String },
     #[error("V2: the range is 0..{found}, expected an end within 1..={max}")]
     SymbolRange { found: i64, max: i64 },
+    #[error("V2: parameter @{name} follows a quotient, expected parameters first")]
+    ParameterAfterQuotient { name: String },
+    #[error("V2: @{name} is the quotient of {found}, expected a sum of symbols before it, within ±{max}")]
+    Dividend { name: String, found: String, max: i64 },
+    #[error("V2: @{name} has the divisor {found}, expected one within 1..={max}")]
+    Divisor { name: String, found: i64, max: i64 },
     /// The size saturates.
     #[error("V3: {array} takes {found} {unit}, expected at most {max}")]
     TooLarge { array: String, found: u128, unit: &'static str, max: u64 },

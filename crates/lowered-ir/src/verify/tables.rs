@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Limits, RoutinePosition, VerifyError, Violation};
 use crate::{
-    ir::{LocalDecl, LocalId, LoweredRoutine, NodeDecl, NodeRef, Space, Symbol, SymbolId},
-    text::is_identifier,
+    ir::{LocalDecl, LocalId, LoweredRoutine, NodeDecl, NodeRef, Quotient, Space, Symbol, SymbolId, Var},
+    text::{is_identifier, print_index},
 };
 
 /// Checks name, symbols and nodes.
@@ -14,7 +14,10 @@ pub(super) fn check(routine: &LoweredRoutine, limits: &Limits) -> Result<(), Ver
     identifier(&routine.name).map_err(at(RoutinePosition::Routine))?;
     let mut names = BTreeSet::new();
     for (i, symbol) in routine.symbols.iter().enumerate() {
-        check_symbol(symbol, &mut names, limits).map_err(at(RoutinePosition::Symbol(SymbolId(i as u32))))?;
+        let place = at(RoutinePosition::Symbol(SymbolId(i as u32)));
+        check_symbol(symbol, &mut names, limits)
+            .and_then(|()| check_quotient(routine, i, limits))
+            .map_err(place)?;
     }
     for (node, decl) in routine.node_refs() {
         node_size(node, decl, limits).map_err(at(RoutinePosition::Node(node)))?;
@@ -41,6 +44,29 @@ fn check_symbol<'r>(
         return Err(Violation::SymbolRange { found: symbol.range, max: limits.extent });
     }
     Ok(())
+}
+
+/// Checks rule V2 on the value of a symbol, which the symbols before it give.
+fn check_quotient(routine: &LoweredRoutine, at: usize, limits: &Limits) -> Result<(), Violation> {
+    let (symbol, before) = (&routine.symbols[at], &routine.symbols[..at]);
+    let (name, max) = (symbol.name.clone(), limits.extent);
+    let Some(Quotient { dividend, divisor }) = &symbol.quotient else {
+        let follows = before.last().is_some_and(|last| last.quotient.is_some());
+        return if follows { Err(Violation::ParameterAfterQuotient { name }) } else { Ok(()) };
+    };
+    if !(1..=max).contains(divisor) {
+        return Err(Violation::Divisor { name, found: *divisor, max });
+    }
+    let range = |var| match var {
+        Var::Symbol(symbol) => before.get(symbol.index()).map(|symbol| symbol.range - 1),
+        Var::Loop(_) => None,
+    };
+    let known = dividend.terms().iter().all(|&(var, _)| range(var).is_some());
+    let bounds = dividend.bounds(|var| (0, range(var).unwrap_or(0)));
+    if known && bounds.is_some_and(|(least, greatest)| -max <= least && greatest <= max) {
+        return Ok(());
+    }
+    Err(Violation::Dividend { name, found: print_index(routine, dividend), max })
 }
 
 /// Checks rule V3 for a node.

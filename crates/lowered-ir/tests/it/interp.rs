@@ -24,7 +24,7 @@ fn routine(nodes: Vec<NodeDecl>, body: Vec<Stmt>) -> LoweredRoutine {
 }
 
 fn with_step(range: i64, mut routine: LoweredRoutine) -> LoweredRoutine {
-    routine.symbols.push(Symbol { name: "step".into(), range });
+    routine.symbols.push(Symbol::parameter("step", range));
     routine
 }
 
@@ -99,6 +99,33 @@ fn every_kind_of_loop_runs_each_iteration_once() {
         let body = vec![Stmt::looped(I, 3, kind, vec![set(Y, [flipped], Expr::get(X, [I.into()]))])];
         let routine = routine(vec![node("x", DType::I32, &[3]), node("y", DType::I32, &[3])], body);
         assert_eq!(outcome(&routine, &[1, 2, 3], &[]), Ok(vec![3, 2, 1]), "{kind}");
+    }
+}
+
+/// Pairs of elements, and the last one: the number of pairs is a quotient, which no run binds.
+#[test]
+fn quotients_follow_from_parameters() {
+    let text = "routine @pairs strict {
+      symbol @n in 0..6
+      symbol @pairs in 0..3 = (@n) / 2
+      node %0 \"x\" i32[5] on_device
+      node %1 \"y\" i32[5] on_device
+      for i0 in 0..min(2, @pairs) { for i1 in 0..2 { %1[2*i0 + i1] := %0[2*i0 + i1] * 10i32 } }
+      for i2 in 0..min(1, @n - 2*@pairs) { %1[i2 + 2*@pairs] := %0[i2 + 2*@pairs] + 100i32 }
+    }";
+    let pairs = lowered_ir::text::parse(text).unwrap();
+    lowered_ir::verify::verify(&pairs).unwrap();
+    assert_eq!(lowered_ir::text::parse(&lowered_ir::text::print(&pairs)).unwrap().symbols, pairs.symbols);
+    let results = [
+        [0; 5],
+        [101, 0, 0, 0, 0],
+        [10, 20, 0, 0, 0],
+        [10, 20, 103, 0, 0],
+        [10, 20, 30, 40, 0],
+        [10, 20, 30, 40, 105],
+    ];
+    for (n, expected) in results.iter().enumerate() {
+        assert_eq!(outcome(&pairs, &[1, 2, 3, 4, 5], &[n as i64]).unwrap(), expected, "@n = {n}");
     }
 }
 

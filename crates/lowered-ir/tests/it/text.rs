@@ -142,7 +142,7 @@ fn decl() -> impl Strategy<Value = NodeDecl> {
 
 fn routine() -> impl Strategy<Value = LoweredRoutine> {
     let symbols = (".*", ".*", integer(), integer()).prop_map(|(a, b, m, n)| {
-        vec![Symbol { name: format!("{a}1"), range: m }, Symbol { name: format!("{b}2"), range: n }]
+        vec![Symbol::parameter(format!("{a}1"), m), Symbol::parameter(format!("{b}2"), n)]
     });
     let numerics = select(vec![Numerics::Strict, Numerics::Fast]);
     (".*", numerics, symbols, vec(decl(), NODES as usize), body()).prop_map(

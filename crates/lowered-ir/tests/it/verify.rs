@@ -51,7 +51,7 @@ fn odd_names_are_found() {
     named.name = "two words".into();
     assert_eq!(*verify(&named).unwrap_err().violation, Violation::Name { found: "two words".into() });
     let mut twice = routine(Vec::new());
-    twice.symbols = vec![Symbol { name: "s".into(), range: 2 }; 2];
+    twice.symbols = vec![Symbol::parameter("s", 2); 2];
     assert_eq!(verify(&twice).unwrap_err().place, RoutinePosition::Symbol(SymbolId(1)));
 }
 

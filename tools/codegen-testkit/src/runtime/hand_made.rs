@@ -103,7 +103,7 @@ pub fn decl(node: &TensorNode) -> NodeDecl {
 
 /// A static symbol with values `0..range`.
 pub fn symbol(name: &str, range: i64) -> Symbol {
-    Symbol { name: name.to_owned(), range }
+    Symbol::parameter(name, range)
 }
 
 /// The ABI of a kernel with these parameters; the kernel is not split.

@@ -1,7 +1,7 @@
 //! Random memory for a routine, and the comparison of two memories.
 
 use lowered_ir::interp::Memory;
-use lowered_ir::ir::{Expr, LoweredRoutine, NodeDecl, NodeRef, walk};
+use lowered_ir::ir::{Expr, LoweredRoutine, NodeDecl, NodeRef, Symbol, walk};
 use tnode::{DType, MemoryMode, Scalar};
 
 use super::Choices;
@@ -60,7 +60,10 @@ fn value(choices: &mut Choices<'_>, dtype: DType) -> Scalar {
 /// A value for every symbol of the routine.
 pub fn bindings_from_bytes(routine: &LoweredRoutine, bytes: &[u8]) -> Vec<i64> {
     let mut choices = Choices::new(bytes);
-    routine.symbols.iter().map(|s| choices.below(s.range.clamp(1, 256) as usize) as i64).collect()
+    Symbol::parameters(&routine.symbols)
+        .iter()
+        .map(|s| choices.below(s.range.clamp(1, 256) as usize) as i64)
+        .collect()
 }
 
 /// Whether two contents of the node are equal; all NaNs are.

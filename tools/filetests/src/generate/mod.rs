@@ -114,7 +114,7 @@ impl<'c, 'b> Maker<'c, 'b> {
         };
         for i in 0..maker.choices.below(3) {
             let range = 1 + maker.choices.below(4) as i64;
-            maker.routine.symbols.push(Symbol { name: format!("s{i}"), range });
+            maker.routine.symbols.push(Symbol::parameter(format!("s{i}"), range));
             maker.scope.push(Scoped { var: SymbolId(i as u32).into(), lo: 0, hi: range - 1 });
         }
         for _ in 0..2 + maker.choices.below(3) {

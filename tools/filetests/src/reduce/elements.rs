@@ -9,7 +9,8 @@ use crate::RunCase;
 
 /// The run with the value of the last symbol in its place.
 pub(super) fn without_symbol(case: &RunCase, position: usize) -> Option<RunCase> {
-    let (last, &value) = case.bindings.iter().enumerate().next_back().filter(|_| position == 0)?;
+    let is_last = case.bindings.len() == case.routine.symbols.len();
+    let (last, &value) = case.bindings.iter().enumerate().next_back().filter(|_| position == 0 && is_last)?;
     let mut case = case.clone();
     let symbol = SymbolId(last as u32);
     walk::substitute(&mut case.routine.body, Var::Symbol(symbol), &Affine::constant(value));

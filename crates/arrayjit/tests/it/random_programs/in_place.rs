@@ -25,7 +25,7 @@ pub(super) fn routine(numerics: Numerics, choices: &[Vec<u8>]) -> LoweredRoutine
     let ranks = [1, 1 + head.below(2), 1 + head.below(2)];
     let mut writer = Writer { ranks, next: 0, open: Vec::new() };
     let body = choices.iter().flat_map(|choices| writer.nest(&mut Choices::new(choices))).collect();
-    let symbols = vec![Symbol { name: "s".into(), range: 6 }];
+    let symbols = vec![Symbol::parameter("s", 6)];
     let mut routine = LoweredRoutine { name: "in_place".into(), numerics, symbols, nodes: Vec::new(), body };
     let mut spans = spans(&routine, &ranks);
     let elems = |spans: &Vec<(i64, i64)>| spans.iter().map(|(lo, hi)| hi - lo + 1).product::<i64>();
