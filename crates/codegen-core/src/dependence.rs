@@ -118,6 +118,11 @@ impl VariableRanges {
         });
     }
 
+    /// Adds a symbol behind the known ones.
+    pub fn add_symbol(&mut self, range: i64) {
+        self.symbols.push(range.max(1));
+    }
+
     /// The range of a variable.
     pub fn get(&self, var: Var) -> (i64, i64) {
         match var {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, Fresh, IdMap, LocalId, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt,
-    Types, walk,
+    Affine, Block, Expr, Fresh, IdMap, LocalId, LoopId, LoopKind, LoweredRoutine, NodeRef, Quotient, Space,
+    Stmt, Symbol, SymbolId, Types, Var, walk,
 };
 use smallvec::smallvec;
 use tnode::{DType, Dims};
@@ -18,6 +18,9 @@ pub(crate) struct Names {
     fresh: Fresh,
     nodes: Vec<(DType, Dims)>,
     locals: IdMap<LocalId, (DType, Dims)>,
+    /// The symbols of the routine, and the quotients that [`Names::quotient`] adds.
+    pub(crate) symbols: Vec<Symbol>,
+    may_divide: bool,
     /// The ranges of symbols and loops. [`Names::note`] adds the ranges of new loops.
     pub(crate) ranges: VariableRanges,
 }
@@ -32,8 +35,44 @@ impl Names {
                 .into_iter()
                 .map(|(local, decl)| (local, (decl.dtype, decl.dims)))
                 .collect(),
+            symbols: routine.symbols.clone(),
+            may_divide: true,
             ranges: VariableRanges::of(routine),
         }
+    }
+
+    /// The names of a kernel, whose symbols are its parameters and stay as they are.
+    pub(crate) fn of_kernel(kernel: &LoweredRoutine) -> Names {
+        Names { may_divide: false, ..Names::of(kernel) }
+    }
+
+    /// The symbol with the value of a division of symbols, at most `most`; none in a kernel. The caller gives
+    /// the routine the new list of symbols.
+    pub(crate) fn quotient(&mut self, dividend: &Affine, divisor: i64, most: i64) -> Option<SymbolId> {
+        if !self.may_divide {
+            return None;
+        }
+        let (range, quotient) = (most + 1, Some(Quotient { dividend: dividend.clone(), divisor }));
+        let is_same = |symbol: &Symbol| symbol.quotient == quotient && symbol.range == range;
+        if let Some(known) = self.symbols.iter().position(is_same) {
+            return Some(SymbolId(known as u32));
+        }
+        let id = SymbolId(self.symbols.len() as u32);
+        let of = dividend.terms().iter().find_map(|&(var, _)| match var {
+            Var::Symbol(symbol) => Some(self.symbols[symbol.index()].name.as_str()),
+            Var::Loop(_) => None,
+        });
+        let names = (0..).map(|at| format!("{}_by_{divisor}_{at}", of.unwrap_or("constant")));
+        let is_new = |name: &String| !self.symbols.iter().any(|symbol| symbol.name == *name);
+        let name = names.into_iter().find(is_new).unwrap_or_default();
+        self.symbols.push(Symbol { name, range, quotient });
+        self.ranges.add_symbol(range);
+        Some(id)
+    }
+
+    /// The least and the greatest value of an index, by the ranges of its variables.
+    pub(crate) fn range(&self, index: &Affine) -> Option<(i64, i64)> {
+        index.bounds(|var| self.ranges.get(var))
     }
 
     /// All nodes, followed by the given locals, which are treated like nodes.

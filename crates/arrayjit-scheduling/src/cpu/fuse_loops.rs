@@ -25,7 +25,8 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
-    Affine, Block, LocalDecl, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt, walk,
+    Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeRef, Space, Stmt,
+    walk,
 };
 
 use crate::analysis::access::{self, Effects};
@@ -205,7 +206,7 @@ impl Fuser<'_> {
     ) -> Option<PlacedStmt> {
         let (a, b) = (loop_of(&first.stmt)?, loop_of(&second.stmt)?);
         let is_long = a.body.len() + b.body.len() > FUSED_STATEMENTS || first.cost + second.cost > FUSED_COST;
-        if (a.kind, a.extent) != (b.kind, b.extent) || is_long {
+        if (a.kind, a.hi) != (b.kind, b.hi) || is_long {
             return None;
         }
         let pays = !first.moving(&a, &self.names).is_disjoint(second.moving(&b, &self.names))
@@ -224,7 +225,7 @@ impl Fuser<'_> {
             before.extend(remarks.iter().map(|remark| PlacedStmt::new(remark.stmt.clone())));
         }
         let body = self.onto(before, second_body, depth + 1);
-        let fused = Stmt::looped(a.var, a.extent, a.kind, body);
+        let fused = Stmt::For { var: a.var, lo: 0, hi: a.hi.clone(), kind: a.kind, body };
         let fused = PlacedStmt::with_effects(fused, first.effects.union(&second.effects));
         (self.keeps_contractions(first, second, &fused) && self.is_light(&fused.stmt)).then_some(fused)
     }
@@ -330,16 +331,16 @@ fn remarks(placed: &[PlacedStmt]) -> &[PlacedStmt] {
 /// A loop that can be fused.
 struct FusibleLoop<'a> {
     var: LoopId,
-    extent: i64,
+    hi: &'a Bound,
     kind: LoopKind,
     body: &'a [Stmt],
 }
 
-/// Recognizes a serial or vector loop that starts at 0 and has a constant bound.
+/// Recognizes a serial or vector loop that starts at 0, and has the same end in the whole run.
 fn loop_of(stmt: &Stmt) -> Option<FusibleLoop<'_>> {
     match stmt {
         Stmt::For { var, lo: 0, hi, kind: kind @ (LoopKind::Serial | LoopKind::Vector), body } => {
-            Some(FusibleLoop { var: *var, extent: hi.constant()?, kind: *kind, body })
+            hi.is_of_symbols().then_some(FusibleLoop { var: *var, hi, kind: *kind, body })
         }
         _ => None,
     }

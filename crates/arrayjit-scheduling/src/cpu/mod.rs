@@ -20,6 +20,7 @@ pub(crate) mod vectorize;
 mod pair_rows;
 mod split_guards;
 mod stream_reduction;
+mod strip_dynamic;
 mod tile_contraction;
 mod tile_transpose; // loads and stores contiguous along different axes
 

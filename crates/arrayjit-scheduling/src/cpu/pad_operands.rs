@@ -43,7 +43,8 @@ pub(crate) fn pad_operands(routine: &mut LoweredRoutine, caps: &Caps) {
     }
     let mut names = Names::of(routine);
     for mut stmt in std::mem::take(&mut routine.body) {
-        let copies = match names.contraction(&stmt) {
+        let constant = names.contraction(&stmt).filter(|contraction| contraction.dynamic.is_empty());
+        let copies = match constant {
             Some(contraction) => copies(&contraction, &mut stmt, routine, &mut names),
             None => Block::new(),
         };

@@ -20,7 +20,7 @@ pub(crate) fn parallelize(routine: &mut LoweredRoutine, caps: &Caps, options: &S
     for stmt in &mut body {
         let work = cost::work(std::slice::from_ref(stmt), routine, &locals);
         let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { continue };
-        if hi.constant().is_none_or(|limit| limit < 2) {
+        if !hi.is_of_symbols() || hi.limit < 2 {
             continue;
         }
         let worth = work >= 2.0 * options.grain_work as f64;

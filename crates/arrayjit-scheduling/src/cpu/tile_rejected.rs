@@ -61,7 +61,7 @@ fn tile(
 ) -> Result<LoweredRoutine, LegalizeError> {
     let caps = Caps { contractions: DTypeSet::EMPTY, ..caps.clone() };
     let mut tiled = kernel.clone();
-    let mut names = Names::of(kernel);
+    let mut names = Names::of_kernel(kernel);
     tiled.body = tile_block(tiled.body, whole, &caps, &mut names);
     normalize_block(&mut tiled.body);
     if legalize::has_everything(&caps) {

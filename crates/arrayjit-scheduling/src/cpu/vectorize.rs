@@ -14,6 +14,7 @@ use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use crate::cpu::pair_rows::pair_rows;
 use crate::cpu::split_guards::split_guards;
 use crate::cpu::stream_reduction::stream_reduction;
+use crate::cpu::strip_dynamic::strip_dynamic;
 use crate::cpu::tile_contraction::{tile_contraction, whole_contraction};
 use crate::cpu::tile_transpose::tile_transpose;
 use crate::options::ScheduleOptions;
@@ -26,6 +27,7 @@ pub(crate) fn vectorize(routine: &mut LoweredRoutine, caps: &Caps, options: &Sch
         let mut names = Names::of(routine);
         routine.body = vectorize_block(std::mem::take(&mut routine.body), caps, &mut names);
         normalize_block(&mut routine.body);
+        routine.symbols = names.symbols;
     }
 }
 
@@ -46,7 +48,14 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
         return whole;
     }
     match choose(&nest, caps, names) {
-        Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
+        Some((lane, lanes)) => {
+            let widths = [lanes, lanes / VECTORS as i64];
+            let widths = if lane.hi.limit < lanes { &widths[1..] } else { &widths };
+            match strip_dynamic(&nest, &lane, widths, names) {
+                Some(parts) => vectorize_block(parts, caps, names),
+                None => in_lanes(&nest, lane, lanes, caps, names),
+            }
+        }
         None => pair_rows(&nest, caps, names).unwrap_or_else(|| {
             let body = vectorize_block(nest.body, caps, names);
             nest::wrap(&nest.loops, body)
@@ -85,8 +94,9 @@ fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
     }
     let scored =
         nest.possible_lanes(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var, names), l));
-    let (score, lane) = scored.filter(|(_, l)| l.extent().is_some()).max_by_key(|(score, _)| *score)?;
+    let may_have_lanes = |l: &Loop| l.extent().is_some() || l.dynamic_end().is_some();
+    let (score, lane) = scored.filter(|(_, l)| may_have_lanes(l)).max_by_key(|(score, _)| *score)?;
     let vector = (caps.vector_bytes / nest::vector_width(&nest.body, lane.var, names)?) as i64;
-    let wide_enough = vector > 1 && lane.extent()? >= vector;
+    let wide_enough = vector > 1 && lane.hi.limit >= vector;
     (score > 0 && wide_enough).then_some((lane, vector * VECTORS as i64))
 }

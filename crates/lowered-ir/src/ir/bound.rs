@@ -45,6 +45,12 @@ impl Bound {
         self.clips.is_empty()
     }
 
+    /// Whether the bound has the same value in every iteration of the loops around.
+    pub fn is_of_symbols(&self) -> bool {
+        let is_symbol = |&(var, _): &(Var, i64)| matches!(var, Var::Symbol(_));
+        self.clips.iter().all(|clip| clip.terms().iter().all(is_symbol))
+    }
+
     /// Whether a clip mentions the variable.
     pub fn mentions(&self, var: impl Into<Var>) -> bool {
         let var = var.into();
