@@ -14,6 +14,8 @@
 //! loops that form one axis: in every array that the epilogue accesses, one step of the outer loop is as long
 //! as all iterations of the inner one. The epilogue stores contiguously along the columns.
 //!
+//! A loop may end at a sum of symbols; if several loops form one axis, the outermost of them may.
+//!
 //! Operands are elements of nodes, in `f32` or `f64`, or in `f16` or `bf16` and converted to `f32`, the type
 //! of the accumulator. Elements that a guard excludes are zero. Elements of `u8` and `i8` are converted to
 //! `i32`; their products are added by `acc := acc + left · right`, since integers have no fma.
@@ -38,7 +40,7 @@ use crate::dependence::{self, LoopBody, VariableRanges, mentions};
 pub struct Axis {
     /// The loop's variable.
     pub var: LoopId,
-    /// The number of iterations.
+    /// The number of iterations; the most of them if the loop is [dynamic](Contraction::dynamic).
     pub extent: i64,
 }
 
@@ -53,6 +55,9 @@ pub struct Contraction {
     pub columns: Vec<Axis>,
     /// Loops over `k`, in the order in which products are added; at least one.
     pub depth: Vec<Axis>,
+    /// The ends of the loops that end at symbols. Each of these loops has at most `extent` iterations, and
+    /// none if its end is negative.
+    pub dynamic: Vec<(LoopId, Affine)>,
     /// The loop that several threads may share, if any: the outermost loop of the batch, the rows or the
     /// columns.
     pub parallel: Option<LoopId>,
@@ -117,8 +122,9 @@ impl<'a> Arrays<'a> {
 impl Contraction {
     /// Recognizes a nest that is a contraction. The nest must mention no local that it does not declare.
     pub fn of(stmt: &Stmt, arrays: &Arrays) -> Option<Contraction> {
-        let (loops, parallel, body) = outer_loops(stmt)?;
-        let inner = Inner::of(body)?;
+        let OuterLoops { axes: loops, mut dynamic, parallel, body } = OuterLoops::of(stmt)?;
+        let mut inner = Inner::of(body)?;
+        dynamic.append(&mut inner.dynamic);
         let read_type = |read: &Expr| Some(arrays.dtype(node_of(read)?));
         let computes =
             |factor| matches!(dtype(factor, &read_type), Some(DType::F32 | DType::F64 | DType::I32));
@@ -142,9 +148,12 @@ impl Contraction {
         }
         let column = contiguous(&of_right, &places)?;
         let all: Vec<&Affine> = places.stored.iter().chain(&places.loaded).collect();
-        let columns = merged(column, &of_right, &all);
+        let columns = merged(column, &of_right, &all, &dynamic);
         // Loops that form one axis together make more rows than the longest loop alone.
-        let rows = of_left.iter().map(|row| merged(*row, &of_left, &all)).max_by_key(|rows| extent(rows))?;
+        let rows = of_left
+            .iter()
+            .map(|row| merged(*row, &of_left, &all, &dynamic))
+            .max_by_key(|rows| extent(rows))?;
         let batch: Vec<Axis> =
             loops.iter().copied().filter(|l| !rows.contains(l) && !columns.contains(l)).collect();
         let heads = [batch.first(), rows.first(), columns.first()];
@@ -156,6 +165,7 @@ impl Contraction {
             rows,
             columns,
             depth: inner.depth,
+            dynamic,
             parallel,
             left,
             right,
@@ -186,26 +196,43 @@ fn extent(axes: &[Axis]) -> i64 {
     axes.iter().map(|axis| axis.extent).product()
 }
 
-/// The chain of outer loops, its parallel loop, and the innermost body, which is not a single loop.
-fn outer_loops(stmt: &Stmt) -> Option<(Vec<Axis>, Option<LoopId>, &[Stmt])> {
-    let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { return None };
-    let parallel = match kind {
-        LoopKind::Serial => None,
-        LoopKind::Parallel => Some(*var),
-        LoopKind::Unrolled | LoopKind::Vector | LoopKind::Workgroup => return None,
-    };
-    let this = Axis { var: *var, extent: hi.constant()? };
-    let [inner @ Stmt::For { .. }] = body.as_slice() else {
-        return Some((vec![this], parallel, body));
-    };
-    let (mut loops, within, body) = outer_loops(inner)?;
-    loops.insert(0, this);
-    within.is_none().then_some((loops, parallel, body))
+/// The chain of outer loops, and the innermost body, which is not a single loop.
+struct OuterLoops<'a> {
+    axes: Vec<Axis>,
+    dynamic: Vec<(LoopId, Affine)>,
+    parallel: Option<LoopId>,
+    body: &'a [Stmt],
+}
+
+impl<'a> OuterLoops<'a> {
+    fn of(stmt: &'a Stmt) -> Option<OuterLoops<'a>> {
+        let mut loops = OuterLoops { axes: Vec::new(), dynamic: Vec::new(), parallel: None, body: &[] };
+        loops.body = std::slice::from_ref(stmt);
+        while let [Stmt::For { var, lo, hi, kind, body }] = loops.body {
+            match kind {
+                LoopKind::Parallel if loops.axes.is_empty() => loops.parallel = Some(*var),
+                LoopKind::Serial => {}
+                _ => return None,
+            }
+            match hi.clips() {
+                [] => {}
+                [end] if hi.is_of_symbols() => loops.dynamic.push((*var, end.clone())),
+                _ => return None,
+            }
+            if *lo != 0 {
+                return None;
+            }
+            loops.axes.push(Axis { var: *var, extent: hi.limit });
+            loops.body = body;
+        }
+        (!loops.axes.is_empty()).then_some(loops)
+    }
 }
 
 /// The parts of the body of the outer loops.
 struct Inner<'a> {
     depth: Vec<Axis>,
+    dynamic: Vec<(LoopId, Affine)>,
     left: &'a Expr,
     right: &'a Expr,
     acc: LocalId,
@@ -218,12 +245,18 @@ struct Inner<'a> {
 impl<'a> Inner<'a> {
     fn of(body: &'a [Stmt]) -> Option<Inner<'a>> {
         let at = body.iter().position(|stmt| matches!(stmt, Stmt::For { .. }))?;
-        let (depth, None, products) = outer_loops(&body[at])? else { return None };
+        let OuterLoops { axes: depth, dynamic, parallel: None, body: products } = OuterLoops::of(&body[at])?
+        else {
+            return None;
+        };
+        if dynamic.iter().any(|(var, _)| *var != depth[0].var) {
+            return None;
+        }
         let (acc, left, right) = product(products)?;
         let is_other = |stmt: &&Stmt| matches!(stmt, Stmt::Declare { local, dims, .. } if *local != acc && dims.is_empty());
         let (declared, before): (Vec<&Stmt>, Vec<&Stmt>) = body[..at].iter().partition(is_other);
         let start = start(&before, acc)?;
-        Some(Inner { depth, left, right, acc, start, declared, epilogue: &body[at + 1..] })
+        Some(Inner { depth, dynamic, left, right, acc, start, declared, epilogue: &body[at + 1..] })
     }
 }
 
@@ -379,11 +412,12 @@ fn contiguous(axes: &[Axis], places: &AccessedPositions) -> Option<Axis> {
 }
 
 /// The loops that form one axis with a loop, outermost first.
-fn merged(inner: Axis, others: &[Axis], places: &[&Affine]) -> Vec<Axis> {
+fn merged(inner: Axis, others: &[Axis], places: &[&Affine], dynamic: &[(LoopId, Affine)]) -> Vec<Axis> {
     let mut axis = vec![inner];
     while let Some(outer) = others.iter().find(|other| {
         let run = |at: &Affine| at.coefficient(axis[0].var).wrapping_mul(axis[0].extent);
-        !axis.contains(other) && places.iter().all(|at| at.coefficient(other.var) == run(at))
+        let has_end = !dynamic.iter().any(|(var, _)| *var == axis[0].var);
+        has_end && !axis.contains(other) && places.iter().all(|at| at.coefficient(other.var) == run(at))
     }) {
         axis.insert(0, *outer);
     }

@@ -36,6 +36,9 @@ pub struct Matrix {
 impl MatmulNest {
     /// Recognizes a contraction that is a matmul.
     pub fn of(contraction: Contraction, arrays: &Arrays) -> Option<MatmulNest> {
+        if !contraction.dynamic.is_empty() {
+            return None;
+        }
         let matrix = |factor, side| Matrix::of(factor, side, &contraction.depth, arrays);
         let left = matrix(&contraction.left, &contraction.rows)?;
         let right = matrix(&contraction.right, &contraction.columns)?;

@@ -202,9 +202,10 @@ fn part_listing(
             let [m, n, k] = gemm.dimensions();
             format!("GEMM {m}x{n}x{k}, and for each row\n{}", gemm.epilogue())
         }
-        FlatPart::LoopStart { symbol, extent, is_parallel } => {
+        FlatPart::LoopStart { symbol, end, is_parallel } => {
             let kind = if is_parallel { "parallel" } else { "serial" };
-            format!("for {symbol} in 0..{extent} {kind}:")
+            let most = if end.is_constant() { "" } else { "at most " };
+            format!("for {symbol} in 0..{most}{} {kind}:", end.limit)
         }
         FlatPart::LoopEnd(symbol) => format!("end of {symbol}"),
     };

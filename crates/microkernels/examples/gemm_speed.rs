@@ -102,6 +102,7 @@ fn matmul(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool)
         m,
         n,
         k,
+        dynamic: Vec::new(),
         a: operand(0, m * k, k, 1),
         b,
         initial: None,

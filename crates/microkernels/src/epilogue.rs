@@ -19,7 +19,7 @@ use crate::epilogue_program::{
     used_parameters, widened,
 };
 use crate::fused::{self, OperandAccess};
-use crate::problem::{GemmProblem, ParallelAxis, ROW};
+use crate::problem::{Dimension, GemmProblem, ParallelAxis, ROW};
 use crate::simd::MAX_ROWS;
 
 /// The compiled code of an epilogue.
@@ -230,7 +230,9 @@ fn common_tiles(problem: &GemmProblem, most: usize, columns: [usize; 2]) -> (Vec
     let kinds = shares.len();
     shares.retain(|&(_, share)| share >= MIN_TILE_SHARE);
     shares.truncate(MAX_GENERATED_TILES);
-    let whole = matches!(problem.parallel, ParallelAxis::None | ParallelAxis::Batch);
+    let is_constant = |(dimension, _): &(Dimension, _)| matches!(dimension, Dimension::Batch(_));
+    let whole = matches!(problem.parallel, ParallelAxis::None | ParallelAxis::Batch)
+        && problem.dynamic.iter().all(is_constant);
     let all = whole && shares.len() == kinds;
     (shares.into_iter().map(|(tile, _)| tile).collect(), all)
 }
@@ -242,7 +244,8 @@ fn widths(problem: &GemmProblem, width: usize) -> Vec<usize> {
     if problem.n >= width as u64 {
         widths.push(width);
     }
-    if problem.parallel == ParallelAxis::Columns {
+    let is_dynamic = problem.dynamic.iter().any(|(dimension, _)| *dimension == Dimension::N);
+    if problem.parallel == ParallelAxis::Columns || is_dynamic {
         widths.extend((0..width.ilog2()).map(|log| 1 << log));
     }
     widths.retain(|&width| width > 0);
@@ -297,6 +300,7 @@ mod tests {
             m: rows,
             n: columns,
             k: 0,
+            dynamic: Vec::new(),
             a: operand(0),
             b: operand(1),
             initial: None,

@@ -160,7 +160,7 @@ impl Gemm {
         self.n.next_multiple_of(NR_VECTORS * V::LANES) * V::SIZE as usize
     }
 
-    /// Computes the outputs of some rows and columns of the problem.
+    /// Computes the outputs of some rows and columns of the problem, whose sums have `k` products.
     ///
     /// # Safety
     ///
@@ -170,10 +170,10 @@ impl Gemm {
         &self,
         layout: &ScratchLayout,
         base: &BatchAddresses,
-        rows: Range<usize>,
-        columns: Range<usize>,
+        [rows, columns]: [Range<usize>; 2],
+        k: usize,
     ) {
-        let call = GemmCall { gemm: self, layout, base, width: NR_VECTORS * V::LANES };
+        let call = GemmCall { gemm: self, layout, base, k, width: NR_VECTORS * V::LANES };
         // SAFETY: the caller's promise.
         unsafe { V::gemm(&call, rows, columns) }
     }
@@ -184,6 +184,8 @@ pub(crate) struct GemmCall<'a> {
     gemm: &'a Gemm,
     layout: &'a ScratchLayout,
     base: &'a BatchAddresses,
+    /// The products of each sum, at most as many as planned.
+    k: usize,
     /// Columns of a full tile.
     width: usize,
 }
@@ -220,7 +222,7 @@ impl GemmCall<'_> {
         let tiles = RowTiles::new(rows, V::ROWS);
         let a = TileOperand { address: self.base.a, row_stride: a_row, k_stride: a_k };
         let b = TileOperand { address: self.base.b, row_stride: 0, k_stride: b_k };
-        let mut operands = TileOperands { k: gemm.k, a, b, form: OperandForm::Strided, indexed: None };
+        let mut operands = TileOperands { k: self.k, a, b, form: OperandForm::Strided, indexed: None };
         let (outer, inner) = if rows_outer { (tiles.count, 1) } else { (1, tiles.count) };
         if let (None, None, Some(output)) = (&gemm.initial, &gemm.epilogue, &gemm.output) {
             // SAFETY: the caller's promise.
@@ -297,18 +299,18 @@ impl GemmCall<'_> {
         let gemm = self.gemm;
         let tiles = RowTiles::new(rows.clone(), V::ROWS);
         let (a, b) = (self.scratch::<V::Element>(self.layout.a), self.scratch::<V::Element>(self.layout.b));
-        let blocks = || cut(0..gemm.k.max(1), gemm.blocking.kc);
+        let blocks = || cut(0..self.k.max(1), gemm.blocking.kc);
         // SAFETY: the caller's promise; the packed blocks of A lie one after the other, `rows.len()` elements
         // for each position along K.
         unsafe {
             for k in blocks() {
-                let k = k.start..k.end.min(gemm.k);
+                let k = k.start..k.end.min(self.k);
                 self.pack_a::<V>(tiles, k.clone(), a.add(rows.len() * k.start));
             }
             for columns in cut(columns, gemm.blocking.nc) {
                 for k in blocks() {
-                    let block = KBlock { first: k.start == 0, last: k.end >= gemm.k };
-                    let k = k.start..k.end.min(gemm.k);
+                    let block = KBlock { first: k.start == 0, last: k.end >= self.k };
+                    let k = k.start..k.end.min(self.k);
                     let from = self.base.b;
                     pack::micro_panels::<V>(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
                     let a = a.add(rows.len() * k.start);
@@ -329,9 +331,9 @@ impl GemmCall<'_> {
         let per_block = all.count.div_ceil(all.count.div_ceil(per_block).max(1)).max(1);
         let (a, b) = (self.scratch::<V::Element>(self.layout.a), self.scratch::<V::Element>(self.layout.b));
         for columns in cut(columns, gemm.blocking.nc) {
-            for k in cut(0..gemm.k.max(1), gemm.blocking.kc) {
-                let block = KBlock { first: k.start == 0, last: k.end >= gemm.k };
-                let k = k.start..k.end.min(gemm.k);
+            for k in cut(0..self.k.max(1), gemm.blocking.kc) {
+                let block = KBlock { first: k.start == 0, last: k.end >= self.k };
+                let k = k.start..k.end.min(self.k);
                 // SAFETY: the caller's promise; micro-panels lie one after the other.
                 unsafe {
                     if pack_b {
@@ -476,8 +478,10 @@ impl GemmCall<'_> {
     ) {
         let gemm = self.gemm;
         let epilogue = gemm.epilogue.as_ref().filter(|_| block.last && !gemm.is_transposed);
+        // Generated tiles are for the planned number of products.
+        let generated = epilogue.filter(|_| self.k == gemm.k);
         if let Some((epilogue, function)) =
-            epilogue.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
+            generated.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
         {
             debug_assert!(operands.have_strides_of(epilogue.operand_access(), rows.len(), V::SIZE));
             let addresses = [operands.a.address, operands.b.address];

@@ -33,8 +33,8 @@ pub use crate::machine::CpuTarget;
 pub use crate::matmul::{Matmul, MatmulError, MatmulFloat, MatmulShape};
 pub use crate::plan::GemmPlan;
 pub use crate::problem::{
-    ACCUMULATORS, AxisOffsets, COLUMN, EPILOGUE_LANES, GemmOperand, GemmProblem, OperandBound, ParallelAxis,
-    ROW, batch_index,
+    ACCUMULATORS, AxisOffsets, COLUMN, Dimension, DynamicExtent, EPILOGUE_LANES, GemmOperand, GemmProblem,
+    OperandBound, ParallelAxis, ROW, batch_index,
 };
 
 /// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.

@@ -196,6 +196,7 @@ fn problem<T: MatmulFloat>(shape: &MatmulShape) -> GemmProblem {
         m: shape.m as u64,
         n: shape.n as u64,
         k: shape.k as u64,
+        dynamic: Vec::new(),
         a: operand(0, shape.a_strides.0, shape.a_strides.1),
         b: operand(1, shape.b_strides.1, shape.b_strides.0),
         initial: None,

@@ -12,7 +12,7 @@ use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
 use crate::integer::IntegerGemm;
 use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
-use crate::problem::{GemmProblem, ParallelAxis};
+use crate::problem::{Dimension, DynamicExtent, GemmProblem, ParallelAxis};
 #[cfg(target_arch = "aarch64")]
 use crate::simd::Neon;
 use crate::simd::Simd;
@@ -30,6 +30,7 @@ pub struct GemmPlan {
     run: RunPlan,
     parallel: ParallelAxis,
     batch: Vec<u64>,
+    dynamic: Vec<(Dimension, DynamicExtent)>,
     product: PlannedProduct,
     extent: u64,
     grain: u64,
@@ -68,15 +69,12 @@ impl PlannedProduct {
         }
     }
 
-    /// Rows and columns of the problem.
-    fn extents(&self) -> [usize; 2] {
+    /// Rows, columns and products of the problem.
+    fn extents(&self) -> [usize; 3] {
         match self {
-            PlannedProduct::Floats { gemm, .. } if gemm.is_transposed => [gemm.n, gemm.m],
-            PlannedProduct::Floats { gemm, .. } => [gemm.m, gemm.n],
-            PlannedProduct::Integers(IntegerGemm {
-                checked: CheckedProblem { sizes: [m, n, _], .. },
-                ..
-            }) => [*m, *n],
+            PlannedProduct::Floats { gemm, .. } if gemm.is_transposed => [gemm.n, gemm.m, gemm.k],
+            PlannedProduct::Floats { gemm, .. } => [gemm.m, gemm.n, gemm.k],
+            PlannedProduct::Integers(IntegerGemm { checked: CheckedProblem { sizes, .. }, .. }) => *sizes,
         }
     }
 }
@@ -98,7 +96,13 @@ impl CheckedProblem {
         let bytes = i64::from(problem.element.bytes());
         let narrow = |extent: u64| u32::try_from(extent).ok().map(|extent| extent as usize);
         let accesses = EpilogueAccesses::of(&problem.epilogue)?;
-        if problem.batch.len() > MAX_BATCH_LOOPS || !is_independent(problem, &accesses) {
+        let is_known = |(dimension, _): &(Dimension, DynamicExtent)| match dimension {
+            Dimension::Batch(at) => *at < problem.batch.len(),
+            Dimension::M | Dimension::N => true,
+            Dimension::K => problem.element != LaneType::I32,
+        };
+        let is_valid = problem.batch.len() <= MAX_BATCH_LOOPS && problem.dynamic.iter().all(is_known);
+        if !is_valid || !is_independent(problem, &accesses) {
             return None;
         }
         let initial = match &problem.initial {
@@ -117,6 +121,12 @@ impl CheckedProblem {
 
 /// The most batch loops of a problem.
 const MAX_BATCH_LOOPS: usize = 8;
+
+/// The extents of one call: of batch loops, 1 behind the last, and of rows, columns and products.
+struct CallExtents {
+    batch: [u64; MAX_BATCH_LOOPS],
+    product: [usize; 3],
+}
 
 /// Multiply-adds that are worth a thread: some ten microseconds of work.
 const MIN_PART_FMAS: u64 = 1 << 18;
@@ -362,7 +372,8 @@ impl GemmPlan {
     ) -> GemmPlan {
         let (extent, unit, least) = parallel_loop(problem, tile.map(|size| size as u64));
         let grain = part.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
-        GemmPlan { run, parallel: problem.parallel, batch: problem.batch.clone(), product, extent, grain }
+        let (parallel, batch, dynamic) = (problem.parallel, problem.batch.clone(), problem.dynamic.clone());
+        GemmPlan { run, parallel, batch, dynamic, product, extent, grain }
     }
 
     /// [`GemmPlan::run`] for products of floats.
@@ -379,8 +390,8 @@ impl GemmPlan {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            self.run_with(args, bindings, scratch, begin..end, |base, rows, columns| {
-                gemm.run::<V>(layout, base, rows, columns)
+            self.run_with(args, bindings, scratch, begin..end, |base, outputs, k| {
+                gemm.run::<V>(layout, base, outputs, k)
             })
         }
     }
@@ -398,7 +409,7 @@ impl GemmPlan {
         let PlannedProduct::Integers(gemm) = &self.product else { unreachable!("a plan for integers") };
         // SAFETY: the caller's promise.
         unsafe {
-            self.run_with(args, bindings, scratch, begin..end, |base, rows, columns| {
+            self.run_with(args, bindings, scratch, begin..end, |base, [rows, columns], _| {
                 gemm.run(base, rows, columns)
             })
         }
@@ -412,19 +423,19 @@ impl GemmPlan {
         bindings: *const i64,
         scratch: *mut u8,
         part: Range<u64>,
-        run: impl Fn(&BatchAddresses, Range<usize>, Range<usize>),
+        run: impl Fn(&BatchAddresses, [Range<usize>; 2], usize),
     ) {
         let range = part.start as usize..part.end as usize;
-        let [m, n] = self.product.extents();
-        let (mut rows, mut columns) = (0..m, 0..n);
-        let mut outermost = 0..self.batch.first().copied().unwrap_or(1);
+        // SAFETY: the caller's promise.
+        let CallExtents { batch, product: [m, n, k] } = unsafe { self.call_extents(bindings) };
+        let (mut rows, mut columns, mut outermost) = (0..m, 0..n, 0..batch[0]);
         match self.parallel {
             ParallelAxis::None => {}
-            ParallelAxis::Batch => outermost = part,
-            ParallelAxis::Rows => rows = range.clone(),
-            ParallelAxis::Columns => columns = range.clone(),
+            ParallelAxis::Batch => outermost = part.start..part.end.min(batch[0]),
+            ParallelAxis::Rows => rows = range.start..range.end.min(m),
+            ParallelAxis::Columns => columns = range.start..range.end.min(n),
         }
-        if range.is_empty() || rows.is_empty() || columns.is_empty() || self.batch.contains(&0) {
+        if range.is_empty() || rows.is_empty() || columns.is_empty() || batch.contains(&0) {
             return;
         }
         // SAFETY: the caller's promise.
@@ -445,7 +456,7 @@ impl GemmPlan {
                 epilogue.write_constants(words, args, bindings);
             }
             if self.batch.is_empty() {
-                return run(&base, rows, columns);
+                return run(&base, [rows, columns], k);
             }
             let mut at = [0; MAX_BATCH_LOOPS];
             self.advance(&mut base, &mut at, 0, outermost.start as i64);
@@ -453,22 +464,57 @@ impl GemmPlan {
                 if let Some(epilogue) = self.product.epilogue() {
                     epilogue.write_batch_indices(words, &at);
                 }
-                run(&base, rows.clone(), columns.clone());
-                self.next(&mut base, &mut at);
+                run(&base, [rows.clone(), columns.clone()], k);
+                self.next(&mut base, &mut at, &batch);
             }
         }
     }
 
     /// Advances the batch indices by one iteration; the innermost loop advances first.
     #[inline(always)]
-    fn next(&self, base: &mut BatchAddresses, at: &mut [u64; MAX_BATCH_LOOPS]) {
+    fn next(
+        &self,
+        base: &mut BatchAddresses,
+        at: &mut [u64; MAX_BATCH_LOOPS],
+        extents: &[u64; MAX_BATCH_LOOPS],
+    ) {
         for i in (0..self.batch.len()).rev() {
             self.advance(base, at, i, 1);
-            if i == 0 || at[i] < self.batch[i] {
+            if i == 0 || at[i] < extents[i] {
                 return;
             }
-            self.advance(base, at, i, -(self.batch[i] as i64));
+            self.advance(base, at, i, -(extents[i] as i64));
         }
+    }
+
+    /// The extents of one call.
+    ///
+    /// # Safety
+    ///
+    /// `bindings` points to the integers that the problem accesses.
+    #[inline(always)]
+    unsafe fn call_extents(&self, bindings: *const i64) -> CallExtents {
+        let mut extents = CallExtents { batch: [1; MAX_BATCH_LOOPS], product: self.product.extents() };
+        extents.batch[..self.batch.len()].copy_from_slice(&self.batch);
+        for (dimension, DynamicExtent { offset, terms }) in &self.dynamic {
+            let value = terms.iter().fold(*offset, |sum, &(binding, factor)| {
+                // SAFETY: the caller's promise.
+                sum.wrapping_add(factor.wrapping_mul(unsafe { *bindings.add(binding as usize) }))
+            });
+            let value = value.max(0) as u64;
+            let [m, n, k] = &mut extents.product;
+            let size = match dimension {
+                Dimension::Batch(at) => {
+                    extents.batch[*at] = extents.batch[*at].min(value);
+                    continue;
+                }
+                Dimension::M => m,
+                Dimension::N => n,
+                Dimension::K => k,
+            };
+            *size = value.min(*size as u64) as usize;
+        }
+        extents
     }
 
     #[inline(always)]

@@ -35,6 +35,8 @@ pub struct GemmProblem {
     pub n: u64,
     /// Columns of A and rows of B: how many products each accumulator adds.
     pub k: u64,
+    /// The dimensions whose extents are known at each call only; their fields above have the most they can be.
+    pub dynamic: Vec<(Dimension, DynamicExtent)>,
     /// Operand A, `m × k`.
     pub a: GemmOperand,
     /// Operand B, `k × n`.
@@ -48,6 +50,28 @@ pub struct GemmProblem {
     pub epilogue: VectorProgram,
     /// The loop whose iterations calls may divide among threads.
     pub parallel: ParallelAxis,
+}
+
+/// A dimension of a GEMM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dimension {
+    /// A batch loop, by its position.
+    Batch(usize),
+    /// Rows.
+    M,
+    /// Columns.
+    N,
+    /// Products.
+    K,
+}
+
+/// An extent that follows from the bindings of a call: the sum, or 0 if that is negative.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DynamicExtent {
+    /// The summand without a binding.
+    pub offset: i64,
+    /// Bindings with their factors.
+    pub terms: Vec<(u32, i64)>,
 }
 
 /// Operand A or B in memory. Its *outer* dimension is M for A and N for B.

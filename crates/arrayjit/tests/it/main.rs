@@ -30,6 +30,8 @@ mod documented_programs;
 #[cfg(feature = "cranelift")]
 mod dumps;
 #[cfg(feature = "cranelift")]
+mod dynamic_ends;
+#[cfg(feature = "cranelift")]
 mod embedding;
 mod empty_nodes;
 #[cfg(feature = "cranelift")]

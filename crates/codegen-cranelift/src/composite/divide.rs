@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use codegen_core::canonical::{self, Arrays, Contraction};
 use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param};
 use lowered_ir::ir::{
-    Affine, Block, LocalDecl, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt,
-    Symbol, SymbolId, walk,
+    Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
+    Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
 use tnode::ModeState;
@@ -32,8 +32,8 @@ pub(super) struct DividedKernel {
 }
 
 pub(super) enum KernelPart {
-    /// Parts that run for each value of a symbol.
-    Loop { symbol: SymbolId, extent: i64, is_parallel: bool, parts: Vec<KernelPart> },
+    /// Parts that run for each value of a symbol below a bound of symbols.
+    Loop { symbol: SymbolId, end: Bound, is_parallel: bool, parts: Vec<KernelPart> },
     /// A contraction, and the kernel that consists of it.
     Contraction(Box<Kernel>, Box<Contraction>),
     /// A kernel of other statements.
@@ -66,7 +66,7 @@ pub(super) fn divide(kernel: &Kernel) -> Result<Option<DividedKernel>, KernelErr
 /// loop only.
 fn in_sequence(body: &mut [Stmt]) {
     match body {
-        [Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, body, .. }] if hi.is_constant() => {
+        [Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, body, .. }] if hi.is_of_symbols() => {
             make_serial(body);
         }
         body => make_serial(body),
@@ -128,7 +128,7 @@ impl<'k> ContractionFinder<'k> {
 
     fn stmt(&mut self, stmt: &Stmt) -> bool {
         let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { return false };
-        if hi.constant().is_none_or(|limit| limit < 1) {
+        if !hi.is_of_symbols() || hi.limit < 1 {
             return false;
         }
         let role = match kind {
@@ -215,12 +215,7 @@ impl KernelDivider<'_> {
         let index = Affine::var(symbol);
         walk::substitute(&mut body, var, &index);
         let parts = self.block(&body)?;
-        Ok(Some(KernelPart::Loop {
-            symbol,
-            extent: hi.limit,
-            is_parallel: kind == LoopKind::Parallel,
-            parts,
-        }))
+        Ok(Some(KernelPart::Loop { symbol, end: hi, is_parallel: kind == LoopKind::Parallel, parts }))
     }
 
     fn symbol(&mut self, var: LoopId, range: i64) -> SymbolId {
@@ -228,7 +223,7 @@ impl KernelDivider<'_> {
         while self.routine.symbols.iter().any(|symbol| symbol.name == name) {
             name.push('_');
         }
-        self.routine.symbols.push(Symbol { name, range });
+        self.routine.symbols.push(Symbol::parameter(name, range));
         SymbolId(self.routine.symbols.len() as u32 - 1)
     }
 
@@ -328,9 +323,9 @@ mod tests {
 
     fn shape(parts: &[KernelPart]) -> String {
         let shapes = parts.iter().map(|part| match part {
-            KernelPart::Loop { extent, is_parallel, parts, .. } => {
+            KernelPart::Loop { end, is_parallel, parts, .. } => {
                 let kind = if *is_parallel { "parallel" } else { "serial" };
-                format!("{kind} {extent} ({})", shape(parts))
+                format!("{kind} {} ({})", end.limit, shape(parts))
             }
             KernelPart::Contraction(_, found) => {
                 format!("product {}x{}x{}", found.num_rows(), found.num_columns(), found.num_products())

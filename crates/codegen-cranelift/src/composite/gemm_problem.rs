@@ -6,7 +6,8 @@
 use codegen_core::canonical::{self, Arrays, Axis, Contraction};
 use lowered_ir::ir::{Affine, Expr, Guard, Indices, LoopId, LoweredRoutine, NodeRef, Var};
 use microkernels::{
-    AxisOffsets, COLUMN, GemmOperand, GemmProblem, OperandBound, ParallelAxis, ROW, batch_index,
+    AxisOffsets, COLUMN, Dimension, DynamicExtent, GemmOperand, GemmProblem, OperandBound, ParallelAxis, ROW,
+    batch_index,
 };
 use tnode::DType;
 use vector_asm::{Index, LaneType, StoredType, VectorAddress, VectorProgram};
@@ -33,12 +34,30 @@ pub(super) fn gemm_problem(
         m: nest.num_rows() as u64,
         n: nest.num_columns() as u64,
         k: nest.num_products() as u64,
+        dynamic: nest.dynamic.iter().map(|(var, end)| dynamic(nest, *var, end)).collect::<Option<_>>()?,
         a,
         b,
         initial,
         epilogue,
         parallel: parallel_axis(nest),
     })
+}
+
+/// The extent of the dimension whose outermost loop ends at a sum of symbols.
+fn dynamic(nest: &Contraction, var: LoopId, end: &Affine) -> Option<(Dimension, DynamicExtent)> {
+    let sides = [(Dimension::M, &nest.rows), (Dimension::N, &nest.columns), (Dimension::K, &nest.depth)];
+    let heads = |axes: &[Axis]| axes.first().is_some_and(|axis| axis.var == var);
+    let (dimension, inner) = match sides.into_iter().find(|(_, axes)| heads(axes)) {
+        Some((dimension, axes)) => (dimension, axes.iter().skip(1).map(|axis| axis.extent).product()),
+        None => (Dimension::Batch(nest.batch.iter().position(|axis| axis.var == var)?), 1),
+    };
+    let end = end.checked_times(inner)?;
+    let term = |&(var, factor): &(Var, i64)| match var {
+        Var::Symbol(symbol) => Some((symbol.0, factor)),
+        Var::Loop(_) => None,
+    };
+    let terms = end.terms().iter().map(term).collect::<Option<_>>()?;
+    Some((dimension, DynamicExtent { offset: end.offset(), terms }))
 }
 
 /// The number of positions along the parallel axis in one iteration of the kernel's parallel loop.

@@ -66,9 +66,9 @@ impl Composer<'_> {
 
     fn step(&mut self, part: &PlannedPart) -> Result<CompositeStep, CodegenError> {
         match part {
-            PlannedPart::Loop { symbol, extent, is_parallel, parts } => Ok(CompositeStep::Loop {
+            PlannedPart::Loop { symbol, end, is_parallel, parts } => Ok(CompositeStep::Loop {
                 binding: symbol.index(),
-                extent: *extent as u64,
+                end: end.clone(),
                 is_parallel: *is_parallel,
                 steps: self.steps(parts)?,
             }),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use codegen_core::canonical::{Arrays, Contraction, adds_products};
 use codegen_core::{CodegenError, Kernel};
-use lowered_ir::ir::{LocalDecl, LoopId, Stmt, SymbolId};
+use lowered_ir::ir::{Bound, LocalDecl, LoopId, Stmt, SymbolId};
 use microkernels::{ChoiceError, CpuTarget, GemmPlan};
 
 use super::divide::{DividedKernel, KernelPart, divide};
@@ -30,7 +30,7 @@ pub(crate) struct CompositePlan {
 /// A part of a composite.
 pub(super) enum PlannedPart {
     /// Parts that run for each value of a symbol.
-    Loop { symbol: SymbolId, extent: i64, is_parallel: bool, parts: Vec<PlannedPart> },
+    Loop { symbol: SymbolId, end: Bound, is_parallel: bool, parts: Vec<PlannedPart> },
     /// A contraction with a GEMM plan.
     Gemm(Box<PlannedGemm>),
     /// A kernel that is compiled like any other.
@@ -47,7 +47,7 @@ pub(crate) struct PlannedGemm {
 
 /// A part of a composite in a flat list, in which loops are a start and an end around their parts.
 pub(crate) enum FlatPart<'p> {
-    LoopStart { symbol: SymbolId, extent: i64, is_parallel: bool },
+    LoopStart { symbol: SymbolId, end: &'p Bound, is_parallel: bool },
     LoopEnd(SymbolId),
     Gemm(&'p PlannedGemm),
     Alone(&'p Kernel),
@@ -110,8 +110,8 @@ impl Planner<'_> {
 
     fn part(&mut self, part: KernelPart) -> Result<PlannedPart, ChoiceError> {
         Ok(match part {
-            KernelPart::Loop { symbol, extent, is_parallel, parts } => {
-                PlannedPart::Loop { symbol, extent, is_parallel, parts: self.parts(parts)? }
+            KernelPart::Loop { symbol, end, is_parallel, parts } => {
+                PlannedPart::Loop { symbol, end, is_parallel, parts: self.parts(parts)? }
             }
             KernelPart::Other(kernel) => PlannedPart::Alone(kernel),
             KernelPart::Contraction(kernel, contraction) => match self.gemm(&kernel, &contraction)? {
@@ -186,11 +186,10 @@ impl CompositePlan {
 fn flatten<'p>(parts: &'p [PlannedPart], flat: &mut Vec<FlatPart<'p>>) {
     for part in parts {
         match part {
-            PlannedPart::Loop { symbol, extent, is_parallel, parts } => {
-                let (symbol, extent, is_parallel) = (*symbol, *extent, *is_parallel);
-                flat.push(FlatPart::LoopStart { symbol, extent, is_parallel });
+            PlannedPart::Loop { symbol, end, is_parallel, parts } => {
+                flat.push(FlatPart::LoopStart { symbol: *symbol, end, is_parallel: *is_parallel });
                 flatten(parts, flat);
-                flat.push(FlatPart::LoopEnd(symbol));
+                flat.push(FlatPart::LoopEnd(*symbol));
             }
             PlannedPart::Gemm(gemm) => flat.push(FlatPart::Gemm(gemm)),
             PlannedPart::Alone(kernel) => flat.push(FlatPart::Alone(kernel)),

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use codegen_core::host::{NativeCode, NativeKernel};
+use lowered_ir::ir::{Bound, Var};
 use microkernels::GemmPlan;
 
 /// Maximum number of arguments, and of bindings, of a part. Both are on the stack during a call.
@@ -34,9 +35,9 @@ pub(crate) struct CompositeKernel {
 }
 
 pub(crate) enum CompositeStep {
-    /// Runs steps for each value of a binding: for the values in the call's range if the loop is parallel,
-    /// otherwise for all values below `extent`.
-    Loop { binding: usize, extent: u64, is_parallel: bool, steps: Vec<CompositeStep> },
+    /// Runs steps for each value of a binding below `end`, which follows from the bindings around the loop: of
+    /// these values, for those in the call's range if the loop is parallel.
+    Loop { binding: usize, end: Bound, is_parallel: bool, steps: Vec<CompositeStep> },
     /// Runs a GEMM plan. If the plan is divided, one iteration of the call's range is `unit` positions of the
     /// plan's parallel axis.
     Contraction { plan: Arc<GemmPlan>, unit: Option<u64> },
@@ -99,6 +100,14 @@ impl NativeKernel for CompositeKernel {
 }
 
 impl Call {
+    /// The value of a symbol. Bounds mention symbols alone.
+    fn value(&self, var: Var) -> i64 {
+        match var {
+            Var::Symbol(symbol) => self.bindings[symbol.index()],
+            Var::Loop(_) => 0,
+        }
+    }
+
     /// Runs steps in order.
     ///
     /// # Safety
@@ -107,8 +116,10 @@ impl Call {
     unsafe fn run(&mut self, steps: &[CompositeStep], parts: &[NativeCode]) {
         for step in steps {
             match step {
-                CompositeStep::Loop { binding, extent, is_parallel, steps } => {
-                    let (begin, end) = if *is_parallel { self.range } else { (0, *extent) };
+                CompositeStep::Loop { binding, end, is_parallel, steps } => {
+                    let last = end.eval(|var| self.value(var)).max(0) as u64;
+                    let (begin, end) =
+                        if *is_parallel { (self.range.0, self.range.1.min(last)) } else { (0, last) };
                     for at in begin..end {
                         self.bindings[*binding] = at as i64;
                         // SAFETY: the caller's promise; the binding is within its range.

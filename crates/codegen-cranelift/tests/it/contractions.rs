@@ -3,11 +3,11 @@
 
 use crate::common;
 
-use codegen_core::{Caps, Codegen, Kernel};
+use codegen_core::{Caps, Codegen, Kernel, scheduled::RoutineParts};
 use codegen_cranelift::{CraneliftOptions, VectorWidth, cranelift, cranelift_with, host_caps};
 use common::{all_options, compare, compile, filled, parse, run_native};
 use lowered_ir::interp;
-use lowered_ir::ir::LoweredRoutine;
+use lowered_ir::ir::{LoweredRoutine, Symbol};
 use scheduling::{ScheduleOptions, schedule};
 
 /// The only kernel of a routine, scheduled for a width of vectors.
@@ -284,4 +284,51 @@ fn launches_over_nested_loops_are_rejected() {
     let kernel = Kernel::new(ir, codegen_core::KernelAbi { launch, ..abi }).expect("a kernel for a GPU");
     let error = compile(&kernel, &CraneliftOptions::default()).expect_err("it is for a GPU");
     assert!(error.to_string().contains("launched over 0..20, expected 0..4 or 0..1"), "{error}");
+}
+
+/// Each dimension of a product, and its batch, may end at a symbol.
+#[test]
+fn products_of_dynamic_extents_are_planned() {
+    let ends = ["min(6, @n)", "min(40, @n)", "min(48, 2*@n)", "min(32, @n + 3)"];
+    for dynamic in 0..4 {
+        let end = |at: usize, constant: i64| match at == dynamic {
+            true => ends[at].to_owned(),
+            false => constant.to_string(),
+        };
+        let routine = parse(&format!(
+            "routine @batch fast {{
+              symbol @n in 0..50
+              node %0 \"x\" f32[6, 40, 32] on_device
+              node %1 \"w\" f32[6, 32, 48] on_device
+              node %2 \"y\" f32[6, 40, 48] on_device
+              for i0 in 0..{} {{ for i1 in 0..{} {{ for i2 in 0..{} {{
+                declare l0 f32[] register
+                for i3 in 0..{} {{ l0 := fma(%0[i0, i1, i3], %1[i0, i3, i2], l0) }}
+                %2[i0, i1, i2] := max(l0, 0.0f32)
+              }} }} }}
+            }}",
+            end(0, 6),
+            end(1, 40),
+            end(2, 48),
+            end(3, 32),
+        ));
+        assert!(is_planned(&routine, "40x48x32"), "dimension {dynamic}");
+        for options in all_options() {
+            let codegen = cranelift(options.clone()).expect("a host target");
+            let scheduled = schedule(&routine, &codegen, &ScheduleOptions::default());
+            let RoutineParts { symbols, kernels, calls, .. } =
+                scheduled.expect("the host computes everything").into_parts();
+            let ([kernel], [call]) = (&kernels[..], &calls[..]) else { panic!("one kernel") };
+            let artifact = compile(kernel, &options).expect("scheduled kernels compile");
+            let memory = filled(kernel.ir(), 7);
+            for n in [0, 1, 5, 17, 29, 40, 49] {
+                let values = Symbol::values(&symbols, &[n]);
+                let bindings: Vec<i64> = call.bindings.iter().map(|symbol| values[symbol.index()]).collect();
+                let mut expected = memory.clone();
+                interp::run(kernel.ir(), &mut expected, &bindings).expect("scheduled routines run");
+                let found = run_native(&artifact, kernel, &memory, &bindings);
+                compare(kernel, &memory, &expected, &found, &format!("@n = {n}, {options:?}"));
+            }
+        }
+    }
 }

@@ -61,6 +61,7 @@ pub(crate) fn matmul(element: LaneType, batch: &[u64], [m, n, k]: [u64; 3]) -> C
         m,
         n,
         k,
+        dynamic: Vec::new(),
         a: operand(0, m * k, k as i64 * size, size),
         b: operand(1, k * n, size, n as i64 * size),
         initial: None,
