@@ -178,13 +178,34 @@ pub struct Launch {
     /// Threads that run one iteration together: the greatest product of the extents of nested workgroup
     /// loops. 1 if there are none and iterations are threads.
     pub threads: u32,
+    /// The end of the parallel loop, if it follows from a static index.
+    pub end: Option<LaunchEnd>,
+}
+
+/// The end of a kernel's parallel loop: `factor · index + offset`, or the extent if that is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaunchEnd {
+    /// The position among the kernel's static indices.
+    pub index: u32,
+    /// The factor of the static index.
+    pub factor: i64,
+    /// The summand.
+    pub offset: i64,
 }
 
 impl Launch {
     /// The launch of a whole kernel with this body.
     pub fn whole(body: &[Stmt]) -> Launch {
         let threads = form::threads(body).min(u64::from(u32::MAX)) as u32;
-        Launch { extent: 1, grain: 1, threads }
+        Launch { extent: 1, grain: 1, threads, end: None }
+    }
+
+    /// The iterations of a call with these static indices.
+    pub fn extent_for(&self, indices: &[i64]) -> u64 {
+        let Some(LaunchEnd { index, factor, offset }) = self.end else { return self.extent };
+        let end =
+            indices.get(index as usize).map(|index| factor.saturating_mul(*index).saturating_add(offset));
+        end.map_or(self.extent, |end| self.extent.min(end.max(0) as u64))
     }
 }
 

@@ -37,7 +37,7 @@ pub enum CodeMismatch {
     /// The parameters of a kernel differ.
     Params { kernel: String, expected: Vec<Param>, found: Vec<Param> },
     /// The launches of a kernel differ. Their grain may.
-    Launch { kernel: String, expected: Launch, found: Launch },
+    Launch { kernel: String, expected: Box<Launch>, found: Box<Launch> },
     /// The log lines of a kernel differ.
     Log { kernel: String, expected: usize, found: usize },
 }
@@ -119,7 +119,8 @@ fn check_kernel(kernel: &Kernel, found: &KernelAbi) -> Result<(), CodeMismatch> 
     }
     let over = |launch: Launch| (launch.extent, launch.threads);
     if over(expected.launch) != over(found.launch) {
-        return Err(CodeMismatch::Launch { kernel, expected: expected.launch, found: found.launch });
+        let [expected, found] = [expected.launch, found.launch].map(Box::new);
+        return Err(CodeMismatch::Launch { kernel, expected, found });
     }
     if expected.log != found.log {
         return Err(CodeMismatch::Log { kernel, expected: expected.log.len(), found: found.log.len() });

@@ -474,7 +474,7 @@ mod tests {
         KernelAbi {
             name: "sum".to_owned(),
             params: std::iter::repeat_n(memory, terms + 1).chain([index]).collect(),
-            launch: Launch { extent: 8, grain: 1, threads: 1 },
+            launch: Launch { extent: 8, grain: 1, threads: 1, end: None },
             scratch_bytes: 1,
             log: [].into(),
             cost: Cost::default(),

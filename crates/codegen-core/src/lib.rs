@@ -37,7 +37,7 @@ pub use lowered_ir::log::{LogLine, LogStyle};
 pub use lowered_ir::{eval, interp, ir, math, text};
 pub use tnode::{DType, Dims, Scalar};
 
-pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, Param, Payload};
+pub use artifact::{Access, Artifact, Cost, KernelAbi, Launch, LaunchEnd, Param, Payload};
 pub use caps::{BASE_ALIGNMENT, Caps, CapsError, DTypeSet, Transcendental, Workgroups, has_approximation};
 pub use choice::KernelChoice;
 pub use code::{Code, CodeError, CodeMismatch};

@@ -232,7 +232,7 @@ fn kernel(ir: LoweredRoutine) -> Kernel {
     let abi = KernelAbi {
         name: format!("{}.k0", ir.name),
         params,
-        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

@@ -442,7 +442,7 @@ mod tests {
         let abi = KernelAbi {
             name: "test.k0".into(),
             params: ir.nodes.iter().map(node).collect(),
-            launch: Launch { extent: 1, grain: 1, threads: 1 },
+            launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
             scratch_bytes: 0,
             log: [].into(),
             cost: Cost::default(),

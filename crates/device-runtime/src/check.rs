@@ -42,7 +42,7 @@ mod tests {
         KernelAbi {
             name: "k".to_owned(),
             params: memory.chain(others).collect(),
-            launch: Launch { extent: 1, grain: 1, threads: 1 },
+            launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
             scratch_bytes: 0,
             log: [].into(),
             cost: Cost::default(),

@@ -28,7 +28,7 @@ fn code(x: &TensorNode, y: &TensorNode, bytes: usize) -> Arc<Code> {
     let abi = KernelAbi {
         name: "kernel".to_owned(),
         params: vec![param(Access::Read), param(Access::Write)],
-        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

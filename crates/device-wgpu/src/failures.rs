@@ -44,7 +44,7 @@ fn at(pool: u32) -> Location {
 /// Binds the kernel to the first word of a pool; if `bad`, with a grid that no device runs.
 fn bound(device: &DirectDriver<WgpuDevice>, name: &str, pool: u32, bad: bool) -> BoundKernel {
     let params = vec![Param::Node { access: Access::ReadWrite, bytes: 4 }];
-    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let launch = Launch { extent: 1, grain: 1, threads: 1, end: None };
     let (scratch_bytes, log, cost) = (0, [].into(), Cost::default());
     let abi = KernelAbi { name: name.to_owned(), params, launch, scratch_bytes, log, cost };
     let code = Increment(if bad { MANY } else { 1 });

@@ -140,7 +140,7 @@ fn abi() -> KernelAbi {
     KernelAbi {
         name: "nothing".to_owned(),
         params: (0..5).map(|i| Param::Node { access: access(i), bytes: 64 }).collect(),
-        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

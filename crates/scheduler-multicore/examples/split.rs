@@ -69,7 +69,7 @@ fn device(threads: usize, steps: i64) -> Result<LinkedRoutine, Box<dyn Error>> {
     let x = TensorNode::builder("steps").dims([1]).dtype(DType::I64).build()?;
     let context = Context::new(&device.new_stream()?);
     let context = context.init_from_host(&x, &tnode::HostArray::from_slice(&[steps], [1])?)?;
-    let launch = Launch { extent: EXTENT, grain: 1, threads: 1 };
+    let launch = Launch { extent: EXTENT, grain: 1, threads: 1, end: None };
     // SAFETY: the kernel reads its one parameter only.
     #[allow(unsafe_code, reason = "wraps a native function")]
     let code = unsafe { hand_made::native("compute", &[(&x, Access::Read)], launch, 0, kernel) };

@@ -294,9 +294,13 @@ impl KernelLaunch {
         self.bound.running_time.run(|| pool.run(self))
     }
 
-    /// The number of iterations of the parallel loop, and the smallest number that is worth a thread.
-    pub(crate) fn extent_and_grain(&self) -> (u64, u64) {
-        (self.bound.abi.launch.extent, self.bound.abi.launch.grain)
+    /// The number of iterations of the parallel loop, and the smallest number for one of so many threads. If
+    /// the loop ends at a static index, threads get equal parts, because code may prepare each part.
+    pub(crate) fn extent_and_grain(&self, threads: usize) -> (u64, u64) {
+        let launch = &self.bound.abi.launch;
+        let extent = launch.extent_for(&self.bindings);
+        let share = launch.end.map_or(0, |_| extent / threads.max(1) as u64);
+        (extent, launch.grain.max(share))
     }
 
     pub(crate) fn is_splittable(&self) -> bool {
@@ -517,7 +521,7 @@ mod tests {
         KernelAbi {
             name: "closure".to_owned(),
             params: vec![],
-            launch: Launch { extent: 1, grain: 1, threads: 1 },
+            launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
             scratch_bytes: 0,
             log: [].into(),
             cost: Cost::default(),

@@ -210,7 +210,7 @@ impl ThreadPool {
     ///
     /// The reason why the kernel stopped.
     pub(crate) fn run(&self, launch: &KernelLaunch) -> Result<(), String> {
-        let (extent, grain) = launch.extent_and_grain();
+        let (extent, grain) = launch.extent_and_grain(self.threads);
         match launch.is_splittable() {
             true => self.split(launch, extent, grain),
             false => launch.run(0, extent),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 
 use lowered_ir::ir::{
-    Block, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, walk,
+    Block, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, Var, walk,
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::{Facts, analyze};
@@ -22,7 +22,7 @@ use crate::analysis::uses::{self, KernelNode, KernelSpans, RoutineUses};
 use crate::analysis::{cost, rename};
 use crate::common::stack_arrays;
 use codegen_core::Caps;
-use codegen_core::artifact::{KernelAbi, Launch, Param};
+use codegen_core::artifact::{KernelAbi, Launch, LaunchEnd, Param};
 use codegen_core::dependence;
 use codegen_core::emit::ScratchLayout;
 use codegen_core::kernel::{self, Kernel, KernelError};
@@ -248,7 +248,17 @@ fn launch(ir: &LoweredRoutine, caps: &Caps, options: &crate::options::ScheduleOp
     }
     let each = cost::work(&ir.body, ir, &ir.locals()) / extent as f64;
     let grain = (options.grain_work as f64 / each.max(1.0)).ceil() as u64;
-    Launch { extent, grain: grain.clamp(1, extent), ..whole }
+    Launch { extent, grain: grain.clamp(1, extent), end: end_of(&ir.body), ..whole }
+}
+
+/// The end of the parallel loop that is the whole body, if it follows from one symbol.
+fn end_of(body: &[Stmt]) -> Option<LaunchEnd> {
+    let [Stmt::For { kind: LoopKind::Parallel, hi, .. }] = body else { return None };
+    let [end] = hi.clips() else { return None };
+    match end.terms() {
+        &[(Var::Symbol(symbol), factor)] => Some(LaunchEnd { index: symbol.0, factor, offset: end.offset() }),
+        _ => None,
+    }
 }
 
 /// The iterations of the parallel loop that is the whole body, or of all parallel loops that nest in it.

@@ -44,7 +44,7 @@ fn abi() -> KernelAbi {
             node(Access::Read, 16),
             Param::StaticIndex { range: 3 },
         ],
-        launch: Launch { extent: 4, grain: 1, threads: 1 },
+        launch: Launch { extent: 4, grain: 1, threads: 1, end: None },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

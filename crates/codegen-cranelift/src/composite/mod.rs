@@ -98,7 +98,8 @@ impl Composer<'_> {
 /// range packs operands for itself. A range has `extent / threads` iterations, rounded down, but at least
 /// `grain`.
 fn launch(launch: Launch, grain: u64, threads: u64) -> Launch {
-    let each = launch.extent / threads.max(1);
+    // If the extent is known at each call only, the driver makes equal ranges.
+    let each = if launch.end.is_some() { 1 } else { launch.extent / threads.max(1) };
     Launch { grain: each.max(grain).clamp(1, launch.extent.max(1)), ..launch }
 }
 
@@ -108,8 +109,9 @@ mod tests {
 
     #[test]
     fn every_thread_gets_one_part_that_is_worth_it() {
-        let grain =
-            |extent, grain, threads| launch(Launch { extent, grain: 1, threads: 1 }, grain, threads).grain;
+        let grain = |extent, grain, threads| {
+            launch(Launch { extent, grain: 1, threads: 1, end: None }, grain, threads).grain
+        };
         // 512 rows are not a multiple of a tile's height, but make two equal ranges.
         assert_eq!(grain(512, 6, 2), 256);
         assert_eq!(grain(785, 16, 2), 392);

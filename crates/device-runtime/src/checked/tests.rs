@@ -35,7 +35,7 @@ fn kernel(driver: &DirectDriver<NullDevice>, name: &str, params: &[Param]) -> Lo
     let abi = KernelAbi {
         name: name.to_owned(),
         params: params.to_vec(),
-        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

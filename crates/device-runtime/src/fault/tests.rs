@@ -27,7 +27,7 @@ fn sequence(device: &DirectDriver<FaultDevice>, names: &[&str]) -> BoundSequence
     let kernels = names.iter().map(|name| KernelAbi {
         name: (*name).to_owned(),
         params: vec![Param::StaticIndex { range: 8 }],
-        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

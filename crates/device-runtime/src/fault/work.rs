@@ -58,7 +58,7 @@ pub(super) fn delaying_kernel(driver: &dyn Driver, delay: Duration) -> Result<Bo
     let abi = KernelAbi {
         name: "delay".to_owned(),
         params: vec![],
-        launch: Launch { extent: 1, grain: 1, threads: 1 },
+        launch: Launch { extent: 1, grain: 1, threads: 1, end: None },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

@@ -330,7 +330,7 @@ fn decl(node: &TensorNode) -> NodeDecl {
 }
 
 fn abi(name: &str, params: Vec<Param>) -> KernelAbi {
-    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let launch = Launch { extent: 1, grain: 1, threads: 1, end: None };
     let (name, log, cost) = (name.to_owned(), [].into(), Cost::default());
     KernelAbi { name, params, launch, scratch_bytes: 0, log, cost }
 }

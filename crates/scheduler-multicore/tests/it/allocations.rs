@@ -17,8 +17,8 @@ fn running_a_routine_and_waiting_for_it_allocate_nothing() {
         return;
     }
     // A kernel that is split into 8 chunks for two threads.
-    let split = Launch { extent: 64, grain: 8, threads: 1 };
-    let whole = Launch { extent: 1, grain: 1, threads: 1 };
+    let split = Launch { extent: 64, grain: 8, threads: 1, end: None };
+    let whole = Launch { extent: 1, grain: 1, threads: 1, end: None };
     for (threads, launch) in [(1, whole), (2, whole), (2, split)] {
         let config = CpuConfig { threads, ..CpuConfig::default() };
         for device in [device(Cpu::inline(config.clone())), device(Cpu::multicore(config))] {

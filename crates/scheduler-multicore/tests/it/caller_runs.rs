@@ -71,7 +71,7 @@ macro_rules! quick_routine {
         }
         IS_CALLER.set(true);
         let x = node("x", 1);
-        let launch = Launch { extent: 1, grain: 1, threads: 1 };
+        let launch = Launch { extent: 1, grain: 1, threads: 1, end: None };
         let code = native("note", &[(&x, Access::Write)], launch, 0, note);
         (context(&$device).link(&code, from_ref(&x)).unwrap(), &OTHERS)
     }};

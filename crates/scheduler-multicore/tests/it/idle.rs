@@ -19,7 +19,7 @@ fn idle_workers_use_no_processor() {
     }
     let device = Device::new(Arc::new(Cpu::multicore(CpuConfig { threads: 3, ..CpuConfig::default() })), 0);
     let x = node("x", 1);
-    let launch = Launch { extent: 100, grain: 1, threads: 1 };
+    let launch = Launch { extent: 100, grain: 1, threads: 1, end: None };
     let code = native("nothing", &[(&x, Access::Write)], launch, 0, nothing);
     context(&device).link(&code, from_ref(&x)).unwrap().run(&[]).unwrap().sync().unwrap();
     let streams: Vec<_> = (0..8).map(|_| device.new_stream().unwrap()).collect();

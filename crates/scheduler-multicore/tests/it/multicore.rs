@@ -126,7 +126,7 @@ fn suggestions_follow_the_strategy() {
 fn idle_threads_help_with_a_large_kernel() {
     let device = device(Cpu::multicore(CpuConfig { threads: 3, ..CpuConfig::default() }));
     let x = node("x", 64);
-    let launch = Launch { extent: 64, grain: 1, threads: 1 };
+    let launch = Launch { extent: 64, grain: 1, threads: 1, end: None };
     let code = native("slow", &[(&x, Access::Write)], launch, 0, slow);
     let routine = context(&device).link(&code, from_ref(&x)).unwrap();
     for _ in 0..200 {
@@ -152,7 +152,7 @@ fn chunks_are_equal_and_no_smaller_than_the_grain_for_any_number_of_threads() {
         let device = device(Cpu::multicore(CpuConfig { threads, ..CpuConfig::default() }));
         for (extent, grain) in [(1000, 96), (191, 96), (192, 96), (24, 6), (7, 1)] {
             let x = node("x", extent);
-            let launch = Launch { extent: extent as u64, grain, threads: 1 };
+            let launch = Launch { extent: extent as u64, grain, threads: 1, end: None };
             let code = native("chunk", &[(&x, Access::Write)], launch, 0, chunk);
             let routine = context(&device).link(&code, from_ref(&x)).unwrap();
             for _ in 0..50 {

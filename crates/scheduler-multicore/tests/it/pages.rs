@@ -41,7 +41,7 @@ fn pools_and_scratch_memory_lie_on_huge_pages() {
     }
     let device = device(Cpu::inline(CpuConfig::default()));
     let x = node("x", ELEMENTS);
-    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let launch = Launch { extent: 1, grain: 1, threads: 1, end: None };
     let code = native("fill", &[(&x, Access::Write)], launch, BYTES, fill);
     let routine = context(&device).link(&code, from_ref(&x)).unwrap();
     routine.run(&[]).unwrap().sync().unwrap();

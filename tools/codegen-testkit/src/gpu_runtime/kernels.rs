@@ -104,7 +104,7 @@ pub fn abi(name: &str, params: &[(Access, usize)], symbols: usize, threads: u32)
     KernelAbi {
         name: name.to_owned(),
         params,
-        launch: Launch { extent: threads.into(), grain: 1, threads: 1 },
+        launch: Launch { extent: threads.into(), grain: 1, threads: 1, end: None },
         scratch_bytes: 0,
         log: [].into(),
         cost: Cost::default(),

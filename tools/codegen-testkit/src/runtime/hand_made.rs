@@ -108,7 +108,7 @@ pub fn symbol(name: &str, range: i64) -> Symbol {
 
 /// The ABI of a kernel with these parameters; the kernel is not split.
 pub fn abi(name: &str, params: Vec<Param>) -> KernelAbi {
-    let launch = Launch { extent: 1, grain: 1, threads: 1 };
+    let launch = Launch { extent: 1, grain: 1, threads: 1, end: None };
     KernelAbi {
         name: name.to_owned(),
         params,

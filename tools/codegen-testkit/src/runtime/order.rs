@@ -137,7 +137,7 @@ pub fn native_kernels_cover_their_range_once(make: DriverFactory<'_>) {
         let device = open(make, &four_threads());
         let x = node("x", extent as usize);
         let context = context(&device).init_from_host(&x, array(&vec![0; extent as usize])).unwrap();
-        let launch = Launch { extent, grain, threads: 1 };
+        let launch = Launch { extent, grain, threads: 1, end: None };
         // SAFETY: the function accesses only its range of the parameter and its scratch memory; it is never
         // unloaded.
         #[allow(unsafe_code, reason = "a native kernel")]
