@@ -45,7 +45,9 @@ impl ScratchMemory {
             context = context.init_from_host(&node, &values(decl)?).ok()?;
             nodes.push(node);
         }
-        Some(ScratchMemory { nodes, context, bindings: vec![0; kernel.ir().symbols.len()] })
+        // Loops that end at symbols run to their limits.
+        let bindings = kernel.ir().symbols.iter().map(|symbol| symbol.range - 1).collect();
+        Some(ScratchMemory { nodes, context, bindings })
     }
 
     /// Compiles a kernel that has the nodes of this memory; `None` if that fails.
