@@ -79,6 +79,9 @@ fn cases() -> Vec<Case> {
     cases.push(relu("relu_bmm_256x32x32x32", 256, [32, 32, 32], false));
     cases.push(matmul("deep_64_2048x2048x64", 1, [2048, 2048, 64], false));
     cases.push(convolution("conv3x3_8x64x28x28", 8, 64, 28));
+    cases.push(by_pixels("by_pixels_32x16x16x32", 32, [16, 16], 32));
+    cases.push(by_pixels("by_pixels_32x32x32x16", 32, [32, 32], 16));
+    cases.push(by_pixels("by_pixels_32x64x64x8", 32, [64, 64], 8));
     cases.push(filter_gradient("filter_gradient_32x16x32", 32, 16, 32));
     cases.push(filter_gradient("filter_gradient_32x64x8", 32, 64, 8));
     cases
@@ -145,33 +148,38 @@ fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Cas
     case
 }
 
-/// The gradient of a [`convolution`] by its filters: K stands for the pixels of all images, and N for the
-/// channels and taps.
-fn filter_gradient(name: &'static str, images: u64, channels: u64, size: u64) -> Case {
-    let forward = convolution(name, 1, channels, size).problem.b;
-    let (pixels, columns) = ((size * size) as i64, channels * 9);
-    let k = images * pixels as u64;
-    let every_image = |table: &[i64], step: i64| -> Arc<[i64]> {
-        (0..images as i64).flat_map(|image| table.iter().map(move |at| image * step + at)).collect()
-    };
-    let image = channels as i64 * pixels;
-    let mut case = matmul(name, 1, [channels, columns, k], false);
-    let AxisOffsets::Table(pixel_offsets) = &forward.outer else { unreachable!("it has a table") };
-    let bounds = forward.bounds.iter().map(|bound| OperandBound {
-        outer: bound.k.clone(),
-        k: every_image(&bound.outer, 0),
-        limit: bound.limit,
-    });
-    case.problem.a.outer = AxisOffsets::Strided(pixels * 4);
-    case.problem.a.k = AxisOffsets::Table(every_image(pixel_offsets, image * 4));
-    case.problem.b = GemmOperand {
-        outer: forward.k.clone(),
-        k: AxisOffsets::Table(every_image(pixel_offsets, image * 4)),
-        bounds: bounds.collect(),
-        ..forward
-    };
+/// A convolution with 3 × 3 taps of images with a margin: rows are pixels of all images, and columns are
+/// filters.
+fn by_pixels(name: &'static str, images: u64, [channels, filters]: [u64; 2], size: u64) -> Case {
+    let k = channels * 9;
+    let mut case = matmul(name, 1, [images * size * size, filters, k], false);
+    (case.problem.a.outer, case.problem.a.k) = padded_images(images, channels, size);
+    case.args[0] = numbers((images * channels * (size + 2) * (size + 2)) as usize);
     case.peer = None;
     case
+}
+
+/// The gradient of a convolution by its filters: K stands for the pixels of all images, which have a margin,
+/// and N for the channels and taps.
+fn filter_gradient(name: &'static str, images: u64, channels: u64, size: u64) -> Case {
+    let pixels = size * size;
+    let mut case = matmul(name, 1, [channels, channels * 9, images * pixels], false);
+    let pixel = |k: u64| (k / pixels * channels * pixels + k % pixels) as i64 * 4;
+    case.problem.a.outer = AxisOffsets::Strided(pixels as i64 * 4);
+    case.problem.a.k = AxisOffsets::Table((0..images * pixels).map(pixel).collect());
+    (case.problem.b.k, case.problem.b.outer) = padded_images(images, channels, size);
+    case.args[1] = numbers((images * channels * (size + 2) * (size + 2)) as usize);
+    case.peer = None;
+    case
+}
+
+/// The offsets of pixels, and of channels and taps, in images with a margin of one pixel.
+fn padded_images(images: u64, channels: u64, size: u64) -> (AxisOffsets, AxisOffsets) {
+    let (row, image) = (size + 2, (size + 2) * (size + 2));
+    let pixel = |p: u64| p / (size * size) * channels * image + p / size % size * row + p % size;
+    let tap = |k: u64| k / 9 * image + k % 9 / 3 * row + k % 3;
+    let table = |count: u64, of: &dyn Fn(u64) -> u64| (0..count).map(|at| of(at) as i64 * 4).collect();
+    (AxisOffsets::Table(table(images * size * size, &pixel)), AxisOffsets::Table(table(channels * 9, &tap)))
 }
 
 /// `relu(x·w + b)`.

@@ -17,7 +17,7 @@ use crate::fused::OperandAccess;
 use crate::operand::OperandLayout;
 use crate::pack::{self, OVERRUN};
 use crate::simd::{MAX_ROWS, Simd};
-use crate::tile::{self, IndexedRows, NR_VECTORS, OperandForm, Tile};
+use crate::tile::{self, IndexedRows, KPosition, NR_VECTORS, OperandForm, Tile};
 
 /// A planned matrix product: everything in a plan except the batch loops.
 #[derive(Debug)]
@@ -32,8 +32,10 @@ pub(crate) struct Gemm {
     pub(crate) output: Option<OutputAddress>,
     pub(crate) epilogue: Option<Epilogue>,
     pub(crate) blocking: Blocking,
-    /// Offsets of A in bytes by position along K, if microkernels read A in place through tables.
-    pub(crate) k_offsets: Option<Vec<i64>>,
+    /// The most rows of a tile.
+    pub(crate) height: usize,
+    /// The positions of A along K, if microkernels read A in place through tables.
+    pub(crate) k_positions: Option<Vec<KPosition>>,
     /// Whether the operands are exchanged: rows of this product are columns of the problem. The sums go to
     /// scratch memory before the epilogue, which exists.
     pub(crate) is_transposed: bool,
@@ -326,8 +328,8 @@ impl GemmCall<'_> {
     #[inline(always)]
     unsafe fn blocks<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>, pack_a: bool, pack_b: bool) {
         let gemm = self.gemm;
-        let all = RowTiles::new(rows, V::ROWS);
-        let per_block = (gemm.blocking.mc / V::ROWS).max(1);
+        let all = RowTiles::new(rows, gemm.height);
+        let per_block = (gemm.blocking.mc / gemm.height).max(1);
         let per_block = all.count.div_ceil(all.count.div_ceil(per_block).max(1)).max(1);
         let (a, b) = (self.scratch::<V::Element>(self.layout.a), self.scratch::<V::Element>(self.layout.b));
         for columns in cut(columns, gemm.blocking.nc) {
@@ -341,7 +343,7 @@ impl GemmCall<'_> {
                         pack::micro_panels::<V>(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
                     }
                     for tiles in cut(0..all.count, per_block) {
-                        let tiles = RowTiles::new(all.row(tiles.start)..all.row(tiles.end), V::ROWS);
+                        let tiles = RowTiles::new(all.row(tiles.start)..all.row(tiles.end), gemm.height);
                         if pack_a {
                             self.pack_a::<V>(tiles, k.clone(), a);
                         }
@@ -389,12 +391,12 @@ impl GemmCall<'_> {
     /// Rows of A in place that tables address, at positions along K from `k` on.
     #[inline(always)]
     fn indexed_rows(&self, rows: Range<usize>, k: usize) -> Option<IndexedRows> {
-        let k_offsets = self.gemm.k_offsets.as_ref()?[k..].as_ptr();
+        let positions = self.gemm.k_positions.as_ref()?[k..].as_ptr();
         let mut pointers = [self.base.a; MAX_ROWS];
         for (pointer, row) in pointers.iter_mut().zip(rows) {
             *pointer = self.base.a.wrapping_offset(self.gemm.a.outer.at(row));
         }
-        Some(IndexedRows { rows: pointers, k_offsets })
+        Some(IndexedRows { rows: pointers, positions })
     }
 
     /// Computes a column of tiles with a micro-panel of B.

@@ -4,6 +4,7 @@ use vector_asm::{Index, LaneType, StoredType};
 
 use crate::problem::{AxisOffsets, GemmOperand, GemmProblem};
 use crate::simd::{MAX_LANES, Simd};
+use crate::tile::KPosition;
 
 /// The layout of operand A or B. The *outer* dimension is M for A and N for B.
 #[derive(Debug)]
@@ -187,11 +188,13 @@ impl OperandLayout {
     /// dimension is contiguous.
     #[inline(always)]
     pub(crate) fn outer_run_end(&self, position: usize) -> usize {
-        match &self.outer {
-            AxisOffsets::Strided(step) if *step as isize == self.size => usize::MAX,
-            AxisOffsets::Strided(_) => position + 1,
-            AxisOffsets::Table(_) => self.outer_runs[position] as usize,
-        }
+        self.outer.run_end(&self.outer_runs, position, self.size)
+    }
+
+    /// A position along K with the contiguous run that begins there.
+    pub(crate) fn k_position(&self, position: usize) -> KPosition {
+        let run = self.k.run_end(&self.k_runs, position, self.size) - position;
+        KPosition { offset: self.k.at(position), run }
     }
 
     /// Whether microkernels can read the operand in place, but only through tables of offsets.
@@ -242,6 +245,17 @@ impl AxisOffsets {
         match self {
             AxisOffsets::Strided(step) => *step as isize * position as isize,
             AxisOffsets::Table(table) => table[position] as isize,
+        }
+    }
+
+    /// The end of the contiguous run around a position; `usize::MAX` if all of the dimension is contiguous.
+    /// `ends` has that of each position if the dimension has a table.
+    #[inline(always)]
+    fn run_end(&self, ends: &[u32], position: usize, size: isize) -> usize {
+        match self {
+            AxisOffsets::Strided(step) if *step as isize == size => usize::MAX,
+            AxisOffsets::Strided(_) => position + 1,
+            AxisOffsets::Table(_) => ends[position] as usize,
         }
     }
 }

@@ -206,7 +206,7 @@ impl GemmPlan {
         match &self.product {
             PlannedProduct::Floats { gemm, shape, .. } => {
                 let transposed = if gemm.is_transposed { "transposed, " } else { "" };
-                format!("tiles of {}x{}, {transposed}{}", shape.height, shape.width, gemm.blocking)
+                format!("tiles of {}x{}, {transposed}{}", gemm.height, shape.width, gemm.blocking)
             }
             PlannedProduct::Integers(gemm) => gemm.to_string(),
         }
@@ -316,8 +316,9 @@ impl GemmPlan {
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(Epilogue::new(problem, &access, initial)?)
         };
-        let k_offsets = matches!(blocking.packing, Packing::Blocks { a: false, .. } if a.is_indexed())
-            .then(|| (0..k).map(|k| a.k.at(k) as i64).collect());
+        let k_positions: Option<Vec<_>> =
+            matches!(blocking.packing, Packing::Blocks { a: false, .. } if a.is_indexed())
+                .then(|| (0..k).map(|position| a.k_position(position)).collect());
         let gemm = Gemm {
             m,
             n,
@@ -328,7 +329,8 @@ impl GemmPlan {
             output,
             epilogue,
             blocking,
-            k_offsets,
+            height: if k_positions.is_some() { V::INDEXED_ROWS } else { V::ROWS },
+            k_positions,
             is_transposed,
             sums_in_scratch,
         };

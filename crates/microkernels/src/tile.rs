@@ -63,12 +63,21 @@ pub(crate) unsafe fn run<V: Simd>(tile: &Tile<V>, form: OperandForm, height: usi
 }
 
 /// Operand A of a tile in place, addressed by tables: the element of row `r` at position `p` along K is
-/// `k_offsets[p]` bytes behind `rows[r]`.
+/// `positions[p].offset` bytes behind `rows[r]`.
 #[derive(Clone, Copy)]
 pub(crate) struct IndexedRows {
     pub(crate) rows: [*const u8; MAX_ROWS],
-    /// Offsets from the tile's first position along K on.
-    pub(crate) k_offsets: *const i64,
+    /// From the tile's first position along K on.
+    pub(crate) positions: *const KPosition,
+}
+
+/// A position along K of an operand that is addressed by tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KPosition {
+    /// Bytes from position 0.
+    pub(crate) offset: isize,
+    /// How many positions, this one included, are neighbors in memory from here on.
+    pub(crate) run: usize,
 }
 
 /// Computes a tile of `height` rows and `columns` columns from rows of A that tables address. The addresses
@@ -76,7 +85,7 @@ pub(crate) struct IndexedRows {
 ///
 /// # Safety
 ///
-/// The requirements of [`run`], for the elements that `a` spans.
+/// The requirements of [`run`], for the elements that `a` spans, and at most `V::INDEXED_ROWS` rows.
 #[inline(always)]
 pub(crate) unsafe fn run_indexed<V: Simd>(tile: &Tile<V>, a: &IndexedRows, height: usize, columns: usize) {
     let (at, lanes) = table_position::<V>(height, columns);
@@ -116,10 +125,11 @@ impl<V: Simd> Microkernels<V> {
     }
 }
 
-/// The microkernels of the given heights. The literal says whether full vectors are masked, too, so that one
-/// function computes full and masked vectors.
+/// The microkernels of the given heights, then those whose rows of A are addressed by tables if their heights
+/// differ. The literal says whether full vectors are masked, too, so that one function computes full and masked vectors.
 macro_rules! microkernels {
-    ($masks_all:literal; $($h:literal)*) => {
+    ($masks_all:literal; $($h:literal)*) => { microkernels!($masks_all; $($h)*; $($h)*) };
+    ($masks_all:literal; $($h:literal)*; $($indexed:literal)*) => {
         Microkernels::new(
             &[$(
                 Self::microkernel::<$h, 2, true, $masks_all>, Self::microkernel::<$h, 2, true, true>,
@@ -130,8 +140,10 @@ macro_rules! microkernels {
                 Self::microkernel::<$h, 1, false, $masks_all>, Self::microkernel::<$h, 1, false, true>,
             )*],
             &[$(
-                Self::indexed_microkernel::<$h, 2, $masks_all>, Self::indexed_microkernel::<$h, 2, true>,
-                Self::indexed_microkernel::<$h, 1, $masks_all>, Self::indexed_microkernel::<$h, 1, true>,
+                Self::indexed_microkernel::<$indexed, 2, $masks_all>,
+                Self::indexed_microkernel::<$indexed, 2, true>,
+                Self::indexed_microkernel::<$indexed, 1, $masks_all>,
+                Self::indexed_microkernel::<$indexed, 1, true>,
             )*],
         )
     };
@@ -150,11 +162,16 @@ pub(crate) unsafe fn indexed_microkernel<V: Simd, const H: usize, const W: usize
         let mask = V::mask(lanes);
         let mut accumulators = initial_accumulators::<V, H, W, EDGE>(tile, mask);
         let mut b = tile.b;
-        for p in 0..tile.k {
-            let offset = *a.k_offsets.add(p) as isize;
-            let columns = load_columns::<V, W>(b, EDGE, mask);
-            V::add_rows(&mut accumulators, &a.rows, offset, columns);
-            b = b.wrapping_byte_offset(tile.b_k);
+        let mut p = 0;
+        while p < tile.k {
+            let KPosition { mut offset, run } = *a.positions.add(p);
+            let run = run.min(tile.k - p);
+            for _ in 0..run {
+                let columns = load_columns::<V, W>(b, EDGE, mask);
+                V::add_rows(&mut accumulators, &a.rows, offset, columns);
+                (offset, b) = (offset.wrapping_add(V::SIZE), b.wrapping_byte_offset(tile.b_k));
+            }
+            p += run;
         }
         store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
     }

@@ -30,7 +30,9 @@ macro_rules! methods {
         const ISA: Isa = Isa::Avx512;
         const LANES: usize = $lanes;
         const ROWS: usize = 14;
-const MICROKERNELS: Microkernels<Self> = microkernels!(true; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+        const INDEXED_ROWS: usize = 10;
+        const MICROKERNELS: Microkernels<Self> =
+    microkernels!(true; 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 1 2 3 4 5 6 7 8 9 10);
 
         #[inline(always)]
         unsafe fn zero() -> $vector {
