@@ -17,7 +17,7 @@ use crate::fused::OperandAccess;
 use crate::operand::OperandLayout;
 use crate::pack::{self, OVERRUN};
 use crate::simd::{MAX_ROWS, Simd};
-use crate::tile::{self, IndexedRows, KPosition, NR_VECTORS, OperandForm, Tile};
+use crate::tile::{self, IndexedRows, NR_VECTORS, OperandForm, Tile};
 
 /// A planned matrix product: everything in a plan except the batch loops.
 #[derive(Debug)]
@@ -34,8 +34,10 @@ pub(crate) struct Gemm {
     pub(crate) blocking: Blocking,
     /// The most rows of a tile.
     pub(crate) height: usize,
-    /// The positions of A along K, if microkernels read A in place through tables.
-    pub(crate) k_positions: Option<Vec<KPosition>>,
+    /// Offsets of A in bytes by position along K, if microkernels read A in place through tables.
+    pub(crate) k_offsets: Option<Vec<i64>>,
+    /// If contiguous runs of A along K are long, how many positions of the run are left from each one on.
+    pub(crate) k_runs: Option<Vec<u32>>,
     /// Whether the operands are exchanged: rows of this product are columns of the problem. The sums go to
     /// scratch memory before the epilogue, which exists.
     pub(crate) is_transposed: bool,
@@ -391,12 +393,13 @@ impl GemmCall<'_> {
     /// Rows of A in place that tables address, at positions along K from `k` on.
     #[inline(always)]
     fn indexed_rows(&self, rows: Range<usize>, k: usize) -> Option<IndexedRows> {
-        let positions = self.gemm.k_positions.as_ref()?[k..].as_ptr();
+        let k_offsets = self.gemm.k_offsets.as_ref()?[k..].as_ptr();
         let mut pointers = [self.base.a; MAX_ROWS];
         for (pointer, row) in pointers.iter_mut().zip(rows) {
             *pointer = self.base.a.wrapping_offset(self.gemm.a.outer.at(row));
         }
-        Some(IndexedRows { rows: pointers, positions })
+        let k_runs = self.gemm.k_runs.as_ref().map_or(ptr::null(), |runs| runs[k..].as_ptr());
+        Some(IndexedRows { rows: pointers, k_offsets, k_runs })
     }
 
     /// Computes a column of tiles with a micro-panel of B.

@@ -4,7 +4,6 @@ use vector_asm::{Index, LaneType, StoredType};
 
 use crate::problem::{AxisOffsets, GemmOperand, GemmProblem};
 use crate::simd::{MAX_LANES, Simd};
-use crate::tile::KPosition;
 
 /// The layout of operand A or B. The *outer* dimension is M for A and N for B.
 #[derive(Debug)]
@@ -188,18 +187,24 @@ impl OperandLayout {
     /// dimension is contiguous.
     #[inline(always)]
     pub(crate) fn outer_run_end(&self, position: usize) -> usize {
-        self.outer.run_end(&self.outer_runs, position, self.size)
-    }
-
-    /// A position along K with the contiguous run that begins there.
-    pub(crate) fn k_position(&self, position: usize) -> KPosition {
-        let run = self.k.run_end(&self.k_runs, position, self.size) - position;
-        KPosition { offset: self.k.at(position), run }
+        match &self.outer {
+            AxisOffsets::Strided(step) if *step as isize == self.size => usize::MAX,
+            AxisOffsets::Strided(_) => position + 1,
+            AxisOffsets::Table(_) => self.outer_runs[position] as usize,
+        }
     }
 
     /// Whether microkernels can read the operand in place, but only through tables of offsets.
     pub(crate) fn is_indexed(&self) -> bool {
         self.limits.is_empty() && self.memory == StoredType::Same && self.strides().is_none()
+    }
+
+    /// How many positions along K of a contiguous run are left from each one on; `None` if runs are short on
+    /// average.
+    pub(crate) fn long_k_runs(&self, positions: usize) -> Option<Vec<u32>> {
+        let is_long = mean_run(&self.k, &self.k_runs, positions, self.size as i64) >= MIN_LOOPED_RUN;
+        let end = |position: usize| self.k_runs.get(position).map_or(positions, |&end| end as usize);
+        is_long.then(|| (0..positions).map(|position| (end(position) - position) as u32).collect())
     }
 
     /// The strides of the outer dimension and of K in bytes, if microkernels can read the operand in place.
@@ -227,6 +232,9 @@ fn mean_run(offsets: &AxisOffsets, ends: &[u32], positions: usize, size: i64) ->
     }
 }
 
+/// The least mean run along K for which microkernels have a loop over each run.
+const MIN_LOOPED_RUN: usize = 16;
+
 /// The least mean run along K for which packing transposes blocks of an operand without bounds.
 const MIN_TRANSPOSED_RUN: usize = 8;
 
@@ -245,17 +253,6 @@ impl AxisOffsets {
         match self {
             AxisOffsets::Strided(step) => *step as isize * position as isize,
             AxisOffsets::Table(table) => table[position] as isize,
-        }
-    }
-
-    /// The end of the contiguous run around a position; `usize::MAX` if all of the dimension is contiguous.
-    /// `ends` has that of each position if the dimension has a table.
-    #[inline(always)]
-    fn run_end(&self, ends: &[u32], position: usize, size: isize) -> usize {
-        match self {
-            AxisOffsets::Strided(step) if *step as isize == size => usize::MAX,
-            AxisOffsets::Strided(_) => position + 1,
-            AxisOffsets::Table(_) => ends[position] as usize,
         }
     }
 }

@@ -316,23 +316,24 @@ impl GemmPlan {
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(Epilogue::new(problem, &access, initial)?)
         };
-        let k_positions: Option<Vec<_>> =
+        let k_offsets: Option<Vec<i64>> =
             matches!(blocking.packing, Packing::Blocks { a: false, .. } if a.is_indexed())
-                .then(|| (0..k).map(|position| a.k_position(position)).collect());
+                .then(|| (0..k).map(|k| a.k.at(k) as i64).collect());
         let gemm = Gemm {
             m,
             n,
             k,
-            a,
-            b,
             initial,
             output,
             epilogue,
             blocking,
-            height: if k_positions.is_some() { V::INDEXED_ROWS } else { V::ROWS },
-            k_positions,
+            height: if k_offsets.is_some() { V::INDEXED_ROWS } else { V::ROWS },
+            k_runs: k_offsets.as_ref().and_then(|_| a.long_k_runs(k)),
+            k_offsets,
             is_transposed,
             sums_in_scratch,
+            a,
+            b,
         };
         let layout = gemm.layout::<V>();
         let [rows, columns] = [V::ROWS, NR_VECTORS * V::LANES];

@@ -63,21 +63,15 @@ pub(crate) unsafe fn run<V: Simd>(tile: &Tile<V>, form: OperandForm, height: usi
 }
 
 /// Operand A of a tile in place, addressed by tables: the element of row `r` at position `p` along K is
-/// `positions[p].offset` bytes behind `rows[r]`.
+/// `k_offsets[p]` bytes behind `rows[r]`.
 #[derive(Clone, Copy)]
 pub(crate) struct IndexedRows {
     pub(crate) rows: [*const u8; MAX_ROWS],
-    /// From the tile's first position along K on.
-    pub(crate) positions: *const KPosition,
-}
-
-/// A position along K of an operand that is addressed by tables.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KPosition {
-    /// Bytes from position 0.
-    pub(crate) offset: isize,
-    /// How many positions, this one included, are neighbors in memory from here on.
-    pub(crate) run: usize,
+    /// Offsets from the tile's first position along K on.
+    pub(crate) k_offsets: *const i64,
+    /// If runs are long, how many positions from each one on are neighbors in memory, itself included;
+    /// otherwise null.
+    pub(crate) k_runs: *const u32,
 }
 
 /// Computes a tile of `height` rows and `columns` columns from rows of A that tables address. The addresses
@@ -161,11 +155,17 @@ pub(crate) unsafe fn indexed_microkernel<V: Simd, const H: usize, const W: usize
     unsafe {
         let mask = V::mask(lanes);
         let mut accumulators = initial_accumulators::<V, H, W, EDGE>(tile, mask);
-        let mut b = tile.b;
-        let mut p = 0;
+        let (mut b, mut p) = (tile.b, 0);
+        if a.k_runs.is_null() {
+            while p < tile.k {
+                let columns = load_columns::<V, W>(b, EDGE, mask);
+                V::add_rows(&mut accumulators, &a.rows, *a.k_offsets.add(p) as isize, columns);
+                (p, b) = (p + 1, b.wrapping_byte_offset(tile.b_k));
+            }
+        }
         while p < tile.k {
-            let KPosition { mut offset, run } = *a.positions.add(p);
-            let run = run.min(tile.k - p);
+            let mut offset = *a.k_offsets.add(p) as isize;
+            let run = (*a.k_runs.add(p) as usize).min(tile.k - p);
             for _ in 0..run {
                 let columns = load_columns::<V, W>(b, EDGE, mask);
                 V::add_rows(&mut accumulators, &a.rows, offset, columns);
