@@ -552,7 +552,8 @@ fn is_better_transposed(
     let sums = m.max(MAX_FEW_ROWS).saturating_mul(n).saturating_mul(problem.element.bytes() as usize);
     let has_long_sums = k >= MIN_LONG_K && a.strides().is_some() && a.outer_is_contiguous();
     let pays = n >= 4 * MAX_FEW_ROWS && k >= MIN_SHORT_K || k >= MIN_LONG_K;
-    let has_few_rows = m <= MAX_FEW_ROWS && a.limits.is_empty() && pays;
+    let has_few_rows = a.limits.is_empty()
+        && (m <= MAX_FEW_ROWS && pays || m <= n.min(MAX_EXCHANGED_ROWS) && k >= MIN_EXCHANGED_K);
     problem.initial.is_none() && b.is_indexed() && (has_long_sums || has_few_rows) && sums <= cpu.l2_bytes / 2
 }
 
@@ -569,6 +570,11 @@ const MIN_CUT_K: usize = 1024;
 
 /// The fewest products of a long sum.
 const MIN_LONG_K: usize = 256;
+
+/// The most rows, and the fewest products of each sum, of a product whose operands are exchanged although a
+/// tile has fewer columns than it has rows: exchanging sums takes little of its time.
+const MAX_EXCHANGED_ROWS: usize = 64;
+const MIN_EXCHANGED_K: usize = 2048;
 
 /// The fewest products of each sum for which a product with few rows and many columns is computed transposed.
 const MIN_SHORT_K: usize = 16;
