@@ -109,9 +109,9 @@ impl Blocking {
                 shape.k
             }
             // Wide tiles have so many products per loaded element that they read a micro-panel from the L2
-            // cache, of which it takes a sixteenth. Longer blocks load and store sums less often.
+            // cache, of which it takes an eighth. Longer blocks load and store sums less often.
             _ if shape.width * shape.bytes > 64 => {
-                (elements(cpu.l2_bytes) / (16 * shape.width)).clamp(64, 1024)
+                (elements(cpu.l2_bytes) / (8 * shape.width)).clamp(64, 1024)
             }
             // A micro-panel takes half of the L1 cache.
             _ => (elements(cpu.l1_bytes) / (2 * shape.width)).clamp(64, 1024),
