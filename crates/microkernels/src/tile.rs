@@ -120,7 +120,8 @@ impl<V: Simd> Microkernels<V> {
 }
 
 /// The microkernels of the given heights, then those whose rows of A are addressed by tables if their heights
-/// differ. The literal says whether full vectors are masked, too, so that one function computes full and masked vectors.
+/// differ. The literal says whether full vectors are masked, too, so that one function computes full and
+/// masked vectors.
 macro_rules! microkernels {
     ($masks_all:literal; $($h:literal)*) => { microkernels!($masks_all; $($h)*; $($h)*) };
     ($masks_all:literal; $($h:literal)*; $($indexed:literal)*) => {
