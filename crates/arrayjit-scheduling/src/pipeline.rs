@@ -114,7 +114,7 @@ fn cpu_pipeline(
     // The order written determines every bit. No later pass changes one.
     pass!(runner, make_numerics_explicit, options.fma, caps);
     // No accumulation reads back the constant that its node was just filled with.
-    pass!(runner, propagate_initializers);
+    pass!(runner, propagate_initializers, &mut uses);
     // Neighboring loops that touch the same elements are one loop, where that is legal and pays.
     pass!(runner, fuse_loops, caps);
     // Nests around a large local node run on a block of its rows at a time.
@@ -156,7 +156,7 @@ fn gpu_pipeline(
     pass!(runner, reset_schedule);
     // Nests share no locals, only nodes, so each nest can be a kernel of its own.
     pass!(runner, expand_scalars);
-    let uses = RoutineUses::of(&runner.routine);
+    let mut uses = RoutineUses::of(&runner.routine);
     // Every element of a local node is written before it is read.
     pass!(runner, initialize_locals, &uses);
     // Loops with constant bounds start at 0 and have several iterations.
@@ -164,7 +164,7 @@ fn gpu_pipeline(
     // The order written determines every bit, except in reductions. `map_threads` orders these.
     pass!(runner, make_numerics_explicit, options.fma, caps);
     // No accumulation reads back the constant that its node was just filled with.
-    pass!(runner, propagate_initializers);
+    pass!(runner, propagate_initializers, &mut uses);
     // No kernel of one thread computes a scalar that a later nest can compute for itself.
     pass!(runner, sink_scalars, workgroups);
     // Neighboring nests are one kernel where enough parallel work is left.

@@ -20,7 +20,8 @@ pub(crate) struct Names {
     locals: IdMap<LocalId, (DType, Dims)>,
     /// The symbols of the routine, and the quotients that [`Names::quotient`] adds.
     pub(crate) symbols: Vec<Symbol>,
-    may_divide: bool,
+    /// Whether there may be more quotients.
+    pub(crate) may_divide: bool,
     /// The ranges of symbols and loops. [`Names::note`] adds the ranges of new loops.
     pub(crate) ranges: VariableRanges,
 }
@@ -46,16 +47,13 @@ impl Names {
         Names { may_divide: false, ..Names::of(kernel) }
     }
 
-    /// The symbol with the value of a division of symbols, at most `most`; none in a kernel. The caller gives
-    /// the routine the new list of symbols.
-    pub(crate) fn quotient(&mut self, dividend: &Affine, divisor: i64, most: i64) -> Option<SymbolId> {
-        if !self.may_divide {
-            return None;
-        }
+    /// The symbol with the value of a division of symbols, at most `most`. The caller gives the routine the
+    /// new list of symbols.
+    pub(crate) fn quotient(&mut self, dividend: &Affine, divisor: i64, most: i64) -> SymbolId {
         let (range, quotient) = (most + 1, Some(Quotient { dividend: dividend.clone(), divisor }));
         let is_same = |symbol: &Symbol| symbol.quotient == quotient && symbol.range == range;
         if let Some(known) = self.symbols.iter().position(is_same) {
-            return Some(SymbolId(known as u32));
+            return SymbolId(known as u32);
         }
         let id = SymbolId(self.symbols.len() as u32);
         let of = dividend.terms().iter().find_map(|&(var, _)| match var {
@@ -67,7 +65,7 @@ impl Names {
         let name = names.into_iter().find(is_new).unwrap_or_default();
         self.symbols.push(Symbol { name, range, quotient });
         self.ranges.add_symbol(range);
-        Some(id)
+        id
     }
 
     /// The least and the greatest value of an index, by the ranges of its variables.

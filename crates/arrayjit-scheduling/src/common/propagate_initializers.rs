@@ -2,27 +2,32 @@
 //! filled with it.
 //!
 //! `T[…] := c; for … { … T[i] … ; T[i] := … } = for … { … c … ; T[i] := … }`, if nothing accesses `T` in
-//! between, and the nest reads each element only before the one store into it, in the same iteration. The
-//! fill is removed if the nest writes every element. No bit changes, because the removed reads would return
-//! `c`.
+//! between, and the nest reads each element only before the one store into it, in the same iteration. No bit
+//! changes, because the removed reads would return `c`.
+//!
+//! The fill is removed if the nest writes every element. It is also removed if `T` is local, loops of the nest
+//! end at symbols, and later statements access only elements that the nest writes: those whose indices are
+//! variables of loops with the same ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lowered_ir::ir::{Expr, Indices, LoweredRoutine, NodeRef, Stmt, walk};
+use lowered_ir::ir::{Affine, Bound, Expr, Indices, LoopId, LoweredRoutine, NodeRef, Stmt, Var, walk};
 use tnode::Scalar;
 
 use crate::analysis::access;
 use crate::analysis::nest;
-use crate::analysis::nodes::reads_guarded;
+use crate::analysis::nodes::{is_local, reads_guarded};
+use crate::analysis::uses::RoutineUses;
 use codegen_core::dependence::{self, VariableRanges};
 
 /// Applies the rewrite to the top-level statements.
-pub(crate) fn propagate_initializers(routine: &mut LoweredRoutine) {
+pub(crate) fn propagate_initializers(routine: &mut LoweredRoutine, uses: &mut RoutineUses) {
     let ranges = VariableRanges::of(routine);
     let mut body = std::mem::take(&mut routine.body);
     let mut known: BTreeMap<NodeRef, (usize, Scalar)> = BTreeMap::new();
     let mut spent: BTreeSet<usize> = BTreeSet::new();
-    for (at, stmt) in body.iter_mut().enumerate() {
+    for at in 0..body.len() {
+        let [stmt, later @ ..] = &mut body[at..] else { break };
         for node in access::nodes(std::slice::from_ref(stmt)) {
             if let Some((fill, value)) = known.remove(&node)
                 && reads_then_writes(stmt, node, &ranges)
@@ -30,6 +35,11 @@ pub(crate) fn propagate_initializers(routine: &mut LoweredRoutine) {
                 start_from(stmt, node, value);
                 if access::overwrites(stmt, node, routine.node(node)) {
                     spent.insert(fill);
+                } else if is_local(routine.node(node))
+                    && StoredElements::of(stmt, node).is_some_and(|stored| stored.contain_accesses(later))
+                {
+                    spent.insert(fill);
+                    uses.writes_part(node);
                 }
             }
         }
@@ -77,6 +87,57 @@ fn store(block: &[Stmt], node: NodeRef) -> Option<(usize, &Indices)> {
         Stmt::Set { node: set, index, .. } if *set == node => Some((at, index)),
         _ => None,
     })
+}
+
+/// The elements of a node that a nest stores: along each axis, those below a bound of symbols.
+struct StoredElements {
+    node: NodeRef,
+    ends: Vec<Bound>,
+}
+
+impl StoredElements {
+    /// The elements that a nest stores in iterations of their own ([`reads_then_writes`]).
+    fn of(stmt: &Stmt, node: NodeRef) -> Option<StoredElements> {
+        let loops = loop_ends(stmt);
+        let (_, index) = store(nest::chain(stmt).1, node)?;
+        // An axis has its own loop, or the element 0 alone.
+        let mut used = BTreeSet::new();
+        let is_own = |at: &Affine| at.as_constant().map_or_else(|| used.insert(at.as_var()), |at| at == 0);
+        let is_plain = index.iter().all(is_own);
+        let ends = index.iter().map(|at| end_of(at, &loops).filter(|end| is_plain && end.is_of_symbols()));
+        Some(StoredElements { node, ends: ends.collect::<Option<_>>()? })
+    }
+
+    /// Whether all accesses of the statements to the node are to these elements.
+    fn contain_accesses(&self, stmts: &[Stmt]) -> bool {
+        stmts.iter().all(|stmt| {
+            let loops = loop_ends(stmt);
+            let is_stored = |at: &Affine, end: &Bound| {
+                end_of(at, &loops).is_some_and(|found| found == *end || end.constant() >= Some(found.limit))
+            };
+            let within = |index: &Indices| index.iter().zip(&self.ends).all(|(at, end)| is_stored(at, end));
+            let mut touches = dependence::touches(std::slice::from_ref(stmt)).into_iter();
+            touches.all(|touch| touch.node != self.node || touch.index.is_some_and(within))
+        })
+    }
+}
+
+/// The ends of the loops from 0 in a statement.
+fn loop_ends(stmt: &Stmt) -> BTreeMap<LoopId, &Bound> {
+    let end = |stmt| match stmt {
+        &Stmt::For { var, lo: 0, ref hi, .. } => Some((var, hi)),
+        _ => None,
+    };
+    walk::stmts(std::slice::from_ref(stmt)).filter_map(end).collect()
+}
+
+/// The end of the values of an index that is the variable of a loop, or a constant.
+fn end_of(index: &Affine, loops: &BTreeMap<LoopId, &Bound>) -> Option<Bound> {
+    match index.as_var() {
+        Some(Var::Loop(var)) => loops.get(&var).copied().cloned(),
+        Some(Var::Symbol(_)) => None,
+        None => index.as_constant().map(|constant| Bound::from(constant + 1)),
+    }
 }
 
 fn start_from(stmt: &mut Stmt, node: NodeRef, value: Scalar) {

@@ -13,31 +13,51 @@
 
 use lowered_ir::ir::{Affine, Block, Bound, LoopKind, Stmt, walk};
 
+use codegen_core::dependence;
+
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 
-/// Cuts a loop of a nest into strips, inside of the other loops. `widths` are the iterations of strips of
-/// each kind, each a multiple of the next. Returns `None` if the loop's end is constant, or depends on loops
-/// around the nest, and in kernels.
-pub(crate) fn strip_dynamic(nest: &Nest, lane: &Loop, widths: &[i64], names: &mut Names) -> Option<Block> {
-    let (end, limit) = (lane.dynamic_end()?, lane.hi.limit);
+/// The end of a loop that can be cut into strips; none for a loop whose end is constant or depends on loops
+/// around the nest, and in kernels, whose symbols are settled.
+pub(crate) fn end_of_strips<'l>(nest: &Nest, lane: &'l Loop, names: &Names) -> Option<&'l Affine> {
+    let end = lane.dynamic_end().filter(|_| names.may_divide)?;
+    // A quotient is any number of its range to the verifier: an index that has a symbol of the end as well, as
+    // in a loop that begins at the symbol, could leave its node.
+    let mixes = |index: &Affine| {
+        index.mentions(lane.var) && end.terms().iter().any(|&(symbol, _)| index.mentions(symbol))
+    };
+    let touches = dependence::touches(&nest.body);
+    (!touches.iter().any(|touch| touch.indices().into_iter().flatten().any(mixes))).then_some(end)
+}
+
+/// Cuts a loop of a nest that ends at `end` into strips, inside of the other loops. `widths` are the iterations
+/// of strips of each kind, each a multiple of the next.
+pub(crate) fn strip_dynamic(
+    nest: &Nest,
+    lane: &Loop,
+    end: &Affine,
+    widths: &[i64],
+    names: &mut Names,
+) -> Block {
+    let limit = lane.hi.limit;
     let mut parts = Block::new();
-    // The iterations before the strips of a kind, and the most strips of this kind.
-    let (mut done, mut most) = (Affine::constant(0), None);
+    // The iterations before the strips of a kind, and a number that the remaining iterations are below.
+    let (mut done, mut least) = (Affine::constant(0), limit + 1);
     for &width in widths {
-        let all = names.quotient(end, width, limit / width)?;
+        let all = names.quotient(end, width, limit / width);
         let before = done.terms().first().map(|&(var, step)| Affine::term(var, -step / width));
         let count = Affine::var(all).plus(&before.unwrap_or_default());
         let (strip, lane_var) = (names.loop_id(), names.loop_id());
         let to = done.plus(&Affine::term(strip, width)).plus(&Affine::var(lane_var));
-        let strips = Bound::from(most.map_or(limit / width, |wider: i64| wider / width - 1)).clipped(count);
+        let strips = Bound::from((least - 1) / width).clipped(count);
         let body = moved(nest, lane, &to, &parts, names);
         parts
             .push(clipped(Loop { var: strip, lo: 0, hi: strips }, vec![Stmt::serial(lane_var, width, body)]));
-        (done, most) = (Affine::term(all, width), Some(width));
+        (done, least) = (Affine::term(all, width), width);
     }
     let left = |end: Affine| end.plus(&done.times(-1));
-    let mut rest = Bound::from(most? - 1).clipped(left(end.clone()));
+    let mut rest = Bound::from(least - 1).clipped(left(end.clone()));
     if names.range(end).is_none_or(|(_, greatest)| greatest > limit) {
         rest = rest.clipped(left(limit.into()));
     }
@@ -48,7 +68,7 @@ pub(crate) fn strip_dynamic(nest: &Nest, lane: &Loop, widths: &[i64], names: &mu
     let others: Vec<Loop> = nest.loops.iter().filter(|l| *l != lane).cloned().collect();
     let block = nest::wrap(&others, parts);
     names.note(&block);
-    Some(block)
+    block
 }
 
 /// The body at another index; with names of its own behind other copies.

@@ -14,7 +14,7 @@ use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use crate::cpu::pair_rows::pair_rows;
 use crate::cpu::split_guards::split_guards;
 use crate::cpu::stream_reduction::stream_reduction;
-use crate::cpu::strip_dynamic::strip_dynamic;
+use crate::cpu::strip_dynamic::{end_of_strips, strip_dynamic};
 use crate::cpu::tile_contraction::{tile_contraction, whole_contraction};
 use crate::cpu::tile_transpose::tile_transpose;
 use crate::options::ScheduleOptions;
@@ -48,14 +48,14 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
         return whole;
     }
     match choose(&nest, caps, names) {
-        Some((lane, lanes)) => {
-            let widths = [lanes, lanes / VECTORS as i64];
-            let widths = if lane.hi.limit < lanes { &widths[1..] } else { &widths };
-            match strip_dynamic(&nest, &lane, widths, names) {
-                Some(parts) => vectorize_block(parts, caps, names),
-                None => in_lanes(&nest, lane, lanes, caps, names),
+        Some((lane, lanes)) => match end_of_strips(&nest, &lane, names) {
+            Some(end) => {
+                let widths = [lanes, lanes / VECTORS as i64];
+                let widths = if lane.hi.limit < lanes { &widths[1..] } else { &widths };
+                vectorize_block(strip_dynamic(&nest, &lane, end, widths, names), caps, names)
             }
-        }
+            None => in_lanes(&nest, lane, lanes, caps, names),
+        },
         None => pair_rows(&nest, caps, names).unwrap_or_else(|| {
             let body = vectorize_block(nest.body, caps, names);
             nest::wrap(&nest.loops, body)
@@ -94,7 +94,7 @@ fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
     }
     let scored =
         nest.possible_lanes(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var, names), l));
-    let may_have_lanes = |l: &Loop| l.extent().is_some() || l.dynamic_end().is_some();
+    let may_have_lanes = |l: &Loop| l.extent().is_some() || end_of_strips(nest, l, names).is_some();
     let (score, lane) = scored.filter(|(_, l)| may_have_lanes(l)).max_by_key(|(score, _)| *score)?;
     let vector = (caps.vector_bytes / nest::vector_width(&nest.body, lane.var, names)?) as i64;
     let wide_enough = vector > 1 && lane.hi.limit >= vector;
