@@ -123,6 +123,11 @@ impl VariableRanges {
         self.symbols.push(range.max(1));
     }
 
+    /// Forgets the symbols behind the first `known`.
+    pub fn forget_symbols(&mut self, known: usize) {
+        self.symbols.truncate(known);
+    }
+
     /// The range of a variable.
     pub fn get(&self, var: Var) -> (i64, i64) {
         match var {

@@ -68,6 +68,12 @@ impl Names {
         id
     }
 
+    /// Forgets the symbols behind the first `known`, which nothing mentions.
+    pub(crate) fn forget_symbols(&mut self, known: usize) {
+        self.symbols.truncate(known);
+        self.ranges.forget_symbols(known);
+    }
+
     /// The least and the greatest value of an index, by the ranges of its variables.
     pub(crate) fn range(&self, index: &Affine) -> Option<(i64, i64)> {
         index.bounds(|var| self.ranges.get(var))

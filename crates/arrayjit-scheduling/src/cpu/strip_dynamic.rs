@@ -11,36 +11,41 @@
 //! The inner loop of a strip has a constant end, so it becomes lanes like any other. The iterations are
 //! independent, so no bit changes.
 
-use lowered_ir::ir::{Affine, Block, Bound, LoopKind, Stmt, walk};
+use std::collections::BTreeMap;
 
-use codegen_core::dependence;
+use lowered_ir::ir::{
+    Affine, ArrayRef, Block, Bound, Indices, LoopId, LoopKind, Stmt, Var, VariableBounds, index_bounds, walk,
+};
+
+use codegen_core::dependence::VariableRanges;
 
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 
-/// The end of a loop that can be cut into strips; none for a loop whose end is constant or depends on loops
-/// around the nest, and in kernels, whose symbols are settled.
-pub(crate) fn end_of_strips<'l>(nest: &Nest, lane: &'l Loop, names: &Names) -> Option<&'l Affine> {
+/// Cuts a loop of a nest into strips, inside of the other loops. `widths` are the iterations of strips of each
+/// kind, each a multiple of the next. Returns `None` if the loop's end is constant or depends on loops around
+/// the nest, if the loop has fewer iterations than a strip, in kernels, whose symbols are settled, and if the
+/// verifier could not prove that indices are in bounds: it takes a quotient for any number of its range.
+pub(crate) fn strip_dynamic(nest: &Nest, lane: &Loop, widths: &[i64], names: &mut Names) -> Option<Block> {
     let end = lane.dynamic_end().filter(|_| names.may_divide)?;
-    // A quotient is any number of its range to the verifier: an index that has a symbol of the end as well, as
-    // in a loop that begins at the symbol, could leave its node.
-    let mixes = |index: &Affine| {
-        index.mentions(lane.var) && end.terms().iter().any(|&(symbol, _)| index.mentions(symbol))
-    };
-    let touches = dependence::touches(&nest.body);
-    (!touches.iter().any(|touch| touch.indices().into_iter().flatten().any(mixes))).then_some(end)
+    let limit = names.range(end)?.1.min(lane.hi.limit);
+    let widths = &widths[widths.iter().position(|&width| width <= limit)?..];
+    let symbols = names.symbols.len();
+    let strips = strips(nest, lane, (end, limit), widths, names);
+    if is_in_bounds(&strips, names) {
+        return Some(strips);
+    }
+    names.forget_symbols(symbols);
+    None
 }
 
-/// Cuts a loop of a nest that ends at `end` into strips, inside of the other loops. `widths` are the iterations
-/// of strips of each kind, each a multiple of the next.
-pub(crate) fn strip_dynamic(
+fn strips(
     nest: &Nest,
     lane: &Loop,
-    end: &Affine,
+    (end, limit): (&Affine, i64),
     widths: &[i64],
     names: &mut Names,
 ) -> Block {
-    let limit = lane.hi.limit;
     let mut parts = Block::new();
     // The iterations before the strips of a kind, and a number that the remaining iterations are below.
     let (mut done, mut least) = (Affine::constant(0), limit + 1);
@@ -69,6 +74,43 @@ pub(crate) fn strip_dynamic(
     let block = nest::wrap(&others, parts);
     names.note(&block);
     block
+}
+
+/// Whether every element that is stored or read without a guard is in its node, by the ends of the loops of this
+/// block.
+fn is_in_bounds(block: &[Stmt], names: &Names) -> bool {
+    let mut clips = BTreeMap::new();
+    walk::stmts(block).for_each(|stmt| {
+        if let Stmt::For { var, hi, .. } = stmt {
+            clips.insert(*var, hi.clips());
+        }
+    });
+    let bounds = ClippedRanges { ranges: &names.ranges, clips };
+    let is_element = |(array, index): (ArrayRef, &Indices)| {
+        let Some(node) = array.node() else { return true };
+        let axes = || index.iter().zip(names.dims(node));
+        axes().all(|(at, &dim)| {
+            index_bounds(at, &bounds).is_some_and(|(least, most)| 0 <= least && most < dim as i64)
+        })
+    };
+    let stored = |stmt: &Stmt| stmt.store().is_none_or(|(array, index, _)| is_element((array, index)));
+    walk::stmts(block).all(stored) && walk::parts_in(block).all(|e| e.element().is_none_or(is_element))
+}
+
+/// The ranges of variables, and the clips of the loops of a block.
+struct ClippedRanges<'a> {
+    ranges: &'a VariableRanges,
+    clips: BTreeMap<LoopId, &'a [Affine]>,
+}
+
+impl VariableBounds for ClippedRanges<'_> {
+    fn interval(&self, var: Var) -> (i64, i64) {
+        self.ranges.get(var)
+    }
+
+    fn clips(&self, var: LoopId) -> &[Affine] {
+        self.clips.get(&var).copied().unwrap_or_default()
+    }
 }
 
 /// The body at another index; with names of its own behind other copies.

@@ -14,7 +14,7 @@ use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use crate::cpu::pair_rows::pair_rows;
 use crate::cpu::split_guards::split_guards;
 use crate::cpu::stream_reduction::stream_reduction;
-use crate::cpu::strip_dynamic::{end_of_strips, strip_dynamic};
+use crate::cpu::strip_dynamic::strip_dynamic;
 use crate::cpu::tile_contraction::{tile_contraction, whole_contraction};
 use crate::cpu::tile_transpose::tile_transpose;
 use crate::options::ScheduleOptions;
@@ -47,15 +47,14 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
     if let Some(whole) = whole_contraction(&nest, caps, names) {
         return whole;
     }
-    match choose(&nest, caps, names) {
-        Some((lane, lanes)) => match end_of_strips(&nest, &lane, names) {
-            Some(end) => {
-                let widths = [lanes, lanes / VECTORS as i64];
-                let widths = if lane.hi.limit < lanes { &widths[1..] } else { &widths };
-                vectorize_block(strip_dynamic(&nest, &lane, end, widths, names), caps, names)
-            }
-            None => in_lanes(&nest, lane, lanes, caps, names),
-        },
+    if nest.loops.iter().any(|l| l.dynamic_end().is_some())
+        && let Some((lane, lanes)) = choose(&nest, caps, names, |_| true)
+        && let Some(strips) = strip_dynamic(&nest, &lane, &[lanes, lanes / VECTORS as i64], names)
+    {
+        return vectorize_block(strips, caps, names);
+    }
+    match choose(&nest, caps, names, |l| l.extent().is_some()) {
+        Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
         None => pair_rows(&nest, caps, names).unwrap_or_else(|| {
             let body = vectorize_block(nest.body, caps, names);
             nest::wrap(&nest.loops, body)
@@ -87,15 +86,14 @@ fn reduces(body: &[Stmt]) -> bool {
     body.iter().any(|stmt| matches!(stmt, Stmt::For { .. })) && dependence::declared(body).len() == 1
 }
 
-/// The loop that becomes the lanes, and the lanes of a strip.
-fn choose(nest: &Nest, caps: &Caps, names: &Names) -> Option<(Loop, i64)> {
+/// The loop that becomes the lanes, of those that may, and the lanes of a strip.
+fn choose(nest: &Nest, caps: &Caps, names: &Names, may: impl Fn(&Loop) -> bool) -> Option<(Loop, i64)> {
     if nest::has_lanes(&nest.body) {
         return None;
     }
     let scored =
         nest.possible_lanes(names).into_iter().map(|l| (nest::lane_score(&nest.body, l.var, names), l));
-    let may_have_lanes = |l: &Loop| l.extent().is_some() || end_of_strips(nest, l, names).is_some();
-    let (score, lane) = scored.filter(|(_, l)| may_have_lanes(l)).max_by_key(|(score, _)| *score)?;
+    let (score, lane) = scored.filter(|(_, l)| may(l)).max_by_key(|(score, _)| *score)?;
     let vector = (caps.vector_bytes / nest::vector_width(&nest.body, lane.var, names)?) as i64;
     let wide_enough = vector > 1 && lane.hi.limit >= vector;
     (score > 0 && wide_enough).then_some((lane, vector * VECTORS as i64))

@@ -42,14 +42,15 @@ fn programs_mean_what_they_say() {
     use BinaryFunction::{Add, Div, Eq, Ge, Gt, Le, Lt, Max, Min, Mul, Ne, Rem, Sub};
     use ProgramNumber::Integer;
     let mut weights = ProgramWeights::one_routine();
-    (weights.types, weights.numbers) = (&[DType::I32], &[Integer(2), Integer(-9), Integer(0), Integer(7)]);
+    (weights.types, weights.numbers) = (&[DType::I32], &[Integer(2), Integer(9), Integer(0), Integer(7)]);
     weights.functions = &[UnaryFunction::Neg, UnaryFunction::Abs, UnaryFunction::Not, UnaryFunction::Relu];
     weights.operators = &[Add, Sub, Mul, Div, Rem, Max, Min, Lt, Le, Gt, Ge, Eq, Ne];
     weights.accumulations = {
         use Accumulation::{Add, Max, Min, Mul, Store, Sub};
         &[Store, Store, Add, Add, Sub, Mul, Max, Min]
     };
-    // Nothing to convert: all numbers are of one type.
+    // Nothing to convert: all numbers are of one type, except indices, which may be unsigned. Numbers that are
+    // written are therefore not negative.
     weights.expressions = {
         use ExpressionKind::{Bits, Comparison, Fma, Function, Leaf, Operator, Where};
         &[
