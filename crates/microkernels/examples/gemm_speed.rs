@@ -79,6 +79,8 @@ fn cases() -> Vec<Case> {
     cases.push(relu("relu_bmm_256x32x32x32", 256, [32, 32, 32], false));
     cases.push(matmul("deep_64_2048x2048x64", 1, [2048, 2048, 64], false));
     cases.push(convolution("conv3x3_8x64x28x28", 8, 64, 28));
+    cases.push(matmul("step_32x256x1024", 1, [32, 256, 1024], false));
+    cases.push(matmul("step_nt_32x1024x256", 1, [32, 1024, 256], true));
     cases.push(by_pixels("by_pixels_32x16x16x32", 32, [16, 16], 32));
     cases.push(by_pixels("by_pixels_32x32x32x16", 32, [32, 32], 16));
     cases.push(by_pixels("by_pixels_32x64x64x8", 32, [64, 64], 8));

@@ -110,9 +110,7 @@ impl Blocking {
             }
             // Wide tiles have so many products per loaded element that they read a micro-panel from the L2
             // cache, of which it takes an eighth. Longer blocks load and store sums less often.
-            _ if shape.width * shape.bytes > 64 => {
-                (elements(cpu.l2_bytes) / (8 * shape.width)).clamp(64, 1024)
-            }
+            _ if has_wide_tiles(shape) => (elements(cpu.l2_bytes) / (8 * shape.width)).clamp(64, 1024),
             // A micro-panel takes half of the L1 cache.
             _ => (elements(cpu.l1_bytes) / (2 * shape.width)).clamp(64, 1024),
         };
@@ -140,6 +138,11 @@ fn is_narrow(shape: &GemmShape) -> bool {
     shape.n <= 2 * shape.width
 }
 
+/// Whether a micro-panel of B takes more than a cache line for each position along K.
+fn has_wide_tiles(shape: &GemmShape) -> bool {
+    shape.width * shape.bytes > 64
+}
+
 /// The bytes of a micro-panel of B that is not cut along K.
 fn b_panel(shape: &GemmShape) -> usize {
     shape.k * shape.width * shape.bytes
@@ -149,7 +152,9 @@ fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
     let b = shape.k * shape.n * shape.bytes;
     let a = shape.k * shape.m * shape.bytes;
     let readable = shape.a_is_readable && shape.b_is_readable;
-    let small = b <= cpu.l2_bytes / 4 || shape.m <= 2 * shape.height;
+    // Wide tiles take so little time that packing B for three of them does not pay if it is near.
+    let few_tiles = if has_wide_tiles(shape) && b <= cpu.l2_bytes { 3 } else { 2 };
+    let small = b <= cpu.l2_bytes / 4 || shape.m <= few_tiles * shape.height;
     if readable && small {
         Packing::Unpacked { rows_outer: b <= cpu.l1_bytes * 3 / 4 }
     } else if a <= cpu.l2_bytes / 2 && shape.m <= 128 && !shape.is_transposed {
