@@ -18,7 +18,9 @@
 //!
 //! Operands are elements of nodes, in `f32` or `f64`, or in `f16` or `bf16` and converted to `f32`, the type
 //! of the accumulator. Elements that a guard excludes are zero. Elements of `u8` and `i8` are converted to
-//! `i32`; their products are added by `acc := acc + left · right`, since integers have no fma.
+//! `i32`; their products are added by `acc := acc + left · right`, since integers have no fma. A constant may
+//! be subtracted from such an element, which is any constant where a guard excludes it. The order of such
+//! sums, which wrap, is free.
 //!
 //! The scheduler leaves such a nest whole for targets whose [`crate::Caps`] list its operand types, and the
 //! codegen recognizes it by [`Contraction::of`] as well.
@@ -280,7 +282,32 @@ fn product(body: &[Stmt]) -> Option<(LocalId, &Expr, &Expr)> {
 }
 
 fn widens_to_i32(factor: &Expr) -> bool {
-    matches!(factor, Expr::Convert { to: DType::I32, .. })
+    matches!(without_offset(factor).0, Expr::Convert { to: DType::I32, .. })
+}
+
+/// A factor without the constant of `i32` that is added to it, and that constant.
+fn without_offset(factor: &Expr) -> (&Expr, i32) {
+    let constant = |e: &Expr| match e {
+        Expr::Const(number) if number.dtype() == DType::I32 => Some(number.bits() as i32),
+        _ => None,
+    };
+    match factor {
+        Expr::Binary { op: BinaryOp::Add, a, b } => match (constant(a), constant(b)) {
+            (None, Some(offset)) => (a, offset),
+            (Some(offset), None) => (b, offset),
+            _ => (factor, 0),
+        },
+        Expr::Binary { op: BinaryOp::Sub, a, b } => match constant(b) {
+            Some(zero) => (a, zero.wrapping_neg()),
+            None => (factor, 0),
+        },
+        _ => (factor, 0),
+    }
+}
+
+/// The constant that is subtracted from the elements of an operand.
+pub fn zero_point(operand: &Expr) -> i32 {
+    without_offset(operand).1.wrapping_neg()
 }
 
 /// Whether a loop with this body does nothing but add a product to a scalar.
@@ -351,9 +378,9 @@ pub fn widens(body: &[Stmt], routine: &LoweredRoutine, arrays: Option<&Locals>, 
         && factors.iter().any(|factor| matches!(factor, Expr::Convert { .. }))
 }
 
-/// The read of an operand, without its conversion.
+/// The read of an operand, without its conversion and the constant that is subtracted.
 pub fn read_of(factor: &Expr) -> &Expr {
-    match factor {
+    match without_offset(factor).0 {
         Expr::Convert { arg, .. } => arg,
         read => read,
     }
@@ -424,14 +451,20 @@ fn merged(inner: Axis, others: &[Axis], places: &[&Affine], dynamic: &[(LoopId, 
     axis
 }
 
-/// The node of a read in a contraction: an element, or 0 where a guard excludes it.
+/// The node of a read in a contraction: an element, or a constant where a guard excludes it.
 fn node_of(read: &Expr) -> Option<NodeRef> {
     match read {
         Expr::Get { node, .. } | Expr::GetMerge { node, .. } => Some(*node),
-        Expr::GetGuarded { node, otherwise, .. } => {
-            matches!(&**otherwise, Expr::Const(x) if x.bits() == 0).then_some(*node)
-        }
+        Expr::GetGuarded { node, otherwise, .. } => matches!(**otherwise, Expr::Const(_)).then_some(*node),
         _ => None,
+    }
+}
+
+/// Whether a read is zero where a guard excludes it.
+fn is_zero_outside(read: &Expr) -> bool {
+    match read {
+        Expr::GetGuarded { otherwise, .. } => matches!(&**otherwise, Expr::Const(x) if x.bits() == 0),
+        _ => true,
     }
 }
 
@@ -439,9 +472,11 @@ fn node_of(read: &Expr) -> Option<NodeRef> {
 /// converts an integer of 8 bits. `read_type` is the type of a read, if it is an element.
 fn dtype(factor: &Expr, read_type: &dyn Fn(&Expr) -> Option<DType>) -> Option<DType> {
     let read = read_type(read_of(factor))?;
+    let (factor, offset) = without_offset(factor);
     match factor {
-        Expr::Convert { to: to @ DType::F32, .. } => matches!(read, DType::F16 | DType::Bf16).then_some(*to),
         Expr::Convert { to: to @ DType::I32, .. } => matches!(read, DType::U8 | DType::I8).then_some(*to),
+        _ if offset != 0 || !is_zero_outside(read_of(factor)) => None,
+        Expr::Convert { to: to @ DType::F32, .. } => matches!(read, DType::F16 | DType::Bf16).then_some(*to),
         Expr::Convert { .. } => None,
         _ => (read != DType::I32).then_some(read),
     }

@@ -99,6 +99,8 @@ fn matmul(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool)
         outer: AxisOffsets::Strided(outer as i64 * 4),
         k: AxisOffsets::Strided(k as i64 * 4),
         bounds: Vec::new(),
+        outside: 0,
+        zero: 0,
     };
     let b = if transposed { operand(1, k * n, k, 1) } else { operand(1, k * n, 1, n) };
     let problem = GemmProblem {
@@ -143,6 +145,8 @@ fn convolution(name: &'static str, images: u64, channels: u64, size: u64) -> Cas
             OperandBound { outer: table(pixels, &|p| p / s), k: table(k, &|k| k % 9 / 3 - 1), limit: s },
             OperandBound { outer: table(pixels, &|p| p % s), k: table(k, &|k| k % 3 - 1), limit: s },
         ],
+        outside: 0,
+        zero: 0,
     };
     let mut case = matmul(name, images, [channels, pixels, k], false);
     case.problem.a.terms = Vec::new();

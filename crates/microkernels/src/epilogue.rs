@@ -293,6 +293,8 @@ mod tests {
             outer: AxisOffsets::Strided(4),
             k: AxisOffsets::Table(Arc::new([])),
             bounds: Vec::new(),
+            outside: 0,
+            zero: 0,
         };
         GemmProblem {
             element: LaneType::F32,

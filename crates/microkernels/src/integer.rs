@@ -6,7 +6,8 @@
 //!
 //! `vpdpbusd` needs one unsigned and one signed operand. If both are of one kind, packing adds 128 to A, or
 //! subtracts it, by flipping the highest bit, and 128 times the sum of each column of B is taken from the
-//! sums. All of this wraps, so the results are exact modulo 2³².
+//! sums. The constants that are subtracted from the elements are taken out of the sums alike:
+//! `Σ (x - a)(z - b) = Σ xz - a Σ z - b Σ (x - a)`. All of this wraps, so the results are exact modulo 2³².
 
 mod levels; // the microkernels of each set of instructions
 mod pack; // packing of both operands
@@ -39,9 +40,11 @@ pub(crate) struct IntegerGemm {
     pub(crate) checked: CheckedProblem,
     /// `None` if sums are only stored.
     pub(crate) epilogue: Option<Epilogue>,
-    /// By how much the sum of a column of B is multiplied and added to its sums of products; 0 if elements of
-    /// A are not moved.
+    /// By how much the sum of a column of B is multiplied and added to its sums of products: by how much
+    /// packing moves elements of A, less what is subtracted from them.
     correction: i32,
+    /// What is subtracted from the elements of A and of B.
+    zeros: [i32; 2],
     /// How rows of A are packed.
     format: RowFormat,
     /// Bytes from a group of B to the next, if microkernels read B in place.
@@ -57,8 +60,9 @@ pub(crate) struct IntegerGemm {
 struct ScratchLayout {
     /// The sums of a tile.
     sums: usize,
-    /// The corrections of a tile's columns.
+    /// The corrections of the columns of a block, and those of its rows.
     corrections: usize,
+    row_corrections: usize,
     /// A row of A with ones.
     ones: usize,
     a: usize,
@@ -85,16 +89,18 @@ impl IntegerGemm {
         let level = DotLevel::of(dot);
         let is_wide = level.a_bytes == 2;
         // Flipping makes signed elements of A larger by 128, and unsigned ones smaller.
-        let correction = match a_unsigned {
-            _ if is_wide || a_unsigned != b_unsigned => 0,
-            true => 128,
-            false => -128,
+        let (flip, moved) = match a_unsigned {
+            _ if is_wide || a_unsigned != b_unsigned => (0, 0),
+            true => (0x80, 128),
+            false => (0x80, -128),
         };
-        let flip = if correction == 0 { 0 } else { 0x80 };
+        let zeros = [problem.a.zero, problem.b.zero];
+        let correction = i32::wrapping_sub(moved, zeros[0]);
         let padded = k.next_multiple_of(GROUP);
         // Rows an even number of cache lines apart would compete for the same sets of the L1 cache.
         let row_bytes = (padded * level.a_bytes).next_multiple_of(64) | 64;
-        let format = RowFormat { is_wide, is_unsigned: a_unsigned, flip, row_bytes };
+        let runs = pack::runs(&checked.a, k);
+        let format = RowFormat { runs, is_wide, is_unsigned: a_unsigned, flip, row_bytes };
         let b_in_place = group_stride(&checked.b, k);
         let width = level.width();
         let mc = (cpu.l2_bytes / 2 / row_bytes / level.rows).max(1) * level.rows;
@@ -109,9 +115,11 @@ impl IntegerGemm {
         };
         let words = epilogue.as_ref().map_or(0, Epilogue::words);
         let packed_b = if b_in_place.is_some() { 0 } else { padded * nc };
-        let layout =
-            ScratchLayout::new(words, &level, if flip == 0 { 0 } else { padded }, mc * row_bytes, packed_b);
-        Some(IntegerGemm { dot, checked, epilogue, correction, format, b_in_place, mc, nc, layout })
+        let [corrections, ones] = if correction == 0 { [0; 2] } else { [nc * 4, padded * level.a_bytes] };
+        let row_corrections = if zeros[1] == 0 { 0 } else { mc * 4 };
+        let regions = [corrections, row_corrections, ones, mc * row_bytes, packed_b];
+        let layout = ScratchLayout::new(words, &level, regions);
+        Some(IntegerGemm { dot, checked, epilogue, correction, zeros, format, b_in_place, mc, nc, layout })
     }
 
     /// The sizes of a block: its rows, its extent along K, and its columns.
@@ -134,15 +142,28 @@ impl IntegerGemm {
         self.layout.bytes
     }
 
-    /// Computes the outputs of some rows and columns of the problem.
+    /// Whether all iterations of the batch read the same B.
+    pub(crate) fn has_one_b(&self) -> bool {
+        self.checked.b.batch.iter().all(|&bytes| bytes == 0)
+    }
+
+    /// Computes the outputs of some rows and columns of the problem. `has_b` says that the last run with this
+    /// scratch memory had the same B and columns.
     ///
     /// # Safety
     ///
     /// The addresses are those of the problem, and the scratch memory has [`IntegerGemm::scratch_bytes`].
-    pub(crate) unsafe fn run(&self, base: &BatchAddresses, rows: Range<usize>, columns: Range<usize>) {
+    pub(crate) unsafe fn run(
+        &self,
+        base: &BatchAddresses,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        has_b: bool,
+    ) {
         let call = IntegerCall { gemm: self, level: DotLevel::of(self.dot), base };
-        // SAFETY: the caller's promise.
-        unsafe { call.run(rows, columns) }
+        let has_b = has_b && columns.len() <= self.nc;
+        // SAFETY: the caller's promise; scratch memory holds B if all columns are one block.
+        unsafe { call.run(rows, columns, has_b) }
     }
 }
 
@@ -189,14 +210,16 @@ fn group_stride(operand: &OperandLayout, k: usize) -> Option<isize> {
 }
 
 impl ScratchLayout {
-    fn new(words: usize, level: &DotLevel, ones: usize, a: usize, b: usize) -> ScratchLayout {
-        let up = |bytes: usize| bytes.next_multiple_of(64);
-        let sums = up(words * 8);
-        let corrections = sums + up(level.rows * level.width() * 4);
-        let ones_at = corrections + up(level.width() * 4);
-        let a_at = ones_at + up(ones);
-        let b_at = a_at + up(a);
-        ScratchLayout { sums, corrections, ones: ones_at, a: a_at, b: b_at, bytes: b_at + up(b) }
+    /// Regions of so many bytes behind the sums, in the order of the fields.
+    fn new(words: usize, level: &DotLevel, regions: [usize; 5]) -> ScratchLayout {
+        let sums = (words * 8).next_multiple_of(64);
+        let mut bytes = sums + (level.rows * level.width() * 4).next_multiple_of(64);
+        let [corrections, row_corrections, ones, a, b] = regions.map(|region| {
+            let start = bytes;
+            bytes += region.next_multiple_of(64);
+            start
+        });
+        ScratchLayout { sums, corrections, row_corrections, ones, a, b, bytes }
     }
 }
 
@@ -213,21 +236,22 @@ struct Panel {
     columns: Range<usize>,
     b: *const u8,
     b_group: isize,
+    /// The corrections of the columns.
+    corrections: *mut i32,
 }
 
 impl IntegerCall<'_> {
-    unsafe fn run(&self, rows: Range<usize>, columns: Range<usize>) {
+    unsafe fn run(&self, rows: Range<usize>, columns: Range<usize>, has_b: bool) {
         let gemm = self.gemm;
-        if gemm.correction != 0 {
+        if gemm.correction != 0 && !has_b {
             // SAFETY: scratch memory has a region for a padded row of ones.
-            unsafe {
-                self.scratch::<u8>(self.gemm.layout.ones).write_bytes(1, gemm.k().next_multiple_of(GROUP))
-            };
+            unsafe { self.write_ones() };
         }
         for columns in cut(columns, gemm.nc) {
+            let mut is_corrected = gemm.correction == 0 || has_b;
             // SAFETY: the caller's promise.
             unsafe {
-                if gemm.b_in_place.is_none() {
+                if gemm.b_in_place.is_none() && !has_b {
                     for panel in cut(columns.clone(), self.level.width()) {
                         let to = self.packed_panel(&columns, panel.start);
                         pack::panel(&gemm.checked.b, self.base.b, panel, self.level.width(), gemm.k(), to);
@@ -236,10 +260,47 @@ impl IntegerCall<'_> {
                 for rows in cut(rows.clone(), gemm.mc) {
                     let to = self.scratch(gemm.layout.a);
                     pack::rows(&gemm.checked.a, self.base.a, rows.clone(), gemm.k(), to, &gemm.format);
-                    for panel in cut(columns.clone(), self.level.width()) {
-                        self.panel(&rows, self.panel_at(&columns, panel));
+                    if gemm.zeros[1] != 0 {
+                        self.correct_rows(rows.clone());
                     }
+                    for panel in cut(columns.clone(), self.level.width()) {
+                        let panel = self.panel_at(&columns, panel);
+                        if !is_corrected {
+                            self.correct(&panel);
+                        }
+                        let tiles = RowTiles::new(rows.clone(), self.level.rows);
+                        for t in 0..tiles.count {
+                            self.tile(&rows, tiles.rows(t), &panel);
+                        }
+                    }
+                    is_corrected = true;
                 }
+            }
+        }
+    }
+
+    /// Writes a row of A whose elements are 1.
+    unsafe fn write_ones(&self) {
+        let (ones, count) = (self.gemm.layout.ones, self.gemm.k().next_multiple_of(GROUP));
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.gemm.format.is_wide {
+                true => std::slice::from_raw_parts_mut(self.scratch::<u16>(ones), count).fill(1),
+                false => self.scratch::<u8>(ones).write_bytes(1, count),
+            }
+        }
+    }
+
+    /// Computes the corrections of the rows of a block.
+    unsafe fn correct_rows(&self, rows: Range<usize>) {
+        let IntegerGemm { checked, format, zeros: [a, b], layout, .. } = self.gemm;
+        let to = self.scratch::<i32>(layout.row_corrections);
+        for (at, row) in rows.enumerate() {
+            // SAFETY: the caller's promise; scratch memory has the corrections of a block.
+            unsafe {
+                let sum = pack::row_sum(&checked.a, self.base.a, row, &format.runs);
+                let centered = sum.wrapping_sub(a.wrapping_mul(self.gemm.k() as i32));
+                *to.add(at) = centered.wrapping_mul(b.wrapping_neg());
             }
         }
     }
@@ -251,34 +312,23 @@ impl IntegerCall<'_> {
     }
 
     fn panel_at(&self, block: &Range<usize>, columns: Range<usize>) -> Panel {
+        let corrections = self.scratch::<i32>(self.gemm.layout.corrections);
+        let corrections = corrections.wrapping_add(columns.start - block.start);
         match self.gemm.b_in_place {
             Some(b_group) => {
                 let b = self.base.b.wrapping_offset(self.gemm.checked.b.outer.at(columns.start));
-                Panel { columns, b, b_group }
+                Panel { columns, b, b_group, corrections }
             }
             None => {
                 let b = self.packed_panel(block, columns.start).cast_const();
-                Panel { columns, b, b_group: (self.level.width() * GROUP) as isize }
+                Panel { columns, b, b_group: (self.level.width() * GROUP) as isize, corrections }
             }
-        }
-    }
-
-    /// Computes the tiles of a block of rows, which is packed, and of a panel.
-    unsafe fn panel(&self, block: &Range<usize>, panel: Panel) {
-        if self.gemm.correction != 0 {
-            // SAFETY: the caller's promise.
-            unsafe { self.correct(&panel) };
-        }
-        let tiles = RowTiles::new(block.clone(), self.level.rows);
-        for t in 0..tiles.count {
-            // SAFETY: the caller's promise.
-            unsafe { self.tile(block, tiles.rows(t), &panel) };
         }
     }
 
     /// Computes the corrections of a panel's columns: their sums, which are products with a row of ones.
     unsafe fn correct(&self, panel: &Panel) {
-        let to = self.scratch::<i32>(self.gemm.layout.corrections);
+        let to = panel.corrections;
         let tile = DotTile {
             groups: self.gemm.k().div_ceil(GROUP),
             a: self.scratch::<u8>(self.gemm.layout.ones).cast_const(),
@@ -291,7 +341,7 @@ impl IntegerCall<'_> {
             to_row: 0,
         };
         let count = panel.columns.len();
-        // SAFETY: the caller's promise; scratch memory has a row of ones and the corrections of a panel.
+        // SAFETY: the caller's promise; scratch memory has a row of ones and the corrections of a block.
         unsafe {
             self.level.run(&tile, self.is_unsigned(), 1, count);
             for sum in std::slice::from_raw_parts_mut(to, count) {
@@ -304,6 +354,29 @@ impl IntegerCall<'_> {
         self.gemm.checked.b.memory == StoredType::U8
     }
 
+    /// Writes what the sums of a tile start at: the initial sums, and all corrections.
+    unsafe fn write_initial(&self, block: &Range<usize>, rows: &Range<usize>, panel: &Panel) {
+        let IntegerGemm { checked, correction, zeros, layout, .. } = self.gemm;
+        let sums = self.scratch::<i32>(layout.sums);
+        let of_rows = self.scratch::<i32>(layout.row_corrections);
+        for (r, row) in rows.clone().enumerate() {
+            for (c, column) in panel.columns.clone().enumerate() {
+                // SAFETY: the caller's promise; scratch memory has the sums of a tile, and those corrections
+                // that are not 0.
+                unsafe {
+                    let initial = checked.initial.as_ref().map_or(0, |matrix| {
+                        let offset = row as isize * matrix.row + column as isize * matrix.column;
+                        *self.base.initial.wrapping_offset(offset).cast::<i32>()
+                    });
+                    let of_column = if *correction == 0 { 0 } else { *panel.corrections.add(c) };
+                    let of_row = if zeros[1] == 0 { 0 } else { *of_rows.add(row - block.start) };
+                    *sums.add(r * self.level.width() + c) =
+                        initial.wrapping_add(of_column).wrapping_add(of_row);
+                }
+            }
+        }
+    }
+
     unsafe fn tile(&self, block: &Range<usize>, rows: Range<usize>, panel: &Panel) {
         let gemm = self.gemm;
         let columns = panel.columns.clone();
@@ -313,24 +386,12 @@ impl IntegerCall<'_> {
             let offset = rows.start as isize * matrix.row + columns.start as isize * matrix.column;
             (base.wrapping_offset(offset).cast::<i32>(), matrix.row)
         };
-        let corrections = self.scratch::<i32>(gemm.layout.corrections);
-        let (from, from_row) = match &gemm.checked.initial {
-            None if gemm.correction == 0 => (ptr::null_mut(), 0),
-            None => (corrections, 0),
-            Some(matrix) => {
-                let (from, row) = at(matrix, self.base.initial);
-                for r in 0..rows.len() {
-                    for c in 0..columns.len() {
-                        // SAFETY: the caller's promise; scratch memory has the sums of a tile and the
-                        // corrections of a panel.
-                        unsafe {
-                            let from =
-                                from.wrapping_byte_offset(r as isize * row + c as isize * matrix.column);
-                            let correction = if gemm.correction == 0 { 0 } else { *corrections.add(c) };
-                            *sums.add(r * self.level.width() + c) = (*from).wrapping_add(correction);
-                        }
-                    }
-                }
+        let (from, from_row) = match (&gemm.checked.initial, gemm.zeros[1]) {
+            (None, 0) if gemm.correction == 0 => (ptr::null_mut(), 0),
+            (None, 0) => (panel.corrections, 0),
+            _ => {
+                // SAFETY: the caller's promise.
+                unsafe { self.write_initial(block, &rows, panel) };
                 (sums, sums_row)
             }
         };

@@ -185,6 +185,8 @@ fn problem<T: MatmulFloat>(shape: &MatmulShape) -> GemmProblem {
         outer: AxisOffsets::Strided(bytes(outer)),
         k: AxisOffsets::Strided(bytes(k)),
         bounds: Vec::new(),
+        outside: 0,
+        zero: 0,
     };
     let mut epilogue = VectorBuilder::new();
     let sum = epilogue.variable(VectorType::new(T::ELEMENT, EPILOGUE_LANES));

@@ -27,6 +27,8 @@ pub(crate) struct OperandLayout {
     /// needs short runs along the outer dimension.
     pub(crate) k_is_contiguous: bool,
     pub(crate) limits: Vec<OperandLimit>,
+    /// The bits of an integer beyond the limits.
+    pub(crate) outside: u8,
     /// The class of each position along K, as an index of `class_representatives`. Positions of one class
     /// contribute the same summand to each bound.
     pub(crate) class: Vec<u32>,
@@ -155,6 +157,7 @@ impl OperandLayout {
             k_runs,
             k_is_contiguous,
             limits,
+            outside: operand.outside,
             class,
             class_representatives,
             outer_class,

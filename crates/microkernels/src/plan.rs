@@ -1,5 +1,7 @@
 //! The public plan: everything about a GEMM that can be decided before it runs.
 
+#[cfg(target_arch = "x86_64")]
+use std::cell::Cell;
 use std::ops::Range;
 
 use vector_asm::{Isa, LaneType, VectorAddress};
@@ -410,10 +412,11 @@ impl GemmPlan {
         end: u64,
     ) {
         let PlannedProduct::Integers(gemm) = &self.product else { unreachable!("a plan for integers") };
-        // SAFETY: the caller's promise.
+        let has_b = Cell::new(false);
+        // SAFETY: the caller's promise; all iterations have the same columns.
         unsafe {
             self.run_with(args, bindings, scratch, begin..end, |base, [rows, columns], _| {
-                gemm.run(base, rows, columns)
+                gemm.run(base, rows, columns, has_b.replace(gemm.has_one_b()))
             })
         }
     }

@@ -89,8 +89,13 @@ pub struct GemmOperand {
     pub outer: AxisOffsets,
     /// Offsets along K.
     pub k: AxisOffsets,
-    /// Conditions for an element to exist. Other elements are zero, and their memory is not read.
+    /// Conditions for an element to exist. Other elements are [`GemmOperand::outside`], and their memory is
+    /// not read.
     pub bounds: Vec<OperandBound>,
+    /// The bits of an integer that does not exist. Floats that do not exist are zero, whatever this is.
+    pub outside: u8,
+    /// What is subtracted from each integer, after `outside` took the place of those that do not exist.
+    pub zero: i32,
 }
 
 /// Offsets in bytes by position along a dimension.

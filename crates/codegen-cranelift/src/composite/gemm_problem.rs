@@ -20,7 +20,10 @@ pub(super) fn gemm_problem(
     routine: &LoweredRoutine,
     arrays: &Arrays,
 ) -> Option<GemmProblem> {
-    let builder = ProblemBuilder { nest, routine, arrays };
+    let mut builder = ProblemBuilder { nest, routine, arrays, depth: nest.depth.clone() };
+    if builder.element(&nest.left)? == LaneType::I32 {
+        builder.order_depth()?;
+    }
     let a = builder.operand(&nest.left, &nest.rows)?;
     let b = builder.operand(&nest.right, &nest.columns)?;
     let initial = match &nest.start {
@@ -84,9 +87,20 @@ struct ProblemBuilder<'a> {
     nest: &'a Contraction,
     routine: &'a LoweredRoutine,
     arrays: &'a Arrays<'a>,
+    /// The loops over K.
+    depth: Vec<Axis>,
 }
 
 impl ProblemBuilder<'_> {
+    /// Orders the loops over K so that the left operand is read in ascending order. Only sums that wrap may
+    /// be added in another order than that of the nest.
+    fn order_depth(&mut self) -> Option<()> {
+        let (node, index, _) = parts(&self.nest.left)?;
+        let at = self.arrays.position(node, index);
+        self.depth.sort_by_key(|axis| std::cmp::Reverse(at.coefficient(axis.var)));
+        Some(())
+    }
+
     fn element(&self, operand: &Expr) -> Option<LaneType> {
         let (node, ..) = parts(operand)?;
         match self.routine.node(node).dtype {
@@ -111,15 +125,17 @@ impl ProblemBuilder<'_> {
     fn operand(&self, operand: &Expr, outer: &[Axis]) -> Option<GemmOperand> {
         let (node, index, guard) = parts(operand)?;
         let at = self.bytes(node, index);
-        let (offset, terms) = self.fixed(&at, &[outer, &self.nest.depth])?;
+        let (offset, terms) = self.fixed(&at, &[outer, &self.depth])?;
         Some(GemmOperand {
             base: node.0,
             memory: self.memory(node),
             offset,
             terms,
             outer: offsets(&at, outer),
-            k: offsets(&at, &self.nest.depth),
+            k: offsets(&at, &self.depth),
             bounds: guard.iter().map(|range| self.bounds(range, outer)).collect::<Option<_>>()?,
+            outside: outside(operand),
+            zero: canonical::zero_point(operand),
         })
     }
 
@@ -158,7 +174,7 @@ impl ProblemBuilder<'_> {
     }
 
     fn bounds(&self, range: &lowered_ir::ir::Range, outer: &[Axis]) -> Option<OperandBound> {
-        let axes = [outer, &self.nest.depth];
+        let axes = [outer, &self.depth];
         let (offset, terms) = self.fixed(&range.index, &axes)?;
         if !terms.is_empty() {
             return None;
@@ -166,7 +182,7 @@ impl ProblemBuilder<'_> {
         let first = offset.checked_sub(range.lo)?;
         Some(OperandBound {
             outer: table(&range.index, outer).into(),
-            k: table(&range.index, &self.nest.depth).into_iter().map(|at| at + first).collect(),
+            k: table(&range.index, &self.depth).into_iter().map(|at| at + first).collect(),
             limit: range.hi.checked_sub(range.lo)?,
         })
     }
@@ -178,6 +194,17 @@ fn parts(operand: &Expr) -> Option<(NodeRef, &Indices, &[lowered_ir::ir::Range])
         Expr::Get { node, index } | Expr::GetMerge { node, index } => Some((*node, index, &[])),
         Expr::GetGuarded { guard, node, index, .. } => Some((*node, index, Guard::as_slice(guard))),
         _ => None,
+    }
+}
+
+/// The bits of an integer where a guard excludes it.
+fn outside(operand: &Expr) -> u8 {
+    match canonical::read_of(operand) {
+        Expr::GetGuarded { otherwise, .. } => match &**otherwise {
+            Expr::Const(number) => number.bits() as u8,
+            _ => 0,
+        },
+        _ => 0,
     }
 }
 

@@ -175,14 +175,51 @@ fn products_of_bytes_with_sums_in_i32_are_planned() {
     }
 }
 
+/// Constants that are subtracted from bytes are taken out of the sums.
+#[test]
+fn products_of_bytes_with_zero_points_are_planned() {
+    let [left, right] = ["convert i32(%0[i0, i2])", "convert i32(%1[i2, i1])"];
+    let moved = |factor: &str, by: &str| format!("({factor} {by}i32)");
+    for [x, w] in [["- 3", ""], ["", "+ 128"], ["+ -7", "- -128"], ["- 300", "- 2147483647"]] {
+        let [left, right] = [(left, x), (right, w)]
+            .map(|(factor, by)| if by.is_empty() { factor.into() } else { moved(factor, by) });
+        for types in [["u8", "i8"], ["i8", "i8"]] {
+            let routine = quantized(types, &left, &right, [24, 40, 16]);
+            assert!(is_planned(&routine, "24x16x40"), "{x} {w}");
+            keeps_bits(&routine);
+        }
+    }
+}
+
+/// Pixels outside of the image are a zero point, and sums begin with the channels, which are contiguous.
+#[test]
+fn convolutions_of_bytes_are_planned() {
+    for outside in [0, -128, 5] {
+        let routine = parse(&format!(
+            "routine @convolution fast {{
+              node %0 \"x\" i8[9, 9, 8] on_device
+              node %1 \"w\" i8[3, 3, 2, 24, 4] on_device
+              node %2 \"y\" i32[9, 9, 24] on_device
+              for i0 in 0..9 {{ for i1 in 0..9 {{ for i2 in 0..24 {{
+                declare l0 i32[] register
+                for i3 in 0..2 {{ for i4 in 0..4 {{ for i5 in 0..3 {{ for i6 in 0..3 {{
+                  l0 := l0 + convert i32(guarded(0 <= i0 + i5 - 1 < 9, 0 <= i1 + i6 - 1 < 9, %0[i0 + i5 - 1, i1 + i6 - 1, 4*i3 + i4], {outside}i8)) * convert i32(%1[i5, i6, i3, i2, i4])
+                }} }} }} }}
+                %2[i0, i1, i2] := l0
+              }} }} }}
+            }}"
+        ));
+        assert!(is_planned(&routine, "81x24x72"), "{outside}");
+        keeps_bits(&routine);
+    }
+}
+
 /// Products of other integers have no plans: their factors do not fit 8 bits.
 #[test]
 fn products_of_wider_integers_are_compiled_as_loops() {
-    let moved =
-        quantized(["u8", "i8"], "(convert i32(%0[i0, i2]) - 3i32)", "convert i32(%1[i2, i1])", [24, 40, 16]);
     let wide = quantized(["u16", "i8"], "convert i32(%0[i0, i2])", "convert i32(%1[i2, i1])", [24, 40, 16]);
     let whole = quantized(["i32", "i32"], "%0[i0, i2]", "%1[i2, i1]", [24, 40, 16]);
-    for routine in [moved, wide, whole] {
+    for routine in [wide, whole] {
         assert!(
             !is_planned(&routine, "24x16x40") || host_caps(VectorWidth::default()).contractions.is_empty()
         );

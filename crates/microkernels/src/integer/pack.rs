@@ -4,6 +4,8 @@
 use std::ops::Range;
 use std::ptr;
 
+use vector_asm::StoredType;
+
 use super::tile::GROUP;
 use crate::operand::OperandLayout;
 use crate::problem::AxisOffsets;
@@ -12,8 +14,10 @@ use crate::problem::AxisOffsets;
 const MAX_COLUMNS: usize = 32;
 
 /// How rows of A are packed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct RowFormat {
+    /// The positions along K as [`runs`].
+    pub(crate) runs: Vec<Range<usize>>,
     /// Whether elements are widened to 16 bits.
     pub(crate) is_wide: bool,
     /// Whether elements are unsigned. Only widening asks.
@@ -22,6 +26,21 @@ pub(crate) struct RowFormat {
     pub(crate) flip: u8,
     /// Bytes from a row to the next.
     pub(crate) row_bytes: usize,
+}
+
+/// Positions along K whose elements are neighbors in memory, and of which all or none exist in a row.
+pub(crate) fn runs(operand: &OperandLayout, k: usize) -> Vec<Range<usize>> {
+    let follows = |p: usize| {
+        operand.k.at(p) == operand.k.at(p - 1) + 1 && operand.class.get(p) == operand.class.get(p - 1)
+    };
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for p in 0..k {
+        match runs.last_mut() {
+            Some(run) if follows(p) => run.end = p + 1,
+            _ => runs.push(p..p + 1),
+        }
+    }
+    runs
 }
 
 /// Packs rows of A, whole along K, with zeros up to a whole group.
@@ -45,12 +64,8 @@ pub(crate) unsafe fn rows(
         let bytes = if format.is_wide { to.wrapping_add(padded) } else { to };
         // SAFETY: the caller's promise; a row has one or two bytes for each padded position.
         unsafe {
-            copy_row(operand, from, row, k, bytes);
-            let bytes = std::slice::from_raw_parts_mut(bytes, padded);
-            bytes[k..].fill(0);
-            if format.flip != 0 {
-                bytes.iter_mut().for_each(|byte| *byte ^= format.flip);
-            }
+            copy_row(operand, from, row, bytes, format);
+            bytes.add(k).write_bytes(0, padded - k);
             if format.is_wide {
                 widen(to, padded, format.is_unsigned);
             }
@@ -58,29 +73,68 @@ pub(crate) unsafe fn rows(
     }
 }
 
-/// Copies the elements of a row.
-unsafe fn copy_row(operand: &OperandLayout, from: *const u8, row: usize, k: usize, to: *mut u8) {
+/// The sum of the elements of a row.
+///
+/// # Safety
+///
+/// `from` is the address of position 0 of both dimensions. The elements of the row that are within bounds may
+/// be read.
+pub(crate) unsafe fn row_sum(
+    operand: &OperandLayout,
+    from: *const u8,
+    row: usize,
+    runs: &[Range<usize>],
+) -> i32 {
+    let number = |byte: &u8| match operand.memory {
+        StoredType::U8 => i32::from(*byte),
+        _ => i32::from(*byte as i8),
+    };
     let start = from.wrapping_offset(operand.outer.at(row));
-    // SAFETY: the caller's promise.
-    unsafe {
-        match &operand.k {
-            _ if !operand.limits.is_empty() => {
-                (0..k).for_each(|p| *to.add(p) = element(operand, from, row, p));
-            }
-            AxisOffsets::Strided(1) => ptr::copy_nonoverlapping(start, to, k),
-            AxisOffsets::Strided(_) => {
-                (0..k).for_each(|p| *to.add(p) = *start.wrapping_offset(operand.k.at(p)));
-            }
-            AxisOffsets::Table(table) => {
-                let mut p = 0;
-                while p < k {
-                    let end = operand.k_runs[p] as usize;
-                    let run = start.wrapping_offset(table[p] as isize);
-                    ptr::copy_nonoverlapping(run, to.add(p), end - p);
-                    p = end;
+    let sum = |run: &Range<usize>| match exists(operand, row, run.start) {
+        true => {
+            let run = (start.wrapping_offset(operand.k.at(run.start)), run.len());
+            // SAFETY: the caller's promise: elements that exist may be read.
+            let bytes = unsafe { std::slice::from_raw_parts(run.0, run.1) };
+            bytes.iter().map(number).fold(0, i32::wrapping_add)
+        }
+        false => number(&operand.outside).wrapping_mul(run.len() as i32),
+    };
+    runs.iter().map(sum).fold(0, i32::wrapping_add)
+}
+
+/// Copies the elements of a row, with bits flipped.
+unsafe fn copy_row(operand: &OperandLayout, from: *const u8, row: usize, to: *mut u8, format: &RowFormat) {
+    let start = from.wrapping_offset(operand.outer.at(row));
+    for run in &format.runs {
+        let to = to.wrapping_add(run.start);
+        // SAFETY: the caller's promise: elements that exist may be read.
+        unsafe {
+            match exists(operand, row, run.start) {
+                true => {
+                    copy_flipped(start.wrapping_offset(operand.k.at(run.start)), to, run.len(), format.flip);
                 }
+                false => to.write_bytes(operand.outside ^ format.flip, run.len()),
             }
         }
+    }
+}
+
+/// Copies bytes, sixteen at a time, with bits flipped. Runs are short, so a call would cost more.
+#[inline(always)]
+unsafe fn copy_flipped(from: *const u8, to: *mut u8, count: usize, flip: u8) {
+    const CHUNK: usize = 16;
+    let flips = u128::from_ne_bytes([flip; CHUNK]);
+    // SAFETY: the caller's promise: `count` bytes may be read and written.
+    let copy = |at: usize| unsafe {
+        let bytes = from.add(at).cast::<u128>().read_unaligned();
+        to.add(at).cast::<u128>().write_unaligned(bytes ^ flips);
+    };
+    if let Some(last) = count.checked_sub(CHUNK) {
+        (0..last).step_by(CHUNK).for_each(copy);
+        copy(last);
+    } else {
+        // SAFETY: the caller's promise.
+        (0..count).for_each(|at| unsafe { *to.add(at) = *from.add(at) ^ flip });
     }
 }
 
@@ -169,12 +223,15 @@ unsafe fn interleave(rows: [*const u8; 4], count: usize, to: *mut u8) {
     }
 }
 
-/// An element, or zero if it does not exist.
+/// Whether an element is within all limits.
+fn exists(operand: &OperandLayout, outer: usize, k: usize) -> bool {
+    operand.limits.iter().all(|limit| (0..limit.limit).contains(&(limit.outer[outer] + limit.k[k])))
+}
+
+/// An element, or what stands for one that does not exist.
 unsafe fn element(operand: &OperandLayout, from: *const u8, outer: usize, k: usize) -> u8 {
-    let exists =
-        |limit: &crate::operand::OperandLimit| (0..limit.limit).contains(&(limit.outer[outer] + limit.k[k]));
-    if !operand.limits.iter().all(exists) {
-        return 0;
+    if !exists(operand, outer, k) {
+        return operand.outside;
     }
     // SAFETY: the caller's promise: an element within bounds may be read.
     unsafe { *from.wrapping_offset(operand.outer.at(outer) + operand.k.at(k)) }

@@ -61,6 +61,19 @@ fn empty_axes_and_batches() {
     check(&product(SIGNS[3], &[3, 0], [4, 5, 6]));
 }
 
+/// Iterations of the batch that share B find it packed, with its corrections.
+#[test]
+fn batches_share_b() {
+    for signs in SIGNS {
+        for shape in [[9, 33, 16], [20, 70, 300]] {
+            let mut case = product(signs, &[2, 3], shape);
+            case.problem.b.terms.clear();
+            check(&case);
+            check(&grouped(case));
+        }
+    }
+}
+
 /// Products whose pairs do not fit 16 bits, and sums of more than 2³¹, which wrap.
 #[test]
 fn extremes() {
@@ -185,6 +198,29 @@ fn epilogues_read_the_sums() {
     }
 }
 
+/// Constants that are subtracted from the elements of either operand, of any size, and with initial sums.
+#[test]
+fn zero_points_are_taken_out_of_the_sums() {
+    for signs in SIGNS {
+        for (shape, zeros) in [
+            ([15, 37, 21], [7, 0]),
+            ([3, 8, 64], [0, -128]),
+            ([30, 70, 5], [255, 1]),
+            ([20, 9, 8], [-300, 99]),
+        ] {
+            let mut case = product(signs, &[2], shape);
+            [case.problem.a.zero, case.problem.b.zero] = zeros;
+            check(&case);
+            case.problem.batch.clear();
+            case.problem.a.terms.clear();
+            case.problem.b.terms.clear();
+            case.problem.initial = Some(output(shape[1]));
+            case.problem.epilogue = common::store(I32, output(shape[1]));
+            check(&case);
+        }
+    }
+}
+
 /// The plan of a machine with AVX-512 can be limited to narrower instructions.
 #[test]
 fn plans_name_their_instructions() {
@@ -209,12 +245,14 @@ proptest! {
         (m, n, k) in (1u64..40, 1u64..70, 1u64..50),
         signs in 0usize..4,
         (tables, bounded, seed) in (any::<bool>(), any::<bool>(), any::<u64>()),
+        zeros in proptest::array::uniform2(prop_oneof![Just(0), -128..256]),
     ) {
         let mut case = product(SIGNS[signs], &[], [m, n, k]);
         let mut random = fastrand::Rng::with_seed(seed);
         for operand in [0, 1] {
             let of = if operand == 0 { &mut case.problem.a } else { &mut case.problem.b };
             let outer = if operand == 0 { m } else { n };
+            of.zero = zeros[operand];
             let mut span = 1;
             if tables {
                 let mut table = |count: u64| {
@@ -234,6 +272,7 @@ proptest! {
                     |count: u64| (0..count).map(|_| random.i64(-3..9)).collect::<Vec<_>>().into();
                 let (outer, k) = (summands(outer), summands(k));
                 of.bounds = vec![OperandBound { outer, k, limit: 8 }];
+                of.outside = random.u8(..);
             }
         }
         check(&case);

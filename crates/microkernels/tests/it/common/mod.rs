@@ -51,6 +51,8 @@ pub(crate) fn matmul(element: LaneType, batch: &[u64], [m, n, k]: [u64; 3]) -> C
         outer: AxisOffsets::Strided(outer),
         k: AxisOffsets::Strided(k),
         bounds: Vec::new(),
+        outside: 0,
+        zero: 0,
     };
     let mut place =
         VectorAddress { base: Some(2), offset: 0, terms: terms(m * n), step: size, memory: StoredType::Same };

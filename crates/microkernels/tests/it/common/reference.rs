@@ -71,14 +71,20 @@ fn element(
 ) -> f64 {
     let (o, d) = (outer as usize, k as usize);
     if operand.bounds.iter().any(|b| !(0..b.limit).contains(&(b.outer[o] + b.k[d]))) {
-        return 0.0;
+        return match problem.element {
+            LaneType::I32 => {
+                read(problem.element, operand.memory, &[operand.outside]) - f64::from(operand.zero)
+            }
+            _ => 0.0,
+        };
     }
     let offsets = |offsets: &AxisOffsets, position: usize| match offsets {
         AxisOffsets::Strided(step) => step * position as i64,
         AxisOffsets::Table(table) => table[position],
     };
     let offset = offset + offsets(&operand.outer, o) + offsets(&operand.k, d);
-    read(problem.element, operand.memory, &args[operand.base as usize][offset as usize..])
+    let number = read(problem.element, operand.memory, &args[operand.base as usize][offset as usize..]);
+    number - f64::from(operand.zero)
 }
 
 fn load(problem: &GemmProblem, args: &[Vec<u8>], place: &VectorAddress, offset: i64) -> f64 {
