@@ -5,7 +5,7 @@
 //! once for a session, and a constant matrix is stored in groups of four rows, in the order in which these
 //! instructions read it.
 
-use arrayjit_tensor::low_level::{AxisWindow, in_space, numbered};
+use arrayjit_tensor::low_level::{AxisWindow, numbered};
 use tnode::{DType, HostArray};
 
 use super::{
@@ -13,8 +13,8 @@ use super::{
     window::{filters_last, windows_of},
 };
 use crate::{
-    error::Result,
-    host::ints_of,
+    error::{OnnxError, Result},
+    host::{ints_of, reversed},
     shape::{access, broadcast, dims, letter, letters},
     value::Value,
 };
@@ -103,18 +103,24 @@ fn grouped(cx: &mut NodeContext<'_, '_>, z: &Value) -> Result<Option<Value>> {
     }
     let dtype = z.dtype();
     let made = cx.table("groups of rows".into(), || {
-        let mut array = HostArray::zeros(dtype, [depth / GROUP, columns, GROUP])?;
-        let (from, to) = (known.array.bytes(), array.bytes_mut());
-        let groups = from.chunks_exact(GROUP * columns).zip(to.chunks_exact_mut(GROUP * columns));
-        for (rows, group) in groups {
-            for (column, bytes) in group.chunks_exact_mut(GROUP).enumerate() {
-                let elements = rows.iter().skip(column).step_by(columns);
-                bytes.iter_mut().zip(elements).for_each(|(to, from)| *to = *from);
-            }
-        }
-        Ok(array)
+        in_groups(known.array.bytes(), dtype, &[depth / GROUP, columns, GROUP])
     });
     made.map(Some)
+}
+
+/// A row-major matrix of bytes in groups of four rows, as an array of that shape, whose last two axes are the
+/// columns and the rows of a group.
+fn in_groups(matrix: &[u8], dtype: DType, shape: &[usize]) -> Result<HostArray> {
+    let mut array = HostArray::zeros(dtype, shape.iter().copied())?;
+    let columns = shape[shape.len() - 2];
+    let groups = array.bytes_mut().chunks_exact_mut(GROUP * columns);
+    for (rows, group) in matrix.chunks_exact(GROUP * columns).zip(groups) {
+        for (column, bytes) in group.chunks_exact_mut(GROUP).enumerate() {
+            let elements = rows.iter().skip(column).step_by(columns);
+            bytes.iter_mut().zip(elements).for_each(|(to, from)| *to = *from);
+        }
+    }
+    Ok(array)
 }
 
 /// The sum of the column of each output, as text.
@@ -204,17 +210,21 @@ pub(super) fn integer_convolution(
         _ => None,
     };
     let windows = windows_of(cx, x, w)?;
-    let padded = with_margins(cx, x, &windows, zero.as_deref().unwrap_or("0"))?;
     let (axes, count) = (windows.len(), w.shape()[0]);
     let mut shape = vec![x.shape()[0], count];
     shape.extend(windows.iter().map(|window| window.count));
-    let at =
-        |(at, window): (usize, &AxisWindow)| format!("{}*o{at} + {}*k{at}", window.stride, window.dilation);
-    let pixel = ["b".to_owned(), "c".into()].into_iter().chain(windows.iter().enumerate().map(at));
-    let pixel = cx.bind_array(&padded)?.at(&pixel.collect::<Vec<_>>());
-    let turned = filters_last(cx, w)?;
-    let tap = [numbered("k", axes), vec!["c".into(), "f".into()]].concat();
-    let tap = cx.bind_array(&turned)?.at(&tap);
+    let (channel, tap) = tap(cx, w, axes)?;
+    let at = |(at, window): (usize, &AxisWindow)| {
+        let AxisWindow { stride, dilation, before, .. } = *window;
+        format!("{stride}*o{at} + {dilation}*k{at} - {before}").replace("- -", "+ ")
+    };
+    let pixel = ["b".to_owned(), channel].into_iter().chain(windows.iter().enumerate().map(at));
+    let pixel: Vec<String> = pixel.collect();
+    let image = cx.bind_array(x)?;
+    let pixel = match windows.iter().any(AxisWindow::is_padded) {
+        true => image.padded(zero.as_deref().unwrap_or("0"), &pixel),
+        false => image.at(&pixel),
+    };
     let mut terms = String::new();
     if let Some(zero) = zero {
         let sums = cx.table("sums of filters".into(), || {
@@ -227,36 +237,36 @@ pub(super) fn integer_convolution(
     if let Some(bias) = bias {
         terms += &format!(" + {}", cx.bind_array(bias)?.at(&["f".into()]));
     }
+    // Sums have the filters last, because statements that read them join such a nest.
     let own = numbered("o", axes);
-    let of = |name: &str| access(name, [vec!["b".to_owned(), "f".into()], own.clone()].concat());
-    let text = format!(
-        "node s i32[{}]\n{} :+= i32({pixel}) * i32({tap})\n{} := {}{terms}",
-        dims(&shape),
-        of("s"),
-        of("y"),
-        of("s")
-    );
+    let sums = [&[shape[0]], &shape[2..], &[count]].concat();
+    let sum = access("s", [&["b".to_owned()], own.as_slice(), &["f".into()]].concat());
+    let y = access("y", [vec!["b".to_owned(), "f".into()], own].concat());
+    let text =
+        format!("node s i32[{}]\n{sum} :+= i32({pixel}) * i32({tap})\n{y} := {sum}{terms}", dims(&sums));
     Ok(Some(cx.emit(DType::I32, &shape, &text)?))
 }
 
-/// The elements that windows read: an image with its margins, which have this number.
-fn with_margins(
-    cx: &mut NodeContext<'_, '_>,
-    x: &Value,
-    windows: &[AxisWindow],
-    number: &str,
-) -> Result<Value> {
-    if !windows.iter().any(AxisWindow::is_padded) {
-        return Ok(x.clone());
+/// The channel of an element of constant filters, and the element, as texts. If the channels are a multiple
+/// of four, filters are stored in groups of four channels, in the order in which kernels read them.
+fn tap(cx: &mut NodeContext<'_, '_>, filters: &Value, axes: usize) -> Result<(String, String)> {
+    let taps = numbered("k", axes);
+    let known = filters.known().filter(|known| known.is_constant).cloned();
+    let (Some(known), [count, channels, kernel @ ..]) = (known, filters.shape()) else {
+        return Err(OnnxError::operand(1, "expected constant filters"));
+    };
+    let (count, channels, dtype) = (*count, *channels, filters.dtype());
+    if !channels.is_multiple_of(GROUP) {
+        let turned = filters_last(cx, filters)?;
+        let tap = [taps, vec!["c".into(), "f".into()]].concat();
+        return Ok(("c".into(), cx.bind_array(&turned)?.at(&tap)));
     }
-    let mut shape = x.shape()[..2].to_vec();
-    let mut index = vec!["b".to_owned(), "c".into()];
-    for (at, window) in windows.iter().enumerate() {
-        let AxisWindow { kernel, stride, dilation, count, .. } = *window;
-        shape.push(stride * count.saturating_sub(1) + dilation * (kernel - 1) + 1);
-        index.push(format!("i{at} - {}", window.before).replace("- -", "+ "));
-    }
-    let element = cx.bind_array(x)?.padded(number, &index);
-    let y = access("y", in_space("c", "i", windows.len()));
-    cx.emit(x.dtype(), &shape, &format!("{y} := {element}"))
+    let size: usize = kernel.iter().product();
+    let shape = [kernel, &[channels / GROUP, count, GROUP]].concat();
+    let groups = cx.table("groups of channels".into(), || {
+        let last = reversed(&known.array, [count, channels, size], &[size * channels, count])?;
+        in_groups(last.bytes(), dtype, &shape)
+    })?;
+    let tap = [taps, vec!["g".into(), "f".into(), "c".into()]].concat();
+    Ok((format!("{GROUP}*g + c"), cx.bind_array(&groups)?.at(&tap)))
 }

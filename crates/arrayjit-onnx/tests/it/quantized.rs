@@ -79,11 +79,13 @@ fn batches_share_a_matrix_or_have_their_own() {
     }
 }
 
-/// The margins of an image are its zero point, which the sums leave out.
+/// The margins of an image are its zero point, which the sums leave out. Filters of four channels are stored
+/// in groups.
 #[test]
 fn convolutions_of_integers_are_exact() {
-    for (x_type, w_type) in [(DType::U8, DType::I8), (DType::I8, DType::I8), (DType::U8, DType::U8)] {
-        let [channels, filters, size] = [3, 20, 7];
+    let types = [(DType::U8, DType::I8), (DType::I8, DType::I8), (DType::U8, DType::U8)];
+    for ((x_type, w_type), channels) in types.into_iter().flat_map(|types| [(types, 3), (types, 8)]) {
+        let [filters, size] = [20, 7];
         let x = bytes(x_type, &[1, channels, size, size], 1);
         let w = bytes(w_type, &[filters, channels, 3, 3], 2);
         let a = bytes(x_type, &[1], 3);
@@ -107,7 +109,7 @@ fn convolutions_of_integers_are_exact() {
             }
             expected.push(sum as f64);
         }
-        assert_eq!(found[0].values(), expected, "{x_type} {w_type}");
+        assert_eq!(found[0].values(), expected, "{x_type} {w_type} {channels}");
     }
 }
 
