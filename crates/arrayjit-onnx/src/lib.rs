@@ -10,6 +10,7 @@ mod narrow; // element types of fewer than 8 bits
 pub mod proto; // messages of a file
 
 mod fold; // functions of channels into convolutions
+mod requantized; // quantizations that give back integers
 mod functions; // calls of functions of a model
 mod ir; // checked models
 mod load; // from messages to checked models

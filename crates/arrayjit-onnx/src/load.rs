@@ -21,6 +21,7 @@ use crate::{
     proto::{
         AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
     },
+    requantized::Rejoining,
 };
 
 /// The versions of `ai.onnx` that this crate reads.
@@ -129,6 +130,8 @@ impl Loader<'_> {
         let (constants, before) = (&mut initializers, uses(&nodes, &outputs));
         Folding { nodes: &mut nodes, constants, inputs: &given, uses: before, budget: &mut self.budget }
             .run()?;
+        let before = uses(&nodes, &outputs);
+        Rejoining { nodes: &mut nodes, constants: &initializers, inputs: &given, uses: &before }.run();
         let outputs_read = outputs.iter().map(|info| info.name.as_str()).collect();
         Replacing { nodes: &mut nodes, constants: &initializers, inputs: &given, outputs: outputs_read }
             .run();

@@ -139,6 +139,31 @@ fn products_of_dequantized_matrices_are_rounded_three_times() {
     }
 }
 
+/// Quantizations with the scale and the zero point of what they read are removed, and operators in between
+/// move the integers.
+#[test]
+fn quantizations_that_give_back_integers_are_removed() {
+    let x = HostArray::from_bytes(DType::U8, [16, 16], &(0..=255).collect::<Vec<u8>>()).unwrap();
+    let nodes = |second: &str| {
+        let moved = ints(node("g = Transpose f"), "perm", &[1, 0]);
+        vec![node("f = DequantizeLinear x s a"), moved, node(&format!("y = QuantizeLinear g {second} a"))]
+    };
+    let model = |second: &str| {
+        let model = constant(graph(&["x"], &["y"], nodes(second)), "s", &floats(&[0.0371], &[]));
+        let model = constant(model, "t", &floats(&[0.0742], &[]));
+        load(constant(model, "a", &bytes(DType::U8, &[], 4))).unwrap()
+    };
+    let backend = Backend::open("inline").unwrap();
+    for (second, is_removed) in [("s", true), ("t", false)] {
+        let model = model(second);
+        assert_eq!(model.operators().contains_key("QuantizeLinear"), !is_removed);
+        assert_eq!(model.operators().contains_key("DequantizeLinear"), !is_removed);
+        let found = model.session(&backend).unwrap().run(&[("x", &x)]).unwrap();
+        let expected: Vec<f64> = (0..256).map(|at| f64::from(at % 16 * 16 + at / 16)).collect();
+        assert_eq!(found[0].values() == expected, is_removed);
+    }
+}
+
 /// A backend of class strict.
 fn strict() -> Backend {
     let mut settings = Settings::default();
