@@ -97,13 +97,18 @@ fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
         }
         (narrow, false) => {
             let (low, high) = narrow.map_or_else(|| limits(dtype), |narrow| Ok(narrow.limits()))?;
-            let offset = zero.map(|zero| format!(" + i32({zero})")).unwrap_or_default();
-            // Quotients beyond the integers are clamped before they are converted.
-            let rounded = format!("i32(min(max(round_even({quotient}), -1e9), 1e9))");
-            format!("min(max({rounded}{offset}, {low}), {high})")
+            rounded(&quotient, zero.as_deref(), low, high)
         }
     };
     Ok(vec![cx.emit(dtype, x.shape(), &format!("{y} := {dtype}({value})"))?])
+}
+
+/// The text of a number that is rounded, moved by a zero point, and clamped. It is clamped before it is
+/// converted, because it may be beyond the integers.
+fn rounded(number: &str, zero: Option<&str>, low: i64, high: i64) -> String {
+    let Some(zero) = zero else { return format!("i32(min(max(round_even({number}), {low}), {high}))") };
+    let [low, high] = [low, high].map(|limit| format!("f32({limit} - i32({zero}))"));
+    format!("i32(min(max(round_even({number}), {low}), {high})) + i32({zero})")
 }
 
 fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -232,8 +237,8 @@ fn requantized(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
     }
     let [a, b, c, zero] = texts.as_slice() else { return Err(OnnxError::operand(1, "it is missing")) };
     let y = access("y", letters(sum.rank()));
-    let value = format!("i32(round_even(f32({element}) * (f32({a}) * f32({b}) / f32({c})))) + i32({zero})");
-    let text = format!("{y} := {dtype}(min(max({value}, {low}), {high}))");
+    let number = format!("f32({element}) * (f32({a}) * f32({b}) / f32({c}))");
+    let text = format!("{y} := {dtype}({})", rounded(&number, Some(zero), low, high));
     Ok(vec![cx.emit(dtype, sum.shape(), &text)?])
 }
 
