@@ -236,6 +236,9 @@ struct Panel {
     columns: Range<usize>,
     b: *const u8,
     b_group: isize,
+    /// Bytes to the next panel, if it is read in place: neighboring groups of a panel are far apart, which
+    /// the hardware's prefetcher does not foresee.
+    ahead: isize,
     /// The corrections of the columns.
     corrections: *mut i32,
 }
@@ -317,11 +320,12 @@ impl IntegerCall<'_> {
         match self.gemm.b_in_place {
             Some(b_group) => {
                 let b = self.base.b.wrapping_offset(self.gemm.checked.b.outer.at(columns.start));
-                Panel { columns, b, b_group, corrections }
+                let ahead = if columns.end < block.end { columns.len() * GROUP } else { 0 };
+                Panel { columns, b, b_group, ahead: ahead as isize, corrections }
             }
             None => {
                 let b = self.packed_panel(block, columns.start).cast_const();
-                Panel { columns, b, b_group: (self.level.width() * GROUP) as isize, corrections }
+                Panel { columns, b, b_group: (self.level.width() * GROUP) as isize, ahead: 0, corrections }
             }
         }
     }
@@ -335,6 +339,7 @@ impl IntegerCall<'_> {
             a_row: 0,
             b: panel.b,
             b_group: panel.b_group,
+            ahead: panel.ahead,
             from: ptr::null(),
             from_row: 0,
             to,
@@ -406,6 +411,7 @@ impl IntegerCall<'_> {
             a_row: gemm.format.row_bytes as isize,
             b: panel.b,
             b_group: panel.b_group,
+            ahead: if rows.start == block.start { panel.ahead } else { 0 },
             from: from.cast_const(),
             from_row,
             to,

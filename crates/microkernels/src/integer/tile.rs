@@ -4,6 +4,8 @@
 //! column, and a row of A holds its groups one after the other. A microkernel adds the products of a group of
 //! A, broadcast, with the groups of all columns. Sums wrap, so their order does not matter.
 
+use crate::simd::prefetch;
+
 /// Positions along K that one instruction, or one pair of instructions, multiplies.
 pub(crate) const GROUP: usize = 4;
 
@@ -18,6 +20,8 @@ pub(crate) struct DotTile {
     /// The first group of B's first column.
     pub(crate) b: *const u8,
     pub(crate) b_group: isize,
+    /// Bytes from a group of B to what is prefetched with it.
+    pub(crate) ahead: isize,
     /// What is added to the sums; null for zeros.
     pub(crate) from: *const i32,
     pub(crate) from_row: isize,
@@ -112,6 +116,9 @@ pub(crate) unsafe fn microkernel<
         let (mut a, mut b) = (tile.a, tile.b);
         for _ in 0..tile.groups {
             let groups = load_groups::<D, W, UNSIGNED, EDGE>(b, mask);
+            for w in 0..W {
+                prefetch(b.wrapping_offset(tile.ahead).wrapping_add(w * D::COLUMNS * GROUP), true);
+            }
             for (r, sums) in sums.iter_mut().enumerate() {
                 let element = D::broadcast(a.wrapping_offset(r as isize * tile.a_row));
                 for (sum, group) in sums.iter_mut().zip(groups) {
