@@ -25,7 +25,9 @@ pub(super) fn all() -> Vec<Case> {
         bmm("bmm_256x32x32x32", 256, 32),
         matvec("matvec_4096", 4096),
         dense_relu("dense_relu_256x784x512", [256, 784, 512]),
+        dense_u8i8("dense_u8i8_256x784x512", [256, 784, 512]),
         conv3x3("conv3x3_8x64x28x28", 8, 64, 28),
+        conv3x3_u8i8("conv3x3_u8i8_8x64x28x28", 8, 64, 28),
     ]);
     cases
 }
@@ -56,6 +58,66 @@ fn matmul_u8i8(name: &'static str, n: usize) -> Case {
     let case = Case::new(name, Operation::Matmul, text, nodes);
     let case = case.flops(product_flops([n, n, n])).formula(move |inputs| {
         product(&inputs[0], &inputs[1], [n, n, n]).into_iter().map(|sum| sum / 2.0).collect()
+    });
+    Case { operation: None, ..case }
+}
+
+/// What is subtracted from the bytes of quantized operands, and added to results.
+const ZERO: f64 = 9.0;
+
+/// The statement that rounds sums `h` to the bytes of a quantized result, at these indices.
+fn requantized(result: &str, indices: &str) -> String {
+    format!("{result}[{indices}] := u8(min(max(i32(round_even(f32(h[{indices}]) / 4096)) + {ZERO}, 0), 255))")
+}
+
+/// The bytes of sums.
+fn bytes_of(sums: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    sums.into_iter().map(|sum| ((sum / 4096.0).round_ties_even() + ZERO).clamp(0.0, 255.0)).collect()
+}
+
+/// A quantized dense layer: `(a - 9) b` of `u8` and `i8`, rounded to `u8`. No peer has this operation.
+fn dense_u8i8(name: &'static str, [m, k, n]: [usize; 3]) -> Case {
+    let text = format!("h[m,n] :+= (i32(a[m,k]) - {ZERO}) * i32(b[k,n])\n{}", requantized("c", "m,n"));
+    let nodes = vec![
+        Node::with("a", &[m, k], Init::Below(256)).of(DType::U8),
+        Node::with("b", &[k, n], Init::Below(128)).of(DType::I8),
+        Node::intermediate("h", &[m, n]).of(DType::I32),
+        Node::written("c", &[m, n]).of(DType::U8),
+    ];
+    let case = Case::new(name, Operation::Matmul, &text, nodes);
+    let case = case.flops(product_flops([m, k, n])).formula(move |inputs| {
+        let a: Vec<f64> = inputs[0].iter().map(|byte| byte - ZERO).collect();
+        bytes_of(product(&a, &inputs[1], [m, k, n]))
+    });
+    Case { operation: None, ..case }
+}
+
+/// A quantized convolution with same padding, rounded to `u8`, with the channels last. No peer has this
+/// operation.
+fn conv3x3_u8i8(name: &'static str, batch: usize, channels: usize, size: usize) -> Case {
+    let pixel = format!("i32(pad(x, {ZERO})[b, i + k - 1, j + l - 1, c]) - {ZERO}");
+    let text = format!("h[b,i,j,o] :+= ({pixel}) * i32(w[k,l,c,o])\n{}", requantized("y", "b,i,j,o"));
+    let image = [batch, size, size, channels];
+    let nodes = vec![
+        Node::with("x", &image, Init::Below(256)).of(DType::U8),
+        Node::with("w", &[3, 3, channels, channels], Init::Below(128)).of(DType::I8),
+        Node::intermediate("h", &image).of(DType::I32),
+        Node::written("y", &image).of(DType::U8),
+    ];
+    let case = Case::new(name, Operation::Conv3x3, &text, nodes);
+    let case = case.flops(product_flops([batch * size * size, channels * 9, channels]));
+    let case = case.formula(move |inputs| {
+        // The same with channels first, as the taps of `windows` are.
+        let x: Vec<f64> = inputs[0].iter().map(|byte| byte - ZERO).collect();
+        let w: Vec<f64> = (0..channels * channels * 9)
+            .map(|at| inputs[1][(at % 9 * channels + at / 9 % channels) * channels + at / (9 * channels)])
+            .collect();
+        let image = |x: &[f64]| {
+            let sums =
+                product(&w, &windows(&transposed(x, channels), size), [channels, channels * 9, size * size]);
+            transposed(&sums, size * size)
+        };
+        bytes_of(x.chunks_exact(channels * size * size).flat_map(image))
     });
     Case { operation: None, ..case }
 }
