@@ -10,10 +10,10 @@ mod narrow; // element types of fewer than 8 bits
 pub mod proto; // messages of a file
 
 mod fold; // functions of channels into convolutions
-mod requantized; // quantizations that give back integers
 mod functions; // calls of functions of a model
 mod ir; // checked models
-mod load; // from messages to checked models
+mod load;
+mod requantized; // quantizations that give back integers // from messages to checked models
 
 mod host; // arrays known while a model is traced
 mod shape; // axes, broadcasting, indices of texts

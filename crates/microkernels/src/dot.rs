@@ -11,12 +11,21 @@ pub enum DotInstructions {
     AvxVnni,
     /// AVX-512 VNNI: `vpdpbusd` adds four products in vectors of 512 bits.
     Avx512Vnni,
+    /// NEON: `smull` or `umull` make products of 16 bits, which `sadalp` or `uadalp` add in pairs.
+    Neon,
+    /// NEON with dot products (FEAT_DotProd): `sdot` or `udot` add four products.
+    NeonDot,
 }
 
 impl DotInstructions {
     /// All instructions, from the slowest to the fastest.
-    pub const ALL: [DotInstructions; 3] =
-        [DotInstructions::Avx2, DotInstructions::AvxVnni, DotInstructions::Avx512Vnni];
+    pub const ALL: [DotInstructions; 5] = [
+        DotInstructions::Avx2,
+        DotInstructions::AvxVnni,
+        DotInstructions::Avx512Vnni,
+        DotInstructions::Neon,
+        DotInstructions::NeonDot,
+    ];
 
     /// Whether this CPU has the instructions.
     #[cfg(target_arch = "x86_64")]
@@ -27,11 +36,24 @@ impl DotInstructions {
             DotInstructions::Avx512Vnni => {
                 Isa::Avx512.is_available() && is_x86_feature_detected!("avx512vnni")
             }
+            DotInstructions::Neon | DotInstructions::NeonDot => false,
         }
     }
 
     /// Whether this CPU has the instructions.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    pub fn is_available(self) -> bool {
+        match self {
+            DotInstructions::Neon => Isa::Neon.is_available(),
+            DotInstructions::NeonDot => {
+                Isa::Neon.is_available() && std::arch::is_aarch64_feature_detected!("dotprod")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether this CPU has the instructions.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub fn is_available(self) -> bool {
         false
     }

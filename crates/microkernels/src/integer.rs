@@ -4,11 +4,15 @@
 //! L2 cache. Panels of B are packed too, unless B lies in memory as microkernels read it: groups of four
 //! positions along K, column after column. A constant operand can be stored in that order once.
 //!
-//! `vpdpbusd` needs one unsigned and one signed operand. If both are of one kind, packing adds 128 to A, or
-//! subtracts it, by flipping the highest bit, and 128 times the sum of each column of B is taken from the
-//! sums. The constants that are subtracted from the elements are taken out of the sums alike:
-//! `Σ (x - a)(z - b) = Σ xz - a Σ z - b Σ (x - a)`. All of this wraps, so the results are exact modulo 2³².
+//! `vpdpbusd` needs one unsigned and one signed operand, `sdot` and `udot` two of one kind. If A is of the
+//! wrong kind, packing adds 128 to it, or subtracts it, by flipping the highest bit, and 128 times the sum of
+//! each column of B is taken from the sums. The constants that are subtracted from the elements are taken out
+//! of the sums alike: `Σ (x - a)(z - b) = Σ xz - a Σ z - b Σ (x - a)`. All of this wraps, so the results are
+//! exact modulo 2³².
 
+mod level; // a set of instructions as the loops see it
+#[cfg_attr(target_arch = "x86_64", path = "integer/x86.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "integer/neon.rs")]
 mod levels; // the microkernels of each set of instructions
 mod pack; // packing of both operands
 mod tile; // the code of microkernels
@@ -29,7 +33,7 @@ use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
 use crate::plan::CheckedProblem;
 use crate::problem::{AxisOffsets, GemmProblem};
-use levels::DotLevel;
+use level::DotLevel;
 use pack::RowFormat;
 use tile::{DotTile, GROUP};
 
@@ -87,10 +91,9 @@ impl IntegerGemm {
         let (a_unsigned, b_unsigned) = (is_unsigned(problem.a.memory)?, is_unsigned(problem.b.memory)?);
         let [m, n, k] = checked.sizes;
         let level = DotLevel::of(dot);
-        let is_wide = level.a_bytes == 2;
         // Flipping makes signed elements of A larger by 128, and unsigned ones smaller.
         let (flip, moved) = match a_unsigned {
-            _ if is_wide || a_unsigned != b_unsigned => (0, 0),
+            _ if !level.moves(a_unsigned, b_unsigned) => (0, 0),
             true => (0x80, 128),
             false => (0x80, -128),
         };
@@ -98,8 +101,9 @@ impl IntegerGemm {
         let correction = i32::wrapping_sub(moved, zeros[0]);
         let padded = k.next_multiple_of(GROUP);
         // Rows an even number of cache lines apart would compete for the same sets of the L1 cache.
-        let row_bytes = (padded * level.a_bytes).next_multiple_of(64) | 64;
+        let row_bytes = (padded * level.a_bytes()).next_multiple_of(64) | 64;
         let runs = pack::runs(&checked.a, k);
+        let is_wide = level.a_bytes() == 2;
         let format = RowFormat { runs, is_wide, is_unsigned: a_unsigned, flip, row_bytes };
         let b_in_place = group_stride(&checked.b, k);
         let width = level.width();
@@ -115,7 +119,7 @@ impl IntegerGemm {
         };
         let words = epilogue.as_ref().map_or(0, Epilogue::words);
         let packed_b = if b_in_place.is_some() { 0 } else { padded * nc };
-        let [corrections, ones] = if correction == 0 { [0; 2] } else { [nc * 4, padded * level.a_bytes] };
+        let [corrections, ones] = if correction == 0 { [0; 2] } else { [nc * 4, padded * level.a_bytes()] };
         let row_corrections = if zeros[1] == 0 { 0 } else { mc * 4 };
         let regions = [corrections, row_corrections, ones, mc * row_bytes, packed_b];
         let layout = ScratchLayout::new(words, &level, regions);
@@ -174,6 +178,8 @@ impl fmt::Display for IntegerGemm {
         let name = match self.dot {
             DotInstructions::Avx2 => "vpmaddwd",
             DotInstructions::AvxVnni | DotInstructions::Avx512Vnni => "vpdpbusd",
+            DotInstructions::Neon => "smull",
+            DotInstructions::NeonDot => "sdot",
         };
         write!(f, "tiles of {rows}x{columns} by {name}, A packed in blocks of {} rows, ", self.mc)?;
         match self.b_in_place {

@@ -13,9 +13,9 @@ mod epilogue; // compiled epilogues
 mod epilogue_program; // epilogue programs for one row of a tile
 mod fused; // generated microkernels with an epilogue
 mod gemm; // the loops around microkernels
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod integer; // products of 8-bit integers
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "no_integers.rs"]
 mod integer; // the stand-in for other architectures
 mod machine; // the CPU that plans are made for

@@ -255,7 +255,7 @@ impl GemmPlan {
         choice: Option<&BlockingChoice>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
         match (cpu.isa.filter(|isa| isa.is_available())?, problem.element) {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             (isa, LaneType::I32) => GemmPlan::of_integers(problem, isa, cpu, choice),
             #[cfg(target_arch = "x86_64")]
             (Isa::Avx2, LaneType::F32) => GemmPlan::with::<Avx2<f32>>(problem, cpu, choice),
@@ -344,7 +344,7 @@ impl GemmPlan {
         Some(Ok(GemmPlan::of_product(problem, GemmPlan::run_floats::<V>, product, tile, MIN_PART_FMAS)))
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn of_integers(
         problem: &GemmProblem,
         isa: Isa,
@@ -402,7 +402,7 @@ impl GemmPlan {
     }
 
     /// [`GemmPlan::run`] for products of integers.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     unsafe fn run_integers(
         &self,
         args: *const *mut u8,

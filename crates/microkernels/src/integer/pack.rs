@@ -199,6 +199,22 @@ pub(crate) unsafe fn panel(
 static ZEROS: [u8; MAX_COLUMNS] = [0; MAX_COLUMNS];
 
 /// Writes the bytes of four rows in turns.
+#[cfg(target_arch = "aarch64")]
+unsafe fn interleave(rows: [*const u8; 4], count: usize, to: *mut u8) {
+    use std::arch::aarch64::*;
+    let whole = count / 8 * 8;
+    // SAFETY: the caller's promise; every ARM64 has NEON.
+    unsafe {
+        for at in (0..whole).step_by(8) {
+            let [a, b, c, d] = rows.map(|row| vld1_u8(row.add(at)));
+            vst4_u8(to.add(at * GROUP), uint8x8x4_t(a, b, c, d));
+        }
+        interleave_rest(rows, whole..count, to);
+    }
+}
+
+/// Writes the bytes of four rows in turns.
+#[cfg(target_arch = "x86_64")]
 unsafe fn interleave(rows: [*const u8; 4], count: usize, to: *mut u8) {
     use std::arch::x86_64::*;
     let whole = count / 16 * 16;
@@ -215,10 +231,16 @@ unsafe fn interleave(rows: [*const u8; 4], count: usize, to: *mut u8) {
             _mm_storeu_si128(to.add(2), _mm_unpacklo_epi16(high, high_2));
             _mm_storeu_si128(to.add(3), _mm_unpackhi_epi16(high, high_2));
         }
-        for at in whole..count {
-            for (i, row) in rows.iter().enumerate() {
-                *to.add(at * GROUP + i) = *row.add(at);
-            }
+        interleave_rest(rows, whole..count, to);
+    }
+}
+
+/// Writes some bytes of four rows in turns.
+unsafe fn interleave_rest(rows: [*const u8; 4], range: Range<usize>, to: *mut u8) {
+    for at in range {
+        for (i, row) in rows.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { *to.add(at * GROUP + i) = *row.add(at) };
         }
     }
 }

@@ -221,7 +221,7 @@ fn zero_points_are_taken_out_of_the_sums() {
     }
 }
 
-/// The plan of a machine with AVX-512 can be limited to narrower instructions.
+/// A plan can be limited to older instructions of the machine.
 #[test]
 fn plans_name_their_instructions() {
     let problem = product(SIGNS[0], &[], [30, 64, 64]).problem;
@@ -229,9 +229,12 @@ fn plans_name_their_instructions() {
         (DotInstructions::Avx2, "tiles of 6x8 by vpmaddwd"),
         (DotInstructions::AvxVnni, "tiles of 6x16 by vpdpbusd"),
         (DotInstructions::Avx512Vnni, "tiles of 14x32 by vpdpbusd"),
+        (DotInstructions::Neon, "tiles of 6x8 by smull"),
+        (DotInstructions::NeonDot, "tiles of 12x8 by sdot"),
     ];
     for (dot, name) in names.into_iter().filter(|(dot, _)| dot.is_available()) {
-        let cpu = CpuTarget { isa: Some(Isa::Avx2), dot: Some(dot), ..CpuTarget::detect() };
+        let isa = Isa::ALL.into_iter().find(|isa| isa.is_available());
+        let cpu = CpuTarget { isa, dot: Some(dot), ..CpuTarget::detect() };
         let choices = GemmPlan::new(&problem, &cpu).unwrap().choices();
         assert!(choices.starts_with(name), "{choices}");
     }

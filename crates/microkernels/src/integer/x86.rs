@@ -1,87 +1,23 @@
-//! The microkernels of each set of instructions.
+//! The microkernels of x86-64.
 //!
 //! `vpdpbusd` multiplies unsigned by signed bytes. Microkernels exchange its operands if B is unsigned, so
-//! they need an A whose sign is not that of B; packing moves an A of the same sign by 128 ([`super::pack`]).
+//! they need an A whose sign is not that of B.
 //! AVX2 widens both operands to 16 bits, in which no product of two bytes and no sum of two products
 //! overflows: `vpmaddubsw`, which multiplies bytes, saturates.
 
 use std::arch::x86_64::*;
 
-use super::tile::{Dot, DotMicrokernel, DotMicrokernels, DotTile, microkernel};
+use super::level::{DotLevel, entry, microkernels};
+use super::tile::{Dot, DotMicrokernel, DotTile, microkernel};
 use crate::dot::DotInstructions;
 
-/// The microkernels of a set of instructions, and what the loops around them need to know.
-#[derive(Clone, Copy)]
-pub(crate) struct DotLevel {
-    /// Rows of the largest tile.
-    pub(crate) rows: usize,
-    /// Vectors of the largest tile.
-    pub(crate) vectors: usize,
-    /// Columns of a vector.
-    pub(crate) columns: usize,
-    /// Bytes of an element of packed A: two if microkernels multiply 16-bit integers.
-    pub(crate) a_bytes: usize,
-    signed: DotMicrokernels,
-    unsigned: DotMicrokernels,
-}
-
-impl DotLevel {
-    pub(crate) fn of(dot: DotInstructions) -> DotLevel {
-        match dot {
-            DotInstructions::Avx2 => AVX2,
-            DotInstructions::AvxVnni => AVX_VNNI,
-            DotInstructions::Avx512Vnni => AVX512_VNNI,
-        }
+pub(super) fn of(dot: DotInstructions) -> DotLevel {
+    match dot {
+        DotInstructions::Avx2 => AVX2,
+        DotInstructions::AvxVnni => AVX_VNNI,
+        DotInstructions::Avx512Vnni => AVX512_VNNI,
+        DotInstructions::Neon | DotInstructions::NeonDot => unreachable!("instructions of ARM64"),
     }
-
-    /// The columns of the largest tile.
-    pub(crate) fn width(&self) -> usize {
-        self.vectors * self.columns
-    }
-
-    /// Computes a tile of `height` rows and `columns` columns, with an unsigned or a signed B.
-    ///
-    /// # Safety
-    ///
-    /// The CPU has the instructions. `height` is in `1..=rows` and `columns` in `1..=width()`. The elements
-    /// that `tile` spans may be read and written.
-    #[inline(always)]
-    pub(crate) unsafe fn run(&self, tile: &DotTile, is_unsigned: bool, height: usize, columns: usize) {
-        let vectors = columns.div_ceil(self.columns);
-        let last = columns - (vectors - 1) * self.columns;
-        let at =
-            ((height - 1) * self.vectors + self.vectors - vectors) * 2 + usize::from(last < self.columns);
-        let table = if is_unsigned { self.unsigned } else { self.signed };
-        // SAFETY: the table has a function for each height, width and edge; the rest is the caller's promise.
-        unsafe { table[at](tile, last) }
-    }
-}
-
-/// The microkernels of the given heights, with two vectors of columns or with one.
-macro_rules! microkernels {
-    ($entry:ident, $unsigned:literal, two; $($h:literal)*) => {
-        &[$(
-            $entry::<$h, 2, $unsigned, false>, $entry::<$h, 2, $unsigned, true>,
-            $entry::<$h, 1, $unsigned, false>, $entry::<$h, 1, $unsigned, true>,
-        )*]
-    };
-    ($entry:ident, $unsigned:literal, one; $($h:literal)*) => {
-        &[$($entry::<$h, 1, $unsigned, false>, $entry::<$h, 1, $unsigned, true>,)*]
-    };
-}
-
-/// Defines a function that enables the features and computes tiles.
-macro_rules! entry {
-    ($name:ident, $dot:ty, $features:literal) => {
-        #[target_feature(enable = $features)]
-        unsafe fn $name<const H: usize, const W: usize, const UNSIGNED: bool, const EDGE: bool>(
-            tile: &DotTile,
-            columns: usize,
-        ) {
-            // SAFETY: the caller's promise.
-            unsafe { microkernel::<$dot, H, W, UNSIGNED, EDGE>(tile, columns) }
-        }
-    };
 }
 
 entry!(avx2, Avx2, "avx2");
@@ -97,13 +33,19 @@ const AVX512_VNNI_SIGNED: &[DotMicrokernel] =
 const AVX512_VNNI_UNSIGNED: &[DotMicrokernel] =
     microkernels!(avx512_vnni, true, two; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
 
-const AVX2: DotLevel =
-    DotLevel { rows: 6, vectors: 1, columns: 8, a_bytes: 2, signed: AVX2_SIGNED, unsigned: AVX2_UNSIGNED };
+const AVX2: DotLevel = DotLevel {
+    rows: 6,
+    vectors: 1,
+    columns: 8,
+    mixes_signs: None,
+    signed: AVX2_SIGNED,
+    unsigned: AVX2_UNSIGNED,
+};
 const AVX_VNNI: DotLevel = DotLevel {
     rows: 6,
     vectors: 2,
     columns: 8,
-    a_bytes: 1,
+    mixes_signs: Some(true),
     signed: AVX_VNNI_SIGNED,
     unsigned: AVX_VNNI_UNSIGNED,
 };
@@ -111,7 +53,7 @@ const AVX512_VNNI: DotLevel = DotLevel {
     rows: 14,
     vectors: 2,
     columns: 16,
-    a_bytes: 1,
+    mixes_signs: Some(true),
     signed: AVX512_VNNI_SIGNED,
     unsigned: AVX512_VNNI_UNSIGNED,
 };

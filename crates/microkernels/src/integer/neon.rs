@@ -1,0 +1,255 @@
+//! The microkernels of ARM64.
+//!
+//! NEON multiplies bytes of one sign. With the extension for dot products, `sdot` and `udot` add four products
+//! to each sum, and take a group of A from a lane. Without it, `smull` and `umull` make products of 16 bits,
+//! which hold every one, and `sadalp` and `uadalp` add pairs of them to sums of 32 bits.
+//!
+//! A mask is the number of its columns, and the groups of an edge are accessed one by one.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+use super::level::{DotLevel, entry, microkernels};
+use super::tile::{Dot, DotMicrokernel, DotTile, microkernel};
+use crate::dot::DotInstructions;
+
+pub(super) fn of(dot: DotInstructions) -> DotLevel {
+    match dot {
+        DotInstructions::Neon => NEON,
+        DotInstructions::NeonDot => NEON_DOT,
+        DotInstructions::Avx2 | DotInstructions::AvxVnni | DotInstructions::Avx512Vnni => {
+            unreachable!("instructions of x86-64")
+        }
+    }
+}
+
+entry!(neon, Neon, "neon");
+entry!(neon_dot, NeonDot, "neon,dotprod");
+
+const NEON_SIGNED: &[DotMicrokernel] = microkernels!(neon, false, two; 1 2 3 4 5 6);
+const NEON_UNSIGNED: &[DotMicrokernel] = microkernels!(neon, true, two; 1 2 3 4 5 6);
+const NEON_DOT_SIGNED: &[DotMicrokernel] = microkernels!(neon_dot, false, two; 1 2 3 4 5 6 7 8 9 10 11 12);
+const NEON_DOT_UNSIGNED: &[DotMicrokernel] = microkernels!(neon_dot, true, two; 1 2 3 4 5 6 7 8 9 10 11 12);
+
+const NEON: DotLevel = DotLevel {
+    rows: 6,
+    vectors: 2,
+    columns: 4,
+    mixes_signs: Some(false),
+    signed: NEON_SIGNED,
+    unsigned: NEON_UNSIGNED,
+};
+const NEON_DOT: DotLevel = DotLevel {
+    rows: 12,
+    vectors: 2,
+    columns: 4,
+    mixes_signs: Some(false),
+    signed: NEON_DOT_SIGNED,
+    unsigned: NEON_DOT_UNSIGNED,
+};
+
+/// Loads words of selected columns; the others are zero, and their memory is not read.
+#[inline(always)]
+unsafe fn load_words(from: *const i32, columns: usize) -> int32x4_t {
+    // SAFETY: the caller runs with NEON, and the selected words may be read.
+    unsafe {
+        if columns == 4 {
+            return vld1q_s32(from);
+        }
+        let mut words = vdupq_n_s32(0);
+        if columns > 0 {
+            words = vld1q_lane_s32::<0>(from, words);
+        }
+        if columns > 1 {
+            words = vld1q_lane_s32::<1>(from.wrapping_add(1), words);
+        }
+        if columns > 2 {
+            words = vld1q_lane_s32::<2>(from.wrapping_add(2), words);
+        }
+        words
+    }
+}
+
+/// Four sums in a vector.
+macro_rules! sums {
+    () => {
+        type Columns = int8x16_t;
+        type Vector = int32x4_t;
+        type Mask = usize;
+        const COLUMNS: usize = 4;
+        const A_GROUP: isize = 4;
+
+        #[inline(always)]
+        unsafe fn mask(columns: usize) -> usize {
+            columns
+        }
+
+        #[inline(always)]
+        unsafe fn load<const UNSIGNED: bool>(from: *const u8) -> int8x16_t {
+            // SAFETY: the caller runs with NEON, and groups of four columns may be read.
+            unsafe { vld1q_s8(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_masked<const UNSIGNED: bool>(from: *const u8, mask: usize) -> int8x16_t {
+            // SAFETY: the caller runs with NEON, and the groups of the selected columns may be read.
+            unsafe { vreinterpretq_s8_s32(load_words(from.cast(), mask)) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: int32x4_t, b: int32x4_t) -> int32x4_t {
+            // SAFETY: the caller runs with NEON.
+            unsafe { vaddq_s32(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_sums(from: *const i32, mask: usize) -> int32x4_t {
+            // SAFETY: the caller runs with NEON, and the selected elements may be read.
+            unsafe { load_words(from, mask) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_sums(to: *mut i32, mask: usize, value: int32x4_t) {
+            // SAFETY: the caller runs with NEON, and the selected elements may be written.
+            unsafe {
+                if mask == 4 {
+                    return vst1q_s32(to, value);
+                }
+                if mask > 0 {
+                    vst1q_lane_s32::<0>(to, value);
+                }
+                if mask > 1 {
+                    vst1q_lane_s32::<1>(to.wrapping_add(1), value);
+                }
+                if mask > 2 {
+                    vst1q_lane_s32::<2>(to.wrapping_add(2), value);
+                }
+            }
+        }
+    };
+}
+
+struct Neon;
+
+impl Dot for Neon {
+    /// Two columns in each vector, each with two sums: of the products at even and at odd pairs of K.
+    type Sums = [int32x4_t; 2];
+    type Element = int8x8_t;
+
+    #[inline(always)]
+    unsafe fn zero() -> [int32x4_t; 2] {
+        // SAFETY: the caller runs with NEON.
+        unsafe { [vdupq_n_s32(0); 2] }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(from: *const u8) -> int8x8_t {
+        // SAFETY: the caller runs with NEON, and a group of A may be read.
+        unsafe { vreinterpret_s8_s32(vdup_n_s32(from.cast::<i32>().read_unaligned())) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products<const UNSIGNED: bool>(
+        sums: [int32x4_t; 2],
+        element: int8x8_t,
+        columns: int8x16_t,
+    ) -> [int32x4_t; 2] {
+        // SAFETY: the caller runs with NEON.
+        unsafe {
+            let halves = [vget_low_s8(columns), vget_high_s8(columns)];
+            let add = |sum: int32x4_t, half: int8x8_t| match UNSIGNED {
+                true => {
+                    let products = vmull_u8(vreinterpret_u8_s8(half), vreinterpret_u8_s8(element));
+                    vreinterpretq_s32_u32(vpadalq_u16(vreinterpretq_u32_s32(sum), products))
+                }
+                false => vpadalq_s16(sum, vmull_s8(half, element)),
+            };
+            [add(sums[0], halves[0]), add(sums[1], halves[1])]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn whole(sums: [int32x4_t; 2]) -> int32x4_t {
+        // SAFETY: the caller runs with NEON.
+        unsafe { vpaddq_s32(sums[0], sums[1]) }
+    }
+
+    sums!();
+}
+
+struct NeonDot;
+
+impl Dot for NeonDot {
+    type Sums = int32x4_t;
+    /// A group in the first lane.
+    type Element = int32x4_t;
+
+    #[inline(always)]
+    unsafe fn zero() -> int32x4_t {
+        // SAFETY: the caller runs with NEON.
+        unsafe { vdupq_n_s32(0) }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(from: *const u8) -> int32x4_t {
+        let group: int32x4_t;
+        // SAFETY: the caller runs with NEON, and a group of A may be read. Such a load is cheaper than `ld1r`,
+        // which the compiler would take: that is also an arithmetic instruction.
+        unsafe {
+            asm!(
+                "ldr {group:s}, [{from}]",
+                group = lateout(vreg) group,
+                from = in(reg) from,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        group
+    }
+
+    #[inline(always)]
+    unsafe fn add_products<const UNSIGNED: bool>(
+        sums: int32x4_t,
+        element: int32x4_t,
+        columns: int8x16_t,
+    ) -> int32x4_t {
+        // SAFETY: the caller runs with the extension for dot products.
+        unsafe { dot::<UNSIGNED>(sums, element, columns) }
+    }
+
+    #[inline(always)]
+    unsafe fn whole(sums: int32x4_t) -> int32x4_t {
+        sums
+    }
+
+    sums!();
+}
+
+/// Adds the products of the first group of `element` with the groups of all columns. The standard library has
+/// no stable function for these instructions.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn dot<const UNSIGNED: bool>(
+    mut sums: int32x4_t,
+    element: int32x4_t,
+    columns: int8x16_t,
+) -> int32x4_t {
+    macro_rules! add {
+        ($instruction:literal) => {
+            asm!(
+                concat!($instruction, " {sums:v}.4s, {columns:v}.16b, {element:v}.4b[0]"),
+                sums = inout(vreg) sums,
+                columns = in(vreg) columns,
+                element = in(vreg) element,
+                options(pure, nomem, nostack, preserves_flags)
+            )
+        };
+    }
+    // SAFETY: the extension is enabled.
+    unsafe {
+        match UNSIGNED {
+            true => add!("udot"),
+            false => add!("sdot"),
+        }
+    }
+    sums
+}
