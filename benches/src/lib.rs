@@ -111,6 +111,10 @@ struct Cli {
     /// Print the peak memory of the case with this name; how `--memory` starts this program
     #[arg(long, hide = true)]
     memory_of: Option<String>,
+    /// Run the case with this name and write a line on standard error after each run; for `cargo xtask arm64
+    /// --count`, which counts instructions
+    #[arg(long, hide = true)]
+    runs_of: Option<String>,
     /// Check every case but time it only once
     #[arg(long)]
     smoke: bool,
@@ -156,6 +160,9 @@ fn measure_all(cli: &Cli) -> Result<()> {
     let backend = open(cli)?;
     if let Some(name) = &cli.memory_of {
         return resident::print_peak(&backend, &cases::all(), name);
+    }
+    if let Some(name) = &cli.runs_of {
+        return resident::mark_runs(&backend, &cases::all(), name);
     }
     let measuree = MeasuredDevice::of(&backend);
     if cli.describe {

@@ -6,6 +6,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     process::{Command, Stdio},
 };
 
@@ -47,11 +48,7 @@ pub(crate) fn measure_in_process(backend: &Backend, threads: usize, case: &Case)
 ///
 /// An unknown case, and any error of the backend or of the operating system.
 pub(crate) fn print_peak(backend: &Backend, cases: &[Case], name: &str) -> Result<()> {
-    let Some(case) = cases.iter().find(|case| case.name == name) else { bail!("there is no case `{name}`") };
-    let loaded = {
-        let inputs: Vec<_> = case.nodes.iter().map(Node::array).collect::<Result<_>>()?;
-        LoadedCase::new(backend, case, &inputs)?
-    };
+    let loaded = load(backend, cases, name)?;
     return_free_memory();
     let idle = status("VmRSS:")?;
     // Linux sets the peak to the current size: proc(5), /proc/pid/clear_refs.
@@ -61,6 +58,30 @@ pub(crate) fn print_peak(backend: &Backend, cases: &[Case], name: &str) -> Resul
     let peak_bytes = status("VmHWM:")? - idle;
     println!("{}", serde_json::to_string(&PeakLine { peak_bytes })?);
     Ok(())
+}
+
+/// Runs one case in this process, and writes a line on standard error after compilation and after each run.
+///
+/// # Errors
+///
+/// An unknown case, and any error of the backend.
+pub(crate) fn mark_runs(backend: &Backend, cases: &[Case], name: &str) -> Result<()> {
+    let linked = load(backend, cases, name)?.link()?;
+    // In one write, since the log of an emulator comes between writes.
+    let mark = |text: String| std::io::stderr().write_all(text.as_bytes());
+    mark(format!("compiled {name}\n"))?;
+    for run in 1..=RUNS {
+        linked.run_again()?;
+        mark(format!("run {run}\n"))?;
+    }
+    Ok(())
+}
+
+/// The case of a name, with its inputs on the device and nowhere else.
+fn load<'b, 'a>(backend: &'b Backend, cases: &'a [Case], name: &str) -> Result<LoadedCase<'b, 'a>> {
+    let Some(case) = cases.iter().find(|case| case.name == name) else { bail!("there is no case `{name}`") };
+    let inputs: Vec<_> = case.nodes.iter().map(Node::array).collect::<Result<_>>()?;
+    LoadedCase::new(backend, case, &inputs)
 }
 
 /// A field of this process's status, in bytes.

@@ -81,9 +81,7 @@ fn install(root: &Path) -> Result<()> {
     let without = ["doc", "man", "locale"].map(|folder| format!("path-exclude=/usr/share/{folder}/*\n"));
     std::fs::write(root.join("etc/dpkg/dpkg.cfg.d/90arm64"), without.concat())?;
     std::fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf")).context("copying /etc/resolv.conf")?;
-    let inside = |command: &[&str]| {
-        output(Command::new("chroot").arg(root).args(command).env("DEBIAN_FRONTEND", "noninteractive"))
-    };
+    let inside = |command: &[&str]| as_root(root, command);
     inside(&["dpkg", "--add-architecture", "arm64"])?;
     inside(&["apt-get", "-qq", "update"])?;
     let install = ["apt-get", "-qq", "-y", "install"];
@@ -93,6 +91,25 @@ fn install(root: &Path) -> Result<()> {
         inside(&[&install[..], &PACKAGES].concat())?;
     }
     inside(&["apt-get", "clean"]).map(drop)
+}
+
+/// Runs a command that changes the system, and returns what it writes.
+fn as_root(root: &Path, command: &[&str]) -> Result<String> {
+    output(Command::new("chroot").arg(root).args(command).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// Installs a package that few commands need, if it is missing.
+///
+/// # Errors
+///
+/// An unreachable archive, and the errors of [`ensure_root`].
+pub fn ensure_package(name: &str) -> Result<()> {
+    let root = ensure_root()?;
+    if as_root(&root, &["dpkg", "-s", name]).is_err() {
+        as_root(&root, &["apt-get", "-qq", "update"])?;
+        as_root(&root, &["apt-get", "-qq", "-y", "install", name])?;
+    }
+    Ok(())
 }
 
 /// A command that runs in the system, with this repository at its usual place and the machine's folder of
@@ -160,14 +177,22 @@ fn environment(repository: &Path) -> Vec<String> {
     variables
 }
 
+/// A command that runs in the system. Words before the program may set variables.
+///
+/// # Errors
+///
+/// The errors of [`ensure_root`].
+pub fn command(words: &[String]) -> Result<Command> {
+    inside(&ensure_root()?, words)
+}
+
 /// Runs a command in the system, and fails if it fails.
 ///
 /// # Errors
 ///
 /// The command does not start or fails; and the errors of [`ensure_root`].
 pub fn run(words: &[String]) -> Result<()> {
-    let root = ensure_root()?;
-    let status = inside(&root, words)?.status().context("starting `unshare`")?;
+    let status = command(words)?.status().context("starting `unshare`")?;
     if !status.success() {
         bail!("`{}` for ARM64 ended with {status}", words.join(" "));
     }

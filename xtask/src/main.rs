@@ -8,6 +8,8 @@ use clap::{Parser, Subcommand};
 use xtask::{assign, new_codegen};
 
 mod arm64;
+mod arm64_count;
+mod arm64_model;
 mod bench;
 mod bless;
 mod ci;
@@ -42,6 +44,8 @@ enum Task {
     /// system with a compiler in `target/arm64-root` (or `ARM64_ROOT`), which needs root and Debian's
     /// packages.
     Arm64(arm64::Arm64Args),
+    /// Model the inner loop of a function of an ARM64 program on three processors, with `llvm-mca`.
+    Arm64Model(arm64_model::Arm64ModelArgs),
     /// Install the tools of GPU tests under `target/gpu-tools`: a software Vulkan driver, NVIDIA's assembler,
     /// and Chromium on request.
     GpuTools(gpu::GpuToolsArgs),
@@ -75,6 +79,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Tidy => xtask::tidy::run(),
+        Task::Arm64Model(args) => arm64_model::run(&args),
         Task::Arm64(args) => arm64::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
