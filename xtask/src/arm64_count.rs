@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
-   Compiling program
+Compiling program
 ----------------
 IN: main
 0x00400000:  d503245f  bti      c
@@ -112,6 +112,6 @@ run 2";
         let mut counter = InstructionCounter::default();
         let found: Vec<_> =
             TEXT.lines().filter_map(|line| Some((counter.read(line.as_bytes())?, line))).collect();
-        assert_eq!(found, [(0, "   Compiling program"), (5, "run 1"), (3, "run 2")]);
+        assert_eq!(found, [(0, "Compiling program"), (5, "run 1"), (3, "run 2")]);
     }
 }
