@@ -4,6 +4,7 @@ use crate::analysis::access;
 use codegen_core::scheduled::{RoutineParts, ScheduledRoutine};
 use codegen_core::{Caps, Codegen, Workgroups};
 use lowered_ir::ir::LoweredRoutine;
+use lowered_ir::passes::regions::{self, each_region};
 
 use crate::analysis::nodes::is_local;
 use crate::analysis::uses::RoutineUses;
@@ -37,9 +38,14 @@ use crate::gpu::sink_scalars::sink_scalars;
 use crate::legalize::{LegalizeError, has_everything, legalize};
 use crate::options::ScheduleOptions;
 
+/// The most statements that the copies of a scan's body have on a target with workgroups. A longer scan is
+/// one loop there.
+const UNROLLED_STATEMENTS: usize = 1 << 16;
+
 /// The names under which [`schedule_traced`] and [`schedule_serial`] show passes. The target decides which of
 /// them run.
 pub const PASS_NAMES: &[&str] = &[
+    "unroll_scans",
     "reset_schedule",
     "expand_scalars",
     "initialize_locals",
@@ -58,6 +64,7 @@ pub const PASS_NAMES: &[&str] = &[
     "fuse_strips",
     "fold_storage",
     "contract_arrays",
+    "scans_as_loops",
     "store_partial_results",
     "parallelize",
     "sink_scalars",
@@ -89,11 +96,30 @@ impl PassRunner<'_> {
     }
 }
 
-/// Runs the pass of this name: calls the function, and reports the pass under the function's name.
+/// Runs the pass of this name on each region: calls the function, and reports the pass under the function's
+/// name.
+macro_rules! in_regions {
+    ($runner:ident, $pass:ident $(, $argument:expr)*) => {
+        $runner.run(stringify!($pass), |routine| {
+            each_region(routine, &mut |region| $pass(region $(, $argument)*));
+        })
+    };
+}
+
+/// Runs the pass of this name on the routine: calls the function, and reports the pass under the function's
+/// name.
 macro_rules! pass {
     ($runner:ident, $pass:ident $(, $argument:expr)*) => {
         $runner.run(stringify!($pass), |routine| $pass(routine $(, $argument)*))
     };
+}
+
+fn unroll_scans(routine: &mut LoweredRoutine) {
+    regions::unroll_scans(routine, UNROLLED_STATEMENTS);
+}
+
+fn scans_as_loops(routine: &mut LoweredRoutine) {
+    regions::scans_as_loops(&mut routine.body);
 }
 
 /// Runs the passes for a target without workgroups. The comment above each pass states its postcondition.
@@ -106,36 +132,38 @@ fn cpu_pipeline(
     // Every element of a local node is written before it is read.
     pass!(runner, initialize_locals, &uses);
     // Loops with constant bounds start at 0 and have several iterations.
-    pass!(runner, normalize_loops);
+    in_regions!(runner, normalize_loops);
     // The last axis of a local node is the one along which most nests walk.
-    pass!(runner, permute_axes);
+    in_regions!(runner, permute_axes);
     // Nests over large triangles are nests over squares and small triangles.
-    pass!(runner, split_triangles, &mut uses);
+    in_regions!(runner, split_triangles, &mut uses);
     // The order written determines every bit. No later pass changes one.
-    pass!(runner, make_numerics_explicit, options.fma, caps);
+    in_regions!(runner, make_numerics_explicit, options.fma, caps);
     // No accumulation reads back the constant that its node was just filled with.
-    pass!(runner, propagate_initializers, &mut uses);
+    in_regions!(runner, propagate_initializers, &mut uses);
     // Neighboring loops that touch the same elements are one loop, where that is legal and pays.
-    pass!(runner, fuse_loops, caps);
+    in_regions!(runner, fuse_loops, caps);
     // Nests around a large local node run on a block of its rows at a time.
-    pass!(runner, block_rows, caps);
+    in_regions!(runner, block_rows, caps);
     // Rows shorter than a vector are unrolled, and loops over them are lanes.
-    pass!(runner, unroll_short_rows, caps, options);
+    in_regions!(runner, unroll_short_rows, caps, options);
     // No block reads back an element that it stored before.
-    pass!(runner, forward_stores);
+    in_regions!(runner, forward_stores);
     // Reads outside of local nodes read stored elements, where that pays.
-    pass!(runner, pad_nodes);
+    in_regions!(runner, pad_nodes);
     // Operands of convolutions have no bounds, where a padded copy pays.
-    pass!(runner, pad_operands, caps);
+    in_regions!(runner, pad_operands, caps);
     // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the
     // codegen or split into register tiles.
-    pass!(runner, vectorize, caps, options);
+    in_regions!(runner, vectorize, caps, options);
     // The same as after `fuse_loops` and `forward_stores`, for loops over strips and for vector loops.
-    pass!(runner, fuse_strips, caps);
+    in_regions!(runner, fuse_strips, caps);
     // Two local nodes of one nest share storage if one is dead when the other is written.
-    pass!(runner, fold_storage);
+    in_regions!(runner, fold_storage);
     // A local node whose elements live for one iteration is a local of that iteration.
-    pass!(runner, contract_arrays, caps);
+    in_regions!(runner, contract_arrays, caps);
+    // Scans run in order, and their bodies on one thread.
+    pass!(runner, scans_as_loops);
     // A loop worth several threads stores its partial results into a node, so that it can be a kernel.
     pass!(runner, store_partial_results, caps, options);
     // Top-level loops with independent iterations and enough work are parallel.
@@ -152,6 +180,8 @@ fn gpu_pipeline(
     caps: &Caps,
     options: &ScheduleOptions,
 ) -> Result<RoutineUses, LegalizeError> {
+    // Each step of a scan is a part of the routine.
+    pass!(runner, unroll_scans);
     // Every loop is serial, and every local belongs to one thread.
     pass!(runner, reset_schedule);
     // Nests share no locals, only nodes, so each nest can be a kernel of its own.
@@ -237,6 +267,7 @@ pub fn schedule_serial(
     }
     let uses = RoutineUses::of(&runner.routine);
     pass!(runner, initialize_locals, &uses);
+    pass!(runner, scans_as_loops);
     runner.legalize(caps)?;
     let options = ScheduleOptions { stack_bytes: 0, ..ScheduleOptions::default() };
     into_kernels(runner.routine, &uses, codegen, &options, usize::MAX)

@@ -139,7 +139,7 @@ impl Planner {
                         hi.is_constant()
                             && self.size(body).saturating_mul(iterations) <= self.limits.unrolled_values
                     }
-                    LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => false,
+                    LoopKind::Serial | LoopKind::Scan | LoopKind::Parallel | LoopKind::Workgroup => false,
                 };
                 if repeats {
                     self.plan.unrolled.insert(*var);
@@ -195,7 +195,7 @@ impl Planner {
                     let once = self.size(body);
                     let times = match kind {
                         LoopKind::Unrolled | LoopKind::Vector => hi.limit.saturating_sub(*lo).max(0) as usize,
-                        LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => 1,
+                        LoopKind::Serial | LoopKind::Scan | LoopKind::Parallel | LoopKind::Workgroup => 1,
                     };
                     let unrolled = once.saturating_mul(times);
                     if unrolled <= self.limits.unrolled_values { unrolled } else { once }

@@ -54,6 +54,9 @@ pub enum LoopKind {
     Serial,
     /// One after another, with a copy of the code for each iteration; the bounds are constants.
     Unrolled,
+    /// One after another, as steps in time. A scan around all other loops is a border for passes, which see
+    /// its body as a routine of its own ([`crate::passes::regions`]).
+    Scan,
     /// Independent iterations, which become the lanes of vectors. The bounds are `0..n` with a constant `n`,
     /// and the body has no loop.
     Vector,
@@ -71,7 +74,7 @@ impl LoopKind {
     /// Whether iterations are independent, so that their order cannot be observed.
     pub fn is_independent(self) -> bool {
         match self {
-            LoopKind::Serial | LoopKind::Unrolled => false,
+            LoopKind::Serial | LoopKind::Unrolled | LoopKind::Scan => false,
             LoopKind::Vector | LoopKind::Parallel | LoopKind::Workgroup => true,
         }
     }
@@ -82,6 +85,7 @@ impl fmt::Display for LoopKind {
         f.write_str(match self {
             LoopKind::Serial => "serial",
             LoopKind::Unrolled => "unrolled",
+            LoopKind::Scan => "scan",
             LoopKind::Vector => "vector",
             LoopKind::Parallel => "parallel",
             LoopKind::Workgroup => "workgroup",

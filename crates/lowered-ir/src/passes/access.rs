@@ -15,9 +15,11 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crate::ir::{
-    Affine, Block, Expr, Guard, IdSet, Indices, LoopId, LoweredRoutine, NodeRef, Stmt, is_mixed_radix, walk,
+    Affine, Block, Expr, Guard, IdSet, Indices, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt,
+    is_mixed_radix, walk,
 };
 
+use super::carried::CarriedStores;
 use super::cover::{Cuboid, UnwrittenBoxes, WrittenPatches};
 use super::ranges::{Ranges, alias};
 use super::solve::{Solution, StoreTarget, solve};
@@ -104,6 +106,13 @@ impl std::ops::Index<NodeRef> for Facts {
     }
 }
 
+impl Facts {
+    /// Leaves a node out: it counts as not accessed.
+    pub(crate) fn forget(&mut self, node: NodeRef) {
+        self.nodes[node.index()] = NodeFacts::default();
+    }
+}
+
 /// Analyzes a verified routine.
 pub fn analyze(routine: &LoweredRoutine) -> Facts {
     let ranges = Ranges::of(routine);
@@ -177,6 +186,8 @@ struct AccessWalker<'a> {
     /// The nodes written inside the open loops, each with the number of its patches before the write.
     recorded: Vec<(NodeRef, usize)>,
     loops: Vec<LoopId>,
+    /// The scans around the statement, outermost first.
+    scans: Vec<CarriedStores>,
     position: usize,
     top: usize,
 }
@@ -202,6 +213,7 @@ impl<'a> AccessWalker<'a> {
             nodes,
             recorded: Vec::new(),
             loops: Vec::new(),
+            scans: Vec::new(),
             position: 0,
             top: 0,
         }
@@ -247,6 +259,11 @@ impl<'a> AccessWalker<'a> {
     fn stmt(&mut self, stmt: &Stmt) {
         self.position += 1;
         match stmt {
+            Stmt::For { var, kind: LoopKind::Scan, body, .. } => {
+                self.scans.push(CarriedStores::of(*var, &self.loops, body, self.ranges));
+                self.looped(*var, body);
+                self.scans.pop();
+            }
             Stmt::For { var, body, .. } => self.looped(*var, body),
             Stmt::Set { node, index, value } => {
                 self.value(value, Some((*node, index)));
@@ -380,6 +397,22 @@ impl<'a> AccessWalker<'a> {
         })
     }
 
+    /// Whether an earlier step of a scan around the read has surely stored the element, or, in the first
+    /// steps, a statement before.
+    fn is_carried(&self, node: NodeRef, index: &Indices, guard: Option<&Guard>) -> bool {
+        self.scans.iter().any(|scan| {
+            let distance = scan.distance(node, index, guard, &self.loops, self.ranges);
+            distance.is_some_and(|distance| {
+                (scan.first..scan.first + distance).all(|step| {
+                    let at = |index: &Affine| index.substitute(scan.var, &Affine::constant(step));
+                    let index: Indices = index.iter().map(at).collect();
+                    let clip = self.clip(node, &index, guard);
+                    self.known(node).written.covers(&index, &clip, self.ranges)
+                })
+            })
+        })
+    }
+
     /// Whether the store has surely run when the present statement reads the element. Of the loops that
     /// surround both statements and occur in the index of the store, the outermost one in which their
     /// iterations differ decides. If they differ in none, the store has run, because it stands earlier in the
@@ -451,8 +484,10 @@ impl<'a> AccessWalker<'a> {
             return;
         }
         let clip = self.clip(node, index, guard);
-        if !self.known(node).written.covers(index, &clip, self.ranges) && !self.is_stored(node, index, guard)
-        {
+        let is_written = self.known(node).written.covers(index, &clip, self.ranges)
+            || self.is_stored(node, index, guard)
+            || self.is_carried(node, index, guard);
+        if !is_written {
             self.facts_mut(node).read_before_write = true;
         }
         let accumulates = target == Some((node, index));

@@ -5,6 +5,7 @@
 
 pub mod access;
 mod bind;
+mod carried;
 pub mod cost;
 pub mod cover;
 pub mod cse;
@@ -19,6 +20,7 @@ pub mod log;
 mod overwritten;
 mod pure_regions;
 pub mod ranges;
+pub mod regions;
 mod sampled_accesses;
 pub mod settings;
 pub mod simplify;

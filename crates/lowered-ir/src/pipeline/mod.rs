@@ -1,6 +1,7 @@
 //! The optimizer: the passes in order.
 
 mod cross_routine_inlining;
+mod scans;
 
 use tnode::TensorNode;
 
@@ -8,6 +9,7 @@ use crate::Lowered;
 use crate::ir::{LoweredRoutine, NodeRef};
 use crate::passes::access::{self, Facts};
 use crate::passes::effects::Effects;
+use crate::passes::regions::each_region;
 use crate::passes::virtualize::{self, InlinedComputation};
 use crate::passes::{
     ModeError, cse, dce, decide_modes, expand_powers, gather_one_hot, half_overflow, licm, simplify,
@@ -143,9 +145,13 @@ fn run(
     // that nothing writes.
     dce::remove_idle_loops(&mut routine);
 
+    // Nodes whose values live for one step of a scan are virtual or stored, and the virtual ones inlined.
+    let (in_scans, mut rejected) = scans::virtualize(&mut routine, settings).map_err(in_routine)?;
+
     // Exact facts about the reads and writes of each node.
-    let facts = access::analyze(&routine);
+    let mut facts = access::analyze(&routine);
     let merge = merge_node(&routine, &facts)?;
+    in_scans.iter().for_each(|&node| facts.forget(node));
 
     // Inputs, outputs and nodes that are costly to recompute have memory from here on; other nodes are
     // candidates.
@@ -154,30 +160,32 @@ fn run(
 
     // No statement mentions an inlined node, and the mode of every node that this routine computes is
     // settled.
-    let virtualize::VirtualizeOutcome { rejected, computed } =
-        virtualize::virtualize_keeping(&mut routine, &decide_modes::nodes_of(&candidates));
-    decide_modes::settle_modes(&mut routine, &facts, &candidates, &rejected, settings).map_err(in_routine)?;
+    let outcome = virtualize::virtualize_keeping(&mut routine, &decide_modes::nodes_of(&candidates));
+    let virtualize::VirtualizeOutcome { rejected: rejected_here, computed } = outcome;
+    decide_modes::settle_modes(&mut routine, &facts, &candidates, &rejected_here, settings)
+        .map_err(in_routine)?;
+    rejected.extend(rejected_here);
     on_pass("virtualize", &routine);
 
     // No equation of the table applies any more: guards that inlining composed are gone if ranges decide
     // them.
-    simplify::simplify(&mut routine, settings);
+    each_region(&mut routine, &mut |region| simplify::simplify(region, settings));
     on_pass("simplify", &routine);
 
     // Sums over a one-hot index read the selected element alone.
-    gather_one_hot::gather_one_hot(&mut routine);
+    each_region(&mut routine, &mut |region| gather_one_hot::gather_one_hot(region));
     on_pass("gather_one_hot", &routine);
 
     // Powers with constant integral exponents are products.
-    expand_powers::expand_powers(&mut routine, settings);
+    each_region(&mut routine, &mut |region| expand_powers::expand_powers(region, settings));
     on_pass("expand_powers", &routine);
 
     // No block computes a costly value twice.
-    cse::cse(&mut routine);
+    each_region(&mut routine, &mut |region| cse::cse(region));
     on_pass("cse", &routine);
 
     // No loop but the outermost repeats a costly value that does not change.
-    licm::licm(&mut routine);
+    each_region(&mut routine, &mut |region| licm::licm(region));
     on_pass("licm", &routine);
 
     // Every store reaches a node that outlives the routine.

@@ -534,6 +534,7 @@ impl<'t> Parser<'t> {
     fn loop_kind(&mut self) -> LoopKind {
         let kind = match *self.peek() {
             Token::Word("unrolled") => LoopKind::Unrolled,
+            Token::Word("scan") => LoopKind::Scan,
             Token::Word("vector") => LoopKind::Vector,
             Token::Word("parallel") => LoopKind::Parallel,
             Token::Word("workgroup") => LoopKind::Workgroup,

@@ -252,7 +252,7 @@ impl<'r> Checker<'r> {
         self.repeats = repeats;
         self.enclosing.pop();
         match kind {
-            LoopKind::Serial | LoopKind::Unrolled => Ok(()),
+            LoopKind::Serial | LoopKind::Unrolled | LoopKind::Scan => Ok(()),
             LoopKind::Vector | LoopKind::Parallel | LoopKind::Workgroup => {
                 self.independent(&CheckedLoop { var, kind, body })
             }

@@ -60,7 +60,7 @@ fn in_order(block: Block) -> Block {
                 LoopKind::Parallel | LoopKind::Workgroup => LoopKind::Serial,
                 // Registers are indexed by the variables of vector and unrolled loops.
                 LoopKind::Vector => LoopKind::Unrolled,
-                LoopKind::Serial | LoopKind::Unrolled => kind,
+                LoopKind::Serial | LoopKind::Unrolled | LoopKind::Scan => kind,
             };
             Stmt::For { var, lo, hi, kind, body: in_order(body) }
         }
@@ -229,6 +229,7 @@ impl<'c, 'b> Maker<'c, 'b> {
     fn close(&mut self, loops: &[(LoopId, i64)], mut body: Block) -> Block {
         for (depth, &(var, extent)) in loops.iter().enumerate().rev() {
             let kind = match self.choices.below(8) {
+                3 if depth == 0 => LoopKind::Scan,
                 4 if depth == 0 => LoopKind::Parallel,
                 7 if extent >= 1 => LoopKind::Workgroup,
                 5 => LoopKind::Unrolled,
@@ -236,7 +237,11 @@ impl<'c, 'b> Maker<'c, 'b> {
                 _ => LoopKind::Serial,
             };
             let clip = self.clips.get(&var).cloned();
-            let kind = if clip.is_some() && kind != LoopKind::Parallel { LoopKind::Serial } else { kind };
+            let kind = if clip.is_some() && !matches!(kind, LoopKind::Scan | LoopKind::Parallel) {
+                LoopKind::Serial
+            } else {
+                kind
+            };
             let hi = clip.into_iter().fold(Bound::from(extent), Bound::clipped);
             body = vec![Stmt::For { var, lo: 0, hi, kind, body }];
             self.scope.pop();

@@ -66,6 +66,7 @@ cases!(STMTS, stmt_case(Stmt) {
 cases!(LOOPS, loop_case(LoopKind) {
     LoopKind::Serial => "serial",
     LoopKind::Unrolled => "unrolled",
+    LoopKind::Scan => "scan",
     LoopKind::Vector => "vector",
     LoopKind::Parallel => "parallel",
     LoopKind::Workgroup => "workgroup",

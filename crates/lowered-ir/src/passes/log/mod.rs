@@ -249,7 +249,7 @@ fn mentions(value: &Expr, read: &Expr) -> bool {
 /// indices of register arrays may use the variables of unrolled loops only.
 fn in_order(kind: LoopKind) -> LoopKind {
     match kind {
-        LoopKind::Serial | LoopKind::Parallel | LoopKind::Workgroup => LoopKind::Serial,
+        LoopKind::Serial | LoopKind::Scan | LoopKind::Parallel | LoopKind::Workgroup => LoopKind::Serial,
         LoopKind::Unrolled | LoopKind::Vector => LoopKind::Unrolled,
     }
 }

@@ -1,6 +1,6 @@
 //! Hazards of moving a computation to a use: nothing may overwrite its inputs in between.
 
-use crate::ir::{Expr, IdSet, Indices, LoopId, NodeRef, Stmt, walk};
+use crate::ir::{Affine, Expr, IdSet, Indices, LoopId, NodeRef, Stmt, Var, walk};
 use crate::passes::access::visits_of;
 use crate::passes::ranges::Ranges;
 
@@ -25,8 +25,8 @@ pub(super) fn between(inputs: &IdSet<NodeRef>, body: &IndexedBody, from: usize, 
 /// The first input that the using statement itself overwrites too early, if any; `stmts` are the statement
 /// with the computation inlined.
 ///
-/// A statement may store to an input if every read of the input accesses the element that this iteration
-/// stores and comes no later than the store, and if no other iteration touches that element.
+/// A statement may store to an input if every read of the input comes no later than the store, and accesses
+/// an element that no iteration stores, or the one that this iteration stores and no other one touches.
 pub(super) fn at_the_use(producer: &Producer, stmts: &[Stmt], ranges: &Ranges) -> Option<NodeRef> {
     let mut written = IdSet::default();
     walk::stmts(stmts).for_each(|stmt| match stmt {
@@ -46,7 +46,17 @@ fn reads_own_elements(stmts: &[Stmt], node: NodeRef, ranges: &Ranges) -> bool {
     let mut order = AccessOrder { node, loops: Vec::new(), reads: Vec::new(), store: None, clear: true };
     order.block(stmts);
     let Some((index, loops)) = order.store else { return false };
-    order.clear && visits_of(&index, &loops, ranges) == 1 && order.reads.iter().all(|read| *read == index)
+    let is_own = |read: &Indices| *read == index || never_meet(read, &index);
+    order.clear && visits_of(&index, &loops, ranges) == 1 && order.reads.iter().all(is_own)
+}
+
+/// Whether two elements differ on an axis whose indices are those of symbols.
+fn never_meet(a: &Indices, b: &Indices) -> bool {
+    let by_symbols = |index: &Affine| index.terms().iter().all(|(var, _)| matches!(var, Var::Symbol(_)));
+    a.iter().zip(b).any(|(a, b)| {
+        let distance = a.plus(&b.times(-1)).as_constant();
+        by_symbols(a) && distance.is_some_and(|distance| distance != 0)
+    })
 }
 
 /// The reads of a node up to its one store.

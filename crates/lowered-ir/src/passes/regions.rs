@@ -1,0 +1,267 @@
+//! Regions: the parts of a routine that passes see one at a time.
+//!
+//! A scan is a border. Its body, which runs once per step, is optimized and scheduled like a routine of its
+//! own in which the step is a symbol; so are the statements before, between and behind scans. A routine
+//! without scans is one region.
+//!
+//! # Invariants
+//! * A pass sees a verified routine, and keeps its bits for all contents that memory has before.
+//! * A node that lives for one run is local to a region only if no other region mentions it and no step of a
+//!   scan reads what an earlier step stored in it. In the other regions its mode is open.
+
+use crate::ir::{
+    Affine, Block, Fresh, IdSet, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, Symbol, SymbolId, walk,
+};
+use tnode::{MemoryMode, ModeState};
+
+use super::access;
+use super::effects::Effects;
+use super::virtualize::rename;
+
+/// The statements of a region; for a scan its variable, extent and body.
+struct Region {
+    scan: Option<(LoopId, i64)>,
+    body: Block,
+}
+
+/// Runs a pass on each region.
+pub fn each_region(routine: &mut LoweredRoutine, pass: &mut dyn FnMut(&mut LoweredRoutine)) {
+    if !has_regions(&routine.body) {
+        return pass(routine);
+    }
+    visit(routine, &mut |region, own, _| {
+        let local = |decl: &crate::ir::NodeDecl| decl.mode.mode() == Some(MemoryMode::Local);
+        let known = region.nodes.iter_mut().enumerate();
+        let shared = known.filter(|(at, decl)| local(decl) && !own.contains(&NodeRef(*at as u32)));
+        let modes: Vec<(usize, ModeState)> = shared
+            .map(|(at, decl)| (at, std::mem::replace(&mut decl.mode, ModeState::undecided())))
+            .collect();
+        each_region(region, pass);
+        modes.into_iter().for_each(|(at, mode)| region.nodes[at].mode = mode);
+    });
+}
+
+/// Calls `f` on each region as a routine, with the nodes that are its own, and with whether it is the body of
+/// a scan. The loops and locals of the routine get new names.
+pub(crate) fn visit(
+    routine: &mut LoweredRoutine,
+    f: &mut dyn FnMut(&mut LoweredRoutine, &IdSet<NodeRef>, bool),
+) {
+    let regions = regions(std::mem::take(&mut routine.body));
+    let mentioned: Vec<IdSet<NodeRef>> = regions.iter().map(|region| mentions(&region.body)).collect();
+    let (mut fresh, mut body) = (Fresh::default(), Block::new());
+    for (at, region) in regions.into_iter().enumerate() {
+        let others = || mentioned.iter().enumerate().filter(|(other, _)| *other != at);
+        let mut own = mentioned[at].clone();
+        own.retain(|node| others().all(|(_, nodes)| !nodes.contains(node)));
+        routine.body = region.body;
+        let Some((var, extent)) = region.scan else {
+            f(routine, &own, false);
+            rename(&mut routine.body, &mut fresh);
+            body.append(&mut routine.body);
+            continue;
+        };
+        let symbol = add_symbol(routine, extent);
+        walk::substitute(&mut routine.body, var, &Affine::var(symbol));
+        if !own.is_empty() {
+            let facts = access::analyze(routine);
+            own.retain(|&node| !facts[node].read_before_write);
+        }
+        f(routine, &own, true);
+        routine.symbols.pop();
+        let var = fresh.loop_id();
+        rename(&mut routine.body, &mut fresh);
+        walk::substitute(&mut routine.body, symbol, &Affine::var(var));
+        body.push(Stmt::looped(var, extent, LoopKind::Scan, std::mem::take(&mut routine.body)));
+    }
+    routine.body = body;
+}
+
+/// Whether a body has a scan whose body can be a region.
+pub fn has_regions(body: &[Stmt]) -> bool {
+    body.iter().any(|stmt| scan(stmt).is_some()) && is_closed(body)
+}
+
+/// Replaces each scan around all other loops by a copy of its body for each step, as long as the copies have
+/// at most `limit` statements; other scans become serial loops.
+pub fn unroll_scans(routine: &mut LoweredRoutine, limit: usize) {
+    if !routine.body.iter().any(|stmt| scan(stmt).is_some()) {
+        return;
+    }
+    let mut fresh = routine.fresh();
+    let body = std::mem::take(&mut routine.body);
+    routine.body = unrolled(body, limit, &mut fresh);
+    scans_as_loops(&mut routine.body);
+}
+
+fn unrolled(body: Block, limit: usize, fresh: &mut Fresh) -> Block {
+    let mut out = Block::new();
+    for stmt in body {
+        let Some((var, extent)) = scan(&stmt) else {
+            out.push(stmt);
+            continue;
+        };
+        let steps = usize::try_from(extent).unwrap_or(usize::MAX);
+        if walk::stmts(std::slice::from_ref(&stmt)).count().saturating_mul(steps) > limit {
+            out.push(stmt);
+            continue;
+        }
+        let Stmt::For { body, .. } = stmt else { continue };
+        let body = unrolled(body, limit / steps.max(1), fresh);
+        for step in 0..extent {
+            let mut copy = body.clone();
+            walk::substitute(&mut copy, var, &Affine::constant(step));
+            rename(&mut copy, fresh);
+            out.append(&mut copy);
+        }
+    }
+    out
+}
+
+/// Makes every scan a serial loop, since code generators know no scans.
+pub fn scans_as_loops(block: &mut [Stmt]) {
+    for stmt in block {
+        if let Stmt::For { kind, body, .. } = stmt {
+            if *kind == LoopKind::Scan {
+                *kind = LoopKind::Serial;
+            }
+            scans_as_loops(body);
+        }
+    }
+}
+
+/// The variable and the extent of a scan from 0 to a constant.
+fn scan(stmt: &Stmt) -> Option<(LoopId, i64)> {
+    match stmt {
+        Stmt::For { var, lo: 0, hi, kind: LoopKind::Scan, .. } => Some((*var, hi.constant()?)),
+        _ => None,
+    }
+}
+
+/// Whether every statement uses only locals that its own region declares.
+fn is_closed(body: &[Stmt]) -> bool {
+    let borders = body.iter().enumerate().filter(|(_, stmt)| scan(stmt).is_some());
+    let mut ends: Vec<usize> = borders.flat_map(|(at, _)| [at, at + 1]).collect();
+    ends.push(body.len());
+    let mut start = 0;
+    ends.into_iter().all(|end| {
+        let effects = Effects::of(&body[start..end]);
+        start = end;
+        let mut used = effects.local_reads.iter().chain(&effects.local_writes);
+        used.all(|local| effects.declares.contains(local))
+    })
+}
+
+fn regions(body: Block) -> Vec<Region> {
+    let mut regions: Vec<Region> = Vec::new();
+    for stmt in body {
+        match (scan(&stmt), stmt) {
+            (Some(scan), Stmt::For { body, .. }) => regions.push(Region { scan: Some(scan), body }),
+            (_, stmt) => match regions.last_mut() {
+                Some(Region { scan: None, body }) => body.push(stmt),
+                _ => regions.push(Region { scan: None, body: vec![stmt] }),
+            },
+        }
+    }
+    regions
+}
+
+fn mentions(body: &[Stmt]) -> IdSet<NodeRef> {
+    let Effects { mut reads, writes, .. } = Effects::of(body);
+    reads.extend(&writes);
+    reads
+}
+
+/// Adds a symbol for the step of a scan, with a name that no symbol has.
+fn add_symbol(routine: &mut LoweredRoutine, range: i64) -> SymbolId {
+    let mut name = "step".to_owned();
+    while routine.symbols.iter().any(|symbol| symbol.name == name) {
+        name.push('_');
+    }
+    routine.symbols.push(Symbol::parameter(name, range));
+    SymbolId(routine.symbols.len() as u32 - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::{self, Memory};
+    use crate::text::{parse, print};
+    use crate::verify::verify;
+
+    /// A scan in a scan, between statements; `%2` belongs to one step, `%3` carries.
+    const SCANS: &str = "routine @r strict {
+      node %0 \"x\" f32[3, 2] on_device
+      node %1 \"y\" f32[3, 2] on_device
+      node %2 \"own\" f32[2] local
+      node %3 \"carried\" f32[2] local
+      node %4 \"early\" f32[2] local
+      for i0 in 0..2 { %4[i0] := 2.0f32 }
+      for i1 in 0..2 { %3[i1] := %4[i1] }
+      for i2 in 0..3 scan {
+        for i3 in 0..2 { %2[i3] := %0[i2, i3] + 1.0f32 }
+        for i4 in 0..2 scan {
+          for i5 in 0..2 { %3[i5] := %3[i5] * %2[i5] }
+        }
+        for i6 in 0..2 { %1[i2, i6] := %3[i6] }
+      }
+    }";
+
+    fn run(routine: &LoweredRoutine) -> Vec<u8> {
+        verify(routine).unwrap_or_else(|error| panic!("{error}\n{}", print(routine)));
+        let mut memory = Memory::zeroed(routine);
+        for (at, bytes) in memory.nodes[0].chunks_mut(4).enumerate() {
+            bytes.copy_from_slice(&(at as f32).to_le_bytes());
+        }
+        interp::run(routine, &mut memory, &[]).unwrap_or_else(|error| panic!("{error}"));
+        memory.nodes[1].clone()
+    }
+
+    #[test]
+    fn passes_see_each_body_with_its_local_nodes() {
+        let mut routine = parse(SCANS).expect("the text is valid");
+        let before = run(&routine);
+        let mut seen = Vec::new();
+        each_region(&mut routine, &mut |region| {
+            verify(region).expect("a region is a routine");
+            let locals = region.node_refs().filter(|(_, node)| node.mode.mode() == Some(MemoryMode::Local));
+            let locals: Vec<u32> = locals.map(|(node, _)| node.0).collect();
+            seen.push((region.symbols.len(), region.body.len(), locals));
+            // A pass may use identifiers that are unused in its region.
+            let var = region.fresh().loop_id();
+            let body = std::mem::take(&mut region.body);
+            region.body = vec![Stmt::serial(var, 1, body)];
+        });
+        let nested: Vec<(usize, usize)> = seen.iter().map(|(symbols, body, _)| (*symbols, *body)).collect();
+        assert_eq!(nested, [(0, 2), (1, 1), (2, 1), (1, 1)]);
+        assert_eq!(seen[0].2, [4], "only the statements before the scan mention %4");
+        assert_eq!(run(&routine), before);
+    }
+
+    #[test]
+    fn unrolled_scans_and_loops_have_the_same_values() {
+        let routine = parse(SCANS).expect("the text is valid");
+        let before = run(&routine);
+        for limit in [0, 20, 1000] {
+            let mut unrolled = routine.clone();
+            unroll_scans(&mut unrolled, limit);
+            let text = print(&unrolled);
+            assert!(!text.contains("scan"), "{text}");
+            assert_eq!(text.contains("0..3"), limit < 1000, "{text}");
+            assert_eq!(run(&unrolled), before, "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_local_across_a_border_leaves_one_region() {
+        let text = "routine @r strict {
+          node %0 \"y\" f32[3] on_device
+          declare l0 f32[] register
+          for i0 in 0..3 scan { l0 := l0 + 1.0f32 %0[i0] := l0 }
+        }";
+        let mut routine = parse(text).expect("the text is valid");
+        let mut count = 0;
+        each_region(&mut routine, &mut |_| count += 1);
+        assert_eq!(count, 1);
+    }
+}
