@@ -87,6 +87,12 @@ pub enum GradientErrorKind {
          its own id; remove `recompute {node}`"
     )]
     RecomputedValues { node: String },
+    /// The copies of scans, which a derivative needs, are too many.
+    #[error(
+        "a derivative takes a copy of the steps of each scan for each of its values, {steps} in all, expected at most \
+         {max}"
+    )]
+    ScanSteps { steps: u64, max: u64 },
     /// A padded read has an index with a symbol of unknown range.
     #[error(
         "node {node} is read beyond its dimensions at an index with symbols; expected a range for them, as in \

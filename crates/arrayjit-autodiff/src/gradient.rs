@@ -93,6 +93,7 @@ fn gradient_from(
         }
     }
     let mut program = program.clone();
+    unroll_scans(&mut program)?;
     expand(&mut program)?;
     let before = flat(&program.steps);
     let mut names = names_of(&before, &pairs);
@@ -108,6 +109,8 @@ fn gradient_from(
 }
 
 /// Replaces each [`ProgramStep::Gradient`] by the steps that compute it.
+///
+/// A program with gradients has a copy of the steps of a scan in place of the scan, for each of its values.
 ///
 /// A gradient considers all steps before it, also the steps of earlier gradients, and is the one by the
 /// values that the loss was computed with. Copies of values that the program overwrites are inserted where
@@ -132,6 +135,9 @@ fn gradient_from(
 /// # Errors
 /// See [`GradientErrorKind`]. After an error, the gradients before the one that failed have been replaced.
 pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
+    if program.has_gradients() {
+        unroll_scans(program)?;
+    }
     let mut names = None;
     while let Some((before, step)) = first_gradient(&program.steps) {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
@@ -141,6 +147,22 @@ pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
         replace_first_gradient(&mut program.steps, &mut Some(steps));
     }
     Ok(())
+}
+
+/// The most steps of a program that is differentiated, where each scan has a copy of its steps for each of
+/// its values.
+const MAX_STEPS: u64 = 1 << 18;
+
+/// Replaces the scans of a program, through which derivatives go, by copies of their steps.
+pub(crate) fn unroll_scans(program: &mut Assignments) -> Result<()> {
+    if !program.has_scans() {
+        return Ok(());
+    }
+    let steps = program.num_unrolled_steps();
+    if steps > MAX_STEPS {
+        return Err(GradientErrorKind::ScanSteps { steps, max: MAX_STEPS }.into());
+    }
+    Ok(program.unroll_scans()?)
 }
 
 /// The steps before the first gradient, blocks not counted, and that gradient.

@@ -17,7 +17,7 @@ use crate::access::{Access, Operation, Target, each_element};
 use crate::backward::{BackwardPass, Combination, check_own_reads, combination};
 use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, filled, flat, targets};
-use crate::gradient::{expand, float, same_shape};
+use crate::gradient::{expand, float, same_shape, unroll_scans};
 use crate::operands::rules_of_accesses;
 use crate::rules::{self, Derivative};
 use crate::statement::{Bindings, Statement, gradient_dtype};
@@ -58,6 +58,7 @@ pub fn tangent(
     results: &[&TensorNode],
 ) -> Result<Tangent, GradientError> {
     let mut program = program.clone();
+    unroll_scans(&mut program)?;
     expand(&mut program)?;
     let pairs: Vec<(TensorNode, TensorNode)> =
         parameters.iter().map(|&(parameter, direction)| (parameter.clone(), direction.clone())).collect();

@@ -155,7 +155,9 @@ fn cpu_pipeline(
     in_regions!(runner, pad_operands, caps);
     // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the
     // codegen or split into register tiles.
-    in_regions!(runner, vectorize, caps, options);
+    // The symbols of a region end with the step of a scan, so they cannot get quotients.
+    let may_divide = !regions::has_regions(&runner.routine.body);
+    in_regions!(runner, vectorize, caps, options, may_divide);
     // The same as after `fuse_loops` and `forward_stores`, for loops over strips and for vector loops.
     in_regions!(runner, fuse_strips, caps);
     // Two local nodes of one nest share storage if one is dead when the other is written.

@@ -144,7 +144,7 @@ fn written_names<'a>(step: &'a ExpandedStep, names: NamesAt<'_>, text: &str) -> 
             };
             gradient.parameters.iter().flat_map(members).collect()
         }
-        ExpandedStep::Detach(_) => Vec::new(),
+        ExpandedStep::Detach(_) | ExpandedStep::ScanStart(_) | ExpandedStep::ScanEnd(_) => Vec::new(),
     }
 }
 

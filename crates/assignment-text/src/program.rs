@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tnode::TensorNode;
 
-use crate::ast::{Access, Def, Item, Recomputed, SizeItem};
+use crate::ast::{Access, Def, ExpandedStep, Item, Recomputed, SizeItem};
 use crate::error::{Result, TextError, TextErrorKind};
 use crate::expand::{self, Expanded, Library};
 use crate::linear::IndexExpr;
@@ -124,7 +124,7 @@ impl Program {
         let Expanded { declarations, views, steps, kept, recomputed } =
             expanded.map_err(|error| TextError::new(error, &self.text))?;
         let declarations = declarations.into_iter().map(Item::Declaration);
-        let items = declarations.chain(steps.into_iter().map(Item::from));
+        let items = declarations.chain(ExpandedStep::into_items(steps));
         let items = views.into_iter().map(Item::View).chain(items);
         let items = items.chain(kept.into_iter().map(Item::Keep));
         let recomputed = recomputed.into_iter().map(|Recomputed { target, .. }| Item::Recompute(target));

@@ -33,7 +33,7 @@ impl StatementRanges {
                 let plain = letters.filter(|(letter, _)| letter.parts.is_empty());
                 plain.map(|(letter, &range)| (letter.name.clone(), range)).collect()
             }
-            StepKind::Fill(_) | StepKind::Gradient(_) | StepKind::Detach(_) => Vec::new(),
+            _ => Vec::new(),
         };
         StatementRanges { statement: source_line(&step.source, text), letters }
     }

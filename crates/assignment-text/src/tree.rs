@@ -12,7 +12,7 @@ use crate::error::{LocatedError, Result};
 use crate::number::Number;
 use crate::source::Frame;
 use assignments::{AccumOp, ByteRange, Random};
-use lowered_ir::ir::{Affine, BinaryOp, TernaryOp, UnaryOp, Var};
+use lowered_ir::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 
 /// A program on its way through the passes behind expansion.
 pub(crate) struct ResolvedProgram {
@@ -53,6 +53,10 @@ pub(crate) enum StepKind {
     Fill(ResolvedFill),
     Gradient(ResolvedGradient),
     Detach(TensorNode),
+    /// The beginning of a scan over a symbol.
+    ScanStart(SymbolId),
+    /// The end of the innermost scan.
+    ScanEnd,
 }
 
 /// A statement that fills a whole node by a function.

@@ -52,7 +52,7 @@ pub(crate) fn read(steps: &[ResolvedStep]) -> BTreeSet<TensorNode> {
                 read.insert(gradient.loss.clone());
                 read.extend(gradient.parameters.iter().map(|parameter| parameter.node.clone()));
             }
-            StepKind::Detach(_) => {}
+            StepKind::Detach(_) | StepKind::ScanStart(_) | StepKind::ScanEnd => {}
         }
     }
     read

@@ -21,7 +21,7 @@ use lowered_ir::ir::{Affine, Var};
 pub(crate) fn views(program: ResolvedProgram, symbols: &[StaticSymbol]) -> ResolvedProgram {
     program.each(|_, step| match &mut step.kind {
         StepKind::Ranged(statement, ranges) => replace(statement, ranges, symbols),
-        StepKind::Fill(_) | StepKind::Gradient(_) | StepKind::Detach(_) => Ok(()),
+        _ => Ok(()),
     })
 }
 

@@ -99,14 +99,12 @@ pub fn identifier(text: &str) -> String {
     words.collect::<Vec<_>>().join("_")
 }
 
-/// The steps and those inside of blocks, a block before its steps.
+/// The steps and those inside of blocks and scans, a block or scan before its steps.
 pub fn all_steps(steps: &[ProgramStep]) -> impl Iterator<Item = &ProgramStep> {
     let mut open: Vec<&ProgramStep> = steps.iter().rev().collect();
     std::iter::from_fn(move || {
         let step = open.pop()?;
-        if let ProgramStep::Block { steps, .. } = step {
-            open.extend(steps.iter().rev());
-        }
+        open.extend(step.inner().iter().rev());
         Some(step)
     })
 }
@@ -117,7 +115,7 @@ fn distinct<'a>(nodes: impl Iterator<Item = &'a TensorNode>) -> Vec<TensorNode> 
     nodes.filter(|node| seen.insert(*node)).cloned().collect()
 }
 
-/// The nodes that this step writes, each once; none for a block.
+/// The nodes that this step writes, each once; none for a block or scan.
 pub fn written(step: &ProgramStep) -> Vec<&TensorNode> {
     let mut nodes: Vec<&TensorNode> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -153,6 +151,7 @@ fn gradients(step: &ProgramStep) -> &[(TensorNode, TensorNode)] {
         | ProgramStep::Fetch { .. }
         | ProgramStep::Detach(_)
         | ProgramStep::Block { .. }
+        | ProgramStep::Scan { .. }
         | ProgramStep::Remark(_) => &[],
     }
 }
@@ -183,6 +182,7 @@ pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
         | ProgramStep::Gradient { .. }
         | ProgramStep::Detach(_)
         | ProgramStep::Block { .. }
+        | ProgramStep::Scan { .. }
         | ProgramStep::Remark(_) => None,
     }
 }

@@ -79,12 +79,33 @@ pub enum ProgramStep {
         /// The steps of the group.
         steps: Vec<ProgramStep>,
     },
+    /// Steps that run once for each value of a symbol, one value after the other, from 0 on. A run does not
+    /// bind the symbol, which only these steps mention.
+    Scan {
+        /// The symbol, by its position in [`Assignments::symbols`]; made by [`StaticSymbol::step`].
+        symbol: SymbolId,
+        /// The steps of the body.
+        steps: Vec<ProgramStep>,
+    },
     /// A comment in the loop IR, such as the statement from which the next steps come.
     Remark(String),
 }
 
 impl ProgramStep {
-    /// The accumulations of this step, without those inside a block.
+    /// The steps inside of a block or scan; none for other steps.
+    pub fn inner(&self) -> &[ProgramStep] {
+        match self {
+            ProgramStep::Block { steps, .. } | ProgramStep::Scan { steps, .. } => steps,
+            ProgramStep::Accum(_)
+            | ProgramStep::Concat(_)
+            | ProgramStep::Fetch { .. }
+            | ProgramStep::Gradient { .. }
+            | ProgramStep::Detach(_)
+            | ProgramStep::Remark(_) => &[],
+        }
+    }
+
+    /// The accumulations of this step, without those inside a block or scan.
     pub fn accums(&self) -> &[Accum] {
         match self {
             ProgramStep::Accum(accum) => std::slice::from_ref(accum),
@@ -93,17 +114,21 @@ impl ProgramStep {
             | ProgramStep::Gradient { .. }
             | ProgramStep::Detach(_)
             | ProgramStep::Block { .. }
+            | ProgramStep::Scan { .. }
             | ProgramStep::Remark(_) => &[],
         }
     }
 
-    /// The source spans of this step; unknown for detached nodes, blocks and remarks.
+    /// The source spans of this step; unknown for detached nodes, blocks, scans and remarks.
     pub fn origin(&self) -> &Origin {
         match self {
             ProgramStep::Accum(accum) => &accum.origin,
             ProgramStep::Concat(parts) => parts.first().map_or(Origin::unknown(), |part| &part.origin),
             ProgramStep::Fetch { origin, .. } | ProgramStep::Gradient { origin, .. } => origin,
-            ProgramStep::Detach(_) | ProgramStep::Block { .. } | ProgramStep::Remark(_) => Origin::unknown(),
+            ProgramStep::Detach(_)
+            | ProgramStep::Block { .. }
+            | ProgramStep::Scan { .. }
+            | ProgramStep::Remark(_) => Origin::unknown(),
         }
     }
 }
@@ -394,6 +419,10 @@ fn renumber(steps: &mut [ProgramStep], to: &[SymbolId]) {
                 op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, ..
             } => *id = new(*id),
             ProgramStep::Block { steps, .. } => renumber(steps, to),
+            ProgramStep::Scan { symbol, steps } => {
+                *symbol = new(*symbol);
+                renumber(steps, to);
+            }
             ProgramStep::Fetch { .. }
             | ProgramStep::Gradient { .. }
             | ProgramStep::Detach(_)
@@ -410,7 +439,7 @@ fn renumber_key(random: &mut Random, new: impl Fn(SymbolId) -> SymbolId) {
     }
 }
 
-/// The operands of this step, without those inside a block.
+/// The operands of this step, without those inside a block or scan.
 fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
     let accums: &mut [Accum] = match step {
         ProgramStep::Accum(accum) => std::slice::from_mut(accum),
@@ -419,6 +448,7 @@ fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
         | ProgramStep::Gradient { .. }
         | ProgramStep::Detach(_)
         | ProgramStep::Block { .. }
+        | ProgramStep::Scan { .. }
         | ProgramStep::Remark(_) => &mut [],
     };
     accums.iter_mut().flat_map(|accum| accum.rhs.operands_mut().iter_mut().chain(&mut accum.computed))

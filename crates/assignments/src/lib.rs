@@ -12,6 +12,7 @@ mod nodes; // nodes by name
 mod random; // keys of random numbers
 pub mod spelling; // names near a misspelled one
 mod symbol_table; // static symbols by name
+mod unroll; // scans as copies of their steps
 
 // Queries and reports about programs.
 mod analysis; // nodes that steps mention

@@ -83,6 +83,12 @@ fn steps(
                 steps(f, inner, names, depth + 1)?;
                 writeln!(f, "{:width$}# end", "", width = 2 * depth)
             }
+            ProgramStep::Scan { symbol, steps: inner } => {
+                let range = names.symbols.get(symbol.index()).and_then(|symbol| symbol.range).unwrap_or(0);
+                writeln!(f, "# scan {} in 0..{range};", symbol_name(*symbol, names.symbols))?;
+                steps(f, inner, names, depth + 1)?;
+                writeln!(f, "{:width$}# end", "", width = 2 * depth)
+            }
         }
     })
 }

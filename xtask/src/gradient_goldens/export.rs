@@ -51,7 +51,10 @@ impl Exporter<'_> {
             ProgramStep::Fetch { node, op, .. } => Some(vec![self.fetch(node, op)?]),
             ProgramStep::Remark(_) => Some(Vec::new()),
             // The programs of the generator have none of these.
-            ProgramStep::Block { .. } | ProgramStep::Detach(_) | ProgramStep::Gradient { .. } => None,
+            ProgramStep::Block { .. }
+            | ProgramStep::Scan { .. }
+            | ProgramStep::Detach(_)
+            | ProgramStep::Gradient { .. } => None,
         }
     }
 

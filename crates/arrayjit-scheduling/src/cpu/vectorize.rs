@@ -21,10 +21,16 @@ use crate::options::ScheduleOptions;
 use codegen_core::Caps;
 use codegen_core::dependence;
 
-/// Vectorizes every nest of a routine, if the options and the target allow it.
-pub(crate) fn vectorize(routine: &mut LoweredRoutine, caps: &Caps, options: &ScheduleOptions) {
+/// Vectorizes every nest of a routine, if the options and the target allow it. Loops that end at symbols become
+/// strips if there may be quotients.
+pub(crate) fn vectorize(
+    routine: &mut LoweredRoutine,
+    caps: &Caps,
+    options: &ScheduleOptions,
+    may_divide: bool,
+) {
     if options.vectorize && caps.vector_bytes > 0 {
-        let mut names = Names::of(routine);
+        let mut names = Names { may_divide, ..Names::of(routine) };
         routine.body = vectorize_block(std::mem::take(&mut routine.body), caps, &mut names);
         normalize_block(&mut routine.body);
         routine.symbols = names.symbols;

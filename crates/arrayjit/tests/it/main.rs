@@ -78,6 +78,8 @@ mod random_programs;
 #[cfg(feature = "cranelift")]
 mod re_exports;
 #[cfg(feature = "cranelift")]
+mod recurrences;
+#[cfg(feature = "cranelift")]
 mod repeated_texts;
 #[cfg(feature = "cranelift")]
 mod scans;

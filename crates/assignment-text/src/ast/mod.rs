@@ -14,6 +14,7 @@ use crate::constraint::Constraint;
 use crate::linear::{Atom, IndexExpr};
 use crate::number::Number;
 use crate::source::Frame;
+use assignments::indexing::StaticSymbol;
 use assignments::{AccumOp, ByteRange};
 use lowered_ir::random::{Distribution, Scheme};
 
@@ -27,6 +28,7 @@ pub(crate) enum Item {
     /// A call that is a statement of its own, such as `sgd(w[i,j], g[i,j], 0.1)`.
     Call(Call),
     Repeat(Repeat),
+    Scan(Repeat),
     /// `input x f32[32, 64]`: one node per item.
     Declaration(Declaration),
     /// `keep h`: one node per item.
@@ -40,11 +42,11 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// Calls `f` on every item, and on those of repetitions behind these.
+    /// Calls `f` on every item, and on those of repetitions and scans behind these.
     pub(crate) fn each(items: &[Item], f: &mut dyn FnMut(&Item)) {
         for item in items {
             f(item);
-            if let Item::Repeat(repeat) = item {
+            if let Item::Repeat(repeat) | Item::Scan(repeat) = item {
                 Item::each(&repeat.body, f);
             }
         }
@@ -57,24 +59,50 @@ pub(crate) enum ExpandedStep {
     Statement(Statement),
     Gradient(Gradient),
     Detach(Detach),
+    /// The steps from here to the end of the scan run once for each value of its letter.
+    ScanStart(ScanStart),
+    /// The end of the innermost scan.
+    ScanEnd(ByteRange),
 }
 
-impl From<ExpandedStep> for Item {
-    fn from(step: ExpandedStep) -> Item {
-        match step {
-            ExpandedStep::Statement(statement) => Item::Statement(statement),
-            ExpandedStep::Gradient(gradient) => Item::Gradient(gradient),
-            ExpandedStep::Detach(detach) => Item::Detach(detach),
-        }
-    }
+/// The beginning of `scan t in 0..n { .. }`.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanStart {
+    /// The symbol in place of the letter.
+    pub(crate) symbol: StaticSymbol,
+    /// The bytes before the body.
+    pub(crate) span: ByteRange,
+    /// The calls and repetitions around the scan, the innermost first.
+    pub(crate) frame: Option<Arc<Frame>>,
 }
 
 impl ExpandedStep {
+    /// The steps as items, each scan with the items of its body.
+    pub(crate) fn into_items(steps: Vec<ExpandedStep>) -> Vec<Item> {
+        let (mut items, mut open) = (Vec::new(), Vec::new());
+        for step in steps {
+            match step {
+                ExpandedStep::Statement(statement) => items.push(Item::Statement(statement)),
+                ExpandedStep::Gradient(gradient) => items.push(Item::Gradient(gradient)),
+                ExpandedStep::Detach(detach) => items.push(Item::Detach(detach)),
+                ExpandedStep::ScanStart(scan) => open.push((scan, std::mem::take(&mut items))),
+                ExpandedStep::ScanEnd(_) => {
+                    let Some((scan, before)) = open.pop() else { continue };
+                    let body = std::mem::replace(&mut items, before);
+                    items.push(Item::Scan(scan.into_item(body)));
+                }
+            }
+        }
+        items
+    }
+
     pub(crate) fn span(&self) -> &ByteRange {
         match self {
             ExpandedStep::Statement(statement) => &statement.span,
             ExpandedStep::Gradient(gradient) => &gradient.span,
             ExpandedStep::Detach(detach) => &detach.node.span,
+            ExpandedStep::ScanStart(scan) => &scan.span,
+            ExpandedStep::ScanEnd(span) => span,
         }
     }
 
@@ -84,6 +112,23 @@ impl ExpandedStep {
             ExpandedStep::Statement(statement) => &statement.frame,
             ExpandedStep::Gradient(gradient) => &gradient.frame,
             ExpandedStep::Detach(detach) => &detach.frame,
+            ExpandedStep::ScanStart(scan) => &scan.frame,
+            ExpandedStep::ScanEnd(_) => &None,
+        }
+    }
+}
+
+impl ScanStart {
+    fn into_item(self, body: Vec<Item>) -> Repeat {
+        let ScanStart { symbol, span, .. } = self;
+        let number = |number| IndexExpr::number(number, span.clone());
+        Repeat {
+            letter: symbol.letter().unwrap_or_default().to_owned(),
+            letter_span: span.clone(),
+            from: number(0),
+            to: number(symbol.range.unwrap_or(0)),
+            body,
+            span,
         }
     }
 }
@@ -197,7 +242,7 @@ pub(crate) struct SizeItem {
     pub(crate) value: Option<IndexExpr>,
 }
 
-/// `repeat l in 0..n { .. }`.
+/// `repeat l in 0..n { .. }`, or `scan t in 0..n { .. }`.
 #[derive(Clone, Debug)]
 pub(crate) struct Repeat {
     pub(crate) letter: String,

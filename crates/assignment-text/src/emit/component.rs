@@ -11,7 +11,7 @@ use crate::tree::{AccessKind, NodeAccess, ResolvedExpr, ResolvedStatement};
 use assignments::indexing::concat::Component;
 use assignments::indexing::{Projections, are_injective, axis_iterator};
 use assignments::{AccumOp, ByteRange};
-use lowered_ir::ir::Affine;
+use lowered_ir::ir::{Affine, Var};
 
 /// A component of a statement: its target and value in terms of active letters.
 pub(super) struct StatementComponent {
@@ -145,9 +145,23 @@ pub(super) fn written_once(parts: &[StatementComponent]) -> BTreeMap<&TensorNode
     writes.into_iter().map(|(node, writes)| (node, are_injective(&writes))).collect()
 }
 
+/// Whether two accesses to a node never meet, because their indices on some axis have no letter of the
+/// statement and differ by a number, as in `h[t + 1, i]` and `h[t, i]` in a scan over `t`.
+fn is_apart(read: &NodeAccess, written: &NodeAccess) -> bool {
+    let by_symbols = |index: &Affine| index.terms().iter().all(|(var, _)| matches!(var, Var::Symbol(_)));
+    let has_computed = read.computed.is_some() || written.computed.is_some();
+    read.node == written.node
+        && !has_computed
+        && read.index.iter().zip(&written.index).any(|((a, _), (b, _))| {
+            let distance = a.plus(&b.times(-1)).as_constant();
+            by_symbols(a) && distance.is_some_and(|distance| distance != 0)
+        })
+}
+
 /// Rejects statements whose result would depend on the order of the loops. A plain assignment must write each
-/// element at most once. A statement may read a node that it writes only at the element being written, and
-/// only if each element is written once. `targets` says which nodes are written at most once per element.
+/// element at most once. A statement may read a node that it writes only where it never writes, or at the
+/// element being written if each element is written once. `targets` says which nodes are written at most
+/// once per element.
 pub(super) fn check_once(
     statement: &ResolvedStatement,
     part: &StatementComponent,
@@ -167,6 +181,8 @@ pub(super) fn check_once(
         let index = |access: &NodeAccess| access.index.iter().map(|(i, _)| i.clone()).collect::<Vec<_>>();
         let why = if statement.init {
             "its values are replaced by the neutral element first"
+        } else if is_apart(read, lhs) {
+            return;
         } else if !once {
             "an element may be written more than once"
         } else if read.node != lhs.node

@@ -21,7 +21,20 @@ pub(crate) fn emit(
     text: &SourceText,
     assignments: &mut Assignments,
 ) -> Result<Vec<ResolvedStep>> {
-    let ResolvedProgram { steps, error } = program.each(|_, step| emit_step(step, text, assignments));
+    // The steps before each open scan, and its symbol.
+    let mut open = Vec::new();
+    let ResolvedProgram { steps, error } = program.each(|_, step| {
+        match step.kind {
+            StepKind::ScanStart(symbol) => open.push((symbol, std::mem::take(&mut assignments.steps))),
+            StepKind::ScanEnd => {
+                let Some((symbol, before)) = open.pop() else { return Ok(()) };
+                let steps = std::mem::replace(&mut assignments.steps, before);
+                assignments.steps.push(ProgramStep::Scan { symbol, steps });
+            }
+            _ => emit_step(step, text, assignments)?,
+        }
+        Ok(())
+    });
     error.map_or(Ok(steps), Err)
 }
 
@@ -42,6 +55,7 @@ fn emit_step(step: &ResolvedStep, text: &SourceText, assignments: &mut Assignmen
         }
         (StepKind::Gradient(_), _) => {}
         (StepKind::Detach(node), _) => assignments.steps.push(ProgramStep::Detach(node.clone())),
+        (StepKind::ScanStart(_) | StepKind::ScanEnd, _) => {}
     }
     Ok(())
 }

@@ -119,6 +119,15 @@ pub enum TextErrorKind {
     /// A size without a value.
     #[error("size `{name}` has no value; bind one, or write it in the text as in `size {name} = 8`")]
     OpenSize { name: String },
+    /// A scan whose first value is not 0.
+    #[error("a scan starts at 0, found {from}; expected `0..` and the letter plus {from} in its place")]
+    ScanFrom { from: i64 },
+    /// A scan without steps, or with too many.
+    #[error("a scan has from 1 to 2⁴⁰ steps, found {steps}")]
+    ScanSteps { steps: i64 },
+    /// A gradient in the body of a scan.
+    #[error("`grad` stands in a scan; expected it behind the scan, in which the loss may be computed")]
+    GradientInScan,
     /// A value bound to a name that no size has.
     #[error("the text has no size `{name}`; {}", near_names(near))]
     UnknownSize { name: String, near: Vec<String> },

@@ -163,7 +163,8 @@ impl Expansion<'_> {
         let mut integers = self.sizes_in(&def);
         let own = def.parameters.iter().map(Parameter::name).map(str::to_owned);
         own.chain(letters::of_patterns(&def)).for_each(|name| _ = integers.remove(&name));
-        let mut scope = Scope { integers, function: Some(Arc::new(function)), frame: Some(Arc::new(frame)) };
+        let (function, frame) = (Some(Arc::new(function)), Some(Arc::new(frame)));
+        let mut scope = Scope { integers, function, frame, ..Scope::default() };
         self.items(&def.body, &mut scope)?;
         Ok(results)
     }
@@ -221,7 +222,8 @@ impl Expansion<'_> {
     fn default_value(&self, default: &Expr, def: &Def, function: &FunctionScope) -> Result<Expr> {
         let mut value = default.clone();
         let function = Some(Arc::new(function.clone()));
-        rewrite::default_value(&mut value, &Scope { integers: self.sizes_in(def), function, frame: None })?;
+        let integers = self.sizes_in(def);
+        rewrite::default_value(&mut value, &Scope { integers, function, ..Scope::default() })?;
         Ok(value)
     }
 

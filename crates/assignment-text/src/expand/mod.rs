@@ -2,6 +2,7 @@
 //!
 //! * A **size**, and the letter of a repetition, is replaced by its number.
 //! * A **repetition** becomes one copy of its body per number.
+//! * A **scan** stays a scan, and its letter becomes a symbol.
 //! * `w[2][i]`, a node of a **family**, becomes `w.2[i]`.
 //! * A **call** becomes the statements of its function. The function's parameters and results are replaced by
 //!   the caller's nodes, its row variables by the caller's letters, and its own names by fresh ones: the name
@@ -23,12 +24,14 @@ use std::sync::Arc;
 use self::scope::{Scope, twice};
 use crate::ast::{
     Access, Call, Declaration, Def, Detach, ExpandedStep, Gradient, Initial, Item, Recomputed, Repeat,
-    SizeItem, Statement, View,
+    ScanStart, SizeItem, Statement, View,
 };
 use crate::constraint::Constraint;
 use crate::error::{Result, TextErrorKind};
 use crate::source::{Frame, FrameKind};
 use assignments::ByteRange;
+use assignments::indexing::StaticSymbol;
+use lowered_ir::verify::Limits;
 
 /// The largest number of statements and repetitions in an expanded program.
 const MAX_STATEMENTS: usize = 1 << 16;
@@ -72,6 +75,7 @@ pub(crate) fn expand(
         calls: BTreeMap::new(),
         expanded: Expanded::default(),
         copies: 0,
+        scans: 0,
     };
     expansion.items(items, &mut Scope::default())?;
     Ok(expansion.expanded)
@@ -118,6 +122,8 @@ struct Expansion<'a> {
     expanded: Expanded,
     /// The number of statements and repetitions so far.
     copies: usize,
+    /// The number of scans so far.
+    scans: usize,
 }
 
 impl Expansion<'_> {
@@ -132,6 +138,7 @@ impl Expansion<'_> {
             Item::Def(_) => Ok(()),
             Item::Call(call) => self.call_statement(call, scope),
             Item::Repeat(repeat) => self.repeat(repeat, scope),
+            Item::Scan(scan) => self.scan(scan, scope),
             Item::Declaration(declaration) => self.declaration(declaration, scope),
             Item::Keep(target) => {
                 let target = self.requested("keep", target, scope)?;
@@ -208,6 +215,9 @@ impl Expansion<'_> {
 
     fn gradient(&mut self, gradient: &Gradient, scope: &Scope) -> Result<()> {
         let mut gradient = gradient.clone();
+        if !scope.steps.is_empty() {
+            return Err(TextErrorKind::GradientInScan.at(&gradient.span));
+        }
         reject_in_function("grad", &gradient.loss, scope)?;
         rewrite::node(&mut gradient.loss, scope)?;
         gradient.parameters.iter_mut().try_for_each(|parameter| rewrite::node(parameter, scope))?;
@@ -251,9 +261,7 @@ impl Expansion<'_> {
     }
 
     fn repeat(&mut self, repeat: &Repeat, scope: &Scope) -> Result<()> {
-        if scope.integers.contains_key(&repeat.letter) {
-            return Err(twice("letter", &repeat.letter, &repeat.letter_span));
-        }
+        scope.reject_letter(repeat)?;
         for value in scope.integer(&repeat.from)?..scope.integer(&repeat.to)? {
             self.count(&repeat.span)?;
             let mut inner = scope.clone();
@@ -263,6 +271,29 @@ impl Expansion<'_> {
             inner.frame = Some(Arc::new(Frame { kind, span, outer }));
             self.items(&repeat.body, &mut inner)?;
         }
+        Ok(())
+    }
+
+    /// Expands the body of a scan once. Its letter is a symbol there.
+    fn scan(&mut self, scan: &Repeat, scope: &Scope) -> Result<()> {
+        scope.reject_letter(scan)?;
+        match scope.integer(&scan.from)? {
+            0 => {}
+            from => return Err(TextErrorKind::ScanFrom { from }.at(&scan.from.span)),
+        }
+        let steps = scope.integer(&scan.to)?;
+        if !(1..=Limits::default().extent).contains(&steps) {
+            return Err(TextErrorKind::ScanSteps { steps }.at(&scan.to.span));
+        }
+        self.count(&scan.span)?;
+        self.scans += 1;
+        let symbol = StaticSymbol::step(&scan.letter, self.scans, steps);
+        let mut inner = scope.clone();
+        inner.steps.insert(scan.letter.clone(), symbol.name.clone());
+        let (span, frame) = (scan.span.clone(), scope.frame.clone());
+        self.expanded.steps.push(ExpandedStep::ScanStart(ScanStart { symbol, span, frame }));
+        self.items(&scan.body, &mut inner)?;
+        self.expanded.steps.push(ExpandedStep::ScanEnd(scan.span.clone()));
         Ok(())
     }
 

@@ -345,6 +345,8 @@ fn value(name: &str, span: &ByteRange, letters: &[String], scope: &Scope) -> Res
     let is_letter = letters.iter().any(|letter| letter == name);
     let integer = scope.integers.get(name).filter(|_| !is_letter);
     let number = integer.map(|&integer| ExprKind::Number(Number::integer(integer)));
+    let step = scope.steps.get(name).filter(|_| !is_letter);
+    let number = step.map(|symbol| ExprKind::Symbol(symbol.clone())).or(number);
     let Some(function) = &scope.function else { return Ok(number) };
     let is_node = function.arrays.contains_key(name) || function.locals.contains(name);
     match (is_letter, is_node) {
@@ -396,6 +398,8 @@ impl Scope {
             let value = arguments::as_index(scalar);
             return value.map(Some).ok_or_else(|| TextErrorKind::NotAffine { found: "a value" }.at(span));
         }
-        Ok(self.integers.get(name).map(|&number| IndexExprKind::Number(i128::from(number))))
+        let step = self.steps.get(name).map(|symbol| IndexExprKind::Atom(Atom::Symbol(symbol.clone())));
+        let number = self.integers.get(name).map(|&number| IndexExprKind::Number(i128::from(number)));
+        Ok(step.or(number))
     }
 }

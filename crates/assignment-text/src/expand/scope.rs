@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::ast::{Access, Def, Expr, Item, Parameter, Pattern, PatternAxis, Role, Statement};
+use crate::ast::{Access, Def, Expr, Item, Parameter, Pattern, PatternAxis, Repeat, Role, Statement};
 use crate::constraint::Constraint;
 use crate::error::{LocatedError, Result, TextErrorKind};
 use crate::linear::{AxisSize, IndexExpr};
@@ -15,6 +15,8 @@ use assignments::{AccumOp, ByteRange};
 pub(super) struct Scope {
     /// The sizes and the letters of repetitions, with their numbers.
     pub(super) integers: BTreeMap<String, i64>,
+    /// The letters of scans, with the names of their symbols.
+    pub(super) steps: BTreeMap<String, String>,
     /// The function being expanded.
     pub(super) function: Option<Arc<FunctionScope>>,
     /// The calls and repetitions around the place.
@@ -65,6 +67,16 @@ pub(super) enum AxisBinding {
     Axis(usize),
     /// An index without letters.
     Fixed(IndexExpr),
+}
+
+impl Scope {
+    /// Rejects the letter of a repetition or scan that has a meaning already.
+    pub(super) fn reject_letter(&self, repeat: &Repeat) -> Result<()> {
+        match self.integers.contains_key(&repeat.letter) || self.steps.contains_key(&repeat.letter) {
+            true => Err(twice("letter", &repeat.letter, &repeat.letter_span)),
+            false => Ok(()),
+        }
+    }
 }
 
 impl ArrayBinding {
@@ -169,7 +181,7 @@ fn first_write(items: &[Item], name: &str) -> Option<(bool, ByteRange)> {
             let target = lhs.iter().find(|target| target.name == name)?;
             Some((*init || *op == AccumOp::Assign, target.span.clone()))
         }
-        Item::Repeat(repeat) => first_write(&repeat.body, name),
+        Item::Repeat(repeat) | Item::Scan(repeat) => first_write(&repeat.body, name),
         _ => None,
     })
 }

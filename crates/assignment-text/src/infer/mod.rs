@@ -39,7 +39,9 @@ pub(crate) fn infer(program: ResolvedProgram, names: &Names, text: &SourceText) 
             (StepKind::Gradient(resolved), ExpandedStep::Gradient(gradient)) => {
                 inference.gradient(resolved, gradient)
             }
-            (StepKind::Gradient(_) | StepKind::Detach(_), _) => Ok(()),
+            (StepKind::Gradient(_) | StepKind::Detach(_) | StepKind::ScanStart(_) | StepKind::ScanEnd, _) => {
+                Ok(())
+            }
         }
     });
     types.settle_rest();

@@ -48,7 +48,8 @@ impl Parser<'_> {
                 return Err(self.expected("a statement: functions are defined outside of blocks"));
             }
             ("def", Token::Name(_)) => items.push(Item::Def(Arc::new(self.def()?))),
-            ("repeat", Token::Name(_)) => items.push(Item::Repeat(self.repeat()?)),
+            ("repeat", Token::Name(_)) => items.push(Item::Repeat(self.repeat("repeat l in 0..4")?)),
+            ("scan", Token::Name(_)) => items.push(Item::Scan(self.repeat("scan t in 0..4")?)),
             ("keep", Token::Name(_)) => items.extend(self.behind_word(Self::whole_node, Item::Keep)?),
             ("recompute", Token::Name(_)) => {
                 items.extend(self.behind_word(Self::whole_node, Item::Recompute)?);
@@ -63,7 +64,7 @@ impl Parser<'_> {
             }
             _ => items.push(Item::Statement(self.statement()?)),
         }
-        Ok(matches!(items.last(), Some(Item::Def(_) | Item::Repeat(_))))
+        Ok(matches!(items.last(), Some(Item::Def(_) | Item::Repeat(_) | Item::Scan(_))))
     }
 
     /// Parses the items behind a word, separated by commas.
@@ -82,12 +83,12 @@ impl Parser<'_> {
         Ok(SizeItem { name, name_span, value: self.behind("=", Self::integer)? })
     }
 
-    /// Parses `repeat letter in from..to { .. }`.
-    fn repeat(&mut self) -> Result<Repeat> {
+    /// Parses `repeat letter in from..to { .. }`, or the same with `scan`.
+    fn repeat(&mut self, example: &str) -> Result<Repeat> {
         let start = self.next().span.start;
-        let (letter, letter_span) = self.name("a letter, as in `repeat l in 0..4`")?;
+        let (letter, letter_span) = self.name(&format!("a letter, as in `{example}`"))?;
         if self.accept(&Token::Name("in".to_owned())).is_none() {
-            return Err(self.expected("`in`, as in `repeat l in 0..4`"));
+            return Err(self.expected(&format!("`in`, as in `{example}`")));
         }
         let from = self.integer()?;
         self.expect("..")?;

@@ -49,7 +49,14 @@ pub(crate) fn resolve(
 /// Enters the symbols whose range a `where` declares; the range holds for the whole text.
 pub(crate) fn declare_symbols(steps: &[ExpandedStep], symbols: &mut SymbolTable) -> Result<()> {
     steps.iter().try_for_each(|step| {
-        let ExpandedStep::Statement(statement) = step else { return Ok(()) };
+        let statement = match step {
+            ExpandedStep::Statement(statement) => statement,
+            ExpandedStep::ScanStart(scan) => {
+                symbols.enter(&scan.symbol);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
         declared_ranges(statement, symbols).map_err(|error| error.within(step.frame()))
     })
 }
@@ -57,13 +64,14 @@ pub(crate) fn declare_symbols(steps: &[ExpandedStep], symbols: &mut SymbolTable)
 fn declared_ranges(statement: &Statement, symbols: &mut SymbolTable) -> Result<()> {
     for constraint in &statement.constraints {
         let Some((Atom::Symbol(name), limit)) = constraint.range()? else { continue };
+        let shown = Atom::Symbol(name.clone()).to_string();
         let reject = |conflict: String| {
-            let (name, range) = (format!("@{name}"), limit);
+            let (name, range) = (shown.clone(), limit);
             TextErrorKind::BadRange { name, range, conflict }.at(&constraint.span)
         };
         let range = ranges::range_of(limit).map_err(reject)?;
         match symbols.find(name).and_then(|symbol| symbol.range) {
-            Some(other) if other != range => return Err(reject(format!("contradicts `@{name} < {other}`"))),
+            Some(other) if other != range => return Err(reject(format!("contradicts `{shown} < {other}`"))),
             _ => symbols.enter(&StaticSymbol::ranged(name, range)),
         };
     }
@@ -93,6 +101,8 @@ impl StepResolver<'_> {
                 let node = self.names.before(self.at).find_written(&detach.node.name);
                 node.map(StepKind::Detach).map_err(|kind| kind.at(&detach.node.span))
             }
+            ExpandedStep::ScanStart(scan) => Ok(StepKind::ScanStart(self.symbols.enter(&scan.symbol))),
+            ExpandedStep::ScanEnd(_) => Ok(StepKind::ScanEnd),
         }
     }
 

@@ -4,13 +4,14 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::ast::{
     Access, Argument, Call, Declaration, Def, Detach, ExpandedStep, Expr, ExprKind, Fetch, Gradient, Index,
-    Initial, Item, KeyArgument, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Row, SizeItem,
-    Statement, View,
+    Initial, Item, KeyArgument, Parameter, Pattern, PatternAxis, RandomCall, Repeat, Row, ScanStart,
+    SizeItem, Statement, View,
 };
 use crate::linear::{Atom, AxisSize, IndexExpr, IndexExprKind};
 use crate::number::Number;
 use crate::source::on_one_line;
 use assignments::AccumOp;
+use assignments::indexing::step_letter;
 use lowered_ir::ir::{BinaryOp, UnaryOp};
 use lowered_ir::random::Scheme;
 
@@ -36,7 +37,8 @@ impl Display for Lines<'_> {
                 Item::Gradient(gradient) => writeln!(f, "{gradient}"),
                 Item::Detach(detach) => writeln!(f, "{detach}"),
                 Item::Def(def) => self.block(f, &**def, &def.body, &margin),
-                Item::Repeat(repeat) => self.block(f, repeat, &repeat.body, &margin),
+                Item::Repeat(repeat) => self.block(f, &Head("repeat", repeat), &repeat.body, &margin),
+                Item::Scan(scan) => self.block(f, &Head("scan", scan), &scan.body, &margin),
             }
         })
     }
@@ -118,10 +120,25 @@ impl Display for SizeItem {
     }
 }
 
-/// Prints the part before the body.
-impl Display for Repeat {
+/// The part before the body of a repetition or scan, which begins with the word.
+struct Head<'a>(&'static str, &'a Repeat);
+
+impl Display for Head<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "repeat {} in {}..{}", self.letter, self.from, self.to)
+        let Head(word, Repeat { letter, from, to, .. }) = self;
+        write!(f, "{word} {letter} in {from}..{to}")
+    }
+}
+
+/// The name of a symbol: the letter of a scan, or the name behind `@`.
+struct SymbolName<'a>(&'a str);
+
+impl Display for SymbolName<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match step_letter(self.0) {
+            Some(letter) => f.write_str(letter),
+            None => write!(f, "@{}", self.0),
+        }
     }
 }
 
@@ -209,7 +226,7 @@ impl Display for Fetch {
                 write!(f, "values({})", List(&numbers))
             }
             Fetch::Bits(bits, _) => write!(f, "bits({bits:#x})"),
-            Fetch::Slice { of, symbol } => write!(f, "slice({}, @{symbol})", NodeName(of)),
+            Fetch::Slice { of, symbol } => write!(f, "slice({}, {})", NodeName(of), SymbolName(symbol)),
             Fetch::Order { of, axis, is_descending } => {
                 let order = if *is_descending { "descending" } else { "ascending" };
                 write!(f, "{order}({}, {axis})", NodeName(of))
@@ -242,7 +259,7 @@ impl Display for Atom {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Atom::Letter(name) => f.write_str(name),
-            Atom::Symbol(name) => write!(f, "@{name}"),
+            Atom::Symbol(name) => SymbolName(name).fmt(f),
         }
     }
 }
@@ -356,7 +373,7 @@ impl Display for Expr {
         match &self.kind {
             ExprKind::Number(number) => number.fmt(f),
             ExprKind::Name(name) | ExprKind::Letter(name) => f.write_str(name),
-            ExprKind::Symbol(name) => write!(f, "@{name}"),
+            ExprKind::Symbol(name) => SymbolName(name).fmt(f),
             // Without brackets, a name could be a letter.
             ExprKind::Access(access)
                 if access.indices.is_empty() && access.family.is_empty() && !access.merge =>
@@ -434,5 +451,8 @@ pub(crate) fn source_line(step: &ExpandedStep, text: &str) -> String {
         ExpandedStep::Statement(Statement { span, .. }) => on_one_line(text, span),
         ExpandedStep::Gradient(gradient) => gradient.to_string(),
         ExpandedStep::Detach(detach) => detach.to_string(),
+        ExpandedStep::ScanStart(ScanStart { span, .. }) | ExpandedStep::ScanEnd(span) => {
+            on_one_line(text, span)
+        }
     }
 }

@@ -29,6 +29,7 @@ use self::subexpressions::Subexpressions;
 use crate::ast::{Access, Declaration, Detach, Gradient, Role};
 use crate::linear::IndexExpr;
 use crate::source::on_one_line;
+use assignments::indexing::StaticSymbol;
 use assignments::{Accum, Assignments, Operand, ProgramStep};
 use lowered_ir::ir::SymbolId;
 
@@ -61,6 +62,8 @@ struct ProgramPrinter<'a> {
     subexpressions: Subexpressions<'a>,
     /// The symbols whose ranges have been printed.
     ranged: BTreeSet<SymbolId>,
+    /// The number of scans around the present line.
+    depth: usize,
     text: String,
 }
 
@@ -71,6 +74,7 @@ impl<'a> ProgramPrinter<'a> {
             names: PrintedNames::new(program),
             subexpressions: Subexpressions::find(program),
             ranged: BTreeSet::new(),
+            depth: 0,
             text: String::new(),
         }
     }
@@ -80,7 +84,8 @@ impl<'a> ProgramPrinter<'a> {
     }
 
     fn line(&mut self, line: impl std::fmt::Display) {
-        writeln!(self.text, "{line}").expect("a string takes everything");
+        writeln!(self.text, "{:margin$}{line}", "", margin = 4 * self.depth)
+            .expect("a string takes everything");
     }
 
     /// Prints the requests to keep nodes and to compute nodes again, in order of first mention, as the nodes
@@ -139,6 +144,17 @@ impl<'a> ProgramPrinter<'a> {
                 ProgramStep::Block { name, steps } => {
                     self.line(format_args!("# {}", on_one_line(name, &(0..name.len()))));
                     self.steps(steps);
+                }
+                ProgramStep::Scan { symbol, steps } => {
+                    let known = self.program.symbols.get(symbol.index());
+                    let letter = known.and_then(StaticSymbol::letter).unwrap_or_default();
+                    let range = known.and_then(|symbol| symbol.range).unwrap_or(0);
+                    self.line(format_args!("scan {letter} in 0..{range} {{"));
+                    self.ranged.insert(*symbol);
+                    self.depth += 1;
+                    self.steps(steps);
+                    self.depth -= 1;
+                    self.line("}");
                 }
                 // A text has its statements as remarks.
                 ProgramStep::Remark(_) => {}

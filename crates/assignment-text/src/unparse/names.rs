@@ -6,6 +6,7 @@ use tnode::{DType, TensorNode};
 
 use crate::names::text_name;
 use assignments::Assignments;
+use assignments::indexing::StaticSymbol;
 
 /// The distinct names of a program's nodes.
 pub(super) struct PrintedNames {
@@ -16,6 +17,7 @@ pub(super) struct PrintedNames {
 impl PrintedNames {
     pub(super) fn new(program: &Assignments) -> PrintedNames {
         let mut printed = PrintedNames { names: BTreeMap::new(), taken: BTreeSet::new() };
+        printed.taken.extend(program.symbols.iter().filter_map(StaticSymbol::letter).map(str::to_owned));
         // Nodes of the text keep their names.
         for (name, node) in program.text_nodes.by_name() {
             printed.enter(node, name.to_owned());

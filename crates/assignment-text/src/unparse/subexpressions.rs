@@ -63,7 +63,7 @@ fn enter_all<'a>(steps: &'a [ProgramStep], found: &mut BTreeMap<TensorNode, &'a 
                     }
                 }
             }
-            ProgramStep::Block { steps, .. } => enter_all(steps, found),
+            ProgramStep::Block { steps, .. } | ProgramStep::Scan { steps, .. } => enter_all(steps, found),
             ProgramStep::Remark(_) => {}
             ProgramStep::Fetch { .. } | ProgramStep::Gradient { .. } | ProgramStep::Detach(_) => open.clear(),
         }

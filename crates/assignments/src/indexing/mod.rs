@@ -30,7 +30,8 @@ use lowered_ir::ir::{Affine, LoopId, SymbolId, Var, index_bounds};
 
 /// A static symbol: an integer parameter of a routine, such as the number of a batch, bound at each run.
 ///
-/// Symbols of the same name are the same symbol, and a program gives a name one range.
+/// Symbols of the same name are the same symbol, and a program gives a name one range. A name with a dot is
+/// that of a scan's letter, which the scan binds and not a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StaticSymbol {
     /// The name, without `@`.
@@ -46,6 +47,16 @@ impl StaticSymbol {
         StaticSymbol { name: name.into(), range: Some(range) }
     }
 
+    /// The letter of a scan with that many steps. The number distinguishes scans with equal letters.
+    pub fn step(letter: &str, number: usize, steps: i64) -> StaticSymbol {
+        StaticSymbol::ranged(format!("{letter}.{number}"), steps)
+    }
+
+    /// The letter, if a scan binds the symbol.
+    pub fn letter(&self) -> Option<&str> {
+        step_letter(&self.name)
+    }
+
     /// A symbol whose range is derived from its uses.
     pub fn open(name: impl Into<String>) -> StaticSymbol {
         StaticSymbol { name: name.into(), range: None }
@@ -54,8 +65,16 @@ impl StaticSymbol {
 
 impl fmt::Display for StaticSymbol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "@{}", self.name)
+        match self.letter() {
+            Some(letter) => f.write_str(letter),
+            None => write!(f, "@{}", self.name),
+        }
     }
+}
+
+/// The letter of a scan, if it binds the symbol of that name.
+pub fn step_letter(symbol: &str) -> Option<&str> {
+    symbol.rsplit_once('.').map(|(letter, _)| letter)
 }
 
 /// The index into one dimension of an array.

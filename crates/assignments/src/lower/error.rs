@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::AccumOp;
 use lowered_ir::{SourceSpan, SpanList};
 
 /// The result of a part of lowering.
@@ -92,6 +93,18 @@ pub enum LowerErrorKind {
     /// The range of a symbol is empty.
     #[error("symbol @{name} has range {range}, expected at least 1")]
     SymbolEmpty { name: String, range: i64 },
+    /// A scan over a symbol that a run binds.
+    #[error("symbol {symbol} is no letter of a scan; expected one that `StaticSymbol::step` makes")]
+    ScanSymbol { symbol: String },
+    /// The letter of a scan outside of it.
+    #[error("letter {letter} of a scan is mentioned outside of the scan")]
+    OutsideScan { letter: String },
+    /// Every step of a scan starts a node of which each step writes another part.
+    #[error(
+        "node {node}: `:{op}` starts the whole node in each step of the scan over {letter}, and loses the elements of \
+         other steps; expected an accumulation into a node without axis {letter}, or `{op}` after a fill before the scan"
+    )]
+    Restarted { node: String, op: AccumOp, letter: String },
     /// A write leaves elements of a node uninitialized.
     #[error(
         "node {node}: the assignment does not write all of axis {axis} (size {size}), and nothing initializes the node \

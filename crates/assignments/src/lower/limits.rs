@@ -33,7 +33,7 @@ pub(super) fn check_node(decl: &NodeDecl) -> Result<(), LowerErrorKind> {
 pub(super) fn check_symbol(symbol: &StaticSymbol) -> Result<(), LowerErrorKind> {
     let (name, max) = (symbol.name.clone(), Limits::default().extent);
     match symbol.range {
-        _ if !is_identifier(&name) => Err(LowerErrorKind::SymbolName { name }),
+        _ if symbol.letter().is_none() && !is_identifier(&name) => Err(LowerErrorKind::SymbolName { name }),
         Some(range) if range > max => Err(LowerErrorKind::SymbolRange { name, range, max }),
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@
 //! A rejected statement has no effect in any run, because the test is conservative: a computed index counts
 //! as any index, and a static symbol equals only itself. Several statements that together overwrite an
 //! earlier one are legal, since the earlier one may be an initial fill. Values that remain at the end of a
-//! routine count as read.
+//! routine count as read, and so do values of a scan, which may be read in the next step.
 //!
 //! The time is linear in the number of statements, since only the last [`MAX_PENDING`] pending statements of
 //! a node are compared.
@@ -55,9 +55,13 @@ struct PendingWrite<'a> {
 pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<()> {
     let steps: Vec<&ProgramStep> = crate::all_steps(&assignments.steps).collect();
     let mut walk = LostValueScan { views, pending: BTreeMap::new(), visible: vec![0; steps.len()] };
+    let mut scan_end = 0;
     for (at, step) in steps.iter().enumerate() {
+        if let ProgramStep::Scan { steps, .. } = step {
+            scan_end = scan_end.max(at + 1 + crate::all_steps(steps).count());
+        }
         walk.read(step)?;
-        if let Some(lost) = walk.write(at, step)? {
+        if let Some(lost) = walk.write(at, step, at < scan_end)? {
             return Err(rejection(steps[lost.step], step, lost.node, assignments));
         }
     }
@@ -120,9 +124,9 @@ impl<'a> LostValueScan<'a> {
         });
     }
 
-    /// Records the elements that the step at position `at` writes. Returns an earlier step whose last visible
-    /// values it overwrites.
-    fn write(&mut self, at: usize, step: &'a ProgramStep) -> Result<Option<PendingWrite<'a>>> {
+    /// Records the elements that the step at position `at` writes, unless a scan repeats it. Returns an
+    /// earlier step whose last visible values it overwrites.
+    fn write(&mut self, at: usize, step: &'a ProgramStep, in_scan: bool) -> Result<Option<PendingWrite<'a>>> {
         if self.is_view(step) {
             return Ok(None);
         }
@@ -132,7 +136,7 @@ impl<'a> LostValueScan<'a> {
             if let Some(lost) = self.overwrite(&home, &written, starts(step).then_some(&whole))? {
                 return Ok(Some(lost));
             }
-            if !written.is_empty() {
+            if !written.is_empty() && !in_scan {
                 self.visible[at] += 1;
                 let pending = self.pending.entry(home).or_default();
                 pending.push_back(PendingWrite { step: at, node, written });

@@ -31,7 +31,7 @@ use super::bounds::{NodeLayout, layout};
 use super::computed::computed_axis;
 use super::step::{LoopNest, LoweringContext, nest};
 use crate::indexing::{AxisIndex, extent};
-use crate::{Accum, AccumOp, Assignments, Operand};
+use crate::{Accum, AccumOp, Assignments, Operand, ProgramStep};
 use lowered_ir::ir::{Affine, Block, Expr, Stmt, Var};
 
 /// The known values of the margins of each padded node, updated step by step.
@@ -141,13 +141,23 @@ fn with_computed_index(accum: &Accum) -> impl Iterator<Item = &TensorNode> {
     target.into_iter().chain(read)
 }
 
+/// Forgets the values of the margins that a step of a scan reads: the step before may leave others.
+pub(super) fn enter_scan(steps: &[ProgramStep], ctx: &mut LoweringContext) {
+    let accums = crate::all_steps(steps).flat_map(ProgramStep::accums);
+    for node in accums.flat_map(Accum::operands).filter_map(Operand::node) {
+        if let Some(held) = ctx.margins.held.get_mut(node) {
+            *held = None;
+        }
+    }
+}
+
 /// Restores the values that margins hold between routines.
 pub(super) fn restore(ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     let held: Vec<_> = ctx.margins.held.iter().map(|(node, held)| (node.clone(), *held)).collect();
     for (node, held) in held {
         let Some(value) = declared(&node).filter(|_| !node.mode().known_virtual()) else { continue };
         // Memory that no step has set yet is 0.
-        let fresh = held.is_none() && value == Scalar::zero(node.dtype());
+        let fresh = held.is_none() && !ctx.margins.are_set(&node) && value == Scalar::zero(node.dtype());
         if !fresh {
             set(&node, value, ctx, block)?;
         }

@@ -9,6 +9,7 @@
 //!   operation computes, the result to the type of the target; nothing else converts.
 //! * Positions in sorted order are computed with nodes that only the routine has; see `order.rs` beside this
 //!   file.
+//! * A scan is a loop around the statements of its body; see `recurrence.rs` beside this file.
 //! * A sum over a triangle that is a prefix or suffix sum takes one loop; see `scan.rs` beside this file.
 //! * A computed index makes a gather or scatter, whose stores happen in the order of the loops. A gather
 //!   outside gives [`Accum::outside`](crate::Accum::outside).
@@ -42,6 +43,7 @@ mod mentions;
 mod order;
 mod radix;
 mod random;
+mod recurrence;
 mod scan;
 mod step;
 mod unused;
@@ -105,6 +107,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
         return Err(kind.at(mentions::of_merge(assignments, node)));
     }
     let (symbols, renumbering) = symbol_table(assignments, options)?;
+    recurrence::check(assignments)?;
     let ranges = bounds::symbol_ranges(assignments, &views, &symbols, &renumbering)?;
     let declared = |node: &TensorNode| {
         declaration(node).map_err(|error| error.or_at(|| mentions::of_node(assignments, &views, node)))
@@ -138,11 +141,10 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let (added, added_decls): (Vec<TensorNode>, Vec<NodeDecl>) = ctx.temporaries.drain(..).unzip();
     decls.extend(added_decls);
     let name = routine_name(assignments, options)?;
-    let symbols = symbols
-        .into_iter()
-        .zip(ranges)
-        .map(|(symbol, range)| Symbol::parameter(symbol.name, range))
-        .collect();
+    let bound = symbols.iter().filter(|symbol| symbol.letter().is_none()).count();
+    recurrence::check_bound(&body, &symbols, bound)?;
+    let named = |(symbol, range): (StaticSymbol, i64)| Symbol::parameter(symbol.name, range);
+    let symbols = symbols.into_iter().zip(ranges).take(bound).map(named).collect();
     let routine = LoweredRoutine { name, numerics: options.numerics, symbols, nodes: decls, body };
     let warnings =
         assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();
@@ -242,7 +244,10 @@ fn symbol_table(
     let mut enter = |symbol: &StaticSymbol| {
         limits::check_symbol(symbol).map_err(|kind| kind.at(place(symbol)))?;
         let next = table.len();
-        let at = *places.entry(symbol.name.clone()).or_insert(next);
+        let at = match symbol.letter() {
+            Some(_) => next,
+            None => *places.entry(symbol.name.clone()).or_insert(next),
+        };
         if at == next {
             table.push(symbol.clone());
             return Ok(SymbolId(at as u32));
@@ -261,6 +266,9 @@ fn symbol_table(
     for symbol in &options.symbols {
         enter(symbol)?;
     }
-    let renumbering = assignments.symbols.iter().map(enter).collect::<Result<_, _>>()?;
+    let mut renumbering = vec![SymbolId(0); assignments.symbols.len()];
+    for at in recurrence::bound_first(&assignments.symbols) {
+        renumbering[at] = enter(&assignments.symbols[at])?;
+    }
     Ok((table, renumbering))
 }

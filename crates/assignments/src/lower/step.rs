@@ -13,6 +13,7 @@ use super::gradients;
 use super::limits;
 use super::margins::{self, Margins};
 use super::random;
+use super::recurrence;
 use super::scan::Scan;
 use super::view::Views;
 use crate::indexing::{
@@ -59,7 +60,7 @@ impl LoweringContext {
     }
 
     /// The routine's symbol for a checked symbol of the assignments.
-    fn symbol(&self, id: SymbolId) -> SymbolId {
+    pub(super) fn symbol(&self, id: SymbolId) -> SymbolId {
         self.renumbering[id.index()]
     }
 
@@ -111,7 +112,9 @@ pub(super) fn check_initialized(assignments: &Assignments, views: &Views) -> Res
         for accum in accums {
             let is_open = !valued.contains(&accum.lhs) && !views.contains(&accum.lhs);
             if is_open && checked.insert(&accum.lhs) {
-                check_covers(accum, accums)?;
+                check_covers(accum, accums).or_else(|error| {
+                    if recurrence::covers(assignments, &accum.lhs) { Ok(()) } else { Err(error) }
+                })?;
             }
         }
         valued.extend(crate::written(step));
@@ -162,6 +165,7 @@ pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> R
             }
             ProgramStep::Gradient { loss, origin, .. } => return Err(gradients::unexpanded(loss, origin)),
             ProgramStep::Detach(_) => {}
+            ProgramStep::Scan { symbol, steps } => recurrence::lower(*symbol, steps, ctx, &mut block)?,
             ProgramStep::Remark(text) => lowered.push(Stmt::Comment(text.clone())),
             ProgramStep::Block { name, steps } => {
                 ctx.statements += 2;

@@ -4,6 +4,7 @@
 //! A loop copies the slice instead if
 //! * the element types differ, or either node has margins;
 //! * the parent is virtual;
+//! * the index is the letter of a scan;
 //! * the user or an earlier program gave `s` memory of its own, or this program keeps its values;
 //! * the program mentions `s` before the slice, assigns two different slices to it, or reads its merge
 //!   buffer.
@@ -80,7 +81,8 @@ impl Views {
             Some(_) => Ok(()),
             None => {
                 let is_kept = assignments.kept.contains(node);
-                if can_be_view(node, of) && made_once.contains(node) && !is_kept {
+                let is_bound = symbol.letter().is_none();
+                if is_bound && can_be_view(node, of) && made_once.contains(node) && !is_kept {
                     self.of.insert(node.clone(), (of.clone(), index));
                     self.fresh.push(node.clone());
                 }

@@ -13,3 +13,4 @@ mod lowering_total;
 mod margins;
 #[allow(dead_code, reason = "the tests of assignment text use more of it")]
 mod program;
+mod recurrences;

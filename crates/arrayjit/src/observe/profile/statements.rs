@@ -48,7 +48,7 @@ impl Statements {
     /// Adds statements. `frame` is a program without steps that has the symbols.
     fn add(&mut self, steps: &[ProgramStep], frame: &Assignments) {
         for step in steps {
-            if let ProgramStep::Block { steps, .. } = step {
+            if let ProgramStep::Block { steps, .. } | ProgramStep::Scan { steps, .. } = step {
                 self.add(steps, frame);
                 continue;
             }

@@ -1,0 +1,133 @@
+//! Scans over time: steps that run once for each value of a letter.
+//!
+//! The letter is a symbol of the assignments while the body is lowered, so that every test counts it as one
+//! unknown value in its range. Then it becomes the variable of a loop of kind
+//! [`Scan`](lowered_ir::ir::LoopKind::Scan) around the statements of the body.
+
+use tnode::{Dims, TensorNode};
+
+use super::Result;
+use super::error::LowerErrorKind;
+use super::step::{LoweringContext, lower_steps};
+use crate::indexing::{AxisIndex, Projection, Projections, StaticSymbol, are_surjective, axis_iterator};
+use crate::{Accum, AccumOp, Assignments, ProgramStep};
+use lowered_ir::ir::{Affine, Block, LoopKind, Stmt, SymbolId, Var, walk};
+use lowered_ir::passes::effects::Effects;
+
+/// The positions of symbols in the order of the routine: those that a run binds, then the letters of scans.
+pub(super) fn bound_first(symbols: &[StaticSymbol]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..symbols.len()).collect();
+    order.sort_by_key(|&at| symbols[at].letter().is_some());
+    order
+}
+
+/// Rejects scans over symbols that a run binds, and statements that start a node anew in every step although
+/// each step writes another part of it.
+pub(super) fn check(assignments: &Assignments) -> Result<()> {
+    crate::all_steps(&assignments.steps).try_for_each(|step| {
+        let ProgramStep::Scan { symbol, steps } = step else { return Ok(()) };
+        let known = assignments.symbols.get(symbol.index());
+        let Some(letter) = known.and_then(StaticSymbol::letter) else {
+            let symbol = known.map_or_else(|| format!("number {}", symbol.0), StaticSymbol::to_string);
+            return Err(LowerErrorKind::ScanSymbol { symbol }.into());
+        };
+        crate::all_steps(steps).flat_map(ProgramStep::accums).try_for_each(|accum| {
+            let mentions = |index: &AxisIndex| index.affine().mentions(*symbol);
+            match accum.projections.project_lhs().iter().position(mentions) {
+                Some(axis) if accum.init_neutral => {
+                    let (node, op, letter) = (accum.lhs.name(), accum.op, letter.to_owned());
+                    Err(LowerErrorKind::Restarted { node, op, letter }.at(accum.origin.target_index(axis)))
+                }
+                _ => Ok(()),
+            }
+        })
+    })
+}
+
+/// Lowers the body of a scan, and appends the loop around it.
+pub(super) fn lower(
+    symbol: SymbolId,
+    steps: &[ProgramStep],
+    ctx: &mut LoweringContext,
+    block: &mut Block,
+) -> Result<()> {
+    super::margins::enter_scan(steps, ctx);
+    let (symbol, var) = (ctx.symbol(symbol), ctx.fresh.loop_id());
+    let mut body = lower_steps(steps, ctx)?;
+    let extent = ctx.ranges[symbol.index()];
+    if extent == 1 {
+        walk::substitute(&mut body, symbol, &Affine::constant(0));
+        block.append(&mut body);
+        return Ok(());
+    }
+    walk::substitute(&mut body, symbol, &Affine::var(var));
+    ctx.statements += 1;
+    block.push(Stmt::looped(var, extent, LoopKind::Scan, body));
+    Ok(())
+}
+
+/// Rejects a letter that no scan around its mention binds: one of the routine's symbols behind the `bound`
+/// ones.
+pub(super) fn check_bound(body: &[Stmt], symbols: &[StaticSymbol], bound: usize) -> Result<()> {
+    if symbols.len() == bound {
+        return Ok(());
+    }
+    let vars = Effects::of(body).vars;
+    let open = vars.iter().find_map(|var| match var {
+        Var::Symbol(id) => symbols.get(id.index()).and_then(StaticSymbol::letter),
+        Var::Loop(_) => None,
+    });
+    open.map_or(Ok(()), |letter| Err(LowerErrorKind::OutsideScan { letter: letter.to_owned() }.into()))
+}
+
+/// Whether plain assignments that scans repeat write every element of a node in all their steps together,
+/// perhaps with other plain assignments.
+pub(super) fn covers(assignments: &Assignments, node: &TensorNode) -> bool {
+    let is_plain = |accum: &&Accum| accum.lhs == *node && accum.op == AccumOp::Assign && !accum.init_neutral;
+    let accums = crate::all_steps(&assignments.steps).flat_map(ProgramStep::accums).filter(is_plain);
+    let mut has_scan = false;
+    let over_steps = accums.map(|accum| {
+        let (projections, in_scan) = over_steps(accum, &assignments.symbols)?;
+        has_scan |= in_scan;
+        Some(projections)
+    });
+    let parts: Option<Vec<Projections>> = over_steps.collect();
+    parts.is_some_and(|parts| has_scan && are_surjective(&parts.iter().collect::<Vec<_>>()))
+}
+
+/// The indices of a target with a loop for each letter of a scan in them, and whether there is one; `None` if
+/// conditions bound the loops.
+fn over_steps(accum: &Accum, symbols: &[StaticSymbol]) -> Option<(Projections, bool)> {
+    let projections = &accum.projections;
+    if projections.is_clipped() {
+        return None;
+    }
+    let mut axes: Vec<usize> = projections.product_space().to_vec();
+    let mut known: Vec<Var> = projections.product_iterators().iter().map(|&id| Var::Loop(id)).collect();
+    let own = known.len();
+    let mut in_loops = |index: &AxisIndex| {
+        let index = index.affine();
+        index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
+            let steps = match var {
+                Var::Symbol(id) => symbols.get(id.index()).filter(|symbol| symbol.letter().is_some()),
+                Var::Loop(_) => None,
+            };
+            if let Some(range) = steps.and_then(|symbol| symbol.range)
+                && !known.contains(&var)
+            {
+                known.push(var);
+                axes.push(usize::try_from(range).unwrap_or(0));
+            }
+            let at = known.iter().position(|known| *known == var);
+            let var = at.map_or(var, |axis| Var::Loop(axis_iterator(axis)));
+            sum.plus(&Affine::term(var, coefficient))
+        })
+    };
+    if projections.project_lhs().iter().any(|index| index.computed().is_some()) {
+        return None;
+    }
+    let lhs: Projection = projections.project_lhs().iter().map(|i| AxisIndex::new(in_loops(i))).collect();
+    let dims = Dims::from_slice(projections.lhs_dims());
+    let is_in_scan = known.len() > own;
+    Some((Projections::new(&axes, (dims, lhs), Vec::new(), "over steps").ok()?, is_in_scan))
+}
