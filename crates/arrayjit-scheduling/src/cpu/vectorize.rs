@@ -30,7 +30,8 @@ pub(crate) fn vectorize(
     may_divide: bool,
 ) {
     if options.vectorize && caps.vector_bytes > 0 {
-        let mut names = Names { may_divide, ..Names::of(routine) };
+        let mut names = Names::of(routine);
+        names.may_divide = may_divide;
         routine.body = vectorize_block(std::mem::take(&mut routine.body), caps, &mut names);
         normalize_block(&mut routine.body);
         routine.symbols = names.symbols;
