@@ -12,8 +12,8 @@ pub mod proto; // messages of a file
 mod fold; // functions of channels into convolutions
 mod functions; // calls of functions of a model
 mod ir; // checked models
-mod load;
-mod requantized; // quantizations that give back integers // from messages to checked models
+mod load; // from messages to checked models
+mod requantized; // quantizations that give back integers
 
 mod host; // arrays known while a model is traced
 mod shape; // axes, broadcasting, indices of texts

@@ -86,7 +86,7 @@ impl<'a> Emitter<'a> {
                 match kind {
                     LoopKind::Unrolled => self.line("#pragma GCC unroll 64"),
                     LoopKind::Vector | LoopKind::Parallel => self.line("#pragma GCC ivdep"),
-                    LoopKind::Serial | LoopKind::Workgroup => {}
+                    LoopKind::Serial | LoopKind::Scan | LoopKind::Workgroup => {}
                 }
                 let least = |end: String, clip| format!("({0} < {end} ? {0} : {end})", affine(clip));
                 self.repeat(*var, lo, hi.clips().iter().fold(hi.limit.to_string(), least), body)?;
