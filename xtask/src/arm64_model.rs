@@ -1,8 +1,8 @@
 //! How fast the inner loop of a function is on ARM64 processors, by LLVM's models of them: a model, not a
 //! measurement.
 //!
-//! `llvm-mca` gets the loop with the most multiply-adds as a disassembler shows it, so what is modeled is what
-//! is shipped. The same multiply-adds without the rest of the loop give the peak.
+//! `llvm-mca` gets the loop with the most multiply-adds as a disassembler shows it, so what is modeled is
+//! what is shipped. The same multiply-adds without the rest of the loop give the peak.
 
 use std::{cmp::Reverse, io::Write as _, process::Stdio};
 

@@ -301,8 +301,8 @@ fn arm64_stage() -> Stage {
 }
 
 /// Tests that are left out under QEMU. Its table of mappings does not join neighbors, it does not limit
-/// addresses and takes no advice of huge pages, and no emulated kernel takes less time than enqueueing it. The
-/// conformance kit would take an hour.
+/// addresses and takes no advice of huge pages, and no emulated kernel takes less time than enqueueing it.
+/// The conformance kit would take an hour.
 const ARM64_SKIPPED: [&str; 6] = [
     "ten_thousand_codes_are_some_forty_mappings",
     "code_is_freed_with_its_last_owner",

@@ -12,8 +12,8 @@ pub(crate) struct DotLevel {
     pub(crate) vectors: usize,
     /// Columns of a vector.
     pub(crate) columns: usize,
-    /// Whether one of A and B is unsigned and the other signed, or both are of one kind; `None` if A is widened
-    /// to 16 bits, so that both may be of any kind.
+    /// Whether one of A and B is unsigned and the other signed, or both are of one kind; `None` if A is
+    /// widened to 16 bits, so that both may be of any kind.
     pub(crate) mixes_signs: Option<bool>,
     /// Microkernels for a signed and for an unsigned B.
     pub(super) signed: DotMicrokernels,

@@ -1,8 +1,8 @@
 //! The microkernels of ARM64.
 //!
-//! NEON multiplies bytes of one sign. With the extension for dot products, `sdot` and `udot` add four products
-//! to each sum, and take a group of A from a lane. Without it, `smull` and `umull` make products of 16 bits,
-//! which hold every one, and `sadalp` and `uadalp` add pairs of them to sums of 32 bits.
+//! NEON multiplies bytes of one kind. With the extension for dot products, `sdot` and `udot` add four
+//! products to each sum, and take a group of A from a lane. Without it, `smull` and `umull` make products of
+//! 16 bits, which hold every one, and `sadalp` and `uadalp` add pairs of them to sums of 32 bits.
 //!
 //! A mask is the number of its columns, and the groups of an edge are accessed one by one.
 
@@ -193,8 +193,8 @@ impl Dot for NeonDot {
     #[inline(always)]
     unsafe fn broadcast(from: *const u8) -> int32x4_t {
         let group: int32x4_t;
-        // SAFETY: the caller runs with NEON, and a group of A may be read. Such a load is cheaper than `ld1r`,
-        // which the compiler would take: that is also an arithmetic instruction.
+        // SAFETY: the caller runs with NEON, and a group of A may be read. Such a load is cheaper than
+        // `ld1r`, which the compiler would take: that is also an arithmetic instruction.
         unsafe {
             asm!(
                 "ldr {group:s}, [{from}]",
