@@ -44,8 +44,8 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     /// Rows of the largest tile, MR in BLIS: those for which its accumulators, the vectors of B at one
     /// position along K and one broadcast element of A fit in the registers.
     const ROWS: usize;
-    /// Rows of the largest tile whose rows of A are addressed by tables. With more rows, their addresses would
-    /// not fit in the general registers, and compilers keep accumulators in memory then, too.
+    /// Rows of the largest tile whose rows of A are addressed by tables. The addresses of more rows would not
+    /// fit in the general registers, and the compiler would keep accumulators in memory, too.
     const INDEXED_ROWS: usize = Self::ROWS;
     /// The microkernels of the instruction set.
     const MICROKERNELS: Microkernels<Self>;
