@@ -2,7 +2,7 @@
 //!
 //! QEMU translates blocks of code. Its log shows the instructions of every block when it is translated, and
 //! has a line for every execution of a block. The log goes to standard error, among the lines of the program,
-//! so each of these lines ends a count.
+//! so each of these lines ends a count. The lines of several processes would be mixed.
 
 use std::{
     collections::HashMap,
