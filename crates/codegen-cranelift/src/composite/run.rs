@@ -35,8 +35,8 @@ pub(crate) struct CompositeKernel {
 }
 
 pub(crate) enum CompositeStep {
-    /// Runs steps for each value of a binding below `end`, which follows from the bindings around the loop: of
-    /// these values, for those in the call's range if the loop is parallel.
+    /// Runs steps for each value of a binding below `end`, which follows from the bindings around the loop. A
+    /// parallel loop runs those of these values that are in the call's range.
     Loop { binding: usize, end: Bound, is_parallel: bool, steps: Vec<CompositeStep> },
     /// Runs a GEMM plan. If the plan is divided, one iteration of the call's range is `unit` positions of the
     /// plan's parallel axis.

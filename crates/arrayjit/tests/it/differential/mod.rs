@@ -49,8 +49,8 @@ fn programs_mean_what_they_say() {
         use Accumulation::{Add, Max, Min, Mul, Store, Sub};
         &[Store, Store, Add, Add, Sub, Mul, Max, Min]
     };
-    // Nothing to convert: all numbers are of one type, except indices, which may be unsigned. Numbers that are
-    // written are therefore not negative.
+    // Nothing to convert: all numbers are of one type, except indices, which may be unsigned. Written numbers
+    // are therefore not negative.
     weights.expressions = {
         use ExpressionKind::{Bits, Comparison, Fma, Function, Leaf, Operator, Where};
         &[
