@@ -35,7 +35,8 @@ pub struct GemmProblem {
     pub n: u64,
     /// Columns of A and rows of B: how many products each accumulator adds.
     pub k: u64,
-    /// The dimensions whose extents are known at each call only. Their fields above have the greatest extents.
+    /// The dimensions whose extents are known at each call only. Their fields above have the greatest
+    /// extents.
     pub dynamic: Vec<(Dimension, DynamicExtent)>,
     /// Operand A, `m × k`.
     pub a: GemmOperand,

@@ -5,9 +5,9 @@
 //! between, and the nest reads each element only before the one store into it, in the same iteration. No bit
 //! changes, because the removed reads would return `c`.
 //!
-//! The fill is removed if the nest writes every element. It is also removed if `T` is local, loops of the nest
-//! end at symbols, and later statements access only elements that the nest writes: those whose indices are
-//! variables of loops with the same ends.
+//! The fill is removed if the nest writes every element. It is also removed if `T` is local, loops of the
+//! nest end at symbols, and later statements access only elements that the nest writes: those whose indices
+//! are variables of loops with the same ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 

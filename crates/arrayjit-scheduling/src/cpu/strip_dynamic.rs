@@ -22,10 +22,11 @@ use codegen_core::dependence::VariableRanges;
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 
-/// Cuts a loop of a nest into strips, inside of the other loops. `widths` are the iterations of strips of each
-/// kind, each a multiple of the next. Returns `None` if the loop's end is constant or depends on loops around
-/// the nest, if the loop has fewer iterations than a strip, in kernels, whose symbols are settled, and if the
-/// verifier could not prove that indices are in bounds: it takes a quotient for any number of its range.
+/// Cuts a loop of a nest into strips, inside of the other loops. `widths` are the iterations of strips of
+/// each kind, each a multiple of the next. Returns `None` if the loop's end is constant or depends on loops
+/// around the nest, if the loop has fewer iterations than a strip, in kernels, whose symbols are settled,
+/// and if the verifier could not prove that indices are in bounds: it takes a quotient for any number of
+/// its range.
 pub(crate) fn strip_dynamic(nest: &Nest, lane: &Loop, widths: &[i64], names: &mut Names) -> Option<Block> {
     let end = lane.dynamic_end().filter(|_| names.may_divide)?;
     let limit = names.range(end)?.1.min(lane.hi.limit);
@@ -76,8 +77,8 @@ fn strips(
     block
 }
 
-/// Whether every element that is stored or read without a guard is in its node, by the ends of the loops of this
-/// block.
+/// Whether every element that is stored or read without a guard is in its node, by the ends of the loops of
+/// this block.
 fn is_in_bounds(block: &[Stmt], names: &Names) -> bool {
     let mut clips = BTreeMap::new();
     walk::stmts(block).for_each(|stmt| {

@@ -21,8 +21,8 @@ use crate::options::ScheduleOptions;
 use codegen_core::Caps;
 use codegen_core::dependence;
 
-/// Vectorizes every nest of a routine, if the options and the target allow it. Loops that end at symbols become
-/// strips if there may be quotients.
+/// Vectorizes every nest of a routine, if the options and the target allow it. Loops that end at symbols
+/// become strips if there may be quotients.
 pub(crate) fn vectorize(
     routine: &mut LoweredRoutine,
     caps: &Caps,
