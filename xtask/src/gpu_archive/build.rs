@@ -18,7 +18,7 @@ const TESTS: [(&str, &[&str]); 4] = [
     ("device-cuda", &["driver", "lost"]),
     ("device-wgpu", &["driver"]),
     ("arrayjit", &["cuda", "wgpu"]),
-    ("collectives", &["nccl_group"]),
+    ("arrayjit-collectives", &["nccl_group"]),
 ];
 
 /// Tests that need a GPU, named after their package and program, as `device-cuda-driver`.

@@ -187,7 +187,7 @@ for part in ${*:-driver backend digits kernels models cpu wgpu approximate nccl 
             ;;
         nccl)
             if library nccl "${NCCL:-}"; then
-                step nccl env NCCL_GROUP_TEST_REAL=1 "$here/tests/collectives-nccl_group" one_rank --nocapture
+                step nccl env NCCL_GROUP_TEST_REAL=1 "$here/tests/arrayjit-collectives-nccl_group" one_rank --nocapture
                 cat "$out/nccl.txt"
             else
                 lack nccl "found no NCCL among Python's packages, in a toolkit or in the system"
