@@ -42,9 +42,8 @@ pub(crate) struct Emitter<'a> {
 
 impl<'a> Emitter<'a> {
     fn new(ir: &'a LoweredRoutine, caps: &Caps) -> Emitter<'a> {
-        let scratch = ScratchLayout::new(&ir.body, caps.alignment);
-        let (locals, lines, text) = (ir.locals(), LineNumbers::new(&ir.body), String::new());
-        Emitter { ir, locals, scratch, lines, text, depth: 1, values: 0 }
+        let (scratch, lines) = (ScratchLayout::new(&ir.body, caps.alignment), LineNumbers::new(&ir.body));
+        Emitter { ir, locals: ir.locals(), scratch, lines, text: String::new(), depth: 1, values: 0 }
     }
 
     pub(crate) fn line(&mut self, line: impl Display) {
@@ -57,9 +56,8 @@ impl<'a> Emitter<'a> {
             let ty = c_type(node.dtype);
             self.line(format!("{ty} *restrict const p{at} = __builtin_assume_aligned(args[{at}], 64);"));
         }
-        for at in 0..self.ir.symbols.len() {
-            self.line(format!("const int64_t s{at} = bindings[{at}];"));
-        }
+        let symbols = 0..self.ir.symbols.len();
+        symbols.for_each(|at| self.line(format!("const int64_t s{at} = bindings[{at}];")));
         if logs {
             self.line(format!("kernel_log *const log = (kernel_log *)args[{}];", self.ir.nodes.len()));
         }
@@ -68,9 +66,9 @@ impl<'a> Emitter<'a> {
     /// Iterations `begin..end` of the parallel loop that is the whole kernel, or the whole kernel.
     fn body(&mut self) -> Checked {
         match self.ir.body.as_slice() {
-            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }] if hi.is_constant() => {
+            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }] => {
                 let end = format!("({lo} + (int64_t)end < {0} ? {lo} + (int64_t)end : {0})", hi.limit);
-                self.repeat(*var, format!("{lo} + (int64_t)begin"), end, body)
+                self.repeat(*var, format!("{lo} + (int64_t)begin"), least(end, hi.clips()), body)
             }
             body => self.block(body),
         }
@@ -88,8 +86,7 @@ impl<'a> Emitter<'a> {
                     LoopKind::Vector | LoopKind::Parallel => self.line("#pragma GCC ivdep"),
                     LoopKind::Serial | LoopKind::Scan | LoopKind::Workgroup => {}
                 }
-                let least = |end: String, clip| format!("({0} < {end} ? {0} : {end})", affine(clip));
-                self.repeat(*var, lo, hi.clips().iter().fold(hi.limit.to_string(), least), body)?;
+                self.repeat(*var, lo, least(hi.limit.to_string(), hi.clips()), body)?;
             }
             Stmt::Set { node, index, value } => {
                 let (value, _) = self.expr(value)?;
@@ -146,6 +143,11 @@ impl<'a> Emitter<'a> {
 /// An element of an array in row-major order.
 fn element(array: impl Display, dims: &[usize], index: &Indices) -> String {
     format!("{array}[{}]", affine(&Affine::row_major(index, dims)))
+}
+
+/// The least of an end and of clips.
+fn least(end: String, clips: &[Affine]) -> String {
+    clips.iter().fold(end, |end, clip| format!("({0} < {end} ? {0} : {end})", affine(clip)))
 }
 
 /// An index as a C expression of type `int64_t`.
