@@ -65,6 +65,15 @@ def resident(field):
     return int(line.split()[1]) * 1024
 
 
+def load_code():
+    """Loads all pages of the files that are mapped, which ours does too (`resident.rs`)."""
+    libc = ctypes.CDLL(None)
+    with open("/proc/self/maps") as maps:
+        ranges = [line.split()[0].split("-") for line in maps if " /" in line]
+    for start, end in ((int(start, 16), int(end, 16)) for start, end in ranges):
+        libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), 22)  # MADV_POPULATE_READ
+
+
 def peak_memory(peer, request):
     """Measures the peak of resident memory of an operation, from its first call on."""
     if not peer.has(request["memory"]):
@@ -73,6 +82,7 @@ def peak_memory(peer, request):
     step = peer.step(request["memory"], inputs, "f32")
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
+    load_code()
     idle = resident("VmRSS")
     with open("/proc/self/clear_refs", "w") as refs:
         refs.write("5")  # Linux sets the peak to the current size: proc(5).

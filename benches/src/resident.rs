@@ -1,6 +1,9 @@
 //! The resident memory of a process while it compiles and runs a case, above that of the idle process with
 //! the inputs in place.
 //!
+//! The pages of programs and libraries are loaded before: they are the file's, the system drops them when it
+//! needs memory, and what a peer in Python loads when it is imported would otherwise count for us alone.
+//!
 //! Each measurement has a process of its own, ours and the peers', since allocators keep memory of earlier
 //! cases.
 
@@ -50,6 +53,7 @@ pub(crate) fn measure_in_process(backend: &Backend, threads: usize, case: &Case)
 pub(crate) fn print_peak(backend: &Backend, cases: &[Case], name: &str) -> Result<()> {
     let loaded = load(backend, cases, name)?;
     return_free_memory();
+    load_code()?;
     let idle = status("VmRSS:")?;
     // Linux sets the peak to the current size: proc(5), /proc/pid/clear_refs.
     fs::write("/proc/self/clear_refs", "5").context("resetting the peak of resident memory")?;
@@ -94,6 +98,21 @@ fn status(field: &str) -> Result<f64> {
         .trim()
         .parse()?;
     Ok(kilobytes * 1024.0)
+}
+
+/// Loads all pages of the files that are mapped, among them this program's code. Kernels before 5.14 do not.
+fn load_code() -> Result<()> {
+    let maps = fs::read_to_string("/proc/self/maps").context("reading the mappings of this process")?;
+    for line in maps.lines().filter(|line| line.contains(" /")) {
+        let range = line.split_whitespace().next().and_then(|range| range.split_once('-'));
+        let (start, end) = range.with_context(|| format!("no range in `{line}`"))?;
+        let (start, end) = (usize::from_str_radix(start, 16)?, usize::from_str_radix(end, 16)?);
+        // SAFETY: reading the pages of a mapping in advance changes no contents; a failure changes nothing.
+        unsafe {
+            libc::madvise(std::ptr::without_provenance_mut(start), end - start, libc::MADV_POPULATE_READ)
+        };
+    }
+    Ok(())
 }
 
 /// Returns memory to the operating system that this process has freed.

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use codegen_core::{Access, Code, KernelAbi, KernelCall, Param, ScheduledRoutine, Slot};
+use codegen_core::{Access, Code, KernelAbi, KernelCall, Param, ScheduledRoutine, Slot, Temp};
 use lowered_ir::ir::{NodeDecl, NodeRef};
 use tnode::{HostArray, ModeState, TensorNode, commit_modes};
 
@@ -466,8 +466,17 @@ fn temps(context: &Context, schedule: &ScheduledRoutine) -> Result<Option<Arc<Po
     let bytes = schedule.temp_bytes().max(1);
     let device = context.stream().device();
     let during = || format!("allocating temporaries of `{}` on {}", schedule.name(), device.name());
-    let item = PoolItem { name: format!("temporaries of `{}`", schedule.name()), offset: 0, bytes };
-    Pool::new(device, bytes, vec![item]).map(Some).map_err(RunError::driver(during))
+    let routine: Arc<str> = schedule.name().into();
+    let mut items: Vec<PoolItem> =
+        schedule.temps().iter().map(|temp| item(schedule, &routine, temp)).collect();
+    items.sort_by_key(|item| item.offset);
+    Pool::new(device, bytes, items).map(Some).map_err(RunError::driver(during))
+}
+
+fn item(schedule: &ScheduledRoutine, routine: &Arc<str>, temp: &Temp) -> PoolItem {
+    let name = schedule.nodes().get(temp.node.index()).map_or_else(String::new, |decl| decl.name.to_string());
+    let calls = Some((routine.clone(), temp.live));
+    PoolItem { calls, ..PoolItem::new(name, temp.offset, temp.bytes) }
 }
 
 /// Resolves the kernel and the memory of every call, except for the location of the merge buffer.

@@ -182,7 +182,7 @@ pub(crate) fn allocate(stream: &Stream, nodes: &[&TensorNode]) -> Result<Vec<Arc
     let inside = |pool: usize| {
         let all = plan.places.iter().zip(nodes).zip(&items);
         all.filter(|((place, _), _)| place.0 == pool)
-            .map(|((place, node), (bytes, _))| PoolItem { name: node.name(), offset: place.1, bytes: *bytes })
+            .map(|((place, node), (bytes, _))| PoolItem::new(node.name(), place.1, *bytes))
             .collect()
     };
     let pool = |(at, &bytes): (usize, &usize)| {
@@ -215,7 +215,7 @@ pub(crate) fn adopt(
     }
     let array = Box::new(Arc::try_unwrap(array)?);
     let memory = PoolMemory::adopt(device.driver(), || device.next_pool(), array)?;
-    device.pool_made(memory.id(), bytes, vec![PoolItem { name: node.name(), offset: 0, bytes }]);
+    device.pool_made(memory.id(), bytes, vec![PoolItem::new(node.name(), 0, bytes)]);
     let pool = Pool::made(device, memory, bytes);
     Ok(Buffer::new(Holder::Node(node.clone()), &pool, pool.whole()))
 }
@@ -228,7 +228,7 @@ pub(crate) fn allocate_merge(stream: &Stream, bytes: usize) -> Result<Arc<Buffer
         let (stream, cap) = (stream.name(), device.pool_cap());
         return Err(RunError::NodeTooLarge { node: name, stream, bytes, cap });
     }
-    let item = PoolItem { name: name.clone(), offset: 0, bytes };
+    let item = PoolItem::new(name.clone(), 0, bytes);
     let made = Pool::new(device, bytes, vec![item])
         .and_then(|pool| buffer(Holder::MergeBuffer(name.clone()), &pool, 0, bytes));
     made.map_err(RunError::driver(|| format!("allocating {name}")))

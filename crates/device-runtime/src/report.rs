@@ -1,6 +1,6 @@
 //! Reports of a device's memory, for people.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::driver::PoolId;
 
@@ -13,7 +13,7 @@ pub struct MemoryUse {
     pub peak_bytes: usize,
 }
 
-/// An item in a pool: a node, a routine's temporaries, or a merge buffer.
+/// An item in a pool: a node, a temporary of a routine, or a merge buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolItem {
     /// The node's name, or a description of the item.
@@ -22,6 +22,26 @@ pub struct PoolItem {
     pub offset: usize,
     /// Size of the item, in bytes.
     pub bytes: usize,
+    /// For a temporary, the routine and the first and last of its kernel calls that use it. Temporaries that
+    /// no call uses together share bytes.
+    pub calls: Option<(Arc<str>, (usize, usize))>,
+}
+
+impl PoolItem {
+    pub(crate) fn new(name: String, offset: usize, bytes: usize) -> PoolItem {
+        PoolItem { name, offset, bytes, calls: None }
+    }
+}
+
+impl fmt::Display for PoolItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PoolItem { name, offset, bytes, calls } = self;
+        write!(f, "{offset:>6}..{:<10} {name}", offset + bytes)?;
+        match calls {
+            Some((routine, (first, last))) => write!(f, " (calls {first} to {last} of `{routine}`)"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A pool in use.
@@ -69,8 +89,7 @@ impl fmt::Display for MemoryReport {
         for pool in &self.pools {
             writeln!(f, "  {}: {} bytes", pool.pool, pool.bytes)?;
             for item in &pool.items {
-                let end = item.offset + item.bytes;
-                writeln!(f, "    {:>6}..{:<10} {}", item.offset, end, item.name)?;
+                writeln!(f, "    {item}")?;
             }
         }
         Ok(())

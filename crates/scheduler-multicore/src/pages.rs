@@ -17,6 +17,12 @@ pub(crate) const ALIGNMENT: usize = 64;
 #[cfg(all(target_os = "linux", not(miri)))]
 const HUGE_PAGE: usize = 2 << 20;
 
+/// Before it maps memory of at least this size, an allocation returns to the system what the heap has free: a
+/// compilation frees many times what it keeps, and the heap's allocator would hold it during all runs. Zeroing
+/// this much takes longer than the return.
+#[cfg(all(target_os = "linux", not(miri)))]
+const RETURNING: usize = 8 * HUGE_PAGE;
+
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()
 }
@@ -51,6 +57,9 @@ pub(crate) use {allocate_small as allocate, release_small as release};
 /// may begin at any small page, and the system gives huge pages only to those parts that fill one.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn allocate_large(bytes: usize) -> Option<NonNull<u8>> {
+    if bytes >= RETURNING {
+        return_free_memory();
+    }
     let mapped = bytes.checked_next_multiple_of(PAGE)?.checked_add(HUGE_PAGE)?;
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new anonymous mapping at an address of the system's choice affects no existing memory.
@@ -70,6 +79,17 @@ fn allocate_large(bytes: usize) -> Option<NonNull<u8>> {
     advise(base, bytes);
     NonNull::new(base)
 }
+
+/// Returns pages of the heap that hold nothing.
+#[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+fn return_free_memory() {
+    // SAFETY: `malloc_trim` may be called at any time by any thread.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Allocators of other systems return pages by themselves.
+#[cfg(all(target_os = "linux", not(target_env = "gnu"), not(miri)))]
+fn return_free_memory() {}
 
 /// An upper bound of the page sizes of supported machines, in bytes.
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -53,7 +53,7 @@ fn rename_stmt(stmt: &Stmt, names: &mut impl Renaming) -> Stmt {
             node: names.node(*node, false),
             index: rename_indices(index, names),
             axis: *axis,
-            at: rename_expr(at.clone(), names),
+            at: Box::new(rename_expr((**at).clone(), names)),
             op: *op,
             value: rename_expr(value.clone(), names),
         },

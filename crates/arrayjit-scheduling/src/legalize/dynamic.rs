@@ -103,5 +103,5 @@ fn gather(element: &Computed<'_>, at: Expr, otherwise: Expr) -> Expr {
 
 fn scatter(element: &Computed<'_>, at: Expr, value: Expr) -> Stmt {
     let (node, index, axis) = (element.node, element.index.clone(), element.axis);
-    Stmt::SetDynamic { node, index, axis, at, op: None, value }
+    Stmt::SetDynamic { node, index, axis, at: Box::new(at), op: None, value }
 }

@@ -1,7 +1,7 @@
 //! The temporaries of compiled routines: those that are alive together never overlap, and all of them take
 //! little more memory than the largest set that is alive at once.
 
-use arrayjit::{Backend, Compiled, Settings, TensorNode};
+use arrayjit::{Backend, Compiled, DType, HostArray, Settings, TensorNode};
 use codegen_core::ScheduledRoutine;
 use lowered_ir::pipeline::optimize;
 use random_programs::{ProgramNode, ProgramWeights, SplitMix64, program_from_seed};
@@ -50,6 +50,28 @@ impl Plans {
 
     fn check_compiled(&mut self, compiled: &Compiled, alignment: usize, what: &str) {
         compiled.codes().for_each(|code| self.check(code.schedule(), alignment, what));
+    }
+}
+
+/// A report names each temporary, and the kernel calls during which it exists.
+#[cfg(feature = "cranelift")]
+#[test]
+fn reports_name_temporaries() {
+    let text = "
+        input x f32[128, 128]
+        a[i,j] :+= x[i,k] * x[k,j]
+        b[i,j] :+= a[i,k] * a[k,j]
+        c[i,j] :+= b[i,k] * b[k,j]
+        keep c";
+    let backend = backend();
+    let code = backend.compile_named("step", text, [] as [TensorNode; 0]).expect("legal");
+    let x = code.node("x").expect("declared");
+    let zeros = HostArray::zeros(DType::F32, [128, 128]).expect("small");
+    let context = backend.context().and_then(|context| context.init_from_host(x, &zeros)).expect("memory");
+    let _routine = code.link(&context).expect("all nodes have values");
+    let report = context.stream().device().memory_report().to_string();
+    for temporary in ["a (calls 0 to 1 of `step`)", "b (calls 1 to 2 of `step`)"] {
+        assert!(report.contains(temporary), "{report}");
     }
 }
 

@@ -84,7 +84,7 @@ impl AccumPoint<'_> {
         let accum = self.accum;
         let ComputedElement { node, index, axis, at, .. } =
             self.computed(&accum.lhs, accum.projections.project_lhs(), axis, by)?;
-        Ok(Stmt::SetDynamic { node, index, axis, at, op, value })
+        Ok(Stmt::SetDynamic { node, index, axis, at: Box::new(at), op, value })
     }
 
     fn reject(&self, what: &'static str) -> Result<Expr> {

@@ -148,7 +148,14 @@ impl Row {
 
     /// Stores into the element of the row at a computed index.
     pub(super) fn scatter(&self, node: NodeRef, at: Expr, op: Option<BinaryOp>, value: Expr) -> Stmt {
-        Stmt::SetDynamic { node, index: self.at(0.into()), axis: self.loops.len(), at, op, value }
+        Stmt::SetDynamic {
+            node,
+            index: self.at(0.into()),
+            axis: self.loops.len(),
+            at: Box::new(at),
+            op,
+            value,
+        }
     }
 
     /// The statements for every row.
@@ -185,7 +192,7 @@ impl PositionStore {
             DType::U32 => position,
             dtype => Expr::convert(dtype, position),
         };
-        Stmt::SetDynamic { node: self.node, index, axis: self.axis, at, op: None, value }
+        Stmt::SetDynamic { node: self.node, index, axis: self.axis, at: Box::new(at), op: None, value }
     }
 }
 

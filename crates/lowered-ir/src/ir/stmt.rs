@@ -22,8 +22,16 @@ pub enum Stmt {
     /// Stores into the element of a node whose index in the dimension `axis` is computed: `at`, of any
     /// integer type. The index has 0 in that dimension. Stores nothing if `at` is outside of the dimension.
     /// The operation combines the value, of the node's type, with the old element
-    /// ([`BinaryOp::accumulates`]); without one the value replaces the element.
-    SetDynamic { node: NodeRef, index: Indices, axis: usize, at: Expr, op: Option<BinaryOp>, value: Expr },
+    /// ([`BinaryOp::accumulates`]); without one the value replaces the element. Such stores are rare, so their
+    /// second expression is not inline: it would make every statement larger.
+    SetDynamic {
+        node: NodeRef,
+        index: Indices,
+        axis: usize,
+        at: Box<Expr>,
+        op: Option<BinaryOp>,
+        value: Expr,
+    },
     /// Sets every element of a node, margins included, to 0.
     Zero { node: NodeRef },
     /// Declares a local of zeros that lives to the end of the enclosing block. Its name is unique in the
@@ -190,7 +198,7 @@ impl Stmt {
     pub fn values_mut(&mut self) -> SmallVec<[&mut Expr; 2]> {
         match self {
             Stmt::Set { value, .. } | Stmt::SetLocal { value, .. } => smallvec![value],
-            Stmt::SetDynamic { at, value, .. } => smallvec![at, value],
+            Stmt::SetDynamic { at, value, .. } => smallvec![at.as_mut(), value],
             Stmt::Log { parts } => parts.iter_mut().filter_map(LogPart::value_mut).collect(),
             Stmt::For { .. } | Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => SmallVec::new(),
         }

@@ -45,7 +45,7 @@ pub struct OptimizeCtx {
 /// the routine's table, so they hold for the routine over any nodes.
 #[derive(Clone, Debug)]
 pub struct Changes {
-    routine: String,
+    routine: Arc<str>,
     overwritten: IdSet<NodeRef>,
     defined: Vec<(NodeRef, KnownComputation)>,
 }
@@ -63,7 +63,7 @@ enum KnownComputation {
     /// A later routine has overwritten an input.
     Changed {
         input: String,
-        routine: String,
+        routine: Arc<str>,
     },
 }
 
@@ -71,13 +71,15 @@ enum KnownComputation {
 #[derive(Debug)]
 struct InlinableComputation {
     /// The routine it comes from.
-    routine: String,
+    routine: Arc<str>,
+    /// The table of nodes of that routine, which its computations share.
+    nodes: Arc<[NodeDecl]>,
     /// The statements that compute the node, starting with its `zero` statement.
     body: Block,
     /// The node, as the body names it.
     own: NodeRef,
     /// The nodes it reads.
-    inputs: BTreeMap<NodeRef, NodeDecl>,
+    inputs: Box<[NodeRef]>,
     /// The symbols it mentions.
     symbols: BTreeMap<SymbolId, Symbol>,
     /// Whether the computation reads the merge buffer.
@@ -198,13 +200,13 @@ impl Importer<'_> {
         let Some(found) = self.ctx.find(&self.lowered.nodes[node.index()]) else { return Ok(()) };
         let computation = match &found.computation {
             KnownComputation::Changed { input, routine } => {
-                let (input, routine) = (input.clone(), routine.clone());
+                let (input, routine) = (input.clone(), routine.to_string());
                 return rejected(InlineRejection::InputChanged { input, routine }, self);
             }
             KnownComputation::Known(computation) => Arc::clone(computation),
         };
         self.done.insert(node);
-        self.imported.push((node, computation.routine.clone()));
+        self.imported.push((node, computation.routine.to_string()));
         let symbols = match self.symbols(&computation) {
             Ok(symbols) => symbols,
             Err(rejection) => return rejected(rejection, self),
@@ -213,10 +215,10 @@ impl Importer<'_> {
         let mut before = Vec::new();
         for (&inner, handle) in &found.inputs {
             if handle.mode().mode() == Some(MemoryMode::Local) {
-                let (input, routine) = (handle.name(), computation.routine.clone());
+                let (input, routine) = (handle.name(), computation.routine.to_string());
                 return rejected(InlineRejection::InputLocal { input, routine }, self);
             }
-            let input = self.table_entry(handle, &computation.inputs[&inner]);
+            let input = self.table_entry(handle, &computation.nodes[inner.index()]);
             before.extend(handle.mode().known_virtual().then_some(ImportTask::Find(input)));
             nodes.insert(inner, input);
         }
@@ -230,7 +232,7 @@ impl Importer<'_> {
         &self,
         computation: &InlinableComputation,
     ) -> Result<BTreeMap<SymbolId, SymbolId>, InlineRejection> {
-        let bound = |what| InlineRejection::BoundToRun { routine: computation.routine.clone(), what };
+        let bound = |what| InlineRejection::BoundToRun { routine: computation.routine.to_string(), what };
         if computation.merges {
             return Err(bound("the merge buffer".to_owned()));
         }
@@ -300,9 +302,13 @@ impl Changes {
         computed: Vec<InlinedComputation>,
     ) -> Changes {
         let overwritten = own.clone();
-        let exported = computed.into_iter().filter(|computed| own.contains(&computed.node));
-        let defined = exported.map(|computed| (computed.node, entry(routine, computed)));
-        Changes { routine: routine.name.clone(), overwritten, defined: defined.collect() }
+        let exported: Vec<_> = computed.into_iter().filter(|computed| own.contains(&computed.node)).collect();
+        let name: Arc<str> = routine.name.as_str().into();
+        let nodes: Arc<[NodeDecl]> =
+            if exported.is_empty() { [].into() } else { routine.nodes.as_slice().into() };
+        let known = |computed: InlinedComputation| (computed.node, entry(&name, &nodes, routine, computed));
+        let defined = exported.into_iter().map(known).collect();
+        Changes { routine: name, overwritten, defined }
     }
 }
 
@@ -310,24 +316,26 @@ impl KnownComputation {
     /// The nodes that the computation reads.
     fn inputs(&self) -> impl Iterator<Item = &NodeRef> {
         let known = match self {
-            KnownComputation::Known(computation) => Some(computation.inputs.keys()),
+            KnownComputation::Known(computation) => Some(computation.inputs.iter()),
             KnownComputation::Changed { .. } => None,
         };
         known.into_iter().flatten()
     }
 }
 
-fn entry(routine: &LoweredRoutine, computed: InlinedComputation) -> KnownComputation {
+fn entry(
+    name: &Arc<str>,
+    nodes: &Arc<[NodeDecl]>,
+    routine: &LoweredRoutine,
+    computed: InlinedComputation,
+) -> KnownComputation {
     let InlinedComputation { node, body: pieces, overwritten } = computed;
     if let Some(input) = overwritten {
-        return KnownComputation::Changed {
-            input: routine.node(input).name.clone(),
-            routine: routine.name.clone(),
-        };
+        let input = routine.node(input).name.clone();
+        return KnownComputation::Changed { input, routine: Arc::clone(name) };
     }
     let effects = Effects::of(&pieces);
-    let inputs = effects.reads.iter().filter(|input| **input != node);
-    let inputs = inputs.map(|&input| (input, routine.node(input).clone()));
+    let inputs = effects.reads.iter().copied().filter(|input| *input != node).collect();
     let mut symbols = BTreeMap::new();
     let mut mention = |id: SymbolId| drop(symbols.insert(id, routine.symbol(id).clone()));
     effects.vars.iter().for_each(|var| match var {
@@ -335,11 +343,12 @@ fn entry(routine: &LoweredRoutine, computed: InlinedComputation) -> KnownComputa
         Var::Loop(_) => {}
     });
     let merges = walk::parts_in(&pieces).any(|part| matches!(part, Expr::GetMerge { .. }));
-    let inputs = inputs.collect();
-    let body = std::iter::once(Stmt::Zero { node }).chain(pieces).collect();
-    let routine = routine.name.clone();
+    let mut body = Vec::with_capacity(1 + pieces.len());
+    body.push(Stmt::Zero { node });
+    body.extend(pieces);
     KnownComputation::Known(Arc::new(InlinableComputation {
-        routine,
+        routine: Arc::clone(name),
+        nodes: Arc::clone(nodes),
         body,
         own: node,
         inputs,

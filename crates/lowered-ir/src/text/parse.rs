@@ -448,7 +448,7 @@ impl<'t> Parser<'t> {
         let node = self.node_ref()?;
         let (index, axis, at) = self.dynamic_index()?;
         self.expect_sign(":=")?;
-        Ok(Stmt::SetDynamic { node, index, axis, at, op, value: self.value()? })
+        Ok(Stmt::SetDynamic { node, index, axis, at: Box::new(at), op, value: self.value()? })
     }
 
     /// The operation of an accumulating store, if one is written.

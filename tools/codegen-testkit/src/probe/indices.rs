@@ -83,7 +83,7 @@ pub(super) fn computed(caps: &Caps, dtype: DType) -> Probe {
         },
     };
     let scatter = |to: u32, sides: Indices, axis: usize, at: Expr, op: Option<BinaryOp>, value: Expr| {
-        Stmt::SetDynamic { node: NodeRef(to), index: sides, axis, at, op, value }
+        Stmt::SetDynamic { node: NodeRef(to), index: sides, axis, at: Box::new(at), op, value }
     };
     let number = || {
         let row = Expr::Index { index: Affine::var(ROW).plus_constant(1), dtype: DType::I32 };

@@ -29,7 +29,7 @@ impl Maker<'_, '_> {
         let accumulates = dtype != DType::U32x4 && self.choices.chance(2, 3);
         let op = accumulates.then(|| *self.choices.pick(&accumulating_ops()));
         let value = self.expr(dtype, depth);
-        vec![Stmt::SetDynamic { node, index, axis, at, op, value }]
+        vec![Stmt::SetDynamic { node, index, axis, at: Box::new(at), op, value }]
     }
 
     /// A comment or a log statement.

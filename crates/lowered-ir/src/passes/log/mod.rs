@@ -204,7 +204,7 @@ impl Logger<'_> {
             line.value(inside);
         }));
         let (index, at) = (index.clone(), new_at);
-        out.push(Stmt::SetDynamic { node, index, axis, at, op, value: operand });
+        out.push(Stmt::SetDynamic { node, index, axis, at: Box::new(at), op, value: operand });
     }
 
     /// Whether a computed index is within `0..dim`. Indices beyond `i64` wrap to negative ones, which are

@@ -144,7 +144,9 @@ fn piece(
 fn project(stmt: &Stmt, node: NodeRef, index: &Indices) -> Option<Stmt> {
     match stmt {
         Stmt::For { var, lo, hi, kind, body } => {
-            let body: Vec<Stmt> = body.iter().filter_map(|s| project(s, node, index)).collect();
+            let mut body: Vec<Stmt> = body.iter().filter_map(|s| project(s, node, index)).collect();
+            // Later routines may need the computation, so it is kept, and mostly has one statement per loop.
+            body.shrink_to_fit();
             let active = body.iter().any(|s| !matches!(s, Stmt::Declare { .. }));
             active.then(|| Stmt::For { var: *var, lo: *lo, hi: hi.clone(), kind: *kind, body })
         }

@@ -69,8 +69,9 @@ fn cut_to(dtype: DType) -> impl Fn(Expr) -> Expr {
 /// Stores at computed indices, changed.
 macro_rules! scatters {
     (|$at:ident| $by:expr) => {
-        stmt!(Stmt::SetDynamic { node, index, axis, at: $at, op, value } => {
-            vec![Stmt::SetDynamic { node, index, axis, at: $by, op, value }]
+        stmt!(Stmt::SetDynamic { node, index, axis, at, op, value } => {
+            let $at = *at;
+            vec![Stmt::SetDynamic { node, index, axis, at: Box::new($by), op, value }]
         })
     };
 }

@@ -200,8 +200,8 @@ pub(crate) fn table() -> Vec<Row> {
         all(
             "scatters before the array go to its beginning",
             stmt!(Stmt::SetDynamic { node, index, axis, at, op, value } => {
-                let at = Expr::convert(DType::I64, at);
-                let at = Expr::binary(BinaryOp::Max, at, Expr::Const(Scalar::zero(DType::I64)));
+                let at = Expr::convert(DType::I64, *at);
+                let at = Box::new(Expr::binary(BinaryOp::Max, at, Expr::Const(Scalar::zero(DType::I64))));
                 vec![Stmt::SetDynamic { node, index, axis, at, op, value }]
             }),
         ),
