@@ -1,6 +1,6 @@
 //! The public plan: everything about a GEMM that can be decided before it runs.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::cell::Cell;
 use std::ops::Range;
 
