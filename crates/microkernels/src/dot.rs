@@ -15,16 +15,20 @@ pub enum DotInstructions {
     Neon,
     /// NEON with dot products (FEAT_DotProd): `sdot` or `udot` add four products.
     NeonDot,
+    /// NEON with products of matrices (FEAT_I8MM): `smmla` or `ummla` add eight products to each sum of two
+    /// rows and two columns.
+    NeonMatrix,
 }
 
 impl DotInstructions {
     /// All instructions, from the slowest to the fastest.
-    pub const ALL: [DotInstructions; 5] = [
+    pub const ALL: [DotInstructions; 6] = [
         DotInstructions::Avx2,
         DotInstructions::AvxVnni,
         DotInstructions::Avx512Vnni,
         DotInstructions::Neon,
         DotInstructions::NeonDot,
+        DotInstructions::NeonMatrix,
     ];
 
     /// Whether this CPU has the instructions.
@@ -36,7 +40,7 @@ impl DotInstructions {
             DotInstructions::Avx512Vnni => {
                 Isa::Avx512.is_available() && is_x86_feature_detected!("avx512vnni")
             }
-            DotInstructions::Neon | DotInstructions::NeonDot => false,
+            DotInstructions::Neon | DotInstructions::NeonDot | DotInstructions::NeonMatrix => false,
         }
     }
 
@@ -47,6 +51,9 @@ impl DotInstructions {
             DotInstructions::Neon => Isa::Neon.is_available(),
             DotInstructions::NeonDot => {
                 Isa::Neon.is_available() && std::arch::is_aarch64_feature_detected!("dotprod")
+            }
+            DotInstructions::NeonMatrix => {
+                Isa::Neon.is_available() && std::arch::is_aarch64_feature_detected!("i8mm")
             }
             _ => false,
         }

@@ -4,7 +4,7 @@
 //! L2 cache. Panels of B are packed too, unless B lies in memory as microkernels read it: groups of four
 //! positions along K, column after column. A constant operand can be stored in that order once.
 //!
-//! `vpdpbusd` needs one unsigned and one signed operand, `sdot` and `udot` two of one kind. If A is of the
+//! `vpdpbusd` needs one unsigned and one signed operand, `sdot` and `smmla` two of one kind. If A is of the
 //! wrong kind, packing adds 128 to it, or subtracts it, by flipping the highest bit, and 128 times the sum of
 //! each column of B is taken from the sums. The constants that are subtracted from the elements are taken out
 //! of the sums alike: `Σ (x - a)(z - b) = Σ xz - a Σ z - b Σ (x - a)`. All of this wraps, so the results are
@@ -67,7 +67,7 @@ struct ScratchLayout {
     /// The corrections of the columns of a block, and those of its rows.
     corrections: usize,
     row_corrections: usize,
-    /// A row of A with ones.
+    /// A strip of A with ones.
     ones: usize,
     a: usize,
     b: usize,
@@ -99,14 +99,21 @@ impl IntegerGemm {
         };
         let zeros = [problem.a.zero, problem.b.zero];
         let correction = i32::wrapping_sub(moved, zeros[0]);
-        let padded = k.next_multiple_of(GROUP);
         // Rows an even number of cache lines apart would compete for the same sets of the L1 cache.
-        let row_bytes = (padded * level.a_bytes()).next_multiple_of(64) | 64;
+        let row_bytes = (level.padded(k) * level.a_bytes()).next_multiple_of(64) | 64;
         let runs = pack::runs(&checked.a, k);
         let is_wide = level.a_bytes() == 2;
-        let format = RowFormat { runs, is_wide, is_unsigned: a_unsigned, flip, row_bytes };
+        let format = RowFormat {
+            runs,
+            padded: level.padded(k),
+            strip: level.strip,
+            is_wide,
+            is_unsigned: a_unsigned,
+            flip,
+            row_bytes,
+        };
         let b_in_place = group_stride(&checked.b, k);
-        let width = level.width();
+        let (width, padded) = (level.width(), k.next_multiple_of(GROUP));
         let mc = (cpu.l2_bytes / 2 / row_bytes / level.rows).max(1) * level.rows;
         let mc = mc.min(m.max(1));
         let nc = match b_in_place {
@@ -119,9 +126,9 @@ impl IntegerGemm {
         };
         let words = epilogue.as_ref().map_or(0, Epilogue::words);
         let packed_b = if b_in_place.is_some() { 0 } else { padded * nc };
-        let [corrections, ones] = if correction == 0 { [0; 2] } else { [nc * 4, padded * level.a_bytes()] };
+        let [corrections, ones] = if correction == 0 { [0; 2] } else { [nc * 4, format.strip_bytes()] };
         let row_corrections = if zeros[1] == 0 { 0 } else { mc * 4 };
-        let regions = [corrections, row_corrections, ones, mc * row_bytes, packed_b];
+        let regions = [corrections, row_corrections, ones, format.block_bytes(mc), packed_b];
         let layout = ScratchLayout::new(words, &level, regions);
         Some(IntegerGemm { dot, checked, epilogue, correction, zeros, format, b_in_place, mc, nc, layout })
     }
@@ -180,6 +187,7 @@ impl fmt::Display for IntegerGemm {
             DotInstructions::AvxVnni | DotInstructions::Avx512Vnni => "vpdpbusd",
             DotInstructions::Neon => "smull",
             DotInstructions::NeonDot => "sdot",
+            DotInstructions::NeonMatrix => "smmla",
         };
         write!(f, "tiles of {rows}x{columns} by {name}, A packed in blocks of {} rows, ", self.mc)?;
         match self.b_in_place {
@@ -253,7 +261,7 @@ impl IntegerCall<'_> {
     unsafe fn run(&self, rows: Range<usize>, columns: Range<usize>, has_b: bool) {
         let gemm = self.gemm;
         if gemm.correction != 0 && !has_b {
-            // SAFETY: scratch memory has a region for a padded row of ones.
+            // SAFETY: scratch memory has a region for a strip of ones.
             unsafe { self.write_ones() };
         }
         for columns in cut(columns, gemm.nc) {
@@ -277,9 +285,12 @@ impl IntegerCall<'_> {
                         if !is_corrected {
                             self.correct(&panel);
                         }
-                        let tiles = RowTiles::new(rows.clone(), self.level.rows);
-                        for t in 0..tiles.count {
-                            self.tile(&rows, tiles.rows(t), &panel);
+                        // Tiles start with a strip.
+                        let strip = self.level.strip;
+                        let strips = RowTiles::new(0..rows.len().div_ceil(strip), self.level.rows / strip);
+                        for t in 0..strips.count {
+                            let [start, end] = [t, t + 1].map(|t| rows.start + strips.row(t) * strip);
+                            self.tile(&rows, start..end.min(rows.end), &panel);
                         }
                     }
                     is_corrected = true;
@@ -288,14 +299,14 @@ impl IntegerCall<'_> {
         }
     }
 
-    /// Writes a row of A whose elements are 1.
+    /// Writes a strip of A whose elements are 1.
     unsafe fn write_ones(&self) {
-        let (ones, count) = (self.gemm.layout.ones, self.gemm.k().next_multiple_of(GROUP));
+        let (ones, bytes) = (self.gemm.layout.ones, self.gemm.format.strip_bytes());
         // SAFETY: the caller's promise.
         unsafe {
             match self.gemm.format.is_wide {
-                true => std::slice::from_raw_parts_mut(self.scratch::<u16>(ones), count).fill(1),
-                false => self.scratch::<u8>(ones).write_bytes(1, count),
+                true => std::slice::from_raw_parts_mut(self.scratch::<u16>(ones), bytes / 2).fill(1),
+                false => self.scratch::<u8>(ones).write_bytes(1, bytes),
             }
         }
     }
@@ -342,7 +353,7 @@ impl IntegerCall<'_> {
         let tile = DotTile {
             groups: self.gemm.k().div_ceil(GROUP),
             a: self.scratch::<u8>(self.gemm.layout.ones).cast_const(),
-            a_row: 0,
+            a_strip: 0,
             b: panel.b,
             b_group: panel.b_group,
             ahead: panel.ahead,
@@ -352,7 +363,7 @@ impl IntegerCall<'_> {
             to_row: 0,
         };
         let count = panel.columns.len();
-        // SAFETY: the caller's promise; scratch memory has a row of ones and the corrections of a block.
+        // SAFETY: the caller's promise; scratch memory has a strip of ones and the corrections of a block.
         unsafe {
             self.level.run(&tile, self.is_unsigned(), 1, count);
             for sum in std::slice::from_raw_parts_mut(to, count) {
@@ -414,7 +425,7 @@ impl IntegerCall<'_> {
         let tile = DotTile {
             groups: gemm.k().div_ceil(GROUP),
             a: self.scratch::<u8>(gemm.layout.a + row).cast_const(),
-            a_row: gemm.format.row_bytes as isize,
+            a_strip: gemm.format.strip_bytes() as isize,
             b: panel.b,
             b_group: panel.b_group,
             ahead: if rows.start == block.start { panel.ahead } else { 0 },

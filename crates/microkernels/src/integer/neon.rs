@@ -1,8 +1,9 @@
 //! The microkernels of ARM64.
 //!
-//! NEON multiplies bytes of one kind. With the extension for dot products, `sdot` and `udot` add four
-//! products to each sum, and take a group of A from a lane. Without it, `smull` and `umull` make products of
-//! 16 bits, which hold every one, and `sadalp` and `uadalp` add pairs of them to sums of 32 bits.
+//! NEON multiplies bytes of one kind. With the extension for products of matrices, `smmla` and `ummla` add
+//! eight products to each sum of two rows and two columns. With the one for dot products, `sdot` and `udot`
+//! add four products to each sum, and take a group of A from a lane. Without them, `smull` and `umull` make
+//! products of 16 bits, which hold every one, and `sadalp` and `uadalp` add pairs of them to sums of 32 bits.
 //!
 //! A mask is the number of its columns, and the groups of an edge are accessed one by one.
 
@@ -17,6 +18,7 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
     match dot {
         DotInstructions::Neon => NEON,
         DotInstructions::NeonDot => NEON_DOT,
+        DotInstructions::NeonMatrix => NEON_MATRIX,
         DotInstructions::Avx2 | DotInstructions::AvxVnni | DotInstructions::Avx512Vnni => {
             unreachable!("instructions of x86-64")
         }
@@ -25,14 +27,19 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
 
 entry!(neon, Neon, "neon");
 entry!(neon_dot, NeonDot, "neon,dotprod");
+entry!(neon_matrix, NeonMatrix, "neon,i8mm");
 
 const NEON_SIGNED: &[DotMicrokernel] = microkernels!(neon, false, two; 1 2 3 4 5 6);
 const NEON_UNSIGNED: &[DotMicrokernel] = microkernels!(neon, true, two; 1 2 3 4 5 6);
 const NEON_DOT_SIGNED: &[DotMicrokernel] = microkernels!(neon_dot, false, two; 1 2 3 4 5 6 7 8 9 10 11 12);
 const NEON_DOT_UNSIGNED: &[DotMicrokernel] = microkernels!(neon_dot, true, two; 1 2 3 4 5 6 7 8 9 10 11 12);
+const NEON_MATRIX_SIGNED: &[DotMicrokernel] = microkernels!(neon_matrix, false, two; 1 2 3 4 5 6);
+const NEON_MATRIX_UNSIGNED: &[DotMicrokernel] = microkernels!(neon_matrix, true, two; 1 2 3 4 5 6);
 
 const NEON: DotLevel = DotLevel {
     rows: 6,
+    strip: 1,
+    groups: 1,
     vectors: 2,
     columns: 4,
     mixes_signs: Some(false),
@@ -41,11 +48,23 @@ const NEON: DotLevel = DotLevel {
 };
 const NEON_DOT: DotLevel = DotLevel {
     rows: 12,
+    strip: 1,
+    groups: 2,
     vectors: 2,
     columns: 4,
     mixes_signs: Some(false),
     signed: NEON_DOT_SIGNED,
     unsigned: NEON_DOT_UNSIGNED,
+};
+const NEON_MATRIX: DotLevel = DotLevel {
+    rows: 12,
+    strip: 2,
+    groups: 2,
+    vectors: 2,
+    columns: 4,
+    mixes_signs: Some(false),
+    signed: NEON_MATRIX_SIGNED,
+    unsigned: NEON_MATRIX_UNSIGNED,
 };
 
 /// Loads words of selected columns; the others are zero, and their memory is not read.
@@ -73,11 +92,9 @@ unsafe fn load_words(from: *const i32, columns: usize) -> int32x4_t {
 /// Four sums in a vector.
 macro_rules! sums {
     () => {
-        type Columns = int8x16_t;
         type Vector = int32x4_t;
         type Mask = usize;
         const COLUMNS: usize = 4;
-        const A_GROUP: isize = 4;
 
         #[inline(always)]
         unsafe fn mask(columns: usize) -> usize {
@@ -85,15 +102,9 @@ macro_rules! sums {
         }
 
         #[inline(always)]
-        unsafe fn load<const UNSIGNED: bool>(from: *const u8) -> int8x16_t {
+        unsafe fn load<const UNSIGNED: bool>(from: [*const u8; 2]) -> Self::Columns {
             // SAFETY: the caller runs with NEON, and groups of four columns may be read.
-            unsafe { vld1q_s8(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_masked<const UNSIGNED: bool>(from: *const u8, mask: usize) -> int8x16_t {
-            // SAFETY: the caller runs with NEON, and the groups of the selected columns may be read.
-            unsafe { vreinterpretq_s8_s32(load_words(from.cast(), mask)) }
+            unsafe { Self::load_masked::<UNSIGNED>(from, 4) }
         }
 
         #[inline(always)]
@@ -135,6 +146,8 @@ impl Dot for Neon {
     /// Two columns in each vector, each with two sums: of the products at even and at odd pairs of K.
     type Sums = [int32x4_t; 2];
     type Element = int8x8_t;
+    type Columns = int8x16_t;
+    const A_STEP: isize = 4;
 
     #[inline(always)]
     unsafe fn zero() -> [int32x4_t; 2] {
@@ -143,9 +156,15 @@ impl Dot for Neon {
     }
 
     #[inline(always)]
-    unsafe fn broadcast(from: *const u8) -> int8x8_t {
+    unsafe fn element(from: *const u8) -> int8x8_t {
         // SAFETY: the caller runs with NEON, and a group of A may be read.
         unsafe { vreinterpret_s8_s32(vdup_n_s32(from.cast::<i32>().read_unaligned())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: usize) -> int8x16_t {
+        // SAFETY: the caller runs with NEON, and the groups of the selected columns may be read.
+        unsafe { vreinterpretq_s8_s32(load_words(from.cast(), mask)) }
     }
 
     #[inline(always)]
@@ -169,7 +188,7 @@ impl Dot for Neon {
     }
 
     #[inline(always)]
-    unsafe fn whole(sums: [int32x4_t; 2]) -> int32x4_t {
+    unsafe fn whole(sums: [int32x4_t; 2], _: usize) -> int32x4_t {
         // SAFETY: the caller runs with NEON.
         unsafe { vpaddq_s32(sums[0], sums[1]) }
     }
@@ -181,8 +200,10 @@ struct NeonDot;
 
 impl Dot for NeonDot {
     type Sums = int32x4_t;
-    /// A group in the first lane.
-    type Element = int32x4_t;
+    type Element = int8x8_t;
+    type Columns = [int32x4_t; 2];
+    const GROUPS: usize = 2;
+    const A_STEP: isize = 8;
 
     #[inline(always)]
     unsafe fn zero() -> int32x4_t {
@@ -191,54 +212,52 @@ impl Dot for NeonDot {
     }
 
     #[inline(always)]
-    unsafe fn broadcast(from: *const u8) -> int32x4_t {
-        let group: int32x4_t;
-        // SAFETY: the caller runs with NEON, and a group of A may be read. Such a load is cheaper than
-        // `ld1r`, which the compiler would take: that is also an arithmetic instruction.
-        unsafe {
-            asm!(
-                "ldr {group:s}, [{from}]",
-                group = lateout(vreg) group,
-                from = in(reg) from,
-                options(pure, readonly, nostack, preserves_flags)
-            );
-        }
-        group
+    unsafe fn element(from: *const u8) -> int8x8_t {
+        // SAFETY: the caller runs with NEON, and a step of A may be read.
+        unsafe { vld1_s8(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked<const UNSIGNED: bool>(from: [*const u8; 2], mask: usize) -> [int32x4_t; 2] {
+        // SAFETY: the caller runs with NEON, and the groups of the selected columns may be read.
+        unsafe { [load_words(from[0].cast(), mask), load_words(from[1].cast(), mask)] }
     }
 
     #[inline(always)]
     unsafe fn add_products<const UNSIGNED: bool>(
         sums: int32x4_t,
-        element: int32x4_t,
-        columns: int8x16_t,
+        element: int8x8_t,
+        columns: [int32x4_t; 2],
     ) -> int32x4_t {
         // SAFETY: the caller runs with the extension for dot products.
         unsafe { dot::<UNSIGNED>(sums, element, columns) }
     }
 
     #[inline(always)]
-    unsafe fn whole(sums: int32x4_t) -> int32x4_t {
+    unsafe fn whole(sums: int32x4_t, _: usize) -> int32x4_t {
         sums
     }
 
     sums!();
 }
 
-/// Adds the products of the first group of `element` with the groups of all columns. The standard library has
-/// no stable function for these instructions.
+/// Adds the products of both groups of `element` with those of all columns. The standard library has no
+/// stable function for these instructions.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 unsafe fn dot<const UNSIGNED: bool>(
     mut sums: int32x4_t,
-    element: int32x4_t,
-    columns: int8x16_t,
+    element: int8x8_t,
+    columns: [int32x4_t; 2],
 ) -> int32x4_t {
     macro_rules! add {
         ($instruction:literal) => {
             asm!(
-                concat!($instruction, " {sums:v}.4s, {columns:v}.16b, {element:v}.4b[0]"),
+                concat!($instruction, " {sums:v}.4s, {first:v}.16b, {element:v}.4b[0]"),
+                concat!($instruction, " {sums:v}.4s, {second:v}.16b, {element:v}.4b[1]"),
                 sums = inout(vreg) sums,
-                columns = in(vreg) columns,
+                first = in(vreg) columns[0],
+                second = in(vreg) columns[1],
                 element = in(vreg) element,
                 options(pure, nomem, nostack, preserves_flags)
             )
@@ -249,6 +268,96 @@ unsafe fn dot<const UNSIGNED: bool>(
         match UNSIGNED {
             true => add!("udot"),
             false => add!("sdot"),
+        }
+    }
+    sums
+}
+
+struct NeonMatrix;
+
+impl Dot for NeonMatrix {
+    /// Two columns in each vector: their sums of the first row, then those of the second.
+    type Sums = [int32x4_t; 2];
+    type Element = int8x16_t;
+    /// Two columns in each vector, with eight positions of each.
+    type Columns = [int32x4_t; 2];
+    const ROWS: usize = 2;
+    const GROUPS: usize = 2;
+    const A_STEP: isize = 16;
+
+    #[inline(always)]
+    unsafe fn zero() -> [int32x4_t; 2] {
+        // SAFETY: the caller runs with NEON.
+        unsafe { [vdupq_n_s32(0); 2] }
+    }
+
+    #[inline(always)]
+    unsafe fn element(from: *const u8) -> int8x16_t {
+        // SAFETY: the caller runs with NEON, and a step of two rows of A may be read.
+        unsafe { vld1q_s8(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_masked<const UNSIGNED: bool>(from: [*const u8; 2], mask: usize) -> [int32x4_t; 2] {
+        // SAFETY: the caller runs with NEON, and the groups of the selected columns may be read.
+        unsafe {
+            let [first, second] = from.map(|group| load_words(group.cast(), mask));
+            [vzip1q_s32(first, second), vzip2q_s32(first, second)]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_products<const UNSIGNED: bool>(
+        sums: [int32x4_t; 2],
+        element: int8x16_t,
+        columns: [int32x4_t; 2],
+    ) -> [int32x4_t; 2] {
+        // SAFETY: the caller runs with the extension for products of matrices.
+        unsafe {
+            [
+                multiply::<UNSIGNED>(sums[0], element, columns[0]),
+                multiply::<UNSIGNED>(sums[1], element, columns[1]),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn whole(sums: [int32x4_t; 2], row: usize) -> int32x4_t {
+        // SAFETY: the caller runs with NEON.
+        unsafe {
+            let [low, high] = sums.map(|columns| vreinterpretq_s64_s32(columns));
+            vreinterpretq_s32_s64(if row == 0 { vzip1q_s64(low, high) } else { vzip2q_s64(low, high) })
+        }
+    }
+
+    sums!();
+}
+
+/// Adds the products of two rows of `element` with two columns. The standard library has no stable function
+/// for these instructions.
+#[inline]
+#[target_feature(enable = "neon,i8mm")]
+unsafe fn multiply<const UNSIGNED: bool>(
+    mut sums: int32x4_t,
+    element: int8x16_t,
+    columns: int32x4_t,
+) -> int32x4_t {
+    macro_rules! add {
+        ($instruction:literal) => {
+            asm!(
+                concat!($instruction, " {sums:v}.4s, {element:v}.16b, {columns:v}.16b"),
+                sums = inout(vreg) sums,
+                element = in(vreg) element,
+                columns = in(vreg) columns,
+                options(pure, nomem, nostack, preserves_flags)
+            )
+        };
+    }
+    // SAFETY: the extension is enabled.
+    unsafe {
+        match UNSIGNED {
+            true => add!("ummla"),
+            false => add!("smmla"),
         }
     }
     sums

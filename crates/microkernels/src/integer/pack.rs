@@ -6,18 +6,22 @@ use std::ptr;
 
 use vector_asm::StoredType;
 
-use super::tile::GROUP;
+use super::tile::{GROUP, ZEROS};
 use crate::operand::OperandLayout;
 use crate::problem::AxisOffsets;
 
-/// The most columns of a panel.
-const MAX_COLUMNS: usize = 32;
+/// Bytes of a row that follow one another in a strip of several rows: the groups of a step.
+const TURN: usize = 2 * GROUP;
 
 /// How rows of A are packed.
 #[derive(Debug)]
 pub(crate) struct RowFormat {
     /// The positions along K as [`runs`].
     pub(crate) runs: Vec<Range<usize>>,
+    /// Positions along K, with those that fill up the last step.
+    pub(crate) padded: usize,
+    /// Rows of a strip.
+    pub(crate) strip: usize,
     /// Whether elements are widened to 16 bits.
     pub(crate) is_wide: bool,
     /// Whether elements are unsigned. Only widening asks.
@@ -26,6 +30,19 @@ pub(crate) struct RowFormat {
     pub(crate) flip: u8,
     /// Bytes from a row to the next.
     pub(crate) row_bytes: usize,
+}
+
+impl RowFormat {
+    pub(crate) fn strip_bytes(&self) -> usize {
+        self.strip * self.row_bytes
+    }
+
+    /// Bytes of so many packed rows. The rows of a strip are packed one by one behind the block before they
+    /// take turns.
+    pub(crate) fn block_bytes(&self, rows: usize) -> usize {
+        let spare = if self.strip > 1 { self.row_bytes } else { 0 };
+        rows.div_ceil(self.strip) * self.strip_bytes() + spare
+    }
 }
 
 /// Positions along K whose elements are neighbors in memory, and of which all or none exist in a row.
@@ -43,12 +60,13 @@ pub(crate) fn runs(operand: &OperandLayout, k: usize) -> Vec<Range<usize>> {
     runs
 }
 
-/// Packs rows of A, whole along K, with zeros up to a whole group.
+/// Packs rows of A, whole along K, with zeros up to a whole step. The last row is repeated to the end of its
+/// strip.
 ///
 /// # Safety
 ///
 /// `from` is the address of position 0 of both dimensions. The elements of the rows that are within bounds
-/// may be read, and `row_bytes` bytes for each row written at `to`.
+/// may be read, and [`RowFormat::block_bytes`] bytes written at `to`.
 pub(crate) unsafe fn rows(
     operand: &OperandLayout,
     from: *const u8,
@@ -57,9 +75,12 @@ pub(crate) unsafe fn rows(
     to: *mut u8,
     format: &RowFormat,
 ) {
-    let padded = k.next_multiple_of(GROUP);
+    let RowFormat { padded, strip, .. } = *format;
+    let spare = to.wrapping_add(rows.len().div_ceil(strip) * format.strip_bytes());
+    let end = rows.end;
     for (at, row) in rows.enumerate() {
-        let to = to.wrapping_add(at * format.row_bytes);
+        let place = to.wrapping_add(at / strip * format.strip_bytes());
+        let to = if strip > 1 { spare } else { place };
         // Bytes that are widened start in the second half of the row, where widening reads them in time.
         let bytes = if format.is_wide { to.wrapping_add(padded) } else { to };
         // SAFETY: the caller's promise; a row has one or two bytes for each padded position.
@@ -68,6 +89,10 @@ pub(crate) unsafe fn rows(
             bytes.add(k).write_bytes(0, padded - k);
             if format.is_wide {
                 widen(to, padded, format.is_unsigned);
+            }
+            if strip > 1 {
+                let turn = at % strip;
+                take_turns(to, padded, place, strip, turn..if row + 1 == end { strip } else { turn + 1 });
             }
         }
     }
@@ -151,14 +176,24 @@ unsafe fn widen(to: *mut u8, count: usize, is_unsigned: bool) {
     }
 }
 
+/// Copies the bytes of a row to its turns in a strip of rows.
+unsafe fn take_turns(row: *const u8, bytes: usize, strip: *mut u8, rows: usize, turns: Range<usize>) {
+    for step in 0..bytes / TURN {
+        for turn in turns.clone() {
+            let to = strip.wrapping_add((step * rows + turn) * TURN);
+            // SAFETY: the caller's promise: a row has whole steps, and the strip as many for each row.
+            unsafe { ptr::copy_nonoverlapping(row.wrapping_add(step * TURN), to, TURN) }
+        }
+    }
+}
+
 /// Packs a panel of B, whole along K: for each group, four bytes of each of `width` columns. Columns beyond
 /// `columns` are left as they are, and positions beyond `k` are zeros.
 ///
 /// # Safety
 ///
 /// `from` is the address of position 0 of both dimensions. The elements of the columns that are within bounds
-/// may be read, and `4 * width` bytes for each group written at `to`. There are at most `width` columns, and
-/// `width` is at most [`MAX_COLUMNS`].
+/// may be read, and `4 * width` bytes for each group written at `to`. There are at most `width` columns.
 pub(crate) unsafe fn panel(
     operand: &OperandLayout,
     from: *const u8,
@@ -195,8 +230,6 @@ pub(crate) unsafe fn panel(
         }
     }
 }
-
-static ZEROS: [u8; MAX_COLUMNS] = [0; MAX_COLUMNS];
 
 /// Writes the bytes of four rows in turns.
 #[cfg(target_arch = "aarch64")]

@@ -16,7 +16,9 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
         DotInstructions::Avx2 => AVX2,
         DotInstructions::AvxVnni => AVX_VNNI,
         DotInstructions::Avx512Vnni => AVX512_VNNI,
-        DotInstructions::Neon | DotInstructions::NeonDot => unreachable!("instructions of ARM64"),
+        DotInstructions::Neon | DotInstructions::NeonDot | DotInstructions::NeonMatrix => {
+            unreachable!("instructions of ARM64")
+        }
     }
 }
 
@@ -35,6 +37,8 @@ const AVX512_VNNI_UNSIGNED: &[DotMicrokernel] =
 
 const AVX2: DotLevel = DotLevel {
     rows: 6,
+    strip: 1,
+    groups: 1,
     vectors: 1,
     columns: 8,
     mixes_signs: None,
@@ -43,6 +47,8 @@ const AVX2: DotLevel = DotLevel {
 };
 const AVX_VNNI: DotLevel = DotLevel {
     rows: 6,
+    strip: 1,
+    groups: 1,
     vectors: 2,
     columns: 8,
     mixes_signs: Some(true),
@@ -51,6 +57,8 @@ const AVX_VNNI: DotLevel = DotLevel {
 };
 const AVX512_VNNI: DotLevel = DotLevel {
     rows: 14,
+    strip: 1,
+    groups: 1,
     vectors: 2,
     columns: 16,
     mixes_signs: Some(true),
@@ -109,7 +117,7 @@ impl Dot for Avx2 {
     type Element = __m256i;
     /// Four columns in each vector, widened to 16 bits.
     type Columns = [__m256i; 2];
-    const A_GROUP: isize = 8;
+    const A_STEP: isize = 8;
 
     #[inline(always)]
     unsafe fn zero() -> [__m256i; 2] {
@@ -118,13 +126,13 @@ impl Dot for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn broadcast(from: *const u8) -> __m256i {
+    unsafe fn element(from: *const u8) -> __m256i {
         // SAFETY: the caller runs with AVX2, and a group of A may be read.
         unsafe { _mm256_set1_epi64x(from.cast::<i64>().read_unaligned()) }
     }
 
     #[inline(always)]
-    unsafe fn load<const UNSIGNED: bool>(from: *const u8) -> [__m256i; 2] {
+    unsafe fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> [__m256i; 2] {
         // SAFETY: the caller runs with AVX2, and groups of eight columns may be read.
         unsafe {
             let halves = [_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.wrapping_add(16).cast())];
@@ -137,7 +145,7 @@ impl Dot for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>(from: *const u8, mask: __m256i) -> [__m256i; 2] {
+    unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __m256i) -> [__m256i; 2] {
         // SAFETY: the caller runs with AVX2, and the groups of the selected columns may be read.
         unsafe {
             let groups = _mm256_maskload_epi32(from.cast(), mask);
@@ -166,7 +174,7 @@ impl Dot for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn whole(sums: [__m256i; 2]) -> __m256i {
+    unsafe fn whole(sums: [__m256i; 2], _: usize) -> __m256i {
         // SAFETY: the caller runs with AVX2.
         unsafe {
             // Columns 0, 1, 4, 5, then 2, 3, 6, 7.
@@ -184,7 +192,7 @@ impl Dot for AvxVnni {
     type Sums = __m256i;
     type Element = __m256i;
     type Columns = __m256i;
-    const A_GROUP: isize = 4;
+    const A_STEP: isize = 4;
 
     #[inline(always)]
     unsafe fn zero() -> __m256i {
@@ -193,19 +201,19 @@ impl Dot for AvxVnni {
     }
 
     #[inline(always)]
-    unsafe fn broadcast(from: *const u8) -> __m256i {
+    unsafe fn element(from: *const u8) -> __m256i {
         // SAFETY: the caller runs with AVX2, and a group of A may be read.
         unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
     }
 
     #[inline(always)]
-    unsafe fn load<const UNSIGNED: bool>(from: *const u8) -> __m256i {
+    unsafe fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> __m256i {
         // SAFETY: the caller runs with AVX2, and groups of eight columns may be read.
         unsafe { _mm256_loadu_si256(from.cast()) }
     }
 
     #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>(from: *const u8, mask: __m256i) -> __m256i {
+    unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __m256i) -> __m256i {
         // SAFETY: the caller runs with AVX2, and the groups of the selected columns may be read.
         unsafe { _mm256_maskload_epi32(from.cast(), mask) }
     }
@@ -226,7 +234,7 @@ impl Dot for AvxVnni {
     }
 
     #[inline(always)]
-    unsafe fn whole(sums: __m256i) -> __m256i {
+    unsafe fn whole(sums: __m256i, _: usize) -> __m256i {
         sums
     }
 
@@ -242,7 +250,7 @@ impl Dot for Avx512Vnni {
     type Vector = __m512i;
     type Mask = __mmask16;
     const COLUMNS: usize = 16;
-    const A_GROUP: isize = 4;
+    const A_STEP: isize = 4;
 
     #[inline(always)]
     unsafe fn zero() -> __m512i {
@@ -251,7 +259,7 @@ impl Dot for Avx512Vnni {
     }
 
     #[inline(always)]
-    unsafe fn broadcast(from: *const u8) -> __m512i {
+    unsafe fn element(from: *const u8) -> __m512i {
         // SAFETY: the caller runs with AVX-512, and a group of A may be read.
         unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
     }
@@ -262,13 +270,13 @@ impl Dot for Avx512Vnni {
     }
 
     #[inline(always)]
-    unsafe fn load<const UNSIGNED: bool>(from: *const u8) -> __m512i {
+    unsafe fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> __m512i {
         // SAFETY: the caller runs with AVX-512, and groups of sixteen columns may be read.
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
 
     #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>(from: *const u8, mask: __mmask16) -> __m512i {
+    unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __mmask16) -> __m512i {
         // SAFETY: the caller runs with AVX-512, and the groups of the selected columns may be read.
         unsafe { _mm512_maskz_loadu_epi32(mask, from.cast()) }
     }
@@ -289,7 +297,7 @@ impl Dot for Avx512Vnni {
     }
 
     #[inline(always)]
-    unsafe fn whole(sums: __m512i) -> __m512i {
+    unsafe fn whole(sums: __m512i, _: usize) -> __m512i {
         sums
     }
 

@@ -231,6 +231,7 @@ fn plans_name_their_instructions() {
         (DotInstructions::Avx512Vnni, "tiles of 14x32 by vpdpbusd"),
         (DotInstructions::Neon, "tiles of 6x8 by smull"),
         (DotInstructions::NeonDot, "tiles of 12x8 by sdot"),
+        (DotInstructions::NeonMatrix, "tiles of 12x8 by smmla"),
     ];
     for (dot, name) in names.into_iter().filter(|(dot, _)| dot.is_available()) {
         let isa = Isa::ALL.into_iter().find(|isa| isa.is_available());
