@@ -8,7 +8,8 @@ pub(crate) struct Guarded {
     bytes: usize,
 }
 
-const PAGE: usize = 4096;
+/// Whole pages on every system: of 4 KB on most, of 16 KB on Apple's, of 64 KB on some of ARM64.
+const PAGE: usize = 1 << 16;
 
 impl Guarded {
     /// Copies the bytes into accessible memory. With `at_end`, a page whose access faults follows the last
