@@ -18,11 +18,11 @@ pub(crate) struct Arm64ModelArgs {
     function: String,
 }
 
-/// The processors, by LLVM's names.
-const CORES: [&str; 3] = ["neoverse-v2", "neoverse-n1", "apple-m1"];
+/// The processors, by LLVM's names. It models all of Apple's alike, but the M1 lacks products of matrices.
+const CORES: [&str; 3] = ["neoverse-v2", "neoverse-n1", "apple-m2"];
 
 /// What counts as a multiply-add.
-const MULTIPLY_ADDS: [&str; 8] = ["fmla", "fmadd", "sdot", "udot", "usdot", "smmla", "sadalp", "uadalp"];
+const MULTIPLY_ADDS: [&str; 8] = ["fmla", "fmadd", "sdot", "udot", "smmla", "ummla", "sadalp", "uadalp"];
 
 /// Iterations of a loop that are modeled.
 const ITERATIONS: u32 = 200;
@@ -57,12 +57,18 @@ pub(crate) fn run(args: &Arm64ModelArgs) -> Result<()> {
     );
     println!("{}: {} instructions, {count} of them multiply-adds", most.function, most.instructions.len());
     let alone: Vec<String> = most.multiply_adds().cloned().collect();
-    for core in CORES {
+    for core in CORES.into_iter().filter(|core| has_all(core, &most.instructions)) {
         let [cycles, least] = [cycles(core, &most.instructions)?, cycles(core, &alone)?];
         let share = 100.0 * least / cycles;
         println!("{core:>12}  {:.3} cycles for each, {share:.1} % of the peak", cycles / count as f64);
     }
     Ok(())
+}
+
+/// Whether a processor has the instructions of a loop.
+fn has_all(core: &str, instructions: &[String]) -> bool {
+    let is_product_of_matrices = |line: &String| ["smmla", "ummla"].iter().any(|name| line.starts_with(name));
+    core != "neoverse-n1" || !instructions.iter().any(is_product_of_matrices)
 }
 
 /// The innermost loops of functions.
