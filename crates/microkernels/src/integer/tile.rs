@@ -111,6 +111,33 @@ unsafe fn load_groups<D: Dot, const W: usize, const UNSIGNED: bool, const EDGE: 
     }
 }
 
+/// Adds the products of a step, whose groups of A and of B begin at the addresses.
+#[inline(always)]
+unsafe fn add_step<D: Dot, const S: usize, const W: usize, const UNSIGNED: bool, const EDGE: bool>(
+    tile: &DotTile,
+    sums: &mut [[D::Sums; W]; S],
+    a: *const u8,
+    b: [*const u8; 2],
+    mask: D::Mask,
+) {
+    // SAFETY: inlined into a function that enables the instructions; the caller vouches for the memory.
+    unsafe {
+        let groups = load_groups::<D, W, UNSIGNED, EDGE>(b, mask);
+        for group in b.into_iter().take(D::GROUPS) {
+            // Half a cache line each, because groups may begin anywhere.
+            for at in (0..W * D::COLUMNS * GROUP).step_by((D::COLUMNS * GROUP).max(32)) {
+                prefetch(group.wrapping_offset(tile.ahead).wrapping_add(at), true);
+            }
+        }
+        for (s, sums) in sums.iter_mut().enumerate() {
+            let element = D::element(a.wrapping_offset(s as isize * tile.a_strip));
+            for (sum, group) in sums.iter_mut().zip(groups) {
+                *sum = D::add_products::<UNSIGNED>(*sum, element, group);
+            }
+        }
+    }
+}
+
 /// The code of a microkernel for `S` strips of rows and `W` vectors of columns. With `EDGE`, the last vector
 /// is masked.
 #[inline(always)]
@@ -130,25 +157,14 @@ pub(crate) unsafe fn microkernel<
         let (full, mask) = (D::mask(D::COLUMNS), D::mask(columns));
         let mut sums = [[D::zero(); W]; S];
         let (mut a, mut b) = (tile.a, tile.b);
-        for step in 0..tile.groups.div_ceil(D::GROUPS) {
-            let second = match step * D::GROUPS + 1 < tile.groups {
-                true => b.wrapping_offset(tile.b_group),
-                false => ZEROS.as_ptr(),
-            };
-            let groups = load_groups::<D, W, UNSIGNED, EDGE>([b, second], mask);
-            for group in [b, second].into_iter().take(D::GROUPS) {
-                for w in 0..W {
-                    prefetch(group.wrapping_offset(tile.ahead).wrapping_add(w * D::COLUMNS * GROUP), true);
-                }
-            }
-            for (s, sums) in sums.iter_mut().enumerate() {
-                let element = D::element(a.wrapping_offset(s as isize * tile.a_strip));
-                for (sum, group) in sums.iter_mut().zip(groups) {
-                    *sum = D::add_products::<UNSIGNED>(*sum, element, group);
-                }
-            }
+        for _ in 0..tile.groups / D::GROUPS {
+            let second = b.wrapping_offset(tile.b_group);
+            add_step::<D, S, W, UNSIGNED, EDGE>(tile, &mut sums, a, [b, second], mask);
             a = a.wrapping_offset(D::A_STEP);
             b = b.wrapping_offset(D::GROUPS as isize * tile.b_group);
+        }
+        if tile.groups % D::GROUPS > 0 {
+            add_step::<D, S, W, UNSIGNED, EDGE>(tile, &mut sums, a, [b, ZEROS.as_ptr()], mask);
         }
         for (s, sums) in sums.iter().enumerate() {
             for row in 0..D::ROWS {
