@@ -284,8 +284,7 @@ impl<'a> BackwardPass<'a> {
             return Ok(bindings);
         }
         let number = statement.point_number();
-        let dims = statement.accum.lhs.dims_without_padding()?;
-        let last = self.tape.temporary("last", &dims, tnode::DType::I64)?;
+        let last = self.tape.temporary_like(&statement.accum.lhs, "last", tnode::DType::I64)?;
         let target = Target { op: AccumOp::Max, ..statement.sum(&last, true) };
         statement.push(target, Operation::Copy, std::slice::from_ref(&number), &mut self.tape)?;
         let is_last = Statement::equal(Formula::Operand(0), Formula::Operand(1));

@@ -250,7 +250,11 @@ impl ForwardProgram {
         let dims = node.dims_without_padding()?;
         let name = format!("{}_before", plain_name(node));
         let name = self.names.unused(|number| numbered(&name, number));
-        let copy = TensorNode::builder(name).dims(dims).dtype(node.dtype()).build()?;
+        let copy = TensorNode::builder(name)
+            .dims(dims)
+            .run_sizes(node.run_sizes().into())
+            .dtype(node.dtype())
+            .build()?;
         let steps = self.copy_steps(node, &copy, at)?;
         self.inserted.entry(at).or_default().extend(steps);
         self.saved.insert((node.clone(), at), copy.clone());

@@ -4,7 +4,7 @@
 //! in `pad` and in margins, go through an array that has an element for each of them; its elements inside are
 //! then added to the adjoint.
 
-use assignments::indexing::{AxisIndex, Projections};
+use assignments::indexing::{AxisIndex, Projections, StaticSymbol};
 use assignments::{Accum, AccumOp, Origin, ProgramStep, Rhs};
 use lowered_ir::ir::{Affine, SymbolId, UnaryOp, Var};
 use tnode::{Dims, TensorNode};
@@ -122,7 +122,7 @@ impl BackwardPass<'_> {
 
     /// The least and the greatest value of an index, if all symbols in it have ranges.
     pub(crate) fn index_bounds(&self, accum: &Accum, index: &Affine) -> Option<(i64, i64)> {
-        let range = |id: SymbolId| self.symbols.get(id.index()).and_then(|symbol| symbol.range);
+        let range = |id: SymbolId| self.symbols.get(id.index()).and_then(StaticSymbol::interval);
         let is_open =
             index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(id) if range(*id).is_none()));
         accum.projections.index_bounds(index, &range).filter(|_| !is_open)

@@ -148,7 +148,7 @@ impl Tape {
             return Ok(copy.clone());
         }
         let name = format!("{}_again", plain_name(node));
-        let copy = self.temporary(&name, &node.dims_without_padding()?, node.dtype())?;
+        let copy = self.temporary_like(node, &name, node.dtype())?;
         let origin = self.forward.steps()[version.1].origin().clone();
         let rest = match steps.iter().rposition(|&at| overwrites_a_part(&self.forward.steps()[at], node)) {
             // Other steps may have read the older values, which are lost in the node that is overwritten.

@@ -93,7 +93,9 @@ impl BackwardPass<'_> {
     /// The values that a product multiplies, one element per point; 1 at points that conditions cut off.
     pub(crate) fn factors(&mut self, statement: &Statement) -> Result<TensorNode> {
         let dtype = gradient_dtype(statement.accum.lhs.dtype());
-        let factors = statement.temporary("factors", dtype, &mut self.tape)?;
+        // Beyond the sizes that a run gives, factors are 1 as well.
+        let space = statement.accum.projections.product_space();
+        let factors = self.tape.temporary("factors", space, dtype)?;
         let target = Target::at_point(&factors, &statement.accum);
         let target = Target { init_neutral: true, op: AccumOp::Mul, ..target };
         statement.store_values(target, &mut self.tape)?;
@@ -352,7 +354,7 @@ impl BackwardPass<'_> {
 
     /// A new node with the dimensions of another one, in the type of its gradient.
     pub(crate) fn like(&mut self, node: &TensorNode, name: &str) -> Result<TensorNode> {
-        self.tape.temporary(name, &node.dims_without_padding()?, gradient_dtype(node.dtype()))
+        self.tape.temporary_like(node, name, gradient_dtype(node.dtype()))
     }
 
     /// A statement that visits each element of a node once.

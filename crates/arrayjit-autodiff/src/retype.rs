@@ -20,6 +20,7 @@ impl Twins {
         }
         let builder =
             TensorNode::builder(node.label().to_vec()).dims(node.dims_without_padding()?).dtype(DType::F64);
+        let builder = builder.run_sizes(node.run_sizes().into());
         let builder = match node.padding() {
             Some(padding) => builder.padding(padding.clone()),
             None => builder,

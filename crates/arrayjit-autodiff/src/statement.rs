@@ -8,7 +8,7 @@ use assignments::{
     Accum, AccumOp, Operand, Origin, ProgramStep, Rhs, binary_dtype, ternary_dtype, unary_dtype,
 };
 use lowered_ir::ir::{Affine, BinaryOp, LoopId, UnaryOp};
-use tnode::{DType, Scalar, TensorNode};
+use tnode::{DType, RunSizes, Scalar, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, derived, each_element};
@@ -33,8 +33,28 @@ impl Tape {
 
     /// A new node for values that only the backward pass uses.
     pub(crate) fn temporary(&mut self, name: &str, dims: &[usize], dtype: DType) -> Result<TensorNode> {
+        self.sized_temporary(name, dims, RunSizes::new(), dtype)
+    }
+
+    /// A new node with the dimensions of another one, for values that only the backward pass uses.
+    pub(crate) fn temporary_like(
+        &mut self,
+        node: &TensorNode,
+        name: &str,
+        dtype: DType,
+    ) -> Result<TensorNode> {
+        self.sized_temporary(name, &node.dims_without_padding()?, node.run_sizes().into(), dtype)
+    }
+
+    fn sized_temporary(
+        &mut self,
+        name: &str,
+        dims: &[usize],
+        sizes: RunSizes,
+        dtype: DType,
+    ) -> Result<TensorNode> {
         let name = self.forward.names.unused(|number| numbered(name, number));
-        Ok(TensorNode::builder(name).dims(dims.iter().copied()).dtype(dtype).build()?)
+        Ok(TensorNode::builder(name).dims(dims.iter().copied()).run_sizes(sizes).dtype(dtype).build()?)
     }
 
     /// A new node for the adjoint of a node.
@@ -64,7 +84,7 @@ pub(crate) fn gradient_node(node: &TensorNode) -> Result<TensorNode> {
 
 fn gradient_named(name: &str, node: &TensorNode) -> Result<TensorNode> {
     let gradient = TensorNode::builder(["grad", name]).dims(node.dims_without_padding()?);
-    Ok(gradient.dtype(gradient_dtype(node.dtype())).build()?)
+    Ok(gradient.run_sizes(node.run_sizes().into()).dtype(gradient_dtype(node.dtype())).build()?)
 }
 
 /// An accumulation of the program.
@@ -229,7 +249,7 @@ impl Statement {
 
     /// A new node with one element per point.
     pub(crate) fn temporary(&self, name: &str, dtype: DType, tape: &mut Tape) -> Result<TensorNode> {
-        tape.temporary(name, self.accum.projections.product_space(), dtype)
+        tape.sized_temporary(name, self.accum.projections.product_space(), self.accum.run_sizes(), dtype)
     }
 
     /// Appends an accumulation over the points of this statement.

@@ -127,8 +127,7 @@ impl TangentPass<'_> {
 
     fn new_tangent(&mut self, node: &TensorNode) -> Result<TensorNode> {
         let name = format!("{}_tangent", node.name().replace('.', "_"));
-        let (dims, dtype) = (node.dims_without_padding()?, gradient_dtype(node.dtype()));
-        self.pass.tape.temporary(&name, &dims, dtype)
+        self.pass.tape.temporary_like(node, &name, gradient_dtype(node.dtype()))
     }
 
     /// The steps, each with the steps of its tangent. `at` counts the steps that are no blocks.

@@ -20,7 +20,7 @@ impl TangentPass<'_> {
             (first.lhs.clone(), first.origin.clone(), first.init_neutral, first.op);
         let mut whole = self.pass.whole(&node, &origin)?;
         let (count, sum) = (self.pass.like(&node, "ties")?, self.pass.like(&node, "total")?);
-        let result = self.pass.tape.temporary("extreme", &node.dims_without_padding()?, node.dtype())?;
+        let result = self.pass.tape.temporary_like(&node, "extreme", node.dtype())?;
         if !init {
             self.pass.tape.copy(&node, &result, &origin)?;
         }

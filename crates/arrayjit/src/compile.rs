@@ -131,7 +131,9 @@ impl Backend {
     pub fn initialize(&self, code: &Compiled, context: &Context) -> Result<Context, Error> {
         let Some(initial) = &code.initial else { return Ok(context.clone()) };
         let routine = self.compile_assignments(initial)?.link(context)?;
-        routine.run(&[])?;
+        // Where a run gives sizes, the values fill the bounds.
+        let bounds: Vec<i64> = routine.bindings().iter().map(|symbol| symbol.interval().1).collect();
+        routine.run(&bounds)?;
         // The values are copied, so that the context does not keep the nodes of random samples.
         initial.kept.iter().try_fold(context.clone(), |context, node| {
             let values = routine.context().to_host(node)?;

@@ -23,6 +23,7 @@ mod batch; // several routines at once
 mod compile; // all stages in order
 mod compiled; // code that links into contexts
 mod loaded; // whole programs, with their nodes by name
+mod run_sizes; // arrays of the host and sizes that a run gives
 mod text_cache; // compiled texts
 
 mod observe; // reports, dumps, logs, profiles, capsules, timelines

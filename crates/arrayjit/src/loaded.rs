@@ -1,17 +1,18 @@
 //! A program that is loaded as a whole: its inputs are set, and its results read, by name.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use assignments::Nodes;
 use device_runtime::{Context, RunError};
 use lowered_ir::ir::Symbol;
-use tnode::HostArray;
+use tnode::{Dims, HostArray, TensorNode};
 
 use crate::{
     backend::Backend,
     compiled::Compiled,
     error::{Error, ErrorKind},
     routine::Routine,
+    run_sizes::{self, SizeValues},
 };
 
 /// A compiled text with memory of its own. [`Backend::load`] makes it.
@@ -22,6 +23,10 @@ pub struct LoadedProgram {
     context: Context,
     /// Linked at the first run.
     routine: Option<Routine>,
+    /// The dimensions of the arrays that `set` took for nodes with sizes that a run gives.
+    given: BTreeMap<TensorNode, Dims>,
+    /// The sizes of the last run.
+    sizes: BTreeMap<String, usize>,
 }
 
 impl Backend {
@@ -49,23 +54,37 @@ impl Backend {
         let code = self.compile(text, &Nodes::default())?;
         let context = self.context()?;
         let context = self.initialize(&code, &context)?;
-        Ok(LoadedProgram { code, context, routine: None })
+        Ok(LoadedProgram { code, context, routine: None, given: BTreeMap::new(), sizes: BTreeMap::new() })
     }
 }
 
 impl LoadedProgram {
     /// Gives a node these values. An array that is passed by reference is copied; one that is passed by value
-    /// or in an [`Arc`] is not.
+    /// or in an [`Arc`] is not. An array for a node with a size that a run gives, `input x f32[n, 64]`, has any
+    /// number of elements along that axis, up to the bound; it is copied.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::UnknownNode`] lists similar names; [`ErrorKind::Run`] if type or dimensions do not fit.
+    /// [`ErrorKind::UnknownNode`] lists similar names; [`ErrorKind::Size`] names a size that is exceeded or 0;
+    /// [`ErrorKind::Run`] if type or dimensions do not fit.
     pub fn set(
         &mut self,
         node: &str,
         values: impl TryInto<Arc<HostArray>, Error: Into<tnode::TensorNodeError>>,
     ) -> Result<(), Error> {
         let node = self.code.node(node)?;
+        if !node.run_sizes().is_empty() {
+            let values = values.try_into().map_err(Into::into)?;
+            run_sizes::check_dims(node, values.dims())?;
+            let wide = run_sizes::widened(&values, &node.dims_without_padding()?)?;
+            self.given.insert(node.clone(), values.dims().clone());
+            if self.context.contains(node) {
+                let _ = self.context.from_host(node, wide)?;
+            } else {
+                self.context = self.context.init_from_host(node, wide)?;
+            }
+            return Ok(());
+        }
         if self.context.contains(node) {
             let _ = self.context.from_host(node, values)?;
         } else {
@@ -101,10 +120,16 @@ impl LoadedProgram {
     /// # Errors
     ///
     /// [`ErrorKind::Bindings`] if the names are not those of the symbols; [`ErrorKind::NoValue`] names
-    /// an input that was not set; [`ErrorKind::Run`] for a value outside its range and for failures of the
-    /// device.
+    /// an input that was not set; [`ErrorKind::SizesDiffer`] names two nodes whose arrays give a size two
+    /// values, and [`ErrorKind::OpenSize`] a size that none gives; [`ErrorKind::Run`] for a value outside its
+    /// range and for failures of the device.
     pub fn run_with(&mut self, bindings: &[(&str, i64)]) -> Result<(), Error> {
-        let values = in_order(self.code.symbols(), bindings)?;
+        let sizes = self.size_values(bindings)?;
+        let values = in_order(self.code.symbols(), bindings, &sizes)?;
+        let known = self.code.symbols().iter().zip(&values);
+        let known: BTreeMap<String, usize> = known
+            .map(|(symbol, &value)| (symbol.name.clone(), usize::try_from(value).unwrap_or(0)))
+            .collect();
         let routine = match &self.routine {
             Some(routine) => routine,
             None => {
@@ -117,17 +142,48 @@ impl LoadedProgram {
             }
         };
         routine.run(&values)?;
+        self.sizes = known;
         Ok(())
     }
 
-    /// The values of an input, a parameter or a kept node, after all runs so far.
+    /// The sizes that the arrays for the nodes that the program reads give, and those that are bound.
+    fn size_values(&self, bindings: &[(&str, i64)]) -> Result<SizeValues, Error> {
+        let mut sizes = SizeValues::default();
+        let reads = |node: &TensorNode| match &self.routine {
+            Some(routine) => routine.inputs().contains(node),
+            None => true,
+        };
+        for (node, dims) in self.given.iter().filter(|(node, _)| reads(node)) {
+            sizes.enter(node, dims)?;
+        }
+        for &(symbol, value) in bindings {
+            // A value that is no size is outside of the symbol's range.
+            if let Some(value) = usize::try_from(value).ok().filter(|_| sizes.get(symbol).is_some()) {
+                sizes.give(symbol, value, format!("@{symbol}"))?;
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// The values of an input, a parameter or a kept node, after all runs so far. Along an axis whose size a
+    /// run gives, they are as many as in the last run.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::UnknownNode`] lists similar names; [`ErrorKind::Run`] for a node that has no values, such
     /// as a result before the first run or an intermediate that is not kept, and for a failed run.
     pub fn get(&self, node: &str) -> Result<HostArray, Error> {
-        Ok(self.context.to_host(self.code.node(node)?)?)
+        let node = self.code.node(node)?;
+        let values = self.context.to_host(node)?;
+        if node.run_sizes().is_empty() {
+            return Ok(values);
+        }
+        let given = self.given.get(node);
+        let dims = match given.filter(|_| self.sizes.is_empty()) {
+            Some(dims) => dims.clone(),
+            None => run_sizes::dims_of(node, |size| self.sizes.get(size).copied())?,
+        };
+        Ok(run_sizes::cropped(&values, &dims)?)
     }
 
     /// The compiled routine.
@@ -137,11 +193,20 @@ impl LoadedProgram {
 }
 
 /// The values in the order of the symbols.
-fn in_order(symbols: &[Symbol], bindings: &[(&str, i64)]) -> Result<Vec<i64>, Error> {
-    let value = |symbol: &Symbol| Some(bindings.iter().find(|(name, _)| *name == symbol.name)?.1);
+fn in_order(symbols: &[Symbol], bindings: &[(&str, i64)], sizes: &SizeValues) -> Result<Vec<i64>, Error> {
+    let bound =
+        |symbol: &Symbol| bindings.iter().find(|(name, _)| *name == symbol.name).map(|(_, value)| *value);
+    let given = |symbol: &Symbol| sizes.get(&symbol.name).and_then(|value| i64::try_from(value).ok());
+    let is_size = |symbol: &&Symbol| symbol.least > 0;
+    if let Some(open) = symbols.iter().filter(is_size).find(|s| bound(s).or_else(|| given(s)).is_none()) {
+        return Err(ErrorKind::OpenSize { size: open.name.clone() }.into());
+    }
+    let value = |symbol: &Symbol| bound(symbol).or_else(|| given(symbol));
     let values: Option<Vec<i64>> = symbols.iter().map(value).collect();
-    values.filter(|values| values.len() == bindings.len()).ok_or_else(|| {
-        let expected = symbols.iter().map(|symbol| symbol.name.clone()).collect();
+    let known = |(name, _): &(&str, i64)| symbols.iter().any(|symbol| symbol.name == *name);
+    values.filter(|_| bindings.iter().all(known)).ok_or_else(|| {
+        let expected =
+            symbols.iter().filter(|symbol| symbol.least == 0).map(|symbol| symbol.name.clone()).collect();
         let found = bindings.iter().map(|(name, _)| (*name).to_owned()).collect();
         ErrorKind::Bindings { expected, found }.into()
     })

@@ -5,12 +5,15 @@
 //! have memory that outlives a run; a node declared as `node` is an intermediate whose type and dimensions
 //! are stated. A name that a step writes and nothing declares is an intermediate too.
 
-use tnode::{MemoryMode, Reason, TensorNode};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tnode::{Dims, MemoryMode, Reason, RunSizes, TensorNode};
 
 use crate::ast::{Access, Declaration, ExpandedStep, Role};
 use crate::error::{LocatedError, Result, TextError, TextErrorKind, expected};
 use crate::expand::Expanded;
-use crate::linear::IndexExpr;
+use crate::linear::{Atom, IndexExpr, IndexExprKind};
 use crate::names::{FirstWrite, GivenNodes, Names, NamesAt, gradient_name};
 use crate::parse;
 use crate::source::excerpt;
@@ -47,7 +50,7 @@ pub(crate) fn declare(
     path: &[String],
     text: &SourceText,
 ) -> Result<Names> {
-    let mut names = Names { given, path: path.to_vec(), ..Names::default() };
+    let mut names = Names { given, path: path.to_vec(), sizes: run_sizes(expanded), ..Names::default() };
     enter_declared(&expanded.declarations, &mut names)?;
     for view in &expanded.views {
         let name = view.target.name.clone();
@@ -71,7 +74,7 @@ fn enter_declared(declarations: &[Declaration], names: &mut Names) -> Result<()>
         let node = match given {
             Some(node) => {
                 let node = node.map_err(|kind| kind.at(name_span))?;
-                check(declaration, &node)?;
+                check(declaration, &node, names)?;
                 node
             }
             None => {
@@ -149,10 +152,10 @@ fn written_names<'a>(step: &'a ExpandedStep, names: NamesAt<'_>, text: &str) -> 
 }
 
 /// Makes the declared inputs, parameters and constants.
-pub(crate) fn lasting_nodes(declarations: &[Declaration]) -> Result<Nodes> {
-    let mut names = Names::default();
-    enter_declared(declarations, &mut names)?;
-    let lasting = declarations.iter().filter(|declaration| declaration.role != Role::Node);
+pub(crate) fn lasting_nodes(expanded: &Expanded) -> Result<Nodes> {
+    let mut names = Names { sizes: run_sizes(expanded), ..Names::default() };
+    enter_declared(&expanded.declarations, &mut names)?;
+    let lasting = expanded.declarations.iter().filter(|declaration| declaration.role != Role::Node);
     let mut nodes = Nodes::default();
     nodes.extend(lasting.filter_map(|declaration| {
         let name = &declaration.target.name;
@@ -167,7 +170,8 @@ fn declared_twice(declaration: &Declaration) -> LocatedError {
 }
 
 fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode> {
-    let builder = TensorNode::builder(names.label(&declaration.target.name)).dims(sizes(declaration)?);
+    let (dims, sizes) = sizes(declaration, names)?;
+    let builder = TensorNode::builder(names.label(&declaration.target.name)).dims(dims).run_sizes(sizes);
     let builder = match declaration.dtype {
         Some(dtype) => builder.dtype(dtype),
         None => builder,
@@ -183,20 +187,42 @@ fn make(declaration: &Declaration, names: &Names) -> Result<TensorNode> {
 }
 
 /// Checks that a given node is as declared.
-fn check(declaration: &Declaration, node: &TensorNode) -> Result<()> {
+fn check(declaration: &Declaration, node: &TensorNode, names: &Names) -> Result<()> {
     let located = |kind: TextErrorKind| kind.at(&declaration.span);
-    let sizes = sizes(declaration)?;
+    let (dims, sizes) = sizes(declaration, names)?;
     if let Some(dtype) = declaration.dtype {
         node.update_dtype(dtype).map_err(|error| located(error.into()))?;
     }
-    node.set_dims(sizes).map_err(|error| located(error.into()))
+    node.set_dims_with(dims, sizes).map_err(|error| located(error.into()))
 }
 
-pub(crate) fn sizes(declaration: &Declaration) -> Result<Vec<usize>> {
-    let size = |size: &IndexExpr| match size.integer()? {
-        Some(number) => usize::try_from(number)
-            .map_err(|_| expected("a size of 0 or more", format!("`{number}`"), &size.span)),
+fn run_sizes(expanded: &Expanded) -> BTreeMap<Arc<str>, usize> {
+    expanded.sizes.iter().map(|size| (size.name.as_str().into(), size.bound)).collect()
+}
+
+/// The dimensions of a declared node, and the sizes that a run gives.
+pub(crate) fn sizes(declaration: &Declaration, names: &Names) -> Result<(Dims, RunSizes)> {
+    let mut found = (Dims::new(), RunSizes::new());
+    for size in &declaration.sizes {
+        let (dim, name) = axis_size(size, names)?;
+        found.0.push(dim);
+        found.1.push(name);
+    }
+    Ok(found)
+}
+
+/// The dimension that an expanded size gives an axis, and the name of a size that a run gives.
+pub(crate) fn axis_size(size: &IndexExpr, names: &Names) -> Result<(usize, Option<Arc<str>>)> {
+    if let IndexExprKind::Atom(Atom::Symbol(name)) = &size.kind
+        && let Some((name, &bound)) = names.sizes.get_key_value(name.as_str())
+    {
+        return Ok((bound, Some(name.clone())));
+    }
+    match size.integer()? {
+        Some(number) => match usize::try_from(number) {
+            Ok(number) => Ok((number, None)),
+            Err(_) => Err(expected("a size of 0 or more", format!("`{number}`"), &size.span)),
+        },
         None => Err(expected("a number", format!("`{size}`"), &size.span)),
-    };
-    declaration.sizes.iter().map(size).collect()
+    }
 }

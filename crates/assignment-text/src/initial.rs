@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use tnode::{DType, Label, TensorNode};
+use tnode::{DType, TensorNode};
 
 use crate::ast::{
     Access, Declaration, ExpandedStep, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Role, Statement,
@@ -37,7 +37,7 @@ pub(crate) fn initial(
     if nodes.is_empty() {
         return Ok(None);
     }
-    let mut names = Names::default();
+    let mut names = Names { sizes: program.sizes.clone(), ..Names::default() };
     let declared = program.declared.iter();
     names.declared.extend(declared.map(|(name, (node, _))| (name.clone(), (node.clone(), Role::Param))));
     let steps = statements(declarations, &mut names)?;
@@ -55,7 +55,7 @@ fn statements(declarations: &[Declaration], names: &mut Names) -> Result<Vec<Exp
             sample(value, declaration, &mut samples);
         }
         for (name, call) in samples {
-            let node = sample_node(declaration, names.label(&name))?;
+            let node = sample_node(declaration, &name, names)?;
             names.made.insert(&name, node.clone());
             names.declared.insert(name.clone(), (node, Role::Param));
             let target = access(&name, 0, &declaration.span);
@@ -69,9 +69,10 @@ fn statements(declarations: &[Declaration], names: &mut Names) -> Result<Vec<Exp
 }
 
 /// A node for the random numbers in an initial value, one for each element.
-fn sample_node(declaration: &Declaration, label: Label) -> Result<TensorNode> {
+fn sample_node(declaration: &Declaration, name: &str, names: &Names) -> Result<TensorNode> {
     let dtype = declaration.dtype.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32);
-    let node = TensorNode::builder(label).dims(sizes(declaration)?).dtype(dtype).build();
+    let (dims, sizes) = sizes(declaration, names)?;
+    let node = TensorNode::builder(names.label(name)).dims(dims).run_sizes(sizes).dtype(dtype).build();
     node.map_err(|error| TextErrorKind::from(error).at(&declaration.span))
 }
 

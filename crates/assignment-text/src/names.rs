@@ -66,6 +66,8 @@ pub(crate) struct Names {
     pub(crate) write_of: BTreeMap<String, usize>,
     /// The first parts of the labels of nodes that the text makes.
     pub(crate) path: Vec<String>,
+    /// The sizes that a run gives, with their bounds.
+    pub(crate) sizes: BTreeMap<Arc<str>, usize>,
 }
 
 /// The first step that writes a name.
@@ -139,6 +141,11 @@ pub(crate) struct NamesAt<'a> {
 }
 
 impl<'a> NamesAt<'a> {
+    /// The names of the whole program.
+    pub(crate) fn names(self) -> &'a Names {
+        self.names
+    }
+
     /// The names of the given and declared nodes of a family, in order; the name itself if a node has it, or
     /// if there is no such family.
     pub(crate) fn members(self, name: &str) -> Vec<String> {

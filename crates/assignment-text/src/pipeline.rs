@@ -46,15 +46,24 @@ pub(crate) fn run(
     let mut assignments = Assignments::default();
     if let Some(InitialValues { steps, names, nodes }) = initial(&expanded.declarations, &names, text)? {
         let mut initial = Assignments::default();
+        enter_sizes(expanded, &mut initial);
         passes(steps, &names, text, &mut initial)?;
         initial.kept = nodes;
         assignments.initial = Some(Arc::new(initial.named("initialize")));
     }
+    enter_sizes(expanded, &mut assignments);
     for symbol in symbols {
         assignments.symbol(&StaticSymbol::open(symbol));
     }
     let steps = passes(std::mem::take(&mut expanded.steps), &names, text, &mut assignments)?;
     Ok(Emitted { assignments, names, steps })
+}
+
+/// Enters the sizes that a run gives: they are the first symbols.
+fn enter_sizes(expanded: &Expanded, assignments: &mut Assignments) {
+    for size in &expanded.sizes {
+        assignments.symbol(&StaticSymbol::size(size.name.as_str(), size.bound));
+    }
 }
 
 /// Runs the passes behind `declare`. The comment above each pass states its postcondition.

@@ -75,7 +75,8 @@ impl Program {
         Ok(Program { text, items, prelude, symbols, sizes, kept, recomputed, name: None, path })
     }
 
-    /// Gives a size of the text a value, in place of the value that the text may give it.
+    /// Gives a size of the text a value, in place of the value that the text may give it. A size that each
+    /// run gives, `size n <= 64`, becomes a constant; expansion rejects a value above its bound.
     ///
     /// # Errors
     /// If the text declares no size of that name.
@@ -102,7 +103,8 @@ impl Program {
     #[must_use]
     pub fn define(mut self, size: &str, value: i64) -> Program {
         let value = Some(IndexExpr::number(value, 0..0));
-        self.items.insert(0, Item::Size(SizeItem { name: size.to_owned(), name_span: 0..0, value }));
+        self.items
+            .insert(0, Item::Size(SizeItem { name: size.to_owned(), name_span: 0..0, value, bound: None }));
         self
     }
 
@@ -121,11 +123,13 @@ impl Program {
     /// If a size has no value, or a function or call is invalid. The error points to the first such position.
     pub fn expand(&self) -> Result<Program, TextError> {
         let expanded = with_enough(|| self.expanded(&|_| false));
-        let Expanded { declarations, views, steps, kept, recomputed } =
+        let Expanded { sizes, declarations, views, steps, kept, recomputed } =
             expanded.map_err(|error| TextError::new(error, &self.text))?;
-        let declarations = declarations.into_iter().map(Item::Declaration);
+        let sizes = sizes.iter().map(|size| Item::Size(size.item()));
+        let declarations = sizes.chain(declarations.into_iter().map(Item::Declaration));
         let items = declarations.chain(ExpandedStep::into_items(steps));
-        let items = views.into_iter().map(Item::View).chain(items);
+        let (sizes, items): (Vec<Item>, Vec<Item>) = items.partition(|item| matches!(item, Item::Size(_)));
+        let items = sizes.into_iter().chain(views.into_iter().map(Item::View)).chain(items);
         let items = items.chain(kept.into_iter().map(Item::Keep));
         let recomputed = recomputed.into_iter().map(|Recomputed { target, .. }| Item::Recompute(target));
         let items = items.chain(recomputed).collect();
@@ -296,8 +300,8 @@ impl Program {
     pub fn declare(&self) -> Result<Nodes, TextError> {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
-            let declarations = self.expanded(&|_| false).map_err(located)?.declarations;
-            declare::lasting_nodes(&declarations).map_err(located)
+            let expanded = self.expanded(&|_| false).map_err(located)?;
+            declare::lasting_nodes(&expanded).map_err(located)
         })
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tnode::{DType, Dims, TensorNode};
+use tnode::{DType, Dims, RunSizes, TensorNode};
 
 use crate::ast::{ExpandedStep, Statement};
 use crate::error::{LocatedError, Result};
@@ -158,6 +158,8 @@ pub(crate) struct Letter {
     pub(crate) span: ByteRange,
     /// The range that a `where` declares, with its byte range.
     pub(crate) declared: Option<(i128, ByteRange)>,
+    /// The size that a run gives, below which a `where` or an axis keeps the letter.
+    pub(crate) size: Option<Arc<str>>,
     /// The letters of a concatenated axis, which itself is an entry here; empty for other letters.
     pub(crate) parts: Vec<usize>,
     /// The node of the same name, which may be meant instead. Behind inference, only an integer without axes.
@@ -170,6 +172,8 @@ pub(crate) struct NodeAccess {
     pub(crate) node: TensorNode,
     /// The dimensions without margins; empty for a target whose dimensions are open.
     pub(crate) dims: Dims,
+    /// The sizes that a run gives, as of a node.
+    pub(crate) sizes: RunSizes,
     /// The kind of the numbers in the node if its element type is open at this statement, which inference
     /// records.
     pub(crate) literals: Option<ExprType>,
@@ -202,6 +206,11 @@ impl NodeAccess {
     /// Whether the dimensions of the node are open: the statement is the first to write it.
     pub(crate) fn has_open_dims(&self) -> bool {
         self.dims.len() < self.index.len()
+    }
+
+    /// The size of an axis that a run gives.
+    pub(crate) fn size(&self, axis: usize) -> Option<&Arc<str>> {
+        self.sizes.get(axis)?.as_ref()
     }
 
     /// The name of the node or view, for messages.

@@ -35,6 +35,7 @@ fn replace(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, symbols: &[
         {
             read.index = digits.into_iter().map(|digit| (digit, read.span.clone())).collect();
             read.dims = node_dims(read);
+            read.sizes = read.node.run_sizes().into();
             read.view = None;
         }
     });
@@ -238,6 +239,7 @@ fn split(statement: &mut ResolvedStatement, ranges: &mut Vec<i64>, letter: usize
         name: format!("{name}.{at}"),
         span: span.clone(),
         declared: None,
+        size: None,
         parts: vec![],
         node: None,
     };

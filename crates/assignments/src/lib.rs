@@ -18,6 +18,7 @@ mod unroll; // scans as copies of their steps
 mod analysis; // nodes that steps mention
 mod listing; // listings
 mod origin; // source spans of steps
+mod run_sizes; // sizes that a run gives
 mod warning; // legal statements that are often mistakes
 
 pub mod lower; // assignments -> loops

@@ -28,6 +28,7 @@ impl SymbolTable {
             self.symbols.len() - 1
         });
         self.symbols[at].range = self.symbols[at].range.or(symbol.range);
+        self.symbols[at].is_size |= symbol.is_size;
         SymbolId(u32::try_from(at).unwrap_or(u32::MAX))
     }
 

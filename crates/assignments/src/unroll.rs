@@ -138,7 +138,10 @@ impl StepCopy {
 /// A virtual node like another one.
 fn again(node: &TensorNode) -> Result<TensorNode, TensorNodeError> {
     let dims = node.dims_without_padding()?;
-    let made = TensorNode::builder(node.label().to_vec()).dims(dims).dtype(node.dtype());
+    let made = TensorNode::builder(node.label().to_vec())
+        .dims(dims)
+        .run_sizes(node.run_sizes().into())
+        .dtype(node.dtype());
     let mode = node.mode();
     match mode.chain().last() {
         Some(decision) => made.mode_because(MemoryMode::Virtual, decision.reason.clone()).build(),

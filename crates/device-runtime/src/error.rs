@@ -1,7 +1,7 @@
 //! Errors: [`DriverError`] below the driver contract, [`RunError`] above it, and [`Failure`] for a task that
 //! failed after it was submitted.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use codegen_core::{Artifact, CodegenError, Payload};
 use tnode::DType;
@@ -258,8 +258,8 @@ pub enum RunError {
     #[error("routine `{routine}` on {stream}: expected {expected} bindings ({symbols}), found {found}")]
     BindingCount { routine: String, stream: String, expected: usize, symbols: String, found: usize },
     /// A binding outside its symbol's range.
-    #[error("routine `{routine}` on {stream}: binding @{symbol} = {value} is outside 0..{range}")]
-    BindingRange { routine: String, stream: String, symbol: String, range: i64, value: i64 },
+    #[error("routine `{routine}` on {stream}: binding @{symbol} = {value} is outside {range:?}")]
+    BindingRange { routine: String, stream: String, symbol: String, range: Range<i64>, value: i64 },
     /// A stream of another device.
     #[error("{found} belongs to another device than {expected}")]
     OtherDevice { expected: String, found: String },

@@ -71,9 +71,11 @@ impl LinkedRoutine {
     /// Every combination of values of the static symbols, for [`LinkedRoutine::run`]; the first symbol varies
     /// slowest. One empty combination if there are no symbols.
     pub fn all_bindings(&self) -> impl Iterator<Item = Vec<i64>> + use<> {
-        let ranges: Vec<i64> = self.bindings().iter().map(|symbol| symbol.range).collect();
-        let first = ranges.iter().all(|&range| range > 0).then(|| vec![0; ranges.len()]);
-        std::iter::successors(first, move |values| next_binding(values, &ranges))
+        let symbols = self.bindings().to_vec();
+        let has_values = |symbol: &Symbol| symbol.least < symbol.range;
+        let least = || symbols.iter().map(|symbol| symbol.least).collect::<Vec<_>>();
+        let first = symbols.iter().all(has_values).then(least);
+        std::iter::successors(first, move |values| next_binding(values, &symbols))
     }
 
     /// The nodes, except constants, whose earlier values a run reads, in order.
@@ -265,13 +267,13 @@ impl LinkedRoutine {
             let stream = self.0.context.stream().name();
             return Err(RunError::BindingCount { routine, stream, expected, symbols, found });
         }
-        let outside = |(symbol, value): &(&Symbol, &i64)| !(0..symbol.range).contains(*value);
+        let outside = |(symbol, value): &(&Symbol, &i64)| !(symbol.least..symbol.range).contains(*value);
         match parameters.iter().zip(bindings).find(outside) {
             Some((symbol, &value)) => Err(RunError::BindingRange {
                 routine: self.0.name.clone(),
                 stream: self.0.context.stream().name(),
                 symbol: symbol.name.clone(),
-                range: symbol.range,
+                range: symbol.least..symbol.range,
                 value,
             }),
             None => Ok(()),
@@ -280,11 +282,11 @@ impl LinkedRoutine {
 }
 
 /// The combination after `values`, in the order of an odometer.
-fn next_binding(values: &[i64], ranges: &[i64]) -> Option<Vec<i64>> {
-    let at = (0..values.len()).rev().find(|&at| values[at] + 1 < ranges[at])?;
+fn next_binding(values: &[i64], symbols: &[Symbol]) -> Option<Vec<i64>> {
+    let at = (0..values.len()).rev().find(|&at| values[at] + 1 < symbols[at].range)?;
     let mut next = values.to_vec();
     next[at] += 1;
-    next[at + 1..].fill(0);
+    next[at + 1..].iter_mut().zip(&symbols[at + 1..]).for_each(|(value, symbol)| *value = symbol.least);
     Some(next)
 }
 

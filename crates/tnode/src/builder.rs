@@ -8,7 +8,7 @@ use crate::host_array::HostArray;
 use crate::label::Label;
 use crate::mode::{Hosted, MemoryMode};
 use crate::node::{Inner, NodeId, Shape, TensorNode};
-use crate::padding::{Dims, Padding};
+use crate::padding::{Dims, Padding, RunSizes};
 use crate::registry::Registry;
 use crate::state::ModeState;
 
@@ -18,6 +18,7 @@ pub struct NodeBuilder {
     pub(crate) label: Label,
     id: Option<NodeId>,
     dims: Option<Dims>,
+    sizes: RunSizes,
     pub(crate) padding: Option<Padding>,
     pub(crate) dtype: DelayedDType,
     pub(crate) modes: ModeState,
@@ -29,6 +30,7 @@ impl NodeBuilder {
             label,
             id: None,
             dims: Some(Dims::new()),
+            sizes: RunSizes::new(),
             padding: None,
             dtype: DelayedDType::Default(DType::F32),
             modes: ModeState::undecided(),
@@ -38,6 +40,12 @@ impl NodeBuilder {
     /// Sets the dimensions, without margins.
     pub fn dims(mut self, dims: impl IntoIterator<Item = usize>) -> NodeBuilder {
         self.dims = Some(dims.into_iter().collect());
+        self
+    }
+
+    /// Names the sizes that a run gives to axes. The dimension of such an axis is the size's bound.
+    pub fn run_sizes(mut self, sizes: RunSizes) -> NodeBuilder {
+        self.sizes = sizes;
         self
     }
 
@@ -97,7 +105,8 @@ impl NodeBuilder {
     /// Makes the node in the global registry.
     ///
     /// # Errors
-    /// When the padding does not fit the dimensions, the array would be too large, or the fixed id is taken.
+    /// When the padding does not fit the dimensions, a node with margins has sizes of a run, the array would be
+    /// too large, or the fixed id is taken.
     pub fn build(self) -> Result<TensorNode, TensorNodeError> {
         self.build_in(Registry::global())
     }
@@ -107,7 +116,8 @@ impl NodeBuilder {
     /// # Errors
     /// The errors of [`build`](NodeBuilder::build).
     pub fn build_in(self, registry: &Registry) -> Result<TensorNode, TensorNodeError> {
-        let settled = self.dims.clone().map(|dims| Shape::new(dims, self.padding.as_ref())).transpose()?;
+        let shape = |dims| Shape::new(dims, self.sizes.clone(), self.padding.as_ref());
+        let settled = self.dims.clone().map(shape).transpose()?;
         registry.register(self.id, |id| Inner::new(id, registry.clone(), &self, settled.clone()))
     }
 }

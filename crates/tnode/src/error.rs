@@ -18,6 +18,12 @@ pub enum TensorNodeError {
     /// The dimensions of a node, without padding, were settled twice with different values.
     #[error("node {node}: dimensions are settled as {settled:?}, found {requested:?}")]
     DimsConflict { node: String, settled: Dims, requested: Dims },
+    /// The sizes that a run gives to the axes of a node were settled twice, differently.
+    #[error("node {node}: dimensions are settled as {settled}, found {requested}")]
+    SizesConflict { node: String, settled: String, requested: String },
+    /// A node with margins has an axis whose size a run gives.
+    #[error("an axis has the size `{size}`, which a run gives; a node with padding has constant dimensions")]
+    SizeWithPadding { size: String },
     /// The margins are for another number of axes than the array has.
     #[error("padding has {axes} axes, but the dimensions are {dims:?}")]
     PaddingRank { dims: Dims, axes: usize },

@@ -61,7 +61,7 @@ pub use crate::label::Label;
 pub use crate::mode::{Hosted, MemoryMode, Outcomes, Sharing, UnknownMemoryMode};
 pub use crate::name::{AmbiguousIdents, IdentStyle};
 pub use crate::node::{NodeId, TensorNode};
-pub use crate::padding::{AxisPadding, Dims, MAX_RANK, Padding};
+pub use crate::padding::{AxisPadding, Dims, MAX_RANK, Padding, RunSizes};
 pub use crate::partial_file::PartialFile;
 pub use crate::pending::Pending;
 pub use crate::predicates::{ForceCtx, ModeUndecided};

@@ -19,7 +19,7 @@ use crate::error::TensorNodeError;
 use crate::label::Label;
 use crate::mode::{MemoryMode, Sharing};
 use crate::name::{self, AmbiguousIdents, IdentStyle};
-use crate::padding::{Dims, Padding, checked_elems};
+use crate::padding::{Dims, Padding, RunSizes, checked_elems};
 use crate::predicates::ForceCtx;
 use crate::registry::Registry;
 use crate::state::ModeState;
@@ -71,6 +71,7 @@ pub(crate) struct Shape {
     padded: Dims,
     unpadded: Dims,
     elems: usize,
+    sizes: RunSizes,
 }
 
 /// The element type while it is open, with the number of its changes.
@@ -190,7 +191,7 @@ impl TensorNode {
     pub fn header(&self) -> String {
         let name = self.name();
         let dtype = self.0.dtype.get().map_or_else(|| self.delayed_dtype().to_string(), DType::to_string);
-        let dims = self.0.shape.get().map_or_else(|| "[?]".to_owned(), |s| format!("{:?}", s.unpadded));
+        let dims = self.0.shape.get().map_or_else(|| "[?]".to_owned(), Shape::to_string);
         let bytes = self.known_size_bytes().map_or_else(String::new, |bytes| format!(" {bytes} bytes"));
         let mode = self.mode().short_code();
         let info = Some(self.backend_info())
@@ -227,13 +228,40 @@ impl TensorNode {
     /// # Errors
     /// When other dimensions are settled already, these do not fit the padding, or their product overflows.
     pub fn set_dims(&self, dims: impl IntoIterator<Item = usize>) -> Result<(), TensorNodeError> {
-        let shape = Shape::new(dims.into_iter().collect(), self.padding())?;
-        let requested = shape.unpadded.clone();
-        let settled = &self.0.shape.get_or_init(|| shape).unpadded;
-        if *settled == requested {
-            return Ok(());
+        self.set_dims_with(dims, RunSizes::new())
+    }
+
+    /// [`set_dims`](Self::set_dims), with the sizes that a run gives; see [`RunSizes`].
+    ///
+    /// # Errors
+    /// When other dimensions or sizes are settled already, a node with margins has such sizes, or the product
+    /// of the dimensions overflows.
+    pub fn set_dims_with(
+        &self,
+        dims: impl IntoIterator<Item = usize>,
+        sizes: RunSizes,
+    ) -> Result<(), TensorNodeError> {
+        let requested = Shape::new(dims.into_iter().collect(), sizes, self.padding())?;
+        let settled = self.0.shape.get_or_init(|| requested.clone());
+        if settled.unpadded != requested.unpadded {
+            let (settled, requested) = (settled.unpadded.clone(), requested.unpadded);
+            return Err(TensorNodeError::DimsConflict { node: self.name(), settled, requested });
         }
-        Err(TensorNodeError::DimsConflict { node: self.name(), settled: settled.clone(), requested })
+        if settled.sizes != requested.sizes {
+            let (settled, requested) = (settled.to_string(), requested.to_string());
+            return Err(TensorNodeError::SizesConflict { node: self.name(), settled, requested });
+        }
+        Ok(())
+    }
+
+    /// The sizes that a run gives to axes; empty if all dimensions are constant or none is settled.
+    pub fn run_sizes(&self) -> &[Option<Arc<str>>] {
+        self.0.shape.get().map_or(&[], |shape| &shape.sizes)
+    }
+
+    /// The size that a run gives to an axis, by its name; `None` if the dimension is constant.
+    pub fn run_size(&self, axis: usize) -> Option<&Arc<str>> {
+        self.run_sizes().get(axis)?.as_ref()
     }
 
     /// The margins, if the node has any.
@@ -263,10 +291,33 @@ impl TensorNode {
 }
 
 impl Shape {
-    pub(crate) fn new(unpadded: Dims, padding: Option<&Padding>) -> Result<Shape, TensorNodeError> {
+    pub(crate) fn new(
+        unpadded: Dims,
+        mut sizes: RunSizes,
+        padding: Option<&Padding>,
+    ) -> Result<Shape, TensorNodeError> {
         let padded = padding.map_or_else(|| Ok(unpadded.clone()), |p| p.padded(&unpadded))?;
         let elems = checked_elems(&padded)?;
-        Ok(Shape { padded, unpadded, elems })
+        if sizes.iter().all(Option::is_none) {
+            sizes.clear();
+        }
+        if let Some(size) = sizes.iter().flatten().next().filter(|_| padding.is_some()) {
+            return Err(TensorNodeError::SizeWithPadding { size: size.to_string() });
+        }
+        sizes.resize(if sizes.is_empty() { 0 } else { unpadded.len() }, None);
+        Ok(Shape { padded, unpadded, elems, sizes })
+    }
+}
+
+/// The dimensions without margins, as in `[n <= 2048, 64]`.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |axis| self.sizes.get(axis).and_then(Option::as_ref);
+        let dim = |(axis, dim): (usize, &usize)| match size(axis) {
+            Some(size) => format!("{size} <= {dim}"),
+            None => dim.to_string(),
+        };
+        write!(f, "[{}]", self.unpadded.iter().enumerate().map(dim).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -462,6 +513,7 @@ impl TensorNode {
     pub fn to_builder(&self) -> Result<NodeBuilder, TensorNodeError> {
         let mut builder =
             TensorNode::builder(self.0.label.clone()).dims(self.dims_without_padding()?).dtype(self.dtype());
+        builder = builder.run_sizes(self.run_sizes().into());
         builder.padding = self.padding().cloned();
         builder.modes = self.mode();
         Ok(builder)

@@ -63,7 +63,7 @@ impl Names {
         let names = (0..).map(|at| format!("{}_by_{divisor}_{at}", of.unwrap_or("constant")));
         let is_new = |name: &String| !self.symbols.iter().any(|symbol| symbol.name == *name);
         let name = names.into_iter().find(is_new).unwrap_or_default();
-        self.symbols.push(Symbol { name, range, quotient });
+        self.symbols.push(Symbol { quotient, ..Symbol::parameter(name, range) });
         self.ranges.add_symbol(range);
         id
     }

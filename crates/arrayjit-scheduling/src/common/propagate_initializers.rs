@@ -7,7 +7,8 @@
 //!
 //! The fill is removed if the nest writes every element. It is also removed if `T` is local, loops of the
 //! nest end at symbols, and later statements access only elements that the nest writes: those whose indices
-//! are variables of loops with the same ends.
+//! are variables of loops with the same ends. A fill whose own loops end at symbols counts if the nest writes
+//! the same elements; then it is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,16 +25,17 @@ use codegen_core::dependence::{self, VariableRanges};
 pub(crate) fn propagate_initializers(routine: &mut LoweredRoutine, uses: &mut RoutineUses) {
     let ranges = VariableRanges::of(routine);
     let mut body = std::mem::take(&mut routine.body);
-    let mut known: BTreeMap<NodeRef, (usize, Scalar)> = BTreeMap::new();
+    let mut known: BTreeMap<NodeRef, Fill> = BTreeMap::new();
     let mut spent: BTreeSet<usize> = BTreeSet::new();
     for at in 0..body.len() {
         let [stmt, later @ ..] = &mut body[at..] else { break };
         for node in access::nodes(std::slice::from_ref(stmt)) {
-            if let Some((fill, value)) = known.remove(&node)
+            if let Some(Fill { at: fill, value, stored }) = known.remove(&node)
                 && reads_then_writes(stmt, node, &ranges)
+                && (stored.is_none() || stored == StoredElements::of(stmt, node))
             {
                 start_from(stmt, node, value);
-                if access::overwrites(stmt, node, routine.node(node)) {
+                if stored.is_some() || access::overwrites(stmt, node, routine.node(node)) {
                     spent.insert(fill);
                 } else if is_local(routine.node(node))
                     && StoredElements::of(stmt, node).is_some_and(|stored| stored.contain_accesses(later))
@@ -44,11 +46,27 @@ pub(crate) fn propagate_initializers(routine: &mut LoweredRoutine, uses: &mut Ro
             }
         }
         if let Some((node, value)) = fill(stmt, routine) {
-            known.insert(node, (at, value));
+            let stored = fill_end(stmt, node, routine);
+            known.insert(node, Fill { at, value, stored });
         }
     }
     let kept = body.into_iter().enumerate().filter(|(at, _)| !spent.contains(at));
     routine.body = kept.map(|(_, stmt)| stmt).collect();
+}
+
+/// A statement that fills elements of a node with a constant.
+struct Fill {
+    /// Its position.
+    at: usize,
+    value: Scalar,
+    /// The elements, if they are not all.
+    stored: Option<StoredElements>,
+}
+
+/// The elements that a fill stores, if they are not all elements of the node.
+fn fill_end(stmt: &Stmt, node: NodeRef, routine: &LoweredRoutine) -> Option<StoredElements> {
+    let is_whole = matches!(stmt, Stmt::Zero { .. }) || access::overwrites(stmt, node, routine.node(node));
+    if is_whole { None } else { StoredElements::of(stmt, node) }
 }
 
 /// The node that a statement fills with a constant, and the constant.
@@ -56,9 +74,12 @@ fn fill(stmt: &Stmt, routine: &LoweredRoutine) -> Option<(NodeRef, Scalar)> {
     if let Stmt::Zero { node } = stmt {
         return Some((*node, Scalar::zero(routine.node(*node).dtype)));
     }
-    match nest::chain(stmt).1 {
-        [Stmt::Set { node, value: Expr::Const(value), .. }]
-            if access::overwrites(stmt, *node, routine.node(*node)) =>
+    let (loops, body) = nest::chain(stmt);
+    let is_own = |index: &Indices| loops.iter().all(|l| index.iter().any(|at| at.mentions(*l)));
+    match body {
+        [Stmt::Set { node, index, value: Expr::Const(value) }]
+            if access::overwrites(stmt, *node, routine.node(*node))
+                || is_own(index) && StoredElements::of(stmt, *node).is_some() =>
         {
             Some((*node, *value))
         }
@@ -90,6 +111,7 @@ fn store(block: &[Stmt], node: NodeRef) -> Option<(usize, &Indices)> {
 }
 
 /// The elements of a node that a nest stores: along each axis, those below a bound of symbols.
+#[derive(PartialEq)]
 struct StoredElements {
     node: NodeRef,
     ends: Vec<Bound>,

@@ -83,6 +83,42 @@ pub enum ErrorKind {
         /// The names for which values were given.
         found: Vec<String>,
     },
+    /// An array has more elements along an axis than the bound of a size that a run gives, or none.
+    #[error(
+        "size `{size}` is from 1 to {bound}, but axis {axis} of the array for node `{node}` has {value} elements"
+    )]
+    Size {
+        /// The name of the size.
+        size: String,
+        /// Its bound.
+        bound: usize,
+        /// The number of elements along the axis.
+        value: usize,
+        /// The name of the node.
+        node: String,
+        /// The axis, from 0.
+        axis: usize,
+    },
+    /// Two arrays give a size different values, or an array and a value that is bound to it.
+    #[error("size `{size}` is {first} by `{by}`, but {second} by `{and}`")]
+    SizesDiffer {
+        /// The name of the size.
+        size: String,
+        /// Its value by the first place.
+        first: usize,
+        /// The name of the node that gives it the first value.
+        by: String,
+        /// Its value by the second place.
+        second: usize,
+        /// The name of the node that gives it the second value.
+        and: String,
+    },
+    /// No array gives a size its value.
+    #[error("size `{size}` has no value: give one to the run, or `set` a node that has it")]
+    OpenSize {
+        /// The name of the size.
+        size: String,
+    },
     /// Work that was not divided over streams.
     #[error(transparent)]
     Parallel(#[from] ParallelError),

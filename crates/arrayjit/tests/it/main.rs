@@ -82,6 +82,7 @@ mod recurrences;
 #[cfg(feature = "cranelift")]
 mod repeated_texts;
 #[cfg(feature = "cranelift")]
+mod run_sizes;
 mod scans;
 #[cfg(feature = "cranelift")]
 mod slices;

@@ -240,6 +240,8 @@ pub(crate) struct SizeItem {
     pub(crate) name: String,
     pub(crate) name_span: ByteRange,
     pub(crate) value: Option<IndexExpr>,
+    /// The greatest value of a size that each run gives.
+    pub(crate) bound: Option<IndexExpr>,
 }
 
 /// `repeat l in 0..n { .. }`, or `scan t in 0..n { .. }`.

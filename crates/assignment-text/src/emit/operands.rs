@@ -4,7 +4,7 @@
 //! subexpression with a further operation is assigned to a new virtual node, over the letters that occur in
 //! it.
 
-use tnode::{DType, Dims, MemoryMode, Reason, Scalar, TensorNode};
+use tnode::{DType, Dims, MemoryMode, Reason, RunSizes, Scalar, TensorNode};
 
 use super::component::{StatementComponent, collected};
 use super::projections::{LetterSpace, OperandAccess};
@@ -142,6 +142,11 @@ impl Emitter<'_> {
                 };
                 Ok((Operand::Index(dtype), accessed))
             }
+            ResolvedExprKind::Size(letter) if let Some((_, size)) = &self.space.sizes[*letter] => {
+                let index = ResolvedExprKind::Index(Affine::var(*size));
+                let size = ResolvedExpr { kind: index, span: tree.span.clone() };
+                self.operand(&size, wanted, operands)
+            }
             ResolvedExprKind::Size(letter) => {
                 let dtype =
                     self.index_type(&Affine::constant(self.space.ranges[*letter]), wanted, &tree.span)?;
@@ -217,7 +222,8 @@ impl Emitter<'_> {
         let rhs = self.rhs(value, dtype, &mut operands)?;
         let (computed, operands) = operands.finish();
         let dims: Dims = letters.iter().map(|&letter| self.space.size(letter)).collect();
-        let node = self.make_node(whole, &dims, dtype)?;
+        let sizes = letters.iter().map(|&letter| self.space.run_size(letter)).collect();
+        let node = self.make_node(whole, &dims, sizes, dtype)?;
         let index: Vec<Affine> = letters.iter().map(|&k| Affine::var(axis_iterator(k))).collect();
         let accessed = || OperandAccess {
             dims: dims.clone(),
@@ -241,11 +247,17 @@ impl Emitter<'_> {
         Ok((Operand::Node(node), read))
     }
 
-    fn make_node(&self, whole: &ResolvedExpr, dims: &Dims, dtype: DType) -> Result<TensorNode> {
+    fn make_node(
+        &self,
+        whole: &ResolvedExpr,
+        dims: &Dims,
+        sizes: RunSizes,
+        dtype: DType,
+    ) -> Result<TensorNode> {
         let source = on_one_line(self.space.text, &whole.span);
         let reason = Reason::new(format!("{SUBEXPRESSION_REASON}`{source}`"));
-        let node = TensorNode::builder(identifier(&source)).dims(dims.iter().copied()).dtype(dtype);
-        let node = node.mode_because(MemoryMode::Virtual, reason).build();
+        let node = TensorNode::builder(identifier(&source)).dims(dims.iter().copied()).run_sizes(sizes);
+        let node = node.dtype(dtype).mode_because(MemoryMode::Virtual, reason).build();
         node.map_err(|error| TextErrorKind::from(error).at(&whole.span))
     }
 }

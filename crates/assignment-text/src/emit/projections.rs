@@ -1,6 +1,7 @@
 //! The product spaces of accumulations, and the projections to their operands.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tnode::Dims;
 
@@ -9,7 +10,7 @@ use crate::tree::NodeAccess;
 use assignments::indexing::{AxisIndex, IndexError, Indexed, Projection, Projections, axis_iterator};
 use assignments::{AccessSpan, ByteRange};
 use lowered_ir::SourceText;
-use lowered_ir::ir::{Affine, Var};
+use lowered_ir::ir::{Affine, LoopId, SymbolId, Var};
 
 /// The access of an operand to its node.
 #[derive(Default)]
@@ -45,6 +46,10 @@ impl OperandAccess {
 pub(super) struct LetterSpace<'a> {
     /// The range of each letter of the statement.
     pub(super) ranges: &'a [i64],
+    /// The size that a run gives to the range of each letter, with its symbol.
+    pub(super) sizes: &'a [Option<(Arc<str>, SymbolId)>],
+    /// Whether each letter stays below its size without a condition that says so.
+    pub(super) ended: &'a [bool],
     /// The conditions of the statement.
     pub(super) conditions: &'a [(Affine, ByteRange)],
     pub(super) text: &'a SourceText,
@@ -54,6 +59,11 @@ impl LetterSpace<'_> {
     /// The number of values of a letter.
     pub(super) fn size(&self, letter: usize) -> usize {
         usize::try_from(self.ranges[letter]).unwrap_or(0)
+    }
+
+    /// The name of the size that a run gives to the range of a letter.
+    pub(super) fn run_size(&self, letter: usize) -> Option<Arc<str>> {
+        self.sizes[letter].as_ref().map(|(name, _)| name.clone())
     }
 
     /// Projections over the space of some letters, outermost first. The indices mention no other letters, and
@@ -98,7 +108,12 @@ impl LetterSpace<'_> {
             Err(IndexError::Condition { condition, why }) => {
                 Err(bad_bound(spans[condition], &why, self.text))
             }
-            found => Ok(found.expect("ranks and computed indices were checked when names were resolved")),
+            found => {
+                let found = found.expect("ranks and computed indices were checked when names were resolved");
+                let letter = |iterator: LoopId| letters.get(iterator.index()).copied();
+                let ended = |iterator| letter(iterator).filter(|&letter| self.ended[letter]);
+                Ok(found.with_run_sizes(|iterator| self.run_size(ended(iterator)?)))
+            }
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A statement with concatenated axes becomes one accumulation per component, with the only target and the
 //! only value whose letters are active in that component.
 
+use std::sync::Arc;
+
 use tnode::DType;
 
 use super::component::{
@@ -12,11 +14,20 @@ use super::operands::Emitter;
 use super::projections::LetterSpace;
 use super::warnings::ValueWarnings;
 use crate::error::{Result, TextErrorKind};
+use crate::resolve::below;
 use crate::source::framed;
-use crate::tree::ResolvedStatement;
-use assignments::indexing::concat;
-use assignments::{Accum, Assignments, ProgramStep, Warning, WarningKind};
+use crate::tree::{Letter, ResolvedStatement};
+use assignments::indexing::{StaticSymbol, concat};
+use assignments::{Accum, Assignments, ProgramStep, SymbolTable, Warning, WarningKind};
+use lowered_ir::ir::SymbolId;
 use lowered_ir::{SourceSpan, SourceText};
+
+/// The size that a run gives to the range of a letter, with its symbol.
+fn run_size(letter: &Letter, symbols: &mut SymbolTable) -> Option<(Arc<str>, SymbolId)> {
+    let size = letter.size.clone()?;
+    let symbol = symbols.enter(&StaticSymbol::open(&*size));
+    Some((size, symbol))
+}
 
 /// Appends the steps of a statement, and warnings about it. `ranges` has the range of each letter.
 pub(super) fn emit(
@@ -25,8 +36,15 @@ pub(super) fn emit(
     text: &SourceText,
     assignments: &mut Assignments,
 ) -> Result<()> {
-    let Assignments { steps, warnings, .. } = assignments;
-    let space = LetterSpace { ranges, conditions: &statement.conditions, text };
+    let Assignments { steps, warnings, symbols, .. } = assignments;
+    let sizes: Vec<_> = statement.letters.iter().map(|letter| run_size(letter, symbols)).collect();
+    let is_stated = |at: usize| {
+        let (_, symbol) = sizes[at].as_ref()?;
+        statement.conditions.iter().find(|(condition, _)| *condition == below((*symbol).into(), at))
+    };
+    let ended: Vec<bool> =
+        (0..sizes.len()).map(|at| sizes[at].is_some() && is_stated(at).is_none()).collect();
+    let space = LetterSpace { ranges, sizes: &sizes, ended: &ended, conditions: &statement.conditions, text };
     let parts = statement.letters.iter().map(|letter| letter.parts.clone());
     let axes: Vec<Vec<usize>> = parts.filter(|parts| !parts.is_empty()).collect();
     let Some(components) = concat::components(ranges, &axes) else {

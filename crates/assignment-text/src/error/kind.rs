@@ -119,6 +119,17 @@ pub enum TextErrorKind {
     /// A size without a value.
     #[error("size `{name}` has no value; bind one, or write it in the text as in `size {name} = 8`")]
     OpenSize { name: String },
+    /// A size that a run gives, declared in a function or repetition.
+    #[error(
+        "size `{name}` has a bound, but no value, in a block; declare it outside of functions and repetitions"
+    )]
+    SizeInside { name: String },
+    /// The bound of a size that a run gives is no size.
+    #[error("size `{name}` has the bound {bound}, expected one from 1 to {max}")]
+    SizeBound { name: String, bound: i64, max: i64 },
+    /// A value bound to a size is not within the bound that the text has.
+    #[error("size `{name}` is from 1 to {bound}, found {value}")]
+    SizeRange { name: String, value: i64, bound: usize },
     /// A scan whose first value is not 0.
     #[error("a scan starts at 0, found {from}; expected `0..` and the letter plus {from} in its place")]
     ScanFrom { from: i64 },
@@ -251,6 +262,28 @@ pub enum TextErrorKind {
         counted_elements(*expected)
     )]
     Size { letter: String, expected: i64, from: String, node: String, axis: usize, found: usize },
+    /// One letter indexes an axis whose size a run gives, and one of another size.
+    #[error(
+        "letter `{letter}` runs over {expected} (axis {from}), but axis {axis} of node `{node}` has {found}"
+    )]
+    SizesDiffer { letter: String, expected: String, from: String, node: String, axis: usize, found: String },
+    /// A letter of a concatenated axis has a range that a run gives.
+    #[error(
+        "`{axis}` is a concatenated axis, but a run gives the range `{size}` of one of its letters; expected constants"
+    )]
+    SizedConcat { axis: String, size: String },
+    /// An index may reach beyond a size that a run gives.
+    #[error(
+        "index `{index}` may be `{size}` or more, but axis {axis} of node `{node}` has `{size}` elements{}",
+        padded.as_ref().map(|padded| format!("; `{padded}` reads 0 outside")).unwrap_or_default()
+    )]
+    BeyondSize { index: String, size: String, node: String, axis: usize, padded: Option<String> },
+    /// A view regroups an axis whose size a run gives.
+    #[error(
+        "view `{view}` of node `{node}` regroups axes whose sizes a run gives; expected each of them as an axis \
+         of its own, with as many elements behind it"
+    )]
+    ViewOfSizes { view: String, node: String },
     /// The ranges of the letters of a concatenated axis do not add up to its size.
     #[error("`{letter}` has {} elements, but axis {axis} of node `{node}` has {found}", sum_text(parts))]
     ConcatSize { letter: String, parts: Vec<i64>, node: String, axis: usize, found: usize },

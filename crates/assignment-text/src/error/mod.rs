@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use self::kind::{TextErrorKind, TextGradientError};
+pub(crate) use self::phrases::counted_elements;
 use crate::source::{Frame, framed, on_one_line};
 pub use crate::synonyms::Synonym;
 use assignments::ByteRange;

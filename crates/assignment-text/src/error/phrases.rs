@@ -46,7 +46,7 @@ pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-pub(super) fn counted_elements<N: fmt::Display + PartialEq + From<u8>>(count: N) -> String {
+pub(crate) fn counted_elements<N: fmt::Display + PartialEq + From<u8>>(count: N) -> String {
     format!("{count} {}", if count == N::from(1) { "element" } else { "elements" })
 }
 

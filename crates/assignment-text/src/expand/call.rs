@@ -146,6 +146,10 @@ impl Expansion<'_> {
         if self.is_library(&def.name_span) { BTreeMap::new() } else { self.sizes.clone() }
     }
 
+    fn run_sizes_in(&self, def: &Def) -> BTreeSet<String> {
+        if self.is_library(&def.name_span) { BTreeSet::new() } else { self.run_sizes.clone() }
+    }
+
     /// Expands a call, whose names have been rewritten, and returns the nodes of its results.
     fn call(&mut self, mut call: Call, site: &CallSite<'_>) -> Result<Vec<CallResult>> {
         let def = self.function(&call)?;
@@ -161,10 +165,14 @@ impl Expansion<'_> {
         let kind = FrameKind::Call { function: def.name.clone(), definition: def.name_span.start, library };
         let frame = Frame { kind, span: call.span.clone(), outer: site.frame.clone() };
         let mut integers = self.sizes_in(&def);
+        let mut run_sizes = self.run_sizes_in(&def);
         let own = def.parameters.iter().map(Parameter::name).map(str::to_owned);
-        own.chain(letters::of_patterns(&def)).for_each(|name| _ = integers.remove(&name));
+        own.chain(letters::of_patterns(&def)).for_each(|name| {
+            integers.remove(&name);
+            run_sizes.remove(&name);
+        });
         let (function, frame) = (Some(Arc::new(function)), Some(Arc::new(frame)));
-        let mut scope = Scope { integers, function, frame, ..Scope::default() };
+        let mut scope = Scope { integers, run_sizes, function, frame, ..Scope::default() };
         self.items(&def.body, &mut scope)?;
         Ok(results)
     }
@@ -222,8 +230,8 @@ impl Expansion<'_> {
     fn default_value(&self, default: &Expr, def: &Def, function: &FunctionScope) -> Result<Expr> {
         let mut value = default.clone();
         let function = Some(Arc::new(function.clone()));
-        let integers = self.sizes_in(def);
-        rewrite::default_value(&mut value, &Scope { integers, function, ..Scope::default() })?;
+        let (integers, run_sizes) = (self.sizes_in(def), self.run_sizes_in(def));
+        rewrite::default_value(&mut value, &Scope { integers, run_sizes, function, ..Scope::default() })?;
         Ok(value)
     }
 

@@ -28,9 +28,10 @@ use crate::ast::{
 };
 use crate::constraint::Constraint;
 use crate::error::{Result, TextErrorKind};
+use crate::linear::IndexExpr;
 use crate::source::{Frame, FrameKind};
 use assignments::ByteRange;
-use assignments::indexing::StaticSymbol;
+use assignments::indexing::{StaticSymbol, extent};
 use lowered_ir::verify::Limits;
 
 /// The largest number of statements and repetitions in an expanded program.
@@ -46,6 +47,8 @@ pub(super) struct Library<'a> {
 /// An expanded program.
 #[derive(Default)]
 pub(super) struct Expanded {
+    /// The sizes that a run gives.
+    pub(super) sizes: Vec<RunSize>,
     pub(super) declarations: Vec<Declaration>,
     pub(super) views: Vec<View>,
     /// The statements, gradients and detached nodes, in order.
@@ -54,6 +57,23 @@ pub(super) struct Expanded {
     pub(super) kept: Vec<Access>,
     /// The names of the nodes that backward passes compute again.
     pub(super) recomputed: Vec<Recomputed>,
+}
+
+/// A size that a run gives.
+#[derive(Clone, Debug)]
+pub(super) struct RunSize {
+    pub(super) name: String,
+    pub(super) name_span: ByteRange,
+    pub(super) bound: usize,
+}
+
+impl RunSize {
+    /// The declaration.
+    pub(super) fn item(&self) -> SizeItem {
+        let (name, name_span) = (self.name.clone(), self.name_span.clone());
+        let bound = IndexExpr::number(extent(self.bound), self.name_span.clone());
+        SizeItem { name, name_span, value: None, bound: Some(bound) }
+    }
 }
 
 /// Expands the items of a program. `bound` has the sizes that the caller binds; `is_taken` says that a node
@@ -72,6 +92,7 @@ pub(crate) fn expand(
         bound,
         is_taken,
         sizes: BTreeMap::new(),
+        run_sizes: BTreeSet::new(),
         calls: BTreeMap::new(),
         expanded: Expanded::default(),
         copies: 0,
@@ -117,6 +138,8 @@ struct Expansion<'a> {
     own_names: BTreeSet<String>,
     /// The sizes of the program so far.
     sizes: BTreeMap<String, i64>,
+    /// The sizes that a run gives.
+    run_sizes: BTreeSet<String>,
     /// How many calls of each function have been expanded.
     calls: BTreeMap<String, usize>,
     expanded: Expanded,
@@ -243,10 +266,12 @@ impl Expansion<'_> {
     }
 
     fn size(&mut self, size: &SizeItem, scope: &mut Scope) -> Result<()> {
-        let bound = self.bound.get(&size.name).filter(|_| scope.frame.is_none());
-        let value = match (bound, &size.value) {
-            (Some(&bound), _) => bound,
+        let given = self.bound.get(&size.name).filter(|_| scope.frame.is_none());
+        let bound = size.bound.as_ref().map(|bound| run_bound(size, bound, scope)).transpose()?;
+        let value = match (given, &size.value) {
+            (Some(&value), _) => within(size, value, bound)?,
             (None, Some(value)) => scope.integer(value)?,
+            (None, None) if let Some(bound) = bound => return self.run_size(size, bound, scope),
             (None, None) => {
                 return Err(TextErrorKind::OpenSize { name: size.name.clone() }.at(&size.name_span));
             }
@@ -254,10 +279,22 @@ impl Expansion<'_> {
         if scope.frame.is_none() {
             self.sizes.insert(size.name.clone(), value);
         }
+        let is_taken = scope.run_sizes.contains(&size.name);
         match scope.integers.insert(size.name.clone(), value) {
-            Some(_) => Err(twice("size", &size.name, &size.name_span)),
-            None => Ok(()),
+            None if !is_taken => Ok(()),
+            _ => Err(twice("size", &size.name, &size.name_span)),
         }
+    }
+
+    /// Enters a size that a run gives.
+    fn run_size(&mut self, size: &SizeItem, bound: usize, scope: &mut Scope) -> Result<()> {
+        let SizeItem { name, name_span, .. } = size.clone();
+        if scope.integers.contains_key(&name) || !scope.run_sizes.insert(name.clone()) {
+            return Err(twice("size", &name, &name_span));
+        }
+        self.run_sizes.insert(name.clone());
+        self.expanded.sizes.push(RunSize { name, name_span, bound });
+        Ok(())
     }
 
     fn repeat(&mut self, repeat: &Repeat, scope: &Scope) -> Result<()> {
@@ -323,6 +360,29 @@ impl Expansion<'_> {
                 return prefix;
             }
         }
+    }
+}
+
+/// The bound of a size that a run gives, which stands outside of functions and repetitions.
+fn run_bound(size: &SizeItem, bound: &IndexExpr, scope: &Scope) -> Result<usize> {
+    if scope.frame.is_some() {
+        let name = size.name.clone();
+        return Err(TextErrorKind::SizeInside { name }.at(&size.name_span));
+    }
+    let value = scope.integer(bound)?;
+    let found = usize::try_from(value).ok().filter(|_| (1..Limits::default().extent).contains(&value));
+    let (name, max) = (size.name.clone(), Limits::default().extent - 1);
+    found.ok_or_else(|| TextErrorKind::SizeBound { name, bound: value, max }.at(&bound.span))
+}
+
+/// The value that the caller gives a size, which must be within the bound that the text may have for it.
+fn within(size: &SizeItem, value: i64, bound: Option<usize>) -> Result<i64> {
+    match bound {
+        Some(bound) if !(1..=extent(bound)).contains(&value) => {
+            let name = size.name.clone();
+            Err(TextErrorKind::SizeRange { name, value, bound }.at(&size.name_span))
+        }
+        _ => Ok(value),
     }
 }
 

@@ -42,10 +42,15 @@ pub(super) fn default_value(value: &mut Expr, scope: &Scope) -> Result<()> {
     values(value, &[], scope)
 }
 
-/// Replaces sizes by their numbers.
+/// Replaces sizes by their numbers. A size that a run gives stays alone on its axis.
 pub(super) fn sizes(sizes: &mut [IndexExpr], scope: &Scope) -> Result<()> {
     sizes.iter_mut().try_for_each(|size| {
-        *size = IndexExpr::number(scope.integer(size)?, size.span.clone());
+        let mut found = size.clone();
+        index(&mut found, scope)?;
+        *size = match found.kind {
+            IndexExprKind::Atom(Atom::Symbol(_)) => found,
+            _ => IndexExpr::number(found.known_integer()?, size.span.clone()),
+        };
         Ok(())
     })
 }
@@ -345,8 +350,8 @@ fn value(name: &str, span: &ByteRange, letters: &[String], scope: &Scope) -> Res
     let is_letter = letters.iter().any(|letter| letter == name);
     let integer = scope.integers.get(name).filter(|_| !is_letter);
     let number = integer.map(|&integer| ExprKind::Number(Number::integer(integer)));
-    let step = scope.steps.get(name).filter(|_| !is_letter);
-    let number = step.map(|symbol| ExprKind::Symbol(symbol.clone())).or(number);
+    let step = scope.symbol(name).filter(|_| !is_letter);
+    let number = step.map(|symbol| ExprKind::Symbol(symbol.to_owned())).or(number);
     let Some(function) = &scope.function else { return Ok(number) };
     let is_node = function.arrays.contains_key(name) || function.locals.contains(name);
     match (is_letter, is_node) {
@@ -385,6 +390,12 @@ fn row_size(row: &Row, span: &ByteRange, letters: &[String], function: &Function
 }
 
 impl Scope {
+    /// The symbol in place of a name: that of a scan, or the size that a run gives.
+    fn symbol(&self, name: &str) -> Option<&str> {
+        let size = self.run_sizes.get(name);
+        self.steps.get(name).or(size).map(String::as_str)
+    }
+
     /// The value of an integer.
     pub(super) fn integer(&self, value: &IndexExpr) -> Result<i64> {
         let mut value = value.clone();
@@ -398,7 +409,7 @@ impl Scope {
             let value = arguments::as_index(scalar);
             return value.map(Some).ok_or_else(|| TextErrorKind::NotAffine { found: "a value" }.at(span));
         }
-        let step = self.steps.get(name).map(|symbol| IndexExprKind::Atom(Atom::Symbol(symbol.clone())));
+        let step = self.symbol(name).map(|symbol| IndexExprKind::Atom(Atom::Symbol(symbol.to_owned())));
         let number = self.integers.get(name).map(|&number| IndexExprKind::Number(i128::from(number)));
         Ok(step.or(number))
     }

@@ -15,6 +15,8 @@ use assignments::{AccumOp, ByteRange};
 pub(super) struct Scope {
     /// The sizes and the letters of repetitions, with their numbers.
     pub(super) integers: BTreeMap<String, i64>,
+    /// The sizes that a run gives, which are symbols.
+    pub(super) run_sizes: BTreeSet<String>,
     /// The letters of scans, with the names of their symbols.
     pub(super) steps: BTreeMap<String, String>,
     /// The function being expanded.
@@ -72,7 +74,8 @@ pub(super) enum AxisBinding {
 impl Scope {
     /// Rejects the letter of a repetition or scan that has a meaning already.
     pub(super) fn reject_letter(&self, repeat: &Repeat) -> Result<()> {
-        match self.integers.contains_key(&repeat.letter) || self.steps.contains_key(&repeat.letter) {
+        let is_size = self.integers.contains_key(&repeat.letter) || self.run_sizes.contains(&repeat.letter);
+        match is_size || self.steps.contains_key(&repeat.letter) {
             true => Err(twice("letter", &repeat.letter, &repeat.letter_span)),
             false => Ok(()),
         }

@@ -77,10 +77,12 @@ impl Parser<'_> {
         Ok(self.list(parse)?.into_iter().map(item).collect())
     }
 
-    /// Parses `name` or `name = integer`.
+    /// Parses `name`, `name = integer` or `name <= integer`.
     fn size_item(&mut self) -> Result<SizeItem> {
         let (name, name_span) = self.name("the name of a size")?;
-        Ok(SizeItem { name, name_span, value: self.behind("=", Self::integer)? })
+        let value = self.behind("=", Self::integer)?;
+        let bound = if value.is_none() { self.behind("<=", Self::integer)? } else { None };
+        Ok(SizeItem { name, name_span, value, bound })
     }
 
     /// Parses `repeat letter in from..to { .. }`, or the same with `scan`.

@@ -8,7 +8,7 @@ use tnode::DType;
 
 use crate::ast::{Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Statement};
 use crate::error::{Result, TextErrorKind};
-use crate::linear::{AxisSize, IndexExpr, IndexExprKind};
+use crate::linear::{Atom, AxisSize, IndexExpr, IndexExprKind};
 use crate::names::NamesAt;
 use crate::number::Number;
 use assignments::ByteRange;
@@ -37,9 +37,10 @@ fn in_axis(index: &mut Index, names: NamesAt<'_>) -> Result<()> {
 
 fn in_index(index: &mut IndexExpr, names: NamesAt<'_>) -> Result<()> {
     index.replace(&mut |leaf, span| match leaf {
-        IndexExprKind::AxisSize(size) => {
-            Ok(Some(IndexExprKind::Number(i128::from(number(size, span, names)?))))
-        }
+        IndexExprKind::AxisSize(size) => Ok(Some(match axis(size, span, names)? {
+            (_, Some(size)) => IndexExprKind::Atom(Atom::Symbol(size)),
+            (number, None) => IndexExprKind::Number(i128::from(number)),
+        })),
         _ => Ok(None),
     })
 }
@@ -48,7 +49,10 @@ fn in_index(index: &mut IndexExpr, names: NamesAt<'_>) -> Result<()> {
 fn in_value(value: &mut Expr, names: NamesAt<'_>) -> Result<()> {
     match &mut value.kind {
         ExprKind::AxisSize(size) => {
-            let kind = ExprKind::Number(Number::integer(number(size, &value.span, names)?));
+            let kind = match axis(size, &value.span, names)? {
+                (_, Some(size)) => ExprKind::Symbol(size),
+                (number, None) => ExprKind::Number(Number::integer(number)),
+            };
             let number = Expr::new(kind, value.span.clone())?;
             *value = Expr::new(ExprKind::Cast(DType::I32, Box::new(number)), value.span.clone())?;
             return Ok(());
@@ -68,10 +72,12 @@ fn in_random(call: &mut RandomCall, names: NamesAt<'_>) -> Result<()> {
     })
 }
 
-fn number(size: &AxisSize, span: &ByteRange, names: NamesAt<'_>) -> Result<i64> {
+/// The dimension of the axis, and the name of a size that a run gives.
+fn axis(size: &AxisSize, span: &ByteRange, names: NamesAt<'_>) -> Result<(i64, Option<String>)> {
     let located = |kind: TextErrorKind| kind.at(span);
     let node = names.find(&size.node).map_err(located)?;
     let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;
     let found = dims.get(size.axis).map(|&found| i64::try_from(found).unwrap_or(i64::MAX));
+    let found = found.map(|number| (number, node.run_size(size.axis).map(|name| name.to_string())));
     found.ok_or_else(|| located(TextErrorKind::NoAxis { node: node.name(), axis: size.axis, dims }))
 }

@@ -1,6 +1,6 @@
 //! Checks that indices are in bounds.
 
-use super::ranges::with_margins;
+use super::ranges::{below, size_symbol, with_margins};
 use crate::error::{Result, TextErrorKind, bad_bound};
 use crate::source::on_one_line;
 use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
@@ -20,8 +20,8 @@ pub(super) fn check_bounds(
     }
     let mut reads = Vec::new();
     statement.each_access(&mut |access| reads.push(access));
-    let space = bounded_space(statement, ranges, text)?;
-    let symbol = |id: SymbolId| symbols[id.index()].range;
+    let space = bounded_space(statement, ranges, symbols, text)?;
+    let symbol = |id: SymbolId| symbols[id.index()].interval();
     let points = PointRanges::new(ranges, space.clips(), &symbol);
     for read in reads {
         for (axis, (index, span)) in
@@ -51,15 +51,36 @@ pub(super) fn check_bounds(
                     TextErrorKind::OutOfBounds { index, lo, hi, node, axis, size, padded, inferred }.at(span)
                 );
             }
+            let guarded = matches!(read.how, AccessKind::Padded(..)) && read.computed.is_none();
+            if let Some(size) = read.size(axis).filter(|_| !guarded)
+                && let Some(symbol) = size_symbol(size, symbols)
+            {
+                let beyond = index.plus(&Affine::term(symbol, -1));
+                let bounds = space.value(&beyond).and_then(|beyond| index_bounds(&beyond, &points));
+                if bounds.is_none_or(|(_, greatest)| greatest >= 0) {
+                    let (index, size, node) = (on_one_line(text, span), size.to_string(), read.name());
+                    let padded = padded(read, text);
+                    return Err(TextErrorKind::BeyondSize { index, size, node, axis, padded }.at(span));
+                }
+            }
         }
     }
     Ok(())
 }
 
 /// The loops over the points at which the statement assigns.
-fn bounded_space(statement: &ResolvedStatement, ranges: &[i64], text: &str) -> Result<BoundedSpace> {
-    let conditions: Vec<Affine> =
+fn bounded_space(
+    statement: &ResolvedStatement,
+    ranges: &[i64],
+    symbols: &[StaticSymbol],
+    text: &str,
+) -> Result<BoundedSpace> {
+    let mut conditions: Vec<Affine> =
         statement.conditions.iter().map(|(condition, _)| condition.clone()).collect();
+    for (at, letter) in statement.letters.iter().enumerate() {
+        let size = letter.size.as_ref().and_then(|size| size_symbol(size, symbols));
+        conditions.extend(size.map(|size| below(size, at)));
+    }
     BoundedSpace::new(ranges, &conditions).map_err(|(at, why)| {
         let span = &statement.conditions[at].1;
         bad_bound(span, &why, text)

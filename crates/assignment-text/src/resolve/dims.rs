@@ -4,23 +4,32 @@
 //! letter on an axis that a letter indexes alone, one more than the greatest index on any other axis.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use tnode::{DType, Dims, TensorNode};
+use tnode::{DType, Dims, RunSizes, TensorNode};
 
 use crate::ast::View;
+use crate::declare::axis_size as declared_size;
 use crate::error::{Result, TextErrorKind};
-use crate::names::{example, written};
-use crate::tree::{NodeAccess, ResolvedStatement};
+use crate::linear::{Atom, IndexExprKind};
+use crate::names::{Names, example, written};
+use crate::tree::{Letter, NodeAccess, ResolvedStatement};
 use assignments::indexing::{StaticSymbol, extent};
 use lowered_ir::ir::{Affine, Var};
 
-/// The dimensions of a view, which has as many elements as its node.
-pub(super) fn view_dims(view: &View, node: &TensorNode) -> Result<Dims> {
+/// The dimensions of a view, which has as many elements as its node, and the sizes that a run gives.
+pub(super) fn view_dims(view: &View, node: &TensorNode, names: &Names) -> Result<(Dims, RunSizes)> {
     let located = |kind: TextErrorKind| kind.at(&view.span);
     let found = node.dims_without_padding().map_err(|error| located(error.into()))?;
-    let mut sizes = Vec::new();
+    let (mut sizes, mut named) = (Vec::new(), RunSizes::new());
     for size in &view.sizes {
-        sizes.push(size.known_integer()?);
+        let (dim, name) = match &size.kind {
+            IndexExprKind::Atom(Atom::Symbol(_)) => declared_size(size, names)?,
+            _ => (usize::try_from(size.known_integer()?).unwrap_or(0), None),
+        };
+        let number = size.integer().ok().flatten().and_then(|number| i64::try_from(number).ok());
+        sizes.push(number.unwrap_or(extent(dim)));
+        named.push(name);
     }
     let elements = |sizes: &[i64]| {
         let positive = sizes.iter().all(|&size| size >= 0);
@@ -31,7 +40,19 @@ pub(super) fn view_dims(view: &View, node: &TensorNode) -> Result<Dims> {
         let (view, node) = (view.target.name.clone(), node.name());
         return Err(located(TextErrorKind::ViewSize { view, dims: sizes, node, found }));
     }
-    Ok(sizes.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect())
+    let dims: Dims = sizes.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
+    if run_axes(&dims, &named) != run_axes(&found, node.run_sizes()) {
+        let (view, node) = (view.target.name.clone(), node.name());
+        return Err(located(TextErrorKind::ViewOfSizes { view, node }));
+    }
+    Ok((dims, named))
+}
+
+/// The axes whose sizes a run gives: each name with the number of elements behind the axis.
+fn run_axes<'a>(dims: &[usize], sizes: &'a [Option<Arc<str>>]) -> Vec<(&'a str, usize)> {
+    let behind = |axis: usize| dims[axis + 1..].iter().product();
+    let named = sizes.iter().enumerate();
+    named.filter_map(|(axis, size)| Some((size.as_deref()?, behind(axis)))).collect()
 }
 
 /// Settles the open dimensions of the targets.
@@ -42,22 +63,35 @@ pub(super) fn settle_dims(
 ) -> Result<()> {
     let is_open = |target: &&NodeAccess| target.node.dims_without_padding().is_err();
     let mut sizes: BTreeMap<TensorNode, Dims> = BTreeMap::new();
+    let mut named: BTreeMap<TensorNode, RunSizes> = BTreeMap::new();
     for target in statement.lhs.iter().filter(is_open) {
         let found = target_sizes(target, ranges, symbols)?;
+        named.entry(target.node.clone()).or_insert_with(|| letter_sizes(target, &statement.letters));
         let sizes = sizes.entry(target.node.clone()).or_insert_with(|| found.clone());
         sizes.iter_mut().zip(found).for_each(|(size, found)| *size = found.max(*size));
     }
     for target in &mut statement.lhs {
         let Some(dims) = sizes.get(&target.node) else { continue };
         let located = |kind: TextErrorKind| kind.at(&target.span);
-        target.node.set_dims(dims.iter().copied()).map_err(|error| located(error.into()))?;
+        let named = named.get(&target.node).cloned().unwrap_or_default();
+        target.node.set_dims_with(dims.iter().copied(), named).map_err(|error| located(error.into()))?;
         if dims.len() != target.index.len() {
             let (node, found) = (target.node.name(), target.index.len());
             return Err(located(TextErrorKind::Rank { node, dims: dims.clone(), found }));
         }
         target.dims = dims.clone();
+        target.sizes = target.node.run_sizes().into();
     }
     Ok(())
+}
+
+/// The sizes that a run gives to the letters that index the axes of a target alone.
+fn letter_sizes(target: &NodeAccess, letters: &[Letter]) -> RunSizes {
+    let size = |(index, _): &(Affine, _)| match index.as_var() {
+        Some(Var::Loop(id)) => letters[id.index()].size.clone(),
+        _ => None,
+    };
+    target.index.iter().map(size).collect()
 }
 
 /// The sizes that the indices of a target ask for: one more than the greatest index on each axis.

@@ -34,7 +34,14 @@ pub(super) fn enter_letter(
 ) -> usize {
     let known = letters.iter().position(|letter| letter.name == name);
     known.unwrap_or_else(|| {
-        letters.push(Letter { name: name.to_owned(), span: span.clone(), declared: None, parts, node: None });
+        letters.push(Letter {
+            name: name.to_owned(),
+            span: span.clone(),
+            declared: None,
+            size: None,
+            parts,
+            node: None,
+        });
         letters.len() - 1
     })
 }

@@ -10,9 +10,11 @@ mod letters;
 mod ranges;
 mod statement;
 
+pub(crate) use self::ranges::below;
+
 use std::collections::BTreeSet;
 
-use tnode::{DType, TensorNode};
+use tnode::{DType, RunSizes, TensorNode};
 
 use crate::ast::{Access, ExpandedStep, Fetch, Gradient, Role, Statement};
 use crate::error::{LocatedError, Result, TextErrorKind, TextGradientError};
@@ -113,8 +115,9 @@ impl StepResolver<'_> {
             check_target(target, statement, names)?;
         }
         let mut resolved = statement::resolve(statement, self.text, names, self.symbols)?;
-        let ranges = ranges::letter_ranges(&resolved, self.symbols, self.text)?;
+        let ranges = ranges::letter_ranges(&mut resolved, self.names, self.symbols, self.text)?;
         dims::settle_dims(&mut resolved, &ranges, self.symbols)?;
+        ranges::state_sizes(&mut resolved, self.symbols);
         bounds::check_bounds(&resolved, &ranges, self.symbols, self.text)
             .map_err(|error| self.with_first_write(error))?;
         Ok(StepKind::Ranged(Box::new(resolved), ranges))
@@ -135,18 +138,21 @@ impl StepResolver<'_> {
         let node = node.map_err(|kind| kind.at(&target.name_span))?;
         if !before.has(&target.name) {
             let of_dims = of.as_ref().and_then(|of| of.dims_without_padding().ok());
+            let sizes = of.as_ref().map_or(&[][..], |of| of.run_sizes());
             let dims = match fetch {
-                Fetch::Slice { .. } => of_dims.and_then(|dims| Some(dims.get(1..)?.into())),
-                Fetch::Order { .. } => of_dims,
+                Fetch::Slice { .. } => of_dims.and_then(|dims| {
+                    Some((dims.get(1..)?.into(), sizes.get(1..).unwrap_or_default().into()))
+                }),
+                Fetch::Order { .. } => of_dims.map(|dims| (dims, RunSizes::from(sizes))),
                 _ => None,
             };
-            let Some(dims) = dims else {
+            let Some((dims, sizes)) = dims else {
                 let [example, number] =
                     [&[None][..], &[]].map(|dims| example(&target.name, DType::F32, dims));
                 let node = target.name.clone();
                 return Err(TextErrorKind::OpenDims { node, example, number }.at(&target.span));
             };
-            let dims = node.set_dims(dims);
+            let dims = node.set_dims_with(dims, sizes);
             dims.map_err(|error| TextErrorKind::from(error).at(&target.span))?;
         }
         Ok(ResolvedFill { statement: Box::new(statement.clone()), node, of })
@@ -197,7 +203,7 @@ impl StepResolver<'_> {
         }
         let is_new = !self.names.before(self.at).has(&receiver_name);
         let receiver = names.find(&receiver_name)?;
-        receiver.set_dims(node.dims_without_padding()?)?;
+        receiver.set_dims_with(node.dims_without_padding()?, node.run_sizes().into())?;
         Ok(ResolvedParameter { name, node, receiver_name, receiver, is_new, access })
     }
 

@@ -12,27 +12,38 @@
 //! index with exactly one letter of open range limits that letter, and the least limit is its range.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tnode::{DType, TensorNode};
 
-use crate::error::{Result, TextErrorKind};
-use crate::names::{example, written};
+use crate::error::{Result, TextErrorKind, counted_elements};
+use crate::names::{Names, example, written};
 use crate::source::excerpt;
 use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
 use assignments::indexing::{StaticSymbol, axis_iterator, extent};
-use lowered_ir::ir::{Affine, Var};
+use lowered_ir::ir::{Affine, SymbolId, Var};
 use lowered_ir::verify::Limits;
 
-/// The range of each letter of the statement.
+/// The range of each letter of the statement. A letter below a size that a run gives has the size's bound.
 pub(super) fn letter_ranges(
-    statement: &ResolvedStatement,
+    statement: &mut ResolvedStatement,
+    names: &Names,
     symbols: &[StaticSymbol],
     text: &str,
 ) -> Result<Vec<i64>> {
+    for at in 0..statement.letters.len() {
+        statement.letters[at].size = letter_size(statement, at, symbols);
+    }
+    let statement = &*statement;
     let letters = 0..statement.letters.len();
-    let sized = letters.clone().map(|at| axes_range(statement, at, text)).collect::<Result<Vec<_>, _>>()?;
+    let sized =
+        letters.clone().map(|at| axes_range(statement, at, symbols, text)).collect::<Result<Vec<_>, _>>()?;
     let mut ranges =
         letters.clone().map(|at| declared_or(statement, at, sized[at])).collect::<Result<Vec<_>, _>>()?;
+    for (at, range) in ranges.iter_mut().enumerate() {
+        let size = statement.letters[at].size.as_ref();
+        *range = range.or_else(|| Some(extent(*names.sizes.get(size?)?)));
+    }
     letters.clone().for_each(|at| fill_open_part(at, &statement.letters[at].parts, &mut ranges));
     limit_by_reads(statement, symbols, &mut ranges);
     letters.map(|at| known_range(statement, at, &ranges)).collect()
@@ -52,12 +63,108 @@ fn alone_axes(statement: &ResolvedStatement, at: usize) -> Vec<(&NodeAccess, usi
     axes
 }
 
+/// The size that a run gives, below which a letter stays: that of an axis that it indexes alone, or of a
+/// comparison.
+fn letter_size(statement: &ResolvedStatement, at: usize, symbols: &[StaticSymbol]) -> Option<Arc<str>> {
+    // A declared range may be less than the size.
+    if statement.letters[at].declared.is_some() {
+        return None;
+    }
+    let axes = alone_axes(statement, at);
+    let own = axes.iter().find_map(|(read, axis)| read.size(*axis)).cloned();
+    own.or_else(|| compared_size(statement, at, symbols))
+}
+
+/// The size that a run gives, below which a comparison keeps a letter.
+fn compared_size(statement: &ResolvedStatement, at: usize, symbols: &[StaticSymbol]) -> Option<Arc<str>> {
+    statement.conditions.iter().find_map(|(condition, _)| below_size(condition, at, symbols))
+}
+
+/// The size that a run gives, if the condition is that a letter is less than it.
+fn below_size(condition: &Affine, letter: usize, symbols: &[StaticSymbol]) -> Option<Arc<str>> {
+    let terms = condition.terms().iter().find_map(|&(var, _)| match var {
+        Var::Symbol(id) => Some(id),
+        Var::Loop(_) => None,
+    });
+    let symbol = symbols.get(terms?.index()).filter(|symbol| symbol.is_size)?;
+    (*condition == below(terms?.into(), letter)).then(|| symbol.name.as_str().into())
+}
+
+/// The condition that a letter is less than a symbol.
+pub(crate) fn below(symbol: Var, letter: usize) -> Affine {
+    Affine::var(symbol).plus(&Affine::term(axis_iterator(letter), -1)).plus_constant(-1)
+}
+
+/// The symbol of a size that a run gives.
+pub(super) fn size_symbol(size: &str, symbols: &[StaticSymbol]) -> Option<Var> {
+    let at = symbols.iter().position(|symbol| symbol.is_size && symbol.name == size)?;
+    Some(Var::Symbol(SymbolId(at as u32)))
+}
+
+/// States the bounds by sizes that a run gives, as far as the axes of nodes do not imply them.
+///
+/// A loop over a letter that indexes such an axis alone ends at the size. So the condition that a letter stays
+/// below a size is removed, if all axes that it indexes alone have that size. A letter with a lower bound
+/// becomes the sum of the bound and a count, and gets the condition.
+pub(super) fn state_sizes(statement: &mut ResolvedStatement, symbols: &[StaticSymbol]) {
+    let is_implied = |condition: &Affine| {
+        (0..statement.letters.len()).any(|at| {
+            let Some(size) = below_size(condition, at, symbols) else { return false };
+            let axes = alone_axes(statement, at);
+            !axes.is_empty() && axes.iter().all(|(read, axis)| read.size(*axis) == Some(&size))
+        })
+    };
+    let implied: Vec<bool> =
+        statement.conditions.iter().map(|(condition, _)| is_implied(condition)).collect();
+    let mut implied = implied.into_iter();
+    statement.conditions.retain(|_| !implied.next().unwrap_or(false));
+    for (at, letter) in statement.letters.iter().enumerate() {
+        let bounds_it = |condition: &Affine| {
+            let inner = condition.terms().iter().filter_map(|&(var, c)| match var {
+                Var::Loop(id) => Some((id.index(), c)),
+                Var::Symbol(_) => None,
+            });
+            inner.max() == Some((at, 1))
+        };
+        let lower = statement.conditions.iter().find(|(condition, _)| bounds_it(condition));
+        let Some((_, span)) = lower else { continue };
+        let symbol = letter.size.as_ref().and_then(|size| size_symbol(size, symbols));
+        if let Some(below) = symbol.map(|symbol| below(symbol, at)) {
+            let span = span.clone();
+            statement.conditions.push((below, span));
+        }
+    }
+}
+
 /// The common size of the axes that a letter indexes alone; `None` if there are none.
-fn axes_range(statement: &ResolvedStatement, at: usize, text: &str) -> Result<Option<i64>> {
+fn axes_range(
+    statement: &ResolvedStatement,
+    at: usize,
+    symbols: &[StaticSymbol],
+    text: &str,
+) -> Result<Option<i64>> {
     let letter = &statement.letters[at];
     let axes = alone_axes(statement, at);
     let Some(&(first, first_axis)) = axes.first() else { return Ok(None) };
     let expected = extent(first.dims[first_axis]);
+    let is_compared = letter.size.is_some() && letter.size == compared_size(statement, at, symbols);
+    let is_bounded = letter.declared.is_some() || is_compared;
+    let other = axes.iter().find(|(read, axis)| read.size(*axis) != first.size(first_axis));
+    if let Some(&(read, axis)) = other.filter(|_| !is_bounded) {
+        let shown = |read: &NodeAccess, axis: usize| match read.size(axis) {
+            Some(size) => format!("`{size}` elements"),
+            None => counted_elements(extent(read.dims[axis])),
+        };
+        let from = format!("{first_axis} of `{}`", excerpt(text, &first.span));
+        let (expected, found) = (shown(first, first_axis), shown(read, axis));
+        let (letter, node) = (letter.name.clone(), read.name());
+        return Err(
+            TextErrorKind::SizesDiffer { letter, expected, from, node, axis, found }.at(&read.index[axis].1)
+        );
+    }
+    if is_compared {
+        return Ok(axes.iter().map(|(read, axis)| extent(read.dims[*axis])).min());
+    }
     match axes.iter().find(|(read, axis)| extent(read.dims[*axis]) != expected) {
         Some(&(read, axis)) if letter.declared.is_none() => {
             let from = format!("{first_axis} of `{}`", excerpt(text, &first.span));
@@ -124,7 +231,9 @@ fn index_limits(read: &NodeAccess, symbols: &[StaticSymbol], ranges: &[Option<i6
         let bounds = with_margins(&read.node, axis, read.dims[axis]);
         largest_range(&read.index[axis].0, bounds, symbols, ranges)
     };
-    (0..read.index.len()).filter(|&axis| !read.is_computed(axis)).filter_map(limit).collect()
+    // A size that a run gives is no number from which a range could follow.
+    let is_constant = |axis: usize| !read.is_computed(axis) && read.size(axis).is_none();
+    (0..read.index.len()).filter(|&axis| is_constant(axis)).filter_map(limit).collect()
 }
 
 /// The only letter of open range in an index, with the largest range for which the index stays within
@@ -163,6 +272,12 @@ fn known_range(statement: &ResolvedStatement, at: usize, ranges: &[Option<i64>])
     }
     let parts = letter.parts.iter().map(|&part| known_range(statement, part, ranges));
     let parts = parts.collect::<Result<Vec<i64>, _>>()?;
+    let mut sized =
+        letter.parts.iter().chain([&at]).filter_map(|&part| statement.letters[part].size.as_ref());
+    if let Some(size) = sized.next() {
+        let (axis, size) = (letter.name.clone(), size.to_string());
+        return Err(TextErrorKind::SizedConcat { axis, size }.at(&letter.span));
+    }
     let all = parts.iter().fold(0i64, |sum, &part| sum.saturating_add(part));
     let fewer = letter.parts.iter().any(|&part| statement.letters[part].declared.is_some());
     match alone_axes(statement, at).first() {

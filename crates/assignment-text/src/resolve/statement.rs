@@ -1,6 +1,6 @@
 //! Resolves the names of a statement to letters, symbols and nodes.
 
-use tnode::{Dims, TensorNode};
+use tnode::{Dims, RunSizes, TensorNode};
 
 use super::dims::view_dims;
 use super::letters::{concat_name, enter_letter, enter_letters};
@@ -200,12 +200,12 @@ impl NameResolver<'_> {
             return Err(self.nodes.not_written(name).at(&access.name_span));
         }
         reject_rows(access)?;
-        let dims = view_dims(view, &node)?;
+        let (dims, sizes) = view_dims(view, &node, self.nodes.names())?;
         if dims.len() != access.indices.len() {
             let (node, found) = (access.name.clone(), access.indices.len());
             return Err(TextErrorKind::Rank { node, dims, found }.at(&access.span));
         }
-        Ok(NodeAccess { view: Some(access.name.clone()), ..self.indexed(node, dims, access, how)? })
+        Ok(NodeAccess { view: Some(access.name.clone()), ..self.indexed(node, (dims, sizes), access, how)? })
     }
 
     fn read_node(&mut self, node: TensorNode, access: &Access, how: AccessKind) -> Result<NodeAccess> {
@@ -218,6 +218,7 @@ impl NameResolver<'_> {
         if !matches!(how, AccessKind::Lhs) && self.nodes.is_unwritten(&access.name) {
             return Err(self.nodes.not_written(&access.name).at(&access.name_span));
         }
+        let sizes = node.run_sizes().into();
         let (dims, is_open) = match node.dims_without_padding() {
             Ok(dims) => (dims, false),
             // The ranges of letters, which follow from the values, settle the dimensions of the target.
@@ -228,14 +229,14 @@ impl NameResolver<'_> {
             let found = access.indices.len();
             return Err(located(TextErrorKind::Rank { node: node.name(), dims, found }));
         }
-        self.indexed(node, dims, access, how)
+        self.indexed(node, (dims, sizes), access, how)
     }
 
     /// An access whose number of indices fits the dimensions.
     fn indexed(
         &mut self,
         node: TensorNode,
-        dims: Dims,
+        (dims, sizes): (Dims, RunSizes),
         access: &Access,
         how: AccessKind,
     ) -> Result<NodeAccess> {
@@ -246,7 +247,7 @@ impl NameResolver<'_> {
         let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
         let index = access.indices.iter().map(index).collect::<Result<_>>()?;
         let span = access.span.clone();
-        Ok(NodeAccess { node, dims, literals: None, how, view: None, index, computed, span })
+        Ok(NodeAccess { node, dims, sizes, literals: None, how, view: None, index, computed, span })
     }
 
     fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr> {

@@ -116,7 +116,8 @@ impl Display for Detach {
 impl Display for SizeItem {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "size {}", self.name)?;
-        self.value.as_ref().map_or(Ok(()), |value| write!(f, " = {value}"))
+        self.value.as_ref().map_or(Ok(()), |value| write!(f, " = {value}"))?;
+        self.bound.as_ref().map_or(Ok(()), |bound| write!(f, " <= {bound}"))
     }
 }
 

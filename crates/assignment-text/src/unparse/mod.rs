@@ -18,6 +18,7 @@ mod subexpressions;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use tnode::{MemoryMode, TensorNode};
 
@@ -104,6 +105,11 @@ impl<'a> ProgramPrinter<'a> {
 
     /// Declares the nodes in order of first mention, then those that the program keeps and mentions nowhere.
     fn declarations(&mut self) {
+        let sizes = names::run_sizes(self.program);
+        let item = |(name, bound): (&Arc<str>, &usize)| format!("{name} <= {bound}");
+        if !sizes.is_empty() {
+            self.line(format!("size {}", sizes.iter().map(item).collect::<Vec<_>>().join(", ")));
+        }
         let roles = NodeRoles::of(self.program, &self.subexpressions);
         let mentioned = self.program.nodes();
         let others: Vec<TensorNode> =
@@ -113,12 +119,15 @@ impl<'a> ProgramPrinter<'a> {
                 continue;
             }
             let dims = node.dims_without_padding().unwrap_or_default();
-            let size = |&dim: &usize| IndexExpr::number(assignments::indexing::extent(dim), NOWHERE);
+            let size = |(axis, &dim): (usize, &usize)| match node.run_size(axis) {
+                Some(size) => IndexExpr::letter(&**size, NOWHERE),
+                None => IndexExpr::number(assignments::indexing::extent(dim), NOWHERE),
+            };
             let declaration = Declaration {
                 role: roles.role(&node),
                 target: self.whole(&node),
                 dtype: Some(node.dtype()),
-                sizes: dims.iter().map(size).collect(),
+                sizes: dims.iter().enumerate().map(size).collect(),
                 initial: None,
                 span: NOWHERE,
             };

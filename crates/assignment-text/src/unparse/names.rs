@@ -1,6 +1,7 @@
 //! The names of nodes and letters in printed text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tnode::{DType, TensorNode};
 
@@ -18,6 +19,7 @@ impl PrintedNames {
     pub(super) fn new(program: &Assignments) -> PrintedNames {
         let mut printed = PrintedNames { names: BTreeMap::new(), taken: BTreeSet::new() };
         printed.taken.extend(program.symbols.iter().filter_map(StaticSymbol::letter).map(str::to_owned));
+        printed.taken.extend(run_sizes(program).into_keys().map(|size| size.to_string()));
         // Nodes of the text keep their names.
         for (name, node) in program.text_nodes.by_name() {
             printed.enter(node, name.to_owned());
@@ -51,6 +53,21 @@ impl PrintedNames {
         let mut names = letters.chain(numbered);
         names.find(|name| !self.taken.contains(name) && !used.contains(name)).unwrap_or_default()
     }
+}
+
+/// The sizes that a run gives, with their bounds.
+pub(super) fn run_sizes(program: &Assignments) -> BTreeMap<Arc<str>, usize> {
+    let nodes = program.nodes().into_iter().chain(program.kept.iter().cloned());
+    let sized = nodes.flat_map(|node| {
+        let dims = node.dims_without_padding().unwrap_or_default();
+        let sizes: Vec<_> = node.run_sizes().to_vec();
+        sizes.into_iter().zip(dims).filter_map(|(size, bound)| Some((size?, bound)))
+    });
+    let symbols = program.symbols.iter().filter(|symbol| symbol.is_size).filter_map(|symbol| {
+        let bound = usize::try_from(symbol.range?.checked_sub(1)?).ok()?;
+        Some((Arc::from(symbol.name.as_str()), bound))
+    });
+    symbols.chain(sized).collect()
 }
 
 /// The name with its other characters replaced by `_`; none if nothing is left. A name with a meaning in the

@@ -1,6 +1,7 @@
 //! Makes the statement of a step.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tnode::{DType, Scalar, TensorNode};
 
@@ -24,8 +25,9 @@ pub(super) struct StatementPrinter<'p, 'a> {
     /// The symbols whose ranges earlier statements state.
     ranged: &'p mut BTreeSet<SymbolId>,
     letters: BTreeMap<LoopId, String>,
-    /// The axes that a letter indexes alone and that give it a range, with their sizes.
-    sizes: Vec<(LoopId, usize)>,
+    /// The axes that a letter indexes alone and that give it a range: their dimensions, and the sizes that a
+    /// run gives.
+    sizes: Vec<(LoopId, usize, Option<Arc<str>>)>,
     /// The iterators that occur.
     mentioned: BTreeSet<LoopId>,
     /// The symbols that occur and whose ranges no earlier statement states.
@@ -49,7 +51,8 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
         self.name_letters(&site);
         let projections = &accum.projections;
         let mut target = self.whole(&accum.lhs);
-        target.indices = self.indices(&site, projections.project_lhs(), Some(projections.lhs_dims()));
+        target.indices =
+            self.indices(&site, &accum.lhs, projections.project_lhs(), Some(projections.lhs_dims()));
         let value = self.value(&site, accum.lhs.dtype());
         let iterators = projections.product_iterators();
         let unused = iterators.iter().filter(|iterator| !self.mentioned.contains(iterator));
@@ -126,7 +129,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
     ) -> Statement {
         for id in self.symbols {
             let Some(symbol) = self.program.symbols.get(id.index()) else { continue };
-            if let Some(range) = symbol.range {
+            if let Some(range) = symbol.range.filter(|_| !symbol.is_size) {
                 let left = IndexExpr::atom(Atom::Symbol(symbol.name.clone()), NOWHERE);
                 constraints.push(less(left, IndexExpr::number(range, NOWHERE)));
             }
@@ -177,7 +180,13 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
     }
 
     /// The indices of an access. An axis of size `dims` that a letter indexes alone gives it a range.
-    fn indices(&mut self, site: &Site<'a>, projection: &[AxisIndex], dims: Option<&[usize]>) -> Vec<Index> {
+    fn indices(
+        &mut self,
+        site: &Site<'a>,
+        node: &TensorNode,
+        projection: &[AxisIndex],
+        dims: Option<&[usize]>,
+    ) -> Vec<Index> {
         let mut indices = Vec::new();
         for (axis, index) in projection.iter().enumerate() {
             if let Some(operand) = index.computed() {
@@ -189,7 +198,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
             if let (Some(Var::Loop(iterator)), Some(&size)) =
                 (index.as_var(), dims.and_then(|dims| dims.get(axis)))
             {
-                self.sizes.push((iterator, size));
+                self.sizes.push((iterator, size, node.run_size(axis).cloned()));
             }
             indices.push(Index::Linear(self.index(&index)));
         }
@@ -303,18 +312,18 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
                 Some(inner) => self.subexpression(&inner_site(site, inner, site.indices(at))),
                 None => {
                     let mut read = self.whole(node);
-                    read.indices = self.indices(site, site.indices(at), dims.map(|dims| &**dims));
+                    read.indices = self.indices(site, node, site.indices(at), dims.map(|dims| &**dims));
                     expr(self.read(read))
                 }
             },
             Operand::MergeBuffer(node) => {
                 let mut read = Access { merge: true, ..self.whole(node) };
-                read.indices = self.indices(site, site.indices(at), dims.map(|dims| &**dims));
+                read.indices = self.indices(site, node, site.indices(at), dims.map(|dims| &**dims));
                 expr(ExprKind::Access(Box::new(read)))
             }
             Operand::Padded { node, outside } => {
                 let mut read = self.whole(node);
-                read.indices = self.indices(site, site.indices(at), None);
+                read.indices = self.indices(site, node, site.indices(at), None);
                 expr(ExprKind::Pad(Box::new(read), number(*outside, true), NOWHERE))
             }
             Operand::Constant(value) => constant(*value, context),
@@ -423,8 +432,18 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
                 projections.clips()[at].iter().partition(|clip| clip.as_constant().is_some());
             let fixed = fixed.into_iter().filter_map(Affine::as_constant).min();
             let range = fixed.map_or(extent(size), |fixed| fixed.min(extent(size)));
-            let mut axes = self.sizes.iter().filter(|(letter, _)| *letter == iterator).peekable();
-            if axes.peek().is_none() || axes.any(|(_, axis)| extent(*axis) != range) {
+            let mut axes = self.sizes.iter().filter(|(letter, ..)| *letter == iterator).peekable();
+            let first = axes.peek().and_then(|(.., size)| size.clone());
+            let sizes = self.sizes.iter().filter(|(letter, ..)| *letter == iterator).map(|(.., size)| size);
+            let of_arrays = sizes.clone().flatten().next().cloned();
+            let own =
+                projections.run_sizes().find(|(sized, _)| *sized == iterator).map(|(_, size)| size.clone());
+            let is_said = sizes.clone().next().is_some() && sizes.clone().all(|s| *s == first);
+            let size = of_arrays.clone().or(own).filter(|_| !(is_said && of_arrays.is_some()));
+            if let Some(size) = size {
+                let letter = IndexExpr::atom(self.atom(Var::Loop(iterator)), NOWHERE);
+                ends.push(less(letter, IndexExpr::letter(&*size, NOWHERE)));
+            } else if axes.peek().is_none() || axes.any(|(_, axis, _)| extent(*axis) != range) {
                 let letter = IndexExpr::atom(self.atom(Var::Loop(iterator)), NOWHERE);
                 ends.push(less(letter, IndexExpr::number(range, NOWHERE)));
             }

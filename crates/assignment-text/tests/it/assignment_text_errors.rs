@@ -59,6 +59,11 @@ fn meaning() {
 }
 
 #[test]
+fn sizes_of_a_run_that_do_not_fit_are_located() {
+    check_parser(&expect_file!["../errors/run_sizes.txt"], &nodes());
+}
+
+#[test]
 fn the_place_can_be_asked_for() {
     let error = parse("loss := 1\n  loss := q", &nodes()).expect_err("there is no q");
     assert_eq!((error.line(), error.column(), error.span()), (2, 11, 20..21));
@@ -96,7 +101,7 @@ proptest! {
         "x", "w1", "bias", "loss", "k", "i", "h", "@s", "[", "]", "[i]", "[i,h]", "(", ")", ",", ":=", "+=", ":max=", "where", "<",
         "==", "+", "-", "*", "/", "0", "1", "7", "0.5", "1e9", "9223372036854775807", "pad", "max", "exp", "f16", "inf", "\n", ";",
         "loss := ", "bias[h] := ", "bias[h] :+= x[h, i]", "^", "i^h", "[i^h]", "bias :=", "offsets()", "self_id()", "values(", "bits(",
-        "input", "param", "const", "node", "keep", "f32", "[2]", "q", "q[i]", "0xff", "slice(x, @s)", "size(", "size(h)", "x[i^h, k], bias[h]",
+        "input", "param", "const", "node", "keep", "f32", "[2]", "q", "q[i]", "0xff", "slice(x, @s)", "size(", "size(h)", "size n <= 4", "n", "[n]", "i < n", "x[i^h, k], bias[h]",
     ][..]), 0..20)) {
         let text = words.join(" ");
         // A text that parses either lowers to a routine that the verifier accepts, or is rejected by

@@ -136,7 +136,7 @@ impl BoundedSpace {
 
     /// The bounds of an index over counters, whatever the symbols are.
     fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
-        let any = |_| Some(Limits::default().extent);
+        let any = |_| Some((0, Limits::default().extent - 1));
         index_bounds(index, &PointRanges::new(&self.extents, &self.clips, &any))
     }
 }
@@ -158,16 +158,16 @@ pub struct PointRanges<'a> {
     extents: &'a [i64],
     /// Per axis, the clips whose symbols all have ranges.
     clips: Vec<Vec<Affine>>,
-    symbols: &'a dyn Fn(SymbolId) -> Option<i64>,
+    symbols: &'a dyn Fn(SymbolId) -> Option<(i64, i64)>,
 }
 
 impl<'a> PointRanges<'a> {
-    /// `symbols` gives the range of a symbol. A symbol without a range counts as 0, and its clips are
-    /// ignored.
+    /// `symbols` gives the least and the greatest value of a symbol. A symbol without these counts as 0, and
+    /// its clips are ignored.
     pub fn new(
         extents: &'a [i64],
         clips: &[Vec<Affine>],
-        symbols: &'a dyn Fn(SymbolId) -> Option<i64>,
+        symbols: &'a dyn Fn(SymbolId) -> Option<(i64, i64)>,
     ) -> PointRanges<'a> {
         let is_known = |&(var, _): &(Var, i64)| match var {
             Var::Loop(_) => true,
@@ -184,7 +184,7 @@ impl VariableBounds for PointRanges<'_> {
     fn interval(&self, var: Var) -> (i64, i64) {
         match var {
             Var::Loop(id) => (0, self.extents.get(id.index()).map_or(0, |&extent| extent.max(1) - 1)),
-            Var::Symbol(id) => (0, (self.symbols)(id).map_or(0, |range| range.max(1) - 1)),
+            Var::Symbol(id) => (self.symbols)(id).unwrap_or((0, 0)),
         }
     }
 

@@ -17,6 +17,7 @@ pub mod einsum;
 mod window;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use self::bounded_space::ConditionError;
 use self::bounded_space::{BoundedSpace, PointRanges};
@@ -24,7 +25,7 @@ pub(crate) use self::coverage::AxisSpan;
 pub use self::coverage::{are_injective, are_surjective};
 pub use self::window::Window;
 use smallvec::SmallVec;
-use tnode::Dims;
+use tnode::{Dims, RunSizes};
 
 use lowered_ir::ir::{Affine, LoopId, SymbolId, Var, index_bounds};
 
@@ -39,12 +40,24 @@ pub struct StaticSymbol {
     /// The symbol is bound to values in `0..range`. `None` stands for the largest range that keeps every
     /// access in bounds.
     pub range: Option<i64>,
+    /// Whether it is the size of axes ([`RunSizes`](tnode::RunSizes)). Such a symbol is not bound to 0.
+    pub is_size: bool,
 }
 
 impl StaticSymbol {
     /// A symbol that is bound to values in `0..range`.
     pub fn ranged(name: impl Into<String>, range: i64) -> StaticSymbol {
-        StaticSymbol { name: name.into(), range: Some(range) }
+        StaticSymbol { name: name.into(), range: Some(range), is_size: false }
+    }
+
+    /// The size of axes, from 1 to `bound`.
+    pub fn size(name: impl Into<String>, bound: usize) -> StaticSymbol {
+        StaticSymbol { is_size: true, ..StaticSymbol::ranged(name, extent(bound).saturating_add(1)) }
+    }
+
+    /// The least and the greatest value, if the range is known.
+    pub fn interval(&self) -> Option<(i64, i64)> {
+        self.range.map(|range| (i64::from(self.is_size), range.max(1) - 1))
     }
 
     /// The letter of a scan with that many steps. The number distinguishes scans with equal letters.
@@ -59,7 +72,7 @@ impl StaticSymbol {
 
     /// A symbol whose range is derived from its uses.
     pub fn open(name: impl Into<String>) -> StaticSymbol {
-        StaticSymbol { name: name.into(), range: None }
+        StaticSymbol { name: name.into(), range: None, is_size: false }
     }
 }
 
@@ -182,6 +195,9 @@ pub struct Projections {
     product_iterators: SmallVec<[LoopId; 4]>,
     /// For each product axis, expressions over outer iterators and symbols that its iterator stays below.
     clips: SmallVec<[Vec<Affine>; 4]>,
+    /// For each product axis, the size that a run gives, below which its iterator stays; empty if there are
+    /// none. Axes that the iterator indexes alone may have such sizes too.
+    run_sizes: RunSizes,
     lhs_dims: Dims,
     rhs_dims: Vec<Dims>,
     project_lhs: Projection,
@@ -286,6 +302,7 @@ impl Projections {
             product_space: iterating().map(|(_, &d)| d).collect(),
             product_iterators: iterating().map(|(axis, _)| axis_iterator(axis)).collect(),
             clips: iterating().map(|(axis, _)| bounded.clips()[axis].clone()).collect(),
+            run_sizes: RunSizes::new(),
             project_lhs: counted(&lhs.1),
             lhs_dims: lhs.0,
             rhs_dims,
@@ -337,8 +354,26 @@ impl Projections {
         (!self.is_clipped()).then(|| Projections {
             product_space: axes.iter().map(|&axis| self.product_space[axis]).collect(),
             product_iterators: axes.iter().map(|&axis| self.product_iterators[axis]).collect(),
+            run_sizes: axes.iter().filter_map(|&axis| self.run_sizes.get(axis).cloned()).collect(),
             ..self.clone()
         })
+    }
+
+    /// The same points below the sizes that a run gives to iterators. Such a size is at most the extent of its
+    /// axis, and all else holds for the points of the extents.
+    #[must_use]
+    pub fn with_run_sizes(mut self, size: impl Fn(LoopId) -> Option<Arc<str>>) -> Projections {
+        self.run_sizes = self.product_iterators.iter().map(|&iterator| size(iterator)).collect();
+        if self.run_sizes.iter().all(Option::is_none) {
+            self.run_sizes.clear();
+        }
+        self
+    }
+
+    /// The sizes of [`with_run_sizes`](Self::with_run_sizes), each with its iterator.
+    pub fn run_sizes(&self) -> impl Iterator<Item = (LoopId, &Arc<str>)> {
+        let sizes = self.product_iterators.iter().zip(&self.run_sizes);
+        sizes.filter_map(|(&iterator, size)| Some((iterator, size.as_ref()?)))
     }
 
     /// The extents of the product axes, outermost first; none without a condition is 1.
@@ -363,12 +398,22 @@ impl Projections {
     }
 
     /// The least and the greatest value of an index at the points of the product space; `None` if they
-    /// overflow. `symbols` gives the range of a symbol. A symbol without a range counts as 0, and the clips
-    /// that mention it are ignored.
+    /// overflow. `symbols` gives the least and the greatest value of a symbol. A symbol without these counts
+    /// as 0, and the clips that mention it are ignored.
     pub fn index_bounds(
         &self,
         index: &Affine,
-        symbols: &dyn Fn(SymbolId) -> Option<i64>,
+        symbols: &dyn Fn(SymbolId) -> Option<(i64, i64)>,
+    ) -> Option<(i64, i64)> {
+        self.index_bounds_within(index, &[], symbols)
+    }
+
+    /// [`index_bounds`](Self::index_bounds), where some iterators stay below further expressions.
+    pub(crate) fn index_bounds_within(
+        &self,
+        index: &Affine,
+        ends: &[(LoopId, Affine)],
+        symbols: &dyn Fn(SymbolId) -> Option<(i64, i64)>,
     ) -> Option<(i64, i64)> {
         let axes = self.product_iterators.iter().map(|id| id.index() + 1).max().unwrap_or(0);
         let (mut extents, mut clips) = (vec![1; axes], vec![Vec::new(); axes]);
@@ -376,6 +421,8 @@ impl Projections {
             extents[iterator.index()] = extent(self.product_space[at]);
             clips[iterator.index()].clone_from(&self.clips[at]);
         }
+        let iterated = ends.iter().filter(|(iterator, _)| self.product_iterators.contains(iterator));
+        iterated.for_each(|(iterator, end)| clips[iterator.index()].push(end.clone()));
         index_bounds(index, &PointRanges::new(&extents, &clips, symbols))
     }
 

@@ -4,12 +4,13 @@ use tnode::{Dims, TensorNode};
 
 use super::computed::computed_axis;
 use super::error::LowerErrorKind;
+use super::sizes::Sizes;
 use super::view::Views;
 use super::{Result, mentions};
 use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
 use crate::{Accum, Assignments, FetchOp, Operand, Origin, ProgramStep};
 use lowered_ir::SourceSpan;
-use lowered_ir::ir::{Affine, SymbolId, Var};
+use lowered_ir::ir::{Affine, LoopId, SymbolId, Var};
 
 /// An index into one axis of a node, in coordinates without padding, and the values that it may take.
 pub(super) struct AxisPosition<'a> {
@@ -45,10 +46,11 @@ pub(super) fn layout(node: &TensorNode) -> Result<NodeLayout> {
 pub(super) fn symbol_ranges(
     assignments: &Assignments,
     views: &Views,
+    sizes: &Sizes,
     table: &[StaticSymbol],
     renumbering: &[SymbolId],
 ) -> Result<Vec<i64>> {
-    let mut solver = RangeSolver { table, renumbering, limits: vec![None; table.len()] };
+    let mut solver = RangeSolver { sizes, table, renumbering, limits: vec![None; table.len()] };
     let unlocated = Origin::unknown();
     views.indexed().try_for_each(|(parent, symbol)| solver.slice(parent, *symbol, unlocated))?;
     for step in crate::all_steps(&assignments.steps) {
@@ -73,6 +75,7 @@ pub(super) fn symbol_ranges(
 
 /// Checks accesses, and records the upper limits of symbols without a range.
 struct RangeSolver<'a> {
+    sizes: &'a Sizes,
     table: &'a [StaticSymbol],
     renumbering: &'a [SymbolId],
     /// For each symbol of the table without a range, the largest range that the accesses so far allow.
@@ -87,9 +90,10 @@ impl RangeSolver<'_> {
         if accum.projections.product_space().contains(&0) {
             return Ok(());
         }
+        let ends = self.sizes.ends(accum)?;
         positions
             .iter()
-            .try_for_each(|position| self.position(position, &accum.projections, &accum.origin))?;
+            .try_for_each(|position| self.position(position, &accum.projections, &ends, &accum.origin))?;
         self.clips(&accum.projections);
         Ok(())
     }
@@ -106,7 +110,8 @@ impl RangeSolver<'_> {
             let (Some(&(Var::Symbol(id), coefficient)), None) = (symbols.next(), symbols.next()) else {
                 continue;
             };
-            let Some((least, greatest)) = projections.index_bounds(clip, &|id| self.table[self.at(id)].range)
+            let Some((least, greatest)) =
+                projections.index_bounds(clip, &|id| self.table[self.at(id)].interval())
             else {
                 continue;
             };
@@ -122,7 +127,7 @@ impl RangeSolver<'_> {
         let max = extent(parent.dims_without_padding()?.first().copied().unwrap_or(0));
         let index = Affine::var(symbol);
         let position = AxisPosition { node: parent, operand: Some(0), axis: 0, index, min: 0, max };
-        self.position(&position, &Projections::pointwise(&[], 0), origin)
+        self.position(&position, &Projections::pointwise(&[], 0), &[], origin)
     }
 
     fn check_symbols(&self, accum: &Accum) -> Result<()> {
@@ -157,15 +162,16 @@ impl RangeSolver<'_> {
         &mut self,
         position: &AxisPosition,
         projections: &Projections,
+        ends: &[(LoopId, Affine)],
         origin: &Origin,
     ) -> Result<()> {
         let mut open: Vec<SymbolId> = Vec::new();
-        let known = |id| self.table[self.at(id)].range;
+        let known = |id| self.table[self.at(id)].interval();
         open.extend(position.index.terms().iter().filter_map(|&(var, _)| match var {
             Var::Symbol(id) => Some(id).filter(|&id| known(id).is_none()),
             Var::Loop(_) => None,
         }));
-        let bounds = projections.index_bounds(&position.index, &known);
+        let bounds = projections.index_bounds_within(&position.index, ends, &known);
         let (lo, hi) = bounds.ok_or_else(|| self.overflow(position).at(position.place(origin)))?;
         if lo < position.min || hi >= position.max {
             return Err(self.out_of_bounds(position, lo, hi).at(position.place(origin)));
@@ -279,7 +285,8 @@ fn push_positions<'a>(
 pub(super) fn bounds_of(
     index: &Affine,
     projections: &Projections,
-    range: impl Fn(SymbolId) -> i64,
+    ends: &[(LoopId, Affine)],
+    interval: impl Fn(SymbolId) -> (i64, i64),
 ) -> Option<(i64, i64)> {
-    projections.index_bounds(index, &|id| Some(range(id)))
+    projections.index_bounds_within(index, ends, &|id| Some(interval(id)))
 }

@@ -2,7 +2,8 @@
 //!
 //! At run time the loop IR checks a computed index against the whole dimension, and knows no margins. So an
 //! index into a dimension with margins is first checked against the dimension without margins, then shifted:
-//! `at' = 0 <= at < inner ? at + left : -1`, computed in `i64`; -1 is outside every dimension.
+//! `at' = 0 <= at < inner ? at + left : -1`, computed in `i64`; -1 is outside every dimension. So is an index
+//! into a dimension whose size a run gives.
 
 use tnode::{DType, Scalar, TensorNode};
 
@@ -58,7 +59,10 @@ impl AccumPoint<'_> {
         if self.accum.outside(0).convert(to) == neutral {
             return Ok(None);
         }
-        let size = extent(layout(source)?.padded[axis]);
+        let size = match self.ctx.size_value(source, axis) {
+            Some(size) => size,
+            None => number(extent(layout(source)?.padded[axis])),
+        };
         let ComputedElement { node, index, axis, at, at_type } =
             self.computed(source, projection, axis, by)?;
         let inside = is_inside(in_i64(at.clone(), at_type), size);
@@ -105,9 +109,10 @@ impl AccumPoint<'_> {
         let layout = layout(node)?;
         let (left, inner, padded) = (layout.left[axis], layout.inner[axis], layout.padded[axis]);
         let at = self.operand(by, dtype)?;
-        let (at, at_type) = match inner == padded {
-            true => (at, dtype),
-            false => (shifted(at, dtype, left, extent(inner)), DType::I64),
+        let (at, at_type) = match self.ctx.size_value(node, axis) {
+            Some(size) => (shifted(at, dtype, left, size), DType::I64),
+            None if inner == padded => (at, dtype),
+            None => (shifted(at, dtype, left, number(extent(inner))), DType::I64),
         };
         let (home, mut index) = self.element(node, projection)?;
         let axis = index.len() - projection.len() + axis;
@@ -117,7 +122,7 @@ impl AccumPoint<'_> {
 }
 
 /// `0 <= at < inner ? at + left : -1`
-fn shifted(at: Expr, dtype: DType, left: i64, inner: i64) -> Expr {
+fn shifted(at: Expr, dtype: DType, left: i64, inner: Expr) -> Expr {
     let at = in_i64(at, dtype);
     let shifted = Expr::binary(BinaryOp::Add, at.clone(), number(left));
     Expr::select(is_inside(at, inner), shifted, number(-1))
@@ -130,8 +135,8 @@ fn in_i64(at: Expr, dtype: DType) -> Expr {
 }
 
 /// `0 <= at < size`, for an index in `i64`.
-fn is_inside(at: Expr, size: i64) -> Expr {
-    let below = Expr::binary(BinaryOp::Lt, at.clone(), number(size));
+fn is_inside(at: Expr, size: Expr) -> Expr {
+    let below = Expr::binary(BinaryOp::Lt, at.clone(), size);
     Expr::binary(BinaryOp::And, Expr::binary(BinaryOp::Le, number(0), at), below)
 }
 

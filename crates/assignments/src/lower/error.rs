@@ -90,6 +90,16 @@ pub enum LowerErrorKind {
         "node {node}: a random number has at most {max} numbers and symbols after the seed, found {found}"
     )]
     RandomKey { node: String, found: usize, max: usize },
+    /// A loop would end at two sizes that a run gives.
+    #[error(
+        "assignment to node {node}: an index of an axis with the size `{size}` indexes another axis with another size"
+    )]
+    SizesDiffer { node: String, size: String },
+    /// The values of a fill depend on an inner dimension that a run gives.
+    #[error(
+        "node {node}: `{fill}` numbers the elements of a node, and axis {axis} has the size `{size}`, which only a run knows; expected such a size on axis 0 alone"
+    )]
+    SizedFill { node: String, fill: &'static str, axis: usize, size: String },
     /// The range of a symbol is empty.
     #[error("symbol @{name} has range {range}, expected at least 1")]
     SymbolEmpty { name: String, range: i64 },

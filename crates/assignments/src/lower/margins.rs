@@ -173,7 +173,7 @@ fn reaches_margins(
     ctx: &LoweringContext,
 ) -> bool {
     projection.iter().zip(&layout.inner).any(|(index, &inner)| {
-        let (lo, hi) = ctx.bounds(&index.affine(), &accum.projections);
+        let (lo, hi) = ctx.bounds(&index.affine(), accum);
         lo < 0 || hi >= extent(inner)
     })
 }

@@ -45,6 +45,7 @@ mod radix;
 mod random;
 mod recurrence;
 mod scan;
+mod sizes;
 mod step;
 mod unused;
 mod view;
@@ -56,6 +57,7 @@ use tnode::{MemoryMode, Reason, TensorNode, View};
 use self::error::Result;
 pub use self::error::{LowerError, LowerErrorKind};
 use self::margins::Margins;
+use self::sizes::Sizes;
 use self::view::Views;
 use crate::indexing::StaticSymbol;
 use crate::{Assignments, Warning, all_steps, written};
@@ -99,6 +101,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     gradients::check_none(assignments)?;
     let mut assignments = assignments.clone();
     let views = Views::find(&mut assignments)?;
+    let sizes = Sizes::enter(&mut assignments)?;
     let assignments = &assignments;
     let nodes = homes(assignments, &views);
     let merge = only_merge_node(assignments)?;
@@ -108,7 +111,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     }
     let (symbols, renumbering) = symbol_table(assignments, options)?;
     recurrence::check(assignments)?;
-    let ranges = bounds::symbol_ranges(assignments, &views, &symbols, &renumbering)?;
+    let ranges = bounds::symbol_ranges(assignments, &views, &sizes, &symbols, &renumbering)?;
     let declared = |node: &TensorNode| {
         declaration(node).map_err(|error| error.or_at(|| mentions::of_node(assignments, &views, node)))
     };
@@ -126,6 +129,8 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
         views,
         margins,
         ranges: ranges.clone(),
+        least: symbols.iter().map(|symbol| i64::from(symbol.is_size)).collect(),
+        sizes,
         renumbering,
         fresh,
         temporaries: Vec::new(),
@@ -143,9 +148,13 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let name = routine_name(assignments, options)?;
     let bound = symbols.iter().filter(|symbol| symbol.letter().is_none()).count();
     recurrence::check_bound(&body, &symbols, bound)?;
-    let named = |(symbol, range): (StaticSymbol, i64)| Symbol::parameter(symbol.name, range);
+    let named = |(symbol, range): (StaticSymbol, i64)| Symbol {
+        least: i64::from(symbol.is_size),
+        ..Symbol::parameter(symbol.name, range)
+    };
     let symbols = symbols.into_iter().zip(ranges).take(bound).map(named).collect();
     let routine = LoweredRoutine { name, numerics: options.numerics, symbols, nodes: decls, body };
+    let routine = if ctx.sizes.is_empty() { routine } else { sizes::with_zeros(routine, assignments, &ctx) };
     let warnings =
         assignments.warnings.iter().cloned().chain(unused::values(assignments, &ctx.views)).collect();
     let nodes = nodes.into_iter().chain(added).collect();
@@ -259,6 +268,7 @@ fn symbol_table(
             }
             (known, given) => {
                 table[at].range = known.or(given);
+                table[at].is_size |= symbol.is_size;
                 Ok(SymbolId(at as u32))
             }
         }

@@ -159,7 +159,7 @@ impl Scan {
 
     /// Appends the loops of the scan.
     pub(super) fn lower(&self, accum: &Accum, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
-        let (loops, vars) = fresh_loops(&accum.projections, ctx);
+        let (loops, vars) = fresh_loops(accum, ctx)?;
         let place = AccumPoint { accum, vars: &vars, ctx };
         let value = place.new_value()?;
         let (node, index) = place.element(&accum.lhs, accum.projections.project_lhs())?;

@@ -15,6 +15,7 @@ use super::margins::{self, Margins};
 use super::random;
 use super::recurrence;
 use super::scan::Scan;
+use super::sizes::Sizes;
 use super::view::Views;
 use crate::indexing::{
     AxisIndex, Projections, are_injective, are_surjective, extent, identity_projections, reflect_projection,
@@ -37,6 +38,10 @@ pub(super) struct LoweringContext {
     pub(super) margins: Margins,
     /// The range of each symbol of the routine.
     pub(super) ranges: Vec<i64>,
+    /// The least value of each symbol of the routine.
+    pub(super) least: Vec<i64>,
+    /// The sizes that a run gives to axes.
+    pub(super) sizes: Sizes,
     /// For each symbol of the assignments, the symbol of the routine.
     pub(super) renumbering: Vec<SymbolId>,
     /// The source of fresh loop variables and locals.
@@ -88,13 +93,36 @@ impl LoweringContext {
     }
 
     /// The least and the greatest value of an index of an assignment; the extremes of `i64` if they overflow.
-    pub(super) fn bounds(&self, index: &Affine, projections: &Projections) -> (i64, i64) {
-        self.exact_bounds(index, projections).unwrap_or((i64::MIN, i64::MAX))
+    pub(super) fn bounds(&self, index: &Affine, accum: &Accum) -> (i64, i64) {
+        let ends = self.sizes.ends(accum).unwrap_or_default();
+        let interval = |id| self.interval(id);
+        bounds_of(index, &accum.projections, &ends, interval).unwrap_or((i64::MIN, i64::MAX))
+    }
+
+    /// The least and the greatest value of a symbol of the assignments.
+    fn interval(&self, id: SymbolId) -> (i64, i64) {
+        let at = self.symbol(id).index();
+        (self.least[at], self.ranges[at] - 1)
+    }
+
+    /// The size of an axis as a value, if a run gives it.
+    pub(super) fn size_value(&self, node: &TensorNode, axis: usize) -> Option<Expr> {
+        let index = Affine::var(self.symbol(self.sizes.of(node, axis)?));
+        Some(Expr::Index { index, dtype: DType::I64 })
+    }
+
+    /// The end of an axis of a node: its dimension without margins, or the size that the run gives it.
+    fn end(&self, node: &TensorNode, axis: usize, dim: usize) -> Bound {
+        let limit = Bound::from(extent(dim));
+        match self.sizes.of(node, axis) {
+            Some(size) => limit.clipped(Affine::var(self.symbol(size))),
+            None => limit,
+        }
     }
 
     /// The least and the greatest value of an index of an assignment; `None` if they overflow.
     pub(super) fn exact_bounds(&self, index: &Affine, projections: &Projections) -> Option<(i64, i64)> {
-        bounds_of(index, projections, |id| self.ranges[self.symbol(id).index()])
+        bounds_of(index, projections, &[], |id| self.interval(id))
     }
 }
 
@@ -192,7 +220,8 @@ fn lower_accums(accums: &[Accum], ctx: &mut LoweringContext, block: &mut Block) 
         }
         let parts = crate::projections_into(accums, &accum.lhs);
         let once = are_injective(&parts);
-        if accum.init_neutral && !(once && are_surjective(&parts)) {
+        let leaves_rest = accums.iter().any(|part| part.lhs == accum.lhs && part.leaves_rest());
+        if accum.init_neutral && !(once && are_surjective(&parts) && !leaves_rest) {
             fill(&accum.lhs, accum.op.neutral(accum.lhs.dtype()), ctx, block)?;
         }
         injective.insert(&accum.lhs, once);
@@ -207,10 +236,12 @@ fn lower_accum(accum: &Accum, injective: bool, ctx: &mut LoweringContext, block:
     if space.contains(&0) {
         return Ok(());
     }
-    if let Some(scan) = Scan::of(accum, ctx) {
+    // A prefix sum over the whole triangle of the bounds would read elements without values.
+    let scan = if ctx.sizes.ends(accum)?.is_empty() { Scan::of(accum, ctx) } else { None };
+    if let Some(scan) = scan {
         return scan.lower(accum, ctx, block);
     }
-    let (loops, vars) = fresh_loops(&accum.projections, ctx);
+    let (loops, vars) = fresh_loops(accum, ctx)?;
     let place = AccumPoint { accum, vars: &vars, ctx };
     let new = place.new_value()?;
     if let Some(computed) = computed_axis(accum.projections.project_lhs()) {
@@ -259,17 +290,19 @@ pub(super) type LoopNest = SmallVec<[(LoopId, Bound); 4]>;
 
 /// Makes a loop with a fresh variable for each iterator of a product space.
 pub(super) fn fresh_loops(
-    projections: &Projections,
+    accum: &Accum,
     ctx: &mut LoweringContext,
-) -> (LoopNest, BTreeMap<LoopId, LoopId>) {
+) -> Result<(LoopNest, BTreeMap<LoopId, LoopId>)> {
+    let (projections, ends) = (&accum.projections, ctx.sizes.ends(accum)?);
     let fresh = |&iterator: &LoopId| (iterator, ctx.fresh.loop_id());
     let vars: BTreeMap<LoopId, LoopId> = projections.product_iterators().iter().map(fresh).collect();
     let bound = |(at, iterator): (usize, &LoopId)| {
-        let clips = projections.clips()[at].iter().map(|clip| in_routine(clip, &vars, ctx));
+        let ends = ends.iter().filter(|(ended, _)| ended == iterator).map(|(_, end)| end);
+        let clips = projections.clips()[at].iter().chain(ends).map(|clip| in_routine(clip, &vars, ctx));
         let limit = Bound::from(extent(projections.product_space()[at]));
         (vars[iterator], clips.fold(limit, Bound::clipped))
     };
-    (projections.product_iterators().iter().enumerate().map(bound).collect(), vars)
+    Ok((projections.product_iterators().iter().enumerate().map(bound).collect(), vars))
 }
 
 /// Converts an index of an assignment to an index of the routine. All variables are replaced at once, since
@@ -382,6 +415,13 @@ impl AccumPoint<'_> {
                 let left = layout.left[axis];
                 guard.push(Range { index: index[axis].clone(), lo: left, hi: left + inner });
             }
+            if let Some(size) = self.ctx.sizes.of(node, axis) {
+                let beyond = projection[axis].affine().plus(&Affine::term(size, -1));
+                if self.bounds(&beyond).1 >= 0 {
+                    let index = self.index(&AxisIndex::new(beyond));
+                    guard.push(Range { index, lo: -inner - 1, hi: 0 });
+                }
+            }
         }
         let (node, index) = self.ctx.element(node, index);
         if guard.is_empty() {
@@ -391,7 +431,7 @@ impl AccumPoint<'_> {
     }
 
     fn bounds(&self, index: &Affine) -> (i64, i64) {
-        self.ctx.bounds(index, &self.accum.projections)
+        self.ctx.bounds(index, self.accum)
     }
 
     /// The random number for one combination of indices.
@@ -456,6 +496,7 @@ pub(super) fn fill(
     if value == Scalar::zero(node.dtype())
         && is_array
         && node.padding().is_none()
+        && node.run_sizes().is_empty()
         && !ctx.views.contains(node)
     {
         block.push(Stmt::Zero { node: ctx.refs[node] });
@@ -474,9 +515,9 @@ fn fill_with(
     let layout = layout(node)?;
     let mut loops = LoopNest::new();
     let mut point: SmallVec<[AxisIndex; 4]> = identity_projections(&layout.inner);
-    for (index, &dim) in point.iter_mut().zip(&layout.inner).filter(|(_, dim)| **dim != 1) {
+    for (axis, index) in point.iter_mut().enumerate().filter(|(axis, _)| layout.inner[*axis] != 1) {
         let var = ctx.fresh.loop_id();
-        loops.push((var, extent(dim).into()));
+        loops.push((var, ctx.end(node, axis, layout.inner[axis])));
         *index = AxisIndex::Iterator(Var::Loop(var));
     }
     let offset = reflect_projection(&layout.inner, &point);
@@ -491,6 +532,7 @@ fn fill_with(
 
 fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut LoweringContext, block: &mut Block) -> Result<()> {
     let dtype = node.dtype();
+    check_numbered(node, op)?;
     match op {
         FetchOp::Constant(value) => fill(node, Scalar::from_f64(dtype, *value), ctx, block),
         FetchOp::ConstantBits(bits) => fill(node, Scalar::new(dtype, *bits), ctx, block),
@@ -514,7 +556,12 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut LoweringContext, block
                     LowerErrorKind::NoSuchAxis { node: of.name(), dims: dims.to_vec(), axis: *axis }.into()
                 );
             };
-            fill(node, Scalar::from_i64(dtype, extent(size)), ctx, block)
+            match ctx.sizes.of(of, *axis).map(|size| ctx.symbol(size)) {
+                Some(symbol) => fill_with(node, ctx, block, |_, _, _| {
+                    embed(Affine::var(symbol), (1, extent(size)), dtype)
+                }),
+                None => fill(node, Scalar::from_i64(dtype, extent(size)), ctx, block),
+            }
         }
         FetchOp::Random(random) => random::fill(node, random, ctx, block),
         FetchOp::SampleValues(samples) => random::fill_from_samples(node, samples, ctx, block),
@@ -523,6 +570,25 @@ fn lower_fetch(node: &TensorNode, op: &FetchOp, ctx: &mut LoweringContext, block
         }
         FetchOp::Slice { .. } if ctx.views.contains(node) => Ok(()),
         FetchOp::Slice { index, of } => copy_slice(node, of, *index, ctx, block),
+    }
+}
+
+/// Rejects a fill whose values depend on a dimension that a run gives.
+fn check_numbered(node: &TensorNode, op: &FetchOp) -> Result<()> {
+    let inner = 1..node.run_sizes().len();
+    let (fill, of, mut axes) = match op {
+        FetchOp::RangeOverOffsets => ("offsets()", node, inner),
+        FetchOp::Random(random) => (random.distribution.token(), node, inner),
+        FetchOp::SampleValues(samples) => (samples.distribution.token(), node, inner),
+        FetchOp::Order { of, axis, .. } => ("ascending", of, *axis..axis.saturating_add(1)),
+        _ => return Ok(()),
+    };
+    match axes.find_map(|axis| Some((axis, of.run_size(axis)?))) {
+        None => Ok(()),
+        Some((axis, size)) => {
+            let (node, size) = (node.name(), size.to_string());
+            Err(LowerErrorKind::SizedFill { node, fill, axis, size }.into())
+        }
     }
 }
 

@@ -74,7 +74,7 @@ fn only_stores(mut stmt: &Stmt, local: LocalId, written: &mut WrittenPatches) ->
     {
         let mut mentioning = body.iter().filter(|stmt| mentions(stmt, local));
         let (Some(only), None) = (mentioning.next(), mentioning.next()) else { return false };
-        loops.push((*var, LoopInfo { lo: *lo, hi: hi.clone(), kind: *kind }));
+        loops.push((*var, LoopInfo::new(*lo, hi, *kind, &[])));
         stmt = only;
     }
     let Stmt::SetLocal { local: set, index, value } = stmt else { return false };

@@ -1,5 +1,7 @@
 //! Errors of a run: unfit memory or bindings of the caller, or a routine that was never verified.
 
+use std::ops::Range;
+
 use tnode::DType;
 
 use crate::stack::NoStack;
@@ -25,8 +27,8 @@ pub enum InterpError {
     #[error("routine `{routine}` has {expected} symbols, found {found} bindings")]
     BindingCount { routine: String, expected: usize, found: usize },
     /// A binding is outside the range of its symbol.
-    #[error("symbol @{symbol} takes 0..{range}, found {value}")]
-    BindingRange { symbol: String, range: i64, value: i64 },
+    #[error("symbol @{symbol} takes {range:?}, found {value}")]
+    BindingRange { symbol: String, range: Range<i64>, value: i64 },
     /// An index is outside its array. Dimensions count from 0.
     #[error("{array}: index {index} in dimension {dim} is outside 0..{extent}")]
     OutOfBounds { array: String, dim: usize, index: i64, extent: i64 },

@@ -100,10 +100,11 @@ impl PreparedRoutine {
             let (expected, found) = (parameters.len(), bindings.len());
             return Err(InterpError::BindingCount { routine, expected, found });
         }
-        for (Symbol { name, range, .. }, value) in parameters.iter().zip(bindings) {
-            if !(0..*range).contains(value) {
-                let symbol = name.clone();
-                return Err(InterpError::BindingRange { symbol, range: *range, value: *value });
+        for (symbol, value) in parameters.iter().zip(bindings) {
+            let range = symbol.least..symbol.range;
+            if !range.contains(value) {
+                let symbol = symbol.name.clone();
+                return Err(InterpError::BindingRange { symbol, range, value: *value });
             }
         }
         Ok(())

@@ -30,7 +30,9 @@ pub struct LoweredRoutine {
 pub struct Symbol {
     /// The name without its `@`.
     pub name: String,
-    /// Values are `0..range`.
+    /// The least value: 0, or 1 for the size of an axis.
+    pub least: i64,
+    /// Values are `least..range`.
     pub range: i64,
     /// How the value follows from symbols before this one; none for a parameter, which is bound when the
     /// routine is run.
@@ -50,17 +52,27 @@ pub struct Quotient {
 }
 
 impl Symbol {
-    /// A parameter with values below `range`.
+    /// A parameter with values `0..range`.
     pub fn parameter(name: impl Into<String>, range: i64) -> Symbol {
-        Symbol { name: name.into(), range, quotient: None }
+        Symbol { name: name.into(), least: 0, range, quotient: None }
+    }
+
+    /// A parameter that is the size of axes, from 1 to `bound`.
+    pub fn size(name: impl Into<String>, bound: i64) -> Symbol {
+        Symbol { least: 1, ..Symbol::parameter(name, bound.saturating_add(1)) }
+    }
+
+    /// The least and the greatest value.
+    pub fn interval(&self) -> (i64, i64) {
+        (self.least, self.range.saturating_sub(1))
     }
 
     /// The values of all symbols, from those of the parameters.
     pub fn values(symbols: &[Symbol], parameters: &[i64]) -> SmallVec<[i64; 8]> {
         let mut values = SmallVec::from_slice(parameters);
-        for Symbol { range, quotient, .. } in symbols.get(parameters.len()..).unwrap_or_default() {
+        for Symbol { least, range, quotient, .. } in symbols.get(parameters.len()..).unwrap_or_default() {
             let value = quotient.as_ref().map_or(0, |quotient| quotient.value(&values));
-            values.push(value.clamp(0, (range - 1).max(0)));
+            values.push(value.clamp(*least, (range - 1).max(*least)));
         }
         values
     }

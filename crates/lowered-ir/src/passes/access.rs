@@ -372,7 +372,7 @@ impl<'a> AccessWalker<'a> {
     }
 
     fn remember_store(&mut self, node: NodeRef, index: &Indices) {
-        let runs = |var: &&LoopId| self.ranges.get(**var).is_some_and(|info| info.surely_runs());
+        let runs = |var: &&LoopId| self.ranges.get(**var).is_some_and(|info| info.runs);
         let in_index = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
         let certain = self.loops.iter().filter(|var| !runs(var)).all(in_index);
         if self.known(node).stored.len() == MAX_STORES || !certain {
@@ -407,7 +407,7 @@ impl<'a> AccessWalker<'a> {
                     let at = |index: &Affine| index.substitute(scan.var, &Affine::constant(step));
                     let index: Indices = index.iter().map(at).collect();
                     let clip = self.clip(node, &index, guard);
-                    self.known(node).written.covers(&index, &clip, self.ranges)
+                    self.known(node).written.covers(&index, &Guard::new(), &clip, self.ranges)
                 })
             })
         })
@@ -484,7 +484,8 @@ impl<'a> AccessWalker<'a> {
             return;
         }
         let clip = self.clip(node, index, guard);
-        let is_written = self.known(node).written.covers(index, &clip, self.ranges)
+        let always = Guard::new();
+        let is_written = self.known(node).written.covers(index, guard.unwrap_or(&always), &clip, self.ranges)
             || self.is_stored(node, index, guard)
             || self.is_carried(node, index, guard);
         if !is_written {

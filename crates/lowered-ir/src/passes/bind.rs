@@ -1,6 +1,6 @@
 //! Binds values to new scalar locals, for several passes.
 
-use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, LoweredRoutine, Space, Stmt};
+use crate::ir::{Block, Expr, Fresh, LocalDecl, LocalId, Locals, LoweredRoutine, Space, Stmt, Symbol};
 
 /// Makes locals for a routine whose body is being rewritten.
 pub(super) struct Binder<'a> {
@@ -13,6 +13,11 @@ impl<'a> Binder<'a> {
     /// A binder for a routine whose body has not been taken out.
     pub(super) fn of(routine: &'a LoweredRoutine) -> Self {
         Binder { routine, locals: routine.locals(), fresh: routine.fresh() }
+    }
+
+    /// The symbols of the routine.
+    pub(super) fn symbols(&self) -> &'a [Symbol] {
+        &self.routine.symbols
     }
 
     /// Appends a declaration and an assignment of the value to `out`, and gives the local.

@@ -47,7 +47,7 @@ impl CarriedStores {
                     loops.pop();
                 }
                 Stmt::Set { node, index, .. } => {
-                    let runs = |var: &LoopId| ranges.get(*var).is_some_and(|info| info.surely_runs());
+                    let runs = |var: &LoopId| ranges.get(*var).is_some_and(|info| info.runs);
                     let in_index = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
                     if loops[own..].iter().all(|var| runs(var) || in_index(var)) {
                         let aliased = |index: &Affine| {

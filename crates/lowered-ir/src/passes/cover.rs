@@ -10,7 +10,7 @@
 
 use smallvec::SmallVec;
 
-use crate::ir::{Affine, Indices, LoopId};
+use crate::ir::{Affine, Guard, Indices, LoopId};
 
 use super::ranges::{LoopInfo, Ranges};
 
@@ -23,6 +23,9 @@ pub struct IndexSpan {
     pub len: i64,
     /// The strides, shortest first. Each is longer than `len`, and is taken at least once.
     pub strides: SmallVec<[IndexStride; 1]>,
+    /// Sums of symbols: an index that is not below each of them is not meant. A span with clips has no
+    /// strides.
+    pub clips: SmallVec<[Affine; 1]>,
 }
 
 /// The distances `0, step, …, step * (count - 1)`.
@@ -36,7 +39,7 @@ pub struct IndexStride {
 
 impl IndexSpan {
     fn solid(base: Affine, len: i64) -> IndexSpan {
-        IndexSpan { base, len, strides: SmallVec::new() }
+        IndexSpan { base, len, strides: SmallVec::new(), clips: SmallVec::new() }
     }
 
     /// The span repeated at a stride, if the numbers are small enough.
@@ -52,9 +55,23 @@ impl IndexSpan {
         Some(self)
     }
 
-    /// The step and the number of repetitions, if the span has at most one stride.
+    /// One index as the variable of a loop that ends at symbols. The loop may have no iterations.
+    fn ending(mut self, var: LoopId, info: &LoopInfo) -> Option<IndexSpan> {
+        let is_one = self.len == 1 && self.strides.is_empty() && self.clips.is_empty();
+        if !is_one || self.base.coefficient(var) != 1 || !info.hi.is_of_symbols() {
+            return None;
+        }
+        let above = self.base.substitute(var, &Affine::constant(0));
+        self.clips = info.hi.clips().iter().map(|clip| clip.plus(&above)).collect();
+        self.len = info.extent() as i64;
+        self.base = above.plus_constant(info.lo);
+        Some(self)
+    }
+
+    /// The step and the number of repetitions, if the span has at most one stride and no clips.
     fn repetitions(&self) -> Option<(Option<i64>, i64)> {
         match self.strides.as_slice() {
+            _ if !self.clips.is_empty() => None,
             [] => Some((None, 1)),
             [stride] => Some((Some(stride.step), stride.count)),
             _ => None,
@@ -126,7 +143,7 @@ impl WrittenPatches {
     /// Leaves the loop over `var`, inside which everything after `mark` was recorded.
     pub fn leave(&mut self, mark: usize, var: LoopId, info: Option<&LoopInfo>) {
         let inside = self.patches.split_off(mark);
-        let Some(info) = info.filter(|l| l.surely_runs()) else { return };
+        let Some(info) = info.filter(|info| info.extent() > 0) else { return };
         for patch in inside {
             if let Some(widened) = widen(patch, var, info) {
                 self.push(widened);
@@ -147,9 +164,10 @@ impl WrittenPatches {
         }
     }
 
-    /// Whether the element at `index`, known to lie within `clip` per dimension, was surely written.
-    pub fn covers(&self, index: &Indices, clip: &Cuboid, ranges: &Ranges) -> bool {
-        self.patches.iter().any(|p| contains(p, index, ranges)) || self.covers_box(clip)
+    /// Whether the element at `index`, known to lie within `clip` per dimension where the guard holds, was
+    /// surely written.
+    pub fn covers(&self, index: &Indices, guard: &Guard, clip: &Cuboid, ranges: &Ranges) -> bool {
+        self.patches.iter().any(|p| contains(p, index, guard, ranges)) || self.covers_box(clip)
     }
 
     /// Whether every element of the box was surely written.
@@ -212,11 +230,19 @@ fn widen(mut patch: Patch, var: LoopId, info: &LoopInfo) -> Option<Patch> {
             return None;
         }
         found = true;
+        if !info.is_constant() {
+            *span = span.clone().ending(var, info)?;
+            continue;
+        }
+        if !span.clips.is_empty() {
+            return None;
+        }
         let first = if step > 0 { info.lo } else { info.hi.limit - 1 };
         span.base = span.base.substitute(var, &Affine::constant(first));
         *span = span.clone().repeated(step.checked_abs()?, info.extent() as i64)?;
     }
-    Some(patch)
+    // A store in a loop that mentions its variable nowhere happens if the loop has an iteration.
+    (found || info.runs).then_some(patch)
 }
 
 /// Two patches that differ in one dimension, with spans there whose gaps fit together, as patches.
@@ -232,16 +258,18 @@ fn joined(a: &Patch, b: &Patch) -> Option<Vec<Patch>> {
 }
 
 /// Whether the element lies in the patch for all values of the variables.
-fn contains(patch: &Patch, index: &Indices, ranges: &Ranges) -> bool {
+fn contains(patch: &Patch, index: &Indices, guard: &Guard, ranges: &Ranges) -> bool {
+    let distance = |from: &Affine, to: &Affine| ranges.bounds_under(&to.plus(&from.times(-1)), guard);
     patch.iter().zip(index).all(|(span, index)| {
-        let offset = index.plus(&span.base.times(-1));
-        ranges.bounds(&offset).is_some_and(|(lo, hi)| 0 <= lo && hi < span.len)
+        let is_below = |clip| distance(clip, index).is_some_and(|(_, hi)| hi < 0);
+        distance(&span.base, index).is_some_and(|(lo, hi)| 0 <= lo && hi < span.len)
+            && span.clips.iter().all(is_below)
     })
 }
 
 /// The patch as a box, if it has neither variables nor gaps.
 fn cuboid(patch: &Patch) -> Option<Cuboid> {
-    let solid = |s: &&IndexSpan| s.strides.is_empty();
+    let solid = |s: &&IndexSpan| s.strides.is_empty() && s.clips.is_empty();
     let side = |s: &IndexSpan| s.base.as_constant().map(|base| (base, base.saturating_add(s.len)));
     patch.iter().map(|s| Some(s).filter(solid).and_then(side)).collect()
 }
@@ -274,7 +302,7 @@ mod tests {
     use crate::ir::LoopKind;
 
     fn looped(extent: i64) -> LoopInfo {
-        LoopInfo { lo: 0, hi: extent.into(), kind: LoopKind::Serial }
+        LoopInfo::new(0, &extent.into(), LoopKind::Serial, &[])
     }
 
     fn solid(sides: &[(i64, i64)]) -> Cuboid {

@@ -53,7 +53,7 @@ impl Hoister<'_> {
             };
             let mut body = self.block(body, false);
             let in_order = matches!(kind, LoopKind::Serial | LoopKind::Unrolled);
-            if in_order && (LoopInfo { lo, hi: hi.clone(), kind }).surely_runs() {
+            if in_order && LoopInfo::new(lo, &hi, kind, self.binder.symbols()).runs {
                 lift_groups(var, &mut body, &mut out, outermost);
                 if !outermost {
                     self.lift_expressions(var, &mut body, &mut out);

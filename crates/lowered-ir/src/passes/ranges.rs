@@ -5,8 +5,8 @@
 //! an empty range (`hi < lo`).
 
 use crate::ir::{
-    Affine, Bound, Guard, IdMap, LoopId, LoopKind, LoweredRoutine, Stmt, Var, VariableBounds, index_bounds,
-    walk,
+    Affine, Bound, Guard, IdMap, LoopId, LoopKind, LoweredRoutine, Stmt, Symbol, Var, VariableBounds,
+    index_bounds, walk,
 };
 
 /// One loop of a routine.
@@ -18,9 +18,21 @@ pub struct LoopInfo {
     pub hi: Bound,
     /// How the iterations may run.
     pub kind: LoopKind,
+    /// Whether every run has at least one iteration.
+    pub runs: bool,
 }
 
 impl LoopInfo {
+    /// A loop whose end mentions these symbols.
+    pub fn new(lo: i64, hi: &Bound, kind: LoopKind, symbols: &[Symbol]) -> LoopInfo {
+        let least = |var| match var {
+            Var::Symbol(id) => symbols.get(id.index()).map_or((i64::MIN, i64::MAX), Symbol::interval),
+            Var::Loop(_) => (i64::MIN, i64::MAX),
+        };
+        let is_above = |clip: &Affine| clip.bounds(least).is_some_and(|(least, _)| least > lo);
+        LoopInfo { lo, hi: hi.clone(), kind, runs: hi.limit > lo && hi.clips().iter().all(is_above) }
+    }
+
     /// The number of iterations; the maximum number if the bound has clips.
     pub fn extent(&self) -> u64 {
         self.hi.limit.saturating_sub(self.lo).max(0) as u64
@@ -29,11 +41,6 @@ impl LoopInfo {
     /// Whether every run has all [`extent`](Self::extent) iterations.
     pub fn is_constant(&self) -> bool {
         self.hi.is_constant()
-    }
-
-    /// Whether every run has at least one iteration.
-    pub(crate) fn surely_runs(&self) -> bool {
-        self.is_constant() && self.extent() > 0
     }
 }
 
@@ -64,14 +71,13 @@ const ALIAS: u32 = 1 << 31;
 pub struct Ranges {
     /// Each loop, with the least and greatest value of its variable.
     loops: IdMap<LoopId, (LoopInfo, (i64, i64))>,
-    symbols: Vec<i64>,
+    symbols: Vec<Symbol>,
 }
 
 impl Ranges {
     /// The loops and symbols of a routine with their ranges.
     pub fn of(routine: &LoweredRoutine) -> Ranges {
-        let mut ranges =
-            Ranges { loops: IdMap::default(), symbols: routine.symbols.iter().map(|s| s.range).collect() };
+        let mut ranges = Ranges { loops: IdMap::default(), symbols: routine.symbols.clone() };
         ranges.add(&routine.body);
         ranges
     }
@@ -81,7 +87,7 @@ impl Ranges {
         walk::stmts(block).for_each(|stmt| {
             if let Stmt::For { var, lo, hi, kind, .. } = stmt {
                 let interval = (*lo, self.greatest(hi).saturating_sub(1));
-                self.loops.insert(*var, (LoopInfo { lo: *lo, hi: hi.clone(), kind: *kind }, interval));
+                self.loops.insert(*var, (LoopInfo::new(*lo, hi, *kind, &self.symbols), interval));
             }
         });
     }
@@ -104,9 +110,7 @@ impl Ranges {
                 let found = self.loops.get(&LoopId(id.0 & !ALIAS));
                 found.map_or((i64::MIN, i64::MAX), |&(_, interval)| interval)
             }
-            Var::Symbol(id) => {
-                self.symbols.get(id.index()).map_or((i64::MIN, i64::MAX), |&r| (0, r.saturating_sub(1)))
-            }
+            Var::Symbol(id) => self.symbols.get(id.index()).map_or((i64::MIN, i64::MAX), Symbol::interval),
         }
     }
 

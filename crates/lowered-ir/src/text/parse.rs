@@ -335,14 +335,15 @@ impl<'t> Parser<'t> {
         }
         let name = self.name("the symbol's name, such as `@step`")?;
         self.expect_word("in")?;
-        if self.digits("`0..` and the symbol's range") != Ok(0) {
-            return Err(self.unexpected("a range that begins at 0"));
-        }
+        let least = match self.digits("`0..` and the symbol's range") {
+            Ok(least @ (0 | 1)) => least as i64,
+            _ => return Err(self.unexpected("a range that begins at 0 or 1")),
+        };
         self.expect_sign("..")?;
         let range = self.integer("the end of the symbol's range")?;
         let quotient = if self.take_sign("=") { Some(self.quotient()?) } else { None };
         self.symbols.insert(name.clone(), id);
-        Ok(Symbol { name, range, quotient })
+        Ok(Symbol { name, least, range, quotient })
     }
 
     fn quotient(&mut self) -> ParseResult<Quotient> {

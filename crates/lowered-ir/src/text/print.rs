@@ -89,7 +89,12 @@ impl Printer<'_> {
         self.put_display(format_args!("routine {} {} {{\n", name(&routine.name), numerics(routine.numerics)));
         for symbol in &routine.symbols {
             self.line(|p| {
-                p.put_display(format_args!("symbol {} in 0..{}", name(&symbol.name), symbol.range));
+                p.put_display(format_args!(
+                    "symbol {} in {}..{}",
+                    name(&symbol.name),
+                    symbol.least,
+                    symbol.range
+                ));
                 if let Some(quotient) = &symbol.quotient {
                     p.put(" = (");
                     p.affine(&quotient.dividend);

@@ -1,6 +1,6 @@
 //! The errors of the verifier.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use tnode::DType;
 
@@ -44,8 +44,8 @@ pub enum Violation {
     Name { found: String },
     #[error("V1: symbol @{name} is declared twice")]
     SymbolTwice { name: String },
-    #[error("V2: the range is 0..{found}, expected an end within 1..={max}")]
-    SymbolRange { found: i64, max: i64 },
+    #[error("V2: the range is {found:?}, expected 0 or 1 and a greater end of at most {max}")]
+    SymbolRange { found: Range<i64>, max: i64 },
     #[error("V2: parameter @{name} follows a quotient, expected parameters first")]
     ParameterAfterQuotient { name: String },
     #[error("V2: @{name} is the quotient of {found}, expected a sum of symbols before it, within ±{max}")]

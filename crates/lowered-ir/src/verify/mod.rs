@@ -9,7 +9,8 @@
 //! # Declarations
 //!
 //! * **V1** The routine and its symbols have identifiers for names; no two symbols have the same name.
-//! * **V2** A symbol has a range `0..n` with `1 <= n <=` [`Limits::extent`]. Quotients come after parameters.
+//! * **V2** A symbol has a range `0..n` or `1..n` with `n <=` [`Limits::extent`] and at least one value.
+//!   Quotients come after parameters.
 //!   A dividend is a sum of symbols before its quotient, and no value of it can leave ±[`Limits::extent`];
 //!   a divisor is within `1..=`[`Limits::extent`].
 //! * **V3** A node takes at most [`Limits::node_bytes`], another local at most [`Limits::local_bytes`], a

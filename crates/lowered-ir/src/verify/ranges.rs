@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::ir::{
-    Affine, Bound, Guard, IdMap, LoopId, LoweredRoutine, Range, Var, VariableBounds, index_bounds,
+    Affine, Bound, Guard, IdMap, LoopId, LoweredRoutine, Range, Symbol, Var, VariableBounds, index_bounds,
 };
 
 /// The integers from `lo` to `hi`, both included; none where `lo > hi`.
@@ -74,8 +74,8 @@ impl<'r> VariableIntervals<'r> {
         match var {
             Var::Loop(var) => self.loops.get(&var).map_or(Interval::NONE, |range| range.interval),
             Var::Symbol(symbol) => {
-                let range = self.routine.symbols.get(symbol.index()).map_or(0, |s| s.range);
-                Interval { lo: 0, hi: range.saturating_sub(1) }
+                let found = self.routine.symbols.get(symbol.index());
+                found.map(Symbol::interval).map_or(Interval::NONE, |(lo, hi)| Interval { lo, hi })
             }
         }
     }

@@ -40,8 +40,9 @@ fn check_symbol<'r>(
     if !before.insert(&symbol.name) {
         return Err(Violation::SymbolTwice { name: symbol.name.clone() });
     }
-    if !(1..=limits.extent).contains(&symbol.range) {
-        return Err(Violation::SymbolRange { found: symbol.range, max: limits.extent });
+    let least = symbol.least.clamp(0, 1);
+    if symbol.least != least || !(least + 1..=limits.extent).contains(&symbol.range) {
+        return Err(Violation::SymbolRange { found: symbol.least..symbol.range, max: limits.extent });
     }
     Ok(())
 }

@@ -148,7 +148,7 @@ pub fn bindings_out_of_range(make: DriverFactory<'_>) {
     for value in [3, -1, i64::MAX, i64::MIN] {
         let names = ["`pick`", one, &format!("@row = {value}")];
         let error = setup.rejected(&names, || routine.run(&[value]));
-        assert!(matches!(error, RunError::BindingRange { range: 3, .. }), "{error:?}");
+        assert!(matches!(&error, RunError::BindingRange { range, .. } if *range == (0..3)), "{error:?}");
     }
     for bindings in [&[][..], &[0, 0]] {
         let error = setup.rejected(&["`pick`", one, "@row"], || routine.run(bindings));

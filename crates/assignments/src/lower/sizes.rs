@@ -1,0 +1,83 @@
+//! Sizes that a run gives to axes.
+//!
+//! Up to lowering, a program with such sizes is one over the bounds: the dimensions of its nodes, and the
+//! extents of its product spaces. Loops make the difference: an iterator that indexes such an axis alone ends
+//! at the size. So every analysis of assignments holds for the part of a node that has values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tnode::TensorNode;
+
+use super::Result;
+use super::error::LowerErrorKind;
+use super::step::LoweringContext;
+use crate::indexing::StaticSymbol;
+use crate::{Accum, Assignments};
+use lowered_ir::ir::{Affine, Block, LoopId, LoweredRoutine, NodeRef, Stmt, SymbolId};
+use lowered_ir::passes::access::analyze;
+
+/// The symbols of the sizes that the nodes of a program have.
+#[derive(Default)]
+pub(super) struct Sizes(BTreeMap<Arc<str>, SymbolId>);
+
+impl Sizes {
+    /// Enters the sizes of all nodes into the symbols of the assignments.
+    pub(super) fn enter(assignments: &mut Assignments) -> Result<Sizes> {
+        let mut sizes = Sizes::default();
+        for node in assignments.nodes() {
+            let axes = node.run_sizes().iter().zip(node.dims_without_padding().unwrap_or_default());
+            for (name, bound) in axes.filter_map(|(name, bound)| Some((name.clone()?, bound))) {
+                let id = assignments.symbol(&StaticSymbol::size(&*name, bound));
+                sizes.0.insert(name, id);
+            }
+        }
+        Ok(sizes)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The symbol of the assignments that is the size of an axis; none if its dimension is constant.
+    pub(super) fn of(&self, node: &TensorNode, axis: usize) -> Option<SymbolId> {
+        self.0.get(node.run_size(axis)?).copied()
+    }
+
+    /// The iterators that index axes with such sizes alone, each with the symbol at which it ends.
+    pub(super) fn ends(&self, accum: &Accum) -> Result<Vec<(LoopId, Affine)>> {
+        let mut ends: Vec<(LoopId, Affine)> = Vec::new();
+        if self.is_empty() {
+            return Ok(ends);
+        }
+        for (iterator, size) in accum.sized_iterators() {
+            let Some(end) = self.0.get(size).copied().map(Affine::var) else { continue };
+            match ends.iter().find(|(known, _)| *known == iterator) {
+                None => ends.push((iterator, end)),
+                Some((_, known)) if *known == end => {}
+                Some(_) => {
+                    let (node, size) = (accum.lhs.name(), size.to_string());
+                    return Err(LowerErrorKind::SizesDiffer { node, size }.into());
+                }
+            }
+        }
+        Ok(ends)
+    }
+}
+
+/// The routine with `zero` at its start of each node that it writes first and of which it may then read an
+/// element without a value, as far as the analysis of loops knows. Such reads are of a gather, whose index
+/// is computed, or of a value that nothing uses.
+pub(super) fn with_zeros(
+    mut routine: LoweredRoutine,
+    assignments: &Assignments,
+    ctx: &LoweringContext,
+) -> LoweredRoutine {
+    let facts = analyze(&routine);
+    let written = assignments.embedded_nodes().into_iter().filter(|node| !node.run_sizes().is_empty());
+    let unclear = |node: &NodeRef| facts[*node].read_before_write;
+    let zeros = written.filter_map(|node| ctx.refs.get(&node).copied()).filter(unclear);
+    let zeros: Block = zeros.map(|node| Stmt::Zero { node }).collect();
+    routine.body.splice(0..0, zeros);
+    routine
+}
