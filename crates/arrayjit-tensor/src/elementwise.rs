@@ -12,9 +12,16 @@ use crate::{
     tensor::Tensor,
 };
 
+/// Whether an operation of that name is on elements.
+pub(crate) fn has(op: &str) -> bool {
+    UNARY.contains(&op) || BINARY.contains(&op)
+}
+
 /// Defines methods that apply a function of the language to each element.
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $x:expr => $y:expr;)*) => {
+        const UNARY: &[&str] = &[$(stringify!($name)),*];
+
         impl Tensor {
             $(
                 $(#[$doc])*
@@ -132,6 +139,8 @@ unary! {
 /// Defines methods of two operands that are broadcast to one shape.
 macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $x:expr, $z:expr => $y:expr;)*) => {
+        const BINARY: &[&str] = &[$(stringify!($name)),*];
+
         impl Tensor {
             $(
                 $(#[$doc])*

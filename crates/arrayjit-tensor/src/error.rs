@@ -131,6 +131,15 @@ pub enum TensorError {
     /// A symbol that has no value, or that is unknown.
     #[error("symbol `@{name}` {problem}")]
     Symbol { name: String, problem: &'static str },
+    /// An operation of which one compilation cannot serve all values of a size.
+    #[error("{tensor} has the size `{size}`, which each run chooses; expected constant sizes")]
+    Sized { tensor: String, size: String },
+    /// An axis of an input has no element, or more than the bound of its size.
+    #[error("size `{size}` is from 1 to {bound}, but axis {axis} of input `{input}` has {value} elements")]
+    SizeRange { size: String, bound: usize, value: usize, input: String, axis: usize },
+    /// Two inputs give a size two values.
+    #[error("size `{size}` is {first} by input `{by}`, but {second} by input `{and}`")]
+    SizesDiffer { size: String, first: usize, by: String, second: usize, and: String },
     /// A parameter of another model than the weights.
     #[error(
         "parameter `{parameter}` is none of the weights; `ModelState` has the parameters of one `Params`"

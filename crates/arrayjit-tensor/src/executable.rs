@@ -12,6 +12,8 @@ use arrayjit::{
     Compiled, Context, Event, HostArray, PendingArray, Routine, Symbol, TensorNode, assign::Warning,
 };
 
+use tnode::Dims;
+
 use crate::{
     error::TensorError,
     graph::Graph,
@@ -140,6 +142,38 @@ pub(crate) fn with_zeros<'n>(
 /// The inputs of a run that the routine reads, with their nodes.
 type CopiedInputs<'a> = Vec<(&'a TensorNode, Arc<HostArray>)>;
 
+/// The values of sizes that a run has, by name.
+type RunValues = BTreeMap<Arc<str>, usize>;
+
+/// An array in the dimensions of a node, which are bounds.
+fn widened(node: &TensorNode, values: &HostArray) -> Result<HostArray, TensorError> {
+    Ok(values.resized(node.dims()?)?)
+}
+
+/// The dimensions of the part of a node that has values; none if no size limits it.
+fn dims_of(node: &TensorNode, sizes: &RunValues) -> Result<Option<Dims>, TensorError> {
+    if node.run_sizes().is_empty() {
+        return Ok(None);
+    }
+    let mut dims = node.dims()?;
+    for (axis, dim) in dims.iter_mut().enumerate() {
+        *dim = node.run_size(axis).and_then(|size| sizes.get(size)).copied().unwrap_or(*dim);
+    }
+    Ok(Some(dims))
+}
+
+/// Checks the sizes that an array gives to axes of an input.
+fn check_range(input: &str, node: &TensorNode, dims: &[usize]) -> Result<(), TensorError> {
+    let bounds = node.dims()?;
+    for (axis, (&value, &bound)) in dims.iter().zip(&bounds).enumerate() {
+        if let Some(size) = node.run_size(axis).filter(|_| !(1..=bound).contains(&value)) {
+            let (size, input) = (size.to_string(), input.to_owned());
+            return Err(TensorError::SizeRange { size, bound, value, input, axis });
+        }
+    }
+    Ok(())
+}
+
 impl Executable {
     /// Links compiled code with a context that has all parameters, and adds the inputs that the code reads.
     pub(crate) fn link(
@@ -198,7 +232,8 @@ impl Executable {
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
     ) -> Result<Vec<HostArray>, TensorError> {
-        let (_taken, run) = self.started(self.copied(inputs)?, symbols)?;
+        let sizes = self.sizes_of(inputs.iter().copied())?;
+        let (_taken, run) = self.started(self.copied(inputs)?, symbols, &sizes)?;
         run.results()
     }
 
@@ -207,7 +242,8 @@ impl Executable {
     /// # Errors
     /// Fails like [`run`](Executable::run).
     pub fn run_shared(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<Vec<HostArray>, TensorError> {
-        let (_taken, run) = self.started(self.checked(inputs)?, &[])?;
+        let sizes = self.sizes_of(inputs.iter().map(|(name, values)| (*name, &**values)))?;
+        let (_taken, run) = self.started(self.checked(inputs)?, &[], &sizes)?;
         run.results()
     }
 
@@ -237,7 +273,8 @@ impl Executable {
         inputs: &[(&str, &HostArray)],
         symbols: &[(&str, i64)],
     ) -> Result<StartedRun, TensorError> {
-        Ok(self.started(self.copied(inputs)?, symbols)?.1)
+        let sizes = self.sizes_of(inputs.iter().copied())?;
+        Ok(self.started(self.copied(inputs)?, symbols, &sizes)?.1)
     }
 
     /// [`start`](Executable::start) without a copy of the inputs on the host. Symbols that the graph does not
@@ -247,7 +284,8 @@ impl Executable {
         inputs: &BatchValues,
         symbols: &[(&str, i64)],
     ) -> Result<StartedRun, TensorError> {
-        Ok(self.started(self.shared_batch(inputs)?, &self.known_symbols(symbols))?.1)
+        let sizes = self.sizes_in(inputs)?;
+        Ok(self.started(self.shared_batch(inputs)?, &self.known_symbols(symbols), &sizes)?.1)
     }
 
     /// [`start_shared`](Executable::start_shared) on the stream of the weights, without copies of the results:
@@ -268,8 +306,9 @@ impl Executable {
         inputs: Option<&BatchValues>,
         symbols: &[(&str, i64)],
     ) -> Result<(), TensorError> {
+        let sizes = inputs.map_or(Ok(RunValues::new()), |inputs| self.sizes_in(inputs))?;
         let inputs = inputs.map_or(Ok(Vec::new()), |inputs| self.shared_batch(inputs))?;
-        let bindings = self.bindings(&self.known_symbols(symbols))?;
+        let bindings = self.bindings(&self.known_symbols(symbols), &sizes)?;
         copy_in(&self.routine, inputs)?;
         self.routine.run(&bindings)?;
         Ok(())
@@ -280,15 +319,17 @@ impl Executable {
         &self,
         inputs: CopiedInputs<'_>,
         symbols: &[(&str, i64)],
+        sizes: &RunValues,
     ) -> Result<(TakenStream<'_>, StartedRun), TensorError> {
-        let bindings = self.bindings(symbols)?;
+        let bindings = self.bindings(symbols, sizes)?;
         let (taken, routine) = self.instance();
         copy_in(&routine, inputs)?;
         let _order = self.weights.order(self.is_divided);
         let event = routine.run(&bindings)?;
         let result = |node: &TensorNode| {
             let pending = Mutex::new(Some(routine.context().start_to_host(node)?));
-            Ok(RunResult { name: node.name(), pending, array: OnceLock::new() })
+            let dims = dims_of(node, sizes)?;
+            Ok(RunResult { name: node.name(), pending, dims, array: OnceLock::new() })
         };
         let results = self.results.iter().map(result).collect::<Result<Vec<_>, TensorError>>()?;
         Ok((taken, StartedRun { event, results }))
@@ -352,15 +393,27 @@ impl Executable {
     fn copied(&self, inputs: &[(&str, &HostArray)]) -> Result<CopiedInputs<'_>, TensorError> {
         self.check_inputs(inputs.iter().copied())?;
         let read = inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values)));
-        read.map(|(node, values)| Ok((node, Arc::new(values.try_clone()?)))).collect()
+        read.map(|(node, values)| {
+            let values =
+                if node.run_sizes().is_empty() { values.try_clone()? } else { widened(node, values)? };
+            Ok((node, Arc::new(values)))
+        })
+        .collect()
     }
 
     /// The inputs that the routine reads, after a check of all.
     fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>, TensorError> {
         self.check_inputs(inputs.iter().map(|(name, values)| (*name, &**values)))?;
-        let read =
-            inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values.clone())));
-        Ok(read.collect())
+        let read = inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values)));
+        read.map(|(node, values)| match node.run_sizes().is_empty() {
+            true => Ok((node, values.clone())),
+            false => Ok((node, Arc::new(widened(node, values)?))),
+        })
+        .collect()
+    }
+
+    fn sizes_in(&self, inputs: &BatchValues) -> Result<RunValues, TensorError> {
+        self.sizes_of(inputs.arrays().iter().map(|(name, values)| (name.as_str(), &**values)))
     }
 
     fn shared_batch(&self, inputs: &BatchValues) -> Result<CopiedInputs<'_>, TensorError> {
@@ -388,20 +441,46 @@ impl Executable {
             let Some(node) = self.inputs.get(name) else { return fail(name, "is unknown") };
             let found = (values.dtype(), values.dims().to_vec());
             let expected = (node.dtype(), node.dims()?.to_vec());
-            if found != expected {
+            let fits = |(axis, (found, expected)): (usize, (&usize, &usize))| {
+                found == expected || node.run_size(axis).is_some()
+            };
+            let is_same = found.0 == expected.0 && found.1.len() == expected.1.len();
+            if !is_same || !found.1.iter().zip(&expected.1).enumerate().all(fits) {
                 return Err(TensorError::Values { name: name.into(), found, expected });
             }
+            check_range(name, node, &found.1)?;
             let mut checks = self.positions.iter().filter(|check| check.input() == name);
             checks.try_for_each(|check| check.check(values))?;
         }
+        self.sizes_of(inputs.clone())?;
         match self.inputs.keys().find(|name| inputs.clone().all(|(given, _)| given != name.as_str())) {
             Some(name) => fail(name, "has no values"),
             None => Ok(()),
         }
     }
 
+    /// The sizes that the inputs give.
+    fn sizes_of<'a>(
+        &self,
+        inputs: impl Iterator<Item = (&'a str, &'a HostArray)>,
+    ) -> Result<RunValues, TensorError> {
+        let mut sizes: BTreeMap<Arc<str>, (usize, String)> = BTreeMap::new();
+        for (name, values) in inputs {
+            let Some(node) = self.inputs.get(name) else { continue };
+            for (axis, &second) in values.dims().iter().enumerate() {
+                let Some(size) = node.run_size(axis) else { continue };
+                let (first, by) = sizes.entry(size.clone()).or_insert_with(|| (second, name.to_owned()));
+                if *first != second {
+                    let (size, first, by, and) = (size.to_string(), *first, by.clone(), name.to_owned());
+                    return Err(TensorError::SizesDiffer { size, first, by, second, and });
+                }
+            }
+        }
+        Ok(sizes.into_iter().map(|(size, (value, _))| (size, value)).collect())
+    }
+
     /// The bindings of the symbols, in the order of the routine.
-    fn bindings(&self, symbols: &[(&str, i64)]) -> Result<Vec<i64>, TensorError> {
+    fn bindings(&self, symbols: &[(&str, i64)], sizes: &RunValues) -> Result<Vec<i64>, TensorError> {
         let all: &[Symbol] = self.routine.bindings();
         let unknown = symbols.iter().find(|(name, _)| all.iter().all(|symbol| symbol.name != *name));
         if let Some((name, _)) = unknown {
@@ -409,7 +488,9 @@ impl Executable {
         }
         let value = |symbol: &Symbol| {
             let given = symbols.iter().find(|(name, _)| symbol.name == *name).map(|(_, value)| *value);
+            let size = || sizes.get(symbol.name.as_str()).and_then(|&value| i64::try_from(value).ok());
             given
+                .or_else(size)
                 .ok_or_else(|| TensorError::Symbol { name: symbol.name.to_string(), problem: "has no value" })
         };
         all.iter().map(value).collect()
@@ -434,6 +515,8 @@ pub struct StartedRun {
 struct RunResult {
     name: String,
     pending: Mutex<Option<PendingArray>>,
+    /// The dimensions of the part that has values, if a size of the run limits it.
+    dims: Option<Dims>,
     array: OnceLock<HostArray>,
 }
 
@@ -474,6 +557,10 @@ impl RunResult {
         }
         if let Some(copy) = pending.take() {
             let array = copy.into_array()?;
+            let array = match &self.dims {
+                Some(dims) => array.resized(dims.iter().copied())?,
+                None => array,
+            };
             return Ok(self.array.get_or_init(|| array));
         }
         let lost = || TensorError::Input { name: self.name.clone(), problem: "was lost", inputs: Vec::new() };

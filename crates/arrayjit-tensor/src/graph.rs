@@ -15,6 +15,7 @@ use crate::{
     parameter::{Parameter, locked},
     positions::{InputParts, PositionCheck},
     shape::dims,
+    size::Size,
     tensor::Tensor,
 };
 
@@ -40,6 +41,7 @@ pub struct Graph(Arc<Mutex<GraphState>>);
 struct GraphState {
     program: Assignments,
     inputs: Vec<(String, TensorNode)>,
+    sizes: Vec<Size>,
     /// Nodes whose values never change.
     constants: Vec<(TensorNode, Arc<HostArray>)>,
     parameters: Vec<Parameter>,
@@ -118,10 +120,20 @@ impl Graph {
         dtype: DType,
     ) -> Result<Tensor, TensorError> {
         let call = Call::new("input");
+        let node = TensorNode::builder(name).dims(shape).dtype(dtype).build();
+        self.add_input(call, name, node)
+    }
+
+    /// Adds an input with a new node.
+    pub(crate) fn add_input(
+        &self,
+        call: Call,
+        name: &str,
+        node: Result<TensorNode, arrayjit::TensorNodeError>,
+    ) -> Result<Tensor, TensorError> {
         if self.state().inputs.iter().any(|(other, _)| other == name) {
             return Err(self.fail(call, TensorError::Name { what: "input", name: name.into() }));
         }
-        let node = TensorNode::builder(name).dims(shape).dtype(dtype).build();
         let made = node.and_then(|node| Ok((node.clone(), Tensor::new(self.clone(), node)?)));
         let (node, tensor) = made.map_err(|error| self.fail(call, error))?;
         let mut state = self.state();
@@ -129,6 +141,16 @@ impl Graph {
         state.inputs.push((name.to_owned(), node));
         drop(state);
         Ok(tensor)
+    }
+
+    /// Enters a size; the known one of that name, if there is one.
+    pub(crate) fn enter_size(&self, size: &Size) -> Option<Size> {
+        let mut state = self.state();
+        let known = state.sizes.iter().find(|known| known.name() == size.name()).cloned();
+        if known.is_none() {
+            state.sizes.push(size.clone());
+        }
+        known
     }
 
     /// Whether each run checks integers that are positions and come from an input, such as labels and rows of
@@ -351,7 +373,9 @@ impl Graph {
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
     ) -> Result<Vec<Tensor>, TensorError> {
-        let read = read(program, inputs, results).map_err(|error| self.fail(call, error))?;
+        self.check_sizes(call, inputs)?;
+        let read =
+            read(program.with_bounds_as_sizes(), inputs, results).map_err(|error| self.fail(call, error))?;
         let mut state = self.state();
         for (_, argument) in inputs {
             if let Argument::Parameter(parameter) = argument {

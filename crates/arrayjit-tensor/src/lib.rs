@@ -8,6 +8,7 @@ mod options; // options of operations, modules and optimizers
 mod parameter; // arrays that outlive a run
 mod positions; // inputs that are positions
 mod shape; // axes and broadcasting
+mod size; // sizes that each run chooses
 mod tensor; // results of operations
 
 mod executable; // compiled graphs
@@ -49,6 +50,7 @@ pub use crate::{
     parameter::{Init, Parameter, Params},
     session::{Batch, Session},
     shape::Axes,
+    size::{Dim, Size},
     tensor::Tensor,
     window::{ConvOptions, PoolOptions},
 };

@@ -50,6 +50,20 @@ impl<'a> Reduction<'a> {
         self.axes.iter().map(|&at| self.tensor.shape()[at]).product()
     }
 
+    /// The number of elements that each result reduces, less `correction`, as a value of a text.
+    fn count_text(&self, correction: usize) -> String {
+        let size = |at: &usize| self.tensor.node().run_size(*at).map(|_| format!("size(x, {at})"));
+        let sizes: Vec<String> = self.axes.iter().filter_map(size).collect();
+        if sizes.is_empty() {
+            return number(self.count() as f64 - correction as f64);
+        }
+        let constant = |at: &&usize| self.tensor.node().run_size(**at).is_none();
+        let constants: usize = self.axes.iter().filter(constant).map(|&at| self.tensor.shape()[at]).product();
+        let factor = if constants == 1 { String::new() } else { format!(" * {constants}") };
+        let less = if correction == 0 { String::new() } else { format!(" - {correction}") };
+        format!("({}{factor}{less})", sizes.join(" * "))
+    }
+
     fn emit(&self, call: Call, text: impl FnOnce(&str) -> String) -> Result<Tensor, TensorError> {
         self.tensor.graph().result(call, &[("x", Argument::Tensor(self.tensor))], text)
     }
@@ -161,7 +175,7 @@ impl Tensor {
     fn mean_with(&self, call: Call, axes: impl Axes, reduced: Reduced) -> Result<Tensor, TensorError> {
         let reduction = Reduction::new(self, call, axes, reduced)?;
         self.some(call, reduction.count())?;
-        let count = number(reduction.count() as f64);
+        let count = reduction.count_text(0);
         if self.dtype().is_float() {
             return reduction.accumulated(call, ":+=", &reduction.operand("x"), &format!("{{}} / {count}"));
         }
@@ -223,14 +237,13 @@ impl Tensor {
         let reduction = Reduction::new(self, call, axes, reduced)?;
         self.some(call, reduction.count())?;
         let (mean, square) = (reduction.result("m"), reduction.result("v"));
-        let count = reduction.count() as f64;
-        let divisor = number(count - correction as f64);
+        let (count, divisor) = (reduction.count_text(0), reduction.count_text(correction));
         let (wide, narrow) = sum_types(self.dtype());
         let value = format!("{wide}({})", reduction.operand("x"));
         let result = finish.replace("{}", &format!("({square} / {divisor})")).replace("{v}", &square);
         reduction.emit(call, |y| {
             format!(
-                "{mean} :+= {value} / {count:?}\n{square} :+= ({value} - {mean}) * ({value} - {mean})\n\
+                "{mean} :+= {value} / {count}\n{square} :+= ({value} - {mean}) * ({value} - {mean})\n\
                  {} := {narrow}({result})",
                 reduction.result(y)
             )

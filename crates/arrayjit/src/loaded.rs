@@ -75,8 +75,8 @@ impl LoadedProgram {
         let node = self.code.node(node)?;
         if !node.run_sizes().is_empty() {
             let values = values.try_into().map_err(Into::into)?;
-            run_sizes::check_dims(node, values.dims())?;
-            let wide = run_sizes::widened(&values, &node.dims_without_padding()?)?;
+            run_sizes::check_dims(node, &values)?;
+            let wide = values.resized(node.dims_without_padding()?)?;
             self.given.insert(node.clone(), values.dims().clone());
             if self.context.contains(node) {
                 let _ = self.context.from_host(node, wide)?;
@@ -183,7 +183,7 @@ impl LoadedProgram {
             Some(dims) => dims.clone(),
             None => run_sizes::dims_of(node, |size| self.sizes.get(size).copied())?,
         };
-        Ok(run_sizes::cropped(&values, &dims)?)
+        Ok(values.resized(dims)?)
     }
 
     /// The compiled routine.

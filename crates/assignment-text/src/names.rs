@@ -19,6 +19,8 @@ use assignments::{ByteRange, Nodes};
 pub(crate) struct GivenNodes {
     whole: BTreeMap<String, BTreeSet<TensorNode>>,
     last: BTreeMap<String, BTreeSet<TensorNode>>,
+    /// Whether a range that is the bound of a size is that size.
+    pub(crate) bounds_are_sizes: bool,
 }
 
 impl GivenNodes {
@@ -33,6 +35,10 @@ impl GivenNodes {
             }
         }
         given
+    }
+
+    pub(crate) fn with_bounds_as_sizes(self, bounds_are_sizes: bool) -> GivenNodes {
+        GivenNodes { bounds_are_sizes, ..self }
     }
 
     /// Finds each node under its name in the table alone, whatever its label.

@@ -59,6 +59,8 @@ pub struct Program {
     name: Option<String>,
     /// The first parts of the labels of nodes that the text makes.
     path: Vec<String>,
+    /// Whether a range that is the bound of a size is that size.
+    bounds_are_sizes: bool,
 }
 
 impl Program {
@@ -72,7 +74,19 @@ impl Program {
             parsed.map_err(|error| TextError::new(error, &text.into()))?;
         let (text, prelude) = parse::load(text, prelude_calls)?;
         let (sizes, kept, recomputed, path) = Default::default();
-        Ok(Program { text, items, prelude, symbols, sizes, kept, recomputed, name: None, path })
+        let bounds_are_sizes = false;
+        Ok(Program {
+            text,
+            items,
+            prelude,
+            symbols,
+            sizes,
+            kept,
+            recomputed,
+            name: None,
+            path,
+            bounds_are_sizes,
+        })
     }
 
     /// Gives a size of the text a value, in place of the value that the text may give it. A size that each
@@ -190,6 +204,15 @@ impl Program {
         self
     }
 
+    /// Takes a range of a letter as a size that a run gives, if the letter indexes an axis of that size alone
+    /// and the range is the size's bound. Front ends that know shapes by their bounds need this.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_bounds_as_sizes(mut self) -> Program {
+        self.bounds_are_sizes = true;
+        self
+    }
+
     /// The routine's name, if one is given.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
@@ -240,6 +263,7 @@ impl Program {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
             let mut expanded = self.expanded(&|name| given.has(name)).map_err(located)?;
+            let given = given.with_bounds_as_sizes(self.bounds_are_sizes);
             let emitted = pipeline::run(&mut expanded, given, &self.path, &self.symbols, &self.text);
             let Emitted { mut assignments, names, steps } = emitted.map_err(located)?;
             self.requests(&expanded, &names, &mut assignments)?;

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "files")]
 mod files;
+mod resized;
 
 use std::sync::Arc;
 
@@ -193,6 +194,22 @@ impl HostArray {
 
 /// Element type, dimensions and raw views.
 impl HostArray {
+    /// The array of other dimensions that has the elements of this one at the same indices, and zeros at indices
+    /// that this one lacks. Elements at indices that the new one lacks are left out.
+    ///
+    /// ```
+    /// # use tnode::HostArray;
+    /// let array = HostArray::from_slice(&[1i32, 2, 3, 4], [2, 2])?;
+    /// assert_eq!(array.resized([1, 3])?.values(), [1., 2., 0.]);
+    /// # Ok::<(), tnode::TensorNodeError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another number of dimensions, or no memory. Margins count as elements, and the new array has none.
+    pub fn resized(&self, dims: impl IntoIterator<Item = usize>) -> Result<HostArray, TensorNodeError> {
+        resized::resized(self, &dims.into_iter().collect::<Dims>())
+    }
+
     /// The element type of the values.
     pub fn dtype(&self) -> DType {
         self.dtype

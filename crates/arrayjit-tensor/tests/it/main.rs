@@ -14,6 +14,7 @@ mod operations;
 mod optimizers;
 mod ranks;
 mod sessions;
+mod sizes;
 mod texts;
 mod threads;
 mod torch;

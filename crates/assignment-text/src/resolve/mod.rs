@@ -115,7 +115,8 @@ impl StepResolver<'_> {
             check_target(target, statement, names)?;
         }
         let mut resolved = statement::resolve(statement, self.text, names, self.symbols)?;
-        let ranges = ranges::letter_ranges(&mut resolved, self.names, self.symbols, self.text)?;
+        let ranges =
+            ranges::letter_ranges(&mut resolved, self.names.given.bounds_are_sizes, self.symbols, self.text)?;
         dims::settle_dims(&mut resolved, &ranges, self.symbols)?;
         ranges::state_sizes(&mut resolved, self.symbols);
         bounds::check_bounds(&resolved, &ranges, self.symbols, self.text)

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tnode::{DType, TensorNode};
 
 use crate::error::{Result, TextErrorKind, counted_elements};
-use crate::names::{Names, example, written};
+use crate::names::{example, written};
 use crate::source::excerpt;
 use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
 use assignments::indexing::{StaticSymbol, axis_iterator, extent};
@@ -27,11 +27,14 @@ use lowered_ir::verify::Limits;
 /// The range of each letter of the statement. A letter below a size that a run gives has the size's bound.
 pub(super) fn letter_ranges(
     statement: &mut ResolvedStatement,
-    names: &Names,
+    bounds_are_sizes: bool,
     symbols: &[StaticSymbol],
     text: &str,
 ) -> Result<Vec<i64>> {
     for at in 0..statement.letters.len() {
+        if bounds_are_sizes && is_bound_of_size(statement, at) {
+            statement.letters[at].declared = None;
+        }
         statement.letters[at].size = letter_size(statement, at, symbols);
     }
     let statement = &*statement;
@@ -42,7 +45,16 @@ pub(super) fn letter_ranges(
         letters.clone().map(|at| declared_or(statement, at, sized[at])).collect::<Result<Vec<_>, _>>()?;
     for (at, range) in ranges.iter_mut().enumerate() {
         let size = statement.letters[at].size.as_ref();
-        *range = range.or_else(|| Some(extent(*names.sizes.get(size?)?)));
+        let bound = || {
+            Some(
+                symbols
+                    .iter()
+                    .find(|s| s.is_size && Some(s.name.as_str()) == size.map(|size| &**size))?
+                    .interval()?
+                    .1,
+            )
+        };
+        *range = range.or_else(bound);
     }
     letters.clone().for_each(|at| fill_open_part(at, &statement.letters[at].parts, &mut ranges));
     limit_by_reads(statement, symbols, &mut ranges);
@@ -61,6 +73,13 @@ fn alone_axes(statement: &ResolvedStatement, at: usize) -> Vec<(&NodeAccess, usi
         }
     });
     axes
+}
+
+/// Whether a letter indexes an axis alone whose size a run gives, and has the range that bounds the size.
+fn is_bound_of_size(statement: &ResolvedStatement, at: usize) -> bool {
+    let Some((range, _)) = statement.letters[at].declared else { return false };
+    let mut axes = alone_axes(statement, at).into_iter();
+    axes.any(|(read, axis)| read.size(axis).is_some() && i128::from(extent(read.dims[axis])) == range)
 }
 
 /// The size that a run gives, below which a letter stays: that of an axis that it indexes alone, or of a

@@ -240,6 +240,10 @@ impl NameResolver<'_> {
         access: &Access,
         how: AccessKind,
     ) -> Result<NodeAccess> {
+        for (size, &bound) in sizes.iter().zip(&dims) {
+            // A given node may have a size that the text does not declare.
+            size.iter().for_each(|size| _ = self.symbols.enter(&StaticSymbol::size(&**size, bound)));
+        }
         let computed = self.computed(access)?;
         if computed.is_some() && matches!(how, AccessKind::Merge) {
             return Err(expected("a node", "a merge buffer, which has no computed indices", &access.span));

@@ -88,7 +88,7 @@ impl Projections {
     /// no gap if, with the terms sorted by coefficient, each coefficient is at most one more than the sum of
     /// the greatest values of the terms before it.
     fn interval(&self, index: &AxisIndex) -> Option<(i64, i64)> {
-        if !is_static(index) {
+        if !is_static(index) || self.may_end_early(index) {
             return None;
         }
         let mut terms = self.sized_terms(index);
@@ -97,6 +97,13 @@ impl Projections {
             if size > reach.checked_add(1)? { None } else { reach.checked_add(size.checked_mul(steps)?) }
         })?;
         self.bounds_of(index)
+    }
+
+    /// Whether the index has an iterator below a size that a run gives, and is not this iterator alone: the
+    /// size of the axis is another one then.
+    fn may_end_early(&self, index: &AxisIndex) -> bool {
+        let is_sized = |(id, _): (LoopId, i64)| self.run_sizes().any(|(sized, _)| sized == id);
+        !matches!(index, AxisIndex::Iterator(_)) && index.loop_terms().into_iter().any(is_sized)
     }
 
     /// The bounding box of the elements written, as the first and last index per axis, if every element of it
@@ -185,7 +192,7 @@ impl Projections {
         let is_inside = |(index, &dim): (&AxisIndex, &usize)| {
             is_static(index) && self.bounds_of(index).is_some_and(|(lo, hi)| lo >= 0 && hi < extent(dim))
         };
-        let counts = !self.is_clipped() && self.is_injective();
+        let counts = !self.is_clipped() && self.run_sizes().next().is_none() && self.is_injective();
         if !counts || !self.project_lhs().iter().zip(self.lhs_dims()).all(is_inside) {
             return None;
         }

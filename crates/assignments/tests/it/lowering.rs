@@ -441,7 +441,8 @@ fn what_else_is_rejected() {
     note(rejected(&merged(&x).then(merged(&y))));
     note(rejected(&builder::fetch(&x, FetchOp::ConstantFill(vec![0.0; 17]))));
     note(rejected(&builder::fetch(&x, FetchOp::ConstantFill(vec![0.0; 3]))));
-    let step = |range| builder::embed_symbol(&x, &StaticSymbol { name: "step".into(), range });
+    let step =
+        |range| builder::embed_symbol(&x, &StaticSymbol { name: "step".into(), range, is_size: false });
     note(rejected(&step(None)));
     note(rejected(&step(Some(0))));
     note(rejected(&step(Some(3)).then(step(Some(4)))));

@@ -44,7 +44,7 @@ pub enum Violation {
     Name { found: String },
     #[error("V1: symbol @{name} is declared twice")]
     SymbolTwice { name: String },
-    #[error("V2: the range is {found:?}, expected 0 or 1 and a greater end of at most {max}")]
+    #[error("V2: the range is {found:?}, expected a start of 0 or 1 and an end behind it, at most {max}")]
     SymbolRange { found: Range<i64>, max: i64 },
     #[error("V2: parameter @{name} follows a quotient, expected parameters first")]
     ParameterAfterQuotient { name: String },

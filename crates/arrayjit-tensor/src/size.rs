@@ -1,0 +1,198 @@
+//! Sizes that each run chooses.
+
+use std::sync::Arc;
+
+use tnode::{DType, RunSizes, TensorNode};
+
+use crate::{
+    elementwise,
+    error::{Call, TensorError},
+    graph::Graph,
+    operand::Argument,
+    tensor::Tensor,
+};
+
+/// A size that each run of a graph chooses, from 1 to its bound. [`Graph::size`] makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    name: Arc<str>,
+    bound: usize,
+}
+
+impl Size {
+    /// The name, as messages show it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The greatest value.
+    pub fn bound(&self) -> usize {
+        self.bound
+    }
+}
+
+/// The size of an axis of an input: a number, or a size that each run chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// A number of elements.
+    Constant(usize),
+    /// A number of elements that each run chooses.
+    Size(Size),
+}
+
+impl From<usize> for Dim {
+    fn from(elements: usize) -> Dim {
+        Dim::Constant(elements)
+    }
+}
+
+impl From<&Size> for Dim {
+    fn from(size: &Size) -> Dim {
+        Dim::Size(size.clone())
+    }
+}
+
+impl From<Size> for Dim {
+    fn from(size: Size) -> Dim {
+        Dim::Size(size)
+    }
+}
+
+/// Operations on tensors with such sizes, besides those on elements. The texts of other operations have
+/// numbers that follow from shapes, which are bounds.
+const OPERATIONS: [&str; 47] = [
+    "all",
+    "all_keepdim",
+    "any",
+    "any_keepdim",
+    "apply",
+    "celu",
+    "clamp",
+    "einsum",
+    "elu",
+    "embedding",
+    "in_proj",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsumexp",
+    "logsumexp_keepdim",
+    "masked_fill",
+    "matmul",
+    "max",
+    "max_keepdim",
+    "mean",
+    "mean_keepdim",
+    "min",
+    "min_keepdim",
+    "permute",
+    "prod",
+    "prod_keepdim",
+    "rearrange",
+    "reshape",
+    "rms_norm",
+    "softmax",
+    "squeeze",
+    "std",
+    "std_keepdim",
+    "sum",
+    "sum_keepdim",
+    "take",
+    "to_dtype",
+    "transpose",
+    "unsqueeze",
+    "update",
+    "update_of",
+    "var",
+    "var_keepdim",
+    "var_population",
+    "where",
+];
+
+impl Graph {
+    /// A size that each run chooses, from 1 to `bound`, for axes of [`input_of`](Graph::input_of). One
+    /// compilation serves all its values: a run takes the value from the shapes of the inputs.
+    ///
+    /// Shapes of tensors have the bounds of sizes, and so have memory and strides. Axes of one size fit each
+    /// other; those of two sizes, or of a size and a number, do not.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Init, ModelState, Params};
+    ///
+    /// let params = Params::new(1);
+    /// let w = params.parameter("w", [3, 2], Init::ONES)?;
+    /// let graph = Graph::new();
+    /// let n = graph.size("n", 64)?;
+    /// let x = graph.input_of("x", &[(&n).into(), 3.into()], DType::F32)?;
+    /// let y = x.matmul(&w)?.mean(0)?;
+    /// let model = graph.compile(&ModelState::new(&Backend::open("inline")?, &params)?, &[&x, &y])?;
+    /// for rows in [1, 5, 64] {
+    ///     let values = HostArray::from_slice(&vec![1f32; 3 * rows], [rows, 3])?;
+    ///     let results = model.run(&[("x", &values)])?;
+    ///     assert_eq!(results[0].dims().as_slice(), [rows, 3]);
+    ///     assert_eq!(results[1].values(), [3.0, 3.0]);
+    /// }
+    /// let long = HostArray::from_slice(&[1f32; 195], [65, 3])?;
+    /// let error = model.run(&[("x", &long)]).unwrap_err().to_string();
+    /// assert!(error.contains("size `n` is from 1 to 64"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A name that is no letter or `_` of ASCII with letters, digits and `_` behind it, a bound of 0, or a
+    /// size of that name with another bound.
+    #[track_caller]
+    pub fn size(&self, name: &str, bound: usize) -> Result<Size, TensorError> {
+        let call = Call::new("size");
+        let starts = |c: char| c.is_ascii_alphabetic() || c == '_';
+        let is_name = name.starts_with(starts) && name.chars().all(|c| starts(c) || c.is_ascii_digit());
+        if !is_name || bound == 0 {
+            let (found, expected) =
+                (format!("`{name} <= {bound}`"), "a name and a bound of 1 or more".into());
+            return Err(self.fail(call, TensorError::Argument { argument: "size", found, expected }));
+        }
+        let size = Size { name: name.into(), bound };
+        match self.enter_size(&size) {
+            Some(known) if known.bound != bound => {
+                let (found, expected) =
+                    (format!("`{name} <= {bound}`"), format!("the bound {}", known.bound));
+                Err(self.fail(call, TensorError::Argument { argument: "size", found, expected }))
+            }
+            _ => Ok(size),
+        }
+    }
+
+    /// [`input`](Graph::input) with axes whose sizes each run chooses.
+    ///
+    /// # Errors
+    /// An input of that name exists already, or a size overflows.
+    #[track_caller]
+    pub fn input_of(&self, name: &str, shape: &[Dim], dtype: DType) -> Result<Tensor, TensorError> {
+        let (mut dims, mut sizes) = (Vec::new(), RunSizes::new());
+        for dim in shape {
+            let (bound, size) = match dim {
+                Dim::Constant(elements) => (*elements, None),
+                Dim::Size(size) => (size.bound, Some(size.name.clone())),
+            };
+            dims.push(bound);
+            sizes.push(size);
+        }
+        let node = TensorNode::builder(name).dims(dims).run_sizes(sizes).dtype(dtype).build();
+        self.add_input(Call::new("input"), name, node)
+    }
+
+    /// Rejects an operation whose statements would have bounds in place of sizes.
+    pub(crate) fn check_sizes(&self, call: Call, inputs: &[(&str, Argument<'_>)]) -> Result<(), TensorError> {
+        let sized = inputs.iter().find_map(|(_, argument)| {
+            let size = argument.node()?.run_sizes().iter().flatten().next()?;
+            Some((argument.name(), size.to_string()))
+        });
+        match sized {
+            Some((tensor, size)) if !OPERATIONS.contains(&call.op) && !elementwise::has(call.op) => {
+                Err(self.fail(call, TensorError::Sized { tensor, size }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
