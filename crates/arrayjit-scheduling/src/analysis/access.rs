@@ -55,12 +55,17 @@ pub(crate) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
 ///
 /// The proof is the one of [`independent`], for the nodes that both bodies access and at least one writes.
 /// Iterations of the same body may depend on each other, because fusion keeps their order.
-pub(crate) fn can_fuse(var: LoopId, first: &[Stmt], second: &[Stmt], ranges: &VariableRanges) -> bool {
-    let (a, b) = (Effects::of(first), Effects::of(second));
-    if !a.locals_apart(&b) || (a.logs && b.logs) {
+/// Each body comes with its effects.
+pub(crate) fn can_fuse(
+    var: LoopId,
+    (first, a): (&[Stmt], &Effects),
+    (second, b): (&[Stmt], &Effects),
+    ranges: &VariableRanges,
+) -> bool {
+    if !a.locals_apart(b) || (a.logs && b.logs) {
         return false;
     }
-    let mut shared = a.conflicts(&b).peekable();
+    let mut shared = a.conflicts(b).peekable();
     if shared.peek().is_none() {
         return true;
     }
@@ -99,15 +104,13 @@ impl Effects {
         effects
     }
 
-    /// The effects of two pieces of IR together.
-    pub(crate) fn union(&self, other: &Effects) -> Effects {
-        let mut all = self.clone();
-        all.nodes.extend(&other.nodes);
-        all.written.extend(&other.written);
-        all.locals.extend(&other.locals);
-        all.set.extend(&other.set);
-        all.logs |= other.logs;
-        all
+    /// Adds the effects of another piece of IR.
+    pub(crate) fn add(&mut self, other: &Effects) {
+        self.nodes.extend(&other.nodes);
+        self.written.extend(&other.written);
+        self.locals.extend(&other.locals);
+        self.set.extend(&other.set);
+        self.logs |= other.logs;
     }
 
     fn write(&mut self, stmt: &Stmt) {

@@ -24,7 +24,7 @@ use lowered_ir::ir::{
 };
 use tnode::{MemoryMode, ModeState, Reason};
 
-use crate::analysis::access;
+use crate::analysis::access::{self, Effects};
 use crate::analysis::names::Names;
 use crate::analysis::nodes::{is_guarded, is_local, node_bytes};
 use crate::cpu::contract_arrays::window_limit;
@@ -139,13 +139,15 @@ impl RowBlocker<'_> {
             stmts.push(renamed);
         }
         let (row, num_rows) = row?;
-        let bodies: Vec<&Block> = stmts.iter().filter_map(loop_body).collect();
-        let fuses = |at: usize| {
-            bodies[..at].iter().all(|before| access::can_fuse(row, before, bodies[at], &self.names.ranges))
+        let bodies: Vec<(&Block, Effects)> =
+            stmts.iter().filter_map(loop_body).map(|body| (body, Effects::of(body))).collect();
+        let fuse = |(first, a): &(&Block, Effects), (second, b): &(&Block, Effects)| {
+            access::can_fuse(row, (first, a), (second, b), &self.names.ranges)
         };
-        let is_block = (0..bodies.len()).all(fuses)
-            && !bodies.iter().any(|body| dependence::bounds_loops(row, body))
-            && stmts.iter().any(|stmt| has_contraction(stmt, &self.names));
+        let is_block = (0..bodies.len())
+            .all(|at| bodies[..at].iter().all(|before| fuse(before, &bodies[at])))
+            && !bodies.iter().any(|(body, _)| dependence::bounds_loops(row, body))
+            && stmts.iter().any(has_contraction);
         if !is_block {
             return None;
         }

@@ -21,7 +21,6 @@
 //!   accumulators than there are;
 //! * they contain many statements, or long values, already ([`FUSED_STATEMENTS`], [`FUSED_COST`]).
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{
@@ -30,12 +29,12 @@ use lowered_ir::ir::{
 };
 
 use crate::analysis::access::{self, Effects};
-use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS, fusion_cost};
+use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS};
 use crate::analysis::names::Names;
 use crate::analysis::nest;
 use crate::cpu::forward_stores::forward_stores;
-use crate::cpu::fusible_contractions::ContractionShapes;
 use crate::cpu::interchange;
+use crate::cpu::placed_stmt::{LaneChoice, PlacedStmt};
 use crate::cpu::unroll_short_rows;
 use codegen_core::Caps;
 use codegen_core::dependence::{self, Touch};
@@ -57,60 +56,14 @@ pub(crate) fn fuse_strips(routine: &mut LoweredRoutine, caps: &Caps) {
 /// Fuses the loops of a routine wherever that is legal and pays.
 pub(crate) fn fuse_loops(routine: &mut LoweredRoutine, caps: &Caps) {
     let fuser = Fuser { names: Names::of(routine), locals: routine.locals(), caps };
-    routine.body = fuser.block(std::mem::take(&mut routine.body), 0);
+    let fused = fuser.block(std::mem::take(&mut routine.body), 0);
+    routine.body = fused.into_iter().map(|placed| placed.stmt).collect();
 }
 
 struct Fuser<'a> {
     names: Names,
     locals: Locals,
     caps: &'a Caps,
-}
-
-/// A statement and its properties. Those in cells are found when they are first needed, and once for all
-/// statements that it is compared with.
-struct PlacedStmt {
-    stmt: Stmt,
-    effects: Effects,
-    /// The number of statements, those in its loops included.
-    size: usize,
-    /// The work of its values.
-    cost: u64,
-    /// The nodes that it accesses at indices that move with its outermost loop, and by how many elements.
-    moving: OnceCell<BTreeSet<(NodeRef, i64)>>,
-    /// Whether the iterations of its outermost loop are independent.
-    is_independent: OnceCell<bool>,
-    lanes: OnceCell<Option<LaneChoice>>,
-    contractions: OnceCell<ContractionShapes>,
-}
-
-impl PlacedStmt {
-    fn new(stmt: Stmt) -> PlacedStmt {
-        let effects = Effects::of(std::slice::from_ref(&stmt));
-        PlacedStmt::with_effects(stmt, effects)
-    }
-
-    fn with_effects(stmt: Stmt, effects: Effects) -> PlacedStmt {
-        let size = walk::stmts(std::slice::from_ref(&stmt)).count();
-        let cost = fusion_cost(std::slice::from_ref(&stmt));
-        PlacedStmt {
-            stmt,
-            effects,
-            size,
-            cost,
-            moving: OnceCell::new(),
-            is_independent: OnceCell::new(),
-            lanes: OnceCell::new(),
-            contractions: OnceCell::new(),
-        }
-    }
-
-    fn moving(&self, outermost: &FusibleLoop<'_>, names: &Names) -> &BTreeSet<(NodeRef, i64)> {
-        self.moving.get_or_init(|| moving(outermost.var, outermost.body, names))
-    }
-
-    fn contractions(&self, names: &Names) -> &ContractionShapes {
-        self.contractions.get_or_init(|| ContractionShapes::of(&self.stmt, names))
-    }
 }
 
 /// The statement that moves to the other one.
@@ -123,24 +76,26 @@ enum Direction {
 
 impl Fuser<'_> {
     /// Fuses the statements of a block `depth` loops deep: first those inside each loop, then the loops.
-    fn block(&self, block: Block, depth: usize) -> Block {
+    fn block(&self, block: Block, depth: usize) -> Vec<PlacedStmt> {
         let inside = |stmt| match stmt {
             Stmt::For { var, lo, hi, kind, body } => {
-                Stmt::For { var, lo, hi, kind, body: self.block(body, depth + 1) }
+                PlacedStmt::looped(var, lo, hi, kind, self.block(body, depth + 1))
             }
-            stmt => stmt,
+            stmt => PlacedStmt::new(stmt),
         };
-        self.onto(Vec::new(), block.into_iter().map(inside).collect(), depth)
+        self.onto(Vec::new(), block.into_iter().map(inside), depth)
     }
 
-    /// Appends the statements of a block to `before`, and fuses each of them with the nearest loop that
-    /// accepts it.
-    fn onto(&self, before: Vec<PlacedStmt>, block: Block, depth: usize) -> Block {
+    /// Appends statements to `before`, and fuses each of them with the nearest loop that accepts it.
+    fn onto(
+        &self,
+        before: Vec<PlacedStmt>,
+        next: impl Iterator<Item = PlacedStmt>,
+        depth: usize,
+    ) -> Vec<PlacedStmt> {
         let mut out = before;
-        for stmt in block {
-            self.place(&mut out, PlacedStmt::new(stmt), depth);
-        }
-        out.into_iter().map(|placed| placed.stmt).collect()
+        next.for_each(|next| self.place(&mut out, next, depth));
+        out
     }
 
     /// Places a statement, fused with the nearest loop that accepts it. The fused loop is placed in the same
@@ -176,22 +131,20 @@ impl Fuser<'_> {
         loop_of(&next.stmt)?;
         let mut is_free = true;
         for (at, first) in out.iter().enumerate().rev().take(REACH) {
-            let sinks = || out[at + 1..].iter().all(|between| between.effects.commute(&first.effects));
-            let shares = !first.effects.nodes.is_disjoint(&next.effects.nodes);
-            let turned = || {
-                let turned = interchange::like(&first.stmt, &next.stmt, &self.names)?;
-                Some(PlacedStmt::with_effects(turned, next.effects.clone()))
-            };
+            let effects = &first.facts.effects;
+            let sinks = || out[at + 1..].iter().all(|between| between.facts.effects.commute(effects));
+            let shares = !effects.nodes.is_disjoint(&next.facts.effects.nodes);
+            let turned = || interchange::like(&first.stmt, &next.stmt, &self.names).map(PlacedStmt::new);
             let fused = |next: &PlacedStmt| self.fused(first, next, remarks(out), depth);
             if shares
-                && first.size + next.size <= ALL_STATEMENTS
+                && first.facts.size + next.facts.size <= ALL_STATEMENTS
                 && !streams_too_much(first, next)
                 && (is_free || sinks())
                 && let Some(fused) = fused(next).or_else(|| fused(&turned()?))
             {
                 return Some((at, if is_free { Direction::Up } else { Direction::Down }, fused));
             }
-            is_free = is_free && first.effects.commute(&next.effects);
+            is_free = is_free && effects.commute(&next.facts.effects);
         }
         None
     }
@@ -205,11 +158,13 @@ impl Fuser<'_> {
         depth: usize,
     ) -> Option<PlacedStmt> {
         let (a, b) = (loop_of(&first.stmt)?, loop_of(&second.stmt)?);
-        let is_long = a.body.len() + b.body.len() > FUSED_STATEMENTS || first.cost + second.cost > FUSED_COST;
+        let is_long = a.body.len() + b.body.len() > FUSED_STATEMENTS
+            || first.facts.cost + second.facts.cost > FUSED_COST;
         if (a.kind, a.hi) != (b.kind, b.hi) || is_long {
             return None;
         }
-        let pays = !first.moving(&a, &self.names).is_disjoint(second.moving(&b, &self.names))
+        let (moved_first, moved_second) = (self.moving(first, &a), self.moving(second, &b));
+        let pays = !moved_first.is_disjoint(moved_second)
             && self.same_independence(first, second, depth)
             && self.same_lanes(first, second);
         if !pays {
@@ -217,17 +172,27 @@ impl Fuser<'_> {
         }
         let mut second_body = b.body.to_vec();
         walk::substitute(&mut second_body, b.var, &Affine::var(a.var));
-        if !access::can_fuse(a.var, a.body, &second_body, &self.names.ranges) {
+        let (accesses, more) = (&first.facts.effects, &second.facts.effects);
+        if !access::can_fuse(a.var, (a.body, accesses), (&second_body, more), &self.names.ranges) {
             return None;
         }
-        let mut before: Vec<PlacedStmt> = a.body.iter().cloned().map(PlacedStmt::new).collect();
+        let mut before: Vec<PlacedStmt> = first.facts.with_statements(a.body.to_vec()).collect();
         if a.kind == LoopKind::Serial {
-            before.extend(remarks.iter().map(|remark| PlacedStmt::new(remark.stmt.clone())));
+            before.extend(remarks.iter().cloned());
         }
-        let body = self.onto(before, second_body, depth + 1);
-        let fused = Stmt::For { var: a.var, lo: 0, hi: a.hi.clone(), kind: a.kind, body };
-        let fused = PlacedStmt::with_effects(fused, first.effects.union(&second.effects));
-        (self.keeps_contractions(first, second, &fused) && self.is_light(&fused.stmt)).then_some(fused)
+        let body = self.onto(before, second.facts.with_statements(second_body), depth + 1);
+        let fused = PlacedStmt::looped(a.var, 0, a.hi.clone(), a.kind, body);
+        let _ = fused.facts.moving.set(moved_first.union(moved_second).copied().collect());
+        (self.keeps_contractions(first, second, &fused) && self.is_light(&fused)).then_some(fused)
+    }
+
+    /// The nodes that a loop accesses at indices that move with it, and by how many elements.
+    fn moving<'p>(
+        &self,
+        placed: &'p PlacedStmt,
+        outermost: &FusibleLoop<'_>,
+    ) -> &'p BTreeSet<(NodeRef, i64)> {
+        placed.facts.moving.get_or_init(|| moving(outermost.var, outermost.body, &self.names))
     }
 
     /// Whether each contraction of two statements has the same shape in the fused statement.
@@ -247,7 +212,7 @@ impl Fuser<'_> {
 
     fn is_independent(&self, placed: &PlacedStmt, outermost: &FusibleLoop<'_>) -> bool {
         let FusibleLoop { var, body, .. } = *outermost;
-        *placed.is_independent.get_or_init(|| dependence::independent(var, body, &self.names.ranges))
+        *placed.facts.is_independent.get_or_init(|| dependence::independent(var, body, &self.names.ranges))
     }
 
     /// Whether the loops that two nests would use as lanes allow them to fuse. Nests of the same depth must
@@ -255,7 +220,7 @@ impl Fuser<'_> {
     /// other nest must not use its outermost loop of several, because in the fused nest this loop would
     /// enclose the further loops.
     fn same_lanes(&self, first: &PlacedStmt, second: &PlacedStmt) -> bool {
-        let lanes = |placed: &PlacedStmt| *placed.lanes.get_or_init(|| self.lanes(&placed.stmt));
+        let lanes = |placed: &PlacedStmt| *placed.facts.lanes.get_or_init(|| self.lanes(&placed.stmt));
         match (lanes(first), lanes(second)) {
             (Some(a), Some(b)) if a.depth == b.depth => a == b,
             (Some(only), None) | (None, Some(only)) => only.depth == 1 || only.at != Some(0),
@@ -282,16 +247,17 @@ impl Fuser<'_> {
 
     /// Whether a loop without serial loops inside accesses few enough arrays and needs few enough
     /// accumulators.
-    fn is_light(&self, stmt: &Stmt) -> bool {
-        let Some(FusibleLoop { body, .. }) = loop_of(stmt) else { return true };
+    fn is_light(&self, placed: &PlacedStmt) -> bool {
+        let Some(FusibleLoop { body, .. }) = loop_of(&placed.stmt) else { return true };
         let has_loops = body.iter().any(|s| matches!(s, Stmt::For { kind: LoopKind::Serial, .. }));
-        has_loops || access::nodes(body).len() <= STREAMS && self.accumulators(body) <= self.registers()
+        let effects = &placed.facts.effects;
+        has_loops || effects.nodes.len() <= STREAMS && self.accumulators(body, effects) <= self.registers()
     }
 
     /// Bytes of register arrays that a body changes and that live on after it.
-    fn accumulators(&self, body: &[Stmt]) -> usize {
-        let (own, set) = (dependence::declared(body), Effects::of(body).set);
-        set.difference(&own).map(|local| self.bytes(*local)).sum()
+    fn accumulators(&self, body: &[Stmt], effects: &Effects) -> usize {
+        let own = dependence::declared(body);
+        effects.set.difference(&own).map(|local| self.bytes(*local)).sum()
     }
 
     fn bytes(&self, local: LocalId) -> usize {
@@ -304,22 +270,13 @@ impl Fuser<'_> {
     }
 }
 
-/// The loop of a nest that is best as lanes.
-#[derive(Clone, Copy, PartialEq)]
-struct LaneChoice {
-    /// The number of loops of the nest.
-    depth: usize,
-    /// The position of the loop, counted from outside; none if no loop gains from lanes.
-    at: Option<usize>,
-}
-
 /// Whether two loops without serial loops inside would access too many arrays as one loop.
 fn streams_too_much(first: &PlacedStmt, second: &PlacedStmt) -> bool {
     let is_serial = |stmt: &Stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. });
     let innermost =
         |placed: &PlacedStmt| loop_of(&placed.stmt).is_some_and(|l| !l.body.iter().any(is_serial));
-    let only_second = second.effects.nodes.difference(&first.effects.nodes);
-    innermost(first) && innermost(second) && first.effects.nodes.len() + only_second.count() > STREAMS
+    let (nodes, more) = (&first.facts.effects.nodes, &second.facts.effects.nodes);
+    innermost(first) && innermost(second) && nodes.len() + more.difference(nodes).count() > STREAMS
 }
 
 /// The comments at the end of a list of statements.

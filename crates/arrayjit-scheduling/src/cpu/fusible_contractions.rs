@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Expr, LocalId, LoopId, LoopKind, Space, Stmt};
+use lowered_ir::ir::{Expr, LocalId, LoopId, Space, Stmt};
 
 use crate::analysis::names::Names;
 use crate::analysis::nest;
@@ -27,11 +27,17 @@ struct ContractionShape {
 pub(crate) struct ContractionShapes(BTreeMap<LocalId, ContractionShape>);
 
 impl ContractionShapes {
-    /// Finds the contractions of a statement.
-    pub(crate) fn of(stmt: &Stmt, names: &Names) -> ContractionShapes {
-        let mut found = BTreeMap::new();
-        collect(std::slice::from_ref(stmt), names, &mut found);
-        ContractionShapes(found)
+    /// A nest that is a contraction from its outermost loop on.
+    pub(crate) fn of_nest(stmt: &Stmt, names: &Names) -> Option<ContractionShapes> {
+        let (loops, body) = nest::chain(stmt);
+        let (acc, loops) = contraction(&loops, body)?;
+        let canonical = names.contraction(stmt).is_some();
+        Some(ContractionShapes(BTreeMap::from([(acc, ContractionShape { loops, canonical })])))
+    }
+
+    /// The contractions of several statements.
+    pub(crate) fn union<'a>(shapes: impl Iterator<Item = &'a ContractionShapes>) -> ContractionShapes {
+        ContractionShapes(shapes.flat_map(|shapes| &shapes.0).map(|(acc, shape)| (*acc, *shape)).collect())
     }
 
     /// Whether the statement contains no contraction.
@@ -48,22 +54,9 @@ impl ContractionShapes {
 }
 
 /// Whether a statement contains a contraction.
-pub(crate) fn has_contraction(stmt: &Stmt, names: &Names) -> bool {
-    !ContractionShapes::of(stmt, names).is_empty()
-}
-
-/// Records the contractions of a block by their accumulators.
-fn collect(block: &[Stmt], names: &Names, found: &mut BTreeMap<LocalId, ContractionShape>) {
-    for stmt in block.iter().filter(|stmt| matches!(stmt, Stmt::For { kind: LoopKind::Serial, .. })) {
-        let (loops, body) = nest::chain(stmt);
-        match contraction(&loops, body) {
-            Some((acc, loops)) => {
-                let canonical = names.contraction(stmt).is_some();
-                found.insert(acc, ContractionShape { loops, canonical });
-            }
-            None => collect(body, names, found),
-        }
-    }
+pub(crate) fn has_contraction(stmt: &Stmt) -> bool {
+    let (loops, body) = nest::chain(stmt);
+    !loops.is_empty() && (contraction(&loops, body).is_some() || body.iter().any(has_contraction))
 }
 
 /// The accumulator of a nest that is a contraction, and the number of loops that only one operand depends on.

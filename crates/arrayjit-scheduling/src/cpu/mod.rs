@@ -27,3 +27,4 @@ mod tile_transpose; // loads and stores contiguous along different axes
 // Questions that fusion asks.
 mod fusible_contractions; // whether a contraction keeps its loops
 mod interchange;
+mod placed_stmt; // facts that stay with a statement

@@ -22,7 +22,7 @@ use lowered_ir::ir::{Affine, Block, Expr, LoopId, LoopKind, LoweredRoutine, Stmt
 use tnode::Scalar;
 
 use crate::analysis::names::Names;
-use crate::analysis::nest::{self, Loop, Nest};
+use crate::analysis::nest::{self, Loop};
 use crate::common::unroll_and_jam::{self, Strip};
 use crate::cpu::fusible_contractions::has_contraction;
 use crate::options::ScheduleOptions;
@@ -75,22 +75,28 @@ struct Rows {
 
 impl Rows {
     fn of(stmt: &Stmt, caps: &Caps, names: &Names) -> Option<Rows> {
-        let Nest { mut loops, body } = Nest::of(stmt)?;
+        let (mut loops, _) = nest::loops_and_body(stmt);
         let at = loops.iter().rposition(|l| l.extent().is_some_and(|extent| extent > SHORT))?;
-        let body = nest::wrap(&loops[at + 1..], body);
+        let body = body_at(stmt, at)?;
         loops.truncate(at + 1);
         let (row, outer) = (loops.pop()?, loops);
-        let size = Size::of(&body)?;
-        let width = nest::vector_width(&body, row.var, names)?;
+        let size = Size::of(body)?;
+        let width = nest::vector_width(body, row.var, names)?;
         let lanes = (caps.vector_bytes / width) as i64;
         let fits = size.statements <= STATEMENTS && size.expressions <= EXPRESSIONS;
-        let has_rows = row.extent()? >= VECTORS * lanes && strides(&body, row.var, names)?;
-        let pays = reduces(&body) || longest_contiguous(&body, names) < lanes;
-        let legal = dependence::independent(row.var, &body, &names.ranges);
-        let has_lanes = outer.iter().any(|l| l.hi.limit >= lanes && is_contiguous(&body, l.var, names));
-        let plain = fits && has_rows && pays && legal && !has_lanes && !has_contraction(stmt, names);
-        plain.then_some(Rows { outer, row, body, lanes })
+        let has_rows = row.extent()? >= VECTORS * lanes && strides(body, row.var, names)?;
+        let pays = reduces(body) || longest_contiguous(body, names) < lanes;
+        let legal = dependence::independent(row.var, body, &names.ranges);
+        let has_lanes = outer.iter().any(|l| l.hi.limit >= lanes && is_contiguous(body, l.var, names));
+        let plain = fits && has_rows && pays && legal && !has_lanes && !has_contraction(stmt);
+        plain.then(|| Rows { outer, row, body: body.clone(), lanes })
     }
+}
+
+/// The body of a loop of a nest, by the number of loops around it.
+fn body_at(stmt: &Stmt, at: usize) -> Option<&Block> {
+    let Stmt::For { body, .. } = stmt else { return None };
+    if at == 0 { Some(body) } else { body_at(body.first()?, at - 1) }
 }
 
 /// The size of a block whose loops are unrolled.
