@@ -28,7 +28,7 @@ pub(crate) struct Adjoint {
     /// infinite there.
     pub(crate) sparse: bool,
     /// Whether the node belongs to the caller, so that its values must stay.
-    given: bool,
+    pub(crate) given: bool,
 }
 
 /// The backward pass so far.
@@ -118,12 +118,24 @@ impl<'a> BackwardPass<'a> {
 
     /// Differentiates the steps, the last one first.
     pub(crate) fn run(&mut self) -> Result<()> {
-        for at in (0..self.tape.forward.steps().len()).rev() {
-            let step = self.tape.forward.steps()[at].clone();
-            let statement = step.origin().statement();
-            self.step(&step, at).map_err(|error| error.or_at(statement))?;
+        let mut at = self.tape.forward.steps().len();
+        while at > 0 {
+            if let Some(scan) = self.tape.forward.scan_before(at).cloned() {
+                self.scan(&scan)?;
+                at = scan.range.start;
+            } else {
+                at -= 1;
+                self.step_at(at)?;
+            }
         }
         Ok(())
+    }
+
+    /// Differentiates the step at a position.
+    pub(crate) fn step_at(&mut self, at: usize) -> Result<()> {
+        let step = self.tape.forward.steps()[at].clone();
+        let statement = step.origin().statement();
+        self.step(&step, at).map_err(|error| error.or_at(statement))
     }
 
     fn step(&mut self, step: &ProgramStep, at: usize) -> Result<()> {
@@ -196,9 +208,9 @@ impl<'a> BackwardPass<'a> {
         for accum in parts {
             statements.push(Statement::new(accum, at, once, &mut self.tape)?);
         }
-        let reads_itself =
-            parts.iter().any(|accum| accum.operands().any(|operand| operand.node() == Some(node)));
-        let own = reads_itself || adjoint.given;
+        let own =
+            adjoint.given || parts.iter().any(|accum| own_reads(accum).any(|read| !is_apart(accum, read)));
+        let is_read = parts.iter().any(|accum| own_reads(accum).next().is_some());
         if parts.is_empty() {
             if keeps_old && own {
                 self.carry(adjoint, node, first)?;
@@ -222,26 +234,30 @@ impl<'a> BackwardPass<'a> {
                 if keeps_rest && own {
                     self.carry_rest(adjoint, node, &statements)?;
                 }
+                let rest = Adjoint { sparse: true, ..adjoint.clone() };
+                if keeps_rest && !own && is_read {
+                    self.adjoints.insert(node.clone(), rest.clone());
+                }
                 for statement in &mut statements {
                     let bindings = self.last_writer(adjoint, statement)?;
                     self.operands(statement, &bindings, false)?;
                 }
                 if keeps_rest && !own {
                     self.clear(&adjoint.node, &statements)?;
-                    self.adjoints.insert(node.clone(), Adjoint { sparse: true, ..adjoint.clone() });
+                    self.adjoints.insert(node.clone(), rest);
                 }
             }
             Combination::Add | Combination::Subtract => {
                 if keeps_old && own {
                     self.carry(adjoint, node, first)?;
                 }
+                if keeps_old && !own {
+                    self.adjoints.insert(node.clone(), adjoint.clone());
+                }
                 let negated = matches!(combination, Combination::Subtract);
                 for statement in &mut statements {
                     let bindings = at_target(adjoint, &statement.accum);
                     self.operands(statement, &bindings, negated)?;
-                }
-                if keeps_old && !own {
-                    self.adjoints.insert(node.clone(), adjoint.clone());
                 }
             }
             Combination::Function(op) => {
@@ -431,11 +447,30 @@ pub(crate) fn check_own_reads(parts: &[&Accum], all: &[&Accum], targets: &[Tenso
                 accum.projections.project_rhs()[position].as_slice() == accum.projections.project_lhs();
             let plain = accum.projections.project_lhs().iter().all(|index| index.computed().is_none());
             let is_own = *node == accum.lhs && same && plain && matches!(operand, Operand::Node(_));
-            if !(is_own && is_old) {
+            let is_apart = all.len() == 1 && *node == accum.lhs && is_apart(accum, position);
+            if !(is_apart || is_own && is_old) {
                 let kind = GradientErrorKind::ReadsWhatItWrites { node: node.name() };
                 return Err(kind.at(accum.origin.operand(position)));
             }
         }
     }
     Ok(())
+}
+
+/// The positions of the operands that read the node which an accumulation writes.
+fn own_reads(accum: &Accum) -> impl Iterator<Item = usize> {
+    let operands = accum.operands().enumerate();
+    operands.filter(|(_, operand)| operand.node() == Some(&accum.lhs)).map(|(position, _)| position)
+}
+
+/// Whether an operand is on another side of an axis than all elements written: the indices differ by a number
+/// and have no iterators, as in `h[t + 1, i] := h[t, i]`.
+fn is_apart(accum: &Accum, operand: usize) -> bool {
+    let read = &accum.projections.project_rhs()[operand];
+    let differ = |(read, written): (&AxisIndex, &AxisIndex)| {
+        let distance = read.affine().plus(&written.affine().times(-1)).as_constant();
+        let is_plain = |index: &AxisIndex| index.computed().is_none() && index.loop_terms().is_empty();
+        is_plain(read) && is_plain(written) && distance.is_some_and(|distance| distance != 0)
+    };
+    !accum.init_neutral && read.iter().zip(accum.projections.project_lhs()).any(differ)
 }

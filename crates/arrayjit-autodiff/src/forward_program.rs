@@ -11,9 +11,10 @@
 //! the nodes that it is computed from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use assignments::indexing::are_surjective;
-use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep, Rhs};
+use assignments::{Accum, AccumOp, Assignments, FetchOp, Operand, Origin, ProgramStep, Rhs};
 use tnode::{DType, TensorNode};
 
 use crate::Formula;
@@ -21,6 +22,7 @@ use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::error::{GradientErrorKind, Result};
 use crate::name_supply::{NameSupply, numbered};
 use crate::rules::{self, Derivative};
+use crate::scans::{FlatProgram, ScanRange};
 use crate::statement::plain_name;
 
 #[derive(Default)]
@@ -30,8 +32,10 @@ pub(crate) struct ForwardProgram {
     in_order: bool,
     /// The position behind the last step that writes the loss.
     end: usize,
-    /// The steps that are no blocks, in order.
+    /// The steps that are no blocks and no scans, in order.
     steps: Vec<ProgramStep>,
+    /// The scans, in order.
+    scans: Vec<Arc<ScanRange>>,
     /// The positions of the steps that write each node, in order.
     writes: BTreeMap<TensorNode, Vec<usize>>,
     /// The operation that accumulates the values of each virtual node.
@@ -46,33 +50,40 @@ pub(crate) struct ForwardProgram {
     active: Vec<[BTreeSet<TensorNode>; 2]>,
     /// The copies made before a step, by the node copied and the position of the step.
     saved: BTreeMap<(TensorNode, usize), TensorNode>,
-    /// The steps to be inserted before a step.
+    /// The steps to be inserted before a step; in a scan, before the scan.
     inserted: BTreeMap<usize, Vec<ProgramStep>>,
+    /// The steps to be inserted in a scan, by its first step and the step before which they stand.
+    inserted_in_scans: BTreeMap<(usize, usize), Vec<ProgramStep>>,
     /// The names that new nodes avoid.
     pub(crate) names: NameSupply,
 }
+
+/// Visits the step at a position, with a set of nodes that it may change.
+type Visit<'a> = dyn FnMut(usize, &mut BTreeSet<TensorNode>, bool) -> Result<()> + 'a;
 
 impl ForwardProgram {
     /// Analyzes steps that are no blocks. The gradient of the loss by each of the parameters is stored in the
     /// node with it. `names` has the names of the program's nodes.
     pub(crate) fn new(
-        steps: Vec<ProgramStep>,
+        FlatProgram { steps, scans }: FlatProgram,
         loss: &TensorNode,
         parameters: &[(TensorNode, TensorNode)],
         names: NameSupply,
     ) -> Result<ForwardProgram> {
         let overwritten = parameters.iter().map(|(_, gradient)| gradient.clone()).collect();
         let end = end_of(loss, &steps);
-        let program = ForwardProgram { steps, end, overwritten, names, ..ForwardProgram::default() };
+        let end = scans.iter().find(|scan| scan.range.contains(&end)).map_or(end, |scan| scan.range.end);
+        let program = ForwardProgram { steps, scans, end, overwritten, names, ..ForwardProgram::default() };
         program.analyzed(parameters)
     }
 
-    /// Analyzes steps whose derivatives are computed beside each step. Parameters stand for the values that
-    /// they have before the first step.
+    /// Analyzes a program without scans, whose derivatives are computed beside each step. Parameters stand
+    /// for the values that they have before the first step.
     pub(crate) fn in_order(
-        steps: Vec<ProgramStep>,
+        program: &Assignments,
         parameters: &[(TensorNode, TensorNode)],
     ) -> Result<ForwardProgram> {
+        let steps = FlatProgram::new(&program.steps, &program.symbols).steps;
         let names = names_of(&steps, parameters);
         let end = steps.len();
         ForwardProgram { steps, end, in_order: true, names, ..ForwardProgram::default() }.analyzed(parameters)
@@ -130,7 +141,42 @@ impl ForwardProgram {
 
     /// Whether no step from position `at` on writes the node before the loss is complete.
     pub(crate) fn is_last_version(&self, node: &TensorNode, at: usize) -> bool {
+        let at = self.scan_at(at).map_or(at, |scan| scan.range.start);
         self.last_write(node).is_none_or(|last| last < at)
+    }
+
+    /// The scan that contains the step at a position.
+    fn scan_at(&self, at: usize) -> Option<&Arc<ScanRange>> {
+        self.scans.iter().find(|scan| scan.range.contains(&at))
+    }
+
+    /// The scan whose last step is the one before a position.
+    pub(crate) fn scan_before(&self, at: usize) -> Option<&Arc<ScanRange>> {
+        self.scans.iter().find(|scan| scan.range.end == at)
+    }
+
+    /// Walks over the steps in the order in which they run, with the nodes that have some property before and
+    /// after each step. The steps of a scan are walked over until these nodes are the same in each iteration;
+    /// `visit` is told whether that is the last time.
+    fn walk(&self, end: usize, nodes: &mut BTreeSet<TensorNode>, visit: &mut Visit<'_>) -> Result<()> {
+        let mut at = 0;
+        while at < end {
+            let Some(scan) = self.scan_at(at) else {
+                visit(at, nodes, true)?;
+                at += 1;
+                continue;
+            };
+            let mut is_same = scan.extent == 1;
+            while !is_same {
+                let before = nodes.clone();
+                scan.range.clone().try_for_each(|at| visit(at, nodes, false))?;
+                is_same = nodes.is_subset(&before);
+                nodes.extend(before);
+            }
+            scan.range.clone().try_for_each(|at| visit(at, nodes, true))?;
+            at = scan.range.end;
+        }
+        Ok(())
     }
 
     /// Whether a step writes the node.
@@ -165,10 +211,12 @@ impl ForwardProgram {
     ) -> Option<&ProgramStep> {
         let last = self.last_write(parameter)?;
         let mut older = BTreeSet::from([parameter.clone()]);
-        for (at, step) in self.steps[..self.end].iter().enumerate() {
-            let before = mentioned_of(step, &older);
+        let walked = self.walk(self.end, &mut older, &mut |at, older, is_last| {
+            let step = &self.steps[at];
+            let before = mentioned_of(step, older);
             for node in targets(step) {
-                if is_active_after(step, &node, &before) && !(at == last && node == *parameter) {
+                let is_newest = is_last && at == last && node == *parameter;
+                if is_active_after(step, &node, &before) && !is_newest {
                     older.insert(node);
                 } else {
                     older.remove(&node);
@@ -177,17 +225,19 @@ impl ForwardProgram {
             if let ProgramStep::Detach(node) = step {
                 older.remove(node);
             }
-        }
-        older.contains(loss).then(|| &self.steps[last])
+            Ok(())
+        });
+        (walked.is_ok() && older.contains(loss)).then(|| &self.steps[last])
     }
 
     fn find_active(&mut self, parameters: &[TensorNode]) -> Result<()> {
         let first = parameters.iter().filter(|node| self.in_order || self.last_write(node).is_none());
         let mut active: BTreeSet<TensorNode> = first.cloned().collect();
         let mut stale: BTreeSet<TensorNode> = BTreeSet::new();
-        let mut found = Vec::new();
-        for (at, step) in self.steps.iter().enumerate() {
-            let before = mentioned_of(step, &active);
+        let mut found = vec![<[BTreeSet<TensorNode>; 2]>::default(); self.steps.len()];
+        self.walk(self.steps.len(), &mut active, &mut |at, active, _| {
+            let step = &self.steps[at];
+            let before = mentioned_of(step, active);
             self.check_slices(step, &before, &stale)?;
             for node in targets(step) {
                 let is_active = is_active_after(step, &node, &before)
@@ -203,8 +253,9 @@ impl ForwardProgram {
             if let ProgramStep::Detach(node) = step {
                 active.remove(node);
             }
-            found.push([before, mentioned_of(step, &active)]);
-        }
+            found[at] = [before, mentioned_of(step, active)];
+            Ok(())
+        })?;
         self.active = found;
         Ok(())
     }
@@ -244,6 +295,7 @@ impl ForwardProgram {
         }
         let changes = self.sources(node).into_iter().filter_map(|source| self.next_change(&source, from));
         let Some(at) = changes.min() else { return Ok(node.clone()) };
+        let at = self.scan_at(at).map_or(at, |scan| scan.range.start);
         if let Some(copy) = self.saved.get(&(node.clone(), at)) {
             return Ok(copy.clone());
         }
@@ -354,14 +406,54 @@ impl ForwardProgram {
         std::iter::once(Ok(zero)).chain(parts).collect()
     }
 
+    /// Inserts a step before the step at a position of a scan, or behind its last one.
+    pub(crate) fn insert_in_scan(&mut self, scan: &ScanRange, at: usize, step: ProgramStep) {
+        self.inserted_in_scans.entry((scan.range.start, at)).or_default().push(step);
+    }
+
     /// The steps of the program with the copies among them, and the names of all nodes.
     pub(crate) fn with_copies(mut self, steps: Vec<ProgramStep>) -> (Vec<ProgramStep>, NameSupply) {
-        if self.inserted.is_empty() {
+        if self.inserted.is_empty() && self.inserted_in_scans.is_empty() {
             return (steps, self.names);
         }
-        let mut all = insert(steps, &mut self.inserted, &mut 0);
+        let names = std::mem::take(&mut self.names);
+        let mut all = self.insert(steps, None, &mut 0);
         all.extend(self.inserted.into_values().flatten());
-        (all, self.names)
+        (all, names)
+    }
+
+    /// Inserts steps before the steps at some positions, which `at` counts. `scan` is the first step of the
+    /// scan around the steps.
+    fn insert(&mut self, steps: Vec<ProgramStep>, scan: Option<usize>, at: &mut usize) -> Vec<ProgramStep> {
+        let mut all = Vec::new();
+        for step in steps {
+            match step {
+                ProgramStep::Block { name, steps } => {
+                    all.push(ProgramStep::Block { name, steps: self.insert(steps, scan, at) });
+                }
+                ProgramStep::Scan { symbol, steps } => {
+                    all.extend(self.inserted_at(None, *at));
+                    let first = *at;
+                    let mut steps = self.insert(steps, Some(first), at);
+                    steps.extend(self.inserted_at(Some(first), *at));
+                    all.push(ProgramStep::Scan { symbol, steps });
+                }
+                step => {
+                    all.extend(self.inserted_at(scan, *at));
+                    all.push(step);
+                    *at += 1;
+                }
+            }
+        }
+        all
+    }
+
+    fn inserted_at(&mut self, scan: Option<usize>, at: usize) -> Vec<ProgramStep> {
+        let found = match scan {
+            Some(first) => self.inserted_in_scans.remove(&(first, at)),
+            None => self.inserted.remove(&at),
+        };
+        found.unwrap_or_default()
     }
 }
 
@@ -473,32 +565,4 @@ pub(crate) fn names_of(steps: &[ProgramStep], parameters: &[(TensorNode, TensorN
     }
     names.extend(parameters.iter().flat_map(|(parameter, gradient)| [parameter, gradient]));
     names
-}
-
-/// The steps of a program without blocks around them.
-pub(crate) fn flat(steps: &[ProgramStep]) -> Vec<ProgramStep> {
-    let is_block = |step: &&ProgramStep| matches!(step, ProgramStep::Block { .. });
-    assignments::all_steps(steps).filter(|step| !is_block(step)).cloned().collect()
-}
-
-/// Inserts steps before the steps at some positions, which `at` counts.
-fn insert(
-    steps: Vec<ProgramStep>,
-    inserted: &mut BTreeMap<usize, Vec<ProgramStep>>,
-    at: &mut usize,
-) -> Vec<ProgramStep> {
-    let mut all = Vec::new();
-    for step in steps {
-        match step {
-            ProgramStep::Block { name, steps } => {
-                all.push(ProgramStep::Block { name, steps: insert(steps, inserted, at) });
-            }
-            step => {
-                all.extend(inserted.remove(at).unwrap_or_default());
-                all.push(step);
-                *at += 1;
-            }
-        }
-    }
-    all
 }

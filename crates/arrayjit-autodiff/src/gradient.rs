@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use assignments::{Assignments, Origin, ProgramStep, Warning, WarningKind};
+use lowered_ir::ir::SymbolId;
 use tnode::TensorNode;
 
 use crate::backward::BackwardPass;
 use crate::error::{GradientError, GradientErrorKind, Result};
-use crate::forward_program::{ForwardProgram, filled, flat, names_of};
+use crate::forward_program::{ForwardProgram, filled, names_of};
 use crate::name_supply::NameSupply;
 use crate::recompute::Recomputation;
+use crate::scans::{FlatProgram, has_backward_scan};
 use crate::statement::gradient_node;
 
 /// A program followed by its backward pass.
@@ -93,10 +95,10 @@ fn gradient_from(
         }
     }
     let mut program = program.clone();
-    unroll_scans(&mut program)?;
+    copy_scans(&mut program)?;
     expand(&mut program)?;
-    let before = flat(&program.steps);
-    let mut names = names_of(&before, &pairs);
+    let before = FlatProgram::new(&program.steps, &program.symbols);
+    let mut names = names_of(&before.steps, &pairs);
     let request = Request { loss, seed, parameters: &pairs, origin: Origin::unknown() };
     let (steps, reached) = backward(&mut program, before, &request, &mut names)?;
     program.steps.extend(steps);
@@ -110,7 +112,10 @@ fn gradient_from(
 
 /// Replaces each [`ProgramStep::Gradient`] by the steps that compute it.
 ///
-/// A program with gradients has a copy of the steps of a scan in place of the scan, for each of its values.
+/// The gradient of a scan is a scan in the other direction, and the scan stores the values that it needs. A
+/// program has a copy of a scan's steps for each of its values instead if the scan contains another one or a
+/// slice, or draws random numbers by its letter within expressions, or if the program computes values again on
+/// request.
 ///
 /// A gradient considers all steps before it, also the steps of earlier gradients, and is the one by the
 /// values that the loss was computed with. Copies of values that the program overwrites are inserted where
@@ -136,13 +141,14 @@ fn gradient_from(
 /// See [`GradientErrorKind`]. After an error, the gradients before the one that failed have been replaced.
 pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
     if program.has_gradients() {
-        unroll_scans(program)?;
+        copy_scans(program)?;
     }
     let mut names = None;
-    while let Some((before, step)) = first_gradient(&program.steps) {
+    while let Some((before, step)) = first_gradient(program) {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
         let request = Request { loss, seed: None, parameters, origin };
-        let names = names.get_or_insert_with(|| names_of(&flat(&program.steps), &[]));
+        let all = || names_of(&FlatProgram::new(&program.steps, &program.symbols).steps, &[]);
+        let names = names.get_or_insert_with(all);
         let (steps, _) = backward(program, before, &request, names)?;
         replace_first_gradient(&mut program.steps, &mut Some(steps));
     }
@@ -153,25 +159,39 @@ pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
 /// its values.
 const MAX_STEPS: u64 = 1 << 18;
 
-/// Replaces the scans of a program, through which derivatives go, by copies of their steps.
-pub(crate) fn unroll_scans(program: &mut Assignments) -> Result<()> {
+/// Replaces the scans of a program whose gradients are no scans by copies of their steps.
+fn copy_scans(program: &mut Assignments) -> Result<()> {
+    let copied = program.clone();
+    unroll_scans(program, &|symbol, steps| {
+        copied.recomputed.is_empty() && has_backward_scan(&copied, symbol, steps)
+    })
+}
+
+/// Replaces the scans of a program by copies of their steps, except for those that `keep` selects.
+pub(crate) fn unroll_scans(
+    program: &mut Assignments,
+    keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool,
+) -> Result<()> {
     if !program.has_scans() {
         return Ok(());
     }
-    let steps = program.num_unrolled_steps();
+    let steps = program.num_unrolled_steps(keep);
     if steps > MAX_STEPS {
         return Err(GradientErrorKind::ScanSteps { steps, max: MAX_STEPS }.into());
     }
-    Ok(program.unroll_scans()?)
+    Ok(program.unroll_scans(keep)?)
 }
 
-/// The steps before the first gradient, blocks not counted, and that gradient.
-fn first_gradient(steps: &[ProgramStep]) -> Option<(Vec<ProgramStep>, ProgramStep)> {
-    let mut steps = flat(steps);
-    let at = steps.iter().position(|step| matches!(step, ProgramStep::Gradient { .. }))?;
-    steps.truncate(at + 1);
-    let gradient = steps.pop()?;
-    Some((steps, gradient))
+/// The steps before the first gradient, and that gradient.
+fn first_gradient(program: &Assignments) -> Option<(FlatProgram, ProgramStep)> {
+    if !program.has_gradients() {
+        return None;
+    }
+    let mut flat = FlatProgram::new(&program.steps, &program.symbols);
+    let at = flat.steps.iter().position(|step| matches!(step, ProgramStep::Gradient { .. }))?;
+    let gradient = flat.steps[at].clone();
+    flat.truncate(at);
+    Some((flat, gradient))
 }
 
 fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<ProgramStep>>) {
@@ -195,7 +215,7 @@ fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<Prog
 /// program's nodes, and of new ones after the call. The set has the parameters that the loss depends on.
 fn backward(
     program: &mut Assignments,
-    before: Vec<ProgramStep>,
+    before: FlatProgram,
     request: &Request<'_>,
     names: &mut NameSupply,
 ) -> Result<(Vec<ProgramStep>, BTreeSet<TensorNode>)> {

@@ -9,9 +9,11 @@ mod name_supply;
 mod access;
 mod forward_program;
 mod recompute;
+mod scans;
 mod statement;
 
 mod backward;
+mod backward_scan;
 mod operands;
 mod reductions;
 mod windows;

@@ -66,6 +66,11 @@ impl Tape {
     /// A node that holds, where the next step of the backward pass runs, the value that `node` had before
     /// step `from`.
     pub(crate) fn value_before(&mut self, node: &TensorNode, from: usize) -> Result<TensorNode> {
+        if let Some(scan) = &self.scan
+            && scan.scan.written.contains(node)
+        {
+            return self.value_in_scan(node, from);
+        }
         match self.repeated_steps(node, from)? {
             Some(steps) => self.repeat(node, &steps),
             None => self.forward.value_before(node, from),
@@ -142,7 +147,7 @@ impl Tape {
 
     /// Appends copies of the steps that write `node` at these positions, unless that was done before. Returns
     /// the node that they write.
-    fn repeat(&mut self, node: &TensorNode, steps: &[usize]) -> Result<TensorNode> {
+    pub(crate) fn repeat(&mut self, node: &TensorNode, steps: &[usize]) -> Result<TensorNode> {
         let version = (node.clone(), steps.last().copied().unwrap_or_default());
         if let Some(copy) = self.recomputation.copies.get(&version) {
             return Ok(copy.clone());
@@ -238,7 +243,7 @@ fn family(node: &TensorNode) -> Option<Vec<String>> {
 }
 
 /// Whether a step gives all elements of a node new values.
-fn ends_older_values(step: &ProgramStep, node: &TensorNode) -> bool {
+pub(crate) fn ends_older_values(step: &ProgramStep, node: &TensorNode) -> bool {
     let parts: Vec<&Accum> = step.accums().iter().filter(|accum| accum.lhs == *node).collect();
     let Some(first) = parts.first() else { return matches!(step, ProgramStep::Fetch { .. }) };
     let all: Vec<_> = parts.iter().map(|accum| &accum.projections).collect();

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::forward_program::ForwardProgram;
 use crate::name_supply::numbered;
 use crate::recompute::Recomputation;
+use crate::scans::OpenScan;
 
 /// The program and the steps of the backward pass so far.
 pub(crate) struct Tape {
@@ -23,12 +24,14 @@ pub(crate) struct Tape {
     pub(crate) backward: Vec<ProgramStep>,
     /// The values of the program that the backward pass computes again.
     pub(crate) recomputation: Recomputation,
+    /// The scan whose derivative the backward pass makes.
+    pub(crate) scan: Option<OpenScan>,
 }
 
 impl Tape {
     /// A backward pass without steps.
     pub(crate) fn new(forward: ForwardProgram) -> Tape {
-        Tape { forward, backward: Vec::new(), recomputation: Recomputation::default() }
+        Tape { forward, backward: Vec::new(), recomputation: Recomputation::default(), scan: None }
     }
 
     /// A new node for values that only the backward pass uses.

@@ -16,7 +16,7 @@ use crate::Formula;
 use crate::access::{Access, Operation, Target, each_element};
 use crate::backward::{BackwardPass, Combination, check_own_reads, combination};
 use crate::error::{GradientError, GradientErrorKind, Result};
-use crate::forward_program::{ForwardProgram, filled, flat, targets};
+use crate::forward_program::{ForwardProgram, filled, targets};
 use crate::gradient::{expand, float, same_shape, unroll_scans};
 use crate::operands::rules_of_accesses;
 use crate::rules::{self, Derivative};
@@ -58,11 +58,11 @@ pub fn tangent(
     results: &[&TensorNode],
 ) -> Result<Tangent, GradientError> {
     let mut program = program.clone();
-    unroll_scans(&mut program)?;
+    unroll_scans(&mut program, &|_, _| false)?;
     expand(&mut program)?;
     let pairs: Vec<(TensorNode, TensorNode)> =
         parameters.iter().map(|&(parameter, direction)| (parameter.clone(), direction.clone())).collect();
-    let forward = ForwardProgram::in_order(flat(&program.steps), &pairs)?;
+    let forward = ForwardProgram::in_order(&program, &pairs)?;
     let mentioned = forward.nodes();
     for (parameter, direction) in &pairs {
         float(parameter, "a parameter")?;

@@ -14,49 +14,72 @@ impl Assignments {
         all_steps(&self.steps).any(|step| matches!(step, ProgramStep::Scan { .. }))
     }
 
-    /// The number of steps of the program in which each scan is a copy of its steps for each of its values;
-    /// the greatest number if it is more.
-    pub fn num_unrolled_steps(&self) -> u64 {
-        count(&self.steps, &self.symbols)
+    /// The number of steps of the program that [`unroll_scans`](Self::unroll_scans) makes; the greatest
+    /// number if it is more.
+    pub fn num_unrolled_steps(&self, keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool) -> u64 {
+        count(&self.steps, &self.symbols, keep)
     }
 
-    /// Replaces each scan by a copy of its steps for each of its values. The virtual nodes of a scan are new
-    /// nodes in each copy, since one statement computes the elements of a virtual node.
+    /// Replaces each scan by a copy of its steps for each of its values, but for the outermost scans that
+    /// `keep` selects by their letters and steps. The virtual nodes of a scan are new nodes in each copy,
+    /// since one statement computes the elements of a virtual node.
     ///
     /// # Errors
     /// A node that cannot be built again.
-    pub fn unroll_scans(&mut self) -> Result<(), TensorNodeError> {
-        self.steps = unrolled(std::mem::take(&mut self.steps), &self.symbols)?;
+    pub fn unroll_scans(
+        &mut self,
+        keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool,
+    ) -> Result<(), TensorNodeError> {
+        self.steps = unrolled(std::mem::take(&mut self.steps), &self.symbols, keep)?;
         Ok(())
     }
+}
+
+/// Selects no scan.
+fn none(_: SymbolId, _: &[ProgramStep]) -> bool {
+    false
 }
 
 fn extent(symbol: SymbolId, symbols: &[StaticSymbol]) -> i64 {
     symbols.get(symbol.index()).and_then(|symbol| symbol.range).unwrap_or(0)
 }
 
-fn count(steps: &[ProgramStep], symbols: &[StaticSymbol]) -> u64 {
+fn count(
+    steps: &[ProgramStep],
+    symbols: &[StaticSymbol],
+    keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool,
+) -> u64 {
     let each = |step: &ProgramStep| match step {
         ProgramStep::Scan { symbol, steps } => {
-            count(steps, symbols).saturating_mul(extent(*symbol, symbols).unsigned_abs())
+            let copies = if keep(*symbol, steps) { 1 } else { extent(*symbol, symbols).unsigned_abs() };
+            count(steps, symbols, &none).saturating_mul(copies)
         }
-        step => count(step.inner(), symbols).saturating_add(1),
+        step => count(step.inner(), symbols, keep).saturating_add(1),
     };
     steps.iter().map(each).fold(0, u64::saturating_add)
 }
 
-fn unrolled(steps: Vec<ProgramStep>, symbols: &[StaticSymbol]) -> Result<Vec<ProgramStep>, TensorNodeError> {
+fn unrolled(
+    steps: Vec<ProgramStep>,
+    symbols: &[StaticSymbol],
+    keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool,
+) -> Result<Vec<ProgramStep>, TensorNodeError> {
     let mut all = Vec::new();
     for step in steps {
         match step {
             ProgramStep::Scan { symbol, steps } => {
-                let body = unrolled(steps, symbols)?;
+                let is_kept = keep(symbol, &steps);
+                let body = unrolled(steps, symbols, &none)?;
+                if is_kept {
+                    all.push(ProgramStep::Scan { symbol, steps: body });
+                    continue;
+                }
                 for value in 0..extent(symbol, symbols) {
                     all.extend(StepCopy::new(&body, symbol, value)?.steps(&body));
                 }
             }
             ProgramStep::Block { name, steps } => {
-                all.push(ProgramStep::Block { name, steps: unrolled(steps, symbols)? });
+                all.push(ProgramStep::Block { name, steps: unrolled(steps, symbols, keep)? });
             }
             step => all.push(step),
         }

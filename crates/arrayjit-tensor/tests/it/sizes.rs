@@ -9,7 +9,8 @@ const D: usize = 12;
 
 /// A layer of a transformer over `x`, and the mean over its rows.
 fn layer(graph: &Graph, params: &Params, x: &Tensor) -> Result<Vec<Tensor>, TensorError> {
-    let weight = |name: &str, shape: [usize; 2]| params.parameter(name, shape, Init::Normal { mean: 0.0, std: 0.3 });
+    let weight =
+        |name: &str, shape: [usize; 2]| params.parameter(name, shape, Init::Normal { mean: 0.0, std: 0.3 });
     let gain = params.parameter("gain", [D], Init::ONES)?;
     let [q, k, v] = ["q", "k", "v"].map(|name| x.matmul(&weight(name, [D, D])?));
     let heads = |x: Tensor| {

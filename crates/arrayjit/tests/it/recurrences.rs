@@ -147,7 +147,7 @@ const PROGRAMS: [(&str, &[&str], &str); 9] = [
 ];
 
 /// The values of nodes after a run.
-fn values(backend: &Backend, text: &str, nodes: &[&str]) -> Vec<Vec<u64>> {
+pub(crate) fn values(backend: &Backend, text: &str, nodes: &[&str]) -> Vec<Vec<u64>> {
     let compiled = backend.compile(text, [] as [&arrayjit::TensorNode; 0]);
     let compiled = compiled.unwrap_or_else(|error| panic!("{text}\n{error}"));
     let context = backend.initialize(&compiled, &backend.context().unwrap()).unwrap();
@@ -160,7 +160,7 @@ fn values(backend: &Backend, text: &str, nodes: &[&str]) -> Vec<Vec<u64>> {
     nodes.iter().map(bits).collect()
 }
 
-fn backends() -> Vec<(String, Backend)> {
+pub(crate) fn backends() -> Vec<(String, Backend)> {
     let mut backends = Vec::new();
     for name in ["interpreter", "inline"] {
         for numerics in [NumericClass::Fast, NumericClass::Strict] {
@@ -174,7 +174,7 @@ fn backends() -> Vec<(String, Backend)> {
 }
 
 /// The text with scans, whose arrays need no values but those that the steps give them.
-fn as_scan(text: &str) -> String {
+pub(crate) fn as_scan(text: &str) -> String {
     text.lines()
         .filter(|line| !line.contains("FILL"))
         .map(|line| line.replace("LOOP", "scan") + "\n")
@@ -199,7 +199,7 @@ fn scans_have_the_bits_of_repetitions() {
 
 /// A loop over some of: a carried array with an axis for the steps, a carried node, nodes of one step,
 /// products, reductions, stencils and bounds.
-fn random_program(choices: &mut Choices<'_>) -> String {
+pub(crate) fn random_program(choices: &mut Choices<'_>) -> String {
     let (steps, d) = (1 + choices.below(5), 1 + choices.below(40));
     let mut text = format!(
         "param x f32[{steps},{d}] := normal(1), w f32[{d},{d}] := normal(2) * 0.3
