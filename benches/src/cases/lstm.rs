@@ -25,16 +25,17 @@ pub(super) fn few_steps() -> Case {
 
 /// The mean cross-entropy of a linear layer behind the last state. One product has the inputs of all steps.
 const FORWARD: &str = "
-h[0][b,u] := 0 where b < batch, u < width
-c[0][b,u] := 0 where b < batch, u < width
+node h f32[steps + 1, batch, width], c f32[steps + 1, batch, width]
+h[0,b,u] := 0
+c[0,b,u] := 0
 a[s,b,g,u] :+= x[s,b,i] * wx[g,u,i]
-repeat s in 0..steps {
-    d[s][b,g,u] :+= h[s][b,v] * wh[g,u,v]
-    e[s][b,g,u] := a[s,b,g,u] + d[s][b,g,u] + bias[g,u]
-    c[s + 1][b,u] := sigmoid(e[s][b,1,u]) * c[s][b,u] + sigmoid(e[s][b,0,u]) * tanh(e[s][b,2,u])
-    h[s + 1][b,u] := sigmoid(e[s][b,3,u]) * tanh(c[s + 1][b,u])
+scan s in 0..steps {
+    d[b,g,u] :+= h[s,b,v] * wh[g,u,v]
+    e[b,g,u] := a[s,b,g,u] + d[b,g,u] + bias[g,u]
+    c[s + 1, b, u] := sigmoid(e[b,1,u]) * c[s,b,u] + sigmoid(e[b,0,u]) * tanh(e[b,2,u])
+    h[s + 1, b, u] := sigmoid(e[b,3,u]) * tanh(c[s + 1, b, u])
 }
-logits[b,k] :+= h[steps][b,u] * w[u,k]
+logits[b,k] :+= h[steps,b,u] * w[u,k]
 logits[b,k] += b[k]
 loss :+= cross_entropy(logits[n,k], label[n]) / size(n)
 ";
