@@ -83,6 +83,7 @@ mod recurrences;
 mod repeated_texts;
 #[cfg(feature = "cranelift")]
 mod run_sizes;
+#[cfg(feature = "cranelift")]
 mod scan_gradients;
 mod scans;
 #[cfg(feature = "cranelift")]
