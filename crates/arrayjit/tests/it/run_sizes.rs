@@ -97,6 +97,16 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "x, w",
     ),
     ("two sizes", "y[i,j] := x[i,0] * v[j]\n loss :+= exp(y[i,j])", "x, v"),
+    (
+        "a scan that overwrites",
+        "c[i,k] := x[i,k]\n scan t in 0..3 { z[i,j] :+= c[i,k] * w[k,j]\n c[i,k] := tanh(z[i,k]) }\n loss :+= c[i,k] * c[i,k] / n",
+        "x, w",
+    ),
+    (
+        "a scan over an array of steps",
+        "node h f32[4, n, 24]\n h[0,i,k] := x[i,k]\n scan t in 0..3 { z[i,j] :+= h[t,i,k] * w[k,j]\n h[t + 1,i,j] := tanh(z[i,j] + v[0]) }\n loss :+= h[3,i,k] * x[i,k]",
+        "x, w, v",
+    ),
 ];
 
 /// Losses whose gradients multiply in an order that depends on the bound.
