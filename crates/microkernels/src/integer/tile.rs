@@ -163,7 +163,7 @@ pub(crate) unsafe fn microkernel<
             a = a.wrapping_offset(D::A_STEP);
             b = b.wrapping_offset(D::GROUPS as isize * tile.b_group);
         }
-        if tile.groups % D::GROUPS > 0 {
+        if !tile.groups.is_multiple_of(D::GROUPS) {
             add_step::<D, S, W, UNSIGNED, EDGE>(tile, &mut sums, a, [b, ZEROS.as_ptr()], mask);
         }
         for (s, sums) in sums.iter().enumerate() {
