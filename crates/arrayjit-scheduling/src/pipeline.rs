@@ -8,6 +8,7 @@ use lowered_ir::passes::regions::{self, each_region};
 
 use crate::analysis::nodes::is_local;
 use crate::analysis::uses::RoutineUses;
+use crate::common::expand_scalars::expand_scalars;
 use crate::common::initialize_locals::initialize_locals;
 use crate::common::make_numerics_explicit::make_numerics_explicit;
 use crate::common::normalize_loops::normalize_loops;
@@ -23,13 +24,13 @@ use crate::cpu::pad_nodes::pad_nodes;
 use crate::cpu::pad_operands::pad_operands;
 use crate::cpu::parallelize::parallelize;
 use crate::cpu::permute_axes::permute_axes;
+use crate::cpu::share_locals::share_locals;
 use crate::cpu::split_triangles::split_triangles;
 use crate::cpu::store_partial_results::store_partial_results;
 use crate::cpu::tile_rejected::tile_rejected;
 use crate::cpu::unroll_short_rows::unroll_short_rows;
 use crate::cpu::vectorize::vectorize;
 use crate::error::ScheduleError;
-use crate::gpu::expand_scalars::expand_scalars;
 use crate::gpu::fuse_kernels::fuse_kernels;
 use crate::gpu::map_threads::map_threads;
 use crate::gpu::promote_registers::promote_registers;
@@ -67,6 +68,7 @@ pub const PASS_NAMES: &[&str] = &[
     "scans_as_loops",
     "store_partial_results",
     "parallelize",
+    "share_locals",
     "sink_scalars",
     "fuse_kernels",
     "promote_registers",
@@ -170,6 +172,8 @@ fn cpu_pipeline(
     pass!(runner, store_partial_results, caps, options);
     // Top-level loops with independent iterations and enough work are parallel.
     pass!(runner, parallelize, caps, options);
+    // No local lives across a parallel loop, so each of these is a kernel.
+    pass!(runner, share_locals);
     // Every operation and type is one that the target has.
     runner.legalize(caps)?;
     Ok(uses)

@@ -1,6 +1,7 @@
 //! Passes for every target.
 
 // Passes, in the order of the pipelines.
+pub(crate) mod expand_scalars;
 pub(crate) mod initialize_locals;
 pub(crate) mod make_numerics_explicit;
 pub(crate) mod normalize_loops;

@@ -144,7 +144,7 @@ fn groups(body: Block, limit: usize) -> Vec<Block> {
 
 /// For each top-level declaration, the position after the last statement that mentions the local. All are
 /// found in one walk, because legalized random numbers declare thousands of locals.
-fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
+pub(crate) fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
     let mut ends = BTreeMap::new();
     for (at, stmt) in body.iter().enumerate() {
         let used = dependence::locals_used(std::slice::from_ref(stmt));
@@ -166,7 +166,7 @@ fn close(run: &mut Block, groups: &mut Vec<Block>) {
 }
 
 /// Whether a statement is a parallel loop whose extent the ABI can state.
-fn is_parallel(stmt: &Stmt) -> bool {
+pub(crate) fn is_parallel(stmt: &Stmt) -> bool {
     matches!(stmt, Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, .. } if hi.is_constant())
 }
 

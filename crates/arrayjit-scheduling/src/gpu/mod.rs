@@ -5,7 +5,6 @@
 //! below one after another.
 
 // Passes, in the order of the pipeline.
-pub(crate) mod expand_scalars;
 pub(crate) mod fuse_kernels;
 pub(crate) mod map_threads;
 pub(crate) mod promote_registers;

@@ -49,6 +49,32 @@ fn a_matmul_becomes_register_tiles_over_packed_strips() {
     assert_eq!((kernel.abi().launch.extent, kernel.abi().scratch_bytes), (8, 6 * 16 * 4));
 }
 
+/// As written by `DynamicQuantizeLinear`: the scale of a whole array, by which a loop divides. The sum starts
+/// at the zero of the local, and the second loop is no part of the kernel that computes it.
+#[test]
+fn a_scalar_across_a_parallel_loop_leaves_the_loop_a_kernel() {
+    let (schedule, trace) = check_text(
+        "routine @scaled fast {
+  node %0 \"x\" f32[64] on_device
+  node %1 \"y\" f32[64] on_device
+  node %2 \"z\" f32[] on_device
+  declare l0 f32[] register
+  for i0 in 0..64 {
+    l0 := l0 + abs(%0[i0])
+  }
+  for i1 in 0..64 {
+    %1[i1] := %0[i1] / l0
+  }
+  %2 := l0
+}
+",
+    );
+    let last = &trace.last().expect("passes").1;
+    assert!(last.contains("node %3 \"l0\""), "the local is no node:\n{last}");
+    let extents: Vec<u64> = schedule.kernels().iter().map(|kernel| kernel.abi().launch.extent).collect();
+    assert!(extents.iter().any(|&extent| extent > 1) && extents.len() > 1, "{extents:?}\n{last}");
+}
+
 #[test]
 fn deep_contractions_are_cut_into_blocks_that_keep_the_sums() {
     // An initial value that is not constant, and an epilogue.
