@@ -2,7 +2,8 @@
 //!
 //! | Packing | When | What is copied |
 //! |---|---|---|
-//! | unpacked | few rows, or B fits a quarter of the L2 cache; both are readable in place | nothing |
+//! | unpacked | few tiles of rows, or B fits a quarter of the L2 cache; both are readable in place | nothing |
+//! | blocks, with B in place | few tiles of rows, and B is readable in place | blocks of A |
 //! | whole A | at most 128 rows, and A fits half of the L2 cache | A once; B a few micro-panels at a time |
 //! | blocks | otherwise | blocks of B for the L3 cache, and blocks of A for the L2 cache |
 //!
@@ -37,10 +38,26 @@ pub(crate) struct GemmShape {
     pub(crate) a_is_indexed: bool,
     /// Whether microkernels can read B in place.
     pub(crate) b_is_readable: bool,
+    /// Bytes from a row of B to the next, if microkernels can read it in place.
+    pub(crate) b_k_stride: isize,
     /// Whether K may be cut into blocks, with partial sums in memory between them.
     pub(crate) k_can_be_cut: bool,
     /// Whether the product is computed transposed, which needs blocks.
     pub(crate) is_transposed: bool,
+}
+
+impl GemmShape {
+    pub(crate) fn b_bytes(&self) -> usize {
+        self.k * self.n * self.bytes
+    }
+
+    /// Rows of B in place of which the L2 cache holds some columns: rows whose distance is a multiple of a
+    /// high power of two compete for few sets of the cache.
+    pub(crate) fn near_rows(&self, cpu: &CpuTarget) -> usize {
+        let distance = self.b_k_stride.unsigned_abs().max(1);
+        let unit = (1 << distance.trailing_zeros()).max(self.width * self.bytes);
+        cpu.l2_bytes / unit
+    }
 }
 
 /// The packing strategy and the sizes of blocks: MC, NC and KC in BLIS.
@@ -74,6 +91,13 @@ pub(crate) enum Packing {
     },
 }
 
+impl Packing {
+    /// Whether B is packed; otherwise microkernels read it in place.
+    pub(crate) fn packs_b(self) -> bool {
+        matches!(self, Packing::WholeA | Packing::Blocks { b: true, .. })
+    }
+}
+
 /// Shows which operands are packed, and in blocks of which sizes.
 impl fmt::Display for Blocking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,8 +105,11 @@ impl fmt::Display for Blocking {
         match packing {
             Packing::Unpacked { .. } => f.write_str("operands in place"),
             Packing::WholeA => write!(f, "A packed whole, B packed in panels of {kc}x{nc}"),
-            Packing::Blocks { a: true, .. } => {
+            Packing::Blocks { a: true, b: true } => {
                 write!(f, "A packed in blocks of {mc}x{kc}, B packed in blocks of {kc}x{nc}")
+            }
+            Packing::Blocks { a: true, b: false } => {
+                write!(f, "A packed in blocks of {mc}x{kc}, B in place")
             }
             Packing::Blocks { a: false, b: true } => {
                 write!(f, "A in place, B packed in blocks of {kc}x{nc}")
@@ -110,6 +137,8 @@ impl Blocking {
             }
             // Wide tiles have so many products per loaded element that they read a micro-panel from the L2
             // cache, of which it takes an eighth. Longer blocks load and store sums less often.
+            // The L2 cache also holds what is prefetched.
+            Packing::Blocks { a: true, b: false } => (shape.near_rows(cpu) / 2).clamp(32, 256),
             _ if has_wide_tiles(shape) => (elements(cpu.l2_bytes) / (8 * shape.width)).clamp(64, 1024),
             // A micro-panel takes half of the L1 cache.
             _ => (elements(cpu.l1_bytes) / (2 * shape.width)).clamp(64, 1024),
@@ -118,6 +147,10 @@ impl Blocking {
         let mc = (elements(cpu.l2_bytes) / 3 / kc.max(1)).clamp(2 * shape.height, 1024) / shape.height
             * shape.height;
         let nc = match packing {
+            // Sums stay in the L2 cache between blocks of K.
+            Packing::Blocks { a: true, b: false } => {
+                (elements(cpu.l2_bytes) / 2 / shape.m.max(1)).max(shape.width) / shape.width * shape.width
+            }
             // The few micro-panels that are packed together read neighboring elements, so they find them in
             // the L1 cache.
             Packing::WholeA => PANELS_AT_ONCE * shape.width,
@@ -149,14 +182,14 @@ fn b_panel(shape: &GemmShape) -> usize {
 }
 
 fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
-    let b = shape.k * shape.n * shape.bytes;
+    let b = shape.b_bytes();
     let a = shape.k * shape.m * shape.bytes;
     let readable = shape.a_is_readable && shape.b_is_readable;
-    // Wide tiles take so little time that packing B for three of them does not pay if it is near.
-    let few_tiles = if has_wide_tiles(shape) && b <= cpu.l2_bytes { 3 } else { 2 };
-    let small = b <= cpu.l2_bytes / 4 || shape.m <= few_tiles * shape.height;
-    if readable && small {
+    let has_few_tiles = shape.m <= MAX_FEW_TILES * shape.height;
+    if readable && (b <= cpu.l2_bytes / 4 || has_few_tiles && shape.k <= shape.near_rows(cpu)) {
         Packing::Unpacked { rows_outer: b <= cpu.l1_bytes * 3 / 4 }
+    } else if shape.b_is_readable && has_few_tiles && !shape.is_transposed {
+        Packing::Blocks { a: true, b: false }
     } else if a <= cpu.l2_bytes / 2 && shape.m <= 128 && !shape.is_transposed {
         Packing::WholeA
     } else if shape.a_is_indexed && (shape.is_transposed || shape.n <= MAX_INDEXED_COLUMNS) {
@@ -165,6 +198,9 @@ fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
         Packing::Blocks { a: !shape.a_is_readable || shape.n > 128, b: true }
     }
 }
+
+/// The most tiles of rows that are few: packing an element of B takes longer than so many tiles gain by it.
+const MAX_FEW_TILES: usize = 10;
 
 /// The most columns for which microkernels read A through tables. More columns make up for packing A.
 const MAX_INDEXED_COLUMNS: usize = 256;

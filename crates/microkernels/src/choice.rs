@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// How a plan accesses its operands, and the sizes of its blocks: MC rows, KC positions along K, NC columns.
 ///
 /// As text: `in-place:rows`, `in-place:columns`, `whole-a:kc=256,nc=64`, `blocks:mc=96,kc=256,nc=2048`,
-/// `blocks-of-b:mc=96,kc=256,nc=2048` or `blocks-in-place:mc=96,kc=256,nc=2048`.
+/// `blocks-of-a:mc=96,kc=256,nc=2048`, `blocks-of-b:mc=96,kc=256,nc=2048` or `blocks-in-place:mc=96,kc=256,nc=2048`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockingChoice {
     /// Microkernels read both operands in place.
@@ -43,6 +43,8 @@ pub enum BlockingChoice {
 pub enum PackedBlocks {
     /// A and B.
     Both,
+    /// A alone.
+    OnlyA,
     /// B alone.
     OnlyB,
     /// Neither A nor B.
@@ -84,6 +86,7 @@ impl fmt::Display for BlockingChoice {
             BlockingChoice::Blocks { packed, mc, kc, nc } => {
                 let name = match packed {
                     PackedBlocks::Both => "blocks",
+                    PackedBlocks::OnlyA => "blocks-of-a",
                     PackedBlocks::OnlyB => "blocks-of-b",
                     PackedBlocks::Neither => "blocks-in-place",
                 };
@@ -122,6 +125,7 @@ fn parse(text: &str) -> Option<BlockingChoice> {
             Some(BlockingChoice::WholeA { kc: sizes[0], nc: sizes[1] })
         }
         "blocks" => blocks(PackedBlocks::Both),
+        "blocks-of-a" => blocks(PackedBlocks::OnlyA),
         "blocks-of-b" => blocks(PackedBlocks::OnlyB),
         "blocks-in-place" => blocks(PackedBlocks::Neither),
         _ => None,
@@ -139,6 +143,7 @@ mod tests {
             BlockingChoice::InPlace { rows_outer: false },
             BlockingChoice::WholeA { kc: 1, nc: 16 },
             BlockingChoice::Blocks { packed: PackedBlocks::Both, mc: 6, kc: 2, nc: 32 },
+            BlockingChoice::Blocks { packed: PackedBlocks::OnlyA, mc: 14, kc: 4, nc: 64 },
             BlockingChoice::Blocks { packed: PackedBlocks::OnlyB, mc: 12, kc: u32::MAX, nc: 48 },
             BlockingChoice::Blocks { packed: PackedBlocks::Neither, mc: 6, kc: 3, nc: 16 },
         ];

@@ -42,6 +42,7 @@ impl Blocking {
             BlockingChoice::Blocks { packed, mc, kc, nc } => {
                 let (a, b) = match packed {
                     PackedBlocks::Both => (true, true),
+                    PackedBlocks::OnlyA => (true, false),
                     PackedBlocks::OnlyB => (false, true),
                     PackedBlocks::Neither => (false, false),
                 };
@@ -67,7 +68,8 @@ impl Blocking {
             Packing::WholeA => BlockingChoice::WholeA { kc, nc },
             Packing::Blocks { a, b } => {
                 let packed = match (a, b) {
-                    (true, _) => PackedBlocks::Both,
+                    (true, true) => PackedBlocks::Both,
+                    (true, false) => PackedBlocks::OnlyA,
                     (false, true) => PackedBlocks::OnlyB,
                     (false, false) => PackedBlocks::Neither,
                 };
@@ -84,6 +86,7 @@ impl Blocking {
             Packing::Unpacked { rows_outer: false },
             Packing::WholeA,
             Packing::Blocks { a: true, b: true },
+            Packing::Blocks { a: true, b: false },
             Packing::Blocks { a: false, b: true },
             Packing::Blocks { a: false, b: false },
         ];

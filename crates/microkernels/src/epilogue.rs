@@ -15,8 +15,8 @@ use vector_asm::{
 };
 
 use crate::epilogue_program::{
-    A_BASE, ARG_BASES, B_BASE, BATCH_BINDINGS, COLUMN_BINDING, LANE_BINDING, ROW_BINDING, RowEpilogue,
-    used_parameters, widened,
+    A_BASE, ARG_BASES, B_BASE, BATCH_BINDINGS, COLUMN_BINDING, LANE_BINDING, NEXT_BASE, ROW_BINDING,
+    RowEpilogue, used_parameters, widened,
 };
 use crate::fused::{self, OperandAccess};
 use crate::problem::{Dimension, GemmProblem, ParallelAxis, ROW};
@@ -150,7 +150,8 @@ impl Epilogue {
         self.tiles[height - 1][which]
     }
 
-    /// Runs a generated microkernel for the tile at `row` and `column`, with operands A and B.
+    /// Runs a generated microkernel for the tile at `row` and `column`, with operands A and B and what it may
+    /// prefetch.
     ///
     /// # Safety
     ///
@@ -161,7 +162,7 @@ impl Epilogue {
         &self,
         function: VectorFunction,
         words: *mut i64,
-        operands: [*const u8; 2],
+        operands: [*const u8; 3],
         [row, column]: [usize; 2],
     ) {
         // SAFETY: the caller's promise; the code accesses the elements of this tile and of its epilogue.
@@ -171,6 +172,7 @@ impl Epilogue {
             let args = words.add(self.args_at()).cast::<*mut u8>();
             *args.add(A_BASE as usize) = operands[0].cast_mut();
             *args.add(B_BASE as usize) = operands[1].cast_mut();
+            *args.add(NEXT_BASE as usize) = operands[2].cast_mut();
             function(args, words, ptr::null_mut(), 0, 0);
         }
     }

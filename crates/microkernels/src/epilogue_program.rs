@@ -2,7 +2,8 @@
 //!
 //! The bindings of the compiled code are, in this order: the first column, the first lane, the row, the batch
 //! indices, and the bindings of the problem. Its base addresses are, in this order: the first elements of A
-//! and of B that a tile reads, and the base addresses of the problem.
+//! and of B that a tile reads, the first element that it prefetches for the next tile, and the base addresses
+//! of the problem.
 
 use vector_asm::{Counter, Index, Value, VectorAddress, VectorOp, VectorStmt, VectorType};
 
@@ -14,10 +15,11 @@ pub(crate) const LANE_BINDING: usize = 1;
 pub(crate) const ROW_BINDING: usize = 2;
 pub(crate) const BATCH_BINDINGS: usize = 3;
 
-/// Positions of A, B and the problem's first argument among the base addresses.
+/// Positions of A, B, what is prefetched and the problem's first argument among the base addresses.
 pub(crate) const A_BASE: u32 = 0;
 pub(crate) const B_BASE: u32 = 1;
-pub(crate) const ARG_BASES: u32 = 2;
+pub(crate) const NEXT_BASE: u32 = 2;
+pub(crate) const ARG_BASES: u32 = 3;
 
 /// Translates an epilogue program into code for one row.
 pub(crate) struct RowEpilogue<'a> {

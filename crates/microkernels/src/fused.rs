@@ -13,7 +13,7 @@ use vector_asm::{
     VectorStmt, VectorType,
 };
 
-use crate::epilogue_program::{A_BASE, B_BASE, RowEpilogue, widened};
+use crate::epilogue_program::{A_BASE, B_BASE, NEXT_BASE, RowEpilogue, widened};
 use crate::problem::GemmProblem;
 
 /// The counter of the loop over K.
@@ -37,6 +37,8 @@ pub(crate) struct OperandAccess {
     pub(crate) a: Option<(isize, isize)>,
     /// Stride of B along K; `None` if B is packed, with the columns of a full tile for each position along K.
     pub(crate) b: Option<isize>,
+    /// Whether B is read in place from a far cache, so that tiles prefetch elements of the next ones.
+    pub(crate) b_is_far: bool,
     /// Rows of the largest tile.
     pub(crate) height: usize,
     /// Columns of a full tile and of a vector.
@@ -133,6 +135,10 @@ impl MicrokernelBuilder<'_> {
         let mut body = Vec::new();
         let b = self.value(lanes);
         body.push(VectorStmt::Let { value: b, op: VectorOp::Load(place(B_BASE, 0, b_stride, size)) });
+        if access.b_is_far {
+            let lines = (0..i64::from(lanes) * size).step_by(64);
+            body.extend(lines.map(|line| VectorStmt::Prefetch(place(NEXT_BASE, line, b_stride, size))));
+        }
         for row in 0..height as u32 {
             let (a, sum, next) = (self.value(1), self.value(lanes), self.value(lanes));
             let element = place(A_BASE, i64::from(row) * row_stride, k_stride, 0);

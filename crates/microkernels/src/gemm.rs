@@ -43,6 +43,9 @@ pub(crate) struct Gemm {
     pub(crate) is_transposed: bool,
     /// Whether sums between blocks of K are in scratch memory.
     pub(crate) sums_in_scratch: bool,
+    /// Whether B is read in place from a far cache. The rows of a tile are whole rows of B apart, which the
+    /// hardware's prefetcher does not foresee, so each tile prefetches some of the next.
+    pub(crate) b_is_far: bool,
 }
 
 /// Base addresses for one iteration of the batch: position 0 of every dimension.
@@ -82,6 +85,8 @@ struct TileOperands {
     k: usize,
     a: TileOperand,
     b: TileOperand,
+    /// How far behind B lies what the tile prefetches; 0 if that is not needed.
+    ahead: isize,
     form: OperandForm,
     /// Operand A in place, if it is addressed by tables; `a` is not used then.
     indexed: Option<IndexedRows>,
@@ -101,7 +106,7 @@ impl TileOperands {
     /// Whether generated tiles read operands with these strides.
     fn have_strides_of(&self, access: &OperandAccess, height: usize, size: isize) -> bool {
         let a = match self.form {
-            OperandForm::Packed => (size, height as isize * size),
+            OperandForm::Packed | OperandForm::Streamed => (size, height as isize * size),
             OperandForm::Strided => (self.a.row_stride, self.a.k_stride),
         };
         self.k == access.k
@@ -117,18 +122,20 @@ impl Gemm {
         b: &OperandLayout,
         k: usize,
         blocking: &Blocking,
+        b_is_far: bool,
     ) -> OperandAccess {
         let blocks = k.div_ceil(blocking.kc).max(1);
-        let (a_in_place, b_in_place) = match blocking.packing {
-            Packing::Unpacked { .. } => (true, true),
-            Packing::WholeA => (false, false),
-            Packing::Blocks { a, b } => (!a, !b),
+        let a_in_place = match blocking.packing {
+            Packing::Unpacked { .. } => true,
+            Packing::WholeA => false,
+            Packing::Blocks { a, .. } => !a,
         };
         OperandAccess {
             k: k - (blocks - 1) * blocking.kc,
             is_fusible: !(a_in_place && a.strides().is_none()),
             a: a.strides().filter(|_| a_in_place),
-            b: b.strides().filter(|_| b_in_place).map(|(_, k)| k),
+            b: b.strides().filter(|_| !blocking.packing.packs_b()).map(|(_, k)| k),
+            b_is_far,
             isa: V::ISA,
             height: V::ROWS,
             width: (NR_VECTORS * V::LANES) as u32,
@@ -226,7 +233,8 @@ impl GemmCall<'_> {
         let tiles = RowTiles::new(rows, V::ROWS);
         let a = TileOperand { address: self.base.a, row_stride: a_row, k_stride: a_k };
         let b = TileOperand { address: self.base.b, row_stride: 0, k_stride: b_k };
-        let mut operands = TileOperands { k: self.k, a, b, form: OperandForm::Strided, indexed: None };
+        let mut operands =
+            TileOperands { k: self.k, a, b, ahead: 0, form: OperandForm::Strided, indexed: None };
         let (outer, inner) = if rows_outer { (tiles.count, 1) } else { (1, tiles.count) };
         if let (None, None, Some(output)) = (&gemm.initial, &gemm.epilogue, &gemm.output) {
             // SAFETY: the caller's promise.
@@ -234,16 +242,19 @@ impl GemmCall<'_> {
                 self.unpacked_and_stored::<V>(tiles, columns, operands, b_column, output.row, (outer, inner))
             };
         }
+        let end = columns.end;
         for t in 0..outer {
             let mut at = columns.start;
-            while at < columns.end {
-                let columns = at..columns.end.min(at + self.width);
+            while at < end {
+                let columns = at..end.min(at + self.width);
                 operands.b.address = self.base.b.wrapping_offset(at as isize * b_column);
+                operands.ahead = self.next_panel(&columns, end);
                 for t in t..t + inner {
                     let rows = tiles.rows(t);
                     operands.a.address = self.base.a.wrapping_offset(rows.start as isize * a_row);
                     // SAFETY: the caller's promise.
                     unsafe { self.tile::<V>(rows, columns.clone(), operands, block) };
+                    operands.ahead = 0;
                 }
                 at += self.width;
             }
@@ -271,15 +282,18 @@ impl GemmCall<'_> {
             a_k: a.k_stride,
             b: b.address.cast(),
             b_k: b.k_stride,
+            ahead: 0,
             from: ptr::null::<V::Element>(),
             from_row: 0,
             to: self.base.output.cast(),
             to_row,
         };
+        let panel = if self.gemm.b_is_far { self.width as isize * b_column } else { 0 };
         for t in 0..outer {
             let mut at = columns.start;
             while at < columns.end {
                 tile.b = b.address.wrapping_offset(at as isize * b_column).cast();
+                tile.ahead = if at + self.width < columns.end { panel } else { 0 };
                 for t in t..t + inner {
                     let first = tiles.row(t) as isize;
                     tile.a = a.address.wrapping_offset(first * a.row_stride).cast();
@@ -292,6 +306,7 @@ impl GemmCall<'_> {
                     let height = tiles.row(t + 1) - tiles.row(t);
                     // SAFETY: the caller's promise.
                     unsafe { tile::run::<V>(&tile, form, height, self.width.min(columns.end - at)) };
+                    tile.ahead = 0;
                 }
                 at += self.width;
             }
@@ -320,7 +335,7 @@ impl GemmCall<'_> {
                     let a = a.add(rows.len() * k.start);
                     for some in cut(columns.clone(), self.width) {
                         let b = self.packed_panel::<V>(b.add((some.start - columns.start) * k.len()));
-                        self.tile_column::<V>(tiles, some, k.clone(), Some(a), b, block);
+                        self.tile_column::<V>(tiles, some, k.clone(), Some(a), (b, 0), block);
                     }
                 }
             }
@@ -355,7 +370,8 @@ impl GemmCall<'_> {
                                 false => self.panel_in_place(some.start, k.start),
                             };
                             let a = pack_a.then_some(a);
-                            self.tile_column::<V>(tiles, some, k.clone(), a, b, block);
+                            let ahead = self.next_panel(&some, columns.end);
+                            self.tile_column::<V>(tiles, some, k.clone(), a, (b, ahead), block);
                         }
                     }
                 }
@@ -390,6 +406,15 @@ impl GemmCall<'_> {
         TileOperand { address: self.base.b.wrapping_offset(offset), row_stride: 0, k_stride }
     }
 
+    /// How far the next micro-panel of B before a column lies behind one in place, if it is worth prefetching;
+    /// otherwise 0.
+    #[inline(always)]
+    fn next_panel(&self, columns: &Range<usize>, end: usize) -> isize {
+        let (b_column, _) = self.gemm.b.strides().unwrap_or_default();
+        let is_next = self.gemm.b_is_far && columns.end < end;
+        if is_next { columns.len() as isize * b_column } else { 0 }
+    }
+
     /// Rows of A in place that tables address, at positions along K from `k` on.
     #[inline(always)]
     fn indexed_rows(&self, rows: Range<usize>, k: usize) -> Option<IndexedRows> {
@@ -402,7 +427,7 @@ impl GemmCall<'_> {
         Some(IndexedRows { rows: pointers, k_offsets, k_runs })
     }
 
-    /// Computes a column of tiles with a micro-panel of B.
+    /// Computes a column of tiles with a micro-panel of B. The first one prefetches what lies `ahead` of it.
     #[inline(always)]
     unsafe fn tile_column<V: Simd>(
         &self,
@@ -410,7 +435,7 @@ impl GemmCall<'_> {
         columns: Range<usize>,
         k: Range<usize>,
         a: Option<*mut V::Element>,
-        b: TileOperand,
+        (b, mut ahead): (TileOperand, isize),
         block: KBlock,
     ) {
         let gemm = self.gemm;
@@ -419,8 +444,13 @@ impl GemmCall<'_> {
             let indexed = if a.is_none() { self.indexed_rows(rows.clone(), k.start) } else { None };
             let (a, form) = match a {
                 Some(a) => {
-                    let address = a.wrapping_add((rows.start - tiles.row(0)) * k.len());
-                    (TileOperand { address: address.cast(), row_stride: 0, k_stride: 0 }, OperandForm::Packed)
+                    let address = a.wrapping_add((rows.start - tiles.row(0)) * k.len()).cast();
+                    let k_stride = rows.len() as isize * V::SIZE;
+                    let form = match gemm.blocking.packing.packs_b() {
+                        true => OperandForm::Packed,
+                        false => OperandForm::Streamed,
+                    };
+                    (TileOperand { address, row_stride: V::SIZE, k_stride }, form)
                 }
                 None => {
                     let (row_stride, k_stride) = gemm.a.strides().unwrap_or_default();
@@ -431,9 +461,10 @@ impl GemmCall<'_> {
                     )
                 }
             };
-            let operands = TileOperands { k: k.len(), a, b, form, indexed };
+            let operands = TileOperands { k: k.len(), a, b, ahead, form, indexed };
             // SAFETY: the caller's promise.
             unsafe { self.tile::<V>(rows, columns.clone(), operands, block) };
+            ahead = 0;
         }
     }
 
@@ -489,7 +520,8 @@ impl GemmCall<'_> {
             generated.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
         {
             debug_assert!(operands.have_strides_of(epilogue.operand_access(), rows.len(), V::SIZE));
-            let addresses = [operands.a.address, operands.b.address];
+            let next = operands.b.address.wrapping_offset(operands.ahead);
+            let addresses = [operands.a.address, operands.b.address, next];
             let words = self.base.scratch.cast();
             // SAFETY: the caller's promise.
             return unsafe { epilogue.run_tile(function, words, addresses, [rows.start, columns.start]) };
@@ -523,7 +555,7 @@ impl GemmCall<'_> {
             }
         };
         let (to, to_row) = if epilogue.is_some() { (accumulators, accumulators_row) } else { partial_sums };
-        let TileOperands { k, a, b, form, indexed } = operands;
+        let TileOperands { k, a, b, ahead, form, indexed } = operands;
         let tile = Tile::<V> {
             k,
             a: a.address.cast(),
@@ -531,6 +563,7 @@ impl GemmCall<'_> {
             a_k: a.k_stride,
             b: b.address.cast(),
             b_k: b.k_stride,
+            ahead,
             from: from.cast_const(),
             from_row,
             to,

@@ -205,6 +205,7 @@ fn access(isa: Isa, k: usize, level: &DotLevel) -> OperandAccess {
         is_fusible: false,
         a: None,
         b: None,
+        b_is_far: false,
         height: level.rows,
         width: level.width() as u32,
         vector: level.columns as u32,

@@ -302,6 +302,7 @@ impl GemmPlan {
             a_is_readable: a.strides().is_some() && (near || a.k_is_contiguous),
             a_is_indexed: a.is_indexed(),
             b_is_readable: b.strides().is_some() && b.outer_is_contiguous(),
+            b_k_stride: b.strides().map_or(0, |(_, k)| k),
             k_can_be_cut: output.is_some() || sums_in_scratch,
             is_transposed,
         };
@@ -310,10 +311,13 @@ impl GemmPlan {
             Some(Ok(blocking)) => blocking,
             Some(Err(error)) => return Some(Err(error)),
         };
+        let b_is_far = !blocking.packing.packs_b()
+            && shape.b_bytes() > cpu.l2_bytes / 2
+            && blocking.kc <= shape.near_rows(cpu);
         let epilogue = if only_stored && !is_transposed {
             None
         } else {
-            let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking);
+            let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking, b_is_far);
             access.is_fusible &= !sums_in_scratch;
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(Epilogue::new(problem, &access, initial)?)
@@ -334,6 +338,7 @@ impl GemmPlan {
             k_offsets,
             is_transposed,
             sums_in_scratch,
+            b_is_far,
             a,
             b,
         };

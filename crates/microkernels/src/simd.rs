@@ -122,6 +122,11 @@ pub(crate) trait Simd: Copy + Sized + 'static {
         tile: &Tile<Self>,
         lanes: usize,
     );
+    /// The entry of [`crate::tile::streamed_microkernel`].
+    unsafe fn streamed_microkernel<const H: usize, const W: usize, const EDGE: bool>(
+        tile: &Tile<Self>,
+        lanes: usize,
+    );
     /// The entry of [`crate::tile::indexed_microkernel`].
     unsafe fn indexed_microkernel<const H: usize, const W: usize, const EDGE: bool>(
         tile: &Tile<Self>,
@@ -196,6 +201,15 @@ macro_rules! entries {
         ) {
             // SAFETY: the caller's promise.
             unsafe { crate::tile::microkernel::<Self, H, W, PACKED, EDGE>(tile, lanes) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn streamed_microkernel<const H: usize, const W: usize, const EDGE: bool>(
+            tile: &Tile<Self>,
+            lanes: usize,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { crate::tile::streamed_microkernel::<Self, H, W, EDGE>(tile, lanes) }
         }
 
         #[target_feature(enable = $features)]

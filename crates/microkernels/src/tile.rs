@@ -26,6 +26,8 @@ pub(crate) struct Tile<V: Simd> {
     /// B's element in the tile's first column, at the first position along K. A row of B is contiguous.
     pub(crate) b: *const V::Element,
     pub(crate) b_k: isize,
+    /// How far behind each row of B lie the elements that are prefetched with it; 0 for none.
+    pub(crate) ahead: isize,
     /// The initial accumulators; null for zeros.
     pub(crate) from: *const V::Element,
     pub(crate) from_row: isize,
@@ -40,6 +42,8 @@ pub(crate) enum OperandForm {
     /// Both are packed: for each position along K, A has `height` elements, and B has two vectors whatever
     /// the width of the tile.
     Packed,
+    /// A is packed; B has strides and comes from a far cache. B is not read outside of the tile's columns.
+    Streamed,
     /// Both have strides. B is not read outside of the tile's columns.
     Strided,
 }
@@ -56,6 +60,7 @@ pub(crate) unsafe fn run<V: Simd>(tile: &Tile<V>, form: OperandForm, height: usi
     let (at, lanes) = table_position::<V>(height, columns);
     let functions = match form {
         OperandForm::Packed => V::MICROKERNELS.packed,
+        OperandForm::Streamed => V::MICROKERNELS.streamed,
         OperandForm::Strided => V::MICROKERNELS.strided,
     };
     // SAFETY: the table has a function for each height, width and edge; the rest is the caller's promise.
@@ -105,6 +110,7 @@ type IndexedMicrokernel<V> = unsafe fn(&Tile<V>, &IndexedRows, usize);
 /// precedes the one for masked vectors.
 pub(crate) struct Microkernels<V: Simd + 'static> {
     packed: &'static [Microkernel<V>],
+    streamed: &'static [Microkernel<V>],
     strided: &'static [Microkernel<V>],
     indexed: &'static [IndexedMicrokernel<V>],
 }
@@ -112,10 +118,11 @@ pub(crate) struct Microkernels<V: Simd + 'static> {
 impl<V: Simd> Microkernels<V> {
     pub(crate) const fn new(
         packed: &'static [Microkernel<V>],
+        streamed: &'static [Microkernel<V>],
         strided: &'static [Microkernel<V>],
         indexed: &'static [IndexedMicrokernel<V>],
     ) -> Microkernels<V> {
-        Microkernels { packed, strided, indexed }
+        Microkernels { packed, streamed, strided, indexed }
     }
 }
 
@@ -129,6 +136,10 @@ macro_rules! microkernels {
             &[$(
                 Self::microkernel::<$h, 2, true, $masks_all>, Self::microkernel::<$h, 2, true, true>,
                 Self::microkernel::<$h, 1, true, $masks_all>, Self::microkernel::<$h, 1, true, true>,
+            )*],
+            &[$(
+                Self::streamed_microkernel::<$h, 2, $masks_all>, Self::streamed_microkernel::<$h, 2, true>,
+                Self::streamed_microkernel::<$h, 1, $masks_all>, Self::streamed_microkernel::<$h, 1, true>,
             )*],
             &[$(
                 Self::microkernel::<$h, 2, false, $masks_all>, Self::microkernel::<$h, 2, false, true>,
@@ -160,6 +171,7 @@ pub(crate) unsafe fn indexed_microkernel<V: Simd, const H: usize, const W: usize
         if a.k_runs.is_null() {
             while p < tile.k {
                 let columns = load_columns::<V, W>(b, EDGE, mask);
+                prefetch_next::<V, W>(b.cast(), tile.ahead);
                 V::add_rows(&mut accumulators, &a.rows, *a.k_offsets.add(p) as isize, columns);
                 (p, b) = (p + 1, b.wrapping_byte_offset(tile.b_k));
             }
@@ -169,10 +181,42 @@ pub(crate) unsafe fn indexed_microkernel<V: Simd, const H: usize, const W: usize
             let run = (*a.k_runs.add(p) as usize).min(tile.k - p);
             for _ in 0..run {
                 let columns = load_columns::<V, W>(b, EDGE, mask);
+                prefetch_next::<V, W>(b.cast(), tile.ahead);
                 V::add_rows(&mut accumulators, &a.rows, offset, columns);
                 (offset, b) = (offset.wrapping_add(V::SIZE), b.wrapping_byte_offset(tile.b_k));
             }
             p += run;
+        }
+        store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
+    }
+}
+
+/// The code of [`Simd::streamed_microkernel`].
+#[inline(always)]
+pub(crate) unsafe fn streamed_microkernel<V: Simd, const H: usize, const W: usize, const EDGE: bool>(
+    tile: &Tile<V>,
+    lanes: usize,
+) {
+    // SAFETY: inlined into an entry of the instruction set, and the caller vouches for the memory.
+    unsafe {
+        let mask = V::mask(lanes);
+        let mut accumulators = initial_accumulators::<V, H, W, EDGE>(tile, mask);
+        let (mut a, mut b) = (tile.a, tile.b);
+        prefetch_outputs::<V, H, W>(tile);
+        for _ in 0..tile.k / 4 {
+            for i in 0..4 {
+                prefetch_next::<V, W>(b.cast::<u8>().wrapping_offset(i * tile.b_k), tile.ahead);
+            }
+            for i in 0..4 {
+                let columns = load_columns::<V, W>(b.wrapping_byte_offset(i * tile.b_k), EDGE, mask);
+                V::add_packed(&mut accumulators, a.wrapping_add(i as usize * H), columns);
+            }
+            (a, b) = (a.wrapping_add(4 * H), b.wrapping_byte_offset(4 * tile.b_k));
+        }
+        for _ in 0..tile.k % 4 {
+            let columns = load_columns::<V, W>(b, EDGE, mask);
+            V::add_packed(&mut accumulators, a, columns);
+            (a, b) = (a.wrapping_add(H), b.wrapping_byte_offset(tile.b_k));
         }
         store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
     }
@@ -200,14 +244,7 @@ pub(crate) unsafe fn microkernel<
         } else {
             (tile.a_row, tile.a_k, tile.b_k)
         };
-        // Initial accumulators are needed at once, so those of the tile below are prefetched instead.
-        let first = if tile.from.is_null() { 0 } else { H as isize };
-        for r in first..first + H as isize {
-            let row = tile.to.wrapping_byte_offset(r * tile.to_row).cast::<u8>();
-            for line in 0..(W as isize * V::LANES as isize * V::SIZE / 64).max(1) {
-                prefetch(row.wrapping_offset(64 * line), true);
-            }
-        }
+        prefetch_outputs::<V, H, W>(tile);
         let masked = EDGE && !PACKED;
         if !PACKED && V::KEEPS_ADDRESSES {
             let mut rows = [a.cast::<u8>(); MAX_ROWS];
@@ -222,18 +259,65 @@ pub(crate) unsafe fn microkernel<
             }
             return store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
         }
-        for _ in 0..tile.k / 4 {
-            for i in 0..4 {
+        let mut left = tile.k;
+        if !PACKED && tile.ahead != 0 {
+            // A loop of its own: a test in the loop below makes that slower.
+            for _ in 0..std::mem::take(&mut left) {
+                prefetch_row::<V, W>(b.cast::<u8>().wrapping_offset(tile.ahead));
+                add_products::<V, H, W, PACKED>(&mut accumulators, a, a_row, b, masked, mask);
+                (a, b) = (a.wrapping_byte_offset(a_k), b.wrapping_byte_offset(b_k));
+            }
+        }
+        let unrolled = const { unrolled(H * W) };
+        for _ in 0..left / unrolled {
+            for i in 0..unrolled as isize {
                 let (a, b) = (a.wrapping_byte_offset(i * a_k), b.wrapping_byte_offset(i * b_k));
                 add_products::<V, H, W, PACKED>(&mut accumulators, a, a_row, b, masked, mask);
             }
-            (a, b) = (a.wrapping_byte_offset(4 * a_k), b.wrapping_byte_offset(4 * b_k));
+            let step = unrolled as isize;
+            (a, b) = (a.wrapping_byte_offset(step * a_k), b.wrapping_byte_offset(step * b_k));
         }
-        for _ in 0..tile.k % 4 {
+        for _ in 0..left % unrolled {
             add_products::<V, H, W, PACKED>(&mut accumulators, a, a_row, b, masked, mask);
             (a, b) = (a.wrapping_byte_offset(a_k), b.wrapping_byte_offset(b_k));
         }
         store_accumulators::<V, H, W, EDGE>(tile, &accumulators, mask);
+    }
+}
+
+/// Prefetches what lies `ahead` of a row of B, unless it is the row itself.
+#[inline(always)]
+fn prefetch_next<V: Simd, const W: usize>(row: *const u8, ahead: isize) {
+    if ahead != 0 {
+        prefetch_row::<V, W>(row.wrapping_offset(ahead));
+    }
+}
+
+/// Prefetches where the accumulators go. Initial accumulators are needed at once, so those of the tile below
+/// are prefetched instead.
+#[inline(always)]
+fn prefetch_outputs<V: Simd, const H: usize, const W: usize>(tile: &Tile<V>) {
+    let first = if tile.from.is_null() { 0 } else { H as isize };
+    for r in first..first + H as isize {
+        prefetch_row::<V, W>(tile.to.wrapping_byte_offset(r * tile.to_row).cast());
+    }
+}
+
+/// Prefetches as many elements as a tile has columns.
+#[inline(always)]
+fn prefetch_row<V: Simd, const W: usize>(row: *const u8) {
+    for line in 0..(W as isize * V::LANES as isize * V::SIZE / 64).max(1) {
+        prefetch(row.wrapping_offset(64 * line), true);
+    }
+}
+
+/// Positions along K in one iteration of a microkernel with so many accumulators. Many accumulators make up
+/// for the instructions of the loop, and each copy of the body takes time to compile.
+const fn unrolled(accumulators: usize) -> usize {
+    match accumulators {
+        0..=12 => 4,
+        13..20 => 2,
+        _ => 1,
     }
 }
 
