@@ -50,7 +50,7 @@ pub use crate::{
     parameter::{Init, Parameter, Params},
     session::{Batch, Session},
     shape::Axes,
-    size::{Dim, Size},
+    size::{InputDim, Size},
     tensor::Tensor,
     window::{ConvOptions, PoolOptions},
 };

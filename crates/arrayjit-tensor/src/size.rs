@@ -33,28 +33,28 @@ impl Size {
 
 /// The size of an axis of an input: a number, or a size that each run chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dim {
+pub enum InputDim {
     /// A number of elements.
     Constant(usize),
     /// A number of elements that each run chooses.
     Size(Size),
 }
 
-impl From<usize> for Dim {
-    fn from(elements: usize) -> Dim {
-        Dim::Constant(elements)
+impl From<usize> for InputDim {
+    fn from(elements: usize) -> InputDim {
+        InputDim::Constant(elements)
     }
 }
 
-impl From<&Size> for Dim {
-    fn from(size: &Size) -> Dim {
-        Dim::Size(size.clone())
+impl From<&Size> for InputDim {
+    fn from(size: &Size) -> InputDim {
+        InputDim::Size(size.clone())
     }
 }
 
-impl From<Size> for Dim {
-    fn from(size: Size) -> Dim {
-        Dim::Size(size)
+impl From<Size> for InputDim {
+    fn from(size: Size) -> InputDim {
+        InputDim::Size(size)
     }
 }
 
@@ -168,12 +168,12 @@ impl Graph {
     /// # Errors
     /// An input of that name exists already, or a size overflows.
     #[track_caller]
-    pub fn input_of(&self, name: &str, shape: &[Dim], dtype: DType) -> Result<Tensor, TensorError> {
+    pub fn input_of(&self, name: &str, shape: &[InputDim], dtype: DType) -> Result<Tensor, TensorError> {
         let (mut dims, mut sizes) = (Vec::new(), RunSizes::new());
         for dim in shape {
             let (bound, size) = match dim {
-                Dim::Constant(elements) => (*elements, None),
-                Dim::Size(size) => (size.bound, Some(size.name.clone())),
+                InputDim::Constant(elements) => (*elements, None),
+                InputDim::Size(size) => (size.bound, Some(size.name.clone())),
             };
             dims.push(bound);
             sizes.push(size);

@@ -60,13 +60,13 @@ impl Backend {
 
 impl LoadedProgram {
     /// Gives a node these values. An array that is passed by reference is copied; one that is passed by value
-    /// or in an [`Arc`] is not. An array for a node with a size that a run gives, `input x f32[n, 64]`, has any
-    /// number of elements along that axis, up to the bound; it is copied.
+    /// or in an [`Arc`] is not. An array for a node with a size that a run gives, `input x f32[n, 64]`, has
+    /// any number of elements along that axis, up to the bound; it is copied.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::UnknownNode`] lists similar names; [`ErrorKind::Size`] names a size that is exceeded or 0;
-    /// [`ErrorKind::Run`] if type or dimensions do not fit.
+    /// [`ErrorKind::UnknownNode`] lists similar names; [`ErrorKind::Size`] names a size that is exceeded or
+    /// 0; [`ErrorKind::Run`] if type or dimensions do not fit.
     pub fn set(
         &mut self,
         node: &str,

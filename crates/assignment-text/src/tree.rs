@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tnode::{DType, Dims, RunSizes, TensorNode};
+use tnode::{DType, Dims, TensorNode};
 
 use crate::ast::{ExpandedStep, Statement};
 use crate::error::{LocatedError, Result};
@@ -173,7 +173,7 @@ pub(crate) struct NodeAccess {
     /// The dimensions without margins; empty for a target whose dimensions are open.
     pub(crate) dims: Dims,
     /// The sizes that a run gives, as of a node.
-    pub(crate) sizes: RunSizes,
+    pub(crate) sizes: Box<[Option<Arc<str>>]>,
     /// The kind of the numbers in the node if its element type is open at this statement, which inference
     /// records.
     pub(crate) literals: Option<ExprType>,

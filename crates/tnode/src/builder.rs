@@ -105,8 +105,8 @@ impl NodeBuilder {
     /// Makes the node in the global registry.
     ///
     /// # Errors
-    /// When the padding does not fit the dimensions, a node with margins has sizes of a run, the array would be
-    /// too large, or the fixed id is taken.
+    /// When the padding does not fit the dimensions, a node with margins has sizes of a run, the array would
+    /// be too large, or the fixed id is taken.
     pub fn build(self) -> Result<TensorNode, TensorNodeError> {
         self.build_in(Registry::global())
     }

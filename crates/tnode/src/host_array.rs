@@ -194,8 +194,8 @@ impl HostArray {
 
 /// Element type, dimensions and raw views.
 impl HostArray {
-    /// The array of other dimensions that has the elements of this one at the same indices, and zeros at indices
-    /// that this one lacks. Elements at indices that the new one lacks are left out.
+    /// The array of other dimensions that has the elements of this one at the same indices, and zeros at
+    /// indices that this one lacks. Elements at indices that the new one lacks are left out.
     ///
     /// ```
     /// # use tnode::HostArray;

@@ -15,7 +15,7 @@ pub type Dims = SmallVec<[usize; 4]>;
 /// The dimension of an axis with such a size is its bound. Memory and strides are those of the bounds; in a
 /// run where the size is `n`, the first `n` positions of the axis have values, and those of the others are
 /// not specified. Axes of equal names have equal sizes in each run.
-pub type RunSizes = SmallVec<[Option<Arc<str>>; 4]>;
+pub type RunSizes = SmallVec<[Option<Arc<str>>; 1]>;
 
 /// The largest number of axes of a node or a host array. The verifier of the loop IR has the same limit.
 pub const MAX_RANK: usize = 32;

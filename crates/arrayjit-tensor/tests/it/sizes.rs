@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Dim, Executable, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
+    Backend, DType, Executable, Graph, HostArray, Init, InputDim, ModelState, Params, Tensor, TensorError,
 };
 
 const D: usize = 12;
@@ -30,11 +30,11 @@ fn layer(graph: &Graph, params: &Params, x: &Tensor) -> Result<Vec<Tensor>, Tens
     Ok(vec![y.clone(), y.mean(1)?, y.var([0, 1])?, y.max(..)?])
 }
 
-fn model(backend: &Backend, batch: Dim, rows: Dim) -> Executable {
+fn model(backend: &Backend, batch: InputDim, rows: InputDim) -> Executable {
     let params = Params::new(3);
     let graph = Graph::new();
     let [batch, rows] = [batch, rows].map(|dim| match dim {
-        Dim::Size(size) => Dim::Size(graph.size(size.name(), size.bound()).unwrap()),
+        InputDim::Size(size) => InputDim::Size(graph.size(size.name(), size.bound()).unwrap()),
         constant => constant,
     });
     let x = graph.input_of("x", &[batch, rows, D.into()], DType::F32).unwrap();
@@ -74,7 +74,7 @@ fn gradients_follow_sizes() {
         let w = params.parameter("w", [3, 2], Init::ONES).unwrap();
         let graph = Graph::new();
         let n = graph.size("n", 9).unwrap();
-        let dim = if sized { Dim::from(&n) } else { rows.into() };
+        let dim = if sized { InputDim::from(&n) } else { rows.into() };
         let x = graph.input_of("x", &[dim, 3.into()], DType::F32).unwrap();
         let loss = x.matmul(&w).unwrap().tanh().unwrap().square().unwrap().mean(..).unwrap();
         let gradients = graph.gradients(&loss, &[&w, &x]).unwrap();

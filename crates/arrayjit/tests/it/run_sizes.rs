@@ -162,7 +162,8 @@ fn run(program: &mut LoadedProgram, (n, m): (usize, usize), kept: &[&str]) -> Ve
     kept.iter().map(|name| program.get(name).unwrap().bytes().to_vec()).collect()
 }
 
-/// In class `strict`, the values are equal; a sum over one element may be -0 in a routine for that size. Class `fast` has other orders of long sums of constant length.
+/// In class `strict`, the values are equal; a sum over one element may be -0 in a routine for that size.
+/// Class `fast` has other orders of long sums of constant length.
 fn agree(what: &str, body: &str, kept: &[&str]) {
     compare(what, body, kept, true);
 }

@@ -264,9 +264,11 @@ pub enum TextErrorKind {
     Size { letter: String, expected: i64, from: String, node: String, axis: usize, found: usize },
     /// One letter indexes an axis whose size a run gives, and one of another size.
     #[error(
-        "letter `{letter}` runs over {expected} (axis {from}), but axis {axis} of node `{node}` has {found}"
+        "letter `{letter}` runs over {} (axis {from}), but axis {axis} of node `{node}` has {}",
+        sizes[0],
+        sizes[1]
     )]
-    SizesDiffer { letter: String, expected: String, from: String, node: String, axis: usize, found: String },
+    SizesDiffer { letter: String, sizes: Box<[String; 2]>, from: String, node: String, axis: usize },
     /// A letter of a concatenated axis has a range that a run gives.
     #[error(
         "`{axis}` is a concatenated axis, but a run gives the range `{size}` of one of its letters; expected constants"

@@ -122,9 +122,9 @@ pub(super) fn size_symbol(size: &str, symbols: &[StaticSymbol]) -> Option<Var> {
 
 /// States the bounds by sizes that a run gives, as far as the axes of nodes do not imply them.
 ///
-/// A loop over a letter that indexes such an axis alone ends at the size. So the condition that a letter stays
-/// below a size is removed, if all axes that it indexes alone have that size. A letter with a lower bound
-/// becomes the sum of the bound and a count, and gets the condition.
+/// A loop over a letter that indexes such an axis alone ends at the size. So the condition that a letter
+/// stays below a size is removed, if all axes that it indexes alone have that size. A letter with a lower
+/// bound becomes the sum of the bound and a count, and gets the condition.
 pub(super) fn state_sizes(statement: &mut ResolvedStatement, symbols: &[StaticSymbol]) {
     let is_implied = |condition: &Affine| {
         (0..statement.letters.len()).any(|at| {
@@ -175,11 +175,9 @@ fn axes_range(
             None => counted_elements(extent(read.dims[axis])),
         };
         let from = format!("{first_axis} of `{}`", excerpt(text, &first.span));
-        let (expected, found) = (shown(first, first_axis), shown(read, axis));
+        let sizes = Box::new([shown(first, first_axis), shown(read, axis)]);
         let (letter, node) = (letter.name.clone(), read.name());
-        return Err(
-            TextErrorKind::SizesDiffer { letter, expected, from, node, axis, found }.at(&read.index[axis].1)
-        );
+        return Err(TextErrorKind::SizesDiffer { letter, sizes, from, node, axis }.at(&read.index[axis].1));
     }
     if is_compared {
         return Ok(axes.iter().map(|(read, axis)| extent(read.dims[*axis])).min());

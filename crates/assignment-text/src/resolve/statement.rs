@@ -251,7 +251,17 @@ impl NameResolver<'_> {
         let index = |index: &Index| Ok((self.index(index)?, index.span().clone()));
         let index = access.indices.iter().map(index).collect::<Result<_>>()?;
         let span = access.span.clone();
-        Ok(NodeAccess { node, dims, sizes, literals: None, how, view: None, index, computed, span })
+        Ok(NodeAccess {
+            node,
+            dims,
+            sizes: sizes.into_vec().into(),
+            literals: None,
+            how,
+            view: None,
+            index,
+            computed,
+            span,
+        })
     }
 
     fn tree(&mut self, expr: &Expr) -> Result<ResolvedExpr> {

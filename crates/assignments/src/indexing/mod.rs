@@ -359,8 +359,8 @@ impl Projections {
         })
     }
 
-    /// The same points below the sizes that a run gives to iterators. Such a size is at most the extent of its
-    /// axis, and all else holds for the points of the extents.
+    /// The same points below the sizes that a run gives to iterators. Such a size is at most the extent of
+    /// its axis, and all else holds for the points of the extents.
     #[must_use]
     pub fn with_run_sizes(mut self, size: impl Fn(LoopId) -> Option<Arc<str>>) -> Projections {
         self.run_sizes = self.product_iterators.iter().map(|&iterator| size(iterator)).collect();
