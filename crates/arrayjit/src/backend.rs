@@ -15,7 +15,12 @@ use tnode::{Pending, TensorNode};
 
 use self::fallback::FallbackState;
 use crate::{
-    cache::CodeCacheUse, generate::Generator, observer::CompileObserver, settings::Settings, target::Target,
+    cache::CodeCacheUse,
+    generate::Generator,
+    observer::CompileObserver,
+    schedule_folder::{ScheduleFolder, ScheduleFolderUse},
+    settings::Settings,
+    target::Target,
     text_cache::TextCache,
 };
 
@@ -175,6 +180,27 @@ impl Backend {
     /// ```
     pub fn code_cache(&self) -> CodeCacheUse {
         self.generator().cache.usage()
+    }
+
+    /// The use of the folder of schedules; none if the settings name no folder, or one that is not used.
+    ///
+    /// ```
+    /// # use arrayjit::{Backend, Settings, TensorNode};
+    /// # let folder = tempfile::tempdir()?;
+    /// let mut settings = Settings::default();
+    /// settings.schedule_folder = folder.path().join("schedules").display().to_string();
+    /// let x = TensorNode::builder("x").dims([2]).build()?;
+    /// for found in [0, 1] {
+    ///     // Or: another process.
+    ///     let backend = Backend::open_with("interpreter", &settings)?;
+    ///     backend.compile("x[i] *= 2", [&x])?;
+    ///     let folder = backend.schedule_folder().ok_or("the folder is not safe")?;
+    ///     assert_eq!((folder.found, folder.added), (found, 1 - found));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn schedule_folder(&self) -> Option<ScheduleFolderUse> {
+        self.generator().schedules.as_ref().map(ScheduleFolder::usage)
     }
 }
 

@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
+use codegen_core::{Artifact, Code, Codegen, CodegenError, ScheduledRoutine};
 use lowered_ir::{ir::LoweredRoutine, verify::verify};
 use scheduling::{LegalizeError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced};
 
-use crate::{cache::CodeCache, error::CompileError, observer::CompileObserver, target::Target, tune::Tuner};
+use crate::{
+    cache::CodeCache, error::CompileError, observer::CompileObserver, schedule_folder::ScheduleFolder,
+    target::Target, tune::Tuner,
+};
 
 /// Schedules routines for a target and compiles them.
 pub(crate) struct Generator {
@@ -16,6 +19,8 @@ pub(crate) struct Generator {
     pub(crate) logs: bool,
     /// The choices of the file that the settings name.
     pub(crate) tuner: Option<Arc<Tuner>>,
+    /// The schedules of the folder that the settings name.
+    pub(crate) schedules: Option<ScheduleFolder>,
     pub(crate) cache: CodeCache,
     pub(crate) observer: Box<dyn CompileObserver>,
 }
@@ -34,10 +39,10 @@ impl Generator {
         on_step: &mut dyn FnMut(&str, &LoweredRoutine),
     ) -> Result<ScheduledRoutine, CompileError> {
         let codegen = &*self.target.codegen;
-        let schedule = if self.logs {
-            schedule_serial(routine, codegen, on_step)?
-        } else {
-            schedule_traced(routine, codegen, &ScheduleOptions::default(), on_step)?
+        let schedule = match self.schedules.as_ref().filter(|_| self.observer.is_idle()) {
+            _ if self.logs => schedule_serial(routine, codegen, on_step)?,
+            Some(folder) => folder.schedule(codegen, routine, || scheduled(routine, codegen, on_step))?,
+            None => scheduled(routine, codegen, on_step)?,
         };
         schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
         match self.tuner.as_ref().filter(|_| !self.logs) {
@@ -63,6 +68,14 @@ impl Generator {
         let artifact = self.compile(&schedule)?;
         Ok(Code::new(schedule, artifact)?)
     }
+}
+
+fn scheduled(
+    routine: &LoweredRoutine,
+    codegen: &dyn Codegen,
+    on_step: &mut dyn FnMut(&str, &LoweredRoutine),
+) -> Result<ScheduledRoutine, ScheduleError> {
+    schedule_traced(routine, codegen, &ScheduleOptions::default(), on_step)
 }
 
 /// An operation or type that a target does not support, and the reason.

@@ -11,7 +11,8 @@ mod parts; // a code generator and its devices, to make a backend of
 mod target; // a code generator and its devices, with a name and host arrays
 
 mod cache; // compiled code by content
-mod generate; // scheduling and code generation for one target
+mod generate;
+mod schedule_folder; // schedules that outlive the process // scheduling and code generation for one target
 
 mod fallback; // statements that a code generator rejects
 mod routine; // the linked callable
@@ -97,6 +98,7 @@ pub use crate::{
     open::{BackendStatus, DeviceListing, LinkedBackend},
     parts::{BackendParts, OpenResult},
     routine::Routine,
+    schedule_folder::ScheduleFolderUse,
     settings::Settings,
 };
 

@@ -18,6 +18,7 @@ use crate::{
     generate::Generator,
     observe::Observers,
     parts::BackendParts,
+    schedule_folder::ScheduleFolder,
     settings::{DebugSettings, LoadedSettings, Settings, SuggestedStreams},
     target::Target,
     tune::Tuner,
@@ -135,6 +136,7 @@ impl Backend {
             target: Arc::new(Target { name, codegen, devices }),
             logs: settings.has_logs(),
             tuner,
+            schedules: ScheduleFolder::of(&settings),
             cache: CodeCache::new(settings.code_cache_bytes),
             observer: Box::new(observer),
         };

@@ -147,6 +147,8 @@ fn read(config: &Config) -> Result<Settings, ConfigError> {
         gpu: config.clone().try_deserialize()?,
         debugging: config.clone().try_deserialize()?,
         code_cache_bytes: config.get("code_cache_bytes")?,
+        schedule_folder: config.get("schedule_folder")?,
+        schedule_folder_bytes: config.get("schedule_folder_bytes")?,
     })
 }
 
@@ -272,6 +274,8 @@ mod tests {
             ("debug", "5"),
             ("logs", "values"),
             ("code-cache-bytes", "7"),
+            ("schedule-folder", "here"),
+            ("schedule-folder-bytes", "8"),
         ];
         let arguments = arguments.map(|(key, value)| format!("--arrayjit-{key}={value}"));
         let settings = Settings::load_from(arguments, [], folder.path()).unwrap().settings;
@@ -282,6 +286,7 @@ mod tests {
         assert_eq!(settings.streams, SuggestedStreams::ForParallelCopying);
         assert_eq!((gpu.tf32, &*gpu.cuda_device, debugging.level), (true, "4", 5));
         assert_eq!((&*debugging.logs, settings.code_cache_bytes), ("values", 7));
+        assert_eq!((&*settings.schedule_folder, settings.schedule_folder_bytes), ("here", 8));
     }
 
     #[test]

@@ -87,6 +87,8 @@ mod run_sizes;
 mod scan_gradients;
 mod scans;
 #[cfg(feature = "cranelift")]
+mod schedule_folder;
+#[cfg(feature = "cranelift")]
 mod slices;
 mod small_stacks;
 mod starved;
