@@ -69,9 +69,10 @@ pub struct Settings {
     /// linked from it, and compiled again on the next request. A second cache, of at most 64 compiled texts,
     /// has the same limit.
     pub code_cache_bytes: usize,
-    /// The folder where schedules of routines are kept from process to process; empty for none. A routine that
-    /// is found there is not scheduled again. The folder must belong to the user of the process, and others
-    /// must not be able to write to it; otherwise it is not used. A folder that does not exist is made.
+    /// The folder where schedules of routines are kept from process to process; empty for none. A routine
+    /// that is found there is not scheduled again. The folder must belong to the user of the process, and
+    /// others must not be able to write to it; otherwise it is not used. A folder that does not exist is
+    /// made.
     pub schedule_folder: String,
     /// The most bytes of the files in `schedule_folder`, of which the least recently used are removed.
     pub schedule_folder_bytes: usize,
