@@ -18,7 +18,7 @@ use crate::backward::{Adjoint, BackwardPass};
 use crate::error::Result;
 use crate::forward_program::{filled, formula, targets};
 use crate::recompute::ends_older_values;
-use crate::scans::{OpenScan, ScanRange};
+use crate::scans::{OpenScan, ScanRange, backwards, substitute};
 use crate::statement::{Tape, plain_name};
 
 impl BackwardPass<'_> {
@@ -55,8 +55,16 @@ impl BackwardPass<'_> {
         let body = std::mem::take(&mut self.tape.backward);
         let started = fresh.into_iter().filter(|adjoint| reads_first(&body, adjoint));
         outer.extend(started.map(|adjoint| filled(&adjoint, 0.0, &origin)));
-        outer.push(ProgramStep::Scan { symbol: scan.symbol, steps: scan.reversed(body) });
         self.tape.backward = outer;
+        let mut body = scan.without_restarts(body);
+        let backward = match &scan.segments {
+            Some(segments) => self.divided(scan, segments, body)?,
+            None => {
+                substitute(&mut body, scan.symbol, &backwards(scan.symbol, scan.extent));
+                ProgramStep::Scan { symbol: scan.symbol, steps: body }
+            }
+        };
+        self.tape.backward.push(backward);
         Ok(())
     }
 
@@ -132,7 +140,7 @@ impl BackwardPass<'_> {
 }
 
 /// Whether steps need the values that a node has before them.
-fn reads_first(steps: &[ProgramStep], node: &TensorNode) -> bool {
+pub(crate) fn reads_first(steps: &[ProgramStep], node: &TensorNode) -> bool {
     let reads = |accum: &Accum| accum.operands().any(|operand| operand.node() == Some(node));
     let mentions = |step: &&ProgramStep| step.accums().iter().any(reads) || targets(step).contains(node);
     let first = steps.iter().find(mentions);
@@ -168,12 +176,13 @@ impl Tape {
     /// Stores the value that a node has before the step at `at` of each iteration, and reads it again.
     fn stored_value(&mut self, node: &TensorNode, scan: &ScanRange, at: usize) -> Result<TensorNode> {
         let dims = node.dims_without_padding()?;
-        let extent = usize::try_from(scan.extent).unwrap_or(usize::MAX);
+        let (symbol, extent) = scan.stored_by();
+        let extent = usize::try_from(extent).unwrap_or(usize::MAX);
         let all: Vec<usize> = std::iter::once(extent).chain(dims.iter().copied()).collect();
         let name = plain_name(node);
         let steps = self.temporary(&format!("{name}_steps"), &all, node.dtype())?;
         let value = self.temporary(&format!("{name}_now"), &dims, node.dtype())?;
-        let letter = AxisIndex::Iterator(Var::Symbol(scan.symbol));
+        let letter = AxisIndex::Iterator(Var::Symbol(symbol));
         let index: Vec<AxisIndex> = std::iter::once(letter).chain(identity_projections(&dims)).collect();
         let row = Access::new(&steps, &all, &index);
         let origin = at.checked_sub(1).map_or(Origin::unknown(), |at| self.forward.steps()[at].origin());

@@ -15,14 +15,16 @@ use std::sync::Arc;
 
 use assignments::indexing::are_surjective;
 use assignments::{Accum, AccumOp, Assignments, FetchOp, Operand, Origin, ProgramStep, Rhs};
-use tnode::{DType, TensorNode};
+use lowered_ir::ir::SymbolId;
+use tnode::{DType, MemoryMode, TensorNode};
 
 use crate::Formula;
 use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::error::{GradientErrorKind, Result};
 use crate::name_supply::{NameSupply, numbered};
+use crate::recompute::ends_older_values;
 use crate::rules::{self, Derivative};
-use crate::scans::{FlatProgram, ScanRange};
+use crate::scans::{FlatProgram, ScanRange, Segments};
 use crate::statement::plain_name;
 
 #[derive(Default)]
@@ -54,6 +56,8 @@ pub(crate) struct ForwardProgram {
     inserted: BTreeMap<usize, Vec<ProgramStep>>,
     /// The steps to be inserted in a scan, by its first step and the step before which they stand.
     inserted_in_scans: BTreeMap<(usize, usize), Vec<ProgramStep>>,
+    /// The steps before each segment of a divided scan, by the first step of the scan.
+    divided: BTreeMap<usize, (Segments, Vec<ProgramStep>)>,
     /// The names that new nodes avoid.
     pub(crate) names: NameSupply,
 }
@@ -413,7 +417,7 @@ impl ForwardProgram {
 
     /// The steps of the program with the copies among them, and the names of all nodes.
     pub(crate) fn with_copies(mut self, steps: Vec<ProgramStep>) -> (Vec<ProgramStep>, NameSupply) {
-        if self.inserted.is_empty() && self.inserted_in_scans.is_empty() {
+        if self.inserted.is_empty() && self.inserted_in_scans.is_empty() && self.divided.is_empty() {
             return (steps, self.names);
         }
         let names = std::mem::take(&mut self.names);
@@ -436,7 +440,10 @@ impl ForwardProgram {
                     let first = *at;
                     let mut steps = self.insert(steps, Some(first), at);
                     steps.extend(self.inserted_at(Some(first), *at));
-                    all.push(ProgramStep::Scan { symbol, steps });
+                    all.push(match self.divided.remove(&first) {
+                        Some((segments, start)) => segments.loops(start, vec![(symbol, steps)]),
+                        None => ProgramStep::Scan { symbol, steps },
+                    });
                 }
                 step => {
                     all.extend(self.inserted_at(scan, *at));
@@ -446,6 +453,46 @@ impl ForwardProgram {
             }
         }
         all
+    }
+
+    /// Divides a scan into segments, each with some steps before it. Returns the steps of an iteration, the
+    /// inserted ones among them, which are no longer inserted.
+    pub(crate) fn divide(
+        &mut self,
+        scan: &ScanRange,
+        segments: &Segments,
+        start: Vec<ProgramStep>,
+    ) -> Vec<ProgramStep> {
+        let first = scan.range.start;
+        let stored = scan.written.iter().filter(|node| !node.mode().known_virtual());
+        stored.for_each(|node| self.start_from_zero(node));
+        self.divided.insert(first, (segments.clone(), start));
+        let steps = self.steps[scan.range.clone()].to_vec();
+        let mut at = first;
+        let mut all = self.insert(steps, Some(first), &mut at);
+        all.extend(self.inserted_at(Some(first), at));
+        all
+    }
+
+    /// Fills a node before the first step that writes it if steps write it part by part. They write all parts,
+    /// but lowering recognizes that for one loop over the steps, and not for two.
+    fn start_from_zero(&mut self, node: &TensorNode) {
+        let Some(&first) = self.writes.get(node).and_then(|writes| writes.first()) else { return };
+        let is_read = self.steps[..first].iter().any(|step| reads(step).contains(&node));
+        let is_given = MemoryMode::Materialized.outcomes().contains(node.mode().outcomes());
+        let step = &self.steps[first];
+        let stores = |accum: &Accum| accum.op == AccumOp::Assign || accum.lhs != *node;
+        if is_read || is_given || ends_older_values(step, node) || !step.accums().iter().all(stores) {
+            return;
+        }
+        let fill = filled(node, 0.0, step.origin());
+        let at = self.scan_at(first).map_or(first, |scan| scan.range.start);
+        self.inserted.entry(at).or_default().insert(0, fill);
+    }
+
+    /// Whether a scan over this letter has been divided.
+    pub(crate) fn divides(&self, symbol: SymbolId) -> bool {
+        self.scans.iter().any(|scan| scan.symbol == symbol && self.divided.contains_key(&scan.range.start))
     }
 
     fn inserted_at(&mut self, scan: Option<usize>, at: usize) -> Vec<ProgramStep> {

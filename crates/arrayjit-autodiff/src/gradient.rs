@@ -95,8 +95,8 @@ fn gradient_from(
         }
     }
     let mut program = program.clone();
-    copy_scans(&mut program)?;
     expand(&mut program)?;
+    copy_scans(&mut program)?;
     let before = FlatProgram::new(&program.steps, &program.symbols);
     let mut names = names_of(&before.steps, &pairs);
     let request = Request { loss, seed, parameters: &pairs, origin: Origin::unknown() };
@@ -140,11 +140,8 @@ fn gradient_from(
 /// # Errors
 /// See [`GradientErrorKind`]. After an error, the gradients before the one that failed have been replaced.
 pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
-    if program.has_gradients() {
-        copy_scans(program)?;
-    }
     let mut names = None;
-    while let Some((before, step)) = first_gradient(program) {
+    while let Some((before, step)) = first_gradient(program)? {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
         let request = Request { loss, seed: None, parameters, origin };
         let all = || names_of(&FlatProgram::new(&program.steps, &program.symbols).steps, &[]);
@@ -161,6 +158,9 @@ const MAX_STEPS: u64 = 1 << 18;
 
 /// Replaces the scans of a program whose gradients are no scans by copies of their steps.
 fn copy_scans(program: &mut Assignments) -> Result<()> {
+    if !program.has_scans() {
+        return Ok(());
+    }
     let copied = program.clone();
     unroll_scans(program, &|symbol, steps| {
         copied.recomputed.is_empty() && has_backward_scan(&copied, symbol, steps)
@@ -172,9 +172,6 @@ pub(crate) fn unroll_scans(
     program: &mut Assignments,
     keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool,
 ) -> Result<()> {
-    if !program.has_scans() {
-        return Ok(());
-    }
     let steps = program.num_unrolled_steps(keep);
     if steps > MAX_STEPS {
         return Err(GradientErrorKind::ScanSteps { steps, max: MAX_STEPS }.into());
@@ -183,15 +180,19 @@ pub(crate) fn unroll_scans(
 }
 
 /// The steps before the first gradient, and that gradient.
-fn first_gradient(program: &Assignments) -> Option<(FlatProgram, ProgramStep)> {
+///
+/// The gradient of a scan with checkpoints leaves scans in scans, through which further gradients go.
+fn first_gradient(program: &mut Assignments) -> Result<Option<(FlatProgram, ProgramStep)>> {
     if !program.has_gradients() {
-        return None;
+        return Ok(None);
     }
+    copy_scans(program)?;
     let mut flat = FlatProgram::new(&program.steps, &program.symbols);
-    let at = flat.steps.iter().position(|step| matches!(step, ProgramStep::Gradient { .. }))?;
+    let is_gradient = |step: &ProgramStep| matches!(step, ProgramStep::Gradient { .. });
+    let Some(at) = flat.steps.iter().position(is_gradient) else { return Ok(None) };
     let gradient = flat.steps[at].clone();
     flat.truncate(at);
-    Some((flat, gradient))
+    Ok(Some((flat, gradient)))
 }
 
 fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<ProgramStep>>) {
@@ -215,10 +216,11 @@ fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<Prog
 /// program's nodes, and of new ones after the call. The set has the parameters that the loss depends on.
 fn backward(
     program: &mut Assignments,
-    before: FlatProgram,
+    mut before: FlatProgram,
     request: &Request<'_>,
     names: &mut NameSupply,
 ) -> Result<(Vec<ProgramStep>, BTreeSet<TensorNode>)> {
+    before.divide(program);
     let &Request { loss, seed, parameters, origin } = request;
     let forward = ForwardProgram::new(before, loss, parameters, std::mem::take(names))?;
     check(&forward, request)?;
@@ -236,6 +238,7 @@ fn backward(
             program.warnings.push(Warning::new(kind, origin.operand(1 + position)));
         }
     }
+    program.checkpoints.retain(|symbol, _| !forward.divides(*symbol));
     (program.steps, *names) = forward.with_copies(std::mem::take(&mut program.steps));
     Ok((steps, reached))
 }

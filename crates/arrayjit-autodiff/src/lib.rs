@@ -14,6 +14,7 @@ mod statement;
 
 mod backward;
 mod backward_scan;
+mod checkpoints;
 mod operands;
 mod reductions;
 mod windows;

@@ -48,6 +48,18 @@ impl FlatProgram {
         }
     }
 
+    /// Divides the scans with checkpoints into segments, and enters the letters of these.
+    pub(crate) fn divide(&mut self, program: &mut Assignments) {
+        for scan in &mut self.scans {
+            let every = program.checkpoints.get(&scan.symbol).copied();
+            let steps = &self.steps[scan.range.clone()];
+            let every = every.filter(|_| steps.iter().all(|step| is_affine_in(step, scan.symbol)));
+            if let (Some(every), Some(scan)) = (every, Arc::get_mut(scan)) {
+                scan.segments = Some(Segments::new(scan, every, program));
+            }
+        }
+    }
+
     /// Removes the steps from a position on, which no scan contains.
     pub(crate) fn truncate(&mut self, at: usize) {
         self.steps.truncate(at);
@@ -64,6 +76,8 @@ pub(crate) struct ScanRange {
     pub(crate) range: Range<usize>,
     /// The nodes that the steps write.
     pub(crate) written: BTreeSet<TensorNode>,
+    /// The segments between checkpoints, whose steps the backward pass computes again.
+    pub(crate) segments: Option<Segments>,
     /// Those of them in which no iteration changes an element after a step has read or stored it.
     stable: BTreeSet<TensorNode>,
 }
@@ -74,7 +88,8 @@ impl ScanRange {
         let accesses = Accesses { symbol, steps, symbols };
         let stable = written.iter().filter(|node| accesses.are_stable(node)).cloned().collect();
         let extent = symbols.get(symbol.index()).and_then(|symbol| symbol.range).unwrap_or(0);
-        ScanRange { symbol, extent, range: start..start + steps.len(), written, stable }
+        let range = start..start + steps.len();
+        ScanRange { symbol, extent, range, written, segments: None, stable }
     }
 
     /// Whether the values that steps read in a node are still there after the scan.
@@ -82,11 +97,14 @@ impl ScanRange {
         self.stable.contains(node)
     }
 
-    /// Steps for the value of the letter as they are for the same iteration of a scan that goes backwards.
-    /// No step starts a whole node at an index with the letter.
-    pub(crate) fn reversed(&self, steps: Vec<ProgramStep>) -> Vec<ProgramStep> {
-        let last = Affine::constant(self.extent - 1);
-        let letter = last.plus(&Affine::term(Var::Symbol(self.symbol), -1));
+    /// The letter of the loop that stores values and of the one that reads them, and their extent.
+    pub(crate) fn stored_by(&self) -> (SymbolId, i64) {
+        self.segments.as_ref().map_or((self.symbol, self.extent), |of| (of.step, of.every))
+    }
+
+    /// Steps without one that starts a whole node at an index with the letter: that step would lose the
+    /// elements of other iterations.
+    pub(crate) fn without_restarts(&self, steps: Vec<ProgramStep>) -> Vec<ProgramStep> {
         let mut all = Vec::new();
         for mut step in steps {
             for accum in accums_mut(&mut step) {
@@ -96,7 +114,6 @@ impl ScanRange {
                     let neutral = accum.op.neutral(accum.lhs.dtype()).as_f64();
                     all.push(filled(&accum.lhs, neutral, &accum.origin));
                 }
-                accum.projections.map_indices(|index| index.substitute(self.symbol, &letter));
             }
             all.push(step);
         }
@@ -104,7 +121,73 @@ impl ScanRange {
     }
 }
 
-fn accums_mut(step: &mut ProgramStep) -> &mut [Accum] {
+/// A scan in segments of equal length: one loop over the segments, and one over the steps of a segment.
+#[derive(Clone)]
+pub(crate) struct Segments {
+    /// The letter of the loop over segments, and their number.
+    pub(crate) segment: SymbolId,
+    pub(crate) count: i64,
+    /// The letter of the loop over the steps of a segment, and their number.
+    pub(crate) step: SymbolId,
+    pub(crate) every: i64,
+}
+
+impl Segments {
+    fn new(scan: &ScanRange, every: i64, program: &mut Assignments) -> Segments {
+        let known = program.symbols.get(scan.symbol.index()).and_then(StaticSymbol::letter);
+        let letter = known.unwrap_or("t").to_owned();
+        let number = program.symbols.len() + 1;
+        let count = scan.extent / every;
+        // No symbol of the program has such a number: each scan has one symbol.
+        let segment = StaticSymbol::step(&format!("{letter}_segment"), number, count);
+        let step = StaticSymbol::step(&format!("{letter}_step"), number, every);
+        Segments {
+            segment: program.symbols.enter(&segment),
+            count,
+            step: program.symbols.enter(&step),
+            every,
+        }
+    }
+
+    /// The letter of the undivided scan.
+    pub(crate) fn letter(&self) -> Affine {
+        Affine::term(Var::Symbol(self.segment), self.every).plus(&Affine::var(self.step))
+    }
+}
+
+/// The value of a letter in the same iteration of a scan that goes backwards.
+pub(crate) fn backwards(symbol: SymbolId, extent: i64) -> Affine {
+    Affine::constant(extent - 1).plus(&Affine::term(Var::Symbol(symbol), -1))
+}
+
+/// Replaces a letter in the indices of steps, and in those of the scans among them.
+pub(crate) fn substitute(steps: &mut [ProgramStep], symbol: SymbolId, by: &Affine) {
+    for step in steps {
+        match step {
+            ProgramStep::Scan { steps, .. } | ProgramStep::Block { steps, .. } => {
+                substitute(steps, symbol, by);
+            }
+            step => accums_mut(step)
+                .iter_mut()
+                .for_each(|accum| accum.projections.map_indices(|index| index.substitute(symbol, by))),
+        }
+    }
+}
+
+/// Whether a step mentions a letter in indices only, where another affine form can replace it.
+fn is_affine_in(step: &ProgramStep, symbol: SymbolId) -> bool {
+    let is_drawn = |random: &Random| random.key.contains(&KeyPart::Symbol(symbol));
+    match step {
+        ProgramStep::Fetch { op: FetchOp::EmbedSymbol(id), .. } => *id != symbol,
+        ProgramStep::Fetch { op: FetchOp::Random(random), .. } => !is_drawn(random),
+        step => step.accums().iter().flat_map(Accum::operands).all(|operand| match operand {
+            Operand::Random { random, .. } => !is_drawn(random),
+            _ => true,
+        }),
+    }
+}
+
+pub(crate) fn accums_mut(step: &mut ProgramStep) -> &mut [Accum] {
     match step {
         ProgramStep::Accum(accum) => std::slice::from_mut(accum),
         ProgramStep::Concat(parts) => parts,
@@ -201,19 +284,11 @@ impl Accesses<'_> {
 pub(crate) fn has_backward_scan(program: &Assignments, symbol: SymbolId, steps: &[ProgramStep]) -> bool {
     let steps: Vec<&ProgramStep> = assignments::all_steps(steps).collect();
     let written: BTreeSet<TensorNode> = steps.iter().flat_map(|step| targets(step)).collect();
-    let is_drawn = |random: &Random| random.key.contains(&KeyPart::Symbol(symbol));
     let is_simple = |step: &&ProgramStep| match step {
         ProgramStep::Scan { .. } | ProgramStep::Gradient { .. } => false,
         ProgramStep::Fetch { op: FetchOp::Slice { .. }, .. } => false,
-        ProgramStep::Fetch { node, op, .. } => match op {
-            FetchOp::EmbedSymbol(id) => *id != symbol || !node.mode().known_virtual(),
-            FetchOp::Random(random) => !is_drawn(random) || !node.mode().known_virtual(),
-            _ => true,
-        },
-        step => step.accums().iter().flat_map(Accum::operands).all(|operand| match operand {
-            Operand::Random { random, .. } => !is_drawn(random),
-            _ => true,
-        }),
+        ProgramStep::Fetch { node, .. } if !node.mode().known_virtual() => true,
+        step => is_affine_in(step, symbol),
     };
     // The value of a virtual node or view changes with the nodes that it is computed from.
     let is_own =

@@ -58,8 +58,8 @@ pub fn tangent(
     results: &[&TensorNode],
 ) -> Result<Tangent, GradientError> {
     let mut program = program.clone();
-    unroll_scans(&mut program, &|_, _| false)?;
     expand(&mut program)?;
+    unroll_scans(&mut program, &|_, _| false)?;
     let pairs: Vec<(TensorNode, TensorNode)> =
         parameters.iter().map(|&(parameter, direction)| (parameter.clone(), direction.clone())).collect();
     let forward = ForwardProgram::in_order(&program, &pairs)?;

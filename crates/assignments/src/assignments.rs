@@ -32,6 +32,9 @@ pub struct Assignments {
     /// The nodes that backward passes compute again instead of reading their stored values, unless the
     /// program keeps them too. Each has the source span of its request.
     pub recomputed: BTreeMap<TensorNode, Origin>,
+    /// The number of steps from one checkpoint to the next, for the letter of each scan whose gradient computes
+    /// the steps between checkpoints again instead of storing their values. It divides the number of steps.
+    pub checkpoints: BTreeMap<SymbolId, i64>,
     /// The nodes that the text makes, by name: those that it declares or writes without a declaration.
     pub text_nodes: Nodes,
     /// The program that gives declared nodes their initial values, and keeps these nodes; none if the text
@@ -200,7 +203,8 @@ impl Rhs {
         }
     }
 
-    pub(crate) fn operands_mut(&mut self) -> &mut [Operand] {
+    /// The operands, to be replaced.
+    pub fn operands_mut(&mut self) -> &mut [Operand] {
         match self {
             Rhs::Copy(a) | Rhs::Unary(_, a) => std::slice::from_mut(a),
             Rhs::Binary(_, operands) => operands,
@@ -375,6 +379,8 @@ impl Assignments {
         self.warnings.extend(next.warnings);
         self.kept.extend(next.kept);
         self.recomputed.extend(next.recomputed);
+        let checkpoints = next.checkpoints.into_iter();
+        self.checkpoints.extend(checkpoints.map(|(id, every)| (renumbered[id.index()], every)));
         self.initial = match (self.initial, next.initial) {
             (Some(first), Some(second)) => Some(Arc::new((*first).clone().then((*second).clone()))),
             (first, second) => first.or(second),

@@ -70,6 +70,8 @@ pub(crate) enum ExpandedStep {
 pub(crate) struct ScanStart {
     /// The symbol in place of the letter.
     pub(crate) symbol: StaticSymbol,
+    /// The number of steps from one checkpoint to the next, if the scan has any.
+    pub(crate) every: Option<i64>,
     /// The bytes before the body.
     pub(crate) span: ByteRange,
     /// The calls and repetitions around the scan, the innermost first.
@@ -120,13 +122,14 @@ impl ExpandedStep {
 
 impl ScanStart {
     fn into_item(self, body: Vec<Item>) -> Repeat {
-        let ScanStart { symbol, span, .. } = self;
+        let ScanStart { symbol, every, span, .. } = self;
         let number = |number| IndexExpr::number(number, span.clone());
         Repeat {
             letter: symbol.letter().unwrap_or_default().to_owned(),
             letter_span: span.clone(),
             from: number(0),
             to: number(symbol.range.unwrap_or(0)),
+            every: every.map(number),
             body,
             span,
         }
@@ -252,6 +255,8 @@ pub(crate) struct Repeat {
     /// The first value of the letter, and the end of its values, excluded.
     pub(crate) from: IndexExpr,
     pub(crate) to: IndexExpr,
+    /// The number of steps from one checkpoint of a scan to the next.
+    pub(crate) every: Option<IndexExpr>,
     pub(crate) body: Vec<Item>,
     /// The bytes before the body.
     pub(crate) span: ByteRange,

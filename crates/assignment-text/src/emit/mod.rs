@@ -7,7 +7,7 @@ mod projections;
 mod statement;
 mod warnings;
 
-use crate::ast::{ExpandedStep, Gradient};
+use crate::ast::{ExpandedStep, Gradient, ScanStart};
 use crate::error::Result;
 use crate::source::framed;
 use crate::tree::{ResolvedGradient, ResolvedProgram, ResolvedStep, StepKind};
@@ -25,7 +25,12 @@ pub(crate) fn emit(
     let mut open = Vec::new();
     let ResolvedProgram { steps, error } = program.each(|_, step| {
         match step.kind {
-            StepKind::ScanStart(symbol) => open.push((symbol, std::mem::take(&mut assignments.steps))),
+            StepKind::ScanStart(symbol) => {
+                if let ExpandedStep::ScanStart(ScanStart { every: Some(every), .. }) = step.source {
+                    assignments.checkpoints.insert(symbol, every);
+                }
+                open.push((symbol, std::mem::take(&mut assignments.steps)));
+            }
             StepKind::ScanEnd => {
                 let Some((symbol, before)) = open.pop() else { return Ok(()) };
                 let steps = std::mem::replace(&mut assignments.steps, before);

@@ -136,6 +136,9 @@ pub enum TextErrorKind {
     /// A scan without steps, or with too many.
     #[error("a scan has from 1 to 2⁴⁰ steps, found {steps}")]
     ScanSteps { steps: i64 },
+    /// Checkpoints that do not divide the steps of a scan into equal parts.
+    #[error("a scan of {steps} steps has no checkpoints every {every} steps; expected a divisor of {steps}")]
+    Checkpoints { steps: i64, every: i64 },
     /// A gradient in the body of a scan.
     #[error("`grad` stands in a scan; expected it behind the scan, in which the loss may be computed")]
     GradientInScan,

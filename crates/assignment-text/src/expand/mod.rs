@@ -322,13 +322,19 @@ impl Expansion<'_> {
         if !(1..=Limits::default().extent).contains(&steps) {
             return Err(TextErrorKind::ScanSteps { steps }.at(&scan.to.span));
         }
+        let every = scan.every.as_ref().map(|every| scope.integer(every)).transpose()?;
+        if let (Some(found), Some(every)) = (every, &scan.every)
+            && (found < 1 || steps % found != 0)
+        {
+            return Err(TextErrorKind::Checkpoints { steps, every: found }.at(&every.span));
+        }
         self.count(&scan.span)?;
         self.scans += 1;
         let symbol = StaticSymbol::step(&scan.letter, self.scans, steps);
         let mut inner = scope.clone();
         inner.steps.insert(scan.letter.clone(), symbol.name.clone());
         let (span, frame) = (scan.span.clone(), scope.frame.clone());
-        self.expanded.steps.push(ExpandedStep::ScanStart(ScanStart { symbol, span, frame }));
+        self.expanded.steps.push(ExpandedStep::ScanStart(ScanStart { symbol, every, span, frame }));
         self.items(&scan.body, &mut inner)?;
         self.expanded.steps.push(ExpandedStep::ScanEnd(scan.span.clone()));
         Ok(())

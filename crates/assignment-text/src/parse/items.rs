@@ -48,8 +48,8 @@ impl Parser<'_> {
                 return Err(self.expected("a statement: functions are defined outside of blocks"));
             }
             ("def", Token::Name(_)) => items.push(Item::Def(Arc::new(self.def()?))),
-            ("repeat", Token::Name(_)) => items.push(Item::Repeat(self.repeat("repeat l in 0..4")?)),
-            ("scan", Token::Name(_)) => items.push(Item::Scan(self.repeat("scan t in 0..4")?)),
+            ("repeat", Token::Name(_)) => items.push(Item::Repeat(self.repeat("repeat l in 0..4", false)?)),
+            ("scan", Token::Name(_)) => items.push(Item::Scan(self.repeat("scan t in 0..4", true)?)),
             ("keep", Token::Name(_)) => items.extend(self.behind_word(Self::whole_node, Item::Keep)?),
             ("recompute", Token::Name(_)) => {
                 items.extend(self.behind_word(Self::whole_node, Item::Recompute)?);
@@ -85,8 +85,8 @@ impl Parser<'_> {
         Ok(SizeItem { name, name_span, value, bound })
     }
 
-    /// Parses `repeat letter in from..to { .. }`, or the same with `scan`.
-    fn repeat(&mut self, example: &str) -> Result<Repeat> {
+    /// Parses `repeat letter in from..to { .. }`, or the same with `scan` and perhaps checkpoints.
+    fn repeat(&mut self, example: &str, is_scan: bool) -> Result<Repeat> {
         let start = self.next().span.start;
         let (letter, letter_span) = self.name(&format!("a letter, as in `{example}`"))?;
         if self.accept(&Token::Name("in".to_owned())).is_none() {
@@ -95,9 +95,14 @@ impl Parser<'_> {
         let from = self.integer()?;
         self.expect("..")?;
         let to = self.integer()?;
+        let every = match is_scan.then(|| self.accept(&Token::Name("checkpoint".to_owned()))).flatten() {
+            Some(_) if self.accept(&Token::Name("every".to_owned())).is_some() => Some(self.integer()?),
+            Some(_) => return Err(self.expected("`every` and a number of steps, as in `checkpoint every 8`")),
+            None => None,
+        };
         let span = self.since(start);
         let body = self.block()?;
-        Ok(Repeat { letter, letter_span, from, to, body, span })
+        Ok(Repeat { letter, letter_span, from, to, every, body, span })
     }
 
     /// Parses `grad loss by w, b`.

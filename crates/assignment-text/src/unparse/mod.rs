@@ -158,7 +158,9 @@ impl<'a> ProgramPrinter<'a> {
                     let known = self.program.symbols.get(symbol.index());
                     let letter = known.and_then(StaticSymbol::letter).unwrap_or_default();
                     let range = known.and_then(|symbol| symbol.range).unwrap_or(0);
-                    self.line(format_args!("scan {letter} in 0..{range} {{"));
+                    let every = self.program.checkpoints.get(symbol);
+                    let every = every.map_or(String::new(), |every| format!(" checkpoint every {every}"));
+                    self.line(format_args!("scan {letter} in 0..{range}{every} {{"));
                     self.ranged.insert(*symbol);
                     self.depth += 1;
                     self.steps(steps);

@@ -4,6 +4,8 @@
 //! unknown value in its range. Then it becomes the variable of a loop of kind
 //! [`Scan`](lowered_ir::ir::LoopKind::Scan) around the statements of the body.
 
+use std::collections::HashSet;
+
 use tnode::{Dims, TensorNode};
 
 use super::Result;
@@ -80,31 +82,27 @@ pub(super) fn check_bound(body: &[Stmt], symbols: &[StaticSymbol], bound: usize)
     open.map_or(Ok(()), |letter| Err(LowerErrorKind::OutsideScan { letter: letter.to_owned() }.into()))
 }
 
-/// Whether plain assignments that scans repeat write every element of a node in all their steps together,
-/// perhaps with other plain assignments.
+/// Whether plain assignments write every element of a node together, those of scans in all their steps.
 pub(super) fn covers(assignments: &Assignments, node: &TensorNode) -> bool {
     let is_plain = |accum: &&Accum| accum.lhs == *node && accum.op == AccumOp::Assign && !accum.init_neutral;
     let accums = crate::all_steps(&assignments.steps).flat_map(ProgramStep::accums).filter(is_plain);
-    let mut has_scan = false;
-    let over_steps = accums.map(|accum| {
-        let (projections, in_scan) = over_steps(accum, &assignments.symbols)?;
-        has_scan |= in_scan;
-        Some(projections)
-    });
-    let parts: Option<Vec<Projections>> = over_steps.collect();
-    parts.is_some_and(|parts| has_scan && are_surjective(&parts.iter().collect::<Vec<_>>()))
+    let parts: Option<Vec<Projections>> =
+        accums.map(|accum| over_steps(accum, &assignments.symbols)).collect();
+    // Copies of the steps of a scan may write one part several times.
+    let mut seen = HashSet::new();
+    let mut is_new =
+        |part: &&Projections| seen.insert((part.project_lhs().to_vec(), part.product_space().to_vec()));
+    parts.is_some_and(|parts| are_surjective(&parts.iter().filter(|part| is_new(part)).collect::<Vec<_>>()))
 }
 
-/// The indices of a target with a loop for each letter of a scan in them, and whether there is one; `None` if
-/// conditions bound the loops.
-fn over_steps(accum: &Accum, symbols: &[StaticSymbol]) -> Option<(Projections, bool)> {
+/// The indices of a target with a loop for each letter of a scan in them; `None` if conditions bound the loops.
+fn over_steps(accum: &Accum, symbols: &[StaticSymbol]) -> Option<Projections> {
     let projections = &accum.projections;
     if projections.is_clipped() {
         return None;
     }
     let mut axes: Vec<usize> = projections.product_space().to_vec();
     let mut known: Vec<Var> = projections.product_iterators().iter().map(|&id| Var::Loop(id)).collect();
-    let own = known.len();
     let mut in_loops = |index: &AxisIndex| {
         let index = index.affine();
         index.terms().iter().fold(Affine::constant(index.offset()), |sum, &(var, coefficient)| {
@@ -128,6 +126,5 @@ fn over_steps(accum: &Accum, symbols: &[StaticSymbol]) -> Option<(Projections, b
     }
     let lhs: Projection = projections.project_lhs().iter().map(|i| AxisIndex::new(in_loops(i))).collect();
     let dims = Dims::from_slice(projections.lhs_dims());
-    let is_in_scan = known.len() > own;
-    Some((Projections::new(&axes, (dims, lhs), Vec::new(), "over steps").ok()?, is_in_scan))
+    Projections::new(&axes, (dims, lhs), Vec::new(), "over steps").ok()
 }

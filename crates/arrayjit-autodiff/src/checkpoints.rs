@@ -1,0 +1,189 @@
+//! The backward pass of a scan with checkpoints.
+//!
+//! The scan is divided into segments. The forward pass stores the values that the steps carry where a segment
+//! starts. The backward pass takes the segments from the last one to the first. It computes the steps of a
+//! segment again from its checkpoint, in nodes of its own, and stores what their derivatives read, in arrays
+//! with an axis for the steps of one segment. Nodes that have the values of all steps are not computed again.
+//!
+//! Source: Griewank, Achieving logarithmic growth of temporal and spatial complexity in reverse automatic
+//! differentiation, 1992; here in one level.
+
+use std::collections::BTreeMap;
+
+use assignments::indexing::{AxisIndex, identity_projections};
+use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep};
+use lowered_ir::ir::{SymbolId, Var};
+use tnode::{MemoryMode, TensorNode};
+
+use crate::access::{Access, Operation, Target, derived, each_element};
+use crate::backward::BackwardPass;
+use crate::backward_scan::reads_first;
+use crate::error::Result;
+use crate::name_supply::numbered;
+use crate::scans::{ScanRange, Segments, accums_mut, backwards, substitute};
+use crate::statement::{Tape, plain_name};
+
+impl Segments {
+    /// A loop over the segments, with some steps and then loops over the steps of a segment, in the letter of
+    /// the undivided scan.
+    pub(crate) fn loops(
+        &self,
+        mut start: Vec<ProgramStep>,
+        bodies: Vec<(SymbolId, Vec<ProgramStep>)>,
+    ) -> ProgramStep {
+        for (letter, mut steps) in bodies {
+            substitute(&mut steps, letter, &self.letter());
+            start.push(ProgramStep::Scan { symbol: self.step, steps });
+        }
+        ProgramStep::Scan { symbol: self.segment, steps: start }
+    }
+}
+
+impl BackwardPass<'_> {
+    /// The backward pass of a divided scan whose iterations have the backward pass `body`.
+    pub(crate) fn divided(
+        &mut self,
+        scan: &ScanRange,
+        segments: &Segments,
+        mut body: Vec<ProgramStep>,
+    ) -> Result<ProgramStep> {
+        let again = self.tape.nodes_again(scan)?;
+        let steps = &self.tape.forward.steps()[scan.range.clone()];
+        let carries = |node: &&TensorNode| !node.mode().known_virtual() && reads_first(steps, node);
+        let carried: Vec<TensorNode> = again.keys().filter(carries).cloned().collect();
+        let (mut stores, mut loads) = (Vec::new(), Vec::new());
+        for node in carried {
+            let (store, load) = self.tape.checkpoint(&node, &again[&node], segments)?;
+            stores.push(store);
+            loads.push(load);
+        }
+        let forward = self.tape.forward.divide(scan, segments, stores);
+        let outer = std::mem::take(&mut self.tape.backward);
+        let mut steps = Vec::new();
+        for step in forward {
+            steps.extend(self.tape.step_again(step, scan, &again)?);
+        }
+        // Copies of values that a later step overwrites are made before the loops.
+        let copies = std::mem::replace(&mut self.tape.backward, outer);
+        self.tape.backward.extend(copies);
+        substitute(&mut body, scan.symbol, &segments.letter());
+        substitute(&mut body, segments.step, &backwards(segments.step, segments.every));
+        let mut both = segments.loops(loads, vec![(scan.symbol, steps), (scan.symbol, body)]);
+        substitute(
+            std::slice::from_mut(&mut both),
+            segments.segment,
+            &backwards(segments.segment, segments.count),
+        );
+        Ok(both)
+    }
+}
+
+impl Tape {
+    /// A new node for each node that a scan computes again.
+    fn nodes_again(&mut self, scan: &ScanRange) -> Result<BTreeMap<TensorNode, TensorNode>> {
+        let mut again = BTreeMap::new();
+        for node in scan.written.iter().filter(|node| !scan.keeps(node)) {
+            let name = format!("{}_again", plain_name(node));
+            let name = self.forward.names.unused(|number| numbered(&name, number));
+            let copy = TensorNode::builder(name).dims(node.dims_without_padding()?).dtype(node.dtype());
+            let is_virtual = node.mode().known_virtual();
+            let copy = if is_virtual { copy.mode(MemoryMode::Virtual) } else { copy };
+            again.insert(node.clone(), copy.build()?);
+        }
+        Ok(again)
+    }
+
+    /// The steps that store a node where a segment starts, and that load it into another node.
+    fn checkpoint(
+        &mut self,
+        node: &TensorNode,
+        copy: &TensorNode,
+        segments: &Segments,
+    ) -> Result<(ProgramStep, ProgramStep)> {
+        let dims = node.dims_without_padding()?;
+        let count = usize::try_from(segments.count).unwrap_or(usize::MAX);
+        let all: Vec<usize> = std::iter::once(count).chain(dims.iter().copied()).collect();
+        let stored = self.temporary(&format!("{}_checkpoints", plain_name(node)), &all, node.dtype())?;
+        let segment = AxisIndex::Iterator(Var::Symbol(segments.segment));
+        let index: Vec<AxisIndex> = std::iter::once(segment).chain(identity_projections(&dims)).collect();
+        let row = Access::new(&stored, &all, &index);
+        let points = each_element(node, &dims, Origin::unknown());
+        let copied = |node: &TensorNode, to: Access, from: Access| {
+            let (dims, index) = (to.dims, to.index);
+            let target = Target { node: node.clone(), init_neutral: false, op: AccumOp::Assign, dims, index };
+            let accum = derived(&points, |_| None, target, Operation::Copy, &[from])?;
+            Ok(ProgramStep::Accum(Box::new(accum)))
+        };
+        let whole = |node: &TensorNode| Access::at_target(node, &points);
+        let store: Result<ProgramStep> = copied(&stored, row.clone(), whole(node));
+        Ok((store?, copied(copy, whole(copy), row)?))
+    }
+
+    /// A step of a scan that writes and reads the nodes `again` instead of its own; none if it writes only
+    /// nodes that still have its values.
+    fn step_again(
+        &mut self,
+        mut step: ProgramStep,
+        scan: &ScanRange,
+        again: &BTreeMap<TensorNode, TensorNode>,
+    ) -> Result<Option<ProgramStep>> {
+        let is_known = |node: &TensorNode| scan.keeps(node);
+        match &mut step {
+            ProgramStep::Accum(accum) if is_known(&accum.lhs) => return Ok(None),
+            ProgramStep::Concat(parts) => {
+                parts.retain(|part| !is_known(&part.lhs));
+                if parts.is_empty() {
+                    return Ok(None);
+                }
+            }
+            ProgramStep::Fetch { node, op, .. } => {
+                if is_known(node) {
+                    return Ok(None);
+                }
+                *node = again.get(node).unwrap_or(node).clone();
+                match op {
+                    FetchOp::Order { of, .. } => *of = self.node_again(of, scan, again)?,
+                    FetchOp::SampleValues(samples) => {
+                        samples.of = self.node_again(&samples.of, scan, again)?
+                    }
+                    _ => {}
+                }
+            }
+            ProgramStep::Detach(_) => return Ok(None),
+            _ => {}
+        }
+        for accum in accums_mut(&mut step) {
+            self.accum_again(accum, scan, again)?;
+        }
+        Ok(Some(step))
+    }
+
+    fn accum_again(
+        &mut self,
+        accum: &mut Accum,
+        scan: &ScanRange,
+        again: &BTreeMap<TensorNode, TensorNode>,
+    ) -> Result<()> {
+        accum.lhs = again.get(&accum.lhs).unwrap_or(&accum.lhs).clone();
+        for operand in accum.rhs.operands_mut().iter_mut().chain(&mut accum.computed) {
+            if let Operand::Node(node) | Operand::Padded { node, .. } = operand {
+                *node = self.node_again(node, scan, again)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The node with the values that a step of the scan has read in a node.
+    fn node_again(
+        &mut self,
+        node: &TensorNode,
+        scan: &ScanRange,
+        again: &BTreeMap<TensorNode, TensorNode>,
+    ) -> Result<TensorNode> {
+        match again.get(node) {
+            Some(node) => Ok(node.clone()),
+            None if scan.written.contains(node) => self.forward.value_before(node, scan.range.end),
+            None => self.value_before(node, scan.range.start),
+        }
+    }
+}
