@@ -148,8 +148,8 @@ pub(crate) fn reads_first(steps: &[ProgramStep], node: &TensorNode) -> bool {
 }
 
 impl Tape {
-    /// A node that holds, where the next step of the backward scan runs, the value that a node of the scan had
-    /// before step `from` of the same iteration.
+    /// A node that holds, where the next step of the backward scan runs, the value that a node of the scan
+    /// had before step `from` of the same iteration.
     pub(crate) fn value_in_scan(&mut self, node: &TensorNode, from: usize) -> Result<TensorNode> {
         let Some(OpenScan { scan, .. }) = &self.scan else { return Ok(node.clone()) };
         let scan = scan.clone();

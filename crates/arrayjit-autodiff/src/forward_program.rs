@@ -474,8 +474,8 @@ impl ForwardProgram {
         all
     }
 
-    /// Fills a node before the first step that writes it if steps write it part by part. They write all parts,
-    /// but lowering recognizes that for one loop over the steps, and not for two.
+    /// Fills a node before the first step that writes it if steps write it part by part. They write all
+    /// parts, but lowering recognizes that for one loop over the steps, and not for two.
     fn start_from_zero(&mut self, node: &TensorNode) {
         let Some(&first) = self.writes.get(node).and_then(|writes| writes.first()) else { return };
         let is_read = self.steps[..first].iter().any(|step| reads(step).contains(&node));

@@ -114,8 +114,8 @@ fn gradient_from(
 ///
 /// The gradient of a scan is a scan in the other direction, and the scan stores the values that it needs. A
 /// program has a copy of a scan's steps for each of its values instead if the scan contains another one or a
-/// slice, or draws random numbers by its letter within expressions, or if the program computes values again on
-/// request.
+/// slice, or draws random numbers by its letter within expressions, or if the program computes values again
+/// on request.
 ///
 /// A gradient considers all steps before it, also the steps of earlier gradients, and is the one by the
 /// values that the loss was computed with. Copies of values that the program overwrites are inserted where

@@ -95,7 +95,8 @@ pub(super) fn covers(assignments: &Assignments, node: &TensorNode) -> bool {
     parts.is_some_and(|parts| are_surjective(&parts.iter().filter(|part| is_new(part)).collect::<Vec<_>>()))
 }
 
-/// The indices of a target with a loop for each letter of a scan in them; `None` if conditions bound the loops.
+/// The indices of a target with a loop for each letter of a scan in them; `None` if conditions bound
+/// the loops.
 fn over_steps(accum: &Accum, symbols: &[StaticSymbol]) -> Option<Projections> {
     let projections = &accum.projections;
     if projections.is_clipped() {
