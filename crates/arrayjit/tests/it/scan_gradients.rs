@@ -264,7 +264,7 @@ fn check(what: &str, text: &str, nodes: &[&str]) {
 fn with_checkpoints(text: &str) -> String {
     let (head, rest) = text.split_once("scan t in 0..").unwrap();
     let steps: usize = rest.split_once(' ').unwrap().0.parse().unwrap();
-    let every = (2..steps).find(|every| steps % every == 0).unwrap_or(1);
+    let every = (2..steps).find(|every| steps.is_multiple_of(*every)).unwrap_or(1);
     let scan = format!("scan t in 0..{steps}");
     format!("{head}{scan}{}", &rest[steps.to_string().len()..])
         .replace(&scan, &format!("{scan} checkpoint every {every}"))
