@@ -6,7 +6,7 @@ use arrayjit::{
     prelude::*,
     settings::{NumericClass, Settings},
 };
-use random_programs::SplitMix64;
+use random_programs::{SplitMix64, effort};
 
 /// Programs over `input x f32[n, 24], v f32[m]` and `param w f32[24, 24]`, each with the nodes that it keeps.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
@@ -279,4 +279,147 @@ fn bad_sizes_are_named_before_anything_runs() {
     }
     alone.run_with(&[("n", 2)]).unwrap();
     assert_eq!(alone.get("y").unwrap().values(), [0.0, 1.0]);
+}
+
+/// A random program over `x f32[n, 6]`, `u f32[n]`, `v f32[m]` and `c f32[6]`.
+struct RandomText {
+    random: SplitMix64,
+    /// The nodes with the letters of their axes: `i` for `n`, `j` for `m`, `k` for 6.
+    nodes: Vec<(String, String)>,
+    text: String,
+}
+
+impl RandomText {
+    fn of(seed: u64) -> RandomText {
+        let nodes = [("x", "ik"), ("u", "i"), ("v", "j"), ("c", "k")];
+        let nodes = nodes.map(|(name, axes)| (name.to_owned(), axes.to_owned())).to_vec();
+        let mut program = RandomText { random: SplitMix64::new(seed), nodes, text: String::new() };
+        let statements = 3 + program.below(5);
+        (0..statements).for_each(|at| program.statement(at));
+        program
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.random.word() % count as u64) as usize
+    }
+
+    /// Adds a statement. `p`, `q` and `r` are further letters below `n`, `m` and 6.
+    fn statement(&mut self, at: usize) {
+        let axes = ["i", "j", "k", "ij", "ik", "ji", "kij", ""][self.below(8)];
+        let others = ["", "", "p", "q", "r", "pq", "pr"][self.below(7)];
+        let mut letters: Vec<char> = axes.chars().chain(others.chars()).collect();
+        if letters.is_empty() {
+            letters.push('p');
+        }
+        let bases = letters.iter().map(|letter| match letter {
+            'i' | 'p' => format!("u[{letter}]"),
+            'j' | 'q' => format!("v[{letter}]"),
+            _ => format!("c[{letter}]"),
+        });
+        let mut value = bases.collect::<Vec<_>>().join(" - ");
+        for _ in 0..1 + self.below(3) {
+            if let Some(read) = self.read(&letters) {
+                let op = ["+", "-", "*"][self.below(3)];
+                value = format!("({value}) {op} {read}");
+            }
+        }
+        value = match self.below(5) {
+            0 => format!("tanh({value}) / n"),
+            1 => format!("max({value}, 0.1 * m)"),
+            _ => format!("tanh({value})"),
+        };
+        let is_reduced = letters.len() > axes.len();
+        let op = if is_reduced { [":+=", ":max=", ":min="][self.below(3)] } else { ":=" };
+        let is_triangle = letters.contains(&'i') && letters.contains(&'p') && self.below(2) == 0;
+        let bound = match is_triangle {
+            true if op == ":+=" => " where p <= i",
+            true => " where p >= i",
+            false => "",
+        };
+        let (name, indices) =
+            (format!("t{at}"), axes.chars().map(String::from).collect::<Vec<_>>().join(","));
+        self.text += &format!("{name}[{indices}] {op} {value}{bound}\n");
+        self.nodes.push((name, axes.to_owned()));
+    }
+
+    /// A read of a random node at letters in scope; none if an axis has no letter.
+    fn read(&mut self, letters: &[char]) -> Option<String> {
+        let at = self.below(self.nodes.len());
+        let (name, axes) = self.nodes[at].clone();
+        let (mut indices, mut is_shifted) = (Vec::new(), false);
+        for axis in axes.chars() {
+            let [first, second, size] = match axis {
+                'i' => ["i", "p", "n"],
+                'j' => ["j", "q", "m"],
+                _ => ["k", "r", "6"],
+            };
+            let own: Vec<&str> = [first, second]
+                .into_iter()
+                .filter(|own| letters.contains(&own.chars().next().unwrap()))
+                .collect();
+            let letter = *own.get(self.below(own.len().max(1)))?;
+            indices.push(match self.below(6) {
+                0 => format!("{size} - 1 - {letter}"),
+                1 => {
+                    is_shifted = true;
+                    format!("{letter} + {} - 1", self.below(4))
+                }
+                _ => letter.to_owned(),
+            });
+        }
+        let name = if is_shifted { format!("pad({name}, 0.5)") } else { name };
+        Some(format!("{name}[{}]", indices.join(",")))
+    }
+}
+
+/// The values that a random program keeps.
+fn random_results(
+    backend: &Backend,
+    sizes: &str,
+    program: &RandomText,
+    runs: &[(usize, usize)],
+) -> Vec<Vec<Vec<f64>>> {
+    let kept: Vec<&String> = program.nodes[4..].iter().map(|(name, _)| name).collect();
+    let keep = kept.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let inputs = "input x f32[n, 6], u f32[n], v f32[m], c f32[6]";
+    let text = format!("size {sizes}\n{inputs}\n{}keep {keep}\n", program.text);
+    let mut loaded = backend.load(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let run = |&(n, m): &(usize, usize)| {
+        for (seed, (name, dims)) in
+            [("x", vec![n, 6]), ("u", vec![n]), ("v", vec![m]), ("c", vec![6])].into_iter().enumerate()
+        {
+            if loaded.code().nodes().iter().any(|node| node.name() == name) {
+                loaded.set(name, random(&dims, seed as u64)).unwrap();
+            }
+        }
+        let given = [("n", n as i64), ("m", m as i64)];
+        let known =
+            |(name, _): &(&str, i64)| loaded.code().symbols().iter().any(|symbol| symbol.name == *name);
+        let given: Vec<_> = given.into_iter().filter(known).collect();
+        loaded.run_with(&given).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        kept.iter().map(|name| loaded.get(name).unwrap().values()).collect()
+    };
+    runs.iter().map(run).collect()
+}
+
+#[test]
+fn random_programs_have_the_values_of_their_own_routines() {
+    let backends = [("interpreter", 1), ("inline", 1), ("multicore", 3)];
+    let backends = backends.map(|(name, threads)| (name, open(name, threads, NumericClass::Strict)));
+    for seed in effort::seeds(40) {
+        let program = RandomText::of(seed);
+        let mut draw = SplitMix64::new(!seed);
+        let mut size = |bound: u64| 1 + (draw.word() % bound) as usize;
+        let runs = [(size(40), size(24)), (size(40), size(24)), (40, 24)];
+        let (name, backend) = &backends[seed as usize % 3];
+        let found = random_results(backend, "n <= 40, m <= 24", &program, &runs);
+        for (&(n, m), found) in runs.iter().zip(&found) {
+            let expected = random_results(backend, &format!("n = {n}, m = {m}"), &program, &[(n, m)]);
+            assert!(
+                expected[0] == *found,
+                "seed {seed} on {name} with {n} and {m}:\n{}\n{expected:?}\n{found:?}",
+                program.text
+            );
+        }
+    }
 }
