@@ -1,7 +1,8 @@
-//! Shared locals: a top-level local that lives across a parallel loop becomes a local node.
+//! Shared locals: a top-level scalar that lives across a parallel loop becomes a local node.
 //!
 //! `declare s; s := …; for c parallel { … s … }` would be one kernel, on one thread, because locals do not
-//! outlive a kernel. With a local node in the place of `s` the loop is a kernel of its own. No bit changes.
+//! outlive a kernel. With a local node in the place of `s` the loop is a kernel of its own. Arrays stay locals:
+//! `store_partial_results` knows those for which a node pays. No bit changes.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::analysis::access;
 use crate::common::expand_scalars::expand;
 use crate::common::partition::{is_parallel, span_ends};
 
-/// Replaces locals that live across parallel loops by nodes, which are zero at first as locals are.
+/// Replaces scalars that live across parallel loops by nodes, which are zero at first as locals are.
 pub(crate) fn share_locals(routine: &mut LoweredRoutine) {
     let shared = across_loops(&routine.body);
     if shared.is_empty() {
@@ -33,7 +34,7 @@ pub(crate) fn share_locals(routine: &mut LoweredRoutine) {
         .collect();
 }
 
-/// The top-level locals that are declared before and used after the start of a parallel loop.
+/// The top-level scalars that are declared before and used after the start of a parallel loop.
 fn across_loops(body: &[Stmt]) -> BTreeSet<LocalId> {
     let loops: Vec<usize> = (0..body.len()).filter(|&at| is_parallel(&body[at])).collect();
     if loops.is_empty() {
@@ -45,7 +46,7 @@ fn across_loops(body: &[Stmt]) -> BTreeSet<LocalId> {
         loops.get(next).is_some_and(|&start| ends.get(&at).is_some_and(|&end| start < end))
     };
     let declared = body.iter().enumerate().filter_map(|(at, stmt)| match stmt {
-        Stmt::Declare { local, .. } => lives_across(at).then_some(*local),
+        Stmt::Declare { local, dims, .. } if dims.is_empty() => lives_across(at).then_some(*local),
         _ => None,
     });
     declared.collect()

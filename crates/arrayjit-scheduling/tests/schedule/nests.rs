@@ -57,7 +57,7 @@ fn a_scalar_across_a_parallel_loop_leaves_the_loop_a_kernel() {
         "routine @scaled fast {
   node %0 \"x\" f32[64] on_device
   node %1 \"y\" f32[64] on_device
-  node %2 \"z\" f32[] on_device
+  node %2 \"z\" f32[1] on_device
   declare l0 f32[] register
   for i0 in 0..64 {
     l0 := l0 + abs(%0[i0])
@@ -65,7 +65,7 @@ fn a_scalar_across_a_parallel_loop_leaves_the_loop_a_kernel() {
   for i1 in 0..64 {
     %1[i1] := %0[i1] / l0
   }
-  %2 := l0
+  %2[0] := l0
 }
 ",
     );
@@ -404,16 +404,16 @@ fn kernels_that_differ_in_comments_are_kept_once() {
 }
 
 #[test]
-fn a_top_level_local_keeps_its_uses_in_one_kernel() {
+fn a_top_level_array_keeps_its_uses_in_one_kernel() {
     let (schedule, _) = check_text(
         "routine @scale fast {
   node %0 \"a\" f32[64, 8] on_device
   node %1 \"s\" f32[1] on_device
-  declare l0 f32[] register
-  l0 := %1[0] * 3.0f32
+  declare l0 f32[2] stack
+  l0[1] := %1[0] * 3.0f32
   for i0 in 0..64 {
     for i1 in 0..8 {
-      %0[i0, i1] := %0[i0, i1] + l0
+      %0[i0, i1] := %0[i0, i1] + l0[1]
     }
   }
 }
