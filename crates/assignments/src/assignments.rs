@@ -33,7 +33,8 @@ pub struct Assignments {
     /// program keeps them too. Each has the source span of its request.
     pub recomputed: BTreeMap<TensorNode, Origin>,
     /// The number of steps from one checkpoint to the next, for the letter of each scan whose gradient
-    /// computes the steps between checkpoints again instead of storing their values. It divides the number of steps.
+    /// computes the steps between checkpoints again instead of storing their values. It divides the number of
+    /// steps.
     pub checkpoints: BTreeMap<SymbolId, i64>,
     /// The nodes that the text makes, by name: those that it declares or writes without a declaration.
     pub text_nodes: Nodes,

@@ -406,8 +406,8 @@ impl GemmCall<'_> {
         TileOperand { address: self.base.b.wrapping_offset(offset), row_stride: 0, k_stride }
     }
 
-    /// How far the next micro-panel of B before a column lies behind one in place, if it is worth prefetching;
-    /// otherwise 0.
+    /// How far the next micro-panel of B before a column lies behind one in place, if it is worth
+    /// prefetching; otherwise 0.
     #[inline(always)]
     fn next_panel(&self, columns: &Range<usize>, end: usize) -> isize {
         let (b_column, _) = self.gemm.b.strides().unwrap_or_default();

@@ -17,9 +17,9 @@ pub(crate) const ALIGNMENT: usize = 64;
 #[cfg(all(target_os = "linux", not(miri)))]
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Before it maps memory of at least this size, an allocation returns to the system what the heap has free: a
-/// compilation frees many times what it keeps, and the heap's allocator would hold it during all runs. Zeroing
-/// this much takes longer than the return.
+/// Before it maps memory of at least this size, an allocation returns to the system what the heap has free:
+/// a compilation frees many times what it keeps, and the heap's allocator would hold it during all runs.
+/// Zeroing this much takes longer than the return.
 #[cfg(all(target_os = "linux", not(miri)))]
 const RETURNING: usize = 8 * HUGE_PAGE;
 

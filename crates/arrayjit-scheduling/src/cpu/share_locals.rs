@@ -1,8 +1,8 @@
 //! Shared locals: a top-level scalar that lives across a parallel loop becomes a local node.
 //!
 //! `declare s; s := …; for c parallel { … s … }` would be one kernel, on one thread, because locals do not
-//! outlive a kernel. With a local node in the place of `s` the loop is a kernel of its own. Arrays stay locals:
-//! `store_partial_results` knows those for which a node pays. No bit changes.
+//! outlive a kernel. With a local node in the place of `s` the loop is a kernel of its own. Arrays stay
+//! locals: `store_partial_results` knows those for which a node pays. No bit changes.
 
 use std::collections::BTreeSet;
 

@@ -22,8 +22,8 @@ pub enum Stmt {
     /// Stores into the element of a node whose index in the dimension `axis` is computed: `at`, of any
     /// integer type. The index has 0 in that dimension. Stores nothing if `at` is outside of the dimension.
     /// The operation combines the value, of the node's type, with the old element
-    /// ([`BinaryOp::accumulates`]); without one the value replaces the element. Such stores are rare, so their
-    /// second expression is not inline: it would make every statement larger.
+    /// ([`BinaryOp::accumulates`]); without one the value replaces the element. Such stores are rare, so
+    /// their second expression is not inline: it would make every statement larger.
     SetDynamic {
         node: NodeRef,
         index: Indices,
