@@ -40,7 +40,7 @@ pub struct StaticSymbol {
     /// The symbol is bound to values in `0..range`. `None` stands for the largest range that keeps every
     /// access in bounds.
     pub range: Option<i64>,
-    /// Whether it is the size of axes ([`RunSizes`](tnode::RunSizes)). Such a symbol is not bound to 0.
+    /// Whether it is the size of axes ([`RunSizes`]). Such a symbol is not bound to 0.
     pub is_size: bool,
 }
 
