@@ -105,7 +105,7 @@ struct Cli {
     /// Append the results to the records in `benches/results`, a line per case
     #[arg(long)]
     record: bool,
-    /// Measure peak memory, of peers in Python too: resident above an idle process with inputs loaded (Linux)
+    /// Measure peak memory, of peers in Python too: above an idle process with inputs and code loaded (Linux)
     #[arg(long)]
     memory: bool,
     /// Print the peak memory of the case with this name; how `--memory` starts this program
