@@ -139,7 +139,7 @@ impl BackwardPass<'_> {
     }
 }
 
-/// Whether steps need the values that a node has before them.
+/// Whether steps need the values that a node has before the first of them.
 pub(crate) fn reads_first(steps: &[ProgramStep], node: &TensorNode) -> bool {
     let reads = |accum: &Accum| accum.operands().any(|operand| operand.node() == Some(node));
     let mentions = |step: &&ProgramStep| step.accums().iter().any(reads) || targets(step).contains(node);

@@ -78,7 +78,7 @@ pub(crate) struct ScanRange {
     pub(crate) written: BTreeSet<TensorNode>,
     /// The segments between checkpoints, whose steps the backward pass computes again.
     pub(crate) segments: Option<Segments>,
-    /// Those of them in which no iteration changes an element after a step has read or stored it.
+    /// The written nodes in which no iteration changes an element after a step has read or stored it.
     stable: BTreeSet<TensorNode>,
 }
 

@@ -25,7 +25,7 @@ impl Size {
         &self.name
     }
 
-    /// The greatest value.
+    /// The greatest value that a run may give the size; at least 1.
     pub fn bound(&self) -> usize {
         self.bound
     }

@@ -17,9 +17,10 @@ pub(crate) const ALIGNMENT: usize = 64;
 #[cfg(all(target_os = "linux", not(miri)))]
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Before it maps memory of at least this size, an allocation returns to the system what the heap has free:
-/// a compilation frees many times what it keeps, and the heap's allocator would hold it during all runs.
-/// Zeroing this much takes longer than the return.
+/// An allocation of at least this size first returns to the system what the heap has free: a compilation
+/// frees many times what it keeps, and the heap's allocator would hold it during all runs. The return takes
+/// 0.1 ms for a heap of some MiB and 2 to 6 ms for one of 60 MiB; zeroing 16 MiB of new pages takes 1 to
+/// 38 ms.
 #[cfg(all(target_os = "linux", not(miri)))]
 const RETURNING: usize = 8 * HUGE_PAGE;
 

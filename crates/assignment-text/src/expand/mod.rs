@@ -68,7 +68,7 @@ pub(super) struct RunSize {
 }
 
 impl RunSize {
-    /// The declaration.
+    /// The declaration of the size, as text has it.
     pub(super) fn item(&self) -> SizeItem {
         let (name, name_span) = (self.name.clone(), self.name_span.clone());
         let bound = IndexExpr::number(extent(self.bound), self.name_span.clone());
