@@ -1,5 +1,5 @@
-//! `cargo xtask onnx-suite`: writes the archive of the node tests of the Python package `onnx`, which the
-//! tests of `arrayjit-onnx` run.
+//! `cargo xtask onnx-suite`: writes the archives of the node tests of the Python package `onnx`, and of tests
+//! of operators of `com.microsoft`, which the tests of `arrayjit-onnx` run.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,15 +8,19 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// The version of the package.
-const PACKAGE: &str = "onnx==1.23.2";
+/// The packages: the first has node tests, and the other computes the results of the others.
+const PACKAGES: &[&str] = &["onnx==1.23.2", "onnxruntime==1.32.0", "numpy"];
 
 pub(crate) fn run() -> Result<()> {
-    let folder = xtask::root().join("target/onnx-suite");
-    let python = python_in(&folder, &[PACKAGE, "numpy"])?;
-    let script = xtask::root().join("crates/arrayjit-onnx/tests/suite/generate.py");
-    let archive = xtask::root().join("data/onnx-node-tests.tar.xz");
-    finish(Command::new(&python).arg(script).arg(&archive), &archive)
+    let python = python_in(&xtask::root().join("target/onnx-suite"), PACKAGES)?;
+    for (script, archive) in
+        [("generate.py", "onnx-node-tests.tar.xz"), ("generate_microsoft.py", "microsoft-operator-tests.tar.xz")]
+    {
+        let script = xtask::root().join("crates/arrayjit-onnx/tests/suite").join(script);
+        let archive = xtask::root().join("data").join(archive);
+        finish(Command::new(&python).arg(script).arg(&archive), &archive)?;
+    }
+    Ok(())
 }
 
 /// A Python with packages, in an environment of its own below `folder`.

@@ -64,6 +64,7 @@ impl ModelNode {
 }
 
 /// The value of an attribute.
+#[derive(Clone)]
 pub(crate) enum Attribute {
     Float(f32),
     Int(i64),

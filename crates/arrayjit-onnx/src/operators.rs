@@ -15,6 +15,7 @@ mod integer_product; // products of 8-bit integers
 mod layout; // moves elements
 mod list; // sequences of arrays
 mod loss; // losses of classes
+mod microsoft; // operators of com.microsoft
 mod normalize; // softmax, normalization
 mod pad; // margins
 mod pool; // pooling
@@ -48,6 +49,11 @@ static FAMILIES: &[&[Operator]] = &[
     layout::OPERATORS,
     list::OPERATORS,
     loss::OPERATORS,
+    microsoft::OPERATORS,
+    microsoft::attention::OPERATORS,
+    microsoft::blocks::OPERATORS,
+    microsoft::normalize::OPERATORS,
+    microsoft::quantized::OPERATORS,
     normalize::OPERATORS,
     pad::OPERATORS,
     pool::OPERATORS,

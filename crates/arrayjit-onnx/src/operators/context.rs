@@ -14,6 +14,7 @@ use crate::{
     error::{OnnxError, Result},
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
+    load::OPSETS,
     narrow::Narrow,
     shape,
     value::Value,
@@ -340,6 +341,37 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         let result = body(self);
         self.scope.unpin(mark);
         result
+    }
+}
+
+/// Compositions.
+impl NodeContext<'_, '_> {
+    /// The first `results` results of an operator of `ai.onnx`, in its latest version, on values of the node.
+    pub(super) fn apply(
+        &mut self,
+        name: &'static str,
+        attributes: impl IntoIterator<Item = (&'static str, Attribute)>,
+        operands: Vec<Option<Value>>,
+        results: usize,
+    ) -> Lowered {
+        let opset = *OPSETS.end();
+        let node = ModelNode {
+            id: self.node.id,
+            name: self.node.name.clone(),
+            operator: super::find("", name, opset).map_err(OnnxError::Case)?,
+            opset,
+            inputs: vec![String::new(); operands.len()],
+            narrow: vec![None; operands.len()],
+            outputs: vec![name.to_owned(); results],
+            attributes: attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            captures: Vec::new(),
+        };
+        super::lower(&mut NodeContext::new(&mut *self.scope, &node, operands))
+    }
+
+    /// The attributes of these names that the node has.
+    pub(super) fn copied(&self, names: &[&'static str]) -> Vec<(&'static str, Attribute)> {
+        names.iter().filter_map(|&name| Some((name, self.attribute(name)?.clone()))).collect()
     }
 }
 

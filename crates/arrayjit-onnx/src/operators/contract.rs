@@ -51,7 +51,7 @@ pub(super) fn product(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value, dtype:
     cx.operation([x, z], dtype, &shape, |[x, z]| x.matmul(z))
 }
 
-fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, z) = (cx.value(0)?, cx.value(1)?);
     let is_turned = [cx.int_or("transA", 0)? != 0, cx.int_or("transB", 0)? != 0];
     let (&[a0, a1], &[b0, b1]) = (x.shape(), z.shape()) else {

@@ -342,7 +342,7 @@ fn tile(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.emit(x.dtype(), &shape, &format!("{target} := {read}{clause}"))?])
 }
 
-fn trilu(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn trilu(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let diagonal = cx.optional_ints(1)?.and_then(|values| values.first().copied()).unwrap_or(0);
     let x = cx.value(0)?;
     let rank = x.rank();

@@ -68,7 +68,7 @@ fn scale(cx: &mut NodeContext<'_, '_>, at: usize, shape: &[usize]) -> Result<Sca
     Ok(Scale { text: cx.bind_array(&repeated)?.whole(), dtype })
 }
 
-fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let zero = cx.optional(2);
     let (dtype, narrow) = match &zero {
@@ -111,7 +111,7 @@ fn rounded(number: &str, zero: Option<&str>, low: i64, high: i64) -> String {
     format!("i32(min(max(round_even({number}), {low}), {high})) + i32({zero})")
 }
 
-fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
+pub(super) fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let wide = if x.dtype().is_float() { DType::F32 } else { DType::I32 };
     let element = cx.bind_array(&x)?.whole();

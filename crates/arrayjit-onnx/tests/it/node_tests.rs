@@ -1,4 +1,5 @@
-//! The node tests of the Python package `onnx`, which `data/onnx-node-tests.tar.xz` holds.
+//! The node tests of the Python package `onnx`, which `data/onnx-node-tests.tar.xz` holds, and tests of
+//! operators of `com.microsoft` with results of onnxruntime, in `data/microsoft-operator-tests.tar.xz`.
 //!
 //! `tests/suite/expected.txt` lists the tests that pass, `tests/suite/excluded.txt` has the tests out of
 //! scope, and `docs/onnx-operators.md` counts both by operator; `BLESS=1` rewrites the list and the page.
@@ -44,16 +45,18 @@ fn repository() -> PathBuf {
 
 /// The files of all tests, by the tests' names.
 fn unpacked() -> BTreeMap<String, Files> {
-    let file = fs::File::open(repository().join("data/onnx-node-tests.tar.xz")).expect("the archive");
     let mut tests: BTreeMap<String, Files> = BTreeMap::new();
-    let mut archive = tar::Archive::new(XzReader::new(std::io::BufReader::new(file), false));
-    for entry in archive.entries().expect("a tar archive") {
-        let mut entry = entry.expect("a whole archive");
-        let path = entry.path().expect("a path").to_string_lossy().into_owned();
-        let (test, file) = path.split_once('/').expect("the file of a test");
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).expect("a whole file");
-        tests.entry(test.to_owned()).or_default().insert(file.to_owned(), bytes);
+    for name in ["onnx-node-tests", "microsoft-operator-tests"] {
+        let file = fs::File::open(repository().join(format!("data/{name}.tar.xz"))).expect("the archive");
+        let mut archive = tar::Archive::new(XzReader::new(std::io::BufReader::new(file), false));
+        for entry in archive.entries().expect("a tar archive") {
+            let mut entry = entry.expect("a whole archive");
+            let path = entry.path().expect("a path").to_string_lossy().into_owned();
+            let (test, file) = path.split_once('/').expect("the file of a test");
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).expect("a whole file");
+            tests.entry(test.to_owned()).or_default().insert(file.to_owned(), bytes);
+        }
     }
     tests
 }
@@ -78,7 +81,9 @@ fn excluded(name: &str) -> Option<&'static str> {
 fn operator(tests: &BTreeMap<String, Files>, name: &str) -> Option<String> {
     let model = tests.get(name.split("_expanded").next()?)?.get("model.onnx")?;
     let model = ModelProto::decode(model.as_slice()).ok()?;
-    Some(model.graph?.node.first()?.op_type.clone())
+    let graph = model.graph?;
+    let node = graph.node.first()?;
+    Some(if node.domain.is_empty() { node.op_type.clone() } else { format!("{}.{}", node.domain, node.op_type) })
 }
 
 /// The arrays `kind_0.pb`, `kind_1.pb` and so on of a data set.
@@ -189,7 +194,7 @@ fn page(tests: &BTreeMap<String, NodeTest>) -> String {
     let percent = 100.0 * passes as f64 / scope.max(1) as f64;
     format!(
         "# Operators of ONNX\n\nWritten by the test `the_node_tests_of_the_list_pass`: the node tests of the \
-         Python package `onnx`\n1.23.2 by operator.\n\n{passes} of {scope} tests in scope pass ({percent:.1} \
+         Python package `onnx`\n1.23.2, and tests of operators of `com.microsoft` with results of onnxruntime 1.32, by operator.\n\n{passes} of {scope} tests in scope pass ({percent:.1} \
          %); {} are out of scope.\n\n| operator | tests that pass | tests in scope |\n|---|--:|--:|\n{rows}\n## \
          Out of scope\n\n| reason | tests |\n|---|--:|\n{excluded}\n{CHOICES}",
         tests.len() - scope

@@ -4,12 +4,10 @@ Each test is a folder with `model.onnx`, and `input_N.pb` and `output_N.pb` in `
 are no tensors have the file `skipped` instead of data. The archive is the same in every run.
 """
 
-import io
-import lzma
 import sys
-import tarfile
 
 import onnx
+from archive import write
 from onnx import numpy_helper
 from onnx.backend.test.case import node
 
@@ -39,14 +37,7 @@ def files(case):
 
 def main(target):
     cases = sorted(node.collect_testcases(None), key=lambda case: case.name)
-    # Tests of a definition have the data of the test before them: the window of the compressor holds both.
-    with lzma.open(target, "wb", preset=9 | lzma.PRESET_EXTREME) as compressed:
-        with tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-            for case in cases:
-                for path, data in files(case):
-                    entry = tarfile.TarInfo(f"{case.name}/{path}")
-                    entry.size = len(data)
-                    archive.addfile(entry, io.BytesIO(data))
+    write(target, ((f"{case.name}/{path}", data) for case in cases for path, data in files(case)))
 
 
 main(sys.argv[1])

@@ -1,0 +1,230 @@
+"""Writes tests of operators of `com.microsoft` as an archive: `generate_microsoft.py FILE.tar.xz`.
+
+Each test is a folder like those of `generate.py`: a model of one node, inputs from a generator with a fixed seed, and
+the outputs that onnxruntime computes without its optimizer. The archive is the same in every run on one processor.
+"""
+
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+from archive import write
+from onnx import TensorProto, helper, numpy_helper
+
+RANDOM = np.random.default_rng(0)
+OPSETS = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+
+
+def floats(*shape):
+    return RANDOM.uniform(-1, 1, shape).astype(np.float32)
+
+
+def integers(low, high, *shape, dtype=np.int32):
+    return RANDOM.integers(low, high, shape, dtype=dtype)
+
+
+def info(name, array):
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_value_info(name, kind, array.shape)
+
+
+def model(name, operator, inputs, wanted, constants, domain, attributes):
+    """A model of one node, and the values of its inputs."""
+    names = ["" if array is None else f"x{at}" for at, array in enumerate(inputs)]
+    results = [f"y{at}" if is_wanted else "" for at, is_wanted in enumerate(wanted)]
+    node = helper.make_node(operator, names, results, name="node", domain=domain, **attributes)
+    given = [(at, array) for at, array in enumerate(inputs) if array is not None]
+    graph = helper.make_graph(
+        [node],
+        name,
+        [info(f"x{at}", array) for at, array in given if at not in constants],
+        [helper.make_empty_tensor_value_info(result) for result in results if result],
+        [numpy_helper.from_array(array, f"x{at}") for at, array in given if at in constants],
+    )
+    made = helper.make_model(graph, opset_imports=OPSETS, ir_version=10).SerializeToString(deterministic=True)
+    return made, {f"x{at}": array for at, array in given if at not in constants}
+
+
+def case(name, operator, inputs, outputs=1, constants=(), domain="com.microsoft", same_as=None, **attributes):
+    """A test; `inputs` may have None, `outputs` is a number or a list of truth values, `constants` are positions.
+
+    onnxruntime runs the inputs `same_as` in the place of those that it does not support."""
+    wanted = [True] * outputs if isinstance(outputs, int) else outputs
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    run, run_feeds = model(name, operator, same_as or inputs, wanted, constants, domain, attributes)
+    arrays = onnxruntime.InferenceSession(run, options, ["CPUExecutionProvider"]).run(None, run_feeds)
+    made, feeds = model(name, operator, inputs, wanted, constants, domain, attributes)
+    yield f"microsoft_{name}/model.onnx", made
+    for kind, values in (("input", feeds.values()), ("output", arrays)):
+        for at, array in enumerate(values):
+            data = numpy_helper.from_array(np.asarray(array), f"{kind}_{at}").SerializeToString(deterministic=True)
+            yield f"microsoft_{name}/test_data_set_0/{kind}_{at}.pb", data
+
+
+def functions():
+    x, bias = floats(2, 3, 8), floats(8)
+    yield case("bias_gelu", "BiasGelu", [x * 3, bias])
+    yield case("fast_gelu", "FastGelu", [x * 3])
+    yield case("fast_gelu_bias", "FastGelu", [x * 3, bias])
+    yield case("gelu", "Gelu", [x * 3])
+    yield case("quick_gelu", "QuickGelu", [x * 3], alpha=1.5)
+    yield case("trilu", "Trilu", [x, np.array(1, np.int64)], upper=0)
+    a, b, c = floats(5, 4), floats(4, 6), floats(6)
+    yield case("fused_matmul", "FusedMatMul", [floats(2, 4, 5), floats(2, 6, 4)], transA=1, transB=1, alpha=0.5)
+    yield case("fused_matmul_plain", "FusedMatMul", [a, b])
+    yield case("fused_gemm_relu", "FusedGemm", [a, b, c], activation="Relu", alpha=0.5, beta=2.0)
+    yield case("fused_gemm_leaky", "FusedGemm", [a, b, c], activation="LeakyRelu", activation_alpha=0.2)
+    image, filters = floats(1, 3, 6, 6), floats(4, 3, 3, 3)
+    yield case("fused_conv_relu", "FusedConv", [image, filters, floats(4)], activation="Relu", pads=[1, 1, 1, 1])
+    sum_ = floats(1, 4, 4, 4)
+    yield case("fused_conv_sum", "FusedConv", [image, filters, floats(4), sum_], activation="Relu")
+    yield case(
+        "fused_conv_clip", "FusedConv", [image, filters], activation="Clip", activation_params=[-0.5, 0.5], strides=[2, 2]
+    )
+
+
+def normalizations():
+    x, skip, gamma, beta, bias = floats(2, 3, 8), floats(2, 3, 8), floats(8), floats(8), floats(8)
+    name = "SkipLayerNormalization"
+    yield case("skip_layer_norm", name, [x, skip, gamma, beta], epsilon=1e-5)
+    yield case("skip_layer_norm_bias", name, [x, skip, gamma, beta, bias], [True, False, False, True])
+    yield case("skip_layer_norm_no_beta", name, [x, skip, gamma])
+    yield case("skip_layer_norm_broadcast", name, [x, floats(3, 8), gamma, beta])
+    name = "SkipSimplifiedLayerNormalization"
+    yield case("skip_simplified", name, [x, skip, gamma, bias], [True, False, False, True], epsilon=1e-6)
+    yield case("skip_simplified_plain", name, [x, skip, gamma])
+    yield case("simplified", "SimplifiedLayerNormalization", [x, gamma], domain="", epsilon=1e-6, axis=-1)
+    words, positions, segments = floats(11, 8), floats(5, 8), floats(2, 8)
+    ids, kinds, mask = integers(0, 11, 2, 4), integers(0, 2, 2, 4), np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+    name, tables = "EmbedLayerNormalization", [words, positions, segments, gamma, beta]
+    yield case("embed", name, [ids, kinds, *tables, mask], 3)
+    yield case("embed_no_segments", name, [ids, None, words, positions, None, gamma, beta], 2)
+    yield case("embed_positions", name, [ids, kinds, *tables, None, integers(0, 5, 2, 4)], 2)
+
+
+def attentions():
+    x, weights, bias = floats(2, 4, 8), floats(8, 24), floats(24)
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.int32)
+    yield case("attention", "Attention", [x, weights, bias], num_heads=2)
+    yield case("attention_mask", "Attention", [x, weights, bias, mask], num_heads=2)
+    yield case("attention_causal", "Attention", [x, weights, bias], num_heads=2, unidirectional=1)
+    yield case("attention_lengths", "Attention", [x, weights, bias, np.array([4, 2], np.int32)], num_heads=2)
+    yield case("attention_ranges", "Attention", [x, weights, bias, np.array([4, 3, 0, 1], np.int32)], num_heads=2)
+    yield case("attention_mask_3d", "Attention", [x, weights, bias, integers(0, 2, 2, 4, 4)], num_heads=2)
+    past = floats(2, 2, 2, 3, 4)
+    yield case("attention_past", "Attention", [x, weights, bias, None, past], 2, num_heads=2, unidirectional=1)
+    yield case("attention_bias", "Attention", [x, weights, bias, mask, None, floats(1, 2, 4, 4)], num_heads=2)
+    wide = [x, floats(8, 28), floats(28)]
+    yield case("attention_widths", "Attention", wide, num_heads=2, qkv_hidden_sizes=[8, 8, 12], scale=0.3)
+
+    name, q, k, v = "MultiHeadAttention", floats(2, 4, 8), floats(2, 5, 8), floats(2, 5, 12)
+    yield case("multi_head", name, [q, k, v], num_heads=2)
+    yield case("multi_head_bias", name, [q, k, v, floats(28)], num_heads=2)
+    padding = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], np.int32)
+    yield case("multi_head_padding", name, [q, k, v, None, padding], num_heads=2)
+    yield case("multi_head_scores", name, [q, k, v, None, None, floats(2, 2, 4, 5)], num_heads=2, scale=0.4)
+    same = [q, floats(2, 4, 8), floats(2, 4, 8)]
+    yield case("multi_head_causal", name, same, num_heads=2, unidirectional=1)
+    pasts = [floats(2, 2, 3, 4), floats(2, 2, 3, 4)]
+    yield case("multi_head_past", name, [*same, None, None, None, *pasts], 3, num_heads=2)
+    whole, keys = floats(2, 4, 2, 3, 4), floats(2, 5, 2, 2, 4)
+    parts = [whole[:, :, :, at].reshape(2, 4, 8) for at in range(3)]
+    yield case("multi_head_packed", name, [whole], same_as=parts, num_heads=2)
+    parts = [keys[:, :, :, at].reshape(2, 5, 8) for at in range(2)]
+    yield case("multi_head_packed_keys", name, [q, keys], same_as=[q, *parts], num_heads=2)
+    yield case("multi_head_cross", name, [q, floats(2, 2, 5, 4), floats(2, 2, 5, 4)], num_heads=2)
+
+    angles = np.outer(np.arange(16), [1, 0.1]).astype(np.float32)
+    cos, sin = np.cos(angles), np.sin(angles)
+    name, positions = "RotaryEmbedding", np.array([[0, 1, 2, 3], [5, 6, 7, 8]], np.int64)
+    yield case("rotary", name, [q, positions, cos, sin])
+    yield case("rotary_offset", name, [q, np.array([3], np.int64), cos, sin], interleaved=1)
+    yield case("rotary_heads", name, [floats(2, 2, 4, 4), positions, cos, sin])
+    partly = [floats(2, 4, 16), positions, cos, sin]
+    yield case("rotary_part", name, partly, num_heads=2, rotary_embedding_dim=4)
+
+    name, heads = "GroupQueryAttention", {"num_heads": 4, "kv_num_heads": 2}
+    empty = [floats(2, 2, 0, 16)] * 2
+    angles = np.outer(np.arange(16), 0.5 ** np.arange(8)).astype(np.float32)
+    tables = [np.cos(angles), np.sin(angles)]
+    prompt = [np.array([3, 3], np.int32), np.array(4, np.int32)]
+    q, k, v = floats(2, 4, 64), floats(2, 4, 32), floats(2, 4, 32)
+    yield case("grouped_prompt", name, [q, k, v, *empty, *prompt], 3, constants=[6], **heads)
+    yield case("grouped_rotary", name, [q, k, v, *empty, *prompt, *tables], 3, constants=[6], do_rotary=1, **heads)
+    packed = [floats(2, 4, 128), None, None, *empty, *prompt, *tables]
+    yield case("grouped_packed", name, packed, 3, constants=[6], do_rotary=1, rotary_interleaved=1, **heads)
+    past = [floats(2, 2, 5, 16), floats(2, 2, 5, 16)]
+    step = [floats(2, 1, 64), floats(2, 1, 32), floats(2, 1, 32)]
+    lengths = [np.array([5, 5], np.int32), np.array(6, np.int32)]
+    yield case("grouped_step", name, [*step, *past, *lengths, *tables], 3, constants=[6], do_rotary=1, **heads)
+    yield case("grouped_window", name, [*step, *past, *lengths], 3, constants=[6], local_window_size=3, **heads)
+    yield case("grouped_softcap", name, [*step, *past, *lengths], 3, constants=[6], softcap=0.5, scale=0.7, **heads)
+    lengths = [np.array([5, 3], np.int32), np.array(6, np.int32)]
+    yield case("grouped_lengths", name, [*step, *past, *lengths, *tables], 1, constants=[6], do_rotary=1, **heads)
+
+
+def blocks():
+    for bits in (2, 4, 8):
+        size, k, n = 16, 40, 6
+        count = -(-k // size)
+        packed = integers(0, 256, n, count, size * bits // 8, dtype=np.uint8)
+        scales, zeros = floats(n, count), integers(0, 256, n, -(-count * bits // 8), dtype=np.uint8)
+        options = dict(K=k, N=n, bits=bits, block_size=size, accuracy_level=1)
+        x = floats(2, 3, k)
+        yield case(f"blocks_{bits}", "MatMulNBits", [x, packed, scales], constants=[1, 2], **options)
+        if bits == 2:
+            continue
+        given = [x, packed, scales, zeros]
+        yield case(f"blocks_{bits}_zeros", "MatMulNBits", given, constants=[1, 2, 3], **options)
+        given = [*given, None, floats(n)]
+        yield case(f"blocks_{bits}_bias", "MatMulNBits", given, constants=[1, 2, 3, 5], **options)
+        yield case(f"blocks_{bits}_inputs", "MatMulNBits", [x, packed, scales], **options)
+
+
+def quantized():
+    scale, zero = lambda value: np.array(value, np.float32), lambda value: np.array(value, np.uint8)
+    x, z = integers(0, 256, 4, 8, dtype=np.uint8), integers(0, 256, 4, 8, dtype=np.uint8)
+    weights, signed = integers(0, 256, 8, 6, dtype=np.uint8), integers(-128, 128, 8, 6, dtype=np.int8)
+    pair = [x, scale(0.02), zero(120), z, scale(0.03), zero(7), scale(0.05), zero(100)]
+    yield case("qlinear_add", "QLinearAdd", pair)
+    yield case("qlinear_mul", "QLinearMul", pair)
+    one = [x, scale(0.03), zero(120), scale(0.004), zero(3)]
+    yield case("qlinear_sigmoid", "QLinearSigmoid", one)
+    yield case("qlinear_leaky", "QLinearLeakyRelu", [*one[:3], scale(0.03), zero(60)], alpha=0.1)
+    yield case("qlinear_softmax", "QLinearSoftmax", [*one[:3], scale(1 / 256), zero(0)], axis=-1, opset=13)
+    parts = [scale(0.04), zero(128), x, scale(0.02), zero(120), z, scale(0.03), zero(7)]
+    yield case("qlinear_concat", "QLinearConcat", parts, axis=1, constants=[0, 1, 3, 4, 6, 7])
+    image = integers(0, 256, 1, 3, 6, 6, dtype=np.uint8)
+    options = dict(kernel_shape=[2, 2], strides=[2, 2])
+    yield case("qlinear_average", "QLinearAveragePool", [image, *one[1:3], scale(0.02), zero(110)], **options)
+    last = [np.ascontiguousarray(image.transpose(0, 2, 3, 1)), *one[1:3], scale(0.02), zero(110)]
+    yield case("qlinear_average_last", "QLinearAveragePool", last, channels_last=1, **options)
+    yield case("qlinear_global", "QLinearGlobalAveragePool", [image, *one[1:3], scale(0.02), zero(110)])
+    numbers = floats(4, 8) * 3
+    dynamic = [numbers, weights, scale(0.02), zero(130), floats(6)]
+    yield case("dynamic_matmul", "DynamicQuantizeMatMul", dynamic, constants=[1, 2, 3])
+    columns = [numbers, signed, np.abs(floats(6)) + 0.01]
+    yield case("dynamic_matmul_columns", "DynamicQuantizeMatMul", columns, constants=[1, 2])
+    to_float = [x, weights, scale(0.02), scale(0.03), zero(120), zero(130), floats(6)]
+    yield case("matmul_to_float", "MatMulIntegerToFloat", to_float, constants=[1])
+    columns = [x, signed, scale(0.02), np.abs(floats(6)) + 0.01, zero(120), np.zeros(6, np.int8)]
+    yield case("matmul_to_float_columns", "MatMulIntegerToFloat", columns, constants=[1])
+    gemm = [x, scale(0.02), zero(120), signed, scale(0.03), np.array(0, np.int8), integers(-500, 500, 6)]
+    yield case("qgemm_float", "QGemm", gemm, constants=[3])
+    yield case("qgemm", "QGemm", [*gemm, scale(0.1), zero(128)], constants=[3])
+    tokens = integers(0, 256, 2, 4, 8, dtype=np.uint8)
+    projection = [tokens, integers(0, 256, 8, 24, dtype=np.uint8), floats(24), scale(0.01), scale(0.01)]
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.int32)
+    yield case("qattention", "QAttention", [*projection, mask, zero(120), zero(130)], constants=[1], num_heads=2)
+    yield case("quantize", "QuantizeLinear", [numbers, scale(0.02), zero(120)])
+    yield case("dequantize", "DequantizeLinear", [x, scale(0.02), zero(120)])
+
+
+def main(target):
+    families = (attentions, blocks, functions, normalizations, quantized)
+    write(target, [file for family in families for files in family() for file in files])
+
+
+main(sys.argv[1])
