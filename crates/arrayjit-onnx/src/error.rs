@@ -48,6 +48,10 @@ pub enum OnnxError {
     /// Any other contradiction.
     #[error("{0}")]
     Invalid(String),
+    /// A part of a model that needs numbers in place of sizes that each run gives. A run compiles the model
+    /// for the numbers then, so no run fails with it.
+    #[error("{problem}; it needs numbers in place of {}", quoted(sizes))]
+    NeedsExtents { sizes: Vec<String>, problem: String },
     /// A graph that cannot be built, does not compile, or fails on the device.
     #[error(transparent)]
     Model(#[from] arrayjit_tensor::TensorError),
@@ -98,6 +102,10 @@ impl OnnxError {
     pub(crate) fn invalid(place: impl Into<String>, problem: impl Into<String>) -> OnnxError {
         OnnxError::at(place)(OnnxError::Invalid(problem.into()))
     }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 fn list(nodes: &[UnsupportedNode]) -> String {

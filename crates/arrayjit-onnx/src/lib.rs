@@ -15,12 +15,14 @@ mod ir; // checked models
 mod load; // from messages to checked models
 mod requantized; // quantizations that give back integers
 
+mod extents; // sizes that a run gives
 mod host; // arrays known while a model is traced
 mod shape; // axes, broadcasting, indices of texts
 mod value; // values while a model is traced
 
 mod operators; // operators by family
 
+mod dimensions; // named dimensions as sizes
 mod model; // models and sessions
 mod plan; // compiled routines and decisions between them
 mod trace; // walks over a model
@@ -31,6 +33,7 @@ pub use tnode::{DType, HostArray};
 pub use crate::{
     array::{from_proto as array_from_proto, to_proto as array_to_proto},
     budget::OnnxLimits,
+    dimensions::{SessionOptions, ShapePolicy},
     error::{OnnxError, UnsupportedNode},
     ir::{Dim, ValueInfo},
     model::{InferenceSession, Model},

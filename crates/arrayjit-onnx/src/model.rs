@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io::Read,
-    num::{NonZero, NonZeroUsize},
+    num::NonZero,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -13,21 +13,19 @@ use bytes::Bytes;
 use lowered_ir::stack::with_enough;
 use lru::LruCache;
 use prost::Message;
-use tnode::{DType, HostArray};
+use tnode::HostArray;
 
 use crate::{
     budget::{Budget, OnnxLimits, within},
+    dimensions::{Dimensions, SessionOptions, is_covered},
     error::{OnnxError, Result},
     external::{self, Folder},
     ir::{Dim, ModelGraph, ValueInfo},
     load,
-    plan::{Event, Output, Plan, Reached},
+    plan::{Event, Output, Plan, Reached, Signature},
     proto::ModelProto,
     trace::{Shared, Tracer},
 };
-
-/// How many sets of input shapes a session keeps compiled.
-const MOST_PLANS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 
 /// A loaded model: a checked graph whose operators are all supported. Cloning is cheap.
 #[derive(Clone)]
@@ -145,14 +143,23 @@ impl Model {
     /// # Errors
     /// An error of the device.
     pub fn session(&self, backend: &Backend) -> Result<InferenceSession, OnnxError> {
+        self.session_with(backend, SessionOptions::new())
+    }
+
+    /// A session that compiles the model as the options say.
+    ///
+    /// # Errors
+    /// A bound of a dimension that the model does not have, a bound of 0, or an error of the device.
+    pub fn session_with(&self, backend: &Backend, options: SessionOptions) -> Result<InferenceSession, OnnxError> {
+        let dimensions = Dimensions::new(&self.inputs(), &options)?;
         let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits);
-        let plans = Mutex::new(LruCache::new(MOST_PLANS));
-        Ok(InferenceSession { model: self.clone(), shared, plans })
+        let plans = Mutex::new(LruCache::new(options.plans));
+        Ok(InferenceSession { model: self.clone(), shared, dimensions, plans })
     }
 }
 
 /// Runs a model on a backend. For each set of input shapes, the first run compiles the model; later ones use
-/// the compiled routines.
+/// the compiled routines. With [`SessionOptions`], one compilation serves all values of named dimensions.
 ///
 /// Any thread may run at any time, and each run has the outputs of its own inputs. Runs share the weights and
 /// the code, and take place side by side; [`set_concurrent_runs`](InferenceSession::set_concurrent_runs) bounds
@@ -160,11 +167,9 @@ impl Model {
 pub struct InferenceSession {
     model: Model,
     shared: Shared,
+    dimensions: Dimensions,
     plans: Mutex<LruCache<Signature, Plan>>,
 }
-
-/// The type and shape of each input of a run.
-type Signature = Vec<(DType, Vec<usize>)>;
 
 impl InferenceSession {
     /// The model.
@@ -178,15 +183,54 @@ impl InferenceSession {
     /// An input that is missing, unknown, or of another type or shape; a node that cannot be evaluated with
     /// these inputs; an error of the device.
     pub fn run(&self, inputs: &[(&str, &HostArray)]) -> Result<Vec<HostArray>, OnnxError> {
-        let (names, mut slots) = self.checked(inputs)?;
-        let signature: Signature = slots.iter().map(|array| (array.dtype(), array.dims().to_vec())).collect();
-        let plan = self.plan(signature);
-        let mut events = Vec::new();
-        let outputs = match plan.run(&mut slots, &mut events)? {
-            Reached::Outputs(outputs) => outputs,
-            Reached::Unknown(place) => self.traced(&place, &names, &mut slots, &mut events)?,
-        };
-        outputs.into_iter().map(|output| taken(output, &slots)).collect()
+        let (infos, given) = self.checked(inputs)?;
+        let arrays: Vec<_> = infos.iter().copied().zip(given.iter().map(|array| &**array)).collect();
+        loop {
+            let signature = self.dimensions.signature(&arrays)?;
+            let (plan, mut slots, mut events) = (self.plan(&signature), given.clone(), Vec::new());
+            let outputs = match plan.run(&mut slots, &mut events)? {
+                Reached::Outputs(outputs) => Ok(outputs),
+                Reached::Unknown(place) => {
+                    self.traced(&place, (&infos, &signature), &mut slots, &mut events)
+                }
+            };
+            match outputs {
+                Ok(outputs) => return outputs.into_iter().map(|output| taken(output, &slots)).collect(),
+                // The walk may need numbers in place of sizes: the next one has fewer sizes.
+                Err(error) if has_sizes(&signature) => self.dimensions.force(&signature, &error),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The dimensions that the model leaves open and that need a compilation for each value, by name, each
+    /// with the node and the problem. Walks the model without a run; a dimension that is missing here may
+    /// still need it behind a node whose values the host reads.
+    ///
+    /// # Errors
+    /// An input of the model without a type or a number of axes.
+    pub fn exact_dimensions(&self) -> Result<BTreeMap<String, String>, OnnxError> {
+        let graph = &self.model.graph;
+        let inputs = self.model.inputs();
+        let names: Vec<String> = inputs.iter().map(|info| info.name.clone()).collect();
+        loop {
+            let open = || OnnxError::invalid("inputs", "one has no type or no number of axes");
+            let signature = self.dimensions.example(&inputs).ok_or_else(open)?;
+            if !has_sizes(&signature) {
+                return Ok(self.dimensions.exact());
+            }
+            let (mut slots, mut events) = (Vec::new(), Vec::new());
+            let mut tracer = Tracer::new(&self.shared, &mut slots, &mut events);
+            match with_enough(|| tracer.interface(graph, &names, &signature)) {
+                Ok(()) => return Ok(self.dimensions.exact()),
+                Err(error) => self.dimensions.force(&signature, &error),
+            }
+        }
+    }
+
+    /// The dimensions that the model leaves open: their names, and `x[0]` for axis 0 of input `x` without one.
+    pub fn dimensions(&self) -> Vec<String> {
+        self.dimensions.names().map(str::to_owned).collect()
     }
 
     /// Changes how many runs may take place at the same time, each with memory of its own for intermediate
@@ -195,9 +239,17 @@ impl InferenceSession {
         self.shared.weights.set_concurrent_runs(most);
     }
 
-    fn plan(&self, signature: Signature) -> Plan {
+    /// The plan of a signature. A new one takes the place of those for lesser bounds.
+    fn plan(&self, signature: &Signature) -> Plan {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.get_or_insert(signature, Plan::default).clone()
+        if let Some(plan) = plans.get(signature) {
+            return plan.clone();
+        }
+        let covered = plans.iter().map(|(other, _)| other).filter(|other| is_covered(other, signature));
+        for other in covered.cloned().collect::<Vec<_>>() {
+            plans.pop(&other);
+        }
+        plans.get_or_insert(signature.clone(), Plan::default).clone()
     }
 
     /// Goes on from a place of a plan where no run came before. Of several calls, one finds out what comes,
@@ -205,7 +257,7 @@ impl InferenceSession {
     fn traced(
         &self,
         place: &Plan,
-        names: &[String],
+        (infos, signature): (&[&ValueInfo], &Signature),
         slots: &mut Vec<Arc<HostArray>>,
         events: &mut Vec<Event>,
     ) -> Result<Vec<Output>> {
@@ -214,23 +266,24 @@ impl InferenceSession {
             Reached::Outputs(outputs) => return Ok(outputs),
             Reached::Unknown(next) if !next.is(place) => {
                 drop(tracing);
-                return self.traced(&next, names, slots, events);
+                return self.traced(&next, (infos, signature), slots, events);
             }
             Reached::Unknown(_) => {}
         }
         let known = events.len();
         if known == 0 {
-            warn_of_names(&self.model.graph.inputs, names, slots);
+            warn_of_names(infos, slots);
         }
         let mut tracer = Tracer::new(&self.shared, slots, events);
         // Without one large stack, each operator would map a stack of its own.
-        let outputs = with_enough(|| tracer.model(&self.model.graph, names))?;
+        let names: Vec<String> = infos.iter().map(|info| info.name.clone()).collect();
+        let outputs = with_enough(|| tracer.model(&self.model.graph, &names, signature))?;
         place.add(&events[known..], outputs.clone());
         Ok(outputs)
     }
 
     /// The arrays of the inputs in the order of the model, copied, with defaults that are given instead.
-    fn checked(&self, inputs: &[(&str, &HostArray)]) -> Result<(Vec<String>, Vec<Arc<HostArray>>)> {
+    fn checked(&self, inputs: &[(&str, &HostArray)]) -> Result<(Vec<&ValueInfo>, Vec<Arc<HostArray>>)> {
         let fail = |name: &str, problem: String| OnnxError::Input { name: name.into(), problem };
         let graph = &self.model.graph;
         let all = || graph.inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -239,7 +292,7 @@ impl InferenceSession {
         {
             return Err(fail(name, format!("is unknown; the inputs are {}", all())));
         }
-        let (mut names, mut arrays) = (Vec::new(), Vec::new());
+        let (mut infos, mut arrays) = (Vec::new(), Vec::new());
         for info in &graph.inputs {
             let Some((_, array)) = inputs.iter().find(|(name, _)| *name == info.name) else {
                 if graph.initializers.contains_key(&info.name) {
@@ -253,10 +306,10 @@ impl InferenceSession {
             if let Some(problem) = shape_problem(info, array.dims()) {
                 return Err(fail(&info.name, problem));
             }
-            names.push(info.name.clone());
+            infos.push(info);
             arrays.push(Arc::new(array.try_clone()?));
         }
-        Ok((names, arrays))
+        Ok((infos, arrays))
     }
 }
 
@@ -277,18 +330,21 @@ fn shape_problem(info: &ValueInfo, shape: &[usize]) -> Option<String> {
 
 /// Warns of axes with the same name and different sizes. Exporters give such names to axes that have the same
 /// size only in the example that they traced, and the operators check the sizes that they need.
-fn warn_of_names(infos: &[ValueInfo], names: &[String], arrays: &[Arc<HostArray>]) {
+fn warn_of_names(infos: &[&ValueInfo], arrays: &[Arc<HostArray>]) {
     let mut sizes: HashMap<&str, usize> = HashMap::new();
-    for (name, array) in names.iter().zip(arrays) {
-        let Some(info) = infos.iter().find(|info| info.name == *name) else { continue };
+    for (info, array) in infos.iter().zip(arrays) {
         for (at, (dim, size)) in info.dims.iter().flatten().zip(array.dims().iter().copied()).enumerate() {
             let Dim::Named(dim) = dim else { continue };
             let first = *sizes.entry(dim).or_insert(size);
             if first != size {
-                tracing::warn!("input `{name}` has size {size} on axis {at}, but `{dim}` is {first}");
+                tracing::warn!("input `{}` has size {size} on axis {at}, but `{dim}` is {first}", info.name);
             }
         }
     }
+}
+
+fn has_sizes(signature: &Signature) -> bool {
+    signature.iter().any(|(_, extents)| extents.has_sizes())
 }
 
 fn taken(output: Output, slots: &[Arc<HostArray>]) -> Result<HostArray> {

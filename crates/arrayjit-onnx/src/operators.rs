@@ -28,6 +28,7 @@ mod sample; // images at computed positions
 mod select; // elements by position
 mod sequence; // layers of sequence models
 mod shape; // shapes and constants
+mod sizes; // sizes that a run gives
 mod signal; // Fourier transforms
 mod text; // counts of n-grams
 mod window; // windows and convolution
@@ -98,8 +99,21 @@ pub(crate) fn of_dequantized(name: &str) -> Option<NodeOperator> {
 
 /// Adds the statements of a node to the current graph.
 pub(crate) fn lower(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    match FAMILIES.iter().copied().flatten().nth(cx.operator_number()) {
-        Some(operator) => (operator.lower)(cx),
-        None => Err(OnnxError::Invalid(format!("{} is not in the list of operators", cx.operator()))),
+    let Some(operator) = FAMILIES.iter().copied().flatten().nth(cx.operator_number()) else {
+        return Err(OnnxError::Invalid(format!("{} is not in the list of operators", cx.operator())));
+    };
+    if !cx.has_sizes() {
+        return (operator.lower)(cx);
     }
+    let is_on_elements = elementwise::OPERATORS.iter().any(|other| other.name == operator.name);
+    let results = match sizes::lowered(cx, is_on_elements) {
+        Ok(Some(results)) => return Ok(results),
+        Ok(None) => (operator.lower)(cx),
+        Err(problem) => Err(problem),
+    };
+    // Numbers in place of the sizes may do: a walk with them finds out.
+    results.map_err(|problem| match problem {
+        OnnxError::NeedsExtents { .. } => problem,
+        other => cx.needs_extents(other.to_string()),
+    })
 }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrayjit_tensor::Executable;
-use tnode::HostArray;
+use tnode::{DType, HostArray};
 
 use crate::{
     error::{OnnxError, Result},
+    extents::Extents,
     host::HostValue,
 };
 
@@ -65,6 +66,9 @@ impl HostStep {
         Ok(shapes)
     }
 }
+
+/// The type and the axes of each input.
+pub(crate) type Signature = Vec<(DType, Extents)>;
 
 /// The shapes of the results of a step on the host.
 pub(crate) type Shapes = Vec<Vec<usize>>;

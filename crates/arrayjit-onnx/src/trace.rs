@@ -5,16 +5,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use arrayjit_tensor::{Graph, Init, ModelState, NumericClass, Parameter, Tensor};
+use arrayjit_tensor::{Graph, Init, InputDim, ModelState, NumericClass, Parameter, Tensor};
 use tnode::{DType, HostArray};
 
 use crate::{
     budget::{Budget, OnnxLimits, bytes_of},
     error::{OnnxError, Result},
+    extents::{Extents, SizeArray, needs_extents},
     host::HostValue,
     ir::{Attribute, ModelGraph, ModelNode},
     operators::{self, context::NodeContext, scope::TraceScope},
-    plan::{Event, HostFunction, HostStep, Output, Segment},
+    plan::{Event, HostFunction, HostStep, Output, Segment, Signature},
     value::{SlotValue, Value},
 };
 
@@ -89,6 +90,10 @@ pub(crate) struct Tracer<'s> {
     own_bytes: u64,
     /// The results of segments, by the name of the node that computed them.
     materialized: HashMap<tnode::NodeId, SlotValue>,
+    /// Whether the walk takes place without a run.
+    stops_at_values: bool,
+    /// Whether such a walk has come to its end.
+    has_stopped: bool,
 }
 
 impl<'s> Tracer<'s> {
@@ -111,15 +116,22 @@ impl<'s> Tracer<'s> {
             budget: Budget::new(shared.limits),
             own_bytes: 0,
             materialized,
+            stops_at_values: false,
+            has_stopped: false,
         }
     }
 
     /// Walks the model. Its inputs are the first slots.
-    pub(crate) fn model(&mut self, graph: &ModelGraph, inputs: &[String]) -> Result<Vec<Output>> {
+    pub(crate) fn model(
+        &mut self,
+        graph: &ModelGraph,
+        inputs: &[String],
+        signature: &Signature,
+    ) -> Result<Vec<Output>> {
         self.reached = inputs.len();
         let mut values = BTreeMap::new();
-        for (slot, name) in inputs.iter().enumerate() {
-            values.insert(name.clone(), slot_value(slot, &self.slots[slot]).map_err(in_outputs)?);
+        for (slot, (name, (dtype, extents))) in inputs.iter().zip(signature).enumerate() {
+            values.insert(name.clone(), slot_value(slot, *dtype, extents).map_err(in_outputs)?);
         }
         let results = self.graph(graph, values)?;
         if let Some(at) = results.iter().position(|value| matches!(value, Value::Sequence(_))) {
@@ -133,6 +145,29 @@ impl<'s> Tracer<'s> {
         results.iter().map(output).collect()
     }
 
+    /// Walks the model as far as no values are needed, without a run.
+    pub(crate) fn interface(
+        &mut self,
+        graph: &ModelGraph,
+        inputs: &[String],
+        signature: &Signature,
+    ) -> Result<()> {
+        self.stops_at_values = true;
+        match self.model(graph, inputs, signature) {
+            Err(_) if self.has_stopped => Ok(()),
+            walked => walked.map(drop),
+        }
+    }
+
+    /// Ends a walk that takes place without a run.
+    fn need_values(&mut self) -> Result<()> {
+        self.has_stopped |= self.stops_at_values;
+        match self.stops_at_values {
+            true => Err(OnnxError::Invalid("the walk needs values".into())),
+            false => Ok(()),
+        }
+    }
+
     /// The array that has a value before the current graph starts.
     fn output(&self, value: &Value) -> Result<Output> {
         match self.resolved(value.clone())? {
@@ -140,6 +175,7 @@ impl<'s> Tracer<'s> {
             Value::Slot(value) => Ok(Output::Slot(value.slot)),
             Value::Weight(parameter) => Ok(Output::Known(Arc::new(self.shared.weights.get(&parameter)?))),
             Value::Lazy(tensor) => Err(not_computed(&tensor)),
+            Value::Sizes(array) => Err(sizes_as_values(&array)),
             Value::Sequence(_) => Err(no_array()),
         }
     }
@@ -261,6 +297,7 @@ impl<'s> Tracer<'s> {
 
     /// The values of a slot, on which the rest of the trace depends.
     fn read(&mut self, slot: usize) -> Result<Arc<HostValue>> {
+        self.need_values()?;
         let missing = || OnnxError::Invalid("a slot has no values".into());
         let values = self.slots.get(slot).cloned().ok_or_else(missing)?;
         if self.position == self.events.len() {
@@ -287,6 +324,7 @@ impl<'s> Tracer<'s> {
 
     /// Ends the current graph: all of its values that are still needed, and `more`, become slots.
     fn cut(&mut self, more: &[Value]) -> Result<()> {
+        self.need_values()?;
         let (mut tensors, mut seen) = (Vec::<Tensor>::new(), HashSet::new());
         let held = self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more);
         for value in held.flat_map(Value::arrays) {
@@ -324,7 +362,8 @@ impl<'s> Tracer<'s> {
         self.position += 1;
         for tensor in tensors {
             let (dtype, shape) = (tensor.dtype(), tensor.shape().to_vec());
-            let value = SlotValue { slot: self.reached, dtype, shape };
+            let sizes = tensor.node().run_sizes().into();
+            let value = SlotValue { slot: self.reached, dtype, shape, sizes };
             self.materialized.insert(tensor.node().id(), value);
             self.reached += 1;
         }
@@ -368,7 +407,12 @@ impl<'s> Tracer<'s> {
         if let Some(tensor) = self.current.slots.get(&value.slot) {
             return Ok(tensor.clone());
         }
-        let tensor = self.current.graph.input(&format!("s{}", value.slot), value.shape, value.dtype)?;
+        let dims = Extents::named(&value.shape, &value.sizes).0.into_iter().map(|extent| match extent.size {
+            Some(name) => Ok(InputDim::Size(self.current.graph.size(&name, extent.dim)?)),
+            None => Ok(InputDim::Constant(extent.dim)),
+        });
+        let dims = dims.collect::<Result<Vec<_>>>()?;
+        let tensor = self.current.graph.input_of(&format!("s{}", value.slot), &dims, value.dtype)?;
         self.current.slots.insert(value.slot, tensor.clone());
         Ok(tensor)
     }
@@ -421,6 +465,7 @@ impl TraceScope for Tracer<'_> {
                 Ok(self.current.graph.tensor_of(&parameter)?)
             }
             Value::Known(value) => self.constant_tensor(&value),
+            Value::Sizes(array) => Err(sizes_as_values(&array)),
             Value::Sequence(_) => Err(no_array()),
         }
     }
@@ -431,7 +476,12 @@ impl TraceScope for Tracer<'_> {
         }
         match self.resolved(value.clone())? {
             Value::Known(value) => Ok(value),
+            Value::Slot(value) if !value.sizes.is_empty() => {
+                let names = value.sizes.into_iter().flatten();
+                Err(needs_extents(names, "the host reads an array that has them"))
+            }
             Value::Slot(value) => self.read(value.slot),
+            Value::Sizes(array) => Err(sizes_as_values(&array)),
             Value::Weight(parameter) => Ok(HostValue::new(self.shared.weights.get(&parameter)?, true)),
             Value::Lazy(tensor) => Err(not_computed(&tensor)),
             Value::Sequence(_) => Err(no_array()),
@@ -452,6 +502,11 @@ impl TraceScope for Tracer<'_> {
             let value = |array: HostArray| Value::Known(HostValue::new(array, is_constant));
             return Ok(function(&arrays)?.into_iter().map(value).collect());
         }
+        if operands.iter().any(Value::has_sizes) {
+            let names = operands.iter().flat_map(|value| value.extents().sizes().into_keys());
+            return Err(needs_extents(names, "the host computes with them"));
+        }
+        self.need_values()?;
         let mut is_pending = false;
         for value in operands {
             is_pending |= matches!(self.resolved(value.clone())?, Value::Lazy(_));
@@ -477,7 +532,10 @@ impl TraceScope for Tracer<'_> {
         let first = self.reached;
         self.reached += shapes.len();
         let missing = || OnnxError::Invalid("a slot has no values".into());
-        let value = |slot: usize| slot_value(slot, self.slots.get(slot).ok_or_else(missing)?);
+        let value = |slot: usize| {
+            let array = self.slots.get(slot).ok_or_else(missing)?;
+            slot_value(slot, array.dtype(), &array.dims().as_slice().into())
+        };
         (first..self.reached).map(value).collect()
     }
 
@@ -554,7 +612,7 @@ fn memory(value: &Value) -> u64 {
     let bytes = |value: &Value| match value {
         Value::Known(value) => value.array.bytes().len() as u64,
         Value::Lazy(tensor) => bytes_of(tensor.dtype(), tensor.shape()),
-        Value::Slot(_) | Value::Weight(_) | Value::Sequence(_) => 0,
+        Value::Slot(_) | Value::Weight(_) | Value::Sizes(_) | Value::Sequence(_) => 0,
     };
     value.arrays().iter().map(bytes).sum()
 }
@@ -583,12 +641,16 @@ fn lazy(value: &Value) -> Option<&Tensor> {
 }
 
 /// The value of a slot. One without elements is known.
-fn slot_value(slot: usize, array: &HostArray) -> Result<Value> {
-    let (dtype, shape): (DType, Vec<usize>) = (array.dtype(), array.dims().to_vec());
+fn slot_value(slot: usize, dtype: DType, extents: &Extents) -> Result<Value> {
+    let (shape, sizes) = (extents.dims(), extents.names());
     match shape.contains(&0) {
         true => Ok(Value::Known(HostValue::new(HostArray::zeros(dtype, shape)?, false))),
-        false => Ok(Value::Slot(SlotValue { slot, dtype, shape })),
+        false => Ok(Value::Slot(SlotValue { slot, dtype, shape, sizes })),
     }
+}
+
+fn sizes_as_values(array: &SizeArray) -> OnnxError {
+    needs_extents(array.names(), "their numbers are values of an array")
 }
 
 fn in_outputs(problem: OnnxError) -> OnnxError {

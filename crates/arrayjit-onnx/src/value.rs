@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use arrayjit_tensor::{Parameter, Tensor};
-use tnode::DType;
+use tnode::{DType, RunSizes};
 
-use crate::host::HostValue;
+use crate::{
+    extents::{Extents, SizeArray},
+    host::HostValue,
+};
 
 /// A value of a model while it is traced.
 #[derive(Clone)]
@@ -18,6 +21,8 @@ pub(crate) enum Value {
     Lazy(Tensor),
     /// The device has the values for the whole session, and the host has not.
     Weight(Parameter),
+    /// The values are integers that follow from sizes of the run.
+    Sizes(Arc<SizeArray>),
     /// A list of arrays. Its length is known while a model is traced.
     Sequence(Arc<Vec<Value>>),
 }
@@ -27,7 +32,9 @@ pub(crate) enum Value {
 pub(crate) struct SlotValue {
     pub(crate) slot: usize,
     pub(crate) dtype: DType,
+    /// The shape, with the bounds of sizes.
     pub(crate) shape: Vec<usize>,
+    pub(crate) sizes: RunSizes,
 }
 
 impl Value {
@@ -38,8 +45,24 @@ impl Value {
             Value::Slot(value) => &value.shape,
             Value::Lazy(tensor) => tensor.shape(),
             Value::Weight(parameter) => parameter.shape(),
+            Value::Sizes(array) => &array.shape,
             Value::Sequence(_) => &[],
         }
+    }
+
+    /// The shape with the sizes that each run gives.
+    pub(crate) fn extents(&self) -> Extents {
+        let names = match self {
+            Value::Slot(value) => &value.sizes,
+            Value::Lazy(tensor) => tensor.node().run_sizes(),
+            _ => &[],
+        };
+        Extents::named(self.shape(), names)
+    }
+
+    /// Whether the values or the sizes of axes follow from sizes that each run gives.
+    pub(crate) fn has_sizes(&self) -> bool {
+        matches!(self, Value::Sizes(_)) || self.extents().has_sizes()
     }
 
     pub(crate) fn dtype(&self) -> DType {
@@ -48,6 +71,7 @@ impl Value {
             Value::Slot(value) => value.dtype,
             Value::Lazy(tensor) => tensor.dtype(),
             Value::Weight(parameter) => parameter.dtype(),
+            Value::Sizes(array) => array.dtype,
             Value::Sequence(items) => items.first().map_or(DType::F32, Value::dtype),
         }
     }

@@ -246,13 +246,22 @@ fn list(names: &[String]) -> String {
 pub struct Call {
     pub(crate) op: &'static str,
     pub(crate) at: &'static Location<'static>,
+    /// Whether the caller takes care that no bound stands in the place of a size.
+    pub(crate) takes_sizes: bool,
 }
 
 impl Call {
     /// The call of the operation of that name by the caller of the public function.
     #[track_caller]
     pub fn new(op: &'static str) -> Call {
-        Call { op, at: Location::caller() }
+        Call { op, at: Location::caller(), takes_sizes: false }
+    }
+
+    /// The call of an operation of a front end, which rejects sizes that each run chooses itself where its
+    /// statements would have bounds in their place.
+    #[track_caller]
+    pub fn with_sizes(op: &'static str) -> Call {
+        Call { takes_sizes: true, ..Call::new(op) }
     }
 
     /// The error of this call, within a module.

@@ -104,7 +104,7 @@ impl PositionCheck {
     /// Checks the values of the input.
     pub(crate) fn check(&self, values: &HostArray) -> Result<(), TensorError> {
         let Some((value, at)) = self.first_outside(values) else { return Ok(()) };
-        let Call { op: operation, at: location } = self.call;
+        let Call { op: operation, at: location, .. } = self.call;
         let (input, count) = (self.part.input.clone(), self.count);
         Err(TensorError::Position { input, value, at, count, operation, location })
     }

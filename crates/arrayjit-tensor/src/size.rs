@@ -60,7 +60,7 @@ impl From<Size> for InputDim {
 
 /// Operations on tensors with such sizes, besides those on elements. The texts of other operations have
 /// numbers that follow from shapes, which are bounds.
-const OPERATIONS: [&str; 47] = [
+const OPERATIONS: [&str; 48] = [
     "all",
     "all_keepdim",
     "any",
@@ -68,6 +68,7 @@ const OPERATIONS: [&str; 47] = [
     "apply",
     "celu",
     "clamp",
+    "concat",
     "einsum",
     "elu",
     "embedding",
@@ -188,8 +189,10 @@ impl Graph {
             let size = argument.node()?.run_sizes().iter().flatten().next()?;
             Some((argument.name(), size.to_string()))
         });
+        let takes_sizes =
+            call.takes_sizes || OPERATIONS.contains(&call.op) || elementwise::has(call.op);
         match sized {
-            Some((tensor, size)) if !OPERATIONS.contains(&call.op) && !elementwise::has(call.op) => {
+            Some((tensor, size)) if !takes_sizes => {
                 Err(self.fail(call, TensorError::Sized { tensor, size }))
             }
             _ => Ok(()),

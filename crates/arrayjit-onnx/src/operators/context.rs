@@ -12,6 +12,7 @@ use super::scope::TraceScope;
 use crate::{
     budget::bytes_of,
     error::{OnnxError, Result},
+    extents::{Extents, SizeArray, SizeSum, needs_extents},
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
     load::OPSETS,
@@ -82,7 +83,7 @@ impl<'n> NodeContext<'_, 'n> {
     /// The operator as an operation of tensors, for names and errors.
     #[track_caller]
     pub(crate) fn call(&self) -> Call {
-        Call::new(self.operator())
+        Call::with_sizes(self.operator())
     }
 
     /// The number of the operator in the list of all operators.
@@ -253,6 +254,36 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         }
     }
 
+    /// The integers of an operand, which may follow from sizes of the run.
+    pub(crate) fn size_sums(&mut self, at: usize) -> Result<Vec<SizeSum>> {
+        match SizeArray::of(&self.value(at)?) {
+            Some(array) => Ok(array.elements.clone()),
+            None => Ok(self.host_ints(at)?.into_iter().map(SizeSum::from).collect()),
+        }
+    }
+
+    /// The error of an operator that needs numbers in place of the sizes of its operands.
+    pub(crate) fn needs_extents(&self, problem: impl Into<String>) -> OnnxError {
+        let names = self.operands.iter().flatten().flat_map(|value| match value {
+            Value::Sizes(array) => array.names().collect::<Vec<_>>(),
+            other => other.extents().sizes().into_keys().collect(),
+        });
+        needs_extents(names, problem)
+    }
+
+    /// Whether an operand has sizes that each run gives.
+    pub(crate) fn has_sizes(&self) -> bool {
+        self.operands.iter().flatten().any(Value::has_sizes)
+    }
+
+    /// The results of the same node for other operands.
+    pub(super) fn lowered_with(&mut self, operands: Vec<Option<Value>>) -> Lowered {
+        let outer = std::mem::replace(&mut self.operands, operands);
+        let results = super::lower(self);
+        self.operands = outer;
+        results
+    }
+
     /// The integers of an optional operand on the host.
     pub(crate) fn optional_ints(&mut self, at: usize) -> Result<Option<Vec<i64>>> {
         match self.optional(at) {
@@ -397,8 +428,8 @@ impl NodeContext<'_, '_> {
     }
 
     /// Adds statements that compute the array `y` of this type and shape.
-    pub(crate) fn emit(&mut self, dtype: DType, shape: &[usize], text: &str) -> Result<Value> {
-        let [value] = self.emit_all([("y", dtype, shape)], text)?;
+    pub(crate) fn emit(&mut self, dtype: DType, shape: impl Into<Extents>, text: &str) -> Result<Value> {
+        let [value] = self.emit_extents([("y", dtype, shape.into())], text)?;
         Ok(value)
     }
 
@@ -408,17 +439,26 @@ impl NodeContext<'_, '_> {
         results: [(&str, DType, &[usize]); N],
         text: &str,
     ) -> Result<[Value; N]> {
+        self.emit_extents(results.map(|(name, dtype, shape)| (name, dtype, shape.into())), text)
+    }
+
+    fn emit_extents<const N: usize>(
+        &mut self,
+        results: [(&str, DType, Extents); N],
+        text: &str,
+    ) -> Result<[Value; N]> {
         let bound = std::mem::take(&mut self.bound);
-        for (_, dtype, shape) in results {
-            self.reserve(dtype, shape)?;
+        for (_, dtype, extents) in &results {
+            self.reserve(*dtype, &extents.dims())?;
         }
-        if results.iter().all(|(_, _, shape)| shape.contains(&0)) {
-            let empty = |(_, dtype, shape): (&str, DType, &[usize])| self.empty(dtype, shape);
+        if results.iter().all(|(.., extents)| extents.dims().contains(&0)) {
+            let empty = |(_, dtype, extents): (&str, DType, Extents)| self.empty(dtype, &extents.dims());
             return collected(results.into_iter().map(empty));
         }
+        let sizes = Extents(results.iter().flat_map(|(.., extents)| extents.0.clone()).collect()).declared();
         let declared: String = results
             .iter()
-            .map(|(name, dtype, shape)| format!("node {name} {dtype}[{}]\n", shape::dims(shape)))
+            .map(|(name, dtype, extents)| format!("node {name} {dtype}[{}]\n", extents.text()))
             .collect();
         let operands: Vec<(&str, &dyn TensorOperand)> =
             bound.iter().map(|(name, operand)| (name.as_str(), operand as &dyn TensorOperand)).collect();
@@ -426,7 +466,7 @@ impl NodeContext<'_, '_> {
         // Messages name the node.
         let _module = self.scope.current().enter(&path(&self.node.name));
         let tensors: [Tensor; N] =
-            self.scope.current().apply_all(&format!("{declared}{text}"), &operands, names)?;
+            self.scope.current().apply_all(&format!("{sizes}{declared}{text}"), &operands, names)?;
         Ok(tensors.map(Value::Lazy))
     }
 
@@ -464,8 +504,7 @@ impl NodeContext<'_, '_> {
         // Messages name the node.
         let graph = self.scope.current();
         let _module = graph.enter(&path(&self.node.name));
-        let sizes: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
-        Ok(Value::Lazy(operation(graph, &tensors)?.to_dtype(dtype)?.reshape(&sizes)?))
+        Ok(Value::Lazy(reshaped(&operation(graph, &tensors)?.to_dtype(dtype)?, shape)?))
     }
 
     /// Emits a text of its own, while the operands of another one are bound.
@@ -482,10 +521,16 @@ impl NodeContext<'_, '_> {
     }
 
     /// An array with one number in all elements, as assignment text in its type.
-    pub(crate) fn filled(&mut self, dtype: DType, shape: &[usize], number: &str) -> Result<Value> {
-        let letters = shape::letters(shape.len());
+    pub(crate) fn filled(
+        &mut self,
+        dtype: DType,
+        shape: impl Into<Extents>,
+        number: &str,
+    ) -> Result<Value> {
+        let extents = shape.into();
+        let letters = shape::letters(extents.0.len());
         let text = format!("{} := {number}", shape::access("y", &letters));
-        self.apart(|cx| cx.emit(dtype, shape, &text))
+        self.apart(|cx| cx.emit(dtype, &extents, &text))
     }
 
     /// The value converted to an element type.
@@ -505,7 +550,7 @@ impl NodeContext<'_, '_> {
         let y = shape::access("y", shape::letters(value.rank()));
         self.apart(|cx| {
             let element = cx.bind_array(value)?.whole();
-            cx.emit(dtype, value.shape(), &format!("{y} := {}", expression.replace("{}", &element)))
+            cx.emit(dtype, &value.extents(), &format!("{y} := {}", expression.replace("{}", &element)))
         })
     }
 }
@@ -515,6 +560,17 @@ fn path(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let parts = name.split(['/', '.', ':']).filter(|part| !part.is_empty());
     parts.map(|part| part.chars().map(plain).collect::<String>()).collect::<Vec<_>>().join(".")
+}
+
+/// The tensor in another shape, if each of its sizes has as many elements behind it there.
+fn reshaped(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let sizes: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
+    let result = tensor.reshape(&sizes)?;
+    let [from, to] = [tensor, &result].map(|tensor| Extents::named(tensor.shape(), tensor.node().run_sizes()));
+    match from.outline() == to.outline() {
+        true => Ok(result),
+        false => Err(needs_extents(from.sizes().into_keys(), "a size is joined with another axis or divided")),
+    }
 }
 
 /// Checks that an array of this type and shape can be addressed.
@@ -578,12 +634,22 @@ impl NodeContext<'_, '_> {
             let array = HostArray::from_bytes(known.dtype(), shape.iter().copied(), known.array.bytes())?;
             return Ok(Value::Known(HostValue::new(array, known.is_constant)));
         }
-        let sizes: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
-        Ok(Value::Lazy(self.scope.tensor(value)?.reshape(&sizes)?))
+        Ok(Value::Lazy(reshaped(&self.scope.tensor(value)?, shape)?))
     }
 
     /// The elements at these indices, one for each axis of the value.
-    pub(crate) fn reindexed(&mut self, value: &Value, shape: &[usize], index: &[Affine]) -> Result<Value> {
+    pub(crate) fn reindexed(
+        &mut self,
+        value: &Value,
+        shape: impl Into<Extents>,
+        index: &[Affine],
+    ) -> Result<Value> {
+        let extents = shape.into();
+        if extents.has_sizes() {
+            return self.reindexed_by_sizes(value, &extents, index);
+        }
+        let dims = extents.dims();
+        let shape = dims.as_slice();
         let count = shape::elements(shape)?;
         if let Some(known) = value.known().filter(|_| count <= MOST_ON_HOST) {
             let position = |at: Vec<usize>| {
@@ -601,10 +667,20 @@ impl NodeContext<'_, '_> {
         self.operation([value], value.dtype(), shape, |[x]| x.moved(call, shape, &index))
     }
 
+    fn reindexed_by_sizes(&mut self, value: &Value, extents: &Extents, index: &[Affine]) -> Result<Value> {
+        let index: Vec<String> = index.iter().map(Affine::text).collect();
+        let y = shape::access("y", shape::letters(extents.0.len()));
+        self.apart(|cx| {
+            let x = cx.bind_array(value)?.at(&index);
+            cx.emit(value.dtype(), extents, &format!("{y} := {x}{}", extents.clause()))
+        })
+    }
+
     /// The elements of an axis at these positions.
     pub(crate) fn taken(&mut self, value: &Value, axis: usize, positions: &[usize]) -> Result<Value> {
-        let mut shape = value.shape().to_vec();
-        shape[axis] = positions.len();
+        let mut extents = value.extents();
+        extents.0[axis] = positions.len().into();
+        let shape = extents.dims();
         let start = positions.first().copied().unwrap_or_default() as i64;
         let step = positions.get(1).map_or(1, |&second| second as i64 - start);
         let is_affine = positions
@@ -614,7 +690,7 @@ impl NodeContext<'_, '_> {
         if is_affine {
             let mut index: Vec<Affine> = (0..shape.len()).map(Affine::letter).collect();
             index[axis] = Affine { terms: vec![(axis, step)], offset: start };
-            return self.reindexed(value, &shape, &index);
+            return self.reindexed(value, &extents, &index);
         }
         let is_small = shape::elements(&shape).is_ok_and(|count| count <= MOST_ON_HOST);
         if let Some(known) = value.known().filter(|_| is_small) {
@@ -629,31 +705,33 @@ impl NodeContext<'_, '_> {
             let mut index = shape::letters(shape.len());
             index[axis] = p.at(&[shape::letter(axis)]);
             let y = shape::access("y", shape::letters(shape.len()));
-            cx.emit(value.dtype(), &shape, &format!("{y} := {}", x.at(&index)))
+            cx.emit(value.dtype(), &extents, &format!("{y} := {}", x.at(&index)))
         })
     }
 
     /// The axes in another order: axis `k` of the result is axis `order[k]`.
     pub(crate) fn permuted(&mut self, value: &Value, order: &[usize]) -> Result<Value> {
-        let shape: Vec<usize> = order.iter().map(|&at| value.shape()[at]).collect();
+        let extents = value.extents();
+        let extents = Extents(order.iter().map(|&at| extents.0[at].clone()).collect());
         let mut index = vec![Affine::default(); order.len()];
         for (to, &from) in order.iter().enumerate() {
             index[from] = Affine::letter(to);
         }
-        self.reindexed(value, &shape, &index)
+        self.reindexed(value, &extents, &index)
     }
 
     /// Repeats axes of size 1, and adds axes in front, until the value has this shape.
-    pub(crate) fn broadcast_to(&mut self, value: &Value, shape: &[usize]) -> Result<Value> {
-        if value.shape() == shape {
+    pub(crate) fn broadcast_to(&mut self, value: &Value, shape: impl Into<Extents>) -> Result<Value> {
+        let extents = shape.into();
+        if value.extents() == extents {
             return Ok(value.clone());
         }
-        let missing = shape.len() - value.rank();
+        let missing = extents.0.len() - value.rank();
         let index = |(at, &size): (usize, &usize)| match size {
             1 => Affine::default(),
             _ => Affine::letter(at + missing),
         };
         let index: Vec<Affine> = value.shape().iter().enumerate().map(index).collect();
-        self.reindexed(value, shape, &index)
+        self.reindexed(value, &extents, &index)
     }
 }

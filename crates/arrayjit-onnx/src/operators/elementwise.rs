@@ -15,7 +15,7 @@ use crate::{
     error::{OnnxError, Result},
     host::{array_of, float, indices, scalars},
     narrow::Narrow,
-    shape::{access, broadcast, broadcast_position, elements, letters},
+    shape::{access, broadcast_position, elements, letters},
     value::Value,
 };
 
@@ -187,7 +187,8 @@ pub(super) fn combined(
     dtype: DType,
     expression: &str,
 ) -> Result<Value> {
-    let shape = broadcast(x.shape(), z.shape())?;
+    let extents = x.extents().broadcast(&z.extents())?;
+    let shape = extents.dims();
     if let Some(result) = binary_on_host(cx, x, z, dtype, &shape)? {
         return Ok(result);
     }
@@ -195,7 +196,7 @@ pub(super) fn combined(
     let right = cx.bind(z)?.broadcast(shape.len());
     let y = access("y", letters(shape.len()));
     let value = expression.replace("{x}", &left).replace("{z}", &right);
-    cx.emit(dtype, &shape, &format!("{y} := {value}"))
+    cx.emit(dtype, &extents, &format!("{y} := {value}"))
 }
 
 fn binary_on_host(
@@ -348,7 +349,7 @@ fn clip(cx: &mut NodeContext<'_, '_>) -> Lowered {
         }
     }
     let y = access("y", letters(x.rank()));
-    Ok(vec![cx.emit(x.dtype(), x.shape(), &format!("{y} := {value}"))?])
+    Ok(vec![cx.emit(x.dtype(), &x.extents(), &format!("{y} := {value}"))?])
 }
 
 fn gelu(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -422,7 +423,8 @@ fn sign(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 fn select(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (condition, x, z) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
-    let shape = broadcast(&broadcast(x.shape(), z.shape())?, condition.shape())?;
+    let extents = x.extents().broadcast(&z.extents())?.broadcast(&condition.extents())?;
+    let shape = extents.dims();
     let dtype = x.dtype();
     let known = if elements(&shape)? <= MOST_ON_HOST { cx.all_known() } else { None };
     if let Some([c, a, b]) = known.as_deref() {
@@ -438,5 +440,5 @@ fn select(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let a = cx.bind(&x)?.broadcast(shape.len());
     let b = cx.bind(&z)?.broadcast(shape.len());
     let y = access("y", letters(shape.len()));
-    Ok(vec![cx.emit(dtype, &shape, &format!("{y} := where({c}, {a}, {b})"))?])
+    Ok(vec![cx.emit(dtype, &extents, &format!("{y} := where({c}, {a}, {b})"))?])
 }

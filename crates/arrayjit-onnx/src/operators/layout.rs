@@ -1,16 +1,19 @@
 //! Moves of elements: reshape, transpose, slice, concatenate.
 
+use std::cmp::Ordering;
+
 use arrayjit_tensor::Tensor;
 
 use super::{
     context::{Affine, Lowered, MOST_ON_HOST, NodeContext},
     operator::{Operator, op},
-    shape::sizes,
+    shape::{extents, sizes},
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::{Extent, Extents, SizeSum},
     host::{HostValue, flatten, indices},
-    shape::{access, axes, axis, broadcast, elements, letter},
+    shape::{access, axes, axis, elements, letter},
     value::Value,
 };
 
@@ -54,6 +57,9 @@ pub(super) fn concatenated(cx: &mut NodeContext<'_, '_>, values: &[Value], at: u
             return Err(OnnxError::operand(position, problem));
         }
         shape[at] = shape[at].checked_add(value.shape()[at]).ok_or_else(OnnxError::overflow)?;
+    }
+    if values.len() > 1 && values.iter().any(|value| value.extents().0[at].size.is_some()) {
+        return Err(cx.needs_extents("it joins arrays along a size"));
     }
     let parts: Vec<Value> = values.iter().filter(|value| value.num_elements() > 0).cloned().collect();
     match parts.as_slice() {
@@ -140,9 +146,9 @@ fn space_to_depth(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 fn expand(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let wanted = sizes(&cx.host_ints(1)?)?;
+    let wanted = extents(&cx.size_sums(1)?)?;
     let x = cx.value(0)?;
-    let shape = broadcast(x.shape(), &wanted)?;
+    let shape = x.extents().broadcast(&wanted)?;
     Ok(vec![cx.broadcast_to(&x, &shape)?])
 }
 
@@ -156,35 +162,44 @@ fn flatten_axes(cx: &mut NodeContext<'_, '_>) -> Lowered {
 }
 
 fn reshape(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let wanted = cx.host_ints(1)?;
+    let wanted = cx.size_sums(1)?;
     let x = cx.value(0)?;
     let keeps_zero = cx.int_or("allowzero", 0)? != 0;
-    let mut shape = Vec::new();
+    let mut extents = Vec::new();
     let mut open = None;
-    for (at, &size) in wanted.iter().enumerate() {
-        shape.push(match size {
-            -1 if open.is_none() => {
+    for (at, size) in wanted.iter().enumerate() {
+        extents.push(match size.constant() {
+            Some(-1) if open.is_none() => {
                 open = Some(at);
-                1
+                1.into()
             }
-            0 if !keeps_zero => {
-                let copied = x.shape().get(at).copied();
+            Some(0) if !keeps_zero => {
+                let copied = x.extents().0.get(at).cloned();
                 copied.ok_or_else(|| {
                     OnnxError::operand(1, format!("size 0 of axis {at} has no axis to copy"))
                 })?
             }
-            size => usize::try_from(size).map_err(|_| OnnxError::operand(1, format!("the size {size}")))?,
+            Some(size) if size < 0 => return Err(OnnxError::operand(1, format!("the size {size}"))),
+            _ => size.extent()?,
         });
     }
+    let mut shape = Extents(extents.clone()).dims();
     if let Some(at) = open {
         let known = elements(&shape)?;
         if known == 0 || !x.num_elements().is_multiple_of(known) {
+            let wanted: Vec<i64> = wanted.iter().filter_map(SizeSum::constant).collect();
             let problem = format!("{:?} cannot have the shape {wanted:?}", x.shape());
             return Err(OnnxError::operand(1, problem));
         }
         shape[at] = x.num_elements() / known;
     }
-    Ok(vec![cx.reshaped(&x, &shape)?])
+    let result = cx.reshaped(&x, &shape)?;
+    let found = result.extents().0;
+    let fits = |(at, (found, wanted)): (usize, (&Extent, &Extent))| open == Some(at) || found == wanted;
+    match found.iter().zip(&extents).enumerate().all(fits) {
+        true => Ok(vec![result]),
+        false => Err(cx.needs_extents("a size takes the place of another one or of a number")),
+    }
 }
 
 /// Axes are an attribute before opset 13, and an operand from it on.
@@ -197,6 +212,7 @@ fn squeeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let removed = match given {
         Some(given) => axes(&given, x.rank())?,
+        None if x.has_sizes() => return Err(cx.needs_extents("it removes all axes of size 1")),
         None => (0..x.rank()).filter(|&at| x.shape()[at] == 1).collect(),
     };
     if let Some(at) = removed.iter().find(|&&at| x.shape()[at] != 1) {
@@ -238,9 +254,11 @@ fn transpose(cx: &mut NodeContext<'_, '_>) -> Lowered {
 /// Bounds are attributes before opset 10, and operands from it on.
 fn slice(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (starts, ends, given, steps) = if cx.opset() < 10 {
-        (cx.ints("starts")?.unwrap_or_default(), cx.ints("ends")?.unwrap_or_default(), cx.ints("axes")?, None)
+        let numbers = |ints: Option<Vec<i64>>| ints.into_iter().flatten().map(SizeSum::from).collect();
+        let (starts, ends): (Vec<_>, Vec<_>) = (numbers(cx.ints("starts")?), numbers(cx.ints("ends")?));
+        (starts, ends, cx.ints("axes")?, None)
     } else {
-        (cx.host_ints(1)?, cx.host_ints(2)?, cx.optional_ints(3)?, cx.optional_ints(4)?)
+        (cx.size_sums(1)?, cx.size_sums(2)?, cx.optional_ints(3)?, cx.optional_ints(4)?)
     };
     let mut x = cx.value(0)?;
     let given = given.unwrap_or_else(|| (0..starts.len() as i64).collect());
@@ -249,20 +267,53 @@ fn slice(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Err(OnnxError::Invalid("starts, ends, axes and steps have different lengths".into()));
     }
     let mut index: Vec<Affine> = (0..x.rank()).map(Affine::letter).collect();
-    let mut shape = x.shape().to_vec();
-    for (((start, end), at), step) in starts.into_iter().zip(ends).zip(given).zip(steps) {
-        let at = axis(at, shape.len())?;
-        let (start, count) = bounds(start, end, step, x.shape()[at])?;
-        shape[at] = count;
+    let mut extents = x.extents();
+    for (((start, end), at), step) in starts.iter().zip(&ends).zip(given).zip(steps) {
+        let at = axis(at, x.rank())?;
+        let own = &x.extents().0[at];
+        let (start, count) = match (start.constant(), end.constant(), &own.size) {
+            (Some(start), Some(end), None) => {
+                let (start, count) = bounds(start, end, step, own.dim)?;
+                (start, count.into())
+            }
+            _ => {
+                let found = bounds_of_sizes(start, end, step, own);
+                found.ok_or_else(|| cx.needs_extents(format!("axis {at} is cut in a way that sizes decide")))?
+            }
+        };
+        extents.0[at] = count;
         index[at] = Affine { terms: vec![(at, step)], offset: start };
     }
+    let shape = extents.dims();
     if shape.contains(&0) {
         return Ok(vec![cx.empty(x.dtype(), &shape)?]);
     }
-    if shape != x.shape() || index.iter().any(|affine| affine.terms.iter().any(|(_, step)| *step != 1)) {
-        x = cx.reindexed(&x, &shape, &index)?;
+    if extents != x.extents() || index.iter().any(|affine| affine.terms.iter().any(|(_, step)| *step != 1)) {
+        x = cx.reindexed(&x, &extents, &index)?;
     }
     Ok(vec![x])
+}
+
+/// [`bounds`] where a run gives the size of the axis or a bound; none if sizes decide more than the number of
+/// elements.
+fn bounds_of_sizes(start: &SizeSum, end: &SizeSum, step: i64, axis: &Extent) -> Option<(i64, Extent)> {
+    let size = SizeSum::from(axis);
+    let from_start = |at: &SizeSum| match at.compared(&0.into()) {
+        Some(Ordering::Less) => at.plus(&size),
+        Some(_) => Some(at.clone()),
+        None => None,
+    };
+    let (start, end) = (from_start(start)?.constant()?, from_start(end)?);
+    if step != 1 || start < 0 {
+        return None;
+    }
+    let is_whole = end.plus(&size.negated()?)?.is_never_negative();
+    let end = if is_whole { size.clone() } else { end };
+    // The end must be within the axis for all sizes.
+    if !size.plus(&end.negated()?)?.is_never_negative() {
+        return None;
+    }
+    Some((start, end.plus(&(-start).into())?.extent().ok()?))
 }
 
 /// The first position and the number of elements of a slice of an axis.
@@ -289,6 +340,9 @@ fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let given = if cx.opset() < 13 { cx.ints("split")? } else { cx.optional_ints(1)? };
     let x = cx.value(0)?;
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
+    if x.extents().0[at].size.is_some() {
+        return Err(cx.needs_extents("it divides a size"));
+    }
     let size = x.shape()[at];
     let parts = match given {
         Some(given) => sizes(&given)?,
@@ -304,13 +358,13 @@ fn split(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mut start = 0;
     let mut results = Vec::new();
     for part in parts {
-        let mut shape = x.shape().to_vec();
-        shape[at] = part;
+        let mut extents = x.extents();
+        extents.0[at] = part.into();
         let mut index: Vec<Affine> = (0..x.rank()).map(Affine::letter).collect();
         index[at].offset = start;
-        results.push(match shape.contains(&0) {
-            true => cx.empty(x.dtype(), &shape)?,
-            false => cx.reindexed(&x, &shape, &index)?,
+        results.push(match extents.dims().contains(&0) {
+            true => cx.empty(x.dtype(), &extents.dims())?,
+            false => cx.reindexed(&x, &extents, &index)?,
         });
         start += part as i64;
     }

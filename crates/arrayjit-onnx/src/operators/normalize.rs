@@ -37,6 +37,10 @@ fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usiz
     }
     let at = cx.int_or("axis", 1)?;
     let at = if at == x.rank() as i64 { x.rank() } else { axis(at, x.rank())? };
+    // Sizes cannot be joined.
+    if x.has_sizes() && at + 1 == x.rank() {
+        return Ok((x.shape().to_vec(), at));
+    }
     let (rows, columns) = x.shape().split_at(at);
     Ok((vec![elements(rows)?, elements(columns)?], 1))
 }
@@ -97,7 +101,7 @@ fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
          {} := {dtype}({wide}({element}) * a[i1] + b[i1])",
         access("y", letters(x.rank()))
     );
-    Ok(vec![cx.emit(dtype, x.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, &x.extents(), &text)?])
 }
 
 /// Normalization by the statistics of the batch, and the running statistics with a part of them.
@@ -109,6 +113,9 @@ fn batch_in_training(
 ) -> Lowered {
     let (dtype, eps) = (x.dtype(), epsilon(cx)?);
     let (channels, all) = (x.shape()[1], x.num_elements());
+    if x.has_sizes() {
+        return Err(cx.needs_extents("it divides by the number of elements"));
+    }
     if all == 0 {
         return Err(OnnxError::operand(0, "it has no elements"));
     }
@@ -146,10 +153,18 @@ fn dropout(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mask_type = if cx.opset() < 10 { x.dtype() } else { DType::Bool };
     match cx.wants(1) {
         true => {
-            let mask = cx.filled(mask_type, x.shape(), &format!("{mask_type}(1)"))?;
+            let mask = cx.filled(mask_type, &x.extents(), &format!("{mask_type}(1)"))?;
             Ok(vec![x, mask])
         }
         false => Ok(vec![x]),
+    }
+}
+
+/// The number of elements of the axes from `at` on.
+fn elements_from(cx: &NodeContext<'_, '_>, x: &Value, at: usize) -> Result<usize> {
+    match x.extents().0[at..].iter().any(|extent| extent.size.is_some()) {
+        true => Err(cx.needs_extents("it normalizes over a size")),
+        false => Ok(x.shape()[at..].iter().product()),
     }
 }
 
@@ -163,7 +178,7 @@ fn normalized(
     bias: Option<Value>,
 ) -> Lowered {
     let (rank, dtype, wide, eps) = (x.rank(), x.dtype(), wide(x.dtype()), epsilon(cx)?);
-    let count: usize = x.shape()[at..].iter().product();
+    let count = elements_from(cx, x, at)?;
     let all = letters(rank);
     let element = cx.bind_array(x)?.whole();
     let scale = cx.bind(scale)?.broadcast(rank);
@@ -178,7 +193,7 @@ fn normalized(
          {v} := recip_sqrt({q} / {count}.0 + {eps})\n{y} := {dtype}({d} * {v} * {wide}({scale}){bias})\n"
     );
     if !cx.wants(1) && !cx.wants(2) {
-        return Ok(vec![cx.emit(dtype, x.shape(), &text)?]);
+        return Ok(vec![cx.emit(dtype, &x.extents(), &text)?]);
     }
     let (mut reduced, mut kept) = (x.shape().to_vec(), all);
     reduced[at..].fill(1);
@@ -201,7 +216,7 @@ fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let eps = epsilon(cx)?;
     let wide = wide(dtype);
     let all = letters(rank);
-    let count: usize = x.shape()[at..].iter().product();
+    let count = elements_from(cx, &x, at)?;
     let element = format!("{wide}({})", cx.bind_array(&x)?.whole());
     let scale = cx.value(1)?;
     let scale = cx.bind(&scale)?.broadcast(rank);
@@ -211,7 +226,7 @@ fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
         "{q} :+= {element} * {element}\n\
          {y} := {dtype}({element} * recip_sqrt({q} / {count}.0 + {eps}) * {wide}({scale}))"
     );
-    Ok(vec![cx.emit(dtype, x.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, &x.extents(), &text)?])
 }
 
 /// Normalizes each channel of each element of the batch.

@@ -91,6 +91,9 @@ fn reduced(
         return Ok(vec![result]);
     }
     let dtype = x.dtype();
+    if cx.operator() == "ReduceMean" && !dtype.is_float() && x.has_sizes() {
+        return Err(cx.needs_extents("it divides integers by the number of elements"));
+    }
     if x.num_elements() == 0 && !shape.contains(&0) {
         return Ok(vec![cx.filled(dtype, &shape, &empty_number(empty, dtype))?]);
     }

@@ -54,6 +54,10 @@ fn check_positions(positions: &Value, sizes: &[usize]) -> Result<()> {
 fn gather(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, positions) = (cx.value(0)?, cx.value(1)?);
     let at = axis(cx.int_or("axis", 0)?, x.rank())?;
+    let is_sized = x.extents().0[at].size.is_some();
+    if is_sized && positions.known().is_none() {
+        return Err(cx.needs_extents("positions count from the end of a size"));
+    }
     let mut shape = x.shape().to_vec();
     shape.splice(at..=at, positions.shape().iter().copied());
     if shape.contains(&0) {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::{Extents, SizeArray, SizeSum},
     host::{HostValue, array_of, floats_of, ints_of, scalars},
     ir::Attribute,
     shape::elements,
@@ -59,10 +60,11 @@ fn fill_value(cx: &NodeContext<'_, '_>) -> Result<(DType, String)> {
 }
 
 fn constant_of_shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let shape = sizes(&cx.host_ints(0)?)?;
+    let extents = extents(&cx.size_sums(0)?)?;
+    let shape = extents.dims();
     let count = elements(&shape)?;
     let (dtype, number) = fill_value(cx)?;
-    if count <= MOST_ON_HOST {
+    if count <= MOST_ON_HOST && !extents.has_sizes() {
         let element = match cx.attribute("value") {
             Some(Attribute::Tensor(value)) => scalars(&value.array).first().copied(),
             _ => None,
@@ -70,7 +72,12 @@ fn constant_of_shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let elements = std::iter::repeat_n(element.unwrap_or(Scalar::zero(dtype)), count);
         return Ok(vec![cx.known(array_of(dtype, &shape, elements)?)]);
     }
-    Ok(vec![cx.filled(dtype, &shape, &number)?])
+    Ok(vec![cx.filled(dtype, &extents, &number)?])
+}
+
+/// The axes of which an operand has the sizes.
+pub(super) fn extents(sums: &[SizeSum]) -> Result<Extents> {
+    sums.iter().map(SizeSum::extent).collect::<Result<_>>().map(Extents)
 }
 
 /// Sizes of axes, none of which is negative.
@@ -94,6 +101,9 @@ fn eye_like(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 fn range(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let dtype = cx.value(0)?.dtype();
+    if cx.has_sizes() {
+        return range_of_sizes(cx, dtype);
+    }
     let [start, limit, delta] = [cx.host(0)?, cx.host(1)?, cx.host(2)?];
     let too_long = || OnnxError::Invalid("the range is too long".into());
     let array = if dtype.is_float() {
@@ -126,11 +136,30 @@ fn range(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.known(array)])
 }
 
+/// The integers from a number on, as many as a size of the run.
+fn range_of_sizes(cx: &mut NodeContext<'_, '_>, dtype: DType) -> Lowered {
+    let [start, limit, delta] = [cx.size_sums(0)?, cx.size_sums(1)?, cx.size_sums(2)?];
+    let first = |sums: &[SizeSum]| sums.first().and_then(SizeSum::constant);
+    let (Some(start), Some(limit), Some(1)) = (first(&start), limit.first(), first(&delta)) else {
+        return Err(cx.needs_extents("its start and its step are expected to be numbers, and the step 1"));
+    };
+    let count = limit.plus(&(-start).into()).ok_or_else(OnnxError::overflow)?.extent()?;
+    let extents = Extents(vec![count]);
+    let text = format!("y[i0] := {dtype}(i0) + {start}{}", extents.clause());
+    Ok(vec![cx.emit(dtype, &extents, &text)?])
+}
+
 fn shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let value = cx.value(0)?;
     let rank = value.rank() as i64;
     let bound = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
     let (start, end) = (bound(cx.int_or("start", 0)?), bound(cx.int_or("end", rank)?));
+    if value.has_sizes() {
+        let elements: Vec<SizeSum> = value.extents().0.iter().map(SizeSum::from).collect();
+        let elements = elements.get(start..end).unwrap_or_default().to_vec();
+        let (dtype, shape) = (DType::I64, vec![elements.len()]);
+        return Ok(vec![SizeArray { dtype, shape, elements }.value()?]);
+    }
     let sizes: Vec<i64> = value.shape().iter().map(|&size| size as i64).collect();
     let sizes = sizes.get(start..end).unwrap_or_default();
     // The shape of a constant is constant; any other holds for the shapes of the inputs at hand.

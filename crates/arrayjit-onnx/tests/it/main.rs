@@ -2,6 +2,7 @@
 
 mod build; // models in a few lines
 mod constants; // the same bits as of inputs
+mod dimensions; // named dimensions as sizes
 #[cfg(feature = "cli")]
 mod fuzz_target; // hostile files
 mod hostile; // small files that ask for much

@@ -77,7 +77,7 @@ impl Schedule {
                 let (argument, found) = ("the expression", format!("`{text}`"));
                 let expected = format!("a number that depends on `@step`: {}", error.kind());
                 let kind = TensorError::Argument { argument, found, expected };
-                return Err(Call { op: "Schedule::expression", at }.error("", kind));
+                return Err(Call { at, ..Call::new("Schedule::expression") }.error("", kind));
             }
         }
         Ok(())

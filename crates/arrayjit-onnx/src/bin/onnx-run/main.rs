@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use arrayjit::{Backend, profile::Profile, settings::Settings};
-use arrayjit_onnx::{HostArray, InferenceSession, Model};
+use arrayjit_onnx::{HostArray, InferenceSession, Model, SessionOptions, ShapePolicy};
 use clap::{Args, Parser, Subcommand};
 
 use crate::inputs::InputArgs;
@@ -29,7 +29,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show the inputs, outputs and operators of a model, and all nodes that are not supported.
+    /// Show the inputs, outputs and operators of a model, which of its dimensions need a compilation for each
+    /// value, and all nodes that are not supported.
     Inspect {
         /// The model file.
         model: PathBuf,
@@ -45,6 +46,9 @@ struct RunArgs {
     /// The backend, such as multicore, inline, wgpu, cuda or auto; by default that of the settings.
     #[arg(long)]
     backend: Option<String>,
+    /// Compile the model once for all values of the dimensions that it leaves open.
+    #[arg(long)]
+    symbolic: bool,
     /// Threads that compute; 0 means one per core.
     #[arg(long)]
     threads: Option<usize>,
@@ -83,6 +87,9 @@ fn inspect(path: &Path) -> Result<()> {
         println!("  {count:5} {operator}");
     }
     println!("every operator is supported");
+    let settings = Settings::load()?.settings;
+    let session = model.session(&Backend::open_with(&settings.backend, &settings)?)?;
+    print!("{}", report::dimensions(&session));
     Ok(())
 }
 
@@ -96,7 +103,8 @@ fn run(args: &RunArgs) -> Result<()> {
 
     let start = Instant::now();
     let backend = backend(args)?;
-    let session = model.session(&backend)?;
+    let shapes = if args.symbolic { ShapePolicy::Symbolic } else { ShapePolicy::Exact };
+    let session = model.session_with(&backend, SessionOptions::new().shapes(shapes))?;
     let outputs = session.run(&named)?;
     let first = start.elapsed();
 

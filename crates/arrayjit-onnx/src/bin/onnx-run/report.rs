@@ -1,6 +1,6 @@
 //! Text about the interface of a model and about its outputs.
 
-use arrayjit_onnx::{Dim, HostArray, Model, ValueInfo};
+use arrayjit_onnx::{Dim, HostArray, InferenceSession, Model, ValueInfo};
 
 /// The most elements that a summary shows.
 const SHOWN: usize = 8;
@@ -22,6 +22,21 @@ pub(crate) fn value(info: &ValueInfo) -> String {
     };
     let dims = info.dims.as_ref().map(|dims| dims.iter().map(size).collect::<Vec<_>>().join(", "));
     format!("{} {dtype}[{}]", info.name, dims.unwrap_or_else(|| "..".into()))
+}
+
+/// The dimensions that the model leaves open, a line each: whether one compilation serves all values, or what
+/// forces a compilation for each of them.
+pub(crate) fn dimensions(session: &InferenceSession) -> String {
+    let (all, exact) = (session.dimensions(), session.exact_dimensions());
+    let line = |name: &String| match &exact {
+        Ok(exact) => match exact.get(name) {
+            Some(reason) => format!("  {name}: compiled for each value: {reason}\n"),
+            None => format!("  {name}: one compilation for all values\n"),
+        },
+        Err(error) => format!("  {name}: {error}\n"),
+    };
+    let lines: String = all.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("dimensions:\n{lines}") }
 }
 
 /// An output with its least and largest element, their mean, and its first elements.

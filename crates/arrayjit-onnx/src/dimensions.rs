@@ -1,0 +1,288 @@
+//! Named dimensions of a model: which of them are sizes that each run gives, and their bounds.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use lru::LruCache;
+use tnode::HostArray;
+
+use crate::{
+    error::{OnnxError, Result},
+    extents::{Extent, Extents},
+    ir::{Dim, ValueInfo},
+    plan::Signature,
+};
+
+/// Which shapes one compilation of a model serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShapePolicy {
+    /// The model is compiled for each set of input shapes.
+    #[default]
+    Exact,
+    /// The model is compiled once for all values of its named dimensions, as far as its operators allow.
+    Symbolic,
+    /// As `Symbolic`, and also for each set of input shapes that had more than so many runs.
+    SymbolicThenExact {
+        /// The runs of a set of shapes before it is compiled.
+        runs: u32,
+    },
+}
+
+/// How a session compiles a model; [`Model::session_with`](crate::Model::session_with) takes it.
+///
+/// ```
+/// use arrayjit_onnx::{Backend, HostArray, Model, SessionOptions, ShapePolicy};
+///
+/// let model = Model::load("examples/layer.onnx")?; // y = relu(x · w), x is f32[batch, 3]
+/// let options = SessionOptions::new().shapes(ShapePolicy::Symbolic).bound("batch", 64);
+/// let session = model.session_with(&Backend::open("inline")?, options)?;
+/// for rows in [1, 5, 64] {
+///     let x = HostArray::from_slice(&vec![1f32; 3 * rows], [rows, 3])?;
+///     assert_eq!(session.run(&[("x", &x)])?[0].dims().as_slice(), [rows, 2]);
+/// }
+/// let long = HostArray::from_slice(&[1f32; 195], [65, 3])?;
+/// let error = session.run(&[("x", &long)]).unwrap_err().to_string();
+/// assert_eq!(error, "input `x` has size 65 on axis 0, expected 1 to 64, the bound of `batch`");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    shapes: ShapePolicy,
+    bounds: BTreeMap<String, usize>,
+    pub(crate) plans: NonZeroUsize,
+}
+
+impl Default for SessionOptions {
+    fn default() -> SessionOptions {
+        SessionOptions::new()
+    }
+}
+
+impl SessionOptions {
+    /// Exact shapes, no bounds, and 32 compilations that are kept.
+    pub fn new() -> SessionOptions {
+        let plans = NonZeroUsize::MIN.saturating_add(31);
+        SessionOptions { shapes: ShapePolicy::default(), bounds: BTreeMap::new(), plans }
+    }
+
+    /// Which shapes one compilation serves.
+    #[must_use]
+    pub fn shapes(self, shapes: ShapePolicy) -> SessionOptions {
+        SessionOptions { shapes, ..self }
+    }
+
+    /// The greatest size of a named dimension; a run with a greater one, or with 0, is an error. An axis that
+    /// the model leaves open without a name has the name `x[0]`, for axis 0 of input `x`. Without this bound,
+    /// the bound is a power of two that doubles when a run needs it, and the model is compiled again.
+    #[must_use]
+    pub fn bound(mut self, dimension: &str, bound: usize) -> SessionOptions {
+        self.bounds.insert(dimension.to_owned(), bound);
+        self
+    }
+
+    /// How many compilations a session keeps; the one that was used least recently goes.
+    #[must_use]
+    pub fn kept_compilations(self, plans: NonZeroUsize) -> SessionOptions {
+        SessionOptions { plans, ..self }
+    }
+}
+
+/// The sets of shapes whose runs are counted.
+const MOST_COUNTED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+
+/// The bound of a dimension for a report, if no option gives one.
+const EXAMPLE_BOUND: usize = 64;
+
+/// A dimension that a model leaves open.
+struct Dimension {
+    /// The name in the model, or of the axis.
+    name: String,
+    /// The name of the size in texts.
+    size: Arc<str>,
+    /// The bound that the user gives.
+    bound: Option<usize>,
+}
+
+/// The open dimensions of a model, as a session knows them.
+pub(crate) struct Dimensions {
+    shapes: ShapePolicy,
+    all: Vec<Dimension>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The bounds so far of dimensions that have no other.
+    bounds: BTreeMap<Arc<str>, usize>,
+    /// The dimensions that are compiled for each value, with the reasons.
+    exact: BTreeMap<Arc<str>, String>,
+    runs: LruCache<Signature, u32>,
+}
+
+impl Dimensions {
+    pub(crate) fn new(inputs: &[ValueInfo], options: &SessionOptions) -> Result<Dimensions> {
+        let mut all = Vec::<Dimension>::new();
+        for (info, at) in inputs.iter().flat_map(|info| (0..info.dims.iter().flatten().count()).map(move |at| (info, at))) {
+            let Some(name) = open_name(info, at) else { continue };
+            if all.iter().all(|known| known.name != name) {
+                let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+                let size = format!("n{}_{}", all.len(), name.chars().map(plain).collect::<String>());
+                let bound = options.bounds.get(&name).copied();
+                all.push(Dimension { name, size: size.into(), bound });
+            }
+        }
+        let unknown = options.bounds.iter().find(|(name, bound)| {
+            **bound == 0 || all.iter().all(|known| known.name != **name)
+        });
+        if let Some((name, bound)) = unknown {
+            let names = all.iter().map(|known| format!("`{}`", known.name)).collect::<Vec<_>>().join(", ");
+            let problem = format!("the bound {bound}, expected one of 1 or more for one of {names}");
+            return Err(OnnxError::invalid(format!("dimension `{name}`"), problem));
+        }
+        let runs = LruCache::new(MOST_COUNTED);
+        let state = Mutex::new(State { bounds: BTreeMap::new(), exact: BTreeMap::new(), runs });
+        Ok(Dimensions { shapes: options.shapes, all, state })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, info: &ValueInfo, at: usize) -> Option<&Dimension> {
+        let name = open_name(info, at)?;
+        self.all.iter().find(|known| known.name == name)
+    }
+
+    /// The types and axes for which a run with these arrays needs compiled code.
+    ///
+    /// # Errors
+    /// A size beyond a bound of the user.
+    pub(crate) fn signature(&self, inputs: &[(&ValueInfo, &HostArray)]) -> Result<Signature> {
+        let exact: Signature =
+            inputs.iter().map(|(_, array)| (array.dtype(), array.dims().as_slice().into())).collect();
+        let mut values = BTreeMap::<&str, Option<usize>>::new();
+        for (info, array) in inputs {
+            for (at, &value) in array.dims().iter().enumerate() {
+                let Some(Dimension { size, bound, name }) = self.find(info, at) else { continue };
+                if let Some(bound) = bound.filter(|bound| !(1..=*bound).contains(&value)) {
+                    let problem = format!("has size {value} on axis {at}, expected 1 to {bound}, the bound of `{name}`");
+                    return Err(OnnxError::Input { name: info.name.clone(), problem });
+                }
+                // Exporters name axes alike that were equal in their example: others are compiled as they are.
+                let first = values.entry(size).or_insert(Some(value));
+                *first = first.filter(|first| *first == value && value > 0);
+            }
+        }
+        if self.shapes == ShapePolicy::Exact {
+            return Ok(exact);
+        }
+        let mut state = self.state();
+        if let ShapePolicy::SymbolicThenExact { runs } = self.shapes {
+            let count = state.runs.get_or_insert_mut(exact.clone(), || 0);
+            *count = count.saturating_add(1);
+            if *count > runs {
+                return Ok(exact);
+            }
+        }
+        let bounds: BTreeMap<Arc<str>, usize> = self.all.iter().filter_map(|dimension| {
+            let value = (*values.get(&*dimension.size)?)?;
+            let bound = dimension.bound.unwrap_or_else(|| {
+                let bound = state.bounds.entry(dimension.size.clone()).or_insert(2);
+                *bound = (*bound).max(value.checked_next_power_of_two().unwrap_or(value));
+                *bound
+            });
+            (bound > 1 && !state.exact.contains_key(&dimension.size)).then(|| (dimension.size.clone(), bound))
+        }).collect();
+        let infos = inputs.iter().map(|(info, _)| *info).zip(exact);
+        Ok(infos.map(|(info, (dtype, extents))| (dtype, self.sized(info, &extents, &bounds))).collect())
+    }
+
+    /// The axes with sizes in place of those dimensions that have these bounds.
+    fn sized(&self, info: &ValueInfo, extents: &Extents, bounds: &BTreeMap<Arc<str>, usize>) -> Extents {
+        let extent = |(at, extent): (usize, &Extent)| {
+            let sized = self.find(info, at).and_then(|dimension| bounds.get_key_value(&dimension.size));
+            match sized {
+                Some((size, &dim)) => Extent { dim, size: Some(size.clone()) },
+                None => extent.clone(),
+            }
+        };
+        Extents(extents.0.iter().enumerate().map(extent).collect())
+    }
+
+    /// Compiles dimensions for each value from here on: those that an error names, or all of a signature.
+    pub(crate) fn force(&self, signature: &Signature, error: &OnnxError) {
+        let all = || signature.iter().flat_map(|(_, extents)| extents.sizes().into_keys()).collect();
+        let sizes: Vec<Arc<str>> = match cause(error) {
+            OnnxError::NeedsExtents { sizes, .. } => sizes.iter().map(|size| size.as_str().into()).collect(),
+            _ => all(),
+        };
+        let sizes = if sizes.is_empty() { all() } else { sizes };
+        let named = |text: String, dimension: &Dimension| text.replace(&*dimension.size, &dimension.name);
+        let reason = self.all.iter().fold(error.to_string(), named);
+        self.state().exact.extend(sizes.into_iter().map(|size| (size, reason.clone())));
+    }
+
+    /// The dimensions that are compiled for each value, by name, with the reasons.
+    pub(crate) fn exact(&self) -> BTreeMap<String, String> {
+        let state = self.state();
+        let reason = |dimension: &Dimension| {
+            Some((dimension.name.clone(), state.exact.get(&dimension.size)?.clone()))
+        };
+        self.all.iter().filter_map(reason).collect()
+    }
+
+    /// The names of all dimensions.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|dimension| dimension.name.as_str())
+    }
+
+    /// A signature with all dimensions that are no numbers as sizes, as an example; none if the model leaves
+    /// out a type or a number of axes.
+    pub(crate) fn example(&self, inputs: &[ValueInfo]) -> Option<Signature> {
+        let state = self.state();
+        let bound = |dimension: &Dimension| dimension.bound.unwrap_or(EXAMPLE_BOUND);
+        let bounds = self.all.iter().filter(|dimension| !state.exact.contains_key(&dimension.size));
+        let bounds = bounds.map(|dimension| (dimension.size.clone(), bound(dimension))).collect();
+        let signature = inputs.iter().map(|info| {
+            let size = |(at, dim): (usize, &Dim)| match dim {
+                Dim::Known(size) => *size,
+                _ => self.find(info, at).map_or(EXAMPLE_BOUND, bound),
+            };
+            let dims: Vec<usize> = info.dims.as_ref()?.iter().enumerate().map(size).collect();
+            Some((info.dtype?, self.sized(info, &(&dims).into(), &bounds)))
+        });
+        signature.collect()
+    }
+}
+
+/// Whether code for the second signature serves all runs of the first.
+pub(crate) fn is_covered(signature: &Signature, by: &Signature) -> bool {
+    let fits = |(own, other): (&Extent, &Extent)| match own.size.is_some() {
+        true => own.size == other.size && own.dim <= other.dim,
+        false => own == other,
+    };
+    signature.len() == by.len()
+        && signature.iter().zip(by).all(|((dtype, own), (other, axes))| {
+            dtype == other && own.0.len() == axes.0.len() && own.0.iter().zip(&axes.0).all(fits)
+        })
+}
+
+/// The error within its places.
+fn cause(error: &OnnxError) -> &OnnxError {
+    match error {
+        OnnxError::Node { problem, .. } | OnnxError::Part { problem, .. } => cause(problem),
+        other => other,
+    }
+}
+
+/// The name of an axis whose size each run decides.
+fn open_name(info: &ValueInfo, at: usize) -> Option<String> {
+    match info.dims.as_ref()?.get(at)? {
+        Dim::Known(_) => None,
+        Dim::Named(name) => Some(name.clone()),
+        Dim::Unknown => Some(format!("{}[{at}]", info.name)),
+    }
+}

@@ -1,0 +1,278 @@
+//! Named dimensions as sizes of a run: one compilation computes what one for each shape does.
+
+use arrayjit_onnx::{Backend, HostArray, InferenceSession, Model, SessionOptions, ShapePolicy, proto::*};
+
+use crate::build::*;
+
+fn symbolic() -> SessionOptions {
+    SessionOptions::new().shapes(ShapePolicy::Symbolic)
+}
+
+fn session_with(graph: GraphProto, options: SessionOptions) -> InferenceSession {
+    load(graph).unwrap().session_with(&Backend::open("inline").unwrap(), options).unwrap()
+}
+
+/// A graph with an input `x` of these dimensions.
+fn graph_of(dims: &[&str], outputs: &[&str], nodes: Vec<NodeProto>) -> GraphProto {
+    let mut graph = graph(&[], outputs, nodes);
+    graph.input.push(value("x", Some(dims)));
+    graph
+}
+
+fn numbers(shape: &[usize]) -> HostArray {
+    let count = shape.iter().product::<usize>();
+    let values: Vec<f32> = (0..count).map(|at| ((at * 37 % 101) as f32 - 50.0) / 40.0).collect();
+    floats(&values, shape)
+}
+
+/// Checks that a session whose dimensions are sizes has the outputs of a session for each shape, and that all
+/// dimensions are sizes.
+#[track_caller]
+fn check(graph: GraphProto, shapes: &[&[usize]]) {
+    let sized = session_with(graph.clone(), symbolic());
+    let exact = session_with(graph, SessionOptions::new());
+    assert!(sized.exact_dimensions().unwrap().is_empty(), "{:?}", sized.exact_dimensions());
+    for shape in shapes {
+        let x = numbers(shape);
+        let inputs = [("x", &x)];
+        let (found, expected) = (sized.run(&inputs).unwrap(), exact.run(&inputs).unwrap());
+        for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            assert_eq!(found.dims(), expected.dims(), "output {at} of {shape:?}");
+            assert_close(found, &expected.dims(), &expected.values());
+        }
+    }
+    assert!(sized.exact_dimensions().unwrap().is_empty(), "{:?}", sized.exact_dimensions());
+}
+
+const SHAPES: &[&[usize]] = &[&[1, 6], &[2, 6], &[5, 6], &[16, 6], &[3, 6], &[33, 6]];
+
+#[test]
+fn a_batch_is_a_size_of_layers() {
+    let nodes = vec![
+        node("h0 = MatMul x w"),
+        node("h1 = Add h0 b"),
+        node("h2 = Relu h1"),
+        int(node("h3 = Gemm h2 w2 c"), "transB", 1),
+        int(node("p = Softmax h3"), "axis", -1),
+        int(node("n = LayerNormalization h3 gain"), "axis", -1),
+        ints(node("t = Transpose n"), "perm", &[1, 0]),
+        ints(int(node("mean = ReduceMean p"), "keepdims", 0), "axes", &[0]),
+        ints(int(node("most = ReduceMax n"), "keepdims", 1), "axes", &[1]),
+        int(node("column = Gather n two"), "axis", 1),
+        node("s = Where positive p n"),
+        node("positive = Greater n zero"),
+        int(node("long = Cast h3"), "to", 11),
+    ];
+    let mut graph =
+        graph_of(&["batch", "6"], &["h2", "p", "n", "t", "mean", "most", "column", "s", "long"], nodes);
+    for (name, shape) in [("w", &[6, 8][..]), ("b", &[8]), ("w2", &[4, 8]), ("c", &[4]), ("gain", &[4])] {
+        graph = constant(graph, name, &numbers(shape));
+    }
+    graph = constant(graph, "zero", &floats(&[0.0], &[]));
+    check(constant(graph, "two", &longs(&[1, -1], &[2])), SHAPES);
+}
+
+/// Self-attention of two heads over `[batch, n, 6]`, as exporters write it.
+fn attention(dims: &[&str]) -> GraphProto {
+    let mut nodes = vec![
+        node("shape = Shape x"),
+        node("batch = Gather shape i0"),
+        node("length = Gather shape i1"),
+        node("batches = Unsqueeze batch front"),
+        node("lengths = Unsqueeze length front"),
+        int(node("split = Concat batches lengths two three"), "axis", 0),
+        int(node("merged = Concat batches lengths all"), "axis", 0),
+    ];
+    for name in ["q", "k", "v"] {
+        nodes.push(node(&format!("{name}0 = MatMul x w{name}")));
+        nodes.push(node(&format!("{name}1 = Reshape {name}0 split")));
+        let order = if name == "k" { [0, 2, 3, 1] } else { [0, 2, 1, 3] };
+        nodes.push(ints(node(&format!("{name} = Transpose {name}1")), "perm", &order));
+    }
+    nodes.extend([
+        node("products = MatMul q k"),
+        node("scaled = Div products root"),
+        // The mask is 0 up to the query, and large behind it.
+        node("positions = Range zero length one"),
+        node("rows = Unsqueeze positions last"),
+        node("seen = LessOrEqual positions rows"),
+        int(node("seen_shape = Concat batches one_axis lengths lengths"), "axis", 0),
+        node("is_open = Equal seen_shape minus"),
+        node("wanted = Where is_open ones seen_shape"),
+        node("mask = Expand seen wanted"),
+        node("masked = Where mask scaled lowest"),
+        int(node("weights = Softmax masked"), "axis", -1),
+        node("mixed = MatMul weights v"),
+        ints(node("turned = Transpose mixed"), "perm", &[0, 2, 1, 3]),
+        node("joined = Reshape turned merged"),
+        node("sum = Add joined x"),
+        int(node("y = LayerNormalization sum gain"), "axis", -1),
+        ints(int(node("pooled = ReduceMean y"), "keepdims", 0), "axes", &[1]),
+        int(node("first = Gather y i0"), "axis", 1),
+        node("embedded = Slice table zeros lengths front"),
+        node("placed = Add y embedded"),
+    ]);
+    let mut graph = graph_of(dims, &["y", "pooled", "first", "placed"], nodes);
+    for name in ["wq", "wk", "wv"] {
+        graph = constant(graph, name, &numbers(&[6, 6]));
+    }
+    graph = constant(constant(graph, "gain", &numbers(&[6])), "table", &numbers(&[64, 6]));
+    graph = constant(constant(graph, "root", &floats(&[1.7], &[])), "lowest", &floats(&[-1e9], &[]));
+    for (name, at) in [("i0", 0), ("i1", 1), ("zero", 0), ("one", 1), ("minus", -1)] {
+        graph = constant(graph, name, &longs(&[at], &[]));
+    }
+    let vectors = [("front", 0), ("two", 2), ("three", 3), ("all", 6), ("last", -1), ("one_axis", 1), ("zeros", 0)];
+    for (name, at) in vectors {
+        graph = constant(graph, name, &longs(&[at], &[1]));
+    }
+    constant(graph, "ones", &longs(&[1; 4], &[4]))
+}
+
+#[test]
+fn batches_and_lengths_are_sizes_of_attention() {
+    let shapes: &[&[usize]] =
+        &[&[1, 1, 6], &[2, 7, 6], &[1, 33, 6], &[3, 16, 6], &[4, 5, 6], &[1, 2, 6], &[2, 64, 6]];
+    check(attention(&["batch", "n", "6"]), shapes);
+}
+
+#[test]
+fn bad_sizes_are_named_before_anything_runs() {
+    let sum = || {
+        let mut graph = graph_of(&["batch", "3"], &["y"], vec![node("y = Add x z")]);
+        graph.input.push(value("z", Some(&["batch", "3"])));
+        graph
+    };
+    let session = session_with(sum(), symbolic().bound("batch", 8));
+    let run = |x: usize, z: usize| {
+        session.run(&[("x", &numbers(&[x, 3])), ("z", &numbers(&[z, 3]))]).map_err(|error| error.to_string())
+    };
+    assert!(run(8, 8).is_ok());
+    assert_eq!(
+        run(9, 9).unwrap_err(),
+        "input `x` has size 9 on axis 0, expected 1 to 8, the bound of `batch`"
+    );
+    assert_eq!(
+        run(3, 0).unwrap_err(),
+        "input `z` has size 0 on axis 0, expected 1 to 8, the bound of `batch`"
+    );
+    // Sizes that the model names alike may differ, if its operators take it.
+    assert!(run(3, 4).unwrap_err().contains("[3, 3] and [4, 3] do not broadcast"));
+    assert_eq!(run(1, 4).unwrap()[0].dims().as_slice(), [4, 3]);
+    assert!(session.exact_dimensions().unwrap().is_empty());
+    let unknown = load(sum()).unwrap().session_with(&Backend::open("inline").unwrap(), symbolic().bound("n", 8));
+    let expected = "dimension `n`: the bound 8, expected one of 1 or more for one of `batch`";
+    assert_eq!(unknown.err().unwrap().to_string(), expected);
+}
+
+#[test]
+fn bounds_that_nobody_gives_double() {
+    let session = session_with(graph_of(&["n"], &["y"], vec![node("y = Exp x")]), symbolic());
+    for size in [3, 4, 5, 1, 0, 100, 2] {
+        let x = numbers(&[size]);
+        let expected: Vec<f64> = x.values().iter().map(|x| x.exp()).collect();
+        assert_close(&session.run(&[("x", &x)]).unwrap()[0], &[size], &expected);
+    }
+}
+
+#[test]
+fn a_node_that_needs_numbers_forces_its_dimensions_alone() {
+    let nodes = vec![
+        node("doubled = Add x x"),
+        int(node("at = ArgMax doubled"), "axis", 1),
+        int(node("y = Cast at"), "to", 1),
+    ];
+    let session = session_with(graph_of(&["batch", "n"], &["y", "doubled"], nodes), symbolic());
+    let exact = session.exact_dimensions().unwrap();
+    assert_eq!(exact.keys().collect::<Vec<_>>(), ["batch", "n"]);
+    assert!(exact["n"].starts_with("node `at`, ArgMax of opset 17: "), "{}", exact["n"]);
+    let nodes = vec![node("p = Concat x x"), node("y = Relu p")];
+    let nodes = nodes.into_iter().map(|node| if node.op_type == "Concat" { int(node, "axis", 1) } else { node });
+    let session = session_with(graph_of(&["batch", "n"], &["y"], nodes.collect()), symbolic());
+    for shape in [[2, 3], [5, 3], [4, 2], [1, 1]] {
+        let y = session.run(&[("x", &numbers(&shape))]).unwrap();
+        assert_eq!(y[0].dims().as_slice(), [shape[0], 2 * shape[1]]);
+    }
+    assert!(session.exact_dimensions().unwrap()["n"].contains("it joins arrays along a size"));
+}
+
+#[test]
+fn shapes_with_many_runs_get_code_of_their_own() {
+    let options = SessionOptions::new().shapes(ShapePolicy::SymbolicThenExact { runs: 2 });
+    let session = session_with(graph_of(&["n", "4"], &["y"], vec![node("y = Softmax x")]), options);
+    let exact = session_with(graph_of(&["3", "4"], &["y"], vec![node("y = Softmax x")]), symbolic());
+    let x = numbers(&[3, 4]);
+    let expected = exact.run(&[("x", &x)]).unwrap();
+    for _ in 0..5 {
+        assert_eq!(session.run(&[("x", &x)]).unwrap()[0].values(), expected[0].values());
+    }
+}
+
+/// Nodes that make `{to}` of `{x}`, both of shape `[b, n, 6]`; `{k}` is one of the first two axes.
+const STEPS: &[&str] = &[
+    "{to} = Relu {x}",
+    "{to} = Tanh {x}",
+    "{to} = Add {x} row",
+    "{to} = Mul {x} x",
+    "{to} = MatMul {x} w",
+    "{to} = Softmax:axis={k} {x}",
+    "{to} = Softmax:axis=2 {x}",
+    "{to} = LayerNormalization:axis=-1 {x} row",
+    "{to}m = ReduceMean:axes={k} {x}; {to} = Sub {x} {to}m",
+    "{to}m = ReduceMax:axes={k} {x}; {to} = Add {x} {to}m",
+    "{to}c = Greater {x} zero; {to} = Where {to}c {x} x",
+    "{to}t = Transpose:perm=1,0,2 {x}; {to}r = Sigmoid {to}t; {to} = Transpose:perm=1,0,2 {to}r",
+    "{to}a {to}b = Split:axis=2 {x} threes; {to} = Concat:axis=2 {to}b {to}a",
+    "{to}u = Unsqueeze {x} one; {to}e = Exp {to}u; {to}l = Log {to}e; {to} = Squeeze {to}l one",
+    "{to}s = Shape {x}; {to}r = Reshape {x} open; {to}q = Relu {to}r; {to} = Reshape {to}q {to}s",
+    "{to}h = Reshape {x} split; {to}q = Transpose:perm=0,2,1,3 {to}h; {to}k = Transpose:perm=0,2,3,1 {to}h; \
+     {to}p = MatMul {to}q {to}k; {to}w = Softmax:axis=-1 {to}p; {to}v = MatMul {to}w {to}q; \
+     {to}t = Transpose:perm=0,2,1,3 {to}v; {to} = Reshape {to}t merge",
+];
+
+/// A node from a text of [`STEPS`].
+fn step(text: &str) -> NodeProto {
+    let colon = text.split_whitespace().find(|word| word.contains(':'));
+    let Some((operator, attribute)) = colon.and_then(|word| word.split_once(':')) else { return node(text) };
+    let made = node(&text.replace(&format!(":{attribute}"), ""));
+    assert_eq!(made.op_type, operator);
+    let (name, numbers) = attribute.split_once('=').unwrap();
+    let numbers: Vec<i64> = numbers.split(',').map(|number| number.parse().unwrap()).collect();
+    match name {
+        "axis" => int(made, name, numbers[0]),
+        _ => ints(made, name, &numbers),
+    }
+}
+
+#[test]
+fn random_models_have_the_outputs_of_exact_shapes() {
+    for seed in 0..12 {
+        let mut random = seed * 7919 + 17;
+        let mut next = |below: usize| {
+            random = (random * 1_103_515_245 + 12345) % (1 << 31);
+            (random >> 8) % below
+        };
+        let (mut nodes, mut from) = (Vec::new(), "x".to_owned());
+        for at in 0..6 {
+            let (text, to, k) = (STEPS[next(STEPS.len())], format!("v{at}"), next(2).to_string());
+            let text = text.replace("{to}", &to).replace("{x}", &from).replace("{k}", &k);
+            nodes.extend(text.split(';').map(|text| step(text.trim())));
+            from = to;
+        }
+        nodes.push(int(node(&format!("sum = ReduceSum {from} one")), "keepdims", 0));
+        let mut graph = graph_of(&["b", "n", "6"], &[&from, "sum"], nodes);
+        graph = constant(constant(graph, "row", &numbers(&[6])), "w", &numbers(&[6, 6]));
+        graph = constant(graph, "zero", &floats(&[0.0], &[]));
+        let lists: [(&str, &[i64]); 5] = [
+            ("one", &[1]),
+            ("threes", &[3, 3]),
+            ("open", &[0, -1, 2, 3]),
+            ("split", &[0, 0, 2, 3]),
+            ("merge", &[0, 0, 6]),
+        ];
+        for (name, values) in lists {
+            graph = constant(graph, name, &longs(values, &[values.len()]));
+        }
+        let shapes: Vec<[usize; 3]> = (0..3).map(|_| [1 + next(5), 1 + next(20), 6]).collect();
+        check(graph, &shapes.iter().map(|shape| &shape[..]).collect::<Vec<_>>());
+    }
+}
