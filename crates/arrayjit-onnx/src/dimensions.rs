@@ -125,7 +125,9 @@ struct State {
 impl Dimensions {
     pub(crate) fn new(inputs: &[ValueInfo], options: &SessionOptions) -> Result<Dimensions> {
         let mut all = Vec::<Dimension>::new();
-        for (info, at) in inputs.iter().flat_map(|info| (0..info.dims.iter().flatten().count()).map(move |at| (info, at))) {
+        for (info, at) in
+            inputs.iter().flat_map(|info| (0..info.dims.iter().flatten().count()).map(move |at| (info, at)))
+        {
             let Some(name) = open_name(info, at) else { continue };
             if all.iter().all(|known| known.name != name) {
                 let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
@@ -134,9 +136,10 @@ impl Dimensions {
                 all.push(Dimension { name, size: size.into(), bound });
             }
         }
-        let unknown = options.bounds.iter().find(|(name, bound)| {
-            **bound == 0 || all.iter().all(|known| known.name != **name)
-        });
+        let unknown = options
+            .bounds
+            .iter()
+            .find(|(name, bound)| **bound == 0 || all.iter().all(|known| known.name != **name));
         if let Some((name, bound)) = unknown {
             let names = all.iter().map(|known| format!("`{}`", known.name)).collect::<Vec<_>>().join(", ");
             let problem = format!("the bound {bound}, expected one of 1 or more for one of {names}");
@@ -168,12 +171,15 @@ impl Dimensions {
             for (at, &value) in array.dims().iter().enumerate() {
                 let Some(Dimension { size, bound, name }) = self.find(info, at) else { continue };
                 if let Some(bound) = bound.filter(|bound| !(1..=*bound).contains(&value)) {
-                    let problem = format!("has size {value} on axis {at}, expected 1 to {bound}, the bound of `{name}`");
+                    let problem = format!(
+                        "has size {value} on axis {at}, expected 1 to {bound}, the bound of `{name}`"
+                    );
                     return Err(OnnxError::Input { name: info.name.clone(), problem });
                 }
                 // Exporters name axes alike that were equal in their example: others are compiled as they are.
+                // So is an axis of one element, which broadcasts and needs no loop.
                 let first = values.entry(size).or_insert(Some(value));
-                *first = first.filter(|first| *first == value && value > 0);
+                *first = first.filter(|first| *first == value && value > 1);
             }
         }
         if self.shapes == ShapePolicy::Exact {
@@ -187,15 +193,20 @@ impl Dimensions {
                 return Ok(exact);
             }
         }
-        let bounds: BTreeMap<Arc<str>, usize> = self.all.iter().filter_map(|dimension| {
-            let value = (*values.get(&*dimension.size)?)?;
-            let bound = dimension.bound.unwrap_or_else(|| {
-                let bound = state.bounds.entry(dimension.size.clone()).or_insert(2);
-                *bound = (*bound).max(value.checked_next_power_of_two().unwrap_or(value));
-                *bound
-            });
-            (bound > 1 && !state.exact.contains_key(&dimension.size)).then(|| (dimension.size.clone(), bound))
-        }).collect();
+        let bounds: BTreeMap<Arc<str>, usize> = self
+            .all
+            .iter()
+            .filter_map(|dimension| {
+                let value = (*values.get(&*dimension.size)?)?;
+                let bound = dimension.bound.unwrap_or_else(|| {
+                    let bound = state.bounds.entry(dimension.size.clone()).or_insert(2);
+                    *bound = (*bound).max(value.checked_next_power_of_two().unwrap_or(value));
+                    *bound
+                });
+                (bound > 1 && !state.exact.contains_key(&dimension.size))
+                    .then(|| (dimension.size.clone(), bound))
+            })
+            .collect();
         let infos = inputs.iter().map(|(info, _)| *info).zip(exact);
         Ok(infos.map(|(info, (dtype, extents))| (dtype, self.sized(info, &extents, &bounds))).collect())
     }
@@ -228,9 +239,8 @@ impl Dimensions {
     /// The dimensions that are compiled for each value, by name, with the reasons.
     pub(crate) fn exact(&self) -> BTreeMap<String, String> {
         let state = self.state();
-        let reason = |dimension: &Dimension| {
-            Some((dimension.name.clone(), state.exact.get(&dimension.size)?.clone()))
-        };
+        let reason =
+            |dimension: &Dimension| Some((dimension.name.clone(), state.exact.get(&dimension.size)?.clone()));
         self.all.iter().filter_map(reason).collect()
     }
 

@@ -129,7 +129,11 @@ impl Extents {
     /// The sizes in order, each with the number of elements behind its axis. A reshape keeps them.
     pub(crate) fn outline(&self) -> Vec<(&str, usize)> {
         let behind = |at: usize| self.0.iter().skip(at + 1).map(|extent| extent.dim).product();
-        self.0.iter().enumerate().filter_map(|(at, extent)| Some((extent.size.as_deref()?, behind(at)))).collect()
+        self.0
+            .iter()
+            .enumerate()
+            .filter_map(|(at, extent)| Some((extent.size.as_deref()?, behind(at))))
+            .collect()
     }
 }
 
@@ -256,9 +260,7 @@ impl SizeArray {
     pub(crate) fn value(self) -> Result<Value> {
         let constants: Option<Vec<i64>> = self.elements.iter().map(SizeSum::constant).collect();
         Ok(match constants {
-            Some(values) => {
-                Value::Known(HostValue::new(ints_of(self.dtype, &self.shape, &values)?, false))
-            }
+            Some(values) => Value::Known(HostValue::new(ints_of(self.dtype, &self.shape, &values)?, false)),
             None => Value::Sizes(Arc::new(self)),
         })
     }

@@ -27,6 +27,11 @@ mod model; // models and sessions
 mod plan; // compiled routines and decisions between them
 mod trace; // walks over a model
 
+/// The programs of the guide, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/onnx.md")]
+struct Guide;
+
 pub use arrayjit_tensor::Backend;
 pub use tnode::{DType, HostArray};
 

@@ -150,7 +150,11 @@ impl Model {
     ///
     /// # Errors
     /// A bound of a dimension that the model does not have, a bound of 0, or an error of the device.
-    pub fn session_with(&self, backend: &Backend, options: SessionOptions) -> Result<InferenceSession, OnnxError> {
+    pub fn session_with(
+        &self,
+        backend: &Backend,
+        options: SessionOptions,
+    ) -> Result<InferenceSession, OnnxError> {
         let dimensions = Dimensions::new(&self.inputs(), &options)?;
         let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits);
         let plans = Mutex::new(LruCache::new(options.plans));
@@ -190,9 +194,7 @@ impl InferenceSession {
             let (plan, mut slots, mut events) = (self.plan(&signature), given.clone(), Vec::new());
             let outputs = match plan.run(&mut slots, &mut events)? {
                 Reached::Outputs(outputs) => Ok(outputs),
-                Reached::Unknown(place) => {
-                    self.traced(&place, (&infos, &signature), &mut slots, &mut events)
-                }
+                Reached::Unknown(place) => self.traced(&place, (&infos, &signature), &mut slots, &mut events),
             };
             match outputs {
                 Ok(outputs) => return outputs.into_iter().map(|output| taken(output, &slots)).collect(),

@@ -28,8 +28,8 @@ mod sample; // images at computed positions
 mod select; // elements by position
 mod sequence; // layers of sequence models
 mod shape; // shapes and constants
-mod sizes; // sizes that a run gives
 mod signal; // Fourier transforms
+mod sizes; // sizes that a run gives
 mod text; // counts of n-grams
 mod window; // windows and convolution
 

@@ -189,12 +189,9 @@ impl Graph {
             let size = argument.node()?.run_sizes().iter().flatten().next()?;
             Some((argument.name(), size.to_string()))
         });
-        let takes_sizes =
-            call.takes_sizes || OPERATIONS.contains(&call.op) || elementwise::has(call.op);
+        let takes_sizes = call.takes_sizes || OPERATIONS.contains(&call.op) || elementwise::has(call.op);
         match sized {
-            Some((tensor, size)) if !takes_sizes => {
-                Err(self.fail(call, TensorError::Sized { tensor, size }))
-            }
+            Some((tensor, size)) if !takes_sizes => Err(self.fail(call, TensorError::Sized { tensor, size })),
             _ => Ok(()),
         }
     }

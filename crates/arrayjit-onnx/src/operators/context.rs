@@ -521,12 +521,7 @@ impl NodeContext<'_, '_> {
     }
 
     /// An array with one number in all elements, as assignment text in its type.
-    pub(crate) fn filled(
-        &mut self,
-        dtype: DType,
-        shape: impl Into<Extents>,
-        number: &str,
-    ) -> Result<Value> {
+    pub(crate) fn filled(&mut self, dtype: DType, shape: impl Into<Extents>, number: &str) -> Result<Value> {
         let extents = shape.into();
         let letters = shape::letters(extents.0.len());
         let text = format!("{} := {number}", shape::access("y", &letters));
@@ -566,10 +561,13 @@ fn path(name: &str) -> String {
 fn reshaped(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let sizes: Vec<isize> = shape.iter().map(|&size| size as isize).collect();
     let result = tensor.reshape(&sizes)?;
-    let [from, to] = [tensor, &result].map(|tensor| Extents::named(tensor.shape(), tensor.node().run_sizes()));
+    let [from, to] =
+        [tensor, &result].map(|tensor| Extents::named(tensor.shape(), tensor.node().run_sizes()));
     match from.outline() == to.outline() {
         true => Ok(result),
-        false => Err(needs_extents(from.sizes().into_keys(), "a size is joined with another axis or divided")),
+        false => {
+            Err(needs_extents(from.sizes().into_keys(), "a size is joined with another axis or divided"))
+        }
     }
 }
 

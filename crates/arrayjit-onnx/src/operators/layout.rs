@@ -278,7 +278,8 @@ fn slice(cx: &mut NodeContext<'_, '_>) -> Lowered {
             }
             _ => {
                 let found = bounds_of_sizes(start, end, step, own);
-                found.ok_or_else(|| cx.needs_extents(format!("axis {at} is cut in a way that sizes decide")))?
+                found
+                    .ok_or_else(|| cx.needs_extents(format!("axis {at} is cut in a way that sizes decide")))?
             }
         };
         extents.0[at] = count;

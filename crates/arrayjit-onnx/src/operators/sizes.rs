@@ -131,9 +131,9 @@ fn computed(cx: &mut NodeContext<'_, '_>) -> Result<Option<Value>> {
         ("Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual", [_, _]) => {
             each(&arrays, |element| holds(operator, element[0].compared(element[1])?))?
         }
-        ("Where", [condition, _, _]) if condition.dtype == DType::Bool => {
-            each(&arrays, |element| element.get(1 + usize::from(element[0].constant()? == 0)).copied().cloned())?
-        }
+        ("Where", [condition, _, _]) if condition.dtype == DType::Bool => each(&arrays, |element| {
+            element.get(1 + usize::from(element[0].constant()? == 0)).copied().cloned()
+        })?,
         _ => return Ok(None),
     };
     let Some((shape, elements)) = found else {
@@ -143,7 +143,8 @@ fn computed(cx: &mut NodeContext<'_, '_>) -> Result<Option<Value>> {
     let dtype = if is_truth { DType::Bool } else { arrays.last().map_or(DType::I64, |array| array.dtype) };
     match is_truth {
         true => {
-            let truths = elements.iter().map(|truth| Scalar::from_i64(DType::I64, truth.constant().unwrap_or(0)));
+            let truths =
+                elements.iter().map(|truth| Scalar::from_i64(DType::I64, truth.constant().unwrap_or(0)));
             Ok(Some(cx.known(array_of(dtype, &shape, truths)?)))
         }
         false => SizeArray { dtype, shape, elements }.value().map(Some),

@@ -121,7 +121,8 @@ fn attention(dims: &[&str]) -> GraphProto {
     for (name, at) in [("i0", 0), ("i1", 1), ("zero", 0), ("one", 1), ("minus", -1)] {
         graph = constant(graph, name, &longs(&[at], &[]));
     }
-    let vectors = [("front", 0), ("two", 2), ("three", 3), ("all", 6), ("last", -1), ("one_axis", 1), ("zeros", 0)];
+    let vectors =
+        [("front", 0), ("two", 2), ("three", 3), ("all", 6), ("last", -1), ("one_axis", 1), ("zeros", 0)];
     for (name, at) in vectors {
         graph = constant(graph, name, &longs(&[at], &[1]));
     }
@@ -159,7 +160,8 @@ fn bad_sizes_are_named_before_anything_runs() {
     assert!(run(3, 4).unwrap_err().contains("[3, 3] and [4, 3] do not broadcast"));
     assert_eq!(run(1, 4).unwrap()[0].dims().as_slice(), [4, 3]);
     assert!(session.exact_dimensions().unwrap().is_empty());
-    let unknown = load(sum()).unwrap().session_with(&Backend::open("inline").unwrap(), symbolic().bound("n", 8));
+    let unknown =
+        load(sum()).unwrap().session_with(&Backend::open("inline").unwrap(), symbolic().bound("n", 8));
     let expected = "dimension `n`: the bound 8, expected one of 1 or more for one of `batch`";
     assert_eq!(unknown.err().unwrap().to_string(), expected);
 }
@@ -186,7 +188,8 @@ fn a_node_that_needs_numbers_forces_its_dimensions_alone() {
     assert_eq!(exact.keys().collect::<Vec<_>>(), ["batch", "n"]);
     assert!(exact["n"].starts_with("node `at`, ArgMax of opset 17: "), "{}", exact["n"]);
     let nodes = vec![node("p = Concat x x"), node("y = Relu p")];
-    let nodes = nodes.into_iter().map(|node| if node.op_type == "Concat" { int(node, "axis", 1) } else { node });
+    let nodes =
+        nodes.into_iter().map(|node| if node.op_type == "Concat" { int(node, "axis", 1) } else { node });
     let session = session_with(graph_of(&["batch", "n"], &["y"], nodes.collect()), symbolic());
     for shape in [[2, 3], [5, 3], [4, 2], [1, 1]] {
         let y = session.run(&[("x", &numbers(&shape))]).unwrap();

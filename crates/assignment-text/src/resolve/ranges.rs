@@ -123,14 +123,22 @@ pub(super) fn size_symbol(size: &str, symbols: &[StaticSymbol]) -> Option<Var> {
 /// States the bounds by sizes that a run gives, as far as the axes of nodes do not imply them.
 ///
 /// A loop over a letter that indexes such an axis alone ends at the size. So the condition that a letter
-/// stays below a size is removed, if all axes that it indexes alone have that size. A letter with a lower
-/// bound becomes the sum of the bound and a count, and gets the condition.
+/// stays below a size is removed, if all axes that it indexes alone have that size, or are read and have at
+/// least as many elements as its bound. A letter with a lower bound becomes the sum of the bound and a count,
+/// and gets the condition.
 pub(super) fn state_sizes(statement: &mut ResolvedStatement, symbols: &[StaticSymbol]) {
     let is_implied = |condition: &Affine| {
         (0..statement.letters.len()).any(|at| {
             let Some(size) = below_size(condition, at, symbols) else { return false };
             let axes = alone_axes(statement, at);
-            !axes.is_empty() && axes.iter().all(|(read, axis)| read.size(*axis) == Some(&size))
+            let has_it = |(read, axis): &&(&NodeAccess, usize)| read.size(*axis) == Some(&size);
+            let Some((sized, axis)) = axes.iter().find(has_it) else { return false };
+            let bound = sized.dims[*axis];
+            let is_long = |(read, axis): &(&NodeAccess, usize)| {
+                let is_target = statement.lhs.iter().any(|target| std::ptr::eq(target, *read));
+                !is_target && read.size(*axis).is_none() && read.dims[*axis] >= bound
+            };
+            axes.iter().all(|access| has_it(&access) || is_long(access))
         })
     };
     let implied: Vec<bool> =
