@@ -9,6 +9,7 @@ use lowered_ir::passes::regions::{self, each_region};
 use crate::analysis::nodes::is_local;
 use crate::analysis::uses::RoutineUses;
 use crate::common::expand_scalars::expand_scalars;
+use crate::common::groups::serialize_scans;
 use crate::common::initialize_locals::initialize_locals;
 use crate::common::make_numerics_explicit::make_numerics_explicit;
 use crate::common::normalize_loops::normalize_loops;
@@ -65,10 +66,11 @@ pub const PASS_NAMES: &[&str] = &[
     "fuse_strips",
     "fold_storage",
     "contract_arrays",
-    "scans_as_loops",
     "store_partial_results",
     "parallelize",
     "share_locals",
+    "serialize_scans",
+    "scans_as_loops",
     "sink_scalars",
     "fuse_kernels",
     "promote_registers",
@@ -166,14 +168,14 @@ fn cpu_pipeline(
     in_regions!(runner, fold_storage);
     // A local node whose elements live for one iteration is a local of that iteration.
     in_regions!(runner, contract_arrays, caps);
-    // Scans run in order, and their bodies on one thread.
-    pass!(runner, scans_as_loops);
     // A loop worth several threads stores its partial results into a node, so that it can be a kernel.
-    pass!(runner, store_partial_results, caps, options);
+    in_regions!(runner, store_partial_results, caps, options);
     // Top-level loops with independent iterations and enough work are parallel.
-    pass!(runner, parallelize, caps, options);
+    in_regions!(runner, parallelize, caps, options);
     // No local lives across a parallel loop, so each of these is a kernel.
-    pass!(runner, share_locals);
+    in_regions!(runner, share_locals);
+    // A scan without parallel loops is a loop on one thread.
+    pass!(runner, serialize_scans);
     // Every operation and type is one that the target has.
     runner.legalize(caps)?;
     Ok(uses)

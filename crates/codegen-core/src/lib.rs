@@ -53,7 +53,7 @@ pub use panic::panic_message;
 pub use ptx::{PtxLaunch, PtxModule, TensorMap, TileSwizzle};
 pub use rejection::{Checked, Rejection, reject};
 pub use scheduled::{
-    KernelCall, RoutineError, RoutineParts, RoutineProblem, ScheduledRoutine, Slot, Temp, TempId,
+    Binding, KernelCall, RoutineError, RoutineParts, RoutineProblem, ScheduledRoutine, Slot, Temp, TempId,
 };
 pub use shader::{Shader, ShaderModule};
 

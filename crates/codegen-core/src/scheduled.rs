@@ -46,8 +46,27 @@ pub struct KernelCall {
     pub kernel: usize,
     /// One slot per memory parameter of the kernel (per node of its IR).
     pub args: Vec<Slot>,
-    /// The routine's symbol for each symbol of the kernel.
-    pub bindings: Vec<SymbolId>,
+    /// What gives each symbol of the kernel its value.
+    pub bindings: Vec<Binding>,
+}
+
+/// What gives a symbol of a kernel its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binding {
+    /// A symbol of the routine.
+    Symbol(SymbolId),
+    /// A number: the step of a scan, which has calls of its own for each step.
+    Step(i64),
+}
+
+impl Binding {
+    /// The value, from those of the routine's symbols.
+    pub fn value(self, symbols: &[i64]) -> i64 {
+        match self {
+            Binding::Symbol(symbol) => symbols[symbol.index()],
+            Binding::Step(step) => step,
+        }
+    }
 }
 
 /// The argument for a memory parameter.
@@ -116,6 +135,9 @@ pub enum RoutineProblem {
     /// A symbol may have values outside of the range that the kernel takes.
     #[error("call {call} passes @{symbol}, in 0..{found}, to kernel `{kernel}`, expected 0..{expected}")]
     Range { call: usize, kernel: String, symbol: String, expected: i64, found: i64 },
+    /// A call binds a number outside of the range that the kernel takes.
+    #[error("call {call} passes step {found} to kernel `{kernel}`, expected 0..{expected}")]
+    Step { call: usize, kernel: String, expected: i64, found: i64 },
     /// A call uses a temporary outside of its lifetime, from its first to its last call.
     #[error("call {call} uses temporary {temp}, which is alive from call {} to {}", .live.0, .live.1)]
     NotAlive { call: usize, temp: usize, live: (usize, usize) },
@@ -239,8 +261,8 @@ impl RoutineParts {
         for (&slot, &param) in call.args.iter().zip(&abi.params) {
             self.check_slot(at, abi, slot, param)?;
         }
-        for (&symbol, expected) in call.bindings.iter().zip(abi.static_ranges()) {
-            self.check_symbol(at, abi, symbol, expected)?;
+        for (&binding, expected) in call.bindings.iter().zip(abi.static_ranges()) {
+            self.check_binding(at, abi, binding, expected)?;
         }
         Ok(())
     }
@@ -279,7 +301,15 @@ impl RoutineParts {
         }
     }
 
-    fn check_symbol(&self, at: usize, abi: &KernelAbi, symbol: SymbolId, expected: i64) -> Checked {
+    fn check_binding(&self, at: usize, abi: &KernelAbi, binding: Binding, expected: i64) -> Checked {
+        let symbol = match binding {
+            Binding::Symbol(symbol) => symbol,
+            Binding::Step(found) if (0..expected).contains(&found) => return Ok(()),
+            Binding::Step(found) => {
+                let kernel = abi.name.clone();
+                return Err(RoutineProblem::Step { call: at, kernel, expected, found });
+            }
+        };
         let missing =
             RoutineProblem::NoSymbol { call: at, symbol: symbol.index(), symbols: self.symbols.len() };
         let symbol = self.symbols.get(symbol.index()).ok_or(missing)?;

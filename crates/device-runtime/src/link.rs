@@ -18,7 +18,7 @@ use lowered_ir::ir::{NodeDecl, NodeRef};
 use tnode::{HostArray, ModeState, TensorNode, commit_modes};
 
 use crate::{
-    checked::{LoadedModule, MemoryRange},
+    checked::{BoundKernel, LoadedModule, MemoryRange},
     context::Context,
     driver::Driver,
     error::{DriverError, RunError},
@@ -492,23 +492,40 @@ fn calls(context: &Context, member: &Member<'_>, temps: Option<&Pool>) -> Result
         open.push(OpenCall {
             kernel: module.kernel(call.kernel).map_err(RunError::driver(linking))?,
             args: args.collect::<Result<_, _>>()?,
-            bindings: call.bindings.iter().map(|symbol| symbol.index()).collect(),
+            bindings: call.bindings.clone(),
         });
     }
     match member.merge {
         Some(node) => Ok(Calls::Merging(Merging::new(node.clone(), open))),
         None => {
-            let calls = open.iter().map(|call| fixed(driver, call)).collect::<Result<_, _>>();
-            let calls = calls.map_err(RunError::driver(linking))?;
+            let mut bound = BTreeMap::new();
+            let named = code.schedule().calls().iter().zip(&open);
+            let calls = named.map(|(call, open)| fixed(driver, call, open, &mut bound));
+            let calls = calls.collect::<Result<_, _>>().map_err(RunError::driver(linking))?;
             Kernels::new(driver, calls).map(Calls::Fixed).map_err(RunError::driver(during))
         }
     }
 }
 
-/// Binds a call that does not read the merge buffer.
-fn fixed(driver: &dyn Driver, call: &OpenCall) -> Result<Call, DriverError> {
-    let args: Vec<MemoryRange> = call.args.iter().flatten().cloned().collect();
-    Ok(Call { kernel: call.kernel.bind(driver, &args)?, bindings: call.bindings.clone() })
+/// Binds a call that does not read the merge buffer. Calls of one kernel with the same memory, such as those
+/// of the steps of a scan, share it in `bound`.
+fn fixed<'a>(
+    driver: &dyn Driver,
+    call: &'a KernelCall,
+    open: &OpenCall,
+    bound: &mut BTreeMap<(usize, &'a [Slot]), BoundKernel>,
+) -> Result<Call, DriverError> {
+    let key = (call.kernel, &call.args[..]);
+    let kernel = match bound.get(&key) {
+        Some(kernel) => kernel.clone(),
+        None => {
+            let args: Vec<MemoryRange> = open.args.iter().flatten().cloned().collect();
+            let kernel = open.kernel.bind(driver, &args)?;
+            bound.insert(key, kernel.clone());
+            kernel
+        }
+    };
+    Ok(Call { kernel, bindings: open.bindings.clone() })
 }
 
 /// Returns the memory of a slot, or `None` for the merge buffer.

@@ -8,6 +8,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
+use codegen_core::Binding;
 use smallvec::SmallVec;
 use tnode::TensorNode;
 
@@ -92,8 +93,8 @@ pub(crate) struct OpenCall {
     pub(crate) kernel: LoadedKernel,
     /// The arguments; none stands for the merge buffer.
     pub(crate) args: Vec<Option<MemoryRange>>,
-    /// For each static index, the position of the routine's symbol; see [`Call`].
-    pub(crate) bindings: Vec<usize>,
+    /// What gives each static index its value.
+    pub(crate) bindings: Vec<Binding>,
 }
 
 /// The kernels, bound to one source.

@@ -11,7 +11,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use codegen_core::Access;
+use codegen_core::{Access, Binding};
 use smallvec::SmallVec;
 use tnode::HostArray;
 
@@ -80,14 +80,14 @@ pub(crate) enum MemoryTask<'a> {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) kernel: BoundKernel,
-    /// For each static index of the kernel, the position of the routine's symbol.
-    pub(crate) bindings: Vec<usize>,
+    /// What gives each static index of the kernel its value.
+    pub(crate) bindings: Vec<Binding>,
 }
 
 impl Call {
     /// The values of the kernel's static indices, from those of the routine's symbols.
     fn values(&self, symbols: &[i64]) -> SmallVec<[i64; 8]> {
-        self.bindings.iter().map(|&at| symbols[at]).collect()
+        self.bindings.iter().map(|binding| binding.value(symbols)).collect()
     }
 }
 

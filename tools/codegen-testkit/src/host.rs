@@ -184,9 +184,7 @@ impl Memory {
         order: Order<'_>,
     ) -> Result<(), String> {
         let args = self.args(abi, call)?;
-        let bindings: Option<Vec<i64>> =
-            call.bindings.iter().map(|s| self.symbols.get(s.index()).copied()).collect();
-        let bindings = bindings.ok_or("binds a symbol that the routine lacks")?;
+        let bindings: Vec<i64> = call.bindings.iter().map(|binding| binding.value(&self.symbols)).collect();
         let expected = abi.params.iter().filter(|param| matches!(param, Param::StaticIndex { .. })).count();
         if bindings.len() != expected {
             return Err(format!("has {expected} static indices, and {} bindings", bindings.len()));

@@ -38,7 +38,7 @@ pub fn run_calls<E>(
                 pool[temp.offset..temp.offset + temp.bytes].to_vec()
             }
         });
-        let bindings: Vec<i64> = call.bindings.iter().map(|symbol| symbols[symbol.index()]).collect();
+        let bindings: Vec<i64> = call.bindings.iter().map(|binding| binding.value(&symbols)).collect();
         let after = run(call.kernel, args.collect(), &bindings)?;
         for (slot, bytes) in call.args.iter().zip(after) {
             match *slot {

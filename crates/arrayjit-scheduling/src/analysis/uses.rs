@@ -13,10 +13,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lowered_ir::ir::{Block, LoweredRoutine, NodeRef};
+use lowered_ir::ir::{LoweredRoutine, NodeRef};
 use lowered_ir::passes::access::{Facts, analyze};
 
 use crate::analysis::access;
+use crate::common::groups::Group;
 use codegen_core::artifact::Access;
 
 /// The accesses of a whole routine to its nodes, analyzed before loops are tiled.
@@ -60,10 +61,10 @@ pub(crate) struct KernelSpans(BTreeMap<NodeRef, (usize, usize)>);
 
 impl KernelSpans {
     /// The spans for groups of statements that become kernels.
-    pub(crate) fn of(groups: &[Block]) -> KernelSpans {
+    pub(crate) fn of(groups: &[Group]) -> KernelSpans {
         let mut spans = BTreeMap::new();
         for (at, group) in groups.iter().enumerate() {
-            for node in access::nodes(group) {
+            for node in access::nodes(&group.body) {
                 spans.entry(node).or_insert((at, at)).1 = at;
             }
         }
@@ -78,6 +79,8 @@ pub(crate) struct KernelNode {
     pub(crate) node: NodeRef,
     /// The position of the kernel among the groups.
     pub(crate) group: usize,
+    /// Whether the kernel runs several times, and may read what it stored before.
+    pub(crate) is_in_scan: bool,
 }
 
 /// The access of a kernel to a node. `facts` describes the kernel's IR.
@@ -87,13 +90,14 @@ pub(crate) fn access_of(
     uses: &RoutineUses,
     spans: &KernelSpans,
 ) -> Access {
-    let KernelNode { own, node, group } = *mention;
+    let KernelNode { own, node, group, is_in_scan } = *mention;
     let span = spans.0.get(&node);
     let is_first = span.is_some_and(|&(first, _)| first == group);
-    let is_only = span == Some(&(group, group));
+    let is_only = !is_in_scan && span == Some(&(group, group));
     let facts = &facts[own];
     let reads = facts.read_before_write && !(is_first && uses.fresh.contains(&node));
-    let covers = facts.covered || is_only && uses.covered.contains(&node);
+    let keeps = is_in_scan && facts.read_before_write;
+    let covers = facts.covered && !keeps || is_only && uses.covered.contains(&node);
     match (facts.is_written(), reads, covers) {
         (false, ..) => Access::Read,
         (true, true, _) => Access::ReadWrite,

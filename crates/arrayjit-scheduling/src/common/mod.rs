@@ -9,6 +9,7 @@ pub(crate) mod propagate_initializers;
 
 // Steps after the last pass, which make kernels.
 mod free_list; // gaps between allocations
+pub(crate) mod groups; // statements that become kernels, and their order
 pub(crate) mod partition; // kernels and their calls
 pub(crate) mod plan_temporaries;
 mod stack_arrays;

@@ -2,41 +2,36 @@
 //!
 //! A top-level parallel loop is a kernel, so that several threads can run its iterations after everything
 //! that it depends on. Consecutive other statements share a kernel, or several if they are many, because
-//! compiling a kernel takes more than twice as long as compiling its halves. Statements from the declaration
-//! of a top-level local to its last use stay together. Kernels that differ in names and in the texts of
+//! compiling a kernel takes more than twice as long as compiling its halves: see [`groups`](super::groups).
+//! The kernels in a scan are called once for each step. Kernels that differ in names and in the texts of
 //! comments only are kept once, with the comments of the first, and are analyzed, verified and compiled once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 
 use lowered_ir::ir::{
-    Block, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, Var, walk,
+    LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, Var,
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::{Facts, analyze};
-use lowered_ir::passes::cost::size;
 
 use crate::analysis::nodes::node_bytes;
 use crate::analysis::remarks::{hash_without_remarks, is_same_but_remarks};
 use crate::analysis::uses::{self, KernelNode, KernelSpans, RoutineUses};
 use crate::analysis::{cost, rename};
+use crate::common::groups::{Group, Groups, Run};
 use crate::common::stack_arrays;
 use codegen_core::Caps;
 use codegen_core::artifact::{KernelAbi, Launch, LaunchEnd, Param};
-use codegen_core::dependence;
 use codegen_core::emit::ScratchLayout;
 use codegen_core::kernel::{self, Kernel, KernelError};
-use codegen_core::scheduled::{KernelCall, Slot};
+use codegen_core::scheduled::{Binding, KernelCall, Slot};
 
 /// The most bytes of local nodes in the private memory of a GPU's thread.
 const PRIVATE_BYTES: usize = 256;
 
 /// A kernel of serial statements ends when it has this many, unless a top-level local is in use there.
 pub(crate) const KERNEL_STATEMENTS: usize = 512;
-
-/// A value of this many parts or more is long: it counts as a statement for every [`STATEMENT_PARTS`] parts.
-const LONG_VALUE: usize = 512;
-const STATEMENT_PARTS: usize = 16;
 
 /// Partitions the body of a routine into kernels and calls, whose memory arguments are nodes or the merge
 /// buffer. The routine loses its body.
@@ -49,9 +44,8 @@ pub(crate) fn partition(
     options: &crate::options::ScheduleOptions,
     limit: usize,
 ) -> Result<(Vec<Kernel>, Vec<KernelCall>), KernelError> {
-    let mut fresh = routine.fresh();
-    let mut groups = groups(std::mem::take(&mut routine.body), limit);
-    let routine = &*routine;
+    let (mut fresh, num_symbols) = (routine.fresh(), routine.symbols.len());
+    let Groups { mut groups, runs } = Groups::of(routine, limit);
     let private = if caps.workgroups.is_some() { PRIVATE_BYTES } else { usize::MAX };
     stack_arrays::move_to_stack(&mut groups, routine, &mut fresh, options.stack_bytes.min(private));
     let spans = KernelSpans::of(&groups);
@@ -59,7 +53,7 @@ pub(crate) fn partition(
     let mut calls = Vec::new();
     let mut known: HashMap<u64, Vec<DistinctBody>> = HashMap::new();
     for (at, group) in groups.iter().enumerate() {
-        let (mut ir, names) = draft(routine, group);
+        let (mut ir, names) = draft(routine, &group.body);
         let alike = known.entry(hash(&ir)).or_default();
         let is_known =
             |body: &DistinctBody| body.kernels.first().is_some_and(|&at| is_same(&kernels[at], &ir));
@@ -68,7 +62,7 @@ pub(crate) fn partition(
             alike.len() - 1
         });
         let body = &mut alike[found];
-        let params = params(&ir, &names, &body.facts, at, routine_uses, &spans);
+        let params = params(&ir, &names, &body.facts, (at, group), routine_uses, &spans);
         let kernel = match body.kernels.iter().find(|&&at| kernels[at].abi().params == params) {
             Some(&at) => at,
             None => {
@@ -81,7 +75,41 @@ pub(crate) fn partition(
         };
         calls.push(names.call(kernel));
     }
-    Ok((kernels, calls))
+    routine.symbols.truncate(num_symbols);
+    let mut in_order = Vec::new();
+    unroll(&runs, &calls, &mut BTreeMap::new(), &mut in_order);
+    Ok((kernels, in_order))
+}
+
+/// Appends the calls in the order in which they run. `calls` has one of each group, and `steps` the numbers
+/// of the scans around them.
+fn unroll(
+    runs: &[Run],
+    calls: &[KernelCall],
+    steps: &mut BTreeMap<SymbolId, i64>,
+    in_order: &mut Vec<KernelCall>,
+) {
+    for run in runs {
+        match run {
+            Run::Group(at) => {
+                let mut call = calls[*at].clone();
+                for binding in &mut call.bindings {
+                    if let Binding::Symbol(symbol) = binding
+                        && let Some(step) = steps.get(symbol)
+                    {
+                        *binding = Binding::Step(*step);
+                    }
+                }
+                in_order.push(call);
+            }
+            Run::Scan { step, steps: count, runs } => {
+                for at in 0..*count {
+                    steps.insert(*step, at);
+                    unroll(runs, calls, steps, in_order);
+                }
+            }
+        }
+    }
 }
 
 /// The IR of one or several kernels that differ in their accesses to parameters only, which the calls around
@@ -107,74 +135,6 @@ impl DistinctBody {
         };
         DistinctBody { kernels: Vec::new(), abi, facts: analyze(ir) }
     }
-}
-
-/// The top-level statements of each kernel.
-fn groups(body: Block, limit: usize) -> Vec<Block> {
-    let ends = span_ends(&body);
-    let mut groups: Vec<Block> = Vec::new();
-    let mut run = Block::new();
-    let mut until = 0;
-    let mut statements = 0;
-    for (at, stmt) in body.into_iter().enumerate() {
-        if statements >= limit && at >= until {
-            close(&mut run, &mut groups);
-            statements = 0;
-        }
-        until = until.max(ends.get(&at).copied().unwrap_or(0));
-        walk::stmts(std::slice::from_ref(&stmt)).for_each(|stmt| {
-            let long = stmt.values().map(size).filter(|size| *size >= LONG_VALUE);
-            statements += 1 + long.sum::<usize>() / STATEMENT_PARTS;
-        });
-        if is_parallel(&stmt) && at >= until {
-            // A comment before a parallel loop does not belong to the kernel before it.
-            while let Some(Stmt::Comment(_)) = run.last() {
-                run.pop();
-            }
-            close(&mut run, &mut groups);
-            statements = 0;
-            groups.push(vec![stmt]);
-        } else {
-            run.push(in_sequence(stmt));
-        }
-    }
-    close(&mut run, &mut groups);
-    groups
-}
-
-/// For each top-level declaration, the position after the last statement that mentions the local. All are
-/// found in one walk, because legalized random numbers declare thousands of locals.
-pub(crate) fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
-    let mut ends = BTreeMap::new();
-    for (at, stmt) in body.iter().enumerate() {
-        let used = dependence::locals_used(std::slice::from_ref(stmt));
-        ends.extend(used.into_iter().map(|local| (local, at + 1)));
-    }
-    let declared = body.iter().enumerate().filter_map(|(at, stmt)| match stmt {
-        Stmt::Declare { local, .. } => Some((at, ends.get(local).copied().unwrap_or(0))),
-        _ => None,
-    });
-    declared.collect()
-}
-
-/// Ends a group of serial statements. A group of comments is dropped.
-fn close(run: &mut Block, groups: &mut Vec<Block>) {
-    let run = std::mem::take(run);
-    if run.iter().any(|stmt| !matches!(stmt, Stmt::Comment(_))) {
-        groups.push(run);
-    }
-}
-
-/// Whether a statement is a parallel loop whose extent the ABI can state.
-pub(crate) fn is_parallel(stmt: &Stmt) -> bool {
-    matches!(stmt, Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, .. } if hi.is_constant())
-}
-
-fn in_sequence(mut stmt: Stmt) -> Stmt {
-    if let Stmt::For { kind: kind @ LoopKind::Parallel, .. } = &mut stmt {
-        *kind = LoopKind::Serial;
-    }
-    stmt
 }
 
 /// The IR of a kernel without a name, and the names in it.
@@ -221,7 +181,7 @@ fn params(
     ir: &LoweredRoutine,
     names: &KernelNames,
     facts: &Facts,
-    group: usize,
+    (group, of): (usize, &Group),
     routine_uses: &RoutineUses,
     spans: &KernelSpans,
 ) -> Vec<Param> {
@@ -231,7 +191,12 @@ fn params(
             Param::MergeBuffer { bytes }
         } else {
             Param::Node {
-                access: uses::access_of(&KernelNode { own, node, group }, facts, routine_uses, spans),
+                access: uses::access_of(
+                    &KernelNode { own, node, group, is_in_scan: of.is_in_scan },
+                    facts,
+                    routine_uses,
+                    spans,
+                ),
                 bytes,
             }
         }
@@ -286,7 +251,8 @@ impl KernelNames {
             true => Slot::Merge(node),
             false => Slot::Node(node),
         };
-        KernelCall { kernel, args: self.nodes.iter().map(slot).collect(), bindings: self.symbols.clone() }
+        let bindings = self.symbols.iter().map(|&symbol| Binding::Symbol(symbol)).collect();
+        KernelCall { kernel, args: self.nodes.iter().map(slot).collect(), bindings }
     }
 }
 

@@ -9,14 +9,16 @@ use lowered_ir::ir::{
     Affine, ArrayRef, Block, Expr, Fresh, IdSet, Indices, LocalId, LoopKind, LoweredRoutine, NodeDecl,
     NodeRef, Space, Stmt, walk,
 };
+use lowered_ir::passes::access::analyze;
 use tnode::Scalar;
 
 use crate::analysis::access;
 use crate::analysis::nodes::is_local;
 use crate::analysis::nodes::node_bytes;
+use crate::common::groups::Group;
 
 /// Moves the nodes of each group that fit into `limit` bytes.
-pub(crate) fn move_to_stack(groups: &mut [Block], routine: &LoweredRoutine, fresh: &mut Fresh, limit: usize) {
+pub(crate) fn move_to_stack(groups: &mut [Group], routine: &LoweredRoutine, fresh: &mut Fresh, limit: usize) {
     let mut owned: Vec<Vec<NodeRef>> = vec![Vec::new(); groups.len()];
     for (node, owner) in owners(groups) {
         if let Some(at) = owner.filter(|_| is_local(routine.node(node))) {
@@ -26,7 +28,7 @@ pub(crate) fn move_to_stack(groups: &mut [Block], routine: &LoweredRoutine, fres
     for (group, nodes) in groups.iter_mut().zip(owned) {
         let mut left = limit;
         let mut moved = BTreeMap::new();
-        for node in candidates(group, nodes) {
+        for node in candidates(group, nodes, routine) {
             let decl = routine.node(node);
             if let Some(rest) = left.checked_sub(node_bytes(decl)) {
                 left = rest;
@@ -34,7 +36,7 @@ pub(crate) fn move_to_stack(groups: &mut [Block], routine: &LoweredRoutine, fres
             }
         }
         if !moved.is_empty() {
-            move_nodes_to_stack(group, &moved, fresh);
+            move_nodes_to_stack(&mut group.body, &moved, fresh);
         }
     }
 }
@@ -46,23 +48,28 @@ struct StackArray<'a> {
 }
 
 /// The only group that accesses each node, if there is only one.
-fn owners(groups: &[Block]) -> BTreeMap<NodeRef, Option<usize>> {
+fn owners(groups: &[Group]) -> BTreeMap<NodeRef, Option<usize>> {
     let mut owners = BTreeMap::new();
     for (at, group) in groups.iter().enumerate() {
-        for node in access::nodes(group) {
+        for node in access::nodes(&group.body) {
             owners.entry(node).and_modify(|owner| *owner = None).or_insert(Some(at));
         }
     }
     owners
 }
 
-/// Selects the nodes that may move. Only this group accesses `nodes`.
-fn candidates(group: &[Stmt], mut nodes: Vec<NodeRef>) -> Vec<NodeRef> {
-    if nodes.is_empty() || matches!(group, [Stmt::For { kind: LoopKind::Parallel, .. }]) {
+/// Selects the nodes that may move. Only this group accesses `nodes`. A group in a scan keeps those that one
+/// step leaves to the next.
+fn candidates(group: &Group, mut nodes: Vec<NodeRef>, routine: &LoweredRoutine) -> Vec<NodeRef> {
+    if nodes.is_empty() || matches!(group.body[..], [Stmt::For { kind: LoopKind::Parallel, .. }]) {
         return Vec::new();
     }
-    let indirectly = read_indirectly(group);
+    let indirectly = read_indirectly(&group.body);
     nodes.retain(|node| !indirectly.contains(node));
+    if group.is_in_scan && !nodes.is_empty() {
+        let facts = analyze(&LoweredRoutine { body: group.body.clone(), ..routine.clone() });
+        nodes.retain(|&node| !facts[node].read_before_write);
+    }
     nodes
 }
 

@@ -11,7 +11,7 @@ use lowered_ir::passes::access::analyze;
 
 use crate::analysis::access;
 use crate::common::expand_scalars::expand;
-use crate::common::partition::{is_parallel, span_ends};
+use crate::common::groups::{is_parallel, span_ends};
 
 /// Replaces scalars that live across parallel loops by nodes, which are zero at first as locals are.
 pub(crate) fn share_locals(routine: &mut LoweredRoutine) {

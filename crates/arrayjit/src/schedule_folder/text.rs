@@ -5,7 +5,7 @@
 //! routine …                                         the routine without statements, for symbols and nodes
 //! kernel BYTES EXTENT GRAIN THREADS END SCRATCH COST PARAMETERS
 //! routine …                                         the kernel
-//! call KERNEL ARGUMENTS / SYMBOLS
+//! call KERNEL ARGUMENTS / SYMBOLS                   `=N` is the step N of a scan
 //! temp NODE BYTES OFFSET FIRST LAST
 //! overwritten NODES
 //! ```
@@ -13,8 +13,8 @@
 use std::{fmt::Write, str::FromStr};
 
 use codegen_core::{
-    Access, Cost, Kernel, KernelAbi, KernelCall, Launch, LaunchEnd, Param, RoutineParts, ScheduledRoutine,
-    Slot, Temp, TempId,
+    Access, Binding, Cost, Kernel, KernelAbi, KernelCall, Launch, LaunchEnd, Param, RoutineParts,
+    ScheduledRoutine, Slot, Temp, TempId,
 };
 use lowered_ir::{
     ir::{LoweredRoutine, NodeDecl, NodeRef, Numerics, SymbolId},
@@ -61,7 +61,10 @@ fn write_parts(schedule: &ScheduledRoutine, out: &mut String) -> std::fmt::Resul
             Slot::Merge(node) => write!(out, " m{}", node.0),
         })?;
         write!(out, " /")?;
-        bindings.iter().try_for_each(|symbol| write!(out, " {}", symbol.0))?;
+        bindings.iter().try_for_each(|binding| match binding {
+            Binding::Symbol(symbol) => write!(out, " {}", symbol.0),
+            Binding::Step(step) => write!(out, " ={step}"),
+        })?;
         writeln!(out)?;
     }
     for Temp { node, bytes, offset, live } in schedule.temps() {
@@ -180,7 +183,11 @@ fn call(line: &str) -> Option<KernelCall> {
             _ => return None,
         });
     }
-    let bindings = words.map(|word| word.parse().ok().map(SymbolId)).collect::<Option<_>>()?;
+    let binding = |word: &str| match word.strip_prefix('=') {
+        Some(step) => step.parse().ok().map(Binding::Step),
+        None => word.parse().ok().map(|symbol| Binding::Symbol(SymbolId(symbol))),
+    };
+    let bindings = words.map(binding).collect::<Option<_>>()?;
     Some(KernelCall { kernel, args, bindings })
 }
 

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use codegen_core::{Code, Codegen, DType, Kernel, KernelCall, Param, RoutineParts, ScheduledRoutine, Slot};
+use codegen_core::{
+    Binding, Code, Codegen, DType, Kernel, KernelCall, Param, RoutineParts, ScheduledRoutine, Slot,
+};
 use device_runtime::{Context, Device, LinkedRoutine};
 use lowered_ir::ir::{NodeDecl, SymbolId};
 use scheduler_multicore::{Cpu, CpuConfig};
@@ -87,7 +89,7 @@ fn alone(kernel: Kernel) -> Option<ScheduledRoutine> {
         calls: vec![KernelCall {
             kernel: 0,
             args: ir.node_refs().map(|(node, _)| Slot::Node(node)).collect(),
-            bindings: (0..ir.symbols.len() as u32).map(SymbolId).collect(),
+            bindings: (0..ir.symbols.len() as u32).map(|at| Binding::Symbol(SymbolId(at))).collect(),
         }],
         temps: Vec::new(),
         overwritten: Vec::new(),

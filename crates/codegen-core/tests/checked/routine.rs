@@ -1,7 +1,7 @@
 //! Scheduled routines: calls, slots and temporaries must agree with kernels.
 
 use codegen_core::{
-    BASE_ALIGNMENT, KernelCall, RoutineParts, RoutineProblem, ScheduledRoutine, Slot, Temp, TempId,
+    BASE_ALIGNMENT, Binding, KernelCall, RoutineParts, RoutineProblem, ScheduledRoutine, Slot, Temp, TempId,
 };
 use lowered_ir::ir::{NodeRef, SymbolId};
 
@@ -53,7 +53,7 @@ fn merge_buffers_are_passed_as_such() {
             calls: vec![KernelCall {
                 kernel: 0,
                 args: vec![slot, Slot::Node(NodeRef(1)), Slot::Node(NodeRef(2))],
-                bindings: vec![SymbolId(0)],
+                bindings: vec![Binding::Symbol(SymbolId(0))],
             }],
             temps: vec![],
             overwritten: vec![],
@@ -78,13 +78,20 @@ fn memory_has_the_size_that_kernels_take() {
 
 #[test]
 fn symbols_stay_in_the_range_that_kernels_take() {
-    let unknown = problem(|parts| parts.calls[2].bindings[0] = SymbolId(1));
+    let unknown = problem(|parts| parts.calls[2].bindings[0] = Binding::Symbol(SymbolId(1)));
     assert!(matches!(unknown, RoutineProblem::NoSymbol { symbol: 1, symbols: 1, .. }), "{unknown}");
     for range in [4, 1 << 40, i64::MAX] {
         let wide = problem(|parts| parts.symbols[0].range = range);
         assert!(matches!(wide, RoutineProblem::Range { expected: 3, found, .. } if found == range), "{wide}");
     }
+    for step in [-1, 3] {
+        let outside = problem(|parts| parts.calls[2].bindings[0] = Binding::Step(step));
+        assert!(matches!(outside, RoutineProblem::Step { expected: 3, found, .. } if found == step));
+    }
     let mut narrow = scheduled().into_parts();
+    narrow.calls[2].bindings[0] = Binding::Step(2);
+    assert!(ScheduledRoutine::new(narrow.clone()).is_ok());
+    narrow.calls[2].bindings[0] = Binding::Symbol(SymbolId(0));
     narrow.symbols[0].range = 2;
     assert!(ScheduledRoutine::new(narrow).is_ok());
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::support::*;
-use codegen_core::{Access, Artifact, KernelCall, LogSink, Logging, Slot};
+use codegen_core::{Access, Artifact, Binding, KernelCall, LogSink, Logging, Slot};
 use device_cuda::CudaConfig;
 use device_runtime::{BoundKernel, Driver, DriverError, EventHandle, PoolId, RunError, StreamHandle};
 use lowered_ir::{
@@ -123,8 +123,11 @@ fn a_routine_that_logs_runs_kernel_by_kernel() {
         let log = Log::default();
         let x = node("x", 1);
         let kernels = [counting("first"), counting("second")];
-        let call =
-            |kernel| KernelCall { kernel, args: vec![Slot::Node(NodeRef(0))], bindings: vec![SymbolId(0)] };
+        let call = |kernel| KernelCall {
+            kernel,
+            args: vec![Slot::Node(NodeRef(0))],
+            bindings: vec![Binding::Symbol(SymbolId(0))],
+        };
         let artifact = logging_to(artifact(&kernels), log.clone());
         let symbols = [symbol("n", 1 << 20)];
         let code = many_kernels("work", from_ref(&x), &symbols, artifact, vec![call(0), call(1)], vec![]);
@@ -315,7 +318,11 @@ fn a_log_without_memory_is_an_error_that_names_the_kernel() {
     on_device(|| {
         let x = node("x", 1);
         let driver = open(&CudaConfig { memory_limit: Some(1000), ..CudaConfig::default() });
-        let call = KernelCall { kernel: 0, args: vec![Slot::Node(NodeRef(0))], bindings: vec![SymbolId(0)] };
+        let call = KernelCall {
+            kernel: 0,
+            args: vec![Slot::Node(NodeRef(0))],
+            bindings: vec![Binding::Symbol(SymbolId(0))],
+        };
         let artifact = artifact(&[counting("talker").with_log(lines(), 2000)]);
         let code = many_kernels("talk", from_ref(&x), &[symbol("n", 9)], artifact, vec![call], vec![]);
         let context = context(&device(&driver)).init_from_host(&x, array(&[0])).unwrap();

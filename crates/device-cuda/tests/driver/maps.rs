@@ -53,7 +53,7 @@ fn a_kernel_gets_its_maps_behind_all_else() {
         let call = codegen_core::KernelCall {
             kernel: 0,
             args: [1, 0].map(|at| codegen_core::Slot::Node(lowered_ir::ir::NodeRef(at))).into(),
-            bindings: vec![lowered_ir::ir::SymbolId(0)],
+            bindings: vec![codegen_core::Binding::Symbol(lowered_ir::ir::SymbolId(0))],
         };
         let nodes = [x, y.clone()];
         let code = many_kernels("r", &nodes, &[symbol("i", 100)], artifact(&[kernel]), vec![call], vec![]);

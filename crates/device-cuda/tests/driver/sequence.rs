@@ -6,7 +6,7 @@
 use std::{slice::from_ref, sync::Arc};
 
 use crate::support::*;
-use codegen_core::{Access, Code, KernelCall, Slot};
+use codegen_core::{Access, Binding, Code, KernelCall, Slot};
 use device_cuda::CudaConfig;
 use device_runtime::{
     BoundKernel, BoundSequence, CallTime, Context, DirectDriver, Driver, DriverError, FaultDevice, FaultPlan,
@@ -17,7 +17,7 @@ use tnode::{DType, HostArray, TensorNode};
 
 /// A routine of kernels on one node. The kernels use the routine's symbols in turn.
 fn chain(x: &TensorNode, kernels: &[Kernel], symbols: usize) -> Arc<Code> {
-    let mut turns = (0..symbols as u32).map(SymbolId).cycle();
+    let mut turns = (0..symbols as u32).map(|at| Binding::Symbol(SymbolId(at))).cycle();
     let call = |(kernel, it): (usize, &Kernel)| KernelCall {
         kernel,
         args: vec![Slot::Node(NodeRef(0))],

@@ -173,7 +173,7 @@ fn mentions(body: &[Stmt]) -> IdSet<NodeRef> {
 }
 
 /// Adds a symbol for the step of a scan, with a name that no symbol has.
-fn add_symbol(routine: &mut LoweredRoutine, range: i64) -> SymbolId {
+pub fn add_symbol(routine: &mut LoweredRoutine, range: i64) -> SymbolId {
     let mut name = "step".to_owned();
     while routine.symbols.iter().any(|symbol| symbol.name == name) {
         name.push('_');

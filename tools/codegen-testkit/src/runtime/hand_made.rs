@@ -3,7 +3,7 @@
 use std::{slice::from_ref, sync::Arc};
 
 use codegen_core::{
-    Access, Artifact, Code, Cost, Kernel, KernelAbi, KernelCall, Launch, Param, RoutineParts,
+    Access, Artifact, Binding, Code, Cost, Kernel, KernelAbi, KernelCall, Launch, Param, RoutineParts,
     ScheduledRoutine, Slot, Temp,
     host::{HostArg, HostFn, HostModule, InterpretedKernel},
 };
@@ -181,7 +181,7 @@ pub fn one_kernel(uses: &[(&TensorNode, Access)], symbols: &[Symbol], artifact: 
     let call = KernelCall {
         kernel: 0,
         args: (0..uses.len()).map(|at| Slot::Node(NodeRef(at as u32))).collect(),
-        bindings: (0..symbols.len()).map(|at| SymbolId(at as u32)).collect(),
+        bindings: (0..symbols.len()).map(|at| Binding::Symbol(SymbolId(at as u32))).collect(),
     };
     let nodes: Vec<_> = uses.iter().map(|(node, _)| (*node).clone()).collect();
     let name = artifact.kernels()[0].name.clone();

@@ -6,7 +6,7 @@
 //! of shared memory of a GPU, optionally followed by the registers of a thread and the subgroup size).
 
 use codegen_core::{
-    Access, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,
+    Access, Binding, Caps, DTypeSet, Interpreted, Param, ScheduledRoutine, Slot, Transcendental, Workgroups,
     check_form,
 };
 use lowered_ir::{ir::LoweredRoutine, text::print, verify::verify};
@@ -128,7 +128,10 @@ fn text(scheduled: &ScheduledRoutine, workgroups: Option<Workgroups>) -> Result<
         }
     }
     for call in scheduled.calls() {
-        let bindings = call.bindings.iter().map(|s| format!("@{}", scheduled.symbols()[s.index()].name));
+        let bindings = call.bindings.iter().map(|binding| match binding {
+            Binding::Symbol(symbol) => format!("@{}", scheduled.symbols()[symbol.index()].name),
+            Binding::Step(step) => step.to_string(),
+        });
         let args: Vec<String> = call.args.iter().map(slot).chain(bindings).collect();
         text.push_str(&format!("; call kernel {} with {}\n", call.kernel, args.join(", ")));
     }

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use codegen_core::{
-    Access, Artifact, Interpreted, Kernel, KernelAbi, ScheduledRoutine,
+    Access, Artifact, Binding, Interpreted, Kernel, KernelAbi, ScheduledRoutine,
     contract::Codegen,
     host::{HostModule, HostPtr, NativeCode, NativeKernel},
 };
@@ -290,7 +290,7 @@ fn single(kernel: Kernel) -> Artifact {
         if merged(at) { Slot::Merge(node) } else { Slot::Node(node) }
     });
     let symbols = kernel.ir().symbols.clone();
-    let bindings = (0..symbols.len()).map(|at| SymbolId(at as u32)).collect();
+    let bindings = (0..symbols.len()).map(|at| Binding::Symbol(SymbolId(at as u32))).collect();
     let call = KernelCall { kernel: 0, args: args.collect(), bindings };
     let parts = RoutineParts {
         name: "single".into(),
