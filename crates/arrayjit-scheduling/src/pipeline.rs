@@ -11,6 +11,7 @@ use crate::analysis::uses::RoutineUses;
 use crate::common::expand_scalars::expand_scalars;
 use crate::common::groups::serialize_scans;
 use crate::common::initialize_locals::initialize_locals;
+use crate::common::leave_scans::leave_scans;
 use crate::common::make_numerics_explicit::make_numerics_explicit;
 use crate::common::normalize_loops::normalize_loops;
 use crate::common::partition::{self, partition};
@@ -47,6 +48,7 @@ const UNROLLED_STATEMENTS: usize = 1 << 16;
 /// The names under which [`schedule_traced`] and [`schedule_serial`] show passes. The target decides which of
 /// them run.
 pub const PASS_NAMES: &[&str] = &[
+    "leave_scans",
     "unroll_scans",
     "reset_schedule",
     "expand_scalars",
@@ -132,6 +134,8 @@ fn cpu_pipeline(
     caps: &Caps,
     options: &ScheduleOptions,
 ) -> Result<RoutineUses, LegalizeError> {
+    // Products of all steps that one product can compute are outside of scans.
+    pass!(runner, leave_scans);
     let mut uses = RoutineUses::of(&runner.routine);
     // Every element of a local node is written before it is read.
     pass!(runner, initialize_locals, &uses);
@@ -188,6 +192,8 @@ fn gpu_pipeline(
     caps: &Caps,
     options: &ScheduleOptions,
 ) -> Result<RoutineUses, LegalizeError> {
+    // Products of all steps that one product can compute are outside of scans.
+    pass!(runner, leave_scans);
     // Each step of a scan is a part of the routine.
     pass!(runner, unroll_scans);
     // Every loop is serial, and every local belongs to one thread.

@@ -3,6 +3,7 @@
 // Passes, in the order of the pipelines.
 pub(crate) mod expand_scalars;
 pub(crate) mod initialize_locals;
+pub(crate) mod leave_scans;
 pub(crate) mod make_numerics_explicit;
 pub(crate) mod normalize_loops;
 pub(crate) mod propagate_initializers;
