@@ -19,7 +19,7 @@ use crate::common::plan_temporaries::plan_temporaries;
 use crate::common::propagate_initializers::propagate_initializers;
 use crate::cpu::block_rows::block_rows;
 use crate::cpu::contract_arrays::contract_arrays;
-use crate::cpu::fold_storage::fold_storage;
+use crate::cpu::fold_storage::{fold_lifetimes, fold_storage};
 use crate::cpu::forward_stores::forward_stores;
 use crate::cpu::fuse_loops::{fuse_loops, fuse_strips};
 use crate::cpu::pad_nodes::pad_nodes;
@@ -68,6 +68,7 @@ pub const PASS_NAMES: &[&str] = &[
     "fuse_strips",
     "fold_storage",
     "contract_arrays",
+    "fold_lifetimes",
     "store_partial_results",
     "parallelize",
     "share_locals",
@@ -172,6 +173,8 @@ fn cpu_pipeline(
     in_regions!(runner, fold_storage);
     // A local node whose elements live for one iteration is a local of that iteration.
     in_regions!(runner, contract_arrays, caps);
+    // The same for nodes of several nests: no node is written where another one could be that is dead then.
+    in_regions!(runner, fold_lifetimes, options.stack_bytes);
     // A loop worth several threads stores its partial results into a node, so that it can be a kernel.
     in_regions!(runner, store_partial_results, caps, options);
     // Top-level loops with independent iterations and enough work are parallel.

@@ -6,6 +6,7 @@ mod corpus;
 mod fma;
 mod gpu;
 mod legalize;
+mod lifetimes;
 mod nests;
 mod programs;
 mod random;

@@ -1,6 +1,7 @@
 //! Random optimized routines keep their bits after every pass of the scheduler.
 
-use super::common::{on_gpu, steps};
+use super::common::{on_gpu, steps_with};
+use super::lifetimes::options;
 use assignment_text::parse;
 use assignments::lower::{LowerOptions, lower};
 use filetests::RunCase;
@@ -25,7 +26,7 @@ fn routines_keep_their_bits(numerics: Numerics) {
         let cases = cases(routine_from_seed(seed, 400), seed ^ 0x5eed);
         for case in cases.into_iter().flatten().filter(|case| case.routine.numerics == numerics) {
             println!("seed {seed}");
-            steps(&case);
+            steps_with(&case, &options(seed % 2 == 0));
             on_gpu(&case);
             count += 1;
         }

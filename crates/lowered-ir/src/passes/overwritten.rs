@@ -164,7 +164,8 @@ impl LaterStores {
 
 fn without_overwritten_elements(block: Block) -> Block {
     let mut later = LaterStores::end_of(&block);
-    let mut kept = Block::new();
+    // The optimized routine lives as long as its code, and a block that grows has room for four statements.
+    let mut kept = Block::with_capacity(block.len());
     for stmt in block.into_iter().rev() {
         if later.overwrites(&stmt) {
             continue;
