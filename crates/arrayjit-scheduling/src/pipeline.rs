@@ -304,10 +304,11 @@ fn into_kernels(
     let (kernels, mut calls) = partition(&mut routine, uses, caps, options, limit)?;
     // Contractions that the codegen does not compile whole are register tiles.
     let kernels = tile_rejected(kernels, codegen)?;
-    // Local nodes are byte ranges of the run's pool, which share bytes where lifetimes are disjoint.
+    // Local nodes are byte ranges of the run's pool, which share bytes where lifetimes are disjoint, or of
+    // results that are written later.
     let nodes = routine.nodes;
-    let temps = plan_temporaries(&mut calls, &nodes, |node| is_local(&nodes[node.index()]), caps.alignment);
-    let overwritten = uses.overwritten().filter(|node| !is_local(&nodes[node.index()])).collect();
+    let overwritten: Vec<_> = uses.overwritten().filter(|node| !is_local(&nodes[node.index()])).collect();
+    let temps = plan_temporaries(&mut calls, &nodes, &overwritten, options.stack_bytes, caps.alignment);
     let (name, symbols) = (routine.name, routine.symbols);
     let parts = RoutineParts { name, symbols, nodes, kernels, calls, temps, overwritten };
     Ok(ScheduledRoutine::new(parts)?)

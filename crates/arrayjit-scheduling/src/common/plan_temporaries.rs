@@ -1,11 +1,12 @@
-//! Temporaries: lifetimes of local nodes, and their offsets in the memory of a run.
+//! Temporaries: lifetimes of local nodes, and their places in memory.
 //!
-//! Two temporaries share bytes only if no call is within both lifetimes. Offsets are multiples of the
-//! target's alignment.
+//! Two temporaries share bytes only if no call is within both lifetimes. A large temporary that is dead
+//! before a result is first accessed has the result's memory, if runs overwrite the whole result. The others
+//! have offsets in the memory of a run, which are multiples of the target's alignment.
 
 use std::collections::BTreeMap;
 
-use crate::analysis::nodes::node_bytes;
+use crate::analysis::nodes::{is_local, node_bytes};
 use crate::common::free_list::FreeList;
 use codegen_core::caps::BASE_ALIGNMENT;
 use codegen_core::scheduled::{KernelCall, Slot, Temp, TempId};
@@ -19,45 +20,73 @@ struct TempRequest {
     live: (usize, usize),
 }
 
-/// Replaces each [`Slot::Node`] of a local node by a [`Slot::Temp`] and plans the offsets of the temporaries.
+/// Replaces each [`Slot::Node`] of a local node by a [`Slot::Temp`] and plans the offsets of the temporaries;
+/// those of more than `limit` bytes may get the memory of nodes that are `overwritten`.
 pub(crate) fn plan_temporaries(
     calls: &mut [KernelCall],
     nodes: &[NodeDecl],
-    is_local: impl Fn(NodeRef) -> bool,
+    overwritten: &[NodeRef],
+    limit: usize,
     alignment: usize,
 ) -> Vec<Temp> {
-    let requests = lifetimes(calls, nodes, is_local);
-    let ids: BTreeMap<NodeRef, TempId> =
-        requests.iter().enumerate().map(|(i, request)| (request.node, TempId(i as u32))).collect();
+    let spans = spans(calls);
+    let request = |(&node, &live): (&NodeRef, &(usize, usize))| {
+        let decl = &nodes[node.index()];
+        is_local(decl).then(|| TempRequest { node, bytes: node_bytes(decl), live })
+    };
+    let mut requests: Vec<TempRequest> = spans.iter().filter_map(request).collect();
+    let results = overwritten.iter().filter_map(|&node| {
+        Some(Lender { node, bytes: node_bytes(&nodes[node.index()]), first: spans.get(&node)?.0, next: 0 })
+    });
+    let mut slots = lend(&mut requests, results.collect(), limit);
+    slots
+        .extend(requests.iter().enumerate().map(|(i, request)| (request.node, Slot::Temp(TempId(i as u32)))));
     for slot in calls.iter_mut().flat_map(|call| &mut call.args) {
         if let Slot::Node(node) = slot
-            && let Some(id) = ids.get(node)
+            && let Some(place) = slots.get(node)
         {
-            *slot = Slot::Temp(*id);
+            *slot = *place;
         }
     }
     pack(&requests, alignment.max(BASE_ALIGNMENT))
 }
 
-fn lifetimes(
-    calls: &[KernelCall],
-    nodes: &[NodeDecl],
-    is_local: impl Fn(NodeRef) -> bool,
-) -> Vec<TempRequest> {
-    let mut lives: BTreeMap<NodeRef, (usize, usize)> = BTreeMap::new();
+/// The first and the last call that access each node.
+fn spans(calls: &[KernelCall]) -> BTreeMap<NodeRef, (usize, usize)> {
+    let mut spans = BTreeMap::new();
     for (at, call) in calls.iter().enumerate() {
         for slot in &call.args {
-            if let Slot::Node(node) = *slot
-                && is_local(node)
-            {
-                lives.entry(node).or_insert((at, at)).1 = at;
+            if let Slot::Node(node) = *slot {
+                spans.entry(node).or_insert((at, at)).1 = at;
             }
         }
     }
-    lives
-        .into_iter()
-        .map(|(node, live)| TempRequest { node, bytes: node_bytes(&nodes[node.index()]), live })
-        .collect()
+    spans
+}
+
+/// A result whose memory is free until the call `first`, and for other temporaries from the call `next` on.
+struct Lender {
+    node: NodeRef,
+    bytes: usize,
+    first: usize,
+    next: usize,
+}
+
+/// Takes out the requests that get the memory of a result, and returns their slots.
+fn lend(requests: &mut Vec<TempRequest>, mut results: Vec<Lender>, limit: usize) -> BTreeMap<NodeRef, Slot> {
+    let mut lent = BTreeMap::new();
+    for i in by_start(requests) {
+        let TempRequest { node, bytes, live: (start, end) } = requests[i];
+        let fits = |of: &&mut Lender| of.bytes == bytes && of.next <= start && end < of.first;
+        if bytes > limit
+            && let Some(result) = results.iter_mut().find(fits)
+        {
+            result.next = end + 1;
+            lent.insert(node, Slot::Node(result.node));
+        }
+    }
+    requests.retain(|request| !lent.contains_key(&request.node));
+    lent
 }
 
 /// The most overlapping lifetimes per temporary, on average, for which [`pack`] compares pairs.
@@ -158,6 +187,25 @@ mod tests {
 
     fn peak(temps: &[Temp]) -> usize {
         temps.iter().map(|t| t.offset + t.bytes).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn results_lend_their_memory_until_they_are_written() {
+        let of = |node: u32, bytes, live| TempRequest { node: NodeRef(node), ..request(bytes, live) };
+        let result = |node: u32, first| Lender { node: NodeRef(node), bytes: 256, first, next: 0 };
+        // The fourth is alive when the result is written, and the fifth has another size.
+        let mut requests = vec![
+            of(0, 256, (0, 1)),
+            of(1, 256, (1, 2)),
+            of(2, 256, (2, 3)),
+            of(3, 256, (3, 4)),
+            of(4, 128, (0, 1)),
+        ];
+        let lent = lend(&mut requests, vec![result(9, 4)], 64);
+        assert_eq!(lent, [0, 2].map(|node| (NodeRef(node), Slot::Node(NodeRef(9)))).into());
+        assert_eq!(requests.iter().map(|request| request.node.0).collect::<Vec<_>>(), [1, 3, 4]);
+        let mut small = vec![of(0, 256, (0, 1))];
+        assert!(lend(&mut small, vec![result(9, 4)], 256).is_empty());
     }
 
     #[test]
