@@ -13,9 +13,10 @@ const PACKAGES: &[&str] = &["onnx==1.23.2", "onnxruntime==1.32.0", "numpy"];
 
 pub(crate) fn run() -> Result<()> {
     let python = python_in(&xtask::root().join("target/onnx-suite"), PACKAGES)?;
-    for (script, archive) in
-        [("generate.py", "onnx-node-tests.tar.xz"), ("generate_microsoft.py", "microsoft-operator-tests.tar.xz")]
-    {
+    for (script, archive) in [
+        ("generate.py", "onnx-node-tests.tar.xz"),
+        ("generate_microsoft.py", "microsoft-operator-tests.tar.xz"),
+    ] {
         let script = xtask::root().join("crates/arrayjit-onnx/tests/suite").join(script);
         let archive = xtask::root().join("data").join(archive);
         finish(Command::new(&python).arg(script).arg(&archive), &archive)?;

@@ -1,6 +1,6 @@
 //! Named dimensions as sizes of a run: one compilation computes what one for each shape does.
 
-use arrayjit_onnx::{Backend, HostArray, InferenceSession, Model, SessionOptions, ShapePolicy, proto::*};
+use arrayjit_onnx::{Backend, HostArray, InferenceSession, SessionOptions, ShapePolicy, proto::*};
 
 use crate::build::*;
 
