@@ -10,7 +10,8 @@
 //! The product of all steps has more rows, or a longer sum, than those of single steps, and packs its
 //! operands once. A product may go before the scan if no step writes a factor, and behind it if no step reads
 //! the sum and its factors are as they were: memory that no step writes, or of which each step writes its own
-//! part, or nodes that live for one step. A node of one step gets an axis for the steps, as long as all steps
+//! part, or nodes that live for one step. Sums that are long in one step stay: their products read the sums
+//! seldom, and their factors are in a cache. A node of one step gets an axis for the steps, as long as all steps
 //! together have at most [`MAX_BYTES`]. Each element is the sum of the same products in the same order, so no
 //! bit changes.
 
@@ -28,6 +29,9 @@ use crate::analysis::nodes::{is_local, node_bytes};
 
 /// The most bytes of a node with an axis for the steps that had none.
 const MAX_BYTES: usize = 64 << 20;
+
+/// The least number of products per step of a sum that stays in its scan.
+const LONG_SUM: i64 = 24;
 
 /// Moves products out of scans.
 pub(crate) fn leave_scans(routine: &mut LoweredRoutine) {
@@ -172,7 +176,11 @@ impl Passage<'_> {
         let is_mentioned = |stmt: &Stmt| mentions(std::slice::from_ref(stmt)).contains_key(&products.node);
         let others = || scan.body[..at].iter().chain(&scan.body[at + 1..]);
         let is_matrix = products.factors.iter().all(|factor| products.lacks_loop(factor));
-        if !is_matrix || products.index.iter().any(|i| i.mentions(scan.var)) || others().any(is_mentioned) {
+        if products.num_products() >= LONG_SUM
+            || !is_matrix
+            || products.index.iter().any(|i| i.mentions(scan.var))
+            || others().any(is_mentioned)
+        {
             return None;
         }
         let factor = |(node, index)| Some((node, self.factor_behind(scan, at, node, index)?));
@@ -298,6 +306,12 @@ impl Products<'_> {
         let factors = [element(left)?, element(right)?];
         let is_sum = element(a) == Some((*node, index)) && factors.iter().all(|factor| factor.0 != *node);
         is_sum.then_some(Products { loops, stmt, node: *node, index, factors })
+    }
+
+    /// The number of products of an element.
+    fn num_products(&self) -> i64 {
+        let sums = self.loops.iter().filter(|(var, _)| !self.index.iter().any(|i| i.mentions(*var)));
+        sums.fold(1, |count, (_, extent)| count.saturating_mul(*extent))
     }
 
     /// Whether a factor is the same for several elements of the result, as a factor of matrices is.
