@@ -93,6 +93,7 @@ impl Graph {
         weights: &ModelState,
         results: &[&Tensor],
     ) -> Result<Executable, TensorError> {
+        self.check_results(results)?;
         let results: Vec<TensorNode> = results.iter().map(|tensor| tensor.node().clone()).collect();
         self.compile_with(name, weights, results, &[])
     }

@@ -1,5 +1,7 @@
 //! Graphs: the statements that operations on tensors add.
 
+mod scans; // bodies of scans
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -9,6 +11,7 @@ use std::{
 
 use arrayjit::{Assignments, DType, HostArray, Nodes, Program, TensorNode, assign::builder, autodiff};
 
+use self::scans::Scans;
 use crate::{
     error::{Call, TensorError},
     operand::{Argument, TensorOperand},
@@ -51,6 +54,7 @@ struct GraphState {
     names: BTreeMap<String, usize>,
     results: Vec<ResultRecord>,
     parts: InputParts,
+    scans: Scans,
     is_training: bool,
     rank: u32,
 }
@@ -260,6 +264,8 @@ impl Graph {
             _ => loss.clone(), // `autodiff` names the shape
         };
         let mut state = self.state();
+        let closed = state.scans.check_closed("a gradient stands in it, expected one behind the scan");
+        closed.map_err(|error| fail_in(&state, call, error))?;
         let gradient = autodiff::gradient(&state.program, loss.node(), &nodes)
             .map_err(|error| fail_in(&state, call, error))?;
         state.program = gradient.program;
@@ -359,7 +365,6 @@ impl Graph {
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
     ) -> Result<Vec<Tensor>, TensorError> {
-        self.check_graph(call, inputs.iter().map(|(_, argument)| *argument))?;
         // The text is parsed alone, so that the columns of its errors are the caller's.
         let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
         self.emit_program(call, program, inputs, results)
@@ -373,10 +378,34 @@ impl Graph {
         inputs: &[(&str, Argument<'_>)],
         results: &[&str],
     ) -> Result<Vec<Tensor>, TensorError> {
+        let mut read = self.read_text(call, program, inputs, results)?;
+        check_written(&read.assignments, inputs).map_err(|error| self.fail(call, error))?;
+        self.state().scans.number(&mut read.assignments);
+        self.add(call, read, inputs)
+    }
+
+    /// The statements of a text with these arguments.
+    fn read_text(
+        &self,
+        call: Call,
+        program: Program,
+        inputs: &[(&str, Argument<'_>)],
+        results: &[&str],
+    ) -> Result<ReadText, TensorError> {
+        self.check_graph(call, inputs.iter().map(|(_, argument)| *argument))?;
         self.check_sizes(call, inputs)?;
-        let read =
-            read(program.with_bounds_as_sizes(), inputs, results).map_err(|error| self.fail(call, error))?;
+        read(program.with_bounds_as_sizes(), inputs, results).map_err(|error| self.fail(call, error))
+    }
+
+    /// Adds the statements of a text, and returns its results.
+    fn add(
+        &self,
+        call: Call,
+        read: ReadText,
+        inputs: &[(&str, Argument<'_>)],
+    ) -> Result<Vec<Tensor>, TensorError> {
         let mut state = self.state();
+        state.scans.check_thread().map_err(|error| fail_in(&state, call, error))?;
         for (_, argument) in inputs {
             if let Argument::Parameter(parameter) = argument {
                 state.mention(parameter);
@@ -418,11 +447,16 @@ impl Graph {
         call: Call,
         arguments: impl Iterator<Item = Argument<'a>>,
     ) -> Result<(), TensorError> {
-        let mut others = arguments.filter(|argument| argument.graph().is_some_and(|graph| graph != self));
-        match others.next() {
-            Some(other) => Err(self.fail(call, TensorError::OtherGraph { tensor: other.name() })),
-            None => Ok(()),
+        let tensors = arguments.filter(|argument| argument.graph().is_some());
+        for tensor in tensors {
+            if tensor.graph() != Some(self) {
+                return Err(self.fail(call, TensorError::OtherGraph { tensor: tensor.name() }));
+            }
+            if tensor.node().is_some_and(|node| self.state().scans.has_ended(node)) {
+                return Err(self.fail(call, TensorError::EndedStep { tensor: tensor.name() }));
+            }
         }
+        Ok(())
     }
 
     /// A name for a result that texts can mention, such as `encoder.0.relu_1`.
@@ -512,7 +546,6 @@ fn read(
     if assignments.initial.is_some() {
         return Err(TensorError::Declared);
     }
-    check_written(&assignments, inputs)?;
     let find = |name: &&str| nodes.get(name).or_else(|| assignments.text_nodes.get(name)).cloned();
     let results = results.iter().filter_map(find).collect();
     let mut assignments = numbers.then(assignments);

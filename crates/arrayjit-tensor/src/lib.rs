@@ -25,6 +25,7 @@ mod normalize; // softmax, normalization, losses
 mod reduce; // reductions
 mod refinement; // reshapes with affine indices
 mod sample; // random numbers
+mod scan; // loops over steps
 mod select; // elements by position
 mod window; // convolution, pooling
 
@@ -48,6 +49,7 @@ pub use crate::{
     operand::TensorOperand,
     optim::{AdamW, Sgd},
     parameter::{Init, Parameter, Params},
+    scan::{Scan, Step},
     session::{Batch, Session},
     shape::Axes,
     size::{InputDim, Size},
@@ -64,7 +66,9 @@ pub mod low_level {
         equation::NamedAxes,
         error::Call,
         nn::recurrent::unrolled,
+        operand::Argument,
         reduce::sum_types,
+        scan::Collected,
         select::{taken, wrapped},
         shape::{
             access, broadcast, broadcast_access, clause, dims, letter, letters, numbered, ranges, ranges_of,

@@ -9,7 +9,7 @@ use arrayjit::{DType, HostArray, TensorNode};
 use crate::{error::Call, error::TensorError};
 
 /// Operations that change the order of elements or their type, but drop none.
-const REORDERING: [&str; 9] = [
+const REORDERING: [&str; 10] = [
     "reshape",
     "flatten",
     "unsqueeze",
@@ -19,6 +19,7 @@ const REORDERING: [&str; 9] = [
     "flip",
     "broadcast_to",
     "to_dtype",
+    "step_slice", // all steps together have all elements
 ];
 
 /// The elements of an input that a tensor has.

@@ -13,6 +13,7 @@ mod non_finite;
 mod operations;
 mod optimizers;
 mod ranks;
+mod scans;
 mod sessions;
 mod sizes;
 mod texts;

@@ -1,0 +1,196 @@
+//! Scans whose bodies are being written, and the letters of all scans.
+//!
+//! While a body is written, the program of the graph is the body; the steps before the scan wait. Texts of
+//! one step mention the letter as that of a scan around them, whose steps become steps of the body.
+
+use std::{
+    collections::BTreeSet,
+    mem,
+    thread::{self, ThreadId},
+};
+
+use arrayjit::{
+    Assignments, Program, TensorNode,
+    assign::{ProgramStep, SymbolTable},
+    indexing::StaticSymbol,
+};
+
+use super::{Graph, GraphState};
+use crate::{
+    error::{Call, TensorError},
+    operand::Argument,
+    tensor::Tensor,
+};
+
+/// The scans of a graph.
+#[derive(Default)]
+pub(super) struct Scans {
+    /// Those whose bodies are being written, innermost last.
+    open: Vec<OpenScan>,
+    /// The number of letters so far.
+    letters: usize,
+    /// The nodes of steps of bodies that have ended.
+    ended: BTreeSet<TensorNode>,
+}
+
+struct OpenScan {
+    letter: StaticSymbol,
+    /// The symbol that stands for the letter in texts.
+    symbol: Option<String>,
+    /// The steps before the scan.
+    before: Vec<ProgramStep>,
+    /// The number of results before the scan.
+    results: usize,
+    thread: ThreadId,
+}
+
+impl Scans {
+    fn new_letter(&mut self, letter: &str, steps: i64) -> StaticSymbol {
+        self.letters += 1;
+        StaticSymbol::step(letter, self.letters, steps)
+    }
+
+    /// Gives the letters of the scans of a text numbers that no other letter of the graph has, and replaces the
+    /// symbols that stand for letters of open scans.
+    pub(super) fn number(&mut self, text: &mut Assignments) {
+        rename(text, |symbol| match symbol.letter() {
+            Some(letter) => Some(self.new_letter(letter, symbol.range.unwrap_or(0))),
+            None => {
+                let mut open = self.open.iter().rev();
+                let open = open.find(|open| open.symbol.as_ref() == Some(&symbol.name));
+                open.map(|open| open.letter.clone())
+            }
+        });
+    }
+
+    /// Rejects statements while another thread writes the body of a scan, which would be part of it.
+    pub(super) fn check_thread(&self) -> Result<(), TensorError> {
+        match self.open.last() {
+            Some(open) if open.thread != thread::current().id() => {
+                Err(TensorError::InScan { problem: "another thread adds a statement" })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rejects what a step cannot do.
+    pub(super) fn check_closed(&self, problem: &'static str) -> Result<(), TensorError> {
+        if self.open.is_empty() { Ok(()) } else { Err(TensorError::InScan { problem }) }
+    }
+
+    pub(super) fn has_ended(&self, node: &TensorNode) -> bool {
+        self.ended.contains(node)
+    }
+}
+
+/// Replaces symbols of a text.
+fn rename(text: &mut Assignments, mut new: impl FnMut(&StaticSymbol) -> Option<StaticSymbol>) {
+    let mut symbols = SymbolTable::default();
+    for symbol in text.symbols.iter() {
+        symbols.enter(new(symbol).as_ref().unwrap_or(symbol));
+    }
+    text.symbols = symbols;
+}
+
+/// The body of a scan, which is written until `close`. Without it, what was written is discarded.
+pub(crate) struct BodyScope<'a> {
+    graph: &'a Graph,
+    pub(crate) letter: StaticSymbol,
+    /// The nodes that the steps carry. They end with this value.
+    carried: Vec<TensorNode>,
+    /// The number of open scans with this one.
+    depth: usize,
+}
+
+impl Graph {
+    /// Begins the body of a scan over nodes that its steps carry.
+    pub(crate) fn open_scan<'a>(
+        &'a self,
+        call: Call,
+        (steps, symbol): (i64, Option<String>),
+        carried: &[Tensor],
+    ) -> Result<BodyScope<'a>, TensorError> {
+        let mut state = self.state();
+        state.scans.check_thread().map_err(|error| super::fail_in(&state, call, error))?;
+        let letter = format!("t{}", state.scans.letters + 1);
+        let letter = state.scans.new_letter(&letter, steps);
+        let (before, results) = (mem::take(&mut state.program.steps), state.results.len());
+        let thread = thread::current().id();
+        state.scans.open.push(OpenScan { letter: letter.clone(), symbol, before, results, thread });
+        let depth = state.scans.open.len();
+        drop(state);
+        let carried = carried.iter().map(|tensor| tensor.node().clone()).collect();
+        Ok(BodyScope { graph: self, letter, carried, depth })
+    }
+
+    /// Rejects results of a graph whose statements are not complete, or that exist in each step only.
+    ///
+    /// # Errors
+    /// The body of a scan is being written, or a result belongs to the step of a scan.
+    #[doc(hidden)]
+    pub fn check_results(&self, results: &[&Tensor]) -> Result<(), TensorError> {
+        let state = self.state();
+        state.scans.check_closed("the graph is compiled, expected a compilation behind the scan")?;
+        match results.iter().find(|tensor| state.scans.has_ended(tensor.node())) {
+            Some(tensor) => Err(TensorError::EndedStep { tensor: tensor.name() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds statements to the innermost body. They are the body of a scan over `t` in the text, which stands
+    /// for the letter of an open scan, and may write tensors that its steps carry.
+    pub(crate) fn emit_in_step(
+        &self,
+        call: Call,
+        letter: &StaticSymbol,
+        text: &str,
+        inputs: &[(&str, Argument<'_>)],
+        results: &[&str],
+    ) -> Result<Vec<Tensor>, TensorError> {
+        let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
+        let mut read = self.read_text(call, program, inputs, results)?;
+        rename(&mut read.assignments, |symbol| symbol.letter().map(|_| letter.clone()));
+        let inner = |step| match step {
+            ProgramStep::Scan { steps, .. } => steps,
+            step => vec![step],
+        };
+        read.assignments.steps = read.assignments.steps.into_iter().flat_map(inner).collect();
+        self.add(call, read, inputs)
+    }
+}
+
+impl BodyScope<'_> {
+    /// Ends the body, and adds the scan behind the statements before it. Of the results of the body, the
+    /// collected ones remain.
+    pub(crate) fn close(&self, checkpoint: Option<i64>, collected: &[Tensor]) {
+        let mut state = self.graph.state();
+        if let Some(steps) = state.end_body(self.depth, collected) {
+            let symbol = state.program.symbol(&self.letter);
+            state.program.steps.push(ProgramStep::Scan { symbol, steps });
+            state.program.checkpoints.extend(checkpoint.map(|every| (symbol, every)));
+        }
+    }
+}
+
+impl Drop for BodyScope<'_> {
+    fn drop(&mut self) {
+        let mut state = self.graph.state();
+        state.end_body(self.depth, &[]);
+        state.scans.ended.extend(self.carried.drain(..));
+    }
+}
+
+impl GraphState {
+    /// Ends the body at a depth, if it is open, and returns its steps. Its results exist in each step only, but
+    /// for the collected ones.
+    fn end_body(&mut self, depth: usize, collected: &[Tensor]) -> Option<Vec<ProgramStep>> {
+        if self.scans.open.len() != depth {
+            return None;
+        }
+        let open = self.scans.open.pop()?;
+        let results = self.results[open.results..].iter().map(|result| &result.node);
+        let ended = results.filter(|node| collected.iter().all(|tensor| tensor.node() != *node));
+        self.scans.ended.extend(ended.cloned());
+        Some(mem::replace(&mut self.program.steps, open.before))
+    }
+}
