@@ -65,7 +65,6 @@ pub mod low_level {
         contract::contracted,
         equation::NamedAxes,
         error::Call,
-        nn::recurrent::unrolled,
         operand::Argument,
         reduce::sum_types,
         scan::Collected,

@@ -1,6 +1,5 @@
-//! Recurrent layers: the steps are statements one after the other.
+//! Recurrent layers: scans over time.
 
-use arrayjit_tensor::low_level::unrolled;
 use tnode::DType;
 
 use super::{
@@ -11,6 +10,7 @@ use super::{
 use crate::{
     error::{OnnxError, Result},
     host::float,
+    shape::dims,
     value::Value,
 };
 
@@ -246,12 +246,17 @@ fn steps_text(
     states: &[Value],
 ) -> Result<String> {
     let Layer { cell, dtype, steps, batch, hidden, .. } = *layer;
-    let time = if is_reverse { format!("{} - n", steps - 1) } else { "n".into() };
+    // The position in time of step n, and the place of the state behind time t.
+    let (time, place) = match is_reverse {
+        true => (format!("{} - n", steps - 1), format!("{steps} - t")),
+        false => ("n".into(), "t + 1".into()),
+    };
     let (mut text, mut last) = (String::new(), String::new());
     for (name, state) in cell.states().iter().zip(states) {
         let state = cx.bind_array(state)?.at(&["b".into(), "u".into()]);
-        text += &format!("{name}[0][b,u] := {state}\n");
-        last += &format!("{name}1[b,u] := {name}[{steps}][b,u]\n");
+        let shape = dims(&[steps + 1, batch, hidden]);
+        text += &format!("node {name} {dtype}[{shape}]\n{name}[0,b,u] := {state}\n");
+        last += &format!("{name}1[b,u] := {name}[{steps},b,u]\n");
     }
     let projected = cx.bind_array(projected)?;
     let gate = |at: usize| projected.at(&[time.clone(), "b".into(), at.to_string(), "u".into()]);
@@ -262,20 +267,16 @@ fn steps_text(
         None => None,
     };
     // The states stay behind the end of a sequence.
-    for name in cell.states() {
-        let new = format!("{name}2[n][b,u]");
-        step += &match &length {
-            Some(length) => {
-                format!("{name}[n + 1][b,u] := where({length} > {time}, {new}, {name}[n][b,u])\n")
-            }
-            None => format!("{name}[n + 1][b,u] := {new}\n"),
-        };
-    }
-    let row = match length {
-        Some(length) => format!("where({length} > {time}, h2[n][b,u], 0)"),
-        None => "h2[n][b,u]".into(),
+    let within = |time: &str, value: String, other: String| match &length {
+        Some(length) => format!("where({length} > {time}, {value}, {other})"),
+        None => value,
     };
-    Ok(text + &unrolled(&step, &row, &time, [steps, batch, hidden], dtype) + &last)
+    for name in cell.states() {
+        let new = within(&time, format!("{name}2[b,u]"), format!("{name}[n,b,u]"));
+        step += &format!("{name}[n + 1,b,u] := {new}\n");
+    }
+    let row = within("t", format!("h[{place},b,u]"), "0".into());
+    Ok(format!("{text}scan n in 0..{steps} {{\n{step}}}\ny[t,b,u] := {row} where t < {steps}\n{last}"))
 }
 
 /// The products of the input with the matrices of all gates, with the biases that are added to them:
@@ -321,13 +322,13 @@ fn step_text(
         let row = format!("u + {}", gate * hidden).replace(" + 0", "");
         r.at(&[direction.to_string(), row, "j".into()])
     };
-    let sum = |at: usize| format!("r{at}[n][b,u] :+= h[n][b,j] * {} where u < {hidden}\n", weight(at));
+    let sum = |at: usize| format!("r{at}[b,u] :+= h[n,b,j] * {} where u < {hidden}\n", weight(at));
     let f = |at: usize, value: &str| layer.activation(direction, at, value);
     Ok(match layer.cell {
-        Cell::Rnn => format!("{}h2[n][b,u] := {}\n", sum(0), f(0, &format!("{} + r0[n][b,u]", gate(0)))),
+        Cell::Rnn => format!("{}h2[b,u] := {}\n", sum(0), f(0, &format!("{} + r0[b,u]", gate(0)))),
         Cell::Gru => {
-            let z = f(0, &format!("{} + r0[n][b,u]", gate(0)));
-            let r = f(0, &format!("{} + r1[n][b,u]", gate(1)));
+            let z = f(0, &format!("{} + r0[b,u]", gate(0)));
+            let r = f(0, &format!("{} + r1[b,u]", gate(1)));
             let new = if layer.linear_before_reset {
                 let bias = match cx.optional(3) {
                     Some(bias) => {
@@ -336,19 +337,19 @@ fn step_text(
                     }
                     None => String::new(),
                 };
-                let value = f(1, &format!("{} + r[n][b,u] * (r2[n][b,u]{bias})", gate(2)));
-                format!("{}new[n][b,u] := {value} where u < {hidden}\n", sum(2))
+                let value = f(1, &format!("{} + r[b,u] * (r2[b,u]{bias})", gate(2)));
+                format!("{}new[b,u] := {value} where u < {hidden}\n", sum(2))
             } else {
-                let value = f(1, &format!("{} + r2[n][b,u]", gate(2)));
+                let value = f(1, &format!("{} + r2[b,u]", gate(2)));
                 format!(
-                    "q[n][b,j] := r[n][b,j] * h[n][b,j]\nr2[n][b,u] :+= q[n][b,j] * {} where u < {hidden}\n\
-                     new[n][b,u] := {value}\n",
+                    "q[b,j] := r[b,j] * h[n,b,j]\nr2[b,u] :+= q[b,j] * {} where u < {hidden}\n\
+                     new[b,u] := {value}\n",
                     weight(2)
                 )
             };
             format!(
-                "{}{}z[n][b,u] := {z}\nr[n][b,u] := {r}\n{new}\
-                 h2[n][b,u] := (1 - z[n][b,u]) * new[n][b,u] + z[n][b,u] * h[n][b,u]\n",
+                "{}{}z[b,u] := {z}\nr[b,u] := {r}\n{new}\
+                 h2[b,u] := (1 - z[b,u]) * new[b,u] + z[b,u] * h[n,b,u]\n",
                 sum(0),
                 sum(1)
             )
@@ -372,30 +373,30 @@ fn lstm_text(
     let peephole = |at: usize, cell: &str| match &peep {
         Some(peep) => {
             let index = format!("u + {}", at * hidden).replace(" + 0", "");
-            format!(" + {} * {cell}[n][b,u]", peep.at(&[direction.to_string(), index]))
+            format!(" + {} * {cell}", peep.at(&[direction.to_string(), index]))
         }
         None => String::new(),
     };
     let f = |at: usize, value: &str| layer.activation(direction, at, value);
-    let i = f(0, &format!("{} + r0[n][b,u]{}", gate(0), peephole(0, "c")));
-    let o = f(0, &format!("{} + r1[n][b,u]{}", gate(1), peephole(1, "c2")));
+    let i = f(0, &format!("{} + r0[b,u]{}", gate(0), peephole(0, "c[n,b,u]")));
+    let o = f(0, &format!("{} + r1[b,u]{}", gate(1), peephole(1, "c2[b,u]")));
     let forget = match layer.input_forget {
-        true => "1 - i[n][b,u]".to_owned(),
-        false => f(0, &format!("{} + r2[n][b,u]{}", gate(2), peephole(2, "c"))),
+        true => "1 - i[b,u]".to_owned(),
+        false => f(0, &format!("{} + r2[b,u]{}", gate(2), peephole(2, "c[n,b,u]"))),
     };
-    let new = f(1, &format!("{} + r3[n][b,u]", gate(3)));
+    let new = f(1, &format!("{} + r3[b,u]", gate(3)));
     let sums: String = (0..4).filter(|&at| at != 2 || !layer.input_forget).map(sum).collect();
     let units = format!(" where u < {hidden}");
     let out = match &layer.clip {
         Some(_) => {
             let activation = layer.activations.get(direction * 3 + 2);
-            activation.map_or("{}", String::as_str).replace("{}", "c2[n][b,u]")
+            activation.map_or("{}", String::as_str).replace("{}", "c2[b,u]")
         }
-        None => f(2, "c2[n][b,u]"),
+        None => f(2, "c2[b,u]"),
     };
     Ok(format!(
-        "{sums}i[n][b,u] := {i}{units}\nf[n][b,u] := {forget}{units}\ng[n][b,u] := {new}\n\
-         c2[n][b,u] := f[n][b,u] * c[n][b,u] + i[n][b,u] * g[n][b,u]\no[n][b,u] := {o}{units}\n\
-         h2[n][b,u] := o[n][b,u] * {out}\n"
+        "{sums}i[b,u] := {i}{units}\nf[b,u] := {forget}{units}\ng[b,u] := {new}\n\
+         c2[b,u] := f[b,u] * c[n,b,u] + i[b,u] * g[b,u]\no[b,u] := {o}{units}\n\
+         h2[b,u] := o[b,u] * {out}\n"
     ))
 }

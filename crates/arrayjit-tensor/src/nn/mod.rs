@@ -53,7 +53,7 @@ mod dropout; // dropout
 mod embedding; // rows of a table
 mod group_norm; // normalization of each element of a batch
 mod linear; // x · wᵀ + b
-pub(crate) mod recurrent; // LSTM, GRU
+mod recurrent; // LSTM, GRU, RNN
 
 pub use attention::{MultiHeadAttention, MultiHeadAttentionBuilder};
 pub use batch_norm::BatchNorm2d;
@@ -63,7 +63,8 @@ pub use embedding::Embedding;
 pub use group_norm::{GroupNorm, LayerNorm, RmsNorm};
 pub use linear::{Linear, LinearBuilder};
 pub use recurrent::{
-    Gru, GruCell, Lstm, LstmCell, LstmState, Recurrent, RecurrentBuilder, RecurrentCell, RecurrentLayer,
+    Gru, GruCell, Lstm, LstmCell, LstmState, Recurrent, RecurrentBuilder, RecurrentCell, RecurrentLayer, Rnn,
+    RnnCell,
 };
 
 use arrayjit::DType;

@@ -1,8 +1,6 @@
-//! Recurrent networks, unrolled over time.
+//! Recurrent networks, as scans over time.
 
 use std::marker::PhantomData;
-
-use arrayjit::DType;
 
 use crate::{
     error::{Call, TensorError},
@@ -48,8 +46,13 @@ pub type Lstm = Recurrent<LstmCell>;
 /// Source: Cho et al., Learning phrase representations using RNN encoder-decoder, 2014.
 pub type Gru = Recurrent<GruCell>;
 
-/// A recurrent network: an [`Lstm`] or a [`Gru`]. The number of steps in time is that of the input: each step
-/// has statements of its own, so the time to compile grows with it.
+/// An Elman network with tanh, as torch's `RNN`.
+///
+/// Source: Elman, Finding structure in time, 1990.
+pub type Rnn = Recurrent<RnnCell>;
+
+/// A recurrent network: an [`Lstm`], a [`Gru`] or an [`Rnn`]. The number of steps in time is that of the input;
+/// the time to compile does not depend on it. Names and shapes of parameters are torch's.
 pub struct Recurrent<C> {
     /// The parameters of each layer; of a bidirectional network, of each layer forwards and then backwards.
     pub layers: Vec<RecurrentLayer>,
@@ -62,7 +65,7 @@ pub struct Recurrent<C> {
     cell: PhantomData<C>,
 }
 
-/// The cell of a recurrent network: [`LstmCell`] or [`GruCell`].
+/// The cell of a recurrent network: [`LstmCell`], [`GruCell`] or [`RnnCell`].
 pub trait RecurrentCell {
     /// The state between two steps.
     type State;
@@ -89,6 +92,9 @@ pub struct LstmCell;
 /// The cell of a [`Gru`]. Its state is the last outputs of all layers, of shape `[layers, batch, hidden]`, or
 /// `[2 · layers, batch, hidden]` in both directions.
 pub struct GruCell;
+
+/// The cell of an [`Rnn`], with the state of a [`GruCell`].
+pub struct RnnCell;
 
 /// The state of an [`Lstm`] between two steps.
 #[derive(Clone, Debug)]
@@ -299,16 +305,16 @@ impl<C: RecurrentCell> Recurrent<C> {
             types.widen("wi[k,j]", layer.weight_ih.dtype())
         );
         for (place, state) in C::KIND.states().iter().enumerate() {
-            text += &match states.get(place) {
+            let (initial, wide) = (["h0", "c0"][place], types.wide);
+            let value = match states.get(place) {
                 Some(tensor) => {
-                    inputs.push((["h0", "c0"][place], Argument::Tensor(tensor)));
-                    let value = types.widen(&format!("{state}0[{at},b,u]"), tensor.dtype());
-                    format!("{state}[0][b,u] := {value}\n")
+                    inputs.push((initial, Argument::Tensor(tensor)));
+                    types.widen(&format!("{initial}[{at},b,u]"), tensor.dtype())
                 }
-                None => {
-                    format!("{state}[0][b,u] := {}(0) where b < {batch}, u < {hidden}\n", types.wide)
-                }
+                None => format!("{wide}(0)"),
             };
+            text +=
+                &format!("node {state} {wide}[{},{batch},{hidden}]\n{state}[0,b,u] := {value}\n", steps + 1);
         }
         let part = |node: &str, bias: (&str, &Option<Parameter>), gate: usize| {
             let row = format!("u + {}", gate * hidden);
@@ -320,45 +326,29 @@ impl<C: RecurrentCell> Recurrent<C> {
                 None => sum,
             }
         };
-        // The position in time of step n.
-        let time = match at % self.directions() {
-            0 => "n".to_owned(),
-            _ => format!("{} - n", steps - 1),
+        // The position in time of step n, and the place of the state behind time t.
+        let (time, place) = match at % self.directions() {
+            0 => ("n".to_owned(), "t + 1".to_owned()),
+            _ => (format!("{} - n", steps - 1), format!("{steps} - t")),
         };
         let step = C::KIND.step(
             hidden,
             |gate| part(&format!("i[{time},b,{{}}]"), ("bi", &layer.bias_ih), gate),
-            |gate| part("g[n][b,{}]", ("bh", &layer.bias_hh), gate),
+            |gate| part("g[b,{}]", ("bh", &layer.bias_hh), gate),
         );
         let factor = types.widen("wh[k,j]", layer.weight_hh.dtype());
-        let step = format!("g[n][b,k] :+= h[n][b,j] * {factor}\n{step}");
-        text += &unrolled(&step, "h[n + 1][b,u]", &time, [steps, batch, hidden], types.wide);
+        text += &format!("scan n in 0..{steps} {{\ng[b,k] :+= h[n,b,j] * {factor}\n{step}}}\n");
         let graph = x.graph();
         let mut names = vec![graph.new_name(call.op)];
-        text += &format!("{} := {}\n", order(&names[0], "u"), types.narrowed("y[t,b,u]"));
+        let outputs = types.narrowed(&format!("h[{place},b,u]"));
+        text += &format!("{} := {outputs} where t < {steps}\n", order(&names[0], "u"));
         for state in C::KIND.states() {
             let name = graph.new_name("state");
-            text += &format!("{name}[b,u] := {}\n", types.narrowed(&format!("{state}[{steps}][b,u]")));
+            text += &format!("{name}[b,u] := {}\n", types.narrowed(&format!("{state}[{steps},b,u]")));
             names.push(name);
         }
         graph.emit(call, &text, &inputs, &names.iter().map(String::as_str).collect::<Vec<_>>())
     }
-}
-
-/// The statements of all steps: `step` computes state `n + 1` from state `n`, and `row` is the output at
-/// `time`. The outputs are `y[t,b,u]`.
-pub fn unrolled(
-    step: &str,
-    row: &str,
-    time: &str,
-    [steps, batch, hidden]: [usize; 3],
-    dtype: DType,
-) -> String {
-    // The outputs are written step by step, which an accumulation from zeros allows.
-    format!(
-        "y[t,b,u] := {dtype}(0) where t < {steps}, b < {batch}, u < {hidden}\n\
-         repeat n in 0..{steps} {{\n{step}y[{time},b,u] += {row}\n}}\n"
-    )
 }
 
 impl<C: RecurrentCell> Module for Recurrent<C> {
@@ -386,19 +376,29 @@ impl RecurrentCell for LstmCell {
     }
 }
 
-impl RecurrentCell for GruCell {
-    type State = Tensor;
-    const KIND: Cell = Cell::Gru;
-    const MODULE: &'static str = "Gru";
-    const OPERATION: &'static str = "gru";
+/// Implements cells whose state is the outputs.
+macro_rules! output_cells {
+    ($($cell:ident: $kind:ident, $module:literal, $operation:literal;)*) => {$(
+        impl RecurrentCell for $cell {
+            type State = Tensor;
+            const KIND: Cell = Cell::$kind;
+            const MODULE: &'static str = $module;
+            const OPERATION: &'static str = $operation;
 
-    fn tensors(state: &Tensor) -> Vec<&Tensor> {
-        vec![state]
-    }
+            fn tensors(state: &Tensor) -> Vec<&Tensor> {
+                vec![state]
+            }
 
-    fn state(mut tensors: Vec<Tensor>) -> Option<Tensor> {
-        tensors.pop()
-    }
+            fn state(mut tensors: Vec<Tensor>) -> Option<Tensor> {
+                tensors.pop()
+            }
+        }
+    )*};
+}
+
+output_cells! {
+    GruCell: Gru, "Gru", "gru";
+    RnnCell: Rnn, "Rnn", "rnn";
 }
 
 /// The kind of a recurrent network.
@@ -407,6 +407,7 @@ impl RecurrentCell for GruCell {
 pub enum Cell {
     Lstm,
     Gru,
+    Rnn,
 }
 
 impl Cell {
@@ -414,6 +415,7 @@ impl Cell {
         match self {
             Cell::Lstm => 4,
             Cell::Gru => 3,
+            Cell::Rnn => 1,
         }
     }
 
@@ -421,7 +423,7 @@ impl Cell {
     fn states(self) -> &'static [&'static str] {
         match self {
             Cell::Lstm => &["h", "c"],
-            Cell::Gru => &["h"],
+            Cell::Gru | Cell::Rnn => &["h"],
         }
     }
 
@@ -436,26 +438,27 @@ impl Cell {
         let sum = |gate: usize| format!("{} + {}", from_input(gate), from_hidden(gate));
         match self {
             Cell::Lstm => format!(
-                "gi[n][b,u] := sigmoid({}) where u < {hidden}\n\
-                 gf[n][b,u] := sigmoid({}) where u < {hidden}\n\
-                 gc[n][b,u] := tanh({}) where u < {hidden}\n\
-                 go[n][b,u] := sigmoid({}) where u < {hidden}\n\
-                 c[n + 1][b,u] := gf[n][b,u] * c[n][b,u] + gi[n][b,u] * gc[n][b,u]\n\
-                 h[n + 1][b,u] := go[n][b,u] * tanh(c[n + 1][b,u])\n",
+                "gi[b,u] := sigmoid({}) where u < {hidden}\n\
+                 gf[b,u] := sigmoid({}) where u < {hidden}\n\
+                 gc[b,u] := tanh({}) where u < {hidden}\n\
+                 go[b,u] := sigmoid({}) where u < {hidden}\n\
+                 c[n + 1,b,u] := gf[b,u] * c[n,b,u] + gi[b,u] * gc[b,u]\n\
+                 h[n + 1,b,u] := go[b,u] * tanh(c[n + 1,b,u])\n",
                 sum(0),
                 sum(1),
                 sum(2),
                 sum(3),
             ),
             Cell::Gru => format!(
-                "o[n][b,u] := sigmoid({}) * ({}) where u < {hidden}\n\
-                 z[n][b,u] := sigmoid({}) where u < {hidden}\n\
-                 h[n + 1][b,u] := (1 - z[n][b,u]) * tanh({} + o[n][b,u]) + z[n][b,u] * h[n][b,u]\n",
+                "o[b,u] := sigmoid({}) * ({}) where u < {hidden}\n\
+                 z[b,u] := sigmoid({}) where u < {hidden}\n\
+                 h[n + 1,b,u] := (1 - z[b,u]) * tanh({} + o[b,u]) + z[b,u] * h[n,b,u]\n",
                 sum(0),
                 from_hidden(2),
                 sum(1),
                 from_input(2),
             ),
+            Cell::Rnn => format!("h[n + 1,b,u] := tanh({}) where u < {hidden}\n", sum(0)),
         }
     }
 }

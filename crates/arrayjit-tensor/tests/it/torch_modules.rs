@@ -4,8 +4,9 @@
 use arrayjit_tensor::{
     Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError, TensorOperand,
     nn::{
-        BatchNorm2d, Conv2d, ConvTranspose2d, Embedding, GroupNorm, Gru, GruCell, LayerNorm, Linear, Lstm,
-        LstmCell, LstmState, Module, MultiHeadAttention, RecurrentBuilder, RmsNorm,
+        BatchNorm2d, Conv2d, ConvTranspose2d, Embedding, GroupNorm, GruCell, LayerNorm, Linear, Lstm,
+        LstmCell, LstmState, Module, MultiHeadAttention, Recurrent, RecurrentBuilder, RecurrentCell, RmsNorm,
+        RnnCell,
     },
 };
 
@@ -184,18 +185,18 @@ fn check_lstm(
     );
 }
 
-/// Compares a GRU that starts from a given state.
-fn check_gru(
+/// Compares a GRU or RNN that starts from a given state.
+fn check_outputs<C: RecurrentCell<State = Tensor>>(
     path: &str,
     shapes: &[&[usize]],
     hidden: usize,
-    options: impl FnOnce(RecurrentBuilder<GruCell>) -> RecurrentBuilder<GruCell>,
+    options: impl FnOnce(RecurrentBuilder<C>) -> RecurrentBuilder<C>,
 ) {
     check(
         path,
         &Graph::new(),
         shapes,
-        |params| options(Gru::builder(&params.sub("inner"), 3, hidden)).build(),
+        |params| options(Recurrent::builder(&params.sub("inner"), 3, hidden)).build(),
         |gru, x| {
             let (y, hidden) = gru.forward_from(&x[0], Some(&x[1]))?;
             Ok(vec![y, hidden])
@@ -206,7 +207,7 @@ fn check_gru(
 #[test]
 fn recurrent_networks() {
     check_lstm("lstm", &[&[2, 3, 3], &[2, 2, 4], &[2, 2, 4]], 4, |lstm| lstm.layers(2).batch_first(true));
-    check_gru("gru", &[&[3, 2, 3], &[2, 2, 4]], 4, |gru| gru.layers(2));
+    check_outputs::<GruCell>("gru", &[&[3, 2, 3], &[2, 2, 4]], 4, |gru| gru.layers(2));
     check_lstm("lstm_dropout", &[&[3, 2, 3], &[2, 2, 2], &[2, 2, 2]], 2, |lstm| lstm.layers(2).dropout(0.5));
 }
 
@@ -217,5 +218,8 @@ fn bidirectional_recurrent_networks() {
     });
     let shapes: &[&[usize]] = &[&[3, 2, 3], &[2, 2, 2], &[2, 2, 2]];
     check_lstm("lstm_bidirectional_without_bias", shapes, 2, |lstm| lstm.bias(false).bidirectional(true));
-    check_gru("gru_bidirectional", &[&[3, 2, 3], &[6, 2, 2]], 2, |gru| gru.layers(3).bidirectional(true));
+    check_outputs::<GruCell>("gru_bidirectional", &[&[3, 2, 3], &[6, 2, 2]], 2, |gru| {
+        gru.layers(3).bidirectional(true)
+    });
+    check_outputs::<RnnCell>("rnn", &[&[3, 2, 3], &[4, 2, 4]], 4, |rnn| rnn.layers(2).bidirectional(true));
 }

@@ -142,6 +142,8 @@ def write_modules():
     lstm = nn.LSTM(3, 4, num_layers=2, batch_first=True)
     module_case(goldens, "lstm", Recurrent(lstm), (2, 3, 3), (2, 2, 4), (2, 2, 4))
     module_case(goldens, "gru", Recurrent(nn.GRU(3, 4, num_layers=2)), (3, 2, 3), (2, 2, 4))
+    rnn = nn.RNN(3, 4, num_layers=2, bidirectional=True)
+    module_case(goldens, "rnn", Recurrent(rnn), (3, 2, 3), (4, 2, 4))
     lstm = nn.LSTM(3, 2, num_layers=2, batch_first=True, bidirectional=True)
     module_case(goldens, "lstm_bidirectional", Recurrent(lstm), (2, 3, 3), (4, 2, 2), (4, 2, 2))
     lstm = nn.LSTM(3, 2, bidirectional=True, bias=False)
