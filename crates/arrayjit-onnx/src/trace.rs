@@ -322,9 +322,15 @@ impl<'s> Tracer<'s> {
         Ok(())
     }
 
+    /// Rejects an event while the body of a scan is written: it would happen once, and not in each step.
+    fn check_complete(&self) -> Result<()> {
+        Ok(self.current.graph.check_results(&[])?)
+    }
+
     /// Ends the current graph: all of its values that are still needed, and `more`, become slots.
     fn cut(&mut self, more: &[Value]) -> Result<()> {
         self.need_values()?;
+        self.check_complete()?;
         let (mut tensors, mut seen) = (Vec::<Tensor>::new(), HashSet::new());
         let held = self.frames.iter().flat_map(|frame| frame.values.values()).chain(&self.pinned).chain(more);
         for value in held.flat_map(Value::arrays) {
@@ -507,6 +513,7 @@ impl TraceScope for Tracer<'_> {
             return Err(needs_extents(names, "the host computes with them"));
         }
         self.need_values()?;
+        self.check_complete()?;
         let mut is_pending = false;
         for value in operands {
             is_pending |= matches!(self.resolved(value.clone())?, Value::Lazy(_));

@@ -327,7 +327,22 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         self.scope.graph(graph, inputs)
     }
 
-    /// Takes steps: of a loop, or of a layer that is unrolled.
+    /// The graph that is being built.
+    pub(crate) fn current(&self) -> &Graph {
+        self.scope.current()
+    }
+
+    /// The tensor of the graph that has a value.
+    pub(crate) fn tensor(&mut self, value: &Value) -> Result<Tensor> {
+        self.scope.tensor(value)
+    }
+
+    /// The tensors of the graph that have these values.
+    pub(crate) fn tensors(&mut self, values: &[Value]) -> Result<Vec<Tensor>> {
+        values.iter().map(|value| self.scope.tensor(value)).collect()
+    }
+
+    /// Takes steps: of a loop, or of a recurrent layer.
     pub(crate) fn steps(&mut self, steps: usize) -> Result<()> {
         self.scope.step(steps as u64)
     }
@@ -500,7 +515,7 @@ impl NodeContext<'_, '_> {
         if shape.contains(&0) {
             return self.empty(dtype, shape);
         }
-        let tensors = values.iter().map(|value| self.scope.tensor(value)).collect::<Result<Vec<_>, _>>()?;
+        let tensors = self.tensors(values)?;
         // Messages name the node.
         let graph = self.scope.current();
         let _module = graph.enter(&path(&self.node.name));

@@ -1,7 +1,9 @@
-//! Branches and loops. The host decides them; bodies are traced in place.
+//! Branches and loops. The body of a loop is traced once, and becomes a scan of the graph; where the host
+//! decides how it goes on, each step is traced in place, as are branches.
 
 use std::sync::Arc;
 
+use arrayjit_tensor::low_level::Argument;
 use tnode::{DType, HostArray};
 
 use super::{
@@ -20,6 +22,9 @@ use crate::{
 pub(super) static OPERATORS: &[Operator] =
     &[op("If", 1, branch), list_op("Loop", 1, repeated), op("Scan", 9, scan), op("Scan", 8, batched_scan)];
 
+/// The most steps of a scan; a condition ends loops without a number of steps, or their budget.
+const MOST_SCANNED: usize = 1 << 32;
+
 fn branch(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let condition = cx.host(0)?;
     if condition.array.num_values() != 1 {
@@ -32,78 +37,218 @@ fn branch(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let most = cx.optional_ints(0)?.and_then(|values| values.first().copied()).unwrap_or(i64::MAX);
-    let mut goes_on = match cx.optional(1) {
+    let goes_on = match cx.optional(1) {
         Some(_) => cx.host(1)?.ints() != [0],
         None => true,
     };
     let body = cx.graph("body")?.clone();
     let carried = cx.inputs().saturating_sub(2);
-    let mut state: Vec<Value> = (0..carried).map(|at| cx.value(at + 2)).collect::<Result<_, _>>()?;
-    let scans = body.outputs.len().checked_sub(carried + 1);
-    let scans = scans.ok_or_else(|| OnnxError::attribute("body", "an output for each carried value"))?;
-    let mut collected: Vec<Vec<Value>> = vec![Vec::new(); scans];
-    let step = cx.keeping(Vec::new(), |cx| -> Result<i64> {
-        let mut step = 0;
-        while goes_on && step < most {
-            cx.steps(1)?;
-            let inputs = loop_inputs(step, &state)?;
-            let mut results = cx.subgraph(&body, inputs)?;
-            let values = results.split_off(carried + 1);
-            let condition = results.remove(0);
-            state = results;
-            cx.keep(values.clone());
-            for (list, value) in collected.iter_mut().zip(values) {
-                list.push(value);
-            }
-            goes_on = cx.keeping(state.clone(), |cx| cx.host_of(&condition))?.ints() != [0];
-            step += 1;
+    let state: Vec<Value> = (0..carried).map(|at| cx.value(at + 2)).collect::<Result<_, _>>()?;
+    let collected = body.outputs.len().checked_sub(carried + 1);
+    let collected =
+        collected.ok_or_else(|| OnnxError::attribute("body", "an output for each carried value"))?;
+    let outputs = vec![ScanAxis::default(); collected];
+    let most = if goes_on { usize::try_from(most).unwrap_or(0) } else { 0 };
+    Steps { body, is_loop: true, inputs: Vec::new(), outputs }.evaluated(cx, most, state, &[])
+}
+
+/// A loop or a scan without its operands.
+struct Steps {
+    body: Arc<ModelGraph>,
+    /// Whether the body is given the number of the step and a condition, and decides whether it goes on.
+    is_loop: bool,
+    inputs: Vec<ScanAxis>,
+    outputs: Vec<ScanAxis>,
+}
+
+/// An array that a scan walks along.
+struct Walked {
+    value: Value,
+    axis: usize,
+    is_reverse: bool,
+}
+
+impl Walked {
+    fn steps(&self) -> usize {
+        self.value.shape()[self.axis]
+    }
+
+    fn row_shape(&self) -> Vec<usize> {
+        let mut shape = self.value.shape().to_vec();
+        shape.remove(self.axis);
+        shape
+    }
+
+    fn row(&self, cx: &mut NodeContext<'_, '_>, step: usize) -> Result<Value> {
+        let position = if self.is_reverse { self.steps() - 1 - step } else { step };
+        let row = cx.taken(&self.value, self.axis, &[position])?;
+        cx.reshaped(&row, &self.row_shape())
+    }
+}
+
+impl Steps {
+    /// The results of at most `most` steps from the initial state, along the axes of `operands`.
+    fn evaluated(
+        &self,
+        cx: &mut NodeContext<'_, '_>,
+        most: usize,
+        state: Vec<Value>,
+        operands: &[Value],
+    ) -> Lowered {
+        let mut walked = Vec::new();
+        for (value, along) in operands.iter().zip(&self.inputs) {
+            let (axis, is_reverse) = (axis(along.axis, value.rank())?, along.is_reverse);
+            walked.push(Walked { value: value.clone(), axis, is_reverse });
         }
-        Ok(step)
-    })?;
-    if step == 0 {
-        let inputs = loop_inputs(0, &state)?;
-        return not_stepped(cx, &body, state, inputs, &vec![ScanAxis::default(); scans]);
+        let most = walked.iter().map(Walked::steps).min().unwrap_or(most);
+        if most == 0 {
+            return self.not_stepped(cx, state, &walked);
+        }
+        match self.scanned(cx, most, &state, &walked) {
+            Ok(results) => Ok(results),
+            Err(limit @ OnnxError::Limit { .. }) => Err(limit),
+            Err(_) => self.repeated(cx, most, state, &walked),
+        }
     }
-    stacked(cx, state, collected, &[])
+
+    /// The results of one scan of the graph. It is an error if a step needs values on the host, or if steps
+    /// differ in their shapes.
+    fn scanned(
+        &self,
+        cx: &mut NodeContext<'_, '_>,
+        steps: usize,
+        state: &[Value],
+        walked: &[Walked],
+    ) -> Lowered {
+        if !(2..=MOST_SCANNED).contains(&steps) {
+            return Err(OnnxError::Case(format!("a scan of {steps} steps")));
+        }
+        let initial = cx.tensors(state)?;
+        let arrays = walked.iter().map(|walked| cx.tensor(&walked.value)).collect::<Result<Vec<_>, _>>()?;
+        let initial: Vec<Argument<'_>> = initial.iter().map(Argument::Tensor).collect();
+        let call = cx.call();
+        let (last, collected) = cx.current().clone().scan(steps).run_all(&initial, |step, carried| {
+            let mut inputs = Vec::new();
+            if self.is_loop {
+                inputs =
+                    vec![Value::Lazy(step.number()?), known(HostArray::from_bytes(DType::Bool, [], &[1])?)];
+            }
+            inputs.extend(carried.into_iter().map(Value::Lazy));
+            for (array, walked) in arrays.iter().zip(walked) {
+                let (array, axis) = (Argument::Tensor(array), walked.axis as isize);
+                inputs.push(Value::Lazy(step.slice_from(call, array, axis, walked.is_reverse)?));
+            }
+            let StepResults { condition, state, rows } = self.step(cx, inputs)?;
+            if condition.is_some_and(|value| value.known().is_none_or(|known| known.ints() == [0])) {
+                return Err(OnnxError::Case("a condition that steps change".into()));
+            }
+            for row in &rows {
+                cx.reserve(row.dtype(), &[&[steps], row.shape()].concat())?;
+            }
+            let reverse = self.outputs.iter().map(|along| along.is_reverse);
+            Ok::<_, OnnxError>((cx.tensors(&state)?, cx.tensors(&rows)?.into_iter().zip(reverse).collect()))
+        })?;
+        // As many as a walk over each step takes.
+        let parts = 2 + self.body.nodes.len() + self.body.initializers.len();
+        cx.steps(steps.saturating_mul(parts))?;
+        let mut results: Vec<Value> = last.into_iter().map(Value::Lazy).collect();
+        for (rows, along) in collected.into_iter().zip(&self.outputs) {
+            let mut order: Vec<usize> = (1..rows.rank()).collect();
+            order.insert(axis(along.axis, rows.rank())?, 0);
+            results.push(cx.permuted(&Value::Lazy(rows), &order)?);
+        }
+        Ok(results)
+    }
+
+    /// The results of steps one after the other, as copies of the body.
+    fn repeated(
+        &self,
+        cx: &mut NodeContext<'_, '_>,
+        most: usize,
+        mut state: Vec<Value>,
+        walked: &[Walked],
+    ) -> Lowered {
+        let mut collected: Vec<Vec<Value>> = vec![Vec::new(); self.outputs.len()];
+        let kept = walked.iter().map(|walked| walked.value.clone()).collect();
+        cx.keeping(kept, |cx| -> Result<()> {
+            for step in 0..most {
+                cx.steps(1)?;
+                let mut inputs = if self.is_loop { loop_inputs(step)? } else { Vec::new() };
+                inputs.append(&mut state);
+                for walked in walked {
+                    inputs.push(walked.row(cx, step)?);
+                }
+                let results = self.step(cx, inputs)?;
+                state = results.state;
+                cx.keep(results.rows.clone());
+                for (list, value) in collected.iter_mut().zip(results.rows) {
+                    list.push(value);
+                }
+                let Some(condition) = results.condition else { continue };
+                if cx.keeping(state.clone(), |cx| cx.host_of(&condition))?.ints() == [0] {
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+        stacked(cx, state, collected, &self.outputs)
+    }
+
+    /// The results of a step.
+    fn step(&self, cx: &mut NodeContext<'_, '_>, inputs: Vec<Value>) -> Result<StepResults> {
+        let mut state = cx.subgraph(&self.body, inputs)?;
+        let rows = state.split_off(state.len().saturating_sub(self.outputs.len()));
+        let condition = if self.is_loop { Some(state.remove(0)) } else { None };
+        Ok(StepResults { condition, state, rows })
+    }
+
+    /// The results without a step: the initial state, and no rows of what the body collects. If the body does
+    /// not declare the shape of a row, it is that of a step.
+    fn not_stepped(&self, cx: &mut NodeContext<'_, '_>, state: Vec<Value>, walked: &[Walked]) -> Lowered {
+        let outputs = &self.body.outputs[self.body.outputs.len() - self.outputs.len()..];
+        let declared: Vec<Option<(DType, Vec<usize>)>> = outputs.iter().map(declared).collect();
+        let mut traced = Vec::new();
+        if declared.contains(&None) {
+            let mut inputs = if self.is_loop { loop_inputs(0)? } else { Vec::new() };
+            inputs.extend(state.iter().cloned());
+            for walked in walked {
+                inputs.push(cx.filled(walked.value.dtype(), &walked.row_shape(), "0")?);
+            }
+            // A step that fails on the initial state has no shapes, but is no step of the model either.
+            let results = cx.keeping(state.clone(), |cx| self.step(cx, inputs));
+            traced = results.map_or_else(|_| Vec::new(), |results| results.rows);
+        }
+        let mut traced = traced.iter();
+        let mut results = state;
+        for ((info, declared), along) in outputs.iter().zip(declared).zip(&self.outputs) {
+            let of_step = traced.next().map(|value| (value.dtype(), value.shape().to_vec()));
+            let (dtype, mut shape) = declared.or(of_step).unwrap_or_else(|| {
+                let size = |dim: &Dim| if let Dim::Known(size) = dim { *size } else { 0 };
+                let dims = info.dims.iter().flatten().map(size).collect();
+                (info.dtype.unwrap_or(DType::F32), dims)
+            });
+            shape.insert(axis(along.axis, shape.len() + 1)?, 0);
+            results.push(cx.empty(dtype, &shape)?);
+        }
+        Ok(results)
+    }
 }
 
-/// The inputs of the body of a loop: the number of the step, the condition, and the state.
-fn loop_inputs(step: i64, state: &[Value]) -> Result<Vec<Value>> {
-    let index = HostArray::from_slice(&[step], [])?;
-    let condition = HostArray::from_bytes(DType::Bool, [], &[1])?;
-    let known = |array| Value::Known(HostValue::new(array, false));
-    Ok([&[known(index), known(condition)], state].concat())
-}
-
-/// The results of a loop without a step: the initial state, and no rows of what the body collects. If the
-/// body does not declare the shape of a row, it is that of a step, whose inputs would be these.
-fn not_stepped(
-    cx: &mut NodeContext<'_, '_>,
-    body: &ModelGraph,
+/// The results of a step: whether a loop goes on, the state, and the values that are collected.
+struct StepResults {
+    condition: Option<Value>,
     state: Vec<Value>,
-    inputs: Vec<Value>,
-    axes: &[ScanAxis],
-) -> Lowered {
-    let outputs = &body.outputs[body.outputs.len() - axes.len()..];
-    let declared: Vec<Option<(DType, Vec<usize>)>> = outputs.iter().map(declared).collect();
-    let traced = match declared.contains(&None) {
-        // A step that fails on the initial state has no shapes, but is no step of the model either.
-        true => cx.keeping(state.clone(), |cx| cx.subgraph(body, inputs)).unwrap_or_default(),
-        false => Vec::new(),
-    };
-    let mut traced = traced.iter().rev().take(axes.len()).rev();
-    let mut results = state;
-    for ((info, declared), along) in outputs.iter().zip(declared).zip(axes) {
-        let of_step = traced.next().map(|value| (value.dtype(), value.shape().to_vec()));
-        let (dtype, mut shape) = declared.or(of_step).unwrap_or_else(|| {
-            let size = |dim: &Dim| if let Dim::Known(size) = dim { *size } else { 0 };
-            let dims = info.dims.iter().flatten().map(size).collect();
-            (info.dtype.unwrap_or(DType::F32), dims)
-        });
-        shape.insert(axis(along.axis, shape.len() + 1)?, 0);
-        results.push(cx.empty(dtype, &shape)?);
-    }
-    Ok(results)
+    rows: Vec<Value>,
+}
+
+fn known(array: HostArray) -> Value {
+    Value::Known(HostValue::new(array, false))
+}
+
+/// The number of a step and the condition, which the body of a loop is given.
+fn loop_inputs(step: usize) -> Result<Vec<Value>> {
+    let number = HostArray::from_slice(&[step as i64], [])?;
+    Ok(vec![known(number), known(HostArray::from_bytes(DType::Bool, [], &[1])?)])
 }
 
 /// The type and shape of an output, if the model declares all of it.
@@ -159,58 +304,6 @@ fn scan_axes(cx: &NodeContext<'_, '_>, kind: &str, count: usize) -> Result<Vec<S
     Ok(pairs.map(|(axis, direction)| ScanAxis { axis, is_reverse: direction != 0 }).collect())
 }
 
-/// A scan without its operands.
-struct ScanBody {
-    graph: Arc<ModelGraph>,
-    inputs: Vec<ScanAxis>,
-    outputs: Vec<ScanAxis>,
-}
-
-impl ScanBody {
-    /// Walks along the axes of `inputs` from the initial state.
-    fn evaluated(&self, cx: &mut NodeContext<'_, '_>, mut state: Vec<Value>, inputs: &[Value]) -> Lowered {
-        let carried = state.len();
-        let mut axes = Vec::new();
-        for (input, along) in inputs.iter().zip(&self.inputs) {
-            axes.push((axis(along.axis, input.rank())?, along.is_reverse));
-        }
-        let size = |(input, &(at, _)): (&Value, &(usize, bool))| input.shape()[at];
-        let steps = inputs.iter().zip(&axes).map(size).min().unwrap_or(0);
-        if steps == 0 {
-            let mut operands = state.clone();
-            for (input, &(at, _)) in inputs.iter().zip(&axes) {
-                let mut shape = input.shape().to_vec();
-                shape.remove(at);
-                operands.push(cx.filled(input.dtype(), &shape, "0")?);
-            }
-            return not_stepped(cx, &self.graph, state, operands, &self.outputs);
-        }
-        let mut collected: Vec<Vec<Value>> = vec![Vec::new(); self.outputs.len()];
-        cx.keeping(inputs.to_vec(), |cx| -> Result<()> {
-            for step in 0..steps {
-                cx.steps(1)?;
-                let mut operands = std::mem::take(&mut state);
-                for (input, &(at, is_reverse)) in inputs.iter().zip(&axes) {
-                    let position = if is_reverse { input.shape()[at] - 1 - step } else { step };
-                    let row = cx.taken(input, at, &[position])?;
-                    let mut shape = row.shape().to_vec();
-                    shape.remove(at);
-                    operands.push(cx.reshaped(&row, &shape)?);
-                }
-                let mut results = cx.subgraph(&self.graph, operands)?;
-                let values = results.split_off(carried);
-                state = results;
-                cx.keep(values.clone());
-                for (list, value) in collected.iter_mut().zip(values) {
-                    list.push(value);
-                }
-            }
-            Ok(())
-        })?;
-        stacked(cx, state, collected, &self.outputs)
-    }
-}
-
 /// The body, and the numbers of carried and of scanned values among `operands`.
 fn scan_parts(cx: &NodeContext<'_, '_>, operands: usize) -> Result<(Arc<ModelGraph>, usize, usize)> {
     let graph = cx.graph("body")?.clone();
@@ -229,7 +322,7 @@ fn scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (inputs, outputs) = (scan_axes(cx, "input", scanned)?, scan_axes(cx, "output", collected)?);
     let mut state = cx.values()?;
     let operands = state.split_off(carried);
-    ScanBody { graph, inputs, outputs }.evaluated(cx, state, &operands)
+    Steps { body: graph, is_loop: false, inputs, outputs }.evaluated(cx, 0, state, &operands)
 }
 
 /// The first version scans each element of a batch for itself.
@@ -242,7 +335,8 @@ fn batched_scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let directions = cx.ints("directions")?.unwrap_or_else(|| vec![0; scanned]);
     let inputs = directions.iter().map(|&direction| ScanAxis { axis: 0, is_reverse: direction != 0 });
     let (inputs, collected) = (inputs.collect(), graph.outputs.len() - carried);
-    let body = ScanBody { graph, inputs, outputs: vec![ScanAxis::default(); collected] };
+    let outputs = vec![ScanAxis::default(); collected];
+    let steps = Steps { body: graph, is_loop: false, inputs, outputs };
     let operands: Vec<Value> = (1..=count).map(|at| cx.value(at)).collect::<Result<_, _>>()?;
     let batch = operands.last().and_then(|value| value.shape().first().copied()).unwrap_or(0);
     if batch == 0 || operands.iter().any(|value| value.shape().first() != Some(&batch)) {
@@ -258,10 +352,10 @@ fn batched_scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
         }
         let scanned = own.split_off(carried);
         let kept = operands.iter().chain(rows.iter().flatten()).cloned().collect();
-        rows.push(cx.keeping(kept, |cx| body.evaluated(cx, own, &scanned))?);
+        rows.push(cx.keeping(kept, |cx| steps.evaluated(cx, 0, own, &scanned))?);
     }
     let mut results = Vec::new();
-    for at in 0..body.graph.outputs.len() {
+    for at in 0..steps.body.outputs.len() {
         let mut parts = Vec::new();
         for row in &rows {
             let value = &row[at];

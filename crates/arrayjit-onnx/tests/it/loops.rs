@@ -117,3 +117,76 @@ fn a_scan_without_steps_has_rows_along_their_axis() {
     let outputs = session.run(&[("x", &floats(&[], &[2, 0]))]).unwrap();
     assert_eq!((outputs[0].values(), outputs[1].dims().to_vec()), (vec![3.0; 2], vec![2, 0]));
 }
+
+/// A loop of `steps` steps over two states, which change places, with the number of the step and `x` from
+/// outside; `more` are nodes that compute `z` from the states.
+fn exchanging(steps: i64, more: &[&str]) -> GraphProto {
+    let own =
+        ["n = Cast it", "b2 = Mul a x", "a1 = Add b n", "a2 = Add a1 z", "s = Sub a2 b2", "co = Identity ci"];
+    let nodes = more.iter().chain(&own).map(|text| match node(text) {
+        cast if cast.op_type == "Cast" => int(cast, "to", 1),
+        other => other,
+    });
+    let body = graph(&["it", "ci", "a", "b"], &["co", "a2", "b2", "s"], nodes.collect());
+    let looped = subgraph(node("last_a last_b rows = Loop m _ a0 b0"), "body", body);
+    let model = graph(&["x", "a0", "b0"], &["last_a", "last_b", "rows"], vec![looped]);
+    constant(model, "m", &longs(&[steps], &[]))
+}
+
+#[test]
+fn a_loop_in_the_graph_has_the_values_of_steps_that_the_host_walks() {
+    let input = |values: [f32; 3]| floats(&values, &[3]);
+    let (x, a, b) = (input([0.5, -1.0, 0.25]), input([1.0, 2.0, 3.0]), input([-1.0, 0.5, 2.0]));
+    for steps in [1, 2, 7] {
+        // `NonZero` needs the values of each step on the host.
+        let forms = [vec!["z = Abs a"], vec!["nonzero = NonZero a", "size = Size nonzero", "z = Abs a"]];
+        let [found, expected] = forms.map(|more| {
+            let session = session(exchanging(steps, &more));
+            session.run(&[("x", &x), ("a0", &a), ("b0", &b)]).unwrap()
+        });
+        assert_eq!(found[2].dims().to_vec(), [steps as usize, 3]);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.values(), expected.values(), "{steps} steps");
+        }
+    }
+}
+
+#[test]
+fn loops_stand_in_loops() {
+    let inner =
+        graph(&["j", "cj", "d"], &["dj", "d2"], ["d2 = Add d c", "dj = Identity cj"].map(node).into());
+    let inner = subgraph(node("sum = Loop three _ x"), "body", inner);
+    let nodes = vec![inner, node("c2 = Mul sum half"), node("co = Identity ci")];
+    let body = graph(&["it", "ci", "c"], &["co", "c2", "sum"], nodes);
+    let looped = subgraph(node("last rows = Loop two _ x"), "body", body);
+    let mut model = graph(&["x"], &["last", "rows"], vec![looped]);
+    for (name, value) in [("two", 2), ("three", 3)] {
+        model = constant(model, name, &longs(&[value], &[]));
+    }
+    let session = session(constant(model, "half", &floats(&[0.5], &[])));
+    let outputs = session.run(&[("x", &floats(&[1.0, -2.0], &[2]))]).unwrap();
+    // 1 + 3 · 1 = 4 and half of it; then 1 + 3 · 2 = 7.
+    assert_eq!(outputs[0].values(), [3.5, -7.0]);
+    assert_eq!(outputs[1].values(), [4.0, -8.0, 7.0, -14.0]);
+}
+
+#[test]
+fn each_step_of_a_loop_draws_its_own_numbers() {
+    let draw = node("s = RandomUniformLike c");
+    let nodes = vec![draw, node("c2 = Add c s"), node("co = Identity ci")];
+    let body = graph(&["it", "ci", "c"], &["co", "c2", "s"], nodes);
+    let looped = subgraph(node("last rows = Loop m _ x"), "body", body);
+    let session = session(constant(graph(&["x"], &["last", "rows"], vec![looped]), "m", &longs(&[3], &[])));
+    let rows = session.run(&[("x", &floats(&[0.0], &[1]))]).unwrap()[1].values();
+    assert!(rows[0] != rows[1] && rows[1] != rows[2], "{rows:?}");
+}
+
+#[test]
+fn a_loop_whose_state_grows_has_the_shape_of_the_last_step() {
+    let nodes = vec![int(node("c2 = Concat c x"), "axis", 0), node("co = Identity ci")];
+    let body = graph(&["it", "ci", "c"], &["co", "c2"], nodes);
+    let looped = subgraph(node("last = Loop m _ x"), "body", body);
+    let session = session(constant(graph(&["x"], &["last"], vec![looped]), "m", &longs(&[3], &[])));
+    let outputs = session.run(&[("x", &floats(&[1.0, 2.0], &[2]))]).unwrap();
+    assert_eq!(outputs[0].values(), [1.0, 2.0].repeat(4));
+}
