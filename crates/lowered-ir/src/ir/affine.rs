@@ -42,10 +42,18 @@ impl fmt::Display for Var {
 ///
 /// Arithmetic wraps like `i64`; the verifier bounds every index by the ranges of its variables, so verified
 /// indices never wrap.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Affine {
     terms: SmallVec<[(Var, i64); 2]>,
     offset: i64,
+}
+
+// The terms are copied as memory; `SmallVec::clone` would copy them one by one.
+impl Clone for Affine {
+    #[inline]
+    fn clone(&self) -> Affine {
+        Affine { terms: SmallVec::from_slice(&self.terms), offset: self.offset }
+    }
 }
 
 /// One [`Affine`] per dimension of the array it indexes.
@@ -145,6 +153,15 @@ impl Affine {
         let mut rest = self.clone();
         rest.add_term(var, coefficient.wrapping_neg());
         rest.plus(&by.times(coefficient))
+    }
+
+    /// Replaces each variable by its image.
+    pub fn rename(&mut self, mut f: impl FnMut(Var) -> Var) {
+        self.terms.iter_mut().for_each(|(var, _)| *var = f(*var));
+        if !self.terms.is_sorted_by(|(a, _), (b, _)| a < b) {
+            let terms = std::mem::take(&mut self.terms);
+            terms.into_iter().for_each(|(var, coefficient)| self.add_term(var, coefficient));
+        }
     }
 
     /// `self + other`; `None` on overflow.

@@ -7,8 +7,15 @@ use smallvec::SmallVec;
 /// Passes make such sets for single statements, where they have a few elements: a list without nodes on the
 /// heap is several times as fast as a [`BTreeSet`](std::collections::BTreeSet), and iterates in the same
 /// order. An insertion in front of `n` elements moves them; [`FromIterator`] and [`Extend`] sort instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct IdSet<T>(SmallVec<[T; 8]>);
+
+// The elements are copied as memory; `SmallVec::clone` would copy them one by one.
+impl<T: Copy> Clone for IdSet<T> {
+    fn clone(&self) -> IdSet<T> {
+        IdSet(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl<T> Default for IdSet<T> {
     fn default() -> IdSet<T> {

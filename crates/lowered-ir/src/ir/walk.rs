@@ -155,39 +155,47 @@ pub fn parts_in(block: &[Stmt]) -> impl Iterator<Item = &Expr> {
 }
 
 /// Rebuilds an expression bottom-up: children first, then `f` on the node with its new children.
-pub fn map_expr(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
-    let expr = map_children(expr, &mut |child| map_expr(child, f));
-    f(expr)
+pub fn map_expr(mut expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
+    map_in_place(&mut expr, f);
+    expr
+}
+
+fn map_in_place(expr: &mut Expr, f: &mut impl FnMut(Expr) -> Expr) {
+    count_visit();
+    each_child_mut(expr, &mut |child| map_in_place(child, f));
+    *expr = f(std::mem::replace(expr, placeholder()));
 }
 
 /// Rebuilds an expression from the images of its direct children.
-pub fn map_children(expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
+pub fn map_children(mut expr: Expr, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
     count_visit();
-    // The image moves into the memory of the old child.
-    let mut boxed = |mut e: Box<Expr>| {
-        let old = std::mem::replace(&mut *e, placeholder());
-        *e = f(old);
-        e
-    };
+    each_child_mut(&mut expr, &mut |child| *child = f(std::mem::replace(child, placeholder())));
+    expr
+}
+
+/// Calls `f` with the operands of the outermost operation, left to right.
+pub fn each_child_mut(expr: &mut Expr, f: &mut impl FnMut(&mut Expr)) {
     match expr {
         Expr::Const(_)
         | Expr::Index { .. }
         | Expr::Get { .. }
         | Expr::GetMerge { .. }
-        | Expr::GetLocal { .. } => expr,
-        Expr::GetGuarded { guard, node, index, otherwise } => {
-            Expr::GetGuarded { guard, node, index, otherwise: boxed(otherwise) }
+        | Expr::GetLocal { .. } => {}
+        Expr::GetGuarded { otherwise: arg, .. }
+        | Expr::Unary { arg, .. }
+        | Expr::Convert { arg, .. }
+        | Expr::Bitcast { arg, .. }
+        | Expr::Lane { arg, .. } => f(arg),
+        Expr::GetDynamic { at: a, otherwise: b, .. } | Expr::Binary { a, b, .. } => {
+            f(a);
+            f(b);
         }
-        Expr::Unary { op, arg } => Expr::Unary { op, arg: boxed(arg) },
-        Expr::Binary { op, a, b } => Expr::Binary { op, a: boxed(a), b: boxed(b) },
-        Expr::Ternary { op, a, b, c } => Expr::Ternary { op, a: boxed(a), b: boxed(b), c: boxed(c) },
-        Expr::Convert { to, arg } => Expr::Convert { to, arg: boxed(arg) },
-        Expr::Bitcast { to, arg } => Expr::Bitcast { to, arg: boxed(arg) },
-        Expr::Lane { lane, arg } => Expr::Lane { lane, arg: boxed(arg) },
-        Expr::GetDynamic { node, index, axis, at, otherwise } => {
-            Expr::GetDynamic { node, index, axis, at: boxed(at), otherwise: boxed(otherwise) }
+        Expr::Ternary { a, b, c, .. } => {
+            f(a);
+            f(b);
+            f(c);
         }
-        Expr::Lanes(lanes) => Expr::Lanes(Box::new(lanes.map(f))),
+        Expr::Lanes(lanes) => lanes.iter_mut().for_each(f),
     }
 }
 
@@ -213,12 +221,18 @@ pub fn map_own_values(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
 /// Rewrites with `f`, bottom-up, every part of the values that the statements of the block and of its loops
 /// evaluate.
 pub fn map_parts(block: &mut [Stmt], f: &mut impl FnMut(Expr) -> Expr) {
-    map_values(block, &mut |value| map_expr(value, f));
+    for stmt in block {
+        map_own_parts(stmt, f);
+        if let Stmt::For { body, .. } = stmt {
+            map_parts(body, f);
+        }
+    }
 }
 
 /// Rewrites with `f`, bottom-up, every part of the values that the statement itself evaluates.
 pub fn map_own_parts(stmt: &mut Stmt, f: &mut impl FnMut(Expr) -> Expr) {
-    map_own_values(stmt, &mut |value| map_expr(value, f));
+    count_visit();
+    stmt.values_mut().into_iter().for_each(|value| map_in_place(value, f));
 }
 
 /// A value that stands in for an expression while that expression is being rewritten.
@@ -227,42 +241,52 @@ fn placeholder() -> Expr {
 }
 
 /// Rewrites every index in an expression: of reads, embedded indices and guards.
-pub fn map_expr_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
-    map_expr(expr, &mut |e| map_own_indices(e, f))
+pub fn map_expr_indices(mut expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
+    each_expr_index(&mut expr, &mut |index| *index = f(index));
+    expr
 }
 
-fn map_own_indices(expr: Expr, f: &mut impl FnMut(&Affine) -> Affine) -> Expr {
-    let mut all = |index: Indices| -> Indices { index.iter().map(&mut *f).collect() };
+fn each_expr_index(expr: &mut Expr, f: &mut impl FnMut(&mut Affine)) {
+    count_visit();
+    each_child_mut(expr, &mut |child| each_expr_index(child, f));
+    each_own_index(expr, f);
+}
+
+/// Calls `f` with the indices of the outermost operation: of a read, of its guard, or the embedded one.
+pub fn each_own_index(expr: &mut Expr, f: &mut impl FnMut(&mut Affine)) {
     match expr {
-        Expr::Get { node, index } => Expr::Get { node, index: all(index) },
-        Expr::GetMerge { node, index } => Expr::GetMerge { node, index: all(index) },
-        Expr::GetLocal { local, index } => Expr::GetLocal { local, index: all(index) },
-        Expr::GetGuarded { mut guard, node, index, otherwise } => {
-            let index = all(index);
-            for range in &mut guard {
-                range.index = f(&range.index);
-            }
-            Expr::GetGuarded { guard, node, index, otherwise }
+        Expr::Get { index, .. }
+        | Expr::GetMerge { index, .. }
+        | Expr::GetLocal { index, .. }
+        | Expr::GetDynamic { index, .. } => index.iter_mut().for_each(f),
+        Expr::GetGuarded { guard, index, .. } => {
+            guard.iter_mut().map(|range| &mut range.index).chain(index).for_each(f);
         }
-        Expr::GetDynamic { node, index, axis, at, otherwise } => {
-            Expr::GetDynamic { node, index: all(index), axis, at, otherwise }
-        }
-        Expr::Index { index, dtype } => Expr::Index { index: f(&index), dtype },
-        other => other,
+        Expr::Index { index, .. } => f(index),
+        _ => {}
     }
 }
 
 /// Rewrites every index of the block: those of stores, those in the values that statements evaluate, and the
 /// ends of loops.
 pub fn map_indices(block: &mut [Stmt], f: &mut impl FnMut(&Affine) -> Affine) {
+    each_index(block, &mut |index| *index = f(index));
+}
+
+fn each_index(block: &mut [Stmt], f: &mut impl FnMut(&mut Affine)) {
     for stmt in block {
-        for i in stmt.target_mut().into_iter().flatten() {
-            *i = f(i);
-        }
-        map_own_values(stmt, &mut |value| map_expr_indices(value, f));
+        count_visit();
+        stmt.target_mut().into_iter().flatten().for_each(&mut *f);
+        stmt.values_mut().into_iter().for_each(|value| each_expr_index(value, f));
         if let Stmt::For { hi, body, .. } = stmt {
-            *hi = hi.map(&mut *f);
-            map_indices(body, f);
+            if !hi.is_constant() {
+                *hi = hi.map(|clip| {
+                    let mut clip = clip.clone();
+                    f(&mut clip);
+                    clip
+                });
+            }
+            each_index(body, f);
         }
     }
 }
@@ -292,5 +316,9 @@ pub fn move_elements(
 /// Replaces `var` by `by` in every index of the block and in the ends of its loops.
 pub fn substitute(block: &mut [Stmt], var: impl Into<Var>, by: &Affine) {
     let var = var.into();
-    map_indices(block, &mut |index| index.substitute(var, by));
+    each_index(block, &mut |index| {
+        if index.mentions(var) {
+            *index = index.substitute(var, by);
+        }
+    });
 }

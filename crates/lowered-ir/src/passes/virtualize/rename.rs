@@ -35,14 +35,11 @@ fn rename_loops(block: &mut [Stmt], names: &mut BTreeMap<LoopId, LoopId>, fresh:
 
 /// The index with other loop variables.
 pub(super) fn renamed(index: &Affine, names: &BTreeMap<LoopId, LoopId>) -> Affine {
-    let mut new = Affine::constant(index.offset());
-    for &(var, coefficient) in index.terms() {
-        let var = match var {
-            Var::Loop(id) => Var::Loop(names.get(&id).copied().unwrap_or(id)),
-            Var::Symbol(_) => var,
-        };
-        new.add_term(var, coefficient);
-    }
+    let mut new = index.clone();
+    new.rename(|var| match var {
+        Var::Loop(id) => Var::Loop(names.get(&id).copied().unwrap_or(id)),
+        Var::Symbol(_) => var,
+    });
     new
 }
 
