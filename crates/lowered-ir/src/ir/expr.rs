@@ -1,5 +1,7 @@
 //! Scalar expressions.
 
+use std::hash::{Hash, Hasher};
+
 use smallvec::SmallVec;
 use tnode::{DType, Scalar};
 
@@ -137,6 +139,25 @@ impl Expr {
                 f(a);
             }
             Expr::Lanes(lanes) => lanes.iter().rev().for_each(f),
+        }
+    }
+
+    /// Hashes the outermost operation without its operands.
+    pub(crate) fn hash_own(&self, state: &mut impl Hasher) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Expr::Const(scalar) => scalar.hash(state),
+            Expr::Index { index, dtype } => (index, dtype).hash(state),
+            Expr::Get { node, index } | Expr::GetMerge { node, index } => (node, index).hash(state),
+            Expr::GetGuarded { guard, node, index, .. } => (guard, node, index).hash(state),
+            Expr::GetDynamic { node, index, axis, .. } => (node, index, axis).hash(state),
+            Expr::GetLocal { local, index } => (local, index).hash(state),
+            Expr::Unary { op, .. } => op.hash(state),
+            Expr::Binary { op, .. } => op.hash(state),
+            Expr::Ternary { op, .. } => op.hash(state),
+            Expr::Convert { to, .. } | Expr::Bitcast { to, .. } => to.hash(state),
+            Expr::Lane { lane, .. } => lane.hash(state),
+            Expr::Lanes(_) => {}
         }
     }
 

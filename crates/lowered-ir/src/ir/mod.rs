@@ -31,6 +31,7 @@ mod radix;
 mod routine;
 mod stmt;
 pub mod walk;
+mod words;
 
 pub use affine::{Affine, Guard, Indices, Range, Var};
 pub use array_ref::ArrayRef;
@@ -45,3 +46,4 @@ pub use routine::{
     Fresh, LocalDecl, Locals, LoweredRoutine, NodeDecl, Numerics, Quotient, RoutineTypes, Symbol,
 };
 pub use stmt::{Block, LogPart, LoopKind, Space, Stmt, Values};
+pub use words::Words;

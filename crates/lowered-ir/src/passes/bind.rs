@@ -10,9 +10,11 @@ pub(super) struct Binder<'a> {
 }
 
 impl<'a> Binder<'a> {
-    /// A binder for a routine whose body has not been taken out.
-    pub(super) fn of(routine: &'a LoweredRoutine) -> Self {
-        Binder { routine, locals: routine.locals(), fresh: routine.fresh() }
+    /// Rewrites the body of a routine with a binder for its locals.
+    pub(super) fn rewrite(routine: &'a mut LoweredRoutine, f: impl FnOnce(Binder<'_>, Block) -> Block) {
+        let (locals, fresh) = (routine.locals(), routine.fresh());
+        let body = std::mem::take(&mut routine.body);
+        routine.body = f(Binder { routine, locals, fresh }, body);
     }
 
     /// The symbols of the routine.

@@ -17,11 +17,12 @@
 //! * The value of every store keeps its bits.
 //! * A binding precedes its first use in the same block, so it is in scope of all uses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::hash::Hash;
 
 use smallvec::SmallVec;
 
-use crate::ir::{Block, Expr, LocalId, LoweredRoutine, NodeRef, Stmt, walk};
+use crate::ir::{ArrayRef, Block, Expr, IdMap, LocalId, LoweredRoutine, NodeRef, Stmt, Words, walk};
 
 use super::bind::Binder;
 use super::cost::{own_cost, work};
@@ -34,8 +35,7 @@ const WORTH_BINDING: u64 = 4;
 
 /// Shares equal regions and expressions in every block of the routine.
 pub fn cse(routine: &mut LoweredRoutine) {
-    let body = routine.body.clone();
-    routine.body = CommonEliminator { binder: Binder::of(routine) }.block(body, true);
+    Binder::rewrite(routine, |binder, body| CommonEliminator { binder }.block(body, true));
 }
 
 /// Shares equal regions in every block, and no expressions.
@@ -70,12 +70,14 @@ impl CommonEliminator<'_> {
     fn share_expressions(&mut self, block: Block) -> Block {
         let mut numbers = ValueNumbering::default();
         let numbered: Vec<ValueNumbers> = block.iter().map(|stmt| numbers.stmt(stmt)).collect();
+        let parts = numbers.parts;
+        if !parts.iter().any(NumberedExpr::is_worth_binding) {
+            return block;
+        }
         let mut emit =
-            BlockEmitter { numbers: &numbers, bound: HashMap::new(), out: Block::new(), eliminator: self };
+            BlockEmitter { parts: &parts, bound: IdMap::default(), out: Block::new(), eliminator: self };
         for (mut stmt, roots) in block.into_iter().zip(numbered) {
-            for (value, root) in stmt.values_mut().into_iter().zip(roots) {
-                *value = emit.expr(root);
-            }
+            stmt.values_mut().into_iter().zip(roots).for_each(|(value, root)| emit.share(value, root));
             emit.out.push(stmt);
         }
         emit.out
@@ -84,13 +86,14 @@ impl CommonEliminator<'_> {
 
 /// Drops each region that equals an earlier one of the block whose inputs have not changed since.
 fn share_groups(block: &mut Block, top: bool) {
-    if !block.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. })) {
+    // A region begins with a declaration.
+    if block.iter().filter(|stmt| matches!(stmt, Stmt::Declare { .. })).count() < 2 {
         return;
     }
     let stmts = std::mem::take(block);
     let effects: Vec<Effects> = stmts.iter().map(|stmt| Effects::of(std::slice::from_ref(stmt))).collect();
     let places = RegionIndex::of(effects.iter());
-    let mut seen: HashMap<Block, SharedRegion> = HashMap::new();
+    let mut seen: IdMap<Block, SharedRegion> = IdMap::default();
     let mut remaining = RemainingBlock::default();
     let mut dropped = DroppedRegions::default();
     let mut at = 0;
@@ -162,14 +165,14 @@ struct RemainingBlock {
     stmts: Block,
     /// For each statement of the original block, the number of statements before it that were kept.
     before: Vec<usize>,
-    written: HashMap<NodeRef, usize>,
-    written_locals: HashMap<LocalId, usize>,
+    written: IdMap<NodeRef, usize>,
+    written_locals: IdMap<LocalId, usize>,
     /// The work of the loops before each statement that is kept.
     work: Vec<u128>,
     all_work: u128,
     /// The loops that read each local, in order: the position of each, and the work of these loops up to and
     /// including it.
-    readers: HashMap<LocalId, Vec<(usize, u128)>>,
+    readers: IdMap<LocalId, Vec<(usize, u128)>>,
 }
 
 impl RemainingBlock {
@@ -220,24 +223,23 @@ impl RemainingBlock {
     }
 }
 
-/// The value-numbering key of an expression: its operation, the numbers of its operands, and the version of
-/// the memory that it reads.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ExprKey {
-    /// The part with its operands blanked out.
-    shape: Expr,
-    operands: Vec<usize>,
-    version: u64,
-}
-
 /// An expression that has a value number.
 struct NumberedExpr {
-    key: ExprKey,
+    operands: Operands,
     /// The cost of the expression with its operands.
     cost: u64,
     /// How many different places use it.
     uses: u32,
 }
+
+impl NumberedExpr {
+    fn is_worth_binding(&self) -> bool {
+        self.uses >= 2 && self.cost >= WORTH_BINDING
+    }
+}
+
+/// The numbers of an expression's operands.
+type Operands = SmallVec<[usize; 3]>;
 
 /// The numbers of a statement's values.
 type ValueNumbers = SmallVec<[usize; 2]>;
@@ -245,10 +247,13 @@ type ValueNumbers = SmallVec<[usize; 2]>;
 /// Gives numbers to the parts of a block's values. Equal parts get the same number.
 #[derive(Default)]
 struct ValueNumbering {
-    numbers: HashMap<ExprKey, usize>,
+    /// The number for an operation, the numbers of its operands, and the version of the memory that it reads.
+    numbers: IdMap<Box<[u64]>, usize>,
+    /// The key that is being looked up.
+    key: Words,
     parts: Vec<NumberedExpr>,
-    nodes: HashMap<NodeRef, u64>,
-    locals: HashMap<LocalId, u64>,
+    /// The number of stores into each array so far.
+    versions: IdMap<ArrayRef, u64>,
 }
 
 impl ValueNumbering {
@@ -258,76 +263,56 @@ impl ValueNumbering {
         for &root in &roots {
             self.parts[root].uses += 1;
         }
-        let effects = Effects::of(std::slice::from_ref(stmt));
-        for node in effects.writes {
-            *self.nodes.entry(node).or_default() += 1;
-        }
-        for local in effects.local_writes {
-            *self.locals.entry(local).or_default() += 1;
-        }
+        let stored = walk::stmts(std::slice::from_ref(stmt)).filter_map(Stmt::array);
+        stored.for_each(|array| *self.versions.entry(array).or_default() += 1);
         roots
     }
 
     fn expr(&mut self, expr: &Expr) -> usize {
-        let mut operands = Vec::new();
-        let shape = walk::map_children(expr.clone(), &mut |child| {
-            operands.push(self.expr(&child));
-            blank()
-        });
-        let version = match expr {
-            Expr::Get { node, .. } | Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => {
-                self.nodes.get(node).copied()
-            }
-            Expr::GetLocal { local, .. } => self.locals.get(local).copied(),
-            _ => None,
-        };
-        self.number(ExprKey { shape, operands, version: version.unwrap_or(0) })
-    }
-
-    fn number(&mut self, key: ExprKey) -> usize {
-        if let Some(&number) = self.numbers.get(&key) {
+        let operands: Operands = expr.children().into_iter().map(|child| self.expr(child)).collect();
+        let version = expr.array().and_then(|array| self.versions.get(&array)).copied();
+        self.key.0.clear();
+        expr.hash_own(&mut self.key);
+        (&operands[..], version.unwrap_or(0)).hash(&mut self.key);
+        if let Some(&number) = self.numbers.get(self.key.0.as_slice()) {
             return number;
         }
-        let operands = key.operands.iter().fold(0u64, |sum, &o| sum.saturating_add(self.parts[o].cost));
-        for &operand in &key.operands {
+        let mut cost = own_cost(expr);
+        for &operand in &operands {
             self.parts[operand].uses += 1;
+            cost = cost.saturating_add(self.parts[operand].cost);
         }
-        let cost = own_cost(&key.shape).saturating_add(operands);
-        self.parts.push(NumberedExpr { key: key.clone(), cost, uses: 0 });
-        self.numbers.insert(key, self.parts.len() - 1);
+        self.parts.push(NumberedExpr { operands, cost, uses: 0 });
+        self.numbers.insert(self.key.0.as_slice().into(), self.parts.len() - 1);
         self.parts.len() - 1
     }
 }
 
-/// The placeholder for an operand in a key.
-fn blank() -> Expr {
-    Expr::local(LocalId(u32::MAX))
-}
-
 /// Emits the statements with their numbered values, and binds values that are worth a local.
 struct BlockEmitter<'a, 'b> {
-    numbers: &'a ValueNumbering,
-    bound: HashMap<usize, LocalId>,
+    parts: &'a [NumberedExpr],
+    bound: IdMap<usize, LocalId>,
     out: Block,
     eliminator: &'a mut CommonEliminator<'b>,
 }
 
 impl BlockEmitter<'_, '_> {
-    fn expr(&mut self, number: usize) -> Expr {
+    /// Replaces the parts of a value that are bound, or worth it, by locals.
+    fn share(&mut self, value: &mut Expr, number: usize) {
         if let Some(&local) = self.bound.get(&number) {
-            return Expr::local(local);
+            *value = Expr::local(local);
+            return;
         }
-        let part = &self.numbers.parts[number];
-        let mut operands = part.key.operands.iter();
-        let expr = walk::map_children(part.key.shape.clone(), &mut |blank| match operands.next() {
-            Some(&operand) => self.expr(operand),
-            None => blank,
+        let part = &self.parts[number];
+        let mut operands = part.operands.iter();
+        walk::each_child_mut(value, &mut |child| {
+            operands.next().into_iter().for_each(|&operand| self.share(child, operand));
         });
-        if part.uses < 2 || part.cost < WORTH_BINDING {
-            return expr;
+        if part.is_worth_binding() {
+            let unbound = std::mem::replace(value, Expr::local(LocalId(u32::MAX)));
+            let local = self.eliminator.binder.bind(unbound, &mut self.out);
+            self.bound.insert(number, local);
+            *value = Expr::local(local);
         }
-        let local = self.eliminator.binder.bind(expr, &mut self.out);
-        self.bound.insert(number, local);
-        Expr::local(local)
     }
 }

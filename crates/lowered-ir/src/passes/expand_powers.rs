@@ -34,9 +34,9 @@ pub fn expand_powers(routine: &mut LoweredRoutine, settings: &OptimizeSettings) 
         return;
     }
     let most = if routine.numerics == Numerics::Fast { settings.integer_pow } else { 0 };
-    let body = routine.body.clone();
-    let mut expander = Expander { binder: Binder::of(routine), most: f64::from(most), out: Block::new() };
-    routine.body = expander.block(body);
+    Binder::rewrite(routine, |binder, body| {
+        Expander { binder, most: f64::from(most), out: Block::new() }.block(body)
+    });
 }
 
 fn has_powers(routine: &LoweredRoutine) -> bool {

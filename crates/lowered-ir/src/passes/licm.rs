@@ -17,10 +17,11 @@
 //! ranges, before the loop. The pass treats only loops that certainly run, so no moved computation is wasted,
 //! and only serial and unrolled ones, since the iterations of other loops share nothing but memory.
 
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use crate::ir::{Block, Expr, IdSet, LocalId, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, Var, walk};
+use crate::ir::{
+    Block, Expr, IdMap, IdSet, LocalId, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, Var, walk,
+};
 
 use super::bind::Binder;
 use super::cost::{is_expensive, work};
@@ -34,8 +35,7 @@ const THREADS: u64 = 64;
 
 /// Moves invariant computations out of loops, and computes equal ones once.
 pub(crate) fn licm(routine: &mut LoweredRoutine) {
-    let body = routine.body.clone();
-    routine.body = Hoister { binder: Binder::of(routine) }.block(body, true);
+    Binder::rewrite(routine, |binder, body| Hoister { binder }.block(body, true));
     share_equal_regions(routine);
 }
 
@@ -67,8 +67,11 @@ impl Hoister<'_> {
     /// Moves expensive invariant parts of the values of the body's own statements into locals before the
     /// loop.
     fn lift_expressions(&mut self, var: LoopId, body: &mut Block, out: &mut Block) {
+        if !body.iter().flat_map(Stmt::values).any(is_expensive) {
+            return;
+        }
         let inside = Effects::of(body);
-        let mut bound = HashMap::new();
+        let mut bound = IdMap::default();
         for stmt in body.iter_mut() {
             walk::map_own_values(stmt, &mut |value| self.lift(value, var, &inside, &mut bound, out));
         }
@@ -79,7 +82,7 @@ impl Hoister<'_> {
         expr: Expr,
         var: LoopId,
         inside: &Effects,
-        bound: &mut HashMap<Expr, LocalId>,
+        bound: &mut IdMap<Expr, LocalId>,
         out: &mut Block,
     ) -> Expr {
         if !is_expensive(&expr) {
@@ -111,8 +114,7 @@ fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: b
     let effects: Vec<Effects> = body.iter().map(|stmt| Effects::of(std::slice::from_ref(stmt))).collect();
     let places = RegionIndex::of(effects.iter());
     let mut inside = LoopBodyEffects::of(&effects, body);
-    let mut rest = Block::new();
-    let mut at = 0;
+    let (mut moved, mut at) = (Vec::new(), 0);
     while at < body.len() {
         let all = |range: RangeInclusive<usize>| {
             let mut all = Effects::default();
@@ -123,30 +125,35 @@ fn lift_groups_once(var: LoopId, body: &mut Block, out: &mut Block, outermost: b
         match group.filter(|group| is_movable(group, &body[group.range.clone()], var, &inside, outermost)) {
             Some(PureRegion { range, .. }) => {
                 inside.remove(&effects[range.clone()], &body[range.clone()]);
-                out.extend(body[range.clone()].iter().cloned());
                 at = range.end() + 1;
+                moved.push(range);
             }
-            None => {
-                rest.push(body[at].clone());
-                at += 1;
-            }
+            None => at += 1,
         }
     }
-    *body = rest;
+    if moved.is_empty() {
+        return;
+    }
+    let mut moved = moved.into_iter().peekable();
+    for (at, stmt) in std::mem::take(body).into_iter().enumerate() {
+        while moved.next_if(|range| *range.end() < at).is_some() {}
+        let is_moved = moved.peek().is_some_and(|range| range.contains(&at));
+        if is_moved { &mut *out } else { &mut *body }.push(stmt);
+    }
 }
 
 /// The effects of a loop body that decide whether a region may leave it. Pure regions write no nodes.
 struct LoopBodyEffects {
     writes: IdSet<NodeRef>,
     /// The number of statements that declare each local or store to it.
-    locals: HashMap<LocalId, usize>,
+    locals: IdMap<LocalId, usize>,
     work: u64,
 }
 
 impl LoopBodyEffects {
     fn of(effects: &[Effects], body: &[Stmt]) -> LoopBodyEffects {
         let mut inside =
-            LoopBodyEffects { writes: IdSet::default(), locals: HashMap::new(), work: work(body) };
+            LoopBodyEffects { writes: IdSet::default(), locals: IdMap::default(), work: work(body) };
         for effects in effects {
             inside.writes.extend(&effects.writes);
             for &local in effects.declares.iter().chain(&effects.local_writes) {

@@ -5,10 +5,9 @@
 //! within the region. A pure region can be moved, or dropped in favor of an equal one, as long as nothing
 //! changes the memory that it reads.
 
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use crate::ir::{Block, Fresh, LocalId, Stmt};
+use crate::ir::{Block, Fresh, IdMap, LocalId, Stmt};
 
 use super::effects::Effects;
 use super::virtualize::rename;
@@ -25,14 +24,14 @@ pub(super) struct PureRegion {
 
 /// The last store and the last mention of each local in a block, so that regions are found without a search.
 pub(super) struct RegionIndex {
-    last_store: HashMap<LocalId, usize>,
-    last_mention: HashMap<LocalId, usize>,
+    last_store: IdMap<LocalId, usize>,
+    last_mention: IdMap<LocalId, usize>,
 }
 
 impl RegionIndex {
     /// Indexes a block, given the effects of each of its statements in order.
     pub(super) fn of<'a>(effects: impl Iterator<Item = &'a Effects>) -> RegionIndex {
-        let mut places = RegionIndex { last_store: HashMap::new(), last_mention: HashMap::new() };
+        let mut places = RegionIndex { last_store: IdMap::default(), last_mention: IdMap::default() };
         for (at, effects) in effects.enumerate() {
             places.last_store.extend(effects.local_writes.iter().map(|&local| (local, at)));
             let mentioned = effects.local_reads.iter().chain(&effects.local_writes);

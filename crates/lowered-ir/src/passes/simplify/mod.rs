@@ -22,14 +22,13 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use tnode::DType;
 
 use super::ranges::Ranges;
 use super::settings::OptimizeSettings;
-use crate::ir::{Expr, Locals, LoweredRoutine, Numerics, walk};
+use crate::ir::{Expr, IdMap, Locals, LoweredRoutine, Numerics, walk};
 
 pub use equation::{Condition, Equation, EquationClass};
 pub use pattern::EquationMatch;
@@ -82,13 +81,13 @@ enum RewriteMethod {
 
 /// The table of equations, indexed by the operation at the root of the left side.
 struct EquationTable {
-    by_head: HashMap<RootOp, Vec<CompiledEquation>>,
+    by_head: IdMap<RootOp, Vec<CompiledEquation>>,
     /// The equations that are applied by code.
     anywhere: Vec<CompiledEquation>,
 }
 
 static TABLE: LazyLock<EquationTable> = LazyLock::new(|| {
-    let mut table = EquationTable { by_head: HashMap::new(), anywhere: Vec::new() };
+    let mut table = EquationTable { by_head: IdMap::default(), anywhere: Vec::new() };
     for equation in equations() {
         match equation.how {
             EquationMethod::Code(apply) => {
@@ -128,11 +127,10 @@ impl CompiledEquation {
 
 /// Simplifies every value of the routine.
 pub fn simplify(routine: &mut LoweredRoutine, settings: &OptimizeSettings) {
-    let mut body = std::mem::take(&mut routine.body);
-    let shell = LoweredRoutine { body: body.clone(), ..routine.clone() };
-    let (locals, ranges) = (shell.locals(), Ranges::of(&shell));
+    let (locals, ranges) = (routine.locals(), Ranges::of(routine));
     let class = class_in_use(routine.numerics, settings);
-    let ctx = SimplifyContext { routine: &shell, locals: &locals, ranges: &ranges, class };
+    let mut body = std::mem::take(&mut routine.body);
+    let ctx = SimplifyContext { routine, locals: &locals, ranges: &ranges, class };
     walk::map_values(&mut body, &mut |value| simplified(value, &ctx));
     routine.body = body;
 }
