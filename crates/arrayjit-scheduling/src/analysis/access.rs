@@ -11,6 +11,8 @@ use lowered_ir::ir::{
     walk,
 };
 
+use crate::analysis::rename::Renaming;
+
 /// Whether the block contains an operation that vector lanes over `var` cannot run: computed indices that
 /// vary with `var`, words of random bits, logs.
 pub(crate) fn has_no_lanes(block: &[Stmt], var: LoopId) -> bool {
@@ -111,6 +113,17 @@ impl Effects {
         self.locals.extend(&other.locals);
         self.set.extend(&other.set);
         self.logs |= other.logs;
+    }
+
+    /// The effects under other names.
+    pub(crate) fn renamed(&self, names: &mut impl Renaming) -> Effects {
+        Effects {
+            nodes: self.nodes.iter().map(|&node| names.node(node, false)).collect(),
+            written: self.written.iter().map(|&node| names.node(node, false)).collect(),
+            locals: self.locals.iter().map(|&local| names.local(local)).collect(),
+            set: self.set.iter().map(|&local| names.local(local)).collect(),
+            logs: self.logs,
+        }
     }
 
     fn write(&mut self, stmt: &Stmt) {

@@ -8,4 +8,5 @@ pub(crate) mod nodes;
 pub(crate) mod reduction; // neutral elements, multiply-add
 pub(crate) mod remarks; // equality up to the texts of comments
 pub(crate) mod rename;
+pub(crate) mod shape; // statements that are equal but for their names
 pub(crate) mod uses;

@@ -20,6 +20,9 @@
 //! * the innermost loop would access more arrays than a cache keeps apart, or need more registers for
 //!   accumulators than there are;
 //! * they contain many statements, or long values, already ([`FUSED_STATEMENTS`], [`FUSED_COST`]).
+//!
+//! Pairs of statements that are equal but for their names fuse alike, so one of them is tried
+//! ([`EqualParts`]).
 
 use std::collections::BTreeSet;
 
@@ -32,6 +35,8 @@ use crate::analysis::access::{self, Effects};
 use crate::analysis::cost::{FUSED_COST, FUSED_STATEMENTS};
 use crate::analysis::names::Names;
 use crate::analysis::nest;
+use crate::analysis::shape;
+use crate::cpu::equal_parts::EqualParts;
 use crate::cpu::forward_stores::forward_stores;
 use crate::cpu::interchange;
 use crate::cpu::placed_stmt::{LaneChoice, PlacedStmt};
@@ -55,15 +60,19 @@ pub(crate) fn fuse_strips(routine: &mut LoweredRoutine, caps: &Caps) {
 
 /// Fuses the loops of a routine wherever that is legal and pays.
 pub(crate) fn fuse_loops(routine: &mut LoweredRoutine, caps: &Caps) {
-    let fuser = Fuser { names: Names::of(routine), locals: routine.locals(), caps };
-    let fused = fuser.block(std::mem::take(&mut routine.body), 0);
-    routine.body = fused.into_iter().map(|placed| placed.stmt).collect();
+    let (names, locals) = (Names::of(routine), routine.locals());
+    let fuser = Fuser { names, locals, caps, equal: EqualParts::default() };
+    let mut body = std::mem::take(&mut routine.body);
+    let remarks = shape::number_remarks(&mut body);
+    routine.body = fuser.top_level(body).into_iter().map(|placed| placed.stmt).collect();
+    shape::restore_remarks(&mut routine.body, &remarks);
 }
 
 struct Fuser<'a> {
     names: Names,
     locals: Locals,
     caps: &'a Caps,
+    equal: EqualParts,
 }
 
 /// The statement that moves to the other one.
@@ -75,15 +84,27 @@ enum Direction {
 }
 
 impl Fuser<'_> {
-    /// Fuses the statements of a block `depth` loops deep: first those inside each loop, then the loops.
-    fn block(&self, block: Block, depth: usize) -> Vec<PlacedStmt> {
-        let inside = |stmt| match stmt {
+    /// Fuses the statements of the body of a routine: first those inside each loop, then the loops.
+    fn top_level(&self, body: Block) -> Vec<PlacedStmt> {
+        let known = (&self.names, &self.locals);
+        let shapes = self.equal.repeated(&body, &self.names, &self.locals);
+        let placed = body.into_iter().zip(shapes).map(|(stmt, shape)| match shape {
+            Some(shape) => self.equal.single(shape, known, || self.inside(stmt, 0)),
+            None => self.inside(stmt, 0),
+        });
+        self.onto(Vec::new(), placed, 0)
+    }
+
+    /// Fuses the statements in the body of a loop `depth` loops deep.
+    fn inside(&self, stmt: Stmt, depth: usize) -> PlacedStmt {
+        match stmt {
             Stmt::For { var, lo, hi, kind, body } => {
-                PlacedStmt::looped(var, lo, hi, kind, self.block(body, depth + 1))
+                let inner = body.into_iter().map(|stmt| self.inside(stmt, depth + 1));
+                let body = self.onto(Vec::new(), inner, depth + 1);
+                PlacedStmt::looped(var, lo, hi, kind, body)
             }
             stmt => PlacedStmt::new(stmt),
-        };
-        self.onto(Vec::new(), block.into_iter().map(inside), depth)
+        }
     }
 
     /// Appends statements to `before`, and fuses each of them with the nearest loop that accepts it.
@@ -135,12 +156,14 @@ impl Fuser<'_> {
             let sinks = || out[at + 1..].iter().all(|between| between.facts.effects.commute(effects));
             let shares = !effects.nodes.is_disjoint(&next.facts.effects.nodes);
             let turned = || interchange::like(&first.stmt, &next.stmt, &self.names).map(PlacedStmt::new);
-            let fused = |next: &PlacedStmt| self.fused(first, next, remarks(out), depth);
+            let between = remarks(out);
+            let fused = |next: &PlacedStmt| self.fused(first, next, between, depth);
+            let any = || fused(next).or_else(|| fused(&turned()?));
             if shares
                 && first.facts.size + next.facts.size <= ALL_STATEMENTS
                 && !streams_too_much(first, next)
                 && (is_free || sinks())
-                && let Some(fused) = fused(next).or_else(|| fused(&turned()?))
+                && let Some(fused) = self.equal.pair((first, next), between, (&self.names, &self.locals), any)
             {
                 return Some((at, if is_free { Direction::Up } else { Direction::Down }, fused));
             }

@@ -11,6 +11,7 @@ use lowered_ir::ir::{Expr, LocalId, LoopId, Space, Stmt};
 use crate::analysis::names::Names;
 use crate::analysis::nest;
 use crate::analysis::reduction::multiply_add;
+use crate::analysis::rename::Renaming;
 use codegen_core::dependence::mentions;
 
 /// The properties of a contraction that fusion keeps.
@@ -38,6 +39,11 @@ impl ContractionShapes {
     /// The contractions of several statements.
     pub(crate) fn union<'a>(shapes: impl Iterator<Item = &'a ContractionShapes>) -> ContractionShapes {
         ContractionShapes(shapes.flat_map(|shapes| &shapes.0).map(|(acc, shape)| (*acc, *shape)).collect())
+    }
+
+    /// The contractions under other names.
+    pub(crate) fn renamed(&self, names: &mut impl Renaming) -> ContractionShapes {
+        ContractionShapes(self.0.iter().map(|(acc, shape)| (names.local(*acc), *shape)).collect())
     }
 
     /// Whether the statement contains no contraction.

@@ -26,6 +26,7 @@ mod tile_contraction;
 mod tile_transpose; // loads and stores contiguous along different axes
 
 // Questions that fusion asks.
+mod equal_parts; // what it did with equal statements
 mod fusible_contractions; // whether a contraction keeps its loops
 mod interchange;
 mod placed_stmt; // facts that stay with a statement

@@ -13,6 +13,8 @@ use lowered_ir::ir::{Block, Bound, LoopId, LoopKind, NodeRef, Stmt};
 use crate::analysis::access::Effects;
 use crate::analysis::cost::fusion_cost;
 use crate::analysis::names::Names;
+use crate::analysis::rename::Renaming;
+use crate::analysis::shape::Shape;
 use crate::cpu::fusible_contractions::ContractionShapes;
 
 /// A statement and its facts.
@@ -38,6 +40,8 @@ pub(crate) struct StmtFacts {
     pub(crate) is_independent: OnceCell<bool>,
     pub(crate) lanes: OnceCell<Option<LaneChoice>>,
     contractions: OnceCell<ContractionShapes>,
+    /// The shape of a top-level statement, if there may be others of this shape.
+    pub(crate) shape: OnceCell<Shape>,
 }
 
 /// The loop of a nest that is best as lanes.
@@ -96,6 +100,23 @@ impl StmtFacts {
         StmtFacts { effects, size, cost, body, ..StmtFacts::default() }
     }
 
+    /// The facts of the statement under other names.
+    pub(crate) fn renamed(&self, names: &mut impl Renaming) -> StmtFacts {
+        StmtFacts {
+            effects: self.effects.renamed(names),
+            size: self.size,
+            cost: self.cost,
+            body: self.body.iter().map(|facts| Rc::new(facts.renamed(names))).collect(),
+            moving: renamed(&self.moving, |moving| {
+                moving.iter().map(|&(node, step)| (names.node(node, false), step)).collect()
+            }),
+            is_independent: self.is_independent.clone(),
+            lanes: self.lanes.clone(),
+            contractions: renamed(&self.contractions, |shapes| shapes.renamed(names)),
+            shape: renamed(&self.shape, |shape| Shape { id: shape.id, names: shape.names.renamed(names) }),
+        }
+    }
+
     /// The statements of the body, which may have other names for variables outside of them.
     pub(crate) fn with_statements(&self, body: Block) -> impl Iterator<Item = PlacedStmt> {
         let facts = self.body.iter().cloned();
@@ -115,4 +136,8 @@ impl StmtFacts {
             })
         })
     }
+}
+
+fn renamed<T>(fact: &OnceCell<T>, f: impl FnOnce(&T) -> T) -> OnceCell<T> {
+    fact.get().map_or_else(OnceCell::new, |fact| OnceCell::from(f(fact)))
 }
