@@ -51,30 +51,39 @@ pub(crate) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
     owners
 }
 
-/// Whether `for var { first }; for var { second }` equals `for var { first; second }`: no iteration of
-/// `second` accesses an element that a later iteration of `first` writes, or writes one that a later
-/// iteration of `first` accesses.
+/// Whether `for var { first }; for other { second }` equals `for var { first; second }` with `var` in place of
+/// `other`: no iteration of `second` accesses an element that a later iteration of `first` writes, or writes
+/// one that a later iteration of `first` accesses.
 ///
-/// The proof is the one of [`independent`], for the nodes that both bodies access and at least one writes.
-/// Iterations of the same body may depend on each other, because fusion keeps their order.
-/// Each body comes with its effects.
+/// The proof is the one of [`independent`](codegen_core::dependence::independent), for the nodes that both
+/// bodies access and at least one writes. Iterations of the same body may depend on each other, because fusion
+/// keeps their order. Each body comes with its variable and its effects.
 pub(crate) fn can_fuse(
-    var: LoopId,
-    (first, a): (&[Stmt], &Effects),
-    (second, b): (&[Stmt], &Effects),
+    (var, first, a): (LoopId, &[Stmt], &Effects),
+    (other, second, b): (LoopId, &[Stmt], &Effects),
     ranges: &VariableRanges,
 ) -> bool {
     if !a.locals_apart(b) || (a.logs && b.logs) {
         return false;
     }
-    let mut shared = a.conflicts(b).peekable();
-    if shared.peek().is_none() {
+    let shared: IdSet<NodeRef> = a.conflicts(b).collect();
+    if shared.is_empty() {
         return true;
     }
     let mut inner = walk::loops_in(first);
     inner.extend(walk::loops_in(second));
-    let all: Vec<Touch<'_>> = touches(first).into_iter().chain(touches(second)).collect();
-    shared.all(|node| separates_iterations(node, var, &all, &inner, ranges))
+    // Most attempts fail, so only the indices of the second body get the variable of the first.
+    let by = Affine::var(var);
+    let moved = |indices: &Indices| -> Indices { indices.iter().map(|i| i.substitute(other, &by)).collect() };
+    let touched: Vec<Touch<'_>> = touches(second).into_iter().filter(|t| shared.contains(&t.node)).collect();
+    let indices: Vec<Option<Indices>> = touched.iter().map(|touch| touch.indices().map(moved)).collect();
+    let behind = touched.iter().zip(&indices).map(|(touch, indices)| Touch {
+        index: touch.index.and(indices.as_ref()),
+        computed: touch.computed.and_then(|(_, axis)| Some((indices.as_ref()?, axis))),
+        ..*touch
+    });
+    let all: Vec<Touch<'_>> = touches(first).into_iter().chain(behind).collect();
+    shared.iter().all(|&node| separates_iterations(node, var, &all, &inner, ranges))
 }
 
 /// The nodes and locals that a piece of IR reads and writes.

@@ -142,7 +142,7 @@ impl RowBlocker<'_> {
         let bodies: Vec<(&Block, Effects)> =
             stmts.iter().filter_map(loop_body).map(|body| (body, Effects::of(body))).collect();
         let fuse = |(first, a): &(&Block, Effects), (second, b): &(&Block, Effects)| {
-            access::can_fuse(row, (first, a), (second, b), &self.names.ranges)
+            access::can_fuse((row, first, a), (row, second, b), &self.names.ranges)
         };
         let is_block = (0..bodies.len())
             .all(|at| bodies[..at].iter().all(|before| fuse(before, &bodies[at])))

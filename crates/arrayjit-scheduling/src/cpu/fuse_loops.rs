@@ -193,12 +193,12 @@ impl Fuser<'_> {
         if !pays {
             return None;
         }
-        let mut second_body = b.body.to_vec();
-        walk::substitute(&mut second_body, b.var, &Affine::var(a.var));
         let (accesses, more) = (&first.facts.effects, &second.facts.effects);
-        if !access::can_fuse(a.var, (a.body, accesses), (&second_body, more), &self.names.ranges) {
+        if !access::can_fuse((a.var, a.body, accesses), (b.var, b.body, more), &self.names.ranges) {
             return None;
         }
+        let mut second_body = b.body.to_vec();
+        walk::substitute(&mut second_body, b.var, &Affine::var(a.var));
         let mut before: Vec<PlacedStmt> = first.facts.with_statements(a.body.to_vec()).collect();
         if a.kind == LoopKind::Serial {
             before.extend(remarks.iter().cloned());
@@ -335,4 +335,70 @@ fn moving(var: LoopId, body: &[Stmt], names: &Names) -> BTreeSet<(NodeRef, i64)>
         (step != 0).then_some((touch.node, step))
     };
     touches.filter_map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use lowered_ir::text::{parse, print};
+
+    use super::*;
+
+    /// Layers of a product, an operation on its elements and one on its rows, each with nodes of its own.
+    fn layers(count: usize) -> LoweredRoutine {
+        let mut nodes = String::from("node %0 \"x\" f32[8, 16] on_device\n");
+        let mut body = String::new();
+        for layer in 0..count {
+            let (x, w, h, y, s) = (4 * layer, 4 * layer + 1, 4 * layer + 2, 4 * layer + 4, 4 * layer + 3);
+            let (i, l) = (7 * layer, 2 * layer);
+            let [i0, i1, i2, i3, i4, i5, i6] = [0, 1, 2, 3, 4, 5, 6].map(|at| i + at);
+            let l1 = l + 1;
+            writeln!(
+                nodes,
+                "node %{w} \"w\" f32[16, 16] on_device node %{h} \"h\" f32[8, 16] local \
+                 node %{s} \"s\" f32[8] on_device node %{y} \"y\" f32[8, 16] on_device"
+            )
+            .unwrap();
+            writeln!(
+                body,
+                "for i{i0} in 0..8 {{ for i{i1} in 0..16 {{
+                   declare l{l} f32[] register
+                   for i{i2} in 0..16 {{ l{l} := l{l} + %{x}[i{i0}, i{i2}] * %{w}[i{i2}, i{i1}] }}
+                   %{h}[i{i0}, i{i1}] := l{l} }} }}
+                 comment \"layer {layer}\"
+                 for i{i3} in 0..8 {{ for i{i4} in 0..16 {{ %{y}[i{i3}, i{i4}] := relu(%{h}[i{i3}, i{i4}]) }} }}
+                 for i{i5} in 0..8 {{
+                   declare l{l1} f32[] register
+                   for i{i6} in 0..16 {{ l{l1} := max(%{y}[i{i5}, i{i6}], l{l1}) }}
+                   %{s}[i{i5}] := l{l1} }}"
+            )
+            .unwrap();
+        }
+        parse(&format!("routine @layers fast {{ {nodes} {body} }}")).unwrap()
+    }
+
+    fn fuser<'a>(routine: &LoweredRoutine, caps: &'a Caps) -> Fuser<'a> {
+        Fuser { names: Names::of(routine), locals: routine.locals(), caps, equal: EqualParts::default() }
+    }
+
+    #[test]
+    fn equal_layers_are_fused_once_and_as_if_each_were_alone() {
+        let caps = Caps { vector_bytes: 32, vector_registers: 16, ..Caps::host("test") };
+        let attempts = [3, 6].map(|count| {
+            let routine = layers(count);
+            let alone = fuser(&routine, &caps);
+            let inside = routine.body.iter().map(|stmt| alone.inside(stmt.clone(), 0));
+            let expected = alone.onto(Vec::new(), inside, 0).into_iter().map(|placed| placed.stmt).collect();
+            let expected = LoweredRoutine { body: expected, ..routine.clone() };
+            assert!(expected.body.len() < routine.body.len(), "nothing was fused");
+            let together = fuser(&routine, &caps);
+            together.top_level(routine.body.clone());
+            let mut fused = routine;
+            fuse_loops(&mut fused, &caps);
+            assert_eq!(print(&fused), print(&expected));
+            together.equal.len()
+        });
+        assert_eq!(attempts[0], attempts[1]);
+    }
 }
