@@ -102,7 +102,8 @@ async function download(device, buffers, node) {
  * static indices.
  */
 function tableOf(call, kernel, bindings) {
-  const words = [...call.offsets, ...call.symbols.map((symbol) => bindings[symbol])];
+  const valueOf = (value) => ("symbol" in value ? bindings[value.symbol] : value.step);
+  const words = [...call.offsets, ...call.symbols.map(valueOf)];
   const table = new Uint32Array(4 * Math.max(1, Math.ceil(kernel.table_words / 4))); // vec4s, at least one
   table.set(words);
   return table;

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use codegen_core::{Code, KernelCall, Payload, ShaderModule, Slot};
+use codegen_core::{Binding, Code, KernelCall, Payload, ShaderModule, Slot};
 use lowered_ir::ir::NodeDecl;
 
-use crate::page::{Call, Context, Kernel, Node, Page, Routine};
+use crate::page::{Call, Context, Kernel, Node, Page, Routine, SymbolValue};
 
 /// Bytes of the largest slab that every browser can bind.
 const SLAB_BYTES: usize = 128 << 20;
@@ -106,12 +106,19 @@ pub(crate) fn link(
             kernel: intern(&mut page.kernels, kernel),
             slabs,
             offsets: places.iter().map(|place| place.offset / 4).collect(),
-            symbols: call.bindings.iter().map(|symbol| symbol.index()).collect(),
+            symbols: call.bindings.iter().map(symbol_value).collect(),
         });
     }
     let symbols = schedule.symbols().iter().map(|symbol| symbol.name.clone()).collect();
     context.routines.push(Routine { name: schedule.name().to_owned(), symbols, calls });
     Ok(())
+}
+
+fn symbol_value(binding: &Binding) -> SymbolValue {
+    match *binding {
+        Binding::Symbol(symbol) => SymbolValue::Symbol(symbol.index()),
+        Binding::Step(step) => SymbolValue::Step(step),
+    }
 }
 
 /// Allocates memory in the last slab, or in a new slab if the last one is full.

@@ -98,8 +98,18 @@ pub struct Call {
     pub slabs: Vec<usize>,
     /// The offset of each memory parameter in its slab, in 32-bit words.
     pub offsets: Vec<usize>,
-    /// The positions of the routine's symbols whose values follow the offsets in the parameter table.
-    pub symbols: Vec<usize>,
+    /// The values that follow the offsets in the parameter table.
+    pub symbols: Vec<SymbolValue>,
+}
+
+/// The value of a symbol of a kernel.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SymbolValue {
+    /// That of the routine's symbol at this position.
+    Symbol(usize),
+    /// The step of a scan.
+    Step(i64),
 }
 
 /// Steps that begin with given contents of nodes, and the expected contents afterwards.

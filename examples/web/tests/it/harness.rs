@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use web::page::{
     Call, Contents, Context, Data, Expected, Kernel, Node, Outcome, Page, PageRun, Routine, RunStep, Score,
+    SymbolValue,
 };
 
 /// `y[i] += factor · x[i]`, one element per thread; `i` is the number of the workgroup as the ABI computes
@@ -47,7 +48,8 @@ fn scaled(expected: impl Fn(usize) -> f32) -> Page {
         table_words: 3,
         slabs: 2,
     };
-    let call = Call { kernel: 0, slabs: vec![1, 0], offsets: vec![64, 128], symbols: vec![0] };
+    let call =
+        Call { kernel: 0, slabs: vec![1, 0], offsets: vec![64, 128], symbols: vec![SymbolValue::Symbol(0)] };
     let step = |factor| RunStep { routine: 0, bindings: vec![factor] };
     let context = Context {
         name: "by hand".into(),
