@@ -1,8 +1,9 @@
 //! A small GPT that learns the letters of a text, and writes with a cache of keys and values.
 //!
-//! In training, [`CharGpt::forward`] reads whole windows of the text. To write, `CharGpt::next` reads one
-//! letter per run: each block keeps the keys and values of the letters before in buffers, and the symbol
-//! `@pos` is the position. Both graphs have the same parameters.
+//! In training, [`CharGpt::forward`] reads whole windows of the text. To write, one routine is a loop over the
+//! letters: `CharGpt::next` reads a letter, each block keeps the keys and values of the letters before in
+//! buffers, `@pos` is the position, and the next letter is drawn from the logits. Both graphs have the same
+//! parameters.
 //!
 //! Source: Radford, Wu, Child, Luan, Amodei and Sutskever, Language models are unsupervised multitask
 //! learners, 2019.
@@ -12,6 +13,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use anyhow::{Context, Result, ensure};
 use arrayjit_tensor::{
     Backend, DType, Executable, Graph, HostArray, Init, ModelState, Parameter, Params, Tensor, TensorError,
+    TensorOperand,
     nn::{Embedding, LayerNorm, Linear, Module},
     optim::{AdamW, Schedule},
     session::{Batch, Metrics, Ranks, Session},
@@ -289,11 +291,30 @@ fn id(alphabet: &[u8], letter: u8) -> Option<i32> {
     alphabet.binary_search(&letter).ok().map(|at| at as i32)
 }
 
-/// The compiled step that reads one letter.
+/// The compiled routine that writes a text as long as the context.
 pub struct Writer<'m> {
     trained: &'m Trained,
-    step: Executable,
+    routine: Executable,
 }
+
+/// A text that the model has written.
+pub struct Written {
+    /// The text with its start.
+    pub text: String,
+    /// The logits `[context, alphabet]` behind each letter.
+    pub logits: Vec<f64>,
+}
+
+/// The letter behind position `@pos`: that of the start or, behind it, the one at which the sum of the
+/// probabilities reaches `chance`, which is uniform in 0 to 1. Logits are divided by a temperature of 0.7, which
+/// prefers likely letters.
+const NEXT: &str = "
+most :max= logits[k]
+weight[k] := exp((logits[k] - most) / 0.7)
+total :+= weight[k]
+sum[k] :+= weight[j] where k < size(logits, 0), j <= k
+drawn :+= where(sum[k] < chance * total, 1, 0)
+next := where(@pos + 1 < known, pad(start, 0)[@pos + 1], min(drawn, size(logits, 0) - 1))";
 
 impl Trained {
     /// The mean loss of the last 20 steps.
@@ -311,7 +332,7 @@ impl Trained {
         Ok(self.weights.to_safetensors()?)
     }
 
-    /// Compiles the step that reads one letter and keeps its keys and values.
+    /// Compiles the routine that writes.
     ///
     /// # Errors
     ///
@@ -325,10 +346,20 @@ impl Trained {
         };
         let caches = (0..layers).map(cache).collect::<Result<Vec<_>, _>>()?;
         let graph = Graph::new();
-        let letter = graph.input("letter", [], DType::I32)?;
-        let logits = self.model.next(&letter, &caches)?;
-        let step = graph.compile_named("char_gpt", &self.weights, &[&logits])?;
-        Ok(Writer { trained: self, step })
+        let start = graph.input("start", [context], DType::I32)?;
+        let known = graph.input("known", [], DType::I32)?;
+        let chances = graph.input("chances", [context], DType::F32)?;
+        let loop_over_letters = graph.scan(context).symbol("pos");
+        let (_, [letters, logits]) = loop_over_letters.run([&start.select(0, 0)?], |step, [letter]| {
+            let logits = self.model.next(&letter, &caches)?;
+            let chance = step.slice(&chances, 0)?;
+            let given: [(&str, &dyn TensorOperand); 4] =
+                [("logits", &logits), ("chance", &chance), ("start", &start), ("known", &known)];
+            let next = graph.apply(NEXT, &given)?;
+            Ok(([next], [letter, logits]))
+        })?;
+        let routine = graph.compile_named("char_gpt", &self.weights, &[&letters, &logits])?;
+        Ok(Writer { trained: self, routine })
     }
 
     /// The logits `[letters, alphabet]` behind each letter of a text, all at once and without a cache.
@@ -360,49 +391,25 @@ impl Trained {
 }
 
 impl Writer<'_> {
-    /// The logits behind the letter at a position. The letters at the positions before were read by earlier
-    /// calls.
+    /// Continues a text up to the length of the context, with letters drawn from the model's probabilities.
     ///
     /// # Errors
     ///
-    /// A position beyond the context, or an error of the backend.
-    pub fn read(&self, letter: i32, position: usize) -> Result<Vec<f64>> {
-        let letter = HostArray::from_slice(&[letter], [])?;
-        let results = self.step.run_with(&[("letter", &letter)], &[("pos", position as i64)])?;
-        Ok(results[0].values())
-    }
-
-    /// Continues a text up to the length of the context, with letters sampled from the model's probabilities.
-    ///
-    /// # Errors
-    ///
-    /// A start that is empty, as long as the context, or has other letters than [`TEXT`]; an error of the
+    /// A start that is empty, longer than the context, or has other letters than [`TEXT`]; an error of the
     /// backend.
-    pub fn write(&self, start: &str, seed: u64) -> Result<String> {
+    pub fn write(&self, start: &str, seed: u64) -> Result<Written> {
         let context = self.trained.options.context;
         let mut ids = self.trained.ids(start)?;
-        ensure!((1..context).contains(&ids.len()), "a start of {} of {context} letters", ids.len());
+        ensure!((1..=context).contains(&ids.len()), "a start of {} of {context} letters", ids.len());
+        let known = HostArray::from_slice(&[ids.len() as i32], [])?;
+        ids.resize(context, 0);
         let mut rng = fastrand::Rng::with_seed(seed);
-        for position in 0..context - 1 {
-            let logits = self.read(ids[position], position)?;
-            if position + 1 == ids.len() {
-                ids.push(sample(&logits, rng.f64()));
-            }
-        }
-        let letter = |&id: &i32| char::from(self.trained.alphabet[id as usize]);
-        Ok(ids.iter().map(letter).collect())
+        let chances: Vec<f32> = ids.iter().map(|_| rng.f32()).collect();
+        let (start, chances) =
+            (HostArray::from_slice(&ids, [context])?, HostArray::from_slice(&chances, [context])?);
+        let results = self.routine.run(&[("start", &start), ("known", &known), ("chances", &chances)])?;
+        let letter = |id: f64| char::from(self.trained.alphabet[id as usize]);
+        let text = results[0].values().into_iter().map(letter).collect();
+        Ok(Written { text, logits: results[1].values() })
     }
-}
-
-/// The letter at which the sum of the probabilities reaches `chance`, which is uniform in 0 to 1. Logits are
-/// divided by a temperature of 0.7, which prefers likely letters.
-fn sample(logits: &[f64], chance: f64) -> i32 {
-    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> = logits.iter().map(|logit| ((logit - most) / 0.7).exp()).collect();
-    let mut rest = chance * weights.iter().sum::<f64>();
-    let reached = weights.iter().position(|weight| {
-        rest -= weight;
-        rest <= 0.
-    });
-    reached.unwrap_or(logits.len() - 1) as i32
 }

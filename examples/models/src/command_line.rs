@@ -244,7 +244,7 @@ fn run_char_gpt(cli: &Options, args: &CharGptArgs, transport: Option<Box<dyn Tra
         steps => println!("{steps} steps; {:.3} nats per letter at the end", trained.final_loss()),
     }
     print_speed(&trained, group.as_deref());
-    println!("{}", trained.writer()?.write("Unless required by applicable law", cli.seed.into())?);
+    println!("{}", trained.writer()?.write("Unless required by applicable law", cli.seed.into())?.text);
     finish(cli, &backend, start)
 }
 
