@@ -360,7 +360,7 @@ fn products_of_dynamic_extents_are_planned() {
             let memory = filled(kernel.ir(), 7);
             for n in [0, 1, 5, 17, 29, 40, 49] {
                 let values = Symbol::values(&symbols, &[n]);
-                let bindings: Vec<i64> = call.bindings.iter().map(|symbol| values[symbol.index()]).collect();
+                let bindings: Vec<i64> = call.bindings.iter().map(|binding| binding.value(&values)).collect();
                 let mut expected = memory.clone();
                 interp::run(kernel.ir(), &mut expected, &bindings).expect("scheduled routines run");
                 let found = run_native(&artifact, kernel, &memory, &bindings);
