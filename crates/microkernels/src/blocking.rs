@@ -11,7 +11,8 @@
 //! offsets: each packed element would be used for a few products only. B stays in place if its rows are
 //! contiguous and no wider than a few micro-panels.
 //!
-//! A micro-panel of B consists of the rows of one block along K, in as many columns as a tile has.
+//! A micro-panel of B consists of the rows of one block along K, in as many columns as a tile has, or in those
+//! of one vector if there are no more and A is read through tables.
 
 use std::fmt;
 use std::ops::Range;
@@ -49,6 +50,13 @@ pub(crate) struct GemmShape {
 impl GemmShape {
     pub(crate) fn b_bytes(&self) -> usize {
         self.k * self.n * self.bytes
+    }
+
+    /// Columns of a packed micro-panel of B: those of a tile, or of one vector if there are no more and the
+    /// microkernels that read it take it with a stride.
+    pub(crate) fn panel(&self, packing: Packing) -> usize {
+        let is_half = packing == Packing::Blocks { a: false, b: true } && self.a_is_indexed;
+        if is_half && self.n <= self.width / 2 { self.width / 2 } else { self.width }
     }
 
     /// Rows of B in place of which the L2 cache holds some columns: rows whose distance is a multiple of a
@@ -127,21 +135,25 @@ impl Blocking {
     /// The sizes of blocks with a given packing.
     pub(crate) fn of(packing: Packing, shape: &GemmShape, cpu: &CpuTarget) -> Blocking {
         let elements = |bytes: usize| bytes / shape.bytes;
+        let panel = shape.panel(packing);
         let kc = match packing {
             Packing::Unpacked { .. } => shape.k,
             _ if !shape.k_can_be_cut => shape.k,
             // Elements of an indexed A lie in many rows. With few columns, each would be loaded from a far
             // cache again for each block of K, so B is read from the L2 cache instead.
-            Packing::Blocks { a: false, .. } if is_narrow(shape) && b_panel(shape) <= cpu.l2_bytes / 4 => {
+            Packing::Blocks { a: false, .. }
+                if is_narrow(shape) && shape.k * panel * shape.bytes <= cpu.l2_bytes / 4 =>
+            {
                 shape.k
             }
-            // Wide tiles have so many products per loaded element that they read a micro-panel from the L2
-            // cache, of which it takes an eighth. Longer blocks load and store sums less often.
+            // Tiles of more than a cache line have so many products per loaded element that they read a
+            // micro-panel from the L2 cache, of which it takes an eighth. Longer blocks load and store sums
+            // less often.
             // The L2 cache also holds what is prefetched.
             Packing::Blocks { a: true, b: false } => (shape.near_rows(cpu) / 2).clamp(32, 256),
-            _ if has_wide_tiles(shape) => (elements(cpu.l2_bytes) / (8 * shape.width)).clamp(64, 1024),
+            _ if panel * shape.bytes > 64 => (elements(cpu.l2_bytes) / (8 * panel)).clamp(64, 1024),
             // A micro-panel takes half of the L1 cache.
-            _ => (elements(cpu.l1_bytes) / (2 * shape.width)).clamp(64, 1024),
+            _ => (elements(cpu.l1_bytes) / (2 * panel)).clamp(64, 1024),
         };
         let kc = even_block(shape.k, kc);
         let mc = (elements(cpu.l2_bytes) / 3 / kc.max(1)).clamp(2 * shape.height, 1024) / shape.height
@@ -169,16 +181,6 @@ impl Blocking {
 /// Whether there are at most two micro-panels of columns.
 fn is_narrow(shape: &GemmShape) -> bool {
     shape.n <= 2 * shape.width
-}
-
-/// Whether a micro-panel of B takes more than a cache line for each position along K.
-fn has_wide_tiles(shape: &GemmShape) -> bool {
-    shape.width * shape.bytes > 64
-}
-
-/// The bytes of a micro-panel of B that is not cut along K.
-fn b_panel(shape: &GemmShape) -> usize {
-    shape.k * shape.width * shape.bytes
 }
 
 fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
@@ -223,22 +225,30 @@ pub(crate) struct RowTiles {
     first: usize,
     pub(crate) count: usize,
     height: usize,
-    /// The number of leading tiles that have `height + 1` rows; the others have `height`.
+    /// The number of leading tiles that have `height + unit` rows; the others have `height`.
     taller: usize,
+    /// Heights are multiples of this.
+    pub(crate) unit: usize,
 }
 
 impl RowTiles {
     #[inline(always)]
     pub(crate) fn new(rows: Range<usize>, most: usize) -> RowTiles {
+        RowTiles::in_units(rows, most, 1)
+    }
+
+    /// Tiles whose heights are multiples of a unit, as is the number of rows.
+    #[inline(always)]
+    pub(crate) fn in_units(rows: Range<usize>, most: usize, unit: usize) -> RowTiles {
         let count = rows.len().div_ceil(most);
-        let height = rows.len().checked_div(count).unwrap_or(0);
-        RowTiles { first: rows.start, count, height, taller: rows.len() - count * height }
+        let height = rows.len().checked_div(count * unit).unwrap_or(0) * unit;
+        RowTiles { first: rows.start, count, height, taller: (rows.len() - count * height) / unit, unit }
     }
 
     /// The first row of a tile. The number of tiles as an argument gives the end of the rows.
     #[inline(always)]
     pub(crate) fn row(&self, tile: usize) -> usize {
-        self.first + tile * self.height + tile.min(self.taller)
+        self.first + tile * self.height + tile.min(self.taller) * self.unit
     }
 
     #[inline(always)]

@@ -64,7 +64,8 @@ impl Epilogue {
                 codes.push(code);
             }
         }
-        let widths = if all && tiles == worth { Vec::new() } else { widths(problem, width) };
+        let is_complete = all && tiles == worth && !access.packs_in_tiles;
+        let widths = if is_complete { Vec::new() } else { widths(problem, width) };
         for &lanes in &widths {
             codes.push(compile(&program(problem, width, lanes as u32)?, access.isa).ok()?);
         }

@@ -39,6 +39,8 @@ pub(crate) struct OperandAccess {
     pub(crate) b: Option<isize>,
     /// Whether B is read in place from a far cache, so that tiles prefetch elements of the next ones.
     pub(crate) b_is_far: bool,
+    /// Whether some tiles pack B, which generated ones do not.
+    pub(crate) packs_in_tiles: bool,
     /// Rows of the largest tile.
     pub(crate) height: usize,
     /// Columns of a full tile and of a vector.

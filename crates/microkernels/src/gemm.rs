@@ -15,8 +15,8 @@ use crate::blocking::{Blocking, Packing, RowTiles, cut};
 use crate::epilogue::Epilogue;
 use crate::fused::OperandAccess;
 use crate::operand::OperandLayout;
-use crate::pack::{self, OVERRUN};
-use crate::simd::{MAX_ROWS, Simd};
+use crate::pack::{self, ColumnReader, OVERRUN};
+use crate::simd::{MAX_LANES, MAX_ROWS, Simd};
 use crate::tile::{self, IndexedRows, NR_VECTORS, OperandForm, Tile};
 
 /// A planned matrix product: everything in a plan except the batch loops.
@@ -34,6 +34,12 @@ pub(crate) struct Gemm {
     pub(crate) blocking: Blocking,
     /// The most rows of a tile.
     pub(crate) height: usize,
+    /// The position of the microkernels that read A in groups of rows.
+    pub(crate) row_groups: Option<usize>,
+    /// Columns of a packed micro-panel of B.
+    pub(crate) panel: usize,
+    /// Whether the first tile of a column packs its micro-panel of B, if there is a microkernel for that.
+    pub(crate) packs_in_tiles: bool,
     /// Offsets of A in bytes by position along K, if microkernels read A in place through tables.
     pub(crate) k_offsets: Option<Vec<i64>>,
     /// If contiguous runs of A along K are long, how many positions of the run are left from each one on.
@@ -81,7 +87,7 @@ struct KBlock {
 }
 
 #[derive(Clone, Copy)]
-struct TileOperands {
+struct TileOperands<'a, V: Simd> {
     k: usize,
     a: TileOperand,
     b: TileOperand,
@@ -89,7 +95,18 @@ struct TileOperands {
     ahead: isize,
     form: OperandForm,
     /// Operand A in place, if it is addressed by tables; `a` is not used then.
-    indexed: Option<IndexedRows>,
+    indexed: Option<IndexedRows<V>>,
+    /// What reads B if the tile packs it.
+    reader: Option<&'a ColumnReader<'a, V>>,
+}
+
+/// A micro-panel of B for a column of tiles.
+struct Panel<'a, V: Simd> {
+    b: TileOperand,
+    /// How far behind it lies what the first tile prefetches; 0 if that is not needed.
+    ahead: isize,
+    /// What reads it if the first tile packs it.
+    reader: Option<&'a ColumnReader<'a, V>>,
 }
 
 /// One operand of a tile, in place or packed.
@@ -102,9 +119,10 @@ struct TileOperand {
     k_stride: isize,
 }
 
-impl TileOperands {
+impl<V: Simd> TileOperands<'_, V> {
     /// Whether generated tiles read operands with these strides.
-    fn have_strides_of(&self, access: &OperandAccess, height: usize, size: isize) -> bool {
+    fn have_strides_of(&self, access: &OperandAccess, height: usize) -> bool {
+        let size = V::SIZE;
         let a = match self.form {
             OperandForm::Packed | OperandForm::Streamed => (size, height as isize * size),
             OperandForm::Strided => (self.a.row_stride, self.a.k_stride),
@@ -122,7 +140,7 @@ impl Gemm {
         b: &OperandLayout,
         k: usize,
         blocking: &Blocking,
-        b_is_far: bool,
+        [b_is_far, packs_in_tiles]: [bool; 2],
     ) -> OperandAccess {
         let blocks = k.div_ceil(blocking.kc).max(1);
         let a_in_place = match blocking.packing {
@@ -136,6 +154,7 @@ impl Gemm {
             a: a.strides().filter(|_| a_in_place),
             b: b.strides().filter(|_| !blocking.packing.packs_b()).map(|(_, k)| k),
             b_is_far,
+            packs_in_tiles,
             isa: V::ISA,
             height: V::ROWS,
             width: (NR_VECTORS * V::LANES) as u32,
@@ -159,7 +178,7 @@ impl Gemm {
         };
         let accumulators = up(self.epilogue.as_ref().map_or(0, |e| e.words() * 8));
         let operand = |elements: usize| if elements == 0 { 0 } else { up((elements + OVERRUN) * size) };
-        let a_at = accumulators + up(V::ROWS * width * size);
+        let a_at = accumulators + up(accumulator_rows::<V>() * width * size);
         let b_at = a_at + operand(a);
         let sums = b_at + operand(b);
         let bytes = sums + if self.sums_in_scratch { self.m * self.sums_row::<V>() } else { 0 };
@@ -171,7 +190,23 @@ impl Gemm {
         self.n.next_multiple_of(NR_VECTORS * V::LANES) * V::SIZE as usize
     }
 
-    /// Computes the outputs of some rows and columns of the problem, whose sums have `k` products.
+    /// Whether all iterations of the batch use what the first one packed of one operand.
+    pub(crate) fn shares_packed(&self) -> bool {
+        let operand = match self.blocking.packing {
+            Packing::WholeA => &self.a,
+            Packing::Blocks { a: false, b: true }
+                if self.blocking.kc >= self.k && self.blocking.nc >= self.n =>
+            {
+                &self.b
+            }
+            _ => return false,
+        };
+        operand.batch.iter().all(|&bytes| bytes == 0)
+    }
+
+    /// Computes the outputs of some rows and columns of the problem, whose sums have `k` products. `is_packed`
+    /// says that the scratch memory has the shared operand ([`Gemm::shares_packed`]) from a call for the same
+    /// rows and columns.
     ///
     /// # Safety
     ///
@@ -183,11 +218,17 @@ impl Gemm {
         base: &BatchAddresses,
         [rows, columns]: [Range<usize>; 2],
         k: usize,
+        is_packed: bool,
     ) {
-        let call = GemmCall { gemm: self, layout, base, k, width: NR_VECTORS * V::LANES };
+        let call = GemmCall { gemm: self, layout, base, k, is_packed, width: NR_VECTORS * V::LANES };
         // SAFETY: the caller's promise.
         unsafe { V::gemm(&call, rows, columns) }
     }
+}
+
+/// Rows of the accumulators in scratch memory: those of a tile, or of a square block that is transposed.
+const fn accumulator_rows<V: Simd>() -> usize {
+    if V::ROWS > V::LANES { V::ROWS } else { V::LANES }
 }
 
 /// One call of [`Gemm::run`].
@@ -197,6 +238,8 @@ pub(crate) struct GemmCall<'a> {
     base: &'a BatchAddresses,
     /// The products of each sum, at most as many as planned.
     k: usize,
+    /// Whether the shared operand is packed already.
+    is_packed: bool,
     /// Columns of a full tile.
     width: usize,
 }
@@ -233,8 +276,8 @@ impl GemmCall<'_> {
         let tiles = RowTiles::new(rows, V::ROWS);
         let a = TileOperand { address: self.base.a, row_stride: a_row, k_stride: a_k };
         let b = TileOperand { address: self.base.b, row_stride: 0, k_stride: b_k };
-        let mut operands =
-            TileOperands { k: self.k, a, b, ahead: 0, form: OperandForm::Strided, indexed: None };
+        let form = OperandForm::Strided;
+        let mut operands = TileOperands::<V> { k: self.k, a, b, ahead: 0, form, indexed: None, reader: None };
         let (outer, inner) = if rows_outer { (tiles.count, 1) } else { (1, tiles.count) };
         if let (None, None, Some(output)) = (&gemm.initial, &gemm.epilogue, &gemm.output) {
             // SAFETY: the caller's promise.
@@ -269,7 +312,7 @@ impl GemmCall<'_> {
         &self,
         tiles: RowTiles,
         columns: Range<usize>,
-        operands: TileOperands,
+        operands: TileOperands<'_, V>,
         b_column: isize,
         to_row: isize,
         (outer, inner): (usize, usize),
@@ -322,7 +365,7 @@ impl GemmCall<'_> {
         // SAFETY: the caller's promise; the packed blocks of A lie one after the other, `rows.len()` elements
         // for each position along K.
         unsafe {
-            for k in blocks() {
+            for k in blocks().filter(|_| !self.is_packed) {
                 let k = k.start..k.end.min(self.k);
                 self.pack_a::<V>(tiles, k.clone(), a.add(rows.len() * k.start));
             }
@@ -330,12 +373,17 @@ impl GemmCall<'_> {
                 for k in blocks() {
                     let block = KBlock { first: k.start == 0, last: k.end >= self.k };
                     let k = k.start..k.end.min(self.k);
-                    let from = self.base.b;
-                    pack::micro_panels::<V>(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
+                    if !self.packs_in_tiles::<V>() {
+                        self.pack_b::<V>(columns.clone(), k.clone(), b);
+                    }
                     let a = a.add(rows.len() * k.start);
                     for some in cut(columns.clone(), self.width) {
-                        let b = self.packed_panel::<V>(b.add((some.start - columns.start) * k.len()));
-                        self.tile_column::<V>(tiles, some, k.clone(), Some(a), (b, 0), block);
+                        let to = b.add((some.start - columns.start) * k.len());
+                        let packs = self.packs_in_tiles::<V>();
+                        let reader = if packs { self.reader(tiles, &some, &k, to) } else { None };
+                        let b = self.packed_panel::<V>(to);
+                        let panel = Panel { b, ahead: 0, reader: reader.as_ref() };
+                        self.tile_column::<V>(tiles, some, k.clone(), Some(a), panel, block);
                     }
                 }
             }
@@ -345,8 +393,15 @@ impl GemmCall<'_> {
     #[inline(always)]
     unsafe fn blocks<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>, pack_a: bool, pack_b: bool) {
         let gemm = self.gemm;
-        let all = RowTiles::new(rows, gemm.height);
-        let per_block = (gemm.blocking.mc / gemm.height).max(1);
+        let groups = gemm.row_groups.map(|at| &V::ROW_GROUPS[at]);
+        let fits = |size: usize| rows.start.is_multiple_of(size) && rows.len().is_multiple_of(size);
+        let (height, unit) = match groups {
+            Some(groups) if fits(groups.size) => (gemm.height, groups.size),
+            Some(_) => (V::INDEXED_ROWS, 1),
+            None => (gemm.height, 1),
+        };
+        let all = RowTiles::in_units(rows, height, unit);
+        let per_block = (gemm.blocking.mc / height).max(1);
         let per_block = all.count.div_ceil(all.count.div_ceil(per_block).max(1)).max(1);
         let (a, b) = (self.scratch::<V::Element>(self.layout.a), self.scratch::<V::Element>(self.layout.b));
         for columns in cut(columns, gemm.blocking.nc) {
@@ -355,23 +410,27 @@ impl GemmCall<'_> {
                 let k = k.start..k.end.min(self.k);
                 // SAFETY: the caller's promise; micro-panels lie one after the other.
                 unsafe {
-                    if pack_b {
-                        let from = self.base.b;
-                        pack::micro_panels::<V>(&gemm.b, from, columns.clone(), k.clone(), b, self.width);
+                    if pack_b && !self.packs_in_tiles::<V>() && !self.is_packed {
+                        self.pack_b::<V>(columns.clone(), k.clone(), b);
                     }
                     for tiles in cut(0..all.count, per_block) {
-                        let tiles = RowTiles::new(all.row(tiles.start)..all.row(tiles.end), gemm.height);
+                        let packs = self.packs_in_tiles::<V>() && tiles.start == 0;
+                        let rows = all.row(tiles.start)..all.row(tiles.end);
+                        let tiles = RowTiles::in_units(rows, height, unit);
                         if pack_a {
                             self.pack_a::<V>(tiles, k.clone(), a);
                         }
                         for some in cut(columns.clone(), self.width) {
+                            let b = b.wrapping_add((some.start - columns.start) * k.len());
+                            let reader = if packs { self.reader(tiles, &some, &k, b) } else { None };
                             let b = match pack_b {
-                                true => self.packed_panel::<V>(b.add((some.start - columns.start) * k.len())),
+                                true => self.packed_panel::<V>(b),
                                 false => self.panel_in_place(some.start, k.start),
                             };
                             let a = pack_a.then_some(a);
                             let ahead = self.next_panel(&some, columns.end);
-                            self.tile_column::<V>(tiles, some, k.clone(), a, (b, ahead), block);
+                            let panel = Panel { b, ahead, reader: reader.as_ref() };
+                            self.tile_column::<V>(tiles, some, k.clone(), a, panel, block);
                         }
                     }
                 }
@@ -392,10 +451,47 @@ impl GemmCall<'_> {
         }
     }
 
+    /// Packs micro-panels of B.
+    #[inline(always)]
+    unsafe fn pack_b<V: Simd>(&self, columns: Range<usize>, k: Range<usize>, to: *mut V::Element) {
+        let gemm = self.gemm;
+        // SAFETY: the caller's promise; micro-panels lie one after the other.
+        unsafe { pack::micro_panels::<V>(&gemm.b, self.base.b, columns, k, to, gemm.panel) };
+    }
+
+    /// Whether the first tile of a column packs its micro-panel of B.
+    #[inline(always)]
+    fn packs_in_tiles<V: Simd>(&self) -> bool {
+        !V::PACKING_MICROKERNELS.is_empty() && self.gemm.packs_in_tiles
+    }
+
+    /// What reads a micro-panel of B for the first of some tiles, which packs it; or packs it and returns
+    /// `None`.
+    #[inline(always)]
+    unsafe fn reader<V: Simd>(
+        &self,
+        tiles: RowTiles,
+        columns: &Range<usize>,
+        k: &Range<usize>,
+        to: *mut V::Element,
+    ) -> Option<ColumnReader<'_, V>> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if tile::packs::<V>(tiles.rows(0).len(), columns.len()) {
+                let reader = ColumnReader::new(&self.gemm.b, self.base.b, columns.clone(), k.clone());
+                if reader.is_some() {
+                    return reader;
+                }
+            }
+            self.pack_b::<V>(columns.clone(), k.clone(), to);
+        }
+        None
+    }
+
     /// A packed micro-panel of B.
     #[inline(always)]
     fn packed_panel<V: Simd>(&self, at: *mut V::Element) -> TileOperand {
-        TileOperand { address: at.cast(), row_stride: 0, k_stride: self.width as isize * V::SIZE }
+        TileOperand { address: at.cast(), row_stride: 0, k_stride: self.gemm.panel as isize * V::SIZE }
     }
 
     /// A micro-panel of B in place.
@@ -415,19 +511,20 @@ impl GemmCall<'_> {
         if is_next { columns.len() as isize * b_column } else { 0 }
     }
 
-    /// Rows of A in place that tables address, at positions along K from `k` on.
+    /// Rows of A in place that tables address, in groups of a unit, at positions along K from `k` on.
     #[inline(always)]
-    fn indexed_rows(&self, rows: Range<usize>, k: usize) -> Option<IndexedRows> {
+    fn indexed_rows<V: Simd>(&self, rows: Range<usize>, unit: usize, k: usize) -> Option<IndexedRows<V>> {
         let k_offsets = self.gemm.k_offsets.as_ref()?[k..].as_ptr();
         let mut pointers = [self.base.a; MAX_ROWS];
-        for (pointer, row) in pointers.iter_mut().zip(rows) {
+        for (pointer, row) in pointers.iter_mut().zip(rows.step_by(unit)) {
             *pointer = self.base.a.wrapping_offset(self.gemm.a.outer.at(row));
         }
+        let groups = self.gemm.row_groups.filter(|_| unit > 1).map(|at| &V::ROW_GROUPS[at]);
         let k_runs = self.gemm.k_runs.as_ref().map_or(ptr::null(), |runs| runs[k..].as_ptr());
-        Some(IndexedRows { rows: pointers, k_offsets, k_runs })
+        Some(IndexedRows { rows: pointers, groups, k_offsets, k_runs })
     }
 
-    /// Computes a column of tiles with a micro-panel of B. The first one prefetches what lies `ahead` of it.
+    /// Computes a column of tiles with a micro-panel of B.
     #[inline(always)]
     unsafe fn tile_column<V: Simd>(
         &self,
@@ -435,13 +532,15 @@ impl GemmCall<'_> {
         columns: Range<usize>,
         k: Range<usize>,
         a: Option<*mut V::Element>,
-        (b, mut ahead): (TileOperand, isize),
+        panel: Panel<'_, V>,
         block: KBlock,
     ) {
         let gemm = self.gemm;
+        let Panel { b, mut ahead, mut reader } = panel;
         for t in 0..tiles.count {
             let rows = tiles.rows(t);
-            let indexed = if a.is_none() { self.indexed_rows(rows.clone(), k.start) } else { None };
+            let indexed =
+                if a.is_none() { self.indexed_rows(rows.clone(), tiles.unit, k.start) } else { None };
             let (a, form) = match a {
                 Some(a) => {
                     let address = a.wrapping_add((rows.start - tiles.row(0)) * k.len()).cast();
@@ -461,10 +560,10 @@ impl GemmCall<'_> {
                     )
                 }
             };
-            let operands = TileOperands { k: k.len(), a, b, ahead, form, indexed };
+            let operands = TileOperands { k: k.len(), a, b, ahead, form, indexed, reader };
             // SAFETY: the caller's promise.
             unsafe { self.tile::<V>(rows, columns.clone(), operands, block) };
-            ahead = 0;
+            (ahead, reader) = (0, None);
         }
     }
 
@@ -474,22 +573,49 @@ impl GemmCall<'_> {
         let Some(epilogue) = &self.gemm.epilogue else {
             unreachable!("transposed products have an epilogue");
         };
-        let (sums, sums_row) = self.sums::<V>(0, 0);
         let accumulators = self.scratch::<V::Element>(self.layout.accumulators);
-        let tiles = RowTiles::new(rows, V::ROWS);
+        let tiles = RowTiles::new(rows, accumulator_rows::<V>());
         for columns in cut(columns, self.width) {
             for t in 0..tiles.count {
                 let rows = tiles.rows(t);
-                for (c, column) in columns.clone().enumerate() {
-                    let from = sums.wrapping_byte_offset(column as isize * sums_row);
-                    for (r, row) in rows.clone().enumerate() {
-                        // SAFETY: the sums of these rows and columns were computed, and scratch memory has a
-                        // region for the accumulators of a tile.
-                        unsafe { *accumulators.add(r * self.width + c) = *from.add(row) };
+                // SAFETY: the caller's promise; the sums of these rows and columns were computed.
+                unsafe {
+                    self.transpose_sums::<V>(&rows, &columns, accumulators);
+                    epilogue.run(self.base.scratch.cast(), accumulators.cast(), rows, columns.clone());
+                }
+            }
+        }
+    }
+
+    /// Copies the sums of some rows and columns of the problem, which are columns and rows of the product.
+    #[inline(always)]
+    unsafe fn transpose_sums<V: Simd>(
+        &self,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        to: *mut V::Element,
+    ) {
+        for rows_at in rows.clone().step_by(V::LANES) {
+            for columns_at in columns.clone().step_by(V::LANES) {
+                let lanes = V::LANES.min(rows.end - rows_at);
+                // SAFETY: the caller's promise; scratch memory has a region for the accumulators of a tile,
+                // whose rows have whole vectors.
+                unsafe {
+                    let mut block = [V::zero(); MAX_LANES];
+                    for (i, vector) in block.iter_mut().enumerate().take(V::LANES) {
+                        if columns_at + i < columns.end {
+                            let (from, _) = self.sums::<V>(columns_at + i, rows_at);
+                            *vector = V::load_masked(from, V::mask(lanes));
+                        }
+                    }
+                    V::transpose(&mut block);
+                    let to = to.add((rows_at - rows.start) * self.width + columns_at - columns.start);
+                    for (i, vector) in block.iter().enumerate().take(V::LANES) {
+                        if i < lanes {
+                            V::store(to.add(i * self.width), *vector);
+                        }
                     }
                 }
-                // SAFETY: the caller's promise.
-                unsafe { epilogue.run(self.base.scratch.cast(), accumulators.cast(), rows, columns.clone()) };
             }
         }
     }
@@ -509,17 +635,17 @@ impl GemmCall<'_> {
         &self,
         rows: Range<usize>,
         columns: Range<usize>,
-        operands: TileOperands,
+        operands: TileOperands<'_, V>,
         block: KBlock,
     ) {
         let gemm = self.gemm;
         let epilogue = gemm.epilogue.as_ref().filter(|_| block.last && !gemm.is_transposed);
-        // Generated tiles are for the planned number of products.
-        let generated = epilogue.filter(|_| self.k == gemm.k);
+        // Generated tiles are for the planned number of products, and pack nothing.
+        let generated = epilogue.filter(|_| self.k == gemm.k && operands.reader.is_none());
         if let Some((epilogue, function)) =
             generated.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
         {
-            debug_assert!(operands.have_strides_of(epilogue.operand_access(), rows.len(), V::SIZE));
+            debug_assert!(operands.have_strides_of(epilogue.operand_access(), rows.len()));
             let next = operands.b.address.wrapping_offset(operands.ahead);
             let addresses = [operands.a.address, operands.b.address, next];
             let words = self.base.scratch.cast();
@@ -555,7 +681,7 @@ impl GemmCall<'_> {
             }
         };
         let (to, to_row) = if epilogue.is_some() { (accumulators, accumulators_row) } else { partial_sums };
-        let TileOperands { k, a, b, ahead, form, indexed } = operands;
+        let TileOperands { k, a, b, ahead, form, indexed, reader } = operands;
         let tile = Tile::<V> {
             k,
             a: a.address.cast(),
@@ -571,9 +697,10 @@ impl GemmCall<'_> {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            match &indexed {
-                Some(a) => tile::run_indexed::<V>(&tile, a, rows.len(), columns.len()),
-                None => tile::run::<V>(&tile, form, rows.len(), columns.len()),
+            match (&indexed, reader) {
+                (Some(a), _) => tile::run_indexed::<V>(&tile, a, rows.len(), columns.len()),
+                (_, Some(reader)) => tile::run_packing::<V>(&tile, reader, rows.len(), columns.len()),
+                (None, None) => tile::run::<V>(&tile, form, rows.len(), columns.len()),
             }
             if let Some(epilogue) = epilogue {
                 epilogue.run(self.base.scratch.cast(), accumulators.cast(), rows, columns);

@@ -206,6 +206,7 @@ fn access(isa: Isa, k: usize, level: &DotLevel) -> OperandAccess {
         a: None,
         b: None,
         b_is_far: false,
+        packs_in_tiles: false,
         height: level.rows,
         width: level.width() as u32,
         vector: level.columns as u32,

@@ -186,6 +186,14 @@ impl OperandLayout {
         self.outer == AxisOffsets::Strided(self.size as i64)
     }
 
+    /// Whether the positions of the outer dimension form contiguous groups of a size.
+    pub(crate) fn outer_is_grouped(&self, positions: usize, size: usize) -> bool {
+        positions.is_multiple_of(size)
+            && (0..positions)
+                .filter(|position| position % size > 0)
+                .all(|position| self.outer.at(position) == self.outer.at(position - 1) + self.size)
+    }
+
     /// The end of the contiguous run around a position of the outer dimension; `usize::MAX` if all of the
     /// dimension is contiguous.
     #[inline(always)]

@@ -8,8 +8,10 @@
 //!
 //! There are four ways to pack. If outer positions are contiguous, rows are copied; if K is contiguous,
 //! square blocks are transposed, with masks if the operand has bounds. If outer positions form a few
-//! contiguous runs, vectors are loaded with masks. Any other operand is packed element by element.
+//! contiguous runs, vectors are loaded with masks. Any other operand is packed element by element. Where there
+//! are microkernels for it, the first tile of a column loads vectors with masks and packs them on the way.
 
+mod columns; // columns that a tile reads and packs
 mod contiguous; // rows copied or transposed
 mod general; // masked loads, gathers, and single elements
 
@@ -42,6 +44,10 @@ pub(crate) unsafe fn micro_panel<V: Simd>(
     let job = PackJob::<V> { operand, from, outer, k_range, to, width };
     // SAFETY: the caller's promise.
     unsafe {
+        // A condition that is constant spares the compiler the functions for `f64`, which is never narrow.
+        if const { size_of::<V::Element>() > 4 } {
+            return V::pack::<Unconverted>(&job);
+        }
         match operand.memory {
             StoredType::F16 => V::pack::<F16>(&job),
             StoredType::BF16 => V::pack::<Bf16>(&job),
@@ -96,6 +102,7 @@ pub(crate) unsafe fn micro_panels<V: Simd>(
 /// How many micro-panels are copied together: four cache lines.
 pub(crate) const PANELS_AT_ONCE: usize = 4;
 
+pub(crate) use columns::{ColumnReader, are_readable as columns_are_readable};
 /// The code of [`Simd::pack_panels`].
 pub(crate) use contiguous::copy_rows_of_panels as pack_panels;
 

@@ -1,6 +1,5 @@
 //! The public plan: everything about a GEMM that can be decided before it runs.
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -14,13 +13,14 @@ use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
 use crate::integer::IntegerGemm;
 use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
+use crate::pack::columns_are_readable;
 use crate::problem::{Dimension, DynamicExtent, GemmProblem, ParallelAxis};
 #[cfg(target_arch = "aarch64")]
 use crate::simd::Neon;
 use crate::simd::Simd;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
-use crate::tile::NR_VECTORS;
+use crate::tile::{NR_VECTORS, TAPS};
 
 /// A GEMM planned for a CPU. It is immutable, any number of threads may run it at once, and running it
 /// neither allocates nor blocks.
@@ -206,9 +206,9 @@ impl GemmPlan {
     /// The tiles and the packing of operands in words, for reports: `tiles of 6x16, operands in place`.
     pub fn choices(&self) -> String {
         match &self.product {
-            PlannedProduct::Floats { gemm, shape, .. } => {
+            PlannedProduct::Floats { gemm, .. } => {
                 let transposed = if gemm.is_transposed { "transposed, " } else { "" };
-                format!("tiles of {}x{}, {transposed}{}", gemm.height, shape.width, gemm.blocking)
+                format!("tiles of {}x{}, {transposed}{}", gemm.height, gemm.panel, gemm.blocking)
             }
             PlannedProduct::Integers(gemm) => gemm.to_string(),
         }
@@ -314,10 +314,13 @@ impl GemmPlan {
         let b_is_far = !blocking.packing.packs_b()
             && shape.b_bytes() > cpu.l2_bytes / 2
             && blocking.kc <= shape.near_rows(cpu);
+        let packs_in_tiles = !V::PACKING_MICROKERNELS.is_empty()
+            && matches!(blocking.packing, Packing::WholeA | Packing::Blocks { a: true, b: true })
+            && columns_are_readable(&b);
         let epilogue = if only_stored && !is_transposed {
             None
         } else {
-            let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking, b_is_far);
+            let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking, [b_is_far, packs_in_tiles]);
             access.is_fusible &= !sums_in_scratch;
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(Epilogue::new(problem, &access, initial)?)
@@ -325,6 +328,12 @@ impl GemmPlan {
         let k_offsets: Option<Vec<i64>> =
             matches!(blocking.packing, Packing::Blocks { a: false, .. } if a.is_indexed())
                 .then(|| (0..k).map(|k| a.k.at(k) as i64).collect());
+        let k_runs = k_offsets.as_ref().and_then(|_| a.long_k_runs(k));
+        let is_grouped = |size: usize| (size != TAPS || k_runs.is_some()) && a.outer_is_grouped(m, size);
+        let row_groups = match is_transposed && k_offsets.is_some() && n <= V::LANES {
+            true => V::ROW_GROUPS.iter().position(|groups| is_grouped(groups.size)),
+            false => None,
+        };
         let gemm = Gemm {
             m,
             n,
@@ -332,9 +341,16 @@ impl GemmPlan {
             initial,
             output,
             epilogue,
+            panel: shape.panel(blocking.packing),
+            packs_in_tiles,
             blocking,
-            height: if k_offsets.is_some() { V::INDEXED_ROWS } else { V::ROWS },
-            k_runs: k_offsets.as_ref().and_then(|_| a.long_k_runs(k)),
+            height: match row_groups.map(|at| &V::ROW_GROUPS[at]) {
+                Some(groups) => groups.size * groups.microkernels.len(),
+                None if k_offsets.is_some() => V::INDEXED_ROWS,
+                None => V::ROWS,
+            },
+            k_runs,
+            row_groups,
             k_offsets,
             is_transposed,
             sums_in_scratch,
@@ -343,7 +359,9 @@ impl GemmPlan {
             b,
         };
         let layout = gemm.layout::<V>();
-        let [rows, columns] = [V::ROWS, NR_VECTORS * V::LANES];
+        // Parts have whole groups of rows.
+        let unit = row_groups.map_or(1, |at| V::ROW_GROUPS[at].size);
+        let [rows, columns] = [V::ROWS / unit * unit, NR_VECTORS * V::LANES];
         let tile = if is_transposed { [columns, rows] } else { [rows, columns] };
         let product = PlannedProduct::Floats { gemm, shape, layout };
         Some(Ok(GemmPlan::of_product(problem, GemmPlan::run_floats::<V>, product, tile, MIN_PART_FMAS)))
@@ -398,10 +416,11 @@ impl GemmPlan {
         let PlannedProduct::Floats { gemm, layout, .. } = &self.product else {
             unreachable!("a plan for vectors of floats");
         };
-        // SAFETY: the caller's promise.
+        let is_packed = Cell::new(false);
+        // SAFETY: the caller's promise; all iterations have the same rows and columns.
         unsafe {
             self.run_with(args, bindings, scratch, begin..end, |base, outputs, k| {
-                gemm.run::<V>(layout, base, outputs, k)
+                gemm.run::<V>(layout, base, outputs, k, is_packed.replace(gemm.shares_packed()))
             })
         }
     }

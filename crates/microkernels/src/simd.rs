@@ -22,8 +22,8 @@ pub(crate) use avx512::Avx512;
 pub(crate) use neon::Neon;
 
 use crate::gemm::GemmCall;
-use crate::pack::{PackJob, StoredElement};
-use crate::tile::{IndexedRows, Microkernels, Tile};
+use crate::pack::{ColumnReader, PackJob, StoredElement};
+use crate::tile::{IndexedRows, Microkernels, PackingMicrokernel, RowGroups, Tile};
 
 /// The most lanes of a vector.
 pub(crate) const MAX_LANES: usize = 16;
@@ -49,6 +49,11 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     const INDEXED_ROWS: usize = Self::ROWS;
     /// The microkernels of the instruction set.
     const MICROKERNELS: Microkernels<Self>;
+    /// The microkernels that pack, for the heights up to [`Simd::ROWS`] that are common; none if packing is
+    /// not worth a microkernel.
+    const PACKING_MICROKERNELS: &'static [PackingMicrokernel<Self>] = &[];
+    /// The microkernels for rows in groups; none if there are too few registers.
+    const ROW_GROUPS: &'static [RowGroups<Self>] = &[];
     /// Whether the addresses of all rows of a tile fit in the general registers.
     const KEEPS_ADDRESSES: bool = false;
     /// Bytes per element.
@@ -85,6 +90,16 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     ) -> Self::Vector;
     /// Bitwise or.
     unsafe fn or(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Loads the selected lanes into a vector whose lanes are zero there.
+    #[inline(always)]
+    unsafe fn merge_masked(
+        value: Self::Vector,
+        from: *const Self::Element,
+        mask: Self::Mask,
+    ) -> Self::Vector {
+        // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
+        unsafe { Self::or(value, Self::load_masked(from, mask)) }
+    }
     /// Converts a vector of `f16` or `bf16` values to `f32`.
     unsafe fn widen(from: *const u16, bf16: bool) -> Self::Vector;
     /// Converts the bits of an `f16` or `bf16` to `f32`.
@@ -130,7 +145,19 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     /// The entry of [`crate::tile::indexed_microkernel`].
     unsafe fn indexed_microkernel<const H: usize, const W: usize, const EDGE: bool>(
         tile: &Tile<Self>,
-        rows: &IndexedRows,
+        rows: &IndexedRows<Self>,
+        lanes: usize,
+    );
+    /// The entry of [`crate::tile::grouped_microkernel`].
+    unsafe fn grouped_microkernel<const GROUPS: usize, const SIZE: usize, const H: usize>(
+        tile: &Tile<Self>,
+        rows: &IndexedRows<Self>,
+        lanes: usize,
+    );
+    /// The entry of [`crate::tile::packing_microkernel`].
+    unsafe fn packing_microkernel<const H: usize>(
+        tile: &Tile<Self>,
+        columns: &ColumnReader<'_, Self>,
         lanes: usize,
     );
     /// The entry of [`crate::pack::pack`].
@@ -215,11 +242,31 @@ macro_rules! entries {
         #[target_feature(enable = $features)]
         unsafe fn indexed_microkernel<const H: usize, const W: usize, const EDGE: bool>(
             tile: &Tile<Self>,
-            rows: &IndexedRows,
+            rows: &IndexedRows<Self>,
             lanes: usize,
         ) {
             // SAFETY: the caller's promise.
             unsafe { crate::tile::indexed_microkernel::<Self, H, W, EDGE>(tile, rows, lanes) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn grouped_microkernel<const GROUPS: usize, const SIZE: usize, const H: usize>(
+            tile: &Tile<Self>,
+            rows: &IndexedRows<Self>,
+            lanes: usize,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { crate::tile::grouped_microkernel::<Self, GROUPS, SIZE, H>(tile, rows, lanes) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn packing_microkernel<const H: usize>(
+            tile: &Tile<Self>,
+            columns: &ColumnReader<'_, Self>,
+            lanes: usize,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { crate::tile::packing_microkernel::<Self, H>(tile, columns, lanes) }
         }
 
         #[target_feature(enable = $features)]

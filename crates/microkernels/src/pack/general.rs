@@ -7,6 +7,7 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use super::{PackJob, StoredElement, prefetch_next};
 use crate::operand::OperandLayout;
@@ -17,7 +18,7 @@ use crate::simd::{MAX_LANES, Simd};
 const MAX_RUNS: usize = 3;
 
 /// The most classes whose masks are computed before the loop over K.
-const MAX_CLASSES: usize = 32;
+pub(super) const MAX_CLASSES: usize = 32;
 
 /// Packs any operand.
 #[inline(always)]
@@ -56,7 +57,17 @@ pub(super) unsafe fn pack_masked<V: Simd, S: StoredElement<V>>(job: &PackJob<V>)
 /// The outer positions of the micro-panel's vector that starts at `at`.
 #[inline(always)]
 fn lane_positions<V: Simd>(job: &PackJob<V>, at: usize) -> LanePositions<V> {
-    LanePositions::new(job.operand, job.outer.start + at, job.outer.len().saturating_sub(at).min(V::LANES))
+    lanes_of(job.operand, &job.outer, at)
+}
+
+/// The vector of outer positions that starts at `at` in a range.
+#[inline(always)]
+pub(super) fn lanes_of<V: Simd>(
+    operand: &OperandLayout,
+    outer: &Range<usize>,
+    at: usize,
+) -> LanePositions<V> {
+    LanePositions::new(operand, outer.start + at, outer.len().saturating_sub(at).min(V::LANES))
 }
 
 /// Packs both vectors of a micro-panel in one pass over K, because they read neighboring elements. Returns
@@ -79,14 +90,14 @@ unsafe fn pack_both_vectors<V: Simd, S: StoredElement<V>>(
 }
 
 /// Neighboring positions of the outer dimension, at most one vector of them.
-struct LanePositions<V: Simd> {
+pub(super) struct LanePositions<V: Simd> {
     first: usize,
     count: usize,
     /// For each contiguous run, the mask of its lanes, and the offset that lane 0 would have if the run
     /// extended to it.
-    runs: [(V::Mask, isize); MAX_RUNS],
+    pub(super) runs: [(V::Mask, isize); MAX_RUNS],
     /// The number of contiguous runs; more than `MAX_RUNS` if the lanes are to be gathered.
-    run_count: usize,
+    pub(super) run_count: usize,
     all: V::Mask,
     /// The offset of each lane from the first, if `near`.
     offsets: [i32; MAX_LANES],
@@ -149,7 +160,7 @@ impl<V: Simd> LanePositions<V> {
 
 /// Loads the lanes of a vector that exist. These are methods because closures would not be inlined into
 /// entries of an instruction set.
-trait LaneReader<V: Simd> {
+pub(super) trait LaneReader<V: Simd> {
     /// The masks of the loads for one position along K.
     type Masks: Copy;
 
@@ -160,7 +171,10 @@ trait LaneReader<V: Simd> {
 }
 
 /// Loads a vector whose lanes form at most `N` contiguous runs in memory, by a masked load for each run.
-struct RunReader<'a, V: Simd, S, const N: usize>(&'a LanePositions<V>, PhantomData<S>);
+pub(super) struct RunReader<'a, V: Simd, S, const N: usize>(
+    pub(super) &'a LanePositions<V>,
+    pub(super) PhantomData<S>,
+);
 
 impl<V: Simd, S: StoredElement<V>, const N: usize> LaneReader<V> for RunReader<'_, V, S, N> {
     type Masks = [V::Mask; N];
@@ -271,7 +285,7 @@ unsafe fn write_at<V: Simd, R: LaneReader<V>, const G: usize>(
 }
 
 #[inline(always)]
-unsafe fn all_masks<V: Simd, R: LaneReader<V>, const G: usize>(
+pub(super) unsafe fn all_masks<V: Simd, R: LaneReader<V>, const G: usize>(
     operand: &OperandLayout,
     readers: &[R; G],
     k: usize,

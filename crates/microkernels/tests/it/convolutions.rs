@@ -83,6 +83,18 @@ fn parts_of_convolutions() {
     }
 }
 
+/// Images with margins and filters for a few tiles of rows, of which the first one of a column packs the
+/// column; of all heights that such a tile may have, and with an epilogue.
+#[test]
+fn tiles_of_many_filters_pack_their_columns() {
+    for filters in (15..29).chain([70, 150]) {
+        let mut case = convolution(LaneType::F32, Shape { filters, ..SAME });
+        check(&case);
+        common::writer::bias_and_relu(&mut case);
+        check(&case);
+    }
+}
+
 /// The gradient of the filters of a convolution: K stands for pixels, and N for channels and taps.
 fn filter_gradient(element: LaneType, channels: i64, n: i64, dilation: i64) -> Case {
     let shape = Shape { images: 1, channels, size: n, dilation, padding: dilation, ..SAME };
@@ -158,6 +170,37 @@ fn gradients_of_filters_with_channels_last() {
             check(&case);
             common::writer::bias_and_relu(&mut case);
             check(&case);
+        }
+    }
+}
+
+/// Products with few filters and padded images with the channels first, which are computed transposed: forward,
+/// where the pixels of a row are neighbors, and for the gradient of the filters, where the taps of a row are.
+#[test]
+fn rows_in_groups_of_neighbors() {
+    for element in [LaneType::F32, LaneType::F64] {
+        for ([filters, channels, n], split) in [
+            ([16, 8, 16], ParallelAxis::None),
+            ([7, 9, 20], ParallelAxis::Columns),
+            ([5, 11, 17], ParallelAxis::Columns),
+            ([9, 8, 28], ParallelAxis::Rows),
+        ] {
+            let (bytes, padded) = (size(element), n + 2);
+            let image = padded * padded * channels;
+            let taps: Arc<[i64]> =
+                table(channels * 9, |at| ((at / 9 * padded + at % 9 / 3) * padded + at % 3) * bytes);
+            let pixels: Arc<[i64]> = table(n * n, |at| (at / n * padded + at % n) * bytes);
+            for (outer, k) in [(&taps, &pixels), (&pixels, &taps)] {
+                let extents = [filters as u64, outer.len() as u64, k.len() as u64];
+                let mut case = matmul(element, &[2], extents);
+                case.problem.a.terms.clear();
+                case.problem.b.terms[0].1 = image * bytes;
+                case.problem.b.outer = AxisOffsets::Table(outer.clone());
+                case.problem.b.k = AxisOffsets::Table(k.clone());
+                case.problem.parallel = split;
+                case.args[1] = numbers(element, 5, 2 * image as usize);
+                check(&case);
+            }
         }
     }
 }
