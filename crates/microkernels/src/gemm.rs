@@ -7,6 +7,8 @@
 //! A product may be computed transposed, with the operands exchanged. The sums of a call then go to a matrix
 //! in scratch memory, from which the epilogue reads them.
 
+mod transposed; // the epilogue of transposed products
+
 use std::ops::Range;
 use std::ptr;
 
@@ -16,7 +18,7 @@ use crate::epilogue::Epilogue;
 use crate::fused::OperandAccess;
 use crate::operand::OperandLayout;
 use crate::pack::{self, ColumnReader, OVERRUN};
-use crate::simd::{MAX_LANES, MAX_ROWS, Simd};
+use crate::simd::{MAX_ROWS, Simd};
 use crate::tile::{self, IndexedRows, NR_VECTORS, OperandForm, Tile};
 
 /// A planned matrix product: everything in a plan except the batch loops.
@@ -564,59 +566,6 @@ impl GemmCall<'_> {
             // SAFETY: the caller's promise.
             unsafe { self.tile::<V>(rows, columns.clone(), operands, block) };
             (ahead, reader) = (0, None);
-        }
-    }
-
-    /// Runs the epilogue on the sums of a transposed product, for some rows and columns of the problem.
-    #[inline(always)]
-    unsafe fn transposed_epilogue<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>) {
-        let Some(epilogue) = &self.gemm.epilogue else {
-            unreachable!("transposed products have an epilogue");
-        };
-        let accumulators = self.scratch::<V::Element>(self.layout.accumulators);
-        let tiles = RowTiles::new(rows, accumulator_rows::<V>());
-        for columns in cut(columns, self.width) {
-            for t in 0..tiles.count {
-                let rows = tiles.rows(t);
-                // SAFETY: the caller's promise; the sums of these rows and columns were computed.
-                unsafe {
-                    self.transpose_sums::<V>(&rows, &columns, accumulators);
-                    epilogue.run(self.base.scratch.cast(), accumulators.cast(), rows, columns.clone());
-                }
-            }
-        }
-    }
-
-    /// Copies the sums of some rows and columns of the problem, which are columns and rows of the product.
-    #[inline(always)]
-    unsafe fn transpose_sums<V: Simd>(
-        &self,
-        rows: &Range<usize>,
-        columns: &Range<usize>,
-        to: *mut V::Element,
-    ) {
-        for rows_at in rows.clone().step_by(V::LANES) {
-            for columns_at in columns.clone().step_by(V::LANES) {
-                let lanes = V::LANES.min(rows.end - rows_at);
-                // SAFETY: the caller's promise; scratch memory has a region for the accumulators of a tile,
-                // whose rows have whole vectors.
-                unsafe {
-                    let mut block = [V::zero(); MAX_LANES];
-                    for (i, vector) in block.iter_mut().enumerate().take(V::LANES) {
-                        if columns_at + i < columns.end {
-                            let (from, _) = self.sums::<V>(columns_at + i, rows_at);
-                            *vector = V::load_masked(from, V::mask(lanes));
-                        }
-                    }
-                    V::transpose(&mut block);
-                    let to = to.add((rows_at - rows.start) * self.width + columns_at - columns.start);
-                    for (i, vector) in block.iter().enumerate().take(V::LANES) {
-                        if i < lanes {
-                            V::store(to.add(i * self.width), *vector);
-                        }
-                    }
-                }
-            }
         }
     }
 
