@@ -62,7 +62,12 @@ impl Value {
 
     /// Whether the values or the sizes of axes follow from sizes that each run gives.
     pub(crate) fn has_sizes(&self) -> bool {
-        matches!(self, Value::Sizes(_)) || self.extents().has_sizes()
+        match self {
+            Value::Sizes(_) => true,
+            Value::Slot(value) => value.sizes.iter().any(Option::is_some),
+            Value::Lazy(tensor) => tensor.node().run_sizes().iter().any(Option::is_some),
+            Value::Known(_) | Value::Weight(_) | Value::Sequence(_) => false,
+        }
     }
 
     pub(crate) fn dtype(&self) -> DType {

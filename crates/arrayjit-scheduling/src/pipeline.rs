@@ -147,7 +147,9 @@ fn cpu_pipeline(
     // Nests over large triangles are nests over squares and small triangles.
     in_regions!(runner, split_triangles, &mut uses);
     // The order written determines every bit. No later pass changes one.
-    in_regions!(runner, make_numerics_explicit, options.fma, caps);
+    // The symbols of a region end with the step of a scan, so they cannot get quotients.
+    let may_divide = !regions::has_regions(&runner.routine.body);
+    in_regions!(runner, make_numerics_explicit, options.fma, caps, may_divide);
     // No accumulation reads back the constant that its node was just filled with.
     in_regions!(runner, propagate_initializers, &mut uses);
     // Neighboring loops that touch the same elements are one loop, where that is legal and pays.
@@ -164,8 +166,6 @@ fn cpu_pipeline(
     in_regions!(runner, pad_operands, caps);
     // The contiguous axis of each nest is innermost and in vectors. Contractions are left whole for the
     // codegen or split into register tiles.
-    // The symbols of a region end with the step of a scan, so they cannot get quotients.
-    let may_divide = !regions::has_regions(&runner.routine.body);
     in_regions!(runner, vectorize, caps, options, may_divide);
     // The same as after `fuse_loops` and `forward_stores`, for loops over strips and for vector loops.
     in_regions!(runner, fuse_strips, caps);
@@ -209,7 +209,7 @@ fn gpu_pipeline(
     // Loops with constant bounds start at 0 and have several iterations.
     pass!(runner, normalize_loops);
     // The order written determines every bit, except in reductions. `map_threads` orders these.
-    pass!(runner, make_numerics_explicit, options.fma, caps);
+    pass!(runner, make_numerics_explicit, options.fma, caps, false);
     // No accumulation reads back the constant that its node was just filled with.
     pass!(runner, propagate_initializers, &mut uses);
     // No kernel of one thread computes a scalar that a later nest can compute for itself.

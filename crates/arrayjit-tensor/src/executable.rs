@@ -146,9 +146,18 @@ type CopiedInputs<'a> = Vec<(&'a TensorNode, Arc<HostArray>)>;
 /// The values of sizes that a run has, by name.
 type RunValues = BTreeMap<Arc<str>, usize>;
 
-/// An array in the dimensions of a node, which are bounds.
+/// The dimensions of the leading elements of a node among which a part of these dimensions is: the first axis
+/// of more than one element ends where the part does, and those behind it are whole.
+fn leading(node: &TensorNode, part: &[usize]) -> Result<Dims, TensorError> {
+    let mut dims = node.dims()?;
+    let cut = part.iter().position(|&size| size != 1).unwrap_or(part.len());
+    dims.iter_mut().zip(part).take(cut + 1).for_each(|(dim, size)| *dim = *size);
+    Ok(dims)
+}
+
+/// An array among the leading elements of a node, whose dimensions are bounds.
 fn widened(node: &TensorNode, values: &HostArray) -> Result<HostArray, TensorError> {
-    Ok(values.resized(node.dims()?)?)
+    Ok(values.resized(leading(node, values.dims())?)?)
 }
 
 /// The dimensions of the part of a node that has values; none if no size limits it.
@@ -328,8 +337,14 @@ impl Executable {
         let _order = self.weights.order(self.is_divided);
         let event = routine.run(&bindings)?;
         let result = |node: &TensorNode| {
-            let pending = Mutex::new(Some(routine.context().start_to_host(node)?));
             let dims = dims_of(node, sizes)?;
+            let pending = match &dims {
+                Some(dims) if node.padding().is_none() => {
+                    routine.context().start_first_to_host(node, leading(node, dims)?)?
+                }
+                _ => routine.context().start_to_host(node)?,
+            };
+            let pending = Mutex::new(Some(pending));
             Ok(RunResult { name: node.name(), pending, dims, array: OnceLock::new() })
         };
         let results = self.results.iter().map(result).collect::<Result<Vec<_>, TensorError>>()?;
@@ -406,7 +421,10 @@ impl Executable {
     fn checked(&self, inputs: &[(&str, Arc<HostArray>)]) -> Result<CopiedInputs<'_>, TensorError> {
         self.check_inputs(inputs.iter().map(|(name, values)| (*name, &**values)))?;
         let read = inputs.iter().filter_map(|(name, values)| Some((self.device_input(name)?, values)));
-        read.map(|(node, values)| match node.run_sizes().is_empty() {
+        let is_leading = |node: &TensorNode, values: &HostArray| -> Result<bool, TensorError> {
+            Ok(node.run_sizes().is_empty() || leading(node, values.dims())? == *values.dims())
+        };
+        read.map(|(node, values)| match is_leading(node, values)? {
             true => Ok((node, values.clone())),
             false => Ok((node, Arc::new(widened(node, values)?))),
         })
@@ -500,7 +518,11 @@ impl Executable {
 
 fn copy_in(routine: &Routine, inputs: CopiedInputs<'_>) -> Result<(), TensorError> {
     for (node, values) in inputs {
-        let _ = routine.context().from_host(node, values)?;
+        let context = routine.context();
+        let _ = match node.run_sizes().is_empty() {
+            true => context.from_host(node, values)?,
+            false => context.from_host_first(node, &values)?,
+        };
     }
     Ok(())
 }
@@ -559,8 +581,8 @@ impl RunResult {
         if let Some(copy) = pending.take() {
             let array = copy.into_array()?;
             let array = match &self.dims {
-                Some(dims) => array.resized(dims.iter().copied())?,
-                None => array,
+                Some(dims) if array.dims() != dims => array.resized(dims.iter().copied())?,
+                _ => array,
             };
             return Ok(self.array.get_or_init(|| array));
         }

@@ -120,6 +120,29 @@ impl Context {
         Ok(transfer)
     }
 
+    /// [`from_host`](Context::from_host) of the first elements of a node in row-major order, which are those of
+    /// the array; the others keep their values.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotInContext`], [`RunError::Shape`] if the node has fewer elements, [`RunError::ElementType`],
+    /// and errors of the device.
+    pub fn from_host_first(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, RunError> {
+        let buffer = self.writable(node)?;
+        if array.size_bytes() > buffer.bytes() || node.dtype() != array.dtype() {
+            check(node, array)?;
+        }
+        if array.size_bytes() == 0 {
+            return Ok(NO_ELEMENTS);
+        }
+        let name = || format!("copying to node `{}`", buffer.name());
+        let place = buffer.range.first(array.size_bytes()).map_err(RunError::driver(name))?;
+        let uses = [Use::new(&buffer, Access::Write)];
+        let event = submit(self.stream(), &uses, name, &MemoryTask::CopyIn(&place, array))?;
+        self.wrote(std::slice::from_ref(node), &event);
+        Ok(Transfer::Scheduled(event))
+    }
+
     /// Like [`Context::from_host`], but does not notify the node's host array.
     pub(crate) fn fill_from_host(
         &self,
@@ -290,6 +313,21 @@ impl Context {
         self.start_read_back(node, &self.buffer(node, "read")?)
     }
 
+    /// [`start_to_host`](Context::start_to_host) of the first elements of a node in row-major order, as an
+    /// array of these dimensions. The node has no margins.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`start_to_host`](Context::start_to_host), or if the node has fewer elements.
+    pub fn start_first_to_host(
+        &self,
+        node: &TensorNode,
+        dims: impl IntoIterator<Item = usize>,
+    ) -> Result<PendingArray, RunError> {
+        let array = HostArray::zeros(node.dtype(), dims)?;
+        self.start_read_into(node, &self.buffer(node, "read")?, array)
+    }
+
     /// Schedules a copy of a host array into a node's memory.
     pub(crate) fn copy_in(&self, buffer: &Arc<Buffer>, array: &Arc<HostArray>) -> Result<Event, RunError> {
         if let Holder::Node(node) = &buffer.holder {
@@ -308,7 +346,16 @@ impl Context {
     }
 
     fn start_read_back(&self, node: &TensorNode, buffer: &Arc<Buffer>) -> Result<PendingArray, RunError> {
-        let readback = HostReadback::new(HostArray::zeros(node.dtype(), node.dims()?)?);
+        self.start_read_into(node, buffer, HostArray::zeros(node.dtype(), node.dims()?)?)
+    }
+
+    fn start_read_into(
+        &self,
+        node: &TensorNode,
+        buffer: &Arc<Buffer>,
+        array: HostArray,
+    ) -> Result<PendingArray, RunError> {
+        let readback = HostReadback::new(array);
         let pending = |readback, event| {
             let (node, buffer) = (node.clone(), Arc::clone(buffer));
             PendingArray { node, buffer, readback, event }

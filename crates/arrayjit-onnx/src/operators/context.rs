@@ -457,7 +457,8 @@ impl NodeContext<'_, '_> {
         self.emit_extents(results.map(|(name, dtype, shape)| (name, dtype, shape.into())), text)
     }
 
-    fn emit_extents<const N: usize>(
+    /// [`emit_all`](NodeContext::emit_all) with axes whose sizes a run gives.
+    pub(crate) fn emit_extents<const N: usize>(
         &mut self,
         results: [(&str, DType, Extents); N],
         text: &str,

@@ -14,8 +14,9 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::Extents,
     host::{ints_of, reversed},
-    shape::{access, broadcast, dims, letter, letters},
+    shape::{access, dims, letter, letters},
     value::Value,
 };
 
@@ -36,15 +37,17 @@ pub(super) fn integer_product(
     right: &Quantized,
 ) -> Result<Option<Value>> {
     let (x, z) = (&left.values, &right.values);
-    let ([.., rows, depth], [.., inner, columns]) = (x.shape(), z.shape()) else { return Ok(None) };
-    let (rows, depth, inner, columns) = (*rows, *depth, *inner, *columns);
+    let ([.., _, depth], [.., inner, _]) = (x.shape(), z.shape()) else { return Ok(None) };
+    let (depth, inner) = (*depth, *inner);
     if !has_bytes(x) || !has_bytes(z) || depth != inner || i32::try_from(depth).is_err() {
         return Ok(None);
     }
-    let front = |value: &Value| value.shape()[..value.rank() - 2].to_vec();
-    let mut shape = broadcast(&front(x), &front(z))?;
-    shape.extend([rows, columns]);
-    let rank = shape.len();
+    let axes = |value: &Value, from: usize, to: usize| Extents(value.extents().0[from..to].to_vec());
+    let front = |value: &Value| axes(value, 0, value.rank() - 2);
+    let mut extents = front(x).broadcast(&front(z))?;
+    extents.0.extend(axes(x, x.rank() - 2, x.rank() - 1).0);
+    extents.0.extend(axes(z, z.rank() - 1, z.rank()).0);
+    let rank = extents.0.len();
     let left_zero = zero_text(cx, left, rank, true)?;
     let right_zero = zero_text(cx, right, rank, false)?;
     let mut text = String::new();
@@ -67,10 +70,10 @@ pub(super) fn integer_product(
         true => format!("{y} :+= {product}"),
         false => {
             let sum = access("s", &at);
-            format!("node s i32[{}]\n{sum} :+= {product}\n{y} := {sum}{}", dims(&shape), terms.concat())
+            format!("node s i32[{}]\n{sum} :+= {product}\n{y} := {sum}{}", extents.text(), terms.concat())
         }
     };
-    Ok(Some(cx.emit(DType::I32, &shape, &text)?))
+    Ok(Some(cx.emit(DType::I32, &extents, &text)?))
 }
 
 /// The indices of a matrix within a product of that rank, whose last two axes are given.
@@ -150,12 +153,12 @@ fn row_sums(cx: &mut NodeContext<'_, '_>, x: &Value, rank: usize, text: &mut Str
 /// Adds statements that sum elements along K to an array of that name; returns its element.
 fn summed(name: &str, value: &Value, rank: usize, outer: String, element: &str, text: &mut String) -> String {
     let front = value.rank() - 2;
-    let size = if name == "c" { value.shape()[front + 1] } else { value.shape()[front] };
-    let mut shape = value.shape()[..front].to_vec();
-    shape.push(size);
+    let own = value.extents().0;
+    let size = if name == "c" { &own[front + 1] } else { &own[front] };
+    let extents = Extents([&own[..front], std::slice::from_ref(size)].concat());
     let at = indices(value, rank, [outer, String::new()]);
     let sum = access(name, &at[..front + 1]);
-    *text += &format!("node {name} i32[{}]\n{sum} :+= i32({element})\n", dims(&shape));
+    *text += &format!("node {name} i32[{}]\n{sum} :+= i32({element})\n", extents.text());
     sum
 }
 

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::Extents,
     narrow::Narrow,
     shape::{access, axis, letter, letters},
     value::Value,
@@ -100,7 +101,7 @@ pub(super) fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
             rounded(&quotient, zero.as_deref(), low, high)
         }
     };
-    Ok(vec![cx.emit(dtype, x.shape(), &format!("{y} := {dtype}({value})"))?])
+    Ok(vec![cx.emit(dtype, &x.extents(), &format!("{y} := {dtype}({value})"))?])
 }
 
 /// The text of a number that is rounded, moved by a zero point, and clamped. It is clamped before it is
@@ -123,7 +124,7 @@ pub(super) fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     };
     let y = access("y", letters(x.rank()));
     let text = format!("{y} := {dtype}(f32({wide}({element}){offset}) * f32({}))", by.text);
-    Ok(vec![cx.emit(dtype, x.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, &x.extents(), &text)?])
 }
 
 /// Quantizes to u8 by the range of the values, which includes 0.
@@ -137,8 +138,10 @@ fn dynamic(cx: &mut NodeContext<'_, '_>) -> Lowered {
          zero := u8(min(max(round_even(-min(low, 0) / scale), 0), 255))\n\
          {y} := u8(min(max(i32(round_even({element} / scale)) + i32(zero), 0), 255))"
     );
-    let results = [("y", DType::U8, x.shape()), ("scale", DType::F32, &[]), ("zero", DType::U8, &[])];
-    Ok(cx.emit_all(results, &text)?.to_vec())
+    let scalar = Extents::default();
+    let results =
+        [("y", DType::U8, x.extents()), ("scale", DType::F32, scalar.clone()), ("zero", DType::U8, scalar)];
+    Ok(cx.emit_extents(results, &text)?.to_vec())
 }
 
 /// The operand in i32 without its zero point: one for all elements, or one for each row or column.
@@ -239,7 +242,7 @@ fn requantized(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
     let y = access("y", letters(sum.rank()));
     let number = format!("f32({element}) * (f32({a}) * f32({b}) / f32({c}))");
     let text = format!("{y} := {dtype}({})", rounded(&number, Some(zero), low, high));
-    Ok(vec![cx.emit(dtype, sum.shape(), &text)?])
+    Ok(vec![cx.emit(dtype, &sum.extents(), &text)?])
 }
 
 fn quantized_product(cx: &mut NodeContext<'_, '_>) -> Lowered {

@@ -1,6 +1,7 @@
 //! Analyses of the IR, which several passes use.
 
 pub(crate) mod access;
+pub(crate) mod clipped_bounds; // indices below the ends of clipped loops
 pub(crate) mod cost;
 pub(crate) mod names;
 pub(crate) mod nest;

@@ -20,6 +20,12 @@ impl Loop {
     pub(crate) fn extent(&self) -> Option<i64> {
         self.hi.constant().filter(|_| self.lo == 0)
     }
+
+    /// The end of a loop from 0 that is the same in the whole run, but not constant. The limit may be less.
+    pub(crate) fn dynamic_end(&self) -> Option<&Affine> {
+        let [clip] = self.hi.clips() else { return None };
+        (self.lo == 0 && self.hi.is_of_symbols()).then_some(clip)
+    }
 }
 
 /// A chain of serial loops, each the only statement of the loop around it, and the body of the innermost. The

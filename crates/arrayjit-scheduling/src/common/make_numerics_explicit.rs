@@ -11,11 +11,13 @@ use smallvec::smallvec;
 use tnode::{DType, Dims};
 
 use crate::analysis::access;
-use crate::analysis::names::without_unit_axes;
+use crate::analysis::names::{Names, without_unit_axes};
 use crate::analysis::reduction::{combined, neutral, nonzero_neutral};
 use crate::options::FmaPolicy;
 use codegen_core::Caps;
 use codegen_core::dependence::{VariableRanges, mentions};
+
+mod dynamic; // reductions along loops that end at symbols
 
 /// Partial results of a contiguous reduction.
 const LANES: i64 = 32;
@@ -27,13 +29,24 @@ const SEQUENTIAL_CHUNK: i64 = 256;
 const CHUNKS: i64 = 65_536;
 
 /// Rewrites the routine so that evaluating it in the order written gives the bits that its class promises.
-pub(crate) fn make_numerics_explicit(routine: &mut LoweredRoutine, policy: FmaPolicy, caps: &Caps) {
+/// Loops that end at symbols get partial results if there may be quotients.
+pub(crate) fn make_numerics_explicit(
+    routine: &mut LoweredRoutine,
+    policy: FmaPolicy,
+    caps: &Caps,
+    may_divide: bool,
+) {
     let fast = routine.numerics == Numerics::Fast && caps.workgroups.is_none();
     let (ranges, fresh, locals) = (VariableRanges::of(routine), routine.fresh(), routine.locals());
+    let divides = fast && may_divide && !routine.symbols.is_empty();
+    let names = divides.then(|| Names::of(routine));
     let body = std::mem::take(&mut routine.body);
     let kernels = caps.workgroups.is_some();
-    let mut pass = NumericsRewriter { fast, kernels, ranges, fresh, locals, routine };
-    routine.body = pass.block(body, &mut Vec::new());
+    let mut pass = NumericsRewriter { fast, kernels, ranges, fresh, locals, names, routine };
+    let body = pass.block(body, &mut Vec::new());
+    let symbols = pass.names.map(|names| names.symbols);
+    routine.body = body;
+    routine.symbols = symbols.unwrap_or_else(|| std::mem::take(&mut routine.symbols));
     if policy.contracts(routine.numerics) {
         contract_products(routine);
     }
@@ -71,6 +84,8 @@ struct NumericsRewriter<'a> {
     ranges: VariableRanges,
     fresh: Fresh,
     locals: Locals,
+    /// The symbols, if there may be quotients.
+    names: Option<Names>,
     routine: &'a LoweredRoutine,
 }
 
@@ -128,14 +143,20 @@ impl NumericsRewriter<'_> {
         let outputs: Vec<LoopId> =
             around.iter().copied().chain(found.outputs.iter().map(|l| l.var)).collect();
         let in_sequence = !self.fast
-            || found.free.iter().any(|l| !l.hi.is_constant() || l.lo != 0)
             || is_contraction(&found, &outputs)
             || neutral(found.op, self.dtype(found.target)).is_none();
+        let is_constant = found.free.iter().all(|l| l.hi.is_constant() && l.lo == 0);
         let scalar = matches!(found.target, ArrayRef::Local(_)) && found.index.is_empty();
-        if in_sequence && scalar {
-            return vec![written];
-        }
-        let body = if in_sequence { self.chain_in_place(&found) } else { self.reduction(&found) };
+        let reduced = match (in_sequence, is_constant) {
+            (true, _) => None,
+            (false, true) => Some(self.reduction(&found)),
+            (false, false) => self.dynamic_reduction(&found),
+        };
+        let body = match reduced {
+            None if scalar => return vec![written],
+            None => self.chain_in_place(&found),
+            Some(reduced) => reduced,
+        };
         if self.kernels && found.outputs.is_empty() && around.is_empty() {
             return vec![Stmt::serial(self.fresh.loop_id(), 1, body)];
         }
@@ -158,7 +179,12 @@ impl NumericsRewriter<'_> {
     /// Reduces all levels, then combines the result with the initial value.
     fn reduction(&mut self, found: &Accumulation) -> Block {
         let dtype = self.dtype(found.target);
-        let (mut body, value) = self.reduce(&levels(found, self.routine), found.op, dtype, &found.element);
+        let (mut body, value) = self.reduce(
+            &levels_of(&found.free, &found.element, self.routine),
+            found.op,
+            dtype,
+            &found.element,
+        );
         let old = found.target.read(found.index.clone());
         body.push(found.target.store(found.index.clone(), combined(found.op, old, value)));
         body
@@ -385,11 +411,11 @@ fn is_contraction(found: &Accumulation, outputs: &[LoopId]) -> bool {
     !reads_local(a) && !reads_local(b) && alone(a, b) && alone(b, a)
 }
 
-fn levels(found: &Accumulation, routine: &LoweredRoutine) -> Vec<Level> {
-    let mut rest: Vec<(LoopId, i64)> = found.free.iter().map(|l| (l.var, l.hi.limit)).collect();
-    let contiguous = rest
-        .iter()
-        .rposition(|&(var, extent)| extent >= LANES && is_contiguous(&found.element, var, routine));
+/// The levels of a reduction along constant loops.
+fn levels_of(free: &[OpenLoop], element: &Expr, routine: &LoweredRoutine) -> Vec<Level> {
+    let mut rest: Vec<(LoopId, i64)> = free.iter().map(|l| (l.var, l.hi.limit)).collect();
+    let contiguous =
+        rest.iter().rposition(|&(var, extent)| extent >= LANES && is_contiguous(element, var, routine));
     let mut levels = Vec::new();
     if let Some(at) = contiguous {
         let (var, extent) = rest.remove(at);

@@ -11,14 +11,9 @@
 //! The inner loop of a strip has a constant end, so it becomes lanes like any other. The iterations are
 //! independent, so no bit changes.
 
-use std::collections::BTreeMap;
+use lowered_ir::ir::{Affine, Block, Bound, LoopKind, Stmt, walk};
 
-use lowered_ir::ir::{
-    Affine, ArrayRef, Block, Bound, Indices, LoopId, LoopKind, Stmt, Var, VariableBounds, index_bounds, walk,
-};
-
-use codegen_core::dependence::VariableRanges;
-
+use crate::analysis::clipped_bounds::is_in_bounds;
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 
@@ -77,43 +72,6 @@ fn strips(
     block
 }
 
-/// Whether every element that is stored or read without a guard is in its node, by the ends of the loops of
-/// this block.
-fn is_in_bounds(block: &[Stmt], names: &Names) -> bool {
-    let mut clips = BTreeMap::new();
-    walk::stmts(block).for_each(|stmt| {
-        if let Stmt::For { var, hi, .. } = stmt {
-            clips.insert(*var, hi.clips());
-        }
-    });
-    let bounds = ClippedRanges { ranges: &names.ranges, clips };
-    let is_element = |(array, index): (ArrayRef, &Indices)| {
-        let Some(node) = array.node() else { return true };
-        let axes = || index.iter().zip(names.dims(node));
-        axes().all(|(at, &dim)| {
-            index_bounds(at, &bounds).is_some_and(|(least, most)| 0 <= least && most < dim as i64)
-        })
-    };
-    let stored = |stmt: &Stmt| stmt.store().is_none_or(|(array, index, _)| is_element((array, index)));
-    walk::stmts(block).all(stored) && walk::parts_in(block).all(|e| e.element().is_none_or(is_element))
-}
-
-/// The ranges of variables, and the clips of the loops of a block.
-struct ClippedRanges<'a> {
-    ranges: &'a VariableRanges,
-    clips: BTreeMap<LoopId, &'a [Affine]>,
-}
-
-impl VariableBounds for ClippedRanges<'_> {
-    fn interval(&self, var: Var) -> (i64, i64) {
-        self.ranges.get(var)
-    }
-
-    fn clips(&self, var: LoopId) -> &[Affine] {
-        self.clips.get(&var).copied().unwrap_or_default()
-    }
-}
-
 /// The body at another index; with names of its own behind other copies.
 fn moved(nest: &Nest, lane: &Loop, to: &Affine, others: &[Stmt], names: &mut Names) -> Block {
     let mut body = if others.is_empty() { nest.body.clone() } else { names.refreshed(&nest.body) };
@@ -123,12 +81,4 @@ fn moved(nest: &Nest, lane: &Loop, to: &Affine, others: &[Stmt], names: &mut Nam
 
 fn clipped(Loop { var, lo, hi }: Loop, body: Block) -> Stmt {
     Stmt::For { var, lo, hi, kind: LoopKind::Serial, body }
-}
-
-impl Loop {
-    /// The end of a loop from 0 that is the same in the whole run, but not constant. The limit may be less.
-    pub(crate) fn dynamic_end(&self) -> Option<&Affine> {
-        let [clip] = self.hi.clips() else { return None };
-        (self.lo == 0 && self.hi.is_of_symbols()).then_some(clip)
-    }
 }

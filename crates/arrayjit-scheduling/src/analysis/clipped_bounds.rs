@@ -1,0 +1,46 @@
+//! Indices of elements by the ends of loops that symbols clip.
+
+use std::collections::BTreeMap;
+
+use lowered_ir::ir::{Affine, ArrayRef, Indices, LoopId, Stmt, Var, VariableBounds, index_bounds, walk};
+
+use codegen_core::dependence::VariableRanges;
+
+use crate::analysis::names::Names;
+
+/// Whether every element that is stored or read without a guard is in its node, by the ends of the loops of
+/// this block.
+pub(crate) fn is_in_bounds(block: &[Stmt], names: &Names) -> bool {
+    let mut clips = BTreeMap::new();
+    walk::stmts(block).for_each(|stmt| {
+        if let Stmt::For { var, hi, .. } = stmt {
+            clips.insert(*var, hi.clips());
+        }
+    });
+    let bounds = ClippedRanges { ranges: &names.ranges, clips };
+    let is_element = |(array, index): (ArrayRef, &Indices)| {
+        let Some(node) = array.node() else { return true };
+        let axes = || index.iter().zip(names.dims(node));
+        axes().all(|(at, &dim)| {
+            index_bounds(at, &bounds).is_some_and(|(least, most)| 0 <= least && most < dim as i64)
+        })
+    };
+    let stored = |stmt: &Stmt| stmt.store().is_none_or(|(array, index, _)| is_element((array, index)));
+    walk::stmts(block).all(stored) && walk::parts_in(block).all(|e| e.element().is_none_or(is_element))
+}
+
+/// The ranges of variables, and the clips of the loops of a block.
+struct ClippedRanges<'a> {
+    ranges: &'a VariableRanges,
+    clips: BTreeMap<LoopId, &'a [Affine]>,
+}
+
+impl VariableBounds for ClippedRanges<'_> {
+    fn interval(&self, var: Var) -> (i64, i64) {
+        self.ranges.get(var)
+    }
+
+    fn clips(&self, var: LoopId) -> &[Affine] {
+        self.clips.get(&var).copied().unwrap_or_default()
+    }
+}
