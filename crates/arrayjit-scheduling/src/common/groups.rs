@@ -28,18 +28,18 @@ pub(crate) struct Group {
 }
 
 /// What runs, in order.
-pub(crate) enum Run {
+pub(crate) enum KernelOrder {
     /// The kernel of a group, by its position.
     Group(usize),
     /// The same for each step of a scan.
-    Scan { step: SymbolId, steps: i64, runs: Vec<Run> },
+    Scan { step: SymbolId, steps: i64, runs: Vec<KernelOrder> },
 }
 
 /// The groups of a routine, and their order.
 #[derive(Default)]
 pub(crate) struct Groups {
     pub(crate) groups: Vec<Group>,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<KernelOrder>,
 }
 
 impl Groups {
@@ -58,7 +58,7 @@ impl Groups {
         limit: usize,
         routine: &mut LoweredRoutine,
         is_in_scan: bool,
-    ) -> Vec<Run> {
+    ) -> Vec<KernelOrder> {
         let ends = span_ends(&body);
         let mut open = OpenGroup { runs: Vec::new(), body: Block::new(), statements: 0, is_in_scan };
         let mut until = 0;
@@ -75,7 +75,7 @@ impl Groups {
                     let step = regions::add_symbol(routine, hi.limit);
                     walk::substitute(&mut body, var, &Affine::var(step));
                     let runs = self.enter(body, limit, routine, true);
-                    open.runs.push(Run::Scan { step, steps: hi.limit, runs });
+                    open.runs.push(KernelOrder::Scan { step, steps: hi.limit, runs });
                 }
                 stmt if is_parallel(&stmt) && at >= until => {
                     // A comment before a parallel loop does not belong to the kernel before it.
@@ -100,7 +100,7 @@ impl Groups {
 
 /// A group of serial statements that may grow, and what runs before it.
 struct OpenGroup {
-    runs: Vec<Run>,
+    runs: Vec<KernelOrder>,
     body: Block,
     statements: usize,
     is_in_scan: bool,
@@ -119,7 +119,7 @@ impl OpenGroup {
         let body = std::mem::take(&mut self.body);
         self.statements = 0;
         if body.iter().any(|stmt| !matches!(stmt, Stmt::Comment(_))) {
-            self.runs.push(Run::Group(groups.groups.len()));
+            self.runs.push(KernelOrder::Group(groups.groups.len()));
             groups.groups.push(Group { body, is_in_scan: self.is_in_scan });
         }
     }

@@ -1,4 +1,4 @@
-//! Products that need not be computed step by step leave their scan.
+//! Multiplication that need not be computed step by step leave their scan.
 //!
 //! ```text
 //! scan t { zero a; for b, j, i { a[b,j] += x[t,b,i] · w[i,j] }; … a … }
@@ -11,9 +11,9 @@
 //! operands once. A product may go before the scan if no step writes a factor, and behind it if no step reads
 //! the sum and its factors are as they were: memory that no step writes, or of which each step writes its own
 //! part, or nodes that live for one step. Sums that are long in one step stay: their products read the sums
-//! seldom, and their factors are in a cache. A node of one step gets an axis for the steps, as long as all steps
-//! together have at most [`MAX_BYTES`]. Each element is the sum of the same products in the same order, so no
-//! bit changes.
+//! seldom, and their factors are in a cache. A node of one step gets an axis for the steps, as long as all
+//! steps together have at most [`MAX_BYTES`]. Each element is the sum of the same products in the same order,
+//! so no bit changes.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ struct OpenScan {
 
 /// What a product needs to find a factor outside of the scan.
 #[derive(Clone, Copy, PartialEq)]
-enum Factor {
+enum Operand {
     /// Nothing: its memory stays as it is.
     Stays,
     /// An axis for the steps.
@@ -88,7 +88,7 @@ impl Passage<'_> {
                     if let Some(steps @ 2..) = hi.constant() =>
                 {
                     let body = self.block(body);
-                    let has_products = body.iter().any(|stmt| Products::of(stmt).is_some());
+                    let has_products = body.iter().any(|stmt| Multiplication::of(stmt).is_some());
                     if !has_products {
                         all.push(Stmt::looped(var, steps, LoopKind::Scan, body));
                         continue;
@@ -119,7 +119,7 @@ impl Passage<'_> {
         while at < scan.body.len() {
             match self.start_of(scan, at) {
                 Some(start) => {
-                    let node = Products::of(&scan.body[at]).map(|products| products.node);
+                    let node = Multiplication::of(&scan.body[at]).map(|products| products.node);
                     let Some(node) = node.and_then(|node| self.per_step(scan, node)) else { return before };
                     let mut stmt = scan.body.remove(at);
                     scan.body.remove(start);
@@ -137,7 +137,7 @@ impl Passage<'_> {
     /// The position of the statement that starts the sums of a statement from 0, if both may go before the
     /// scan.
     fn start_of(&self, scan: &OpenScan, at: usize) -> Option<usize> {
-        let products = Products::of(&scan.body[at])?;
+        let products = Multiplication::of(&scan.body[at])?;
         let node = products.node;
         let start =
             scan.body.iter().position(|stmt| mentions(std::slice::from_ref(stmt)).contains_key(&node))?;
@@ -159,20 +159,20 @@ impl Passage<'_> {
         let mut behind = Block::new();
         for at in (0..scan.body.len()).rev() {
             let Some(factors) = self.factors_behind(scan, at) else { continue };
-            let per_step = factors.into_iter().filter(|(_, factor)| *factor == Factor::PerStep);
+            let per_step = factors.into_iter().filter(|(_, factor)| *factor == Operand::PerStep);
             if !per_step.map(|(node, _)| node).all(|node| self.per_step(scan, node).is_some()) {
                 continue;
             }
             let stmt = scan.body.remove(at);
-            let Some(products) = Products::of(&stmt) else { continue };
+            let Some(products) = Multiplication::of(&stmt) else { continue };
             behind.insert(0, self.over_steps(scan, &products));
         }
         behind
     }
 
     /// The factors of a statement that may go behind the scan.
-    fn factors_behind(&self, scan: &OpenScan, at: usize) -> Option<[(NodeRef, Factor); 2]> {
-        let products = Products::of(&scan.body[at])?;
+    fn factors_behind(&self, scan: &OpenScan, at: usize) -> Option<[(NodeRef, Operand); 2]> {
+        let products = Multiplication::of(&scan.body[at])?;
         let is_mentioned = |stmt: &Stmt| mentions(std::slice::from_ref(stmt)).contains_key(&products.node);
         let others = || scan.body[..at].iter().chain(&scan.body[at + 1..]);
         let is_matrix = products.factors.iter().all(|factor| products.lacks_loop(factor));
@@ -188,10 +188,10 @@ impl Passage<'_> {
         Some([factor(left)?, factor(right)?])
     }
 
-    fn factor_behind(&self, scan: &OpenScan, at: usize, node: NodeRef, index: &Indices) -> Option<Factor> {
+    fn factor_behind(&self, scan: &OpenScan, at: usize, node: NodeRef, index: &Indices) -> Option<Operand> {
         let writers = || scan.body.iter().filter(|stmt| writes(stmt, node));
         if writers().count() == 0 {
-            return Some(Factor::Stays);
+            return Some(Operand::Stays);
         }
         if scan.body[at + 1..].iter().any(|stmt| writes(stmt, node)) {
             return None;
@@ -205,9 +205,9 @@ impl Passage<'_> {
                 )
         };
         if (0..index.len()).any(is_own_part) {
-            return Some(Factor::Stays);
+            return Some(Operand::Stays);
         }
-        self.is_of_step(scan, node, index).then_some(Factor::PerStep)
+        self.is_of_step(scan, node, index).then_some(Operand::PerStep)
     }
 
     /// Whether a node lives for one step, and may get an axis for the steps.
@@ -248,7 +248,7 @@ impl Passage<'_> {
     }
 
     /// The nest of all steps, in which the loop over the steps is around those over the products of a step.
-    fn over_steps(&mut self, scan: &OpenScan, products: &Products<'_>) -> Stmt {
+    fn over_steps(&mut self, scan: &OpenScan, products: &Multiplication<'_>) -> Stmt {
         let step = self.fresh.loop_id();
         let mut loops = products.loops.clone();
         let sums = loops.iter().position(|(var, _)| !products.index.iter().any(|i| i.mentions(*var)));
@@ -283,7 +283,7 @@ fn writes(stmt: &Stmt, node: NodeRef) -> bool {
 }
 
 /// A nest that adds a product to elements of a node.
-struct Products<'a> {
+struct Multiplication<'a> {
     loops: Vec<(LoopId, i64)>,
     /// The innermost statement.
     stmt: &'a Stmt,
@@ -292,8 +292,8 @@ struct Products<'a> {
     factors: [(NodeRef, &'a Indices); 2],
 }
 
-impl Products<'_> {
-    fn of(stmt: &Stmt) -> Option<Products<'_>> {
+impl Multiplication<'_> {
+    fn of(stmt: &Stmt) -> Option<Multiplication<'_>> {
         let (mut loops, mut body) = (Vec::new(), std::slice::from_ref(stmt));
         while let [Stmt::For { var, lo: 0, hi, kind: LoopKind::Serial, body: inner }] = body {
             loops.push((*var, hi.constant()?));
@@ -305,7 +305,7 @@ impl Products<'_> {
         let Expr::Binary { op: BinaryOp::Mul, a: left, b: right } = &**b else { return None };
         let factors = [element(left)?, element(right)?];
         let is_sum = element(a) == Some((*node, index)) && factors.iter().all(|factor| factor.0 != *node);
-        is_sum.then_some(Products { loops, stmt, node: *node, index, factors })
+        is_sum.then_some(Multiplication { loops, stmt, node: *node, index, factors })
     }
 
     /// The number of products of an element.

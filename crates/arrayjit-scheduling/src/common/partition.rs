@@ -19,7 +19,7 @@ use crate::analysis::nodes::node_bytes;
 use crate::analysis::remarks::{hash_without_remarks, is_same_but_remarks};
 use crate::analysis::uses::{self, KernelNode, KernelSpans, RoutineUses};
 use crate::analysis::{cost, rename};
-use crate::common::groups::{Group, Groups, Run};
+use crate::common::groups::{Group, Groups, KernelOrder};
 use crate::common::stack_arrays;
 use codegen_core::Caps;
 use codegen_core::artifact::{KernelAbi, Launch, LaunchEnd, Param};
@@ -84,14 +84,14 @@ pub(crate) fn partition(
 /// Appends the calls in the order in which they run. `calls` has one of each group, and `steps` the numbers
 /// of the scans around them.
 fn unroll(
-    runs: &[Run],
+    runs: &[KernelOrder],
     calls: &[KernelCall],
     steps: &mut BTreeMap<SymbolId, i64>,
     in_order: &mut Vec<KernelCall>,
 ) {
     for run in runs {
         match run {
-            Run::Group(at) => {
+            KernelOrder::Group(at) => {
                 let mut call = calls[*at].clone();
                 for binding in &mut call.bindings {
                     if let Binding::Symbol(symbol) = binding
@@ -102,7 +102,7 @@ fn unroll(
                 }
                 in_order.push(call);
             }
-            Run::Scan { step, steps: count, runs } => {
+            KernelOrder::Scan { step, steps: count, runs } => {
                 for at in 0..*count {
                     steps.insert(*step, at);
                     unroll(runs, calls, steps, in_order);

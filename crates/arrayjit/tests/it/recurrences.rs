@@ -241,6 +241,41 @@ fn random_scans_have_the_bits_of_repetitions() {
     }
 }
 
+/// Steps with enough work are kernels of their own, which two threads divide.
+#[test]
+fn steps_on_two_threads_have_the_same_bits() {
+    let text = "param x f32[6,64,160] := normal(1), w f32[160,160] := normal(2) * 0.1, u f32[160,160] := normal(3) * 0.1
+        node h f32[7,64,160], m f32[64]
+        FILL h[s,b,j] := 0
+        h[0,b,j] := 0
+        m[b] := 0
+        scan t in 0..6 {
+            a[b,j] :+= x[t,b,i] * w[i,j]
+            r[b,j] :+= h[t,b,i] * u[i,j]
+            h[t + 1, b, j] := tanh(a[b,j] + r[b,j] + m[63 - b])
+            m[b] := 0.5 * m[b] + h[t + 1, b, 0]
+        }
+        loss :+= h[6,b,j] * h[6,b,j]
+        grad loss by w, u
+        keep h, m, loss, w.grad, u.grad";
+    let nodes = ["h", "m", "loss", "w.grad", "u.grad"];
+    let repeated = text.replace("scan", "repeat").replace("FILL ", "");
+    let on = |name: &str, threads: usize, text: &str| {
+        let mut settings = Settings::default();
+        (settings.threads, settings.numerics) = (threads, NumericClass::Strict);
+        let backend = Backend::open_with(name, &settings).unwrap();
+        let compiled = backend.compile(text, [] as [&arrayjit::TensorNode; 0]).unwrap();
+        let calls = compiled.codes().map(|code| code.schedule().calls().len()).sum::<usize>();
+        (values(&backend, text, &nodes), calls)
+    };
+    let (expected, _) = on("inline", 1, &repeated);
+    for (name, threads) in [("inline", 1), ("multicore", 2)] {
+        let (found, calls) = on(name, threads, &as_scan(text));
+        assert!(found == expected, "{name}");
+        assert!(calls > 4 * 6, "{calls} calls of six steps forwards and backwards");
+    }
+}
+
 /// Twenty or two thousand steps are the same statements.
 #[test]
 fn the_code_of_a_scan_does_not_grow_with_its_steps() {
@@ -250,7 +285,8 @@ fn the_code_of_a_scan_does_not_grow_with_its_steps() {
         let compiled = Backend::open("inline").unwrap().compile(&text, [] as [&arrayjit::TensorNode; 0]);
         let compiled = compiled.unwrap();
         let kernels = compiled.codes().flat_map(|code| code.schedule().kernels());
-        kernels.map(|kernel| walk::stmts(&kernel.ir().body).count()).collect::<Vec<_>>()
+        kernels.map(|kernel| walk::stmts(&kernel.ir().body).count()).sum::<usize>()
     };
-    assert_eq!(statements(20), statements(2000));
+    // The product that all steps have in common may be a kernel of its own.
+    assert!(statements(20).abs_diff(statements(2000)) < 8);
 }
