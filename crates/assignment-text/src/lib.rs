@@ -4,6 +4,7 @@
 // Passes, in order, and the program between them.
 mod pipeline;
 
+mod conditions; // conditions of scans as statements
 mod declare; // the names of nodes and views
 mod emit;
 mod expand; // items -> steps

@@ -15,7 +15,7 @@ use crate::parse::{self, ParsedProgram};
 use crate::pipeline::{self, Emitted};
 use crate::report::{ProgramReport, StatementRanges};
 use crate::unparse::Lines;
-use crate::{declare, usage};
+use crate::{conditions, declare, usage};
 use assignments::{Assignments, Nodes, Origin, spelling};
 use lowered_ir::SourceText;
 use lowered_ir::stack::with_enough;
@@ -263,11 +263,14 @@ impl Program {
         with_enough(|| {
             let located = |error| TextError::new(error, &self.text);
             let mut expanded = self.expanded(&|name| given.has(name)).map_err(located)?;
+            expanded.steps = conditions::as_statements(expanded.steps).map_err(located)?;
             let given = given.with_bounds_as_sizes(self.bounds_are_sizes);
             let emitted = pipeline::run(&mut expanded, given, &self.path, &self.symbols, &self.text);
             let Emitted { mut assignments, names, steps } = emitted.map_err(located)?;
             self.requests(&expanded, &names, &mut assignments)?;
+            let ending = conditions::nodes(&steps, &names.made);
             let mut used = usage::read(&steps);
+            used.extend(ending.values().cloned());
             used.extend(assignments.kept.iter().cloned());
             usage::check_used(&names, &used).map_err(located)?;
             assignments.warnings.extend(usage::unused_inputs(
@@ -277,6 +280,8 @@ impl Program {
                 &self.text,
             ));
             assignments.text_nodes = names.made;
+            let ended = assignments.end_scans(&ending);
+            ended.map_err(|error| located(TextErrorKind::from(error).at(conditions::place(&steps))))?;
             let assignments = match &self.name {
                 Some(name) => assignments.named(name.as_str()),
                 None => assignments,

@@ -7,6 +7,7 @@ pub mod indexing; // projections from a product space to operands
 mod accum_op; // accumulating operations
 mod assignments; // steps over tensor nodes
 pub mod builder; // makes assignments without a text
+mod early_end; // scans with conditions
 mod gather_scatter; // makes assignments with computed indices
 mod nodes; // nodes by name
 mod random; // keys of random numbers
@@ -28,6 +29,7 @@ pub use self::analysis::{all_steps, identifier, read_whole, written};
 pub(crate) use self::analysis::{mentioned, projections_into, sliced};
 pub(crate) use self::assignments::literal;
 pub use self::assignments::{Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs};
+pub use self::early_end::EarlyEndError;
 pub(crate) use self::listing::{affine as affine_text, listing};
 pub use self::nodes::{Nodes, UnknownNode};
 pub use self::origin::{AccessSpan, ByteRange, Origin};
@@ -37,6 +39,7 @@ pub use self::warning::{Warning, WarningKind};
 
 tnode::debug_as_display!(
     builder::BuildError,
+    EarlyEndError,
     indexing::ConditionError,
     indexing::IndexError,
     indexing::einsum::SpecError,

@@ -32,6 +32,8 @@ mod dumps;
 #[cfg(feature = "cranelift")]
 mod dynamic_ends;
 #[cfg(feature = "cranelift")]
+mod early_ends;
+#[cfg(feature = "cranelift")]
 mod embedding;
 mod empty_nodes;
 #[cfg(feature = "cranelift")]

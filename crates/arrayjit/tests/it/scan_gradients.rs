@@ -230,7 +230,7 @@ const PROGRAMS: [(&str, &[&str], &str); 13] = [
 
 /// Compares two results: bit for bit but for the signs of zeros in class strict; in class fast, where a
 /// statement of one form may be joined with other statements than in the other form, up to rounding.
-fn compare(what: &str, [found, expected]: [&[Vec<u64>]; 2]) -> Result<(), String> {
+pub(crate) fn compare(what: &str, [found, expected]: [&[Vec<u64>]; 2]) -> Result<(), String> {
     let is_equal = |found: f64, expected: f64| match what.contains("Strict") {
         true => found == expected || found.to_bits() == expected.to_bits(),
         false => (found - expected).abs() <= 2e-4 * (expected.abs() + 1.0),

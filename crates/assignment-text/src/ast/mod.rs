@@ -70,6 +70,8 @@ pub(crate) enum ExpandedStep {
 pub(crate) struct ScanStart {
     /// The symbol in place of the letter.
     pub(crate) symbol: StaticSymbol,
+    /// The value that is read before each step and ends the scan if it is 0.
+    pub(crate) condition: Option<Expr>,
     /// The number of steps from one checkpoint to the next, if the scan has any.
     pub(crate) every: Option<i64>,
     /// The bytes before the body.
@@ -122,13 +124,14 @@ impl ExpandedStep {
 
 impl ScanStart {
     fn into_item(self, body: Vec<Item>) -> Repeat {
-        let ScanStart { symbol, every, span, .. } = self;
+        let ScanStart { symbol, condition, every, span, .. } = self;
         let number = |number| IndexExpr::number(number, span.clone());
         Repeat {
             letter: symbol.letter().unwrap_or_default().to_owned(),
             letter_span: span.clone(),
             from: number(0),
             to: number(symbol.range.unwrap_or(0)),
+            condition,
             every: every.map(number),
             body,
             span,
@@ -255,6 +258,8 @@ pub(crate) struct Repeat {
     /// The first value of the letter, and the end of its values, excluded.
     pub(crate) from: IndexExpr,
     pub(crate) to: IndexExpr,
+    /// The value that ends a scan if it is 0.
+    pub(crate) condition: Option<Expr>,
     /// The number of steps from one checkpoint of a scan to the next.
     pub(crate) every: Option<IndexExpr>,
     pub(crate) body: Vec<Item>,

@@ -136,6 +136,19 @@ pub enum TextErrorKind {
     /// A scan without steps, or with too many.
     #[error("a scan has from 1 to 2⁴⁰ steps, found {steps}")]
     ScanSteps { steps: i64 },
+    /// A condition of a scan with axes.
+    #[error(
+        "the condition of a scan has letter {letter}; expected a value without axes, such as a node of rank 0"
+    )]
+    ConditionLetter { letter: String },
+    /// A condition of a scan that calls a function.
+    #[error(
+        "the condition of a scan calls {name}; expected a node that the body and a statement before it write"
+    )]
+    ConditionCall { name: String },
+    /// A node with values of some steps only.
+    #[error(transparent)]
+    EarlyEnd(#[from] assignments::EarlyEndError),
     /// Checkpoints that do not divide the steps of a scan into equal parts.
     #[error("a scan of {steps} steps has no checkpoints every {every} steps; expected a divisor of {steps}")]
     Checkpoints { steps: i64, every: i64 },

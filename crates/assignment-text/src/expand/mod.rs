@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use self::scope::{Scope, twice};
 use crate::ast::{
-    Access, Call, Declaration, Def, Detach, ExpandedStep, Gradient, Initial, Item, Recomputed, Repeat,
-    ScanStart, SizeItem, Statement, View,
+    Access, Call, Declaration, Def, Detach, ExpandedStep, Expr, ExprKind, Gradient, Initial, Item,
+    Recomputed, Repeat, ScanStart, SizeItem, Statement, View,
 };
 use crate::constraint::Constraint;
 use crate::error::{Result, TextErrorKind};
@@ -333,8 +333,10 @@ impl Expansion<'_> {
         let symbol = StaticSymbol::step(&scan.letter, self.scans, steps);
         let mut inner = scope.clone();
         inner.steps.insert(scan.letter.clone(), symbol.name.clone());
+        let condition = scan.condition.as_ref().map(|value| condition(value, &inner)).transpose()?;
         let (span, frame) = (scan.span.clone(), scope.frame.clone());
-        self.expanded.steps.push(ExpandedStep::ScanStart(ScanStart { symbol, every, span, frame }));
+        let start = ScanStart { symbol, condition, every, span, frame };
+        self.expanded.steps.push(ExpandedStep::ScanStart(start));
         self.items(&scan.body, &mut inner)?;
         self.expanded.steps.push(ExpandedStep::ScanEnd(scan.span.clone()));
         Ok(())
@@ -367,6 +369,26 @@ impl Expansion<'_> {
             }
         }
     }
+}
+
+/// The condition of a scan with the names of the scope: a value without axes and calls.
+fn condition(value: &Expr, scope: &Scope) -> Result<Expr> {
+    let span = value.span.clone();
+    let mut statement = Statement::made(Access::whole("", &span), Some(value.clone()), span.clone(), &None);
+    statement.lhs.clear();
+    rewrite::statement(&mut statement, scope)?;
+    if let Some(letter) = letters::of_statement(&statement).into_iter().next() {
+        return Err(TextErrorKind::ConditionLetter { letter }.at(&span));
+    }
+    let mut open: Vec<&Expr> = statement.rhs.iter().collect();
+    while let Some(part) = open.pop() {
+        if let ExprKind::Call(call) = &part.kind {
+            let name = call.function.clone();
+            return Err(TextErrorKind::ConditionCall { name }.at(&part.span));
+        }
+        open.extend(part.kind.children());
+    }
+    Ok(statement.rhs.into_iter().next().unwrap_or_else(|| value.clone()))
 }
 
 /// The bound of a size that a run gives, which stands outside of functions and repetitions.

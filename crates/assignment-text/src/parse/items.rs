@@ -85,7 +85,8 @@ impl Parser<'_> {
         Ok(SizeItem { name, name_span, value, bound })
     }
 
-    /// Parses `repeat letter in from..to { .. }`, or the same with `scan` and perhaps checkpoints.
+    /// Parses `repeat letter in from..to { .. }`, or the same with `scan` and perhaps a condition and
+    /// checkpoints.
     fn repeat(&mut self, example: &str, is_scan: bool) -> Result<Repeat> {
         let start = self.next().span.start;
         let (letter, letter_span) = self.name(&format!("a letter, as in `{example}`"))?;
@@ -95,6 +96,8 @@ impl Parser<'_> {
         let from = self.integer()?;
         self.expect("..")?;
         let to = self.integer()?;
+        let condition = is_scan.then(|| self.accept(&Token::Name("while".to_owned()))).flatten();
+        let condition = condition.map(|_| self.expr()).transpose()?;
         let every = match is_scan.then(|| self.accept(&Token::Name("checkpoint".to_owned()))).flatten() {
             Some(_) if self.accept(&Token::Name("every".to_owned())).is_some() => Some(self.integer()?),
             Some(_) => return Err(self.expected("`every` and a number of steps, as in `checkpoint every 8`")),
@@ -102,7 +105,7 @@ impl Parser<'_> {
         };
         let span = self.since(start);
         let body = self.block()?;
-        Ok(Repeat { letter, letter_span, from, to, every, body, span })
+        Ok(Repeat { letter, letter_span, from, to, condition, every, body, span })
     }
 
     /// Parses `grad loss by w, b`.

@@ -126,8 +126,9 @@ struct Head<'a>(&'static str, &'a Repeat);
 
 impl Display for Head<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Head(word, Repeat { letter, from, to, every, .. }) = self;
+        let Head(word, Repeat { letter, from, to, condition, every, .. }) = self;
         write!(f, "{word} {letter} in {from}..{to}")?;
+        condition.as_ref().map_or(Ok(()), |condition| write!(f, " while {condition}"))?;
         every.as_ref().map_or(Ok(()), |every| write!(f, " checkpoint every {every}"))
     }
 }

@@ -46,7 +46,7 @@ mod random;
 mod recurrence;
 mod scan;
 mod sizes;
-mod step;
+pub(crate) mod step;
 mod unused;
 mod view;
 

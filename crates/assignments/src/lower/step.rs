@@ -170,7 +170,7 @@ fn check_covers(accum: &Accum, all: &[Accum]) -> Result<()> {
 }
 
 /// The text of a statement that fills a node with `value`.
-pub(super) fn assignment_of(node: &TensorNode, value: &str) -> String {
+pub(crate) fn assignment_of(node: &TensorNode, value: &str) -> String {
     let rank = node.dims_without_padding().map_or(0, |dims| dims.len());
     let letters: Vec<String> = match rank {
         0 => return format!("{} := {value}", node.name()),

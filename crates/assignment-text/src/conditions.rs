@@ -1,0 +1,78 @@
+//! The conditions of scans as statements.
+//!
+//! `scan t in 0..n while c { .. }` becomes
+//!
+//! ```text
+//! t.1.while := 1
+//! scan t in 0..n {
+//!     t.1.while := where(c, t.1.while, 0)
+//!     ..
+//! }
+//! ```
+//!
+//! and [`end_scans`](assignments::Assignments::end_scans) makes the statements behind leave nodes as they are once the node is 0.
+
+use std::collections::BTreeMap;
+
+use assignments::{ByteRange, Nodes};
+use lowered_ir::ir::{SymbolId, TernaryOp};
+use tnode::TensorNode;
+
+use crate::ast::{Access, ExpandedStep, Expr, ExprKind, ScanStart, Statement};
+use crate::error::Result;
+use crate::number::Number;
+use crate::tree::{ResolvedStep, StepKind};
+
+/// Adds the statements that compute conditions.
+pub(crate) fn as_statements(steps: Vec<ExpandedStep>) -> Result<Vec<ExpandedStep>> {
+    let mut all = Vec::with_capacity(steps.len());
+    for step in steps {
+        match step {
+            ExpandedStep::ScanStart(ScanStart { condition: Some(condition), symbol, every, span, frame }) => {
+                let node = || Access::whole(name(&symbol.name), &span);
+                let plain = |kind| Expr::new(kind, span.clone());
+                let made = |value, span: &ByteRange| {
+                    ExpandedStep::Statement(Statement::made(node(), Some(value), span.clone(), &frame))
+                };
+                let (one, zero) = (plain(number(1))?, plain(number(0))?);
+                let before = plain(ExprKind::Access(Box::new(node())))?;
+                let at = condition.span.clone();
+                let operands = Box::new([condition.clone(), before, zero]);
+                let goes_on = Expr::new(ExprKind::Ternary(TernaryOp::Where, operands), at.clone())?;
+                all.push(made(one, &span));
+                let goes_on = made(goes_on, &at);
+                let condition = Some(condition);
+                all.push(ExpandedStep::ScanStart(ScanStart { condition, symbol, every, span, frame }));
+                all.push(goes_on);
+            }
+            step => all.push(step),
+        }
+    }
+    Ok(all)
+}
+
+fn number(value: i64) -> ExprKind {
+    ExprKind::Number(Number::integer(value))
+}
+
+/// The name of the node that is 1 until the scan over a symbol ends.
+fn name(symbol: &str) -> String {
+    format!("{symbol}.while")
+}
+
+/// The nodes that are 1 until a scan ends, among the nodes that the text makes.
+pub(crate) fn nodes(steps: &[ResolvedStep], made: &Nodes) -> BTreeMap<SymbolId, TensorNode> {
+    let condition = |step: &ResolvedStep| match (&step.kind, &step.source) {
+        (StepKind::ScanStart(id), ExpandedStep::ScanStart(ScanStart { condition: Some(_), symbol, .. })) => {
+            Some((*id, made.get(&name(&symbol.name))?.clone()))
+        }
+        _ => None,
+    };
+    steps.iter().filter_map(condition).collect()
+}
+
+/// The head of the first scan with a condition.
+pub(crate) fn place(steps: &[ResolvedStep]) -> &ByteRange {
+    let head = |step: &&ResolvedStep| matches!(&step.source, ExpandedStep::ScanStart(scan) if scan.condition.is_some());
+    steps.iter().find(head).map_or(&(0..0), |step| step.source.span())
+}
