@@ -281,7 +281,9 @@ impl Program {
             ));
             assignments.text_nodes = names.made;
             let ended = assignments.end_scans(&ending);
-            ended.map_err(|error| located(TextErrorKind::from(error).at(conditions::place(&steps))))?;
+            ended.map_err(|error| {
+                located(TextErrorKind::EarlyEnd(Box::new(error)).at(conditions::place(&steps)))
+            })?;
             let assignments = match &self.name {
                 Some(name) => assignments.named(name.as_str()),
                 None => assignments,

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit::Backend;
+use random_programs::{Choices, bytes_of_seed, effort::seeds};
 
-use crate::recurrences::{backends, values};
+use crate::recurrences::{backends, random_program, values};
 use crate::scan_gradients::compare;
 
 /// Programs with `LOOP` in the place of a scan's head, and `ONLY` before what a condition needs; each with
@@ -142,4 +143,23 @@ fn conditions_and_nodes_that_do_not_fit_are_errors() {
     let fill = "node h has no values where steps behind the end of a scan would write it; \
                 expected a fill before the scan, such as `h[i] := 0`";
     assert!(open.contains(fill), "{open}");
+}
+
+#[test]
+fn random_scans_that_end_early_have_the_values_of_the_steps_before() {
+    for seed in seeds(12) {
+        let bytes = bytes_of_seed(seed, 60);
+        let text = random_program(&mut Choices::new(&bytes)).replace("FILL ", "");
+        let (_, rest) = text.split_once("LOOP t in 0..").unwrap();
+        let steps: usize = rest.split_once(' ').unwrap().0.parse().unwrap();
+        let (nodes, done) = (["h", "y", "c", "z"], steps.div_ceil(2));
+        for (name, backend) in backends() {
+            let ended =
+                text.replace("LOOP t in", "scan t in").replace(" {\n", &format!(" while t < {done} {{\n"));
+            let whole = text.replace(&format!("LOOP t in 0..{steps}"), &format!("scan t in 0..{done}"));
+            let ended = values(&backend, &ended, &nodes);
+            let compared = compare(&name, [&ended, &values(&backend, &whole, &nodes)]);
+            compared.unwrap_or_else(|why| panic!("seed {seed} on {name}: {why}\n{text}"));
+        }
+    }
 }

@@ -148,7 +148,7 @@ pub enum TextErrorKind {
     ConditionCall { name: String },
     /// A node with values of some steps only.
     #[error(transparent)]
-    EarlyEnd(#[from] assignments::EarlyEndError),
+    EarlyEnd(Box<assignments::EarlyEndError>),
     /// Checkpoints that do not divide the steps of a scan into equal parts.
     #[error("a scan of {steps} steps has no checkpoints every {every} steps; expected a divisor of {steps}")]
     Checkpoints { steps: i64, every: i64 },
