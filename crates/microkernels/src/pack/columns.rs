@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use vector_asm::StoredType;
 
+use super::Unconverted;
 use super::general::{MAX_CLASSES, RunReader, all_masks, lanes_of};
-use super::{Unconverted, prefetch_next};
 use crate::operand::OperandLayout;
 use crate::problem::AxisOffsets;
-use crate::simd::Simd;
+use crate::simd::{Simd, prefetch};
 
 /// Reads two vectors of columns, each of at most two contiguous runs.
 pub(crate) struct ColumnReader<'a, V: Simd> {
@@ -87,7 +87,10 @@ impl<'a, V: Simd> ColumnReader<'a, V> {
             let offset = *self.offsets.get_unchecked(position) as isize;
             let class = *self.classes.get_unchecked(position) as usize;
             let masks = self.masks[class % MAX_CLASSES].assume_init_ref();
-            prefetch_next(self.runs[0][0].wrapping_offset(offset));
+            // The columns of the next reader, which the hardware's prefetcher does not foresee.
+            let next = self.runs[0][0].wrapping_offset(offset + 2 * V::LANES as isize * V::SIZE);
+            prefetch(next, false);
+            prefetch(next.wrapping_add(64), false);
             let mut columns = [V::zero(); 2];
             for (v, column) in columns.iter_mut().enumerate() {
                 let [first, second] = self.runs[v].map(|run| run.wrapping_offset(offset).cast());
