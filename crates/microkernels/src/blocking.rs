@@ -11,8 +11,8 @@
 //! offsets: each packed element would be used for a few products only. B stays in place if its rows are
 //! contiguous and no wider than a few micro-panels.
 //!
-//! A micro-panel of B consists of the rows of one block along K, in as many columns as a tile has, or in those
-//! of one vector if there are no more and A is read through tables.
+//! A micro-panel of B consists of the rows of one block along K, in as many columns as a tile has, or in
+//! those of one vector if there are no more and A is read through tables.
 
 use std::fmt;
 use std::ops::Range;

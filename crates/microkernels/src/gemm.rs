@@ -206,9 +206,9 @@ impl Gemm {
         operand.batch.iter().all(|&bytes| bytes == 0)
     }
 
-    /// Computes the outputs of some rows and columns of the problem, whose sums have `k` products. `is_packed`
-    /// says that the scratch memory has the shared operand ([`Gemm::shares_packed`]) from a call for the same
-    /// rows and columns.
+    /// Computes the outputs of some rows and columns of the problem, whose sums have `k` products.
+    /// `is_packed` says that the scratch memory has the shared operand ([`Gemm::shares_packed`]) from a call
+    /// for the same rows and columns.
     ///
     /// # Safety
     ///

@@ -8,8 +8,9 @@
 //!
 //! There are four ways to pack. If outer positions are contiguous, rows are copied; if K is contiguous,
 //! square blocks are transposed, with masks if the operand has bounds. If outer positions form a few
-//! contiguous runs, vectors are loaded with masks. Any other operand is packed element by element. Where there
-//! are microkernels for it, the first tile of a column loads vectors with masks and packs them on the way.
+//! contiguous runs, vectors are loaded with masks. Any other operand is packed element by element. Where
+//! there are microkernels for it, the first tile of a column loads vectors with masks and packs them on the
+//! way.
 
 mod columns; // columns that a tile reads and packs
 mod contiguous; // rows copied or transposed

@@ -1,4 +1,4 @@
-//! Products that are computed transposed: their sums are in scratch memory, from which the epilogue reads them.
+//! Products that are computed transposed: the epilogue reads their sums from scratch memory.
 
 use std::ops::Range;
 

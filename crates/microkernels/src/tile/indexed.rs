@@ -8,8 +8,8 @@ use crate::simd::{MAX_ROWS, Simd};
 
 pub(crate) type IndexedMicrokernel<V> = unsafe fn(&Tile<V>, &IndexedRows<V>, usize);
 
-/// Microkernels for rows of A in groups whose elements are neighbors in memory, such as the pixels in a row of
-/// an image or the taps in a row of a filter. Groups share an address, so that a tile may have more rows.
+/// Microkernels for rows of A in groups whose elements are neighbors in memory, such as the pixels in a row
+/// of an image or the taps in a row of a filter. Groups share an address, so that a tile may have more rows.
 pub(crate) struct RowGroups<V: Simd + 'static> {
     /// Rows of a group; [`TAPS`] if there are contiguous runs along K.
     pub(crate) size: usize,

@@ -174,8 +174,9 @@ fn gradients_of_filters_with_channels_last() {
     }
 }
 
-/// Products with few filters and padded images with the channels first, which are computed transposed: forward,
-/// where the pixels of a row are neighbors, and for the gradient of the filters, where the taps of a row are.
+/// Products with few filters and padded images with the channels first, which are computed transposed:
+/// forward, where the pixels of a row are neighbors, and for the gradient of the filters, where the taps of a
+/// row are.
 #[test]
 fn rows_in_groups_of_neighbors() {
     for element in [LaneType::F32, LaneType::F64] {
