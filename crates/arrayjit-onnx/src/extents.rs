@@ -3,13 +3,9 @@
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use arrayjit_tensor::low_level;
-use tnode::{DType, HostArray, RunSizes};
+use tnode::RunSizes;
 
-use crate::{
-    error::{OnnxError, Result},
-    host::{HostValue, ints_of},
-    value::Value,
-};
+use crate::error::{OnnxError, Result};
 
 /// The number of elements of an axis, which for a size of the run is the size's bound.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -245,48 +241,6 @@ impl SizeSum {
             }
             _ => Err(needs_extents(self.names(), "an axis has a sum of sizes")),
         }
-    }
-}
-
-/// An array of integers that follow from sizes.
-pub(crate) struct SizeArray {
-    pub(crate) dtype: DType,
-    pub(crate) shape: Vec<usize>,
-    pub(crate) elements: Vec<SizeSum>,
-}
-
-impl SizeArray {
-    /// The array as a value, which is known if no size decides it.
-    pub(crate) fn value(self) -> Result<Value> {
-        let constants: Option<Vec<i64>> = self.elements.iter().map(SizeSum::constant).collect();
-        Ok(match constants {
-            Some(values) => Value::Known(HostValue::new(ints_of(self.dtype, &self.shape, &values)?, false)),
-            None => Value::Sizes(Arc::new(self)),
-        })
-    }
-
-    /// The integers of a value; none if they are not known or floats.
-    pub(crate) fn of(value: &Value) -> Option<Arc<SizeArray>> {
-        match value {
-            Value::Sizes(array) => Some(array.clone()),
-            Value::Known(known) if !known.dtype().is_float() => Some(Arc::new(SizeArray {
-                dtype: known.dtype(),
-                shape: known.shape().to_vec(),
-                elements: known.ints().into_iter().map(SizeSum::from).collect(),
-            })),
-            _ => None,
-        }
-    }
-
-    /// The positions of the elements.
-    pub(crate) fn positions(&self, first: usize) -> Result<Value> {
-        let numbers: Vec<i64> = (first..first + self.elements.len()).map(|at| at as i64).collect();
-        let array = HostArray::from_slice(&numbers, self.shape.iter().copied())?;
-        Ok(Value::Known(HostValue::new(array, false)))
-    }
-
-    pub(crate) fn names(&self) -> impl Iterator<Item = Arc<str>> {
-        self.elements.iter().flat_map(SizeSum::names)
     }
 }
 

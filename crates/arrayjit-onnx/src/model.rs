@@ -223,7 +223,7 @@ impl InferenceSession {
             }
             let (mut slots, mut events) = (Vec::new(), Vec::new());
             let mut tracer = Tracer::new(&self.shared, &mut slots, &mut events);
-            match with_enough(|| tracer.interface(graph, &names, &signature)) {
+            match with_enough(|| tracer.walk_without_run(graph, &names, &signature)) {
                 Ok(()) => return Ok(self.dimensions.exact()),
                 Err(error) => self.dimensions.force(&signature, &error),
             }

@@ -11,12 +11,12 @@ use tnode::{DType, HostArray};
 use crate::{
     budget::{Budget, OnnxLimits, bytes_of},
     error::{OnnxError, Result},
-    extents::{Extents, SizeArray, needs_extents},
+    extents::{Extents, needs_extents},
     host::HostValue,
     ir::{Attribute, ModelGraph, ModelNode},
     operators::{self, context::NodeContext, scope::TraceScope},
     plan::{Event, HostFunction, HostStep, Output, Segment, Signature},
-    value::{SlotValue, Value},
+    value::{SizeArray, SlotValue, Value},
 };
 
 /// Constant expressions with at most as many elements are computed once for each model.
@@ -146,7 +146,7 @@ impl<'s> Tracer<'s> {
     }
 
     /// Walks the model as far as no values are needed, without a run.
-    pub(crate) fn interface(
+    pub(crate) fn walk_without_run(
         &mut self,
         graph: &ModelGraph,
         inputs: &[String],

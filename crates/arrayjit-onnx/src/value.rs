@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrayjit_tensor::{Parameter, Tensor};
-use tnode::{DType, RunSizes};
+use tnode::{DType, HostArray, RunSizes};
 
 use crate::{
-    extents::{Extents, SizeArray},
-    host::HostValue,
+    error::Result,
+    extents::{Extents, SizeSum},
+    host::{HostValue, ints_of},
 };
 
 /// A value of a model while it is traced.
@@ -118,5 +119,47 @@ impl Value {
     /// Whether every run has the same known values.
     pub(crate) fn is_constant(&self) -> bool {
         self.known().is_some_and(|value| value.is_constant)
+    }
+}
+
+/// An array of integers that follow from sizes.
+pub(crate) struct SizeArray {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) elements: Vec<SizeSum>,
+}
+
+impl SizeArray {
+    /// The array as a value, which is known if no size decides it.
+    pub(crate) fn value(self) -> Result<Value> {
+        let constants: Option<Vec<i64>> = self.elements.iter().map(SizeSum::constant).collect();
+        Ok(match constants {
+            Some(values) => Value::Known(HostValue::new(ints_of(self.dtype, &self.shape, &values)?, false)),
+            None => Value::Sizes(Arc::new(self)),
+        })
+    }
+
+    /// The integers of a value; none if they are not known or floats.
+    pub(crate) fn of(value: &Value) -> Option<Arc<SizeArray>> {
+        match value {
+            Value::Sizes(array) => Some(array.clone()),
+            Value::Known(known) if !known.dtype().is_float() => Some(Arc::new(SizeArray {
+                dtype: known.dtype(),
+                shape: known.shape().to_vec(),
+                elements: known.ints().into_iter().map(SizeSum::from).collect(),
+            })),
+            _ => None,
+        }
+    }
+
+    /// The positions of the elements.
+    pub(crate) fn positions(&self, first: usize) -> Result<Value> {
+        let numbers: Vec<i64> = (first..first + self.elements.len()).map(|at| at as i64).collect();
+        let array = HostArray::from_slice(&numbers, self.shape.iter().copied())?;
+        Ok(Value::Known(HostValue::new(array, false)))
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = Arc<str>> {
+        self.elements.iter().flat_map(SizeSum::names)
     }
 }

@@ -12,13 +12,13 @@ use super::scope::TraceScope;
 use crate::{
     budget::bytes_of,
     error::{OnnxError, Result},
-    extents::{Extents, SizeArray, SizeSum, needs_extents},
+    extents::{Extents, SizeSum, needs_extents},
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
     load::OPSETS,
     narrow::Narrow,
     shape,
-    value::Value,
+    value::{SizeArray, Value},
 };
 
 /// The results of a node, in the order of its outputs.

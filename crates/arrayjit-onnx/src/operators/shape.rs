@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
-    extents::{Extents, SizeArray, SizeSum},
+    extents::{Extents, SizeSum},
     host::{HostValue, array_of, floats_of, ints_of, scalars},
     ir::Attribute,
     shape::elements,
-    value::Value,
+    value::{SizeArray, Value},
 };
 
 pub(super) static OPERATORS: &[Operator] = &[

@@ -5,10 +5,10 @@ use std::{cmp::Ordering, sync::Arc};
 use super::context::NodeContext;
 use crate::{
     error::{OnnxError, Result},
-    extents::{SizeArray, SizeSum},
+    extents::SizeSum,
     host::{array_of, indices},
     shape::{broadcast, broadcast_position},
-    value::Value,
+    value::{SizeArray, Value},
 };
 use tnode::{DType, Scalar};
 

@@ -505,3 +505,38 @@ fn enormous_nests_are_scheduled_without_enormous_scratch_memory() {
         assert!(kernel.abi().scratch_bytes < 1 << 20, "{} bytes", kernel.abi().scratch_bytes);
     }
 }
+
+/// Rows below a size of the run have partial results like rows of constant length, and so has the sum of all
+/// elements of such rows.
+#[test]
+fn reductions_that_end_at_symbols_have_partial_results() {
+    let text = "routine @rows fast {
+  symbol @n in 1..129
+  node %0 \"x\" f32[5, 128] on_device
+  node %1 \"most\" f32[5] on_device
+  node %2 \"sum\" f32[5] on_device
+  node %3 \"all\" f32[1] on_device
+  node %4 \"w\" f32[128, 64] on_device
+  for i0 in 0..5 {
+    for i1 in 0..min(128, @n) {
+      %1[i0] := max(%0[i0, i1], %1[i0])
+    }
+    for i2 in 0..min(128, @n) {
+      %2[i0] := %2[i0] + exp(%0[i0, i2] - %1[i0])
+    }
+  }
+  for i3 in 0..min(128, @n) {
+    for i4 in 0..64 {
+      %3[0] := %3[0] + %4[i3, i4]
+    }
+  }
+}
+";
+    for n in [1, 7, 8, 31, 32, 45, 128] {
+        let case = filetests::RunCase { bindings: vec![n], ..filled(parse(text)) };
+        let (_, trace) = check(&case);
+        let explicit = &trace.iter().find(|(step, _)| step == "make_numerics_explicit").unwrap().1;
+        assert_eq!(explicit.matches("f32[32] register").count(), 3, "{explicit}");
+        assert!(explicit.contains("@n_by_32_0") && explicit.contains("@n_by_8_0"), "{explicit}");
+    }
+}
