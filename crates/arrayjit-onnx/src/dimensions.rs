@@ -176,8 +176,8 @@ impl Dimensions {
                     );
                     return Err(OnnxError::Input { name: info.name.clone(), problem });
                 }
-                // Exporters name axes alike that were equal in their example: others are compiled as they are.
-                // So is an axis of one element, which broadcasts and needs no loop.
+                // Exporters name axes alike that were equal in their example: others are compiled as they
+                // are. So is an axis of one element, which broadcasts and needs no loop.
                 let first = values.entry(size).or_insert(Some(value));
                 *first = first.filter(|first| *first == value && value > 1);
             }

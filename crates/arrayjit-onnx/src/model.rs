@@ -230,7 +230,8 @@ impl InferenceSession {
         }
     }
 
-    /// The dimensions that the model leaves open: their names, and `x[0]` for axis 0 of input `x` without one.
+    /// The dimensions that the model leaves open: their names, and `x[0]` for axis 0 of input `x` without a
+    /// name.
     pub fn dimensions(&self) -> Vec<String> {
         self.dimensions.names().map(str::to_owned).collect()
     }

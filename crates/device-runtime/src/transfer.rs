@@ -125,8 +125,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`RunError::NotInContext`], [`RunError::Shape`] if the node has fewer elements, [`RunError::ElementType`],
-    /// and errors of the device.
+    /// [`RunError::NotInContext`], [`RunError::Shape`] if the node has fewer elements,
+    /// [`RunError::ElementType`], and errors of the device.
     pub fn from_host_first(&self, node: &TensorNode, array: &Arc<HostArray>) -> Result<Transfer, RunError> {
         let buffer = self.writable(node)?;
         if array.size_bytes() > buffer.bytes() || node.dtype() != array.dtype() {

@@ -561,7 +561,7 @@ impl NodeContext<'_, '_> {
         let y = shape::access("y", shape::letters(value.rank()));
         self.apart(|cx| {
             let element = cx.bind_array(value)?.whole();
-            cx.emit(dtype, &value.extents(), &format!("{y} := {}", expression.replace("{}", &element)))
+            cx.emit(dtype, value.extents(), &format!("{y} := {}", expression.replace("{}", &element)))
         })
     }
 }

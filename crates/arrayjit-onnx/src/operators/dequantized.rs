@@ -75,7 +75,7 @@ impl Dequantized {
             None => String::new(),
         };
         let y = access("y", letters(sum.rank()));
-        cx.emit(DType::F32, &sum.extents(), &format!("{y} := f32({element}) * ({left} * {right}){bias}"))
+        cx.emit(DType::F32, sum.extents(), &format!("{y} := f32({element}) * ({left} * {right}){bias}"))
     }
 }
 
@@ -191,5 +191,5 @@ fn dequantized(
     };
     let scale = along(cx, scale, axis)?;
     let y = access("y", letters(values.rank()));
-    cx.emit(DType::F32, &values.extents(), &format!("{y} := f32(i32({element}){zero}) * {scale}"))
+    cx.emit(DType::F32, values.extents(), &format!("{y} := f32(i32({element}){zero}) * {scale}"))
 }

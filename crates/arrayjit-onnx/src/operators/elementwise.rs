@@ -349,7 +349,7 @@ fn clip(cx: &mut NodeContext<'_, '_>) -> Lowered {
         }
     }
     let y = access("y", letters(x.rank()));
-    Ok(vec![cx.emit(x.dtype(), &x.extents(), &format!("{y} := {value}"))?])
+    Ok(vec![cx.emit(x.dtype(), x.extents(), &format!("{y} := {value}"))?])
 }
 
 fn gelu(cx: &mut NodeContext<'_, '_>) -> Lowered {

@@ -101,7 +101,7 @@ fn batch(cx: &mut NodeContext<'_, '_>) -> Lowered {
          {} := {dtype}({wide}({element}) * a[i1] + b[i1])",
         access("y", letters(x.rank()))
     );
-    Ok(vec![cx.emit(dtype, &x.extents(), &text)?])
+    Ok(vec![cx.emit(dtype, x.extents(), &text)?])
 }
 
 /// Normalization by the statistics of the batch, and the running statistics with a part of them.
@@ -153,7 +153,7 @@ fn dropout(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let mask_type = if cx.opset() < 10 { x.dtype() } else { DType::Bool };
     match cx.wants(1) {
         true => {
-            let mask = cx.filled(mask_type, &x.extents(), &format!("{mask_type}(1)"))?;
+            let mask = cx.filled(mask_type, x.extents(), &format!("{mask_type}(1)"))?;
             Ok(vec![x, mask])
         }
         false => Ok(vec![x]),
@@ -193,7 +193,7 @@ fn normalized(
          {v} := recip_sqrt({q} / {count}.0 + {eps})\n{y} := {dtype}({d} * {v} * {wide}({scale}){bias})\n"
     );
     if !cx.wants(1) && !cx.wants(2) {
-        return Ok(vec![cx.emit(dtype, &x.extents(), &text)?]);
+        return Ok(vec![cx.emit(dtype, x.extents(), &text)?]);
     }
     let (mut reduced, mut kept) = (x.shape().to_vec(), all);
     reduced[at..].fill(1);
@@ -226,7 +226,7 @@ fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
         "{q} :+= {element} * {element}\n\
          {y} := {dtype}({element} * recip_sqrt({q} / {count}.0 + {eps}) * {wide}({scale}))"
     );
-    Ok(vec![cx.emit(dtype, &x.extents(), &text)?])
+    Ok(vec![cx.emit(dtype, x.extents(), &text)?])
 }
 
 /// Normalizes each channel of each element of the batch.

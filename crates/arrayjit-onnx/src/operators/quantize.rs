@@ -101,7 +101,7 @@ pub(super) fn quantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
             rounded(&quotient, zero.as_deref(), low, high)
         }
     };
-    Ok(vec![cx.emit(dtype, &x.extents(), &format!("{y} := {dtype}({value})"))?])
+    Ok(vec![cx.emit(dtype, x.extents(), &format!("{y} := {dtype}({value})"))?])
 }
 
 /// The text of a number that is rounded, moved by a zero point, and clamped. It is clamped before it is
@@ -124,7 +124,7 @@ pub(super) fn dequantize(cx: &mut NodeContext<'_, '_>) -> Lowered {
     };
     let y = access("y", letters(x.rank()));
     let text = format!("{y} := {dtype}(f32({wide}({element}){offset}) * f32({}))", by.text);
-    Ok(vec![cx.emit(dtype, &x.extents(), &text)?])
+    Ok(vec![cx.emit(dtype, x.extents(), &text)?])
 }
 
 /// Quantizes to u8 by the range of the values, which includes 0.
@@ -242,7 +242,7 @@ fn requantized(cx: &mut NodeContext<'_, '_>, sum: &Value, axis: usize) -> Lowere
     let y = access("y", letters(sum.rank()));
     let number = format!("f32({element}) * (f32({a}) * f32({b}) / f32({c}))");
     let text = format!("{y} := {dtype}({})", rounded(&number, Some(zero), low, high));
-    Ok(vec![cx.emit(dtype, &sum.extents(), &text)?])
+    Ok(vec![cx.emit(dtype, sum.extents(), &text)?])
 }
 
 fn quantized_product(cx: &mut NodeContext<'_, '_>) -> Lowered {

@@ -1,4 +1,5 @@
 //! Named dimensions as sizes of a run: one compilation computes what one for each shape does.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 use arrayjit_onnx::{Backend, HostArray, InferenceSession, SessionOptions, ShapePolicy, proto::*};
 
@@ -38,7 +39,7 @@ fn check(graph: GraphProto, shapes: &[&[usize]]) {
         let (found, expected) = (sized.run(&inputs).unwrap(), exact.run(&inputs).unwrap());
         for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
             assert_eq!(found.dims(), expected.dims(), "output {at} of {shape:?}");
-            assert_close(found, &expected.dims(), &expected.values());
+            assert_close(found, expected.dims(), &expected.values());
         }
     }
     assert!(sized.exact_dimensions().unwrap().is_empty(), "{:?}", sized.exact_dimensions());
