@@ -27,7 +27,7 @@ pub(crate) struct Group {
     pub(crate) is_in_scan: bool,
 }
 
-/// What runs, in order.
+/// The order in which kernels run.
 pub(crate) enum KernelOrder {
     /// The kernel of a group, by its position.
     Group(usize),
