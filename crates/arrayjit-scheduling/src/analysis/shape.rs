@@ -1,7 +1,7 @@
 //! Shapes: statements that are equal but for their names.
 //!
-//! The layers of a model, and the parts of its gradient, are statements that differ in nodes, loops, locals and
-//! comments only. What a pass finds out about one of them holds for the others under their names.
+//! The layers of a model, and the parts of its gradient, are statements that differ in nodes, loops, locals
+//! and comments only. What a pass finds out about one of them holds for the others under their names.
 
 use std::hash::Hash;
 
@@ -21,7 +21,7 @@ pub(crate) struct Shape {
 }
 
 /// Names in the order in which they first occur.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(crate) struct ShapeNames {
     pub(crate) nodes: Vec<NodeRef>,
     loops: Vec<LoopId>,
@@ -84,7 +84,7 @@ impl ShapeNames {
     }
 }
 
-/// The names of one statement in place of those of another statement of the same shape.
+/// Maps the names of one statement to those of another statement of the same shape.
 pub(crate) struct Instance {
     nodes: IdMap<NodeRef, NodeRef>,
     loops: IdMap<LoopId, LoopId>,

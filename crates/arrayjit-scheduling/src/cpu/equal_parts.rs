@@ -4,8 +4,7 @@
 //! attempt on a pair that is equal to an earlier one but for its names has the result of the earlier attempt,
 //! under its own names. Fusion decides as it would without this memory; only the work is spared.
 //!
-//! Shapes cost a walk over the routine. Those that occur once are forgotten, and statements without a shape are
-//! fused as ever.
+//! The shapes cost a walk over the routine. Only statements whose shape occurs again take part.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,6 +27,8 @@ pub(crate) struct EqualParts {
 struct KnownResult {
     placed: PlacedStmt,
     from: ShapeNames,
+    /// Whether it is the one statement from which it was made.
+    is_same: bool,
 }
 
 impl EqualParts {
@@ -50,19 +51,18 @@ impl EqualParts {
     /// The result of `make` for a statement of this shape.
     pub(crate) fn single(
         &self,
+        stmt: Stmt,
         shape: Shape,
         (names, locals): (&Names, &Locals),
-        make: impl FnOnce() -> PlacedStmt,
+        make: impl FnOnce(Stmt) -> PlacedStmt,
     ) -> PlacedStmt {
         let key = vec![shape.id];
-        match self.known(&key, || shape.names.clone()).flatten() {
-            Some(placed) => placed,
-            None => {
-                let made = make();
-                self.keep(key, shape.names, Some(&made), (names, locals));
-                made
-            }
+        if let Some(Some(known)) = self.results.borrow().get(&key) {
+            return known.under(&shape.names, Some(stmt));
         }
+        let made = make(stmt);
+        self.keep(key, shape.names, Some(&made), (names, locals));
+        made
     }
 
     /// The result of `make` for two statements with comments between them.
@@ -94,10 +94,10 @@ impl EqualParts {
     /// The result for this key under the names of `to`.
     fn known(&self, key: &[u32], to: impl FnOnce() -> ShapeNames) -> Option<Option<PlacedStmt>> {
         let results = self.results.borrow();
-        Some(results.get(key)?.as_ref().map(|known| known.under(&to())))
+        Some(results.get(key)?.as_ref().map(|known| known.under(&to(), None)))
     }
 
-    /// The number of results.
+    /// Counts the results.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.results.borrow().len()
@@ -112,20 +112,24 @@ impl EqualParts {
     ) {
         let known = made.map(|made| {
             let shape = || self.shapes.borrow_mut().shape(&made.stmt, names, locals);
-            made.facts.shape.get_or_init(shape);
-            KnownResult { placed: made.clone(), from }
+            let shape = made.facts.shape.get_or_init(shape);
+            let is_same = key == [shape.id] && shape.names == from;
+            KnownResult { placed: made.clone(), from, is_same }
         });
         self.results.borrow_mut().insert(key, known);
     }
 }
 
 impl KnownResult {
-    /// The result under other names.
-    fn under(&self, names: &ShapeNames) -> PlacedStmt {
+    /// The result under other names, made of `from` if it was made of one statement.
+    fn under(&self, names: &ShapeNames, from: Option<Stmt>) -> PlacedStmt {
         let mut instance = Instance::new(&self.from, names);
-        let mut stmt = self.placed.stmt.clone();
-        rename_in_place(std::slice::from_mut(&mut stmt), &mut instance);
         let facts = Rc::new(self.placed.facts.renamed(&mut instance));
+        let stmt = from.filter(|_| self.is_same).unwrap_or_else(|| {
+            let mut stmt = self.placed.stmt.clone();
+            rename_in_place(std::slice::from_mut(&mut stmt), &mut instance);
+            stmt
+        });
         PlacedStmt { stmt, facts }
     }
 }

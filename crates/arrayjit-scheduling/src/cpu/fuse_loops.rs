@@ -89,7 +89,7 @@ impl Fuser<'_> {
         let known = (&self.names, &self.locals);
         let shapes = self.equal.repeated(&body, &self.names, &self.locals);
         let placed = body.into_iter().zip(shapes).map(|(stmt, shape)| match shape {
-            Some(shape) => self.equal.single(shape, known, || self.inside(stmt, 0)),
+            Some(shape) => self.equal.single(stmt, shape, known, |stmt| self.inside(stmt, 0)),
             None => self.inside(stmt, 0),
         });
         self.onto(Vec::new(), placed, 0)

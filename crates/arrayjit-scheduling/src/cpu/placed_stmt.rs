@@ -33,7 +33,7 @@ pub(crate) struct StmtFacts {
     /// The work of its values.
     pub(crate) cost: u64,
     /// The facts of the statements in the body of a loop.
-    body: Vec<Rc<StmtFacts>>,
+    body: OnceCell<Vec<Rc<StmtFacts>>>,
     /// The nodes that it accesses at indices that move with its outermost loop, and by how many elements.
     pub(crate) moving: OnceCell<BTreeSet<(NodeRef, i64)>>,
     /// Whether the iterations of its outermost loop are independent.
@@ -97,7 +97,12 @@ impl StmtFacts {
         body.iter().for_each(|facts| effects.add(&facts.effects));
         let size = 1 + body.iter().map(|facts| facts.size).sum::<usize>();
         let cost = body.iter().map(|facts| facts.cost).sum();
-        StmtFacts { effects, size, cost, body, ..StmtFacts::default() }
+        StmtFacts { effects, size, cost, body: OnceCell::from(body), ..StmtFacts::default() }
+    }
+
+    /// The facts of the statements in this body, which are found again if they are under other names.
+    fn of_body(&self, body: &[Stmt]) -> &[Rc<StmtFacts>] {
+        self.body.get_or_init(|| body.iter().map(|stmt| Rc::new(StmtFacts::of(stmt))).collect())
     }
 
     /// The facts of the statement under other names.
@@ -106,7 +111,7 @@ impl StmtFacts {
             effects: self.effects.renamed(names),
             size: self.size,
             cost: self.cost,
-            body: self.body.iter().map(|facts| Rc::new(facts.renamed(names))).collect(),
+            body: OnceCell::new(),
             moving: renamed(&self.moving, |moving| {
                 moving.iter().map(|&(node, step)| (names.node(node, false), step)).collect()
             }),
@@ -119,7 +124,7 @@ impl StmtFacts {
 
     /// The statements of the body, which may have other names for variables outside of them.
     pub(crate) fn with_statements(&self, body: Block) -> impl Iterator<Item = PlacedStmt> {
-        let facts = self.body.iter().cloned();
+        let facts = self.of_body(&body).to_vec();
         body.into_iter().zip(facts).map(|(stmt, facts)| PlacedStmt { stmt, facts })
     }
 
@@ -131,7 +136,8 @@ impl StmtFacts {
             };
             // If the nest is no contraction, neither is a nest inside of it with some of its loops.
             ContractionShapes::of_nest(stmt, names).unwrap_or_else(|| {
-                let inside = self.body.iter().zip(body).map(|(facts, stmt)| facts.contractions(stmt, names));
+                let facts = self.of_body(body).iter();
+                let inside = facts.zip(body).map(|(facts, stmt)| facts.contractions(stmt, names));
                 ContractionShapes::union(inside)
             })
         })
