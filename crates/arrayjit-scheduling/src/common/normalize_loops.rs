@@ -15,13 +15,15 @@ pub(crate) fn normalize_loops(routine: &mut LoweredRoutine) {
 /// * `for i in 0..1 { … i … } = … 0 …`, if the body declares no local: without the loop, the local's scope
 ///   would grow.
 pub(crate) fn normalize_block(block: &mut Block) {
-    *block = std::mem::take(block).into_iter().flat_map(normalized).collect();
+    let before = std::mem::take(block);
+    block.reserve(before.len());
+    before.into_iter().for_each(|stmt| normalize(stmt, block));
 }
 
-fn normalized(stmt: Stmt) -> Block {
+fn normalize(stmt: Stmt, out: &mut Block) {
     match stmt {
-        Stmt::For { lo, hi, .. } if hi.limit <= lo => Block::new(),
-        Stmt::For { kind: LoopKind::Vector, .. } => vec![stmt],
+        Stmt::For { lo, hi, .. } if hi.limit <= lo => {}
+        Stmt::For { kind: LoopKind::Vector, .. } => out.push(stmt),
         Stmt::For { var, lo, hi, kind, mut body } if let Some(limit) = hi.constant() => {
             if lo != 0 {
                 walk::substitute(&mut body, var, &Affine::var(var).plus_constant(lo));
@@ -33,19 +35,17 @@ fn normalized(stmt: Stmt) -> Block {
                 && !body.iter().any(|stmt| matches!(stmt, Stmt::Declare { .. }));
             if once {
                 walk::substitute(&mut body, var, &Affine::constant(0));
-                return body;
+                out.append(&mut body);
+            } else if !body.is_empty() {
+                out.push(Stmt::looped(var, limit - lo, kind, body));
             }
-            keep(Stmt::looped(var, limit - lo, kind, body))
         }
         Stmt::For { var, lo, hi, kind, mut body } => {
             normalize_block(&mut body);
-            keep(Stmt::For { var, lo, hi, kind, body })
+            if !body.is_empty() {
+                out.push(Stmt::For { var, lo, hi, kind, body });
+            }
         }
-        stmt => vec![stmt],
+        stmt => out.push(stmt),
     }
-}
-
-/// The loop, unless its body is empty.
-fn keep(stmt: Stmt) -> Block {
-    if matches!(&stmt, Stmt::For { body, .. } if body.is_empty()) { Block::new() } else { vec![stmt] }
 }

@@ -6,11 +6,10 @@
 //! The kernels in a scan are called once for each step. Kernels that differ in names and in the texts of
 //! comments only are kept once, with the comments of the first, and are analyzed, verified and compiled once.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hasher};
+use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
-    LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, Var,
+    IdMap, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, Var, Words,
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::{Facts, analyze};
@@ -51,10 +50,10 @@ pub(crate) fn partition(
     let spans = KernelSpans::of(&groups);
     let mut kernels: Vec<Kernel> = Vec::new();
     let mut calls = Vec::new();
-    let mut known: HashMap<u64, Vec<DistinctBody>> = HashMap::new();
+    let mut known: IdMap<Vec<u64>, Vec<DistinctBody>> = IdMap::default();
     for (at, group) in groups.iter().enumerate() {
         let (mut ir, names) = draft(routine, &group.body);
-        let alike = known.entry(hash(&ir)).or_default();
+        let alike = known.entry(words(&ir)).or_default();
         let is_known =
             |body: &DistinctBody| body.kernels.first().is_some_and(|&at| is_same(&kernels[at], &ir));
         let found = alike.iter().position(is_known).unwrap_or_else(|| {
@@ -151,11 +150,12 @@ fn draft(routine: &LoweredRoutine, body: &[Stmt]) -> (LoweredRoutine, KernelName
     (ir, names)
 }
 
-/// A hash of the statements, which kernels that [`is_same`] finds equal have in common.
-fn hash(ir: &LoweredRoutine) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hash_without_remarks(&ir.body, &mut hasher);
-    hasher.finish()
+/// The statements without the texts of comments, as a key that kernels which [`is_same`] finds equal have in
+/// common.
+fn words(ir: &LoweredRoutine) -> Vec<u64> {
+    let mut words = Words::default();
+    hash_without_remarks(&ir.body, &mut words);
+    words.0
 }
 
 /// Whether a codegen sees no difference to the IR of a kernel but names and the texts of comments.

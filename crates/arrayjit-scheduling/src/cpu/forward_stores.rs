@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use lowered_ir::ir::{Affine, ArrayRef, Block, Expr, Fresh, Indices, LoweredRoutine, NodeRef, Stmt, walk};
 
-use crate::analysis::access::{self, Effects};
+use crate::analysis::access::Effects;
 use crate::analysis::nodes::is_local;
 use crate::common::normalize_loops::normalize_loops;
 use codegen_core::dependence;
@@ -56,19 +56,18 @@ fn forward_block(block: &mut Block, dtype: TypeOf<'_>, fresh: &mut Fresh) {
 fn is_overwritten(stmt: &Stmt, rest: &[Stmt]) -> bool {
     let Stmt::Set { node, index, .. } = stmt else { return false };
     let mut after = rest.iter().rev().take(REACH);
-    let touches = |stmt: &&Stmt| access::nodes(std::slice::from_ref(*stmt)).contains(node);
-    let Some(Stmt::Set { node: again, index: same, value }) = after.find(touches) else { return false };
+    let touches = |stmt: &Stmt| {
+        writes(stmt, *node) || walk::parts_in(std::slice::from_ref(stmt)).any(|e| reads_node(e, *node))
+    };
+    let Some(Stmt::Set { node: again, index: same, value }) = after.find(|stmt| touches(stmt)) else {
+        return false;
+    };
     let read = walk::parts(value).any(|e| reads_node(e, *node));
     again == node && same == index && !read
 }
 
 fn reads_node(e: &Expr, node: NodeRef) -> bool {
-    match e {
-        Expr::Get { node: n, .. } | Expr::GetGuarded { node: n, .. } | Expr::GetDynamic { node: n, .. } => {
-            *n == node
-        }
-        _ => false,
-    }
+    e.array() == Some(ArrayRef::Node(node))
 }
 
 /// `rest` holds the statements after a store, in reverse order. In them, replaces loads of the element that
@@ -125,7 +124,7 @@ fn is_apart(a: &Indices, b: &Indices) -> bool {
 }
 
 fn writes(stmt: &Stmt, node: NodeRef) -> bool {
-    dependence::written(std::slice::from_ref(stmt)).contains(&node)
+    walk::stmts(std::slice::from_ref(stmt)).any(|stmt| stmt.array() == Some(ArrayRef::Node(node)))
 }
 
 /// Whether the statement reads the element before it writes any element of the node.
