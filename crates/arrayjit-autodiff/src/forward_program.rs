@@ -32,6 +32,8 @@ pub(crate) struct ForwardProgram {
     /// Whether derivatives are computed beside each step, where no value is overwritten yet, and not behind
     /// the program.
     in_order: bool,
+    /// The number of steps of the program that are left out before the first one.
+    start: usize,
     /// The position behind the last step that writes the loss.
     end: usize,
     /// The steps that are no blocks and no scans, in order.
@@ -69,7 +71,7 @@ impl ForwardProgram {
     /// Analyzes steps that are no blocks. The gradient of the loss by each of the parameters is stored in the
     /// node with it. `names` has the names of the program's nodes.
     pub(crate) fn new(
-        FlatProgram { steps, scans }: FlatProgram,
+        FlatProgram { start, steps, scans }: FlatProgram,
         loss: &TensorNode,
         parameters: &[(TensorNode, TensorNode)],
         names: NameSupply,
@@ -77,7 +79,8 @@ impl ForwardProgram {
         let overwritten = parameters.iter().map(|(_, gradient)| gradient.clone()).collect();
         let end = end_of(loss, &steps);
         let end = scans.iter().find(|scan| scan.range.contains(&end)).map_or(end, |scan| scan.range.end);
-        let program = ForwardProgram { steps, scans, end, overwritten, names, ..ForwardProgram::default() };
+        let program =
+            ForwardProgram { start, steps, scans, end, overwritten, names, ..ForwardProgram::default() };
         program.analyzed(parameters)
     }
 
@@ -421,6 +424,8 @@ impl ForwardProgram {
             return (steps, self.names);
         }
         let names = std::mem::take(&mut self.names);
+        let inserted = std::mem::take(&mut self.inserted);
+        self.inserted = inserted.into_iter().map(|(at, steps)| (self.start + at, steps)).collect();
         let mut all = self.insert(steps, None, &mut 0);
         all.extend(self.inserted.into_values().flatten());
         (all, names)

@@ -11,6 +11,7 @@ use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, filled, names_of};
 use crate::name_supply::NameSupply;
 use crate::recompute::Recomputation;
+use crate::relevant::first_relevant;
 use crate::scans::{FlatProgram, has_backward_scan};
 use crate::statement::gradient_node;
 
@@ -117,8 +118,8 @@ fn gradient_from(
 /// slice, or draws random numbers by its letter within expressions, or if the program computes values again
 /// on request.
 ///
-/// A gradient considers all steps before it, also the steps of earlier gradients, and is the one by the
-/// values that the loss was computed with. Copies of values that the program overwrites are inserted where
+/// A gradient considers all steps before it on which its loss depends, also the steps of earlier gradients,
+/// and is the one by the values that the loss was computed with. Copies of values that the program overwrites are inserted where
 /// the gradient needs them. The program gets a warning for each gradient that is 0 because the loss does not
 /// depend on the parameter.
 ///
@@ -187,12 +188,37 @@ fn first_gradient(program: &mut Assignments) -> Result<Option<(FlatProgram, Prog
         return Ok(None);
     }
     copy_scans(program)?;
+    let mut steps = Vec::new();
+    if !program.has_scans()
+        && program.recomputed.is_empty()
+        && let Some(gradient) = steps_before_gradient(&program.steps, &mut steps)
+        && let ProgramStep::Gradient { loss, parameters, .. } = gradient
+    {
+        let start = first_relevant(&steps, loss, parameters);
+        let steps = steps[start..].iter().copied().cloned().collect();
+        return Ok(Some((FlatProgram { start, steps, scans: Vec::new() }, gradient.clone())));
+    }
     let mut flat = FlatProgram::new(&program.steps, &program.symbols);
     let is_gradient = |step: &ProgramStep| matches!(step, ProgramStep::Gradient { .. });
     let Some(at) = flat.steps.iter().position(is_gradient) else { return Ok(None) };
     let gradient = flat.steps[at].clone();
     flat.truncate(at);
     Ok(Some((flat, gradient)))
+}
+
+/// Appends the steps before the first gradient that are no blocks. Returns that gradient.
+fn steps_before_gradient<'a>(
+    steps: &'a [ProgramStep],
+    before: &mut Vec<&'a ProgramStep>,
+) -> Option<&'a ProgramStep> {
+    steps.iter().find_map(|step| match step {
+        ProgramStep::Gradient { .. } => Some(step),
+        ProgramStep::Block { steps, .. } => steps_before_gradient(steps, before),
+        step => {
+            before.push(step);
+            None
+        }
+    })
 }
 
 fn replace_first_gradient(steps: &mut Vec<ProgramStep>, by: &mut Option<Vec<ProgramStep>>) {

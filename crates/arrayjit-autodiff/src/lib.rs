@@ -9,6 +9,7 @@ mod name_supply;
 mod access;
 mod forward_program;
 mod recompute;
+mod relevant;
 mod scans;
 mod statement;
 

@@ -20,6 +20,8 @@ use crate::forward_program::{filled, reads, targets};
 /// The steps of a program that are no blocks and no scans, in order, and the scans around them.
 #[derive(Default)]
 pub(crate) struct FlatProgram {
+    /// The number of steps that are left out before the first one.
+    pub(crate) start: usize,
     pub(crate) steps: Vec<ProgramStep>,
     pub(crate) scans: Vec<Arc<ScanRange>>,
 }
