@@ -415,13 +415,20 @@ impl Projections {
         ends: &[(LoopId, Affine)],
         symbols: &dyn Fn(SymbolId) -> Option<(i64, i64)>,
     ) -> Option<(i64, i64)> {
+        let mut iterated =
+            ends.iter().filter(|(iterator, _)| self.product_iterators.contains(iterator)).peekable();
+        if iterated.peek().is_none() && !self.is_clipped() {
+            return index.bounds(|var| match var {
+                Var::Loop(id) => (0, extent(self.extent_of(id).max(1)) - 1),
+                Var::Symbol(id) => symbols(id).unwrap_or((0, 0)),
+            });
+        }
         let axes = self.product_iterators.iter().map(|id| id.index() + 1).max().unwrap_or(0);
         let (mut extents, mut clips) = (vec![1; axes], vec![Vec::new(); axes]);
         for (at, iterator) in self.product_iterators.iter().enumerate() {
             extents[iterator.index()] = extent(self.product_space[at]);
             clips[iterator.index()].clone_from(&self.clips[at]);
         }
-        let iterated = ends.iter().filter(|(iterator, _)| self.product_iterators.contains(iterator));
         iterated.for_each(|(iterator, end)| clips[iterator.index()].push(end.clone()));
         index_bounds(index, &PointRanges::new(&extents, &clips, symbols))
     }
