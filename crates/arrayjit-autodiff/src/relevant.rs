@@ -1,8 +1,8 @@
 //! The steps on which a gradient depends.
 //!
 //! A program may request many gradients, each behind the updates that follow the one before. The loss of each
-//! is computed from parameters, inputs and a few of the steps before it. All other steps are left out, so that
-//! the time for each gradient does not grow with the number of earlier ones.
+//! is computed from a parameter, inputs and a few of the steps before it. All other steps are left out, so
+//! that the time for each gradient does not grow with the number of earlier ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,19 @@ use crate::forward_program::reads;
 use crate::recompute::ends_older_values;
 
 /// The position of the first of `steps`, which are no blocks and no scans, on which the gradient of the loss
-/// may depend: no step before it writes a value from which later ones compute the loss, except for parameters,
-/// and each parameter is mentioned behind it.
+/// may depend: no step before it writes a value from which later ones compute the loss, except for the
+/// parameter, which is mentioned behind it. It is the first step if there are several parameters.
 pub(crate) fn first_relevant(
     steps: &[&ProgramStep],
     loss: &TensorNode,
     parameters: &[(TensorNode, TensorNode)],
 ) -> usize {
-    let mut unseen: BTreeSet<&TensorNode> = parameters.iter().map(|(parameter, _)| parameter).collect();
-    let given = unseen.clone();
-    if given.contains(loss) || given.iter().chain([&loss]).any(|node| node.view().is_some()) {
+    // The last value of one parameter may follow from another parameter, before or after its last write.
+    let [(parameter, _)] = parameters else { return 0 };
+    if parameter == loss || [parameter, loss].iter().any(|node| node.view().is_some()) {
         return 0;
     }
+    let mut unseen = BTreeSet::from([parameter]);
     // The number of writes before the step at hand.
     let mut writes: BTreeMap<&TensorNode, usize> = BTreeMap::new();
     steps.iter().flat_map(|step| written(step)).for_each(|node| *writes.entry(node).or_default() += 1);
@@ -52,7 +53,7 @@ pub(crate) fn first_relevant(
             if is_needed && node.view().is_some() {
                 return 0;
             }
-            if is_needed && !given.contains(node) && is_written(&writes, node) {
+            if is_needed && node != parameter && is_written(&writes, node) {
                 open.insert(node);
             }
         }
@@ -92,6 +93,22 @@ mod tests {
         let ProgramStep::Gradient { loss, parameters, .. } = &all[last] else { unreachable!() };
         let before: Vec<&ProgramStep> = all[..last].iter().collect();
         last - first_relevant(&before, loss, parameters)
+    }
+
+    /// The second loss depends on the first `w` through the update of `v`.
+    #[test]
+    fn several_parameters_may_follow_from_each_other() {
+        let step = "
+            h[b,j] :+= x[b,i] * w[i,j]
+            p[b,m] :+= h[b,j] * v[j,m]
+            loss :+= p[b,m] * p[b,m]
+            grad loss by w, v
+            w[i,j] -= 0.1 * w.grad[i,j]
+            v[i,j] -= 0.1 * v.grad[i,j]\n";
+        let text = format!("input x f32[4, 3]\nparam w f32[3, 5]\nparam v f32[5, 2]\n{}", step.repeat(2));
+        let mut program = Program::parse(&text).unwrap().assignments(&[]).unwrap();
+        let error = crate::expand(&mut program).unwrap_err().to_string();
+        assert!(error.contains("from before and after this statement"), "{error}");
     }
 
     #[test]
