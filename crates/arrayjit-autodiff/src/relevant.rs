@@ -62,7 +62,7 @@ pub(crate) fn first_relevant(
 }
 
 /// The node of each write of a step.
-fn written<'a>(step: &'a ProgramStep) -> impl Iterator<Item = &'a TensorNode> {
+fn written(step: &ProgramStep) -> impl Iterator<Item = &TensorNode> {
     let fetched = match step {
         ProgramStep::Fetch { node, .. } => Some(node),
         _ => None,
