@@ -202,6 +202,7 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
     stages.extend(feature_stages());
     stages.extend(outside_stages());
     stages.push(arm64_stage());
+    stages.extend(macos_stages());
     stages.extend(release_stages());
     stages
 }
@@ -297,6 +298,16 @@ fn arm64_stage() -> Stage {
     let skipped = ARM64_SKIPPED.map(|test| format!("--skip {test}")).join(" ");
     let command = format!("cargo xtask arm64 -- test {packages} --lib --tests --no-fail-fast -- {skipped}");
     Stage::new("ARM64 under QEMU", 60, &command).env([("PROPTEST_CASES", "16".into())])
+}
+
+/// Type checks of the crates that name Apple's system. Those above them need its compiler for C.
+fn macos_stages() -> [Stage; 2] {
+    let check =
+        "cargo check --target aarch64-apple-darwin -p code-memory -p vector-asm -p microkernels --lib";
+    [
+        Stage::new("standard library for macOS", 1, "rustup target add aarch64-apple-darwin"),
+        Stage::new("types for macOS", 3, check),
+    ]
 }
 
 /// Tests that are left out under QEMU. Its table of mappings does not join neighbors, it does not limit
