@@ -36,7 +36,7 @@ pub(crate) fn plan_temporaries(
     };
     let mut requests: Vec<TempRequest> = spans.iter().filter_map(request).collect();
     let results = overwritten.iter().filter_map(|&node| {
-        Some(Lender { node, bytes: node_bytes(&nodes[node.index()]), first: spans.get(&node)?.0, next: 0 })
+        Some(Lender { node, bytes: node_bytes(&nodes[node.index()]), until: spans.get(&node)?.0 })
     });
     let mut slots = lend(&mut requests, results.collect(), limit);
     slots
@@ -64,24 +64,23 @@ fn spans(calls: &[KernelCall]) -> BTreeMap<NodeRef, (usize, usize)> {
     spans
 }
 
-/// A result whose memory is free until the call `first`, and for other temporaries from the call `next` on.
+/// A result whose memory is free before the call `until`.
 struct Lender {
     node: NodeRef,
     bytes: usize,
-    first: usize,
-    next: usize,
+    until: usize,
 }
 
-/// Takes out the requests that get the memory of a result, and returns their slots.
+/// Takes out the requests that get the memory of a result, and returns their slots. The last ones come first:
+/// of a chain of values whose end is the result, it is the value before the last that the result can hold.
 fn lend(requests: &mut Vec<TempRequest>, mut results: Vec<Lender>, limit: usize) -> BTreeMap<NodeRef, Slot> {
+    let mut order: Vec<usize> = (0..requests.len()).filter(|&i| requests[i].bytes > limit).collect();
+    order.sort_by_key(|&i| (std::cmp::Reverse(requests[i].live.1), i));
     let mut lent = BTreeMap::new();
-    for i in by_start(requests) {
+    for i in order {
         let TempRequest { node, bytes, live: (start, end) } = requests[i];
-        let fits = |of: &&mut Lender| of.bytes == bytes && of.next <= start && end < of.first;
-        if bytes > limit
-            && let Some(result) = results.iter_mut().find(fits)
-        {
-            result.next = end + 1;
+        if let Some(result) = results.iter_mut().find(|of| of.bytes == bytes && end < of.until) {
+            result.until = start;
             lent.insert(node, Slot::Node(result.node));
         }
     }
@@ -191,21 +190,19 @@ mod tests {
 
     #[test]
     fn results_lend_their_memory_until_they_are_written() {
+        // A chain, whose last value is alive when the result is written, and a smaller array.
         let of = |node: u32, bytes, live| TempRequest { node: NodeRef(node), ..request(bytes, live) };
-        let result = |node: u32, first| Lender { node: NodeRef(node), bytes: 256, first, next: 0 };
-        // The fourth is alive when the result is written, and the fifth has another size.
-        let mut requests = vec![
-            of(0, 256, (0, 1)),
-            of(1, 256, (1, 2)),
-            of(2, 256, (2, 3)),
-            of(3, 256, (3, 4)),
-            of(4, 128, (0, 1)),
-        ];
-        let lent = lend(&mut requests, vec![result(9, 4)], 64);
-        assert_eq!(lent, [0, 2].map(|node| (NodeRef(node), Slot::Node(NodeRef(9)))).into());
-        assert_eq!(requests.iter().map(|request| request.node.0).collect::<Vec<_>>(), [1, 3, 4]);
-        let mut small = vec![of(0, 256, (0, 1))];
-        assert!(lend(&mut small, vec![result(9, 4)], 256).is_empty());
+        let lent = |length: usize, limit: usize| {
+            let chain = (0..length).map(|at| of(at as u32, 256, (at, at + 1)));
+            let mut requests: Vec<_> = chain.chain([of(9, 128, (0, 1))]).collect();
+            let result = Lender { node: NodeRef(8), bytes: 256, until: length };
+            let lent = lend(&mut requests, vec![result], limit);
+            assert!(lent.values().all(|slot| *slot == Slot::Node(NodeRef(8))));
+            (lent.keys().map(|node| node.0).collect::<Vec<_>>(), peak(&pack(&requests, 64)))
+        };
+        assert_eq!(lent(4, 64), (vec![0, 2], 384));
+        assert_eq!(lent(5, 64), (vec![1, 3], 384));
+        assert_eq!(lent(4, 256), (vec![], 640));
     }
 
     #[test]
