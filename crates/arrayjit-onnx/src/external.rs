@@ -14,6 +14,7 @@ use crate::{
     array,
     budget::Budget,
     error::{OnnxError, Result},
+    mapped::UnchangedFiles,
     proto::TensorProto,
 };
 
@@ -22,6 +23,8 @@ pub(crate) struct Folder {
     path: PathBuf,
     /// The bytes of each file that are stored and that no array has yet. They need no budget.
     stored: RefCell<HashMap<PathBuf, u64>>,
+    /// If files may be mapped, arrays are parts of them.
+    unchanged: Option<UnchangedFiles>,
 }
 
 /// Opens a file that has an end: no pipe, device or folder, which could block for ever. Returns the size too.
@@ -58,10 +61,11 @@ struct Source {
 
 impl Folder {
     /// The folder of a model file.
-    pub(crate) fn of(model: &Path) -> Result<Folder> {
+    pub(crate) fn of(model: &Path, unchanged: Option<UnchangedFiles>) -> Result<Folder> {
         let read = |source| OnnxError::Read { path: model.into(), source };
         let path = model.canonicalize().map_err(read)?;
-        Ok(Folder { path: path.parent().unwrap_or(&path).to_owned(), stored: RefCell::default() })
+        let path = path.parent().unwrap_or(&path).to_owned();
+        Ok(Folder { path, stored: RefCell::default(), unchanged })
     }
 
     /// Takes the bytes of an array beyond those that the file stores and that no other array has.
@@ -103,6 +107,11 @@ impl Folder {
         }
         let place = || format!("tensor `{}`", tensor.name);
         self.take(&path, &metadata, bytes as u64, budget).map_err(OnnxError::at(place()))?;
+        if let Some(unchanged) = self.unchanged.filter(|_| !array::is_narrow(tensor))
+            && let Some(mapping) = unchanged.part(&file, source.offset, bytes).map_err(read)?
+        {
+            return Ok(HostArray::from_mapping(dtype, dims, mapping)?);
+        }
         file.seek(SeekFrom::Start(source.offset)).map_err(read)?;
         if !array::is_narrow(tensor) {
             let mut array = HostArray::zeros(dtype, dims)?;

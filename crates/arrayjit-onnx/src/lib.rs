@@ -1,11 +1,12 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod array; // arrays in files
 mod budget; // bounds of memory and steps
 mod dequantized; // products of dequantized matrices
 mod error; // the error of loading and running
 mod external; // arrays in files beside a model
+mod mapped; // files as memory
 mod narrow; // element types of fewer than 8 bits
 pub mod proto; // messages of a file
 

@@ -22,6 +22,7 @@ use crate::{
     external::{self, Folder},
     ir::{Dim, ModelGraph, ValueInfo},
     load,
+    mapped::UnchangedFiles,
     plan::{Event, Output, Plan, Reached, Signature},
     proto::ModelProto,
     trace::{Shared, Tracer},
@@ -33,6 +34,8 @@ pub struct Model {
     graph: Arc<ModelGraph>,
     metadata: Arc<BTreeMap<String, String>>,
     limits: OnnxLimits,
+    /// Whether devices read constants where the model has them, if they can.
+    in_place: bool,
 }
 
 impl Model {
@@ -51,15 +54,59 @@ impl Model {
     /// # Errors
     /// Fails like [`load`](Model::load).
     pub fn load_within(path: impl AsRef<Path>, limits: OnnxLimits) -> Result<Model, OnnxError> {
-        let path = path.as_ref();
+        Model::load_file(path.as_ref(), limits, None)
+    }
+
+    /// Loads a model whose weights are in memory once, whatever the number of sessions: a CPU reads them where
+    /// the model has them. Arrays in a file beside the model that start at a multiple of 64 bytes stay in this
+    /// file: the system reads pages when a run needs them, drops them when memory is short, and has them once
+    /// for all processes. Others are copied when the model is loaded: those in the model file itself, those
+    /// with elements of fewer than 8 bits, those that are not aligned. Devices with memory of their own copy
+    /// all.
+    ///
+    /// Sessions of other models copy weights to huge pages, which products may read some percent faster.
+    ///
+    /// ```
+    /// use arrayjit_onnx::{Model, OnnxLimits};
+    ///
+    /// // SAFETY: nothing writes the example's files while this program runs.
+    /// let model = unsafe { Model::load_mapped("examples/layer.onnx", OnnxLimits::default()) }?;
+    /// assert_eq!(model.outputs().len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Nothing, no other process either, may write or shorten the files as long as the model, one of its
+    /// sessions, or an output of one lives: weights would change during a run, and reading behind the end of
+    /// a file ends the process. To replace a file by renaming another one is safe. Where that is not known,
+    /// [`load_within`](Model::load_within) copies everything.
+    ///
+    /// # Errors
+    /// Fails like [`load`](Model::load).
+    #[allow(unsafe_code, reason = "the caller vouches for the files")]
+    pub unsafe fn load_mapped(path: impl AsRef<Path>, limits: OnnxLimits) -> Result<Model, OnnxError> {
+        // SAFETY: the caller promises it.
+        let unchanged = unsafe { UnchangedFiles::promised() };
+        Model::load_file(path.as_ref(), limits, Some(unchanged))
+    }
+
+    fn load_file(path: &Path, limits: OnnxLimits, unchanged: Option<UnchangedFiles>) -> Result<Model> {
         let read = |source| OnnxError::Read { path: path.into(), source };
         let (file, metadata) = external::open(path).map_err(read)?;
         let size = within("bytes", metadata.len(), limits.bytes);
         let size = size.map_err(OnnxError::at(path.display().to_string()))?;
-        let mut bytes = Vec::new();
-        file.take(size).read_to_end(&mut bytes).map_err(read)?;
-        let folder = Folder::of(path)?;
-        Model::new(&ModelProto::decode(Bytes::from(bytes))?, Some(&folder), limits)
+        let bytes = match unchanged.filter(|_| size > 0) {
+            Some(unchanged) => unchanged.whole(&file).map_err(read)?,
+            None => {
+                let mut bytes = Vec::new();
+                file.take(size).read_to_end(&mut bytes).map_err(read)?;
+                Bytes::from(bytes)
+            }
+        };
+        let folder = Folder::of(path, unchanged)?;
+        let model = Model::new(&ModelProto::decode(bytes)?, Some(&folder), limits)?;
+        Ok(Model { in_place: unchanged.is_some(), ..model })
     }
 
     /// Loads a model from the bytes of a file. Its weights must be in it.
@@ -105,7 +152,7 @@ impl Model {
     fn new(model: &ModelProto, folder: Option<&Folder>, limits: OnnxLimits) -> Result<Model> {
         let entries = model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
         let graph = Arc::new(load::graph(model, folder, Budget::new(limits))?);
-        Ok(Model { graph, metadata: Arc::new(entries.collect()), limits })
+        Ok(Model { graph, metadata: Arc::new(entries.collect()), limits, in_place: false })
     }
 
     /// What a load and each run may take.
@@ -156,7 +203,7 @@ impl Model {
         options: SessionOptions,
     ) -> Result<InferenceSession, OnnxError> {
         let dimensions = Dimensions::new(&self.inputs(), &options)?;
-        let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits);
+        let shared = Shared::new(ModelState::new(backend, &Params::new(0))?, self.limits, self.in_place);
         let plans = Mutex::new(LruCache::new(options.plans));
         Ok(InferenceSession { model: self.clone(), shared, dimensions, plans })
     }

@@ -322,6 +322,8 @@ fn initialized(
         let init = parameter.init();
         if let Init::Values(values) = &init {
             context = context.init_from_host(parameter.node(), Arc::clone(values))?;
+        } else if let Init::Shared(values) = &init {
+            context = context.init_shared(parameter.node(), Arc::clone(values))?;
         } else if let Some(text) = init.text(parameter.shape().len(), params.seed(), position) {
             let mut nodes = Nodes::default();
             nodes.insert("p", parameter.node().clone());

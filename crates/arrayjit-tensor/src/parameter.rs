@@ -51,6 +51,9 @@ pub enum Init {
     },
     /// The values of an array of the parameter's shape and type.
     Values(Arc<HostArray>),
+    /// The same for a parameter that never gets other values. A device that reads host memory reads the array
+    /// in place.
+    Shared(Arc<HostArray>),
 }
 
 impl Init {
@@ -95,7 +98,7 @@ impl Init {
             Init::Constant(value) => Some(format!("{p} := {}", number(*value))),
             Init::Uniform { low, high } => Some(scaled("uniform", high - low, *low)),
             Init::Normal { mean, std } => Some(scaled("normal", *std, *mean)),
-            Init::Values(_) => None,
+            Init::Values(_) | Init::Shared(_) => None,
         }
     }
 }

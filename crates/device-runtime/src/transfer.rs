@@ -15,7 +15,7 @@ use crate::{
     event::Event,
     hazard::Hazard,
     order::{Scope, wait_enabled},
-    pool::{Buffer, Holder, adopt, allocate, lock},
+    pool::{Buffer, Holder, adopt, allocate, lock, wrap},
     submit::{MemoryTask, Use, submit},
 };
 
@@ -198,6 +198,38 @@ impl Context {
                 },
             };
             self.filled(node, found, |buffer| self.copy_in(buffer, &array))
+        })?;
+        context.wrote_initial(node)?;
+        Ok(context)
+    }
+
+    /// Gives a node the values of a host array that nothing changes; returns a child context with the node. A
+    /// device that reads host memory reads the array in place, so that all contexts share one copy of large
+    /// weights; other devices copy it. To write the node later may fail with [`RunError::ReadOnly`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use device_runtime::{Context, Device, NullDevice};
+    /// # use tnode::{HostArray, TensorNode};
+    /// # let context = Context::new(&Device::new(Arc::new(NullDevice::new()), 0).new_stream()?);
+    /// let weights = Arc::new(HostArray::from_slice(&[1f32, 2.], [2])?);
+    /// let node = TensorNode::builder("w").dims([2]).build()?;
+    /// let context = context.init_shared(&node, Arc::clone(&weights))?;
+    /// assert_eq!(context.nodes().len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Context::init_from_host`].
+    pub fn init_shared(&self, node: &TensorNode, array: Arc<HostArray>) -> Result<Context, RunError> {
+        check(node, &array)?;
+        let context = self.init_by(node, |found| {
+            let in_place = found.is_none() && array.size_bytes() > 0;
+            match in_place.then(|| wrap(self.stream().device(), node, &array)).flatten() {
+                Some(buffer) => Ok(buffer),
+                None => self.filled(node, found, |buffer| self.copy_in(buffer, &array)),
+            }
         })?;
         context.wrote_initial(node)?;
         Ok(context)

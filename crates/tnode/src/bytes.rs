@@ -17,7 +17,15 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of a fixed length, which [`live`] counts until they are dropped.
 #[derive(Debug)]
-pub(crate) struct Bytes(Growing);
+pub(crate) struct Bytes(Memory);
+
+#[derive(Debug)]
+enum Memory {
+    Own(Growing),
+    /// A part of a file, which writing does not change.
+    #[cfg(feature = "files")]
+    Mapped(memmap2::MmapMut),
+}
 
 /// The total number of bytes of all host arrays in the process.
 pub(crate) fn live() -> usize {
@@ -42,22 +50,36 @@ pub(crate) fn zeros(len: usize) -> Result<Growing, TensorNodeError> {
     Ok(bytes)
 }
 
+impl Bytes {
+    fn counted(memory: Memory) -> Bytes {
+        let bytes = Bytes(memory);
+        LIVE.fetch_add(bytes.len(), Ordering::Relaxed);
+        bytes
+    }
+}
+
 impl From<Growing> for Bytes {
     fn from(bytes: Growing) -> Bytes {
-        LIVE.fetch_add(bytes.len(), Ordering::Relaxed);
-        Bytes(bytes)
+        Bytes::counted(Memory::Own(bytes))
+    }
+}
+
+#[cfg(feature = "files")]
+impl From<memmap2::MmapMut> for Bytes {
+    fn from(mapping: memmap2::MmapMut) -> Bytes {
+        Bytes::counted(Memory::Mapped(mapping))
     }
 }
 
 impl Clone for Bytes {
     fn clone(&self) -> Bytes {
-        Bytes::from(self.0.clone())
+        Bytes::from(Growing::from_slice(ALIGN_BYTES, self))
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        LIVE.fetch_sub(self.0.len(), Ordering::Relaxed);
+        LIVE.fetch_sub(self.len(), Ordering::Relaxed);
     }
 }
 
@@ -65,12 +87,20 @@ impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Memory::Own(bytes) => bytes,
+            #[cfg(feature = "files")]
+            Memory::Mapped(mapping) => mapping,
+        }
     }
 }
 
 impl DerefMut for Bytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        match &mut self.0 {
+            Memory::Own(bytes) => bytes,
+            #[cfg(feature = "files")]
+            Memory::Mapped(mapping) => mapping,
+        }
     }
 }

@@ -98,14 +98,7 @@ impl HostArray {
         bytes: &[u8],
     ) -> Result<HostArray, TensorNodeError> {
         let dims: Dims = dims.into_iter().collect();
-        let expected = checked_elems(&dims)?;
-        if bytes.len() != expected * dtype.size_bytes() {
-            return Err(TensorNodeError::ElementCount {
-                dims,
-                expected,
-                found: bytes.len() / dtype.size_bytes(),
-            });
-        }
+        check_length(dtype, &dims, bytes.len())?;
         let mut copy = allocate(bytes.len())?;
         copy.extend_from_slice(bytes);
         Ok(HostArray { dtype, dims, padding: None, bytes: copy.into() })
@@ -190,6 +183,16 @@ impl HostArray {
         }
         self.with_reshape(dims, node.padding().cloned())
     }
+}
+
+/// Whether an array has so many bytes.
+fn check_length(dtype: DType, dims: &Dims, bytes: usize) -> Result<(), TensorNodeError> {
+    let expected = checked_elems(dims)?;
+    if bytes == expected * dtype.size_bytes() {
+        return Ok(());
+    }
+    let (dims, found) = (dims.clone(), bytes / dtype.size_bytes());
+    Err(TensorNodeError::ElementCount { dims, expected, found })
 }
 
 /// Element type, dimensions and raw views.

@@ -1,6 +1,6 @@
 //! Checks of model files.
 
-use arrayjit_onnx::{Backend, DType, Dim, HostArray, Model, array_from_proto, proto::*};
+use arrayjit_onnx::{Backend, DType, Dim, HostArray, Model, OnnxLimits, array_from_proto, proto::*};
 use prost::Message;
 
 use crate::build::*;
@@ -107,6 +107,55 @@ fn external_data_stays_in_the_folder() {
     {
         std::os::unix::fs::symlink(folder.path().join("secret.bin"), inner.join("link.bin")).unwrap();
         assert!(problem("link.bin", "0").contains("outside of the folder"));
+    }
+}
+
+/// A model `y = (x + a) · b + c`, whose arrays start at these bytes of `data.bin`.
+fn with_external(folder: &std::path::Path, offsets: [usize; 3]) -> std::path::PathBuf {
+    let entry = |key: &str, value: String| StringStringEntryProto { key: key.into(), value };
+    let mut graph =
+        graph(&["x"], &["y"], vec![node("s = Add x a"), node("p = Mul s b"), node("y = Add p c")]);
+    let mut data = vec![0u8; 256];
+    for ((name, offset), values) in
+        ["a", "b", "c"].into_iter().zip(offsets).zip([[1f32, 2.0], [3.0, 4.0], [0.5, -0.5]])
+    {
+        data[offset..][..8].copy_from_slice(values.map(f32::to_le_bytes).as_flattened());
+        graph.initializer.push(TensorProto {
+            name: name.into(),
+            dims: vec![2],
+            data_type: 1,
+            data_location: 1,
+            external_data: vec![entry("location", "data.bin".into()), entry("offset", offset.to_string())],
+            ..Default::default()
+        });
+    }
+    std::fs::write(folder.join("data.bin"), data).unwrap();
+    let path = folder.join("model.onnx");
+    std::fs::write(&path, model(graph).encode_to_vec()).unwrap();
+    path
+}
+
+/// Aligned arrays are parts of the file, the others are copied.
+#[test]
+fn mapped_weights_are_those_of_the_file() {
+    for (offsets, is_mapped) in [([0, 64, 128], true), ([4, 68, 100], false), ([8, 192, 16], true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = with_external(folder.path(), offsets);
+        // SAFETY: nothing writes the files while the model lives.
+        let mapped = unsafe { Model::load_mapped(&path, OnnxLimits::default()) }.unwrap();
+        #[cfg(target_os = "linux")]
+        assert_eq!(
+            std::fs::read_to_string("/proc/self/maps").unwrap().contains(folder.path().to_str().unwrap()),
+            is_mapped
+        );
+        for backend in ["inline", "multicore", "interpreter"] {
+            let session = mapped.session(&Backend::open(backend).unwrap()).unwrap();
+            for rows in [1, 3] {
+                let x = floats(&vec![1.0; 2 * rows], &[rows, 2]);
+                let found = session.run(&[("x", &x)]).unwrap();
+                assert_eq!(found[0].values(), [6.5, 11.5].repeat(rows), "{backend}");
+            }
+        }
     }
 }
 

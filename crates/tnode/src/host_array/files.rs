@@ -5,13 +5,32 @@ use std::io::{self, Read};
 
 use aligned_vec::AVec;
 
-use super::{HostArray, next_stride, offsets};
+use super::{HostArray, check_length, next_stride, offsets};
 use crate::bytes::{ALIGN_BYTES, allocate};
 use crate::dtype::DType;
 use crate::error::TensorNodeError;
 use crate::padding::Dims;
 
 impl HostArray {
+    /// The array whose little-endian bytes are a mapped part of a file, which it reads as they are if they are
+    /// aligned to [`ALIGN_BYTES`](crate::ALIGN_BYTES), and copies otherwise. A private mapping (`map_copy`)
+    /// keeps what is written into the array from the file.
+    ///
+    /// # Errors
+    /// When the number of bytes does not match the element type and dimensions, or memory is short.
+    pub fn from_mapping(
+        dtype: DType,
+        dims: impl IntoIterator<Item = usize>,
+        mapping: memmap2::MmapMut,
+    ) -> Result<HostArray, TensorNodeError> {
+        let dims: Dims = dims.into_iter().collect();
+        if !mapping.as_ptr().addr().is_multiple_of(ALIGN_BYTES) {
+            return HostArray::from_bytes(dtype, dims, &mapping);
+        }
+        check_length(dtype, &dims, mapping.len())?;
+        Ok(HostArray { dtype, dims, padding: None, bytes: mapping.into() })
+    }
+
     /// An array of `len` bytes from a reader; memory grows only as they arrive.
     pub(crate) fn read_bytes(
         dtype: DType,

@@ -284,3 +284,33 @@ proptest! {
         let _ = safetensors::read(&bytes);
     }
 }
+
+/// A private mapping of bytes from `start` on of a file with the numbers 0 to 31 as f32.
+fn mapping(file: &std::path::Path, start: u64, bytes: usize) -> memmap2::MmapMut {
+    let numbers: Vec<u8> = (0u8..32).flat_map(|number| f32::from(number).to_le_bytes()).collect();
+    std::fs::write(file, numbers).expect("a folder");
+    let file = std::fs::File::open(file).expect("it was written");
+    // SAFETY: nothing writes the file while it is mapped.
+    unsafe { memmap2::MmapOptions::new().offset(start).len(bytes).map_copy(&file) }.expect("a part of it")
+}
+
+#[test]
+fn a_mapped_array_leaves_its_file_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("numbers");
+    let memory = mapping(&file, 64, 16);
+    let address = memory.as_ptr();
+    let mut array = HostArray::from_mapping(DType::F32, [2, 2], memory).expect("it fits");
+    assert_eq!((array.bytes().as_ptr(), array.values()), (address, vec![16.0, 17.0, 18.0, 19.0]));
+    let copy = array.clone();
+    array.as_mut_slice::<f32>().expect("f32")[0] = -1.0;
+    assert_eq!((array.values()[0], copy.values()[0]), (-1.0, 16.0));
+    assert_eq!(std::fs::read(&file).expect("the file")[64..68], 16f32.to_le_bytes());
+    // Arrays are aligned.
+    let memory = mapping(&file, 4, 8);
+    let address = memory.as_ptr();
+    let array = HostArray::from_mapping(DType::F32, [2], memory).expect("it fits");
+    assert_eq!(array.values(), [1.0, 2.0]);
+    assert_ne!(array.bytes().as_ptr(), address);
+    assert!(HostArray::from_mapping(DType::F32, [3], mapping(&file, 64, 16)).is_err());
+}
