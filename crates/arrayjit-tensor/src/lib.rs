@@ -49,7 +49,7 @@ pub use crate::{
     operand::TensorOperand,
     optim::{AdamW, Sgd},
     parameter::{Init, Parameter, Params},
-    scan::{Scan, Step},
+    scan::{Scan, ScanStep},
     session::{Batch, Session},
     shape::Axes,
     size::{InputDim, Size},

@@ -1,6 +1,6 @@
 //! Loops over steps: one copy of the statements of a step, however many steps there are.
 
-use arrayjit::indexing::StaticSymbol;
+use arrayjit::{DType, indexing::StaticSymbol};
 
 use crate::{
     error::{Call, TensorError},
@@ -22,7 +22,7 @@ pub struct Scan {
 }
 
 /// The present step of a [`Scan`], for the closure that writes the body.
-pub struct Step {
+pub struct ScanStep {
     scan: Scan,
     letter: StaticSymbol,
 }
@@ -31,17 +31,17 @@ pub struct Step {
 pub type Collected = (Tensor, bool);
 
 impl Graph {
-    /// A loop of `steps` steps, as jax's `lax.scan`. [`Scan::run`] writes its body, which is compiled once: the
-    /// time to compile does not grow with the steps.
+    /// A loop of `steps` steps, as jax's `lax.scan`. [`Scan::run`] writes its body, which is compiled once:
+    /// the time to compile does not grow with the steps.
     ///
     /// The body is a closure over the values that the step before has left. It returns those that the next
-    /// step finds, of the same shapes and types, and values to collect, each of which gets a first axis for the
-    /// steps. [`Step::slice`] has the part of an array that belongs to the step. Tensors and parameters from
-    /// outside may be used in the body as they are; tensors of the body end with it.
+    /// step finds, of the same shapes and types, and values to collect, each of which gets a first axis for
+    /// the steps. [`ScanStep::slice`] has the part of an array that belongs to the step. Tensors and
+    /// parameters from outside may be used in the body as they are; tensors of the body end with it.
     ///
     /// [`Graph::gradients`] goes through the loop, which then runs a second time in the other direction.
-    /// Random numbers, and so dropout, are the same in each step. The loop runs on one thread; without a
-    /// gradient, it has the bits of the same statements one after the other.
+    /// Random numbers, and so dropout, are the same in each step. The values have the bits of the same
+    /// operations one after the other, and so have gradients in class `strict`.
     ///
     /// ```
     /// use arrayjit_tensor::{DType, Graph, Init, Params};
@@ -74,21 +74,22 @@ impl Scan {
         /// Whether the first step has the last slices, and the last step the first ones; false by default.
         /// Rows of collected values are at the positions of the slices.
         backwards: bool => backwards;
-        /// The gradient keeps the values that the steps carry once every so many steps, and computes the steps
-        /// between again: memory for `steps / checkpoint + checkpoint` steps instead of all, for the time of
-        /// one more pass. It divides the number of steps. Without it, the gradient keeps the values of all
-        /// steps.
+        /// The gradient keeps the values that the steps carry once every so many steps, and computes the
+        /// steps between again: memory for `steps / checkpoint + checkpoint` steps instead of all, for the
+        /// time of one more pass. It divides the number of steps. Without it, the gradient keeps the values
+        /// of all steps.
         checkpoint: usize => checkpoint;
     }
 
-    /// A name for the number of the step, from 0, in [texts](Graph::apply) of the body: `pos` for `@pos`. So a
-    /// module whose texts have a symbol that each run is given may be a step of a loop too.
+    /// A name for the number of the step, from 0, in [texts](Graph::apply) of the body: `pos` for `@pos`. So
+    /// a module whose texts have a symbol that each run is given may be a step of a loop too.
     ///
     /// ```
     /// # use arrayjit_tensor::example::*;
     /// let zeros = tensor([0., 0., 0.]);
     /// let ([squares], []) = zeros.graph().scan(3).symbol("pos").run([&zeros], |_, [all]| {
-    ///     let squares = all.graph().apply("y[i] := all[i] + where(i == @pos, i * @pos, 0)", &[("all", &all)])?;
+    ///     let text = "y[i] := all[i] + where(i == @pos, i * @pos, 0)";
+    ///     let squares = all.graph().apply(text, &[("all", &all)])?;
     ///     Ok(([squares], []))
     /// })?;
     /// check(Ok(squares), [0., 1., 4.]);
@@ -99,9 +100,9 @@ impl Scan {
         Scan { symbol: Some(name.into()), ..self }
     }
 
-    /// Writes the body of the loop. `initial` are the values that the first step finds; `body` is called once,
-    /// and returns the values for the next step and those to collect. The results are the values that the last
-    /// step leaves, and the collected ones, with a first axis for the steps.
+    /// Writes the body of the loop. `initial` are the values that the first step finds; `body` is called
+    /// once, and returns the values for the next step and those to collect. The results are the values that
+    /// the last step leaves, and the collected ones, with a first axis for the steps.
     ///
     /// ```
     /// # use arrayjit_tensor::example::*;
@@ -126,7 +127,7 @@ impl Scan {
     pub fn run<const C: usize, const Y: usize>(
         self,
         initial: [&dyn TensorOperand; C],
-        body: impl FnOnce(&Step, [Tensor; C]) -> Result<([Tensor; C], [Tensor; Y]), TensorError>,
+        body: impl FnOnce(&ScanStep, [Tensor; C]) -> Result<([Tensor; C], [Tensor; Y]), TensorError>,
     ) -> Result<([Tensor; C], [Tensor; Y]), TensorError> {
         let (graph, call) = (self.graph.clone(), self.call);
         let missing = |_| graph.fail(call, wrong("values", "too few", "as many as the body takes"));
@@ -138,12 +139,72 @@ impl Scan {
         Ok((last.try_into().map_err(missing)?, collected.try_into().map_err(missing)?))
     }
 
+    /// [`run`](Scan::run) of a loop that ends before the first step in which `condition`, a tensor of one
+    /// element, is false. The steps behind the end are computed, but leave the carried values as they are,
+    /// and collect zeros; parameters and buffers that texts of the body write are not kept from them. A
+    /// carried value to which each step adds 1 is the number of steps.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// // Square roots by Newton's method, until they no longer change much.
+    /// let a = tensor([1., 2., 9.]);
+    /// let initial = [&a, &tensor(1.), &tensor(0)];
+    /// let initial = initial.map(|value| value as &dyn arrayjit_tensor::TensorOperand);
+    /// let goes_on = |_: &_, [_, change, _]: &[_; 3]| change.gt(1e-3);
+    /// let ([roots, _, steps], []) = a.graph().scan(20).run_while(initial, goes_on, |_, [x, _, steps]| {
+    ///     let better = ((&x + (&a / &x)?)? * 0.5)?;
+    ///     let change = (&better - x)?.abs()?.max(..)?;
+    ///     Ok(([better, change, (steps + 1)?], []))
+    /// })?;
+    /// check(Ok(roots), [1., 1.4142135, 3.]);
+    /// check(Ok(steps), 6);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails like [`run`](Scan::run), or if the condition has several elements.
+    pub fn run_while<const C: usize, const Y: usize>(
+        self,
+        initial: [&dyn TensorOperand; C],
+        condition: impl FnOnce(&ScanStep, &[Tensor; C]) -> Result<Tensor, TensorError>,
+        body: impl FnOnce(&ScanStep, [Tensor; C]) -> Result<([Tensor; C], [Tensor; Y]), TensorError>,
+    ) -> Result<([Tensor; C], [Tensor; Y]), TensorError> {
+        let (graph, call) = (self.graph.clone(), self.call);
+        let fail = || graph.fail(call, wrong("values", "too few", "as many as the body takes"));
+        let one = graph.ones(&[], DType::I32)?;
+        let mut initial = initial.map(TensorOperand::argument).to_vec();
+        initial.push(Argument::Tensor(&one));
+        let (mut last, collected) = self.run_all::<TensorError>(&initial, |step, mut carried| {
+            let went_on = carried.pop().ok_or_else(fail)?;
+            let carried: [Tensor; C] = carried.try_into().map_err(|_| fail())?;
+            let goes_on = condition(step, &carried)?.where_(&went_on, 0)?;
+            if goes_on.rank() > 0 {
+                let error = wrong("the condition", listed(&[goes_on]), "one element without axes");
+                return Err(graph.fail(call, error));
+            }
+            let (new, rows) = body(step, carried.clone())?;
+            step.check(&carried, &new)?;
+            let (mut kept, mut collected) = (Vec::new(), Vec::new());
+            for (new, old) in new.iter().zip(&carried) {
+                kept.push(goes_on.where_(new, old)?);
+            }
+            for row in rows {
+                let zeros = graph.zeros(row.shape(), row.dtype())?;
+                collected.push((goes_on.where_(row, zeros)?, step.scan.backwards));
+            }
+            kept.push(goes_on);
+            Ok((kept, collected))
+        })?;
+        last.truncate(C);
+        Ok((last.try_into().map_err(|_| fail())?, collected.try_into().map_err(|_| fail())?))
+    }
+
     /// [`run`](Scan::run) for any number of values.
     #[doc(hidden)]
     pub fn run_all<E: From<TensorError>>(
         self,
         initial: &[Argument<'_>],
-        body: impl FnOnce(&Step, Vec<Tensor>) -> Result<(Vec<Tensor>, Vec<Collected>), E>,
+        body: impl FnOnce(&ScanStep, Vec<Tensor>) -> Result<(Vec<Tensor>, Vec<Collected>), E>,
     ) -> Result<(Vec<Tensor>, Vec<Tensor>), E> {
         let (graph, call) = (self.graph.clone(), self.call);
         let (steps, every) = self.counts().map_err(|error| graph.fail(call, error))?;
@@ -152,7 +213,7 @@ impl Scan {
             carried.push(self.copy(*value)?);
         }
         let scope = graph.open_scan(call, (steps, self.symbol.clone()), &carried)?;
-        let step = Step { scan: self, letter: scope.letter.clone() };
+        let step = ScanStep { scan: self, letter: scope.letter.clone() };
         let (new, outputs) = body(&step, carried.clone())?;
         let collected = step.end(&carried, &new, &outputs)?;
         scope.close(every, &collected);
@@ -186,7 +247,7 @@ impl Scan {
     }
 }
 
-impl Step {
+impl ScanStep {
     /// The slice of the step: the tensor or parameter without an axis, which has an element for each step.
     ///
     /// # Errors
@@ -196,7 +257,7 @@ impl Step {
         self.slice_from(Call::new("step_slice"), x.argument(), axis, self.scan.backwards)
     }
 
-    /// [`slice`](Step::slice) in one of the directions.
+    /// [`slice`](ScanStep::slice) in one of the directions.
     #[doc(hidden)]
     pub fn slice_from(
         &self,
@@ -244,12 +305,23 @@ impl Step {
         let graph = &self.scan.graph;
         let name = graph.new_name(call.op);
         let text = self.scanned(&line(&name));
-        let tensors = graph.emit_in_step(call, &self.letter, &text, inputs, &[&name])?;
+        let tensors = graph.emit_within_body(call, &self.letter, &text, inputs, &[&name])?;
         tensors.into_iter().next().ok_or_else(|| graph.fail(call, wrong("the step", "empty", "a value")))
     }
 
     fn scanned(&self, body: &str) -> String {
         format!("scan t in 0..{} {{\n{body}\n}}", self.scan.steps)
+    }
+
+    /// Checks the shapes and types of the values for the next step.
+    fn check(&self, carried: &[Tensor], new: &[Tensor]) -> Result<(), TensorError> {
+        let is_same =
+            |(old, new): (&Tensor, &Tensor)| old.shape() == new.shape() && old.dtype() == new.dtype();
+        if new.len() == carried.len() && carried.iter().zip(new).all(is_same) {
+            return Ok(());
+        }
+        let error = wrong("the values for the next step", listed(new), listed(carried));
+        Err(self.scan.graph.fail(self.scan.call, error))
     }
 
     /// Ends the body: collects values, and leaves the new ones to the next step.
@@ -260,12 +332,7 @@ impl Step {
         outputs: &[Collected],
     ) -> Result<Vec<Tensor>, TensorError> {
         let (graph, call) = (&self.scan.graph, self.scan.call);
-        let is_same =
-            |(old, new): (&Tensor, &Tensor)| old.shape() == new.shape() && old.dtype() == new.dtype();
-        if new.len() != carried.len() || !carried.iter().zip(new).all(is_same) {
-            let error = wrong("the values for the next step", listed(new), listed(carried));
-            return Err(graph.fail(call, error));
-        }
+        self.check(carried, new)?;
         let names = [("c", carried.len()), ("n", new.len()), ("o", outputs.len())];
         let [old_names, new_names, output_names] = names.map(|(name, count)| numbered(name, count));
         let values = carried.iter().chain(new).chain(outputs.iter().map(|(value, _)| value));
@@ -296,7 +363,7 @@ impl Step {
             return Ok(Vec::new());
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        graph.emit_in_step(
+        graph.emit_within_body(
             call,
             &self.letter,
             &format!("{text}{}", self.scanned(&lines.join("\n"))),

@@ -1,7 +1,7 @@
 //! A small GPT that learns the letters of a text, and writes with a cache of keys and values.
 //!
-//! In training, [`CharGpt::forward`] reads whole windows of the text. To write, one routine is a loop over the
-//! letters: `CharGpt::next` reads a letter, each block keeps the keys and values of the letters before in
+//! In training, [`CharGpt::forward`] reads whole windows of the text. To write, one routine is a loop over
+//! the letters: `CharGpt::next` reads a letter, each block keeps the keys and values of the letters before in
 //! buffers, `@pos` is the position, and the next letter is drawn from the logits. Both graphs have the same
 //! parameters.
 //!
@@ -306,8 +306,8 @@ pub struct Written {
 }
 
 /// The letter behind position `@pos`: that of the start or, behind it, the one at which the sum of the
-/// probabilities reaches `chance`, which is uniform in 0 to 1. Logits are divided by a temperature of 0.7, which
-/// prefers likely letters.
+/// probabilities reaches `chance`, which is uniform in 0 to 1. Logits are divided by a temperature of 0.7,
+/// which prefers likely letters.
 const NEXT: &str = "
 most :max= logits[k]
 weight[k] := exp((logits[k] - most) / 0.7)

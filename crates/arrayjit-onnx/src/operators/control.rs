@@ -49,11 +49,11 @@ fn repeated(cx: &mut NodeContext<'_, '_>) -> Lowered {
         collected.ok_or_else(|| OnnxError::attribute("body", "an output for each carried value"))?;
     let outputs = vec![ScanAxis::default(); collected];
     let most = if goes_on { usize::try_from(most).unwrap_or(0) } else { 0 };
-    Steps { body, is_loop: true, inputs: Vec::new(), outputs }.evaluated(cx, most, state, &[])
+    LoopNode { body, is_loop: true, inputs: Vec::new(), outputs }.evaluated(cx, most, state, &[])
 }
 
 /// A loop or a scan without its operands.
-struct Steps {
+struct LoopNode {
     body: Arc<ModelGraph>,
     /// Whether the body is given the number of the step and a condition, and decides whether it goes on.
     is_loop: bool,
@@ -86,7 +86,7 @@ impl Walked {
     }
 }
 
-impl Steps {
+impl LoopNode {
     /// The results of at most `most` steps from the initial state, along the axes of `operands`.
     fn evaluated(
         &self,
@@ -202,8 +202,8 @@ impl Steps {
         Ok(StepResults { condition, state, rows })
     }
 
-    /// The results without a step: the initial state, and no rows of what the body collects. If the body does
-    /// not declare the shape of a row, it is that of a step.
+    /// The results without a step: the initial state, and no rows. If the body does not declare the shape of
+    /// a row, a step tells it.
     fn not_stepped(&self, cx: &mut NodeContext<'_, '_>, state: Vec<Value>, walked: &[Walked]) -> Lowered {
         let outputs = &self.body.outputs[self.body.outputs.len() - self.outputs.len()..];
         let declared: Vec<Option<(DType, Vec<usize>)>> = outputs.iter().map(declared).collect();
@@ -322,7 +322,7 @@ fn scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (inputs, outputs) = (scan_axes(cx, "input", scanned)?, scan_axes(cx, "output", collected)?);
     let mut state = cx.values()?;
     let operands = state.split_off(carried);
-    Steps { body: graph, is_loop: false, inputs, outputs }.evaluated(cx, 0, state, &operands)
+    LoopNode { body: graph, is_loop: false, inputs, outputs }.evaluated(cx, 0, state, &operands)
 }
 
 /// The first version scans each element of a batch for itself.
@@ -336,7 +336,7 @@ fn batched_scan(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let inputs = directions.iter().map(|&direction| ScanAxis { axis: 0, is_reverse: direction != 0 });
     let (inputs, collected) = (inputs.collect(), graph.outputs.len() - carried);
     let outputs = vec![ScanAxis::default(); collected];
-    let steps = Steps { body: graph, is_loop: false, inputs, outputs };
+    let steps = LoopNode { body: graph, is_loop: false, inputs, outputs };
     let operands: Vec<Value> = (1..=count).map(|at| cx.value(at)).collect::<Result<_, _>>()?;
     let batch = operands.last().and_then(|value| value.shape().first().copied()).unwrap_or(0);
     if batch == 0 || operands.iter().any(|value| value.shape().first() != Some(&batch)) {

@@ -25,7 +25,7 @@ use crate::{
 /// The scans of a graph.
 #[derive(Default)]
 pub(super) struct Scans {
-    /// Those whose bodies are being written, innermost last.
+    /// The scans with an unfinished body, innermost last.
     open: Vec<OpenScan>,
     /// The number of letters so far.
     letters: usize,
@@ -50,8 +50,8 @@ impl Scans {
         StaticSymbol::step(letter, self.letters, steps)
     }
 
-    /// Gives the letters of the scans of a text numbers that no other letter of the graph has, and replaces the
-    /// symbols that stand for letters of open scans.
+    /// Gives the letters of the scans of a text numbers that no other letter of the graph has, and replaces
+    /// the symbols that stand for letters of open scans.
     pub(super) fn number(&mut self, text: &mut Assignments) {
         rename(text, |symbol| match symbol.letter() {
             Some(letter) => Some(self.new_letter(letter, symbol.range.unwrap_or(0))),
@@ -73,7 +73,7 @@ impl Scans {
         }
     }
 
-    /// Rejects what a step cannot do.
+    /// Rejects an operation that no step can do.
     pub(super) fn check_closed(&self, problem: &'static str) -> Result<(), TensorError> {
         if self.open.is_empty() { Ok(()) } else { Err(TensorError::InScan { problem }) }
     }
@@ -92,7 +92,7 @@ fn rename(text: &mut Assignments, mut new: impl FnMut(&StaticSymbol) -> Option<S
     text.symbols = symbols;
 }
 
-/// The body of a scan, which is written until `close`. Without it, what was written is discarded.
+/// The body of a scan, which is written until `close`. Without it, the body is discarded.
 pub(crate) struct BodyScope<'a> {
     graph: &'a Graph,
     pub(crate) letter: StaticSymbol,
@@ -139,7 +139,7 @@ impl Graph {
 
     /// Adds statements to the innermost body. They are the body of a scan over `t` in the text, which stands
     /// for the letter of an open scan, and may write tensors that its steps carry.
-    pub(crate) fn emit_in_step(
+    pub(crate) fn emit_within_body(
         &self,
         call: Call,
         letter: &StaticSymbol,
@@ -181,8 +181,8 @@ impl Drop for BodyScope<'_> {
 }
 
 impl GraphState {
-    /// Ends the body at a depth, if it is open, and returns its steps. Its results exist in each step only, but
-    /// for the collected ones.
+    /// Ends the body at a depth, if it is open, and returns its steps. Its results exist in each step only,
+    /// but for the collected ones.
     fn end_body(&mut self, depth: usize, collected: &[Tensor]) -> Option<Vec<ProgramStep>> {
         if self.scans.open.len() != depth {
             return None;

@@ -51,8 +51,8 @@ pub type Gru = Recurrent<GruCell>;
 /// Source: Elman, Finding structure in time, 1990.
 pub type Rnn = Recurrent<RnnCell>;
 
-/// A recurrent network: an [`Lstm`], a [`Gru`] or an [`Rnn`]. The number of steps in time is that of the input;
-/// the time to compile does not depend on it. Names and shapes of parameters are torch's.
+/// A recurrent network: an [`Lstm`], a [`Gru`] or an [`Rnn`]. The number of steps in time is that of the
+/// input; the time to compile does not depend on it. Names and shapes of parameters are torch's.
 pub struct Recurrent<C> {
     /// The parameters of each layer; of a bidirectional network, of each layer forwards and then backwards.
     pub layers: Vec<RecurrentLayer>,

@@ -165,6 +165,27 @@ fn scans_stand_in_scans_and_see_the_steps_of_both() {
 }
 
 #[test]
+fn a_loop_that_ends_early_has_the_values_and_the_gradient_of_its_steps() {
+    let graph = Graph::new();
+    let x = constant(&graph, &[1.5, 2.0], &[2]);
+    let zero = constant(&graph, &[0.0], &[]);
+    let ([power, steps], [rows]) = graph
+        .scan(6)
+        .run_while(
+            [&x, &zero],
+            |_, [_, count]| count.lt(3.0),
+            |_, [power, count]| Ok(([(&power * &x)?, (count + 1.0)?], [power])),
+        )
+        .unwrap();
+    let gradient = &graph.gradients(&power.sum(..).unwrap(), &[&x]).unwrap()[0];
+    let found = run(&graph, &[&power, &steps, &rows, gradient]);
+    assert_eq!(found[0], [5.0625, 16.0]);
+    assert_eq!(found[1], [3.0]);
+    assert_eq!(found[2], [1.5, 2.0, 2.25, 4.0, 3.375, 8.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(found[3], [4.0 * 3.375, 4.0 * 8.0]);
+}
+
+#[test]
 fn layers_of_one_length_have_letters_of_their_own() {
     let graph = Graph::new();
     let x = constant(&graph, &[1.0, 2.0, 3.0], &[3]);
@@ -238,8 +259,15 @@ fn wrong_use_is_an_error() {
                 };
                 graph.scan(3).run([x], body).map(|([last], _)| last)
             }),
-            "gradients: the body of a scan is being written, and a gradient stands in it, expected one behind \
-             the scan",
+            "gradients: the body of a scan is being written, and a gradient stands in it, expected one \
+             behind the scan",
+        ),
+        (
+            message(|graph, x| {
+                let ends = graph.scan(3).run_while([x], |_, [h]| h.gt(0.0), |_, [h]| Ok(([h], [])));
+                ends.map(|([last], [])| last)
+            }),
+            "scan: the condition is i32[3, 2], expected one element without axes",
         ),
         (
             message(|graph, x| {
