@@ -119,9 +119,9 @@ fn gradient_from(
 /// on request.
 ///
 /// A gradient considers all steps before it on which its loss depends, also the steps of earlier gradients,
-/// and is the one by the values that the loss was computed with. Copies of values that the program overwrites are inserted where
-/// the gradient needs them. The program gets a warning for each gradient that is 0 because the loss does not
-/// depend on the parameter.
+/// and is the one by the values that the loss was computed with. Copies of values that the program overwrites
+/// are inserted where the gradient needs them. The program gets a warning for each gradient that is 0 because
+/// the loss does not depend on the parameter.
 ///
 /// ```
 /// use assignment_text::Program;

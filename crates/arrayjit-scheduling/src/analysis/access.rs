@@ -51,13 +51,13 @@ pub(crate) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
     owners
 }
 
-/// Whether `for var { first }; for other { second }` equals `for var { first; second }` with `var` in place of
-/// `other`: no iteration of `second` accesses an element that a later iteration of `first` writes, or writes
-/// one that a later iteration of `first` accesses.
+/// Whether `for var { first }; for other { second }` equals `for var { first; second }` with `var` in place
+/// of `other`: no iteration of `second` accesses an element that a later iteration of `first` writes, or
+/// writes one that a later iteration of `first` accesses.
 ///
 /// The proof is the one of [`independent`](codegen_core::dependence::independent), for the nodes that both
-/// bodies access and at least one writes. Iterations of the same body may depend on each other, because fusion
-/// keeps their order. Each body comes with its variable and its effects.
+/// bodies access and at least one writes. Iterations of the same body may depend on each other, because
+/// fusion keeps their order. Each body comes with its variable and its effects.
 pub(crate) fn can_fuse(
     (var, first, a): (LoopId, &[Stmt], &Effects),
     (other, second, b): (LoopId, &[Stmt], &Effects),

@@ -367,7 +367,8 @@ mod tests {
                    for i{i2} in 0..16 {{ l{l} := l{l} + %{x}[i{i0}, i{i2}] * %{w}[i{i2}, i{i1}] }}
                    %{h}[i{i0}, i{i1}] := l{l} }} }}
                  comment \"layer {layer}\"
-                 for i{i3} in 0..8 {{ for i{i4} in 0..16 {{ %{y}[i{i3}, i{i4}] := relu(%{h}[i{i3}, i{i4}]) }} }}
+                 for i{i3} in 0..8 {{ for i{i4} in 0..16 {{
+                   %{y}[i{i3}, i{i4}] := relu(%{h}[i{i3}, i{i4}]) }} }}
                  for i{i5} in 0..8 {{
                    declare l{l1} f32[] register
                    for i{i6} in 0..16 {{ l{l1} := max(%{y}[i{i5}, i{i6}], l{l1}) }}
