@@ -3,15 +3,17 @@
 //! ```text
 //! for i, j { y[j, i] := f(x[i, j]) }
 //! =
-//! for blocks of i, of j {
-//!   for pieces of both { for j of the piece unrolled { for i of the piece vector { … } } }
+//! for blocks of j, of i {
+//!   for pieces of i, of j { for j of the piece unrolled { for i of the piece vector { … } } }
 //! }
 //! ```
 //!
 //! A piece is a square with as many rows as a vector has lanes. Its columns are whole vectors of the array
 //! that is read, so a code generator can load these and transpose them in registers. A block is as long in
-//! both directions as a cache line, so that each line is used completely. Iterations are independent, so no
-//! bit changes.
+//! both directions as a cache line, so that each line is used completely. Consecutive blocks write adjacent
+//! lines, which the processor can fetch ahead, and a line that is read is used before others can evict it:
+//! rows whose distance is a power of two share few places of a cache. Iterations are independent, so no bit
+//! changes.
 
 use lowered_ir::ir::{Affine, Block, Expr, LoopId, LoopKind, Stmt, walk};
 
@@ -94,8 +96,8 @@ impl TransposeTiler<'_> {
         walk::substitute(&mut body, self.across.var, &at(block_j, piece_j, row));
         let vector = Stmt::looped(lane, self.piece, LoopKind::Vector, body);
         let piece = Stmt::looped(row, self.piece, LoopKind::Unrolled, vec![vector]);
-        let pieces = Stmt::serial(piece_j, PIECES, vec![Stmt::serial(piece_i, PIECES, vec![piece])]);
-        Stmt::serial(block_i, columns, vec![Stmt::serial(block_j, rows, vec![pieces])])
+        let pieces = Stmt::serial(piece_i, PIECES, vec![Stmt::serial(piece_j, PIECES, vec![piece])]);
+        Stmt::serial(block_j, rows, vec![Stmt::serial(block_i, columns, vec![pieces])])
     }
 
     /// The iterations outside of whole blocks, in strips.
