@@ -57,12 +57,12 @@ impl Model {
         Model::load_file(path.as_ref(), limits, None)
     }
 
-    /// Loads a model whose weights are in memory once, whatever the number of sessions: a CPU reads them where
-    /// the model has them. Arrays in a file beside the model that start at a multiple of 64 bytes stay in this
-    /// file: the system reads pages when a run needs them, drops them when memory is short, and has them once
-    /// for all processes. Others are copied when the model is loaded: those in the model file itself, those
-    /// with elements of fewer than 8 bits, those that are not aligned. Devices with memory of their own copy
-    /// all.
+    /// Loads a model whose weights are in memory once, whatever the number of sessions: a CPU reads them
+    /// where the model has them. Arrays in a file beside the model that start at a multiple of 64 bytes
+    /// stay in this file: the system reads pages when a run needs them, drops them when memory is short,
+    /// and has them once for all processes. Others are copied when the model is loaded: those in the model
+    /// file itself, those with elements of fewer than 8 bits, those that are not aligned. Devices with
+    /// memory of their own copy all.
     ///
     /// Sessions of other models copy weights to huge pages, which products may read some percent faster.
     ///

@@ -129,9 +129,9 @@ fn with_external(folder: &std::path::Path, offsets: [usize; 3]) -> std::path::Pa
             ..Default::default()
         });
     }
-    std::fs::write(folder.join("data.bin"), data).unwrap();
+    std::fs::write(folder.join("data.bin"), data).expect("written");
     let path = folder.join("model.onnx");
-    std::fs::write(&path, model(graph).encode_to_vec()).unwrap();
+    std::fs::write(&path, model(graph).encode_to_vec()).expect("written");
     path
 }
 

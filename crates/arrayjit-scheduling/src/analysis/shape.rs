@@ -44,7 +44,7 @@ impl ShapeTable {
             locals,
             words: Words::default(),
             found: ShapeNames::default(),
-            places: Places::default(),
+            positions: NamePositions::default(),
         };
         encoder.stmt(stmt);
         let Encoder { words, found, .. } = encoder;
@@ -161,12 +161,12 @@ struct Encoder<'a> {
     locals: &'a Locals,
     words: Words,
     found: ShapeNames,
-    places: Places,
+    positions: NamePositions,
 }
 
 /// The position of each name among those found.
 #[derive(Default)]
-struct Places {
+struct NamePositions {
     nodes: IdMap<NodeRef, usize>,
     loops: IdMap<LoopId, usize>,
     locals: IdMap<LocalId, usize>,
@@ -179,7 +179,7 @@ impl Encoder<'_> {
             Stmt::For { var, lo, hi, kind, body } => {
                 (lo, hi.limit, kind, hi.clips().len(), body.len()).hash(&mut self.words);
                 hi.clips().iter().for_each(|clip| self.index(clip));
-                self.places.loops.insert(*var, self.found.loops.len());
+                self.positions.loops.insert(*var, self.found.loops.len());
                 self.found.loops.push(*var);
                 body.iter().for_each(|stmt| self.stmt(stmt));
             }
@@ -191,7 +191,7 @@ impl Encoder<'_> {
             Stmt::Zero { node } => self.node(*node),
             Stmt::Declare { local, dtype, dims, space } => {
                 (dtype, dims, space).hash(&mut self.words);
-                self.places.locals.insert(*local, self.found.locals.len());
+                self.positions.locals.insert(*local, self.found.locals.len());
                 self.found.locals.push(*local);
             }
             Stmt::SetLocal { local, index, .. } => {
@@ -252,7 +252,7 @@ impl Encoder<'_> {
 
     fn node(&mut self, node: NodeRef) {
         let next = self.found.nodes.len();
-        let place = *self.places.nodes.entry(node).or_insert(next);
+        let place = *self.positions.nodes.entry(node).or_insert(next);
         place.hash(&mut self.words);
         if place == next {
             self.found.nodes.push(node);
@@ -261,7 +261,7 @@ impl Encoder<'_> {
     }
 
     fn local(&mut self, local: LocalId) {
-        if let Some(place) = self.places.locals.get(&local) {
+        if let Some(place) = self.positions.locals.get(&local) {
             return place.hash(&mut self.words);
         }
         let known = self.found.free.iter().position(|&free| free == local);
@@ -284,7 +284,7 @@ impl Encoder<'_> {
         for &(var, coefficient) in index.terms() {
             // A loop outside of the statement has no place.
             match var {
-                Var::Loop(id) => self.places.loops.get(&id).map_or((2, id.index()), |&place| (0, place)),
+                Var::Loop(id) => self.positions.loops.get(&id).map_or((2, id.index()), |&place| (0, place)),
                 Var::Symbol(id) => (1, id.index()),
             }
             .hash(&mut self.words);

@@ -2,9 +2,9 @@
 //!
 //! `for i { … A[i] …; B[i] := v }; … B …` stores into `A` instead of `B`, for local nodes of one type and
 //! shape, if no element of `A` is read after the element of `B` with the same index is written. There are
-//! two passes. [`fold_storage`] folds nodes that only one top-level statement accesses: this halves the memory
-//! that passes through the caches. [`fold_lifetimes`] folds a node that lives across statements into one
-//! that the statement which first writes it is the last to read: this needs less memory for a run, and
+//! two passes. [`fold_storage`] folds nodes that only one top-level statement accesses: this halves the
+//! memory that passes through the caches. [`fold_lifetimes`] folds a node that lives across statements into
+//! one that the statement which first writes it is the last to read: this needs less memory for a run, and
 //! changes nothing else, as far as kernels can tell.
 //!
 //! The proof goes from the outermost block inwards. In each block, the first statement that mentions `B` must

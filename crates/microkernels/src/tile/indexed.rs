@@ -49,8 +49,9 @@ pub(crate) struct IndexedRows<V: Simd> {
 ///
 /// # Safety
 ///
-/// The requirements of [`super::run`], for the elements that `a` spans, and at most `V::INDEXED_ROWS` rows; if
-/// they are in groups, at most as many groups as there are microkernels, and at most one vector of columns.
+/// The requirements of [`super::run`], for the elements that `a` spans, and at most `V::INDEXED_ROWS` rows;
+/// if they are in groups, at most as many groups as there are microkernels, and at most one vector of
+/// columns.
 #[inline(always)]
 pub(crate) unsafe fn run_indexed<V: Simd>(tile: &Tile<V>, a: &IndexedRows<V>, height: usize, columns: usize) {
     if let Some(RowGroups { size, microkernels }) = a.groups {

@@ -12,9 +12,9 @@ use crate::error::TensorNodeError;
 use crate::padding::Dims;
 
 impl HostArray {
-    /// The array whose little-endian bytes are a mapped part of a file, which it reads as they are if they are
-    /// aligned to [`ALIGN_BYTES`](crate::ALIGN_BYTES), and copies otherwise. A private mapping (`map_copy`)
-    /// keeps what is written into the array from the file.
+    /// The array whose little-endian bytes are a mapped part of a file, which it reads as they are if they
+    /// are aligned to [`ALIGN_BYTES`](crate::ALIGN_BYTES), and copies otherwise. A private mapping
+    /// (`map_copy`) keeps what is written into the array from the file.
     ///
     /// # Errors
     /// When the number of bytes does not match the element type and dimensions, or memory is short.
