@@ -252,21 +252,21 @@ impl Encoder<'_> {
 
     fn node(&mut self, node: NodeRef) {
         let next = self.found.nodes.len();
-        let place = *self.positions.nodes.entry(node).or_insert(next);
-        place.hash(&mut self.words);
-        if place == next {
+        let position = *self.positions.nodes.entry(node).or_insert(next);
+        position.hash(&mut self.words);
+        if position == next {
             self.found.nodes.push(node);
             (self.names.node(node), self.names.dims(node)).hash(&mut self.words);
         }
     }
 
     fn local(&mut self, local: LocalId) {
-        if let Some(place) = self.positions.locals.get(&local) {
-            return place.hash(&mut self.words);
+        if let Some(position) = self.positions.locals.get(&local) {
+            return position.hash(&mut self.words);
         }
         let known = self.found.free.iter().position(|&free| free == local);
-        let place = known.unwrap_or(self.found.free.len());
-        (usize::MAX, place).hash(&mut self.words);
+        let position = known.unwrap_or(self.found.free.len());
+        (usize::MAX, position).hash(&mut self.words);
         if known.is_none() {
             self.found.free.push(local);
             let decl = self.locals.get(&local);
@@ -282,9 +282,9 @@ impl Encoder<'_> {
     fn index(&mut self, index: &Affine) {
         (index.offset(), index.terms().len()).hash(&mut self.words);
         for &(var, coefficient) in index.terms() {
-            // A loop outside of the statement has no place.
+            // A loop outside of the statement has no position.
             match var {
-                Var::Loop(id) => self.positions.loops.get(&id).map_or((2, id.index()), |&place| (0, place)),
+                Var::Loop(id) => self.positions.loops.get(&id).map_or((2, id.index()), |&position| (0, position)),
                 Var::Symbol(id) => (1, id.index()),
             }
             .hash(&mut self.words);
