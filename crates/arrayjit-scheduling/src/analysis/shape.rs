@@ -284,7 +284,9 @@ impl Encoder<'_> {
         for &(var, coefficient) in index.terms() {
             // A loop outside of the statement has no position.
             match var {
-                Var::Loop(id) => self.positions.loops.get(&id).map_or((2, id.index()), |&position| (0, position)),
+                Var::Loop(id) => {
+                    self.positions.loops.get(&id).map_or((2, id.index()), |&position| (0, position))
+                }
                 Var::Symbol(id) => (1, id.index()),
             }
             .hash(&mut self.words);

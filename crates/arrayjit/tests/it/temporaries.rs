@@ -58,16 +58,18 @@ impl Plans {
 #[test]
 fn reports_name_temporaries() {
     let text = "
-        input x f32[128, 128]
+        input x f32[128, 128], w f32[128, 64]
         a[i,j] :+= x[i,k] * x[k,j]
         b[i,j] :+= a[i,k] * a[k,j]
-        c[i,j] :+= b[i,k] * b[k,j]
+        c[i,j] :+= b[i,k] * w[k,j]
         keep c";
     let backend = backend();
     let code = backend.compile_named("step", text, [] as [TensorNode; 0]).expect("legal");
-    let x = code.node("x").expect("declared");
-    let zeros = HostArray::zeros(DType::F32, [128, 128]).expect("small");
-    let context = backend.context().and_then(|context| context.init_from_host(x, &zeros)).expect("memory");
+    let mut context = backend.context().expect("a device");
+    for (name, dims) in [("x", [128, 128]), ("w", [128, 64])] {
+        let zeros = HostArray::zeros(DType::F32, dims).expect("small");
+        context = context.init_from_host(code.node(name).expect("declared"), &zeros).expect("memory");
+    }
     let _routine = code.link(&context).expect("all nodes have values");
     let report = context.stream().device().memory_report().to_string();
     for temporary in ["a (calls 0 to 1 of `step`)", "b (calls 1 to 2 of `step`)"] {
