@@ -11,6 +11,8 @@ mod lists; // sequences
 mod loading; // checks of a file
 mod loops; // states and rows that are constants
 #[cfg(feature = "cranelift")]
+mod microsoft; // operators of com.microsoft with operands that do not fit
+#[cfg(feature = "cranelift")]
 mod node_tests; // operators, by the tests of another project
 #[cfg(feature = "cli")]
 mod onnx_run; // the program

@@ -61,7 +61,7 @@ fn layers_that_are_computed_again_need_less_memory() {
         let [stored, again] = temporaries(name, NumericClass::Fast);
         assert!(again * 10 <= stored * 7, "{name}: {again} of {stored} bytes");
         let [stored, again] = temporaries(name, NumericClass::Strict);
-        assert!(again <= stored && stored <= 24 * 64 << 10, "{name}: {again} of {stored} bytes");
+        assert!(again <= stored && stored <= 24 * (64 << 10), "{name}: {again} of {stored} bytes");
     }
 }
 

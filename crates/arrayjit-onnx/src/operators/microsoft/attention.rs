@@ -52,11 +52,14 @@ pub(super) fn projected(cx: &mut NodeContext<'_, '_>, y: Value, operands: [usize
         return Err(OnnxError::Case("rotary positions or shared caches".into()));
     }
     let heads = cx.count("num_heads", 0)?;
-    let width = y.shape().last().copied().unwrap_or(0);
+    let &[_, _, width] = y.shape() else { return Err(expected_axes(0, "three", &y)) };
     let widths = cx.ints("qkv_hidden_sizes")?.unwrap_or_else(|| vec![(width / 3) as i64; 3]);
     let [q, k, v] = split(cx, &y, &widths)?;
     let past = match cache {
         Some(cache) => {
+            if cache.rank() != 5 || cache.shape()[0] != 2 {
+                return Err(expected_axes(operands[1], "five, the first of size 2", &cache));
+            }
             let attributes = [("axis", Attribute::Int(0)), ("num_outputs", Attribute::Int(2))];
             let halves = cx.apply("Split", attributes, vec![Some(cache)], 2)?;
             let shape = halves[0].shape()[1..].to_vec();
@@ -100,7 +103,12 @@ fn split<const N: usize>(cx: &mut NodeContext<'_, '_>, x: &Value, widths: &[i64]
     let widths = ints_of(DType::I64, &[widths.len()], widths)?;
     let widths = Value::Known(HostValue::new(widths, false));
     let parts = cx.apply("Split", [("axis", Attribute::Int(-1))], vec![Some(x.clone()), Some(widths)], N)?;
-    parts.try_into().map_err(|_| OnnxError::overflow())
+    parts.try_into().map_err(|_| OnnxError::Invalid(format!("expected {N} widths")))
+}
+
+/// The error of an operand with another number of axes.
+fn expected_axes(at: usize, expected: &str, found: &Value) -> OnnxError {
+    OnnxError::operand(at, format!("expected {expected} axes, found {:?}", found.shape()))
 }
 
 /// What is added to the scores: a bias, and a number for each key that a mask hides.
@@ -140,9 +148,12 @@ fn added(
 
 /// The part of an axis of that number, without the axis: of packed queries, keys and values.
 fn part(cx: &mut NodeContext<'_, '_>, x: &Value, at: i64) -> Result<Value> {
-    let &[batch, length, heads, _, size] = x.shape() else {
-        return Err(OnnxError::operand(0, "expected packed heads of five axes"));
+    let &[batch, length, heads, count, size] = x.shape() else {
+        return Err(expected_axes(0, "five", x));
     };
+    if at >= count as i64 {
+        return Err(OnnxError::operand(0, format!("expected more than {count} packed parts")));
+    }
     let mut index: Vec<Affine> = [0, 1, 2].map(Affine::letter).to_vec();
     index.extend([Affine { terms: Vec::new(), offset: at }, Affine::letter(3)]);
     let part = cx.reindexed(x, &[batch, length, heads, size], &index)?;
@@ -157,6 +168,15 @@ fn multi_head(cx: &mut NodeContext<'_, '_>) -> Lowered {
         (Some(packed), None) => [x, part(cx, &packed, 0)?, part(cx, &packed, 1)?],
         (Some(k), Some(v)) => [x, k, v],
     };
+    let past = [cx.optional(6), cx.optional(7)];
+    for (at, given, ranks) in [(0, Some(&q), 3..=3), (1, Some(&k), 3..=4), (2, Some(&v), 3..=4)]
+        .into_iter()
+        .chain([(6, past[0].as_ref(), 4..=4), (7, past[1].as_ref(), 4..=4)])
+    {
+        if let Some(given) = given.filter(|given| !ranks.contains(&given.rank())) {
+            return Err(expected_axes(at, if *ranks.end() == 3 { "three" } else { "four" }, given));
+        }
+    }
     if let Some(bias) = cx.optional(3) {
         let widths =
             [&q, &k, &v].map(|x| if x.rank() == 3 { x.shape()[2] } else { x.shape()[1] * x.shape()[3] });
@@ -167,7 +187,6 @@ fn multi_head(cx: &mut NodeContext<'_, '_>) -> Lowered {
             }
         }
     }
-    let past = [cx.optional(6), cx.optional(7)];
     let (mask, bias) = (cx.optional(4), cx.optional(5));
     let mask = added(cx, mask, bias, [&q, &k], past[0].as_ref())?;
     let attributes = attributes(cx, [heads, heads], "unidirectional")?;
@@ -229,6 +248,11 @@ fn rotated(
 /// All positions of a run whose number is the total length are a prompt.
 fn grouped(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (all, shared) = (cx.count("num_heads", 0)?, cx.count("kv_num_heads", 0)?);
+    for at in [3, 4] {
+        if let Some(cache) = cx.optional(at).filter(|cache| cache.rank() != 4) {
+            return Err(expected_axes(at, "four", &cache));
+        }
+    }
     for (at, name) in [(11, "sinks of heads"), (12, "scales of quantized caches")] {
         if cx.optional(at).is_some() {
             return Err(OnnxError::Case(name.into()));
@@ -244,7 +268,7 @@ fn grouped(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let [q, k, v] = match (cx.optional(1), cx.optional(2)) {
         (Some(k), Some(v)) => [x, k, v],
         _ => {
-            let size = width / (all + 2 * shared);
+            let size = width / all.saturating_add(shared.saturating_mul(2));
             split(cx, &x, &[all, shared, shared].map(|heads| (heads * size) as i64))?
         }
     };

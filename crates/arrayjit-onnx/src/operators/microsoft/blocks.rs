@@ -31,7 +31,7 @@ impl Blocks {
     fn of(cx: &NodeContext<'_, '_>) -> Result<Blocks> {
         let (columns, rows) = (cx.count("K", 0)?, cx.count("N", 0)?);
         let (bits, size) = (cx.count("bits", 4)?, cx.count("block_size", 32)?);
-        if !matches!(bits, 2 | 4 | 8) || size * bits % 8 != 0 || size > 1 << 16 {
+        if size > 1 << 16 || !matches!(bits, 2 | 4 | 8) || size * bits % 8 != 0 {
             return Err(OnnxError::attribute("bits", "2, 4 or 8, and blocks of whole bytes"));
         }
         Ok(Blocks { rows, columns, bits, size })
@@ -115,6 +115,9 @@ fn weights(cx: &mut NodeContext<'_, '_>, blocks: Blocks) -> Result<Value> {
 
 fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (x, blocks) = (cx.value(0)?, Blocks::of(cx)?);
+    if x.rank() == 0 {
+        return Err(OnnxError::operand(0, "expected one axis or more"));
+    }
     if cx.optional(4).is_some() {
         return Err(OnnxError::Case("an order of groups".into()));
     }

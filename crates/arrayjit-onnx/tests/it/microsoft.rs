@@ -1,0 +1,82 @@
+//! Operators of `com.microsoft` with operands that do not fit.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
+
+use arrayjit_onnx::{Backend, DType, HostArray, Model, proto::*};
+
+use crate::build::{graph, int, model, node};
+
+/// The operators, each with the largest number of operands.
+const OPERATORS: &[(&str, usize)] = &[
+    ("Attention", 7),
+    ("BiasAdd", 3),
+    ("BiasGelu", 2),
+    ("BiasSplitGelu", 2),
+    ("DequantizeLinear", 3),
+    ("DynamicQuantizeMatMul", 5),
+    ("EmbedLayerNormalization", 9),
+    ("FastGelu", 2),
+    ("FusedConv", 4),
+    ("FusedGemm", 3),
+    ("FusedMatMul", 2),
+    ("GroupNorm", 3),
+    ("GroupQueryAttention", 11),
+    ("MatMulIntegerToFloat", 7),
+    ("MatMulNBits", 6),
+    ("MultiHeadAttention", 8),
+    ("QAttention", 9),
+    ("QGemm", 9),
+    ("QLinearAdd", 8),
+    ("QLinearAveragePool", 5),
+    ("QLinearConcat", 8),
+    ("QLinearGlobalAveragePool", 5),
+    ("QLinearSoftmax", 5),
+    ("RotaryEmbedding", 4),
+    ("SkipLayerNormalization", 5),
+    ("SkipSimplifiedLayerNormalization", 4),
+    ("Trilu", 2),
+];
+
+/// A model of one node with that many operands.
+fn of_one_node(operator: &str, operands: usize) -> ModelProto {
+    let names: Vec<String> = (0..operands).map(|at| format!("x{at}")).collect();
+    let mut node = node(&format!("y z = {operator} {}", names.join(" ")));
+    node.domain = "com.microsoft".into();
+    for (name, value) in
+        [("num_heads", 2), ("kv_num_heads", 1), ("groups", 1), ("K", 2), ("N", 2), ("block_size", 16)]
+    {
+        node = int(node, name, value);
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut model = model(graph(&names, &["y"], vec![node]));
+    model.opset_import.push(OperatorSetIdProto { domain: "com.microsoft".into(), version: 1 });
+    model
+}
+
+/// Operands of every rank, alike or one axis more from operand to operand, are computed with or rejected.
+#[test]
+fn operands_of_any_rank_are_computed_with_or_rejected() {
+    let backend = Backend::open("inline").unwrap();
+    let (mut accepted, mut rejected) = (0, 0);
+    for &(operator, most) in OPERATORS {
+        for operands in [1, 2, most / 2, most] {
+            let session =
+                Model::from_proto(&of_one_node(operator, operands)).unwrap().session(&backend).unwrap();
+            for (rank, more, dtype) in (0..6).flat_map(|rank| {
+                [0, 1].into_iter().flat_map(move |more| {
+                    [DType::F32, DType::U8, DType::I32].map(|dtype| (rank, more, dtype))
+                })
+            }) {
+                let arrays: Vec<HostArray> = (0..operands)
+                    .map(|at| HostArray::zeros(dtype, vec![2; (rank + more * at) % 6]).unwrap())
+                    .collect();
+                let names: Vec<String> = (0..operands).map(|at| format!("x{at}")).collect();
+                let given: Vec<(&str, &HostArray)> = names.iter().map(String::as_str).zip(&arrays).collect();
+                match session.run(&given) {
+                    Ok(_) => accepted += 1,
+                    Err(_) => rejected += 1,
+                }
+            }
+        }
+    }
+    assert!(accepted > 100 && rejected > 1000, "{accepted} accepted, {rejected} rejected");
+}
