@@ -1,4 +1,4 @@
-//! Multiplication that need not be computed step by step leave their scan.
+//! Products that need not be computed step by step leave their scan.
 //!
 //! ```text
 //! scan t { zero a; for b, j, i { a[b,j] += x[t,b,i] · w[i,j] }; … a … }
