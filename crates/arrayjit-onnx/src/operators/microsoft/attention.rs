@@ -215,7 +215,7 @@ fn with_heads(cx: &mut NodeContext<'_, '_>, x: &Value, heads: usize) -> Result<V
     cx.permuted(&split, &[0, 2, 1, 3])
 }
 
-/// The opposite of [`with_heads`].
+/// Undoes [`with_heads`]: heads and their elements become one axis.
 fn without_heads(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
     let rows = cx.permuted(x, &[0, 2, 1, 3])?;
     let &[batch, positions, heads, size] = rows.shape() else { return Err(OnnxError::overflow()) };
