@@ -47,6 +47,7 @@ static FAMILIES: &[&[Operator]] = &[
     data_shaped::OPERATORS,
     dequantized::OPERATORS,
     elementwise::OPERATORS,
+    elementwise::ON_HOST,
     layout::OPERATORS,
     list::OPERATORS,
     loss::OPERATORS,
@@ -105,8 +106,7 @@ pub(crate) fn lower(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if !cx.has_sizes() {
         return (operator.lower)(cx);
     }
-    let is_on_elements = elementwise::OPERATORS.iter().any(|other| other.name == operator.name);
-    let results = match sizes::lowered(cx, is_on_elements) {
+    let results = match sizes::lowered(cx, operator) {
         Ok(Some(results)) => return Ok(results),
         Ok(None) => (operator.lower)(cx),
         Err(problem) => Err(problem),

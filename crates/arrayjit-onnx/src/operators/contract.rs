@@ -20,13 +20,14 @@ use crate::{
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("Det", 11, determinant),
-    op("Einsum", 12, einsum),
-    op("Gemm", 7, gemm),
+    op("Einsum", 12, einsum).sized(),
+    op("Gemm", 7, gemm).sized(),
     op("MatMul", 1, |cx| {
         let (x, z) = (cx.value(0)?, cx.value(1)?);
         let dtype = x.dtype();
         Ok(vec![product(cx, &x, &z, dtype)?])
-    }),
+    })
+    .sized(),
 ];
 
 /// The product of matrices, as NumPy's `matmul`: axes in front broadcast, and vectors get an axis.

@@ -19,8 +19,12 @@ use crate::{
     value::Value,
 };
 
-pub(super) static OPERATORS: &[Operator] =
-    &[op("If", 1, branch), list_op("Loop", 1, repeated), op("Scan", 9, scan), op("Scan", 8, batched_scan)];
+pub(super) static OPERATORS: &[Operator] = &[
+    op("If", 1, branch).sized(),
+    list_op("Loop", 1, repeated),
+    op("Scan", 9, scan),
+    op("Scan", 8, batched_scan),
+];
 
 /// The most steps of a scan; a condition ends loops without a number of steps, or their budget.
 const MOST_SCANNED: usize = 1 << 32;

@@ -22,8 +22,8 @@ use crate::{
 
 pub(super) static OPERATORS: &[Operator] = &[
     internal_op("Conv", dequantized_convolution),
-    internal_op("Gemm", dequantized_gemm),
-    internal_op("MatMul", dequantized_product),
+    internal_op("Gemm", dequantized_gemm).sized(),
+    internal_op("MatMul", dequantized_product).sized(),
 ];
 
 /// The operands of a product: integers, scales and zero points. Scales and zero points of the right one may

@@ -8,7 +8,7 @@ use tnode::{DType, HostArray, Scalar};
 
 use super::{
     context::{Lowered, MOST_ON_HOST, NodeContext},
-    operator::{Operator, list_op, op},
+    operator::{Operator, all_sized, list_op, op},
     reduce::wide,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     value::Value,
 };
 
-pub(super) static OPERATORS: &[Operator] = &[
+pub(super) static OPERATORS: &[Operator] = &all_sized([
     op("Abs", 1, |cx| unary(cx, "abs({})")),
     op("Acos", 7, |cx| unary(cx, "acos({})")),
     op("Acosh", 9, |cx| unary(cx, "acosh({})")),
@@ -34,7 +34,6 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("BitwiseNot", 18, bitwise_not),
     op("BitwiseOr", 18, |cx| binary(cx, "bit_or({x}, {z})")),
     op("BitwiseXor", 18, |cx| binary(cx, "bit_xor({x}, {z})")),
-    op("BitCast", 26, bit_cast),
     op("Cast", 1, cast),
     op("CastLike", 15, cast_like),
     op("Ceil", 1, |cx| unary(cx, "-floor(-{})")),
@@ -91,7 +90,10 @@ pub(super) static OPERATORS: &[Operator] = &[
     op("ThresholdedRelu", 10, |cx| with_alpha(cx, 1.0, "where({} > {alpha}, {}, 0)")),
     op("Where", 9, select),
     op("Xor", 7, |cx| comparison(cx, "{x} != {z}")),
-];
+]);
+
+/// Those that the host computes, for which it needs numbers.
+pub(super) static ON_HOST: &[Operator] = &[op("BitCast", 26, bit_cast)];
 
 /// Applies an expression, in which `{}` is the element.
 fn unary(cx: &mut NodeContext<'_, '_>, expression: &str) -> Lowered {

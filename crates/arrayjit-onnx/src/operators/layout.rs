@@ -18,19 +18,19 @@ use crate::{
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
-    op("Concat", 4, concat),
+    op("Concat", 4, concat).sized(),
     op("DepthToSpace", 1, depth_to_space),
-    op("Expand", 8, expand),
-    op("Flatten", 1, flatten_axes),
-    op("Reshape", 5, reshape),
-    op("Slice", 1, slice),
+    op("Expand", 8, expand).sized(),
+    op("Flatten", 1, flatten_axes).sized(),
+    op("Reshape", 5, reshape).sized(),
+    op("Slice", 1, slice).sized(),
     op("SpaceToDepth", 1, space_to_depth),
-    op("Split", 2, split),
-    op("Squeeze", 1, squeeze),
+    op("Split", 2, split).sized(),
+    op("Squeeze", 1, squeeze).sized(),
     op("Tile", 6, tile),
-    op("Transpose", 1, transpose),
+    op("Transpose", 1, transpose).sized(),
     op("Trilu", 14, trilu),
-    op("Unsqueeze", 1, unsqueeze),
+    op("Unsqueeze", 1, unsqueeze).sized(),
 ];
 
 fn concat(cx: &mut NodeContext<'_, '_>) -> Lowered {

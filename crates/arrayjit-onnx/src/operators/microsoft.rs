@@ -28,10 +28,11 @@ pub(super) static OPERATORS: &[Operator] = &[
         let sum = plus(cx, 0, 1)?;
         let skip = cx.value(2)?;
         Ok(vec![combined(cx, &sum, &skip, skip.dtype(), "{x} + {z}")?])
-    }),
-    ms("BiasGelu", |cx| on_sum(cx, "gelu({})")),
+    })
+    .sized(),
+    ms("BiasGelu", |cx| on_sum(cx, "gelu({})")).sized(),
     ms("BiasSplitGelu", split_gelu),
-    ms("FastGelu", |cx| on_sum(cx, "gelu_tanh({})")),
+    ms("FastGelu", |cx| on_sum(cx, "gelu_tanh({})")).sized(),
     ms("FusedConv", |cx| {
         let (x, filters, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
         let y = convolved(cx, &x, &filters, bias)?;
@@ -47,13 +48,14 @@ pub(super) static OPERATORS: &[Operator] = &[
         let (alpha, beta) = (cx.float_or("activation_alpha", 0.01)?, cx.float_or("activation_beta", 0.0)?);
         activated(cx, y, &[alpha, beta])
     }),
-    ms("FusedMatMul", multiplied),
-    ms("Gelu", |cx| on_sum(cx, "gelu({})")),
+    ms("FusedMatMul", multiplied).sized(),
+    ms("Gelu", |cx| on_sum(cx, "gelu({})")).sized(),
     ms("QuickGelu", |cx| {
         let alpha = float(DType::F32, f64::from(cx.float_or("alpha", 1.702)?));
         on_sum(cx, &format!("silu({{}}, {alpha})"))
-    }),
-    ms("TransposeMatMul", multiplied),
+    })
+    .sized(),
+    ms("TransposeMatMul", multiplied).sized(),
     ms("Trilu", trilu),
 ];
 

@@ -16,18 +16,18 @@ use crate::{
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
-    op("BatchNormalization", 7, batch),
-    Operator { is_random: true, ..op("Dropout", 7, dropout) },
+    op("BatchNormalization", 7, batch).sized(),
+    Operator { is_random: true, ..op("Dropout", 7, dropout).sized() },
     op("GroupNormalization", 18, group),
     op("Hardmax", 1, |cx| on_axis(cx, hardest)),
     op("InstanceNormalization", 6, instance),
     op("LRN", 1, local_response),
-    op("LayerNormalization", 17, layer),
-    op("LogSoftmax", 1, |cx| on_axis(cx, Tensor::log_softmax)),
+    op("LayerNormalization", 17, layer).sized(),
+    op("LogSoftmax", 1, |cx| on_axis(cx, Tensor::log_softmax)).sized(),
     op("LpNormalization", 1, lp),
     op("MeanVarianceNormalization", 9, mean_variance),
-    op("RMSNormalization", 23, rms),
-    op("Softmax", 1, |cx| on_axis(cx, Tensor::softmax)),
+    op("RMSNormalization", 23, rms).sized(),
+    op("Softmax", 1, |cx| on_axis(cx, Tensor::softmax)).sized(),
 ];
 
 /// The shape as rows and columns before opset 13, and the axis otherwise.

@@ -14,12 +14,20 @@ pub(super) struct Operator {
     pub(super) is_random: bool,
     /// Whether operands or results may be sequences.
     pub(super) has_sequences: bool,
+    /// Whether arrays may have sizes that each run gives. The statements of the others have numbers that
+    /// follow from shapes.
+    pub(super) takes_sizes: bool,
 }
 
 /// The domain of operators that no file names.
 const INTERNAL: &str = "internal";
 
 impl Operator {
+    /// The operator with arrays whose sizes each run gives.
+    pub(super) const fn sized(self) -> Self {
+        Self { takes_sizes: true, ..self }
+    }
+
     /// Whether no file names it: a load puts it in place of others.
     pub(super) fn is_internal(&self) -> bool {
         self.domain == INTERNAL
@@ -46,7 +54,7 @@ pub(super) const fn op(
     since: i64,
     lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
 ) -> Operator {
-    Operator { name, domain: "", since, lower, is_random: false, has_sequences: false }
+    Operator { name, domain: "", since, lower, is_random: false, has_sequences: false, takes_sizes: false }
 }
 
 /// An operator of `ai.onnx` whose operands or results may be sequences.
@@ -56,4 +64,14 @@ pub(super) const fn list_op(
     lower: fn(&mut NodeContext<'_, '_>) -> Lowered,
 ) -> Operator {
     Operator { has_sequences: true, ..op(name, since, lower) }
+}
+
+/// Operators with arrays whose sizes each run gives.
+pub(super) const fn all_sized<const N: usize>(mut operators: [Operator; N]) -> [Operator; N] {
+    let mut at = 0;
+    while at < N {
+        operators[at].takes_sizes = true;
+        at += 1;
+    }
+    operators
 }

@@ -20,12 +20,12 @@ use crate::{
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("ConvInteger", 10, integer_convolution),
-    op("DequantizeLinear", 10, dequantize),
-    op("DynamicQuantizeLinear", 11, dynamic),
-    op("MatMulInteger", 10, multiplied),
+    op("DequantizeLinear", 10, dequantize).sized(),
+    op("DynamicQuantizeLinear", 11, dynamic).sized(),
+    op("MatMulInteger", 10, multiplied).sized(),
     op("QLinearConv", 10, quantized_convolution),
     op("QLinearMatMul", 10, quantized_product),
-    op("QuantizeLinear", 10, quantize),
+    op("QuantizeLinear", 10, quantize).sized(),
 ];
 
 /// The lowest and the highest value of an integer type of at most 16 bits.

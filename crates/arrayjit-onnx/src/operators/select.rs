@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
-    op("Gather", 1, gather),
+    op("Gather", 1, gather).sized(),
     op("GatherElements", 11, gather_elements),
     op("GatherND", 11, gather_nd),
     op("OneHot", 9, one_hot),

@@ -19,10 +19,10 @@ use crate::{
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("Constant", 1, constant),
-    op("ConstantOfShape", 9, constant_of_shape),
+    op("ConstantOfShape", 9, constant_of_shape).sized(),
     op("EyeLike", 9, eye_like),
-    op("Range", 11, range),
-    op("Shape", 1, shape),
+    op("Range", 11, range).sized(),
+    op("Shape", 1, shape).sized(),
     op("Size", 1, |cx| {
         let count = cx.value(0)?.num_elements() as i64;
         Ok(vec![Value::Known(HostValue::new(HostArray::from_slice(&[count], [])?, false))])

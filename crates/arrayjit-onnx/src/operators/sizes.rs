@@ -1,8 +1,8 @@
-//! Sizes that each run gives: which operators take them, and arithmetic with them.
+//! Sizes that each run gives: arithmetic with them, and arrays of them.
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::context::NodeContext;
+use super::{context::NodeContext, operator::Operator};
 use crate::{
     error::{OnnxError, Result},
     extents::SizeSum,
@@ -12,68 +12,15 @@ use crate::{
 };
 use tnode::{DType, Scalar};
 
-/// The operators that take arrays with such sizes, besides those on elements. The statements of others have
-/// numbers that follow from shapes.
-const OPERATORS: &[&str] = &[
-    "BatchNormalization",
-    "BiasAdd",
-    "BiasGelu",
-    "Concat",
-    "ConstantOfShape",
-    "DequantizeLinear",
-    "Dropout",
-    "DynamicQuantizeLinear",
-    "DynamicQuantizeMatMul",
-    "Einsum",
-    "Expand",
-    "FastGelu",
-    "Flatten",
-    "FusedMatMul",
-    "Gather",
-    "Gemm",
-    "If",
-    "LayerNormalization",
-    "LogSoftmax",
-    "MatMul",
-    "MatMulInteger",
-    "MatMulIntegerToFloat",
-    "MatMulNBits",
-    "QuantizeLinear",
-    "QuickGelu",
-    "RMSNormalization",
-    "Range",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-    "Reshape",
-    "Shape",
-    "SimplifiedLayerNormalization",
-    "SkipLayerNormalization",
-    "SkipSimplifiedLayerNormalization",
-    "Slice",
-    "Softmax",
-    "Split",
-    "Squeeze",
-    "Transpose",
-    "Unsqueeze",
-];
-
 /// The results of a node with sizes; none if its operator computes them.
-pub(super) fn lowered(cx: &mut NodeContext<'_, '_>, is_on_elements: bool) -> Result<Option<Vec<Value>>> {
+pub(super) fn lowered(cx: &mut NodeContext<'_, '_>, operator: &Operator) -> Result<Option<Vec<Value>>> {
     if let Some(result) = computed(cx)? {
         return Ok(Some(vec![result]));
     }
     if let Some(results) = moved(cx)? {
         return Ok(Some(results));
     }
-    match is_on_elements && cx.operator() != "BitCast" || OPERATORS.contains(&cx.operator()) {
+    match operator.takes_sizes {
         true => Ok(None),
         false => Err(cx.needs_extents("the operator takes no sizes that each run gives")),
     }

@@ -16,7 +16,7 @@ use crate::{
     value::Value,
 };
 
-pub(in crate::operators) static OPERATORS: &[Operator] = &[ms("MatMulNBits", multiplied)];
+pub(in crate::operators) static OPERATORS: &[Operator] = &[ms("MatMulNBits", multiplied).sized()];
 
 /// A matrix `[rows, columns]` of integers of few bits, in blocks of elements of a row.
 #[derive(Clone, Copy)]

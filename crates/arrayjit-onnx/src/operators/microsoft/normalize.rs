@@ -21,7 +21,8 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
         let x = cx.value(0)?;
         let scale = cx.value(1)?;
         Ok(vec![simplified(cx, x, scale, cx.int_or("axis", -1)?, 1e-5)?])
-    }),
+    })
+    .sized(),
     ms("SkipLayerNormalization", |cx| {
         let sum = skipped(cx, 4)?;
         let (scale, bias) = (cx.value(2)?, cx.optional(3));
@@ -32,7 +33,8 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
         results.resize(3, sum.clone());
         results.push(sum);
         Ok(results)
-    }),
+    })
+    .sized(),
     ms("SkipSimplifiedLayerNormalization", |cx| {
         if cx.wants(1) || cx.wants(2) {
             return Err(OnnxError::Case("statistics as results".into()));
@@ -41,7 +43,8 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
         let scale = cx.value(2)?;
         let y = simplified(cx, sum.clone(), scale, -1, 1e-12)?;
         Ok(vec![y, sum.clone(), sum.clone(), sum])
-    }),
+    })
+    .sized(),
 ];
 
 fn epsilon(cx: &NodeContext<'_, '_>, default: f32) -> Result<(&'static str, Attribute)> {

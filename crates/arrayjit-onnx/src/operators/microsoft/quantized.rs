@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub(in crate::operators) static OPERATORS: &[Operator] = &[
-    ms("DequantizeLinear", dequantize),
+    ms("DequantizeLinear", dequantize).sized(),
     ms("DynamicQuantizeMatMul", |cx| {
         let x = cx.value(0)?;
         let [x, scale, zero] = cx
@@ -28,13 +28,15 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
         let weight_scale = cx.value(2)?;
         let y = scaled(cx, [Some(x), Some(zero)], weights, [&scale, &weight_scale])?;
         biased(cx, y, 4)
-    }),
+    })
+    .sized(),
     ms("MatMulIntegerToFloat", |cx| {
         let (left, right) = ([Some(cx.value(0)?), cx.optional(4)], [Some(cx.value(1)?), cx.optional(5)]);
         let scales = [cx.value(2)?, cx.value(3)?];
         let y = scaled(cx, left, right, [&scales[0], &scales[1]])?;
         biased(cx, y, 6)
-    }),
+    })
+    .sized(),
     ms("QAttention", |cx| {
         let (left, right) = ([Some(cx.value(0)?), cx.optional(6)], [Some(cx.value(1)?), cx.optional(7)]);
         let scales = [cx.value(3)?, cx.value(4)?];
@@ -69,7 +71,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
         let attributes = cx.copied(&["axis"]);
         one(cx, "Softmax", attributes)
     }),
-    ms("QuantizeLinear", quantize),
+    ms("QuantizeLinear", quantize).sized(),
 ];
 
 /// The numbers that the integers of an operand stand for; its scale and zero point follow it.
