@@ -200,3 +200,24 @@ fn profiles_of_dropped_routines_are_collected() {
     drop(kept);
     assert_eq!(names(backend.take_profiles()), ["step"]);
 }
+
+/// Each step of a scan is a call of the profile; in the table, the steps of a kernel are a line.
+#[test]
+fn steps_of_a_scan_share_a_line_of_the_table() {
+    let backend = backend("multicore", 2, true);
+    let text = "param u f32[160,160] := normal(3) * 0.1
+        node h f32[7,64,160]
+        h[0,b,j] := 1
+        scan t in 0..6 {
+            r[b,j] :+= h[t,b,i] * u[i,j]
+            h[t + 1, b, j] := tanh(r[b,j])
+        }
+        keep h";
+    let code = backend.compile_named("walk", text, [] as [&TensorNode; 0]).unwrap();
+    let context = backend.initialize(&code, &backend.context().unwrap()).unwrap();
+    let routine = code.link(&context).unwrap();
+    routine.run(&[]).unwrap();
+    let profile = routine.profile().unwrap();
+    assert!(profile.calls.len() > 6, "{}", profile.to_table());
+    assert!(profile.to_table().contains(", 6 calls\n"), "{}", profile.to_table());
+}

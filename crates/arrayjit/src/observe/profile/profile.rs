@@ -101,8 +101,9 @@ fn launch<S: Serializer>(size: &Option<LaunchSize>, serializer: S) -> Result<S::
 
 impl Profile {
     /// A table for terminals: a line per kernel call, the longest first, with the statements and the reason
-    /// why a call has no vector program below it. It ends with the calls that together take less than a
-    /// hundredth of the time, as one line.
+    /// why a call has no vector program below it. Calls that do the same, such as the steps of a scan, share
+    /// a line with the sums of their times and of their work. Lines of less than a hundredth of the time are
+    /// together the last one.
     pub fn to_table(&self) -> String {
         table::table(self)
     }

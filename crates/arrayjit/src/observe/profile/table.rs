@@ -1,12 +1,12 @@
 //! A profile as a table for terminals.
 
-use std::fmt::Write as _;
+use std::{collections::HashMap, fmt::Write as _};
 
 use device_runtime::LaunchSize;
 
 use super::{
     call::list,
-    profile::{Profile, ProfiledCall},
+    profile::{Profile, ProfiledCall, TimeSummary},
     roofline::Limit,
     statements::Statement,
 };
@@ -23,27 +23,86 @@ const HEADING: &str =
 pub(super) fn table(profile: &Profile) -> String {
     let mut text = heading(profile);
     let whole = profile.kernel_us();
-    let mut calls: Vec<(usize, &ProfiledCall)> = profile.calls.iter().enumerate().collect();
-    calls.sort_by(|(_, a), (_, b)| b.median_us().total_cmp(&a.median_us()));
-    let is_long = |call: &ProfiledCall| whole == 0.0 || call.median_us() >= SHORT * whole;
-    let (long, short): (Vec<_>, Vec<_>) = calls.into_iter().partition(|(_, call)| is_long(call));
+    let mut rows = rows(profile);
+    rows.sort_by(|a, b| b.call.median_us().total_cmp(&a.call.median_us()));
+    let is_long = |row: &Row| whole == 0.0 || row.call.median_us() >= SHORT * whole;
+    let (long, short): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_long);
     text += HEADING;
     text.push('\n');
-    for (at, call) in long {
-        line(&mut text, at, call, whole);
-        details(&mut text, call);
+    for row in long {
+        line(&mut text, &row, whole);
+        details(&mut text, &row.call);
     }
     if !short.is_empty() {
-        let us: f64 = short.iter().map(|(_, call)| call.median_us()).sum();
+        let us: f64 = short.iter().map(|row| row.call.median_us()).sum();
+        let calls: usize = short.iter().map(|row| row.count).sum();
         let _ = writeln!(
             text,
             "{:>6} {us:>11.1} {:>7.1}  in {}",
             "…",
             percent(us, whole),
-            counted(short.len(), "shorter call")
+            counted(calls, "shorter call")
         );
     }
     text
+}
+
+/// Calls of a run that have a line together.
+struct Row {
+    /// The position of the first.
+    at: usize,
+    count: usize,
+    /// The calls as one, with the sum of their times and of their work.
+    call: ProfiledCall,
+}
+
+/// The calls; those that do the same, such as the steps of a scan, are one row.
+fn rows(profile: &Profile) -> Vec<Row> {
+    let mut groups: Vec<(usize, Vec<&ProfiledCall>)> = Vec::new();
+    let mut of_kernel: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, call) in profile.calls.iter().enumerate() {
+        let known = of_kernel.entry(&call.description.kernel).or_default();
+        let is_same = |group: &&usize| {
+            let first = groups[**group].1[0];
+            first.description == call.description && first.device == call.device
+        };
+        match known.iter().find(is_same) {
+            Some(&group) => groups[group].1.push(call),
+            None => {
+                known.push(groups.len());
+                groups.push((at, vec![call]));
+            }
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(at, calls)| Row { at, count: calls.len(), call: joined(profile, &calls) })
+        .collect()
+}
+
+/// Calls that do the same as one call.
+fn joined(profile: &Profile, calls: &[&ProfiledCall]) -> ProfiledCall {
+    let mut whole = calls[0].clone();
+    if calls.len() == 1 {
+        return whole;
+    }
+    let cost = &mut whole.description.cost;
+    let times = calls.len() as f64;
+    (cost.flops, cost.integer_ops, cost.bytes) =
+        (times * cost.flops, times * cost.integer_ops, times * cost.bytes);
+    let times = calls.iter().map(|call| call.time);
+    whole.time = times
+        .reduce(|sum: Option<TimeSummary>, time| {
+            let (sum, time) = sum.zip(time)?;
+            let median_us = sum.median_us + time.median_us;
+            Some(TimeSummary { median_us, total_us: sum.total_us + time.total_us, ..sum })
+        })
+        .flatten();
+    let limits = profile.roofline.as_ref().filter(|_| whole.device == profile.device);
+    whole.roofline_share = limits
+        .zip(whole.time)
+        .and_then(|(limits, time)| limits.share(&whole.description.cost, time.median_us));
+    whole
 }
 
 fn heading(profile: &Profile) -> String {
@@ -77,8 +136,12 @@ fn heading(profile: &Profile) -> String {
     text
 }
 
-fn line(text: &mut String, at: usize, call: &ProfiledCall, whole: f64) {
-    let kernel = &call.description.kernel;
+fn line(text: &mut String, row: &Row, whole: f64) {
+    let Row { at, count, call } = row;
+    let mut kernel = call.description.kernel.clone();
+    if *count > 1 {
+        let _ = write!(kernel, ", {count} calls");
+    }
     let Some(time) = call.time else {
         let _ = writeln!(
             text,
@@ -210,6 +273,21 @@ mod tests {
                      line 1: h[i,j] :+= x[i,k] * w[k,j]
                  …         0.0     0.5  in 1 shorter call
         "#]].assert_eq(&example::profile().to_table());
+    }
+
+    /// As those of a scan's steps.
+    #[test]
+    fn calls_that_do_the_same_share_a_line() {
+        let mut profile = example::profile();
+        profile.calls = vec![profile.calls[1].clone(); 64];
+        let table = profile.to_table();
+        let line = table.lines().nth(4).unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(
+            words,
+            ["1", "64.0", "100.0", "0.29", "65.54", "12.29", "66%", "flops", "step_k1,", "64", "calls"]
+        );
+        assert_eq!(table.matches("step_k1").count(), 1, "{table}");
     }
 
     #[test]
