@@ -113,9 +113,10 @@ pub(crate) enum Init {
     Zeros,
     /// Uniform integers in 0 to this number, excluded.
     Below(u16),
-    /// cos(-πi / n) of the position i among n elements.
+    /// cos(-πi / n) of the position i among n elements; of a matrix cos(-2πij / n) of row i and column j, and of
+    /// several matrices the same for all their columns side by side.
     Cosines,
-    /// sin(-πi / n) of the position i among n elements.
+    /// The sines of the same angles.
     Sines,
 }
 
@@ -286,7 +287,16 @@ impl Node {
         let count = self.dims.iter().product();
         let seed = self.name.bytes().fold(7, |seed: u64, b| seed.wrapping_mul(31).wrapping_add(u64::from(b)));
         let mut rng = fastrand::Rng::with_seed(seed);
-        let angle = |at: usize| -std::f64::consts::PI * at as f64 / count as f64;
+        let angle = |at: usize| {
+            let steps = match self.dims[..] {
+                [.., rows, columns] => {
+                    let (row, matrix) = (at / columns % rows, at / columns / rows);
+                    2 * row * (matrix * columns + at % columns)
+                }
+                _ => at,
+            };
+            -std::f64::consts::PI * steps as f64 / count as f64
+        };
         let value = |rng: &mut fastrand::Rng, at: usize| match (init, self.dtype) {
             (Init::Zeros, _) => 0.0,
             (Init::Cosines, _) => angle(at).cos() as f32,

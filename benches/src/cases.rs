@@ -4,6 +4,7 @@ mod attention;
 mod contractions;
 mod convolution_gradients; // gradients of convolutions by images and by filters
 mod elementwise;
+mod fft;
 mod gpt;
 mod large;
 mod latency;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(gpt::all());
     cases.extend(lstm::all());
     cases.extend(steps::all());
+    cases.extend(fft::all());
     cases.extend(latency::all());
     cases.extend(large::all());
     cases

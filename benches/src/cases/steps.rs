@@ -1,6 +1,4 @@
-//! Whole steps without layers to train: a grid, an update, a small network, a transform.
-
-use std::fmt::Write as _;
+//! Whole steps without layers to train: a grid, an update, a small network.
 
 use super::{
     contractions::product_flops,
@@ -16,7 +14,6 @@ pub(super) fn all() -> Vec<Case> {
         heat("heat_1024_step", 1024),
         adamw("adamw_step", 1 << 22),
         mlp_infer("mlp_infer_1", [784, 256, 256, 10]),
-        fft("fft_262144", 1 << 18),
     ]
 }
 
@@ -109,57 +106,4 @@ fn mlp_infer(name: &'static str, [inputs, first, second, outputs]: [usize; 4]) -
         let h1 = relu(dense(x, w1, b1, sizes[0]));
         dense(&relu(dense(&h1, w2, b2, sizes[1])), w3, b3, sizes[2])
     })
-}
-
-/// The discrete Fourier transform of complex numbers, whose count is a power of two. The factors are inputs:
-/// they depend on the count alone, and peers keep them from call to call as well.
-fn fft(name: &'static str, count: usize) -> Case {
-    let stages = count.ilog2();
-    let mut text = String::new();
-    for stage in 0..stages {
-        let names = |prefix: &str, stage: u32, ends: bool| match ends {
-            true => prefix.to_owned(),
-            false => format!("{prefix}{stage}"),
-        };
-        let [re, im] = [("re", "yr"), ("im", "yi")].map(|(input, _)| names(input, stage, stage == 0));
-        let last = stage + 1 == stages;
-        let outputs = if last { ["yr", "yi"] } else { ["re", "im"] };
-        let [yr, yi] = outputs.map(|output| names(output, stage + 1, last));
-        let (l, m) = (count >> (stage + 1), 1 << stage);
-        let _ = writeln!(text, "{yr}[n], {yi}[n] := fft_stage({re}[n], {im}[n], c[h], s[h], {l}, {m})");
-    }
-    let nodes = vec![
-        Node::input("re", &[count]),
-        Node::input("im", &[count]),
-        Node::with("c", &[count / 2], Init::Cosines),
-        Node::with("s", &[count / 2], Init::Sines),
-        Node::written("yr", &[count]),
-        Node::written("yi", &[count]),
-    ];
-    Case::new(name, Operation::Fft, &text, nodes).flops(5.0 * (count * stages as usize) as f64).formulas(
-        |inputs| {
-            let [re, im] = transformed(&inputs[0], &inputs[1]);
-            vec![re, im]
-        },
-    )
-}
-
-/// The transform by recursion on even and odd positions.
-fn transformed(re: &[f64], im: &[f64]) -> [Vec<f64>; 2] {
-    let count = re.len();
-    if count == 1 {
-        return [re.to_vec(), im.to_vec()];
-    }
-    let part = |x: &[f64], from: usize| x.iter().skip(from).step_by(2).copied().collect::<Vec<f64>>();
-    let [even, odd] = [0, 1].map(|from| transformed(&part(re, from), &part(im, from)));
-    let mut y = [vec![0.0; count], vec![0.0; count]];
-    for k in 0..count / 2 {
-        let (sin, cos) = (-2.0 * std::f64::consts::PI * k as f64 / count as f64).sin_cos();
-        let turned = [odd[0][k] * cos - odd[1][k] * sin, odd[0][k] * sin + odd[1][k] * cos];
-        for part in 0..2 {
-            y[part][k] = even[part][k] + turned[part];
-            y[part][k + count / 2] = even[part][k] - turned[part];
-        }
-    }
-    y
 }

@@ -23,16 +23,17 @@ pub fn fft(re: &Tensor, im: &Tensor) -> Result<[Tensor; 2]> {
     let graph = re.graph();
     let [c, s] =
         graph.apply_all(&format!("c[h], s[h] := fft_factors({})", (n / 2).max(1)), &[], ["c", "s"])?;
-    let mut parts = [re.clone(), im.clone()];
+    let mut parts = [re.unsqueeze(-1)?, im.unsqueeze(-1)?];
     let mut l = n / 2;
     while l > 0 {
         let m = n / 2 / l;
-        let stage = format!("yr[b,t], yi[b,t] := fft_stage(re[b,t], im[b,t], c[h], s[h], {l}, {m})");
+        let stage = format!("yr[b,t,v], yi[b,t,v] := fft_stage(re[b,t,v], im[b,t,v], c[h], s[h], {l}, {m})");
         let [re, im] = &parts;
         parts = graph.apply_all(&stage, &[("re", re), ("im", im), ("c", &c), ("s", &s)], ["yr", "yi"])?;
         l /= 2;
     }
-    Ok(parts)
+    let [re, im] = parts;
+    Ok([re.squeeze(-1)?, im.squeeze(-1)?])
 }
 
 /// The transform of [`fft`] by its definition, for a real signal `[batch, n]`, with n² multiplications.

@@ -194,13 +194,13 @@ const ALL: &[ByHand] = &[
             - 4 * u[i,j]",
     ),
     ByHand(
-        "input re f32[3, 8], im f32[3, 8], c f32[4], s f32[4]",
-        "y[b,n], z[b,n] := fft_stage(re[b,n], im[b,n], c[h], s[h], l = 2, m = 2)
+        "input re f32[8, 3], im f32[8, 3], c f32[4], s f32[4]",
+        "y[n,v], z[n,v] := fft_stage(re[n,v], im[n,v], c[h], s[h], l = 2, m = 2)
          keep z",
-        "dr[b,j,p,k] := re[b, 2*j + k] + (1 - 2*p) * re[b, 2*j + k + 4] where j < 2, p < 2, k < 2
-         di[b,j,p,k] := im[b, 2*j + k] + (1 - 2*p) * im[b, 2*j + k + 4] where j < 2, p < 2, k < 2
-         y[b, 4*j + 2*p + k] := where(p == 0, dr[b,j,p,k], dr[b,j,p,k] * c[2*j] - di[b,j,p,k] * s[2*j])
-         z[b, 4*j + 2*p + k] := where(p == 0, di[b,j,p,k], dr[b,j,p,k] * s[2*j] + di[b,j,p,k] * c[2*j])
+        "dr[j,p,k,v] := re[2*j + k, v] + (1 - 2*p) * re[2*j + k + 4, v] where j < 2, p < 2, k < 2
+         di[j,p,k,v] := im[2*j + k, v] + (1 - 2*p) * im[2*j + k + 4, v] where j < 2, p < 2, k < 2
+         y[4*j + 2*p + k, v] := where(p == 0, dr[j,p,k,v], dr[j,p,k,v] * c[2*j] - di[j,p,k,v] * s[2*j])
+         z[4*j + 2*p + k, v] := where(p == 0, di[j,p,k,v], dr[j,p,k,v] * s[2*j] + di[j,p,k,v] * c[2*j])
          keep z",
     ),
     ByHand(

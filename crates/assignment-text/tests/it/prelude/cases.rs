@@ -377,12 +377,12 @@ fn grids() -> Vec<Case> {
         let sum: f64 = near.iter().map(|by| u.padded([at[0], at[1] + by[0], at[2] + by[1]])).sum();
         sum - 4.0 * u.padded(at)
     });
-    let [re, im] = ["re", "im"].map(|name| Array::input(name, &[3, 8]));
+    let [re, im] = ["re", "im"].map(|name| Array::input(name, &[3, 8, 2]));
     let transformed = |name, is_real: bool| {
-        Array::of(name, &[3, 8], |at| {
+        Array::of(name, &[3, 8, 2], |at| {
             let term = |n: usize| {
                 let angle = -2.0 * std::f64::consts::PI * (n * at[1]) as f64 / 8.0;
-                let (a, b) = (re.at([at[0], n]), im.at([at[0], n]));
+                let (a, b) = (re.at([at[0], n, at[2]]), im.at([at[0], n, at[2]]));
                 match is_real {
                     true => a * angle.cos() - b * angle.sin(),
                     false => a * angle.sin() + b * angle.cos(),
@@ -395,9 +395,9 @@ fn grids() -> Vec<Case> {
         case("y[b,i,j] := laplace(u[b,i,j])", &[&u], vec![laplace]),
         case(
             "c[h], s[h] := fft_factors(4)
-             r1[b,n], i1[b,n] := fft_stage(re[b,n], im[b,n], c[h], s[h], l = 4, m = 1)
-             r2[b,n], i2[b,n] := fft_stage(r1[b,n], i1[b,n], c[h], s[h], l = 2, m = 2)
-             y[b,n], z[b,n] := fft_stage(r2[b,n], i2[b,n], c[h], s[h], l = 1, m = 4)",
+             r1[b,n,v], i1[b,n,v] := fft_stage(re[b,n,v], im[b,n,v], c[h], s[h], l = 4, m = 1)
+             r2[b,n,v], i2[b,n,v] := fft_stage(r1[b,n,v], i1[b,n,v], c[h], s[h], l = 2, m = 2)
+             y[b,n,v], z[b,n,v] := fft_stage(r2[b,n,v], i2[b,n,v], c[h], s[h], l = 1, m = 4)",
             &[&re, &im],
             vec![transformed("y", true), transformed("z", false)],
         ),
