@@ -113,8 +113,8 @@ pub(crate) enum Init {
     Zeros,
     /// Uniform integers in 0 to this number, excluded.
     Below(u16),
-    /// cos(-πi / n) of the position i among n elements; of a matrix cos(-2πij / n) of row i and column j, and of
-    /// several matrices the same for all their columns side by side.
+    /// cos(-πi / n) of the position i among n elements; of a matrix cos(-2πij / n) of row i and column j, and
+    /// of several matrices the same for all their columns side by side.
     Cosines,
     /// The sines of the same angles.
     Sines,

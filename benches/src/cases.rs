@@ -89,7 +89,7 @@ mod tests {
             Check::Small(small) => Some(*small),
             _ => None,
         });
-        let small: Vec<Case> = checked.chain(steps::small()).collect();
+        let small: Vec<Case> = checked.chain(steps::small()).chain(fft::small()).collect();
         assert_eq!(small.len(), 9);
         small.into_iter().for_each(expect_agreement);
     }

@@ -18,6 +18,12 @@ pub(super) fn all() -> Vec<Case> {
     vec![fft("fft_262144", 1 << 18)]
 }
 
+/// The same case with as few points as two passes need.
+#[cfg(test)]
+pub(super) fn small() -> Vec<Case> {
+    vec![fft("fft_4096", 1 << 12)]
+}
+
 fn fft(name: &'static str, count: usize) -> Case {
     let mut nodes = vec![
         Node::input("re", &[count]),

@@ -42,8 +42,8 @@ pub(crate) fn is_faster_at_512_bits() -> bool {
     match (&__cpuid(0).ebx.to_le_bytes(), family + extended) {
         // Zen 5 with units of 512 bits: EPYC 9005 and Ryzen 9000. Other models have units of 256 bits.
         (b"Auth", 0x1a) => matches!(model, 0x00..=0x1f | 0x40..=0x4f),
-        // Sapphire Rapids and later servers have two units of 512 bits, and are the ones with AVX512-FP16 (bit
-        // 23). Virtual machines may give them the model number of another processor.
+        // Sapphire Rapids and later servers have two units of 512 bits, and are the ones with AVX512-FP16
+        // (bit 23). Virtual machines may give them the model number of another processor.
         (b"Genu", _) => __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx >> 23 & 1 == 1,
         _ => false,
     }
