@@ -146,9 +146,13 @@ fn gradient_from(
 /// # Errors
 /// See [`GradientErrorKind`]. After an error, the gradients before the one that failed have been replaced.
 pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
+    if !program.has_gradients() {
+        return Ok(());
+    }
+    copy_scans(program)?;
     let mut names = None;
-    let mut relevant = RelevantSteps::default();
-    while let Some((before, step)) = first_gradient(program, &mut relevant)? {
+    let mut relevant = is_divisible(program).then(RelevantSteps::default);
+    while let Some((before, step)) = first_gradient(program, relevant.as_mut())? {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
         let request = Request { loss, seed: None, parameters, origin };
         let all = || names_of(&FlatProgram::new(&program.steps, &program.symbols).steps, &[]);
@@ -191,22 +195,22 @@ pub(crate) fn unroll_scans(
 /// The gradient of a scan with checkpoints leaves scans in scans, through which further gradients go.
 fn first_gradient(
     program: &mut Assignments,
-    relevant: &mut RelevantSteps,
+    relevant: Option<&mut RelevantSteps>,
 ) -> Result<Option<(FlatProgram, ProgramStep)>> {
-    if !program.has_gradients() {
-        return Ok(None);
-    }
-    copy_scans(program)?;
-    let mut steps = Vec::new();
-    if is_divisible(program)
-        && let Some(gradient) = steps_before_gradient(&program.steps, &mut steps)
-        && let ProgramStep::Gradient { loss, parameters, .. } = gradient
-    {
+    if let Some(relevant) = relevant {
+        let mut steps = Vec::new();
+        let gradient = steps_before_gradient(&program.steps, &mut steps);
+        let Some(gradient @ ProgramStep::Gradient { loss, parameters, .. }) = gradient else {
+            return Ok(None);
+        };
         let start = relevant.first(&steps, loss, parameters);
         let steps = steps[start..].iter().copied().cloned().collect();
         return Ok(Some((FlatProgram { start, steps, scans: Vec::new() }, gradient.clone())));
     }
-    *relevant = RelevantSteps::default();
+    if !program.has_gradients() {
+        return Ok(None);
+    }
+    copy_scans(program)?;
     let mut flat = FlatProgram::new(&program.steps, &program.symbols);
     let is_gradient = |step: &ProgramStep| matches!(step, ProgramStep::Gradient { .. });
     let Some(at) = flat.steps.iter().position(is_gradient) else { return Ok(None) };
