@@ -11,6 +11,11 @@ use crate::{
 /// The name of the flag that guards steps.
 pub(super) const HALTED: &str = "halted";
 
+/// The name of the array that has the mean of the values of a parameter.
+pub(super) fn average_name(parameter: &Parameter) -> String {
+    format!("average.{}", parameter.name())
+}
+
 /// The arrays of an optimizer for the weights of a model, such as the moments of Adam. They live on the
 /// device of the weights for as long as the weights do. They are no part of [`ModelState::state_dict`], which
 /// has the names of the model only.
@@ -79,20 +84,20 @@ impl OptimizerState {
         }
     }
 
-    /// The array of that name for a parameter, of its shape; it starts from zero.
-    pub(super) fn array(
-        &self,
-        name: &str,
-        parameter: &Parameter,
-        dtype: DType,
-    ) -> Result<Parameter, TensorError> {
-        let name = format!("{name}.{}", parameter.name());
-        match self.arrays.get(&name) {
-            Some(array) if array.shape() == parameter.shape() && array.dtype() == dtype => Ok(array),
-            _ => {
-                let shape = parameter.shape().iter().copied();
-                self.arrays.with_dtype(dtype).buffer(&name, shape, Init::ZEROS)
-            }
+    /// The array of that name, shape and type; it starts from zero.
+    pub(super) fn array(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Parameter, TensorError> {
+        match self.arrays.get(name) {
+            Some(array) if array.shape() == shape && array.dtype() == dtype => Ok(array),
+            _ => self.arrays.with_dtype(dtype).buffer(name, shape.iter().copied(), Init::ZEROS),
         }
+    }
+
+    /// The mean of the values of a parameter, if the optimizer [averages](crate::optim::Optimizer::average).
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn average(&self, parameter: &Parameter) -> Result<Option<HostArray>, TensorError> {
+        let array = self.arrays.get(&average_name(parameter));
+        array.map(|array| self.weights.get(&array)).transpose()
     }
 }
