@@ -44,7 +44,7 @@ use crate::{
     operand::{Argument, TensorOperand, number},
     optim::{
         group::{ParameterGroup, UpdateOptions},
-        state::{HALTED, average_name},
+        state::average_name,
     },
     options::options,
     parameter::Parameter,
@@ -302,6 +302,8 @@ impl<R: UpdateRule> Optimizer<R> {
         state: &OptimizerState,
     ) -> Result<Vec<Parameter>, TensorError> {
         let (call, graph) = (Call::new("update"), Graph::new());
+        // The state may have arrays of other parameters too, such as frozen ones.
+        let own = OptimizerState::without_memory(state.weights());
         let scalar = |name| graph.input(name, [], DType::F32);
         let (rate, count) = (&scalar("rate")?, &scalar("count")?);
         for (at, parameter) in parameters.iter().enumerate() {
@@ -309,12 +311,19 @@ impl<R: UpdateRule> Optimizer<R> {
             let shape = parameter.shape().iter().copied();
             let rule = &self.options_in(self.group_of(parameter.name())).rule;
             let (name, gradient) = (rule.name(), &graph.input(&format!("gradient_{at}"), shape, dtype)?);
-            rule.update(&ParameterUpdate { call, rule: name, parameter, gradient, rate, count, state })?;
-            self.update_average(call, (&graph, count), parameter, state)?;
+            rule.update(&ParameterUpdate {
+                call,
+                rule: name,
+                parameter,
+                gradient,
+                rate,
+                count,
+                state: &own,
+            })?;
+            self.update_average(call, (&graph, count), parameter, &own)?;
         }
-        let mut arrays = state.arrays();
-        arrays.retain(|array| array.name() != HALTED);
-        Ok(arrays)
+        let arrays = own.arrays().into_iter();
+        arrays.map(|array| state.array(array.name(), array.shape(), array.dtype())).collect()
     }
 
     fn check(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The name of the flag that guards steps.
-pub(super) const HALTED: &str = "halted";
+const HALTED: &str = "halted";
 
 /// The name of the array that has the mean of the values of a parameter.
 pub(super) fn average_name(parameter: &Parameter) -> String {
@@ -36,6 +36,10 @@ impl OptimizerState {
     /// A state whose arrays get no memory: it only tells their names and shapes.
     pub(crate) fn without_memory(weights: &ModelState) -> OptimizerState {
         OptimizerState { weights: weights.clone(), arrays: Params::new(0) }
+    }
+
+    pub(super) fn weights(&self) -> &ModelState {
+        &self.weights
     }
 
     /// The arrays so far, in the order in which they were made.
