@@ -33,8 +33,8 @@ pub struct CrossEntropyOptions {
 }
 
 impl CrossEntropyOptions {
-    /// The classes have equal weights and are on the last axis; the label -100 does not count, and labels are not
-    /// smoothed.
+    /// The classes have equal weights and are on the last axis. The label -100 does not count, and labels are
+    /// not smoothed.
     pub const fn new() -> CrossEntropyOptions {
         CrossEntropyOptions { class_axis: -1, ignore_index: -100, label_smoothing: 0.0, weight: None }
     }

@@ -469,7 +469,7 @@ impl Tensor {
         })
     }
 
-    /// Repeats each element `scale` times on each axis of space, as torch's `Upsample` with the mode `nearest`.
+    /// Repeats each element `scale` times on each axis of space, as torch's `Upsample` with mode `nearest`.
     ///
     /// ```
     /// # use arrayjit_tensor::example::*;

@@ -64,7 +64,8 @@ impl HostArray {
     ///
     /// ```
     /// # use tnode::HostArray;
-    /// let (a, b) = (HostArray::from_slice(&[1u8, 2], [2, 1])?, HostArray::from_slice(&[3u8, 4, 5, 6], [2, 2])?);
+    /// let a = HostArray::from_slice(&[1u8, 2], [2, 1])?;
+    /// let b = HostArray::from_slice(&[3u8, 4, 5, 6], [2, 2])?;
     /// let all = HostArray::concat(&[&a, &b], 1)?;
     /// assert_eq!((all.dims().as_slice(), all.values()), (&[2, 3][..], vec![1., 3., 4., 2., 5., 6.]));
     /// assert!(HostArray::concat(&[&a, &b], 0).is_err());
