@@ -210,19 +210,23 @@ impl ForwardProgram {
     }
 
     /// The step that writes the values of a parameter by which the gradient is taken, if the loss depends on
-    /// older values too.
+    /// older values too, other than through the values of `parameters`: each of these is a variable.
     pub(crate) fn write_between_reads(
         &self,
         loss: &TensorNode,
         parameter: &TensorNode,
+        parameters: &[(TensorNode, TensorNode)],
     ) -> Option<&ProgramStep> {
         let last = self.last_write(parameter)?;
+        let is_variable = |node: &TensorNode, at: usize| {
+            parameters.iter().any(|(other, _)| other == node) && self.last_write(node) == Some(at)
+        };
         let mut older = BTreeSet::from([parameter.clone()]);
         let walked = self.walk(self.end, &mut older, &mut |at, older, is_last| {
             let step = &self.steps[at];
             let before = mentioned_of(step, older);
             for node in targets(step) {
-                let is_newest = is_last && at == last && node == *parameter;
+                let is_newest = is_last && is_variable(&node, at);
                 if is_active_after(step, &node, &before) && !is_newest {
                     older.insert(node);
                 } else {
@@ -547,7 +551,8 @@ pub(crate) fn formula(accum: &Accum, operand: usize) -> Option<Formula> {
     }
 }
 
-fn is_active_after(step: &ProgramStep, node: &TensorNode, before: &BTreeSet<TensorNode>) -> bool {
+/// Whether the values that a step gives a node depend on the `before` nodes by operations with a derivative.
+pub(crate) fn is_active_after(step: &ProgramStep, node: &TensorNode, before: &BTreeSet<TensorNode>) -> bool {
     if let ProgramStep::Fetch { op: FetchOp::Slice { of, .. }, .. } = step {
         return node.dtype().is_float() && before.contains(of);
     }

@@ -11,7 +11,7 @@ use crate::error::{GradientError, GradientErrorKind, Result};
 use crate::forward_program::{ForwardProgram, filled, names_of};
 use crate::name_supply::NameSupply;
 use crate::recompute::Recomputation;
-use crate::relevant::first_relevant;
+use crate::relevant::RelevantSteps;
 use crate::scans::{FlatProgram, has_backward_scan};
 use crate::statement::gradient_node;
 
@@ -98,8 +98,13 @@ fn gradient_from(
     let mut program = program.clone();
     expand(&mut program)?;
     copy_scans(&mut program)?;
-    let before = FlatProgram::new(&program.steps, &program.symbols);
+    let mut before = FlatProgram::new(&program.steps, &program.symbols);
     let mut names = names_of(&before.steps, &pairs);
+    if is_divisible(&program) {
+        let steps: Vec<&ProgramStep> = before.steps.iter().collect();
+        before.start = RelevantSteps::default().first(&steps, loss, &pairs);
+        before.steps.drain(..before.start);
+    }
     let request = Request { loss, seed, parameters: &pairs, origin: Origin::unknown() };
     let (steps, reached) = backward(&mut program, before, &request, &mut names)?;
     program.steps.extend(steps);
@@ -141,8 +146,13 @@ fn gradient_from(
 /// # Errors
 /// See [`GradientErrorKind`]. After an error, the gradients before the one that failed have been replaced.
 pub fn expand(program: &mut Assignments) -> Result<(), GradientError> {
+    if !program.has_gradients() {
+        return Ok(());
+    }
+    copy_scans(program)?;
     let mut names = None;
-    while let Some((before, step)) = first_gradient(program)? {
+    let mut relevant = is_divisible(program).then(RelevantSteps::default);
+    while let Some((before, step)) = first_gradient(program, relevant.as_mut())? {
         let ProgramStep::Gradient { loss, parameters, origin } = &step else { break };
         let request = Request { loss, seed: None, parameters, origin };
         let all = || names_of(&FlatProgram::new(&program.steps, &program.symbols).steps, &[]);
@@ -183,27 +193,35 @@ pub(crate) fn unroll_scans(
 /// The steps before the first gradient, and that gradient.
 ///
 /// The gradient of a scan with checkpoints leaves scans in scans, through which further gradients go.
-fn first_gradient(program: &mut Assignments) -> Result<Option<(FlatProgram, ProgramStep)>> {
+fn first_gradient(
+    program: &mut Assignments,
+    relevant: Option<&mut RelevantSteps>,
+) -> Result<Option<(FlatProgram, ProgramStep)>> {
+    if let Some(relevant) = relevant {
+        let mut steps = Vec::new();
+        let gradient = steps_before_gradient(&program.steps, &mut steps);
+        let Some(gradient @ ProgramStep::Gradient { loss, parameters, .. }) = gradient else {
+            return Ok(None);
+        };
+        let start = relevant.first(&steps, loss, parameters);
+        let steps = steps[start..].iter().copied().cloned().collect();
+        return Ok(Some((FlatProgram { start, steps, scans: Vec::new() }, gradient.clone())));
+    }
     if !program.has_gradients() {
         return Ok(None);
     }
     copy_scans(program)?;
-    let mut steps = Vec::new();
-    if !program.has_scans()
-        && program.recomputed.is_empty()
-        && let Some(gradient) = steps_before_gradient(&program.steps, &mut steps)
-        && let ProgramStep::Gradient { loss, parameters, .. } = gradient
-    {
-        let start = first_relevant(&steps, loss, parameters);
-        let steps = steps[start..].iter().copied().cloned().collect();
-        return Ok(Some((FlatProgram { start, steps, scans: Vec::new() }, gradient.clone())));
-    }
     let mut flat = FlatProgram::new(&program.steps, &program.symbols);
     let is_gradient = |step: &ProgramStep| matches!(step, ProgramStep::Gradient { .. });
     let Some(at) = flat.steps.iter().position(is_gradient) else { return Ok(None) };
     let gradient = flat.steps[at].clone();
     flat.truncate(at);
     Ok(Some((flat, gradient)))
+}
+
+/// Whether steps on which a gradient does not depend can be left out.
+fn is_divisible(program: &Assignments) -> bool {
+    !program.has_scans() && program.recomputed.is_empty()
 }
 
 /// Appends the steps before the first gradient that are no blocks. Returns that gradient.
@@ -281,7 +299,7 @@ fn check(forward: &ForwardProgram, request: &Request<'_>) -> Result<()> {
             let kind = GradientErrorKind::UnknownParameter { parameter, known };
             return Err(kind.at(request.origin.operand(1 + position)));
         }
-        if let Some(step) = forward.write_between_reads(request.loss, parameter) {
+        if let Some(step) = forward.write_between_reads(request.loss, parameter, request.parameters) {
             let (loss, parameter) = (request.loss.name(), parameter.name());
             return Err(GradientErrorKind::OlderValues { loss, parameter }.of(step.origin()));
         }

@@ -323,6 +323,28 @@ impl Tensor {
     }
 
     /// Applies an expression, in which `{}` is the element.
+    /// The same values as constants: no gradient goes through the result.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{DType, Graph};
+    ///
+    /// let graph = Graph::new();
+    /// let x = graph.input("x", [3], DType::F32)?;
+    /// let loss = x.mul(&x.detach()?)?.sum(..)?; // its gradient is x, not 2 · x
+    /// assert_eq!(graph.gradients(&loss, &[&x])?[0].shape(), [3]);
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None but for a tensor of a scan whose body has ended.
+    #[track_caller]
+    pub fn detach(&self) -> Result<Tensor, TensorError> {
+        let rank = self.rank();
+        self.graph().result(Call::new("detach"), &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := {}\ndetach {y}", whole(y, rank), whole("x", rank))
+        })
+    }
+
     pub(crate) fn map(&self, call: Call, expression: &str) -> Result<Tensor, TensorError> {
         let rank = self.rank();
         let value = expression.replace("{}", &whole("x", rank));

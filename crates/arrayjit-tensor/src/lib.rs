@@ -21,7 +21,8 @@ mod elementwise; // arithmetic and functions of elements
 mod equation; // names of axes of einsum
 mod fill; // constants, and one number everywhere
 mod layout; // moves elements
-mod normalize; // softmax, normalization, losses
+mod losses; // means of differences
+mod normalize; // softmax, normalization
 mod reduce; // reductions
 mod refinement; // reshapes with affine indices
 mod sample; // random numbers
@@ -44,6 +45,7 @@ pub use crate::{
     error::TensorError,
     executable::{Executable, StartedRun},
     graph::{Graph, ModuleScope},
+    losses::CrossEntropyOptions,
     model_state::ModelState,
     nn::Module,
     operand::TensorOperand,

@@ -375,10 +375,8 @@ pub(crate) fn fitting(parameter: &Parameter, values: &HostArray) -> Result<HostA
         check(parameter, values)?;
         return Ok(values.try_clone()?);
     }
-    let values = values.values();
-    let mut converted = HostArray::zeros(to, parameter.shape().iter().copied())?;
-    converted.set_values(&values)?;
-    if to.is_integer() && converted.values() != values {
+    let converted = values.to_dtype(to)?;
+    if to.is_integer() && converted.values() != values.values() {
         return Err(TensorError::Overflow { name: parameter.name().into(), from, to });
     }
     Ok(converted)

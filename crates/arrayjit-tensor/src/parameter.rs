@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use arrayjit::{DType, HostArray, MemoryMode, Reason, TensorNode};
@@ -26,6 +29,7 @@ struct ParameterParts {
     shape: Vec<usize>,
     dtype: DType,
     trainable: bool,
+    is_frozen: AtomicBool,
     init: Init,
 }
 
@@ -124,9 +128,9 @@ impl Parameter {
         self.0.dtype
     }
 
-    /// Whether optimizers update it; false for buffers.
+    /// Whether optimizers update it; false for buffers and for [frozen](Params::freeze) parameters.
     pub fn is_trainable(&self) -> bool {
-        self.0.trainable
+        self.0.trainable && !self.0.is_frozen.load(Ordering::Relaxed)
     }
 
     /// The node that holds the values.
@@ -173,13 +177,15 @@ pub struct Params {
 
 struct SharedParams {
     seed: u32,
+    /// The number of changes of the set of frozen parameters.
+    freezes: AtomicU64,
     made: Mutex<Vec<Parameter>>,
 }
 
 impl Params {
     /// No parameters yet; random initial values have this seed. Parameters are stored in f32.
     pub fn new(seed: u32) -> Params {
-        let shared = Arc::new(SharedParams { seed, made: Mutex::default() });
+        let shared = Arc::new(SharedParams { seed, freezes: AtomicU64::new(0), made: Mutex::default() });
         Params { path: String::new(), dtype: DType::F32, shared }
     }
 
@@ -257,6 +263,50 @@ impl Params {
         self.all().into_iter().filter(Parameter::is_trainable).collect()
     }
 
+    /// Keeps optimizers from changing parameters of this module whose names `contains` selects: they have no
+    /// gradient, no update and no decay until [`unfreeze`](Params::unfreeze). Returns how many are selected.
+    /// The next step of a session compiles its graph again. A checkpoint has the state of an optimizer for
+    /// trainable parameters only, so it loads where the same parameters are frozen.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Init, Params};
+    ///
+    /// let params = Params::new(42);
+    /// params.sub("encoder").parameter("weight", [2], Init::ZEROS)?;
+    /// params.sub("head").parameter("weight", [2], Init::ZEROS)?;
+    /// assert_eq!(params.sub("encoder").freeze(|_| true), 1);
+    /// assert_eq!(params.freeze(|name| name.ends_with("bias")), 0);
+    /// assert_eq!(params.trainable()[0].name(), "head.weight");
+    /// # Ok::<(), arrayjit_tensor::TensorError>(())
+    /// ```
+    pub fn freeze(&self, contains: impl Fn(&str) -> bool) -> usize {
+        self.set_frozen(contains, true)
+    }
+
+    /// Lets optimizers change parameters of this module again that were [frozen](Params::freeze). Returns how
+    /// many are selected.
+    pub fn unfreeze(&self, contains: impl Fn(&str) -> bool) -> usize {
+        self.set_frozen(contains, false)
+    }
+
+    fn set_frozen(&self, contains: impl Fn(&str) -> bool, is_frozen: bool) -> usize {
+        let is_within = |name: &str| {
+            self.path.is_empty() || name.strip_prefix(&self.path).is_some_and(|rest| rest.starts_with('.'))
+        };
+        let mut selected = self.all();
+        selected.retain(|parameter| {
+            parameter.0.trainable && is_within(parameter.name()) && contains(parameter.name())
+        });
+        selected.iter().for_each(|parameter| parameter.0.is_frozen.store(is_frozen, Ordering::Relaxed));
+        self.shared.freezes.fetch_add(1, Ordering::Relaxed);
+        selected.len()
+    }
+
+    /// The number of changes of the set of frozen parameters so far.
+    pub(crate) fn freezes(&self) -> u64 {
+        self.shared.freezes.load(Ordering::Relaxed)
+    }
+
     /// The parameter or buffer of that name.
     pub fn get(&self, name: &str) -> Option<Parameter> {
         locked(&self.shared.made).iter().find(|parameter| parameter.name() == name).cloned()
@@ -303,7 +353,15 @@ impl Params {
             .mode_because(MemoryMode::Materialized, Reason::new(what))
             .build()
             .map_err(|error| fail(error.into()))?;
-        let parameter = Parameter(Arc::new(ParameterParts { name, node, shape, dtype, trainable, init }));
+        let parameter = Parameter(Arc::new(ParameterParts {
+            name,
+            node,
+            shape,
+            dtype,
+            trainable,
+            is_frozen: AtomicBool::new(false),
+            init,
+        }));
         made.push(parameter.clone());
         Ok(parameter)
     }

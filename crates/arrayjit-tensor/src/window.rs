@@ -3,8 +3,9 @@
 use crate::{
     axis_window::{AxisWindow, FilterLayout},
     error::{Call, TensorError},
-    operand::{TensorOperand, number},
+    operand::{Argument, TensorOperand, number},
     options::options,
+    shape::{access, letters, numbered, ranges_of},
     tensor::Tensor,
 };
 
@@ -149,13 +150,15 @@ impl ConvOptions {
     }
 }
 
-/// The names of one to three axes of space.
-fn space(axes: usize) -> String {
-    ["depth", "height", "width"][3 - axes..].join(", ").replacen(
-        "width",
-        if axes == 1 { "length" } else { "width" },
-        1,
-    )
+/// The names of axes of space.
+pub(crate) fn space(axes: usize) -> String {
+    match axes {
+        1 => "length",
+        2 => "height, width",
+        3 => "depth, height, width",
+        _ => "…",
+    }
+    .into()
 }
 
 /// Defines an operation for one to three axes of space.
@@ -337,7 +340,7 @@ in_space! {
 }
 
 impl Tensor {
-    fn conv(
+    pub(crate) fn conv(
         &self,
         call: Call,
         axes: usize,
@@ -385,7 +388,7 @@ impl Tensor {
         self.convolved(call, (filters, FilterLayout::FiltersFirst), None, &windows, groups)
     }
 
-    fn conv_transpose(
+    pub(crate) fn conv_transpose(
         &self,
         call: Call,
         axes: usize,
@@ -402,7 +405,8 @@ impl Tensor {
             && filter[0] == shape[1]
             && shape[1].is_multiple_of(groups);
         if !fits {
-            let (space, kind) = (space(axes), ["a sequence", "an image", "a volume"][axes - 1]);
+            let kind = ["a sequence", "an image", "a volume"].get(axes.wrapping_sub(1));
+            let (space, kind) = (space(axes), kind.unwrap_or(&"an array"));
             let expected = match groups {
                 1 => format!("[channels, out, {space}] for {kind} {shape:?}"),
                 _ => format!(
@@ -462,6 +466,37 @@ impl Tensor {
         axes_of_space.and_then(|space| window.windows(space, &vec![size; axes])).ok_or_else(|| {
             let expected = format!("[batch, channels, {}] with room for windows of {size}", space(axes));
             fail(TensorError::Shape { what: self.name(), found: self.shape().to_vec(), expected })
+        })
+    }
+
+    /// Repeats each element `scale` times on each axis of space, as torch's `Upsample` with mode `nearest`.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::example::*;
+    /// check(tensor([[[1., 2.]]]).upsample_nearest(2), [[[1., 1., 2., 2.]]]);
+    /// check(tensor([[[[1.], [2.]]]]).upsample_nearest(2), [[[[1., 1.], [1., 1.], [2., 2.], [2., 2.]]]]);
+    /// ```
+    ///
+    /// # Errors
+    /// A tensor without axes of space behind batch and channels, or a scale of 0.
+    #[track_caller]
+    pub fn upsample_nearest(&self, scale: usize) -> Result<Tensor, TensorError> {
+        let call = Call::new("upsample_nearest");
+        let fail = |kind| Err(self.graph().fail(call, kind));
+        let Some(axes) = self.rank().checked_sub(2).filter(|&axes| axes > 0) else {
+            let (what, found) = (self.name(), self.shape().to_vec());
+            return fail(TensorError::Shape { what, found, expected: "[batch, channels, …]".into() });
+        };
+        if scale == 0 {
+            let expected = "1 or more".into();
+            return fail(TensorError::Argument { argument: "scale", found: "0".into(), expected });
+        }
+        let (from, copies) = (letters(self.rank()), numbered("k", axes));
+        let copied = from[2..].iter().zip(&copies).map(|(i, k)| format!("{scale} * {i} + {k}"));
+        let to: Vec<String> = from[..2].iter().cloned().chain(copied).collect();
+        let ranges = ranges_of(&copies, vec![scale; axes]);
+        self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
+            format!("{} := {} where {ranges}", access(y, &to), access("x", &from))
         })
     }
 

@@ -88,6 +88,15 @@ pub enum TensorNodeError {
     /// A coordinate is beyond the end of its axis.
     #[error("no coordinate {coordinate} along axis {axis} of the dimensions {dims:?}")]
     NoSuchCoordinate { coordinate: usize, axis: usize, dims: Dims },
+    /// A range of coordinates is beyond the end of its axis, or ends before its start.
+    #[error("coordinates {start}..{end} along axis {axis} are not within the dimensions {dims:?}")]
+    NoSuchRange { start: usize, end: usize, axis: usize, dims: Dims },
+    /// No arrays are to be joined.
+    #[error("no arrays, expected at least one")]
+    NoArrays,
+    /// An array that is joined has dimensions that do not fit those of the first one.
+    #[error("array {position} has dimensions {found:?}, which do not fit {expected:?} of array 0")]
+    PartDims { position: usize, expected: Dims, found: Dims },
 }
 
 /// For `impl TryInto<Arc<HostArray>>`, which an array that need not be copied implements without an error.

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "files")]
 mod files;
+mod parts;
 mod resized;
 
 use std::sync::Arc;

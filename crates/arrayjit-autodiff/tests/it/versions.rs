@@ -2,6 +2,7 @@
 
 use expect_test::expect;
 
+use crate::compiled::results;
 use crate::support::{assert_close, floats, gradient_at, program, values};
 
 #[test]
@@ -97,6 +98,32 @@ fn gradients_behind_an_update() {
     // The loss is computed with the updated value.
     let later = "w := w + 0.5\nloss := w * w * w\nw := 0\n";
     assert_eq!(gradient_at(later, &w), [12.0]);
+}
+
+/// Each parameter is a variable, although its update followed from older values of the other one.
+#[test]
+fn gradients_behind_updates_of_several_parameters() {
+    let (w, v) = (values("w", &[], &[1.5]), values("v", &[], &[2.0]));
+    let updated =
+        |rest: &str| format!("first := w * w * v\ngrad first by w, v\nw := w - 0.5 * w.grad\n{rest}");
+    let gradients = |text: &str| {
+        let (found, loss) = program(text, &[w.clone(), v.clone()]);
+        let found = autodiff::gradient(&found, &loss, &[&w.node, &v.node]).unwrap();
+        results(&found.program, &[w.clone(), v.clone()], &found.gradients, &[]).unwrap()
+    };
+    // The updated values are -1.5 and 0.875.
+    assert_eq!(
+        gradients(&updated("v := v - 0.5 * v.grad\nloss := w * v * v")),
+        [[0.875 * 0.875], [2.0 * -1.5 * 0.875]]
+    );
+    // A parameter that is computed from the new value of the other one: v = 3 * w = -4.5.
+    let follows = gradients(&updated("v := 3 * w + 0 * v.grad\nloss := w * v * v"));
+    assert_eq!(follows, [[3.0 * 9.0 * 2.25], [2.0 * -1.5 * -4.5]]);
+    // Other nodes of older values are no variables.
+    let other = updated("c := 0.5 * v.grad\nv := v - c\nloss := w * v * v * c");
+    let (found, loss) = program(&other, &[w.clone(), v.clone()]);
+    let error = autodiff::gradient(&found, &loss, &[&w.node, &v.node]).map(drop).unwrap_err().to_string();
+    assert!(error.contains("depends on values of w from before and after this statement"), "{error}");
 }
 
 #[test]

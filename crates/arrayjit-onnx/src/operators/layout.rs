@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use arrayjit_tensor::Tensor;
+use tnode::HostArray;
 
 use super::{
     context::{Affine, Lowered, MOST_ON_HOST, NodeContext},
@@ -85,18 +86,8 @@ fn concatenated_on_host(parts: &[Value], at: usize, shape: &[usize]) -> Result<O
     let Some(known) = known.filter(|_| elements(shape).is_ok_and(|count| count <= MOST_ON_HOST)) else {
         return Ok(None);
     };
-    let Some(dtype) = known.first().map(|value| value.dtype()) else { return Ok(None) };
-    let outer: usize = shape[..at].iter().product();
-    let mut bytes = Vec::new();
-    for row in 0..outer {
-        for value in &known {
-            let chunk = value.array.bytes().len() / outer;
-            bytes.extend_from_slice(
-                value.array.bytes().get(row * chunk..(row + 1) * chunk).unwrap_or_default(),
-            );
-        }
-    }
-    let array = tnode::HostArray::from_bytes(dtype, shape.iter().copied(), &bytes)?;
+    let arrays: Vec<&HostArray> = known.iter().map(|value| &*value.array).collect();
+    let array = HostArray::concat(&arrays, at)?;
     let is_constant = known.iter().all(|value| value.is_constant);
     Ok(Some(Value::Known(HostValue::new(array, is_constant))))
 }

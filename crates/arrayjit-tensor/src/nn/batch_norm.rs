@@ -9,18 +9,20 @@ use crate::{
     options::options,
     parameter::{Init, Parameter, Params},
     reduce::sum_types,
+    shape::{access, letter, whole},
     tensor::Tensor,
+    window,
 };
 
-/// Batch normalization of images, as torch's `BatchNorm2d`: (x − mean) / √(variance + eps) · weight + bias
-/// for each channel.
+/// Batch normalization over `AXES` axes of space, as torch's `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`:
+/// (x − mean) / √(variance + eps) · weight + bias for each channel.
 ///
 /// A graph for training uses the mean and the variance of the batch, and a run moves the running statistics
 /// towards them: running = (1 − momentum) · running + momentum · batch. Other graphs use the running
 /// statistics.
 ///
 /// Source: Ioffe and Szegedy, Batch normalization, 2015.
-pub struct BatchNorm2d {
+pub struct BatchNorm<const AXES: usize> {
     /// `weight`, of shape `[channels]`.
     pub weight: Parameter,
     /// `bias`, of shape `[channels]`.
@@ -38,16 +40,23 @@ pub struct BatchNorm2d {
     pub eps: f64,
 }
 
-impl BatchNorm2d {
+/// Batch normalization of sequences or of vectors.
+pub type BatchNorm1d = BatchNorm<1>;
+/// Batch normalization of images.
+pub type BatchNorm2d = BatchNorm<2>;
+/// Batch normalization of volumes.
+pub type BatchNorm3d = BatchNorm<3>;
+
+impl<const AXES: usize> BatchNorm<AXES> {
     /// Normalizes `channels` channels, with a momentum of 0.1 and an eps of 1e-5. The weights and running
     /// variances are 1 at first, the biases and running means 0.
     ///
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, channels: usize) -> Result<BatchNorm2d, TensorError> {
+    pub fn new(params: &Params, channels: usize) -> Result<Self, TensorError> {
         let wide = params.with_dtype(sum_types(params.dtype()).0);
-        Ok(BatchNorm2d {
+        Ok(BatchNorm {
             weight: params.parameter("weight", [channels], Init::ONES)?,
             bias: params.parameter("bias", [channels], Init::ZEROS)?,
             running_mean: wide.buffer("running_mean", [channels], Init::ZEROS)?,
@@ -70,8 +79,8 @@ impl BatchNorm2d {
     }
 }
 
-impl Module for BatchNorm2d {
-    /// `[batch, channels, height, width]` to the same shape.
+impl<const AXES: usize> Module for BatchNorm<AXES> {
+    /// `[batch, channels, …]` to the same shape; of one axis of space, also `[batch, channels]`.
     ///
     /// # Errors
     /// A tensor of integers or another rank, another number of channels, or, in training, only one value per
@@ -81,30 +90,36 @@ impl Module for BatchNorm2d {
         let _scope = x.graph().enter(self.weight.module());
         let call = Call::new("batch_norm");
         x.floats(call)?;
-        let &[batch, channels, height, width] = x.shape() else {
-            return Err(x.graph().fail(call, wrong_shape(x, "[batch, channels, height, width]")));
+        let &[batch, channels, ref space @ ..] = x.shape() else {
+            return Err(x.graph().fail(call, wrong_shape(x, "[batch, channels, …]")));
         };
+        if space.len() != AXES && (AXES, space.len()) != (1, 0) {
+            let expected = format!("[batch, channels, {}]", window::space(AXES));
+            return Err(x.graph().fail(call, wrong_shape(x, expected)));
+        }
         check_rank(call, x, &self.weight, 1)?;
         check_axis(call, x, 1, self.weight.shape()[0], &self.weight)?;
         let is_training = x.graph().is_training();
-        if is_training && channels > 0 && batch * height * width < 2 {
+        if is_training && channels > 0 && batch * space.iter().product::<usize>() < 2 {
             let expected = "at least two values per channel, since their variance is used in training";
             return Err(x.graph().fail(call, wrong_shape(x, expected)));
         }
         let types = ModuleTypes::new(x, &self.running_mean);
         let types = ModuleTypes { narrow: x.dtype().promote(self.weight.dtype()), ..types };
+        let (rank, channel) = (x.rank(), &[letter(1)]);
+        let [r, m, v] = [whole("r", rank), access("m", channel), access("v", channel)];
         let arguments = [
-            types.widen("x[b,c,i,j]", x.dtype()),
-            types.widen("g[c]", self.weight.dtype()),
-            types.widen("a[c]", self.bias.dtype()),
+            types.widen(&whole("x", rank), x.dtype()),
+            types.widen(&access("g", channel), self.weight.dtype()),
+            types.widen(&access("a", channel), self.bias.dtype()),
         ];
         let arguments = arguments.join(", ");
         let (momentum, eps) = (number(self.momentum), number(self.eps));
         let normalized = match is_training {
-            true => format!(
-                "n[] := n[] + 1\nr[b,c,i,j] := batch_norm_train({arguments}, m[c], v[c], {momentum}, {eps})"
-            ),
-            false => format!("r[b,c,i,j] := batch_norm({arguments}, m[c], v[c], {eps})"),
+            true => {
+                format!("n[] := n[] + 1\n{r} := batch_norm_train({arguments}, {m}, {v}, {momentum}, {eps})")
+            }
+            false => format!("{r} := batch_norm({arguments}, {m}, {v}, {eps})"),
         };
         let mut inputs = vec![("x", Argument::Tensor(x))];
         let parameters =
@@ -113,7 +128,7 @@ impl Module for BatchNorm2d {
         if is_training {
             inputs.push(("n", Argument::Parameter(&self.num_batches_tracked)));
         }
-        let result = types.narrowed("r[b,c,i,j]");
-        x.graph().result(call, &inputs, |y| format!("{normalized}\n{y}[b,c,i,j] := {result}"))
+        let result = types.narrowed(&r);
+        x.graph().result(call, &inputs, |y| format!("{normalized}\n{} := {result}", whole(y, rank)))
     }
 }

@@ -1,4 +1,4 @@
-//! Convolution of images.
+//! Convolution over one to three axes of space.
 
 use std::marker::PhantomData;
 
@@ -8,25 +8,29 @@ use crate::{
     operand::Argument,
     options::options,
     parameter::{Parameter, Params},
+    shape::{access, letters},
     tensor::Tensor,
     window::ConvOptions,
 };
 
-/// Convolution of images, as torch's `Conv2d`.
+/// Convolution over `AXES` axes of space, as torch's `Conv1d`, `Conv2d` and `Conv3d`.
 ///
 /// ```
 /// use arrayjit_tensor::{DType, Graph, Params};
-/// use arrayjit_tensor::nn::{Conv2d, Module};
+/// use arrayjit_tensor::nn::{Conv1d, Conv2d, Module};
 ///
 /// let params = Params::new(42);
 /// let same = Conv2d::builder(&params.sub("same"), 1, 6, 5).padding(2).bias(false).build()?;
 /// let conv = Conv2d::new(&params.sub("conv"), 6, 16, 5)?;
-/// let images = Graph::new().input("images", [32, 1, 28, 28], DType::F32)?;
+/// let graph = Graph::new();
+/// let images = graph.input("images", [32, 1, 28, 28], DType::F32)?;
 /// assert_eq!(conv.forward(&same.forward(&images)?)?.shape(), [32, 16, 24, 24]);
+/// let sounds = graph.input("sounds", [32, 1, 100], DType::F32)?;
+/// assert_eq!(Conv1d::new(&params.sub("sound"), 1, 8, 5)?.forward(&sounds)?.shape(), [32, 8, 96]);
 /// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
-pub struct Conv2d {
-    /// `weight`, of shape `[out, channels / groups, size, size]`.
+pub struct Conv<const AXES: usize> {
+    /// `weight`, of shape `[out, channels / groups, size, …]`.
     pub weight: Parameter,
     /// `bias`, of shape `[out]`.
     pub bias: Option<Parameter>,
@@ -34,7 +38,15 @@ pub struct Conv2d {
     pub options: ConvOptions,
 }
 
-/// Transposed convolution of images, as torch's `ConvTranspose2d`.
+/// Convolution of sequences.
+pub type Conv1d = Conv<1>;
+/// Convolution of images.
+pub type Conv2d = Conv<2>;
+/// Convolution of volumes.
+pub type Conv3d = Conv<3>;
+
+/// Transposed convolution over `AXES` axes of space, as torch's `ConvTranspose1d`, `ConvTranspose2d` and
+/// `ConvTranspose3d`.
 ///
 /// ```
 /// use arrayjit_tensor::{DType, Graph, Params};
@@ -46,8 +58,8 @@ pub struct Conv2d {
 /// assert_eq!(double.forward(&images)?.shape(), [32, 3, 28, 28]);
 /// # Ok::<(), arrayjit_tensor::TensorError>(())
 /// ```
-pub struct ConvTranspose2d {
-    /// `weight`, of shape `[channels, out / groups, size, size]`.
+pub struct ConvTranspose<const AXES: usize> {
+    /// `weight`, of shape `[channels, out / groups, size, …]`.
     pub weight: Parameter,
     /// `bias`, of shape `[out]`.
     pub bias: Option<Parameter>,
@@ -55,7 +67,14 @@ pub struct ConvTranspose2d {
     pub options: ConvOptions,
 }
 
-/// The options of a [`Conv2d`] or [`ConvTranspose2d`] whose parameters are not made yet. See [`ConvOptions`].
+/// Transposed convolution of sequences.
+pub type ConvTranspose1d = ConvTranspose<1>;
+/// Transposed convolution of images.
+pub type ConvTranspose2d = ConvTranspose<2>;
+/// Transposed convolution of volumes.
+pub type ConvTranspose3d = ConvTranspose<3>;
+
+/// The options of a [`Conv`] or [`ConvTranspose`] whose parameters are not made yet. See [`ConvOptions`].
 pub struct ConvBuilder<M> {
     params: Params,
     channels: [usize; 2],
@@ -74,7 +93,7 @@ impl<M> ConvBuilder<M> {
     options! {
         /// The distance of neighboring windows, at least 1; 1 by default.
         stride: usize => options.stride;
-        /// The zeros in front of the first and behind the last row and column; 0 by default.
+        /// The zeros in front of the first and behind the last elements of each axis; 0 by default.
         padding: usize => options.padding;
         /// The distance of neighboring elements of a window, at least 1; 1 by default.
         dilation: usize => options.dilation;
@@ -86,10 +105,15 @@ impl<M> ConvBuilder<M> {
 
     /// A weight of `outer` filters for each of `inner` channels of a group, and the bias.
     #[track_caller]
-    fn parameters(&self, [outer, inner]: [usize; 2]) -> Result<(Parameter, Option<Parameter>), TensorError> {
+    fn parameters(
+        &self,
+        [outer, inner]: [usize; 2],
+        axes: usize,
+    ) -> Result<(Parameter, Option<Parameter>), TensorError> {
         let (params, size) = (&self.params, self.size);
-        let init = uniform(inner.saturating_mul(size).saturating_mul(size));
-        let weight = params.parameter("weight", [outer, inner, size, size], init.clone())?;
+        let init = uniform((0..axes).fold(inner, |elements, _| elements.saturating_mul(size)));
+        let shape = [outer, inner].into_iter().chain((0..axes).map(|_| size));
+        let weight = params.parameter("weight", shape, init.clone())?;
         let bias = match self.bias {
             true => Some(params.parameter("bias", [self.channels[1]], init)?),
             false => None,
@@ -107,77 +131,69 @@ impl<M> ConvBuilder<M> {
     }
 }
 
-impl Conv2d {
-    /// Filters of `size` by `size` elements from `channels` to `out` channels. The weight and the bias are
+impl<const AXES: usize> Conv<AXES> {
+    /// Filters of `size` elements on each axis from `channels` to `out` channels. The weight and the bias are
     /// uniform in ±1/√n, where n is the number of elements of a filter.
     ///
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Conv2d, TensorError> {
-        Conv2d::builder(params, channels, out, size).build()
+    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Self, TensorError> {
+        Conv::builder(params, channels, out, size).build()
     }
 
-    /// [`new`](Conv2d::new) with options.
-    pub fn builder(params: &Params, channels: usize, out: usize, size: usize) -> ConvBuilder<Conv2d> {
+    /// [`new`](Conv::new) with options.
+    pub fn builder(params: &Params, channels: usize, out: usize, size: usize) -> ConvBuilder<Self> {
         ConvBuilder::new(params, [channels, out], size)
     }
 }
 
-impl ConvBuilder<Conv2d> {
+impl<const AXES: usize> ConvBuilder<Conv<AXES>> {
     /// Makes the parameters.
     ///
     /// # Errors
     /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
     /// overflows.
     #[track_caller]
-    pub fn build(self) -> Result<Conv2d, TensorError> {
-        self.check_groups(Call::new("Conv2d"))?;
+    pub fn build(self) -> Result<Conv<AXES>, TensorError> {
+        self.check_groups(Call::new(of_axes(AXES, ["Conv1d", "Conv2d", "Conv3d"])))?;
         let (options, [channels, out]) = (self.options, self.channels);
-        let (weight, bias) = self.parameters([out, channels / options.groups])?;
-        Ok(Conv2d { weight, bias, options })
+        let (weight, bias) = self.parameters([out, channels / options.groups], AXES)?;
+        Ok(Conv { weight, bias, options })
     }
 }
 
-impl Module for Conv2d {
-    /// `[batch, channels, height, width]` to `[batch, out, …]`, as [`Tensor::conv2d`].
+impl<const AXES: usize> Module for Conv<AXES> {
+    /// `[batch, channels, …]` to `[batch, out, …]`, as [`Tensor::conv1d`], [`Tensor::conv2d`] and
+    /// [`Tensor::conv3d`].
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
-        with_bias(Call::new("conv2d"), x.conv2d(&self.weight, self.options)?, self.bias.as_ref())
+        let call = Call::new(of_axes(AXES, ["conv1d", "conv2d", "conv3d"]));
+        with_bias(call, x.conv(call, AXES, &self.weight, self.options)?, self.bias.as_ref())
     }
 }
 
-impl ConvTranspose2d {
-    /// Filters of `size` by `size` elements from `channels` to `out` channels. The weight and the bias are
-    /// uniform in ±1/√n for n = `out` / groups · `size`², as torch's.
+impl<const AXES: usize> ConvTranspose<AXES> {
+    /// Filters of `size` elements on each axis from `channels` to `out` channels. The weight and the bias are
+    /// uniform in ±1/√n for n = `out` / groups · `size` for each axis, as torch's.
     ///
     /// # Errors
     /// A name that exists already, or a size that overflows.
     #[track_caller]
-    pub fn new(
-        params: &Params,
-        channels: usize,
-        out: usize,
-        size: usize,
-    ) -> Result<ConvTranspose2d, TensorError> {
-        ConvTranspose2d::builder(params, channels, out, size).build()
+    pub fn new(params: &Params, channels: usize, out: usize, size: usize) -> Result<Self, TensorError> {
+        ConvTranspose::builder(params, channels, out, size).build()
     }
 
-    /// [`new`](ConvTranspose2d::new) with options.
-    pub fn builder(
-        params: &Params,
-        channels: usize,
-        out: usize,
-        size: usize,
-    ) -> ConvBuilder<ConvTranspose2d> {
+    /// [`new`](ConvTranspose::new) with options.
+    pub fn builder(params: &Params, channels: usize, out: usize, size: usize) -> ConvBuilder<Self> {
         ConvBuilder::new(params, [channels, out], size)
     }
 }
 
-impl ConvBuilder<ConvTranspose2d> {
+impl<const AXES: usize> ConvBuilder<ConvTranspose<AXES>> {
     options! {
-        /// The rows and columns that are added behind the last ones; 0 by default.
+        /// The elements that are added behind the last ones of each axis; 0 by default.
         output_padding: usize => options.output_padding;
     }
 
@@ -187,30 +203,41 @@ impl ConvBuilder<ConvTranspose2d> {
     /// Numbers of channels that are no multiples of the groups, a name that exists already, or a size that
     /// overflows.
     #[track_caller]
-    pub fn build(self) -> Result<ConvTranspose2d, TensorError> {
-        self.check_groups(Call::new("ConvTranspose2d"))?;
+    pub fn build(self) -> Result<ConvTranspose<AXES>, TensorError> {
+        let names = ["ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"];
+        self.check_groups(Call::new(of_axes(AXES, names)))?;
         let (options, [channels, out]) = (self.options, self.channels);
-        let (weight, bias) = self.parameters([channels, out / options.groups])?;
-        Ok(ConvTranspose2d { weight, bias, options })
+        let (weight, bias) = self.parameters([channels, out / options.groups], AXES)?;
+        Ok(ConvTranspose { weight, bias, options })
     }
 }
 
-impl Module for ConvTranspose2d {
-    /// `[batch, channels, height, width]` to `[batch, out, …]`, as [`Tensor::conv_transpose2d`].
+impl<const AXES: usize> Module for ConvTranspose<AXES> {
+    /// `[batch, channels, …]` to `[batch, out, …]`, as [`Tensor::conv_transpose1d`],
+    /// [`Tensor::conv_transpose2d`] and [`Tensor::conv_transpose3d`].
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor, TensorError> {
         let _scope = x.graph().enter(self.weight.module());
-        let y = x.conv_transpose2d(&self.weight, self.options)?;
-        with_bias(Call::new("conv_transpose2d"), y, self.bias.as_ref())
+        let names = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"];
+        let call = Call::new(of_axes(AXES, names));
+        let y = x.conv_transpose(call, AXES, &self.weight, self.options)?;
+        with_bias(call, y, self.bias.as_ref())
     }
+}
+
+/// The name of an operation, of those over one, two and three axes of space.
+fn of_axes(axes: usize, names: [&'static str; 3]) -> &'static str {
+    names.get(axes.wrapping_sub(1)).copied().unwrap_or("conv")
 }
 
 /// Adds a number to each channel.
 fn with_bias(call: Call, x: Tensor, bias: Option<&Parameter>) -> Result<Tensor, TensorError> {
     let Some(bias) = bias else { return Ok(x) };
     let types = ModuleTypes::new(&x, bias);
-    let value = types.widen("x[b,c,i,j]", x.dtype());
-    let sum = format!("{value} + {}", types.widen("bias[c]", bias.dtype()));
+    let all = letters(x.rank());
+    let value = types.widen(&access("x", &all), x.dtype());
+    let channel = access("bias", all.get(1));
+    let sum = format!("{value} + {}", types.widen(&channel, bias.dtype()));
     let inputs = [("x", Argument::Tensor(&x)), ("bias", Argument::Parameter(bias))];
-    x.graph().result(call, &inputs, |y| format!("{y}[b,c,i,j] := {}", types.narrowed(&sum)))
+    x.graph().result(call, &inputs, |y| format!("{} := {}", access(y, &all), types.narrowed(&sum)))
 }

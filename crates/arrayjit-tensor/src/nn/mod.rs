@@ -41,25 +41,30 @@
 //! parameter may change later: `LayerNorm::new(&params, 64)?.eps(1e-6)`.
 //!
 //! Whether a module trains follows from its graph: in one of
-//! [`Graph::for_training`](crate::Graph::for_training), [`Dropout`] drops elements, and [`BatchNorm2d`]
+//! [`Graph::for_training`](crate::Graph::for_training), [`Dropout`] drops elements, and [`BatchNorm`]
 //! uses the statistics of the batch and updates its running statistics. Parameters of bf16 and f16
 //! ([`Params::with_dtype`](crate::Params::with_dtype)) are converted to f32 where they are used, so that
 //! sums and normalization are computed in f32.
 
 mod attention; // attention with several heads
 mod batch_norm; // normalization over a batch
-mod convolution; // convolution of images
+mod convolution; // convolution
 mod dropout; // dropout
 mod embedding; // rows of a table
+mod encoder; // a layer of a transformer
 mod group_norm; // normalization of each element of a batch
 mod linear; // x · wᵀ + b
 mod recurrent; // LSTM, GRU, RNN
 
 pub use attention::{MultiHeadAttention, MultiHeadAttentionBuilder};
-pub use batch_norm::BatchNorm2d;
-pub use convolution::{Conv2d, ConvBuilder, ConvTranspose2d};
+pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
+pub use convolution::{
+    Conv, Conv1d, Conv2d, Conv3d, ConvBuilder, ConvTranspose, ConvTranspose1d, ConvTranspose2d,
+    ConvTranspose3d,
+};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
+pub use encoder::{TransformerEncoderLayer, TransformerEncoderLayerBuilder};
 pub use group_norm::{GroupNorm, LayerNorm, RmsNorm};
 pub use linear::{Linear, LinearBuilder};
 pub use recurrent::{

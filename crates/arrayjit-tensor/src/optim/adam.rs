@@ -36,9 +36,7 @@ impl AdamRule {
     const DEFAULT: AdamRule = AdamRule { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
 
     fn check(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError> {
-        for beta in [self.beta1, self.beta2] {
-            update.check("betas", beta, 0.0..1.0, "at least 0 and less than 1")?;
-        }
+        update.check_betas([self.beta1, self.beta2])?;
         update.check("eps", self.eps, 0.0.., "a finite number, 0 or more")
     }
 
@@ -57,13 +55,13 @@ impl Optimizer<AdamRule> {
     /// The factors by which the means of gradients and of their squares decay per step.
     #[must_use]
     pub fn betas(mut self, beta1: f64, beta2: f64) -> Adam {
-        (self.rule.beta1, self.rule.beta2) = (beta1, beta2);
+        (self.options.rule.beta1, self.options.rule.beta2) = (beta1, beta2);
         self
     }
 
     options! {
         /// A number that is added to the root of the mean of squares.
-        eps: f64 => rule.eps;
+        eps: f64 => options.rule.eps;
     }
 }
 
@@ -76,15 +74,15 @@ impl Optimizer<AdamWRule> {
     /// The factors by which the means of gradients and of their squares decay per step.
     #[must_use]
     pub fn betas(mut self, beta1: f64, beta2: f64) -> AdamW {
-        (self.rule.adam.beta1, self.rule.adam.beta2) = (beta1, beta2);
+        (self.options.rule.adam.beta1, self.options.rule.adam.beta2) = (beta1, beta2);
         self
     }
 
     options! {
         /// A number that is added to the root of the mean of squares.
-        eps: f64 => rule.adam.eps;
+        eps: f64 => options.rule.adam.eps;
         /// Multiplies parameters by 1 - rate · `weight_decay` in each step.
-        weight_decay: f64 => rule.weight_decay;
+        weight_decay: f64 => options.rule.weight_decay;
     }
 }
 

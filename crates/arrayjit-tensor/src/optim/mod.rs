@@ -15,15 +15,24 @@
 //! gradients were zero.
 
 mod adam; // Adam and AdamW
+mod group; // parameters with options of their own
+mod layer_wise; // LAMB and Adafactor
+mod lion; // Lion
+mod root_mean_square; // RMSprop and Adagrad
 mod rule; // the update of one parameter
 mod schedule; // factors of the learning rate
 mod sgd; // gradient descent
 mod state; // arrays of optimizers
 
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use arrayjit::DType;
 
 pub use self::{
     adam::{Adam, AdamRule, AdamW, AdamWRule},
+    layer_wise::{Adafactor, AdafactorRule, Lamb, LambRule},
+    lion::{Lion, LionRule},
+    root_mean_square::{Adagrad, AdagradRule, RmsProp, RmsPropRule},
     rule::{ParameterUpdate, UpdateRule},
     schedule::Schedule,
     sgd::{Sgd, SgdRule},
@@ -33,7 +42,10 @@ use crate::{
     error::{Call, TensorError},
     graph::Graph,
     operand::{Argument, TensorOperand, number},
-    optim::state::HALTED,
+    optim::{
+        group::{ParameterGroup, UpdateOptions},
+        state::average_name,
+    },
     options::options,
     parameter::Parameter,
     sample::STEP,
@@ -41,8 +53,8 @@ use crate::{
     tensor::Tensor,
 };
 
-/// An update rule with the learning rate, its schedule, and clipping: [`Sgd`], [`Adam`], [`AdamW`], or a rule
-/// of your own.
+/// An update rule with the learning rate, its schedule, and clipping: [`Sgd`], [`Adam`], [`AdamW`],
+/// [`RmsProp`], [`Adagrad`], [`Lion`], [`Lamb`], [`Adafactor`], or a rule of your own.
 ///
 /// ```
 /// use arrayjit_tensor::optim::{AdamW, Schedule};
@@ -53,10 +65,10 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Optimizer<R> {
-    pub(crate) rule: R,
-    rate: f64,
-    schedule: Schedule,
+    options: UpdateOptions<R>,
+    groups: Vec<ParameterGroup<R>>,
     clip_norm: Option<f64>,
+    average: Option<f64>,
 }
 
 impl<R: UpdateRule> Optimizer<R> {
@@ -82,14 +94,19 @@ impl<R: UpdateRule> Optimizer<R> {
     /// # let _ = optimizer;
     /// ```
     pub fn with_rule(rule: R, rate: f64) -> Optimizer<R> {
-        Optimizer { rule, rate, schedule: Schedule::constant(), clip_norm: None }
+        let options = UpdateOptions { rule, rate, schedule: Schedule::constant() };
+        Optimizer { options, groups: Vec::new(), clip_norm: None, average: None }
     }
 
     options! {
         /// Multiplies the learning rate by a factor that depends on the step.
-        schedule: Schedule => schedule;
+        schedule: Schedule => options.schedule;
         /// Scales the gradients down if the norm of all gradients together exceeds this limit.
         clip_norm: f64 => clip_norm;
+        /// Keeps an exponential mean of the values of each parameter, which decays by this factor per step
+        /// and begins with the values after the first step. See [`OptimizerState::average`] and
+        /// [`Session::averages`](crate::Session::averages).
+        average: f64 => average;
     }
 
     /// The optimizer without the type of its rule.
@@ -97,8 +114,19 @@ impl<R: UpdateRule> Optimizer<R> {
     where
         R: 'static,
     {
-        let Optimizer { rule, rate, schedule, clip_norm } = self;
-        Optimizer { rule: Box::new(rule), rate, schedule, clip_norm }
+        let groups = self.groups.into_iter().map(ParameterGroup::boxed).collect();
+        let (clip_norm, average) = (self.clip_norm, self.average);
+        Optimizer { options: self.options.boxed(), groups, clip_norm, average }
+    }
+
+    /// The position of the group of the parameter of that name, if it belongs to one.
+    fn group_of(&self, name: &str) -> Option<usize> {
+        self.groups.iter().position(|group| group.contains(name))
+    }
+
+    /// The options of a group, or of parameters without one.
+    fn options_in(&self, group: Option<usize>) -> &UpdateOptions<R> {
+        group.and_then(|at| self.groups.get(at)).map_or(&self.options, |group| &group.options)
     }
 
     /// Adds statements to the graph of `loss`: the gradients by all trainable parameters that the loss
@@ -228,14 +256,43 @@ impl<R: UpdateRule> Optimizer<R> {
         let graph = loss.graph();
         self.check(call, graph)?;
         let is_finite = is_finite(call, loss, norm, state)?;
-        let rate = self.guarded_rate(call, graph, &is_finite)?;
         let count = graph.result(call, &[], |y| format!("{y} := f32(@step + 1) where {STEP}"))?;
+        let mut rates: BTreeMap<Option<usize>, Tensor> = BTreeMap::new();
         for (parameter, gradient) in gradients {
+            let group = self.group_of(parameter.name());
+            let options = self.options_in(group);
+            let rate = match rates.entry(group) {
+                Entry::Occupied(rate) => rate.into_mut(),
+                Entry::Vacant(rate) => rate.insert(guarded_rate(call, options, &is_finite)?),
+            };
             let gradient = self.guarded_gradient(call, gradient, norm, &is_finite)?;
-            let (rule, gradient, rate, count) = (self.rule.name(), &gradient, &rate, &count);
-            self.rule.update(&ParameterUpdate { call, rule, parameter, gradient, rate, count, state })?;
+            let (rule, gradient, count) = (options.rule.name(), &gradient, &count);
+            options.rule.update(&ParameterUpdate { call, rule, parameter, gradient, rate, count, state })?;
+            self.update_average(call, (graph, count), parameter, state)?;
         }
         Ok(is_finite)
+    }
+
+    /// Adds statements that move the mean of the values of a parameter towards the new ones.
+    fn update_average(
+        &self,
+        call: Call,
+        (graph, count): (&Graph, &Tensor),
+        parameter: &Parameter,
+        state: &OptimizerState,
+    ) -> Result<(), TensorError> {
+        let Some(decay) = self.average else { return Ok(()) };
+        let dtype = if parameter.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let array = state.array(&average_name(parameter), parameter.shape(), dtype)?;
+        let [a, w] = ["a", "w"].map(|name| whole(name, parameter.shape().len()));
+        let inputs = [
+            ("a", Argument::Parameter(&array)),
+            ("w", Argument::Parameter(parameter)),
+            ("t", Argument::Tensor(count)),
+        ];
+        let rest = number(1.0 - decay);
+        let text = format!("{a} += where(t[] == 1, 1, {rest}) * ({dtype}({w}) - {a})");
+        graph.emit(call, &text, &inputs, &[]).map(drop)
     }
 
     /// The arrays of the state that the rule has for these parameters.
@@ -245,38 +302,43 @@ impl<R: UpdateRule> Optimizer<R> {
         state: &OptimizerState,
     ) -> Result<Vec<Parameter>, TensorError> {
         let (call, graph) = (Call::new("update"), Graph::new());
+        // The state may have arrays of other parameters too, such as frozen ones.
+        let own = OptimizerState::without_memory(state.weights());
         let scalar = |name| graph.input(name, [], DType::F32);
         let (rate, count) = (&scalar("rate")?, &scalar("count")?);
         for (at, parameter) in parameters.iter().enumerate() {
             let dtype = if parameter.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
             let shape = parameter.shape().iter().copied();
-            let (rule, gradient) = (self.rule.name(), &graph.input(&format!("gradient_{at}"), shape, dtype)?);
-            self.rule.update(&ParameterUpdate { call, rule, parameter, gradient, rate, count, state })?;
+            let rule = &self.options_in(self.group_of(parameter.name())).rule;
+            let (name, gradient) = (rule.name(), &graph.input(&format!("gradient_{at}"), shape, dtype)?);
+            rule.update(&ParameterUpdate {
+                call,
+                rule: name,
+                parameter,
+                gradient,
+                rate,
+                count,
+                state: &own,
+            })?;
+            self.update_average(call, (&graph, count), parameter, &own)?;
         }
-        let mut arrays = state.arrays();
-        arrays.retain(|array| array.name() != HALTED);
-        Ok(arrays)
+        let arrays = own.arrays().into_iter();
+        arrays.map(|array| state.array(array.name(), array.shape(), array.dtype())).collect()
     }
 
     fn check(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {
-        if !self.rate.is_finite() {
-            return Err(argument(call, graph, ("rate", self.rate.to_string(), "a finite number")));
+        self.options.check(call, graph)?;
+        self.groups.iter().try_for_each(|group| group.options.check(call, graph))?;
+        let is_limit = |limit: f64| limit > 0.0 && limit.is_finite();
+        if let Some(limit) = self.clip_norm.filter(|&limit| !is_limit(limit)) {
+            return Err(argument(call, graph, ("clip_norm", limit.to_string(), "a finite number above 0")));
         }
-        self.schedule.check()?;
-        match self.clip_norm {
-            Some(limit) if !(limit > 0.0 && limit.is_finite()) => {
-                Err(argument(call, graph, ("clip_norm", limit.to_string(), "a finite number above 0")))
+        match self.average {
+            Some(decay) if !(0.0..1.0).contains(&decay) => {
+                Err(argument(call, graph, ("average", decay.to_string(), "at least 0 and less than 1")))
             }
             _ => Ok(()),
         }
-    }
-
-    /// The learning rate of the step; 0 in a guarded step.
-    fn guarded_rate(&self, call: Call, graph: &Graph, is_finite: &Tensor) -> Result<Tensor, TensorError> {
-        let (rate, factor) = (number(self.rate), self.schedule.text());
-        graph.result(call, &[("is_finite", Argument::Tensor(is_finite))], |y| {
-            format!("{y} := where(is_finite[] == 1, f32({rate} * {factor}), 0.0) where {STEP}")
-        })
     }
 
     /// The clipped gradient; 0 in a guarded step.
@@ -303,6 +365,18 @@ impl<R: UpdateRule> Optimizer<R> {
             None => gradient.graph().result(call, &inputs, |y| guarded(y, &g)),
         }
     }
+}
+
+/// The learning rate of the step; 0 in a guarded step.
+fn guarded_rate<R>(
+    call: Call,
+    options: &UpdateOptions<R>,
+    is_finite: &Tensor,
+) -> Result<Tensor, TensorError> {
+    let (rate, factor) = (number(options.rate), options.schedule.text());
+    is_finite.graph().result(call, &[("is_finite", Argument::Tensor(is_finite))], |y| {
+        format!("{y} := where(is_finite[] == 1, f32({rate} * {factor}), 0.0) where {STEP}")
+    })
 }
 
 /// The norm of all gradients, of which each has the given sum of squares.

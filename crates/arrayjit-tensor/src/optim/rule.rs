@@ -48,6 +48,22 @@ pub struct ParameterUpdate<'a> {
     pub(super) state: &'a OptimizerState,
 }
 
+/// The shape of an array of the state of a parameter.
+#[derive(Clone, Copy)]
+pub(super) enum StateShape {
+    /// That of the parameter.
+    Whole,
+    /// That of the parameter without an axis.
+    Without(usize),
+}
+
+impl StateShape {
+    fn of(self, shape: &[usize]) -> Vec<usize> {
+        let StateShape::Without(left_out) = self else { return shape.to_vec() };
+        shape.iter().enumerate().filter(|(axis, _)| *axis != left_out).map(|(_, size)| *size).collect()
+    }
+}
+
 impl ParameterUpdate<'_> {
     /// The parameter that is updated.
     pub fn parameter(&self) -> &Parameter {
@@ -70,6 +86,13 @@ impl ParameterUpdate<'_> {
         Err(self.gradient.graph().fail(self.call, kind))
     }
 
+    /// Checks the factors by which means decay per step.
+    pub(super) fn check_betas(&self, betas: [f64; 2]) -> Result<(), TensorError> {
+        betas
+            .into_iter()
+            .try_for_each(|beta| self.check("betas", beta, 0.0..1.0, "at least 0 and less than 1"))
+    }
+
     /// Adds assignment text that writes `w`, the parameter. The text may read its gradient `g`, the learning
     /// rate `rate[]` and the number of the step `t[]`, which counts from 1. It may also write the arrays of
     /// the optimizer's state whose names are given: they have the shape of the parameter, start from zero and
@@ -78,14 +101,23 @@ impl ParameterUpdate<'_> {
     /// # Errors
     /// An error of the text, or a state of that name and another shape.
     pub fn apply(&self, states: &[&str], text: &str) -> Result<(), TensorError> {
+        let states: Vec<_> = states.iter().map(|&state| (state, StateShape::Whole)).collect();
+        self.apply_shaped(&states, text)
+    }
+
+    /// [`apply`](ParameterUpdate::apply) with arrays of other shapes.
+    pub(super) fn apply_shaped(&self, states: &[(&str, StateShape)], text: &str) -> Result<(), TensorError> {
         let dtype = self.parameter.dtype();
         let is_narrow = dtype != DType::F64 && dtype != DType::F32;
         let wide = if is_narrow { DType::F32 } else { dtype };
-        let array = |state: &str| self.state.array(&format!("{}.{state}", self.rule), self.parameter, wide);
-        let arrays = states.iter().map(|state| array(state)).collect::<Result<Vec<_>, _>>()?;
+        let array = |(state, shape): (&str, StateShape)| {
+            let name = format!("{}.{state}.{}", self.rule, self.parameter.name());
+            self.state.array(&name, &shape.of(self.parameter.shape()), wide)
+        };
+        let arrays = states.iter().map(|&state| array(state)).collect::<Result<Vec<_>, _>>()?;
         let mut inputs = vec![("g", Argument::Tensor(self.gradient)), ("rate", Argument::Tensor(self.rate))];
         inputs.push(("t", Argument::Tensor(self.count)));
-        inputs.extend(states.iter().copied().zip(arrays.iter().map(Argument::Parameter)));
+        inputs.extend(states.iter().map(|(state, _)| *state).zip(arrays.iter().map(Argument::Parameter)));
         let letters: Vec<String> = (0..self.parameter.shape().len()).map(letter).collect();
         let text = text.replace("[..]", &format!("[{}]", letters.join(",")));
         let graph = self.gradient.graph();
@@ -94,7 +126,7 @@ impl ParameterUpdate<'_> {
             graph.emit(self.call, &text, &inputs, &[])?;
             return Ok(());
         }
-        let rest = array("rest")?;
+        let rest = array(("rest", StateShape::Whole))?;
         inputs.push(("stored", Argument::Parameter(self.parameter)));
         inputs.push(("rest", Argument::Parameter(&rest)));
         let [w, stored, rest] = ["w", "stored", "rest"].map(|name| whole(name, letters.len()));

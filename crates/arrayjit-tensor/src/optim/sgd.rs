@@ -3,7 +3,7 @@
 use crate::{
     error::TensorError,
     operand::number,
-    optim::{Optimizer, ParameterUpdate, UpdateRule},
+    optim::{Optimizer, ParameterUpdate, UpdateRule, root_mean_square::decayed},
     options::options,
 };
 
@@ -29,11 +29,11 @@ impl Optimizer<SgdRule> {
 
     options! {
         /// Moves along a running sum of gradients, which decays by this factor per step; 0 by default.
-        momentum: f64 => rule.momentum;
+        momentum: f64 => options.rule.momentum;
         /// Adds the parameter times this factor to its gradient; 0 by default.
-        weight_decay: f64 => rule.weight_decay;
+        weight_decay: f64 => options.rule.weight_decay;
         /// Whether the step is along g + momentum · v in place of v; false by default.
-        nesterov: bool => rule.nesterov;
+        nesterov: bool => options.rule.nesterov;
     }
 }
 
@@ -49,10 +49,7 @@ impl UpdateRule for SgdRule {
             update.check("momentum", self.momentum, f64::MIN_POSITIVE.., "more than 0, as nesterov needs")?;
         }
         let mu = number(self.momentum);
-        let gradient = match self.weight_decay {
-            0.0 => "g[..]".to_owned(),
-            decay => format!("g[..] + {} * w[..]", number(decay)),
-        };
+        let gradient = decayed(self.weight_decay);
         match (self.momentum, self.nesterov) {
             (0.0, _) => update.apply(&[], &format!("sgd(w[..], {gradient}, rate[])")),
             (_, false) => {

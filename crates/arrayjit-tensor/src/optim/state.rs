@@ -9,7 +9,12 @@ use crate::{
 };
 
 /// The name of the flag that guards steps.
-pub(super) const HALTED: &str = "halted";
+const HALTED: &str = "halted";
+
+/// The name of the array that has the mean of the values of a parameter.
+pub(super) fn average_name(parameter: &Parameter) -> String {
+    format!("average.{}", parameter.name())
+}
 
 /// The arrays of an optimizer for the weights of a model, such as the moments of Adam. They live on the
 /// device of the weights for as long as the weights do. They are no part of [`ModelState::state_dict`], which
@@ -31,6 +36,10 @@ impl OptimizerState {
     /// A state whose arrays get no memory: it only tells their names and shapes.
     pub(crate) fn without_memory(weights: &ModelState) -> OptimizerState {
         OptimizerState { weights: weights.clone(), arrays: Params::new(0) }
+    }
+
+    pub(super) fn weights(&self) -> &ModelState {
+        &self.weights
     }
 
     /// The arrays so far, in the order in which they were made.
@@ -79,20 +88,20 @@ impl OptimizerState {
         }
     }
 
-    /// The array of that name for a parameter, of its shape; it starts from zero.
-    pub(super) fn array(
-        &self,
-        name: &str,
-        parameter: &Parameter,
-        dtype: DType,
-    ) -> Result<Parameter, TensorError> {
-        let name = format!("{name}.{}", parameter.name());
-        match self.arrays.get(&name) {
-            Some(array) if array.shape() == parameter.shape() && array.dtype() == dtype => Ok(array),
-            _ => {
-                let shape = parameter.shape().iter().copied();
-                self.arrays.with_dtype(dtype).buffer(&name, shape, Init::ZEROS)
-            }
+    /// The array of that name, shape and type; it starts from zero.
+    pub(super) fn array(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Parameter, TensorError> {
+        match self.arrays.get(name) {
+            Some(array) if array.shape() == shape && array.dtype() == dtype => Ok(array),
+            _ => self.arrays.with_dtype(dtype).buffer(name, shape.iter().copied(), Init::ZEROS),
         }
+    }
+
+    /// The mean of the values of a parameter, if the optimizer [averages](crate::optim::Optimizer::average).
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn average(&self, parameter: &Parameter) -> Result<Option<HostArray>, TensorError> {
+        let array = self.arrays.get(&average_name(parameter));
+        array.map(|array| self.weights.get(&array)).transpose()
     }
 }

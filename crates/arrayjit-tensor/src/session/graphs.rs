@@ -106,7 +106,7 @@ pub(super) enum StepRoutines {
 /// The most recently used graphs of a session for one mode. Each is compiled once: its other callers wait,
 /// and callers of other graphs do not.
 pub(super) struct GraphCache<G> {
-    graphs: Mutex<LruCache<BatchSignature, CachedGraph<G>>>,
+    graphs: Mutex<LruCache<(BatchSignature, u64), CachedGraph<G>>>,
     compilations: AtomicUsize,
 }
 
@@ -135,13 +135,15 @@ impl<G> GraphCache<G> {
         self.compilations.load(Ordering::Relaxed)
     }
 
-    /// The graph for the shapes and types of a batch.
+    /// The graph for the shapes and types of a batch and the set of frozen parameters, which `freezes` tells
+    /// from others.
     fn get(
         &self,
-        values: &BatchValues,
+        (values, freezes): (&BatchValues, u64),
         compile: impl FnOnce() -> Result<G, TensorError>,
     ) -> Result<Arc<G>, TensorError> {
-        let cached = locked(&self.graphs).get_or_insert(values.signature(), CachedGraph::default).clone();
+        let cached =
+            locked(&self.graphs).get_or_insert((values.signature(), freezes), CachedGraph::default).clone();
         let mut cached = locked(&cached);
         if let Some(graph) = &*cached {
             return Ok(graph.clone());
@@ -156,12 +158,13 @@ impl<G> GraphCache<G> {
 impl SessionCore {
     /// The compiled step for the shapes and types of a batch.
     pub(super) fn step_graph(&self, values: &BatchValues) -> Result<Arc<StepGraph>, TensorError> {
-        self.steps.get(values, || self.compile_step(values))
+        let freezes = self.weights.params().freezes();
+        self.steps.get((values, freezes), || self.compile_step(values))
     }
 
     /// The compiled evaluation for the shapes and types of a batch.
     pub(super) fn evaluation_graph(&self, values: &BatchValues) -> Result<Arc<EvaluationGraph>, TensorError> {
-        self.evaluations.get(values, || self.compile_evaluation(values))
+        self.evaluations.get((values, 0), || self.compile_evaluation(values))
     }
 
     /// The graph that the closure builds for a batch.

@@ -30,9 +30,12 @@ mod pending; // steps whose metrics are unread
 mod ranks; // training over ranks
 mod values; // the arrays of a batch
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use arrayjit::{HostArray, profile::Profile};
@@ -246,6 +249,23 @@ impl Session {
         let evaluations = self.core.evaluations.all().into_iter();
         let evaluations = evaluations.filter_map(|graph| graph.executable.routine().profile());
         evaluations.chain(self.core.steps.all().into_iter().flat_map(|graph| graph.profiles())).collect()
+    }
+
+    /// The values of the model by name after all started steps, where each parameter that the optimizer
+    /// [averages](crate::optim::Optimizer::average) has its mean; for [`ModelState::load_state_dict`]. With a
+    /// sharded optimizer, a rank has the means of the parameters that it updates.
+    ///
+    /// # Errors
+    /// An earlier step whose loss is not finite, or an error of the device.
+    pub fn averages(&self) -> Result<BTreeMap<String, HostArray>, TensorError> {
+        self.core.settle()?;
+        let mut values = self.model_state().state_dict()?;
+        for parameter in self.model_state().params().trainable() {
+            if let Some(mean) = self.core.state.average(&parameter)? {
+                values.insert(parameter.name().to_owned(), mean);
+            }
+        }
+        Ok(values)
     }
 
     /// The values of the model that the session trains.

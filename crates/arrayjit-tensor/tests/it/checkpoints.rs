@@ -2,7 +2,11 @@
 
 use std::{fs, path::Path};
 
-use arrayjit_tensor::{DType, HostArray, TensorError, optim::Sgd, session::Session};
+use arrayjit_tensor::{
+    DType, HostArray, TensorError,
+    optim::{AdamW, Sgd},
+    session::Session,
+};
 
 use crate::sessions::{TwoLayers, step};
 
@@ -125,4 +129,57 @@ fn a_checkpoint_of_another_seed_is_foreign() {
     first.step(&[("x", &HostArray::zeros(DType::F32, [2]).unwrap())]).unwrap();
     first.save(&path).unwrap();
     assert_eq!(problem(&mut session(2), &path), "the metadata has 1 for `seed`, expected 2");
+}
+
+/// A frozen parameter has neither gradient nor decay, and its optimizer no state in checkpoints.
+#[test]
+fn frozen_parameters_stay_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("frozen");
+    let model = TwoLayers::new("inline", DType::F32);
+    let mut session = model.session();
+    step(&mut session, 0, 16).unwrap();
+    let params = model.weights.params();
+    assert_eq!(params.sub("fc1").freeze(|_| true), 2);
+    assert_eq!(params.sub("fc").freeze(|_| true), 0);
+    let before = model.weights.state_dict().unwrap();
+    step(&mut session, 1, 16).unwrap();
+    let after = model.weights.state_dict().unwrap();
+    for name in before.keys() {
+        assert_eq!(before[name].values() == after[name].values(), name.starts_with("fc1."), "{name}");
+    }
+    session.save(&path).unwrap();
+    session.load(&path).unwrap();
+
+    let other = TwoLayers::new("inline", DType::F32);
+    let found = problem(&mut other.session(), &path);
+    assert!(found.starts_with("no values for the parameters: `optimizer.adamw.m.fc1.bias`"), "{found}");
+    other.weights.params().freeze(|name| name.starts_with("fc1."));
+    other.session().load(&path).unwrap();
+
+    params.unfreeze(|name| name == "fc1.bias");
+    step(&mut session, 2, 16).unwrap();
+    let last = model.weights.state_dict().unwrap();
+    assert_eq!(last["fc1.weight"].values(), after["fc1.weight"].values());
+    assert_ne!(last["fc1.bias"].values(), after["fc1.bias"].values());
+    assert_eq!(session.compilations(), 3);
+}
+
+/// The means of a session are values of the whole model.
+#[test]
+fn averages_of_a_session() {
+    let model = TwoLayers::new("inline", DType::F32);
+    let mut session = model.session_with(AdamW::new(0.1).average(0.5));
+    step(&mut session, 0, 16).unwrap();
+    let first = model.weights.state_dict().unwrap();
+    step(&mut session, 1, 16).unwrap();
+    let second = model.weights.state_dict().unwrap();
+    let means = session.averages().unwrap();
+    assert_eq!(means.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
+    for (name, mean) in &means {
+        let expected =
+            first[name].values().into_iter().zip(second[name].values()).map(|(a, b)| (a + b) / 2.0);
+        assert!(mean.values().iter().zip(expected).all(|(mean, both)| (mean - both).abs() < 1e-6), "{name}");
+    }
+    model.weights.load_state_dict(&means).unwrap();
 }

@@ -19,6 +19,7 @@ mod sizes;
 mod texts;
 mod threads;
 mod torch;
+mod torch_losses;
 mod torch_models;
 mod torch_modules;
 mod torch_optimizers;

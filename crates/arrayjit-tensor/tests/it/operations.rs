@@ -1,7 +1,8 @@
 //! The values and shapes of operations, small enough to check by hand.
 
 use arrayjit_tensor::{
-    Backend, ConvOptions, DType, Graph, HostArray, ModelState, Params, PoolOptions, Tensor, TensorError,
+    Backend, ConvOptions, CrossEntropyOptions, DType, Graph, HostArray, ModelState, Params, PoolOptions,
+    Tensor, TensorError,
 };
 
 /// The name of an operation, the operation, and the function that it should be.
@@ -248,7 +249,9 @@ fn cross_entropy_ignores_an_index() {
             let text = format!("y[i] := i32(where(i == 0, {}, {})) where i < 2", labels[0], labels[1]);
             let labels = x.graph().apply(&text, &[])?;
             match ignored {
-                Some(ignored) => x.cross_entropy_ignoring(&labels, ignored),
+                Some(ignored) => {
+                    x.cross_entropy_with(&labels, &CrossEntropyOptions::new().ignore_index(ignored))
+                }
                 None => x.cross_entropy(&labels),
             }
         });

@@ -3,7 +3,10 @@
 use arrayjit_tensor::{
     Backend, DType, Executable, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
     TensorOperand,
-    optim::{Adam, AdamW, Optimizer, OptimizerState, ParameterUpdate, Schedule, Sgd, UpdateRule},
+    optim::{
+        Adafactor, Adam, AdamW, Lamb, Lion, Optimizer, OptimizerState, ParameterUpdate, RmsProp, Schedule,
+        Sgd, UpdateRule,
+    },
 };
 
 const START: [f64; 3] = [1.0, -2.0, 0.5];
@@ -83,6 +86,56 @@ fn adam_with_and_without_weight_decay() {
         *w *= 1.0 - 0.1 * 0.5;
         adam(w, g, t, state);
     });
+}
+
+#[test]
+fn lion_steps_along_signs() {
+    compare(&Lion::new(0.1).betas(0.8, 0.9).weight_decay(0.5), |w, g, _, [m, _]| {
+        let c = 0.8 * *m + 0.2 * g;
+        *m = 0.9 * *m + 0.1 * g;
+        *w = *w * (1.0 - 0.1 * 0.5) - 0.1 * c.signum();
+    });
+}
+
+/// The norms of the parameter and of the step are over all three elements.
+#[test]
+fn lamb_scales_by_the_norms_of_parameters() {
+    let lamb = Lamb::new(0.1).betas(0.9, 0.99).eps(1e-6).weight_decay(0.5);
+    let quadratic = Quadratic::new(&lamb, DType::F32).unwrap();
+    let (mut w, mut m, mut v) = (START, [0.0; 3], [0.0; 3]);
+    let norm = |x: &[f64; 3]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    for t in 1..=10 {
+        let mut step = [0.0; 3];
+        for at in 0..3 {
+            let g = 2.0 * w[at];
+            m[at] = 0.9 * m[at] + 0.1 * g;
+            v[at] = 0.99 * v[at] + 0.01 * g * g;
+            let (m, v) = (m[at] / (1.0 - 0.9f64.powi(t)), v[at] / (1.0 - 0.99f64.powi(t)));
+            step[at] = m / (v.sqrt() + 1e-6) + 0.5 * w[at];
+        }
+        let ratio = norm(&w) / norm(&step);
+        (0..3).for_each(|at| w[at] -= 0.1 * ratio * step[at]);
+        let found = quadratic.step(i64::from(t) - 1, [0.0; 3]).unwrap();
+        assert!(found.iter().zip(w).all(|(found, w)| (found - w).abs() < 1e-5), "{t}: {found:?}, {w:?}");
+    }
+}
+
+#[test]
+fn means_of_the_values_of_parameters() {
+    let quadratic = Quadratic::new(&Sgd::new(0.1).average(0.75), DType::F32).unwrap();
+    let w = quadratic.weights.params().all().remove(0);
+    let mut expected = Vec::new();
+    for step in 0..5 {
+        let values = quadratic.step(step, [0.0; 3]).unwrap();
+        match step {
+            0 => expected = values,
+            _ => expected.iter_mut().zip(values).for_each(|(mean, w)| *mean += 0.25 * (w - *mean)),
+        }
+        let found = quadratic.state.average(&w).unwrap().unwrap().values();
+        assert!(found.iter().zip(&expected).all(|(found, mean)| (found - mean).abs() < 1e-6));
+    }
+    let without = Quadratic::new(&Sgd::new(0.1), DType::F32).unwrap();
+    assert!(without.state.average(&w).unwrap().is_none());
 }
 
 #[test]
@@ -182,6 +235,15 @@ fn bad_arguments_are_named() {
     assert!(message(build(|x| Ok(x.clone()), &Sgd::new(0.1))).contains("expected a scalar"));
     let found = message(build(sum, &Sgd::new(f64::NAN)));
     assert!(found.ends_with("rate is NaN, expected a finite number"), "{found}");
+    let found = message(build(sum, &Sgd::new(0.1).average(1.0)));
+    assert!(found.ends_with("average is 1, expected at least 0 and less than 1"), "{found}");
+    let found = message(build(sum, &Sgd::new(0.1).group(|_| true, Sgd::new(f64::INFINITY))));
+    assert!(found.ends_with("rate is inf, expected a finite number"), "{found}");
+    let quadratic = |optimizer| message(Quadratic::new(&optimizer, DType::F32).map(drop));
+    let found = quadratic(RmsProp::new(0.1).alpha(-1.0));
+    assert!(found.ends_with("alpha is -1, expected a finite number, 0 or more"), "{found}");
+    let found = message(Quadratic::new(&Adafactor::new(0.1).eps(0.0), DType::F32).map(drop));
+    assert!(found.ends_with("eps is 0, expected a finite number above 0"), "{found}");
     let found = message(build(sum, &Sgd::new(0.1).clip_norm(0.0)));
     assert!(found.ends_with("clip_norm is 0, expected a finite number above 0"), "{found}");
     let found = message(build(sum, &Sgd::new(0.1).schedule(Schedule::expression("half"))));

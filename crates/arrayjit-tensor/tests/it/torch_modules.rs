@@ -4,9 +4,10 @@
 use arrayjit_tensor::{
     Backend, DType, Graph, HostArray, ModelState, Params, Tensor, TensorError, TensorOperand,
     nn::{
-        BatchNorm2d, Conv2d, ConvTranspose2d, Embedding, GroupNorm, GruCell, LayerNorm, Linear, Lstm,
-        LstmCell, LstmState, Module, MultiHeadAttention, Recurrent, RecurrentBuilder, RecurrentCell, RmsNorm,
-        RnnCell,
+        BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d,
+        ConvTranspose3d, Embedding, GroupNorm, GruCell, LayerNorm, Linear, Lstm, LstmCell, LstmState, Module,
+        MultiHeadAttention, Recurrent, RecurrentBuilder, RecurrentCell, RmsNorm, RnnCell,
+        TransformerEncoderLayer,
     },
 };
 
@@ -92,7 +93,35 @@ fn convolutions() {
 }
 
 #[test]
+fn convolutions_of_sequences_and_volumes() {
+    check_module("conv1d", &[2, 3, 7], |params| {
+        Conv1d::builder(params, 3, 4, 3).stride(2).padding(1).build()
+    });
+    check_module("conv3d", &[2, 2, 4, 3, 5], |params| {
+        Conv3d::builder(params, 2, 4, 2).dilation(2).groups(2).build()
+    });
+    check_module("conv_transpose1d", &[2, 3, 4], |params| {
+        ConvTranspose1d::builder(params, 3, 4, 3).stride(2).build()
+    });
+    check_module("conv_transpose3d", &[2, 2, 3, 4, 3], |params| {
+        ConvTranspose3d::builder(params, 2, 3, 2).padding(1).build()
+    });
+}
+
+#[test]
+fn encoder_layers() {
+    let layer = |params: &Params| TransformerEncoderLayer::builder(params, 8, 2).hidden(16).dropout(0.0);
+    check_module("encoder_layer", &[2, 5, 8], |params| layer(params).build());
+    check_module("encoder_layer_norm_first", &[2, 5, 8], |params| {
+        layer(params).gelu(true).norm_first(true).build()
+    });
+}
+
+#[test]
 fn normalization() {
+    check_module("batch_norm1d_vectors", &[5, 3], |params| BatchNorm1d::new(params, 3));
+    check_module("batch_norm1d", &[2, 3, 4], |params| BatchNorm1d::new(params, 3));
+    check_module("batch_norm3d", &[2, 2, 2, 3, 2], |params| BatchNorm3d::new(params, 2));
     check_module("batch_norm_train", &[4, 3, 3, 2], |params| BatchNorm2d::new(params, 3));
     let evaluated = Graph::new();
     check(

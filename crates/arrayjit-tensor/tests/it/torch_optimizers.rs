@@ -4,7 +4,7 @@
 use arrayjit_tensor::{
     Backend, DType, Graph, ModelState, Params,
     nn::{Linear, Module},
-    optim::{Adam, AdamW, Optimizer, OptimizerState, Schedule, Sgd, UpdateRule},
+    optim::{Adafactor, Adagrad, Adam, AdamW, Optimizer, OptimizerState, RmsProp, Schedule, Sgd, UpdateRule},
 };
 
 use crate::torch::{Goldens, fill, pattern};
@@ -58,5 +58,16 @@ fn optimizers_update_as_those_of_torch() {
     check(all, "adamw_options", &AdamW::new(0.05).betas(0.7, 0.9).eps(1e-3).weight_decay(0.3));
     let cosine = AdamW::new(0.05).schedule(Schedule::cosine_decay(20, 0.1)).clip_norm(0.1);
     check(all, "adamw_cosine", &cosine);
+    check(all, "rmsprop", &RmsProp::new(0.02));
+    let options = RmsProp::new(0.02).alpha(0.9).eps(1e-3).weight_decay(0.1).momentum(0.5).centered(true);
+    check(all, "rmsprop_options", &options);
+    check(all, "adagrad", &Adagrad::new(0.1));
+    let options = Adagrad::new(0.1).rate_decay(0.2).weight_decay(0.1).initial_accumulator(0.5).eps(1e-3);
+    check(all, "adagrad_options", &options);
+    check(all, "adafactor", &Adafactor::new(0.05));
+    let options = Adafactor::new(0.2).beta2_decay(-0.5).eps(1e-3).least_scale(0.3).clip_threshold(1.1);
+    check(all, "adafactor_options", &options.weight_decay(0.1));
+    let biases = AdamW::new(0.1).weight_decay(0.0);
+    check(all, "adamw_groups", &AdamW::new(0.05).weight_decay(0.3).group(|name| name == "bias", biases));
     assert!(goldens.names().is_empty(), "not compared: {:?}", goldens.names());
 }

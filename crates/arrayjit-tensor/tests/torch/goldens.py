@@ -1,13 +1,14 @@
 """Writes what torch computes for each module and for training whole models, to be compared with this crate.
 
-Run it with torch and safetensors, on any machine: `python goldens.py`. It writes four files next to itself,
-which tests/it/torch_modules.rs, tests/it/torch_optimizers.rs and tests/it/torch_models.rs read:
+Run it with torch and safetensors, on any machine: `python goldens.py`. It writes five files next to itself,
+which the tests of tests/it/torch_*.rs read:
 
 * modules.safetensors: for each module, its outputs, its buffers after the run, and the gradient of
   sum(output * coefficients) by each input and parameter.
 * models.safetensors: for each model, the losses of 100 steps of gradient descent, and each gradient of the
   first step.
 * optimizers.safetensors: for each optimizer, the parameters of a layer after each of 20 steps.
+* losses.safetensors: for each loss, its value and its gradient by each input of floats.
 * checkpoint.safetensors: the state of a model as a user of torch saves it.
 
 Weights and data are not stored: `pattern` makes the same numbers from names in both languages. The learning
@@ -125,6 +126,17 @@ def write_modules():
     module_case(goldens, "conv_transpose2d", nn.ConvTranspose2d(3, 4, 3), (2, 3, 4, 3))
     grouped = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
     module_case(goldens, "conv_transpose2d_grouped", grouped, (2, 4, 3, 4))
+    module_case(goldens, "conv1d", nn.Conv1d(3, 4, 3, stride=2, padding=1), (2, 3, 7))
+    module_case(goldens, "conv3d", nn.Conv3d(2, 4, 2, dilation=2, groups=2), (2, 2, 4, 3, 5))
+    module_case(goldens, "conv_transpose1d", nn.ConvTranspose1d(3, 4, 3, stride=2), (2, 3, 4))
+    module_case(goldens, "conv_transpose3d", nn.ConvTranspose3d(2, 3, 2, padding=1), (2, 2, 3, 4, 3))
+    module_case(goldens, "batch_norm1d_vectors", nn.BatchNorm1d(3), (5, 3))
+    module_case(goldens, "batch_norm1d", nn.BatchNorm1d(3), (2, 3, 4))
+    module_case(goldens, "batch_norm3d", nn.BatchNorm3d(2), (2, 2, 2, 3, 2))
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    module_case(goldens, "encoder_layer", layer, (2, 5, 8))
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+    module_case(goldens, "encoder_layer_norm_first", layer, (2, 5, 8))
     module_case(goldens, "batch_norm_train", nn.BatchNorm2d(3), (4, 3, 3, 2))
     module_case(goldens, "batch_norm_eval", nn.BatchNorm2d(3).eval(), (4, 3, 3, 2))
     module_case(goldens, "layer_norm", nn.LayerNorm(6), (2, 3, 6))
@@ -336,6 +348,59 @@ def write_optimizers():
     case("adamw_options", adamw, lr=0.05, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.3)
     case("adamw_cosine", adamw, lr=0.05, clip_norm=0.1,
          schedule=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20, 0.005))
+    rmsprop, adagrad, adafactor = torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adafactor
+    case("rmsprop", rmsprop, lr=0.02)
+    case("rmsprop_options", rmsprop, lr=0.02, alpha=0.9, eps=1e-3, weight_decay=0.1, momentum=0.5, centered=True)
+    case("adagrad", adagrad, lr=0.1)
+    case("adagrad_options", adagrad, lr=0.1, lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.5, eps=1e-3)
+    case("adafactor", adafactor, lr=0.05)
+    case("adafactor_options", adafactor, lr=0.2, beta2_decay=-0.5, eps=(1e-3, 0.3), d=1.1, weight_decay=0.1)
+    without_decay = lambda params: torch.optim.AdamW(
+        [{"params": [next(params)]}, {"params": list(params), "lr": 0.1, "weight_decay": 0.0}],
+        lr=0.05, weight_decay=0.3)
+    optimizer_case(goldens, "optimizers/adamw_groups", without_decay)
+    return goldens
+
+
+def loss_case(goldens, path, loss, inputs):
+    """Stores a loss of inputs, and its gradients by those of floats."""
+    value = loss(*(x.requires_grad_() if x.is_floating_point() else x for x in inputs))
+    goldens[f"{path}/y"] = value
+    value.backward()
+    for at, x in enumerate(inputs):
+        if x.grad is not None:
+            goldens[f"{path}/x{at}.grad"] = x.grad
+    goldens |= {name: value.detach().clone() for name, value in goldens.items() if name.startswith(path)}
+
+
+def write_losses():
+    goldens = {}
+
+    def case(name, loss, make_target, shape=(4, 6), scale=2.0, offset=0.0):
+        x, target = pattern(f"{name}/x0", shape, scale, offset), make_target(f"{name}/target")
+        loss_case(goldens, name, lambda x: loss(x, target), [x])
+
+    floats = lambda name: pattern(name, (4, 6), 2.0)
+    parts = lambda name: pattern(name, (4, 6), 0.5, 0.5)
+    signs = lambda name: labels(name, (4, 6), 2) * 2.0 - 1
+    case("huber_loss", lambda x, z: F.huber_loss(x, z, delta=0.7), floats)
+    case("smooth_l1_loss", lambda x, z: F.smooth_l1_loss(x, z, beta=0.7), floats)
+    case("kl_div", lambda x, z: F.kl_div(x, z, reduction="batchmean"), parts)
+    case("binary_cross_entropy", F.binary_cross_entropy, parts, scale=0.49, offset=0.5)
+    case("hinge_embedding_loss", lambda x, z: F.hinge_embedding_loss(x, z, margin=0.6), signs)
+    case("poisson_nll_loss", F.poisson_nll_loss, lambda name: labels(name, (4, 6), 5).float())
+    a, b = pattern("cosine_embedding_loss/x0", (5, 6)), pattern("cosine_embedding_loss/x1", (5, 6))
+    target = labels("cosine_embedding_loss/target", (5,), 2) * 2.0 - 1
+    loss_case(goldens, "cosine_embedding_loss",
+              lambda a, b: F.cosine_embedding_loss(a, b, target, margin=0.1), [a, b])
+    classes = lambda name: labels(name, (4,), 6)
+    weight = pattern("weight", (6,), 0.5, 1.0)
+    case("nll_loss", lambda x, z: F.nll_loss(x, z, weight=weight), classes)
+    case("cross_entropy", F.cross_entropy, classes)
+    case("cross_entropy_smoothed", lambda x, z: F.cross_entropy(x, z, label_smoothing=0.2), classes)
+    case("cross_entropy_weighted", lambda x, z: F.cross_entropy(x, z, weight=weight), classes)
+    case("cross_entropy_all", lambda x, z: F.cross_entropy(x, z, weight=weight, label_smoothing=0.2, ignore_index=2),
+         lambda name: labels(name, (4, 3), 6), shape=(4, 6, 3))
     return goldens
 
 
@@ -373,7 +438,7 @@ if __name__ == "__main__":
     folder = os.path.dirname(os.path.abspath(__file__))
     state, evaluated = write_checkpoint()
     for name, values in [("modules", write_modules() | evaluated), ("models", write_models()),
-                         ("optimizers", write_optimizers()), ("checkpoint", state)]:
+                         ("optimizers", write_optimizers()), ("losses", write_losses()), ("checkpoint", state)]:
         path = os.path.join(folder, f"{name}.safetensors")
         save_file({name: value.contiguous() for name, value in values.items()}, path)
         print(f"{path}: {os.path.getsize(path)} bytes")

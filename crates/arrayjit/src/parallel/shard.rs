@@ -28,12 +28,8 @@ pub fn shard(array: &HostArray, shards: usize) -> Result<Vec<HostArray>, Error> 
     if shards == 0 || rows % shards != 0 {
         return Err(ParallelError::Uneven { dims: dims.to_vec(), shards }.into());
     }
-    let array = array.with_reshape(dims.clone(), None)?;
-    let mut part = dims;
-    part[0] = rows / shards;
-    let size = array.size_bytes() / shards;
-    let piece = |n: usize| &array.bytes()[n * size..][..size];
-    (0..shards).map(|n| Ok(HostArray::from_bytes(array.dtype(), part.clone(), piece(n))?)).collect()
+    let part = rows / shards;
+    (0..shards).map(|n| Ok(array.slice(0, n * part..(n + 1) * part)?)).collect()
 }
 
 /// Concatenates arrays along their first axis, in order. Their first sizes may differ. Margins are left out.
@@ -43,23 +39,16 @@ pub fn shard(array: &HostArray, shards: usize) -> Result<Vec<HostArray>, Error> 
 /// No arrays, arrays of rank 0, or arrays that differ from the first one in type or in another size.
 pub fn gather(shards: &[HostArray]) -> Result<HostArray, Error> {
     let first = shards.first().ok_or(ParallelError::NoShards)?;
-    let mut dims = first.dims_without_padding();
-    let mut rows = 0;
-    let mut bytes = Vec::new();
-    for (at, shard) in shards.iter().enumerate() {
-        rows += rows_like(first, shard, at)?;
-        bytes.extend_from_slice(shard.with_reshape(shard.dims_without_padding(), None)?.bytes());
-    }
-    dims[0] = rows;
-    Ok(HostArray::from_bytes(first.dtype(), dims, &bytes)?)
+    shards.iter().enumerate().try_for_each(|(at, shard)| check_like(first, shard, at))?;
+    Ok(HostArray::concat(&shards.iter().collect::<Vec<_>>(), 0)?)
 }
 
-/// The first size of `shard`, if its type and its other sizes equal the first shard's.
-fn rows_like(first: &HostArray, shard: &HostArray, at: usize) -> Result<usize, ParallelError> {
+/// Checks that the type and the sizes of a shard but the first one equal those of the first shard.
+fn check_like(first: &HostArray, shard: &HostArray, at: usize) -> Result<(), ParallelError> {
     let (expected, found) = (first.dims_without_padding(), shard.dims_without_padding());
-    let Some(&rows) = found.first() else {
+    if found.is_empty() {
         return Err(ParallelError::NoAxis { what: format!("shard {at}") });
-    };
+    }
     if first.dtype() != shard.dtype() || expected.get(1..) != found.get(1..) {
         return Err(ParallelError::ShardMismatch {
             at,
@@ -69,7 +58,7 @@ fn rows_like(first: &HostArray, shard: &HostArray, at: usize) -> Result<usize, P
             found: found.to_vec(),
         });
     }
-    Ok(rows)
+    Ok(())
 }
 
 #[cfg(test)]

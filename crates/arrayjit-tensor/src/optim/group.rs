@@ -1,0 +1,85 @@
+//! Groups of parameters that an optimizer updates by other options.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    error::{Call, TensorError},
+    graph::Graph,
+    optim::{Optimizer, Schedule, UpdateRule, argument},
+};
+
+/// How an optimizer updates a parameter: the rule, the learning rate and its schedule.
+#[derive(Clone, Debug)]
+pub(super) struct UpdateOptions<R> {
+    pub(super) rule: R,
+    pub(super) rate: f64,
+    pub(super) schedule: Schedule,
+}
+
+/// Parameters with options of their own.
+#[derive(Clone)]
+pub(super) struct ParameterGroup<R> {
+    contains: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    pub(super) options: UpdateOptions<R>,
+}
+
+impl<R: UpdateRule> UpdateOptions<R> {
+    pub(super) fn check(&self, call: Call, graph: &Graph) -> Result<(), TensorError> {
+        if !self.rate.is_finite() {
+            return Err(argument(call, graph, ("rate", self.rate.to_string(), "a finite number")));
+        }
+        self.schedule.check()
+    }
+
+    pub(super) fn boxed(self) -> UpdateOptions<Box<dyn UpdateRule>>
+    where
+        R: 'static,
+    {
+        UpdateOptions { rule: Box::new(self.rule), rate: self.rate, schedule: self.schedule }
+    }
+}
+
+impl<R: UpdateRule> ParameterGroup<R> {
+    /// Whether the parameter of that name belongs to the group.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        (self.contains)(name)
+    }
+
+    pub(super) fn boxed(self) -> ParameterGroup<Box<dyn UpdateRule>>
+    where
+        R: 'static,
+    {
+        ParameterGroup { contains: self.contains, options: self.options.boxed() }
+    }
+}
+
+impl<R: fmt::Debug> fmt::Debug for ParameterGroup<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParameterGroup").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl<R: UpdateRule> Optimizer<R> {
+    /// Updates the parameters whose names `contains` selects by the rule, the rate and the schedule of
+    /// another optimizer, whose groups and limit of the norm have no effect. A parameter belongs to the first
+    /// group that contains it.
+    ///
+    /// ```
+    /// use arrayjit_tensor::optim::AdamW;
+    ///
+    /// let optimizer = AdamW::new(3e-4)
+    ///     .weight_decay(0.1)
+    ///     .group(|name| name.ends_with("bias") || name.contains("norm"), AdamW::new(3e-4).weight_decay(0.0))
+    ///     .group(|name| name.starts_with("head."), AdamW::new(3e-3));
+    /// # let _ = optimizer;
+    /// ```
+    #[must_use]
+    pub fn group(
+        mut self,
+        contains: impl Fn(&str) -> bool + Send + Sync + 'static,
+        optimizer: Optimizer<R>,
+    ) -> Optimizer<R> {
+        self.groups.push(ParameterGroup { contains: Arc::new(contains), options: optimizer.options });
+        self
+    }
+}
