@@ -22,6 +22,7 @@ mod equation; // names of axes of einsum
 mod fill; // constants, and one number everywhere
 mod layout; // moves elements
 mod normalize; // softmax, normalization, losses
+mod quantized; // products with quantized weights
 mod reduce; // reductions
 mod refinement; // reshapes with affine indices
 mod sample; // random numbers
@@ -49,6 +50,7 @@ pub use crate::{
     operand::TensorOperand,
     optim::{AdamW, Sgd},
     parameter::{Init, Parameter, Params},
+    quantized::{BlockFormat, QuantizedArrays, QuantizedFormat},
     scan::{Scan, ScanStep},
     session::{Batch, Session},
     shape::Axes,
