@@ -28,9 +28,6 @@ pub(super) fn all() -> Vec<Case> {
         dense_u8i8("dense_u8i8_256x784x512", [256, 784, 512]),
         conv3x3("conv3x3_8x64x28x28", 8, 64, 28),
         conv3x3_u8i8("conv3x3_u8i8_8x64x28x28", 8, 64, 28),
-        quantized("q4_matvec_4096x4096", [1, 4096, 4096]),
-        quantized("q4_matvec_896x4864", [1, 896, 4864]),
-        quantized("q4_matmul_64x896x4864", [64, 896, 4864]),
     ]);
     cases
 }
@@ -67,36 +64,6 @@ fn matmul_u8i8(name: &'static str, n: usize) -> Case {
 
 /// What is subtracted from the bytes of quantized operands, and added to results.
 const ZERO: f64 = 9.0;
-
-/// `y = x w`, where `w` has 4-bit integers in blocks of 32 with a scale and an offset, in the layout of
-/// `Tensor::quantized_linear`. No peer has this operation.
-fn quantized(name: &'static str, [m, k, n]: [usize; 3]) -> Case {
-    let (panels, blocks) = (n / 32, k / 32);
-    let (row, rows) = if m == 1 { ("", vec![]) } else { ("m,", vec![m]) };
-    let integer = "f32(bit_and(shr(i32(q[c,b,j,i]), 4 * h), 15))";
-    let text =
-        format!("y[{row}c,i] :+= x[{row}32*b + 2*j + h] * fma({integer}, s[c,b,i], o[c,b,i]) where h < 2");
-    let with_rows = |dims: &[usize]| [&rows, dims].concat();
-    let nodes = vec![
-        Node::input("x", &with_rows(&[k])),
-        Node::with("q", &[panels, blocks, 16, 32], Init::Below(256)).of(DType::U8),
-        Node::input("s", &[panels, blocks, 32]),
-        Node::input("o", &[panels, blocks, 32]),
-        Node::written("y", &with_rows(&[panels, 32])),
-    ];
-    let case = Case::new(name, Operation::Matmul, &text, nodes).flops(product_flops([m, k, n]));
-    let case = case.formula(move |inputs| {
-        let weight = |at: usize| {
-            let (input, output) = (at / n, at % n);
-            let block = (output / 32 * blocks + input / 32) * 32 + output % 32;
-            let byte = (output / 32 * blocks + input / 32) * 512 + input % 32 / 2 * 32 + output % 32;
-            let integer = inputs[1][byte] as u8 >> (input % 2 * 4) & 15;
-            f64::from(integer) * inputs[2][block] + inputs[3][block]
-        };
-        product(&inputs[0], &(0..k * n).map(weight).collect::<Vec<_>>(), [m, k, n])
-    });
-    Case { operation: None, ..case }
-}
 
 /// The statement that rounds sums `h` to the bytes of a quantized result, at these indices.
 fn requantized(result: &str, indices: &str) -> String {
