@@ -23,6 +23,7 @@ mod fill; // constants, and one number everywhere
 mod layout; // moves elements
 mod losses; // means of differences
 mod normalize; // softmax, normalization
+mod quantized; // products with quantized weights
 mod reduce; // reductions
 mod refinement; // reshapes with affine indices
 mod sample; // random numbers
@@ -51,6 +52,7 @@ pub use crate::{
     operand::TensorOperand,
     optim::{AdamW, Sgd},
     parameter::{Init, Parameter, Params},
+    quantized::{BlockFormat, QuantizedArrays, QuantizedFormat},
     scan::{Scan, ScanStep},
     session::{Batch, Session},
     shape::Axes,

@@ -18,12 +18,14 @@ pub(crate) mod unroll_short_rows;
 pub(crate) mod vectorize;
 
 // Shapes of nests that `vectorize` knows.
+mod decode_operand; // products of operands that are computed from bytes
 mod pair_rows;
 mod split_guards;
 mod stream_reduction;
 mod strip_dynamic;
 mod tile_contraction;
 mod tile_transpose; // loads and stores contiguous along different axes
+mod unroll_fields; // short loops whose variable is a value
 
 // Questions that fusion asks.
 mod equal_parts; // what it did with equal statements

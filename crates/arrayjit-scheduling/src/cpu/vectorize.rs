@@ -11,12 +11,14 @@ use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 use crate::common::normalize_loops::normalize_block;
 use crate::common::unroll_and_jam::{self, Strip, VECTORS};
+use crate::cpu::decode_operand::decode_operand;
 use crate::cpu::pair_rows::pair_rows;
 use crate::cpu::split_guards::split_guards;
 use crate::cpu::stream_reduction::stream_reduction;
 use crate::cpu::strip_dynamic::strip_dynamic;
 use crate::cpu::tile_contraction::{tile_contraction, whole_contraction};
 use crate::cpu::tile_transpose::tile_transpose;
+use crate::cpu::unroll_fields::unroll_fields;
 use crate::options::ScheduleOptions;
 use codegen_core::Caps;
 use codegen_core::dependence;
@@ -33,6 +35,7 @@ pub(crate) fn vectorize(
         let mut names = Names::of(routine);
         names.may_divide = may_divide;
         routine.body = vectorize_block(std::mem::take(&mut routine.body), caps, &mut names);
+        unroll_fields(&mut routine.body);
         normalize_block(&mut routine.body);
         routine.symbols = names.symbols;
     }
@@ -70,6 +73,9 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
 }
 
 fn in_lanes(nest: &Nest, lane: Loop, lanes: i64, caps: &Caps, names: &mut Names) -> Block {
+    if let Some(decoded) = decode_operand(nest, &lane, lanes, caps, names) {
+        return vectorize_block(decoded, caps, names);
+    }
     if let Some(tiled) = tile_contraction(nest, lane.clone(), lanes, caps, names) {
         return tiled;
     }

@@ -12,6 +12,7 @@ mod modules;
 mod non_finite;
 mod operations;
 mod optimizers;
+mod quantized;
 mod ranks;
 mod scans;
 mod sessions;

@@ -266,6 +266,10 @@ impl Translator<'_> {
     }
 
     pub(super) fn op2(&mut self, op: Binary, a: Value, b: Value) -> Value {
+        // Legalization masks amounts of shifts. A constant amount must stay one.
+        if let (Binary::And, Some(x), Some(y)) = (op, self.build.as_constant(a), self.build.as_constant(b)) {
+            return self.build.constant(self.build.type_of(a).element, self.lanes_of(&[a, b]), x & y);
+        }
         self.like(a, VectorOp::Binary(op, a, b))
     }
 

@@ -1,5 +1,9 @@
 //! Products with weights in blocks of few bits, each with a scale and a zero point.
+//!
+//! Constant weights stay packed: the product decodes them (`Tensor::quantized_linear`). Weights that a run
+//! computes, and those whose decoding would round otherwise in class strict, are converted to floats.
 
+use arrayjit_tensor::{QuantizedArrays, QuantizedFormat};
 use tnode::{DType, HostArray};
 
 use super::{
@@ -53,14 +57,14 @@ impl Blocks {
         f64::from(row[bit / 8] >> (bit % 8) & (u8::MAX >> (8 - self.bits)))
     }
 
-    /// The matrix as floats of the type of its scales. Zero points are integers like those of the matrix, or
-    /// floats.
-    fn dequantized(
+    /// The scale and the zero point of each block, row after row. Zero points are integers like those of the
+    /// matrix, or floats.
+    fn scales(
         self,
         packed: &HostArray,
         scales: &HostArray,
         zeros: Option<&HostArray>,
-    ) -> Result<HostArray> {
+    ) -> Result<Vec<(f64, f64)>> {
         let (blocks, width) = (self.in_row(), self.bytes(self.in_row() * self.size));
         let wrong = |at, expected| OnnxError::operand(at, format!("expected {expected} elements"));
         if packed.dtype() != DType::U8 || packed.bytes().len() != self.rows * width {
@@ -85,15 +89,100 @@ impl Blocks {
         if points.len() != factors.len() {
             return Err(wrong(3, factors.len()));
         }
+        Ok(factors.into_iter().zip(points).collect())
+    }
+
+    /// The matrix as floats of the type of its scales.
+    fn dequantized(
+        self,
+        packed: &HostArray,
+        scales: &HostArray,
+        zeros: Option<&HostArray>,
+    ) -> Result<HostArray> {
+        let blocks = self.scales(packed, scales, zeros)?;
+        let width = self.bytes(self.in_row() * self.size);
         let mut values = Vec::with_capacity(self.rows * self.columns);
-        for (number, row) in packed.bytes().chunks_exact(width).enumerate() {
+        for (row, blocks) in packed.bytes().chunks_exact(width).zip(blocks.chunks_exact(self.in_row())) {
             values.extend((0..self.columns).map(|at| {
-                let block = number * blocks + at / self.size;
-                (self.integer(row, at) - points[block]) * factors[block]
+                let (scale, point) = blocks[at / self.size];
+                (self.integer(row, at) - point) * scale
             }));
         }
         floats_of(scales.dtype(), &[self.rows, self.columns], &values)
     }
+
+    /// The sizes of the packed matrix. Integers of two bits take four.
+    fn format(self) -> Result<QuantizedFormat> {
+        Ok(QuantizedFormat::new([self.rows, self.columns], self.size, self.bits.max(4))?)
+    }
+
+    /// The matrix in the order in which products read it.
+    fn packed(self, packed: &HostArray, blocks: &[(f64, f64)]) -> Result<QuantizedArrays> {
+        let width = self.bytes(self.in_row() * self.size);
+        let arrays = QuantizedArrays::pack(
+            self.format()?,
+            |row, column| self.integer(&packed.bytes()[row * width..][..width], column) as u8,
+            |row, at| {
+                let (scale, point) = blocks[row * self.in_row() + at];
+                (scale as f32, (-point * scale) as f32)
+            },
+        );
+        Ok(arrays?)
+    }
+}
+
+/// Whether `integer · scale + offset`, rounded once, is the definition's product of the scale and a
+/// difference: the scales are in `f32`, and it holds the offsets.
+fn is_exact(dtype: DType, blocks: &[(f64, f64)]) -> bool {
+    let fits = |&(scale, point): &(f64, f64)| f64::from((-point * scale) as f32) == -point * scale;
+    dtype == DType::F32 && blocks.iter().all(fits)
+}
+
+/// The product with constant weights, which stay packed; `None` if they are no constants, or if class strict
+/// needs them as floats.
+fn with_packed(cx: &mut NodeContext<'_, '_>, x: &Value, blocks: Blocks) -> Result<Option<Value>> {
+    let given: Vec<Value> = [cx.optional(1), cx.optional(2), cx.optional(3)].into_iter().flatten().collect();
+    if !given.iter().all(Value::is_constant) || !x.dtype().is_float() || blocks.size % 2 != 0 {
+        return Ok(None);
+    }
+    let known: Vec<_> = given.iter().filter_map(Value::known).map(|known| known.array.clone()).collect();
+    let [packed, scales, zeros @ ..] = known.as_slice() else { return Ok(None) };
+    let of_blocks = blocks.scales(packed, scales, zeros.first().map(|zeros| &**zeros))?;
+    if cx.is_strict() && !is_exact(scales.dtype(), &of_blocks) {
+        return Ok(None);
+    }
+    let Some((&inner, front)) = x.shape().split_last() else { return Ok(None) };
+    if inner != blocks.columns {
+        let problem = format!("expected {} elements along the last axis, found {inner}", blocks.columns);
+        return Err(OnnxError::operand(0, problem));
+    }
+    let format = blocks.format()?;
+    cx.reserve(DType::U8, &format.integers_shape())?;
+    let mut made: Option<QuantizedArrays> = None;
+    let mut tables = vec![x.clone()];
+    for name in ["integers", "scales", "offsets"] {
+        tables.push(cx.table(name.into(), || {
+            let arrays = match made.take() {
+                Some(arrays) => arrays,
+                None => blocks.packed(packed, &of_blocks)?,
+            };
+            let array = match name {
+                "integers" => arrays.integers.clone(),
+                "scales" => arrays.scales.clone(),
+                _ => arrays.offsets.clone(),
+            };
+            made = Some(arrays);
+            Ok(array)
+        })?);
+    }
+    let shape: Vec<usize> = front.iter().copied().chain([blocks.rows]).collect();
+    let y = cx.operation_of(&tables, x.dtype(), &shape, |_, tensors| match tensors {
+        [x, integers, scales, offsets] => {
+            x.quantized_linear(format, integers, scales, offsets).map_err(OnnxError::from)
+        }
+        _ => Err(OnnxError::Invalid("an operand is missing".into())),
+    })?;
+    Ok(Some(y))
 }
 
 /// The weights as floats: once for a session if they are constants, else in each run.
@@ -121,10 +210,15 @@ fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
     if cx.optional(4).is_some() {
         return Err(OnnxError::Case("an order of groups".into()));
     }
-    let weights = weights(cx, blocks)?;
-    let weights = cx.cast(&weights, x.dtype())?;
-    let weights = transposed(cx, &weights)?;
-    let y = product(cx, &x, &weights, x.dtype())?;
+    let y = match with_packed(cx, &x, blocks)? {
+        Some(y) => y,
+        None => {
+            let weights = weights(cx, blocks)?;
+            let weights = cx.cast(&weights, x.dtype())?;
+            let weights = transposed(cx, &weights)?;
+            product(cx, &x, &weights, x.dtype())?
+        }
+    };
     Ok(vec![match cx.optional(5) {
         Some(bias) => combined(cx, &y, &bias, y.dtype(), "{x} + {z}")?,
         None => y,
