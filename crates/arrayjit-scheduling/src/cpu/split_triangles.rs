@@ -77,8 +77,7 @@ pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUs
     }
 }
 
-/// The nodes of triangles whose elements can be where those of another node were, which comes second, in the
-/// order of their nests.
+/// Pairs of a triangle's node and a dead node that its elements can be stored in, in the order of the nests.
 fn reused_storage(
     routine: &LoweredRoutine,
     body: &[Stmt],
@@ -165,9 +164,9 @@ impl Triangle {
         })
     }
 
-    /// A local node of the same type and shape of which each iteration reads the element with the index of the
-    /// element that it stores, and which the statements `later` do not access. Iterations that reduce leave
-    /// it alone: they may be matmuls, whose operands are not stored.
+    /// Finds a local node of the same type and shape that is dead after this nest: the statements `later` do
+    /// not access it, and each iteration reads only its element at the index of the stored element. Nests
+    /// with sums have none: they may be matmuls, whose operands are not stored.
     fn used_up(&self, routine: &LoweredRoutine, later: &[Stmt]) -> Option<NodeRef> {
         let own = routine.node(self.node);
         let accessed = access::nodes(later);
