@@ -129,7 +129,8 @@ fn is_used_up(block: &[Stmt], old: NodeRef, new: NodeRef, ranges: &VariableRange
     }
 }
 
-fn rename(block: &mut [Stmt], from: NodeRef, to: NodeRef) {
+/// Stores the elements of one node in another one.
+pub(crate) fn rename(block: &mut [Stmt], from: NodeRef, to: NodeRef) {
     walk::move_elements(block, &mut |array, index| {
         (array == ArrayRef::Node(from)).then(|| (ArrayRef::Node(to), index.clone()))
     });

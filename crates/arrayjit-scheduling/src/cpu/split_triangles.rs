@@ -15,6 +15,10 @@
 //! filled with zeros before, and is accessed in the same triangle only, the elements above the diagonal may
 //! hold anything: the zeros are not stored, and the squares need no condition.
 //!
+//! If such a nest computes each element from the same element of another local node, and no later statement
+//! reads that node, it stores its elements there: `e[i,j] := exp(s[i,j] - top[i])` becomes `s[i,j] := …`. The
+//! storage is folded here because it is not evident any more when the nest is in parts.
+//!
 //! Each element gets the same values in the same order. If the columns are reduced, larger squares have
 //! smaller columns and come first; if the rows are reduced, larger squares have greater rows and come last.
 //! Nests that end at `i - c`, that begin at the row, or whose triangle is inside another statement's loops
@@ -34,6 +38,7 @@ use crate::analysis::nest::{self, Loop};
 use crate::analysis::nodes::is_local;
 use crate::analysis::uses::RoutineUses;
 use crate::common::normalize_loops::normalize_block;
+use crate::cpu::fold_storage::rename;
 use codegen_core::dependence::{self, mentions};
 
 /// Rows of the triangles that are left. Smaller squares are not worth a nest of their own.
@@ -58,6 +63,7 @@ pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUs
             unread.insert(zero);
         }
     }
+    let reused = reused_storage(routine, &body, &triangles);
     let kept = body.into_iter().zip(triangles).enumerate().filter(|(at, _)| !unread.contains(at));
     routine.body = kept
         .flat_map(|(_, (stmt, triangle))| match triangle {
@@ -65,6 +71,23 @@ pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUs
             None => vec![stmt],
         })
         .collect();
+    // The last node first, because its storage may be that of a node which is stored elsewhere itself.
+    for &(node, storage) in reused.iter().rev() {
+        rename(&mut routine.body, node, storage);
+    }
+}
+
+/// Pairs of a triangle's node and a dead node that its elements can be stored in, in the order of the nests.
+fn reused_storage(
+    routine: &LoweredRoutine,
+    body: &[Stmt],
+    triangles: &[Option<Triangle>],
+) -> Vec<(NodeRef, NodeRef)> {
+    let of_nest = |(at, triangle): (usize, &Option<Triangle>)| {
+        let triangle = triangle.as_ref().filter(|triangle| triangle.starts_from_zero)?;
+        Some((triangle.node, triangle.used_up(routine, &body[at + 1..])?))
+    };
+    triangles.iter().enumerate().filter_map(of_nest).collect()
 }
 
 /// A nest around one store. The loop `column` ends at the loop `row`.
@@ -127,15 +150,37 @@ impl Triangle {
             (false, true) => first == Some(self.row),
             (false, false) => false,
         };
-        in_order && self.reads_own_element_only() && access::injective(&self.index, &outputs, &names.ranges)
+        in_order
+            && self.reads_own_element_only(self.node)
+            && access::injective(&self.index, &outputs, &names.ranges)
     }
 
-    fn reads_own_element_only(&self) -> bool {
+    /// Whether each iteration reads of a node only the element with the index of the element that it stores.
+    fn reads_own_element_only(&self, of: NodeRef) -> bool {
         walk::parts(&self.value).all(|e| match e {
-            Expr::Get { node, index } => *node != self.node || *index == self.index,
-            Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => *node != self.node,
+            Expr::Get { node, index } => *node != of || *index == self.index,
+            Expr::GetGuarded { node, .. } | Expr::GetDynamic { node, .. } => *node != of,
             _ => true,
         })
+    }
+
+    /// Finds a local node of the same type and shape that is dead after this nest: the statements `later` do
+    /// not access it, and each iteration reads only its element at the index of the stored element. Nests
+    /// with sums have none: they may be matmuls, whose operands are not stored.
+    fn used_up(&self, routine: &LoweredRoutine, later: &[Stmt]) -> Option<NodeRef> {
+        let own = routine.node(self.node);
+        let accessed = access::nodes(later);
+        let is_free = |node: NodeRef| {
+            let decl = routine.node(node);
+            let has_room = is_local(decl) && (decl.dtype, &decl.dims) == (own.dtype, &own.dims);
+            node != self.node && has_room && !accessed.contains(&node) && self.reads_own_element_only(node)
+        };
+        let mut read = walk::parts(&self.value).filter_map(|e| match e {
+            Expr::Get { node, .. } => Some(*node),
+            _ => None,
+        });
+        let has_no_sums = self.loops.iter().all(|l| self.is_output(l.var));
+        read.find(|&node| has_no_sums && is_free(node))
     }
 
     /// The position of the statement that fills the node with zeros, if only this nest, which is at position

@@ -58,18 +58,25 @@ fn triangle(seed: u64) -> String {
         loops.insert(*choices.pick(&[0, 0, 1, 2]), format!("i2 in 0..{}", sizes[2]));
     }
     // A local node that starts from zeros, and a sum of its elements over the same triangle or beyond it. A
-    // nest between the two may add to its elements.
+    // nest between the two may add to its elements, and another one may compute those of a second local node
+    // from them, which the sum has instead.
     let is_local = outputs.contains(&0) && outputs.contains(&1) && choices.chance(2, 3);
     let adds = choices.chance(1, 2);
+    let computes = is_local && choices.chance(1, 2);
     let mut text = format!("routine @triangle_{seed} fast {{\n");
     let sums = rows.to_string();
     let stored = format!("{}{}", if has_unit_axis { "1, " } else { "" }, dims(&outputs));
-    for (node, dims) in [dims(&a), dims(&b), stored, (rows + 1).to_string(), sums].iter().enumerate() {
-        let mode = if is_local && node == 2 { "local" } else { "on_device" };
+    for (node, dims) in
+        [dims(&a), dims(&b), stored.clone(), (rows + 1).to_string(), sums, stored].iter().enumerate()
+    {
+        let mode = if is_local && node == 2 || node == 5 { "local" } else { "on_device" };
         writeln!(text, "node %{node} \"n{node}\" {dtype}[{dims}] {mode}").unwrap();
     }
     if is_local {
         text.push_str("zero %2\n");
+    }
+    if computes {
+        text.push_str("zero %5\n");
     }
     nest(&mut text, &loops, &format!("{own} := {value}"));
     if is_local {
@@ -84,7 +91,11 @@ fn triangle(seed: u64) -> String {
         if adds {
             over_triangle(&format!("{own} := {own} + %3[i0]"));
         }
-        over_triangle(&format!("%4[i0] := %4[i0] + {own}"));
+        let second = own.replace("%2", "%5");
+        if computes {
+            over_triangle(&format!("{second} := {own} - %3[i0]"));
+        }
+        over_triangle(&format!("%4[i0] := %4[i0] + {}", if computes { &second } else { &own }));
     }
     text + "}\n"
 }
@@ -105,14 +116,17 @@ fn nest(text: &mut String, loops: &[String], body: &str) {
 
 #[test]
 fn triangles_keep_their_bits_through_every_step() {
-    let (mut divided, seeds) = (0, filetests::effort::seeds(30));
+    let (mut divided, mut folded, seeds) = (0, 0, filetests::effort::seeds(30));
     for seed in seeds.clone() {
         let case = filled(parse(&triangle(seed)));
         let (_, trace) = check(&case);
         let after = |pass: &str| trace.iter().find(|(name, _)| name == pass).map(|(_, text)| text.clone());
         divided += usize::from(after("split_triangles") != after("normalize_loops"));
+        let has_second = |pass| after(pass).is_some_and(|text| text.contains("%5["));
+        folded += usize::from(has_second("normalize_loops") && !has_second("split_triangles"));
         check_gpu(&case);
     }
     let count = seeds.count();
     assert!((count / 3..count).contains(&divided), "{divided} of {count} triangles were divided");
+    assert!(folded > 0, "no node is stored in another one");
 }
