@@ -28,3 +28,8 @@ pub use crate::{
     language_model::{LanguageModel, LoadOptions},
     sampling::GenerateOptions,
 };
+
+/// The programs of the guide to models, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/models.md")]
+struct ModelsGuide;
