@@ -17,8 +17,8 @@ use crate::{config::Config, error::ModelError, loader::Loader};
 
 /// A model from tokens to logits.
 pub(crate) trait Decoder {
-    /// The logits `[vocabulary]` of the token behind `tokens`, of shape `[n]`, which are at the positions from
-    /// `@pos` on.
+    /// The logits `[vocabulary]` of the token behind `tokens`, of shape `[n]`, which are at the positions
+    /// from `@pos` on.
     fn logits(&self, tokens: &Tensor) -> Result<Tensor, ModelError>;
 }
 

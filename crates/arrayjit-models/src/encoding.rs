@@ -1,7 +1,8 @@
 //! How files store the elements of tensors: plain floats, and the blocks of GGUF.
 //!
 //! A block has a scale in f16, for some types a minimum, and integers of a few bits. Super-blocks of 256
-//! elements have scales of their parts as integers. `tests/it/encodings.rs` compares all with llama.cpp's.
+//! elements have scales of their parts as integers. `tests/it/gguf.rs` compares a model of all of them
+//! with the values of the package `gguf`.
 
 use half::{bf16, f16};
 

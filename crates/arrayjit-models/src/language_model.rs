@@ -79,8 +79,8 @@ impl ModelFiles {
 }
 
 impl LanguageModel {
-    /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files, or a GGUF file, and compiles
-    /// the model for the backend `multicore`.
+    /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files, or a GGUF file, and
+    /// compiles the model for the backend `multicore`.
     ///
     /// # Errors
     /// A file that is missing or contradicts itself, an architecture that the crate does not have, missing
@@ -144,7 +144,8 @@ impl LanguageModel {
         self.tokenizer.encode(text, true)
     }
 
-    /// The tokens of a prompt that has those of its beginning and end already, such as a rendered chat template.
+    /// The tokens of a prompt that has those of its beginning and end already, such as a rendered chat
+    /// template.
     ///
     /// # Errors
     /// A text that the tokenizer does not take.

@@ -9,8 +9,8 @@ use arrayjit_tensor::{
 
 use crate::{error::ModelError, weights::Weights};
 
-/// Makes the parameters of a module with the values of the tensors of the same names. Tensors that are missing
-/// are collected, so that one error names all.
+/// Makes the parameters of a module with the values of the tensors of the same names. Tensors that are
+/// missing are collected, so that one error names all.
 #[derive(Clone)]
 pub(crate) struct Loader<'w> {
     params: Params,

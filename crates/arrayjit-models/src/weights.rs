@@ -112,8 +112,8 @@ impl Weights {
         Weights { tensors: tensors.collect() }
     }
 
-    /// Reads the rows of some tensors in another order: the rows 0, 2, … of each head of `size` rows, then the
-    /// rows 1, 3, …
+    /// Reads the rows of some tensors in another order: the rows 0, 2, … of each head of `size` rows, then
+    /// the rows 1, 3, …
     pub(crate) fn split_pairs(&mut self, size: usize, is_paired: impl Fn(&str) -> bool) {
         for (name, tensor) in &mut self.tensors {
             tensor.paired_heads = is_paired(name).then_some(size);

@@ -1,7 +1,7 @@
 //! The header of a GGUF file: metadata and the places of tensors.
 //!
-//! Every length in the file is compared with the bytes that are left before memory is taken for it, and arrays
-//! have a bound together, so a file takes memory in proportion to its header.
+//! Every length in the file is compared with the bytes that are left before memory is taken for it, and
+//! arrays have a bound together, so a file takes memory in proportion to its header.
 
 use std::{
     io::{BufReader, Read},

@@ -81,16 +81,26 @@ fn numbered(tokens: &[&str]) -> Map<String, Value> {
 
 fn byte_level(metadata: &Config, tokens: &[&str]) -> Result<Value, ModelError> {
     let split = metadata.choice("tokenizer.ggml.pre", &SPLITS)?.unwrap_or(Split::Gpt2);
-    let bytes = |splits: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": splits});
+    let bytes = |splits: bool| {
+        json!({
+            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": splits,
+        })
+    };
     let steps = match split {
         Split::Gpt2 => vec![bytes(true)],
         Split::DigitsThenGpt2 => vec![json!({"type": "Digits", "individual_digits": true}), bytes(true)],
         Split::Digits(most) => {
             let digits = if most == 1 { r"\p{N}".to_owned() } else { format!(r"\p{{N}}{{1,{most}}}") };
             let pattern = format!(
-                r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+                concat!(
+                    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}",
+                    r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+                ),
+                digits = digits
             );
-            let split = json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+            let split = json!({
+                "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false,
+            });
             vec![split, bytes(false)]
         }
     };
