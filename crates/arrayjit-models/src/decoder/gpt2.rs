@@ -1,0 +1,153 @@
+//! GPT-2.
+//!
+//! Source: Radford, Wu, Child, Luan, Amodei and Sutskever, Language models are unsupervised multitask
+//! learners, 2019.
+
+use arrayjit_tensor::{
+    Parameter, Tensor,
+    nn::{Embedding, LayerNorm, Linear, Module},
+};
+
+use crate::{
+    activation::Activation,
+    config::Config,
+    decoder::{
+        CacheLength, Decoder, DecoderSizes,
+        attention::{AttentionOptions, CachedAttention, Heads},
+        head,
+    },
+    error::ModelError,
+    loader::Loader,
+};
+
+/// The sizes and options of a model.
+pub(crate) struct Gpt2Config {
+    vocabulary: usize,
+    size: usize,
+    hidden: usize,
+    layers: usize,
+    heads: usize,
+    positions: usize,
+    eps: f64,
+    activation: Activation,
+    scales_scores: bool,
+    /// Whether weights are stored as `[outputs, inputs]`.
+    is_transposed: bool,
+}
+
+impl Gpt2Config {
+    pub(crate) fn sizes(&self) -> DecoderSizes {
+        DecoderSizes { positions: self.positions, vocabulary: self.vocabulary }
+    }
+
+    pub(crate) fn read(config: &Config) -> Result<Gpt2Config, ModelError> {
+        let (size, heads) = (config.needed_size("n_embd")?, config.needed_size("n_head")?);
+        if !size.is_multiple_of(heads) {
+            return Err(config.misfit("n_head", format!("a divisor of {size}")));
+        }
+        if config.flag("scale_attn_by_inverse_layer_idx")?.unwrap_or(false) {
+            return Err(config.misfit("scale_attn_by_inverse_layer_idx", "false"));
+        }
+        Ok(Gpt2Config {
+            vocabulary: config.needed_size("vocab_size")?,
+            size,
+            hidden: config.size("n_inner")?.unwrap_or(4 * size),
+            layers: config.needed_size("n_layer")?,
+            heads,
+            positions: config.needed_size("n_positions")?,
+            eps: config.number("layer_norm_epsilon")?.unwrap_or(1e-5),
+            activation: Activation::read(config, "activation_function")?,
+            scales_scores: config.flag("scale_attn_weights")?.unwrap_or(true),
+            is_transposed: config.flag("is_transposed")?.unwrap_or(false),
+        })
+    }
+}
+
+/// Attention and a network, each on normalized input and added to it.
+struct Block {
+    ln_1: LayerNorm,
+    c_attn: Linear,
+    attention: CachedAttention,
+    attention_proj: Linear,
+    ln_2: LayerNorm,
+    c_fc: Linear,
+    network_proj: Linear,
+    activation: Activation,
+    heads: Heads,
+}
+
+impl Block {
+    fn new(loader: &Loader<'_>, config: &Gpt2Config, length: CacheLength) -> Result<Block, ModelError> {
+        let (attn, mlp, size) = (loader.sub("attn"), loader.sub("mlp"), config.size);
+        let heads = Heads { queries: config.heads, keys: config.heads, size: size / config.heads };
+        let scale = if config.scales_scores { (heads.size as f64).sqrt().recip() } else { 1.0 };
+        let options = AttentionOptions { scale, window: None, softcap: None };
+        let linear = |loader: &Loader<'_>, name, inputs, outputs| match config.is_transposed {
+            true => loader.linear(name, inputs, outputs, true),
+            false => loader.transposed_linear(name, inputs, outputs),
+        };
+        Ok(Block {
+            ln_1: loader.layer_norm("ln_1", size, config.eps)?,
+            c_attn: linear(&attn, "c_attn", size, 3 * size)?,
+            attention: CachedAttention::new(&attn, heads, options, length)?,
+            attention_proj: linear(&attn, "c_proj", size, size)?,
+            ln_2: loader.layer_norm("ln_2", size, config.eps)?,
+            c_fc: linear(&mlp, "c_fc", size, config.hidden)?,
+            network_proj: linear(&mlp, "c_proj", config.hidden, size)?,
+            activation: config.activation,
+            heads,
+        })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        let joined = self.c_attn.forward(&self.ln_1.forward(x)?)?;
+        let parts = [x.shape()[0], 3, self.heads.queries, self.heads.size].map(|size| size as isize);
+        let joined = joined.reshape(&parts)?;
+        let part = |number: usize| {
+            let text = format!("y[i,h,c] := x[i,{number},h,c]");
+            joined.graph().apply(&text, &[("x", &joined)])
+        };
+        let attended = self.attention.attend(&part(0)?, &part(1)?, &part(2)?)?;
+        let x = (x + self.attention_proj.forward(&attended)?)?;
+        let hidden = self.activation.apply(&self.c_fc.forward(&self.ln_2.forward(&x)?)?)?;
+        Ok((&x + self.network_proj.forward(&hidden)?)?)
+    }
+}
+
+/// The model.
+pub(crate) struct Gpt2 {
+    wte: Embedding,
+    wpe: Parameter,
+    blocks: Vec<Block>,
+    ln_f: LayerNorm,
+}
+
+impl Gpt2 {
+    pub(crate) fn new(
+        loader: &Loader<'_>,
+        config: &Gpt2Config,
+        length: CacheLength,
+    ) -> Result<Gpt2, ModelError> {
+        let body = loader.body("transformer");
+        let layers = body.sub("h");
+        let blocks = (0..config.layers).map(|at| Block::new(&layers.sub(at), config, length));
+        Ok(Gpt2 {
+            wte: body.embedding("wte", config.vocabulary, config.size)?,
+            wpe: body.rows("wpe", config.positions, config.size, length.rows())?,
+            blocks: blocks.collect::<Result<_, _>>()?,
+            ln_f: body.layer_norm("ln_f", config.size, config.eps)?,
+        })
+    }
+}
+
+impl Decoder for Gpt2 {
+    fn logits(&self, tokens: &Tensor) -> Result<Tensor, ModelError> {
+        let graph = tokens.graph();
+        let positions = "y[i,c] := x[i,c] + p[@pos + i, c]";
+        let mut x = graph.apply(positions, &[("x", &self.wte.forward(tokens)?), ("p", &self.wpe)])?;
+        for block in &self.blocks {
+            x = block.forward(&x)?;
+        }
+        head(&self.ln_f.forward(&x)?, &self.wte.weight)
+    }
+}

@@ -1,0 +1,176 @@
+//! Embedding models: a vector for each text.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arrayjit_tensor::{Backend, DType, Executable, Graph, HostArray, ModelState, TensorError};
+
+use crate::{
+    bert::{Bert, BertConfig},
+    config::Config,
+    error::{InFile, ModelError},
+    loader::Loader,
+    pooling::SentencePooling,
+    safetensors_files,
+    text_tokenizer::TextTokenizer,
+};
+
+/// A model that makes a vector of each text, with its tokenizer.
+///
+/// ```no_run
+/// use arrayjit_models::EmbeddingModel;
+///
+/// let model = EmbeddingModel::load("all-MiniLM-L6-v2")?;
+/// let vectors = model.embed(&["A cat sits on the mat.", "Eine Katze sitzt auf der Matte."])?;
+/// let similarity: f32 = vectors[0].iter().zip(&vectors[1]).map(|(a, b)| a * b).sum();
+/// # Ok::<(), arrayjit_models::ModelError>(())
+/// ```
+///
+/// # Threads
+/// Any thread may call [`embed`](EmbeddingModel::embed) at any time.
+pub struct EmbeddingModel {
+    bert: Bert,
+    pooling: SentencePooling,
+    state: ModelState,
+    tokenizer: TextTokenizer,
+    max_length: usize,
+    size: usize,
+    vocabulary: usize,
+    /// The compiled routines by the greatest length of their texts.
+    routines: Mutex<BTreeMap<usize, Arc<Executable>>>,
+}
+
+/// The least bound of a length that is compiled; further ones double.
+const SHORTEST: usize = 32;
+
+/// The most texts that a run reads.
+const MAX_TEXTS: usize = 32;
+/// The most tokens that a run reads.
+const MAX_TOKENS: usize = 4096;
+
+impl EmbeddingModel {
+    /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files, and with `modules.json` if
+    /// the vectors of tokens are not just averaged, for the backend `multicore`.
+    ///
+    /// # Errors
+    /// A file that is missing or contradicts itself, an architecture that the crate does not have, missing
+    /// tensors, or an error of the device.
+    pub fn load(folder: impl AsRef<Path>) -> Result<EmbeddingModel, ModelError> {
+        let backend = Backend::open("multicore").map_err(TensorError::from)?;
+        EmbeddingModel::load_on(&backend, folder)
+    }
+
+    /// [`load`](EmbeddingModel::load) for another backend.
+    ///
+    /// # Errors
+    /// Fails like [`load`](EmbeddingModel::load).
+    pub fn load_on(backend: &Backend, folder: impl AsRef<Path>) -> Result<EmbeddingModel, ModelError> {
+        let folder = folder.as_ref();
+        let config_path = folder.join("config.json");
+        let config = BertConfig::read(&Config::read(&config_path)?).in_file(&config_path)?;
+        let sentence_path = folder.join("sentence_bert_config.json");
+        let limit = Config::read_optional(&sentence_path)?.size("max_seq_length").in_file(&sentence_path)?;
+        let max_length = config.max_length().min(limit.unwrap_or(usize::MAX));
+        let tokenizer_path = folder.join("tokenizer.json");
+        let tokenizer =
+            TextTokenizer::read(&tokenizer_path)?.truncated(max_length).in_file(&tokenizer_path)?;
+        let pooling = SentencePooling::read(folder)?;
+        let weights = safetensors_files::open_folder(folder)?;
+        let loader = Loader::new(&weights);
+        let bert = Bert::new(&loader, &config).in_file(folder)?;
+        let state = ModelState::new(backend, &loader.finish().in_file(folder)?)?;
+        let (size, vocabulary) = (config.size(), config.vocabulary());
+        Ok(EmbeddingModel {
+            bert,
+            pooling,
+            state,
+            tokenizer,
+            max_length,
+            size,
+            vocabulary,
+            routines: Mutex::default(),
+        })
+    }
+
+    /// The number of elements of a vector.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The vectors of texts, each of [`size`](EmbeddingModel::size) elements. Texts of similar length run
+    /// together. A text that is longer than the model takes is cut.
+    ///
+    /// # Errors
+    /// A text that the tokenizer does not take, a tokenizer of another model, or an error of the device.
+    pub fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let tokens = texts.iter().map(|text| self.tokens(text)).collect::<Result<Vec<_>, _>>()?;
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|&at| tokens[at].len());
+        let mut vectors = vec![Vec::new(); texts.len()];
+        let mut rest = &order[..];
+        while let Some(&shortest) = rest.first() {
+            let bound = self.bound(tokens[shortest].len());
+            let fits = rest.iter().take_while(|&&at| tokens[at].len() <= bound).count();
+            let (batch, others) = rest.split_at(fits.min(batch_size(bound)));
+            rest = others;
+            let of_batch: Vec<&[u32]> = batch.iter().map(|&at| tokens[at].as_slice()).collect();
+            let values = self.run(&of_batch, bound)?;
+            for (&at, vector) in batch.iter().zip(values.as_slice::<f32>()?.chunks(self.size)) {
+                vectors[at] = vector.to_vec();
+            }
+        }
+        Ok(vectors)
+    }
+
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        let tokens = self.tokenizer.encode(text, true)?;
+        match tokens.iter().find(|&&token| token as usize >= self.vocabulary) {
+            Some(&token) => Err(ModelError::Token { token, vocabulary: self.vocabulary }),
+            None if tokens.is_empty() => Err(ModelError::EmptyPrompt),
+            None => Ok(tokens),
+        }
+    }
+
+    /// The bound of the routine for texts of a length.
+    fn bound(&self, length: usize) -> usize {
+        length.next_power_of_two().max(SHORTEST).min(self.max_length)
+    }
+
+    /// The vectors `[texts, size]` of tokens.
+    fn run(&self, texts: &[&[u32]], bound: usize) -> Result<HostArray, ModelError> {
+        let longest = texts.iter().map(|tokens| tokens.len()).max().unwrap_or_default();
+        let mut padded = HostArray::zeros(DType::I32, [texts.len(), longest])?;
+        for (row, tokens) in padded.as_mut_slice::<i32>()?.chunks_mut(longest).zip(texts) {
+            row.iter_mut().zip(*tokens).for_each(|(value, &token)| *value = token as i32);
+        }
+        let lengths: Vec<i32> = texts.iter().map(|tokens| tokens.len() as i32).collect();
+        let lengths = HostArray::from_slice(&lengths, [texts.len()])?;
+        let routine = self.routine(bound)?;
+        let results = routine.run(&[("tokens", &padded), ("lengths", &lengths)])?;
+        results.into_iter().next().ok_or(ModelError::EmptyPrompt)
+    }
+
+    /// The routine for texts up to a length, compiled when it is first needed.
+    fn routine(&self, bound: usize) -> Result<Arc<Executable>, ModelError> {
+        let mut routines = self.routines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(routine) = routines.get(&bound) {
+            return Ok(routine.clone());
+        }
+        let graph = Graph::new();
+        let (batch, length) = (graph.size("batch", batch_size(bound))?, graph.size("length", bound)?);
+        let tokens = graph.input_of("tokens", &[(&batch).into(), length.into()], DType::I32)?;
+        let lengths = graph.input_of("lengths", &[batch.into()], DType::I32)?;
+        let vectors = self.pooling.forward(&self.bert.forward(&tokens, &lengths)?, &lengths)?;
+        let routine = Arc::new(graph.compile_named("embed", &self.state, &[&vectors])?);
+        routines.insert(bound, routine.clone());
+        Ok(routine)
+    }
+}
+
+/// The most texts of a length that run together.
+fn batch_size(length: usize) -> usize {
+    (MAX_TOKENS / length.max(1)).clamp(1, MAX_TEXTS)
+}

@@ -1,0 +1,245 @@
+//! Language models: loading, and the logits behind a text.
+
+use std::path::Path;
+
+use arrayjit_tensor::{Backend, DType, Executable, Graph, HostArray, ModelState, Tensor};
+
+use crate::{
+    config::Config,
+    decoder::{CacheLength, Decoder, DecoderConfig},
+    error::{InFile, ModelError},
+    generate::Generation,
+    gguf,
+    loader::Loader,
+    safetensors_files,
+    sampling::GenerateOptions,
+    text_tokenizer::TextTokenizer,
+    weights::Weights,
+};
+
+/// The most tokens of a prompt that a run reads.
+const CHUNK: usize = 64;
+
+/// The longest sequences of a model that was made for longer ones, unless
+/// [`LoadOptions::context`] says otherwise: the buffers of keys and values have this length.
+const CONTEXT: usize = 4096;
+
+/// Where and how a language model runs.
+#[derive(Clone, Default)]
+pub struct LoadOptions {
+    /// The backend; `multicore` if there is none.
+    pub backend: Option<Backend>,
+    /// The most tokens of a prompt and its continuation: at most the number that the model was made for, and
+    /// by default that number or 4,096, whichever is less. Memory for keys and values grows with it.
+    pub context: Option<usize>,
+}
+
+/// A language model with its tokenizer and the keys and values of the last text.
+///
+/// ```no_run
+/// use arrayjit_models::{GenerateOptions, LanguageModel};
+///
+/// let mut model = LanguageModel::load("SmolLM2-135M-Instruct")?;
+/// for token in model.generate("The capital of France is", &GenerateOptions::default())? {
+///     print!("{}", token?.text);
+/// }
+/// # Ok::<(), arrayjit_models::ModelError>(())
+/// ```
+pub struct LanguageModel {
+    one: Executable,
+    chunk: Executable,
+    tokenizer: TextTokenizer,
+    vocabulary: usize,
+    context: usize,
+    ends: Vec<u32>,
+    /// The tokens whose keys and values are in the buffers.
+    cached: Vec<u32>,
+}
+
+/// The parts of a model, before anything is compiled.
+pub(crate) struct ModelFiles {
+    pub(crate) config: Config,
+    pub(crate) weights: Weights,
+    pub(crate) tokenizer: TextTokenizer,
+    /// Tokens that end a text.
+    pub(crate) ends: Vec<u32>,
+}
+
+impl ModelFiles {
+    fn of_folder(folder: &Path) -> Result<ModelFiles, ModelError> {
+        let config = Config::read(&folder.join("config.json"))?;
+        let generation_path = folder.join("generation_config.json");
+        let mut ends = config.tokens("eos_token_id")?;
+        ends.extend(
+            Config::read_optional(&generation_path)?.tokens("eos_token_id").in_file(&generation_path)?,
+        );
+        let tokenizer = TextTokenizer::read(&folder.join("tokenizer.json"))?;
+        Ok(ModelFiles { config, weights: safetensors_files::open_folder(folder)?, tokenizer, ends })
+    }
+}
+
+impl LanguageModel {
+    /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files, or a GGUF file, and
+    /// compiles the model for the backend `multicore`.
+    ///
+    /// # Errors
+    /// A file that is missing or contradicts itself, an architecture that the crate does not have, missing
+    /// tensors, or an error of the device.
+    pub fn load(path: impl AsRef<Path>) -> Result<LanguageModel, ModelError> {
+        LanguageModel::load_with(path, &LoadOptions::default())
+    }
+
+    /// [`load`](LanguageModel::load) with options.
+    ///
+    /// # Errors
+    /// Fails like [`load`](LanguageModel::load), or if the model was made for shorter texts than the context.
+    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<LanguageModel, ModelError> {
+        let path = path.as_ref();
+        let files = if path.is_dir() { ModelFiles::of_folder(path)? } else { gguf::model_files(path)? };
+        let backend = match &options.backend {
+            Some(backend) => backend.clone(),
+            None => Backend::open("multicore").map_err(arrayjit_tensor::TensorError::from)?,
+        };
+        LanguageModel::compiled(files, &backend, options.context).in_file(path)
+    }
+
+    fn compiled(
+        files: ModelFiles,
+        backend: &Backend,
+        context: Option<usize>,
+    ) -> Result<LanguageModel, ModelError> {
+        let config = DecoderConfig::read(&files.config)?;
+        let sizes = config.sizes();
+        let context = context.unwrap_or(sizes.positions.min(CONTEXT));
+        if !(1..=sizes.positions).contains(&context) {
+            let expected = "from 1 to the number of positions that the model was made for";
+            return Err(ModelError::Option { option: "context", found: context.to_string(), expected });
+        }
+        let loader = Loader::new(&files.weights);
+        let decoder = config.build(&loader, CacheLength { context, chunk: CHUNK })?;
+        let state = ModelState::new(backend, &loader.finish()?)?;
+        let [one, chunk] = [("decode", None), ("prefill", Some(CHUNK))]
+            .map(|(name, tokens)| routine(name, &state, &*decoder, tokens));
+        Ok(LanguageModel {
+            one: one?,
+            chunk: chunk?,
+            tokenizer: files.tokenizer,
+            vocabulary: sizes.vocabulary,
+            context,
+            ends: files.ends,
+            cached: Vec::new(),
+        })
+    }
+
+    /// The most tokens of a prompt and its continuation.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// The tokens of a text, with those that the tokenizer puts around it.
+    ///
+    /// # Errors
+    /// A text that the tokenizer does not take.
+    pub fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        self.tokenizer.encode(text, true)
+    }
+
+    /// The tokens of a prompt that has those of its beginning and end already, such as a rendered chat
+    /// template.
+    ///
+    /// # Errors
+    /// A text that the tokenizer does not take.
+    pub fn tokens_of_template(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        self.tokenizer.encode(text, false)
+    }
+
+    /// Continues a prompt. The iterator computes a token each time it is asked for one.
+    ///
+    /// # Errors
+    /// An option that is out of range; a prompt without tokens, or with more than the context has.
+    pub fn generate(
+        &mut self,
+        prompt: &str,
+        options: &GenerateOptions,
+    ) -> Result<Generation<'_>, ModelError> {
+        let tokens = self.tokens(prompt)?;
+        self.generate_from(tokens, options)
+    }
+
+    /// [`generate`](LanguageModel::generate) of a prompt that is tokens already.
+    ///
+    /// # Errors
+    /// Fails like [`generate`](LanguageModel::generate).
+    pub fn generate_from(
+        &mut self,
+        prompt: Vec<u32>,
+        options: &GenerateOptions,
+    ) -> Result<Generation<'_>, ModelError> {
+        self.check(&prompt)?;
+        Generation::new(self, prompt, options)
+    }
+
+    /// The logits of the token behind a text. Tokens at its beginning that the last text had too are not
+    /// computed again.
+    ///
+    /// # Errors
+    /// No tokens, more than the context has, or one outside of the vocabulary; an error of the device.
+    pub fn logits(&mut self, text: &[u32]) -> Result<Vec<f32>, ModelError> {
+        self.check(text)?;
+        let known = self.cached.iter().zip(text).take_while(|(a, b)| a == b).count();
+        self.cached.truncate(known.min(text.len() - 1));
+        let mut logits = Vec::new();
+        while self.cached.len() < text.len() {
+            let start = self.cached.len();
+            let tokens = &text[start..text.len().min(start + CHUNK)];
+            let values: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
+            let values = HostArray::from_slice(&values, [tokens.len()])?;
+            let routine = if tokens.len() == 1 { &self.one } else { &self.chunk };
+            let results = routine.run_with(&[("tokens", &values)], &[("pos", start as i64)])?;
+            self.cached.extend(tokens);
+            if self.cached.len() == text.len() {
+                logits = results[0].as_slice::<f32>()?.to_vec();
+            }
+        }
+        Ok(logits)
+    }
+
+    fn check(&self, text: &[u32]) -> Result<(), ModelError> {
+        let (tokens, vocabulary) = (text.len(), self.vocabulary);
+        if tokens == 0 {
+            return Err(ModelError::EmptyPrompt);
+        }
+        if tokens > self.context {
+            return Err(ModelError::PromptLength { tokens, context: self.context });
+        }
+        match text.iter().find(|&&token| token as usize >= vocabulary) {
+            Some(&token) => Err(ModelError::Token { token, vocabulary }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a token ends a text.
+    pub(crate) fn is_end(&self, token: u32) -> bool {
+        self.ends.contains(&token)
+    }
+
+    pub(crate) fn tokenizer(&self) -> &TextTokenizer {
+        &self.tokenizer
+    }
+}
+
+/// Compiles a decoder for one token, or for up to `tokens`.
+fn routine(
+    name: &str,
+    state: &ModelState,
+    decoder: &dyn Decoder,
+    tokens: Option<usize>,
+) -> Result<Executable, ModelError> {
+    let graph = Graph::new();
+    let tokens: Tensor = match tokens {
+        None => graph.input("tokens", [1], DType::I32)?,
+        Some(bound) => graph.input_of("tokens", &[graph.size("n", bound)?.into()], DType::I32)?,
+    };
+    let logits = decoder.logits(&tokens)?;
+    Ok(graph.compile_named(name, state, &[&logits])?)
+}

@@ -1,0 +1,35 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod config; // values of configurations
+mod encoding; // how files store elements
+mod error; // the error
+mod loader; // parameters with the values of files
+mod safetensors_files; // folders of weights
+mod text_tokenizer;
+mod weights; // tensors of files // texts as tokens and back
+
+mod activation; // functions between layers
+mod bert; // vectors of tokens
+mod decoder; // language models: Llama and its relatives, GPT-2
+mod pooling;
+mod rotary; // rotary positions // from the vectors of tokens to one
+
+mod embedding_model; // a vector for each text
+mod generate; // the continuation of a prompt
+mod gguf; // files of llama.cpp
+mod language_model; // logits behind a text
+mod sampling; // the choice of a token
+
+pub use crate::{
+    embedding_model::EmbeddingModel,
+    error::ModelError,
+    generate::{Generation, Token},
+    language_model::{LanguageModel, LoadOptions},
+    sampling::GenerateOptions,
+};
+
+/// The programs of the guide to models, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/models.md")]
+struct ModelsGuide;

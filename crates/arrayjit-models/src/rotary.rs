@@ -1,0 +1,174 @@
+//! Rotary positions: cosines and sines of all positions, and the rotation of heads by them.
+
+use std::f64::consts::PI;
+
+use arrayjit_tensor::{HostArray, Parameter, Tensor};
+
+use serde_json::Value;
+
+use crate::{config::Config, error::ModelError, loader::Loader};
+
+/// How the angles of rotary positions follow from the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct RotaryConfig {
+    base: f64,
+    scaling: Scaling,
+}
+
+/// The change of the angles that extends the context a model was trained with.
+#[derive(Clone, Debug)]
+enum Scaling {
+    None,
+    Linear {
+        factor: f64,
+    },
+    /// A divisor for each pair of elements.
+    Divided(Vec<f64>),
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        context: f64,
+    },
+    Yarn {
+        factor: f64,
+        fast: f64,
+        slow: f64,
+        context: f64,
+        amplitude: f64,
+    },
+}
+
+impl RotaryConfig {
+    pub(crate) fn new(base: f64) -> RotaryConfig {
+        RotaryConfig { base, scaling: Scaling::None }
+    }
+
+    /// Reads `rope_parameters`, or `rope_theta` and `rope_scaling` in older configurations.
+    pub(crate) fn read(config: &Config) -> Result<RotaryConfig, ModelError> {
+        let parameters = config.object("rope_parameters")?;
+        RotaryConfig::of_keys(&parameters, config)
+    }
+
+    /// Reads the object of one kind of layers, with the configuration around it.
+    pub(crate) fn of_keys(parameters: &Config, config: &Config) -> Result<RotaryConfig, ModelError> {
+        let base = parameters.number("rope_theta")?.or(config.number("rope_theta")?).unwrap_or(10_000.0);
+        let parameters = match parameters.0.is_empty() {
+            true => &config.object("rope_scaling")?,
+            false => parameters,
+        };
+        let needed = |key: &str| parameters.number(key)?.ok_or_else(|| parameters.misfit(key, "a number"));
+        let key = if parameters.get("rope_type").is_some() { "rope_type" } else { "type" };
+        let scaling = match parameters.text(key)?.unwrap_or("default") {
+            "default" => Scaling::None,
+            "linear" => Scaling::Linear { factor: needed("factor")? },
+            // Files of llama.cpp have the divisors of Llama 3.
+            "divided" => Scaling::Divided(
+                parameters
+                    .get("divisors")
+                    .and_then(|list| list.as_array()?.iter().map(Value::as_f64).collect())
+                    .ok_or_else(|| parameters.misfit("divisors", "a list of numbers"))?,
+            ),
+            "llama3" => Scaling::Llama3 {
+                factor: needed("factor")?,
+                low: needed("low_freq_factor")?,
+                high: needed("high_freq_factor")?,
+                context: needed("original_max_position_embeddings")?,
+            },
+            "yarn" => {
+                let factor = needed("factor")?;
+                Scaling::Yarn {
+                    factor,
+                    fast: parameters.number("beta_fast")?.unwrap_or(32.0),
+                    slow: parameters.number("beta_slow")?.unwrap_or(1.0),
+                    context: needed("original_max_position_embeddings")?,
+                    amplitude: parameters
+                        .number("attention_factor")?
+                        .unwrap_or(0.1 * factor.max(1.0).ln() + 1.0),
+                }
+            }
+            _ => return Err(parameters.misfit(key, "one of default, linear, llama3, yarn")),
+        };
+        Ok(RotaryConfig { base, scaling })
+    }
+
+    /// The angle between neighboring positions of each pair of a head with `size` elements, in radians, and
+    /// the factor of cosines and sines.
+    fn frequencies(&self, size: usize) -> (Vec<f64>, f64) {
+        let exponent = |pair: usize| 2.0 * pair as f64 / size as f64;
+        let plain = (0..size / 2).map(|pair| self.base.powf(-exponent(pair)));
+        match &self.scaling {
+            Scaling::None => (plain.collect(), 1.0),
+            Scaling::Divided(divisors) => {
+                (plain.zip(divisors).map(|(plain, divisor)| plain / divisor).collect(), 1.0)
+            }
+            &Scaling::Linear { factor } => (plain.map(|frequency| frequency / factor).collect(), 1.0),
+            &Scaling::Llama3 { factor, low, high, context } => {
+                let scaled = plain.map(|frequency| {
+                    let turns = context * frequency / (2.0 * PI);
+                    let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                    frequency * (kept + (1.0 - kept) / factor)
+                });
+                (scaled.collect(), 1.0)
+            }
+            &Scaling::Yarn { factor, fast, slow, context, amplitude } => {
+                let last = size as f64 - 1.0;
+                // The pair that turns `turns` times within the context.
+                let pair =
+                    |turns: f64| size as f64 * (context / (turns * 2.0 * PI)).ln() / (2.0 * self.base.ln());
+                let (first, end) = (pair(fast).floor().max(0.0), pair(slow).ceil().min(last));
+                let width = if first == end { 0.001 } else { end - first };
+                let scaled = plain.enumerate().map(|(pair, frequency)| {
+                    let kept = 1.0 - ((pair as f64 - first) / width).clamp(0.0, 1.0);
+                    frequency * (kept + (1.0 - kept) / factor)
+                });
+                (scaled.collect(), amplitude)
+            }
+        }
+    }
+}
+
+/// The cosines and sines of the angles, `[positions, size / 2]`.
+pub(crate) struct Rotary {
+    cos: Parameter,
+    sin: Parameter,
+}
+
+impl Rotary {
+    /// The tables for `positions` positions and heads of `size` elements, an even number.
+    pub(crate) fn new(
+        loader: &Loader<'_>,
+        config: &RotaryConfig,
+        positions: usize,
+        size: usize,
+    ) -> Result<Rotary, ModelError> {
+        let (frequencies, factor) = config.frequencies(size);
+        if frequencies.len() != size / 2 {
+            let (key, found) = ("divisors".to_owned(), format!("{} numbers", frequencies.len()));
+            return Err(ModelError::Config { key, found, expected: format!("{} numbers", size / 2) });
+        }
+        let table = |name: &str, function: fn(f64) -> f64| {
+            let mut values = HostArray::zeros(arrayjit_tensor::DType::F32, [positions, frequencies.len()])?;
+            let rows = values.as_mut_slice::<f32>()?.chunks_mut(frequencies.len()).enumerate();
+            for (position, row) in rows {
+                for (value, frequency) in row.iter_mut().zip(&frequencies) {
+                    *value = (function(position as f64 * frequency) * factor) as f32;
+                }
+            }
+            loader.constant(name, values)
+        };
+        Ok(Rotary { cos: table("cos", f64::cos)?, sin: table("sin", f64::sin)? })
+    }
+
+    /// Rotates the heads `[tokens, heads, size]` of the tokens from `@pos`: the pairs of elements i and
+    /// i + size / 2.
+    pub(crate) fn rotate(&self, heads: &Tensor) -> Result<Tensor, ModelError> {
+        let half = heads.shape().last().copied().unwrap_or_default() / 2;
+        Ok(heads.graph().apply(
+            "y[i,h,a^b] := x[i,h,a] * cosines[@pos + i, a] - x[i,h,a + half] * sines[@pos + i, a],
+                 x[i,h,b + half] * cosines[@pos + i, b] + x[i,h,b] * sines[@pos + i, b]
+                 where a < half, b < half",
+            &[("x", heads), ("cosines", &self.cos), ("sines", &self.sin), ("half", &(half as i64))],
+        )?)
+    }
+}

@@ -1,0 +1,90 @@
+//! The safetensors files of a folder: one, or several with an index.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Read,
+    path::Path,
+    sync::Arc,
+};
+
+use safetensors::{Dtype, SafeTensorError, tensor::Metadata};
+use serde::Deserialize;
+
+use crate::{
+    encoding::Encoding,
+    error::{InFile, ModelError, format_error},
+    weights::{WeightFile, Weights},
+};
+
+/// The longest header that is read, as in the format's own library.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// `model.safetensors.index.json`.
+#[derive(Deserialize)]
+struct Index {
+    /// The file of each tensor.
+    weight_map: BTreeMap<String, String>,
+}
+
+/// The tensors of a folder.
+pub(crate) fn open_folder(folder: &Path) -> Result<Weights, ModelError> {
+    let mut weights = Weights::default();
+    let index = folder.join("model.safetensors.index.json");
+    if !index.exists() {
+        add_file(&mut weights, &folder.join("model.safetensors"))?;
+        return Ok(weights);
+    }
+    let text = fs::read(&index).in_file(&index)?;
+    let parsed: Index = serde_json::from_slice(&text).in_file(&index)?;
+    for name in parsed.weight_map.values().collect::<BTreeSet<_>>() {
+        let is_plain = !name.contains(['/', '\\', ':']) && !name.starts_with('.');
+        if !is_plain {
+            let problem =
+                format_error("the name of a file", format!("`{name}`"), "a file of the same folder");
+            return Err(problem.in_file(&index));
+        }
+        add_file(&mut weights, &folder.join(name))?;
+    }
+    Ok(weights)
+}
+
+/// Adds the tensors of a file, after a check that they lie within it.
+fn add_file(weights: &mut Weights, path: &Path) -> Result<(), ModelError> {
+    let file = Arc::new(WeightFile::open(path)?);
+    let (start, metadata) = header(&file).in_file(path)?;
+    for (name, info) in metadata.tensors() {
+        let encoding = match info.dtype {
+            Dtype::F64 => Encoding::F64,
+            Dtype::F32 => Encoding::F32,
+            Dtype::F16 => Encoding::F16,
+            Dtype::BF16 => Encoding::Bf16,
+            _ => continue, // such as positions of BERT, which are numbered anyway
+        };
+        let offset = start + info.data_offsets.0 as u64;
+        weights.add(name, &file, offset, info.shape.clone(), encoding).in_file(path)?;
+    }
+    Ok(())
+}
+
+/// Where the data starts, and the description of the tensors.
+fn header(file: &WeightFile) -> Result<(u64, Metadata), ModelError> {
+    let mut reader = file.reader(0)?;
+    let mut length = [0; 8];
+    reader.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER_BYTES.min(file.len()) {
+        let expected = format!("at most {MAX_HEADER_BYTES}, and within the {} bytes of the file", file.len());
+        return Err(format_error("the length of the header", length, expected));
+    }
+    let mut text = Vec::new();
+    reader.take(length).read_to_end(&mut text)?;
+    let metadata: Metadata =
+        serde_json::from_slice(&text).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
+    let data = file.len().saturating_sub(8 + length);
+    if metadata.data_len() as u64 != data {
+        let found = format!("{data} bytes");
+        return Err(format_error("the data", found, format!("{}, as the header says", metadata.data_len())));
+    }
+    Ok((8 + length, metadata))
+}

@@ -1,0 +1,90 @@
+//! Texts as tokens and back.
+
+use std::{fs, path::Path};
+
+use tokenizers::{Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy};
+
+use crate::error::{InFile, ModelError};
+
+/// A tokenizer without padding, which cuts texts only if it is told to.
+pub(crate) struct TextTokenizer(Tokenizer);
+
+fn fail(error: impl ToString) -> ModelError {
+    ModelError::Tokenizer(error.to_string())
+}
+
+impl TextTokenizer {
+    /// Reads `tokenizer.json`.
+    pub(crate) fn read(path: &Path) -> Result<TextTokenizer, ModelError> {
+        let text = fs::read(path).in_file(path)?;
+        TextTokenizer::from_json(serde_json::from_slice(&text).in_file(path)?).in_file(path)
+    }
+
+    /// The tokenizer that the content of a `tokenizer.json` describes.
+    pub(crate) fn from_json(json: serde_json::Value) -> Result<TextTokenizer, ModelError> {
+        let mut tokenizer: Tokenizer = serde_json::from_value(json).map_err(fail)?;
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(fail)?;
+        Ok(TextTokenizer(tokenizer))
+    }
+
+    /// Cuts texts to this many tokens, with those that mark the ends of a text.
+    pub(crate) fn truncated(mut self, max_length: usize) -> Result<TextTokenizer, ModelError> {
+        let marks = self.encode("", true)?.len();
+        if max_length <= marks {
+            return Err(fail(format!("it adds {marks} tokens to a text, but the model takes {max_length}")));
+        }
+        let params = TruncationParams {
+            max_length,
+            direction: TruncationDirection::Right,
+            strategy: TruncationStrategy::LongestFirst,
+            stride: 0,
+        };
+        self.0.with_truncation(Some(params)).map_err(fail)?;
+        Ok(self)
+    }
+
+    /// The tokens of a text; with `marks`, also those that the tokenizer puts around it.
+    pub(crate) fn encode(&self, text: &str, marks: bool) -> Result<Vec<u32>, ModelError> {
+        Ok(self.0.encode_fast(text, marks).map_err(fail)?.get_ids().to_vec())
+    }
+
+    /// The text of tokens without marks. Bytes that are no whole letter yet become U+FFFD.
+    pub(crate) fn decode(&self, tokens: &[u32]) -> Result<String, ModelError> {
+        self.0.decode(tokens, true).map_err(fail)
+    }
+
+    /// The token with this text.
+    pub(crate) fn token(&self, text: &str) -> Option<u32> {
+        self.0.token_to_id(text)
+    }
+}
+
+/// Text of tokens that arrive one by one.
+#[derive(Default)]
+pub(crate) struct TextStream {
+    tokens: Vec<u32>,
+    /// The tokens up to `start` are out of sight; those up to `end` have been returned as text.
+    start: usize,
+    end: usize,
+}
+
+impl TextStream {
+    /// The text that a further token adds; empty in the middle of a letter. Some tokenizers decode a token in
+    /// another way at the start of a text, so a token is decoded behind those of the text before.
+    pub(crate) fn push(&mut self, tokenizer: &TextTokenizer, token: u32) -> Result<String, ModelError> {
+        self.tokens.push(token);
+        let known = tokenizer.decode(&self.tokens[self.start..self.end])?;
+        let text = tokenizer.decode(&self.tokens[self.start..])?;
+        if text.ends_with('\u{fffd}') && self.tokens.len() - self.end < LETTER_TOKENS {
+            return Ok(String::new());
+        }
+        let new = text.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
+        self.start = self.end;
+        self.end = self.tokens.len();
+        Ok(new)
+    }
+}
+
+/// The most tokens that a letter has: one for each of its bytes.
+const LETTER_TOKENS: usize = 4;

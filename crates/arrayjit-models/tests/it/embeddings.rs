@@ -1,0 +1,83 @@
+//! Embedding models.
+
+use arrayjit_models::EmbeddingModel;
+use safetensors::Dtype;
+use serde_json::{Value, json};
+
+use crate::generated::{fixture, floats, folder, tokens, write_json};
+
+/// A tokenizer whose words are the numbers of its tokens, between a token 2 and a token 3.
+fn number_tokenizer() -> Value {
+    let vocabulary: serde_json::Map<String, Value> = (0..40).map(|id| (id.to_string(), json!(id))).collect();
+    let mark = |id: &str| json!({"SpecialToken": {"id": id, "type_id": 0}});
+    let template = json!([mark("2"), {"Sequence": {"id": "A", "type_id": 0}}, mark("3")]);
+    json!({
+        "version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "truncation": {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0},
+        "padding": {"strategy": {"Fixed": 16}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
+            "pad_type_id": 0, "pad_token": "0"},
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "0"},
+        "post_processor": {"type": "TemplateProcessing", "single": template, "pair": template,
+            "special_tokens": {"2": {"id": "2", "ids": [2], "tokens": ["2"]}, "3": {"id": "3", "ids": [3], "tokens": ["3"]}}},
+    })
+}
+
+/// The texts of a fixture: the tokenizer adds the first and the last token.
+fn texts(fixture: &Value) -> Vec<String> {
+    let text = |ids: &Value| {
+        let ids = tokens(ids);
+        ids[1..ids.len() - 1].iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+    };
+    fixture["texts"].as_array().unwrap().iter().map(text).collect()
+}
+
+#[test]
+fn vectors_are_those_of_transformers() {
+    let fixture = fixture("bert");
+    let folder = folder(&fixture, Dtype::F16, &number_tokenizer());
+    let modules = json!([
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
+    ]);
+    write_json(folder.path(), "modules.json", &modules);
+    let pooling = folder.path().join("1_Pooling");
+    std::fs::create_dir(&pooling).unwrap();
+    write_json(&pooling, "config.json", &json!({"pooling_mode_mean_tokens": true}));
+    let texts = texts(&fixture);
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let model = EmbeddingModel::load(folder.path()).unwrap();
+    assert_eq!(model.size(), 32);
+    for (found, expected) in model.embed(&texts).unwrap().iter().zip(fixture["means"].as_array().unwrap()) {
+        assert_close(found, &floats(expected));
+    }
+    write_json(&pooling, "config.json", &json!({"pooling_mode_cls_token": true}));
+    write_json(folder.path(), "modules.json", &json!(modules.as_array().unwrap()[..2]));
+    let model = EmbeddingModel::load(folder.path()).unwrap();
+    for (text, expected) in texts.iter().zip(fixture["firsts"].as_array().unwrap()) {
+        assert_close(&model.embed(&[text]).unwrap()[0], &floats(expected));
+    }
+    assert!(model.embed(&[]).unwrap().is_empty());
+}
+
+#[test]
+fn long_texts_are_cut_and_many_texts_are_divided() {
+    let fixture = fixture("bert");
+    let folder = folder(&fixture, Dtype::F32, &number_tokenizer());
+    let model = EmbeddingModel::load(folder.path()).unwrap();
+    let text = |count: usize| (0..count).map(|at| (5 + at % 30).to_string()).collect::<Vec<_>>().join(" ");
+    assert_eq!(model.embed(&[&text(46)]).unwrap(), model.embed(&[&text(400)]).unwrap());
+    let texts: Vec<String> = (0..100).map(|at| text(at % 50)).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let together = model.embed(&texts).unwrap();
+    for at in [0, 31, 40, 99] {
+        assert_close(&together[at], &model.embed(&texts[at..=at]).unwrap()[0]);
+    }
+}
+
+pub(crate) fn assert_close(found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-5, "{found}, expected {expected}");
+    }
+}

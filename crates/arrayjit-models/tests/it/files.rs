@@ -1,0 +1,122 @@
+//! Folders: shards, types of weights, and files that are missing or contradict the configuration.
+
+use std::{fs, path::Path};
+
+use arrayjit_models::{EmbeddingModel, LanguageModel, ModelError};
+use safetensors::Dtype;
+use serde_json::json;
+
+use crate::generated::{byte_tokenizer, fixture, folder, tensors, write_json, write_weights};
+
+/// The error of loading a folder, without the file around it.
+fn error(folder: &Path) -> ModelError {
+    match LanguageModel::load(folder).err().unwrap() {
+        ModelError::File { problem, .. } => *problem,
+        error => error,
+    }
+}
+
+#[test]
+fn shards_of_several_types_are_one_model() {
+    let fixture = fixture("llama");
+    let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+    let whole = LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap();
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    let (first, second): (Vec<_>, Vec<_>) =
+        tensors(&fixture).into_iter().partition(|(_, shape)| shape.len() == 2);
+    let files = [("model-1.safetensors", &first, Dtype::BF16), ("model-2.safetensors", &second, Dtype::F16)];
+    let mut map = serde_json::Map::new();
+    for (file, tensors, dtype) in files {
+        write_weights(&folder.path().join(file), tensors, dtype);
+        map.extend(tensors.iter().map(|(name, _)| (name.clone(), json!(file))));
+    }
+    write_json(folder.path(), "model.safetensors.index.json", &json!({"weight_map": map}));
+    assert_eq!(LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap(), whole);
+    write_json(
+        folder.path(),
+        "model.safetensors.index.json",
+        &json!({"weight_map": {"x": "../model-1.safetensors"}}),
+    );
+    assert!(matches!(error(folder.path()), ModelError::Format { .. }));
+}
+
+#[test]
+fn missing_tensors_are_named_with_their_shapes() {
+    let fixture = fixture("qwen3");
+    let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+    let mut kept = tensors(&fixture);
+    kept.retain(|(name, _)| !name.ends_with("1.self_attn.q_norm.weight") && name != "model.norm.weight");
+    write_weights(&folder.path().join("model.safetensors"), &kept, Dtype::F32);
+    let error = error(folder.path()).to_string();
+    assert_eq!(
+        error,
+        "the weights lack `model.layers.1.self_attn.q_norm.weight` [12], `model.norm.weight` [32]"
+    );
+}
+
+#[test]
+fn a_file_that_lies_about_sizes_is_an_error() {
+    let fixture = fixture("llama");
+    let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+    let path = folder.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 4]).unwrap();
+    assert!(matches!(error(folder.path()), ModelError::Format { .. }));
+    fs::write(&path, [&u64::MAX.to_le_bytes()[..], &bytes[8..]].concat()).unwrap();
+    assert!(error(folder.path()).to_string().starts_with("the length of the header is 18446744073709551615"));
+    fs::write(&path, &bytes[..5]).unwrap();
+    assert!(matches!(error(folder.path()), ModelError::Io(_)));
+    write_weights(&path, &tensors(&fixture), Dtype::F32);
+    let mut config = fixture["config"].clone();
+    config["intermediate_size"] = json!(64);
+    write_json(folder.path(), "config.json", &config);
+    let ModelError::Shape { name, found, expected } = error(folder.path()) else { panic!("another error") };
+    assert_eq!(
+        (name.as_str(), found, expected),
+        ("model.layers.0.mlp.gate_proj.weight", vec![48, 32], vec![64, 32])
+    );
+}
+
+#[test]
+fn an_unknown_architecture_names_those_that_exist() {
+    let mut fixture = fixture("llama");
+    fixture["config"]["architectures"] = json!(["WhateverForCausalLM"]);
+    let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+    let found = error(folder.path()).to_string();
+    assert!(
+        found
+            .starts_with("the architecture is `WhateverForCausalLM`, expected one of GPT2LMHeadModel, Llama"),
+        "{found}"
+    );
+    let found = EmbeddingModel::load(folder.path()).err().unwrap().to_string();
+    assert!(
+        found.ends_with(
+            "expected one of BertModel, BertForMaskedLM, RobertaModel, RobertaForMaskedLM, XLMRobertaModel"
+        ),
+        "{found}"
+    );
+}
+
+#[test]
+fn configurations_that_do_not_fit_name_the_key() {
+    let fixture = fixture("llama");
+    let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+    for (key, value) in [
+        ("num_key_value_heads", json!(3)),
+        ("hidden_size", json!(0)),
+        ("vocab_size", json!("many")),
+        ("hidden_act", json!("sine")),
+        ("num_hidden_layers", json!(null)),
+        ("rope_parameters", json!({"rope_type": "spiral"})),
+    ] {
+        let mut config = fixture["config"].clone();
+        config[key] = value;
+        write_json(folder.path(), "config.json", &config);
+        let ModelError::Config { key: found, .. } = error(folder.path()) else {
+            panic!("another error of {key}")
+        };
+        assert!(found == key || found == "rope_type", "{found}");
+    }
+    fs::write(folder.path().join("config.json"), "{").unwrap();
+    assert!(matches!(error(folder.path()), ModelError::Json(_)));
+}

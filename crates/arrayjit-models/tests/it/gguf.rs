@@ -1,0 +1,254 @@
+//! GGUF files: blocks of all encodings, the tokenizers, and files that contradict themselves.
+
+use std::{fs, path::PathBuf};
+
+use arrayjit_models::{LanguageModel, ModelError};
+use half::{bf16, f16};
+use tempfile::TempDir;
+
+use crate::{
+    generated::{byte_letters, fixture, floats, generated, tokens, words},
+    language_models::assert_close,
+};
+
+/// An encoding: its number, elements and bytes of a block, and f16 factors by their bytes.
+type Encoding = (u32, usize, usize, &'static [(usize, f32)]);
+
+const BF16: u32 = 30;
+const SMALL: f32 = 1.0 / 512.0;
+const SMALLER: f32 = 1.0 / 8192.0;
+
+/// The matrices of the model of the fixture.
+const MATRICES: [(&str, [usize; 2], Encoding); 9] = [
+    ("token_embd", [256, 256], (8, 32, 34, &[(0, SMALL)])),
+    ("blk.0.attn_q", [256, 256], (12, 256, 144, &[(0, SMALLER), (2, SMALLER)])),
+    ("blk.0.attn_k", [128, 256], (6, 32, 22, &[(0, SMALL)])),
+    ("blk.0.attn_v", [128, 256], (14, 256, 210, &[(208, SMALLER)])),
+    ("blk.0.attn_output", [256, 256], (3, 32, 20, &[(0, SMALL), (2, -8.0 * SMALL)])),
+    ("blk.0.ffn_gate", [256, 256], (2, 32, 18, &[(0, SMALL)])),
+    ("blk.0.ffn_up", [256, 256], (13, 256, 176, &[(0, SMALLER), (2, SMALLER)])),
+    ("blk.0.ffn_down", [256, 256], (7, 32, 24, &[(0, SMALL), (2, -8.0 * SMALL)])),
+    ("output", [256, 256], (BF16, 1, 2, &[])),
+];
+
+/// The bytes of a matrix, as `blocks` in `make_fixtures.py`.
+fn blocks(name: &str, shape: [usize; 2], (number, elements, bytes, factors): Encoding) -> Vec<u8> {
+    let name = name.strip_prefix("blk.0.").unwrap_or(name);
+    if number == BF16 {
+        let values = generated(name, &shape).into_iter();
+        return values.flat_map(|value| bf16::from_f32(value / 4.0).to_le_bytes()).collect();
+    }
+    let count = shape[0] * shape[1] / elements * bytes;
+    let mut blocks: Vec<u8> = words(name, count).map(|word| (word >> 24) as u8).collect();
+    for block in blocks.chunks_mut(bytes) {
+        for &(at, factor) in factors {
+            block[at..at + 2].copy_from_slice(&f16::from_f32(factor).to_le_bytes());
+        }
+    }
+    blocks
+}
+
+/// The bytes of a file, entry by entry.
+#[derive(Default)]
+struct Writer {
+    entries: u64,
+    metadata: Vec<u8>,
+    tensors: u64,
+    places: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Writer {
+    fn text(bytes: &mut Vec<u8>, text: &str) {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+
+    fn entry(&mut self, key: &str, kind: u32) -> &mut Vec<u8> {
+        self.entries += 1;
+        Writer::text(&mut self.metadata, key);
+        self.metadata.extend(kind.to_le_bytes());
+        &mut self.metadata
+    }
+
+    fn number(&mut self, key: &str, value: u32) {
+        self.entry(key, 4).extend(value.to_le_bytes());
+    }
+
+    fn float(&mut self, key: &str, value: f32) {
+        self.entry(key, 6).extend(value.to_le_bytes());
+    }
+
+    fn string(&mut self, key: &str, value: &str) {
+        Writer::text(self.entry(key, 8), value);
+    }
+
+    fn strings(&mut self, key: &str, values: &[String]) {
+        let bytes = self.entry(key, 9);
+        bytes.extend(8u32.to_le_bytes());
+        bytes.extend((values.len() as u64).to_le_bytes());
+        values.iter().for_each(|value| Writer::text(bytes, value));
+    }
+
+    fn tensor(&mut self, name: &str, shape: &[usize], encoding: u32, bytes: &[u8]) {
+        self.tensors += 1;
+        Writer::text(&mut self.places, name);
+        self.places.extend((shape.len() as u32).to_le_bytes());
+        shape.iter().rev().for_each(|&size| self.places.extend((size as u64).to_le_bytes()));
+        self.places.extend(encoding.to_le_bytes());
+        self.places.extend((self.data.len() as u64).to_le_bytes());
+        self.data.extend(bytes);
+        self.data.resize(self.data.len().next_multiple_of(32), 0);
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+        bytes.extend(self.tensors.to_le_bytes());
+        bytes.extend(self.entries.to_le_bytes());
+        bytes.extend(self.metadata);
+        bytes.extend(self.places);
+        bytes.resize(bytes.len().next_multiple_of(32), 0);
+        bytes.extend(self.data);
+        bytes
+    }
+}
+
+/// The file of the fixture.
+fn llama() -> Vec<u8> {
+    let mut file = Writer::default();
+    file.string("general.architecture", "llama");
+    for (key, value) in [
+        ("context_length", 64),
+        ("embedding_length", 256),
+        ("block_count", 1),
+        ("feed_forward_length", 256),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+    ] {
+        file.number(&format!("llama.{key}"), value);
+    }
+    file.float("llama.attention.layer_norm_rms_epsilon", 1e-5);
+    file.float("llama.rope.freq_base", 10000.0);
+    file.string("tokenizer.ggml.model", "gpt2");
+    file.string("tokenizer.ggml.pre", "smollm");
+    file.strings("tokenizer.ggml.tokens", &byte_letters());
+    file.strings("tokenizer.ggml.merges", &[]);
+    file.number("tokenizer.ggml.eos_token_id", 0);
+    for (name, shape, encoding) in MATRICES {
+        file.tensor(&format!("{name}.weight"), &shape, encoding.0, &blocks(name, shape, encoding));
+    }
+    for name in ["blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"] {
+        let values = generated(&format!("{}.weight", name.trim_start_matches("blk.0.")), &[256]);
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        file.tensor(&format!("{name}.weight"), &[256], 0, &bytes);
+    }
+    file.finish()
+}
+
+fn written(bytes: &[u8]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    fs::write(&path, bytes).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn blocks_of_all_encodings_are_those_of_llama_cpp() {
+    let (_folder, path) = written(&llama());
+    let mut model = LanguageModel::load(&path).unwrap();
+    let fixture = fixture("gguf");
+    let prompt = tokens(&fixture["prompt"]);
+    for (length, expected) in fixture["logits"].as_object().unwrap() {
+        let logits = model.logits(&prompt[..length.parse::<usize>().unwrap()]).unwrap();
+        assert_close("gguf", &logits, &floats(expected));
+    }
+    assert_eq!(model.tokens("a 1").unwrap(), [b'a', b' ', b'1'].map(u32::from));
+}
+
+#[test]
+fn mutated_files_are_errors_or_load() {
+    let seed = llama();
+    let header = seed.len() - 330_000;
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut errors = 0;
+    for _ in 0..40 {
+        let mut bytes = seed.clone();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(0..header);
+            match random.u8(0..3) {
+                0 => bytes[at] = random.u8(..),
+                1 => bytes[at..at + 8].fill(0xff),
+                _ => bytes.truncate(at.max(8)),
+            }
+            if bytes.len() < header + 8 {
+                break;
+            }
+        }
+        let (_folder, path) = written(&bytes);
+        errors += usize::from(LanguageModel::load(&path).is_err());
+    }
+    assert!(errors > 10, "{errors}");
+}
+
+#[test]
+fn files_that_lie_are_typed_errors() {
+    let seed = llama();
+    let error = |bytes: &[u8]| {
+        let (_folder, path) = written(bytes);
+        match LanguageModel::load(&path).err().unwrap() {
+            ModelError::File { problem, .. } => *problem,
+            error => panic!("{error}"),
+        }
+    };
+    assert!(matches!(error(&seed[..seed.len() / 2]), ModelError::Format { .. }));
+    assert!(matches!(error(b"GGML"), ModelError::Format { .. } | ModelError::Io(_)));
+    let mut many = seed.clone();
+    many[8..16].fill(0xff);
+    assert!(error(&many).to_string().starts_with("a number of elements is 18446744073709551615"));
+    let at = seed.windows(5).position(|bytes| bytes == b"llama").unwrap();
+    let mut other = seed;
+    other[at] = b'x';
+    let ModelError::Architecture { found, known } = error(&other) else { panic!("another error") };
+    assert_eq!(found, "xlama");
+    assert!(known.contains(&"llama"));
+}
+
+#[test]
+fn vocabularies_of_sentence_piece_merge_by_score() {
+    let mut file = Writer::default();
+    file.string("general.architecture", "llama");
+    let pieces = ["<unk>", "<s>", "▁", "a", "b", "ab", "▁ab", "ba", "<0xC3>", "<0xA9>"];
+    let scores: [f32; 10] = [0.0, 0.0, -9.0, -8.0, -7.0, -1.0, -3.0, -2.0, 0.0, 0.0];
+    let mut pieces: Vec<String> = pieces.iter().map(ToString::to_string).collect();
+    pieces.extend((10..256).map(|at| format!("<unused{at}>")));
+    file.string("tokenizer.ggml.model", "llama");
+    file.strings("tokenizer.ggml.tokens", &pieces);
+    let bytes = file.entry("tokenizer.ggml.scores", 9);
+    bytes.extend(6u32.to_le_bytes());
+    bytes.extend(256u64.to_le_bytes());
+    (0..256).for_each(|at| bytes.extend(scores.get(at).copied().unwrap_or(-20.0).to_le_bytes()));
+    file.number("tokenizer.ggml.bos_token_id", 1);
+    // The rest of the file is that of the other one: its configuration and tensors.
+    let mut rest = Writer::default();
+    for (key, value) in [
+        ("context_length", 64),
+        ("embedding_length", 256),
+        ("block_count", 1),
+        ("feed_forward_length", 256),
+        ("attention.head_count", 4),
+        ("attention.head_count_kv", 2),
+    ] {
+        rest.number(&format!("llama.{key}"), value);
+    }
+    file.metadata.extend(rest.metadata);
+    file.entries += rest.entries;
+    for (name, shape, encoding) in MATRICES {
+        file.tensor(&format!("{name}.weight"), &shape, encoding.0, &blocks(name, shape, encoding));
+    }
+    for name in ["blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"] {
+        file.tensor(&format!("{name}.weight"), &[256], 0, &[0; 1024]);
+    }
+    let (_folder, path) = written(&file.finish());
+    let model = LanguageModel::load(&path).unwrap();
+    assert_eq!(model.tokens("abaé").unwrap(), [1, 6, 3, 8, 9]);
+}

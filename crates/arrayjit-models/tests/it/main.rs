@@ -1,0 +1,9 @@
+//! Models of generated weights, compared with what transformers computes of the same weights.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
+
+mod embeddings;
+mod files;
+mod generated;
+mod gguf;
+mod language_models;
+mod options;
