@@ -144,7 +144,7 @@ impl Scan {
         let (graph, call) = (self.graph.clone(), self.call);
         let missing = |_| graph.fail(call, wrong("values", "too few", "as many as the body takes"));
         let initial = initial.map(TensorOperand::argument);
-        let (last, collected, _) = self.run_all::<TensorError>(false, &initial, |step, carried| {
+        let (last, collected) = self.run_all::<TensorError>(false, &initial, |step, carried| {
             let (new, collected) = body(step, carried.try_into().map_err(missing)?)?;
             let rows = collected.into_iter().map(|value| (value, step.scan.backwards)).collect();
             Ok(StepResults { state: new.into(), rows, goes_on: None })
@@ -190,7 +190,7 @@ impl Scan {
         let (graph, call) = (self.graph.clone(), self.call);
         let fail = || graph.fail(call, wrong("values", "too few", "as many as the body takes"));
         let initial = initial.map(TensorOperand::argument);
-        let (last, collected, _) = self.run_all::<TensorError>(true, &initial, |step, carried| {
+        let (last, collected) = self.run_all::<TensorError>(true, &initial, |step, carried| {
             let carried: [Tensor; C] = carried.try_into().map_err(|_| fail())?;
             step.go_on(&condition(step, &carried)?)?;
             let (new, rows) = body(step, carried)?;
@@ -200,15 +200,14 @@ impl Scan {
         Ok((last.try_into().map_err(|_| fail())?, collected.try_into().map_err(|_| fail())?))
     }
 
-    /// [`run`](Scan::run) for any number of values, of a loop that may end early if `may_end`. The last result
-    /// is 0 if it did.
+    /// [`run`](Scan::run) for any number of values, of a loop that may end early if `may_end`.
     #[doc(hidden)]
     pub fn run_all<E: From<TensorError>>(
         self,
         may_end: bool,
         initial: &[Argument<'_>],
         body: impl FnOnce(&ScanStep, Vec<Tensor>) -> Result<StepResults, E>,
-    ) -> Result<(Vec<Tensor>, Vec<Tensor>, Option<Tensor>), E> {
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>), E> {
         let (graph, call) = (self.graph.clone(), self.call);
         let (steps, every) = self.counts().map_err(|error| graph.fail(call, error))?;
         let mut carried = Vec::new();
@@ -228,12 +227,11 @@ impl Scan {
             step.go_on(&goes_on)?;
         }
         scope.close(every, step.going.as_ref(), &collected);
-        let going = step.going.as_ref().map(|going| step.scan.copy(Argument::Tensor(going))).transpose()?;
         let mut last = Vec::new();
         for value in &carried {
             last.push(step.scan.copy(Argument::Tensor(value))?);
         }
-        Ok((last, collected, going))
+        Ok((last, collected))
     }
 
     /// The number of steps, and that from one checkpoint to the next.

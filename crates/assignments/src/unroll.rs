@@ -28,7 +28,8 @@ impl Assignments {
     /// since one statement computes the elements of a virtual node.
     ///
     /// # Errors
-    /// A node that cannot be built again, or that has no values where steps behind the end of a scan write it.
+    /// A node that cannot be built again, or that has no values where steps behind the end of a scan write
+    /// it.
     pub fn unroll_scans(&mut self, keep: &KeepScan<'_>) -> Result<(), EarlyEndError> {
         self.select_ends(keep)?;
         self.steps = unrolled(std::mem::take(&mut self.steps), &self.symbols, keep)?;

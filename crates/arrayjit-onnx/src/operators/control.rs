@@ -131,7 +131,7 @@ impl LoopNode {
         let arrays = walked.iter().map(|walked| cx.tensor(&walked.value)).collect::<Result<Vec<_>, _>>()?;
         let initial: Vec<Argument<'_>> = initial.iter().map(Argument::Tensor).collect();
         let call = cx.call();
-        let (last, collected, _) =
+        let (last, collected) =
             cx.current().clone().scan(steps).run_all(false, &initial, |step, carried| {
                 let mut inputs = Vec::new();
                 if self.is_loop {

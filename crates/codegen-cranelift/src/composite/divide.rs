@@ -1,5 +1,5 @@
-//! Divides a kernel with contractions, or with loops that a condition ends, into loops around parts; each part
-//! is a contraction or a sequence of other statements.
+//! Divides a kernel with contractions, or with loops that a condition ends, into loops around parts; each
+//! part is a contraction or a sequence of other statements.
 //!
 //! A part is a kernel of its own. The variable of a loop around it becomes a symbol, and a local that other
 //! parts share becomes a node. Any compiler of kernels can therefore compile a part.
