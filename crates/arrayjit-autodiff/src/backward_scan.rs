@@ -4,12 +4,15 @@
 //! in one node: it holds the adjoint of the values behind the iteration when the body starts, and that of the
 //! values before it when the body ends. A node that no step writes, such as a parameter, has one version and
 //! one adjoint, which grows in every iteration.
+//!
+//! The forward pass of a scan with a condition stores the condition of each iteration, behind zeros for those
+//! that do not run. Where it is 0, the iteration of the backward pass leaves everything as it is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use assignments::indexing::{AxisIndex, identity_projections};
-use assignments::{Accum, AccumOp, Operand, Origin, ProgramStep};
+use assignments::{Accum, AccumOp, Operand, Origin, ProgramStep, ScanEnd};
 use lowered_ir::ir::Var;
 use tnode::TensorNode;
 
@@ -37,11 +40,13 @@ impl BackwardPass<'_> {
         let carried: Vec<(TensorNode, TensorNode)> =
             carried.map(|node| (node.clone(), self.adjoints[node].node.clone())).collect();
         let mut outer = std::mem::take(&mut self.tape.backward);
-        self.tape.scan = Some(OpenScan { scan: scan.clone(), stored: Default::default() });
+        self.tape.scan =
+            Some(OpenScan { scan: scan.clone(), stored: Default::default(), partial: Vec::new() });
+        let end = self.tape.backward_end(scan)?;
         for at in scan.range.clone().rev() {
             self.step_at(at)?;
         }
-        self.tape.scan = None;
+        let partial = self.tape.scan.take().map_or_else(Vec::new, |open| open.partial);
         for (node, adjoint) in carried {
             match self.adjoints.remove(&node) {
                 Some(found) if found.node == adjoint => {}
@@ -53,15 +58,19 @@ impl BackwardPass<'_> {
             }
         }
         let body = std::mem::take(&mut self.tape.backward);
-        let started = fresh.into_iter().filter(|adjoint| reads_first(&body, adjoint));
+        // An adjoint that each iteration starts has values also if none runs.
+        let started = fresh.into_iter().filter(|adjoint| end.is_some() || reads_first(&body, adjoint));
         outer.extend(started.map(|adjoint| filled(&adjoint, 0.0, &origin)));
         self.tape.backward = outer;
         let mut body = scan.without_restarts(body);
         let backward = match &scan.segments {
-            Some(segments) => self.divided(scan, segments, body)?,
+            Some(segments) => self.divided(scan, segments, body, (end, partial))?,
             None => {
                 substitute(&mut body, scan.symbol, &backwards(scan.symbol, scan.extent));
-                ProgramStep::Scan { symbol: scan.symbol, steps: body }
+                for steps in partial {
+                    self.tape.forward.insert_before_scan(scan, filled(&steps, 0.0, &origin));
+                }
+                ProgramStep::Scan { symbol: scan.symbol, steps: body, end }
             }
         };
         self.tape.backward.push(backward);
@@ -103,6 +112,10 @@ impl BackwardPass<'_> {
             let mut before = nodes.clone();
             for at in scan.range.clone().rev() {
                 self.before_step(at, &mut before);
+            }
+            // Where the iteration does not run, all adjoints are those behind it.
+            if scan.end.is_some() {
+                before.extend(nodes.iter().cloned());
             }
             if before.is_subset(&nodes) {
                 return (nodes, before);
@@ -173,6 +186,13 @@ impl Tape {
         Ok(value)
     }
 
+    /// Stores the condition of a scan in each iteration, and reads it again.
+    fn backward_end(&mut self, scan: &ScanRange) -> Result<Option<ScanEnd>> {
+        let Some((end, behind)) = &scan.end else { return Ok(None) };
+        let node = self.stored_value(&end.node, scan, *behind)?;
+        Ok(Some(ScanEnd { node, is_final: false }))
+    }
+
     /// Stores the value that a node has before the step at `at` of each iteration, and reads it again.
     fn stored_value(&mut self, node: &TensorNode, scan: &ScanRange, at: usize) -> Result<TensorNode> {
         let dims = node.dims_without_padding()?;
@@ -199,6 +219,9 @@ impl Tape {
         let load = copied(target(&value, whole(&value)), row)?;
         self.forward.insert_in_scan(scan, at, ProgramStep::Accum(store));
         self.backward.push(ProgramStep::Accum(load));
+        if let Some(open) = self.scan.as_mut().filter(|_| scan.end.is_some()) {
+            open.partial.push(steps);
+        }
         Ok(value)
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use assignments::indexing::{AxisIndex, identity_projections};
-use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep};
+use assignments::{Accum, AccumOp, FetchOp, Operand, Origin, ProgramStep, ScanEnd};
 use lowered_ir::ir::{SymbolId, Var};
 use tnode::{MemoryMode, TensorNode};
 
@@ -19,23 +19,24 @@ use crate::access::{Access, Operation, Target, derived, each_element};
 use crate::backward::BackwardPass;
 use crate::backward_scan::reads_first;
 use crate::error::Result;
+use crate::forward_program::filled;
 use crate::name_supply::numbered;
 use crate::scans::{ScanRange, Segments, accums_mut, backwards, substitute};
 use crate::statement::{Tape, plain_name};
 
 impl Segments {
     /// A loop over the segments, with some steps and then loops over the steps of a segment, in the letter of
-    /// the undivided scan.
+    /// the undivided scan, each with its condition.
     pub(crate) fn loops(
         &self,
-        mut start: Vec<ProgramStep>,
-        bodies: Vec<(SymbolId, Vec<ProgramStep>)>,
+        (mut start, end): (Vec<ProgramStep>, Option<ScanEnd>),
+        bodies: Vec<(SymbolId, Vec<ProgramStep>, Option<ScanEnd>)>,
     ) -> ProgramStep {
-        for (letter, mut steps) in bodies {
+        for (letter, mut steps, end) in bodies {
             substitute(&mut steps, letter, &self.letter());
-            start.push(ProgramStep::Scan { symbol: self.step, steps });
+            start.push(ProgramStep::Scan { symbol: self.step, steps, end });
         }
-        ProgramStep::Scan { symbol: self.segment, steps: start }
+        ProgramStep::Scan { symbol: self.segment, steps: start, end }
     }
 }
 
@@ -46,14 +47,24 @@ impl BackwardPass<'_> {
         scan: &ScanRange,
         segments: &Segments,
         mut body: Vec<ProgramStep>,
+        (end, partial): (Option<ScanEnd>, Vec<TensorNode>),
     ) -> Result<ProgramStep> {
         let again = self.tape.nodes_again(scan)?;
         let steps = &self.tape.forward.steps()[scan.range.clone()];
         let carries = |node: &&TensorNode| !node.mode().known_virtual() && reads_first(steps, node);
         let carried: Vec<TensorNode> = again.keys().filter(carries).cloned().collect();
         let (mut stores, mut loads) = (Vec::new(), Vec::new());
+        loads.extend(partial.iter().map(|steps| filled(steps, 0.0, Origin::unknown())));
+        let end_again = scan.end.as_ref().map(|(end, _)| {
+            let node = again.get(&end.node).unwrap_or(&end.node).clone();
+            ScanEnd { node, ..end.clone() }
+        });
         for node in carried {
-            let (store, load) = self.tape.checkpoint(&node, &again[&node], segments)?;
+            let (stored, store, load) = self.tape.checkpoint(&node, &again[&node], segments)?;
+            // Segments behind the end of the scan end at once, since the condition is 0 there.
+            if scan.end.is_some() {
+                self.tape.forward.insert_before_scan(scan, filled(&stored, 0.0, Origin::unknown()));
+            }
             stores.push(store);
             loads.push(load);
         }
@@ -68,7 +79,8 @@ impl BackwardPass<'_> {
         self.tape.backward.extend(copies);
         substitute(&mut body, scan.symbol, &segments.letter());
         substitute(&mut body, segments.step, &backwards(segments.step, segments.every));
-        let mut both = segments.loops(loads, vec![(scan.symbol, steps), (scan.symbol, body)]);
+        let bodies = vec![(scan.symbol, steps, end_again), (scan.symbol, body, end)];
+        let mut both = segments.loops((loads, None), bodies);
         substitute(
             std::slice::from_mut(&mut both),
             segments.segment,
@@ -93,13 +105,14 @@ impl Tape {
         Ok(again)
     }
 
-    /// The steps that store a node where a segment starts, and that load it into another node.
+    /// The array that stores a node where a segment starts, the step that stores it, and the one that loads
+    /// it into another node.
     fn checkpoint(
         &mut self,
         node: &TensorNode,
         copy: &TensorNode,
         segments: &Segments,
-    ) -> Result<(ProgramStep, ProgramStep)> {
+    ) -> Result<(TensorNode, ProgramStep, ProgramStep)> {
         let dims = node.dims_without_padding()?;
         let count = usize::try_from(segments.count).unwrap_or(usize::MAX);
         let all: Vec<usize> = std::iter::once(count).chain(dims.iter().copied()).collect();
@@ -116,7 +129,7 @@ impl Tape {
         };
         let whole = |node: &TensorNode| Access::at_target(node, &points);
         let store: Result<ProgramStep> = copied(&stored, row.clone(), whole(node));
-        Ok((store?, copied(copy, whole(copy), row)?))
+        Ok((stored.clone(), store?, copied(copy, whole(copy), row)?))
     }
 
     /// A step of a scan that writes and reads the nodes `again` instead of its own; none if it writes only

@@ -25,6 +25,9 @@ pub enum GradientErrorKind {
     /// An error about a node, such as unsettled dimensions.
     #[error(transparent)]
     Node(#[from] tnode::TensorNodeError),
+    /// The copies of a scan that ends early cannot leave a node as it is.
+    #[error(transparent)]
+    EarlyEnd(#[from] assignments::EarlyEndError),
     /// The accesses of an assignment do not fit together.
     #[error("assignment to node {node}: {source}")]
     Index { node: String, source: IndexError },
@@ -143,6 +146,12 @@ impl From<tnode::TensorNodeError> for GradientError {
     }
 }
 
+impl From<assignments::EarlyEndError> for GradientError {
+    fn from(error: assignments::EarlyEndError) -> GradientError {
+        GradientErrorKind::EarlyEnd(error).into()
+    }
+}
+
 impl fmt::Display for GradientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.span {
@@ -156,6 +165,7 @@ impl std::error::Error for GradientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self.kind.as_ref() {
             GradientErrorKind::Node(error) => Some(error),
+            GradientErrorKind::EarlyEnd(error) => error.source(),
             GradientErrorKind::Index { source, .. } => Some(source),
             _ => None,
         }

@@ -180,7 +180,11 @@ impl ForwardProgram {
                 is_same = nodes.is_subset(&before);
                 nodes.extend(before);
             }
+            let before = nodes.clone();
             scan.range.clone().try_for_each(|at| visit(at, nodes, true))?;
+            if scan.end.is_some() {
+                nodes.extend(before);
+            }
             at = scan.range.end;
         }
         Ok(())
@@ -417,6 +421,11 @@ impl ForwardProgram {
         std::iter::once(Ok(zero)).chain(parts).collect()
     }
 
+    /// Inserts a step before the scan.
+    pub(crate) fn insert_before_scan(&mut self, scan: &ScanRange, step: ProgramStep) {
+        self.inserted.entry(scan.range.start).or_default().push(step);
+    }
+
     /// Inserts a step before the step at a position of a scan, or behind its last one.
     pub(crate) fn insert_in_scan(&mut self, scan: &ScanRange, at: usize, step: ProgramStep) {
         self.inserted_in_scans.entry((scan.range.start, at)).or_default().push(step);
@@ -444,14 +453,17 @@ impl ForwardProgram {
                 ProgramStep::Block { name, steps } => {
                     all.push(ProgramStep::Block { name, steps: self.insert(steps, scan, at) });
                 }
-                ProgramStep::Scan { symbol, steps } => {
+                ProgramStep::Scan { symbol, steps, end } => {
                     all.extend(self.inserted_at(None, *at));
                     let first = *at;
                     let mut steps = self.insert(steps, Some(first), at);
                     steps.extend(self.inserted_at(Some(first), *at));
                     all.push(match self.divided.remove(&first) {
-                        Some((segments, start)) => segments.loops(start, vec![(symbol, steps)]),
-                        None => ProgramStep::Scan { symbol, steps },
+                        Some((segments, start)) => {
+                            let outer = end.clone().filter(|end| end.is_final);
+                            segments.loops((start, outer), vec![(symbol, steps, end)])
+                        }
+                        None => ProgramStep::Scan { symbol, steps, end },
                     });
                 }
                 step => {

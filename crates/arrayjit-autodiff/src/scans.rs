@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use assignments::indexing::{AxisIndex, StaticSymbol};
-use assignments::{Accum, AccumOp, Assignments, FetchOp, KeyPart, Operand, ProgramStep, Random};
+use assignments::{Accum, AccumOp, Assignments, FetchOp, KeyPart, Operand, ProgramStep, Random, ScanEnd};
 use lowered_ir::ir::{Affine, SymbolId, Var};
 use tnode::TensorNode;
 
@@ -37,11 +37,15 @@ impl FlatProgram {
         for step in steps {
             match step {
                 ProgramStep::Block { steps, .. } => self.enter(steps, symbols),
-                ProgramStep::Scan { symbol, steps } => {
+                ProgramStep::Scan { symbol, steps, end } => {
                     let start = self.steps.len();
-                    self.enter(steps, symbols);
+                    let (always, perhaps) = end.as_ref().map_or((&**steps, &[][..]), |end| end.split(steps));
+                    self.enter(always, symbols);
+                    let behind = self.steps.len();
+                    self.enter(perhaps, symbols);
                     if self.steps.len() > start {
-                        let scan = ScanRange::new(*symbol, start, &self.steps[start..], symbols);
+                        let end = end.clone().map(|end| (end, behind));
+                        let scan = ScanRange::new((*symbol, end), start, &self.steps[start..], symbols);
                         self.scans.push(Arc::new(scan));
                     }
                 }
@@ -76,6 +80,8 @@ pub(crate) struct ScanRange {
     /// The number of iterations.
     pub(crate) extent: i64,
     pub(crate) range: Range<usize>,
+    /// The condition, and the position of the first step that depends on it.
+    pub(crate) end: Option<(ScanEnd, usize)>,
     /// The nodes that the steps write.
     pub(crate) written: BTreeSet<TensorNode>,
     /// The segments between checkpoints, whose steps the backward pass computes again.
@@ -85,13 +91,18 @@ pub(crate) struct ScanRange {
 }
 
 impl ScanRange {
-    fn new(symbol: SymbolId, start: usize, steps: &[ProgramStep], symbols: &[StaticSymbol]) -> ScanRange {
+    fn new(
+        (symbol, end): (SymbolId, Option<(ScanEnd, usize)>),
+        start: usize,
+        steps: &[ProgramStep],
+        symbols: &[StaticSymbol],
+    ) -> ScanRange {
         let written: BTreeSet<TensorNode> = steps.iter().flat_map(targets).collect();
         let accesses = Accesses { symbol, steps, symbols };
         let stable = written.iter().filter(|node| accesses.are_stable(node)).cloned().collect();
         let extent = symbols.get(symbol.index()).and_then(|symbol| symbol.range).unwrap_or(0);
         let range = start..start + steps.len();
-        ScanRange { symbol, extent, range, written, segments: None, stable }
+        ScanRange { symbol, extent, range, end, written, segments: None, stable }
     }
 
     /// Whether the values that steps read in a node are still there after the scan.
@@ -202,6 +213,8 @@ pub(crate) struct OpenScan {
     pub(crate) scan: Arc<ScanRange>,
     /// The stored values by node and by the position behind the step that wrote them.
     pub(crate) stored: BTreeMap<(TensorNode, usize), TensorNode>,
+    /// The arrays that hold them, if some iterations may not run, which leave zeros.
+    pub(crate) partial: Vec<TensorNode>,
 }
 
 /// The accesses of the steps of a scan to nodes.

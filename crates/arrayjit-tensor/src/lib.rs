@@ -71,7 +71,7 @@ pub mod low_level {
         error::Call,
         operand::Argument,
         reduce::sum_types,
-        scan::Collected,
+        scan::StepResults,
         select::{taken, wrapped},
         shape::{
             access, broadcast, broadcast_access, clause, dims, letter, letters, numbered, ranges, ranges_of,

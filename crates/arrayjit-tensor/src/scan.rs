@@ -25,10 +25,22 @@ pub struct Scan {
 pub struct ScanStep {
     scan: Scan,
     letter: StaticSymbol,
+    /// The tensor that is 1 until the loop ends early, if it may.
+    going: Option<Tensor>,
 }
 
-/// A value that a scan collects, and whether its first row is that of the last step.
-pub type Collected = (Tensor, bool);
+/// What a step leaves.
+#[doc(hidden)]
+pub struct StepResults {
+    /// The values for the next step.
+    pub state: Vec<Tensor>,
+    /// The values to collect, and whether the first row of each is that of the last step.
+    pub rows: Vec<Collected>,
+    /// Whether there is a next step.
+    pub goes_on: Option<Tensor>,
+}
+
+type Collected = (Tensor, bool);
 
 impl Graph {
     /// A loop of `steps` steps, as jax's `lax.scan`. [`Scan::run`] writes its body, which is compiled once:
@@ -132,17 +144,20 @@ impl Scan {
         let (graph, call) = (self.graph.clone(), self.call);
         let missing = |_| graph.fail(call, wrong("values", "too few", "as many as the body takes"));
         let initial = initial.map(TensorOperand::argument);
-        let (last, collected) = self.run_all::<TensorError>(&initial, |step, carried| {
+        let (last, collected) = self.run_all::<TensorError>(false, &initial, |step, carried| {
             let (new, collected) = body(step, carried.try_into().map_err(missing)?)?;
-            Ok((new.into(), collected.into_iter().map(|value| (value, step.scan.backwards)).collect()))
+            let rows = collected.into_iter().map(|value| (value, step.scan.backwards)).collect();
+            Ok(StepResults { state: new.into(), rows, goes_on: None })
         })?;
         Ok((last.try_into().map_err(missing)?, collected.try_into().map_err(missing)?))
     }
 
     /// [`run`](Scan::run) of a loop that ends before the first step in which `condition`, a tensor of one
-    /// element, is false. The steps behind the end are computed, but leave the carried values as they are,
-    /// and collect zeros; parameters and buffers that texts of the body write are not kept from them. A
-    /// carried value to which each step adds 1 is the number of steps.
+    /// element, is false. The rows of steps that do not run are zeros. A carried value to which each step adds
+    /// 1 is the number of steps.
+    ///
+    /// On CPUs the loop takes the time of the steps that run, and one thread. On GPUs all steps are computed,
+    /// and those behind the end leave everything as it is.
     ///
     /// ```
     /// # use arrayjit_tensor::example::*;
@@ -174,40 +189,24 @@ impl Scan {
     ) -> Result<([Tensor; C], [Tensor; Y]), TensorError> {
         let (graph, call) = (self.graph.clone(), self.call);
         let fail = || graph.fail(call, wrong("values", "too few", "as many as the body takes"));
-        let one = graph.ones(&[], DType::I32)?;
-        let mut initial = initial.map(TensorOperand::argument).to_vec();
-        initial.push(Argument::Tensor(&one));
-        let (mut last, collected) = self.run_all::<TensorError>(&initial, |step, mut carried| {
-            let went_on = carried.pop().ok_or_else(fail)?;
+        let initial = initial.map(TensorOperand::argument);
+        let (last, collected) = self.run_all::<TensorError>(true, &initial, |step, carried| {
             let carried: [Tensor; C] = carried.try_into().map_err(|_| fail())?;
-            let goes_on = condition(step, &carried)?.where_(&went_on, 0)?;
-            if goes_on.rank() > 0 {
-                let error = wrong("the condition", listed(&[goes_on]), "one element without axes");
-                return Err(graph.fail(call, error));
-            }
-            let (new, rows) = body(step, carried.clone())?;
-            step.check(&carried, &new)?;
-            let (mut kept, mut collected) = (Vec::new(), Vec::new());
-            for (new, old) in new.iter().zip(&carried) {
-                kept.push(goes_on.where_(new, old)?);
-            }
-            for row in rows {
-                let zeros = graph.zeros(row.shape(), row.dtype())?;
-                collected.push((goes_on.where_(row, zeros)?, step.scan.backwards));
-            }
-            kept.push(goes_on);
-            Ok((kept, collected))
+            step.go_on(&condition(step, &carried)?)?;
+            let (new, rows) = body(step, carried)?;
+            let rows = rows.into_iter().map(|row| (row, step.scan.backwards)).collect();
+            Ok(StepResults { state: new.into(), rows, goes_on: None })
         })?;
-        last.truncate(C);
         Ok((last.try_into().map_err(|_| fail())?, collected.try_into().map_err(|_| fail())?))
     }
 
-    /// [`run`](Scan::run) for any number of values.
+    /// [`run`](Scan::run) for any number of values, of a loop that may end early if `may_end`.
     #[doc(hidden)]
     pub fn run_all<E: From<TensorError>>(
         self,
+        may_end: bool,
         initial: &[Argument<'_>],
-        body: impl FnOnce(&ScanStep, Vec<Tensor>) -> Result<(Vec<Tensor>, Vec<Collected>), E>,
+        body: impl FnOnce(&ScanStep, Vec<Tensor>) -> Result<StepResults, E>,
     ) -> Result<(Vec<Tensor>, Vec<Tensor>), E> {
         let (graph, call) = (self.graph.clone(), self.call);
         let (steps, every) = self.counts().map_err(|error| graph.fail(call, error))?;
@@ -215,11 +214,19 @@ impl Scan {
         for value in initial {
             carried.push(self.copy(*value)?);
         }
-        let scope = graph.open_scan(call, (steps, self.symbol.clone()), &carried)?;
-        let step = ScanStep { scan: self, letter: scope.letter.clone() };
-        let (new, outputs) = body(&step, carried.clone())?;
-        let collected = step.end(&carried, &new, &outputs)?;
-        scope.close(every, &collected);
+        let going = match may_end {
+            true => Some(self.copy(Argument::Tensor(&graph.ones(&[], DType::I32)?))?),
+            false => None,
+        };
+        let all: Vec<Tensor> = carried.iter().chain(&going).cloned().collect();
+        let scope = graph.open_scan(call, (steps, self.symbol.clone()), &all)?;
+        let step = ScanStep { scan: self, letter: scope.letter.clone(), going };
+        let StepResults { state, rows, goes_on } = body(&step, carried.clone())?;
+        let collected = step.end(&carried, &state, &rows)?;
+        if let Some(goes_on) = goes_on {
+            step.go_on(&goes_on)?;
+        }
+        scope.close(every, step.going.as_ref(), &collected);
         let mut last = Vec::new();
         for value in &carried {
             last.push(step.scan.copy(Argument::Tensor(value))?);
@@ -291,6 +298,19 @@ impl ScanStep {
     pub fn number(&self) -> Result<Tensor, TensorError> {
         let position = self.position(self.scan.backwards);
         self.statement(Call::new("step_number"), &[], |y| format!("{y} := i64({position})"))
+    }
+
+    /// Ends the loop here, unless a condition holds: the statements behind do not run, nor do later steps.
+    fn go_on(&self, condition: &Tensor) -> Result<(), TensorError> {
+        let (graph, call) = (&self.scan.graph, self.scan.call);
+        if condition.rank() > 0 {
+            let found = listed(std::slice::from_ref(condition));
+            return Err(graph.fail(call, wrong("the condition", found, "one element without axes")));
+        }
+        let Some(going) = &self.going else { return Ok(()) };
+        let inputs = [("going", Argument::Tensor(going)), ("c", Argument::Tensor(condition))];
+        let text = self.scanned("going := where(c, going, 0)");
+        graph.emit_within_body(call, &self.letter, &text, &inputs, &[]).map(drop)
     }
 
     /// The position of the slices of the step.

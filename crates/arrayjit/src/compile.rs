@@ -298,8 +298,12 @@ impl Backend {
         let mut laps = Stopwatch { start: Instant::now(), took };
         let observer = self.observer();
 
-        // Gradients become accumulations.
         let mut assignments = Cow::Borrowed(assignments);
+        // A GPU takes the steps of a scan as kernels, which run whatever its condition is.
+        if self.codegen().caps().workgroups.is_some() && assignments.has_ends() {
+            assignments.to_mut().select_ends(&|_, _| false)?;
+        }
+        // Gradients become accumulations.
         if assignments.has_gradients() {
             autodiff::expand(assignments.to_mut())?;
             laps.end("differentiate");

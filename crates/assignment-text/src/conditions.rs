@@ -10,18 +10,15 @@
 //! }
 //! ```
 //!
-//! and [`end_scans`](assignments::Assignments::end_scans) makes the statements behind leave nodes as they are once the node is 0.
+//! where the node [ends](assignments::ScanEnd) the scan.
 
-use std::collections::BTreeMap;
-
-use assignments::{ByteRange, Nodes};
-use lowered_ir::ir::{SymbolId, TernaryOp};
-use tnode::TensorNode;
+use assignments::{ByteRange, Nodes, ScanEnd};
+use lowered_ir::ir::TernaryOp;
 
 use crate::ast::{Access, ExpandedStep, Expr, ExprKind, ScanStart, Statement};
 use crate::error::Result;
 use crate::number::Number;
-use crate::tree::{ResolvedStep, StepKind};
+use crate::tree::ResolvedStep;
 
 /// Adds the statements that compute conditions.
 pub(crate) fn as_statements(steps: Vec<ExpandedStep>) -> Result<Vec<ExpandedStep>> {
@@ -60,15 +57,15 @@ fn name(symbol: &str) -> String {
     format!("{symbol}.while")
 }
 
-/// The nodes that are 1 until a scan ends, among the nodes that the text makes.
-pub(crate) fn nodes(steps: &[ResolvedStep], made: &Nodes) -> BTreeMap<SymbolId, TensorNode> {
-    let condition = |step: &ResolvedStep| match (&step.kind, &step.source) {
-        (StepKind::ScanStart(id), ExpandedStep::ScanStart(ScanStart { condition: Some(_), symbol, .. })) => {
-            Some((*id, made.get(&name(&symbol.name))?.clone()))
+/// The condition of a scan that starts with a step: the node that is 1 until the scan ends, among the nodes
+/// that the text makes.
+pub(crate) fn of_scan(step: &ExpandedStep, made: &Nodes) -> Option<ScanEnd> {
+    match step {
+        ExpandedStep::ScanStart(ScanStart { condition: Some(_), symbol, .. }) => {
+            Some(ScanEnd { node: made.get(&name(&symbol.name))?.clone(), is_final: true })
         }
         _ => None,
-    };
-    steps.iter().filter_map(condition).collect()
+    }
 }
 
 /// The head of the first scan with a condition.

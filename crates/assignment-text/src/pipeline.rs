@@ -82,5 +82,5 @@ fn passes(
     // Every node has its element type, and every value fits the type of its target.
     let program = infer(program, names, text);
     // Every statement is a step of the assignments, behind the virtual nodes of its subexpressions.
-    emit(program, text, assignments)
+    emit(program, text, &names.made, assignments)
 }

@@ -268,9 +268,9 @@ impl Program {
             let emitted = pipeline::run(&mut expanded, given, &self.path, &self.symbols, &self.text);
             let Emitted { mut assignments, names, steps } = emitted.map_err(located)?;
             self.requests(&expanded, &names, &mut assignments)?;
-            let ending = conditions::nodes(&steps, &names.made);
+            let ends = steps.iter().filter_map(|step| conditions::of_scan(&step.source, &names.made));
             let mut used = usage::read(&steps);
-            used.extend(ending.values().cloned());
+            used.extend(ends.map(|end| end.node));
             used.extend(assignments.kept.iter().cloned());
             usage::check_used(&names, &used).map_err(located)?;
             assignments.warnings.extend(usage::unused_inputs(
@@ -280,8 +280,7 @@ impl Program {
                 &self.text,
             ));
             assignments.text_nodes = names.made;
-            let ended = assignments.end_scans(&ending);
-            ended.map_err(|error| {
+            assignments.check_ends().map_err(|error| {
                 located(TextErrorKind::EarlyEnd(Box::new(error)).at(conditions::place(&steps)))
             })?;
             let assignments = match &self.name {

@@ -11,8 +11,8 @@ use tnode::{DType, Scalar, TensorNode};
 
 use crate::indexing::{Projections, StaticSymbol};
 use crate::{
-    AccumOp, KeyPart, Nodes, Origin, Random, SampleValues, SymbolTable, Warning, binary_dtype, ternary_dtype,
-    unary_dtype,
+    AccumOp, KeyPart, Nodes, Origin, Random, SampleValues, SymbolTable, Warning, all_steps, binary_dtype,
+    ternary_dtype, unary_dtype, written,
 };
 use lowered_ir::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 
@@ -90,6 +90,8 @@ pub enum ProgramStep {
         symbol: SymbolId,
         /// The steps of the body.
         steps: Vec<ProgramStep>,
+        /// The condition that ends it, if there is one.
+        end: Option<ScanEnd>,
     },
     /// A comment in the loop IR, such as the statement from which the next steps come.
     Remark(String),
@@ -134,6 +136,27 @@ impl ProgramStep {
             | ProgramStep::Scan { .. }
             | ProgramStep::Remark(_) => Origin::unknown(),
         }
+    }
+}
+
+/// The condition of a scan: a node of one element that the first steps of the body compute.
+///
+/// In an iteration in which it is 0, the steps behind them do not run. It needs a value before the scan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScanEnd {
+    /// The node.
+    pub node: TensorNode,
+    /// Whether no later iteration runs either.
+    pub is_final: bool,
+}
+
+impl ScanEnd {
+    /// The steps that always run, and those that run unless the node is 0.
+    pub fn split<'s>(&self, steps: &'s [ProgramStep]) -> (&'s [ProgramStep], &'s [ProgramStep]) {
+        let computes = |step: &ProgramStep| {
+            all_steps(std::slice::from_ref(step)).any(|step| written(step).contains(&&self.node))
+        };
+        steps.split_at(steps.iter().rposition(computes).map_or(0, |at| at + 1))
     }
 }
 
@@ -426,7 +449,7 @@ fn renumber(steps: &mut [ProgramStep], to: &[SymbolId]) {
                 op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, ..
             } => *id = new(*id),
             ProgramStep::Block { steps, .. } => renumber(steps, to),
-            ProgramStep::Scan { symbol, steps } => {
+            ProgramStep::Scan { symbol, steps, .. } => {
                 *symbol = new(*symbol);
                 renumber(steps, to);
             }

@@ -1,9 +1,7 @@
-//! Scans that end early.
+//! Scans that end early, as scans that run to their last step.
 //!
-//! A scan with a condition runs to its last step, but the steps behind the first in which the condition is 0
-//! leave every node that outlives a step as it is: they store what is there. So a scan that ends early needs
-//! no rules in lowering, in derivatives, in passes and on devices, and its gradient is that of the steps that
-//! count.
+//! The steps that would not run leave every node that outlives a step as it is: they store what is there. So
+//! the scan can be unrolled, for kernels of GPUs and for derivatives that take copies of its steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,15 +16,28 @@ use crate::{
 };
 
 impl Assignments {
-    /// Gives scans conditions, by the symbols of their letters. A condition is a node of rank 0 that the body
-    /// computes, first of all nodes that outlive a step. Once it is 0 it must stay 0. Then the statements
-    /// behind the one that computes it leave every node as it is that is mentioned outside of the scan, kept,
-    /// given by the caller, or read by the next step.
+    /// Whether a scan has a condition.
+    pub fn has_ends(&self) -> bool {
+        all_steps(&self.steps).any(|step| matches!(step, ProgramStep::Scan { end: Some(_), .. }))
+    }
+
+    /// Rejects a scan with a condition that writes parts of a node without values.
     ///
     /// # Errors
     /// [`EarlyEndError`].
-    pub fn end_scans(&mut self, conditions: &BTreeMap<SymbolId, TensorNode>) -> Result<(), EarlyEndError> {
-        if conditions.is_empty() {
+    pub fn check_ends(&self) -> Result<(), EarlyEndError> {
+        if self.has_ends() { self.clone().select_ends(&|_, _| false) } else { Ok(()) }
+    }
+
+    /// Makes all iterations run, but for those of the scans that `keep` selects, outermost scans, by their
+    /// letters and steps. Where the condition of a scan is 0, the statements that would not run leave every
+    /// node as it is that is mentioned outside of the scan, kept, given by the caller, or read by a later
+    /// step.
+    ///
+    /// # Errors
+    /// [`EarlyEndError`].
+    pub fn select_ends(&mut self, keep: &KeepScan<'_>) -> Result<(), EarlyEndError> {
+        if !self.has_ends() {
             return Ok(());
         }
         let own: BTreeSet<TensorNode> = self.text_nodes.iter().cloned().collect();
@@ -34,11 +45,14 @@ impl Assignments {
         for node in all_steps(&self.steps).flat_map(mentioned) {
             *counts.entry(node.clone()).or_insert(0) += 1;
         }
-        let mut ending = Ending { conditions, own, kept: &self.kept, counts, filled: BTreeSet::new() };
+        let mut ending = Ending { keep, own, kept: &self.kept, counts, filled: BTreeSet::new() };
         self.steps = ending.steps(std::mem::take(&mut self.steps))?;
         Ok(())
     }
 }
+
+/// Selects scans by their letters and steps.
+pub type KeepScan<'a> = dyn Fn(SymbolId, &[ProgramStep]) -> bool + 'a;
 
 /// Why a scan cannot end early.
 #[derive(thiserror::Error)]
@@ -59,7 +73,7 @@ pub enum EarlyEndError {
 }
 
 struct Ending<'a> {
-    conditions: &'a BTreeMap<SymbolId, TensorNode>,
+    keep: &'a KeepScan<'a>,
     /// The nodes that the program makes.
     own: BTreeSet<TensorNode>,
     kept: &'a BTreeSet<TensorNode>,
@@ -76,19 +90,22 @@ impl Ending<'_> {
             self.filled.extend(written(&step).into_iter().filter(|node| starts(&step, node)).cloned());
             all.push(match step {
                 ProgramStep::Block { name, steps } => ProgramStep::Block { name, steps: self.steps(steps)? },
-                ProgramStep::Scan { symbol, steps } => {
-                    let filled = self.filled.clone();
+                ProgramStep::Scan { symbol, steps, end } => {
+                    let is_kept = (self.keep)(symbol, &steps);
+                    let (filled, keep) = (self.filled.clone(), self.keep);
+                    if is_kept {
+                        self.keep = &|_, _| false;
+                    }
                     let mut steps = self.steps(steps)?;
-                    if let Some(condition) = self.conditions.get(&symbol) {
-                        let computes = |step: &ProgramStep| written(step).contains(&condition);
-                        let behind = steps.iter().position(computes).map_or(0, |at| at + 1);
-                        let body = steps.split_off(behind);
+                    self.keep = keep;
+                    if let Some(end) = end.as_ref().filter(|_| !is_kept) {
+                        let body = steps.split_off(end.split(&steps).0.len());
                         let outlive = self.outlive(&steps, &body);
                         self.check_filled(&body, &outlive, &filled)?;
-                        let ended = EndedScan { symbol, condition, outlive };
+                        let ended = EndedScan { symbol, condition: &end.node, outlive };
                         ended.append(body, &mut steps)?;
                     }
-                    ProgramStep::Scan { symbol, steps }
+                    ProgramStep::Scan { symbol, steps, end: end.filter(|_| is_kept) }
                 }
                 step => step,
             });
@@ -175,10 +192,10 @@ impl EndedScan<'_> {
                     self.append(steps, &mut inner)?;
                     all.push(ProgramStep::Block { name, steps: inner });
                 }
-                ProgramStep::Scan { symbol, steps } => {
+                ProgramStep::Scan { symbol, steps, end } => {
                     let mut inner = Vec::new();
                     self.append(steps, &mut inner)?;
-                    all.push(ProgramStep::Scan { symbol, steps: inner });
+                    all.push(ProgramStep::Scan { symbol, steps: inner, end });
                 }
                 ProgramStep::Accum(accum) if self.outlive.contains(&accum.lhs) && self.is_of_part(&accum) => {
                     self.part(*accum, all)?;

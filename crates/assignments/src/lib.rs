@@ -28,8 +28,10 @@ pub use self::accum_op::{AccumOp, binary_dtype, ternary_dtype, unary_dtype};
 pub use self::analysis::{all_steps, identifier, read_whole, written};
 pub(crate) use self::analysis::{mentioned, projections_into, sliced};
 pub(crate) use self::assignments::literal;
-pub use self::assignments::{Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs};
-pub use self::early_end::EarlyEndError;
+pub use self::assignments::{
+    Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs, ScanEnd,
+};
+pub use self::early_end::{EarlyEndError, KeepScan};
 pub(crate) use self::listing::{affine as affine_text, listing};
 pub use self::nodes::{Nodes, UnknownNode};
 pub use self::origin::{AccessSpan, ByteRange, Origin};

@@ -83,9 +83,13 @@ fn steps(
                 steps(f, inner, names, depth + 1)?;
                 writeln!(f, "{:width$}# end", "", width = 2 * depth)
             }
-            ProgramStep::Scan { symbol, steps: inner } => {
+            ProgramStep::Scan { symbol, steps: inner, end } => {
                 let range = names.symbols.get(symbol.index()).and_then(|symbol| symbol.range).unwrap_or(0);
-                writeln!(f, "# scan {} in 0..{range};", symbol_name(*symbol, names.symbols))?;
+                let end = end.as_ref().map_or(String::new(), |end| {
+                    let word = if end.is_final { "while" } else { "if" };
+                    format!(" {word} {}", names.node(&end.node))
+                });
+                writeln!(f, "# scan {} in 0..{range}{end};", symbol_name(*symbol, names.symbols))?;
                 steps(f, inner, names, depth + 1)?;
                 writeln!(f, "{:width$}# end", "", width = 2 * depth)
             }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use tnode::{MemoryMode, TensorNode, TensorNodeError};
 
 use crate::indexing::StaticSymbol;
-use crate::{Accum, Assignments, FetchOp, KeyPart, Operand, ProgramStep, Random, all_steps, written};
+use crate::{
+    Accum, Assignments, EarlyEndError, FetchOp, KeepScan, KeyPart, Operand, ProgramStep, Random, all_steps,
+    written,
+};
 use lowered_ir::ir::{Affine, SymbolId};
 
 impl Assignments {
@@ -16,7 +19,7 @@ impl Assignments {
 
     /// The number of steps of the program that [`unroll_scans`](Self::unroll_scans) makes; the greatest
     /// number if it is more.
-    pub fn num_unrolled_steps(&self, keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool) -> u64 {
+    pub fn num_unrolled_steps(&self, keep: &KeepScan<'_>) -> u64 {
         count(&self.steps, &self.symbols, keep)
     }
 
@@ -25,11 +28,10 @@ impl Assignments {
     /// since one statement computes the elements of a virtual node.
     ///
     /// # Errors
-    /// A node that cannot be built again.
-    pub fn unroll_scans(
-        &mut self,
-        keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool,
-    ) -> Result<(), TensorNodeError> {
+    /// A node that cannot be built again, or that has no values where steps behind the end of a scan write
+    /// it.
+    pub fn unroll_scans(&mut self, keep: &KeepScan<'_>) -> Result<(), EarlyEndError> {
+        self.select_ends(keep)?;
         self.steps = unrolled(std::mem::take(&mut self.steps), &self.symbols, keep)?;
         Ok(())
     }
@@ -44,13 +46,9 @@ fn extent(symbol: SymbolId, symbols: &[StaticSymbol]) -> i64 {
     symbols.get(symbol.index()).and_then(|symbol| symbol.range).unwrap_or(0)
 }
 
-fn count(
-    steps: &[ProgramStep],
-    symbols: &[StaticSymbol],
-    keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool,
-) -> u64 {
+fn count(steps: &[ProgramStep], symbols: &[StaticSymbol], keep: &KeepScan<'_>) -> u64 {
     let each = |step: &ProgramStep| match step {
-        ProgramStep::Scan { symbol, steps } => {
+        ProgramStep::Scan { symbol, steps, .. } => {
             let copies = if keep(*symbol, steps) { 1 } else { extent(*symbol, symbols).unsigned_abs() };
             count(steps, symbols, &none).saturating_mul(copies)
         }
@@ -62,16 +60,16 @@ fn count(
 fn unrolled(
     steps: Vec<ProgramStep>,
     symbols: &[StaticSymbol],
-    keep: &dyn Fn(SymbolId, &[ProgramStep]) -> bool,
+    keep: &KeepScan<'_>,
 ) -> Result<Vec<ProgramStep>, TensorNodeError> {
     let mut all = Vec::new();
     for step in steps {
         match step {
-            ProgramStep::Scan { symbol, steps } => {
+            ProgramStep::Scan { symbol, steps, end } => {
                 let is_kept = keep(symbol, &steps);
                 let body = unrolled(steps, symbols, &none)?;
                 if is_kept {
-                    all.push(ProgramStep::Scan { symbol, steps: body });
+                    all.push(ProgramStep::Scan { symbol, steps: body, end });
                     continue;
                 }
                 for value in 0..extent(symbol, symbols) {

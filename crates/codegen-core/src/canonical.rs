@@ -217,7 +217,7 @@ impl<'a> OuterLoops<'a> {
                 _ => return None,
             }
             match hi.clips() {
-                [] => {}
+                [] if hi.is_constant() => {}
                 [end] if hi.is_of_symbols() => loops.dynamic.push((*var, end.clone())),
                 _ => return None,
             }

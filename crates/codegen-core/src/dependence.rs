@@ -37,6 +37,8 @@ pub fn touches(block: &[Stmt]) -> Vec<Touch<'_>> {
     let mut found = Vec::with_capacity(16);
     walk::stmts(block).for_each(|stmt| {
         stmt.parts().filter_map(read).for_each(|touch| found.push(touch));
+        let condition = stmt.condition();
+        found.extend(condition.map(|node| Touch { node, index: None, computed: None, write: false }));
         let (node, index, computed) = match stmt {
             Stmt::Set { node, index, .. } => (*node, Some(index), None),
             Stmt::SetDynamic { node, index, axis, .. } => (*node, None, Some((index, *axis))),

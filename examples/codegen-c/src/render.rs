@@ -68,7 +68,7 @@ impl<'a> Emitter<'a> {
         match self.ir.body.as_slice() {
             [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }] => {
                 let end = format!("({lo} + (int64_t)end < {0} ? {lo} + (int64_t)end : {0})", hi.limit);
-                self.repeat(*var, format!("{lo} + (int64_t)begin"), least(end, hi.clips()), body)
+                self.repeat(*var, format!("{lo} + (int64_t)begin"), least(end, hi.clips()), None, body)
             }
             body => self.block(body),
         }
@@ -86,7 +86,8 @@ impl<'a> Emitter<'a> {
                     LoopKind::Vector | LoopKind::Parallel => self.line("#pragma GCC ivdep"),
                     LoopKind::Serial | LoopKind::Scan | LoopKind::Workgroup => {}
                 }
-                self.repeat(*var, lo, least(hi.limit.to_string(), hi.clips()), body)?;
+                let end = least(hi.limit.to_string(), hi.clips());
+                self.repeat(*var, lo, end, hi.condition(), body)?;
             }
             Stmt::Set { node, index, value } => {
                 let (value, _) = self.expr(value)?;
@@ -113,8 +114,18 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    fn repeat(&mut self, var: LoopId, lo: impl Display, hi: String, body: &[Stmt]) -> Checked {
-        self.line(format!("for (int64_t {var} = {lo}, end_{var} = {hi}; {var} < end_{var}; {var}++) {{"));
+    fn repeat(
+        &mut self,
+        var: LoopId,
+        lo: impl Display,
+        hi: String,
+        condition: Option<NodeRef>,
+        body: &[Stmt],
+    ) -> Checked {
+        let goes_on = condition.map_or(String::new(), |node| format!(" && p{}[0] != 0", node.0));
+        self.line(format!(
+            "for (int64_t {var} = {lo}, end_{var} = {hi}; {var} < end_{var}{goes_on}; {var}++) {{"
+        ));
         self.depth += 1;
         self.block(body)?;
         self.depth -= 1;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrayjit_tensor::low_level::Argument;
+use arrayjit_tensor::low_level::{self, Argument};
 use tnode::{DType, HostArray};
 
 use super::{
@@ -131,27 +131,31 @@ impl LoopNode {
         let arrays = walked.iter().map(|walked| cx.tensor(&walked.value)).collect::<Result<Vec<_>, _>>()?;
         let initial: Vec<Argument<'_>> = initial.iter().map(Argument::Tensor).collect();
         let call = cx.call();
-        let (last, collected) = cx.current().clone().scan(steps).run_all(&initial, |step, carried| {
-            let mut inputs = Vec::new();
-            if self.is_loop {
-                inputs =
-                    vec![Value::Lazy(step.number()?), known(HostArray::from_bytes(DType::Bool, [], &[1])?)];
-            }
-            inputs.extend(carried.into_iter().map(Value::Lazy));
-            for (array, walked) in arrays.iter().zip(walked) {
-                let (array, axis) = (Argument::Tensor(array), walked.axis as isize);
-                inputs.push(Value::Lazy(step.slice_from(call, array, axis, walked.is_reverse)?));
-            }
-            let StepResults { condition, state, rows } = self.step(cx, inputs)?;
-            if condition.is_some_and(|value| value.known().is_none_or(|known| known.ints() == [0])) {
-                return Err(OnnxError::Case("a condition that steps change".into()));
-            }
-            for row in &rows {
-                cx.reserve(row.dtype(), &[&[steps], row.shape()].concat())?;
-            }
-            let reverse = self.outputs.iter().map(|along| along.is_reverse);
-            Ok::<_, OnnxError>((cx.tensors(&state)?, cx.tensors(&rows)?.into_iter().zip(reverse).collect()))
-        })?;
+        let (last, collected) =
+            cx.current().clone().scan(steps).run_all(false, &initial, |step, carried| {
+                let mut inputs = Vec::new();
+                if self.is_loop {
+                    inputs = vec![
+                        Value::Lazy(step.number()?),
+                        known(HostArray::from_bytes(DType::Bool, [], &[1])?),
+                    ];
+                }
+                inputs.extend(carried.into_iter().map(Value::Lazy));
+                for (array, walked) in arrays.iter().zip(walked) {
+                    let (array, axis) = (Argument::Tensor(array), walked.axis as isize);
+                    inputs.push(Value::Lazy(step.slice_from(call, array, axis, walked.is_reverse)?));
+                }
+                let StepResults { condition, state, rows } = self.step(cx, inputs)?;
+                if condition.is_some_and(|value| value.known().is_none_or(|known| known.ints() == [0])) {
+                    return Err(OnnxError::Case("a condition that steps change".into()));
+                }
+                for row in &rows {
+                    cx.reserve(row.dtype(), &[&[steps], row.shape()].concat())?;
+                }
+                let reverse = self.outputs.iter().map(|along| along.is_reverse);
+                let rows = cx.tensors(&rows)?.into_iter().zip(reverse).collect();
+                Ok::<_, OnnxError>(low_level::StepResults { state: cx.tensors(&state)?, rows, goes_on: None })
+            })?;
         // As many as a walk over each step takes.
         let parts = 2 + self.body.nodes.len() + self.body.initializers.len();
         cx.steps(steps.saturating_mul(parts))?;

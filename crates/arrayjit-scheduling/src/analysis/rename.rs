@@ -46,6 +46,7 @@ fn rename_stmt(stmt: &mut Stmt, names: &mut impl Renaming) {
                     rename_index(&mut clip, names);
                     clip
                 });
+                hi.map_condition(|node| names.node(node, false));
             }
             *var = names.loop_var(*var);
             rename_in_place(body, names);

@@ -73,7 +73,7 @@ fn candidates(group: &Group, mut nodes: Vec<NodeRef>, routine: &LoweredRoutine) 
     nodes
 }
 
-/// The nodes with guarded reads or computed indices. Locals have neither.
+/// The nodes with guarded reads or computed indices, and those that end loops. Locals do none of it.
 fn read_indirectly(group: &[Stmt]) -> BTreeSet<NodeRef> {
     let mut found = BTreeSet::new();
     walk::parts_in(group).for_each(|e| {
@@ -82,6 +82,7 @@ fn read_indirectly(group: &[Stmt]) -> BTreeSet<NodeRef> {
         }
     });
     walk::stmts(group).for_each(|stmt| {
+        found.extend(stmt.condition());
         if let Stmt::SetDynamic { node, .. } = stmt {
             found.insert(*node);
         }

@@ -11,7 +11,7 @@ use std::{
 
 use arrayjit::{
     Assignments, Program, TensorNode,
-    assign::{ProgramStep, SymbolTable},
+    assign::{FetchOp, Origin, ProgramStep, ScanEnd, SymbolTable},
     indexing::StaticSymbol,
 };
 
@@ -162,11 +162,22 @@ impl Graph {
 impl BodyScope<'_> {
     /// Ends the body, and adds the scan behind the statements before it. Of the results of the body, the
     /// collected ones remain.
-    pub(crate) fn close(&self, checkpoint: Option<i64>, collected: &[Tensor]) {
+    ///
+    /// A scan ends early when `going` is 0; the rows of steps that do not run are zeros.
+    pub(crate) fn close(&self, checkpoint: Option<i64>, going: Option<&Tensor>, collected: &[Tensor]) {
         let mut state = self.graph.state();
         if let Some(steps) = state.end_body(self.depth, collected) {
             let symbol = state.program.symbol(&self.letter);
-            state.program.steps.push(ProgramStep::Scan { symbol, steps });
+            let end = going.map(|going| ScanEnd { node: going.node().clone(), is_final: true });
+            if end.is_some() {
+                let zeros = collected.iter().map(|rows| ProgramStep::Fetch {
+                    node: rows.node().clone(),
+                    op: FetchOp::Constant(0.0),
+                    origin: Origin::default(),
+                });
+                state.program.steps.extend(zeros);
+            }
+            state.program.steps.push(ProgramStep::Scan { symbol, steps, end });
             state.program.checkpoints.extend(checkpoint.map(|every| (symbol, every)));
         }
     }

@@ -267,7 +267,7 @@ fn wrong_use_is_an_error() {
                 let ends = graph.scan(3).run_while([x], |_, [h]| h.gt(0.0), |_, [h]| Ok(([h], [])));
                 ends.map(|([last], [])| last)
             }),
-            "scan: the condition is i32[3, 2], expected one element without axes",
+            "scan: the condition is bool[3, 2], expected one element without axes",
         ),
         (
             message(|graph, x| {

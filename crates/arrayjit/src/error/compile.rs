@@ -21,6 +21,9 @@ pub enum CompileError {
     /// A gradient of the program does not exist.
     #[error(transparent)]
     Gradient(#[from] autodiff::GradientError),
+    /// The steps behind the end of a scan cannot leave a node as it is.
+    #[error(transparent)]
+    EarlyEnd(#[from] assignments::EarlyEndError),
     /// The assignments do not lower.
     #[error(transparent)]
     Lower(#[from] assignments::lower::LowerError),

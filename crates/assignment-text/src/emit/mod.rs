@@ -8,20 +8,22 @@ mod statement;
 mod warnings;
 
 use crate::ast::{ExpandedStep, Gradient, ScanStart};
+use crate::conditions;
 use crate::error::Result;
 use crate::source::framed;
 use crate::tree::{ResolvedGradient, ResolvedProgram, ResolvedStep, StepKind};
 use crate::unparse::source_line;
-use assignments::{AccessSpan, Assignments, ByteRange, Origin, ProgramStep};
+use assignments::{AccessSpan, Assignments, ByteRange, Nodes, Origin, ProgramStep};
 use lowered_ir::SourceText;
 
 /// Appends the steps of a program to `assignments`, and warnings about them.
 pub(crate) fn emit(
     program: ResolvedProgram,
     text: &SourceText,
+    made: &Nodes,
     assignments: &mut Assignments,
 ) -> Result<Vec<ResolvedStep>> {
-    // The steps before each open scan, and its symbol.
+    // The steps before each open scan, its symbol and its condition.
     let mut open = Vec::new();
     let ResolvedProgram { steps, error } = program.each(|_, step| {
         match step.kind {
@@ -29,12 +31,13 @@ pub(crate) fn emit(
                 if let ExpandedStep::ScanStart(ScanStart { every: Some(every), .. }) = step.source {
                     assignments.checkpoints.insert(symbol, every);
                 }
-                open.push((symbol, std::mem::take(&mut assignments.steps)));
+                let end = conditions::of_scan(&step.source, made);
+                open.push((symbol, end, std::mem::take(&mut assignments.steps)));
             }
             StepKind::ScanEnd => {
-                let Some((symbol, before)) = open.pop() else { return Ok(()) };
+                let Some((symbol, end, before)) = open.pop() else { return Ok(()) };
                 let steps = std::mem::replace(&mut assignments.steps, before);
-                assignments.steps.push(ProgramStep::Scan { symbol, steps });
+                assignments.steps.push(ProgramStep::Scan { symbol, steps, end });
             }
             _ => emit_step(step, text, assignments)?,
         }

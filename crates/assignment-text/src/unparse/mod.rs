@@ -50,6 +50,14 @@ use lowered_ir::ir::SymbolId;
 /// # Ok::<(), assignment_text::TextError>(())
 /// ```
 pub fn unparse(program: &Assignments) -> String {
+    // The condition of a text is read before each step, and that of a scan within it.
+    if program.has_ends() {
+        let mut whole = program.clone();
+        return match whole.select_ends(&|_, _| false) {
+            Ok(()) => unparse(&whole),
+            Err(error) => format!("# {error}\n"),
+        };
+    }
     let mut printer = ProgramPrinter::new(program);
     printer.declarations();
     printer.steps(&program.steps);
@@ -154,7 +162,7 @@ impl<'a> ProgramPrinter<'a> {
                     self.line(format_args!("# {}", on_one_line(name, &(0..name.len()))));
                     self.steps(steps);
                 }
-                ProgramStep::Scan { symbol, steps } => {
+                ProgramStep::Scan { symbol, steps, .. } => {
                     let known = self.program.symbols.get(symbol.index());
                     let letter = known.and_then(StaticSymbol::letter).unwrap_or_default();
                     let range = known.and_then(|symbol| symbol.range).unwrap_or(0);

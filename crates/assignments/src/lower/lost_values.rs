@@ -55,12 +55,17 @@ struct PendingWrite<'a> {
 pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<()> {
     let steps: Vec<&ProgramStep> = crate::all_steps(&assignments.steps).collect();
     let mut walk = LostValueScan { views, pending: BTreeMap::new(), visible: vec![0; steps.len()] };
-    let mut scan_end = 0;
+    let (mut scan_end, mut perhaps_end) = (0, 0);
     for (at, step) in steps.iter().enumerate() {
-        if let ProgramStep::Scan { steps, .. } = step {
+        if let ProgramStep::Scan { steps, end, .. } = step {
             scan_end = scan_end.max(at + 1 + crate::all_steps(steps).count());
+            perhaps_end = if end.is_some() { scan_end } else { perhaps_end };
         }
         walk.read(step)?;
+        if at < perhaps_end {
+            walk.keep(step)?;
+            continue;
+        }
         if let Some(lost) = walk.write(at, step, at < scan_end)? {
             return Err(rejection(steps[lost.step], step, lost.node, assignments));
         }
@@ -122,6 +127,15 @@ impl<'a> LostValueScan<'a> {
             }
             unread
         });
+    }
+
+    /// Ends the pending writes of the nodes that a step writes, which may not run.
+    fn keep(&mut self, step: &'a ProgramStep) -> Result<()> {
+        for node in crate::written(step) {
+            let (home, whole) = self.whole(node)?;
+            self.seen(&home, &whole);
+        }
+        Ok(())
     }
 
     /// Records the elements that the step at position `at` writes, unless a scan repeats it. Returns an

@@ -12,8 +12,8 @@ use super::Result;
 use super::error::LowerErrorKind;
 use super::step::{LoweringContext, lower_steps};
 use crate::indexing::{AxisIndex, Projection, Projections, StaticSymbol, are_surjective, axis_iterator};
-use crate::{Accum, AccumOp, Assignments, ProgramStep};
-use lowered_ir::ir::{Affine, Block, LoopKind, Stmt, SymbolId, Var, walk};
+use crate::{Accum, AccumOp, Assignments, ProgramStep, ScanEnd};
+use lowered_ir::ir::{Affine, Block, Bound, Indices, LoopKind, Stmt, SymbolId, Var, walk};
 use lowered_ir::passes::effects::Effects;
 
 /// The positions of symbols in the order of the routine: those that a run binds, then the letters of scans.
@@ -27,7 +27,7 @@ pub(super) fn bound_first(symbols: &[StaticSymbol]) -> Vec<usize> {
 /// each step writes another part of it.
 pub(super) fn check(assignments: &Assignments) -> Result<()> {
     crate::all_steps(&assignments.steps).try_for_each(|step| {
-        let ProgramStep::Scan { symbol, steps } = step else { return Ok(()) };
+        let ProgramStep::Scan { symbol, steps, .. } = step else { return Ok(()) };
         let known = assignments.symbols.get(symbol.index());
         let Some(letter) = known.and_then(StaticSymbol::letter) else {
             let symbol = known.map_or_else(|| format!("number {}", symbol.0), StaticSymbol::to_string);
@@ -46,25 +46,37 @@ pub(super) fn check(assignments: &Assignments) -> Result<()> {
     })
 }
 
-/// Lowers the body of a scan, and appends the loop around it.
+/// Lowers the body of a scan, and appends the loop around it. Of a body with a condition, the part that may
+/// not run is a scan of at most one step.
 pub(super) fn lower(
-    symbol: SymbolId,
+    (symbol, end): (SymbolId, Option<&ScanEnd>),
     steps: &[ProgramStep],
     ctx: &mut LoweringContext,
     block: &mut Block,
 ) -> Result<()> {
     super::margins::enter_scan(steps, ctx);
     let (symbol, var) = (ctx.symbol(symbol), ctx.fresh.loop_id());
-    let mut body = lower_steps(steps, ctx)?;
-    let extent = ctx.ranges[symbol.index()];
-    if extent == 1 {
+    let (always, perhaps) = end.map_or((steps, &[][..]), |end| end.split(steps));
+    let mut body = lower_steps(always, ctx)?;
+    let condition = end.map(|end| ctx.element(&end.node, Indices::new()).0);
+    let mut bound = Bound::from(ctx.ranges[symbol.index()]);
+    if let (Some(node), Some(end)) = (condition, end) {
+        let inner = lower_steps(perhaps, ctx)?;
+        let (var, hi) = (ctx.fresh.loop_id(), Bound::from(1).while_node(node));
+        body.push(Stmt::For { var, lo: 0, hi, kind: LoopKind::Scan, body: inner });
+        ctx.statements += 1;
+        if end.is_final {
+            bound = bound.while_node(node);
+        }
+    }
+    if bound.constant() == Some(1) {
         walk::substitute(&mut body, symbol, &Affine::constant(0));
         block.append(&mut body);
         return Ok(());
     }
     walk::substitute(&mut body, symbol, &Affine::var(var));
     ctx.statements += 1;
-    block.push(Stmt::looped(var, extent, LoopKind::Scan, body));
+    block.push(Stmt::For { var, lo: 0, hi: bound, kind: LoopKind::Scan, body });
     Ok(())
 }
 

@@ -193,7 +193,9 @@ pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> R
             }
             ProgramStep::Gradient { loss, origin, .. } => return Err(gradients::unexpanded(loss, origin)),
             ProgramStep::Detach(_) => {}
-            ProgramStep::Scan { symbol, steps } => recurrence::lower(*symbol, steps, ctx, &mut block)?,
+            ProgramStep::Scan { symbol, steps, end } => {
+                recurrence::lower((*symbol, end.as_ref()), steps, ctx, &mut block)?;
+            }
             ProgramStep::Remark(text) => lowered.push(Stmt::Comment(text.clone())),
             ProgramStep::Block { name, steps } => {
                 ctx.statements += 2;

@@ -141,7 +141,7 @@ fn letters_belong_to_their_scans() {
     let y = TensorNode::builder("y").dtype(DType::I32).dims([]).build().expect("a number");
     let letter = builder::embed_symbol(&y, &StaticSymbol::step("t", 1, 4));
     let scan = |program: Assignments, symbol| Assignments {
-        steps: vec![ProgramStep::Scan { symbol, steps: program.steps.clone() }],
+        steps: vec![ProgramStep::Scan { symbol, steps: program.steps.clone(), end: None }],
         ..program
     };
     let error = |program: &Assignments| lowered(program).expect_err("a mistake").to_string();

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use lowered_ir::ir::{BinaryOp, LoweredRoutine, Stmt};
+use lowered_ir::ir::{BinaryOp, Bound, LoweredRoutine, Stmt};
 use tnode::DType;
 
 use crate::Caps;
@@ -146,6 +146,18 @@ pub fn accumulating_scatter<T>(op: impl Display) -> Checked<T> {
 /// A rejection with the limit.
 pub fn check_loop_depth(depth: usize, most: usize) -> Checked {
     if depth > most { reject("a nest of loops", format!("it is deeper than {most}")) } else { Ok(()) }
+}
+
+/// Rejects a loop that a condition ends.
+///
+/// # Errors
+///
+/// A rejection, if the loop has a condition.
+pub fn check_condition(end: &Bound) -> Checked {
+    if end.condition().is_none() {
+        return Ok(());
+    }
+    reject("a scan that a condition ends", "its steps run whether or not the condition holds")
 }
 
 /// Rejects a kernel whose code takes more than `most` instructions so far.

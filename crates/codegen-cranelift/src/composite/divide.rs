@@ -1,5 +1,5 @@
-//! Divides a kernel with contractions into loops around parts; each part is a contraction or a sequence of
-//! other statements.
+//! Divides a kernel with contractions, or with loops that a condition ends, into loops around parts; each
+//! part is a contraction or a sequence of other statements.
 //!
 //! A part is a kernel of its own. The variable of a loop around it becomes a symbol, and a local that other
 //! parts share becomes a node. Any compiler of kernels can therefore compile a part.
@@ -32,7 +32,7 @@ pub(super) struct DividedKernel {
 }
 
 pub(super) enum KernelPart {
-    /// Parts that run for each value of a symbol below a bound of symbols.
+    /// Parts that run for each value of a symbol below a bound of symbols, as long as its condition holds.
     Loop { symbol: SymbolId, end: Bound, is_parallel: bool, parts: Vec<KernelPart> },
     /// A contraction, and the kernel that consists of it.
     Contraction(Box<Kernel>, Box<Contraction>),
@@ -40,13 +40,13 @@ pub(super) enum KernelPart {
     Other(Box<Kernel>),
 }
 
-/// Divides a kernel; `None` if it has no contraction.
+/// Divides a kernel; `None` if it has neither a contraction nor a loop with a condition.
 ///
 /// # Errors
 ///
 /// A part that is not a valid kernel, which is a bug.
 pub(super) fn divide(kernel: &Kernel) -> Result<Option<DividedKernel>, KernelError> {
-    if !canonical::adds_products(&kernel.ir().body) {
+    if !may_divide(&kernel.ir().body) {
         return Ok(None);
     }
     let mut routine = (**kernel.ir()).clone();
@@ -60,6 +60,15 @@ pub(super) fn divide(kernel: &Kernel) -> Result<Option<DividedKernel>, KernelErr
     let parts = divide.block(&body)?;
     let KernelDivider { shared, routine, .. } = divide;
     Ok(Some(DividedKernel { parts, shared, symbols: routine.symbols.len() }))
+}
+
+/// Whether a kernel may have parts: a sum of products may be a contraction.
+pub(super) fn may_divide(body: &[Stmt]) -> bool {
+    canonical::adds_products(body) || has_conditions(body)
+}
+
+pub(super) fn has_conditions(body: &[Stmt]) -> bool {
+    walk::stmts(body).any(|stmt| stmt.condition().is_some())
 }
 
 /// Makes parallel loops serial, except for a loop that is the whole body: the range of a call indexes this
@@ -97,7 +106,7 @@ struct KernelDivider<'k> {
 enum SeparateLoop {
     /// The loop is a contraction that is worth a plan.
     Contraction,
-    /// The loop contains a contraction that is worth a plan.
+    /// The loop contains such a contraction, or has a condition, or contains a loop with one.
     Enclosing,
 }
 
@@ -115,12 +124,12 @@ impl<'k> ContractionFinder<'k> {
         ContractionFinder { routine, locals, arrays, separate: BTreeMap::new() }
     }
 
-    /// Returns the loops to separate; `None` if there is no contraction.
+    /// Returns the loops to separate; `None` if there are none.
     fn found(mut self) -> Option<BTreeMap<LoopId, SeparateLoop>> {
         self.block(&self.routine.body).then_some(self.separate)
     }
 
-    /// Whether a block has a contraction that can be a part.
+    /// Whether a block has loops to separate.
     fn block(&mut self, block: &[Stmt]) -> bool {
         let marked = block.iter().filter(|stmt| self.stmt(stmt)).count();
         marked > 0
@@ -128,12 +137,14 @@ impl<'k> ContractionFinder<'k> {
 
     fn stmt(&mut self, stmt: &Stmt) -> bool {
         let Stmt::For { var, lo: 0, hi, kind, body } = stmt else { return false };
-        if !hi.is_of_symbols() || hi.limit < 1 {
+        if !hi.without_condition().is_of_symbols() || hi.limit < 1 {
             return false;
         }
         let role = match kind {
             _ if self.is_contraction(stmt) => SeparateLoop::Contraction,
-            LoopKind::Serial | LoopKind::Parallel if self.block(body) => SeparateLoop::Enclosing,
+            LoopKind::Serial | LoopKind::Parallel if self.block(body) || hi.condition().is_some() => {
+                SeparateLoop::Enclosing
+            }
             _ => return false,
         };
         self.separate.insert(*var, role);

@@ -1,4 +1,5 @@
-//! Kernels with contractions: composites of GEMM plans and other parts, which run one after the other.
+//! Kernels with contractions, or with loops that a condition ends: composites of GEMM plans and other parts,
+//! which run one after the other.
 //!
 //! `microkernels` plans each contraction, with the statements that consume its accumulators as an epilogue.
 //! Everything else is compiled like any other kernel.
@@ -38,7 +39,7 @@ pub(crate) fn compose(
         scratch += divide::bytes(decl).next_multiple_of(alignment);
     }
     let launch = kernel.abi().launch;
-    let mut composer = Composer { threads, parts: Vec::new(), scratch: 0, launch, compile };
+    let mut composer = Composer { kernel, threads, parts: Vec::new(), scratch: 0, launch, compile };
     let steps = composer.steps(&plan.parts)?;
     let abi = KernelAbi {
         scratch_bytes: scratch + composer.scratch,
@@ -51,6 +52,7 @@ pub(crate) fn compose(
 }
 
 struct Composer<'a> {
+    kernel: &'a Kernel,
     threads: usize,
     parts: Vec<Compiled>,
     /// The largest scratch memory of any part, in bytes.
@@ -69,6 +71,7 @@ impl Composer<'_> {
             PlannedPart::Loop { symbol, end, is_parallel, parts } => Ok(CompositeStep::Loop {
                 binding: symbol.index(),
                 end: end.clone(),
+                condition: end.condition().map(|node| (node.index(), self.kernel.ir().node(node).dtype)),
                 is_parallel: *is_parallel,
                 steps: self.steps(parts)?,
             }),

@@ -7,19 +7,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use codegen_core::canonical::{Arrays, Contraction, adds_products};
+use codegen_core::canonical::{Arrays, Contraction};
 use codegen_core::{CodegenError, Kernel};
 use lowered_ir::ir::{Bound, LocalDecl, LoopId, Stmt, SymbolId};
 use microkernels::{ChoiceError, CpuTarget, GemmPlan};
 
-use super::divide::{DividedKernel, KernelPart, divide};
+use super::divide::{DividedKernel, KernelPart, divide, has_conditions, may_divide};
 use super::gemm_problem;
 use super::run::MAX_PARAMETERS;
 use crate::choice::CompilationChoice;
 use crate::support::failed;
 use crate::vector::{self, Target};
 
-/// A kernel that runs as a composite. At least one part has a GEMM plan.
+/// A kernel that runs as a composite. At least one part has a GEMM plan, or a condition ends a loop of it.
 pub(crate) struct CompositePlan {
     /// The parts, in order.
     pub(super) parts: Vec<PlannedPart>,
@@ -62,7 +62,7 @@ struct KeptPlan {
 }
 
 /// Plans a kernel as a composite, or returns the plan that the kernel keeps from an earlier call; `None` if
-/// no contraction has a GEMM plan.
+/// no contraction has a GEMM plan, and no loop a condition.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub(crate) fn plan(
     target: Target,
     choice: &CompilationChoice,
 ) -> Result<Option<Arc<CompositePlan>>, CodegenError> {
-    if !adds_products(&kernel.ir().body) {
+    if !may_divide(&kernel.ir().body) {
         choice.check_gemms(kernel, 0)?;
         return Ok(None);
     }
@@ -101,7 +101,8 @@ impl Planner<'_> {
     fn composite(mut self, kernel: &Kernel) -> Result<Option<CompositePlan>, CodegenError> {
         let Some(DividedKernel { parts, shared, .. }) = divided(kernel)? else { return Ok(None) };
         let parts = self.parts(parts).map_err(|why| self.choice.does_not_fit(kernel, why))?;
-        Ok((self.num_gemms > 0).then_some(CompositePlan { parts, shared }))
+        let is_worth = self.num_gemms > 0 || has_conditions(&kernel.ir().body);
+        Ok(is_worth.then_some(CompositePlan { parts, shared }))
     }
 
     fn parts(&mut self, parts: Vec<KernelPart>) -> Result<Vec<PlannedPart>, ChoiceError> {

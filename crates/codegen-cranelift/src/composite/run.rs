@@ -14,6 +14,7 @@ use std::sync::Arc;
 use codegen_core::host::{NativeCode, NativeKernel};
 use lowered_ir::ir::{Bound, Var};
 use microkernels::GemmPlan;
+use tnode::{DType, Scalar};
 
 /// Maximum number of arguments, and of bindings, of a part. Both are on the stack during a call.
 pub(crate) const MAX_PARAMETERS: usize = 128;
@@ -36,8 +37,15 @@ pub(crate) struct CompositeKernel {
 
 pub(crate) enum CompositeStep {
     /// Runs steps for each value of a binding below `end`, which follows from the bindings around the loop. A
-    /// parallel loop runs those of these values that are in the call's range.
-    Loop { binding: usize, end: Bound, is_parallel: bool, steps: Vec<CompositeStep> },
+    /// parallel loop runs those of these values that are in the call's range. A condition, the number and the
+    /// type of a node of one element, ends the loop before an iteration when it is 0.
+    Loop {
+        binding: usize,
+        end: Bound,
+        condition: Option<(usize, DType)>,
+        is_parallel: bool,
+        steps: Vec<CompositeStep>,
+    },
     /// Runs a GEMM plan. If the plan is divided, one iteration of the call's range is `unit` positions of the
     /// plan's parallel axis.
     Contraction { plan: Arc<GemmPlan>, unit: Option<u64> },
@@ -108,6 +116,17 @@ impl Call {
         }
     }
 
+    /// Whether the first element of a node is 0.
+    ///
+    /// # Safety
+    ///
+    /// The argument of this number is the address of a node with an element of this type.
+    unsafe fn is_zero(&self, node: usize, dtype: DType) -> bool {
+        // SAFETY: the caller's promise. No other thread writes the node while the kernel runs.
+        let bytes = unsafe { std::slice::from_raw_parts(self.args[node], dtype.size_bytes()) };
+        Scalar::read(dtype, bytes).is_some_and(|value| !value.as_bool())
+    }
+
     /// Runs steps in order.
     ///
     /// # Safety
@@ -116,11 +135,15 @@ impl Call {
     unsafe fn run(&mut self, steps: &[CompositeStep], parts: &[NativeCode]) {
         for step in steps {
             match step {
-                CompositeStep::Loop { binding, end, is_parallel, steps } => {
+                CompositeStep::Loop { binding, end, condition, is_parallel, steps } => {
                     let last = end.eval(|var| self.value(var)).max(0) as u64;
                     let (begin, end) =
                         if *is_parallel { (self.range.0, self.range.1.min(last)) } else { (0, last) };
                     for at in begin..end {
+                        // SAFETY: the node is one of the kernel's own, and has an element.
+                        if condition.is_some_and(|(node, dtype)| unsafe { self.is_zero(node, dtype) }) {
+                            break;
+                        }
                         self.bindings[*binding] = at as i64;
                         // SAFETY: the caller's promise; the binding is within its range.
                         unsafe { self.run(steps, parts) }

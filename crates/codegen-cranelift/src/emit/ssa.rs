@@ -74,6 +74,13 @@ pub(crate) struct OpenLoop {
     step: i64,
 }
 
+impl OpenLoop {
+    /// The loop with another end, which its iterations have computed.
+    pub(crate) fn ending_at(self, end: Value) -> OpenLoop {
+        OpenLoop { end, ..self }
+    }
+}
+
 /// Memory flags of loads and stores: little-endian, no alignment assumed, no trap.
 pub(crate) const PLAIN: MemFlagsData = MemFlagsData::new().with_notrap().with_endianness(Endianness::Little);
 

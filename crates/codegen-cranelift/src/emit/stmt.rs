@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use codegen_core::emit::LinearValue;
 use cranelift_codegen::ir::{Opcode, Value, types};
-use lowered_ir::ir::{Bound, Expr, LocalId, LoopId, LoopKind, Stmt, walk};
+use lowered_ir::ir::{Affine, Bound, Expr, LocalId, LoopId, LoopKind, Stmt, walk};
 use tnode::DType;
 
 use super::Emitter;
@@ -106,7 +106,12 @@ impl Emitter<'_> {
             _ if hi.is_constant() => self.counted(var, lo..hi.limit, body),
             _ => {
                 let (start, end) = (self.ssa.int(types::I64, lo), self.bound(hi));
-                self.looped(var, start..end, body);
+                let range = start..self.end_now(start..end, hi);
+                self.rounds(range, 1, false, body, |s, value| {
+                    s.bind(var, LinearValue::computed(value));
+                    s.block(body);
+                    hi.condition().map(|_| s.end_now(start..end, hi))
+                });
             }
         }
     }
@@ -122,6 +127,7 @@ impl Emitter<'_> {
         self.rounds(range, 1, false, body, |s, value| {
             s.bind(var, LinearValue::computed(value));
             s.block(body);
+            None
         });
     }
 
@@ -137,6 +143,7 @@ impl Emitter<'_> {
                     s.bind(var, LinearValue { term: Some((value, 1)), offset });
                     s.block(body);
                 }
+                None
             });
         }
         for at in end..hi {
@@ -157,14 +164,25 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits a loop around the code that `round` emits, which assigns no other locals than `body` does.
+    /// Where a loop ends if its condition does not change: at its start if the condition is 0.
+    fn end_now(&mut self, range: Range<Value>, hi: &Bound) -> Value {
+        let Some(node) = hi.condition() else { return range.end };
+        let index = self.routine.node(node).dims.iter().map(|_| Affine::constant(0)).collect();
+        self.loads.forget();
+        let (_, goes_on) =
+            self.expr(&Expr::Convert { to: DType::Bool, arg: Box::new(Expr::Get { node, index }) });
+        self.ssa.ternary(Opcode::Select, goes_on.first(), range.end, range.start)
+    }
+
+    /// Emits a loop around the code that `round` emits, which assigns no other locals than `body` does. It
+    /// may return another end of the loop.
     fn rounds(
         &mut self,
         range: Range<Value>,
         step: i64,
         runs: bool,
         body: &[Stmt],
-        round: impl FnOnce(&mut Self, Value),
+        round: impl FnOnce(&mut Self, Value) -> Option<Value>,
     ) {
         let carried: Vec<LocalId> =
             scan::assigned(body).into_iter().filter(|local| self.declared.contains_key(local)).collect();
@@ -172,7 +190,10 @@ impl Emitter<'_> {
         let before = self.registers(&carried);
         let (open, value, inside) = self.ssa.enter_loop(range, step, runs, &before);
         self.set_registers(&carried, &inside);
-        round(self, value);
+        let open = match round(self, value) {
+            Some(end) => open.ending_at(end),
+            None => open,
+        };
         let next = self.registers(&carried);
         let after = self.ssa.leave_loop(open, &next);
         self.set_registers(&carried, &after);
@@ -189,6 +210,7 @@ impl Emitter<'_> {
                 for offset in (0..LANES_PER_ROUND).step_by(LANES) {
                     s.group(var, LinearValue { term: Some((value, 1)), offset }, body);
                 }
+                None
             });
         }
         while count - done >= LANES as i64 {

@@ -14,6 +14,8 @@ pub(crate) enum BailoutReason {
     Off,
     #[error("an index is computed")]
     ComputedIndex,
+    #[error("a condition ends a loop")]
+    Condition,
     #[error("values are logged")]
     Log,
     #[error("random bits have no lanes")]

@@ -105,6 +105,7 @@ impl Translator<'_> {
         let count = hi.limit - lo;
         match kind {
             _ if count <= 0 => Ok(()),
+            _ if hi.condition().is_some() => Err(BailoutReason::Condition),
             _ if !hi.is_constant() => {
                 let range = LoopRange::Clipped { limit: count as u64, clips: self.clips(lo, hi) };
                 self.looped(var, lo..hi.limit, range, 1, body)

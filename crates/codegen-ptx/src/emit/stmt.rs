@@ -89,6 +89,7 @@ impl<'k> Emitter<'k> {
         if hi.limit <= lo {
             return Ok(());
         }
+        lacking::check_condition(hi)?;
         if kind == LoopKind::Workgroup {
             return self.workgroup(stmt);
         }

@@ -7,7 +7,8 @@ use tnode::DType;
 use super::InterpError;
 use super::error::Stopped;
 use super::step::{
-    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, PreparedRoutine, ProgramStep,
+    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, LoopStep, PreparedRoutine,
+    ProgramStep,
 };
 use crate::ir::{
     Affine, BinaryOp, Bound, Expr, Guard, LocalId, LogPart, LoopId, LoweredRoutine, NodeDecl, NodeRef, Stmt,
@@ -99,9 +100,10 @@ impl Preparer<'_> {
     fn step(&mut self, stmt: &Stmt, steps: &mut Vec<ProgramStep>) -> Result<(), InterpError> {
         match stmt {
             Stmt::For { var, lo, hi, body, .. } => {
-                let clips = self.clips(hi)?;
-                let (slot, body) = self.looped(*var, body)?;
-                steps.push(ProgramStep::For { var: slot, lo: *lo, limit: hi.limit, clips, body });
+                let (clips, condition) = (self.clips(hi)?, self.condition(hi)?);
+                let (var, body) = self.looped(*var, body)?;
+                let looped = LoopStep { var, lo: *lo, limit: hi.limit, clips, condition, body };
+                steps.push(ProgramStep::For(Box::new(looped)));
                 Ok(())
             }
             Stmt::Comment(_) => Ok(()),
@@ -340,6 +342,13 @@ impl Preparer<'_> {
 
     fn clips(&self, bound: &Bound) -> Result<Vec<LinearIndex>, InterpError> {
         bound.clips().iter().map(|clip| self.linear(clip)).collect()
+    }
+
+    fn condition(&self, bound: &Bound) -> Result<Option<CompiledExpr>, InterpError> {
+        let Some(node) = bound.condition() else { return Ok(None) };
+        let node = self.node(node)?;
+        let first = vec![Affine::constant(0); self.nodes[node].dims.len()];
+        Ok(Some(CompiledExpr::Node { node, at: self.place(&self.nodes[node], &first)? }))
     }
 
     fn linear(&self, affine: &Affine) -> Result<LinearIndex, InterpError> {

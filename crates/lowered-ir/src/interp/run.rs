@@ -4,7 +4,8 @@ use tnode::{DType, Scalar};
 
 use super::error::Stopped;
 use super::step::{
-    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, PreparedRoutine, ProgramStep,
+    ArrayLayout, CompiledExpr, DynamicAddress, ElementAddress, LinearIndex, LoopStep, PreparedRoutine,
+    ProgramStep,
 };
 use super::{Buffer, InterpError};
 use crate::eval;
@@ -140,13 +141,7 @@ impl Frame<'_, '_> {
 
     fn step(&mut self, step: &ProgramStep) -> Result<()> {
         match step {
-            ProgramStep::For { var, lo, limit, clips, body } => {
-                let hi = clips.iter().fold(*limit, |hi, clip| hi.min(self.linear(clip)));
-                for value in *lo..hi {
-                    self.vars[self.program.symbols.len() + var] = value;
-                    self.block(body)?;
-                }
-            }
+            ProgramStep::For(looped) => self.looped(looped)?,
             ProgramStep::SetNode { node, at, value } => {
                 let value = self.value(value)?;
                 let at = self.offset(at, &self.program.nodes[*node])?;
@@ -165,6 +160,21 @@ impl Frame<'_, '_> {
             }
             ProgramStep::SetDynamic { node, at, op, value } => self.scatter(*node, at, *op, value)?,
             ProgramStep::Log { line, values } => self.log(*line, values)?,
+        }
+        Ok(())
+    }
+
+    fn looped(&mut self, looped: &LoopStep) -> Result<()> {
+        let LoopStep { var, lo, limit, clips, condition, body } = looped;
+        let hi = clips.iter().fold(*limit, |hi, clip| hi.min(self.linear(clip)));
+        for value in *lo..hi {
+            if let Some(condition) = condition
+                && !self.value(condition)?.as_bool()
+            {
+                break;
+            }
+            self.vars[self.program.symbols.len() + var] = value;
+            self.block(body)?;
         }
         Ok(())
     }

@@ -33,13 +33,24 @@ pub(super) struct ArrayLayout {
 /// A statement.
 #[derive(Clone, Debug)]
 pub(super) enum ProgramStep {
-    For { var: usize, lo: i64, limit: i64, clips: Vec<LinearIndex>, body: Vec<ProgramStep> },
+    For(Box<LoopStep>),
     SetNode { node: usize, at: ElementAddress, value: CompiledExpr },
     ZeroNode { node: usize },
     ClearLocal { local: usize },
     SetLocal { local: usize, at: ElementAddress, value: CompiledExpr },
     SetDynamic { node: usize, at: DynamicAddress, op: Option<BinaryOp>, value: CompiledExpr },
     Log { line: usize, values: Vec<CompiledExpr> },
+}
+
+/// A loop: its variable, its end and its condition, a value that ends it when it is 0.
+#[derive(Clone, Debug)]
+pub(super) struct LoopStep {
+    pub(super) var: usize,
+    pub(super) lo: i64,
+    pub(super) limit: i64,
+    pub(super) clips: Vec<LinearIndex>,
+    pub(super) condition: Option<CompiledExpr>,
+    pub(super) body: Vec<ProgramStep>,
 }
 
 /// The address of an element whose index in one dimension is computed: the address of the element with index

@@ -1,9 +1,10 @@
 //! The ends of loops, and the ranges of indices that follow from them.
 
-use super::{Affine, LoopId, Var};
+use super::{Affine, LoopId, NodeRef, Var};
 
 /// The end of a loop: the least of a constant and of any number of affine expressions, the *clips*, over
-/// symbols and the variables of enclosing loops.
+/// symbols and the variables of enclosing loops. A loop with a *condition*, a node of one element, also ends
+/// before the first iteration that finds it 0.
 ///
 /// Kept normal: the clips are sorted, none occurs twice, and none is constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -11,11 +12,12 @@ pub struct Bound {
     /// The constant. The loop variable stays below it, whatever the clips are.
     pub limit: i64,
     clips: Vec<Affine>,
+    condition: Option<NodeRef>,
 }
 
 impl From<i64> for Bound {
     fn from(limit: i64) -> Self {
-        Bound { limit, clips: Vec::new() }
+        Bound { limit, clips: Vec::new(), condition: None }
     }
 }
 
@@ -35,6 +37,28 @@ impl Bound {
         &self.clips
     }
 
+    /// The node whose value 0 ends the loop.
+    pub fn condition(&self) -> Option<NodeRef> {
+        self.condition
+    }
+
+    /// The bound of a loop that the node ends too.
+    #[must_use]
+    pub fn while_node(self, node: NodeRef) -> Bound {
+        Bound { condition: Some(node), ..self }
+    }
+
+    /// The bound without its condition.
+    #[must_use]
+    pub fn without_condition(&self) -> Bound {
+        Bound { condition: None, ..self.clone() }
+    }
+
+    /// Replaces the node of the condition.
+    pub fn map_condition(&mut self, f: impl FnOnce(NodeRef) -> NodeRef) {
+        self.condition = self.condition.map(f);
+    }
+
     /// The bound, if it is constant.
     pub fn constant(&self) -> Option<i64> {
         self.is_constant().then_some(self.limit)
@@ -42,13 +66,13 @@ impl Bound {
 
     /// Whether the bound has the same value in every run and in every iteration of the loops around.
     pub fn is_constant(&self) -> bool {
-        self.clips.is_empty()
+        self.clips.is_empty() && self.condition.is_none()
     }
 
     /// Whether the bound has the same value in every iteration of the loops around.
     pub fn is_of_symbols(&self) -> bool {
         let is_symbol = |&(var, _): &(Var, i64)| matches!(var, Var::Symbol(_));
-        self.clips.iter().all(|clip| clip.terms().iter().all(is_symbol))
+        self.condition.is_none() && self.clips.iter().all(|clip| clip.terms().iter().all(is_symbol))
     }
 
     /// Whether a clip mentions the variable.
@@ -59,10 +83,11 @@ impl Bound {
 
     /// The bound with every clip replaced by its image.
     pub fn map(&self, f: impl FnMut(&Affine) -> Affine) -> Bound {
-        self.clips.iter().map(f).fold(self.limit.into(), Bound::clipped)
+        let bound = Bound { condition: self.condition, ..self.limit.into() };
+        self.clips.iter().map(f).fold(bound, Bound::clipped)
     }
 
-    /// The value under an assignment of the variables.
+    /// The value under an assignment of the variables, whatever the condition is.
     pub fn eval(&self, mut value: impl FnMut(Var) -> i64) -> i64 {
         self.clips.iter().fold(self.limit, |least, clip| least.min(clip.eval(&mut value)))
     }

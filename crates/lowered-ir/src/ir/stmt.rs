@@ -14,8 +14,8 @@ pub type Block = Vec<Stmt>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the documentation of a variant says what its fields are")]
 pub enum Stmt {
-    /// `for var in lo..hi { body }`, with `var` in scope in `body` alone; no iteration where `hi <= lo`. The
-    /// kind says how the iterations may run.
+    /// `for var in lo..hi { body }`, with `var` in scope in `body` alone; no iteration where `hi <= lo`, and
+    /// none from the first before which the condition of `hi` is 0. The kind says how the iterations may run.
     For { var: LoopId, lo: i64, hi: Bound, kind: LoopKind, body: Block },
     /// Stores into an element of a node, whose type the value has.
     Set { node: NodeRef, index: Indices, value: Expr },
@@ -186,6 +186,14 @@ impl Stmt {
             Stmt::For { .. } | Stmt::Zero { .. } | Stmt::Declare { .. } | Stmt::Comment(_) => {
                 Values::of([None, None], &[])
             }
+        }
+    }
+
+    /// The node that ends the loop when it is 0, if the statement is a loop with a condition.
+    pub fn condition(&self) -> Option<NodeRef> {
+        match self {
+            Stmt::For { hi, .. } => hi.condition(),
+            _ => None,
         }
     }
 

@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use crate::ir::{
-    Affine, Block, Expr, Guard, IdSet, Indices, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt,
+    Affine, Block, Bound, Expr, Guard, IdSet, Indices, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt,
     is_mixed_radix, walk,
 };
 
 use super::carried::CarriedStores;
 use super::cover::{Cuboid, UnwrittenBoxes, WrittenPatches};
-use super::ranges::{Ranges, alias};
+use super::ranges::{LoopInfo, Ranges, alias};
 use super::solve::{Solution, StoreTarget, solve};
 
 /// One read or write of a node in the text of a routine.
@@ -259,12 +259,16 @@ impl<'a> AccessWalker<'a> {
     fn stmt(&mut self, stmt: &Stmt) {
         self.position += 1;
         match stmt {
-            Stmt::For { var, kind: LoopKind::Scan, body, .. } => {
+            Stmt::For { var, hi, kind: LoopKind::Scan, body, .. } => {
+                self.condition(hi);
                 self.scans.push(CarriedStores::of(*var, &self.loops, body, self.ranges));
                 self.looped(*var, body);
                 self.scans.pop();
             }
-            Stmt::For { var, body, .. } => self.looped(*var, body),
+            Stmt::For { var, hi, body, .. } => {
+                self.condition(hi);
+                self.looped(*var, body);
+            }
             Stmt::Set { node, index, value } => {
                 self.value(value, Some((*node, index)));
                 self.store(*node, index, value);
@@ -279,6 +283,14 @@ impl<'a> AccessWalker<'a> {
             }
             Stmt::Zero { node } => self.zero(*node),
             Stmt::Declare { .. } | Stmt::Comment(_) => {}
+        }
+    }
+
+    /// A read of the node that ends a loop.
+    fn condition(&mut self, hi: &Bound) {
+        if let Some(node) = hi.condition() {
+            let index = self.routine.node(node).dims.iter().map(|_| Affine::constant(0)).collect();
+            self.value(&Expr::Get { node, index }, None);
         }
     }
 
@@ -374,7 +386,8 @@ impl<'a> AccessWalker<'a> {
     fn remember_store(&mut self, node: NodeRef, index: &Indices) {
         let runs = |var: &&LoopId| self.ranges.get(**var).is_some_and(|info| info.runs);
         let in_index = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
-        let certain = self.loops.iter().filter(|var| !runs(var)).all(in_index);
+        let ends = |var: &LoopId| self.ranges.get(*var).is_some_and(LoopInfo::may_end_early);
+        let certain = self.loops.iter().filter(|var| !runs(var)).all(|var| in_index(var) && !ends(var));
         if self.known(node).stored.len() == MAX_STORES || !certain {
             return;
         }

@@ -3,7 +3,7 @@
 
 use crate::ir::{Affine, Block, Guard, Indices, LoopId, NodeRef, Range, Stmt};
 
-use super::ranges::{Ranges, alias};
+use super::ranges::{LoopInfo, Ranges, alias};
 use super::solve::{StoreTarget, solve};
 
 /// The greatest number of steps between the store and the read of an element.
@@ -48,8 +48,9 @@ impl CarriedStores {
                 }
                 Stmt::Set { node, index, .. } => {
                     let runs = |var: &LoopId| ranges.get(*var).is_some_and(|info| info.runs);
+                    let ends = |var: &LoopId| ranges.get(*var).is_some_and(LoopInfo::may_end_early);
                     let in_index = |var: &LoopId| index.iter().any(|i| i.mentions(*var));
-                    if loops[own..].iter().all(|var| runs(var) || in_index(var)) {
+                    if loops[own..].iter().all(|var| runs(var) || in_index(var) && !ends(var)) {
                         let aliased = |index: &Affine| {
                             let alias =
                                 |sum: Affine, var: &LoopId| sum.substitute(*var, &Affine::var(alias(*var)));

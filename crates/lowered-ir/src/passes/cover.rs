@@ -230,6 +230,9 @@ fn widen(mut patch: Patch, var: LoopId, info: &LoopInfo) -> Option<Patch> {
             return None;
         }
         found = true;
+        if info.may_end_early() {
+            return None;
+        }
         if !info.is_constant() {
             *span = span.clone().ending(var, info)?;
             continue;

@@ -108,5 +108,6 @@ impl UnreadArrays {
 
 /// The arrays that the values of the statement itself read.
 fn reads_of(stmt: &Stmt) -> BTreeSet<ArrayRef> {
-    stmt.parts().filter_map(Expr::array).collect()
+    let condition = stmt.condition().map(ArrayRef::Node);
+    stmt.parts().filter_map(Expr::array).chain(condition).collect()
 }

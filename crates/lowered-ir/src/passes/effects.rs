@@ -63,7 +63,10 @@ impl Effects {
             Stmt::Log { .. } => self.logs = true,
             Stmt::Zero { node } => drop(self.writes.insert(*node)),
             Stmt::Declare { local, .. } => drop(self.declares.insert(*local)),
-            Stmt::For { hi, .. } => self.mention(hi.clips()),
+            Stmt::For { hi, .. } => {
+                self.reads.extend(hi.condition());
+                self.mention(hi.clips());
+            }
             Stmt::Comment(_) => {}
         }
     }

@@ -30,12 +30,18 @@ impl LoopInfo {
             Var::Loop(_) => (i64::MIN, i64::MAX),
         };
         let is_above = |clip: &Affine| clip.bounds(least).is_some_and(|(least, _)| least > lo);
-        LoopInfo { lo, hi: hi.clone(), kind, runs: hi.limit > lo && hi.clips().iter().all(is_above) }
+        let runs = hi.limit > lo && hi.condition().is_none() && hi.clips().iter().all(is_above);
+        LoopInfo { lo, hi: hi.clone(), kind, runs }
     }
 
     /// The number of iterations; the maximum number if the bound has clips.
     pub fn extent(&self) -> u64 {
         self.hi.limit.saturating_sub(self.lo).max(0) as u64
+    }
+
+    /// Whether a condition may end it.
+    pub fn may_end_early(&self) -> bool {
+        self.hi.condition().is_some()
     }
 
     /// Whether every run has all [`extent`](Self::extent) iterations.

@@ -10,7 +10,8 @@
 //!   scan reads what an earlier step stored in it. In the other regions its mode is open.
 
 use crate::ir::{
-    Affine, Block, Fresh, IdSet, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, Symbol, SymbolId, walk,
+    Affine, Block, Bound, Fresh, IdSet, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, Symbol, SymbolId,
+    walk,
 };
 use tnode::{MemoryMode, ModeState};
 
@@ -18,27 +19,56 @@ use super::access;
 use super::effects::Effects;
 use super::virtualize::rename;
 
-/// The statements of a region; for a scan its variable, extent and body.
+/// The statements of a region; for a scan its variable, end and body.
 struct Region {
-    scan: Option<(LoopId, i64)>,
+    scan: Option<(LoopId, Bound)>,
     body: Block,
+}
+
+impl Region {
+    fn condition(&self) -> Option<NodeRef> {
+        self.scan.as_ref().and_then(|(_, end)| end.condition())
+    }
+
+    /// The nodes that the region mentions.
+    fn mentions(&self) -> IdSet<NodeRef> {
+        let Effects { mut reads, writes, .. } = Effects::of(&self.body);
+        reads.extend(&writes);
+        reads.extend(self.condition());
+        reads
+    }
 }
 
 /// Runs a pass on each region.
 pub fn each_region(routine: &mut LoweredRoutine, pass: &mut dyn FnMut(&mut LoweredRoutine)) {
     if !has_regions(&routine.body) {
-        return pass(routine);
+        return with_shared(routine, &conditions(&routine.body), pass);
     }
     visit(routine, &mut |region, own, _| {
-        let local = |decl: &crate::ir::NodeDecl| decl.mode.mode() == Some(MemoryMode::Local);
-        let known = region.nodes.iter_mut().enumerate();
-        let shared = known.filter(|(at, decl)| local(decl) && !own.contains(&NodeRef(*at as u32)));
-        let modes: Vec<(usize, ModeState)> = shared
-            .map(|(at, decl)| (at, std::mem::replace(&mut decl.mode, ModeState::undecided())))
-            .collect();
-        each_region(region, pass);
-        modes.into_iter().for_each(|(at, mode)| region.nodes[at].mode = mode);
+        let shared = region.node_refs().map(|(node, _)| node).filter(|node| !own.contains(node));
+        let shared: Vec<NodeRef> = shared.collect();
+        with_shared(region, &shared, &mut |region| each_region(region, pass));
     });
+}
+
+/// Runs a pass to which the modes of some local nodes are open.
+fn with_shared(routine: &mut LoweredRoutine, shared: &[NodeRef], pass: &mut dyn FnMut(&mut LoweredRoutine)) {
+    let mut modes: Vec<(usize, ModeState)> = Vec::new();
+    for &node in shared {
+        let mode = &mut routine.nodes[node.index()].mode;
+        if mode.mode() == Some(MemoryMode::Local) {
+            modes.push((node.index(), std::mem::replace(mode, ModeState::undecided())));
+        }
+    }
+    pass(routine);
+    modes.into_iter().for_each(|(at, mode)| routine.nodes[at].mode = mode);
+}
+
+/// The conditions of the scans among some statements.
+fn conditions(body: &[Stmt]) -> Vec<NodeRef> {
+    let scans = body.iter().filter(|stmt| scan(stmt).is_some());
+    let inside = scans.flat_map(|scan| walk::stmts(std::slice::from_ref(scan)));
+    inside.filter_map(Stmt::condition).collect()
 }
 
 /// Calls `f` on each region as a routine, with the nodes that are its own, and with whether it is the body of
@@ -48,20 +78,21 @@ pub(crate) fn visit(
     f: &mut dyn FnMut(&mut LoweredRoutine, &IdSet<NodeRef>, bool),
 ) {
     let regions = regions(std::mem::take(&mut routine.body));
-    let mentioned: Vec<IdSet<NodeRef>> = regions.iter().map(|region| mentions(&region.body)).collect();
+    let mentioned: Vec<IdSet<NodeRef>> = regions.iter().map(Region::mentions).collect();
     let (mut fresh, mut body) = (Fresh::default(), Block::new());
     for (at, region) in regions.into_iter().enumerate() {
         let others = || mentioned.iter().enumerate().filter(|(other, _)| *other != at);
         let mut own = mentioned[at].clone();
         own.retain(|node| others().all(|(_, nodes)| !nodes.contains(node)));
+        own.retain(|node| Some(*node) != region.condition());
         routine.body = region.body;
-        let Some((var, extent)) = region.scan else {
+        let Some((var, end)) = region.scan else {
             f(routine, &own, false);
             rename(&mut routine.body, &mut fresh);
             body.append(&mut routine.body);
             continue;
         };
-        let symbol = add_symbol(routine, extent);
+        let symbol = add_symbol(routine, end.limit);
         walk::substitute(&mut routine.body, var, &Affine::var(symbol));
         if !own.is_empty() {
             let facts = access::analyze(routine);
@@ -72,7 +103,8 @@ pub(crate) fn visit(
         let var = fresh.loop_id();
         rename(&mut routine.body, &mut fresh);
         walk::substitute(&mut routine.body, symbol, &Affine::var(var));
-        body.push(Stmt::looped(var, extent, LoopKind::Scan, std::mem::take(&mut routine.body)));
+        let inside = std::mem::take(&mut routine.body);
+        body.push(Stmt::For { var, lo: 0, hi: end, kind: LoopKind::Scan, body: inside });
     }
     routine.body = body;
 }
@@ -97,7 +129,7 @@ pub fn unroll_scans(routine: &mut LoweredRoutine, limit: usize) {
 fn unrolled(body: Block, limit: usize, fresh: &mut Fresh) -> Block {
     let mut out = Block::new();
     for stmt in body {
-        let Some((var, extent)) = scan(&stmt) else {
+        let Some((var, extent)) = scan(&stmt).and_then(|(var, end)| Some((var, end.constant()?))) else {
             out.push(stmt);
             continue;
         };
@@ -130,10 +162,10 @@ pub fn scans_as_loops(block: &mut [Stmt]) {
     }
 }
 
-/// The variable and the extent of a scan from 0 to a constant.
-fn scan(stmt: &Stmt) -> Option<(LoopId, i64)> {
+/// The variable and the end of a scan from 0 to a constant, before which a condition may end it.
+fn scan(stmt: &Stmt) -> Option<(LoopId, &Bound)> {
     match stmt {
-        Stmt::For { var, lo: 0, hi, kind: LoopKind::Scan, .. } => Some((*var, hi.constant()?)),
+        Stmt::For { var, lo: 0, hi, kind: LoopKind::Scan, .. } if hi.clips().is_empty() => Some((*var, hi)),
         _ => None,
     }
 }
@@ -155,8 +187,10 @@ fn is_closed(body: &[Stmt]) -> bool {
 fn regions(body: Block) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
     for stmt in body {
-        match (scan(&stmt), stmt) {
-            (Some(scan), Stmt::For { body, .. }) => regions.push(Region { scan: Some(scan), body }),
+        match (scan(&stmt).is_some(), stmt) {
+            (true, Stmt::For { var, hi, body, .. }) => {
+                regions.push(Region { scan: Some((var, hi)), body });
+            }
             (_, stmt) => match regions.last_mut() {
                 Some(Region { scan: None, body }) => body.push(stmt),
                 _ => regions.push(Region { scan: None, body: vec![stmt] }),
@@ -164,12 +198,6 @@ fn regions(body: Block) -> Vec<Region> {
         }
     }
     regions
-}
-
-fn mentions(body: &[Stmt]) -> IdSet<NodeRef> {
-    let Effects { mut reads, writes, .. } = Effects::of(body);
-    reads.extend(&writes);
-    reads
 }
 
 /// Adds a symbol for the step of a scan, with a name that no symbol has.
@@ -250,6 +278,39 @@ mod tests {
             assert_eq!(text.contains("0..3"), limit < 1000, "{text}");
             assert_eq!(run(&unrolled), before, "{limit}");
         }
+    }
+
+    #[test]
+    fn a_scan_ends_before_its_condition_is_0_and_stays_a_loop() {
+        let text = "routine @r strict {
+          node %0 \"x\" f32[3, 2] on_device
+          node %1 \"y\" f32[3, 2] on_device
+          node %2 \"left\" f32[] local
+          node %3 \"own\" f32[] local
+          %2[] := 2.0f32
+          for i0 in 0..3 while %2 scan {
+            %3[] := %2[] + 1.0f32
+            for i1 in 0..1 while %2 scan { %1[i0, 1] := %3[] }
+            %1[i0, 0] := %2[]
+            %2[] := %2[] - 1.0f32
+          }
+        }";
+        let mut routine = parse(text).expect("the text is valid");
+        assert_eq!(parse(&print(&routine)).expect("the text is valid"), routine);
+        let values = |routine: &LoweredRoutine| -> Vec<f32> {
+            let bytes = run(routine);
+            bytes.chunks(4).filter_map(|b| Some(f32::from_le_bytes(b.try_into().ok()?))).collect()
+        };
+        let expected = [2.0, 3.0, 1.0, 2.0, 0.0, 0.0];
+        assert_eq!(values(&routine), expected);
+        unroll_scans(&mut routine, 1000);
+        assert_eq!(values(&routine), expected);
+        let mut locals = Vec::new();
+        each_region(&mut parse(text).expect("the text is valid"), &mut |region| {
+            let is_local = |node: &crate::ir::NodeDecl| node.mode.mode() == Some(MemoryMode::Local);
+            locals.push(region.nodes.iter().filter(|node| is_local(node)).count());
+        });
+        assert_eq!(locals, [0, 0, 0, 0], "conditions and what several regions mention have memory");
     }
 
     #[test]

@@ -276,7 +276,10 @@ fn renumber_nodes(block: &mut [Stmt], nodes: &BTreeMap<NodeRef, NodeRef>) {
     let node = |node: &mut NodeRef| *node = nodes.get(node).copied().unwrap_or(*node);
     for stmt in block.iter_mut() {
         match stmt {
-            Stmt::For { body, .. } => renumber_nodes(body, nodes),
+            Stmt::For { hi, body, .. } => {
+                hi.map_condition(|node| nodes.get(&node).copied().unwrap_or(node));
+                renumber_nodes(body, nodes);
+            }
             Stmt::Set { node: n, .. } | Stmt::SetDynamic { node: n, .. } | Stmt::Zero { node: n } => node(n),
             Stmt::SetLocal { .. } | Stmt::Declare { .. } | Stmt::Comment(_) | Stmt::Log { .. } => {}
         }

@@ -518,6 +518,14 @@ impl<'t> Parser<'t> {
     }
 
     fn bound(&mut self) -> ParseResult<Bound> {
+        let end = self.clipped_bound()?;
+        if !self.take_word("while") {
+            return Ok(end);
+        }
+        Ok(end.while_node(self.node_ref()?))
+    }
+
+    fn clipped_bound(&mut self) -> ParseResult<Bound> {
         if !self.take_word("min") {
             return Ok(self.integer("the end of the loop, an integer or `min(integer, index, …)`")?.into());
         }

@@ -187,12 +187,16 @@ impl Printer<'_> {
     }
 
     fn bound(&mut self, bound: &Bound) {
-        if bound.is_constant() {
-            return self.put_display(bound.limit);
+        if bound.clips().is_empty() {
+            self.put_display(bound.limit);
+        } else {
+            self.put_display(format_args!("min({}, ", bound.limit));
+            self.list(bound.clips(), |p, clip| p.affine(clip));
+            self.put(")");
         }
-        self.put_display(format_args!("min({}, ", bound.limit));
-        self.list(bound.clips(), |p, clip| p.affine(clip));
-        self.put(")");
+        if let Some(node) = bound.condition() {
+            self.put_display(format_args!(" while {node}"));
+        }
     }
 
     fn symbol(&mut self, symbol: SymbolId) {

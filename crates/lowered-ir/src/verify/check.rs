@@ -178,7 +178,20 @@ impl<'r> Checker<'r> {
         }
         self.no_vector_around(var)?;
         self.loop_bounds(var, lo, hi, kind)?;
+        self.condition(var, hi, kind)?;
         hi.clips().iter().try_for_each(|clip| self.clip(var, clip))
+    }
+
+    /// Checks rules V7 and V26 on the condition of a loop.
+    fn condition(&self, var: LoopId, hi: &Bound, kind: LoopKind) -> CheckResult {
+        let Some(node) = hi.condition() else { return Ok(()) };
+        self.node(node)?;
+        let (var, found) = (var.to_string(), self.routine.node(node).dims.iter().product());
+        match kind {
+            LoopKind::Serial | LoopKind::Scan if found == 1 => Ok(()),
+            LoopKind::Serial | LoopKind::Scan => Err(Violation::Condition { var, node, found }),
+            kind => Err(Violation::EndedLoop { var, kind }),
+        }
     }
 
     /// Checks rule V9 on the loops around.

@@ -5,7 +5,7 @@ use std::{fmt, ops::Range};
 use tnode::DType;
 
 use crate::{
-    ir::{LoweredRoutine, NodeRef, Stmt, SymbolId},
+    ir::{LoopKind, LoweredRoutine, NodeRef, Stmt, SymbolId},
     text::print_stmt,
 };
 
@@ -71,6 +71,10 @@ pub enum Violation {
     UnrolledBound { var: String, found: String },
     #[error("V8: the loop over {var} ends at {found}, which can leave ±{max}")]
     DynamicBound { var: String, found: String, max: i64 },
+    #[error("V26: the {kind} loop over {var} has a condition, expected a serial loop or a scan")]
+    EndedLoop { var: String, kind: LoopKind },
+    #[error("V26: node {node}, the condition of the loop over {var}, has {found} elements, expected one")]
+    Condition { var: String, node: NodeRef, found: usize },
     #[error("V9: the vector loop over {var} is {found}, expected 0..n with a constant n within 1..={max}")]
     VectorBounds { var: String, found: String, max: i64 },
     #[error(

@@ -34,6 +34,7 @@
 //! * **V8** The ends of a loop lie within ±[`Limits::extent`], and are at most that far apart; those of an
 //!   unrolled loop are constants. The expressions that bound a loop mention symbols and the variables of
 //!   enclosing loops alone, and no value of them can leave ±[`Limits::extent`].
+//! * **V26** A loop with a condition is serial or a scan, and its condition is a node of one element.
 //! * **V9** A vector loop is `0..n` with a constant `1 <= n <=` [`Limits::vector_extent`], and holds no loop.
 //!
 //! # Indices

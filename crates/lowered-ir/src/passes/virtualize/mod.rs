@@ -44,7 +44,7 @@ mod statement_position;
 
 use super::effects::Effects;
 use super::ranges::Ranges;
-use crate::ir::{Affine, Block, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, walk};
+use crate::ir::{Affine, Block, IdSet, LoopId, LoopKind, LoweredRoutine, NodeRef, Stmt, walk};
 
 pub use rejection::InlineRejection;
 pub(crate) use rename::{rename, rename_locals};
@@ -101,11 +101,16 @@ pub(crate) fn virtualize_keeping(routine: &mut LoweredRoutine, candidates: &[Nod
     let mut fresh = routine.fresh();
     let first_new = fresh.clone().loop_id();
     let mut ranges = Ranges::of(routine);
+    let conditions: IdSet<NodeRef> = walk::stmts(&routine.body).filter_map(Stmt::condition).collect();
     let mut body = IndexedBody::new(std::mem::take(&mut routine.body));
     let mut outcome = VirtualizeOutcome { rejected: Vec::new(), computed: Vec::new() };
     for node in in_order(routine, &body, candidates) {
         let mut ctx = InlineContext { routine, ranges: &mut ranges, fresh: &mut fresh };
-        match inline(&mut body, node, &mut ctx) {
+        let inlined = match conditions.contains(&node) {
+            true => Err(InlineRejection::Condition),
+            false => inline(&mut body, node, &mut ctx),
+        };
+        match inlined {
             Ok(computed) => outcome.computed.push(computed),
             Err(rejection) => outcome.rejected.push((node, rejection)),
         }

@@ -11,7 +11,7 @@ use tnode::DType;
 
 use crate::ir::{Affine, Expr, IdSet, Indices, LocalId, LoopId, LoweredRoutine, NodeRef, Stmt, walk};
 use crate::passes::cost;
-use crate::passes::ranges::Ranges;
+use crate::passes::ranges::{LoopInfo, Ranges};
 use crate::passes::solve::gcd;
 
 use super::InlineRejection;
@@ -87,7 +87,11 @@ fn split(
 ) -> Result<Vec<SetterNest>, InlineRejection> {
     let mut setters: Vec<(Indices, Vec<StatementPosition>)> = Vec::new();
     let mut failure = None;
+    let may_end_early = |var: &LoopId| ranges.get(*var).is_some_and(LoopInfo::may_end_early);
     statement_position::each(stmt, &mut |place, s| match s {
+        Stmt::Set { node: n, .. } if *n == node && place.loops.iter().any(may_end_early) => {
+            failure = Some(InlineRejection::EndedScan);
+        }
         Stmt::Set { node: n, index, .. } if *n == node => {
             match setters.iter_mut().find(|(known, _)| known == index) {
                 Some((_, places)) => places.push(place.clone()),

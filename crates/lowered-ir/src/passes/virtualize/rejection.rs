@@ -37,6 +37,12 @@ pub enum InlineRejection {
     /// Setters within one loop nest may store to the same element at different indices.
     #[error("setters within one loop nest store at different indices that may meet")]
     InconsistentSetters,
+    /// A loop reads it before each iteration.
+    #[error("it is the condition of a scan, which is read from memory")]
+    Condition,
+    /// A condition may end the loops that compute it.
+    #[error("a condition may end the scan that computes it")]
+    EndedScan,
     /// An element depends on other elements.
     #[error("an element is computed from other elements of the node itself")]
     Recurrence,
