@@ -16,9 +16,9 @@ use tnode::{Pending, TensorNode};
 use self::fallback::FallbackState;
 use crate::{
     cache::CodeCacheUse,
+    code_folder::{CodeFolder, CodeFolderUse},
     generate::Generator,
     observer::CompileObserver,
-    schedule_folder::{ScheduleFolder, ScheduleFolderUse},
     settings::Settings,
     target::Target,
     text_cache::TextCache,
@@ -182,25 +182,25 @@ impl Backend {
         self.generator().cache.usage()
     }
 
-    /// The use of the folder of schedules; none if the settings name no folder, or one that is not used.
+    /// The use of the folder of compiled code; none if the settings name no folder, or one that is not used.
     ///
     /// ```
     /// # use arrayjit::{Backend, Settings, TensorNode};
     /// # let folder = tempfile::tempdir()?;
     /// let mut settings = Settings::default();
-    /// settings.schedule_folder = folder.path().join("schedules").display().to_string();
+    /// settings.code_folder = folder.path().join("code").display().to_string();
     /// let x = TensorNode::builder("x").dims([2]).build()?;
     /// for found in [0, 1] {
     ///     // Or: another process.
-    ///     let backend = Backend::open_with("interpreter", &settings)?;
+    ///     let backend = Backend::open_with("inline", &settings)?;
     ///     backend.compile("x[i] *= 2", [&x])?;
-    ///     let folder = backend.schedule_folder().ok_or("the folder is not safe")?;
+    ///     let folder = backend.code_folder().ok_or("the folder is not safe")?;
     ///     assert_eq!((folder.found, folder.added), (found, 1 - found));
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn schedule_folder(&self) -> Option<ScheduleFolderUse> {
-        self.generator().schedules.as_ref().map(ScheduleFolder::usage)
+    pub fn code_folder(&self) -> Option<CodeFolderUse> {
+        self.generator().folder.as_ref().map(CodeFolder::usage)
     }
 }
 

@@ -4,8 +4,8 @@
 //! kernels, their choices, and the codegen's fingerprint: two programs that differ in names alone share code.
 //! The text determines everything about a kernel's calls, except the accesses to its nodes, which the routine
 //! around the kernel may determine more precisely. If the key lacked these accesses, an artifact could carry
-//! the accesses of another routine, and linking would depend on what was compiled before. Code is not
-//! kept on disk; schedules may be (`schedule_folder`).
+//! the accesses of another routine, and linking would depend on what was compiled before. Code that
+//! outlives the process is in the folder of `code_folder`.
 //!
 //! The cache is bounded by a number of bytes and evicts the least recently used artifact. Evicted code is
 //! freed with the last routine that was linked from it; compiling the program again gives the same code.

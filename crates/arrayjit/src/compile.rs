@@ -24,6 +24,7 @@ use tnode::{ModeState, Pending, TensorNode, View};
 
 use crate::{
     backend::Backend,
+    code_folder::{CodeFolder, Decisions, FolderKey, FoundRoutine},
     compiled::{Compiled, CompiledForm},
     error::{CompileError, Error},
     fallback,
@@ -240,6 +241,8 @@ impl Backend {
                 optimized.map_err(|source| CompileError::Optimize { source, place: None })?;
             verified("optimization", &optimized.routine)?;
             let planned = PlannedRoutine {
+                form: None,
+                to_store: None,
                 source,
                 optimized,
                 nodes,
@@ -310,6 +313,13 @@ impl Backend {
         }
         let assignments = &*assignments;
 
+        // A routine that an earlier process compiled skips the other stages.
+        let place = self.place_in_folder(assignments, known);
+        if let Some(found) = place.as_ref().and_then(|(folder, key)| folder.find(key)) {
+            laps.end("find");
+            return Ok(PlannedRoutine::found(found, assignments, laps.took));
+        }
+
         // One loop nest per assignment; meaning is fixed here.
         let LoweredAssignments { lowered, views, warnings, .. } =
             lower(assignments, &self.settings().lowering())?;
@@ -323,7 +333,15 @@ impl Backend {
             .map_err(|error| unoptimized(error, assignments, &handles))?;
         verified("optimization", &optimized.routine)?;
         let kept = observer.needs().assignments.then(|| assignments.clone());
+        // Warnings of lowering are not stored.
+        let place = place.filter(|_| warnings.len() == assignments.warnings.len());
+        let to_store = place.and_then(|(_, key)| {
+            let decisions = Decisions::of(&key.nodes, &optimized.routine, &nodes, &views, &changes)?;
+            Some((key, decisions))
+        });
         Ok(PlannedRoutine {
+            form: None,
+            to_store,
             source,
             optimized,
             nodes,
@@ -336,6 +354,19 @@ impl Backend {
             assignments: kept,
             took: laps.took,
         })
+    }
+
+    /// The place of a program in the folder of compiled code. None without a folder, and for a program that
+    /// may inline computations of earlier routines.
+    fn place_in_folder(
+        &self,
+        assignments: &Assignments,
+        known: &OptimizeCtx,
+    ) -> Option<(&CodeFolder, FolderKey)> {
+        let folder = self.generator().folder()?;
+        let key = folder.key(assignments, &self.settings().lowering(), self.optimizer())?;
+        let is_alone = !key.nodes.as_slice().iter().any(|node| known.knows(node));
+        is_alone.then_some((folder, key))
     }
 
     /// Decides memory modes on copies of the nodes, and inlines virtual nodes, including those of earlier
@@ -382,7 +413,10 @@ impl Backend {
 
     /// Schedules a planned routine and generates its code.
     pub(crate) fn generate(&self, planned: &mut PlannedRoutine) -> Result<CompiledForm, CompileError> {
-        let PlannedRoutine { optimized, took, .. } = planned;
+        if let Some(form) = planned.form.take() {
+            return Ok(form);
+        }
+        let PlannedRoutine { optimized, took, to_store, .. } = planned;
         let mut laps = Stopwatch { start: Instant::now(), took: std::mem::take(took) };
         let observer = self.observer();
 
@@ -415,6 +449,12 @@ impl Backend {
             }
             compiled => compiled?,
         };
+        if let (Some(folder), Some((key, decisions)), CompiledForm::Whole(code)) =
+            (self.generator().folder(), to_store.take(), &form)
+        {
+            folder.add(&key, &decisions, code);
+            laps.end("store");
+        }
         *took = laps.took;
         Ok(form)
     }
@@ -422,6 +462,8 @@ impl Backend {
     /// Reports the compiled routine, whose decisions are committed.
     pub(crate) fn finish(&self, planned: PlannedRoutine, form: CompiledForm) -> Compiled {
         let PlannedRoutine {
+            form: _,
+            to_store: _,
             source,
             optimized,
             nodes,
@@ -463,6 +505,10 @@ fn unoptimized(source: OptimizeError, assignments: &Assignments, handles: &[Tens
 
 /// An optimized routine that is not compiled yet.
 pub(crate) struct PlannedRoutine {
+    /// The code, if the folder of compiled code has it.
+    form: Option<CompiledForm>,
+    /// The place of the code in the folder of compiled code, and what is stored beside it.
+    to_store: Option<(FolderKey, Decisions)>,
     /// The routine before the optimizer, if the settings ask for capsules.
     source: Option<Arc<ir::LoweredRoutine>>,
     optimized: Optimized,
@@ -480,6 +526,26 @@ pub(crate) struct PlannedRoutine {
 }
 
 impl PlannedRoutine {
+    /// A routine of the folder of compiled code.
+    fn found(found: FoundRoutine, assignments: &Assignments, took: Vec<(&'static str, Duration)>) -> Self {
+        let FoundRoutine { optimized, nodes, views, changes, code } = found;
+        PlannedRoutine {
+            form: Some(CompiledForm::Whole(Arc::new(code))),
+            to_store: None,
+            source: None,
+            optimized,
+            nodes,
+            views,
+            warnings: assignments.warnings.clone(),
+            changes: Arc::new(changes),
+            has_imports: false,
+            text_nodes: assignments.text_nodes.clone(),
+            initial: assignments.initial.clone(),
+            assignments: None,
+            took,
+        }
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.optimized.routine.name
     }

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use codegen_core::{Artifact, Code, Codegen, CodegenError, ScheduledRoutine};
+use codegen_core::{Artifact, Code, CodegenError, ScheduledRoutine};
 use lowered_ir::{ir::LoweredRoutine, verify::verify};
 use scheduling::{LegalizeError, ScheduleError, ScheduleOptions, schedule_serial, schedule_traced};
 
 use crate::{
-    cache::CodeCache, error::CompileError, observer::CompileObserver, schedule_folder::ScheduleFolder,
+    cache::CodeCache, code_folder::CodeFolder, error::CompileError, observer::CompileObserver,
     target::Target, tune::Tuner,
 };
 
@@ -19,8 +19,8 @@ pub(crate) struct Generator {
     pub(crate) logs: bool,
     /// The choices of the file that the settings name.
     pub(crate) tuner: Option<Arc<Tuner>>,
-    /// The schedules of the folder that the settings name.
-    pub(crate) schedules: Option<ScheduleFolder>,
+    /// The folder of compiled code that the settings name.
+    pub(crate) folder: Option<CodeFolder>,
     pub(crate) cache: CodeCache,
     pub(crate) observer: Box<dyn CompileObserver>,
 }
@@ -28,6 +28,12 @@ pub(crate) struct Generator {
 impl Generator {
     pub(crate) fn name(&self) -> &str {
         &self.target.name
+    }
+
+    /// The folder of compiled code, if routines may come from it: nothing asks to see the stages, and no
+    /// kernel is tuned.
+    pub(crate) fn folder(&self) -> Option<&CodeFolder> {
+        self.folder.as_ref().filter(|_| self.observer.is_idle() && !self.logs && self.tuner.is_none())
     }
 
     /// Schedules a routine: partitions it into kernels and fixes every bit of the result. A routine that logs
@@ -39,10 +45,9 @@ impl Generator {
         on_step: &mut dyn FnMut(&str, &LoweredRoutine),
     ) -> Result<ScheduledRoutine, CompileError> {
         let codegen = &*self.target.codegen;
-        let schedule = match self.schedules.as_ref().filter(|_| self.observer.is_idle()) {
-            _ if self.logs => schedule_serial(routine, codegen, on_step)?,
-            Some(folder) => folder.schedule(codegen, routine, || scheduled(routine, codegen, on_step))?,
-            None => scheduled(routine, codegen, on_step)?,
+        let schedule = match self.logs {
+            true => schedule_serial(routine, codegen, on_step)?,
+            false => schedule_traced(routine, codegen, &ScheduleOptions::default(), on_step)?,
         };
         schedule.kernels().iter().for_each(|kernel| on_step("schedule", kernel.ir()));
         match self.tuner.as_ref().filter(|_| !self.logs) {
@@ -68,14 +73,6 @@ impl Generator {
         let artifact = self.compile(&schedule)?;
         Ok(Code::new(schedule, artifact)?)
     }
-}
-
-fn scheduled(
-    routine: &LoweredRoutine,
-    codegen: &dyn Codegen,
-    on_step: &mut dyn FnMut(&str, &LoweredRoutine),
-) -> Result<ScheduledRoutine, ScheduleError> {
-    schedule_traced(routine, codegen, &ScheduleOptions::default(), on_step)
 }
 
 /// An operation or type that a target does not support, and the reason.

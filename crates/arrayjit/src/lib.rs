@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod parallel; // work divided over streams
 pub mod prelude; // the types of most programs
@@ -11,8 +11,8 @@ mod parts; // a code generator and its devices, to make a backend of
 mod target; // a code generator and its devices, with a name and host arrays
 
 mod cache; // compiled code by content
-mod generate;
-mod schedule_folder; // schedules that outlive the process // scheduling and code generation for one target
+mod code_folder; // compiled code that outlives the process
+mod generate; // scheduling and code generation for one target
 
 mod fallback; // statements that a code generator rejects
 mod routine; // the linked callable
@@ -90,6 +90,7 @@ pub use crate::{
     backend::Backend,
     batch::{BatchMember, CompiledBatch},
     cache::CodeCacheUse,
+    code_folder::CodeFolderUse,
     compiled::Compiled,
     error::{CompileError, Error, ErrorKind, OpenError},
     fallback::{Fallback, FallbackCount},
@@ -98,7 +99,6 @@ pub use crate::{
     open::{BackendStatus, DeviceListing, LinkedBackend},
     parts::{BackendParts, OpenResult},
     routine::Routine,
-    schedule_folder::ScheduleFolderUse,
     settings::Settings,
 };
 

@@ -17,6 +17,7 @@ mod unroll; // scans as copies of their steps
 
 // Queries and reports about programs.
 mod analysis; // nodes that steps mention
+mod content; // programs by content
 mod listing; // listings
 mod origin; // source spans of steps
 mod run_sizes; // sizes that a run gives
@@ -31,6 +32,7 @@ pub(crate) use self::assignments::literal;
 pub use self::assignments::{
     Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs, ScanEnd,
 };
+pub use self::content::ContentNodes;
 pub use self::early_end::{EarlyEndError, KeepScan};
 pub(crate) use self::listing::{affine as affine_text, listing};
 pub use self::nodes::{Nodes, UnknownNode};

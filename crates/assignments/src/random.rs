@@ -17,7 +17,7 @@ use lowered_ir::random::{Distribution, Scheme};
 /// assert_eq!(program.steps.len(), 1);
 /// # Ok::<(), tnode::TensorNodeError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Random {
     /// The distribution of the numbers.
     pub distribution: Distribution,
@@ -30,7 +30,7 @@ pub struct Random {
 }
 
 /// A number that is folded into a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyPart {
     /// A constant, such as the number of a node.
     Number(u64),

@@ -11,13 +11,15 @@
 //! [`crate::abi`]. For code that can do harm, the codegen vouches in an `unsafe` constructor, and
 //! [`Code::new`](crate::Code::new) checks that the code takes the arguments of the routine's calls.
 
+#![allow(unsafe_code, reason = "restored code is vouched for by the caller")]
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use lowered_ir::ir::LoopId;
 
-use crate::{Artifact, Caps, CompilationMethod, Kernel, KernelChoice, ScheduledRoutine};
+use crate::{Artifact, Caps, CompilationMethod, Kernel, KernelAbi, KernelChoice, ScheduledRoutine};
 
 /// Turns a scheduled kernel into source. Its fields, if it has any, are part of the cache key.
 pub trait Renderer: Hash + Send + Sync {
@@ -108,6 +110,26 @@ pub trait Compiler: Hash + Send + Sync {
         Ok(Vec::new())
     }
 
+    /// See [`Codegen::store`].
+    fn store(&self, _artifact: &Artifact) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// See [`Codegen::restore`].
+    ///
+    /// # Safety
+    ///
+    /// The promise of [`Codegen::restore`].
+    unsafe fn restore(
+        &self,
+        _caps: &Caps,
+        _options: &Self::Options,
+        _stored: &[u8],
+        _kernels: Vec<KernelAbi>,
+    ) -> Option<Artifact> {
+        None
+    }
+
     /// The code of one kernel for people to read. Sections are empty if there is nothing to show.
     ///
     /// # Errors
@@ -194,6 +216,24 @@ pub trait Codegen: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// An artifact of this codegen as data, from which another process of the same program makes the artifact
+    /// again without compiling. `None` if the codegen's artifacts are not kept from process to process.
+    fn store(&self, _artifact: &Artifact) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The artifact that was stored, whose kernels have these ABIs. `None` if the data is damaged, as far as
+    /// that shows, or if the system gives no memory for code.
+    ///
+    /// # Safety
+    ///
+    /// [`Codegen::store`] made `stored` of an artifact whose kernels have these ABIs, in a process of this
+    /// very program, and with a codegen of the same [`fingerprint`](Codegen::fingerprint) and
+    /// [`tuning_target`](Codegen::tuning_target).
+    unsafe fn restore(&self, _stored: &[u8], _kernels: Vec<KernelAbi>) -> Option<Artifact> {
+        None
+    }
+
     /// The code of one kernel for people to read. Sections are empty if there is nothing to show.
     ///
     /// # Errors
@@ -267,6 +307,15 @@ impl<R: Renderer<Source = C::Source>, C: Compiler> Codegen for Pipeline<R, C> {
 
     fn describe(&self, kernel: &Kernel) -> Result<Vec<CompilationMethod>, CodegenError> {
         self.compiler.describe(&self.caps, kernel, &self.options)
+    }
+
+    fn store(&self, artifact: &Artifact) -> Option<Vec<u8>> {
+        self.compiler.store(artifact)
+    }
+
+    unsafe fn restore(&self, stored: &[u8], kernels: Vec<KernelAbi>) -> Option<Artifact> {
+        // SAFETY: the caller's promise.
+        unsafe { self.compiler.restore(&self.caps, &self.options, stored, kernels) }
     }
 
     fn listing(&self, kernel: &Kernel) -> Result<Listing, CodegenError> {

@@ -93,7 +93,7 @@ pub struct HostModule {
     /// Bytes of the kernels' code in memory.
     code_bytes: usize,
     /// Its `Drop` frees the code.
-    _owner: Arc<dyn Any + Send + Sync>,
+    owner: Arc<dyn Any + Send + Sync>,
 }
 
 enum HostKernel {
@@ -215,7 +215,7 @@ impl HostModule {
         let (kernels, abis): (Vec<_>, Vec<_>) =
             kernels.into_iter().map(|(kernel, abi)| (kind(kernel), abi)).unzip();
         let (kernels, abis) = (kernels.into(), abis.into());
-        HostModule { kernels, abis, logging: None, code_bytes: 0, _owner: owner }
+        HostModule { kernels, abis, logging: None, code_bytes: 0, owner }
     }
 
     /// The ABI of each kernel.
@@ -225,6 +225,11 @@ impl HostModule {
 
     pub(crate) fn shared_abis(&self) -> Arc<[KernelAbi]> {
         Arc::clone(&self.abis)
+    }
+
+    /// What the maker of the module gave as the owner of its code.
+    pub fn owner(&self) -> &(dyn Any + Send + Sync) {
+        &*self.owner
     }
 
     /// The module with the size of its kernels' code in bytes, for caches that count it.

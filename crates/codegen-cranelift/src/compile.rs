@@ -30,6 +30,7 @@ use crate::emit::{self, Emitted};
 use crate::jit::{self, Compiled};
 use crate::options::{CraneliftOptions, VectorWidth};
 use crate::relocate::{CraneliftCode, CraneliftError};
+use crate::store;
 use crate::support::{CheckedKernel, CraneliftRenderer, NAME, failed};
 use crate::vector::{self, Target};
 
@@ -165,6 +166,23 @@ impl Compiler for CraneliftCompiler {
             Ok(methods.collect())
         };
         workers()?.install(|| guarded(&kernel.abi().name, methods))
+    }
+
+    fn store(&self, artifact: &Artifact) -> Option<Vec<u8>> {
+        store::store(artifact)
+    }
+
+    #[allow(unsafe_code, reason = "the caller vouches for stored code")]
+    unsafe fn restore(
+        &self,
+        caps: &Caps,
+        options: &CraneliftOptions,
+        stored: &[u8],
+        kernels: Vec<KernelAbi>,
+    ) -> Option<Artifact> {
+        // SAFETY: the caller's promise. Plans are for this CPU, because the tuning target has all that they
+        // depend on.
+        unsafe { store::restore(stored, kernels, &cpu(caps, options)) }
     }
 
     fn listing(

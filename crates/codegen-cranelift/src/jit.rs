@@ -20,7 +20,7 @@ use vector_asm::VectorCode;
 
 use crate::composite::run::CompositeKernel;
 use crate::perf_map;
-use crate::relocate::CraneliftCode;
+use crate::relocate::{Call, CraneliftCode};
 
 /// A compiled kernel that is not loaded yet.
 pub(crate) enum Compiled {
@@ -44,11 +44,16 @@ pub(crate) fn host_module(kernels: Vec<(Compiled, KernelAbi)>) -> Result<HostMod
         }
     })?;
     let bytes = loaded.bytes() + kernels.iter().map(|(compiled, _)| compiled.plan_bytes()).sum::<usize>();
-    let mut loader = KernelLoader { loaded: &loaded, next: 0 };
+    let mut loader = KernelLoader { loaded: &loaded, functions: Vec::new() };
     let mut native = Vec::with_capacity(kernels.len());
+    let mut forms = Vec::with_capacity(kernels.len());
     for (compiled, abi) in kernels {
-        native.push((loader.native(compiled, &abi.name), abi));
+        let (code, form) = loader.native(compiled, &abi.name);
+        native.push((code, abi));
+        forms.push(form);
     }
+    let functions = loader.functions;
+    let owner = Arc::new(LoadedKernels { loaded, functions, forms });
     // SAFETY: each kernel was compiled from a `Kernel`, whose IR is verified and agrees with its ABI in
     // sizes, access, ranges, log lines and the loop that calls divide. So the code accesses only elements of
     // its parameters and of its scratch memory that are proved or checked to be in bounds. The ABI has as
@@ -56,8 +61,8 @@ pub(crate) fn host_module(kernels: Vec<(Compiled, KernelAbi)>) -> Result<HostMod
     // statements write, does not trap, and has only instructions of this CPU (`compile::check_width`). Vector
     // programs access the same elements as the statements that they were translated from; composites run
     // their parts in the order of the statements. The code calls only `runtime_functions`, which do not
-    // unwind, and the log. `loaded`, as the owner, keeps all functions mapped.
-    let module = unsafe { HostModule::native(native, Arc::new(loaded)) };
+    // unwind, and the log. `owner` keeps all functions mapped.
+    let module = unsafe { HostModule::native(native, owner) };
     Ok(module.with_code_bytes(bytes))
 }
 
@@ -85,34 +90,71 @@ impl Compiled {
     }
 }
 
+/// The code of a module, with what is needed to store it.
+pub(crate) struct LoadedKernels {
+    pub(crate) loaded: LoadedCode,
+    /// The functions, in the order in which they were loaded.
+    pub(crate) functions: Vec<LoadedFunction>,
+    /// The kernels, in order.
+    pub(crate) forms: Vec<KernelForm>,
+}
+
+/// A loaded function.
+pub(crate) struct LoadedFunction {
+    /// The number of instruction bytes at its start.
+    pub(crate) instructions: usize,
+    /// Its calls of functions of this process.
+    pub(crate) calls: Vec<Call>,
+    /// Whether Cranelift made it.
+    pub(crate) is_of_cranelift: bool,
+}
+
+/// The form of a loaded kernel or part. Functions follow each other in the order of the forms.
+pub(crate) enum KernelForm {
+    Function,
+    Composite(Arc<CompositeKernel>, Vec<KernelForm>),
+}
+
 /// Turns loaded code into functions, one after the other.
 struct KernelLoader<'l> {
     loaded: &'l LoadedCode,
-    /// The index of the next loaded function.
-    next: usize,
+    /// The functions so far.
+    functions: Vec<LoadedFunction>,
 }
 
 impl KernelLoader<'_> {
-    fn native(&mut self, compiled: Compiled, name: &str) -> NativeCode {
+    fn native(&mut self, compiled: Compiled, name: &str) -> (NativeCode, KernelForm) {
         match compiled {
-            Compiled::Function(code) => self.function(code.bytes().len(), name).into(),
-            Compiled::Program(code) => self.function(code.instruction_bytes(), name).into(),
+            Compiled::Function(code) => {
+                let calls = code.calls().to_vec();
+                let instructions = code.bytes().len();
+                self.function(LoadedFunction { instructions, calls, is_of_cranelift: true }, name)
+            }
+            Compiled::Program(code) => {
+                let instructions = code.instruction_bytes();
+                let function = LoadedFunction { instructions, calls: Vec::new(), is_of_cranelift: false };
+                self.function(function, name)
+            }
             Compiled::Steps(mut composite, parts) => {
-                composite.parts = parts.into_iter().map(|part| self.native(part, name)).collect();
-                NativeCode::Object(Arc::new(*composite))
+                let (parts, forms) = parts.into_iter().map(|part| self.native(part, name)).unzip();
+                composite.parts = parts;
+                let composite = Arc::new(*composite);
+                let kernel = Arc::<CompositeKernel>::clone(&composite);
+                (NativeCode::Object(kernel), KernelForm::Composite(composite, forms))
             }
         }
     }
 
-    /// Returns the next loaded function, which has `bytes` bytes of instructions.
-    fn function(&mut self, bytes: usize, name: &str) -> HostFn {
-        let address = self.loaded.address(self.next);
-        self.next += 1;
-        perf_map::record(name, address.addr(), bytes);
+    /// Returns the next loaded function.
+    fn function(&mut self, function: LoadedFunction, name: &str) -> (NativeCode, KernelForm) {
+        let address = self.loaded.address(self.functions.len());
+        perf_map::record(name, address.addr(), function.instructions);
+        self.functions.push(function);
         // SAFETY: every loaded function comes from `crate::emit` with `emit::signature` in the platform's C
         // calling convention, or from a vector program. Both are `HostFn`: five pointer-sized arguments and
         // no result. The code is position independent and starts with its first byte.
-        unsafe { transmute::<*const u8, HostFn>(address) }
+        let function = unsafe { transmute::<*const u8, HostFn>(address) };
+        (function.into(), KernelForm::Function)
     }
 }
 

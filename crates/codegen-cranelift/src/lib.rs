@@ -20,6 +20,7 @@ mod disassemble;
 mod jit;
 mod perf_map;
 mod relocate;
+mod store; // modules as data that outlives the process
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod traps; // a test: the machine code of all compilers has no instruction that traps

@@ -11,12 +11,26 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Function};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CodegenError, Context, FinalizedMachReloc, FinalizedRelocTarget};
+use serde::{Deserialize, Serialize};
 
 use crate::runtime_functions::{self, RuntimeFunction};
 
 /// Position-independent machine code of one function from [`crate::emit`], with its constants.
+#[derive(Default)]
 pub(crate) struct CraneliftCode {
     bytes: Vec<u8>,
+    calls: Vec<Call>,
+}
+
+/// A place in code that has the address of a function of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Call {
+    /// Bytes from the start of the code to the address.
+    offset: u32,
+    /// The function's number.
+    function: u32,
+    /// What is added to its address.
+    addend: i64,
 }
 
 /// Why a function has no machine code.
@@ -37,23 +51,34 @@ impl CraneliftCode {
     pub(crate) fn compile(func: Function, isa: &dyn TargetIsa) -> Result<CraneliftCode, CraneliftError> {
         let mut context = Context::for_function(func);
         context.compile(isa, &mut ControlPlane::default()).map_err(|error| error.inner)?;
-        let Some(compiled) = context.compiled_code() else { return Ok(CraneliftCode { bytes: Vec::new() }) };
+        let Some(compiled) = context.compiled_code() else { return Ok(CraneliftCode::default()) };
         let alignment = compiled.buffer.alignment;
         if alignment as usize > code_memory::ALIGNMENT {
             return Err(CraneliftError::Alignment(alignment));
         }
         let mut bytes = compiled.code_buffer().to_vec();
+        let mut calls = Vec::new();
         for reloc in compiled.buffer.relocs() {
-            let resolved = value(reloc, &context.func).and_then(|value| {
-                bytes.get_mut(reloc.offset as usize..)?.first_chunk_mut().map(|at| (at, value))
-            });
-            let Some((at, value)) = resolved else {
+            let resolved = call(reloc, &context.func).filter(|call| call.resolve(&mut bytes).is_some());
+            let Some(call) = resolved else {
                 let target = reloc.target.display(Some(&context.func.params));
                 return Err(CraneliftError::Relocation { kind: reloc.kind, target });
             };
-            *at = value.to_ne_bytes();
+            calls.push(call);
         }
-        Ok(CraneliftCode { bytes })
+        Ok(CraneliftCode { bytes, calls })
+    }
+
+    /// The code that another process compiled: its bytes and its calls of functions, whose addresses are
+    /// replaced by those of this process. `None` if a call is outside of the code, or of no function.
+    pub(crate) fn from_compiled(mut bytes: Vec<u8>, calls: Vec<Call>) -> Option<CraneliftCode> {
+        calls.iter().try_for_each(|call| call.resolve(&mut bytes))?;
+        Some(CraneliftCode { bytes, calls })
+    }
+
+    /// The calls of functions of this process.
+    pub(crate) fn calls(&self) -> &[Call] {
+        &self.calls
     }
 
     /// The code followed by its constants. Its address must be a multiple of [`code_memory::ALIGNMENT`].
@@ -62,18 +87,28 @@ impl CraneliftCode {
     }
 }
 
-/// The value of an 8-byte absolute relocation; `None` for other kinds and for unknown names.
-fn value(reloc: &FinalizedMachReloc, func: &Function) -> Option<u64> {
+impl Call {
+    /// Writes the address into the code. `None` if the code has no such place, or there is no such function.
+    fn resolve(self, bytes: &mut [u8]) -> Option<()> {
+        let address = runtime_functions::address(self.function)?.addr() as u64;
+        let place = bytes.get_mut(self.offset as usize..)?.first_chunk_mut()?;
+        *place = address.wrapping_add_signed(self.addend).to_ne_bytes();
+        Some(())
+    }
+}
+
+/// The call behind an 8-byte absolute relocation; `None` for other kinds and for unknown names.
+fn call(reloc: &FinalizedMachReloc, func: &Function) -> Option<Call> {
     let FinalizedRelocTarget::ExternalName(name) = &reloc.target else { return None };
-    let address = match name {
+    let function = match name {
         ExternalName::User(name) => {
             let name = func.params.user_named_funcs().get(*name)?;
-            RuntimeFunction::from_number(name.index).filter(|_| name.namespace == 0)?.address()
+            RuntimeFunction::from_number(name.index).filter(|_| name.namespace == 0)?.number()
         }
-        ExternalName::LibCall(called) => runtime_functions::library_function(*called)?,
+        ExternalName::LibCall(called) => runtime_functions::library_number(*called)?,
         _ => return None,
     };
-    (reloc.kind == Reloc::Abs8).then(|| (address.addr() as u64).wrapping_add_signed(reloc.addend))
+    (reloc.kind == Reloc::Abs8).then_some(Call { offset: reloc.offset, function, addend: reloc.addend })
 }
 
 #[cfg(test)]

@@ -78,21 +78,32 @@ impl RuntimeFunction {
     }
 }
 
-/// The address of a function that Cranelift itself calls; `None` if kernels never need it.
-pub(crate) fn library_function(called: LibCall) -> Option<*const u8> {
-    Some(match called {
-        LibCall::FmaF32 => fma_f32 as *const u8,
-        LibCall::FmaF64 => fma_f64 as *const u8,
-        LibCall::CeilF32 => ceil_f32 as *const u8,
-        LibCall::CeilF64 => ceil_f64 as *const u8,
-        LibCall::FloorF32 => floor_f32 as *const u8,
-        LibCall::FloorF64 => floor_f64 as *const u8,
-        LibCall::TruncF32 => trunc_f32 as *const u8,
-        LibCall::TruncF64 => trunc_f64 as *const u8,
-        LibCall::NearestF32 => nearest_f32 as *const u8,
-        LibCall::NearestF64 => nearest_f64 as *const u8,
-        _ => return None,
-    })
+/// The functions that Cranelift itself calls. Their numbers follow those of [`RuntimeFunction::ALL`].
+const LIBRARY: [(LibCall, fn() -> *const u8); 10] = [
+    (LibCall::FmaF32, || fma_f32 as *const u8),
+    (LibCall::FmaF64, || fma_f64 as *const u8),
+    (LibCall::CeilF32, || ceil_f32 as *const u8),
+    (LibCall::CeilF64, || ceil_f64 as *const u8),
+    (LibCall::FloorF32, || floor_f32 as *const u8),
+    (LibCall::FloorF64, || floor_f64 as *const u8),
+    (LibCall::TruncF32, || trunc_f32 as *const u8),
+    (LibCall::TruncF64, || trunc_f64 as *const u8),
+    (LibCall::NearestF32, || nearest_f32 as *const u8),
+    (LibCall::NearestF64, || nearest_f64 as *const u8),
+];
+
+/// The number of a function that Cranelift itself calls; `None` if kernels never need it.
+pub(crate) fn library_number(called: LibCall) -> Option<u32> {
+    let at = LIBRARY.iter().position(|(call, _)| *call == called)?;
+    Some((RuntimeFunction::ALL.len() + at) as u32)
+}
+
+/// The address of the function with a number, of either kind.
+pub(crate) fn address(number: u32) -> Option<*const u8> {
+    match RuntimeFunction::from_number(number) {
+        Some(function) => Some(function.address()),
+        None => LIBRARY.get((number as usize).checked_sub(RuntimeFunction::ALL.len())?).map(|(_, at)| at()),
+    }
 }
 
 /// Defines functions with the calling convention of C. All arguments of a function have the type of its

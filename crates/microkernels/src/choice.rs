@@ -7,12 +7,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// How a plan accesses its operands, and the sizes of its blocks: MC rows, KC positions along K, NC columns.
 ///
 /// As text: `in-place:rows`, `in-place:columns`, `whole-a:kc=256,nc=64`, `blocks:mc=96,kc=256,nc=2048`,
 /// `blocks-of-a:mc=96,kc=256,nc=2048`, `blocks-of-b:mc=96,kc=256,nc=2048` or
 /// `blocks-in-place:mc=96,kc=256,nc=2048`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum BlockingChoice {
     /// Microkernels read both operands in place.
     InPlace {
@@ -40,7 +42,7 @@ pub enum BlockingChoice {
 }
 
 /// The operands whose blocks are packed. Microkernels read the others in place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PackedBlocks {
     /// A and B.
     Both,

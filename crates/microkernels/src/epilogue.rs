@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::ptr;
 
 use vector_asm::{
-    Counter, ExecutableCode, Index, LoopRange, StoredType, VectorAddress, VectorFunction, VectorOp,
-    VectorProgram, VectorStmt, compile,
+    Counter, ExecutableCode, Index, LoopRange, StoredType, VectorAddress, VectorCode, VectorFunction,
+    VectorOp, VectorProgram, VectorStmt, compile,
 };
 
 use crate::epilogue_program::{
@@ -33,8 +33,9 @@ pub(crate) struct Epilogue {
     /// that it processes, widest first. A tile without a generated microkernel is processed by calls whose
     /// widths add up to its own.
     functions: Vec<(usize, VectorFunction)>,
-    /// Owns the memory of the functions.
+    /// Owns the memory of the functions: of the microkernels for these tiles, then of the others.
     code: ExecutableCode,
+    order: Vec<(usize, usize)>,
     /// How generated microkernels access the operands.
     operand_access: OperandAccess,
     /// Bytes of a row of accumulators in scratch memory.
@@ -52,6 +53,61 @@ impl Epilogue {
         access: &OperandAccess,
         initial: Option<&VectorAddress>,
     ) -> Option<Epilogue> {
+        let code = EpilogueCode::compile(problem, access, initial)?;
+        Epilogue::of_code(problem, access, &code)
+    }
+
+    /// The epilogue with its code. `None` if the code is that of another epilogue, or if it cannot be loaded.
+    pub(crate) fn of_code(
+        problem: &GemmProblem,
+        access: &OperandAccess,
+        EpilogueCode { tiles, widths, functions: codes }: &EpilogueCode,
+    ) -> Option<Epilogue> {
+        let width = access.width as usize;
+        let columns = [width, (problem.n % width as u64) as usize];
+        if codes.len() != tiles.len() + widths.len() {
+            return None;
+        }
+        let code = ExecutableCode::load_all(&codes.iter().collect::<Vec<_>>()).ok()?;
+        let mut table = [[None; 2]; MAX_ROWS];
+        for (i, &(height, which)) in tiles.iter().enumerate() {
+            *table.get_mut(height.checked_sub(1)?)?.get_mut(which)? = Some(code.function(i));
+        }
+        let behind = |(i, &width): (usize, &usize)| (width, code.function(tiles.len() + i));
+        let functions = widths.iter().enumerate().map(behind).collect();
+        let (bindings, args) = used_parameters(problem);
+        Some(Epilogue {
+            tiles: table,
+            columns,
+            functions,
+            code,
+            order: tiles.clone(),
+            operand_access: *access,
+            row_bytes: width * problem.element.bytes() as usize,
+            batch: problem.batch.len(),
+            bindings,
+            args,
+        })
+    }
+}
+
+/// The code of an epilogue before it is loaded.
+pub(crate) struct EpilogueCode {
+    /// The kinds of tiles that have generated microkernels, by height and by position among the widths of
+    /// tiles.
+    pub(crate) tiles: Vec<(usize, usize)>,
+    /// The columns that each further function processes, widest first.
+    pub(crate) widths: Vec<usize>,
+    /// The microkernels, then the further functions.
+    pub(crate) functions: Vec<VectorCode>,
+}
+
+impl EpilogueCode {
+    fn compile(
+        problem: &GemmProblem,
+        access: &OperandAccess,
+        initial: Option<&VectorAddress>,
+    ) -> Option<EpilogueCode> {
         let width = access.width as usize;
         let columns = [width, (problem.n % width as u64) as usize];
         let (worth, all) = common_tiles(problem, access.height, columns);
@@ -69,30 +125,20 @@ impl Epilogue {
         for &lanes in &widths {
             codes.push(compile(&program(problem, width, lanes as u32)?, access.isa).ok()?);
         }
-        let code = ExecutableCode::load_all(&codes.iter().collect::<Vec<_>>()).ok()?;
-        let mut table = [[None; 2]; MAX_ROWS];
-        for (i, &(height, which)) in tiles.iter().enumerate() {
-            table[height - 1][which] = Some(code.function(i));
-        }
-        let behind = |(i, &width): (usize, &usize)| (width, code.function(tiles.len() + i));
-        let functions = widths.iter().enumerate().map(behind).collect();
-        let (bindings, args) = used_parameters(problem);
-        Some(Epilogue {
-            tiles: table,
-            columns,
-            functions,
-            code,
-            operand_access: *access,
-            row_bytes: width * problem.element.bytes() as usize,
-            batch: problem.batch.len(),
-            bindings,
-            args,
-        })
+        Some(EpilogueCode { tiles, widths, functions: codes })
     }
+}
 
+impl Epilogue {
     /// Bytes of memory that the code takes.
     pub(crate) fn code_bytes(&self) -> usize {
         self.code.bytes()
+    }
+
+    /// The kinds of tiles that have generated microkernels, and the widths of the further functions, in the
+    /// order of [`Epilogue::machine_code`].
+    pub(crate) fn kinds(&self) -> (Vec<(usize, usize)>, Vec<usize>) {
+        (self.order.clone(), self.functions.iter().map(|(width, _)| *width).collect())
     }
 
     /// The code of each function, followed by its constants.

@@ -31,7 +31,7 @@ use crate::fused::OperandAccess;
 use crate::gemm::BatchAddresses;
 use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
-use crate::plan::CheckedProblem;
+use crate::plan::{CheckedProblem, PlanSource};
 use crate::problem::{AxisOffsets, GemmProblem};
 use level::DotLevel;
 use pack::RowFormat;
@@ -81,6 +81,7 @@ impl IntegerGemm {
         isa: Isa,
         cpu: &CpuTarget,
         checked: CheckedProblem,
+        source: PlanSource<'_>,
     ) -> Option<IntegerGemm> {
         let dot = cpu.dot.or_else(|| DotInstructions::fastest(isa)).filter(|dot| dot.is_available())?;
         let is_unsigned = |memory: StoredType| match memory {
@@ -122,7 +123,7 @@ impl IntegerGemm {
         };
         let epilogue = match &checked.output {
             Some(_) => None,
-            None => Some(Epilogue::new(problem, &access(isa, k, &level), None)?),
+            None => Some(source.epilogue(problem, &access(isa, k, &level), None)?),
         };
         let words = epilogue.as_ref().map_or(0, Epilogue::words);
         let packed_b = if b_in_place.is_some() { 0 } else { padded * nc };

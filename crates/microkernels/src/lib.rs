@@ -25,6 +25,7 @@ mod pack; // packing of micro-panels
 mod plan; // the public plan
 mod problem; // the description of a GEMM
 mod simd; // `f32` and `f64` with the vectors of each instruction set
+mod stored; // plans that outlive the process
 mod tile; // microkernels compiled ahead of time
 
 pub use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
@@ -36,6 +37,7 @@ pub use crate::problem::{
     ACCUMULATORS, AxisOffsets, COLUMN, Dimension, DynamicExtent, EPILOGUE_LANES, GemmOperand, GemmProblem,
     OperandBound, ParallelAxis, ROW, batch_index,
 };
+pub use crate::stored::StoredPlan;
 
 /// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
 macro_rules! debug_as_display {

@@ -8,7 +8,8 @@ use vector_asm::{Isa, LaneType, VectorAddress};
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
 use crate::blocking::{Blocking, GemmShape, Packing};
 use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
-use crate::epilogue::Epilogue;
+use crate::epilogue::{Epilogue, EpilogueCode};
+use crate::fused::OperandAccess;
 use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
 use crate::integer::IntegerGemm;
 use crate::machine::CpuTarget;
@@ -30,9 +31,8 @@ use crate::tile::{NR_VECTORS, TAPS};
 pub struct GemmPlan {
     /// Runs the product for each iteration of the batch.
     run: RunPlan,
-    parallel: ParallelAxis,
-    batch: Vec<u64>,
-    dynamic: Vec<(Dimension, DynamicExtent)>,
+    pub(crate) problem: GemmProblem,
+    pub(crate) choice: Option<BlockingChoice>,
     product: PlannedProduct,
     extent: u64,
     grain: u64,
@@ -64,7 +64,7 @@ impl PlannedProduct {
         }
     }
 
-    fn epilogue(&self) -> Option<&Epilogue> {
+    pub(crate) fn epilogue(&self) -> Option<&Epilogue> {
         match self {
             PlannedProduct::Floats { gemm, .. } => gemm.epilogue.as_ref(),
             PlannedProduct::Integers(gemm) => gemm.epilogue.as_ref(),
@@ -77,6 +77,30 @@ impl PlannedProduct {
             PlannedProduct::Floats { gemm, .. } if gemm.is_transposed => [gemm.n, gemm.m, gemm.k],
             PlannedProduct::Floats { gemm, .. } => [gemm.m, gemm.n, gemm.k],
             PlannedProduct::Integers(IntegerGemm { checked: CheckedProblem { sizes, .. }, .. }) => *sizes,
+        }
+    }
+}
+
+/// What decides a plan, beside the problem and the CPU.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PlanSource<'a> {
+    /// A choice of packing and block sizes instead of the heuristics.
+    pub(crate) choice: Option<&'a BlockingChoice>,
+    /// The code of the epilogue, if it was compiled before.
+    pub(crate) code: Option<&'a EpilogueCode>,
+}
+
+impl PlanSource<'_> {
+    /// The epilogue, with the code from before if there is some.
+    pub(crate) fn epilogue(
+        self,
+        problem: &GemmProblem,
+        access: &OperandAccess,
+        initial: Option<&VectorAddress>,
+    ) -> Option<Epilogue> {
+        match self.code {
+            Some(code) => Epilogue::of_code(problem, access, code),
+            None => Epilogue::new(problem, access, initial),
         }
     }
 }
@@ -145,7 +169,7 @@ impl GemmPlan {
     /// [`GemmProblem::initial`] does not allow; the epilogue has loops, or operations that the instruction
     /// set lacks; or two outputs, or an output and a value that is read, might share an element.
     pub fn new(problem: &GemmProblem, cpu: &CpuTarget) -> Option<GemmPlan> {
-        GemmPlan::planned(problem, cpu, None)?.ok()
+        GemmPlan::planned(problem, cpu, PlanSource::default())?.ok()
     }
 
     /// [`GemmPlan::new`] with a choice of packing and block sizes instead of the heuristics. The results are
@@ -159,7 +183,7 @@ impl GemmPlan {
         cpu: &CpuTarget,
         choice: &BlockingChoice,
     ) -> Result<Option<GemmPlan>, ChoiceError> {
-        GemmPlan::planned(problem, cpu, Some(choice)).transpose()
+        GemmPlan::planned(problem, cpu, PlanSource { choice: Some(choice), code: None }).transpose()
     }
 
     /// The choice of packing and block sizes that gives this plan. Of a product of integers, the sizes of its
@@ -214,6 +238,10 @@ impl GemmPlan {
         }
     }
 
+    pub(crate) fn epilogue(&self) -> Option<&Epilogue> {
+        self.product.epilogue()
+    }
+
     /// Bytes of memory that generated code takes; 0 without such code.
     pub fn code_bytes(&self) -> usize {
         self.product.epilogue().map_or(0, Epilogue::code_bytes)
@@ -249,26 +277,26 @@ impl GemmPlan {
         unsafe { (self.run)(self, args, bindings, scratch, begin, end) }
     }
 
-    fn planned(
+    pub(crate) fn planned(
         problem: &GemmProblem,
         cpu: &CpuTarget,
-        choice: Option<&BlockingChoice>,
+        source: PlanSource<'_>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
         match (cpu.isa.filter(|isa| isa.is_available())?, problem.element) {
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            (isa, LaneType::I32) => GemmPlan::of_integers(problem, isa, cpu, choice),
+            (isa, LaneType::I32) => GemmPlan::of_integers(problem, isa, cpu, source),
             #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, LaneType::F32) => GemmPlan::with::<Avx2<f32>>(problem, cpu, choice),
+            (Isa::Avx2, LaneType::F32) => GemmPlan::with::<Avx2<f32>>(problem, cpu, source),
             #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, LaneType::F64) => GemmPlan::with::<Avx2<f64>>(problem, cpu, choice),
+            (Isa::Avx2, LaneType::F64) => GemmPlan::with::<Avx2<f64>>(problem, cpu, source),
             #[cfg(target_arch = "x86_64")]
-            (Isa::Avx512, LaneType::F32) => GemmPlan::with::<Avx512<f32>>(problem, cpu, choice),
+            (Isa::Avx512, LaneType::F32) => GemmPlan::with::<Avx512<f32>>(problem, cpu, source),
             #[cfg(target_arch = "x86_64")]
-            (Isa::Avx512, LaneType::F64) => GemmPlan::with::<Avx512<f64>>(problem, cpu, choice),
+            (Isa::Avx512, LaneType::F64) => GemmPlan::with::<Avx512<f64>>(problem, cpu, source),
             #[cfg(target_arch = "aarch64")]
-            (Isa::Neon, LaneType::F32) => GemmPlan::with::<Neon<f32>>(problem, cpu, choice),
+            (Isa::Neon, LaneType::F32) => GemmPlan::with::<Neon<f32>>(problem, cpu, source),
             #[cfg(target_arch = "aarch64")]
-            (Isa::Neon, LaneType::F64) => GemmPlan::with::<Neon<f64>>(problem, cpu, choice),
+            (Isa::Neon, LaneType::F64) => GemmPlan::with::<Neon<f64>>(problem, cpu, source),
             _ => None,
         }
     }
@@ -277,7 +305,7 @@ impl GemmPlan {
     fn with<V: Simd>(
         problem: &GemmProblem,
         cpu: &CpuTarget,
-        choice: Option<&BlockingChoice>,
+        source: PlanSource<'_>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
         let CheckedProblem { sizes: [m, n, k], a, b, initial, output } = CheckedProblem::of(problem)?;
         let only_stored = output.is_some();
@@ -306,7 +334,7 @@ impl GemmPlan {
             k_can_be_cut: output.is_some() || sums_in_scratch,
             is_transposed,
         };
-        let blocking = match choice.map(|choice| Blocking::chosen(&shape, choice)) {
+        let blocking = match source.choice.map(|choice| Blocking::chosen(&shape, choice)) {
             None => Blocking::new(&shape, cpu),
             Some(Ok(blocking)) => blocking,
             Some(Err(error)) => return Some(Err(error)),
@@ -323,7 +351,7 @@ impl GemmPlan {
             let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking, [b_is_far, packs_in_tiles]);
             access.is_fusible &= !sums_in_scratch;
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
-            Some(Epilogue::new(problem, &access, initial)?)
+            Some(source.epilogue(problem, &access, initial)?)
         };
         let k_offsets: Option<Vec<i64>> =
             matches!(blocking.packing, Packing::Blocks { a: false, .. } if a.is_indexed())
@@ -364,7 +392,14 @@ impl GemmPlan {
         let [rows, columns] = [V::ROWS / unit * unit, NR_VECTORS * V::LANES];
         let tile = if is_transposed { [columns, rows] } else { [rows, columns] };
         let product = PlannedProduct::Floats { gemm, shape, layout };
-        Some(Ok(GemmPlan::of_product(problem, GemmPlan::run_floats::<V>, product, tile, MIN_PART_FMAS)))
+        Some(Ok(GemmPlan::of_product(
+            problem,
+            source,
+            GemmPlan::run_floats::<V>,
+            product,
+            tile,
+            MIN_PART_FMAS,
+        )))
     }
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -372,16 +407,17 @@ impl GemmPlan {
         problem: &GemmProblem,
         isa: Isa,
         cpu: &CpuTarget,
-        choice: Option<&BlockingChoice>,
+        source: PlanSource<'_>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
-        let gemm = IntegerGemm::new(problem, isa, cpu, CheckedProblem::of(problem)?)?;
-        if let Some(&found) = choice {
+        let gemm = IntegerGemm::new(problem, isa, cpu, CheckedProblem::of(problem)?, source)?;
+        if let Some(&found) = source.choice {
             return Some(Err(ChoiceError::Integers { found }));
         }
         let tile = gemm.tile();
         let product = PlannedProduct::Integers(gemm);
         Some(Ok(GemmPlan::of_product(
             problem,
+            source,
             GemmPlan::run_integers,
             product,
             tile,
@@ -393,6 +429,7 @@ impl GemmPlan {
     /// multiply-adds are worth a thread.
     fn of_product(
         problem: &GemmProblem,
+        source: PlanSource<'_>,
         run: RunPlan,
         product: PlannedProduct,
         tile: [usize; 2],
@@ -400,8 +437,7 @@ impl GemmPlan {
     ) -> GemmPlan {
         let (extent, unit, least) = parallel_loop(problem, tile.map(|size| size as u64));
         let grain = part.div_ceil(unit.max(1)).max(least).next_multiple_of(least).min(extent.max(1));
-        let (parallel, batch, dynamic) = (problem.parallel, problem.batch.clone(), problem.dynamic.clone());
-        GemmPlan { run, parallel, batch, dynamic, product, extent, grain }
+        GemmPlan { run, problem: problem.clone(), choice: source.choice.copied(), product, extent, grain }
     }
 
     /// [`GemmPlan::run`] for products of floats.
@@ -459,7 +495,7 @@ impl GemmPlan {
         // SAFETY: the caller's promise.
         let CallExtents { batch, product: [m, n, k] } = unsafe { self.call_extents(bindings) };
         let (mut rows, mut columns, mut outermost) = (0..m, 0..n, 0..batch[0]);
-        match self.parallel {
+        match self.problem.parallel {
             ParallelAxis::None => {}
             ParallelAxis::Batch => outermost = part.start..part.end.min(batch[0]),
             ParallelAxis::Rows => rows = range.start..range.end.min(m),
@@ -485,7 +521,7 @@ impl GemmPlan {
             if let Some(epilogue) = self.product.epilogue() {
                 epilogue.write_constants(words, args, bindings);
             }
-            if self.batch.is_empty() {
+            if self.problem.batch.is_empty() {
                 return run(&base, [rows, columns], k);
             }
             let mut at = [0; MAX_BATCH_LOOPS];
@@ -508,7 +544,7 @@ impl GemmPlan {
         at: &mut [u64; MAX_BATCH_LOOPS],
         extents: &[u64; MAX_BATCH_LOOPS],
     ) {
-        for i in (0..self.batch.len()).rev() {
+        for i in (0..self.problem.batch.len()).rev() {
             self.advance(base, at, i, 1);
             if i == 0 || at[i] < extents[i] {
                 return;
@@ -525,8 +561,8 @@ impl GemmPlan {
     #[inline(always)]
     unsafe fn call_extents(&self, bindings: *const i64) -> CallExtents {
         let mut extents = CallExtents { batch: [1; MAX_BATCH_LOOPS], product: self.product.extents() };
-        extents.batch[..self.batch.len()].copy_from_slice(&self.batch);
-        for (dimension, DynamicExtent { offset, terms }) in &self.dynamic {
+        extents.batch[..self.problem.batch.len()].copy_from_slice(&self.problem.batch);
+        for (dimension, DynamicExtent { offset, terms }) in &self.problem.dynamic {
             let value = terms.iter().fold(*offset, |sum, &(binding, factor)| {
                 // SAFETY: the caller's promise.
                 sum.wrapping_add(factor.wrapping_mul(unsafe { *bindings.add(binding as usize) }))

@@ -19,11 +19,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use vector_asm::{Counter, Index, LaneType, StoredType, Variable, VectorAddress, VectorProgram};
 
 /// A batch of matrix products with a fused epilogue. Offsets are in bytes; a base is a position in the
 /// arguments of [`GemmPlan::run`](crate::GemmPlan::run).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GemmProblem {
     /// The type of accumulators: `F32`, `F64`, or `I32`, which wraps and has operands of 8 bits.
     pub element: LaneType,
@@ -54,7 +55,7 @@ pub struct GemmProblem {
 }
 
 /// A dimension of a GEMM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Dimension {
     /// A batch loop, by its position.
     Batch(usize),
@@ -67,7 +68,7 @@ pub enum Dimension {
 }
 
 /// An extent that follows from the bindings of a call: the sum, or 0 if that is negative.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DynamicExtent {
     /// The summand without a binding.
     pub offset: i64,
@@ -76,7 +77,7 @@ pub struct DynamicExtent {
 }
 
 /// Operand A or B in memory. Its *outer* dimension is M for A and N for B.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GemmOperand {
     /// The position of the base address in the arguments.
     pub base: u32,
@@ -100,27 +101,44 @@ pub struct GemmOperand {
 }
 
 /// Offsets in bytes by position along a dimension.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AxisOffsets {
     /// Bytes from a position to the next.
     Strided(i64),
     /// Bytes from position 0, for each position.
-    Table(Arc<[i64]>),
+    Table(#[serde(with = "table")] Arc<[i64]>),
+}
+
+/// Tables as data.
+mod table {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(table: &Arc<[i64]>, to: S) -> Result<S::Ok, S::Error> {
+        table.as_ref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[i64]>, D::Error> {
+        Vec::deserialize(from).map(Arc::from)
+    }
 }
 
 /// A condition for an element of an operand to exist: `0 ≤ outer[i] + k[p] < limit`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OperandBound {
     /// Summand by position along the outer dimension.
+    #[serde(with = "table")]
     pub outer: Arc<[i64]>,
     /// Summand by position along K.
+    #[serde(with = "table")]
     pub k: Arc<[i64]>,
     /// Exclusive upper limit of the sum.
     pub limit: i64,
 }
 
 /// The loop that the range `begin..end` of a call indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ParallelAxis {
     /// No loop: every call computes everything.
     None,

@@ -15,6 +15,18 @@ use crate::code::VectorCode;
 pub type VectorFunction =
     unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
 
+impl VectorCode {
+    /// The code of a program that was compiled before, from a copy of its bytes and the number of instruction
+    /// bytes among them.
+    ///
+    /// # Safety
+    ///
+    /// [`compile`](crate::compile()) of this version made the bytes, for an instruction set of this processor.
+    pub unsafe fn from_compiled(bytes: Vec<u8>, instructions: usize) -> VectorCode {
+        VectorCode { bytes, instructions }
+    }
+}
+
 /// Compiled programs in executable memory, which is freed when this is dropped.
 #[derive(Debug)]
 pub struct ExecutableCode {

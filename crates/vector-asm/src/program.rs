@@ -17,20 +17,22 @@
 //! bytes. Accesses through different bases do not overlap, unless both only read; accesses through one base
 //! may overlap.
 
+use serde::{Deserialize, Serialize};
+
 /// A value, as the index of its type in [`VectorProgram::values`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Value(pub u32);
 
 /// A variable, as the index of its type in [`VectorProgram::variables`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Variable(pub u32);
 
 /// The counter of a loop. Each loop of a program has its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Counter(pub u32);
 
 /// The type of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LaneType {
     /// IEEE single precision.
     F32,
@@ -48,7 +50,7 @@ pub enum LaneType {
 }
 
 /// The type of an element in memory, which loads and stores convert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StoredType {
     /// The type of the lane.
     Same,
@@ -67,7 +69,7 @@ pub enum StoredType {
 }
 
 /// The type of a value or variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VectorType {
     /// The type of each lane.
     pub element: LaneType,
@@ -76,7 +78,7 @@ pub struct VectorType {
 }
 
 /// An index of an affine offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Index {
     /// The counter of an enclosing loop.
     Counter(Counter),
@@ -86,7 +88,7 @@ pub enum Index {
 
 /// The addresses of a vector's elements in memory: lane `i` is at `base + offset + Σ coefficient · index +
 /// step · i`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VectorAddress {
     /// The position of the base address in `args`; `None` for the scratch memory.
     pub base: Option<u32>,
@@ -102,7 +104,7 @@ pub struct VectorAddress {
 }
 
 /// Loops around straight-line vector code.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct VectorProgram {
     /// The type of each value.
     pub values: Vec<VectorType>,
@@ -115,7 +117,7 @@ pub struct VectorProgram {
 }
 
 /// A statement.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VectorStmt {
     /// Runs the body once for each value of the counter, in ascending order.
     Loop {
@@ -158,7 +160,7 @@ pub enum VectorStmt {
 }
 
 /// The range of a loop's counter.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LoopRange {
     /// `0..n`.
     Constant(u64),
@@ -174,7 +176,7 @@ pub enum LoopRange {
 }
 
 /// `offset + Σ coefficient · index`, which fits 64 bits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CounterSum {
     /// The constant part.
     pub offset: i64,
@@ -183,7 +185,7 @@ pub struct CounterSum {
 }
 
 /// The operation that defines a value.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VectorOp {
     /// The same bits in every lane; a 32-bit lane takes the low ones.
     Constant(u64),
@@ -243,7 +245,7 @@ pub enum VectorOp {
 }
 
 /// Operations on one operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Unary {
     /// `-a`: the sign of a float is flipped, an integer wraps.
     Negate,
@@ -262,7 +264,7 @@ pub enum Unary {
 }
 
 /// Operations on two operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Binary {
     /// `a + b`; integers wrap.
     Add,
@@ -289,7 +291,7 @@ pub enum Binary {
 }
 
 /// Comparisons; the result of each is an integer mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Comparison {
     /// `a < b`; false with NaN.
     Less,

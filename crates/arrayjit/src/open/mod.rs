@@ -14,11 +14,11 @@ use lowered_ir::{pipeline::OptimizeSettings, stack::with_enough};
 use crate::{
     backend::Backend,
     cache::CodeCache,
+    code_folder::CodeFolder,
     error::OpenError,
     generate::Generator,
     observe::Observers,
     parts::BackendParts,
-    schedule_folder::ScheduleFolder,
     settings::{DebugSettings, LoadedSettings, Settings, SuggestedStreams},
     target::Target,
     tune::Tuner,
@@ -133,10 +133,10 @@ impl Backend {
             device.reject_unwritten_reads(settings.reject_unwritten_reads);
         }
         let generator = Generator {
+            folder: CodeFolder::of(&settings, &codegen),
             target: Arc::new(Target { name, codegen, devices }),
             logs: settings.has_logs(),
             tuner,
-            schedules: ScheduleFolder::of(&settings),
             cache: CodeCache::new(settings.code_cache_bytes),
             observer: Box::new(observer),
         };

@@ -147,8 +147,8 @@ fn read(config: &Config) -> Result<Settings, ConfigError> {
         gpu: config.clone().try_deserialize()?,
         debugging: config.clone().try_deserialize()?,
         code_cache_bytes: config.get("code_cache_bytes")?,
-        schedule_folder: config.get("schedule_folder")?,
-        schedule_folder_bytes: config.get("schedule_folder_bytes")?,
+        code_folder: config.get("code_folder")?,
+        code_folder_bytes: config.get("code_folder_bytes")?,
     })
 }
 
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(settings.streams, SuggestedStreams::ForParallelCopying);
         assert_eq!((gpu.tf32, &*gpu.cuda_device, debugging.level), (true, "4", 5));
         assert_eq!((&*debugging.logs, settings.code_cache_bytes), ("values", 7));
-        assert_eq!((&*settings.schedule_folder, settings.schedule_folder_bytes), ("here", 8));
+        assert_eq!((&*settings.code_folder, settings.code_folder_bytes), ("here", 8));
     }
 
     #[test]

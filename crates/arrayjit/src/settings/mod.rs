@@ -69,13 +69,13 @@ pub struct Settings {
     /// linked from it, and compiled again on the next request. A second cache, of at most 64 compiled texts,
     /// has the same limit.
     pub code_cache_bytes: usize,
-    /// The folder where schedules of routines are kept from process to process; empty for none. A routine
-    /// that is found there is not scheduled again. The folder must belong to the user of the process, and
+    /// The folder where compiled routines are kept from process to process; empty for none. A routine
+    /// that is found there is not compiled again. The folder must belong to the user of the process, and
     /// others must not be able to write to it; otherwise it is not used. A folder that does not exist is
     /// made.
-    pub schedule_folder: String,
-    /// The most bytes of the files in `schedule_folder`, of which the least recently used are removed.
-    pub schedule_folder_bytes: usize,
+    pub code_folder: String,
+    /// The most bytes of the files in `code_folder`, of which the least recently used are removed.
+    pub code_folder_bytes: usize,
 }
 
 /// The search for faster code with the same bits; see [`crate::tune`].
@@ -166,8 +166,8 @@ impl Default for Settings {
             gpu: GpuSettings::default(),
             debugging: DebugSettings::default(),
             code_cache_bytes: 256 << 20,
-            schedule_folder: String::new(),
-            schedule_folder_bytes: 256 << 20,
+            code_folder: String::new(),
+            code_folder_bytes: 256 << 20,
         }
     }
 }

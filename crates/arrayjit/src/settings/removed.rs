@@ -10,8 +10,11 @@ const HOST: &str = "contexts with `HostOptions` of their own are made by `Contex
 /// What replaces settings of logs.
 const LOGS: &str = "`logs` is the folder for logs, which is cleaned";
 
+/// What replaces settings of the folder of schedules.
+const CODE: &str = "`code_folder` keeps compiled code, and `code_folder_bytes` bounds it";
+
 /// The keys, with what replaces them.
-const REMOVED: [(&str, &str); 18] = [
+const REMOVED: [(&str, &str); 20] = [
     ("automatic_host_transfers", HOST),
     ("code_cache_entries", "`code_cache_bytes` bounds the cache"),
     ("enable_device_only", OPTIMIZER),
@@ -26,6 +29,8 @@ const REMOVED: [(&str, &str); 18] = [
     ("log_folder", LOGS),
     ("log_rounded", "`Compiled::link_logging` takes the style of a log"),
     ("log_values", LOGS),
+    ("schedule_folder", CODE),
+    ("schedule_folder_bytes", CODE),
     ("stack_threshold_in_bytes", OPTIMIZER),
     ("use_host_memory", HOST),
     ("virtualize_max_tracing_dim", OPTIMIZER),

@@ -16,6 +16,8 @@ mod bits_of_values;
 #[cfg(feature = "cranelift")]
 mod capsules;
 #[cfg(feature = "cranelift")]
+mod code_folder;
+#[cfg(feature = "cranelift")]
 mod compile_time;
 #[cfg(feature = "cranelift")]
 mod convolution_gradients;
@@ -88,8 +90,6 @@ mod run_sizes;
 #[cfg(feature = "cranelift")]
 mod scan_gradients;
 mod scans;
-#[cfg(feature = "cranelift")]
-mod schedule_folder;
 #[cfg(feature = "cranelift")]
 mod slices;
 mod small_stacks;

@@ -189,7 +189,7 @@ pub fn extent(dim: usize) -> i64 {
 /// A product space and its projections to the arrays of one assignment.
 ///
 /// Dimensions exclude padding; lowering shifts indices by the margins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Projections {
     product_space: Dims,
     product_iterators: SmallVec<[LoopId; 4]>,

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use tnode::{MemoryMode, TensorNode, WeakNode};
 
+use super::stored_computation::ComputationBody;
 use crate::Lowered;
 use crate::ir::{
     Affine, Block, Expr, Fresh, IdSet, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, Var, walk,
@@ -45,9 +46,9 @@ pub struct OptimizeCtx {
 /// the routine's table, so they hold for the routine over any nodes.
 #[derive(Clone, Debug)]
 pub struct Changes {
-    routine: Arc<str>,
-    overwritten: IdSet<NodeRef>,
-    defined: Vec<(NodeRef, KnownComputation)>,
+    pub(super) routine: Arc<str>,
+    pub(super) overwritten: IdSet<NodeRef>,
+    pub(super) defined: Vec<(NodeRef, KnownComputation)>,
 }
 
 /// A computation with the handles of the nodes that it reads.
@@ -58,7 +59,7 @@ struct BoundComputation {
 }
 
 #[derive(Clone, Debug)]
-enum KnownComputation {
+pub(super) enum KnownComputation {
     Known(Arc<InlinableComputation>),
     /// A later routine has overwritten an input.
     Changed {
@@ -69,21 +70,21 @@ enum KnownComputation {
 
 /// The computation of one node, by itself.
 #[derive(Debug)]
-struct InlinableComputation {
+pub(super) struct InlinableComputation {
     /// The routine it comes from.
-    routine: Arc<str>,
+    pub(super) routine: Arc<str>,
     /// The table of nodes of that routine, which its computations share.
-    nodes: Arc<[NodeDecl]>,
+    pub(super) nodes: Arc<[NodeDecl]>,
     /// The statements that compute the node, starting with its `zero` statement.
-    body: Block,
+    pub(super) body: ComputationBody,
     /// The node, as the body names it.
-    own: NodeRef,
+    pub(super) own: NodeRef,
     /// The nodes it reads.
-    inputs: Box<[NodeRef]>,
+    pub(super) inputs: Box<[NodeRef]>,
     /// The symbols it mentions.
-    symbols: BTreeMap<SymbolId, Symbol>,
+    pub(super) symbols: BTreeMap<SymbolId, Symbol>,
     /// Whether the computation reads the merge buffer.
-    merges: bool,
+    pub(super) merges: bool,
 }
 
 impl OptimizeCtx {
@@ -107,6 +108,11 @@ impl OptimizeCtx {
             self.known.remove(&key);
             self.known.insert(key, BoundComputation { computation: computation.clone(), inputs });
         }
+    }
+
+    /// Whether the computation of a node is kept, or known to be lost.
+    pub fn knows(&self, node: &TensorNode) -> bool {
+        !self.is_empty() && self.find(node).is_some()
     }
 
     /// The number of nodes whose computation is kept.
@@ -180,7 +186,10 @@ impl Importer<'_> {
                 ImportTask::Find(node) if self.done.contains(&node) => {}
                 ImportTask::Find(node) => self.find(node, &mut open)?,
                 ImportTask::Copy(computation, nodes, symbols) => {
-                    let mut body = computation.body.clone();
+                    let mut body = match computation.body.statements() {
+                        Some(body) => body.to_vec(),
+                        None => return Err(self.unreadable(&computation, &nodes)),
+                    };
                     rename(&mut body, &mut self.fresh);
                     renumber(&mut body, &nodes, &symbols);
                     self.body.append(&mut body);
@@ -188,6 +197,19 @@ impl Importer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The error for a computation whose stored text is of no routine.
+    fn unreadable(
+        &self,
+        computation: &InlinableComputation,
+        nodes: &BTreeMap<NodeRef, NodeRef>,
+    ) -> ModeError {
+        let node = nodes.get(&computation.own).copied().unwrap_or(computation.own);
+        let name = self.lowered.routine.node(node).name.clone();
+        let what = "a text that cannot be read".to_owned();
+        let rejection = InlineRejection::BoundToRun { routine: computation.routine.to_string(), what };
+        ModeError::NotVirtual { node, name, rejection, remedy: KEEP_IN_MEMORY }
     }
 
     /// Finds the computation of the node, if there is one, and pushes the steps that it takes onto `open`,
@@ -352,7 +374,7 @@ fn entry(
     KnownComputation::Known(Arc::new(InlinableComputation {
         routine: Arc::clone(name),
         nodes: Arc::clone(nodes),
-        body,
+        body: ComputationBody::Made(body),
         own: node,
         inputs,
         symbols,

@@ -2,6 +2,7 @@
 
 mod cross_routine_inlining;
 mod scans;
+mod stored_computation;
 
 use tnode::TensorNode;
 

@@ -1,9 +1,8 @@
 //! Files found by their keys, within a number of bytes.
 //!
-//! A file is a line with the lengths of key and content and the checksum of both, then the key, then the
-//! content. It is written under a temporary name and renamed when it is whole, so no reader sees a part of
-//! it, and of several writers of one file the last one wins. Its name is the hash of its key, and a reader
-//! compares the whole key.
+//! A file is a word, the key, a checksum, and the content. It is written under a temporary name and renamed
+//! when it is whole, so no reader sees a part of it, and of several writers of one file the last one wins.
+//! Its name is its key.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions},
@@ -14,12 +13,27 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use xxhash_rust::xxh3::xxh3_128;
+use sha2::{Digest, Sha256};
 
 /// The first word of each file, with the version of the format.
-const MAGIC: &str = "arrayjit-schedule-1";
-const EXTENSION: &str = "schedule";
+const MAGIC: &[u8] = b"arrayjit-code-1\n";
+/// Bytes before the content: the word, the key and the checksum.
+const HEADER: usize = MAGIC.len() + 32 + 32;
+const EXTENSION: &str = "code";
 const TEMPORARY: &str = "temporary";
+/// The hash of everything that a file depends on.
+pub(super) type Key = [u8; 32];
+
+/// What was found under a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// A file that another user owns or can write, that is damaged, or that is of another key.
+    Rejected,
+    /// The content.
+    Content(Vec<u8>),
+}
+
 /// The age of temporary files that no process writes any more.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -51,31 +65,44 @@ impl Files {
         files.is_safe(&fs::metadata(folder).ok()?).then_some(files)
     }
 
-    /// The content of the file with this key.
-    pub(super) fn read(&self, key: &str) -> Option<String> {
-        let mut file = File::open(self.path(key)).ok()?;
+    /// Reads the file with this key.
+    pub(super) fn read(&self, key: &Key) -> Found {
+        let Ok(mut file) = File::open(self.path(key)) else { return Found::Nothing };
+        match self.checked(&mut file, key) {
+            Some(content) => {
+                // Used files go last. If the time cannot be set, they go earlier.
+                let _ = file.set_modified(SystemTime::now());
+                Found::Content(content)
+            }
+            None => Found::Rejected,
+        }
+    }
+
+    /// The content of an open file, if the file is safe and whole.
+    fn checked(&self, file: &mut File, key: &Key) -> Option<Vec<u8>> {
         let metadata = file.metadata().ok()?;
         if !metadata.is_file() || metadata.len() > self.limit || !self.is_safe(&metadata) {
             return None;
         }
-        let mut bytes = Vec::with_capacity(metadata.len() as usize);
+        let mut found = [0; HEADER];
+        file.read_exact(&mut found).ok()?;
+        let mut content = Vec::with_capacity(metadata.len() as usize);
         // A file may grow while it is read.
-        (&mut file).take(self.limit).read_to_end(&mut bytes).ok()?;
-        let content = content(&bytes, key)?.to_owned();
-        // Used files go last. If the time cannot be set, they go earlier.
-        let _ = file.set_modified(SystemTime::now());
-        Some(content)
+        file.take(self.limit).read_to_end(&mut content).ok()?;
+        (found == header(key, &content)).then_some(content)
     }
 
     /// Writes the file with this key, and removes the oldest files that exceed the limit. Returns whether the
     /// file was written.
-    pub(super) fn write(&self, key: &str, content: &str) -> bool {
-        let bytes = [header(key, content).as_bytes(), key.as_bytes(), content.as_bytes()].concat();
-        if bytes.len() as u64 > self.limit {
+    pub(super) fn write(&self, key: &Key, content: &[u8]) -> bool {
+        if (HEADER + content.len()) as u64 > self.limit {
             return false;
         }
         let Some((temporary, mut file)) = self.create_temporary() else { return false };
-        let written = file.write_all(&bytes).and_then(|()| fs::rename(&temporary, self.path(key)));
+        let written = file
+            .write_all(&header(key, content))
+            .and_then(|()| file.write_all(content))
+            .and_then(|()| fs::rename(&temporary, self.path(key)));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
@@ -95,8 +122,9 @@ impl Files {
         options.open(&path).ok().map(|file| (path, file))
     }
 
-    fn path(&self, key: &str) -> PathBuf {
-        self.folder.join(format!("{:032x}.{EXTENSION}", xxh3_128(key.as_bytes())))
+    fn path(&self, key: &Key) -> PathBuf {
+        let name: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(format!("{name}.{EXTENSION}"))
     }
 
     /// Removes abandoned files, and the oldest ones until the rest is within the limit. Other processes may
@@ -165,23 +193,28 @@ fn create(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
-fn header(key: &str, content: &str) -> String {
-    let checksum = xxh3_128([key, content].concat().as_bytes());
-    format!("{MAGIC} {} {} {checksum:032x}\n", key.len(), content.len())
-}
-
-/// The content in the bytes of a file with this key; none if anything is wrong with them.
-fn content<'a>(bytes: &'a [u8], key: &str) -> Option<&'a str> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let (_, rest) = text.split_once('\n')?;
-    let content = rest.strip_prefix(key)?;
-    (text.len() - rest.len() == header(key, content).len() && text.starts_with(&header(key, content)))
-        .then_some(content)
+/// The header of a file: its checksum is of the word, the key and the content.
+fn header(key: &Key, content: &[u8]) -> [u8; HEADER] {
+    let checksum = Sha256::new().chain_update(MAGIC).chain_update(key).chain_update(content).finalize();
+    let mut header = [0; HEADER];
+    let (word, rest) = header.split_at_mut(MAGIC.len());
+    word.copy_from_slice(MAGIC);
+    rest[..32].copy_from_slice(key);
+    rest[32..].copy_from_slice(&checksum);
+    header
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn key(name: &str) -> Key {
+        Sha256::digest(name).into()
+    }
+
+    fn is_read(files: &Files, name: &str) -> bool {
+        matches!(files.read(&key(name)), Found::Content(_))
+    }
 
     fn open(folder: &Path) -> Files {
         Files::open(folder, 1 << 20).expect("the folder is ours")
@@ -191,13 +224,13 @@ mod tests {
     fn what_is_written_is_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let files = open(&folder.path().join("made/here"));
-        assert_eq!(files.read("key"), None);
-        assert!(files.write("key", "content\nof lines"));
-        assert!(files.write("key", "other content"), "again");
-        assert!(files.write("", ""));
-        assert_eq!(files.read("key").as_deref(), Some("other content"));
-        assert_eq!(files.read("").as_deref(), Some(""));
-        assert_eq!(files.read("keys"), None);
+        assert_eq!(files.read(&key("key")), Found::Nothing);
+        assert!(files.write(&key("key"), b"content\nof lines"));
+        assert!(files.write(&key("key"), b"other content"), "again");
+        assert!(files.write(&key(""), b""));
+        assert_eq!(files.read(&key("key")), Found::Content(b"other content".to_vec()));
+        assert_eq!(files.read(&key("")), Found::Content(b"".to_vec()));
+        assert_eq!(files.read(&key("keys")), Found::Nothing);
     }
 
     /// Each prefix of a file, each file with a byte changed or added, and files of other keys.
@@ -205,8 +238,8 @@ mod tests {
     fn damaged_files_are_absent() {
         let folder = tempfile::tempdir().expect("a folder");
         let files = open(folder.path());
-        assert!(files.write("key", "content") && files.write("other", "content"));
-        let path = files.path("key");
+        assert!(files.write(&key("key"), b"content") && files.write(&key("other"), b"content"));
+        let path = files.path(&key("key"));
         let whole = fs::read(&path).expect("it was written");
         let mut damaged: Vec<Vec<u8>> = (0..whole.len()).map(|end| whole[..end].to_vec()).collect();
         for at in 0..whole.len() {
@@ -217,13 +250,13 @@ mod tests {
             }
         }
         damaged.push([&whole[..], b"x"].concat());
-        damaged.push(fs::read(files.path("other")).expect("it was written"));
+        damaged.push(fs::read(files.path(&key("other"))).expect("it was written"));
         for bytes in damaged {
             fs::write(&path, &bytes).expect("the file is ours");
-            assert_eq!(files.read("key"), None, "{}", String::from_utf8_lossy(&bytes));
+            assert_eq!(files.read(&key("key")), Found::Rejected, "{}", String::from_utf8_lossy(&bytes));
         }
         fs::write(&path, &whole).expect("the file is ours");
-        assert_eq!(files.read("key").as_deref(), Some("content"));
+        assert_eq!(files.read(&key("key")), Found::Content(b"content".to_vec()));
     }
 
     #[cfg(unix)]
@@ -232,15 +265,15 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().expect("a folder");
         let files = open(folder.path());
-        assert!(files.write("key", "content"));
+        assert!(files.write(&key("key"), b"content"));
         let allow = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the file is ours");
         };
         for (mode, is_read) in [(0o620, false), (0o602, false), (0o644, true)] {
-            allow(&files.path("key"), mode);
-            assert_eq!(files.read("key").is_some(), is_read, "{mode:o}");
+            allow(&files.path(&key("key")), mode);
+            assert_eq!(is_read(&files, "key"), is_read, "{mode:o}");
         }
-        assert!(files.write("key", "content"), "a file is replaced, whatever its mode");
+        assert!(files.write(&key("key"), b"content"), "a file is replaced, whatever its mode");
         for (mode, opens) in [(0o770, false), (0o707, false), (0o755, true)] {
             allow(folder.path(), mode);
             assert_eq!(Files::open(folder.path(), 1 << 20).is_some(), opens, "{mode:o}");
@@ -258,19 +291,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let files = Files::open(folder.path(), 2000).expect("the folder is ours");
         let content = "x".repeat(500);
-        let write = |key: &str, age: u64| {
-            assert!(files.write(key, &content));
-            let file = File::options().write(true).open(files.path(key)).expect("it was written");
+        let write = |name: &str, age: u64| {
+            assert!(files.write(&key(name), content.as_bytes()));
+            let file = File::options().write(true).open(files.path(&key(name))).expect("it was written");
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("the file is ours");
         };
         write("first", 30);
         write("second", 20);
         write("third", 10);
-        assert!(files.read("first").is_some(), "used now");
+        assert!(is_read(&files, "first"), "used now");
         write("fourth", 0);
-        let kept = ["first", "second", "third", "fourth"].map(|key| files.read(key).is_some());
+        let kept = ["first", "second", "third", "fourth"].map(|name| is_read(&files, name));
         assert_eq!(kept, [true, false, true, true]);
-        assert!(!files.write("large", &"x".repeat(2000)), "it alone exceeds the limit");
+        assert!(!files.write(&key("large"), &[0; 2000]), "it alone exceeds the limit");
         let bytes = |entry: fs::DirEntry| entry.metadata().map_or(0, |metadata| metadata.len());
         let entries = fs::read_dir(folder.path()).expect("the folder is ours");
         assert!(entries.filter_map(Result::ok).map(bytes).sum::<u64>() <= 2000);
@@ -283,7 +316,7 @@ mod tests {
         let (old, file) = files.create_temporary().expect("the folder is ours");
         file.set_modified(SystemTime::now() - 2 * ABANDONED).expect("the file is ours");
         let (new, _) = files.create_temporary().expect("the folder is ours");
-        assert!(files.write("key", "content"));
+        assert!(files.write(&key("key"), b"content"));
         assert_eq!((old.exists(), new.exists()), (false, true));
     }
 }

@@ -1,10 +1,10 @@
-//! Scheduled routines as text, and back.
+//! Scheduled routines as text without the statements of their kernels, and the ABIs of compiled kernels.
 //!
 //! ```text
 //! BYTES
 //! routine …                                         the routine without statements, for symbols and nodes
-//! kernel BYTES EXTENT GRAIN THREADS END SCRATCH COST PARAMETERS
-//! routine …                                         the kernel
+//! kernel NAME EXTENT GRAIN THREADS END SCRATCH COST PARAMETERS
+//! code NAME …                                       the same of the compiled kernel
 //! call KERNEL ARGUMENTS / SYMBOLS                   `=N` is the step N of a scan
 //! temp NODE BYTES OFFSET FIRST LAST
 //! overwritten NODES
@@ -18,19 +18,18 @@ use codegen_core::{
 };
 use lowered_ir::{
     ir::{LoweredRoutine, NodeDecl, NodeRef, Numerics, SymbolId},
-    log,
     text::{parse, print},
 };
 
-/// The text of a schedule whose kernels have no choices.
-pub(super) fn write(schedule: &ScheduledRoutine) -> String {
+/// The text of a schedule and of the ABIs of its compiled kernels, which do not log.
+pub(super) fn write(schedule: &ScheduledRoutine, compiled: &[KernelAbi]) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = write_parts(schedule, &mut text);
+    let _ = write_parts(schedule, compiled, &mut text);
     text
 }
 
-fn write_parts(schedule: &ScheduledRoutine, out: &mut String) -> std::fmt::Result {
+fn write_parts(schedule: &ScheduledRoutine, compiled: &[KernelAbi], out: &mut String) -> std::fmt::Result {
     let frame = print(&LoweredRoutine {
         name: schedule.name().to_owned(),
         numerics: Numerics::default(),
@@ -39,20 +38,8 @@ fn write_parts(schedule: &ScheduledRoutine, out: &mut String) -> std::fmt::Resul
         body: Vec::new(),
     });
     write!(out, "{}\n{frame}", frame.len())?;
-    for kernel in schedule.kernels() {
-        let KernelAbi { launch, scratch_bytes, cost, params, .. } = kernel.abi();
-        let ir = print(kernel.ir());
-        let Launch { extent, grain, threads, end } = launch;
-        write!(out, "kernel {} {extent} {grain} {threads}", ir.len())?;
-        match end {
-            None => write!(out, " -")?,
-            Some(LaunchEnd { index, factor, offset }) => write!(out, " {index},{factor},{offset}")?,
-        }
-        let [flops, integers, bytes] = [cost.flops, cost.integer_ops, cost.bytes].map(f64::to_bits);
-        write!(out, " {scratch_bytes} {flops:x},{integers:x},{bytes:x}")?;
-        params.iter().try_for_each(|param| write_param(*param, out))?;
-        write!(out, "\n{ir}")?;
-    }
+    schedule.kernels().iter().try_for_each(|kernel| write_abi("kernel", kernel.abi(), out))?;
+    compiled.iter().try_for_each(|abi| write_abi("code", abi, out))?;
     for KernelCall { kernel, args, bindings } in schedule.calls() {
         write!(out, "call {kernel}")?;
         args.iter().try_for_each(|slot| match slot {
@@ -75,6 +62,20 @@ fn write_parts(schedule: &ScheduledRoutine, out: &mut String) -> std::fmt::Resul
     writeln!(out)
 }
 
+fn write_abi(word: &str, abi: &KernelAbi, out: &mut String) -> std::fmt::Result {
+    let KernelAbi { name, launch, scratch_bytes, cost, params, log: _ } = abi;
+    let Launch { extent, grain, threads, end } = launch;
+    write!(out, "{word} {name} {extent} {grain} {threads}")?;
+    match end {
+        None => write!(out, " -")?,
+        Some(LaunchEnd { index, factor, offset }) => write!(out, " {index},{factor},{offset}")?,
+    }
+    let [flops, integers, bytes] = [cost.flops, cost.integer_ops, cost.bytes].map(f64::to_bits);
+    write!(out, " {scratch_bytes} {flops:x},{integers:x},{bytes:x}")?;
+    params.iter().try_for_each(|param| write_param(*param, out))?;
+    writeln!(out)
+}
+
 fn write_param(param: Param, out: &mut String) -> std::fmt::Result {
     match param {
         Param::Node { access: Access::Read, bytes } => write!(out, " r{bytes}"),
@@ -86,9 +87,10 @@ fn write_param(param: Param, out: &mut String) -> std::fmt::Result {
     }
 }
 
-/// The schedule with this text, of `routine`. None if the text is of no schedule, or of one that does not
-/// pass the checks of new schedules.
-pub(super) fn read(text: &str, routine: &LoweredRoutine) -> Option<ScheduledRoutine> {
+/// The schedule with this text, whose kernels have no statements, and the ABIs of the compiled kernels. The
+/// schedule is of a routine with the nodes `known`. None if the text is of no schedule, or of one that does
+/// not pass the checks of new schedules.
+pub(super) fn read(text: &str, known: &[NodeDecl]) -> Option<(ScheduledRoutine, Vec<KernelAbi>)> {
     let mut rest = text;
     let length = line(&mut rest)?;
     let frame = part(&mut rest, length)?;
@@ -101,11 +103,13 @@ pub(super) fn read(text: &str, routine: &LoweredRoutine) -> Option<ScheduledRout
         temps: Vec::new(),
         overwritten: Vec::new(),
     };
-    restore_modes(&mut parts.nodes, &routine.nodes);
+    restore_modes(&mut parts.nodes, known);
+    let mut compiled = Vec::new();
     loop {
         let (word, line) = line(&mut rest)?.split_once(' ').unwrap_or(("overwritten", ""));
         match word {
-            "kernel" => parts.kernels.push(kernel(line, &mut rest)?),
+            "kernel" => parts.kernels.push(Kernel::opaque(abi(line)?).ok()?),
+            "code" => compiled.push(abi(line)?),
             "call" => parts.calls.push(call(line)?),
             "temp" => parts.temps.push(temp(line)?),
             "overwritten" => {
@@ -115,7 +119,7 @@ pub(super) fn read(text: &str, routine: &LoweredRoutine) -> Option<ScheduledRout
             _ => return None,
         }
     }
-    if rest.is_empty() { ScheduledRoutine::new(parts).ok() } else { None }
+    if rest.is_empty() { Some((ScheduledRoutine::new(parts).ok()?, compiled)) } else { None }
 }
 
 /// The text of a mode has no reasons for it. Those of the nodes that scheduling left as they are are known.
@@ -127,9 +131,9 @@ fn restore_modes(nodes: &mut [NodeDecl], known: &[NodeDecl]) {
     }
 }
 
-fn kernel(line: &str, rest: &mut &str) -> Option<Kernel> {
+fn abi(line: &str) -> Option<KernelAbi> {
     let mut words = line.split(' ');
-    let length = words.next()?;
+    let name = words.next()?.to_owned();
     let (extent, grain, threads) = (number(&mut words)?, number(&mut words)?, number(&mut words)?);
     let end = match words.next()? {
         "-" => None,
@@ -143,16 +147,9 @@ fn kernel(line: &str, rest: &mut &str) -> Option<Kernel> {
     let costs = words.next()?.split(',').map(|bits| u64::from_str_radix(bits, 16).map(f64::from_bits));
     let [flops, integer_ops, bytes] = costs.collect::<Result<Vec<_>, _>>().ok()?.try_into().ok()?;
     let params = words.map(param).collect::<Option<_>>()?;
-    let ir = part(rest, length)?;
-    let abi = KernelAbi {
-        name: ir.name.clone(),
-        params,
-        launch: Launch { extent, grain, threads, end },
-        scratch_bytes,
-        log: log::lines(&ir).into(),
-        cost: Cost { flops, integer_ops, bytes },
-    };
-    Kernel::verified(ir, abi).ok()
+    let cost = Cost { flops, integer_ops, bytes };
+    let launch = Launch { extent, grain, threads, end };
+    Some(KernelAbi { name, params, launch, scratch_bytes, log: [].into(), cost })
 }
 
 fn param(word: &str) -> Option<Param> {
@@ -240,9 +237,14 @@ mod tests {
             let Ok(made) = schedule(&routine, &Interpreted::new(), &ScheduleOptions::default()) else {
                 continue;
             };
-            let text = write(&made);
-            let known = read(&text, &routine).unwrap_or_else(|| panic!("not read:\n{text}"));
-            assert_eq!(write(&known), text);
+            let abis: Vec<KernelAbi> = made.kernels().iter().map(|kernel| kernel.abi().clone()).collect();
+            if abis.iter().any(|abi| !abi.log.is_empty()) {
+                continue;
+            }
+            let text = write(&made, &abis);
+            let (known, found) = read(&text, &routine.nodes).unwrap_or_else(|| panic!("not read:\n{text}"));
+            assert_eq!(write(&known, &found), text);
+            assert_eq!(found, abis);
             assert_eq!(known.calls(), made.calls());
             assert_eq!(known.temps(), made.temps());
             for (known, made) in known.kernels().iter().zip(made.kernels()) {
@@ -258,7 +260,7 @@ mod tests {
     fn damaged_texts_are_read_without_a_panic() {
         let routine = routine_from_seed(1, 400);
         let made = schedule(&routine, &Interpreted::new(), &ScheduleOptions::default()).expect("it is valid");
-        let text = write(&made);
+        let text = write(&made, &[]);
         let mut rng = fastrand::Rng::with_seed(5);
         for _ in 0..2000 {
             let mut bytes = text.clone().into_bytes();
@@ -266,10 +268,10 @@ mod tests {
                 let at = rng.usize(..bytes.len());
                 bytes[at] = rng.u8(b' '..b'~');
             }
-            let _ = read(&String::from_utf8_lossy(&bytes), &routine);
+            let _ = read(&String::from_utf8_lossy(&bytes), &routine.nodes);
         }
         for end in 0..text.len() {
-            assert!(!text.is_char_boundary(end) || read(&text[..end], &routine).is_none(), "{end}");
+            assert!(!text.is_char_boundary(end) || read(&text[..end], &routine.nodes).is_none(), "{end}");
         }
     }
 }
