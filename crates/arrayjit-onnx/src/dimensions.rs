@@ -7,7 +7,7 @@ use std::{
 };
 
 use lru::LruCache;
-use tnode::HostArray;
+use tnode::{HostArray, RunSize};
 
 use crate::{
     error::{OnnxError, Result},
@@ -216,7 +216,7 @@ impl Dimensions {
         let extent = |(at, extent): (usize, &Extent)| {
             let sized = self.find(info, at).and_then(|dimension| bounds.get_key_value(&dimension.size));
             match sized {
-                Some((size, &dim)) => Extent { dim, size: Some(size.clone()) },
+                Some((size, &dim)) => RunSize::given(&**size, dim).into(),
                 None => extent.clone(),
             }
         };
@@ -225,7 +225,7 @@ impl Dimensions {
 
     /// Compiles dimensions for each value from here on: those that an error names, or all of a signature.
     pub(crate) fn force(&self, signature: &Signature, error: &OnnxError) {
-        let all = || signature.iter().flat_map(|(_, extents)| extents.sizes().into_keys()).collect();
+        let all = || signature.iter().flat_map(|(_, extents)| extents.given()).collect();
         let sizes: Vec<Arc<str>> = match cause(error) {
             OnnxError::NeedsExtents { sizes, .. } => sizes.iter().map(|size| size.as_str().into()).collect(),
             _ => all(),
@@ -271,7 +271,10 @@ impl Dimensions {
 /// Whether code for the second signature serves all runs of the first.
 pub(crate) fn is_covered(signature: &Signature, by: &Signature) -> bool {
     let fits = |(own, other): (&Extent, &Extent)| match own.size.is_some() {
-        true => own.size == other.size && own.dim <= other.dim,
+        true => {
+            let name = |extent: &Extent| extent.size.as_ref().map(|size| size.name().to_owned());
+            name(own) == name(other) && own.dim <= other.dim
+        }
         false => own == other,
     };
     signature.len() == by.len()

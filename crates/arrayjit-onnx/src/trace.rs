@@ -11,7 +11,7 @@ use tnode::{DType, HostArray};
 use crate::{
     budget::{Budget, OnnxLimits, bytes_of},
     error::{OnnxError, Result},
-    extents::{Extents, needs_extents},
+    extents::{self, Extents, needs_extents},
     host::HostValue,
     ir::{Attribute, ModelGraph, ModelNode},
     operators::{self, context::NodeContext, scope::TraceScope},
@@ -416,7 +416,12 @@ impl<'s> Tracer<'s> {
             return Ok(tensor.clone());
         }
         let dims = Extents::named(&value.shape, &value.sizes).0.into_iter().map(|extent| match extent.size {
-            Some(name) => Ok(InputDim::Size(self.current.graph.size(&name, extent.dim)?)),
+            // A run takes the values of sizes from the arrays that have them.
+            Some(size) if size.quotient().is_some() => {
+                let names = extents::given(&(&size).into());
+                Err(needs_extents(names, "a later part of the model reads an array of a size that follows"))
+            }
+            Some(size) => Ok(InputDim::Size(self.current.graph.size(size.name(), extent.dim)?)),
             None => Ok(InputDim::Constant(extent.dim)),
         });
         let dims = dims.collect::<Result<Vec<_>>>()?;
@@ -485,7 +490,7 @@ impl TraceScope for Tracer<'_> {
         match self.resolved(value.clone())? {
             Value::Known(value) => Ok(value),
             Value::Slot(value) if !value.sizes.is_empty() => {
-                let names = value.sizes.into_iter().flatten();
+                let names = Extents::named(&value.shape, &value.sizes).given();
                 Err(needs_extents(names, "the host reads an array that has them"))
             }
             Value::Slot(value) => self.read(value.slot),
@@ -511,7 +516,7 @@ impl TraceScope for Tracer<'_> {
             return Ok(function(&arrays)?.into_iter().map(value).collect());
         }
         if operands.iter().any(Value::has_sizes) {
-            let names = operands.iter().flat_map(|value| value.extents().sizes().into_keys());
+            let names = operands.iter().flat_map(|value| value.extents().given());
             return Err(needs_extents(names, "the host computes with them"));
         }
         self.need_values()?;

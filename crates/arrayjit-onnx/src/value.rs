@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arrayjit_tensor::{Parameter, Tensor};
-use tnode::{DType, HostArray, RunSizes};
+use tnode::{DType, HostArray, RunSizes, SizeSum};
 
 use crate::{
     error::Result,
-    extents::{Extents, SizeSum},
+    extents::{self, Extents},
     host::{HostValue, ints_of},
 };
 
@@ -160,6 +160,6 @@ impl SizeArray {
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = Arc<str>> {
-        self.elements.iter().flat_map(SizeSum::names)
+        self.elements.iter().flat_map(extents::given)
     }
 }

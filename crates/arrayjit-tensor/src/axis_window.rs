@@ -1,6 +1,9 @@
 //! Windows over any number of axes: the texts of convolution and pooling. Arrays are `[batch, channels, …]`;
 //! letter `o` counts the windows of an axis of space, and `k` the elements of a window.
 
+use arrayjit::text::declared_sizes;
+use tnode::{RunSize, RunSizes, SizeSum};
+
 use crate::{
     error::{Call, TensorError},
     operand::Argument,
@@ -35,6 +38,15 @@ impl AxisWindow {
         format!("{stride}*o{at} + {dilation}*k{at} - {before}").replace("- -", "+ ")
     }
 
+    /// The number of windows where a run gives the size of the axis; none if it would never be positive.
+    pub fn count_of(&self, size: &RunSize) -> Option<RunSize> {
+        let AxisWindow { kernel, stride, dilation, before, after, .. } = *self;
+        let span = i64::try_from(dilation.checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?).ok()?;
+        let room = before.checked_add(after)?.checked_sub(span)?;
+        let windows = SizeSum::from(size).plus(&room.into())?.floor_over(i64::try_from(stride).ok()?)?;
+        windows.plus(&1.into())?.size()
+    }
+
     /// Whether a window leaves the axis.
     pub fn is_padded(&self) -> bool {
         let span = self.dilation * (self.kernel - 1) + 1;
@@ -55,13 +67,47 @@ pub enum FilterLayout {
 /// An element of a window of each channel, as text.
 pub struct WindowAccess<'a> {
     shape: &'a [usize],
+    sizes: &'a [Option<RunSize>],
     windows: &'a [AxisWindow],
+    /// The sizes of the numbers of windows, where a run gives the size of the axis.
+    counts: Vec<Option<RunSize>>,
 }
 
 impl<'a> WindowAccess<'a> {
-    /// The windows of an array of this shape.
-    pub fn new(shape: &'a [usize], windows: &'a [AxisWindow]) -> WindowAccess<'a> {
-        WindowAccess { shape, windows }
+    /// The windows of an array of this shape, with the sizes that a run gives to axes.
+    pub fn new(
+        shape: &'a [usize],
+        sizes: &'a [Option<RunSize>],
+        windows: &'a [AxisWindow],
+    ) -> WindowAccess<'a> {
+        let count = |(at, window): (usize, &AxisWindow)| window.count_of(sizes.get(at + 2)?.as_ref()?);
+        WindowAccess { shape, sizes, windows, counts: windows.iter().enumerate().map(count).collect() }
+    }
+
+    /// The sizes that a run gives to the axes of an array with an element for each window.
+    pub fn result_sizes(&self) -> RunSizes {
+        let outer = (0..2).map(|at| self.sizes.get(at).cloned().flatten());
+        outer.chain(self.counts.iter().cloned()).collect()
+    }
+
+    /// Declarations of the sizes of the result.
+    pub fn declared(&self) -> String {
+        declared_sizes(self.result_sizes().iter().flatten())
+    }
+
+    /// The number of elements of an axis of the result, as text.
+    fn extent(&self, at: usize) -> String {
+        let size = self.result_sizes().get(at).cloned().flatten();
+        size.map_or_else(|| self.result_shape()[at].to_string(), |size| size.name().to_owned())
+    }
+
+    /// Whether a window may leave the array.
+    fn is_padded(&self) -> bool {
+        let is_sized = |at: usize| self.sizes.get(at + 2).is_some_and(Option::is_some);
+        self.windows.iter().enumerate().any(|(at, window)| match is_sized(at) {
+            true => window.before != 0 || window.after > 0,
+            false => window.is_padded(),
+        })
     }
 
     /// The shape of an array with an element for each window.
@@ -73,7 +119,7 @@ impl<'a> WindowAccess<'a> {
     pub fn element(&self, array: &str, channel: &str, outside: &str) -> String {
         let space = self.windows.iter().enumerate().map(|(at, window)| window.index(at));
         let index = ["b".to_owned(), channel.to_owned()].into_iter().chain(space);
-        match self.windows.iter().any(AxisWindow::is_padded) {
+        match self.is_padded() {
             true => access(&format!("pad({array}, {outside})"), index),
             false => access(array, index),
         }
@@ -86,13 +132,14 @@ impl<'a> WindowAccess<'a> {
 
     /// The ranges of the windows.
     fn counts(&self) -> String {
-        ranges_of(&numbered("o", self.windows.len()), self.windows.iter().map(|window| window.count))
+        let counts = (0..self.windows.len()).map(|at| self.extent(at + 2));
+        ranges_of(&numbered("o", self.windows.len()), counts)
     }
 
     /// The ranges of all letters of a pooling. A padded read gives its letters none.
     pub fn ranges(&self) -> String {
         let taps = ranges_of(&numbered("k", self.windows.len()), self.windows.iter().map(|one| one.kernel));
-        format!("b < {}, c < {}, {}, {taps}", self.shape[0], self.shape[1], self.counts())
+        format!("b < {}, c < {}, {}, {taps}", self.extent(0), self.extent(1), self.counts())
     }
 }
 
@@ -142,7 +189,7 @@ impl Tensor {
         let (wide, narrow) = sum_types(self.dtype());
         let convert =
             |access: String| if wide == self.dtype() { access } else { format!("{wide}({access})") };
-        let at = WindowAccess::new(self.shape(), windows);
+        let at = WindowAccess::new(self.shape(), self.node().run_sizes(), windows);
         let value = convert(at.element("x", &channel, "0"));
         let (taps, ends) = (numbered("k", axes), [own.to_owned(), filter.clone()]);
         // The order of the letters is that of the sum.
@@ -154,13 +201,14 @@ impl Tensor {
                 format!("{} * {value}", convert(access("w", taps.iter().chain(&ends))))
             }
         };
-        let sum = format!(" :+= {product} where b < {}, {ranges}, {}", self.shape()[0], at.counts());
+        let sum = format!(" :+= {product} where b < {}, {ranges}, {}", at.extent(0), at.counts());
+        let declared = at.declared();
         let (inputs, bias) = self.inputs(filters, bias);
         self.graph().result(call, &inputs, |y| match bias {
-            "" if wide == narrow => format!("{}{sum}", at.result(y, &filter)),
+            "" if wide == narrow => format!("{declared}{}{sum}", at.result(y, &filter)),
             _ => {
                 let (s, y) = (at.result("s", "f"), at.result(y, "f"));
-                format!("{}{sum}\n{y} := {narrow}({s}{bias})", at.result("s", &filter))
+                format!("{declared}{}{sum}\n{y} := {narrow}({s}{bias})", at.result("s", &filter))
             }
         })
     }
@@ -236,12 +284,13 @@ impl Tensor {
         outside: &str,
         finish: &str,
     ) -> Result<Tensor, TensorError> {
-        let at = WindowAccess::new(self.shape(), windows);
+        let at = WindowAccess::new(self.shape(), self.node().run_sizes(), windows);
         let (wide, narrow) = sum_types(self.dtype());
         let (s, ranges) = (at.result("s", "c"), at.ranges());
         let (value, result) = (at.element("x", "c", outside), finish.replace("{}", &s));
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {
-            format!("{s} {op} {wide}({value}) where {ranges}\n{} := {narrow}({result})", at.result(y, "c"))
+            let sum = format!("{}{s} {op} {wide}({value}) where {ranges}", at.declared());
+            format!("{sum}\n{} := {narrow}({result})", at.result(y, "c"))
         })
     }
 
@@ -257,26 +306,27 @@ impl Tensor {
         windows: &[AxisWindow],
         counts_margins: bool,
     ) -> Result<Tensor, TensorError> {
-        let at = WindowAccess::new(self.shape(), windows);
+        let at = WindowAccess::new(self.shape(), self.node().run_sizes(), windows);
         let (wide, narrow) = sum_types(self.dtype());
         let (s, value, ranges) = (at.result("s", "c"), at.element("x", "c", "0"), at.ranges());
-        let mut text = format!("{s} :+= {wide}({value}) where {ranges}\n");
+        let mut text = format!("{}{s} :+= {wide}({value}) where {ranges}\n", at.declared());
         // The number of elements of a window that count: a product over axes of sums over the window.
         let mut divisor = Vec::new();
-        let is_padded = windows.iter().any(AxisWindow::is_padded);
-        for (at, window) in windows.iter().enumerate() {
-            let AxisWindow { size, kernel, before, after, count, .. } = *window;
-            if !is_padded {
+        for (axis, window) in windows.iter().enumerate() {
+            let AxisWindow { size, kernel, before, after, .. } = *window;
+            if !at.is_padded() {
                 divisor.push(format!("{kernel}.0"));
                 continue;
             }
-            let (index, size) = (window.index(at), size as i64);
-            let (low, high) = if counts_margins { (-before, size + after) } else { (0, size) };
+            let (low, added) = if counts_margins { (-before, after) } else { (0, 0) };
+            let run_size = self.node().run_size(axis + 2);
+            let high = run_size.map_or_else(|| size.to_string(), |size| size.name().to_owned());
+            let (index, count) = (window.index(axis), at.extent(axis + 2));
             text += &format!(
-                "n{at}[o{at}] :+= {wide}(and({index} >= {low}, {index} < {high})) where o{at} < {count}, k{at} < \
-                 {kernel}\n"
+                "n{axis}[o{axis}] :+= {wide}(and({index} >= {low}, {index} < {high} + {added})) where o{axis} < \
+                 {count}, k{axis} < {kernel}\n"
             );
-            divisor.push(format!("n{at}[o{at}]"));
+            divisor.push(format!("n{axis}[o{axis}]"));
         }
         let divisor = divisor.join(" * ");
         self.graph().result(call, &[("x", Argument::Tensor(self))], |y| {

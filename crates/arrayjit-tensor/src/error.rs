@@ -7,6 +7,7 @@ use arrayjit::{
     autodiff::{CheckError, GradientError},
 };
 use arrayjit_collectives::CollectiveError;
+use tnode::SizeMismatch;
 
 use crate::session::NonFiniteCause;
 
@@ -143,9 +144,9 @@ pub enum TensorError {
     /// An axis of an input has no element, or more than the bound of its size.
     #[error("size `{size}` is from 1 to {bound}, but axis {axis} of input `{input}` has {value} elements")]
     SizeRange { size: String, bound: usize, value: usize, input: String, axis: usize },
-    /// Two inputs give a size two values.
-    #[error("size `{size}` is {first} by input `{by}`, but {second} by input `{and}`")]
-    SizesDiffer { size: String, first: usize, by: String, second: usize, and: String },
+    /// Two inputs give a size two values, or a size that follows from others is out of its range.
+    #[error(transparent)]
+    SizeMismatch(#[from] SizeMismatch),
     /// A parameter of another model than the weights.
     #[error(
         "parameter `{parameter}` is none of the weights; `ModelState` has the parameters of one `Params`"

@@ -12,7 +12,7 @@ use arrayjit::{
     Compiled, Context, Event, HostArray, PendingArray, Routine, Symbol, TensorNode, assign::Warning,
 };
 
-use tnode::Dims;
+use tnode::{Dims, SizeValues};
 
 use crate::{
     error::TensorError,
@@ -143,9 +143,6 @@ pub(crate) fn with_zeros<'n>(
 /// The inputs of a run that the routine reads, with their nodes.
 type CopiedInputs<'a> = Vec<(&'a TensorNode, Arc<HostArray>)>;
 
-/// The values of sizes that a run has, by name.
-type RunValues = BTreeMap<Arc<str>, usize>;
-
 /// The dimensions of the leading elements of a node among which a part of these dimensions is: the first axis
 /// of more than one element ends where the part does, and those behind it are whole.
 fn leading(node: &TensorNode, part: &[usize]) -> Result<Dims, TensorError> {
@@ -161,13 +158,13 @@ fn widened(node: &TensorNode, values: &HostArray) -> Result<HostArray, TensorErr
 }
 
 /// The dimensions of the part of a node that has values; none if no size limits it.
-fn dims_of(node: &TensorNode, sizes: &RunValues) -> Result<Option<Dims>, TensorError> {
+fn dims_of(node: &TensorNode, sizes: &SizeValues) -> Result<Option<Dims>, TensorError> {
     if node.run_sizes().is_empty() {
         return Ok(None);
     }
     let mut dims = node.dims()?;
     for (axis, dim) in dims.iter_mut().enumerate() {
-        *dim = node.run_size(axis).and_then(|size| sizes.get(size)).copied().unwrap_or(*dim);
+        *dim = node.run_size(axis).and_then(|size| sizes.get(size)).unwrap_or(*dim);
     }
     Ok(Some(dims))
 }
@@ -316,7 +313,7 @@ impl Executable {
         inputs: Option<&BatchValues>,
         symbols: &[(&str, i64)],
     ) -> Result<(), TensorError> {
-        let sizes = inputs.map_or(Ok(RunValues::new()), |inputs| self.sizes_in(inputs))?;
+        let sizes = inputs.map_or(Ok(SizeValues::default()), |inputs| self.sizes_in(inputs))?;
         let inputs = inputs.map_or(Ok(Vec::new()), |inputs| self.shared_batch(inputs))?;
         let bindings = self.bindings(&self.known_symbols(symbols), &sizes)?;
         copy_in(&self.routine, inputs)?;
@@ -329,7 +326,7 @@ impl Executable {
         &self,
         inputs: CopiedInputs<'_>,
         symbols: &[(&str, i64)],
-        sizes: &RunValues,
+        sizes: &SizeValues,
     ) -> Result<(TakenStream<'_>, StartedRun), TensorError> {
         let bindings = self.bindings(symbols, sizes)?;
         let (taken, routine) = self.instance();
@@ -431,7 +428,7 @@ impl Executable {
         .collect()
     }
 
-    fn sizes_in(&self, inputs: &BatchValues) -> Result<RunValues, TensorError> {
+    fn sizes_in(&self, inputs: &BatchValues) -> Result<SizeValues, TensorError> {
         self.sizes_of(inputs.arrays().iter().map(|(name, values)| (name.as_str(), &**values)))
     }
 
@@ -482,24 +479,18 @@ impl Executable {
     fn sizes_of<'a>(
         &self,
         inputs: impl Iterator<Item = (&'a str, &'a HostArray)>,
-    ) -> Result<RunValues, TensorError> {
-        let mut sizes: BTreeMap<Arc<str>, (usize, String)> = BTreeMap::new();
+    ) -> Result<SizeValues, TensorError> {
+        let mut sizes = SizeValues::default();
         for (name, values) in inputs {
             let Some(node) = self.inputs.get(name) else { continue };
-            for (axis, &second) in values.dims().iter().enumerate() {
-                let Some(size) = node.run_size(axis) else { continue };
-                let (first, by) = sizes.entry(size.clone()).or_insert_with(|| (second, name.to_owned()));
-                if *first != second {
-                    let (size, first, by, and) = (size.to_string(), *first, by.clone(), name.to_owned());
-                    return Err(TensorError::SizesDiffer { size, first, by, second, and });
-                }
-            }
+            sizes.enter(node, values.dims(), &format!("input {name}"))?;
         }
-        Ok(sizes.into_iter().map(|(size, (value, _))| (size, value)).collect())
+        sizes.check(self.inputs.values().chain(&self.results))?;
+        Ok(sizes)
     }
 
     /// The bindings of the symbols, in the order of the routine.
-    fn bindings(&self, symbols: &[(&str, i64)], sizes: &RunValues) -> Result<Vec<i64>, TensorError> {
+    fn bindings(&self, symbols: &[(&str, i64)], sizes: &SizeValues) -> Result<Vec<i64>, TensorError> {
         let all: &[Symbol] = self.routine.bindings();
         let unknown = symbols.iter().find(|(name, _)| all.iter().all(|symbol| symbol.name != *name));
         if let Some((name, _)) = unknown {
@@ -507,7 +498,7 @@ impl Executable {
         }
         let value = |symbol: &Symbol| {
             let given = symbols.iter().find(|(name, _)| symbol.name == *name).map(|(_, value)| *value);
-            let size = || sizes.get(symbol.name.as_str()).and_then(|&value| i64::try_from(value).ok());
+            let size = || sizes.given(&symbol.name).and_then(|value| i64::try_from(value).ok());
             given
                 .or_else(size)
                 .ok_or_else(|| TensorError::Symbol { name: symbol.name.to_string(), problem: "has no value" })

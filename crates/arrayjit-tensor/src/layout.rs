@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use arrayjit::text::declared_sizes;
+use tnode::{RunSize, SizeSum};
+
 use crate::{
     error::{Call, TensorError},
     operand::{Argument, TensorOperand, number, number_of},
@@ -9,6 +12,55 @@ use crate::{
     shape::{access, axis_at, broadcast, broadcast_indices, clause, letter, letters, whole},
     tensor::Tensor,
 };
+
+/// The statements that join tensors along an axis whose parts have sizes that a run gives; none if the sum of
+/// the sizes overflows. A part starts where a sum of sizes ends.
+fn joined_by_sizes(tensors: &[&Tensor], joined: usize) -> Option<impl Fn(&str) -> String> {
+    let extent = |tensor: &Tensor, at: usize| match tensor.node().run_size(at) {
+        Some(size) => SizeSum::from(size),
+        None => SizeSum::from(i64::try_from(tensor.shape()[at]).unwrap_or(i64::MAX)),
+    };
+    let first = tensors.first()?;
+    let (mut all, mut starts) = (SizeSum::default(), Vec::new());
+    for tensor in tensors {
+        starts.push(all.clone());
+        all = all.plus(&extent(tensor, joined))?;
+    }
+    let joined_size = all.size()?;
+    let mut sizes: Vec<RunSize> = first.node().run_sizes().iter().flatten().cloned().collect();
+    sizes.push(joined_size.clone());
+    let starts: Vec<RunSize> = starts.iter().filter_map(SizeSum::size).collect();
+    let own = tensors.iter().filter_map(|tensor| tensor.node().run_size(joined).cloned());
+    let declared = declared_sizes(&sizes.iter().cloned().chain(starts).chain(own).collect::<Vec<_>>());
+    let axis = |at: usize| match first.node().run_size(at) {
+        _ if at == joined => joined_size.name().to_owned(),
+        Some(size) => size.name().to_owned(),
+        None => first.shape()[at].to_string(),
+    };
+    let axes: Vec<String> = (0..first.rank()).map(axis).collect();
+    let (dtype, rank) = (first.dtype(), first.rank());
+    let mut before = SizeSum::default();
+    let mut parts = Vec::new();
+    for (at, tensor) in tensors.iter().enumerate() {
+        let start = match before.size() {
+            Some(size) => size.name().to_owned(),
+            None => before.offset().to_string(),
+        };
+        before = before.plus(&extent(tensor, joined))?;
+        parts.push((format!("x{at}"), format!("{start} + {}", letter(joined))));
+    }
+    Some(move |y: &str| {
+        let mut text = format!("{declared}node {y} {dtype}[{}]\n", axes.join(","));
+        let letters = || (0..rank).map(letter);
+        // The padded read of the first part writes the whole result, so that every element has a value.
+        text += &format!("{} := {}", access(y, letters()), access("pad(x0, 0)", letters()));
+        for (part, index) in parts.iter().skip(1) {
+            let target = (0..rank).map(|at| if at == joined { index.clone() } else { letter(at) });
+            text += &format!("\n{} := {}", access(y, target), access(part, letters()));
+        }
+        text
+    })
+}
 
 impl Tensor {
     /// The same elements in row-major order in another shape. One size may be -1 and follows from the others.
@@ -394,6 +446,7 @@ impl Tensor {
         };
         let graph = first.graph();
         let joined = axis_at(axis, first.shape()).map_err(|kind| graph.fail(call, kind))?;
+        let run_sizes = |at: usize| tensors.iter().filter_map(move |tensor| tensor.node().run_size(at));
         for tensor in tensors {
             let sizes = tensor.shape().iter().zip(first.shape()).enumerate();
             let is_equal = sizes.into_iter().all(|(at, (a, b))| at == joined || a == b);
@@ -406,6 +459,14 @@ impl Tensor {
         let names: Vec<String> = (0..tensors.len()).map(|at| format!("x{at}")).collect();
         let inputs: Vec<_> =
             names.iter().map(String::as_str).zip(tensors.iter().map(|t| Argument::Tensor(t))).collect();
+        if tensors.len() > 1 && run_sizes(joined).next().is_some() {
+            let text = joined_by_sizes(tensors, joined).ok_or_else(|| {
+                let expected = "a sum of sizes that is no larger than an array may be".into();
+                let found = tensors.len().to_string();
+                graph.fail(call, TensorError::Argument { argument: "tensors", found, expected })
+            })?;
+            return graph.result(call, &inputs, |y| text(y));
+        }
         let part = |part: usize, axis: usize| if axis == joined { format!("k{part}") } else { letter(axis) };
         let values = names
             .iter()

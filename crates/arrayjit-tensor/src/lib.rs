@@ -64,6 +64,8 @@ pub use crate::{
 /// What operations are made of, for front ends of formats with operations that torch has not.
 #[doc(hidden)]
 pub mod low_level {
+    pub use arrayjit::text::declared_sizes;
+
     pub use crate::{
         axis_window::{AxisWindow, FilterLayout, WindowAccess, in_space},
         contract::contracted,

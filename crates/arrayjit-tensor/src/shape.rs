@@ -1,6 +1,6 @@
 //! Shapes: axes counted from either end, broadcasting, and the indices of texts.
 
-use std::ops::RangeFull;
+use std::{fmt::Display, ops::RangeFull};
 
 use crate::error::TensorError;
 
@@ -96,7 +96,7 @@ pub fn dims(shape: &[usize]) -> String {
 }
 
 /// Ranges of letters: `o0 < 2, o1 < 3`.
-pub fn ranges_of(letters: &[String], sizes: impl IntoIterator<Item = usize>) -> String {
+pub fn ranges_of(letters: &[String], sizes: impl IntoIterator<Item = impl Display>) -> String {
     let each = letters.iter().zip(sizes).map(|(letter, size)| format!("{letter} < {size}"));
     each.collect::<Vec<_>>().join(", ")
 }

@@ -1,8 +1,6 @@
 //! Sizes that each run chooses.
 
-use std::sync::Arc;
-
-use tnode::{DType, RunSizes, TensorNode};
+use tnode::{DType, RunSize, RunSizes, TensorNode};
 
 use crate::{
     elementwise,
@@ -14,20 +12,17 @@ use crate::{
 
 /// A size that each run of a graph chooses, from 1 to its bound. [`Graph::size`] makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Size {
-    name: Arc<str>,
-    bound: usize,
-}
+pub struct Size(RunSize);
 
 impl Size {
     /// The name, as messages show it.
     pub fn name(&self) -> &str {
-        &self.name
+        self.0.name()
     }
 
     /// The greatest value that a run may give the size; at least 1.
     pub fn bound(&self) -> usize {
-        self.bound
+        self.0.bound()
     }
 }
 
@@ -60,15 +55,23 @@ impl From<Size> for InputDim {
 
 /// Operations on tensors with such sizes, besides those on elements. The texts of other operations have
 /// numbers that follow from shapes, which are bounds.
-const OPERATIONS: [&str; 48] = [
+const OPERATIONS: [&str; 59] = [
     "all",
     "all_keepdim",
     "any",
     "any_keepdim",
     "apply",
+    "argmax",
+    "argmin",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
     "celu",
     "clamp",
     "concat",
+    "conv1d",
+    "conv2d",
+    "conv3d",
     "einsum",
     "elu",
     "embedding",
@@ -83,6 +86,9 @@ const OPERATIONS: [&str; 48] = [
     "matmul",
     "max",
     "max_keepdim",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
     "mean",
     "mean_keepdim",
     "min",
@@ -153,11 +159,11 @@ impl Graph {
                 (format!("`{name} <= {bound}`"), "a name and a bound of 1 or more".into());
             return Err(self.fail(call, TensorError::Argument { argument: "size", found, expected }));
         }
-        let size = Size { name: name.into(), bound };
+        let size = Size(RunSize::given(name, bound));
         match self.enter_size(&size) {
-            Some(known) if known.bound != bound => {
+            Some(known) if known.bound() != bound => {
                 let (found, expected) =
-                    (format!("`{name} <= {bound}`"), format!("the bound {}", known.bound));
+                    (format!("`{name} <= {bound}`"), format!("the bound {}", known.bound()));
                 Err(self.fail(call, TensorError::Argument { argument: "size", found, expected }))
             }
             _ => Ok(size),
@@ -174,7 +180,7 @@ impl Graph {
         for dim in shape {
             let (bound, size) = match dim {
                 InputDim::Constant(elements) => (*elements, None),
-                InputDim::Size(size) => (size.bound, Some(size.name.clone())),
+                InputDim::Size(Size(size)) => (size.bound(), Some(size.clone())),
             };
             dims.push(bound);
             sizes.push(size);

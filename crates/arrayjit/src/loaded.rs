@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use assignments::Nodes;
 use device_runtime::{Context, RunError};
 use lowered_ir::ir::Symbol;
-use tnode::{Dims, HostArray, TensorNode};
+use tnode::{Dims, HostArray, SizeValues, TensorNode};
 
 use crate::{
     backend::Backend,
     compiled::Compiled,
     error::{Error, ErrorKind},
     routine::Routine,
-    run_sizes::{self, SizeValues},
+    run_sizes,
 };
 
 /// A compiled text with memory of its own. [`Backend::load`] makes it.
@@ -26,7 +26,7 @@ pub struct LoadedProgram {
     /// The dimensions of the arrays that `set` took for nodes with sizes that a run gives.
     given: BTreeMap<TensorNode, Dims>,
     /// The sizes of the last run.
-    sizes: BTreeMap<String, usize>,
+    sizes: Option<SizeValues>,
 }
 
 impl Backend {
@@ -54,7 +54,7 @@ impl Backend {
         let code = self.compile(text, &Nodes::default())?;
         let context = self.context()?;
         let context = self.initialize(&code, &context)?;
-        Ok(LoadedProgram { code, context, routine: None, given: BTreeMap::new(), sizes: BTreeMap::new() })
+        Ok(LoadedProgram { code, context, routine: None, given: BTreeMap::new(), sizes: None })
     }
 }
 
@@ -120,16 +120,12 @@ impl LoadedProgram {
     /// # Errors
     ///
     /// [`ErrorKind::Bindings`] if the names are not those of the symbols; [`ErrorKind::NoValue`] names
-    /// an input that was not set; [`ErrorKind::SizesDiffer`] names two nodes whose arrays give a size two
-    /// values, and [`ErrorKind::OpenSize`] a size that none gives; [`ErrorKind::Run`] for a value outside its
+    /// an input that was not set; [`ErrorKind::SizeMismatch`] names two nodes whose arrays give a size two
+    /// values, or a size that is out of its range, and [`ErrorKind::OpenSize`] a size that none gives; [`ErrorKind::Run`] for a value outside its
     /// range and for failures of the device.
     pub fn run_with(&mut self, bindings: &[(&str, i64)]) -> Result<(), Error> {
         let sizes = self.size_values(bindings)?;
         let values = in_order(self.code.symbols(), bindings, &sizes)?;
-        let known = self.code.symbols().iter().zip(&values);
-        let known: BTreeMap<String, usize> = known
-            .map(|(symbol, &value)| (symbol.name.clone(), usize::try_from(value).unwrap_or(0)))
-            .collect();
         let routine = match &self.routine {
             Some(routine) => routine,
             None => {
@@ -142,7 +138,7 @@ impl LoadedProgram {
             }
         };
         routine.run(&values)?;
-        self.sizes = known;
+        self.sizes = Some(sizes);
         Ok(())
     }
 
@@ -154,14 +150,20 @@ impl LoadedProgram {
             None => true,
         };
         for (node, dims) in self.given.iter().filter(|(node, _)| reads(node)) {
-            sizes.enter(node, dims)?;
+            sizes.enter(node, dims, &node.name())?;
         }
         for &(symbol, value) in bindings {
+            let is_size = |known: &&Symbol| known.name == symbol && known.least > 0;
             // A value that is no size is outside of the symbol's range.
-            if let Some(value) = usize::try_from(value).ok().filter(|_| sizes.get(symbol).is_some()) {
-                sizes.give(symbol, value, format!("@{symbol}"))?;
+            let range = self.code.symbols().iter().find(is_size).map(|known| known.least..known.range);
+            if let Some(value) = range
+                .filter(|range| range.contains(&value) || sizes.given(symbol).is_some())
+                .and_then(|_| usize::try_from(value).ok())
+            {
+                sizes.give(symbol, value, &format!("@{symbol}"))?;
             }
         }
+        sizes.check(self.code.nodes())?;
         Ok(sizes)
     }
 
@@ -179,9 +181,10 @@ impl LoadedProgram {
             return Ok(values);
         }
         let given = self.given.get(node);
-        let dims = match given.filter(|_| self.sizes.is_empty()) {
-            Some(dims) => dims.clone(),
-            None => run_sizes::dims_of(node, |size| self.sizes.get(size).copied())?,
+        let dims = match (&self.sizes, given) {
+            (Some(sizes), _) => run_sizes::dims_of(node, sizes)?,
+            (None, Some(dims)) => dims.clone(),
+            (None, None) => node.dims_without_padding()?,
         };
         Ok(values.resized(dims)?)
     }
@@ -196,7 +199,7 @@ impl LoadedProgram {
 fn in_order(symbols: &[Symbol], bindings: &[(&str, i64)], sizes: &SizeValues) -> Result<Vec<i64>, Error> {
     let bound =
         |symbol: &Symbol| bindings.iter().find(|(name, _)| *name == symbol.name).map(|(_, value)| *value);
-    let given = |symbol: &Symbol| sizes.get(&symbol.name).and_then(|value| i64::try_from(value).ok());
+    let given = |symbol: &Symbol| sizes.given(&symbol.name).and_then(|value| i64::try_from(value).ok());
     let is_size = |symbol: &&Symbol| symbol.least > 0;
     if let Some(open) = symbols.iter().filter(is_size).find(|s| bound(s).or_else(|| given(s)).is_none()) {
         return Err(ErrorKind::OpenSize { size: open.name.clone() }.into());

@@ -6,9 +6,8 @@
 //! are stated. A name that a step writes and nothing declares is an intermediate too.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use tnode::{Dims, MemoryMode, Reason, RunSizes, TensorNode};
+use tnode::{Dims, MemoryMode, Reason, RunSize, RunSizes, TensorNode};
 
 use crate::ast::{Access, Declaration, ExpandedStep, Role};
 use crate::error::{LocatedError, Result, TextError, TextErrorKind, expected};
@@ -196,8 +195,8 @@ fn check(declaration: &Declaration, node: &TensorNode, names: &Names) -> Result<
     node.set_dims_with(dims, sizes).map_err(|error| located(error.into()))
 }
 
-fn run_sizes(expanded: &Expanded) -> BTreeMap<Arc<str>, usize> {
-    expanded.sizes.iter().map(|size| (size.name.as_str().into(), size.bound)).collect()
+fn run_sizes(expanded: &Expanded) -> BTreeMap<String, RunSize> {
+    expanded.sizes.iter().map(|declared| (declared.size.name().to_owned(), declared.size.clone())).collect()
 }
 
 /// The dimensions of a declared node, and the sizes that a run gives.
@@ -212,11 +211,11 @@ pub(crate) fn sizes(declaration: &Declaration, names: &Names) -> Result<(Dims, R
 }
 
 /// The dimension that an expanded size gives an axis, and the name of a size that a run gives.
-pub(crate) fn axis_size(size: &IndexExpr, names: &Names) -> Result<(usize, Option<Arc<str>>)> {
+pub(crate) fn axis_size(size: &IndexExpr, names: &Names) -> Result<(usize, Option<RunSize>)> {
     if let IndexExprKind::Atom(Atom::Symbol(name)) = &size.kind
-        && let Some((name, &bound)) = names.sizes.get_key_value(name.as_str())
+        && let Some(size) = names.sizes.get(name.as_str())
     {
-        return Ok((bound, Some(name.clone())));
+        return Ok((size.bound(), Some(size.clone())));
     }
     match size.integer()? {
         Some(number) => match usize::try_from(number) {

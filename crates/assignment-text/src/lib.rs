@@ -41,7 +41,7 @@ pub use self::declare::parse_nodes;
 pub use self::error::{Synonym, TextError, TextErrorKind, TextGradientError};
 pub use self::program::Program;
 pub use self::report::{ProgramReport, StatementRanges};
-pub use self::unparse::unparse;
+pub use self::unparse::{declared_sizes, unparse};
 use assignments::Assignments;
 
 tnode::debug_as_display!(TextError, TextErrorKind, TextGradientError);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tnode::{DType, Label, TensorNode};
+use tnode::{DType, Label, RunSize, TensorNode};
 
 use crate::ast::{Role, View};
 use crate::error::{Result, TextErrorKind, TextGradientError};
@@ -72,8 +72,8 @@ pub(crate) struct Names {
     pub(crate) write_of: BTreeMap<String, usize>,
     /// The first parts of the labels of nodes that the text makes.
     pub(crate) path: Vec<String>,
-    /// The sizes that a run gives, with their bounds.
-    pub(crate) sizes: BTreeMap<Arc<str>, usize>,
+    /// The sizes that a run gives and those that follow from them, by the names of their symbols.
+    pub(crate) sizes: BTreeMap<String, RunSize>,
 }
 
 /// The first step that writes a name.

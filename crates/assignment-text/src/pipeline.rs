@@ -59,10 +59,10 @@ pub(crate) fn run(
     Ok(Emitted { assignments, names, steps })
 }
 
-/// Enters the sizes that a run gives: they are the first symbols.
+/// Enters the sizes that a run gives and those that follow from them: they are the first symbols.
 fn enter_sizes(expanded: &Expanded, assignments: &mut Assignments) {
     for size in &expanded.sizes {
-        assignments.symbol(&StaticSymbol::size(size.name.as_str(), size.bound));
+        assignments.symbol(&StaticSymbol::size(&size.size));
     }
 }
 

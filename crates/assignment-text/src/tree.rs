@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tnode::{DType, Dims, TensorNode};
+use tnode::{DType, Dims, RunSize, TensorNode};
 
 use crate::ast::{ExpandedStep, Statement};
 use crate::error::{LocatedError, Result};
@@ -159,7 +159,7 @@ pub(crate) struct Letter {
     /// The range that a `where` declares, with its byte range.
     pub(crate) declared: Option<(i128, ByteRange)>,
     /// The size that a run gives, below which a `where` or an axis keeps the letter.
-    pub(crate) size: Option<Arc<str>>,
+    pub(crate) size: Option<RunSize>,
     /// The letters of a concatenated axis, which itself is an entry here; empty for other letters.
     pub(crate) parts: Vec<usize>,
     /// The node of the same name, which may be meant instead. Behind inference, only an integer without axes.
@@ -173,7 +173,7 @@ pub(crate) struct NodeAccess {
     /// The dimensions without margins; empty for a target whose dimensions are open.
     pub(crate) dims: Dims,
     /// The sizes that a run gives, as of a node.
-    pub(crate) sizes: Box<[Option<Arc<str>>]>,
+    pub(crate) sizes: Box<[Option<RunSize>]>,
     /// The kind of the numbers in the node if its element type is open at this statement, which inference
     /// records.
     pub(crate) literals: Option<ExprType>,
@@ -209,7 +209,7 @@ impl NodeAccess {
     }
 
     /// The size of an axis that a run gives.
-    pub(crate) fn size(&self, axis: usize) -> Option<&Arc<str>> {
+    pub(crate) fn size(&self, axis: usize) -> Option<&RunSize> {
         self.sizes.get(axis)?.as_ref()
     }
 

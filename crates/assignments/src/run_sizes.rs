@@ -1,8 +1,6 @@
 //! The sizes that a run gives to the iterators of an accumulation.
 
-use std::sync::Arc;
-
-use tnode::RunSizes;
+use tnode::{RunSize, RunSizes};
 
 use crate::indexing::AxisIndex;
 use crate::{Accum, Operand};
@@ -11,7 +9,7 @@ use lowered_ir::ir::{LoopId, Var};
 impl Accum {
     /// The iterators that stay below sizes that a run gives: those of the projections, and those that index
     /// axes with such sizes alone. Padded reads are left out, since they may go outside.
-    pub(crate) fn sized_iterators(&self) -> impl Iterator<Item = (LoopId, &Arc<str>)> {
+    pub(crate) fn sized_iterators(&self) -> impl Iterator<Item = (LoopId, &RunSize)> {
         let p = &self.projections;
         let is_computed =
             |projection: &[AxisIndex]| projection.iter().any(|index| index.computed().is_some());

@@ -9,26 +9,31 @@ use lowered_ir::ir::SymbolId;
 #[derive(Clone, Debug, Default)]
 pub struct SymbolTable {
     symbols: Vec<StaticSymbol>,
-    /// The positions of the symbols of each name: one, unless a program gives a name several ranges.
+    /// The positions of the symbols of each name: one, unless a program gives a name several meanings.
     by_name: HashMap<String, Vec<usize>>,
 }
 
 impl SymbolTable {
-    /// The position of the symbol of that name and range, which is entered if it is new. An unknown range
-    /// agrees with every range and adopts it.
+    /// The position of the symbol of that name, range and size, which is entered if it is new. An unknown
+    /// range agrees with every range and adopts it; so does a size.
     pub fn enter(&mut self, symbol: &StaticSymbol) -> SymbolId {
-        let agrees = |known: Option<i64>| known.is_none() || symbol.range.is_none() || known == symbol.range;
+        let agrees = |known: &StaticSymbol| {
+            (known.range.is_none() || symbol.range.is_none() || known.range == symbol.range)
+                && (known.size.is_none() || symbol.size.is_none() || known.size == symbol.size)
+        };
         let positions = self.by_name.entry(symbol.name.clone()).or_default();
         #[cfg(test)]
         tests::COMPARED.set(tests::COMPARED.get() + positions.len());
-        let known = positions.iter().copied().find(|&at| agrees(self.symbols[at].range));
+        let known = positions.iter().copied().find(|&at| agrees(&self.symbols[at]));
         let at = known.unwrap_or_else(|| {
             positions.push(self.symbols.len());
             self.symbols.push(symbol.clone());
             self.symbols.len() - 1
         });
         self.symbols[at].range = self.symbols[at].range.or(symbol.range);
-        self.symbols[at].is_size |= symbol.is_size;
+        if self.symbols[at].size.is_none() {
+            self.symbols[at].size.clone_from(&symbol.size);
+        }
         SymbolId(u32::try_from(at).unwrap_or(u32::MAX))
     }
 

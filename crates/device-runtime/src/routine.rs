@@ -267,9 +267,8 @@ impl LinkedRoutine {
             let stream = self.0.context.stream().name();
             return Err(RunError::BindingCount { routine, stream, expected, symbols, found });
         }
-        let outside = |(symbol, value): &(&Symbol, &i64)| !(symbol.least..symbol.range).contains(*value);
-        match parameters.iter().zip(bindings).find(outside) {
-            Some((symbol, &value)) => Err(RunError::BindingRange {
+        match Symbol::outside(&self.0.symbols, bindings) {
+            Some((symbol, value)) => Err(RunError::BindingRange {
                 routine: self.0.name.clone(),
                 stream: self.0.context.stream().name(),
                 symbol: symbol.name.clone(),

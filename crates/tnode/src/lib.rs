@@ -26,6 +26,8 @@ mod delayed;
 mod node;
 mod pending;
 mod registry;
+mod run_size; // sizes that a run gives
+mod size_values; // the values of sizes in a run
 mod view;
 mod weak;
 
@@ -45,7 +47,14 @@ pub mod safetensors; // safetensors files
 mod debug_as_display;
 mod error;
 
-debug_as_display!(TensorNodeError, ModeConflict, ModeUndecided, UnknownDType, UnknownMemoryMode);
+debug_as_display!(
+    SizeMismatch,
+    TensorNodeError,
+    ModeConflict,
+    ModeUndecided,
+    UnknownDType,
+    UnknownMemoryMode
+);
 
 pub use crate::builder::NodeBuilder;
 pub use crate::bytes::ALIGN_BYTES;
@@ -67,7 +76,9 @@ pub use crate::pending::Pending;
 pub use crate::predicates::{ForceCtx, ModeUndecided};
 pub use crate::registry::Registry;
 pub use crate::render::RenderOptions;
+pub use crate::run_size::{RunSize, SizeQuotient, SizeSum};
 pub use crate::scalar::Scalar;
+pub use crate::size_values::{SizeMismatch, SizeValues};
 pub use crate::state::{DEFAULT_STACK_THRESHOLD_BYTES, ModeState};
 pub use crate::view::View;
 pub use crate::weak::WeakNode;

@@ -22,6 +22,7 @@ use crate::name::{self, AmbiguousIdents, IdentStyle};
 use crate::padding::{Dims, Padding, RunSizes, checked_elems};
 use crate::predicates::ForceCtx;
 use crate::registry::Registry;
+use crate::run_size::RunSize;
 use crate::state::ModeState;
 use crate::view::View;
 
@@ -255,12 +256,12 @@ impl TensorNode {
     }
 
     /// The sizes that a run gives to axes; empty if all dimensions are constant or none is settled.
-    pub fn run_sizes(&self) -> &[Option<Arc<str>>] {
+    pub fn run_sizes(&self) -> &[Option<RunSize>] {
         self.0.shape.get().map_or(&[], |shape| &shape.sizes)
     }
 
-    /// The size that a run gives to an axis, by its name; `None` if the dimension is constant.
-    pub fn run_size(&self, axis: usize) -> Option<&Arc<str>> {
+    /// The size that a run gives to an axis; `None` if the dimension is constant.
+    pub fn run_size(&self, axis: usize) -> Option<&RunSize> {
         self.run_sizes().get(axis)?.as_ref()
     }
 

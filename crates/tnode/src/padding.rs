@@ -1,21 +1,20 @@
 //! Margins around the values of a node, so that windows may extend beyond the edges of the array.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use crate::error::TensorNodeError;
+use crate::run_size::RunSize;
 
 /// The extents of the axes, outermost first; arrays are row-major.
 pub type Dims = SmallVec<[usize; 4]>;
 
-/// The sizes that a run gives to the axes of a node, by name: one entry per axis, `None` for a constant
+/// The sizes that a run gives to the axes of a node: one entry per axis, `None` for a constant
 /// dimension; empty if all are constant.
 ///
 /// The dimension of an axis with such a size is its bound. Memory and strides are those of the bounds; in a
 /// run where the size is `n`, the first `n` positions of the axis have values, and those of the others are
-/// not specified. Axes of equal names have equal sizes in each run.
-pub type RunSizes = SmallVec<[Option<Arc<str>>; 1]>;
+/// not specified.
+pub type RunSizes = SmallVec<[Option<RunSize>; 1]>;
 
 /// The largest number of axes of a node or a host array. The verifier of the loop IR has the same limit.
 pub const MAX_RANK: usize = 32;

@@ -6,13 +6,13 @@ use arrayjit_tensor::{
     Graph, Tensor, TensorError, TensorOperand,
     low_level::{Call, broadcast_access},
 };
-use tnode::{DType, HostArray};
+use tnode::{DType, HostArray, SizeSum};
 
 use super::scope::TraceScope;
 use crate::{
     budget::bytes_of,
     error::{OnnxError, Result},
-    extents::{Extents, SizeSum, needs_extents},
+    extents::{Extents, needs_extents},
     host::{HostValue, array_of, scalars},
     ir::{Attribute, ModelGraph, ModelNode},
     load::OPSETS,
@@ -266,7 +266,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
     pub(crate) fn needs_extents(&self, problem: impl Into<String>) -> OnnxError {
         let names = self.operands.iter().flatten().flat_map(|value| match value {
             Value::Sizes(array) => array.names().collect::<Vec<_>>(),
-            other => other.extents().sizes().into_keys().collect(),
+            other => other.extents().given(),
         });
         needs_extents(names, problem)
     }
@@ -581,9 +581,7 @@ fn reshaped(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
         [tensor, &result].map(|tensor| Extents::named(tensor.shape(), tensor.node().run_sizes()));
     match from.outline() == to.outline() {
         true => Ok(result),
-        false => {
-            Err(needs_extents(from.sizes().into_keys(), "a size is joined with another axis or divided"))
-        }
+        false => Err(needs_extents(from.given(), "a size is joined with another axis or divided")),
     }
 }
 

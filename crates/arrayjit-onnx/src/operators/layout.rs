@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use arrayjit_tensor::Tensor;
 use tnode::HostArray;
 
+use tnode::SizeSum;
+
 use super::{
     context::{Affine, Lowered, MOST_ON_HOST, NodeContext},
     operator::{Operator, op},
@@ -12,7 +14,7 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
-    extents::{Extent, Extents, SizeSum},
+    extents::{Extent, Extents, extent},
     host::{HostValue, flatten, indices},
     shape::{access, axes, axis, elements, letter},
     value::Value,
@@ -58,9 +60,6 @@ pub(super) fn concatenated(cx: &mut NodeContext<'_, '_>, values: &[Value], at: u
             return Err(OnnxError::operand(position, problem));
         }
         shape[at] = shape[at].checked_add(value.shape()[at]).ok_or_else(OnnxError::overflow)?;
-    }
-    if values.len() > 1 && values.iter().any(|value| value.extents().0[at].size.is_some()) {
-        return Err(cx.needs_extents("it joins arrays along a size"));
     }
     let parts: Vec<Value> = values.iter().filter(|value| value.num_elements() > 0).cloned().collect();
     match parts.as_slice() {
@@ -171,7 +170,7 @@ fn reshape(cx: &mut NodeContext<'_, '_>) -> Lowered {
                 })?
             }
             Some(size) if size < 0 => return Err(OnnxError::operand(1, format!("the size {size}"))),
-            _ => size.extent()?,
+            _ => extent(size)?,
         });
     }
     let mut shape = Extents(extents.clone()).dims();
@@ -305,7 +304,7 @@ fn bounds_of_sizes(start: &SizeSum, end: &SizeSum, step: i64, axis: &Extent) -> 
     if !size.plus(&end.negated()?)?.is_never_negative() {
         return None;
     }
-    Some((start, end.plus(&(-start).into())?.extent().ok()?))
+    Some((start, extent(&end.plus(&(-start).into())?).ok()?))
 }
 
 /// The first position and the number of elements of a slice of an axis.

@@ -16,17 +16,18 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::Extents,
     shape::elements,
     value::Value,
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
-    op("AveragePool", 1, average_pool),
-    op("GlobalAveragePool", 1, |cx| global(cx, |x, axes| x.mean(axes))),
-    op("GlobalLpPool", 2, global_norm),
-    op("GlobalMaxPool", 1, |cx| global(cx, |x, axes| x.max(axes))),
-    op("LpPool", 2, norm_pool),
-    op("MaxPool", 1, max_pool),
+    op("AveragePool", 1, average_pool).sized(),
+    op("GlobalAveragePool", 1, |cx| global(cx, |x, axes| x.mean(axes))).sized(),
+    op("GlobalLpPool", 2, global_norm).sized(),
+    op("GlobalMaxPool", 1, |cx| global(cx, |x, axes| x.max(axes))).sized(),
+    op("LpPool", 2, norm_pool).sized(),
+    op("MaxPool", 1, max_pool).sized(),
     op("MaxUnpool", 9, max_unpool),
 ];
 
@@ -50,16 +51,17 @@ fn pooled(
     operation: impl FnOnce(&Tensor, &[AxisWindow]) -> Result<Tensor, TensorError>,
 ) -> Lowered {
     let x = cx.value(0)?;
-    let windows = windows(cx, x.shape(), &kernel(cx)?)?;
-    let shape = WindowAccess::new(x.shape(), &windows).result_shape();
+    let windows = windows(cx, &x.extents(), &kernel(cx)?)?;
+    let shape = WindowAccess::new(x.shape(), &[], &windows).result_shape();
     Ok(vec![cx.operation([&x], x.dtype(), &shape, |[x]| operation(x, &windows))?])
 }
 
 fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let windows = windows(cx, x.shape(), &kernel(cx)?)?;
-    let at = WindowAccess::new(x.shape(), &windows);
-    let (dtype, shape) = (x.dtype(), at.result_shape());
+    let windows = windows(cx, &x.extents(), &kernel(cx)?)?;
+    let sizes = x.extents().names();
+    let at = WindowAccess::new(x.shape(), &sizes, &windows);
+    let (dtype, shape) = (x.dtype(), Extents::named(&at.result_shape(), &at.result_sizes()));
     let outside = if dtype.is_float() { "-inf".to_owned() } else { lowest(dtype).to_string() };
     let value = at.element(cx.bind_array(&x)?.name(), "c", &outside);
     let [y, p] = ["y", "p"].map(|name| at.result(name, "c"));
@@ -67,6 +69,9 @@ fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let most = format!("{y} :max= {value} where {ranges}");
     if !cx.wants(1) {
         return Ok(vec![cx.emit(dtype, &shape, &most)?]);
+    }
+    if x.has_sizes() {
+        return Err(cx.needs_extents("the positions of the largest elements count elements"));
     }
     let order = cx.int_or("storage_order", 0)?;
     let position = flat_position(x.shape(), &windows, order != 0);
@@ -83,8 +88,8 @@ fn max_pool(cx: &mut NodeContext<'_, '_>) -> Lowered {
     };
     let text =
         format!("{most}\n{p} :min= where(and({inside}, {is_most}), {position}, {none}) where {ranges}");
-    let results = [("y", dtype, shape.as_slice()), ("p", DType::I64, shape.as_slice())];
-    Ok(cx.emit_all(results, &text)?.to_vec())
+    let results = [("y", dtype, shape.clone()), ("p", DType::I64, shape)];
+    Ok(cx.emit_extents(results, &text)?.to_vec())
 }
 
 /// The position of an element of a window in the whole array, with the first axis of space innermost if

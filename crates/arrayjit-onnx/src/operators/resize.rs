@@ -1,6 +1,6 @@
 //! Resampling: `Resize` and `Upsample`.
 
-use tnode::{DType, HostArray};
+use tnode::{DType, HostArray, SizeSum};
 
 use super::{
     context::{Lowered, NodeContext},
@@ -9,12 +9,14 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::extent,
     host::{HostValue, float},
     shape::{access, axis, letter, letters},
     value::Value,
 };
 
-pub(super) static OPERATORS: &[Operator] = &[op("Resize", 10, resize), op("Upsample", 7, resize)];
+pub(super) static OPERATORS: &[Operator] =
+    &[op("Resize", 10, resize).sized(), op("Upsample", 7, resize).sized()];
 
 /// The resampling of one axis.
 struct AxisScale {
@@ -66,6 +68,9 @@ fn scales(cx: &mut NodeContext<'_, '_>) -> Result<Vec<AxisScale>> {
         false => None,
     };
     let x = cx.value(0)?;
+    if wanted.is_some() && x.has_sizes() {
+        return Err(cx.needs_extents("the result has a number of elements that no size decides"));
+    }
     let axes = match cx.ints("axes")? {
         Some(given) => given.iter().map(|&at| axis(at, x.rank())).collect::<Result<Vec<_>, _>>()?,
         None => (0..x.rank()).collect(),
@@ -143,6 +148,10 @@ fn resize(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let mut shape = x.shape().to_vec();
         shape[scale.axis] = scale.result;
         cx.reserve(wide, &shape)?;
+        let is_sized = x.extents().0[scale.axis].size.is_some();
+        if x.has_sizes() && (mode != "nearest" || (is_sized && !is_repeated(&scale))) {
+            return Err(cx.needs_extents("positions or weights depend on the size of an axis"));
+        }
         // Positions and weights of all taps.
         let reach = if scale.scale < 1.0 { (8.0 / scale.scale).min(1e6) as usize } else { 8 };
         cx.reserve(DType::F64, &[scale.result, 2, reach])?;
@@ -158,6 +167,12 @@ fn resize(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Ok(vec![cx.mapped(&x, dtype, &format!("{dtype}(round_even({{}}))"))?]);
     }
     Ok(vec![cx.cast(&x, dtype)?])
+}
+
+/// Whether the scale is an integer above 1, by whatever number of elements the axis has.
+fn is_repeated(scale: &AxisScale) -> bool {
+    let factor = scale.result / scale.size.max(1);
+    factor > 1 && scale.result == factor * scale.size && scale.scale == factor as f64
 }
 
 /// Repeats elements, or selects them where the scale is no integer.
@@ -179,7 +194,16 @@ fn nearest(
     let read = cx.bind_array(x)?.whole();
     let mut target = letters(shape.len());
     target[scale.axis] = format!("{factor}*{} + k", letter(scale.axis));
-    cx.emit(x.dtype(), shape, &format!("{} := {read} where k < {factor}", access("y", &target)))
+    let text = format!("{} := {read} where k < {factor}", access("y", &target));
+    let mut extents = x.extents();
+    let repeated = SizeSum::from(&extents.0[scale.axis]).times(&(factor as i64).into());
+    extents.0[scale.axis] = extent(&repeated.ok_or_else(OnnxError::overflow)?)?;
+    // No index of one letter covers an axis of a size that is a multiple.
+    let start = match extents.0[scale.axis].size {
+        Some(_) => format!("{} := 0\n", access("y", letters(shape.len()))),
+        None => String::new(),
+    };
+    cx.emit(x.dtype(), &extents, &(start + &text))
 }
 
 /// Sums of weighted elements of an axis.

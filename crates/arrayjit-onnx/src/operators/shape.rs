@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tnode::{DType, HostArray, Scalar};
+use tnode::{DType, HostArray, Scalar, SizeSum};
 
 use super::{
     context::{Lowered, MOST_ON_HOST, NodeContext},
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
-    extents::{Extents, SizeSum},
+    extents::{Extents, extent},
     host::{HostValue, array_of, floats_of, ints_of, scalars},
     ir::Attribute,
     shape::elements,
@@ -77,7 +77,7 @@ fn constant_of_shape(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 /// The axes of which an operand has the sizes.
 pub(super) fn extents(sums: &[SizeSum]) -> Result<Extents> {
-    sums.iter().map(SizeSum::extent).collect::<Result<_>>().map(Extents)
+    sums.iter().map(extent).collect::<Result<_>>().map(Extents)
 }
 
 /// Sizes of axes, none of which is negative.
@@ -143,7 +143,7 @@ fn range_of_sizes(cx: &mut NodeContext<'_, '_>, dtype: DType) -> Lowered {
     let (Some(start), Some(limit), Some(1)) = (first(&start), limit.first(), first(&delta)) else {
         return Err(cx.needs_extents("its start and its step are expected to be numbers, and the step 1"));
     };
-    let count = limit.plus(&(-start).into()).ok_or_else(OnnxError::overflow)?.extent()?;
+    let count = extent(&limit.plus(&(-start).into()).ok_or_else(OnnxError::overflow)?)?;
     let extents = Extents(vec![count]);
     let text = format!("y[i0] := {dtype}(i0) + {start}{}", extents.clause());
     Ok(vec![cx.emit(dtype, &extents, &text)?])

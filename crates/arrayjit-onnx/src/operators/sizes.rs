@@ -5,12 +5,11 @@ use std::{cmp::Ordering, sync::Arc};
 use super::{context::NodeContext, operator::Operator};
 use crate::{
     error::{OnnxError, Result},
-    extents::SizeSum,
     host::{array_of, indices},
     shape::{broadcast, broadcast_position},
     value::{SizeArray, Value},
 };
-use tnode::{DType, Scalar};
+use tnode::{DType, Scalar, SizeSum};
 
 /// The results of a node with sizes; none if its operator computes them.
 pub(super) fn lowered(cx: &mut NodeContext<'_, '_>, operator: &Operator) -> Result<Option<Vec<Value>>> {
@@ -87,7 +86,7 @@ fn computed(cx: &mut NodeContext<'_, '_>) -> Result<Option<Value>> {
         ("Add" | "Sum", [_, _]) => each(&arrays, |element| element[0].plus(element[1]))?,
         ("Sub", [_, _]) => each(&arrays, |element| element[0].plus(&element[1].negated()?))?,
         ("Mul", [_, _]) => each(&arrays, |element| element[0].times(element[1]))?,
-        ("Div", [_, _]) => each(&arrays, |element| element[0].over(element[1]))?,
+        ("Div", [_, _]) => each(&arrays, |element| quotient(element[0], element[1]))?,
         ("Max", [_, _]) => each(&arrays, |element| extreme(element, Ordering::Greater))?,
         ("Min", [_, _]) => each(&arrays, |element| extreme(element, Ordering::Less))?,
         ("Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual", [_, _]) => {
@@ -110,6 +109,15 @@ fn computed(cx: &mut NodeContext<'_, '_>) -> Result<Option<Value>> {
             Ok(Some(cx.known(array_of(dtype, &shape, truths)?)))
         }
         false => SizeArray { dtype, shape, elements }.value().map(Some),
+    }
+}
+
+/// The quotient of two sums, rounded towards 0; none if sizes decide whether it is negative.
+fn quotient(dividend: &SizeSum, divisor: &SizeSum) -> Option<SizeSum> {
+    match (dividend.constant(), divisor.constant()?) {
+        (Some(dividend), divisor) => dividend.checked_div(divisor).map(SizeSum::from),
+        (None, divisor) if dividend.is_never_negative() => dividend.floor_over(divisor),
+        (None, _) => None,
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::Extents,
     host::reversed,
     shape::{access, elements, ranges},
     value::Value,
@@ -20,7 +21,7 @@ use crate::{
 
 pub(super) static OPERATORS: &[Operator] = &[
     op("Col2Im", 18, columns_to_image),
-    op("Conv", 1, convolution),
+    op("Conv", 1, convolution).sized(),
     op("ConvTranspose", 1, transposed_convolution),
 ];
 
@@ -48,13 +49,13 @@ pub(super) fn margins(cx: &NodeContext<'_, '_>, axes: usize) -> Result<Vec<(i64,
     Ok(before.iter().copied().zip(after.iter().copied()).collect())
 }
 
-/// The windows of each axis of space of an array of this shape.
+/// The windows of each axis of space of an array with these axes.
 pub(super) fn windows(
     cx: &NodeContext<'_, '_>,
-    shape: &[usize],
+    extents: &Extents,
     kernel: &[usize],
 ) -> Result<Vec<AxisWindow>> {
-    let axes = kernel.len();
+    let (axes, shape) = (kernel.len(), extents.dims());
     let space = shape.get(2..).filter(|space| space.len() == axes);
     let space = space.ok_or_else(|| OnnxError::operand(0, format!("expected {} axes", axes + 2)))?;
     let (strides, dilations) = (per_axis(cx, "strides", axes)?, per_axis(cx, "dilations", axes)?);
@@ -68,6 +69,10 @@ pub(super) fn windows(
             return Err(OnnxError::Invalid("the window has a size of 0 or is too large".into()));
         }
         let span = (dilation as i64).saturating_mul(kernel as i64 - 1).saturating_add(1);
+        let is_sized = extents.0[at + 2].size.is_some();
+        if is_sized && (is_ceil || (mode.starts_with("SAME") && stride > 1)) {
+            return Err(cx.needs_extents("margins or the number of windows depend on the size of an axis"));
+        }
         let (before, after) = match mode {
             "SAME_UPPER" | "SAME_LOWER" => {
                 let count = size.div_ceil(stride) as i64;
@@ -113,7 +118,7 @@ pub(super) fn windows_of(cx: &NodeContext<'_, '_>, x: &Value, filters: &Value) -
     if filters.rank() != x.rank() || x.rank() < 3 {
         return Err(OnnxError::operand(1, format!("{:?} does not fit {:?}", filters.shape(), x.shape())));
     }
-    windows(cx, x.shape(), &filters.shape()[2..])
+    windows(cx, &x.extents(), &filters.shape()[2..])
 }
 
 fn convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -139,7 +144,7 @@ pub(super) fn convolved(
         let problem = format!("filters {filter:?} do not fit {shape:?} in {groups} groups");
         return Err(OnnxError::operand(1, problem));
     }
-    let windows = windows(cx, &shape, &filter[2..])?;
+    let windows = windows(cx, &x.extents(), &filter[2..])?;
     let mut result = vec![shape[0], filter[0]];
     result.extend(windows.iter().map(|window| window.count));
     let dtype = x.dtype();
@@ -267,7 +272,7 @@ fn columns_to_image(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     let shape = [&[batch, rows / taps], image.as_slice()].concat();
     elements(&shape)?;
-    let windows = windows(cx, &shape, &block)?;
+    let windows = windows(cx, &shape.as_slice().into(), &block)?;
     let counts: Vec<usize> = windows.iter().map(|window| window.count).collect();
     if elements(&counts)? != columns {
         let problem = format!("{columns} blocks do not fit an image {image:?} with {counts:?} blocks");

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Executable, Graph, HostArray, Init, InputDim, ModelState, Params, Tensor, TensorError,
+    Backend, ConvOptions, DType, Executable, Graph, HostArray, Init, InputDim, ModelState, Params,
+    PoolOptions, Tensor, TensorError,
 };
 
 const D: usize = 12;
@@ -92,6 +93,56 @@ fn gradients_follow_sizes() {
     }
 }
 
+/// The results of a convolutional net over images of this size, from one executable for all sizes or from one
+/// for this size: the net, joined parts, positions, and gradients.
+fn image_net(height: InputDim, width: InputDim, images: &[[usize; 2]]) -> Vec<Vec<HostArray>> {
+    let params = Params::new(7);
+    let init = Init::Normal { mean: 0.0, std: 0.3 };
+    let filters = params.parameter("filters", [4, 2, 3, 3], init.clone()).unwrap();
+    let points = params.parameter("points", [3, 4, 1, 1], init).unwrap();
+    let graph = Graph::new();
+    let [height, width] = [height, width].map(|dim| match dim {
+        InputDim::Size(size) => InputDim::Size(graph.size(size.name(), size.bound()).unwrap()),
+        constant => constant,
+    });
+    let x = graph.input_of("x", &[2.into(), 2.into(), height, width], DType::F32).unwrap();
+    let y = x.conv2d(&filters, ConvOptions::new().stride(2).padding(1)).unwrap().relu().unwrap();
+    let pooled = y.max_pool2d(PoolOptions::new(2)).unwrap();
+    let y = pooled.conv2d(&points, ConvOptions::new()).unwrap();
+    let joined = Tensor::concat(&[&y, &y.tanh().unwrap()], -1).unwrap();
+    let means = y.avg_pool2d(PoolOptions::new(2).stride(1).padding(1)).unwrap();
+    let at = y.mean(2).unwrap().argmax(-1).unwrap();
+    let loss = y.square().unwrap().mean(..).unwrap();
+    let gradients = graph.gradients(&loss, &[&filters, &x]).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let results = [&y, &joined, &means, &at, &loss, &gradients[0], &gradients[1]];
+    let executable = graph.compile(&weights, &results).unwrap();
+    let run = |&[height, width]: &[usize; 2]| {
+        let count = 4 * height * width;
+        let values: Vec<f32> = (0..count).map(|at| ((at * 37 % 101) as f32 - 50.0) / 40.0).collect();
+        let x = HostArray::from_slice(&values, [2, 2, height, width]).unwrap();
+        executable.run(&[("x", &x)]).unwrap()
+    };
+    images.iter().map(run).collect()
+}
+
+#[test]
+fn images_of_every_size_pass_one_executable() {
+    let graph = Graph::new();
+    let (height, width) = (graph.size("height", 24).unwrap(), graph.size("width", 40).unwrap());
+    let images = [[24, 40], [7, 9], [16, 33], [3, 3], [4, 12]];
+    let all = image_net((&height).into(), (&width).into(), &images);
+    for (image, found) in images.iter().zip(&all) {
+        let expected = image_net(image[0].into(), image[1].into(), &[*image]).remove(0);
+        for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
+            assert_eq!(expected.dims(), found.dims(), "result {at} of {image:?}");
+            let (expected, found) = (expected.values(), found.values());
+            let far = expected.iter().zip(&found).find(|(a, b)| (*a - *b).abs() > 1e-4 * (1.0 + a.abs()));
+            assert!(far.is_none(), "result {at} of {image:?}: {far:?}");
+        }
+    }
+}
+
 #[test]
 fn misfits_are_named() {
     let graph = Graph::new();
@@ -113,7 +164,7 @@ fn misfits_are_named() {
     let ones = |rows: usize| HostArray::from_slice(&vec![1f32; 2 * rows], [rows, 2]).unwrap();
     let run = |x: usize, y: usize| executable.run(&[("x", &ones(x)), ("y", &ones(y)), ("z", &ones(1))]);
     assert_eq!(run(3, 3).unwrap()[0].values(), [2.0; 6]);
-    assert_eq!(run(3, 4).unwrap_err().to_string(), "size `n` is 3 by input `x`, but 4 by input `y`");
+    assert_eq!(run(3, 4).unwrap_err().to_string(), "size `n` is 3 by `input x`, but 4 by `input y`");
     let long = run(9, 9).unwrap_err().to_string();
     assert_eq!(long, "size `n` is from 1 to 8, but axis 0 of input `x` has 9 elements");
     let none = run(0, 0).unwrap_err().to_string();

@@ -8,6 +8,8 @@ pub use self::{compile::CompileError, open::OpenError, parallel::ParallelError};
 
 pub(crate) use self::open::NAME_FORM;
 
+use tnode::SizeMismatch;
+
 use crate::{settings::SettingsError, trace::TraceError};
 
 /// Why arrayjit did not do what was asked. A function that can fail for reasons of one kind returns the error
@@ -99,20 +101,10 @@ pub enum ErrorKind {
         /// The axis, from 0.
         axis: usize,
     },
-    /// Two arrays give a size different values, or an array and a value that is bound to it.
-    #[error("size `{size}` is {first} by `{by}`, but {second} by `{and}`")]
-    SizesDiffer {
-        /// The name of the size.
-        size: String,
-        /// Its value by the first place.
-        first: usize,
-        /// The name of the node that gives it the first value.
-        by: String,
-        /// Its value by the second place.
-        second: usize,
-        /// The name of the node that gives it the second value.
-        and: String,
-    },
+    /// Two arrays give a size different values, or an array and a value that is bound to it, or a size that
+    /// follows from others is out of its range.
+    #[error(transparent)]
+    SizeMismatch(#[from] SizeMismatch),
     /// No array gives a size its value.
     #[error("size `{size}` has no value: give one to the run, or `set` a node that has it")]
     OpenSize {

@@ -65,6 +65,36 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         &["y", "t"],
     ),
     (
+        "half of the rows",
+        "size h = (n + 1)/2\n y[i,k] := x[2*i + 0, k] where i < h\n z[k] :+= y[i,k] / h",
+        &["y", "z"],
+    ),
+    (
+        "a convolution with margins and a stride",
+        "size o = (n + 2*1 - 3)/2 + 1\n y[i,j] :+= pad(x, 0)[2*i + d - 1, k] * w[3*d + k, j] where i < o, d < 3, k < 8\n z[i,j] := max(y[i,j], 0)\n p[j] :max= z[i,j]",
+        &["y", "z", "p"],
+    ),
+    (
+        "pools",
+        "size o = (n + 6)/3, q = (o + 1)/2\n a[i,k] :max= pad(x, -9)[3*i + d - 2, k] where i < o, d < 3, k < 24\n b[j,k] :+= pad(a, 0)[2*j + d, k] where j < q, d < 2, k < 24",
+        &["a", "b"],
+    ),
+    (
+        "joined parts",
+        "node j f32[n + m]\n j[i] := pad(x, 0)[i,0]\n j[n + i] := v[i]\n t[i] := tanh(j[i])\n s :+= t[i] * t[i]",
+        &["j", "t", "s"],
+    ),
+    (
+        "repeated elements",
+        "size d = 2*n - 1\n node r f32[3*n]\n r[i] := 0\n r[3*i + l] := x[i,1] where l < 3\n y[i] := pad(r, 0)[i] * 2 where i < d",
+        &["r", "y"],
+    ),
+    (
+        "matrices of a derived size",
+        "size h = n/3 + 1\n q[i,k] := x[i,k] + 1 where i < n\n a[i,j] :+= pad(q, 0)[3*i, k] * w[k,j] where i < h, k < 24\n s[i,j] :+= a[i,k] * a[j,k]\n p[i,j] := softmax(s[i,j])\n o[i,k] :+= p[i,j] * a[j,k]",
+        &["o"],
+    ),
+    (
         "scans",
         "h[k] := 0 where k < 24\n c[k] :+= x[i,k]\n scan t in 0..3 { h[k] := h[k] * 0.5 + c[k] / n\n g[i,k] := x[i,k] + h[k]\n c[k] := 0\n c[k] += g[i,k] * 0.1 }",
         &["h"],
@@ -89,6 +119,16 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "windows",
         "y[i,k] :+= pad(x, 0)[i + d - 1, k] * w[d,k] where i < n, d < 3\n loss :+= y[i,k] * y[i,k]",
         "x, w",
+    ),
+    (
+        "a convolution with a stride",
+        "size o = (n + 2*1 - 3)/2 + 1\n y[i,j] :+= pad(x, 0)[2*i + d - 1, k] * w[3*d + k, j] where i < o, d < 3, k < 8\n loss :+= y[i,j] * y[i,j] / o",
+        "x, w",
+    ),
+    (
+        "joined parts",
+        "node j f32[n + m]\n j[i] := pad(x, 0)[i,0]\n j[n + i] := v[i]\n loss :+= j[i] * j[i] * tanh(j[i])",
+        "x, v",
     ),
     ("from the end", "y[i,k] := x[n - 1 - i, k] where i < n\n loss :+= y[i,k] * x[i,k] + x[n - 1, k]", "x"),
     (
@@ -279,6 +319,30 @@ fn bad_sizes_are_named_before_anything_runs() {
     }
     alone.run_with(&[("n", 2)]).unwrap();
     assert_eq!(alone.get("y").unwrap().values(), [0.0, 1.0]);
+}
+
+#[test]
+fn derived_sizes_are_checked_before_anything_runs() {
+    let text = "size n <= 12, m <= 4\nsize h = (n - 3)/2 + 1\ninput x f32[n], v f32[m], t f32[h]\n\
+                y[i] :+= x[2*i + d] + t[i] where d < 3\ns :+= v[j]\nkeep y, s";
+    let mut program = open("interpreter", 1, NumericClass::Fast).load(text).unwrap();
+    let mut run = |n: usize, h: usize| {
+        program.set("x", ones(&[n])).unwrap();
+        program.set("v", ones(&[1])).unwrap();
+        program.set("t", ones(&[h])).unwrap();
+        program.run().map_err(|error| error.to_string())?;
+        Ok::<_, String>(program.get("y").unwrap().values())
+    };
+    assert_eq!(run(12, 5).unwrap(), [6.0; 5]);
+    assert_eq!(run(3, 1).unwrap(), [6.0]);
+    assert_eq!(run(7, 2).unwrap_err(), "size `(n - 1)/2` is 3 by `x`, but 2 by `t`");
+    assert_eq!(run(2, 1).unwrap_err(), "size `(n - 1)/2` is 0 by `x`, expected 1 to 5");
+    let beyond = "size n <= 9\nsize h = n/2\ninput x f32[n]\ny[i] := x[2*i + 2] where i < h\nkeep y";
+    let error = open("interpreter", 1, NumericClass::Fast).load(beyond).unwrap_err().to_string();
+    assert!(error.contains("index `2*i + 2` may be `n` or more"), "{error}");
+    // The last window ends with the axis.
+    let within = beyond.replace("2*i + 2", "2*i + 1");
+    assert!(open("interpreter", 1, NumericClass::Fast).load(&within).is_ok());
 }
 
 /// A random program over `x f32[n, 6]`, `u f32[n]`, `v f32[m]` and `c f32[6]`.

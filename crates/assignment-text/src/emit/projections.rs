@@ -1,9 +1,8 @@
 //! The product spaces of accumulations, and the projections to their operands.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use tnode::Dims;
+use tnode::{Dims, RunSize};
 
 use crate::error::{Result, bad_bound};
 use crate::tree::NodeAccess;
@@ -47,7 +46,7 @@ pub(super) struct LetterSpace<'a> {
     /// The range of each letter of the statement.
     pub(super) ranges: &'a [i64],
     /// The size that a run gives to the range of each letter, with its symbol.
-    pub(super) sizes: &'a [Option<(Arc<str>, SymbolId)>],
+    pub(super) sizes: &'a [Option<(RunSize, SymbolId)>],
     /// Whether each letter stays below its size without a condition that says so.
     pub(super) ended: &'a [bool],
     /// The conditions of the statement.
@@ -62,7 +61,7 @@ impl LetterSpace<'_> {
     }
 
     /// The name of the size that a run gives to the range of a letter.
-    pub(super) fn run_size(&self, letter: usize) -> Option<Arc<str>> {
+    pub(super) fn run_size(&self, letter: usize) -> Option<RunSize> {
         self.sizes[letter].as_ref().map(|(name, _)| name.clone())
     }
 

@@ -3,9 +3,7 @@
 //! A statement with concatenated axes becomes one accumulation per component, with the only target and the
 //! only value whose letters are active in that component.
 
-use std::sync::Arc;
-
-use tnode::DType;
+use tnode::{DType, RunSize};
 
 use super::component::{
     StatementComponent, TargetsAndValues, check_once, check_reduction, collected, written_once,
@@ -23,9 +21,9 @@ use lowered_ir::ir::SymbolId;
 use lowered_ir::{SourceSpan, SourceText};
 
 /// The size that a run gives to the range of a letter, with its symbol.
-fn run_size(letter: &Letter, symbols: &mut SymbolTable) -> Option<(Arc<str>, SymbolId)> {
+fn run_size(letter: &Letter, symbols: &mut SymbolTable) -> Option<(RunSize, SymbolId)> {
     let size = letter.size.clone()?;
-    let symbol = symbols.enter(&StaticSymbol::open(&*size));
+    let symbol = symbols.enter(&StaticSymbol::size(&size));
     Some((size, symbol))
 }
 

@@ -127,6 +127,9 @@ pub enum TextErrorKind {
     /// The bound of a size that a run gives is no size.
     #[error("size `{name}` has the bound {bound}, expected one from 1 to {max}")]
     SizeBound { name: String, bound: i64, max: i64 },
+    /// An expression over sizes that a run gives has no value of 1 or more, or overflows.
+    #[error("`{name}` is no size: its greatest value is not from 1 to the largest number")]
+    NoSizeValue { name: String },
     /// A value bound to a size is not within the bound that the text has.
     #[error("size `{name}` is from 1 to {bound}, found {value}")]
     SizeRange { name: String, value: i64, bound: usize },

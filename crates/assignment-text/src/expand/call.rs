@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tnode::RunSize;
+
 use super::arguments::{self, MatchedAxes};
 use super::results::{CallResult, bind_results};
 use super::scope::{ArrayBinding, CallSite, FunctionScope, Scope};
@@ -146,8 +148,8 @@ impl Expansion<'_> {
         if self.is_library(&def.name_span) { BTreeMap::new() } else { self.sizes.clone() }
     }
 
-    fn run_sizes_in(&self, def: &Def) -> BTreeSet<String> {
-        if self.is_library(&def.name_span) { BTreeSet::new() } else { self.run_sizes.clone() }
+    fn run_sizes_in(&self, def: &Def) -> BTreeMap<String, RunSize> {
+        if self.is_library(&def.name_span) { BTreeMap::new() } else { self.run_sizes.clone() }
     }
 
     /// Expands a call, whose names have been rewritten, and returns the nodes of its results.

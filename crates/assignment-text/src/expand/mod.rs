@@ -16,11 +16,15 @@ mod call;
 mod letters;
 mod results;
 mod rewrite;
+mod run_sizes;
 mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tnode::RunSize;
+
+use self::run_sizes::DeclaredSize;
 use self::scope::{Scope, twice};
 use crate::ast::{
     Access, Call, Declaration, Def, Detach, ExpandedStep, Expr, ExprKind, Gradient, Initial, Item,
@@ -47,8 +51,9 @@ pub(super) struct Library<'a> {
 /// An expanded program.
 #[derive(Default)]
 pub(super) struct Expanded {
-    /// The sizes that a run gives.
-    pub(super) sizes: Vec<RunSize>,
+    /// The sizes that a run gives, and those that follow from them, in an order in which each comes behind
+    /// those from which it follows.
+    pub(super) sizes: Vec<DeclaredSize>,
     pub(super) declarations: Vec<Declaration>,
     pub(super) views: Vec<View>,
     /// The statements, gradients and detached nodes, in order.
@@ -57,23 +62,6 @@ pub(super) struct Expanded {
     pub(super) kept: Vec<Access>,
     /// The names of the nodes that backward passes compute again.
     pub(super) recomputed: Vec<Recomputed>,
-}
-
-/// A size that a run gives.
-#[derive(Clone, Debug)]
-pub(super) struct RunSize {
-    pub(super) name: String,
-    pub(super) name_span: ByteRange,
-    pub(super) bound: usize,
-}
-
-impl RunSize {
-    /// The declaration of the size, as text has it.
-    pub(super) fn item(&self) -> SizeItem {
-        let (name, name_span) = (self.name.clone(), self.name_span.clone());
-        let bound = IndexExpr::number(extent(self.bound), self.name_span.clone());
-        SizeItem { name, name_span, value: None, bound: Some(bound) }
-    }
 }
 
 /// Expands the items of a program. `bound` has the sizes that the caller binds; `is_taken` says that a node
@@ -92,7 +80,7 @@ pub(crate) fn expand(
         bound,
         is_taken,
         sizes: BTreeMap::new(),
-        run_sizes: BTreeSet::new(),
+        run_sizes: BTreeMap::new(),
         calls: BTreeMap::new(),
         expanded: Expanded::default(),
         copies: 0,
@@ -138,8 +126,8 @@ struct Expansion<'a> {
     own_names: BTreeSet<String>,
     /// The sizes of the program so far.
     sizes: BTreeMap<String, i64>,
-    /// The sizes that a run gives.
-    run_sizes: BTreeSet<String>,
+    /// The sizes that a run gives, and those that follow from them, by the names of their declarations.
+    run_sizes: BTreeMap<String, RunSize>,
     /// How many calls of each function have been expanded.
     calls: BTreeMap<String, usize>,
     expanded: Expanded,
@@ -207,7 +195,8 @@ impl Expansion<'_> {
         let mut declaration = declaration.clone();
         reject_in_function(declaration.role.token(), &declaration.target, scope)?;
         rewrite::node(&mut declaration.target, scope)?;
-        rewrite::sizes(&mut declaration.sizes, scope)?;
+        let sizes = rewrite::sizes(&mut declaration.sizes, scope)?;
+        self.enter_sizes(sizes, &declaration.span);
         if let Some(Initial { value, fill, .. }) = &mut declaration.initial {
             value.iter_mut().try_for_each(|value| rewrite::default_value(value, scope))?;
             fill.iter_mut().try_for_each(|fill| rewrite::fetch(fill, scope))?;
@@ -230,7 +219,8 @@ impl Expansion<'_> {
         let mut view = view.clone();
         rewrite::whole_node(&mut view.of, scope)?;
         rewrite::node(&mut view.target, scope)?;
-        rewrite::sizes(&mut view.sizes, scope)?;
+        let sizes = rewrite::sizes(&mut view.sizes, scope)?;
+        self.enter_sizes(sizes, &view.span);
         self.count(&view.span)?;
         self.expanded.views.push(view);
         Ok(())
@@ -270,8 +260,21 @@ impl Expansion<'_> {
         let bound = size.bound.as_ref().map(|bound| run_bound(size, bound, scope)).transpose()?;
         let value = match (given, &size.value) {
             (Some(&value), _) => within(size, value, bound)?,
-            (None, Some(value)) => scope.integer(value)?,
-            (None, None) if let Some(bound) = bound => return self.run_size(size, bound, scope),
+            (None, Some(value)) => {
+                let sum = scope.size_sum(value)?;
+                match sum.constant() {
+                    Some(value) => value,
+                    None => {
+                        let found = sum.size().ok_or_else(|| {
+                            TextErrorKind::NoSizeValue { name: size.name.clone() }.at(&value.span)
+                        })?;
+                        return self.run_size(size, found, scope);
+                    }
+                }
+            }
+            (None, None) if let Some(bound) = bound => {
+                return self.run_size(size, RunSize::given(size.name.as_str(), bound), scope);
+            }
             (None, None) => {
                 return Err(TextErrorKind::OpenSize { name: size.name.clone() }.at(&size.name_span));
             }
@@ -279,22 +282,11 @@ impl Expansion<'_> {
         if scope.frame.is_none() {
             self.sizes.insert(size.name.clone(), value);
         }
-        let is_taken = scope.run_sizes.contains(&size.name);
+        let is_taken = scope.run_sizes.contains_key(&size.name);
         match scope.integers.insert(size.name.clone(), value) {
             None if !is_taken => Ok(()),
             _ => Err(twice("size", &size.name, &size.name_span)),
         }
-    }
-
-    /// Enters a size that a run gives.
-    fn run_size(&mut self, size: &SizeItem, bound: usize, scope: &mut Scope) -> Result<()> {
-        let SizeItem { name, name_span, .. } = size.clone();
-        if scope.integers.contains_key(&name) || !scope.run_sizes.insert(name.clone()) {
-            return Err(twice("size", &name, &name_span));
-        }
-        self.run_sizes.insert(name.clone());
-        self.expanded.sizes.push(RunSize { name, name_span, bound });
-        Ok(())
     }
 
     fn repeat(&mut self, repeat: &Repeat, scope: &Scope) -> Result<()> {

@@ -3,6 +3,8 @@
 //!
 //! The indices of a statement are rewritten first, since they show which names are letters; then its values.
 
+use tnode::RunSize;
+
 use super::scope::{AxisBinding, FunctionScope, Scope};
 use super::{arguments, letters};
 use crate::ast::{Access, Call, Expr, ExprKind, Fetch, Index, KeyArgument, RandomCall, Row, Statement};
@@ -42,17 +44,29 @@ pub(super) fn default_value(value: &mut Expr, scope: &Scope) -> Result<()> {
     values(value, &[], scope)
 }
 
-/// Replaces sizes by their numbers. A size that a run gives stays alone on its axis.
-pub(super) fn sizes(sizes: &mut [IndexExpr], scope: &Scope) -> Result<()> {
-    sizes.iter_mut().try_for_each(|size| {
+/// Replaces sizes by their numbers, and sums of sizes that a run gives by their symbols; returns the sizes of
+/// these symbols.
+pub(super) fn sizes(sizes: &mut [IndexExpr], scope: &Scope) -> Result<Vec<RunSize>> {
+    let mut named = Vec::new();
+    for size in sizes {
         let mut found = size.clone();
         index(&mut found, scope)?;
-        *size = match found.kind {
-            IndexExprKind::Atom(Atom::Symbol(_)) => found,
-            _ => IndexExpr::number(found.known_integer()?, size.span.clone()),
+        let linear = found.linear()?;
+        let sum = scope.linear_sum(&linear)?;
+        *size = match (sum.constant(), sum.size()) {
+            (Some(number), _) => IndexExpr::number(number, size.span.clone()),
+            (None, Some(run_size)) => {
+                let symbol = Atom::Symbol(run_size.name().to_owned());
+                named.push(run_size);
+                IndexExpr::atom(symbol, size.span.clone())
+            }
+            (None, None) => {
+                let name = size.to_string();
+                return Err(TextErrorKind::NoSizeValue { name }.at(&size.span));
+            }
         };
-        Ok(())
-    })
+    }
+    Ok(named)
 }
 
 /// Replaces the names in an index.
@@ -393,7 +407,7 @@ impl Scope {
     /// The symbol in place of a name: that of a scan, or the size that a run gives.
     fn symbol(&self, name: &str) -> Option<&str> {
         let size = self.run_sizes.get(name);
-        self.steps.get(name).or(size).map(String::as_str)
+        self.steps.get(name).map(String::as_str).or(size.map(RunSize::name))
     }
 
     /// The value of an integer.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tnode::RunSize;
+
 use crate::ast::{Access, Def, Expr, Item, Parameter, Pattern, PatternAxis, Repeat, Role, Statement};
 use crate::constraint::Constraint;
 use crate::error::{LocatedError, Result, TextErrorKind};
@@ -15,8 +17,8 @@ use assignments::{AccumOp, ByteRange};
 pub(super) struct Scope {
     /// The sizes and the letters of repetitions, with their numbers.
     pub(super) integers: BTreeMap<String, i64>,
-    /// The sizes that a run gives, which are symbols.
-    pub(super) run_sizes: BTreeSet<String>,
+    /// The sizes that a run gives and those that follow from them, which are symbols.
+    pub(super) run_sizes: BTreeMap<String, RunSize>,
     /// The letters of scans, with the names of their symbols.
     pub(super) steps: BTreeMap<String, String>,
     /// The function being expanded.
@@ -74,7 +76,8 @@ pub(super) enum AxisBinding {
 impl Scope {
     /// Rejects the letter of a repetition or scan that has a meaning already.
     pub(super) fn reject_letter(&self, repeat: &Repeat) -> Result<()> {
-        let is_size = self.integers.contains_key(&repeat.letter) || self.run_sizes.contains(&repeat.letter);
+        let is_size =
+            self.integers.contains_key(&repeat.letter) || self.run_sizes.contains_key(&repeat.letter);
         match is_size || self.steps.contains_key(&repeat.letter) {
             true => Err(twice("letter", &repeat.letter, &repeat.letter_span)),
             false => Ok(()),

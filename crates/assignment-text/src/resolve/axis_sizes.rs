@@ -72,12 +72,12 @@ fn in_random(call: &mut RandomCall, names: NamesAt<'_>) -> Result<()> {
     })
 }
 
-/// The dimension of the axis, and the name of a size that a run gives.
+/// The dimension of the axis, and the name of the symbol of a size that a run gives.
 fn axis(size: &AxisSize, span: &ByteRange, names: NamesAt<'_>) -> Result<(i64, Option<String>)> {
     let located = |kind: TextErrorKind| kind.at(span);
     let node = names.find(&size.node).map_err(located)?;
     let dims = node.dims_without_padding().map_err(|error| located(error.into()))?;
     let found = dims.get(size.axis).map(|&found| i64::try_from(found).unwrap_or(i64::MAX));
-    let found = found.map(|number| (number, node.run_size(size.axis).map(|name| name.to_string())));
+    let found = found.map(|number| (number, node.run_size(size.axis).map(|size| size.name().to_owned())));
     found.ok_or_else(|| located(TextErrorKind::NoAxis { node: node.name(), axis: size.axis, dims }))
 }

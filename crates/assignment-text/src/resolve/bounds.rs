@@ -1,12 +1,14 @@
 //! Checks that indices are in bounds.
 
+use tnode::{RunSize, SizeSum};
+
 use super::ranges::{below, size_symbol, with_margins};
 use crate::error::{Result, TextErrorKind, bad_bound};
 use crate::source::on_one_line;
 use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
 use assignments::indexing::bounded_space::{BoundedSpace, PointRanges};
 use assignments::indexing::{StaticSymbol, extent};
-use lowered_ir::ir::{Affine, SymbolId, index_bounds};
+use lowered_ir::ir::{Affine, SymbolId, Var, index_bounds};
 
 /// Checks every index against its axis. A symbol without a range counts as 0, since lowering finds its range.
 pub(super) fn check_bounds(
@@ -57,7 +59,8 @@ pub(super) fn check_bounds(
             {
                 let beyond = index.plus(&Affine::term(symbol, -1));
                 let bounds = space.value(&beyond).and_then(|beyond| index_bounds(&beyond, &points));
-                if bounds.is_none_or(|(_, greatest)| greatest >= 0) {
+                let is_beyond = bounds.is_none_or(|(_, greatest)| greatest >= 0);
+                if is_beyond && !stays_below(statement, index, size, ranges, symbols) {
                     let (index, size, node) = (on_one_line(text, span), size.to_string(), read.name());
                     let padded = padded(read, text);
                     return Err(TextErrorKind::BeyondSize { index, size, node, axis, padded }.at(span));
@@ -66,6 +69,37 @@ pub(super) fn check_bounds(
         }
     }
     Ok(())
+}
+
+/// Whether an index is less than a size in every run, by how the sizes follow from each other.
+fn stays_below(
+    statement: &ResolvedStatement,
+    index: &Affine,
+    size: &RunSize,
+    ranges: &[i64],
+    symbols: &[StaticSymbol],
+) -> bool {
+    let one_less = |sum: SizeSum| sum.plus(&(-1).into());
+    let greatest = |var: Var, factor: i64| match var {
+        Var::Loop(_) if factor < 0 => Some(SizeSum::from(0)),
+        Var::Loop(id) => match statement.letters[id.index()].size.as_ref() {
+            Some(size) => one_less(size.into()),
+            None => ranges[id.index()].checked_sub(1).map(SizeSum::from),
+        },
+        Var::Symbol(id) => match symbols[id.index()].size.as_ref() {
+            Some(size) => Some(size.into()),
+            None => {
+                let (least, greatest) = symbols[id.index()].interval().unwrap_or((0, 0));
+                Some(if factor < 0 { least } else { greatest }.into())
+            }
+        },
+    };
+    let start = SizeSum::from(size).negated().and_then(|below| below.plus(&index.offset().into()));
+    let beyond = index
+        .terms()
+        .iter()
+        .fold(start, |sum, &(var, factor)| sum?.plus(&greatest(var, factor)?.times(&factor.into())?));
+    beyond.is_some_and(|beyond| beyond.is_always_negative())
 }
 
 /// The loops over the points at which the statement assigns.

@@ -4,9 +4,8 @@
 //! letter on an axis that a letter indexes alone, one more than the greatest index on any other axis.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use tnode::{DType, Dims, RunSizes, TensorNode};
+use tnode::{DType, Dims, RunSize, RunSizes, TensorNode};
 
 use crate::ast::View;
 use crate::declare::axis_size as declared_size;
@@ -49,10 +48,10 @@ pub(super) fn view_dims(view: &View, node: &TensorNode, names: &Names) -> Result
 }
 
 /// The axes whose sizes a run gives: each name with the number of elements behind the axis.
-fn run_axes<'a>(dims: &[usize], sizes: &'a [Option<Arc<str>>]) -> Vec<(&'a str, usize)> {
+fn run_axes<'a>(dims: &[usize], sizes: &'a [Option<RunSize>]) -> Vec<(&'a RunSize, usize)> {
     let behind = |axis: usize| dims[axis + 1..].iter().product();
     let named = sizes.iter().enumerate();
-    named.filter_map(|(axis, size)| Some((size.as_deref()?, behind(axis)))).collect()
+    named.filter_map(|(axis, size)| Some((size.as_ref()?, behind(axis)))).collect()
 }
 
 /// Settles the open dimensions of the targets.

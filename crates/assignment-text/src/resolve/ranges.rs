@@ -12,9 +12,8 @@
 //! index with exactly one letter of open range limits that letter, and the least limit is its range.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use tnode::{DType, TensorNode};
+use tnode::{DType, RunSize, TensorNode};
 
 use crate::error::{Result, TextErrorKind, counted_elements};
 use crate::names::{example, written};
@@ -45,16 +44,7 @@ pub(super) fn letter_ranges(
         letters.clone().map(|at| declared_or(statement, at, sized[at])).collect::<Result<Vec<_>, _>>()?;
     for (at, range) in ranges.iter_mut().enumerate() {
         let size = statement.letters[at].size.as_ref();
-        let bound = || {
-            Some(
-                symbols
-                    .iter()
-                    .find(|s| s.is_size && Some(s.name.as_str()) == size.map(|size| &**size))?
-                    .interval()?
-                    .1,
-            )
-        };
-        *range = range.or_else(bound);
+        *range = range.or_else(|| size.map(|size| extent(size.bound())));
     }
     letters.clone().for_each(|at| fill_open_part(at, &statement.letters[at].parts, &mut ranges));
     limit_by_reads(statement, symbols, &mut ranges);
@@ -84,7 +74,7 @@ fn is_bound_of_size(statement: &ResolvedStatement, at: usize) -> bool {
 
 /// The size that a run gives, below which a letter stays: that of an axis that it indexes alone, or of a
 /// comparison.
-fn letter_size(statement: &ResolvedStatement, at: usize, symbols: &[StaticSymbol]) -> Option<Arc<str>> {
+fn letter_size(statement: &ResolvedStatement, at: usize, symbols: &[StaticSymbol]) -> Option<RunSize> {
     // A declared range may be less than the size.
     if statement.letters[at].declared.is_some() {
         return None;
@@ -95,18 +85,18 @@ fn letter_size(statement: &ResolvedStatement, at: usize, symbols: &[StaticSymbol
 }
 
 /// The size that a run gives, below which a comparison keeps a letter.
-fn compared_size(statement: &ResolvedStatement, at: usize, symbols: &[StaticSymbol]) -> Option<Arc<str>> {
+fn compared_size(statement: &ResolvedStatement, at: usize, symbols: &[StaticSymbol]) -> Option<RunSize> {
     statement.conditions.iter().find_map(|(condition, _)| below_size(condition, at, symbols))
 }
 
 /// The size that a run gives, if the condition is that a letter is less than it.
-fn below_size(condition: &Affine, letter: usize, symbols: &[StaticSymbol]) -> Option<Arc<str>> {
+fn below_size(condition: &Affine, letter: usize, symbols: &[StaticSymbol]) -> Option<RunSize> {
     let terms = condition.terms().iter().find_map(|&(var, _)| match var {
         Var::Symbol(id) => Some(id),
         Var::Loop(_) => None,
     });
-    let symbol = symbols.get(terms?.index()).filter(|symbol| symbol.is_size)?;
-    (*condition == below(terms?.into(), letter)).then(|| symbol.name.as_str().into())
+    let size = symbols.get(terms?.index())?.size.as_ref()?;
+    (*condition == below(terms?.into(), letter)).then(|| size.clone())
 }
 
 /// The condition that a letter is less than a symbol.
@@ -115,8 +105,8 @@ pub(crate) fn below(symbol: Var, letter: usize) -> Affine {
 }
 
 /// The symbol of a size that a run gives.
-pub(super) fn size_symbol(size: &str, symbols: &[StaticSymbol]) -> Option<Var> {
-    let at = symbols.iter().position(|symbol| symbol.is_size && symbol.name == size)?;
+pub(super) fn size_symbol(size: &RunSize, symbols: &[StaticSymbol]) -> Option<Var> {
+    let at = symbols.iter().position(|symbol| symbol.size.as_ref() == Some(size))?;
     Some(Var::Symbol(SymbolId(at as u32)))
 }
 

@@ -240,9 +240,9 @@ impl NameResolver<'_> {
         access: &Access,
         how: AccessKind,
     ) -> Result<NodeAccess> {
-        for (size, &bound) in sizes.iter().zip(&dims) {
+        for size in sizes.iter().flatten() {
             // A given node may have a size that the text does not declare.
-            size.iter().for_each(|size| _ = self.symbols.enter(&StaticSymbol::size(&**size, bound)));
+            size.each_source(&mut |size| _ = self.symbols.enter(&StaticSymbol::size(size)));
         }
         let computed = self.computed(access)?;
         if computed.is_some() && matches!(how, AccessKind::Merge) {

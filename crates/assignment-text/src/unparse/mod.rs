@@ -18,12 +18,12 @@ mod subexpressions;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::sync::Arc;
 
 use tnode::{MemoryMode, TensorNode};
 
 pub(crate) use self::items::{Lines, source_line};
 use self::names::PrintedNames;
+pub use self::names::declared_sizes;
 use self::numbers::NOWHERE;
 use self::statement::StatementPrinter;
 use self::subexpressions::Subexpressions;
@@ -113,10 +113,8 @@ impl<'a> ProgramPrinter<'a> {
 
     /// Declares the nodes in order of first mention, then those that the program keeps and mentions nowhere.
     fn declarations(&mut self) {
-        let sizes = names::run_sizes(self.program);
-        let item = |(name, bound): (&Arc<str>, &usize)| format!("{name} <= {bound}");
-        if !sizes.is_empty() {
-            self.line(format!("size {}", sizes.iter().map(item).collect::<Vec<_>>().join(", ")));
+        for line in declared_sizes(&names::run_sizes(self.program)).lines() {
+            self.line(line);
         }
         let roles = NodeRoles::of(self.program, &self.subexpressions);
         let mentioned = self.program.nodes();
@@ -128,7 +126,7 @@ impl<'a> ProgramPrinter<'a> {
             }
             let dims = node.dims_without_padding().unwrap_or_default();
             let size = |(axis, &dim): (usize, &usize)| match node.run_size(axis) {
-                Some(size) => IndexExpr::letter(&**size, NOWHERE),
+                Some(size) => IndexExpr::letter(size.name(), NOWHERE),
                 None => IndexExpr::number(assignments::indexing::extent(dim), NOWHERE),
             };
             let declaration = Declaration {

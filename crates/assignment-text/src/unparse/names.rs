@@ -1,9 +1,8 @@
 //! The names of nodes and letters in printed text.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use tnode::{DType, TensorNode};
+use tnode::{DType, RunSize, TensorNode};
 
 use crate::names::text_name;
 use assignments::Assignments;
@@ -19,7 +18,7 @@ impl PrintedNames {
     pub(super) fn new(program: &Assignments) -> PrintedNames {
         let mut printed = PrintedNames { names: BTreeMap::new(), taken: BTreeSet::new() };
         printed.taken.extend(program.symbols.iter().filter_map(StaticSymbol::letter).map(str::to_owned));
-        printed.taken.extend(run_sizes(program).into_keys().map(|size| size.to_string()));
+        printed.taken.extend(run_sizes(program).iter().map(|size| size.name().to_owned()));
         // Nodes of the text keep their names.
         for (name, node) in program.text_nodes.by_name() {
             printed.enter(node, name.to_owned());
@@ -55,19 +54,43 @@ impl PrintedNames {
     }
 }
 
-/// The sizes that a run gives, with their bounds.
-pub(super) fn run_sizes(program: &Assignments) -> BTreeMap<Arc<str>, usize> {
+/// The sizes that a run gives, and behind them those that follow from them.
+pub(super) fn run_sizes(program: &Assignments) -> Vec<RunSize> {
     let nodes = program.nodes().into_iter().chain(program.kept.iter().cloned());
-    let sized = nodes.flat_map(|node| {
-        let dims = node.dims_without_padding().unwrap_or_default();
-        let sizes: Vec<_> = node.run_sizes().to_vec();
-        sizes.into_iter().zip(dims).filter_map(|(size, bound)| Some((size?, bound)))
-    });
-    let symbols = program.symbols.iter().filter(|symbol| symbol.is_size).filter_map(|symbol| {
-        let bound = usize::try_from(symbol.range?.checked_sub(1)?).ok()?;
-        Some((Arc::from(symbol.name.as_str()), bound))
-    });
-    symbols.chain(sized).collect()
+    let of_nodes = nodes.flat_map(|node| node.run_sizes().iter().flatten().cloned().collect::<Vec<_>>());
+    let of_symbols = program.symbols.iter().filter_map(|symbol| symbol.size.clone());
+    with_sources(&of_symbols.chain(of_nodes).collect::<Vec<_>>())
+}
+
+/// Sizes with those from which they follow, each behind these.
+fn with_sources<'a>(sizes: impl IntoIterator<Item = &'a RunSize>) -> Vec<RunSize> {
+    let mut all = BTreeSet::new();
+    for size in sizes {
+        size.each_source(&mut |size| _ = all.insert((size.depth(), size.clone())));
+    }
+    all.into_iter().map(|(_, size)| size).collect()
+}
+
+/// Declarations of sizes, and of those from which they follow, under the names of their symbols: a line for
+/// the sizes that a run gives, and one for the others.
+///
+/// ```
+/// use tnode::{RunSize, SizeSum};
+///
+/// let n = RunSize::given("n", 64);
+/// let half = SizeSum::from(&n).floor_over(2).and_then(|sum| sum.size());
+/// assert_eq!(assignment_text::declared_sizes(half.as_ref()), "size n <= 64\nsize n_over_2 = n/2\n");
+/// ```
+pub fn declared_sizes<'a>(sizes: impl IntoIterator<Item = &'a RunSize>) -> String {
+    let (given, derived): (Vec<_>, Vec<_>) =
+        with_sources(sizes).into_iter().partition(|size| size.quotient().is_none());
+    let line = |items: Vec<String>| match items.is_empty() {
+        true => String::new(),
+        false => format!("size {}\n", items.join(", ")),
+    };
+    let given = given.iter().map(|size| format!("{} <= {}", size.name(), size.bound())).collect();
+    let derived = derived.iter().map(|size| format!("{} = {size}", size.name())).collect();
+    line(given) + &line(derived)
 }
 
 /// The name with its other characters replaced by `_`; none if nothing is left. A name with a meaning in the

@@ -1,9 +1,8 @@
 //! Makes the statement of a step.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use tnode::{DType, Scalar, TensorNode};
+use tnode::{DType, RunSize, Scalar, TensorNode};
 
 use super::names::PrintedNames;
 use super::numbers::{NOWHERE, NumberContext, cast_unless, constant, expr, is_number, number};
@@ -27,7 +26,7 @@ pub(super) struct StatementPrinter<'p, 'a> {
     letters: BTreeMap<LoopId, String>,
     /// The axes that a letter indexes alone and that give it a range: their dimensions, and the sizes that a
     /// run gives.
-    sizes: Vec<(LoopId, usize, Option<Arc<str>>)>,
+    sizes: Vec<(LoopId, usize, Option<RunSize>)>,
     /// The iterators that occur.
     mentioned: BTreeSet<LoopId>,
     /// The symbols that occur and whose ranges no earlier statement states.
@@ -129,7 +128,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
     ) -> Statement {
         for id in self.symbols {
             let Some(symbol) = self.program.symbols.get(id.index()) else { continue };
-            if let Some(range) = symbol.range.filter(|_| !symbol.is_size) {
+            if let Some(range) = symbol.range.filter(|_| symbol.size.is_none()) {
                 let left = IndexExpr::atom(Atom::Symbol(symbol.name.clone()), NOWHERE);
                 constraints.push(less(left, IndexExpr::number(range, NOWHERE)));
             }
@@ -442,7 +441,7 @@ impl<'p, 'a> StatementPrinter<'p, 'a> {
             let size = of_arrays.clone().or(own).filter(|_| !(is_said && of_arrays.is_some()));
             if let Some(size) = size {
                 let letter = IndexExpr::atom(self.atom(Var::Loop(iterator)), NOWHERE);
-                ends.push(less(letter, IndexExpr::letter(&*size, NOWHERE)));
+                ends.push(less(letter, IndexExpr::letter(size.name(), NOWHERE)));
             } else if axes.peek().is_none() || axes.any(|(_, axis, _)| extent(*axis) != range) {
                 let letter = IndexExpr::atom(self.atom(Var::Loop(iterator)), NOWHERE);
                 ends.push(less(letter, IndexExpr::number(range, NOWHERE)));

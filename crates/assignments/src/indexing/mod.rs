@@ -17,7 +17,6 @@ pub mod einsum;
 mod window;
 
 use std::fmt;
-use std::sync::Arc;
 
 pub use self::bounded_space::ConditionError;
 use self::bounded_space::{BoundedSpace, PointRanges};
@@ -25,7 +24,7 @@ pub(crate) use self::coverage::AxisSpan;
 pub use self::coverage::{are_injective, are_surjective};
 pub use self::window::Window;
 use smallvec::SmallVec;
-use tnode::{Dims, RunSizes};
+use tnode::{Dims, RunSize, RunSizes};
 
 use lowered_ir::ir::{Affine, LoopId, SymbolId, Var, index_bounds};
 
@@ -40,24 +39,25 @@ pub struct StaticSymbol {
     /// The symbol is bound to values in `0..range`. `None` stands for the largest range that keeps every
     /// access in bounds.
     pub range: Option<i64>,
-    /// Whether it is the size of axes ([`RunSizes`]). Such a symbol is not bound to 0.
-    pub is_size: bool,
+    /// The size of axes that the symbol is; its values are from 1.
+    pub size: Option<RunSize>,
 }
 
 impl StaticSymbol {
     /// A symbol that is bound to values in `0..range`.
     pub fn ranged(name: impl Into<String>, range: i64) -> StaticSymbol {
-        StaticSymbol { name: name.into(), range: Some(range), is_size: false }
+        StaticSymbol { name: name.into(), range: Some(range), size: None }
     }
 
-    /// The size of axes, from 1 to `bound`.
-    pub fn size(name: impl Into<String>, bound: usize) -> StaticSymbol {
-        StaticSymbol { is_size: true, ..StaticSymbol::ranged(name, extent(bound).saturating_add(1)) }
+    /// The size of axes.
+    pub fn size(size: &RunSize) -> StaticSymbol {
+        let range = extent(size.bound()).saturating_add(1);
+        StaticSymbol { size: Some(size.clone()), ..StaticSymbol::ranged(size.name(), range) }
     }
 
     /// The least and the greatest value, if the range is known.
     pub fn interval(&self) -> Option<(i64, i64)> {
-        self.range.map(|range| (i64::from(self.is_size), range.max(1) - 1))
+        self.range.map(|range| (i64::from(self.size.is_some()), range.max(1) - 1))
     }
 
     /// The letter of a scan with that many steps. The number distinguishes scans with equal letters.
@@ -72,7 +72,7 @@ impl StaticSymbol {
 
     /// A symbol whose range is derived from its uses.
     pub fn open(name: impl Into<String>) -> StaticSymbol {
-        StaticSymbol { name: name.into(), range: None, is_size: false }
+        StaticSymbol { name: name.into(), range: None, size: None }
     }
 }
 
@@ -362,7 +362,7 @@ impl Projections {
     /// The same points below the sizes that a run gives to iterators. Such a size is at most the extent of
     /// its axis, and all else holds for the points of the extents.
     #[must_use]
-    pub fn with_run_sizes(mut self, size: impl Fn(LoopId) -> Option<Arc<str>>) -> Projections {
+    pub fn with_run_sizes(mut self, size: impl Fn(LoopId) -> Option<RunSize>) -> Projections {
         self.run_sizes = self.product_iterators.iter().map(|&iterator| size(iterator)).collect();
         if self.run_sizes.iter().all(Option::is_none) {
             self.run_sizes.clear();
@@ -371,7 +371,7 @@ impl Projections {
     }
 
     /// The sizes of [`with_run_sizes`](Self::with_run_sizes), each with its iterator.
-    pub fn run_sizes(&self) -> impl Iterator<Item = (LoopId, &Arc<str>)> {
+    pub fn run_sizes(&self) -> impl Iterator<Item = (LoopId, &RunSize)> {
         let sizes = self.product_iterators.iter().zip(&self.run_sizes);
         sizes.filter_map(|(&iterator, size)| Some((iterator, size.as_ref()?)))
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tnode::RunSize;
+
 use crate::AccumOp;
 use lowered_ir::{SourceSpan, SpanList};
 
@@ -43,6 +45,9 @@ pub enum LowerErrorKind {
     /// A symbol has two ranges.
     #[error("symbol @{name} has range {first} and range {second}")]
     SymbolConflict { name: String, first: i64, second: i64 },
+    /// Two sizes of axes would have one symbol.
+    #[error("symbol @{name} is the size `{}` and the size `{}`; rename one of the sizes", sizes[0], sizes[1])]
+    SizeConflict { name: String, sizes: Box<[RunSize; 2]> },
     /// A symbol has no range, and none follows from its uses.
     #[error(
         "symbol @{name} has no range, and no index bounds it alone; expected a range, as in `where @{name} < 10`"

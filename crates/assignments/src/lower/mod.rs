@@ -101,7 +101,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     gradients::check_none(assignments)?;
     let mut assignments = assignments.clone();
     let views = Views::find(&mut assignments)?;
-    let sizes = Sizes::enter(&mut assignments)?;
+    let sizes = Sizes::enter(&mut assignments);
     let assignments = &assignments;
     let nodes = homes(assignments, &views);
     let merge = only_merge_node(assignments)?;
@@ -129,7 +129,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
         views,
         margins,
         ranges: ranges.clone(),
-        least: symbols.iter().map(|symbol| i64::from(symbol.is_size)).collect(),
+        least: symbols.iter().map(|symbol| i64::from(symbol.size.is_some())).collect(),
         sizes,
         renumbering,
         fresh,
@@ -148,11 +148,12 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     let name = routine_name(assignments, options)?;
     let bound = symbols.iter().filter(|symbol| symbol.letter().is_none()).count();
     recurrence::check_bound(&body, &symbols, bound)?;
-    let named = |(symbol, range): (StaticSymbol, i64)| Symbol {
-        least: i64::from(symbol.is_size),
-        ..Symbol::parameter(symbol.name, range)
+    let named = |(symbol, &range): (&StaticSymbol, &i64)| Symbol {
+        least: i64::from(symbol.size.is_some()),
+        quotient: symbol.size.as_ref().and_then(|size| sizes::quotient(size, &symbols)),
+        ..Symbol::parameter(symbol.name.as_str(), range)
     };
-    let symbols = symbols.into_iter().zip(ranges).take(bound).map(named).collect();
+    let symbols = symbols.iter().zip(&ranges).take(bound).map(named).collect();
     let routine = LoweredRoutine { name, numerics: options.numerics, symbols, nodes: decls, body };
     let routine = if ctx.sizes.is_empty() { routine } else { sizes::with_zeros(routine, assignments, &ctx) };
     let warnings =
@@ -264,21 +265,28 @@ fn symbol_table(
         match (table[at].range, symbol.range) {
             (Some(first), Some(second)) if first != second => {
                 let kind = LowerErrorKind::SymbolConflict { name: symbol.name.clone(), first, second };
-                Err(kind.at(place(symbol)))
+                return Err(kind.at(place(symbol)));
             }
-            (known, given) => {
-                table[at].range = known.or(given);
-                table[at].is_size |= symbol.is_size;
-                Ok(SymbolId(at as u32))
-            }
+            (known, given) => table[at].range = known.or(given),
         }
+        match (&table[at].size, &symbol.size) {
+            (Some(first), Some(second)) if first != second => {
+                let (name, sizes) = (symbol.name.clone(), Box::new([first.clone(), second.clone()]));
+                return Err(LowerErrorKind::SizeConflict { name, sizes }.at(place(symbol)));
+            }
+            (None, Some(size)) => table[at].size = Some(size.clone()),
+            _ => {}
+        }
+        Ok(SymbolId(at as u32))
     };
     for symbol in &options.symbols {
         enter(symbol)?;
     }
-    let mut renumbering = vec![SymbolId(0); assignments.symbols.len()];
-    for at in recurrence::bound_first(&assignments.symbols) {
-        renumbering[at] = enter(&assignments.symbols[at])?;
-    }
-    Ok((table, renumbering))
+    let mut renumbering = assignments.symbols.iter().map(enter).collect::<Result<Vec<_>>>()?;
+    let mut order: Vec<usize> = (0..table.len()).collect();
+    order.sort_by_key(|&at| sizes::order(&table[at]));
+    let mut place = vec![SymbolId(0); table.len()];
+    order.iter().enumerate().for_each(|(at, &from)| place[from] = SymbolId(at as u32));
+    renumbering.iter_mut().for_each(|id| *id = place[id.index()]);
+    Ok((order.into_iter().map(|at| table[at].clone()).collect(), renumbering))
 }

@@ -16,13 +16,6 @@ use crate::{Accum, AccumOp, Assignments, ProgramStep, ScanEnd};
 use lowered_ir::ir::{Affine, Block, Bound, Indices, LoopKind, Stmt, SymbolId, Var, walk};
 use lowered_ir::passes::effects::Effects;
 
-/// The positions of symbols in the order of the routine: those that a run binds, then the letters of scans.
-pub(super) fn bound_first(symbols: &[StaticSymbol]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..symbols.len()).collect();
-    order.sort_by_key(|&at| symbols[at].letter().is_some());
-    order
-}
-
 /// Rejects scans over symbols that a run binds, and statements that start a node anew in every step although
 /// each step writes another part of it.
 pub(super) fn check(assignments: &Assignments) -> Result<()> {

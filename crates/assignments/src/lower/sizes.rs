@@ -5,34 +5,36 @@
 //! at the size. So every analysis of assignments holds for the part of a node that has values.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use tnode::TensorNode;
+use tnode::{RunSize, SizeQuotient, TensorNode};
 
 use super::Result;
 use super::error::LowerErrorKind;
 use super::step::LoweringContext;
 use crate::indexing::StaticSymbol;
 use crate::{Accum, Assignments};
-use lowered_ir::ir::{Affine, Block, LoopId, LoweredRoutine, NodeRef, Stmt, SymbolId};
+use lowered_ir::ir::{Affine, Block, LoopId, LoweredRoutine, NodeRef, Quotient, Stmt, SymbolId};
 use lowered_ir::passes::access::analyze;
 
 /// The symbols of the sizes that the nodes of a program have.
 #[derive(Default)]
-pub(super) struct Sizes(BTreeMap<Arc<str>, SymbolId>);
+pub(super) struct Sizes(BTreeMap<RunSize, SymbolId>);
 
 impl Sizes {
-    /// Enters the sizes of all nodes into the symbols of the assignments.
-    pub(super) fn enter(assignments: &mut Assignments) -> Result<Sizes> {
+    /// Enters the sizes of all nodes, and those from which they follow, into the symbols of the assignments.
+    pub(super) fn enter(assignments: &mut Assignments) -> Sizes {
         let mut sizes = Sizes::default();
-        for node in assignments.nodes() {
-            let axes = node.run_sizes().iter().zip(node.dims_without_padding().unwrap_or_default());
-            for (name, bound) in axes.filter_map(|(name, bound)| Some((name.clone()?, bound))) {
-                let id = assignments.symbol(&StaticSymbol::size(&*name, bound));
-                sizes.0.insert(name, id);
-            }
+        let of_symbols: Vec<RunSize> =
+            assignments.symbols.iter().filter_map(|symbol| symbol.size.clone()).collect();
+        let of_nodes = assignments.nodes();
+        let of_nodes = of_nodes.iter().flat_map(|node| node.run_sizes().iter().flatten().cloned());
+        for size in of_symbols.into_iter().chain(of_nodes.collect::<Vec<_>>()) {
+            size.each_source(&mut |size| {
+                let id = assignments.symbol(&StaticSymbol::size(size));
+                sizes.0.insert(size.clone(), id);
+            });
         }
-        Ok(sizes)
+        sizes
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -63,6 +65,23 @@ impl Sizes {
         }
         Ok(ends)
     }
+}
+
+/// How the symbol of a size follows from those before it in `table`; none for a size that a run gives.
+pub(super) fn quotient(size: &RunSize, table: &[StaticSymbol]) -> Option<Quotient> {
+    let SizeQuotient { dividend, divisor } = size.quotient()?;
+    let place = |size: &RunSize| table.iter().position(|symbol| symbol.size.as_ref() == Some(size));
+    let dividend =
+        dividend.terms().try_fold(Affine::constant(dividend.offset()), |sum, (size, factor)| {
+            Some(sum.plus(&Affine::term(SymbolId(place(size)? as u32), factor)))
+        })?;
+    Some(Quotient { dividend, divisor: *divisor })
+}
+
+/// The place of a symbol among others: parameters, sizes behind those from which they follow, letters of
+/// scans.
+pub(super) fn order(symbol: &StaticSymbol) -> (bool, usize) {
+    (symbol.letter().is_some(), symbol.size.as_ref().map_or(0, RunSize::depth))
 }
 
 /// The routine with `zero` at its start of each node that it writes first and of which it may then read an

@@ -441,8 +441,7 @@ fn what_else_is_rejected() {
     note(rejected(&merged(&x).then(merged(&y))));
     note(rejected(&builder::fetch(&x, FetchOp::ConstantFill(vec![0.0; 17]))));
     note(rejected(&builder::fetch(&x, FetchOp::ConstantFill(vec![0.0; 3]))));
-    let step =
-        |range| builder::embed_symbol(&x, &StaticSymbol { name: "step".into(), range, is_size: false });
+    let step = |range| builder::embed_symbol(&x, &StaticSymbol { name: "step".into(), range, size: None });
     note(rejected(&step(None)));
     note(rejected(&step(Some(0))));
     note(rejected(&step(Some(3)).then(step(Some(4)))));

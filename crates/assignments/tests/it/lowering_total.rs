@@ -127,7 +127,7 @@ proptest! {
         };
         let projections = Projections::new(&axes, lhs.indexed(), vec![indexed], "random").expect("two letters each");
         let mut program = builder::accumulate(init, op, &target, Rhs::Copy(operand), projections);
-        program.symbol(&StaticSymbol { name: "s".into(), range: symbol, is_size: false });
+        program.symbol(&StaticSymbol { name: "s".into(), range: symbol, size: None });
         prop_assert!(check(&program).is_ok(), "{}", check(&program).unwrap_err());
     }
 }

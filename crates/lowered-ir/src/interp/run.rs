@@ -101,14 +101,13 @@ impl PreparedRoutine {
             let (expected, found) = (parameters.len(), bindings.len());
             return Err(InterpError::BindingCount { routine, expected, found });
         }
-        for (symbol, value) in parameters.iter().zip(bindings) {
-            let range = symbol.least..symbol.range;
-            if !range.contains(value) {
-                let symbol = symbol.name.clone();
-                return Err(InterpError::BindingRange { symbol, range, value: *value });
+        match Symbol::outside(&self.symbols, bindings) {
+            None => Ok(()),
+            Some((symbol, value)) => {
+                let (range, symbol) = (symbol.least..symbol.range, symbol.name.clone());
+                Err(InterpError::BindingRange { symbol, range, value })
             }
         }
-        Ok(())
     }
 }
 

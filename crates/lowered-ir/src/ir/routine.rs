@@ -42,7 +42,8 @@ pub struct Symbol {
 /// The value `floor(dividend / divisor)`, or the nearest value in the range of the symbol that has it.
 ///
 /// A loop that ends at a parameter is cut into strips: quotients count its whole strips, so the ends of loops
-/// stay affine.
+/// stay affine. A size of axes that follows from others, such as that of the result of a convolution, is a
+/// quotient with a least value of 1; its value must be in its range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quotient {
     /// A sum of symbols before the one that has this value.
@@ -75,6 +76,26 @@ impl Symbol {
             values.push(value.clamp(*least, (range - 1).max(*least)));
         }
         values
+    }
+
+    /// The first symbol whose value, for these parameters, is outside of its range, with that value. Among
+    /// quotients, those that are sizes of axes are checked; the others are clamped.
+    pub fn outside<'a>(symbols: &'a [Symbol], parameters: &[i64]) -> Option<(&'a Symbol, i64)> {
+        let mut values: SmallVec<[i64; 8]> = SmallVec::from_slice(parameters);
+        for (at, symbol) in symbols.iter().enumerate() {
+            let value = match &symbol.quotient {
+                Some(quotient) if at >= values.len() => quotient.value(&values),
+                _ => values.get(at).copied().unwrap_or(0),
+            };
+            let is_checked = symbol.quotient.is_none() || symbol.least > 0;
+            if is_checked && !(symbol.least..symbol.range).contains(&value) {
+                return Some((symbol, value));
+            }
+            if at == values.len() {
+                values.push(value.clamp(symbol.least, (symbol.range - 1).max(symbol.least)));
+            }
+        }
+        None
     }
 
     /// The parameters at the start of a list of symbols.
