@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use tnode::TensorNode;
 
-use crate::{Accum, Assignments, FetchOp, Operand, ProgramStep, Rhs, SampleValues};
+use crate::{Accum, Assignments, FetchOp, Operand, ProgramStep, Rhs, SampleValues, ScanEnd};
 
 /// The nodes of a program, in the order of their first mention in its content.
 #[derive(Clone, Debug, Default)]
@@ -89,8 +89,13 @@ impl<H: Hasher> Content<'_, H> {
                 name.hash(self.state);
                 self.steps(steps)?;
             }
-            ProgramStep::Scan { symbol, steps } => {
+            ProgramStep::Scan { symbol, steps, end } => {
                 symbol.hash(self.state);
+                end.is_some().hash(self.state);
+                if let Some(ScanEnd { node, is_final }) = end {
+                    self.node(node);
+                    is_final.hash(self.state);
+                }
                 self.steps(steps)?;
             }
             ProgramStep::Remark(text) => text.hash(self.state),
