@@ -121,7 +121,8 @@ impl LoadedProgram {
     ///
     /// [`ErrorKind::Bindings`] if the names are not those of the symbols; [`ErrorKind::NoValue`] names
     /// an input that was not set; [`ErrorKind::SizeMismatch`] names two nodes whose arrays give a size two
-    /// values, or a size that is out of its range, and [`ErrorKind::OpenSize`] a size that none gives; [`ErrorKind::Run`] for a value outside its
+    /// values, or a size that is out of its range, and [`ErrorKind::OpenSize`] a size that none
+    /// gives; [`ErrorKind::Run`] for a value outside its
     /// range and for failures of the device.
     pub fn run_with(&mut self, bindings: &[(&str, i64)]) -> Result<(), Error> {
         let sizes = self.size_values(bindings)?;

@@ -86,7 +86,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ),
     (
         "repeated elements",
-        "size d = 2*n - 1\n node r f32[3*n]\n r[i] := 0\n r[3*i + l] := x[i,1] where l < 3\n y[i] := pad(r, 0)[i] * 2 where i < d",
+        "size d = 2*n - 1\n node r f32[3*n]\n r[3*i + l] :+= x[i,1] where l < 3\n y[i] := pad(r, 0)[i] * 2 where i < d",
         &["r", "y"],
     ),
     (
