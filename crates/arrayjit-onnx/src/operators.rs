@@ -16,6 +16,7 @@ mod layout; // moves elements
 mod list; // sequences of arrays
 mod loss; // losses of classes
 mod microsoft; // operators of com.microsoft
+mod ml; // operators of ai.onnx.ml
 mod normalize; // softmax, normalization
 mod pad; // margins
 mod pool; // pooling
@@ -59,6 +60,11 @@ static FAMILIES: &[&[Operator]] = &[
     microsoft::normalize::OPERATORS,
     microsoft::packed::OPERATORS,
     microsoft::quantized::OPERATORS,
+    ml::kernels::OPERATORS,
+    ml::labels::OPERATORS,
+    ml::linear::OPERATORS,
+    ml::scale::OPERATORS,
+    ml::trees::OPERATORS,
     normalize::OPERATORS,
     pad::OPERATORS,
     pool::OPERATORS,
