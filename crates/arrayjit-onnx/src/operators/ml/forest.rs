@@ -5,7 +5,7 @@
 //! threshold, `>` exchanges what is behind it, and `==` is two nodes. Where NaN should count as small, the node
 //! reads a copy of the features that has -inf in place of NaN.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use tnode::DType;
 
@@ -204,6 +204,51 @@ impl Forest {
             true => Ok(depth),
             false => Err(OnnxError::Invalid("nodes of a tree are behind themselves".into())),
         }
+    }
+}
+
+/// The nodes in an order in which the two behind a node are neighbors: the next node is the first of them plus
+/// the result of the comparison. A node behind several others has a copy for each; a leaf is behind itself.
+pub(super) struct Neighbors {
+    pub(super) features: Vec<i64>,
+    /// NaN for leaves, which no feature is at most.
+    pub(super) thresholds: Vec<f64>,
+    /// The first of the two nodes behind each one.
+    pub(super) behind: Vec<i64>,
+    /// The leaf that a node is.
+    pub(super) leaves: Vec<Option<usize>>,
+}
+
+impl Neighbors {
+    /// The nodes behind the roots, which come first.
+    pub(super) fn of(forest: &Forest) -> Neighbors {
+        let mut nodes = Neighbors {
+            features: Vec::new(),
+            thresholds: Vec::new(),
+            behind: Vec::new(),
+            leaves: Vec::new(),
+        };
+        let mut waiting: VecDeque<i64> = forest.roots.iter().copied().collect();
+        // Where the nodes behind each split stand.
+        let mut places: HashMap<i64, i64> = HashMap::new();
+        let mut placed = waiting.len() as i64;
+        while let Some(node) = waiting.pop_front() {
+            let at = node as usize;
+            let is_leaf = at < forest.leaves;
+            let here = nodes.behind.len() as i64;
+            nodes.leaves.push(is_leaf.then_some(at));
+            nodes.features.push(if is_leaf { 0 } else { forest.features[at] });
+            nodes.thresholds.push(if is_leaf { f64::NAN } else { forest.thresholds[at] });
+            nodes.behind.push(match is_leaf {
+                true => here,
+                false => *places.entry(node).or_insert_with(|| {
+                    waiting.extend(&forest.behind[2 * at..2 * at + 2]);
+                    placed += 2;
+                    placed - 2
+                }),
+            });
+        }
+        nodes
     }
 }
 

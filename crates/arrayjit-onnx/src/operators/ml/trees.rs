@@ -6,7 +6,7 @@ use super::{
     constants,
     ensemble::{Ensemble, weights},
     features,
-    forest::Forest,
+    forest::{Forest, Neighbors},
     ml,
     scores::{best, labels, of_two, paired, transformed, transformed_by},
 };
@@ -14,7 +14,7 @@ use crate::{
     error::{OnnxError, Result},
     host::ints_of,
     operators::{
-        context::{Lowered, NodeContext},
+        context::{Lowered, NodeContext, Operand},
         elementwise::combined,
         operator::Operator,
     },
@@ -80,27 +80,33 @@ impl Ensemble {
             Aggregate::Min => (":min=", f64::INFINITY),
             Aggregate::Max => (":max=", f64::NEG_INFINITY),
         };
-        let rows: Vec<f64> = self.leaves.iter().flat_map(|leaf| row(leaf, self.targets, absent)).collect();
-        let weights = constants(cx, "leaves", dtype, &[self.leaves.len(), self.targets], &rows)?;
-        let thresholds = constants(cx, "thresholds", dtype, &[forest.thresholds.len()], &forest.thresholds)?;
-        let features = integers(cx, "features", &forest.features)?;
-        let behind = integers(cx, "behind", &forest.behind)?;
-        let roots = integers(cx, "roots", &forest.roots)?;
-        let [x, weights, thresholds, features, behind, roots] =
-            [&x, &weights, &thresholds, &features, &behind, &roots].map(|value| cx.bind_array(value));
+        let nodes = Neighbors::of(&forest);
+        let none = Vec::new();
+        let leaves = nodes.leaves.iter().map(|leaf| leaf.map_or(&none, |leaf| &self.leaves[leaf]));
+        let rows: Vec<f64> = leaves.flat_map(|leaf| row(leaf, self.targets, absent)).collect();
+        let shape = [nodes.leaves.len(), self.targets];
+        let weights = constants(cx, "leaves", dtype, &shape, &rows)?;
+        let thresholds = constants(cx, "thresholds", dtype, &shape[..1], &nodes.thresholds)?;
+        let features = integers(cx, "features", &nodes.features)?;
+        let behind = integers(cx, "behind", &nodes.behind)?;
+        let [x, weights, thresholds, features, behind] =
+            [&x, &weights, &thresholds, &features, &behind].map(|value| cx.bind_array(value));
         let (x, weights, thresholds) = (x?, weights?, thresholds?);
-        let (features, behind, roots) = (features?, behind?, roots?);
-        let mut node = roots.at(&["t".into()]);
-        let mut text = String::new();
+        let (features, behind) = (features?, behind?);
         let rows = crate::extents::Extents(extents.0[..1].to_vec()).text();
+        let (mut node, mut text) = ("t".to_owned(), String::new());
         for level in 0..forest.depth {
-            let element = x.at(&["b".into(), features.at(std::slice::from_ref(&node))]);
-            let test = format!("i32({element} <= {})", thresholds.at(std::slice::from_ref(&node)));
-            let next = behind.at(&[format!("2 * {node} + {test}")]);
-            text += &format!("node n{level} i32[{rows},{count}]\nn{level}[b,t] := {next}\n");
+            let own = |operand: &Operand| operand.at(std::slice::from_ref(&node));
+            let element = x.at(&["b".into(), own(&features)]);
+            text += &format!(
+                "node n{level} i32[{rows},{count}]\n\
+                 n{level}[b,t] := {} + i32({element} <= {}) where t < {count}\n",
+                own(&behind),
+                own(&thresholds)
+            );
             node = format!("n{level}[b,t]");
         }
-        text += &format!("y[b,c] {operator} {}", weights.at(&[node, "c".into()]));
+        text += &format!("y[b,c] {operator} {} where t < {count}", weights.at(&[node, "c".into()]));
         let y = cx.emit(dtype, &extents, &text)?;
         match aggregate {
             Aggregate::Sum => Ok(y),
