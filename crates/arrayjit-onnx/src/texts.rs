@@ -1,5 +1,5 @@
-//! Labels that are texts. Arrays have no texts, so the labels of a classifier are their numbers, and the model
-//! says which texts they number.
+//! Labels that are texts. Arrays have no texts, so the labels of a classifier are their numbers, and the
+//! model says which texts they number.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use crate::{
     ir::{Attribute, ModelNode},
 };
 
-/// The texts that the integers of values number, and the names of the columns of values that a file calls maps.
-/// The nodes are sorted. No other node may read such integers, since it would mean the texts.
+/// The texts that the integers of values number, and the names of the columns of values that a file calls
+/// maps. The nodes are sorted. No other node may read such integers, since it would mean the texts.
 pub(crate) fn labels(nodes: &[ModelNode]) -> Result<HashMap<String, Vec<String>>> {
     let mut labels: HashMap<String, Vec<String>> = HashMap::new();
     for node in nodes {

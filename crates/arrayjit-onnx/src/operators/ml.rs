@@ -1,4 +1,4 @@
-//! Operators of `ai.onnx.ml`: what exporters of scikit-learn and of gradient boosting write.
+//! Operators of `ai.onnx.ml`, which exporters of scikit-learn and of gradient boosting write.
 //!
 //! Labels that are texts are their numbers here: the position in the attribute that has the texts.
 
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::Extents,
     host::floats_of,
     value::Value,
 };
@@ -38,6 +39,11 @@ fn features(cx: &mut NodeContext<'_, '_>) -> Result<Value> {
     };
     let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     cx.cast(&x, dtype)
+}
+
+/// The first axis of an array.
+fn rows(extents: &Extents) -> Extents {
+    Extents(extents.0[..1].to_vec())
 }
 
 /// Numbers of the model as an array on the device.

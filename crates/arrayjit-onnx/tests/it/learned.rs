@@ -1,4 +1,5 @@
-//! Models of `ai.onnx.ml`: labels that are texts, trees that contradict themselves, rows whose number a run gives.
+//! Models of `ai.onnx.ml`: labels that are texts, trees that contradict themselves, rows whose number a run
+//! gives.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
 use arrayjit_onnx::{Backend, HostArray, Model, OnnxError, SessionOptions, ShapePolicy, proto::*};

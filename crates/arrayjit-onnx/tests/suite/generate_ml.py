@@ -39,6 +39,7 @@ def features():
     yield case("extractor_row", name, [whole[0], columns])
     parts = [x, floats(5, 2), floats(5, 1)]
     yield case("vectorizer", "FeatureVectorizer", parts, version=1, inputdimensions=[4, 2, 1])
+    yield case("vectorizer_other", "FeatureVectorizer", parts, version=1, inputdimensions=[3, 4, 1])
 
 
 def labels():
@@ -65,6 +66,10 @@ def linear():
     for transform in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
         given = dict(coefficients=weights, intercepts=weights[:3], classlabels_ints=[5, 2, 9], post_transform=transform)
         yield case(f"linear_classes_{transform.lower()}", name, [x], 2, **given)
+    gaps = rows(6, 4)
+    gaps[np.isinf(gaps)] = 1
+    given = dict(coefficients=[1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0], intercepts=[0.0, 1.0])
+    yield case("linear_gaps", name, [gaps], 2, **given, classlabels_ints=[5, 2])
     for transform in ("NONE", "LOGISTIC", "SOFTMAX"):
         given = dict(coefficients=weights[:4], intercepts=[0.1], classlabels_ints=[0, 1], post_transform=transform)
         yield case(f"linear_two_{transform.lower()}", name, [x], 2, **given)

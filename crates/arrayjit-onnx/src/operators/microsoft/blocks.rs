@@ -187,8 +187,8 @@ const NF4: [f32; 16] = [
     1.0,
 ];
 
-/// The product with weights `[N, K]` in codes of 4 bits, of which the first of a byte has the high bits. Blocks
-/// of codes in row-major order share a largest magnitude.
+/// The product with weights `[N, K]` in codes of 4 bits, of which the first of a byte has the high bits.
+/// Blocks of codes in row-major order share a largest magnitude.
 fn multiplied_by_codes(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (columns, rows) = (cx.count("K", 0)?, cx.count("N", 0)?);
     let (size, table) = (cx.count("block_size", 0)?, cx.int_or("quant_type", 1)?);

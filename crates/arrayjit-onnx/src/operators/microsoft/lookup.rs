@@ -57,8 +57,8 @@ impl Packing {
     }
 }
 
-/// The rows of a table at positions of an axis; the integers of a block along another axis share a scale and a
-/// zero point.
+/// The rows of a table at positions of an axis; the integers of a block along another axis share a scale and
+/// a zero point.
 fn gathered(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let (data, positions, scales) = (cx.value(0)?, cx.value(1)?, cx.value(2)?);
     let (packing, rank) = (Packing::of(cx, &data)?, data.rank());

@@ -58,8 +58,8 @@ fn one_batch(cx: &mut NodeContext<'_, '_>, x: Value, at: usize, rank: usize) -> 
     cx.reshaped(&x, &shape)
 }
 
-/// Attention of the tokens of all sequences, which see those of their own one. Operand `ends` has the number of
-/// tokens in front of each sequence and all of them, and `bias` what is added to the scores.
+/// Attention of the tokens of all sequences, which see those of their own one. Operand `ends` has the number
+/// of tokens in front of each sequence and all of them, and `bias` what is added to the scores.
 fn attended(cx: &mut NodeContext<'_, '_>, [q, k, v]: [Value; 3], [ends, bias]: [usize; 2]) -> Lowered {
     let (heads, tokens) = (cx.count("num_heads", 0)? as i64, q.shape()[1]);
     let mask = mask(cx, tokens, q.dtype(), [ends, bias])?;
@@ -73,7 +73,8 @@ fn attended(cx: &mut NodeContext<'_, '_>, [q, k, v]: [Value; 3], [ends, bias]: [
     Ok(vec![cx.reshaped(&y, &[tokens, width])?])
 }
 
-/// What is added to the scores of the tokens: the bias within a sequence, and a large negative number outside.
+/// What is added to the scores of the tokens: the bias within a sequence, and a large negative number
+/// outside.
 fn mask(cx: &mut NodeContext<'_, '_>, tokens: usize, dtype: DType, operands: [usize; 2]) -> Result<Value> {
     let ends = cx.value(operands[0])?;
     let &[count] = ends.shape() else { return Err(expected_axes(operands[0], "one", &ends)) };
@@ -99,7 +100,8 @@ fn mask(cx: &mut NodeContext<'_, '_>, tokens: usize, dtype: DType, operands: [us
         }
     };
     let text = format!(
-        "{numbers}y[h,i,j] := {dtype}(where(s[i] == s[j], {added}, -inf)) where h < {}, i < {tokens}, j < {tokens}",
+        "{numbers}y[h,i,j] := {dtype}(where(s[i] == s[j], {added}, -inf)) \
+         where h < {}, i < {tokens}, j < {tokens}",
         shape[0]
     );
     cx.emit(dtype, &shape, &text)

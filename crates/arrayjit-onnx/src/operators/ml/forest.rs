@@ -1,9 +1,9 @@
 //! Decision trees as tables of nodes with one kind of comparison.
 //!
-//! Each node compares a feature with a threshold and has two nodes behind it: for a feature that is at most the
-//! threshold, and for others, also NaN. Any comparison of a file becomes such nodes: `<` has the next lesser
-//! threshold, `>` exchanges what is behind it, and `==` is two nodes. Where NaN should count as small, the node
-//! reads a copy of the features that has -inf in place of NaN.
+//! Each node compares a feature with a threshold and has two nodes behind it: for a feature that is at most
+//! the threshold, and for others, also NaN. Any comparison of a file becomes such nodes: `<` has the next
+//! lesser threshold, `>` exchanges what is behind it, and `==` is two nodes. Where NaN should count as small,
+//! the node reads a copy of the features that has -inf in place of NaN.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -39,7 +39,7 @@ pub(super) struct Split {
     pub(super) when_false: Target,
 }
 
-/// The nodes, of which the first are the leaves; a leaf is behind itself.
+/// Nodes in columns. The first ones are the leaves; a leaf is behind itself.
 pub(super) struct Forest {
     /// The features, and for copies without NaN the number of features more.
     pub(super) features: Vec<i64>,
@@ -57,7 +57,7 @@ pub(super) struct Forest {
     dtype: DType,
 }
 
-/// The most nodes, with those of sets of numbers.
+/// The limit of the number of nodes, those of sets of numbers included.
 const MOST: usize = 1 << 24;
 
 impl Forest {
@@ -207,8 +207,9 @@ impl Forest {
     }
 }
 
-/// The nodes in an order in which the two behind a node are neighbors: the next node is the first of them plus
-/// the result of the comparison. A node behind several others has a copy for each; a leaf is behind itself.
+/// The nodes in an order in which the two behind a node are neighbors: the next node is the first of them
+/// plus the result of the comparison. A node behind several others has a copy for each; a leaf is behind
+/// itself.
 pub(super) struct Neighbors {
     pub(super) features: Vec<i64>,
     /// NaN for leaves, which no feature is at most.

@@ -15,7 +15,8 @@ use crate::{
 
 pub(in crate::operators) static OPERATORS: &[Operator] = &[ml("SVMRegressor", 1, regressed).sized()];
 
-/// The sum of the kernel of a row and each support vector, or of a row and the coefficients if there are none.
+/// The sum of the kernel of a row and each support vector, or of a row and the coefficients if there are
+/// none.
 fn regressed(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = features(cx)?;
     let x = cx.cast(&x, DType::F32)?;
@@ -48,7 +49,7 @@ fn regressed(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![transformed(cx, &y)?])
 }
 
-/// The kernel of each row and each of so many vectors.
+/// The kernel of each row and each of `count` vectors.
 fn kernel(cx: &mut NodeContext<'_, '_>, x: &Value, count: usize, vectors: &[f64]) -> Result<Value> {
     let parameters = numbers(cx, "kernel_params")?;
     let parameter = |at: usize| float(DType::F32, parameters.get(at).copied().unwrap_or(0.0));

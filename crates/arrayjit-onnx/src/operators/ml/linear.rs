@@ -37,7 +37,7 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
     .sized(),
 ];
 
-/// The products of the features with the coefficients of each of so many scores, plus the intercepts.
+/// Computes `count` scores: products of the features with coefficients, plus intercepts.
 fn scored(cx: &mut NodeContext<'_, '_>, count: usize) -> Result<Value> {
     let x = features(cx)?;
     let x = cx.cast(&x, DType::F32)?;

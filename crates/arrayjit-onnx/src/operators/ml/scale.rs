@@ -2,7 +2,7 @@
 
 use tnode::DType;
 
-use super::{constants, features, ml};
+use super::{constants, features, ml, rows};
 use crate::{
     error::{OnnxError, Result},
     host::float,
@@ -131,9 +131,9 @@ fn normalized(cx: &mut NodeContext<'_, '_>) -> Lowered {
     };
     let mut extents = x.extents();
     let element = cx.bind_array(&x)?.whole();
-    let rows = crate::extents::Extents(extents.0[..1].to_vec()).text();
+    let count = rows(&extents).text();
     let text = format!(
-        "node s f32[{rows}]\n{}\ny[i0,i1] := where(s[i0] == 0, {element}, {element} / {divisor})",
+        "node s f32[{count}]\n{}\ny[i0,i1] := where(s[i0] == 0, {element}, {element} / {divisor})",
         sum.replace("{x}", &element)
     );
     let y = cx.emit(DType::F32, &extents, &text)?;
@@ -145,7 +145,8 @@ fn normalized(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![y])
 }
 
-/// The features of all operands side by side; each operand has as many as the node says.
+/// The features of all operands side by side, as many of each as the node says: further ones are left out,
+/// and missing ones are 0.
 fn vectorized(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let widths = cx.ints("inputdimensions")?.unwrap_or_default();
     let mut parts = Vec::new();
@@ -161,8 +162,10 @@ fn vectorized(cx: &mut NodeContext<'_, '_>) -> Lowered {
         let x = cx.reshaped(&x, &[rows, found])?;
         let x = cx.cast(&x, DType::F32)?;
         let taken: Vec<usize> = (0..width.min(found)).collect();
-        let x = if found > width { cx.taken(&x, 1, &taken)? } else { x };
-        parts.push(Some(x));
+        parts.push(Some(if found > width { cx.taken(&x, 1, &taken)? } else { x }));
+        if found < width {
+            parts.push(Some(cx.filled(DType::F32, &[rows, width - found], "0")?));
+        }
     }
     cx.apply("Concat", [("axis", Attribute::Int(1))], parts, 1)
 }

@@ -2,6 +2,7 @@
 
 use tnode::DType;
 
+use super::rows;
 use crate::{
     error::{OnnxError, Result},
     host::ints_of,
@@ -41,11 +42,11 @@ pub(super) fn transformed_by(cx: &mut NodeContext<'_, '_>, scores: &Value, name:
         }
     };
     let extents = scores.extents();
-    let rows = crate::extents::Extents(extents.0[..1].to_vec()).text();
+    let count = rows(&extents).text();
     let element = cx.bind_array(scores)?.whole();
     let [peak, each, total] = [peak, each, total].map(|text| text.replace("{}", &element));
     let text = format!(
-        "node m {dtype}[{rows}], s {dtype}[{rows}]\nm[i0] :max= {peak}\ns[i0] :+= {total}\n\
+        "node m {dtype}[{count}], s {dtype}[{count}]\nm[i0] :max= {peak}\ns[i0] :+= {total}\n\
          y[i0,i1] := {each} / where(s[i0] == 0, 1, s[i0])"
     );
     cx.emit(dtype, &extents, &text)
@@ -60,21 +61,23 @@ pub(super) fn labels(cx: &NodeContext<'_, '_>, integers: &str) -> Result<Vec<i64
     }
 }
 
-/// The label of the first greatest score of each row.
+/// The label of the first greatest score of each row, whatever scores are NaN; the first label if all are.
 pub(super) fn best(cx: &mut NodeContext<'_, '_>, scores: &Value, labels: &[i64]) -> Result<Value> {
     let classes = scores.shape()[1];
     if classes > labels.len() {
         return Err(OnnxError::Invalid(format!("{classes} scores have {} labels", labels.len())));
     }
     let table = cx.table("labels".into(), || ints_of(DType::I64, &[labels.len()], labels))?;
-    let extents = crate::extents::Extents(scores.extents().0[..1].to_vec());
-    let (dtype, rows) = (scores.dtype(), extents.text());
+    let extents = rows(&scores.extents());
+    let (dtype, count) = (scores.dtype(), extents.text());
     let score = cx.bind_array(scores)?.whole();
-    let (label, last) = (cx.bind_array(&table)?, classes.saturating_sub(1));
+    let label = cx.bind_array(&table)?;
     let text = format!(
-        "node m {dtype}[{rows}], k i32[{rows}]\nm[i0] :max= {score}\n\
-         k[i0] :min= where({score} == m[i0], i1, {last})\ny[i0] := {}",
-        label.at(&["k[i0]".into()]),
+        "node m {dtype}[{count}], k i32[{count}]\n\
+         m[i0] :max= where({score} == {score}, {score}, -inf)\n\
+         k[i0] :min= where({score} == m[i0], i1, {classes})\n\
+         y[i0] := {}",
+        label.at(&[format!("where(k[i0] == {classes}, 0, k[i0])")]),
     );
     cx.emit(DType::I64, &extents, &text)
 }
@@ -87,7 +90,7 @@ pub(super) fn of_two(
     [negative, positive]: [i64; 2],
     threshold: &str,
 ) -> Result<Value> {
-    let extents = crate::extents::Extents(scores.extents().0[..1].to_vec());
+    let extents = rows(&scores.extents());
     let score = cx.bind_array(scores)?.at(&["i0".into(), column.to_string()]);
     let text = format!("y[i0] := where({score} > {threshold}, {positive}, {negative})");
     cx.emit(DType::I64, &extents, &text)

@@ -7,7 +7,7 @@ use super::{
     ensemble::{Ensemble, weights},
     features,
     forest::{Forest, Neighbors},
-    ml,
+    ml, rows,
     scores::{best, labels, of_two, paired, transformed, transformed_by},
 };
 use crate::{
@@ -83,9 +83,9 @@ impl Ensemble {
         let nodes = Neighbors::of(&forest);
         let none = Vec::new();
         let leaves = nodes.leaves.iter().map(|leaf| leaf.map_or(&none, |leaf| &self.leaves[leaf]));
-        let rows: Vec<f64> = leaves.flat_map(|leaf| row(leaf, self.targets, absent)).collect();
+        let table: Vec<f64> = leaves.flat_map(|leaf| row(leaf, self.targets, absent)).collect();
         let shape = [nodes.leaves.len(), self.targets];
-        let weights = constants(cx, "leaves", dtype, &shape, &rows)?;
+        let weights = constants(cx, "leaves", dtype, &shape, &table)?;
         let thresholds = constants(cx, "thresholds", dtype, &shape[..1], &nodes.thresholds)?;
         let features = integers(cx, "features", &nodes.features)?;
         let behind = integers(cx, "behind", &nodes.behind)?;
@@ -93,13 +93,13 @@ impl Ensemble {
             [&x, &weights, &thresholds, &features, &behind].map(|value| cx.bind_array(value));
         let (x, weights, thresholds) = (x?, weights?, thresholds?);
         let (features, behind) = (features?, behind?);
-        let rows = crate::extents::Extents(extents.0[..1].to_vec()).text();
+        let batch = rows(&extents).text();
         let (mut node, mut text) = ("t".to_owned(), String::new());
         for level in 0..forest.depth {
             let own = |operand: &Operand| operand.at(std::slice::from_ref(&node));
             let element = x.at(&["b".into(), own(&features)]);
             text += &format!(
-                "node n{level} i32[{rows},{count}]\n\
+                "node n{level} i32[{batch},{count}]\n\
                  n{level}[b,t] := {} + i32({element} <= {}) where t < {count}\n",
                 own(&behind),
                 own(&thresholds)
@@ -117,7 +117,7 @@ impl Ensemble {
     }
 }
 
-/// What the number of an attribute means.
+/// Finds the item of a list whose position an attribute has.
 fn chosen<T: Copy>(cx: &NodeContext<'_, '_>, name: &str, default: i64, all: &[T]) -> Result<T> {
     let at = usize::try_from(cx.int_or(name, default)?).ok();
     let found = at.and_then(|at| all.get(at)).copied();
@@ -151,7 +151,7 @@ fn without_nan(cx: &mut NodeContext<'_, '_>, x: &Value) -> Result<Value> {
     cx.emit(x.dtype(), &extents, &text)
 }
 
-/// The numbers plus those that rows without trees would have.
+/// Adds the base values of the targets.
 fn based(cx: &mut NodeContext<'_, '_>, y: Value) -> Result<Value> {
     let base = weights(cx, "base_values")?;
     match base.len() {
