@@ -108,6 +108,35 @@ fn trees_that_contradict_themselves_are_errors() {
     }
 }
 
+/// The rows go down a chain of comparisons, whose length decides how the steps are compiled.
+#[test]
+fn trees_of_any_depth_are_evaluated() {
+    for depth in [1i64, 31, 32, 33, 200] {
+        let count = 2 * depth as usize + 1;
+        let node = learned("y = TreeEnsembleRegressor x");
+        let numbered: Vec<i64> = (0..count as i64).collect();
+        let node = ints(ints(node, "nodes_treeids", &vec![0; count]), "nodes_nodeids", &numbered);
+        // Splits have even numbers, and leaves odd ones and the last.
+        let is_split = |at: usize| at % 2 == 0 && at + 1 < count;
+        let modes: Vec<&str> = (0..count).map(|at| if is_split(at) { "BRANCH_LT" } else { "LEAF" }).collect();
+        let thresholds: Vec<f32> = (0..count).map(|at| (at / 2) as f32 + 1.0).collect();
+        let ways = |more: i64| (0..count as i64).map(|at| (at + more).min(2 * depth)).collect::<Vec<_>>();
+        let node = ints(texts(node, "nodes_modes", &modes), "nodes_featureids", &vec![0; count]);
+        let node = numbers(node, "nodes_values", &thresholds);
+        let node = ints(ints(node, "nodes_truenodeids", &ways(1)), "nodes_falsenodeids", &ways(2));
+        let leaves: Vec<i64> = (0..count).filter(|&at| !is_split(at)).map(|at| at as i64).collect();
+        let weights: Vec<f32> = (0..leaves.len()).map(|at| at as f32).collect();
+        let node = ints(ints(node, "target_treeids", &vec![0; leaves.len()]), "target_nodeids", &leaves);
+        let node = ints(int(node, "n_targets", 1), "target_ids", &vec![0; leaves.len()]);
+        let node = numbers(node, "target_weights", &weights);
+        let model = load(model(graph(&["x"], &["y"], vec![node]))).unwrap();
+        let x: Vec<f32> = (0..depth + 3).map(|at| at as f32).collect();
+        let expected: Vec<f64> = (0..depth + 3).map(|at| at.min(depth) as f64).collect();
+        let outputs = run(&model, &floats(&x, &[x.len(), 1])).unwrap();
+        assert_eq!(outputs[0].values(), expected, "depth {depth}");
+    }
+}
+
 #[test]
 fn one_compilation_serves_any_number_of_rows() {
     let label =

@@ -53,6 +53,10 @@ pub(in crate::operators) static OPERATORS: &[Operator] = &[
     .sized(),
 ];
 
+/// The most steps down a tree that are code of their own, which is faster than a loop and takes longer to
+/// compile.
+const MOST_UNROLLED: usize = 32;
+
 /// How the numbers of the trees become one.
 #[derive(Clone, Copy, PartialEq)]
 enum Aggregate {
@@ -94,17 +98,29 @@ impl Ensemble {
         let (x, weights, thresholds) = (x?, weights?, thresholds?);
         let (features, behind) = (features?, behind?);
         let batch = rows(&extents).text();
-        let (mut node, mut text) = ("t".to_owned(), String::new());
-        for level in 0..forest.depth {
-            let own = |operand: &Operand| operand.at(std::slice::from_ref(&node));
+        let step = |node: &String| {
+            let own = |operand: &Operand| operand.at(std::slice::from_ref(node));
             let element = x.at(&["b".into(), own(&features)]);
-            text += &format!(
-                "node n{level} i32[{batch},{count}]\n\
-                 n{level}[b,t] := {} + i32({element} <= {}) where t < {count}\n",
-                own(&behind),
-                own(&thresholds)
+            format!("{} + i32({element} <= {})", own(&behind), own(&thresholds))
+        };
+        let (mut node, mut text) = ("t".to_owned(), String::new());
+        if forest.depth > MOST_UNROLLED {
+            node = "n[b,t]".into();
+            text = format!(
+                "node n i32[{batch},{count}], m i32[{batch},{count}]\nn[b,t] := t where t < {count}\n\
+                 scan d in 0..{} {{\nm[b,t] := {}\nn[b,t] := m[b,t]\n}}\n",
+                forest.depth,
+                step(&node)
             );
-            node = format!("n{level}[b,t]");
+        } else {
+            for level in 0..forest.depth {
+                let next = format!("n{level}[b,t]");
+                text += &format!(
+                    "node n{level} i32[{batch},{count}]\n{next} := {} where t < {count}\n",
+                    step(&node)
+                );
+                node = next;
+            }
         }
         text += &format!("y[b,c] {operator} {} where t < {count}", weights.at(&[node, "c".into()]));
         let y = cx.emit(dtype, &extents, &text)?;
