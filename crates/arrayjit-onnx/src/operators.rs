@@ -64,7 +64,7 @@ static FAMILIES: &[&[Operator]] = &[
     ml::labels::OPERATORS,
     ml::linear::OPERATORS,
     ml::scale::OPERATORS,
-    ml::trees::OPERATORS,
+    ml::tree_ensemble::OPERATORS,
     normalize::OPERATORS,
     pad::OPERATORS,
     pool::OPERATORS,

@@ -165,9 +165,9 @@ fn inverted(matrix: &[f64], size: usize) -> Vec<f64> {
     rows.flat_map(|(at, row)| row[size..].iter().map(move |value| value / row[at])).collect()
 }
 
-/// Eliminates the elements beside the diagonal of a matrix of `size` rows, which are `width` long, and returns
-/// the determinant of the first columns. Each column is eliminated by its largest element. If the determinant
-/// is 0, the elimination ends early.
+/// Eliminates the elements beside the diagonal of a matrix of `size` rows, which are `width` long, and
+/// returns the determinant of the first columns. Each column is eliminated by its largest element. If the
+/// determinant is 0, the elimination ends early.
 fn eliminate(matrix: &mut [f64], size: usize, width: usize) -> f64 {
     let mut product = 1.0;
     for column in 0..size {

@@ -9,7 +9,7 @@ pub(super) mod labels; // encodings of labels and categories
 pub(super) mod linear; // linear models
 pub(super) mod scale; // functions of features
 pub(super) mod scores; // from scores to probabilities and labels
-pub(super) mod trees; // ensembles of decision trees
+pub(super) mod tree_ensemble; // ensembles of decision trees
 
 use tnode::DType;
 

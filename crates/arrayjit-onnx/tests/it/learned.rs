@@ -117,7 +117,7 @@ fn trees_of_any_depth_are_evaluated() {
         let numbered: Vec<i64> = (0..count as i64).collect();
         let node = ints(ints(node, "nodes_treeids", &vec![0; count]), "nodes_nodeids", &numbered);
         // Splits have even numbers, and leaves odd ones and the last.
-        let is_split = |at: usize| at % 2 == 0 && at + 1 < count;
+        let is_split = |at: usize| at.is_multiple_of(2) && at + 1 < count;
         let modes: Vec<&str> = (0..count).map(|at| if is_split(at) { "BRANCH_LT" } else { "LEAF" }).collect();
         let thresholds: Vec<f32> = (0..count).map(|at| (at / 2) as f32 + 1.0).collect();
         let ways = |more: i64| (0..count as i64).map(|at| (at + more).min(2 * depth)).collect::<Vec<_>>();
