@@ -1,5 +1,5 @@
 //! `cargo xtask onnx-suite`: writes the archives of the node tests of the Python package `onnx`, and of tests
-//! of operators of `com.microsoft`, which the tests of `arrayjit-onnx` run.
+//! of operators of `com.microsoft` and `ai.onnx.ml`, which the tests of `arrayjit-onnx` run.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,6 +16,7 @@ pub(crate) fn run() -> Result<()> {
     for (script, archive) in [
         ("generate.py", "onnx-node-tests.tar.xz"),
         ("generate_microsoft.py", "microsoft-operator-tests.tar.xz"),
+        ("generate_ml.py", "ml-operator-tests.tar.xz"),
     ] {
         let script = xtask::root().join("crates/arrayjit-onnx/tests/suite").join(script);
         let archive = xtask::root().join("data").join(archive);

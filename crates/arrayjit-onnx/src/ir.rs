@@ -17,6 +17,8 @@ pub(crate) struct ModelGraph {
     pub(crate) nodes: Vec<ModelNode>,
     /// How often nodes of the graph, and nodes of their subgraphs, read each value; outputs count too.
     pub(crate) uses: HashMap<String, usize>,
+    /// The texts that the integers of values number, and the names of the columns of maps.
+    pub(crate) labels: HashMap<String, Vec<String>>,
 }
 
 /// The operator of a node.

@@ -15,6 +15,7 @@ mod functions; // calls of functions of a model
 mod ir; // checked models
 mod load; // from messages to checked models
 mod requantized; // quantizations that give back integers
+mod texts; // labels that are texts
 
 mod extents; // sizes that a run gives
 mod host; // arrays known while a model is traced

@@ -22,6 +22,7 @@ use crate::{
         AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
     },
     requantized::Rejoining,
+    texts,
 };
 
 /// The versions of `ai.onnx` that this crate reads.
@@ -119,7 +120,12 @@ impl Loader<'_> {
         if self.unsupported.is_empty() {
             nodes = sorted(nodes, &names, outer)?;
         }
+        let labels = texts::labels(&nodes)?;
         let outputs: Vec<ValueInfo> = proto.output.iter().map(value_info).collect();
+        if let Some(output) = outputs.iter().find(|output| depth > 0 && labels.contains_key(&output.name)) {
+            let problem = "results of subgraphs that are texts are not supported";
+            return Err(OnnxError::invalid(format!("output `{}`", output.name), problem));
+        }
         for output in &outputs {
             if !scopes.iter().any(|scope| scope.contains(&output.name)) {
                 return Err(OnnxError::invalid(format!("output `{}`", output.name), "no node makes it"));
@@ -137,7 +143,7 @@ impl Loader<'_> {
             .run();
         let uses = uses(&nodes, &outputs);
         initializers.retain(|name, _| uses.contains_key(name) || given.contains(name.as_str()));
-        Ok(ModelGraph { inputs, outputs, initializers, nodes, uses })
+        Ok(ModelGraph { inputs, outputs, initializers, nodes, uses, labels })
     }
 
     fn tensor(&mut self, tensor: &TensorProto) -> Result<Arc<HostValue>> {

@@ -176,6 +176,12 @@ impl Model {
         self.graph.outputs.clone()
     }
 
+    /// The labels of an output of a model of `ai.onnx.ml`: the texts that its integers number, where the file
+    /// has texts as results, or the names of its columns, where the file has a map for each row.
+    pub fn labels(&self, output: &str) -> Option<&[String]> {
+        self.graph.labels.get(output).map(Vec::as_slice)
+    }
+
     /// How often the model has each operator, subgraphs left out.
     pub fn operators(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();

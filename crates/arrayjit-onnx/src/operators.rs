@@ -16,6 +16,7 @@ mod layout; // moves elements
 mod list; // sequences of arrays
 mod loss; // losses of classes
 mod microsoft; // operators of com.microsoft
+mod ml; // operators of ai.onnx.ml
 mod normalize; // softmax, normalization
 mod pad; // margins
 mod pool; // pooling
@@ -54,8 +55,16 @@ static FAMILIES: &[&[Operator]] = &[
     microsoft::OPERATORS,
     microsoft::attention::OPERATORS,
     microsoft::blocks::OPERATORS,
+    microsoft::channels_last::OPERATORS,
+    microsoft::lookup::OPERATORS,
     microsoft::normalize::OPERATORS,
+    microsoft::packed::OPERATORS,
     microsoft::quantized::OPERATORS,
+    ml::kernels::OPERATORS,
+    ml::labels::OPERATORS,
+    ml::linear::OPERATORS,
+    ml::scale::OPERATORS,
+    ml::tree_ensemble::OPERATORS,
     normalize::OPERATORS,
     pad::OPERATORS,
     pool::OPERATORS,

@@ -51,6 +51,8 @@ enum StoredStep<'a> {
     Loop {
         binding: usize,
         end: StoredBound,
+        /// The position of the node that ends the loop, and the name of its type.
+        condition: Option<(usize, String)>,
         is_parallel: bool,
         #[serde(borrow)]
         steps: Vec<StoredStep<'a>>,
@@ -96,8 +98,9 @@ fn stored_kernel(form: &KernelForm) -> Option<StoredKernel<'_>> {
 
 fn stored_step(step: &CompositeStep) -> Option<StoredStep<'_>> {
     Some(match step {
-        CompositeStep::Loop { binding, end, is_parallel, steps } => StoredStep::Loop {
+        CompositeStep::Loop { binding, end, condition, is_parallel, steps } => StoredStep::Loop {
             binding: *binding,
+            condition: condition.map(|(node, dtype)| (node, dtype.to_string())),
             end: (end.limit, end.clips().iter().map(stored_clip).collect::<Option<_>>()?),
             is_parallel: *is_parallel,
             steps: steps.iter().map(stored_step).collect::<Option<_>>()?,
@@ -180,12 +183,16 @@ impl Restorer<'_, '_> {
     /// The promise of [`restore`].
     unsafe fn step(&self, step: StoredStep<'_>, parts: usize) -> Option<CompositeStep> {
         Some(match step {
-            StoredStep::Loop { binding, end: (limit, clips), is_parallel, steps } => {
+            StoredStep::Loop { binding, end: (limit, clips), condition, is_parallel, steps } => {
+                let condition = match condition {
+                    Some((node, dtype)) => Some((node, dtype.parse().ok()?)),
+                    None => None,
+                };
                 // SAFETY: the caller's promise.
                 let step = |step| unsafe { self.step(step, parts) };
                 let steps = steps.into_iter().map(step).collect::<Option<_>>()?;
                 let end = clips.into_iter().map(clip).fold(Bound::from(limit), Bound::clipped);
-                CompositeStep::Loop { binding, end, is_parallel, steps }
+                CompositeStep::Loop { binding, end, condition, is_parallel, steps }
             }
             StoredStep::Contraction { plan, unit } => {
                 // SAFETY: the caller's promise.

@@ -114,45 +114,78 @@ fn einsum(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![result])
 }
 
+/// The size of square matrices, and the shape of the axes in front of them.
+fn square(x: &Value) -> Result<(usize, Vec<usize>)> {
+    match x.shape() {
+        [outer @ .., rows, columns] if rows == columns => Ok((*rows, outer.to_vec())),
+        other => Err(OnnxError::operand(0, format!("expected square matrices, found {other:?}"))),
+    }
+}
+
 /// The determinants of square matrices, which the host computes in f64.
 fn determinant(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let [outer @ .., rows, columns] = x.shape() else {
-        return Err(OnnxError::operand(0, "expected two axes or more"));
-    };
-    if rows != columns {
-        return Err(OnnxError::operand(0, format!("expected square matrices, found {:?}", x.shape())));
-    }
-    let (dtype, size, shape) = (x.dtype(), *rows, outer.to_vec());
+    let (dtype, (size, shape)) = (x.dtype(), square(&x)?);
     cx.on_host(&[x], move |arrays| {
         let values = arrays.first().map(|array| array.values()).unwrap_or_default();
         let found = match size {
             0 => vec![1.0; shape.iter().product()],
-            _ => values.chunks_exact(size * size).map(|matrix| eliminated(matrix.to_vec(), size)).collect(),
+            _ => values
+                .chunks_exact(size * size)
+                .map(|matrix| eliminate(&mut matrix.to_vec(), size, size))
+                .collect(),
         };
         Ok(vec![floats_of(dtype, &shape, &found)?])
     })
 }
 
-/// The determinant by elimination; each column is eliminated by its largest element.
-fn eliminated(mut matrix: Vec<f64>, size: usize) -> f64 {
+/// The inverses of square matrices, which the host computes in f64; NaN for singular ones.
+pub(super) fn inverse(cx: &mut NodeContext<'_, '_>) -> Lowered {
+    let x = cx.value(0)?;
+    let (dtype, shape, (size, _)) = (x.dtype(), x.shape().to_vec(), square(&x)?);
+    cx.reserve(DType::F64, &shape)?;
+    cx.on_host(&[x], move |arrays| {
+        let values = arrays.first().map(|array| array.values()).unwrap_or_default();
+        let inverses = values.chunks_exact((size * size).max(1)).flat_map(|matrix| inverted(matrix, size));
+        Ok(vec![floats_of(dtype, &shape, &inverses.collect::<Vec<f64>>())?])
+    })
+}
+
+/// The inverse by elimination of the matrix beside the identity.
+fn inverted(matrix: &[f64], size: usize) -> Vec<f64> {
+    let mut both = Vec::with_capacity(2 * size * size);
+    for (at, row) in matrix.chunks_exact(size).enumerate() {
+        both.extend_from_slice(row);
+        both.extend((0..size).map(|column| if column == at { 1.0 } else { 0.0 }));
+    }
+    if eliminate(&mut both, size, 2 * size) == 0.0 {
+        return vec![f64::NAN; size * size];
+    }
+    let rows = both.chunks_exact(2 * size).enumerate();
+    rows.flat_map(|(at, row)| row[size..].iter().map(move |value| value / row[at])).collect()
+}
+
+/// Eliminates the elements beside the diagonal of a matrix of `size` rows, which are `width` long, and
+/// returns the determinant of the first columns. Each column is eliminated by its largest element. If the
+/// determinant is 0, the elimination ends early.
+fn eliminate(matrix: &mut [f64], size: usize, width: usize) -> f64 {
     let mut product = 1.0;
     for column in 0..size {
-        let magnitude = |row: &usize| matrix[row * size + column].abs();
+        let magnitude = |row: &usize| matrix[row * width + column].abs();
         let best = (column..size).max_by(|a, b| magnitude(a).total_cmp(&magnitude(b))).unwrap_or(column);
         if best != column {
-            (0..size).for_each(|at| matrix.swap(column * size + at, best * size + at));
+            (0..width).for_each(|at| matrix.swap(column * width + at, best * width + at));
             product = -product;
         }
-        let pivot = matrix[column * size + column];
+        let pivot = matrix[column * width + column];
         product *= pivot;
         if pivot == 0.0 {
             return 0.0;
         }
-        for row in column + 1..size {
-            let factor = matrix[row * size + column] / pivot;
-            for at in column..size {
-                matrix[row * size + at] -= factor * matrix[column * size + at];
+        for row in (0..size).filter(|&row| row != column) {
+            let factor = matrix[row * width + column] / pivot;
+            for at in column..width {
+                matrix[row * width + at] -= factor * matrix[column * width + at];
             }
         }
     }

@@ -3,14 +3,17 @@
 
 pub(super) mod attention; // attention with its projections, caches and rotary positions
 pub(super) mod blocks; // weights in blocks of few bits
+pub(super) mod channels_last; // images with the channels as the last axis
+pub(super) mod lookup; // rows of tables in blocks of few bits
 pub(super) mod normalize; // sums with a normalization
+pub(super) mod packed; // attention of sequences without padding
 pub(super) mod quantized; // functions of quantized integers
 
 use tnode::DType;
 
 use super::{
     context::{Lowered, NodeContext},
-    contract::{gemm, product},
+    contract::{gemm, inverse, product},
     elementwise::combined,
     layout::trilu,
     operator::{Operator, op},
@@ -50,6 +53,7 @@ pub(super) static OPERATORS: &[Operator] = &[
     }),
     ms("FusedMatMul", multiplied).sized(),
     ms("Gelu", |cx| on_sum(cx, "gelu({})")).sized(),
+    ms("Inverse", inverse),
     ms("QuickGelu", |cx| {
         let alpha = float(DType::F32, f64::from(cx.float_or("alpha", 1.702)?));
         on_sum(cx, &format!("silu({{}}, {alpha})"))

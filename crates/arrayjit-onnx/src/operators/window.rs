@@ -133,7 +133,20 @@ pub(super) fn convolved(
     filters: &Value,
     bias: Option<Value>,
 ) -> Result<Value> {
-    let (shape, filter) = (x.shape().to_vec(), filters.shape().to_vec());
+    let filter = filters.shape().to_vec();
+    convolved_by(cx, x, &filter, bias, |cx| filters_last(cx, filters))
+}
+
+/// The convolution with filters of this shape, `[filters, channels, window..]`, that `last` gives with the
+/// filters as the last axis.
+pub(super) fn convolved_by(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    filter: &[usize],
+    bias: Option<Value>,
+    last: impl FnOnce(&mut NodeContext<'_, '_>) -> Result<Value>,
+) -> Result<Value> {
+    let shape = x.shape().to_vec();
     let groups = usize::try_from(cx.int_or("group", 1)?).unwrap_or(0);
     let fits = filter.len() >= 3
         && filter.len() == shape.len()
@@ -151,7 +164,7 @@ pub(super) fn convolved(
     if shape[1] == 0 && elements(&result)? > 0 {
         return cx.filled(dtype, &result, &format!("{dtype}(0)"));
     }
-    let filters = filters_last(cx, filters)?;
+    let filters = last(cx)?;
     let (call, layout) = (cx.call(), FilterLayout::FiltersLast);
     match bias {
         Some(bias) => cx.operation([x, &filters, &bias], dtype, &result, |[x, filters, bias]| {
@@ -171,15 +184,25 @@ pub(super) fn filters_last(cx: &mut NodeContext<'_, '_>, filters: &Value) -> Res
     };
     let (count, channels, taps) = (*count, *channels, kernel.iter().product::<usize>());
     let shape = [kernel, &[channels, count]].concat();
+    reversed_axes(cx, filters, [count, channels, taps], &shape)
+}
+
+/// The value as an array of three axes, with these in reverse order, as another shape: once for a session if
+/// it is a constant.
+pub(super) fn reversed_axes(
+    cx: &mut NodeContext<'_, '_>,
+    filters: &Value,
+    axes: [usize; 3],
+    shape: &[usize],
+) -> Result<Value> {
     match filters.known() {
         Some(known) if known.is_constant => {
-            let axes = [count, channels, taps];
-            cx.table("filters last".into(), || reversed(&known.array, axes, &shape))
+            cx.table("filters last".into(), || reversed(&known.array, axes, shape))
         }
         _ => {
-            let flat = cx.reshaped(filters, &[count, channels, taps])?;
+            let flat = cx.reshaped(filters, &axes)?;
             let turned = cx.permuted(&flat, &[2, 1, 0])?;
-            cx.reshaped(&turned, &shape)
+            cx.reshaped(&turned, shape)
         }
     }
 }

@@ -7,6 +7,7 @@ mod dimensions; // named dimensions as sizes
 mod fuzz_target; // hostile files
 mod hostile; // small files that ask for much
 mod images; // resampling, margins, pools
+mod learned; // models of ai.onnx.ml
 mod lists; // sequences
 mod loading; // checks of a file
 mod loops; // states and rows that are constants

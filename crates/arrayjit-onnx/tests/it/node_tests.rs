@@ -1,5 +1,6 @@
 //! The node tests of the Python package `onnx`, which `data/onnx-node-tests.tar.xz` holds, and tests of
-//! operators of `com.microsoft` with results of onnxruntime, in `data/microsoft-operator-tests.tar.xz`.
+//! operators of `com.microsoft` and `ai.onnx.ml` with results of onnxruntime, in
+//! `data/microsoft-operator-tests.tar.xz` and `data/ml-operator-tests.tar.xz`.
 //!
 //! `tests/suite/expected.txt` lists the tests that pass, `tests/suite/excluded.txt` has the tests out of
 //! scope, and `docs/onnx-operators.md` counts both by operator; `BLESS=1` rewrites the list and the page.
@@ -46,7 +47,7 @@ fn repository() -> PathBuf {
 /// The files of all tests, by the tests' names.
 fn unpacked() -> BTreeMap<String, Files> {
     let mut tests: BTreeMap<String, Files> = BTreeMap::new();
-    for name in ["onnx-node-tests", "microsoft-operator-tests"] {
+    for name in ["onnx-node-tests", "microsoft-operator-tests", "ml-operator-tests"] {
         let file = fs::File::open(repository().join(format!("data/{name}.tar.xz"))).expect("the archive");
         let mut archive = tar::Archive::new(XzReader::new(std::io::BufReader::new(file), false));
         for entry in archive.entries().expect("a tar archive") {
@@ -200,7 +201,8 @@ fn page(tests: &BTreeMap<String, NodeTest>) -> String {
     let percent = 100.0 * passes as f64 / scope.max(1) as f64;
     format!(
         "# Operators of ONNX\n\nWritten by the test `the_node_tests_of_the_list_pass`: the node tests of the \
-         Python package `onnx`\n1.23.2, and tests of operators of `com.microsoft` with results of onnxruntime 1.32, by operator.\n\n{passes} of {scope} tests in scope pass ({percent:.1} \
+         Python package `onnx`\n1.23.2, and tests of operators of `com.microsoft` and `ai.onnx.ml` with results of \
+         onnxruntime 1.32,\nby operator.\n\n{passes} of {scope} tests in scope pass ({percent:.1} \
          %); {} are out of scope.\n\n| operator | tests that pass | tests in scope |\n|---|--:|--:|\n{rows}\n## \
          Out of scope\n\n| reason | tests |\n|---|--:|\n{excluded}\n{CHOICES}",
         tests.len() - scope

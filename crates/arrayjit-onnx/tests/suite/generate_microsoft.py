@@ -1,78 +1,15 @@
 """Writes tests of operators of `com.microsoft` as an archive: `generate_microsoft.py FILE.tar.xz`.
 
-Each test is a folder like those of `generate.py`: a model of one node, inputs from a generator with a fixed seed, and
-the outputs that onnxruntime computes without its optimizer. The archive is the same in every run on one processor.
+The inputs come from a generator with a fixed seed. The archive is the same in every run on one processor.
 """
 
 import math
 import sys
 
+import ml_dtypes
 import numpy as np
-import onnx
-import onnxruntime
 from archive import write
-from onnx import TensorProto, helper, numpy_helper
-
-RANDOM = np.random.default_rng(0)
-OPSETS = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-
-
-def floats(*shape):
-    return RANDOM.uniform(-1, 1, shape).astype(np.float32)
-
-
-def integers(low, high, *shape, dtype=np.int32):
-    return RANDOM.integers(low, high, shape, dtype=dtype)
-
-
-def info(name, array):
-    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-    return helper.make_tensor_value_info(name, kind, array.shape)
-
-
-def model(name, operator, inputs, wanted, constants, domain, attributes):
-    """A model of one node, and the values of its inputs."""
-    names = ["" if array is None else f"x{at}" for at, array in enumerate(inputs)]
-    results = [f"y{at}" if is_wanted else "" for at, is_wanted in enumerate(wanted)]
-    node = helper.make_node(operator, names, results, name="node", domain=domain, **attributes)
-    given = [(at, array) for at, array in enumerate(inputs) if array is not None]
-    graph = helper.make_graph(
-        [node],
-        name,
-        [info(f"x{at}", array) for at, array in given if at not in constants],
-        [helper.make_empty_tensor_value_info(result) for result in results if result],
-        [numpy_helper.from_array(array, f"x{at}") for at, array in given if at in constants],
-    )
-    made = helper.make_model(graph, opset_imports=OPSETS, ir_version=10).SerializeToString(deterministic=True)
-    return made, {f"x{at}": array for at, array in given if at not in constants}
-
-
-def results(made, feeds):
-    """What onnxruntime computes."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(made, options, ["CPUExecutionProvider"]).run(None, feeds)
-
-
-def case(
-    name, operator, inputs, outputs=1, constants=(), domain="com.microsoft", same_as=None, expected=None, **attributes
-):
-    """A test; `inputs` may have None, `outputs` is a number or a list of truth values, `constants` are positions.
-
-    Where onnxruntime has no code for processors, it runs the inputs `same_as`, or the result is `expected`."""
-    wanted = [True] * outputs if isinstance(outputs, int) else outputs
-    made, feeds = model(name, operator, inputs, wanted, constants, domain, attributes)
-    if expected is not None:
-        arrays = [expected]
-    elif same_as is not None:
-        arrays = results(*model(name, operator, same_as, wanted, constants, domain, attributes))
-    else:
-        arrays = results(made, feeds)
-    yield f"microsoft_{name}/model.onnx", made
-    for kind, values in (("input", feeds.values()), ("output", arrays)):
-        for at, array in enumerate(values):
-            data = numpy_helper.from_array(np.asarray(array), f"{kind}_{at}").SerializeToString(deterministic=True)
-            yield f"microsoft_{name}/test_data_set_0/{kind}_{at}.pb", data
+from cases import case, floats, integers, model, results
 
 
 def functions():
@@ -249,8 +186,79 @@ def quantized():
     yield case("dequantize", "DequantizeLinear", [x, scale(0.02), zero(120)])
 
 
+def nodes(operator, inputs, domain="com.microsoft", **attributes):
+    """What onnxruntime computes for one node with one result."""
+    return results(*model("", operator, inputs, [True], (), domain, attributes))[0]
+
+
+def codes():
+    k, n, x = 24, 5, floats(3, 24)
+    for name, table in (("fp4", 0), ("nf4", 1)):
+        packed, most = integers(0, 256, (k * n + 1) // 2, dtype=np.uint8), np.abs(floats(-(-k * n // 16)))
+        options = dict(K=k, N=n, block_size=16, quant_type=table)
+        yield case(f"codes_{name}", "MatMulBnb4", [x, packed, most], constants=[1, 2], **options)
+    yield case("codes_inputs", "MatMulBnb4", [x, packed, most], **options)
+
+    name, positions = "GatherBlockQuantized", np.array([[3, -1, 0], [6, 6, 2]], np.int64)
+    packed, scales = integers(0, 256, 7, 24, dtype=np.uint8), floats(7, 3)
+    options = dict(gather_axis=0, quantize_axis=1, block_size=16)
+    yield case("gather_packed", name, [packed, positions, scales], constants=[0, 2], **options)
+    zeros = integers(0, 256, 7, 2, dtype=np.uint8)
+    yield case("gather_packed_zeros", name, [packed, positions, scales, zeros], constants=[0, 2, 3], **options)
+    scales, zeros = floats(7, 2), integers(0, 256, 7, 2, dtype=np.uint8)
+    yield case("gather_bytes", name, [packed, positions, scales, zeros], bits=8, **options)
+    for kind in (ml_dtypes.int4, ml_dtypes.uint4):
+        low = -8 if kind == ml_dtypes.int4 else 0
+        table = integers(low, low + 16, 20, 5, 3).astype(kind)
+        scales, zeros = floats(2, 5, 3), integers(low, low + 16, 2, 5, 3).astype(kind)
+        options = dict(gather_axis=1, quantize_axis=0, block_size=16)
+        yield case(
+            f"gather_{kind.__name__}", name, [table, positions % 5, scales, zeros], constants=[0, 2, 3], **options
+        )
+    half = [table, positions % 5, scales.astype(np.float16)]
+    yield case("gather_half", name, half, constants=[0, 2], **options)
+
+
+def more():
+    matrices = floats(2, 4, 4) + 2 * np.eye(4, dtype=np.float32)
+    yield case("inverse", "Inverse", [matrices])
+    image, filters, bias = floats(2, 5, 6, 4), floats(6, 3, 3, 2), floats(6)
+    first, options = image.transpose(0, 3, 1, 2), dict(strides=[2, 1], pads=[1, 0, 1, 2], group=2)
+    expected = nodes("Conv", [first, filters.transpose(0, 3, 1, 2), bias], domain="", **options)
+    expected = np.ascontiguousarray(expected.transpose(0, 2, 3, 1))
+    given = [image, filters, bias]
+    yield case("conv_last", "NhwcConv", given, constants=[1, 2], expected=expected, **options)
+    yield case("conv_last_inputs", "NhwcConv", given, expected=expected, **options)
+
+    lengths = [3, 1, 2]
+    ends, tokens = np.cumsum([0, *lengths]).astype(np.int32), sum(lengths)
+    offsets = np.array([[0, 1, 2], [3, 6, 7], [4, 5, 8]], np.int32)
+    q, k, v, bias, scores = floats(tokens, 8), floats(tokens, 8), floats(tokens, 12), floats(28), floats(3, 2, 3, 3)
+    whole = floats(tokens, 2, 3, 4)
+    parts = [whole[:, :, at].reshape(tokens, 8) for at in range(3)]
+
+    def each(q, k, v, bias=None, scores=None, **options):
+        rows = []
+        for at, length in enumerate(lengths):
+            own = [array[None, ends[at] : ends[at + 1]] for array in (q, k, v)]
+            added = None if scores is None else scores[at : at + 1, :, :length, :length]
+            rows.append(nodes("MultiHeadAttention", [*own, bias, None, added], num_heads=2, **options)[0])
+        return np.concatenate(rows)
+
+    name, sequences = "PackedMultiHeadAttention", [offsets, ends]
+    yield case("packed_heads", name, [q, k, v, bias, *sequences], expected=each(q, k, v, bias), num_heads=2)
+    expected = each(q, k, v, None, scores, scale=0.4)
+    yield case(
+        "packed_scores", name, [q, k, v, None, *sequences, scores], expected=expected, num_heads=2, scale=0.4
+    )
+    yield case("packed_parts", name, [whole, None, None, None, *sequences], expected=each(*parts), num_heads=2)
+    x, weights, bias = floats(tokens, 6), floats(6, 24), floats(24)
+    expected = each(*np.split(x @ weights + bias, 3, axis=-1))
+    yield case("packed_attention", "PackedAttention", [x, weights, bias, *sequences], expected=expected, num_heads=2)
+
+
 def main(target):
-    families = (attentions, blocks, functions, normalizations, quantized)
+    families = (attentions, blocks, functions, normalizations, quantized, codes, more)
     write(target, [file for family in families for files in family() for file in files])
 
 

@@ -7,7 +7,13 @@ const SHOWN: usize = 8;
 
 /// The inputs and outputs of a model, a line each.
 pub(crate) fn interface(model: &Model) -> String {
-    let lines = |values: Vec<ValueInfo>| values.iter().map(|info| format!("  {}\n", value(info))).collect();
+    let labels = |info: &ValueInfo| match model.labels(&info.name) {
+        Some(labels) => format!(" of the labels {}", labels.join(", ")),
+        None => String::new(),
+    };
+    let lines = |values: Vec<ValueInfo>| {
+        values.iter().map(|info| format!("  {}{}\n", value(info), labels(info))).collect()
+    };
     let (inputs, outputs): (String, String) = (lines(model.inputs()), lines(model.outputs()));
     format!("inputs:\n{inputs}outputs:\n{outputs}").trim_end().to_owned()
 }

@@ -99,7 +99,11 @@ fn attributes(
 }
 
 /// Parts of the last axis with these widths.
-fn split<const N: usize>(cx: &mut NodeContext<'_, '_>, x: &Value, widths: &[i64]) -> Result<[Value; N]> {
+pub(super) fn split<const N: usize>(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    widths: &[i64],
+) -> Result<[Value; N]> {
     let widths = ints_of(DType::I64, &[widths.len()], widths)?;
     let widths = Value::Known(HostValue::new(widths, false));
     let parts = cx.apply("Split", [("axis", Attribute::Int(-1))], vec![Some(x.clone()), Some(widths)], N)?;
@@ -107,7 +111,7 @@ fn split<const N: usize>(cx: &mut NodeContext<'_, '_>, x: &Value, widths: &[i64]
 }
 
 /// The error of an operand with another number of axes.
-fn expected_axes(at: usize, expected: &str, found: &Value) -> OnnxError {
+pub(super) fn expected_axes(at: usize, expected: &str, found: &Value) -> OnnxError {
     OnnxError::operand(at, format!("expected {expected} axes, found {:?}", found.shape()))
 }
 
@@ -147,7 +151,7 @@ fn added(
 }
 
 /// The part of an axis of that number, without the axis: of packed queries, keys and values.
-fn part(cx: &mut NodeContext<'_, '_>, x: &Value, at: i64) -> Result<Value> {
+pub(super) fn part(cx: &mut NodeContext<'_, '_>, x: &Value, at: i64) -> Result<Value> {
     let &[batch, length, heads, count, size] = x.shape() else {
         return Err(expected_axes(0, "five", x));
     };
@@ -178,14 +182,7 @@ fn multi_head(cx: &mut NodeContext<'_, '_>) -> Lowered {
         }
     }
     if let Some(bias) = cx.optional(3) {
-        let widths =
-            [&q, &k, &v].map(|x| if x.rank() == 3 { x.shape()[2] } else { x.shape()[1] * x.shape()[3] });
-        let biases: [Value; 3] = split(cx, &bias, &widths.map(|width| width as i64))?;
-        for (x, bias) in [&mut q, &mut k, &mut v].into_iter().zip(&biases) {
-            if x.rank() == 3 {
-                *x = combined(cx, x, bias, x.dtype(), "{x} + {z}")?;
-            }
-        }
+        biased(cx, [&mut q, &mut k, &mut v], &bias)?;
     }
     let (mask, bias) = (cx.optional(4), cx.optional(5));
     let mask = added(cx, mask, bias, [&q, &k], past[0].as_ref())?;
@@ -201,6 +198,17 @@ fn multi_head(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
     results.truncate(3);
     Ok(results)
+}
+
+/// Adds the parts of a bias to queries, keys and values without an axis of heads; others come from a cache.
+pub(super) fn biased(cx: &mut NodeContext<'_, '_>, parts: [&mut Value; 3], bias: &Value) -> Result<()> {
+    let width = |x: &Value| if x.rank() == 3 { x.shape()[2] } else { x.shape()[1] * x.shape()[3] };
+    let widths = parts.each_ref().map(|x| width(x) as i64);
+    let biases: [Value; 3] = split(cx, bias, &widths)?;
+    for (x, bias) in parts.into_iter().zip(&biases).filter(|(x, _)| x.rank() == 3) {
+        *x = combined(cx, x, bias, x.dtype(), "{x} + {z}")?;
+    }
+    Ok(())
 }
 
 /// `[batch, positions, heads · size]` as `[batch, heads, positions, size]`.

@@ -1,7 +1,9 @@
-//! Products with weights in blocks of few bits, each with a scale and a zero point.
+//! Products with weights in blocks of few bits, each with a scale and a zero point or a largest magnitude.
 //!
-//! Constant weights stay packed: the product decodes them (`Tensor::quantized_linear`). Weights that a run
-//! computes, and those whose decoding would round otherwise in class strict, are converted to floats.
+//! Constant weights with zero points stay packed: the product decodes them (`Tensor::quantized_linear`). Weights
+//! that a run computes, and those whose decoding would round otherwise in class strict, are converted to floats.
+
+use std::sync::Arc;
 
 use arrayjit_tensor::{QuantizedArrays, QuantizedFormat};
 use tnode::{DType, HostArray};
@@ -12,7 +14,7 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
-    host::floats_of,
+    host::{HostValue, floats_of},
     operators::{
         context::{Lowered, NodeContext},
         operator::Operator,
@@ -20,7 +22,8 @@ use crate::{
     value::Value,
 };
 
-pub(in crate::operators) static OPERATORS: &[Operator] = &[ms("MatMulNBits", multiplied).sized()];
+pub(in crate::operators) static OPERATORS: &[Operator] =
+    &[ms("MatMulBnb4", multiplied_by_codes).sized(), ms("MatMulNBits", multiplied).sized()];
 
 /// A matrix `[rows, columns]` of integers of few bits, in blocks of elements of a row.
 #[derive(Clone, Copy)]
@@ -185,42 +188,128 @@ fn with_packed(cx: &mut NodeContext<'_, '_>, x: &Value, blocks: Blocks) -> Resul
     Ok(Some(y))
 }
 
-/// The weights as floats: once for a session if they are constants, else in each run.
-fn weights(cx: &mut NodeContext<'_, '_>, blocks: Blocks) -> Result<Value> {
-    let operands = [Some(cx.value(1)?), Some(cx.value(2)?), cx.optional(3)];
-    cx.reserve(DType::F32, &[blocks.rows, blocks.columns])?;
-    let given: Vec<Value> = operands.into_iter().flatten().collect();
-    match given.iter().all(Value::is_constant) {
-        true => cx.table("weights".into(), || {
-            let known: Vec<_> = given.iter().filter_map(Value::known).map(|known| &known.array).collect();
-            blocks.dequantized(known[0], known[1], known.get(2).map(|zeros| &***zeros))
+/// An array of this shape, which a function computes from operands: once for a session if they are constants,
+/// else in each run.
+pub(super) fn computed(
+    cx: &mut NodeContext<'_, '_>,
+    operands: &[Value],
+    shape: &[usize],
+    function: impl Fn(&[&HostArray]) -> Result<HostArray> + Send + Sync + 'static,
+) -> Result<Value> {
+    cx.reserve(DType::F32, shape)?;
+    match operands.iter().map(|value| value.known().filter(|known| known.is_constant)).collect() {
+        Some(known) => cx.table("weights".into(), || {
+            let known: Vec<&Arc<HostValue>> = known;
+            function(&known.iter().map(|known| &*known.array).collect::<Vec<_>>())
         }),
-        false => super::only(cx.on_host(&given, move |arrays| {
-            let zeros = arrays.get(2).map(|zeros| &**zeros);
-            Ok(vec![blocks.dequantized(&arrays[0], &arrays[1], zeros)?])
+        None => super::only(cx.on_host(operands, move |arrays| {
+            Ok(vec![function(&arrays.iter().map(|array| &**array).collect::<Vec<_>>())?])
         })?),
     }
 }
 
-fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let (x, blocks) = (cx.value(0)?, Blocks::of(cx)?);
+/// The product of the first operand and transposed weights.
+fn multiplied_by(cx: &mut NodeContext<'_, '_>, weights: &Value) -> Result<Value> {
+    let x = cx.value(0)?;
     if x.rank() == 0 {
         return Err(OnnxError::operand(0, "expected one axis or more"));
     }
+    let weights = cx.cast(weights, x.dtype())?;
+    let weights = transposed(cx, &weights)?;
+    product(cx, &x, &weights, x.dtype())
+}
+
+fn multiplied(cx: &mut NodeContext<'_, '_>) -> Lowered {
+    let (x, blocks) = (cx.value(0)?, Blocks::of(cx)?);
     if cx.optional(4).is_some() {
         return Err(OnnxError::Case("an order of groups".into()));
     }
     let y = match with_packed(cx, &x, blocks)? {
         Some(y) => y,
         None => {
-            let weights = weights(cx, blocks)?;
-            let weights = cx.cast(&weights, x.dtype())?;
-            let weights = transposed(cx, &weights)?;
-            product(cx, &x, &weights, x.dtype())?
+            let given = [Some(cx.value(1)?), Some(cx.value(2)?), cx.optional(3)];
+            let given: Vec<Value> = given.into_iter().flatten().collect();
+            let weights = computed(cx, &given, &[blocks.rows, blocks.columns], move |arrays| {
+                blocks.dequantized(arrays[0], arrays[1], arrays.get(2).copied())
+            })?;
+            multiplied_by(cx, &weights)?
         }
     };
     Ok(vec![match cx.optional(5) {
         Some(bias) => combined(cx, &y, &bias, y.dtype(), "{x} + {z}")?,
         None => y,
     }])
+}
+
+/// The numbers of the codes of 4 bits: floats with an exponent of 2 bits, up to 1.
+const FP4: [f32; 16] = [
+    0.0,
+    0.005_208_333_3,
+    0.666_666_7,
+    1.0,
+    0.333_333_34,
+    0.5,
+    0.166_666_67,
+    0.25,
+    -0.0,
+    -0.005_208_333_3,
+    -0.666_666_7,
+    -1.0,
+    -0.333_333_34,
+    -0.5,
+    -0.166_666_67,
+    -0.25,
+];
+
+/// The numbers of the codes of 4 bits: quantiles of the normal distribution, up to 1.
+const NF4: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// The product with weights `[N, K]` in codes of 4 bits, of which the first of a byte has the high bits.
+/// Blocks of codes in row-major order share a largest magnitude.
+fn multiplied_by_codes(cx: &mut NodeContext<'_, '_>) -> Lowered {
+    let (columns, rows) = (cx.count("K", 0)?, cx.count("N", 0)?);
+    let (size, table) = (cx.count("block_size", 0)?, cx.int_or("quant_type", 1)?);
+    let numbers = match table {
+        0 => FP4,
+        1 => NF4,
+        _ => return Err(OnnxError::attribute("quant_type", "0 or 1")),
+    };
+    if cx.int_or("transB", 1)? != 1 {
+        return Err(OnnxError::Case("the attribute `transB` of 0".into()));
+    }
+    let count = rows.checked_mul(columns).ok_or_else(OnnxError::overflow)?;
+    let given = [cx.value(1)?, cx.value(2)?];
+    let weights = computed(cx, &given, &[rows, columns], move |arrays| {
+        let (codes, most) = (arrays[0].bytes(), arrays[1].values());
+        for (at, found, expected) in
+            [(1, codes.len(), count.div_ceil(2)), (2, most.len(), count.div_ceil(size))]
+        {
+            if found != expected {
+                return Err(OnnxError::operand(at, format!("expected {expected} elements, found {found}")));
+            }
+        }
+        let number = |at: usize| {
+            let code = codes[at / 2] >> (4 * (1 - at % 2)) & 15;
+            f64::from(numbers[usize::from(code)]) * most[at / size]
+        };
+        floats_of(arrays[1].dtype(), &[rows, columns], &(0..count).map(number).collect::<Vec<f64>>())
+    })?;
+    Ok(vec![multiplied_by(cx, &weights)?])
 }

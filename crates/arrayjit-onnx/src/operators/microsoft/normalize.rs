@@ -2,7 +2,11 @@
 
 use tnode::DType;
 
-use super::{super::elementwise::combined, ms, only, plus};
+use super::{
+    super::elementwise::combined,
+    channels_last::{channels_first, channels_last},
+    ms, only, plus,
+};
 use crate::{
     error::{OnnxError, Result},
     ir::Attribute,
@@ -73,19 +77,14 @@ fn simplified(cx: &mut NodeContext<'_, '_>, x: Value, scale: Value, axis: i64, e
 /// Normalizes groups of channels, which are the last axis unless the node says otherwise.
 fn grouped(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let (rank, is_last) = (x.rank(), cx.int_or("channels_last", 1)? != 0);
-    if rank < 3 {
-        return Err(OnnxError::operand(0, "expected three axes or more"));
-    }
-    let first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
-    let last: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    let x = if is_last { cx.permuted(&x, &first)? } else { x };
+    let is_last = cx.int_or("channels_last", 1)? != 0;
+    let x = if is_last { channels_first(cx, &x)? } else { x };
     let groups = cx.int_or("groups", 0)?;
     let attributes = [("num_groups", Attribute::Int(groups)), epsilon(cx, 1e-5)?];
     let operands = vec![Some(x), Some(cx.value(1)?), Some(cx.value(2)?)];
     let y = only(cx.apply("GroupNormalization", attributes, operands, 1)?)?;
     let y = if cx.int_or("activation", 0)? == 1 { cx.mapped(&y, y.dtype(), "silu({})")? } else { y };
-    Ok(vec![if is_last { cx.permuted(&y, &last)? } else { y }])
+    Ok(vec![if is_last { channels_last(cx, &y)? } else { y }])
 }
 
 /// The sum of the embeddings of words, positions and segments, and its normalization.

@@ -3,7 +3,12 @@
 
 use tnode::DType;
 
-use super::{super::elementwise::combined, attention::projected, ms, only, transposed};
+use super::{
+    super::elementwise::combined,
+    attention::projected,
+    channels_last::{channels_first, channels_last},
+    ms, only, transposed,
+};
 use crate::{
     error::{OnnxError, Result},
     host::float,
@@ -108,15 +113,9 @@ fn one(
 fn pooled(cx: &mut NodeContext<'_, '_>, name: &'static str, attributes: &[&'static str]) -> Lowered {
     let x = dequantized(cx, 0)?;
     let is_last = cx.int_or("channels_last", 0)? != 0;
-    let rank = x.rank();
-    if rank < 3 {
-        return Err(OnnxError::operand(0, "expected three axes or more"));
-    }
-    let first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
-    let last: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    let x = if is_last { cx.permuted(&x, &first)? } else { x };
+    let x = if is_last { channels_first(cx, &x)? } else { x };
     let y = only(cx.apply(name, cx.copied(attributes), vec![Some(x)], 1)?)?;
-    let y = if is_last { cx.permuted(&y, &last)? } else { y };
+    let y = if is_last { channels_last(cx, &y)? } else { y };
     quantized(cx, y, 3)
 }
 
