@@ -9,13 +9,16 @@ use arrayjit_tensor::{
 
 use crate::{error::ModelError, weights::Weights};
 
+/// The name and the shape of a tensor.
+type NamedShape = (String, Vec<usize>);
+
 /// Makes the parameters of a module with the values of the tensors of the same names. Tensors that are
 /// missing are collected, so that one error names all.
 #[derive(Clone)]
 pub(crate) struct Loader<'w> {
     params: Params,
     weights: &'w Weights,
-    missing: Rc<RefCell<Vec<(String, Vec<usize>)>>>,
+    missing: Rc<RefCell<Vec<NamedShape>>>,
 }
 
 impl<'w> Loader<'w> {

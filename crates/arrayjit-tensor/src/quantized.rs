@@ -53,7 +53,7 @@ impl QuantizedFormat {
         if !matches!(bits, 4 | 8) {
             return Err(fail("bits", bits, "4 or 8"));
         }
-        if block == 0 || block > 1 << 16 || bits == 4 && block % 2 != 0 {
+        if block == 0 || block > 1 << 16 || bits == 4 && !block.is_multiple_of(2) {
             return Err(fail("block", block, "a size of at most 65536, which is even with 4 bits"));
         }
         if outputs == 0 || inputs == 0 {

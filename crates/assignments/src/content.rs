@@ -200,7 +200,7 @@ mod tests {
     use crate::builder;
 
     fn hash(of: &TensorNode, to: &TensorNode) -> u64 {
-        let program = builder::copy(false, crate::AccumOp::Add, to, of.into()).expect("both have dimensions");
+        let program = builder::copy(to, of).expect("both have dimensions");
         let mut state = DefaultHasher::new();
         let nodes = program.hash_content(&mut state).expect("all is settled");
         assert_eq!(nodes.number(to), Some(0));

@@ -78,8 +78,11 @@ impl RuntimeFunction {
     }
 }
 
+/// The address of a function.
+type AddressOf = fn() -> *const u8;
+
 /// The functions that Cranelift itself calls. Their numbers follow those of [`RuntimeFunction::ALL`].
-const LIBRARY: [(LibCall, fn() -> *const u8); 10] = [
+const LIBRARY: [(LibCall, AddressOf); 10] = [
     (LibCall::FmaF32, || fma_f32 as *const u8),
     (LibCall::FmaF64, || fma_f64 as *const u8),
     (LibCall::CeilF32, || ceil_f32 as *const u8),

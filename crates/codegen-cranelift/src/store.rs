@@ -58,7 +58,7 @@ enum StoredStep<'a> {
         steps: Vec<StoredStep<'a>>,
     },
     Contraction {
-        plan: StoredPlan<'a>,
+        plan: Box<StoredPlan<'a>>,
         unit: Option<u64>,
     },
     Part(usize),
@@ -106,7 +106,7 @@ fn stored_step(step: &CompositeStep) -> Option<StoredStep<'_>> {
             steps: steps.iter().map(stored_step).collect::<Option<_>>()?,
         },
         CompositeStep::Contraction { plan, unit } => {
-            StoredStep::Contraction { plan: plan.store(), unit: *unit }
+            StoredStep::Contraction { plan: Box::new(plan.store()), unit: *unit }
         }
         CompositeStep::Part(at) => StoredStep::Part(*at),
     })

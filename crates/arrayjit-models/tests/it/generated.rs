@@ -35,7 +35,7 @@ pub(crate) fn words(name: &str, count: usize) -> impl Iterator<Item = u32> {
 
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ 0xEDB8_8320 * (crc & 1))
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1)))
     })
 }
 

@@ -269,9 +269,9 @@ mod tests {
         let allow = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the file is ours");
         };
-        for (mode, is_read) in [(0o620, false), (0o602, false), (0o644, true)] {
+        for (mode, expected) in [(0o620, false), (0o602, false), (0o644, true)] {
             allow(&files.path(&key("key")), mode);
-            assert_eq!(is_read(&files, "key"), is_read, "{mode:o}");
+            assert_eq!(is_read(&files, "key"), expected, "{mode:o}");
         }
         assert!(files.write(&key("key"), b"content"), "a file is replaced, whatever its mode");
         for (mode, opens) in [(0o770, false), (0o707, false), (0o755, true)] {

@@ -296,7 +296,8 @@ mod tests {
           }
         }";
         let mut routine = parse(text).expect("the text is valid");
-        assert_eq!(parse(&print(&routine)).expect("the text is valid"), routine);
+        let printed = print(&routine);
+        assert_eq!(print(&parse(&printed).expect("the text is valid")), printed);
         let values = |routine: &LoweredRoutine| -> Vec<f32> {
             let bytes = run(routine);
             bytes.chunks(4).filter_map(|b| Some(f32::from_le_bytes(b.try_into().ok()?))).collect()

@@ -145,7 +145,7 @@ fn is_exact(dtype: DType, blocks: &[(f64, f64)]) -> bool {
 /// needs them as floats.
 fn with_packed(cx: &mut NodeContext<'_, '_>, x: &Value, blocks: Blocks) -> Result<Option<Value>> {
     let given: Vec<Value> = [cx.optional(1), cx.optional(2), cx.optional(3)].into_iter().flatten().collect();
-    if !given.iter().all(Value::is_constant) || !x.dtype().is_float() || blocks.size % 2 != 0 {
+    if !given.iter().all(Value::is_constant) || !x.dtype().is_float() || !blocks.size.is_multiple_of(2) {
         return Ok(None);
     }
     let known: Vec<_> = given.iter().filter_map(Value::known).map(|known| known.array.clone()).collect();
