@@ -19,10 +19,12 @@ use crate::{case::Case, cases};
 /// The most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
 
-/// The kernel that spills registers: target, case, name, and the bytes that a thread spills, loads and stores
-/// together. It spills one value of 8 bytes. The scheduler does not count addresses when it chooses how
-/// many elements a thread loads ahead, and NVIDIA's assembler keeps the address of each load.
-const SPILLS: [(Target, &str, &str, u32); 1] = [(Target::Sm90a, "lenet_train_32", "b5_k6", 16)];
+/// The kernels that spill registers: target, case, name, and the bytes that a thread spills, loads and stores
+/// together. In `lenet_train_32` it is one value of 8 bytes: the scheduler does not count addresses when it
+/// chooses how many elements a thread loads ahead, and NVIDIA's assembler keeps the address of each load. In
+/// `fft_262144` stages of a transform are fused, whose values have few registers beside 1,024 threads.
+const SPILLS: [(Target, &str, &str, u32); 2] =
+    [(Target::Sm90a, "lenet_train_32", "b5_k6", 16), (Target::Sm90a, "fft_262144", "yi_k4", 236)];
 
 /// A case whose 64 steps in time have the same kernels up to offsets, which take minutes to assemble. Three
 /// steps of it are assembled instead, and not recorded: the first, one between others, and the last.
@@ -62,7 +64,8 @@ fn check(test: &str, target: Target, golden: &ExpectFile) {
                 if made.spilled_bytes > 0 {
                     spills.push((target, case.name, name.clone(), made.spilled_bytes));
                 }
-                assert_eq!(made.stack_bytes * 2, made.spilled_bytes, "{what}: an array in local memory");
+                // Each byte of a spilled register is stored and loaded at least once.
+                assert!(made.stack_bytes * 2 <= made.spilled_bytes, "{what}: an array in local memory");
                 assert!(made.registers <= MOST_REGISTERS, "{what}");
                 if !is_recorded {
                     continue;

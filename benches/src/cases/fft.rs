@@ -73,7 +73,8 @@ impl Pass {
         self.groups() == 1
     }
 
-    /// The shape of the factors: row q and column i are exp(-2πi·qi / n), in blocks if each column is a group.
+    /// The shape of the factors: row q and column i are exp(-2πi·qi / n), in blocks if each column is a
+    /// group.
     fn factors(&self) -> Vec<usize> {
         match self.index {
             0 => vec![self.columns() / COLUMNS, RADIX, COLUMNS],

@@ -153,8 +153,8 @@ impl Scan {
     }
 
     /// [`run`](Scan::run) of a loop that ends before the first step in which `condition`, a tensor of one
-    /// element, is false. The rows of steps that do not run are zeros. A carried value to which each step adds
-    /// 1 is the number of steps.
+    /// element, is false. The rows of steps that do not run are zeros. A carried value to which each step
+    /// adds 1 is the number of steps.
     ///
     /// On CPUs the loop takes the time of the steps that run, and one thread. On GPUs all steps are computed,
     /// and those behind the end leave everything as it is.

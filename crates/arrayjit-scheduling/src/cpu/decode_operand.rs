@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The columns are the loops that the operand mentions beside those over `k`: `i`, along which the outputs
-//! are contiguous, is the width of a panel, and `c` counts panels. The second nest is a contraction, which the
-//! codegen may compile whole. A panel belongs to one iteration of `c`, so threads that share these iterations
-//! have panels of their own.
+//! are contiguous, is the width of a panel, and `c` counts panels. The second nest is a contraction, which
+//! the codegen may compile whole. A panel belongs to one iteration of `c`, so threads that share these
+//! iterations have panels of their own.
 //!
 //! A product of one row is a reduction. It decodes each element once anyway, in registers. Each output adds
 //! the same products in the same order, so no bit changes.

@@ -1,5 +1,5 @@
-//! Unrolls short loops whose variable is an amount of a shift, such as the number of a bit field in a byte. The
-//! amounts are constants then, and the fields of a byte share its load.
+//! Unrolls short loops whose variable is an amount of a shift, such as the number of a bit field in a byte.
+//! The amounts are constants then, and the fields of a byte share its load.
 
 use lowered_ir::ir::{BinaryOp, Block, Expr, LoopId, LoopKind, Stmt, walk};
 

@@ -274,8 +274,8 @@ mod tests {
             ("debug", "5"),
             ("logs", "values"),
             ("code-cache-bytes", "7"),
-            ("schedule-folder", "here"),
-            ("schedule-folder-bytes", "8"),
+            ("code-folder", "here"),
+            ("code-folder-bytes", "8"),
         ];
         let arguments = arguments.map(|(key, value)| format!("--arrayjit-{key}={value}"));
         let settings = Settings::load_from(arguments, [], folder.path()).unwrap().settings;

@@ -32,7 +32,7 @@ fn loops(program: &Assignments) -> String {
 }
 
 /// Checks that the text of a program parses to the same loops. Components of concatenated axes become
-/// statements, whose loops may nest in another order.
+/// statements, whose loops may nest in another order. The text of a scan that ends early selects values.
 fn reads_back(program: &Assignments) {
     let text = unparse(program);
     let again = parse(&text, &[]).unwrap_or_else(|error| panic!("{error}\n{program}\n{text}"));
@@ -40,7 +40,9 @@ fn reads_back(program: &Assignments) {
         return;
     }
     if !program.has_gradients() {
-        assert_eq!(loops(&again), loops(program), "{text}\n{program}");
+        let mut selected = program.clone();
+        selected.select_ends(&|_, _| false).expect("the text was read");
+        assert_eq!(loops(&again), loops(&selected), "{text}\n{program}");
     }
     let uncommented: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(unparse(&again).lines().collect::<Vec<_>>(), uncommented);

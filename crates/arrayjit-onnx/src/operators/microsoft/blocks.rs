@@ -1,7 +1,8 @@
 //! Products with weights in blocks of few bits, each with a scale and a zero point or a largest magnitude.
 //!
-//! Constant weights with zero points stay packed: the product decodes them (`Tensor::quantized_linear`). Weights
-//! that a run computes, and those whose decoding would round otherwise in class strict, are converted to floats.
+//! Constant weights with zero points stay packed: the product decodes them (`Tensor::quantized_linear`).
+//! Weights that a run computes, and those whose decoding would round otherwise in class strict, are converted
+//! to floats.
 
 use std::sync::Arc;
 
