@@ -22,7 +22,8 @@ const MOST_REGISTERS: u32 = 255;
 /// The kernels that spill registers: target, case, name, and the bytes that a thread spills, loads and stores
 /// together. In `lenet_train_32` it is one value of 8 bytes: the scheduler does not count addresses when it
 /// chooses how many elements a thread loads ahead, and NVIDIA's assembler keeps the address of each load. In
-/// `fft_262144` stages of a transform are fused, whose values have 64 registers, so that several blocks fit on a multiprocessor.
+/// `fft_262144` stages of a transform are fused, whose values have 64 registers, so that several blocks fit
+/// on a multiprocessor.
 const SPILLS: [(Target, &str, &str, u32); 4] = [
     (Target::Sm70, "fft_262144", "yi_k4", 420),
     (Target::Sm80, "fft_262144", "yi_k4", 284),
