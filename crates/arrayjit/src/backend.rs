@@ -189,10 +189,10 @@ impl Backend {
     /// # let folder = tempfile::tempdir()?;
     /// let mut settings = Settings::default();
     /// settings.code_folder = folder.path().join("code").display().to_string();
-    /// let x = TensorNode::builder("x").dims([2]).build()?;
     /// for found in [0, 1] {
-    ///     // Or: another process.
+    ///     // As another process does.
     ///     let backend = Backend::open_with("inline", &settings)?;
+    ///     let x = TensorNode::builder("x").dims([2]).build()?;
     ///     backend.compile("x[i] *= 2", [&x])?;
     ///     let folder = backend.code_folder().ok_or("the folder is not safe")?;
     ///     assert_eq!((folder.found, folder.added), (found, 1 - found));
