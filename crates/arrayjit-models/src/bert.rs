@@ -166,8 +166,8 @@ impl Bert {
         })
     }
 
-    /// The vectors `[batch, tokens, size]` of tokens `[batch, tokens]`, of which each text has the first
-    /// `lengths[batch]`.
+    /// Computes the vectors `[batch, tokens, size]` of tokens `[batch, tokens]`. A text has `lengths[batch]`
+    /// tokens; the others of its row fill it up.
     pub(crate) fn forward(&self, tokens: &Tensor, lengths: &Tensor) -> Result<Tensor, ModelError> {
         let words = self.words.forward(tokens)?;
         let text =

@@ -1,8 +1,8 @@
 //! Decoders: models from tokens to the logits of the next one.
 //!
 //! A decoder adds the statements for tokens `[n]` at the positions from `@pos` on to the graph of the tokens.
-//! The keys and values of all positions before are in buffers, to which those of the tokens are added. Both
-//! graphs of a language model, for a token and for a chunk of a prompt, come from the same code.
+//! Buffers hold the keys and values of all positions before, and the decoder adds the keys and values of the
+//! tokens. Both graphs of a language model, for a token and for a chunk of a prompt, come from the same code.
 
 mod attention;
 mod gpt2;

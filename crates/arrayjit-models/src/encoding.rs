@@ -25,7 +25,7 @@ pub(crate) enum Encoding {
     Q8_0,
     /// 256 elements of 4 bits, in parts of 32 with scales and minima of 6 bits.
     Q4K,
-    /// 256 elements of 5 bits, in parts as those of `Q4K`.
+    /// 256 elements of 5 bits, in parts like `Q4K`.
     Q5K,
     /// 256 elements of 6 bits around 32, in parts of 16 with scales of 8 bits.
     Q6K,

@@ -8,8 +8,8 @@ use std::{
 use arrayjit_tensor::TensorError;
 use tnode::TensorNodeError;
 
-/// What prevents a model from being loaded or run. It names the file, tensor, key of the configuration or
-/// option, what was expected and what was found.
+/// The reason why a model cannot be loaded or run: the file, tensor, key of the configuration or option, the
+/// expected value, and the value found.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]

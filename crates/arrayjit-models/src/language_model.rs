@@ -136,7 +136,7 @@ impl LanguageModel {
         self.context
     }
 
-    /// The tokens of a text, with those that the tokenizer puts around it.
+    /// Returns the tokens of a text, between the marks that the tokenizer puts around it.
     ///
     /// # Errors
     /// A text that the tokenizer does not take.
@@ -144,8 +144,8 @@ impl LanguageModel {
         self.tokenizer.encode(text, true)
     }
 
-    /// The tokens of a prompt that has those of its beginning and end already, such as a rendered chat
-    /// template.
+    /// Returns the tokens of a prompt that has the marks of its beginning and end already, such as a rendered
+    /// chat template.
     ///
     /// # Errors
     /// A text that the tokenizer does not take.

@@ -66,7 +66,7 @@ impl<'w> Loader<'w> {
         }
     }
 
-    /// A parameter whose values `change` has made of those of the tensor, whose shape is `stored`.
+    /// Makes a parameter of a tensor of the shape `stored`, whose values `change` converts.
     fn changed(
         &self,
         name: &str,
@@ -132,7 +132,7 @@ impl<'w> Loader<'w> {
         Ok(Embedding { weight: self.sub(name).parameter("weight", &[count, size])? })
     }
 
-    /// A table of `stored` rows, of which `rows` are kept; rows that are missing are 0.
+    /// Makes a table of `rows` rows of a tensor with `stored` rows; missing rows are 0.
     pub(crate) fn rows(
         &self,
         name: &str,

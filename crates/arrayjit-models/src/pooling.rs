@@ -63,7 +63,7 @@ impl SentencePooling {
         Ok(read)
     }
 
-    /// The vectors `[batch, size]` of texts from those of their tokens.
+    /// Computes the vectors `[batch, size]` of texts from the vectors of their tokens.
     pub(crate) fn forward(&self, x: &Tensor, lengths: &Tensor) -> Result<Tensor, ModelError> {
         let pooled = match self.pooling {
             Pooling::Mean => "y[b,c] :+= where(i < lengths[b], x[b,i,c] / f32(lengths[b]), 0)",

@@ -80,7 +80,7 @@ impl Sampler {
         Sampler { options: options.clone(), random: fastrand::Rng::with_seed(options.seed) }
     }
 
-    /// A token behind those of `text`.
+    /// Chooses the token that follows the tokens of `text`.
     pub(crate) fn choose(&mut self, mut logits: Vec<f32>, text: &[u32]) -> u32 {
         penalize(&mut logits, text, self.options.repetition_penalty);
         if self.options.temperature == 0.0 || self.options.top_k == 1 {

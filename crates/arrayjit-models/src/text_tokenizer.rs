@@ -28,7 +28,7 @@ impl TextTokenizer {
         Ok(TextTokenizer(tokenizer))
     }
 
-    /// Cuts texts to this many tokens, with those that mark the ends of a text.
+    /// Cuts texts to this many tokens, including the marks of the ends of a text.
     pub(crate) fn truncated(mut self, max_length: usize) -> Result<TextTokenizer, ModelError> {
         let marks = self.encode("", true)?.len();
         if max_length <= marks {
@@ -44,7 +44,7 @@ impl TextTokenizer {
         Ok(self)
     }
 
-    /// The tokens of a text; with `marks`, also those that the tokenizer puts around it.
+    /// Returns the tokens of a text; with `marks`, between the marks that the tokenizer puts around it.
     pub(crate) fn encode(&self, text: &str, marks: bool) -> Result<Vec<u32>, ModelError> {
         Ok(self.0.encode_fast(text, marks).map_err(fail)?.get_ids().to_vec())
     }

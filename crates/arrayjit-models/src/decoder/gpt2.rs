@@ -114,7 +114,7 @@ impl Block {
     }
 }
 
-/// The model.
+/// GPT-2: embeddings of tokens and positions, and blocks of attention and dense layers.
 pub(crate) struct Gpt2 {
     wte: Embedding,
     wpe: Parameter,

@@ -317,7 +317,7 @@ impl Block {
     }
 }
 
-/// The model.
+/// Llama and its relatives: rotary positions, grouped heads and gated dense layers.
 pub(crate) struct Llama {
     embed_tokens: Embedding,
     embedding_scale: Option<f64>,

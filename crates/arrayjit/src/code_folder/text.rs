@@ -214,7 +214,7 @@ fn line<'a>(rest: &mut &'a str) -> Option<&'a str> {
     Some(line)
 }
 
-/// Takes a routine of so many bytes from the text.
+/// Takes a routine of this many bytes from the text.
 fn part(rest: &mut &str, length: &str) -> Option<LoweredRoutine> {
     let (text, behind) = rest.split_at_checked(length.parse().ok()?)?;
     *rest = behind;
