@@ -141,7 +141,7 @@ impl Layer {
     }
 }
 
-/// The model.
+/// BERT and RoBERTa: embeddings, and blocks of attention and dense layers.
 pub(crate) struct Bert {
     words: Embedding,
     positions: Parameter,
