@@ -68,6 +68,11 @@ impl Budget {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
+    /// The steps that can still be taken.
+    pub(crate) fn steps_left(&self) -> u64 {
+        self.limits.steps.saturating_sub(self.steps)
+    }
+
     /// Takes steps.
     pub(crate) fn step(&mut self, steps: u64) -> Result<()> {
         self.steps = within("steps", self.steps.saturating_add(steps), self.limits.steps)?;

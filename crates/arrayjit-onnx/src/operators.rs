@@ -14,6 +14,8 @@ mod elementwise; // functions of elements
 mod integer_product; // products of 8-bit integers
 mod layout; // moves elements
 mod list; // sequences of arrays
+mod loop_node; // steps of loops
+mod loop_scan; // loops as scans of the graph
 mod loss; // losses of classes
 mod microsoft; // operators of com.microsoft
 mod ml; // operators of ai.onnx.ml

@@ -468,6 +468,10 @@ impl TraceScope for Tracer<'_> {
         self.shared.weights.backend().settings().numerics == NumericClass::Strict
     }
 
+    fn spares_steps(&self) -> bool {
+        self.shared.weights.backend().codegen().caps().workgroups.is_none()
+    }
+
     fn tensor(&mut self, value: &Value) -> Result<Tensor> {
         match self.resolved(value.clone())? {
             Value::Lazy(tensor) => Ok(tensor),
@@ -612,6 +616,10 @@ impl TraceScope for Tracer<'_> {
 
     fn step(&mut self, steps: u64) -> Result<()> {
         self.budget.step(steps)
+    }
+
+    fn steps_left(&self) -> u64 {
+        self.budget.steps_left()
     }
 
     fn reserve(&mut self, bytes: u64) -> Result<()> {

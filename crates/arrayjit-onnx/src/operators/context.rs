@@ -347,6 +347,16 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         self.scope.step(steps as u64)
     }
 
+    /// Whether a scan that ends early spares the steps behind its end.
+    pub(crate) fn spares_steps(&self) -> bool {
+        self.scope.spares_steps()
+    }
+
+    /// The steps that the budget has left.
+    pub(crate) fn steps_left(&self) -> u64 {
+        self.scope.steps_left()
+    }
+
     /// Takes the memory of an array on the host, before it is made.
     pub(crate) fn reserve(&mut self, dtype: DType, shape: &[usize]) -> Result<()> {
         elements_of(dtype, shape)?;

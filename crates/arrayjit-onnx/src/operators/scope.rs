@@ -21,6 +21,9 @@ pub(crate) trait TraceScope {
     /// Whether results must have the bits of the operations that the file names.
     fn is_strict(&self) -> bool;
 
+    /// Whether a scan that ends early spares the steps behind its end. GPUs compute all steps.
+    fn spares_steps(&self) -> bool;
+
     /// The tensor of the current graph that has the value.
     fn tensor(&mut self, value: &Value) -> Result<Tensor>;
 
@@ -56,6 +59,9 @@ pub(crate) trait TraceScope {
 
     /// Takes steps of the budget.
     fn step(&mut self, steps: u64) -> Result<()>;
+
+    /// The steps that the budget has left.
+    fn steps_left(&self) -> u64;
 
     /// Takes memory for the current node, before it is allocated.
     fn reserve(&mut self, bytes: u64) -> Result<()>;

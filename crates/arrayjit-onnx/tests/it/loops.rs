@@ -151,6 +151,60 @@ fn a_loop_in_the_graph_has_the_values_of_steps_that_the_host_walks() {
     }
 }
 
+/// Square roots of `x` by Newton's method: a loop that goes on until they change by `least` at most; `more`
+/// are nodes that compute `z` from the present roots.
+fn newton(most: Option<i64>, least: f32, more: &[&str]) -> GraphProto {
+    let own = [
+        "q = Div x c",
+        "sum = Add c q",
+        "c2 = Mul sum half",
+        "difference = Sub c2 z",
+        "size = Abs difference",
+        "change = ReduceMax size",
+        "co = Greater change least",
+        "rows = Identity change",
+    ];
+    let nodes = more.iter().chain(&own).map(|text| match node(text) {
+        reduced if reduced.op_type == "ReduceMax" => int(reduced, "keepdims", 0),
+        other => other,
+    });
+    let body = graph(&["it", "ci", "c"], &["co", "c2", "rows"], nodes.collect());
+    let text = if most.is_some() { "roots changes = Loop m _ x" } else { "roots changes = Loop _ _ x" };
+    let mut model = graph(&["x"], &["roots", "changes"], vec![subgraph(node(text), "body", body)]);
+    if let Some(most) = most {
+        model = constant(model, "m", &longs(&[most], &[]));
+    }
+    constant(constant(model, "half", &floats(&[0.5], &[])), "least", &floats(&[least], &[]))
+}
+
+#[test]
+fn a_condition_on_data_ends_a_loop_in_the_graph() {
+    let x = floats(&[1.0, 2.0, 9.0], &[3]);
+    // At most 3 steps, at most 100, and as many as it takes, which is 6.
+    for (most, steps) in [(Some(3), 3), (Some(100), 6), (None, 6)] {
+        // `NonZero` needs the values of each step on the host.
+        let forms = [vec!["z = Identity c"], vec!["z = Identity c", "nonzero = NonZero c"]];
+        let [found, expected] = forms.map(|more| {
+            let session = session(newton(most, 1e-4, &more));
+            let first = session.run(&[("x", &floats(&[4.0, 4.0, 4.0], &[3]))]).unwrap();
+            assert_eq!(first[1].dims().to_vec(), [if most == Some(3) { 3 } else { 4 }]);
+            session.run(&[("x", &x)]).unwrap()
+        });
+        assert_eq!(found[1].dims().to_vec(), [steps]);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.values(), expected.values(), "at most {most:?} steps");
+        }
+    }
+}
+
+#[test]
+fn a_loop_without_end_is_an_error() {
+    // The change of a root is never below -1.
+    let error = session(newton(None, -1.0, &["z = Identity c"])).run(&[("x", &floats(&[2.0], &[1]))]);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("node `roots`, Loop") && error.contains("OnnxLimits::steps"), "{error}");
+}
+
 #[test]
 fn loops_stand_in_loops() {
     let inner =
