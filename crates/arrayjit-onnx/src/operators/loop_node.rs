@@ -73,6 +73,7 @@ impl LoopNode {
             Err(limit @ OnnxError::Limit { .. }) => Err(limit),
             Err(_) => match self.scanned_while(cx, most, &state, &walked) {
                 Ok(results) => Ok(results),
+                Err(limit @ OnnxError::Limit { .. }) => Err(limit),
                 Err(_) => self.repeated(cx, most, state, &walked),
             },
         }
@@ -209,4 +210,3 @@ pub(super) struct ScanAxis {
     pub(super) axis: i64,
     pub(super) is_reverse: bool,
 }
-
