@@ -45,6 +45,7 @@ const NEON: DotLevel = DotLevel {
     mixes_signs: Some(false),
     signed: NEON_SIGNED,
     unsigned: NEON_UNSIGNED,
+    matrix: None,
 };
 const NEON_DOT: DotLevel = DotLevel {
     rows: 12,
@@ -55,6 +56,7 @@ const NEON_DOT: DotLevel = DotLevel {
     mixes_signs: Some(false),
     signed: NEON_DOT_SIGNED,
     unsigned: NEON_DOT_UNSIGNED,
+    matrix: None,
 };
 const NEON_MATRIX: DotLevel = DotLevel {
     rows: 12,
@@ -65,6 +67,7 @@ const NEON_MATRIX: DotLevel = DotLevel {
     mixes_signs: Some(false),
     signed: NEON_MATRIX_SIGNED,
     unsigned: NEON_MATRIX_UNSIGNED,
+    matrix: None,
 };
 
 /// Loads words of selected columns; the others are zero, and their memory is not read.
