@@ -11,8 +11,8 @@ pub enum DotInstructions {
     AvxVnni,
     /// AVX-512 VNNI: `vpdpbusd` adds four products in vectors of 512 bits.
     Avx512Vnni,
-    /// AMX: `tdpbusd` and `tdpbsud` add 64 products to each of 256 sums. Tiles with few rows, or with a rest of
-    /// columns that cannot be packed, use AVX-512 VNNI. On Linux only.
+    /// AMX: `tdpbusd` and `tdpbsud` add 64 products to each of 256 sums. Tiles with few rows use AVX-512 VNNI,
+    /// as do the last columns of a B that is read in place. On Linux only.
     Amx,
     /// NEON: `smull` or `umull` make products of 16 bits, which `sadalp` or `uadalp` add in pairs.
     Neon,
@@ -35,8 +35,8 @@ impl DotInstructions {
         DotInstructions::NeonMatrix,
     ];
 
-    /// Whether this CPU has the instructions. For [`DotInstructions::Amx`], the first call asks the system to let
-    /// this process use tiles.
+    /// Whether this CPU has the instructions. For [`DotInstructions::Amx`], the first call asks the system to
+    /// let this process use tiles.
     #[cfg(target_arch = "x86_64")]
     pub fn is_available(self) -> bool {
         match self {

@@ -18,7 +18,7 @@ pub struct CpuTarget {
     pub l2_bytes: usize,
     /// Bytes of the L3 cache, which cores share.
     pub l3_bytes: usize,
-    /// Whether the L3 cache is so far from a core that reading from it in place costs more than packing: that of
+    /// Whether the L3 cache is so far from a core that reading it in place takes longer than packing: true of
     /// Intel's servers, whose cores share it through a mesh.
     pub l3_is_far: bool,
     /// Threads that can run at once.

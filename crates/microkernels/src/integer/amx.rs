@@ -43,9 +43,9 @@ struct TileCall {
 ///
 /// # Safety
 ///
-/// The thread has eight whole tiles. The elements that `tile` spans may be read and written; of A, and of the
-/// initial sums if they have a stride, the rows up to a multiple of [`TILE`] may be read too, and of B and the
-/// initial sums as many columns.
+/// The thread has eight whole tiles. The elements that `tile` spans may be read and written. Rows of A, and
+/// of the initial sums if they have a stride, may be read up to a multiple of [`TILE`], as may columns of B and
+/// of the initial sums.
 unsafe fn run(tile: &DotTile, is_unsigned: bool, rows: usize, columns: usize) {
     let (tall, wide) = (rows > TILE, columns > TILE);
     let kernel = match (is_unsigned, tall, wide) {
@@ -106,8 +106,8 @@ unsafe fn run(tile: &DotTile, is_unsigned: bool, rows: usize, columns: usize) {
     }
 }
 
-/// Defines a microkernel: the instruction that adds products, the tiles of sums with their rows and columns of
-/// tiles, and the tiles of A and of B.
+/// Defines a microkernel: the instruction that adds products, the tiles of sums with their places and their
+/// operands, and the tiles of A and of B with theirs.
 macro_rules! kernel {
     (
         $name:ident, $add:literal,

@@ -22,7 +22,7 @@ pub(crate) struct DotLevel {
     /// Microkernels for a signed and for an unsigned B.
     pub(super) signed: DotMicrokernels,
     pub(super) unsigned: DotMicrokernels,
-    /// What computes tiles in their place, unless they are low or read columns that B does not have.
+    /// The microkernels that replace these, except for low tiles and where B lacks columns of a register.
     pub(super) matrix: Option<&'static MatrixTiles>,
 }
 
@@ -88,9 +88,9 @@ impl DotLevel {
     /// # Safety
     ///
     /// The CPU has the instructions, and the thread the registers. `height` is in `1..=rows` and `columns` in
-    /// `1..=width()`. The elements that `tile` spans may be read and written; of packed A, and of initial sums
-    /// with a stride, the rows up to a multiple of [`DotLevel::unit`] may be read too, and of a padded B and of
-    /// initial sums as many columns.
+    /// `1..=width()`. The elements that `tile` spans may be read and written. Rows of A, and of initial sums
+    /// with a stride, may be read up to a multiple of [`DotLevel::unit`], as may columns of a padded B and of
+    /// initial sums.
     #[inline(always)]
     pub(crate) unsafe fn run(&self, tile: &DotTile, is_unsigned: bool, height: usize, columns: usize) {
         if let Some(matrix) = self.matrix {
