@@ -19,7 +19,10 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
         DotInstructions::Neon => NEON,
         DotInstructions::NeonDot => NEON_DOT,
         DotInstructions::NeonMatrix => NEON_MATRIX,
-        DotInstructions::Avx2 | DotInstructions::AvxVnni | DotInstructions::Avx512Vnni => {
+        DotInstructions::Avx2
+        | DotInstructions::AvxVnni
+        | DotInstructions::Avx512Vnni
+        | DotInstructions::Amx => {
             unreachable!("instructions of x86-64")
         }
     }
