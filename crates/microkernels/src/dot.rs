@@ -11,8 +11,8 @@ pub enum DotInstructions {
     AvxVnni,
     /// AVX-512 VNNI: `vpdpbusd` adds four products in vectors of 512 bits.
     Avx512Vnni,
-    /// AMX: `tdpbusd` and `tdpbsud` add 64 products to each of 256 sums. Tiles with few rows use AVX-512 VNNI,
-    /// as do the last columns of a B that is read in place. On Linux only.
+    /// AMX: `tdpbusd` and `tdpbsud` add 64 products to each of 256 sums. Tiles with few rows use AVX-512
+    /// VNNI, as do the last columns of a B that is read in place. On Linux only.
     Amx,
     /// NEON: `smull` or `umull` make products of 16 bits, which `sadalp` or `uadalp` add in pairs.
     Neon,

@@ -177,7 +177,7 @@ impl IntegerGemm {
     ) {
         let call = IntegerCall { gemm: self, level: DotLevel::of(self.dot), base };
         let has_b = has_b && columns.len() <= self.nc;
-        // SAFETY: the caller's promise; scratch memory holds B if all columns are one block, and `new` checked
+        // SAFETY: the caller's promise; scratch memory holds B if all columns are one block. `new` checked
         // that the CPU has the instructions.
         unsafe { call.level.with_registers(|| call.run(rows, columns, has_b)) }
     }

@@ -44,8 +44,8 @@ struct TileCall {
 /// # Safety
 ///
 /// The thread has eight whole tiles. The elements that `tile` spans may be read and written. Rows of A, and
-/// of the initial sums if they have a stride, may be read up to a multiple of [`TILE`], as may columns of B and
-/// of the initial sums.
+/// of the initial sums if they have a stride, may be read up to a multiple of [`TILE`], as may columns of B
+/// and of the initial sums.
 unsafe fn run(tile: &DotTile, is_unsigned: bool, rows: usize, columns: usize) {
     let (tall, wide) = (rows > TILE, columns > TILE);
     let kernel = match (is_unsigned, tall, wide) {
