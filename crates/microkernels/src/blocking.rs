@@ -7,6 +7,9 @@
 //! | whole A | at most 128 rows, and A fits half of the L2 cache | A once; B a few micro-panels at a time |
 //! | blocks | otherwise | blocks of B for the L3 cache, and blocks of A for the L2 cache |
 //!
+//! If the L3 cache is far, only one tile of rows reads a larger B in place whole, and only half as many tiles
+//! are few for blocks: the first one waits for B. Short blocks along K make it wait less.
+//!
 //! Of blocks, A stays in place if B has few columns and microkernels can read A, possibly through tables of
 //! offsets: each packed element would be used for a few products only. B stays in place if its rows are
 //! contiguous and no wider than a few micro-panels.
@@ -187,8 +190,10 @@ fn choose_packing(shape: &GemmShape, cpu: &CpuTarget) -> Packing {
     let b = shape.b_bytes();
     let a = shape.k * shape.m * shape.bytes;
     let readable = shape.a_is_readable && shape.b_is_readable;
-    let has_few_tiles = shape.m <= MAX_FEW_TILES * shape.height;
-    if readable && (b <= cpu.l2_bytes / 4 || has_few_tiles && shape.k <= shape.near_rows(cpu)) {
+    let most = if cpu.l3_is_far { MAX_FEW_TILES / 2 } else { MAX_FEW_TILES };
+    let has_few_tiles = shape.m <= most * shape.height;
+    let reads_whole_b = if cpu.l3_is_far { shape.m <= shape.height } else { has_few_tiles };
+    if readable && (b <= cpu.l2_bytes / 4 || reads_whole_b && shape.k <= shape.near_rows(cpu)) {
         Packing::Unpacked { rows_outer: b <= cpu.l1_bytes * 3 / 4 }
     } else if shape.b_is_readable && has_few_tiles && !shape.is_transposed {
         Packing::Blocks { a: true, b: false }

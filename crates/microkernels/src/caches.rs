@@ -1,4 +1,4 @@
-//! The sizes of this machine's data caches.
+//! The sizes of this machine's data caches, and whether the last one is far.
 
 /// Bytes of the L1, L2 and L3 caches of a CPU that does not report them.
 const DEFAULT_CACHES: [usize; 3] = [32 << 10, 512 << 10, 8 << 20];
@@ -29,6 +29,21 @@ pub(crate) fn caches() -> [usize; 3] {
         }
     }
     bytes
+}
+
+/// Whether this is one of Intel's servers from Sapphire Rapids on, which are the ones with AVX512-FP16. Older
+/// ones have a mesh too, but have not been measured.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn l3_is_far() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    const AVX512_FP16: u32 = 1 << 23;
+    let vendor = __cpuid(0);
+    vendor.ebx.to_le_bytes() == *b"Genu" && vendor.eax >= 7 && __cpuid_count(7, 0).edx & AVX512_FP16 != 0
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn l3_is_far() -> bool {
+    false
 }
 
 /// Bytes of the data and unified caches by level, from the operating system.

@@ -11,6 +11,9 @@ pub enum DotInstructions {
     AvxVnni,
     /// AVX-512 VNNI: `vpdpbusd` adds four products in vectors of 512 bits.
     Avx512Vnni,
+    /// AMX: `tdpbusd` and `tdpbsud` add 64 products to each of 256 sums. Tiles with few rows use AVX-512
+    /// VNNI, as do the last columns of a B that is read in place. On Linux only.
+    Amx,
     /// NEON: `smull` or `umull` make products of 16 bits, which `sadalp` or `uadalp` add in pairs.
     Neon,
     /// NEON with dot products (FEAT_DotProd): `sdot` or `udot` add four products.
@@ -22,16 +25,18 @@ pub enum DotInstructions {
 
 impl DotInstructions {
     /// All instructions, from the slowest to the fastest.
-    pub const ALL: [DotInstructions; 6] = [
+    pub const ALL: [DotInstructions; 7] = [
         DotInstructions::Avx2,
         DotInstructions::AvxVnni,
         DotInstructions::Avx512Vnni,
+        DotInstructions::Amx,
         DotInstructions::Neon,
         DotInstructions::NeonDot,
         DotInstructions::NeonMatrix,
     ];
 
-    /// Whether this CPU has the instructions.
+    /// Whether this CPU has the instructions. For [`DotInstructions::Amx`], the first call asks the system to
+    /// let this process use tiles.
     #[cfg(target_arch = "x86_64")]
     pub fn is_available(self) -> bool {
         match self {
@@ -40,6 +45,7 @@ impl DotInstructions {
             DotInstructions::Avx512Vnni => {
                 Isa::Avx512.is_available() && is_x86_feature_detected!("avx512vnni")
             }
+            DotInstructions::Amx => DotInstructions::Avx512Vnni.is_available() && crate::amx::is_permitted(),
             DotInstructions::Neon | DotInstructions::NeonDot | DotInstructions::NeonMatrix => false,
         }
     }
@@ -67,7 +73,9 @@ impl DotInstructions {
 
     /// The fastest instructions of this CPU with vectors no wider than those of an instruction set.
     pub fn fastest(isa: Isa) -> Option<DotInstructions> {
-        let fits = |dot: &DotInstructions| isa == Isa::Avx512 || *dot != DotInstructions::Avx512Vnni;
+        let is_wide =
+            |dot: &DotInstructions| matches!(dot, DotInstructions::Avx512Vnni | DotInstructions::Amx);
+        let fits = |dot: &DotInstructions| isa == Isa::Avx512 || !is_wide(dot);
         DotInstructions::ALL.into_iter().rev().filter(fits).find(|dot| dot.is_available())
     }
 }

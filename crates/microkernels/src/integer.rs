@@ -10,6 +10,8 @@
 //! of the sums alike: `Σ (x - a)(z - b) = Σ xz - a Σ z - b Σ (x - a)`. All of this wraps, so the results are
 //! exact modulo 2³².
 
+#[cfg(target_arch = "x86_64")]
+mod amx; // the microkernels of AMX
 mod level; // a set of instructions as the loops see it
 #[cfg_attr(target_arch = "x86_64", path = "integer/x86.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "integer/neon.rs")]
@@ -83,13 +85,13 @@ impl IntegerGemm {
         checked: CheckedProblem,
         source: PlanSource<'_>,
     ) -> Option<IntegerGemm> {
-        let dot = cpu.dot.or_else(|| DotInstructions::fastest(isa)).filter(|dot| dot.is_available())?;
         let is_unsigned = |memory: StoredType| match memory {
             StoredType::U8 => Some(true),
             StoredType::I8 => Some(false),
             _ => None,
         };
         let (a_unsigned, b_unsigned) = (is_unsigned(problem.a.memory)?, is_unsigned(problem.b.memory)?);
+        let dot = cpu.dot.or_else(|| DotInstructions::fastest(isa)).filter(|dot| dot.is_available())?;
         let [m, n, k] = checked.sizes;
         let level = DotLevel::of(dot);
         // Flipping makes signed elements of A larger by 128, and unsigned ones smaller.
@@ -129,7 +131,8 @@ impl IntegerGemm {
         let packed_b = if b_in_place.is_some() { 0 } else { padded * nc };
         let [corrections, ones] = if correction == 0 { [0; 2] } else { [nc * 4, format.strip_bytes()] };
         let row_corrections = if zeros[1] == 0 { 0 } else { mc * 4 };
-        let regions = [corrections, row_corrections, ones, format.block_bytes(mc), packed_b];
+        let packed_a = format.block_bytes(mc.next_multiple_of(level.unit()));
+        let regions = [corrections, row_corrections, ones, packed_a, packed_b];
         let layout = ScratchLayout::new(words, &level, regions);
         Some(IntegerGemm { dot, checked, epilogue, correction, zeros, format, b_in_place, mc, nc, layout })
     }
@@ -174,8 +177,9 @@ impl IntegerGemm {
     ) {
         let call = IntegerCall { gemm: self, level: DotLevel::of(self.dot), base };
         let has_b = has_b && columns.len() <= self.nc;
-        // SAFETY: the caller's promise; scratch memory holds B if all columns are one block.
-        unsafe { call.run(rows, columns, has_b) }
+        // SAFETY: the caller's promise; scratch memory holds B if all columns are one block. `new` checked
+        // that the CPU has the instructions.
+        unsafe { call.level.with_registers(|| call.run(rows, columns, has_b)) }
     }
 }
 
@@ -186,6 +190,7 @@ impl fmt::Display for IntegerGemm {
         let name = match self.dot {
             DotInstructions::Avx2 => "vpmaddwd",
             DotInstructions::AvxVnni | DotInstructions::Avx512Vnni => "vpdpbusd",
+            DotInstructions::Amx => "tdpbusd",
             DotInstructions::Neon => "smull",
             DotInstructions::NeonDot => "sdot",
             DotInstructions::NeonMatrix => "smmla",
@@ -288,11 +293,11 @@ impl IntegerCall<'_> {
                         if !is_corrected {
                             self.correct(&panel);
                         }
-                        // Tiles start with a strip.
-                        let strip = self.level.strip;
-                        let strips = RowTiles::new(0..rows.len().div_ceil(strip), self.level.rows / strip);
-                        for t in 0..strips.count {
-                            let [start, end] = [t, t + 1].map(|t| rows.start + strips.row(t) * strip);
+                        // Tiles start with a strip, or with a register of rows.
+                        let unit = self.level.unit();
+                        let units = RowTiles::new(0..rows.len().div_ceil(unit), self.level.rows / unit);
+                        for t in 0..units.count {
+                            let [start, end] = [t, t + 1].map(|t| rows.start + units.row(t) * unit);
                             self.tile(&rows, start..end.min(rows.end), &panel);
                         }
                     }
@@ -359,6 +364,7 @@ impl IntegerCall<'_> {
             a_strip: 0,
             b: panel.b,
             b_group: panel.b_group,
+            b_is_padded: self.gemm.b_in_place.is_none(),
             ahead: panel.ahead,
             from: ptr::null(),
             from_row: 0,
@@ -431,6 +437,7 @@ impl IntegerCall<'_> {
             a_strip: gemm.format.strip_bytes() as isize,
             b: panel.b,
             b_group: panel.b_group,
+            b_is_padded: gemm.b_in_place.is_none(),
             ahead: if rows.start == block.start { panel.ahead } else { 0 },
             from: from.cast_const(),
             from_row,

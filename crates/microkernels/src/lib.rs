@@ -4,6 +4,8 @@
     allow(dead_code, reason = "there are plans for vectors of x86-64 and ARM64 only")
 )]
 mod address; // addresses of initial accumulators and of outputs
+#[cfg(target_arch = "x86_64")]
+mod amx; // the tile registers of AMX
 mod blocking; // sizes of cache blocks, and which operands are packed
 mod caches; // the sizes of data caches
 mod choice; // choices of packing and block sizes, as data and text

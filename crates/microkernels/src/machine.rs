@@ -2,7 +2,7 @@
 
 use vector_asm::Isa;
 
-use crate::caches::caches;
+use crate::caches::{caches, l3_is_far};
 use crate::dot::DotInstructions;
 
 /// A CPU, as far as plans depend on it. It affects only the speed of a plan, never its results.
@@ -18,6 +18,9 @@ pub struct CpuTarget {
     pub l2_bytes: usize,
     /// Bytes of the L3 cache, which cores share.
     pub l3_bytes: usize,
+    /// Whether the L3 cache is so far from a core that reading it in place takes longer than packing: true of
+    /// Intel's servers, whose cores share it through a mesh.
+    pub l3_is_far: bool,
     /// Threads that can run at once.
     pub threads: usize,
 }
@@ -27,6 +30,7 @@ impl CpuTarget {
     pub fn detect() -> CpuTarget {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let [l1_bytes, l2_bytes, l3_bytes] = caches();
-        CpuTarget { isa: Isa::detect(), dot: None, l1_bytes, l2_bytes, l3_bytes, threads }
+        let l3_is_far = l3_is_far();
+        CpuTarget { isa: Isa::detect(), dot: None, l1_bytes, l2_bytes, l3_bytes, l3_is_far, threads }
     }
 }

@@ -105,7 +105,8 @@ pub enum VectorSetting {
     /// 256-bit vectors. An error on machines without AVX2.
     #[serde(rename = "avx2")]
     Avx2,
-    /// 512-bit vectors. An error on machines without AVX-512.
+    /// 512-bit vectors, and products of 8-bit integers by AMX if Linux permits it, which no narrower setting
+    /// uses. An error on machines without AVX-512.
     #[serde(rename = "avx512")]
     Avx512,
 }

@@ -1,6 +1,7 @@
 //! A set of instructions as the loops around microkernels see it, and the table of its microkernels.
 
 use super::tile::{DotMicrokernels, DotTile, GROUP};
+use crate::blocking::RowTiles;
 use crate::dot::DotInstructions;
 
 /// The microkernels of a set of instructions, and what the loops around them need to know.
@@ -21,6 +22,20 @@ pub(crate) struct DotLevel {
     /// Microkernels for a signed and for an unsigned B.
     pub(super) signed: DotMicrokernels,
     pub(super) unsigned: DotMicrokernels,
+    /// The microkernels that replace these, except for low tiles and where B lacks columns of a register.
+    pub(super) matrix: Option<&'static MatrixTiles>,
+}
+
+/// Microkernels with tile registers, which a thread configures before it uses them.
+pub(super) struct MatrixTiles {
+    /// Rows and columns of a register.
+    pub(super) unit: usize,
+    /// Rows from which on they are faster than the other microkernels.
+    pub(super) least: usize,
+    pub(super) configure: unsafe fn(),
+    pub(super) release: unsafe fn(),
+    /// Computes a tile of the given rows and columns, with an unsigned B or not.
+    pub(super) run: unsafe fn(&DotTile, bool, usize, usize),
 }
 
 impl DotLevel {
@@ -48,14 +63,75 @@ impl DotLevel {
         self.vectors * self.columns
     }
 
+    /// The unit of the heights of tiles.
+    pub(crate) fn unit(&self) -> usize {
+        self.matrix.map_or(self.strip, |matrix| matrix.unit)
+    }
+
+    /// Calls a function with the registers that microkernels need.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has the instructions.
+    pub(crate) unsafe fn with_registers(&self, compute: impl FnOnce()) {
+        let Some(matrix) = self.matrix else { return compute() };
+        // SAFETY: the caller's promise.
+        unsafe {
+            (matrix.configure)();
+            compute();
+            (matrix.release)();
+        }
+    }
+
     /// Computes a tile of `height` rows and `columns` columns, with an unsigned or a signed B.
     ///
     /// # Safety
     ///
-    /// The CPU has the instructions. `height` is in `1..=rows` and `columns` in `1..=width()`. The elements
-    /// that `tile` spans may be read and written.
+    /// The CPU has the instructions, and the thread the registers. `height` is in `1..=rows` and `columns` in
+    /// `1..=width()`. The elements that `tile` spans may be read and written. Rows of A, and of initial sums
+    /// with a stride, may be read up to a multiple of [`DotLevel::unit`], as may columns of a padded B and of
+    /// initial sums.
     #[inline(always)]
     pub(crate) unsafe fn run(&self, tile: &DotTile, is_unsigned: bool, height: usize, columns: usize) {
+        if let Some(matrix) = self.matrix {
+            // SAFETY: the caller's promise.
+            return unsafe { self.run_in_matrix(matrix, tile, is_unsigned, height, columns) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run_in_vectors(tile, is_unsigned, height, columns) }
+    }
+
+    /// Computes a tile in registers of tiles, or else in vectors, whose tiles are lower.
+    unsafe fn run_in_matrix(
+        &self,
+        matrix: &MatrixTiles,
+        tile: &DotTile,
+        is_unsigned: bool,
+        height: usize,
+        columns: usize,
+    ) {
+        let has_columns = tile.b_is_padded || columns.is_multiple_of(matrix.unit);
+        if height >= matrix.least && has_columns {
+            // SAFETY: the caller's promise.
+            return unsafe { (matrix.run)(tile, is_unsigned, height, columns) };
+        }
+        let most = self.signed.len() / (2 * self.vectors);
+        let lower = RowTiles::new(0..height, most);
+        for rows in (0..lower.count).map(|t| lower.rows(t)) {
+            let row = rows.start as isize;
+            let tile = DotTile {
+                a: tile.a.wrapping_offset(row * tile.a_strip),
+                from: tile.from.wrapping_byte_offset(row * tile.from_row),
+                to: tile.to.wrapping_byte_offset(row * tile.to_row),
+                ..*tile
+            };
+            // SAFETY: the caller's promise; null moves by strides of 0.
+            unsafe { self.run_in_vectors(&tile, is_unsigned, rows.len(), columns) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn run_in_vectors(&self, tile: &DotTile, is_unsigned: bool, height: usize, columns: usize) {
         let vectors = columns.div_ceil(self.columns);
         let last = columns - (vectors - 1) * self.columns;
         let strips = height.div_ceil(self.strip);

@@ -19,7 +19,10 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
         DotInstructions::Neon => NEON,
         DotInstructions::NeonDot => NEON_DOT,
         DotInstructions::NeonMatrix => NEON_MATRIX,
-        DotInstructions::Avx2 | DotInstructions::AvxVnni | DotInstructions::Avx512Vnni => {
+        DotInstructions::Avx2
+        | DotInstructions::AvxVnni
+        | DotInstructions::Avx512Vnni
+        | DotInstructions::Amx => {
             unreachable!("instructions of x86-64")
         }
     }
@@ -45,6 +48,7 @@ const NEON: DotLevel = DotLevel {
     mixes_signs: Some(false),
     signed: NEON_SIGNED,
     unsigned: NEON_UNSIGNED,
+    matrix: None,
 };
 const NEON_DOT: DotLevel = DotLevel {
     rows: 12,
@@ -55,6 +59,7 @@ const NEON_DOT: DotLevel = DotLevel {
     mixes_signs: Some(false),
     signed: NEON_DOT_SIGNED,
     unsigned: NEON_DOT_UNSIGNED,
+    matrix: None,
 };
 const NEON_MATRIX: DotLevel = DotLevel {
     rows: 12,
@@ -65,6 +70,7 @@ const NEON_MATRIX: DotLevel = DotLevel {
     mixes_signs: Some(false),
     signed: NEON_MATRIX_SIGNED,
     unsigned: NEON_MATRIX_UNSIGNED,
+    matrix: None,
 };
 
 /// Loads words of selected columns; the others are zero, and their memory is not read.

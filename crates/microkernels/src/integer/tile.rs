@@ -27,6 +27,8 @@ pub(crate) struct DotTile {
     /// The first group of B's first column.
     pub(crate) b: *const u8,
     pub(crate) b_group: isize,
+    /// Whether B has whole vectors of columns, of which the last ones may mean nothing.
+    pub(crate) b_is_padded: bool,
     /// Bytes from a group of B to what is prefetched with it.
     pub(crate) ahead: isize,
     /// What is added to the sums; null for zeros.

@@ -16,6 +16,7 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
         DotInstructions::Avx2 => AVX2,
         DotInstructions::AvxVnni => AVX_VNNI,
         DotInstructions::Avx512Vnni => AVX512_VNNI,
+        DotInstructions::Amx => AMX,
         DotInstructions::Neon | DotInstructions::NeonDot | DotInstructions::NeonMatrix => {
             unreachable!("instructions of ARM64")
         }
@@ -44,6 +45,7 @@ const AVX2: DotLevel = DotLevel {
     mixes_signs: None,
     signed: AVX2_SIGNED,
     unsigned: AVX2_UNSIGNED,
+    matrix: None,
 };
 const AVX_VNNI: DotLevel = DotLevel {
     rows: 6,
@@ -54,6 +56,7 @@ const AVX_VNNI: DotLevel = DotLevel {
     mixes_signs: Some(true),
     signed: AVX_VNNI_SIGNED,
     unsigned: AVX_VNNI_UNSIGNED,
+    matrix: None,
 };
 const AVX512_VNNI: DotLevel = DotLevel {
     rows: 14,
@@ -64,7 +67,10 @@ const AVX512_VNNI: DotLevel = DotLevel {
     mixes_signs: Some(true),
     signed: AVX512_VNNI_SIGNED,
     unsigned: AVX512_VNNI_UNSIGNED,
+    matrix: None,
 };
+const AMX: DotLevel =
+    DotLevel { rows: 32, groups: super::amx::GROUPS, matrix: Some(&super::amx::TILES), ..AVX512_VNNI };
 
 /// Set words, then clear words. The mask of the first `n` columns starts `n` entries before the clear words.
 static COLUMNS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -42,6 +42,32 @@ fn sizes_that_do_not_fit_are_errors() {
     }
 }
 
+/// Products with few rows read a B that the L2 cache does not hold in place, in shorter blocks if it is far,
+/// and with more rows they pack it.
+#[test]
+fn operands_in_a_far_cache_are_packed() {
+    if !Isa::Avx2.is_available() {
+        return println!("skipped: this machine has no GEMM plans");
+    }
+    let caches = CpuTarget { l1_bytes: 48 << 10, l2_bytes: 2 << 20, l3_bytes: 64 << 20, ..cpu() };
+    let choice = |rows: u64, l3_is_far: bool| {
+        let case = matmul(LaneType::F32, &[], [rows, 512, 384]);
+        let plan = GemmPlan::new(&case.problem, &CpuTarget { l3_is_far, ..caches });
+        plan.expect("a product of floats has a plan").blocking().to_string()
+    };
+    for (rows, near, far) in [
+        (6, "in-place:columns", "in-place:columns"),
+        (20, "in-place:columns", "blocks-of-a:mc=24,kc=192,nc=512"),
+        (50, "in-place:columns", "whole-a:kc=384,nc=64"),
+    ] {
+        assert_eq!(
+            (choice(rows, false), choice(rows, true)),
+            (near.to_owned(), far.to_owned()),
+            "{rows} rows"
+        );
+    }
+}
+
 #[test]
 fn operands_that_microkernels_cannot_read_are_not_read_in_place() {
     let half = vector_asm::StoredType::F16;

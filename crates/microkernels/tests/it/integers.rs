@@ -42,9 +42,9 @@ fn product([a, b]: [StoredType; 2], batch: &[u64], [m, n, k]: [u64; 3]) -> Case 
 #[test]
 fn sizes_around_tiles() {
     for signs in SIGNS {
-        for m in [1, 2, 5, 6, 7, 13, 14, 15, 29] {
+        for m in [1, 2, 5, 6, 7, 13, 14, 15, 29, 32, 33] {
             for n in [1, 7, 8, 9, 16, 17, 32, 33, 47] {
-                for k in [3, 4, 9] {
+                for k in [3, 4, 9, 64, 67, 140] {
                     check(&product(signs, &[], [m, n, k]));
                 }
             }
@@ -139,7 +139,7 @@ fn grouped(mut case: Case) -> Case {
 #[test]
 fn groups_are_read_in_place() {
     for signs in SIGNS {
-        for shape in [[1, 5, 4], [16, 33, 8], [29, 70, 64]] {
+        for shape in [[1, 5, 4], [16, 33, 8], [29, 70, 64], [40, 64, 68], [50, 48, 128]] {
             let mut case = grouped(product(signs, &[], shape));
             let here = CpuTarget::detect();
             if let Some(plan) = GemmPlan::new(&case.problem, &here) {
@@ -229,6 +229,7 @@ fn plans_name_their_instructions() {
         (DotInstructions::Avx2, "tiles of 6x8 by vpmaddwd"),
         (DotInstructions::AvxVnni, "tiles of 6x16 by vpdpbusd"),
         (DotInstructions::Avx512Vnni, "tiles of 14x32 by vpdpbusd"),
+        (DotInstructions::Amx, "tiles of 32x32 by tdpbusd"),
         (DotInstructions::Neon, "tiles of 6x8 by smull"),
         (DotInstructions::NeonDot, "tiles of 12x8 by sdot"),
         (DotInstructions::NeonMatrix, "tiles of 12x8 by smmla"),

@@ -100,12 +100,13 @@ pub(crate) fn numbers(element: LaneType, seed: u64, count: usize) -> Vec<u8> {
     }
 }
 
-/// CPUs with each instruction set that this machine has, and with caches of several sizes, so that small
-/// problems exercise every packing.
+/// CPUs with each instruction set that this machine has, and with caches of several sizes and distances, so
+/// that small problems exercise every packing.
 pub(crate) fn cpus() -> Vec<CpuTarget> {
     let here = CpuTarget::detect();
     let caches = |l1_bytes, l2_bytes, l3_bytes| CpuTarget { l1_bytes, l2_bytes, l3_bytes, ..here };
-    let cpus = [here, caches(4 << 10, 12 << 10, 64 << 10), caches(4 << 10, 1 << 10, 16 << 10)];
+    let far = CpuTarget { l3_is_far: true, ..caches(4 << 10, 1 << 10, 16 << 10) };
+    let cpus = [here, caches(4 << 10, 12 << 10, 64 << 10), far];
     let available = Isa::ALL.into_iter().filter(|isa| isa.is_available());
     available.flat_map(|isa| cpus.map(|cpu| CpuTarget { isa: Some(isa), ..cpu })).collect()
 }
