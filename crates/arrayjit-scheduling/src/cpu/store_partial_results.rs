@@ -44,7 +44,7 @@ pub(crate) fn store_partial_results(routine: &mut LoweredRoutine, caps: &Caps, o
     forward_values(routine);
 }
 
-/// Replaces those of the arrays by nodes that a loop with enough work fills.
+/// Replaces an array by a node if a loop with enough work fills it.
 fn store_arrays(routine: &mut LoweredRoutine, arrays: Vec<LocalId>, options: &ScheduleOptions) {
     let enough = 2.0 * options.grain_work as f64;
     let locals = routine.locals();
