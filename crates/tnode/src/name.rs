@@ -54,11 +54,24 @@ pub(crate) fn no_grad_ident_label(label: &[String]) -> (bool, Option<String>) {
         Some((first, rest)) if first == "grad" => (true, rest),
         _ => (false, label),
     };
-    let usable = parts.iter().map(String::as_str).filter(|part| is_ident_part(part));
-    let (digits, letters): (Vec<&str>, Vec<&str>) = usable.partition(|part| starts_with_digit(part));
-    let ordered: Vec<&str> = letters.into_iter().chain(digits).collect();
-    let ident = collapse_repeats(&ordered).join("_");
-    let ident = if starts_with_digit(&ident) { format!("_{ident}") } else { ident };
+    let usable = || parts.iter().map(String::as_str).filter(|part| is_ident_part(part));
+    let (letters, digits) =
+        (usable().filter(|part| !starts_with_digit(part)), usable().filter(|part| starts_with_digit(part)));
+    let mut ordered = letters.chain(digits).peekable();
+    let mut ident = String::new();
+    while let Some(part) = ordered.next() {
+        if !ident.is_empty() || starts_with_digit(part) {
+            ident.push('_');
+        }
+        ident.push_str(part);
+        let mut count = 1;
+        while ordered.next_if_eq(&part).is_some() {
+            count += 1;
+        }
+        if count > 1 {
+            ident += &count.to_string();
+        }
+    }
     (is_grad, Some(ident).filter(|ident| !ident.is_empty()))
 }
 
@@ -68,13 +81,6 @@ fn is_ident_part(part: &str) -> bool {
 
 fn starts_with_digit(part: &str) -> bool {
     part.starts_with(|c: char| c.is_ascii_digit())
-}
-
-/// `a, a, b` becomes `a2, b`.
-fn collapse_repeats(parts: &[&str]) -> Vec<String> {
-    let runs = parts.chunk_by(|a, b| a == b);
-    runs.map(|run| if run.len() > 1 { format!("{}{}", run[0], run.len()) } else { run[0].to_owned() })
-        .collect()
 }
 
 /// The name for messages: the code name, else the label's identifier, else the id; gradients end in `.grad`.

@@ -40,15 +40,24 @@ pub(crate) fn nodes(block: &[Stmt]) -> IdSet<NodeRef> {
     touches(block).iter().map(|t| t.node).collect()
 }
 
-/// For each node, the position of the only top-level statement that mentions it; none if there are several.
-pub(crate) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
-    let mut owners = BTreeMap::new();
+/// For each node, the positions of the top-level statements that mention it, in order.
+pub(crate) type NodePositions = BTreeMap<NodeRef, Vec<usize>>;
+
+/// Finds the top-level statements that mention each node.
+pub(crate) fn positions(body: &[Stmt]) -> NodePositions {
+    let mut positions = NodePositions::new();
     for (at, stmt) in body.iter().enumerate() {
         for node in nodes(std::slice::from_ref(stmt)) {
-            owners.entry(node).and_modify(|owner| *owner = None).or_insert(Some(at));
+            positions.entry(node).or_default().push(at);
         }
     }
-    owners
+    positions
+}
+
+/// For each node, the position of the only top-level statement that mentions it; none if there are several.
+pub(crate) fn owners(body: &[Stmt]) -> BTreeMap<NodeRef, Option<usize>> {
+    let only = |all: Vec<usize>| all.first().copied().filter(|_| all.len() == 1);
+    positions(body).into_iter().map(|(node, all)| (node, only(all))).collect()
 }
 
 /// Whether `for var { first }; for other { second }` equals `for var { first; second }` with `var` in place

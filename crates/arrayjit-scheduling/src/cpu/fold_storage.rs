@@ -45,7 +45,7 @@ fn merge(routine: &mut LoweredRoutine, at: usize, mut nodes: Vec<NodeRef>, range
     nodes.retain(|node| !others.contains(node));
     for new in nodes.clone() {
         if let Some(old) = nodes.iter().copied().find(|&old| may_replace(routine, at, old, new, ranges)) {
-            rename(&mut routine.body[at..=at], new, old);
+            rename(&mut routine.body[at..=at], |node| (node == new).then_some(old));
             nodes.retain(|&node| node != new);
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn fold_lifetimes(routine: &mut LoweredRoutine, limit: usize) {
         let found = dying.iter().position(|&old| may_replace(routine, start, old, new, &ranges));
         let old = found.map(|at| dying.remove(at));
         if let Some(old) = old {
-            rename(&mut routine.body[start..=end], new, old);
+            rename(&mut routine.body[start..=end], |node| (node == new).then_some(old));
         }
         ending.entry(end).or_default().push(old.unwrap_or(new));
     }
@@ -129,9 +129,10 @@ fn is_used_up(block: &[Stmt], old: NodeRef, new: NodeRef, ranges: &VariableRange
     }
 }
 
-/// Stores the elements of one node in another one.
-pub(crate) fn rename(block: &mut [Stmt], from: NodeRef, to: NodeRef) {
-    walk::move_elements(block, &mut |array, index| {
-        (array == ArrayRef::Node(from)).then(|| (ArrayRef::Node(to), index.clone()))
+/// Stores the elements of the nodes that have another storage in that one.
+pub(crate) fn rename(block: &mut [Stmt], storage: impl Fn(NodeRef) -> Option<NodeRef>) {
+    walk::move_elements(block, &mut |array, index| match array {
+        ArrayRef::Node(node) => Some((ArrayRef::Node(storage(node)?), index.clone())),
+        _ => None,
     });
 }

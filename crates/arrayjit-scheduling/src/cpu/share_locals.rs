@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use lowered_ir::ir::{LocalId, LoweredRoutine, NodeRef, Stmt};
-use lowered_ir::passes::access::analyze;
+use lowered_ir::passes::access::analyze_from;
 
 use crate::analysis::access;
 use crate::common::expand_scalars::expand;
@@ -19,10 +19,10 @@ pub(crate) fn share_locals(routine: &mut LoweredRoutine) {
     if shared.is_empty() {
         return;
     }
-    let first = routine.nodes.len() as u32;
+    let first = NodeRef(routine.nodes.len() as u32);
     expand(routine, &|local| shared.contains(&local));
-    let facts = analyze(routine);
-    let nodes = (first..routine.nodes.len() as u32).map(NodeRef);
+    let facts = analyze_from(routine, first);
+    let nodes = (first.0..routine.nodes.len() as u32).map(NodeRef);
     let mut zeroed: BTreeSet<NodeRef> = nodes.filter(|&node| facts[node].read_before_write).collect();
     let body = std::mem::take(&mut routine.body);
     routine.body = (body.into_iter())

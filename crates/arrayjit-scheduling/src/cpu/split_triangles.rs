@@ -32,7 +32,7 @@ use lowered_ir::ir::{
 };
 use tnode::{DType, Dims, Scalar};
 
-use crate::analysis::access;
+use crate::analysis::access::{self, NodePositions};
 use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop};
 use crate::analysis::nodes::is_local;
@@ -52,18 +52,23 @@ pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUs
     let mut names = Names::of(routine);
     let body = std::mem::take(&mut routine.body);
     let mut triangles: Vec<Option<Triangle>> = body.iter().map(|stmt| Triangle::of(stmt, &names)).collect();
+    if triangles.iter().all(Option::is_none) {
+        routine.body = body;
+        return;
+    }
+    let positions = access::positions(&body);
     let mut unread = BTreeSet::new();
     for (at, triangle) in triangles.iter_mut().enumerate() {
         if let Some(triangle) = triangle
             && is_local(routine.node(triangle.node))
-            && let Some(zero) = triangle.unread_zero(&body, at, &names)
+            && let Some(zero) = triangle.unread_zero(&body, at, (&names, &positions))
         {
             triangle.starts_from_zero = true;
             uses.writes_part(triangle.node);
             unread.insert(zero);
         }
     }
-    let reused = reused_storage(routine, &body, &triangles);
+    let reused = reused_storage(routine, &positions, &triangles);
     let kept = body.into_iter().zip(triangles).enumerate().filter(|(at, _)| !unread.contains(at));
     routine.body = kept
         .flat_map(|(_, (stmt, triangle))| match triangle {
@@ -71,23 +76,25 @@ pub(crate) fn split_triangles(routine: &mut LoweredRoutine, uses: &mut RoutineUs
             None => vec![stmt],
         })
         .collect();
-    // The last node first, because its storage may be that of a node which is stored elsewhere itself.
-    for &(node, storage) in reused.iter().rev() {
-        rename(&mut routine.body, node, storage);
-    }
+    rename(&mut routine.body, |node| reused.get(&node).copied());
 }
 
-/// Pairs of a triangle's node and a dead node that its elements can be stored in, in the order of the nests.
+/// For the nodes of triangles, dead nodes that their elements can be stored in.
 fn reused_storage(
     routine: &LoweredRoutine,
-    body: &[Stmt],
+    positions: &NodePositions,
     triangles: &[Option<Triangle>],
-) -> Vec<(NodeRef, NodeRef)> {
-    let of_nest = |(at, triangle): (usize, &Option<Triangle>)| {
-        let triangle = triangle.as_ref().filter(|triangle| triangle.starts_from_zero)?;
-        Some((triangle.node, triangle.used_up(routine, &body[at + 1..])?))
-    };
-    triangles.iter().enumerate().filter_map(of_nest).collect()
+) -> BTreeMap<NodeRef, NodeRef> {
+    let mut reused = BTreeMap::new();
+    for (at, triangle) in triangles.iter().enumerate() {
+        if let Some(triangle) = triangle.as_ref().filter(|triangle| triangle.starts_from_zero)
+            && let Some(storage) = triangle.used_up(routine, positions, at)
+        {
+            // The storage may be a node which is stored elsewhere itself.
+            reused.insert(triangle.node, reused.get(&storage).copied().unwrap_or(storage));
+        }
+    }
+    reused
 }
 
 /// A nest around one store. The loop `column` ends at the loop `row`.
@@ -119,6 +126,9 @@ struct BlockSteps {
 
 impl Triangle {
     fn of(stmt: &Stmt, names: &Names) -> Option<Triangle> {
+        if !has_dynamic_end(stmt) {
+            return None;
+        }
         let (loops, body) = chain(stmt);
         let [Stmt::Set { node, index, value }] = body else { return None };
         let mut clipped = loops.iter().filter(|l| !l.hi.is_constant());
@@ -164,16 +174,16 @@ impl Triangle {
         })
     }
 
-    /// Finds a local node of the same type and shape that is dead after this nest: the statements `later` do
-    /// not access it, and each iteration reads only its element at the index of the stored element. Nests
-    /// with sums have none: they may be matmuls, whose operands are not stored.
-    fn used_up(&self, routine: &LoweredRoutine, later: &[Stmt]) -> Option<NodeRef> {
+    /// Finds a local node of the same type and shape that is dead after this nest, which is at position `at`:
+    /// no later statement accesses it, and each iteration reads only its element at the index of the stored
+    /// element. Nests with sums have none: they may be matmuls, whose operands are not stored.
+    fn used_up(&self, routine: &LoweredRoutine, positions: &NodePositions, at: usize) -> Option<NodeRef> {
         let own = routine.node(self.node);
-        let accessed = access::nodes(later);
+        let is_dead = |node: NodeRef| positions.get(&node).and_then(|all| all.last()) == Some(&at);
         let is_free = |node: NodeRef| {
             let decl = routine.node(node);
             let has_room = is_local(decl) && (decl.dtype, &decl.dims) == (own.dtype, &own.dims);
-            node != self.node && has_room && !accessed.contains(&node) && self.reads_own_element_only(node)
+            node != self.node && has_room && is_dead(node) && self.reads_own_element_only(node)
         };
         let mut read = walk::parts(&self.value).filter_map(|e| match e {
             Expr::Get { node, .. } => Some(*node),
@@ -185,9 +195,13 @@ impl Triangle {
 
     /// The position of the statement that fills the node with zeros, if only this nest, which is at position
     /// `at`, and later accesses to the elements that it stores mention the node.
-    fn unread_zero(&self, body: &[Stmt], at: usize, names: &Names) -> Option<usize> {
-        let mentions = |stmt: &Stmt| access::nodes(std::slice::from_ref(stmt)).contains(&self.node);
-        let mut all = (0..body.len()).filter(|&at| mentions(&body[at]));
+    fn unread_zero(
+        &self,
+        body: &[Stmt],
+        at: usize,
+        (names, positions): (&Names, &NodePositions),
+    ) -> Option<usize> {
+        let mut all = positions.get(&self.node)?.iter().copied();
         let zero = all.next().filter(|&at| body[at] == Stmt::Zero { node: self.node })?;
         let is_next = all.next() == Some(at) && self.element_loops(names).is_some();
         let is_within = |at: usize| self.stays_within(&body[at], names);
@@ -406,6 +420,12 @@ fn variable(index: &Affine) -> Option<LoopId> {
         &[(Var::Loop(var), 1)] if index.offset() == 0 => Some(var),
         _ => None,
     }
+}
+
+/// Whether the end of a loop in the chain of loops that starts at a statement is not constant.
+fn has_dynamic_end(stmt: &Stmt) -> bool {
+    let Stmt::For { hi, body, .. } = stmt else { return false };
+    !hi.is_constant() || matches!(body.as_slice(), [inner] if has_dynamic_end(inner))
 }
 
 /// The longest chain of serial loops that starts at a statement, whatever their ends are, and its body.

@@ -6,12 +6,13 @@
 //! must do more work than any other statement that mentions `t`, enough for several threads; it must only
 //! store into `t`, have independent iterations once `t` is a node, and write every element before it is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lowered_ir::ir::{
-    Affine, Block, Expr, LocalId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Space, Stmt, walk,
+    Affine, Block, Expr, IdSet, LocalId, Locals, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Space, Stmt,
+    walk,
 };
-use lowered_ir::passes::access::analyze;
+use lowered_ir::passes::access::analyze_from;
 use tnode::{MemoryMode, ModeState, Reason};
 
 use crate::analysis::access::Effects;
@@ -36,30 +37,51 @@ pub(crate) fn store_partial_results(routine: &mut LoweredRoutine, caps: &Caps, o
         }
     }
     routine.body = body;
-    for local in worthwhile(routine, options) {
-        if let Some(stored) = stored(routine, local, options) {
-            *routine = stored;
-        }
+    let arrays = arrays(&routine.body);
+    if !arrays.is_empty() {
+        store_arrays(routine, arrays, options);
     }
     forward_values(routine);
 }
 
-/// The arrays that some statement with enough work mentions.
-fn worthwhile(routine: &LoweredRoutine, options: &ScheduleOptions) -> Vec<LocalId> {
-    let mut arrays = arrays(&routine.body);
-    if arrays.is_empty() {
-        return arrays;
-    }
+/// Replaces an array by a node if a loop with enough work fills it.
+fn store_arrays(routine: &mut LoweredRoutine, arrays: Vec<LocalId>, options: &ScheduleOptions) {
+    let enough = 2.0 * options.grain_work as f64;
     let locals = routine.locals();
-    let mut used = BTreeSet::new();
-    for stmt in &routine.body {
-        let stmt = std::slice::from_ref(stmt);
-        if cost::work(stmt, routine, &locals) >= 2.0 * options.grain_work as f64 {
-            used.extend(Effects::of(stmt).locals);
+    let of = |stmt: &Stmt, routine: &LoweredRoutine| StatementUse::of(stmt, routine, &locals);
+    let mut uses: Vec<StatementUse> = routine.body.iter().map(|stmt| of(stmt, routine)).collect();
+    let is_worthwhile =
+        |local: &LocalId| uses.iter().any(|used| used.work >= enough && used.locals.contains(local));
+    let worthwhile: Vec<LocalId> = arrays.into_iter().filter(is_worthwhile).collect();
+    for local in worthwhile {
+        let mentioning = uses.iter().enumerate().filter(|(_, used)| used.locals.contains(&local));
+        let most = mentioning.max_by(|a, b| a.1.work.total_cmp(&b.1.work));
+        if let Some((at, used)) = most
+            && used.work >= enough
+            && let Some((stored, declaration)) = stored(routine, local, at)
+        {
+            *routine = stored;
+            uses.remove(declaration);
+            for (used, stmt) in uses.iter_mut().zip(&routine.body) {
+                if used.locals.contains(&local) {
+                    *used = of(stmt, routine);
+                }
+            }
         }
     }
-    arrays.retain(|local| used.contains(local));
-    arrays
+}
+
+/// The work of a top-level statement, and the locals that it mentions.
+struct StatementUse {
+    work: f64,
+    locals: IdSet<LocalId>,
+}
+
+impl StatementUse {
+    fn of(stmt: &Stmt, routine: &LoweredRoutine, locals: &Locals) -> StatementUse {
+        let stmt = std::slice::from_ref(stmt);
+        StatementUse { work: cost::work(stmt, routine, locals), locals: Effects::of(stmt).locals }
+    }
 }
 
 /// The body of a top-level loop of one iteration.
@@ -86,18 +108,14 @@ fn arrays(block: &[Stmt]) -> Vec<LocalId> {
     block.iter().filter_map(array).collect()
 }
 
-/// The routine with a node in the place of a local, if a loop can then be a kernel.
-fn stored(routine: &LoweredRoutine, local: LocalId, options: &ScheduleOptions) -> Option<LoweredRoutine> {
-    let locals = routine.locals();
-    let mentions = |at: &usize| Effects::of(&routine.body[*at..=*at]).locals.contains(&local);
-    let work = |at: usize| (cost::work(&routine.body[at..=at], routine, &locals), at);
-    let most = (0..routine.body.len()).filter(mentions).map(work);
-    let (work, at) = most.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    if work < 2.0 * options.grain_work as f64 || reads(&routine.body[at..=at], local) {
+/// The routine with a node in the place of a local, if the loop at position `at` can then be a kernel; and the
+/// position of the declaration, which is gone.
+fn stored(routine: &LoweredRoutine, local: LocalId, at: usize) -> Option<(LoweredRoutine, usize)> {
+    if reads(&routine.body[at..=at], local) {
         return None;
     }
     let mut stored = routine.clone();
-    let node = declare_node(&mut stored, local)?;
+    let (node, declaration) = declare_node(&mut stored, local)?;
     locals_as_nodes(&mut stored.body, &BTreeMap::from([(local, node)]));
     let ranges = VariableRanges::of(&stored);
     // The declaration before the loop has been removed.
@@ -105,19 +123,19 @@ fn stored(routine: &LoweredRoutine, local: LocalId, options: &ScheduleOptions) -
         Stmt::For { var, body, .. } => dependence::independent(*var, body, &ranges),
         _ => false,
     };
-    (gains && !analyze(&stored)[node].read_before_write).then_some(stored)
+    (gains && !analyze_from(&stored, node)[node].read_before_write).then_some((stored, declaration))
 }
 
 fn reads(block: &[Stmt], local: LocalId) -> bool {
     walk::parts_in(block).any(|e| matches!(e, Expr::GetLocal { local: read, .. } if *read == local))
 }
 
-/// Replaces the declaration of a local by a new node.
-fn declare_node(routine: &mut LoweredRoutine, local: LocalId) -> Option<NodeRef> {
+/// Replaces the declaration of a local by a new node. Also returns the position of the declaration.
+fn declare_node(routine: &mut LoweredRoutine, local: LocalId) -> Option<(NodeRef, usize)> {
     let is_it = |stmt: &Stmt| matches!(stmt, Stmt::Declare { local: declared, .. } if *declared == local);
     let at = routine.body.iter().position(is_it)?;
     let Stmt::Declare { dtype, dims, .. } = routine.body.remove(at) else { return None };
     let mode = ModeState::decided(MemoryMode::Local, Reason::new("shared by kernels"));
     routine.nodes.push(NodeDecl { name: local.to_string(), dtype, dims, mode });
-    Some(NodeRef(routine.nodes.len() as u32 - 1))
+    Some((NodeRef(routine.nodes.len() as u32 - 1), at))
 }

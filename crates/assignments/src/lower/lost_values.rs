@@ -12,9 +12,9 @@
 //! routine count as read, and so do values of a scan, which may be read in the next step.
 //!
 //! The time is linear in the number of statements, since only the last [`MAX_PENDING`] pending statements of
-//! a node are compared.
+//! a node are compared. A node with one write has no lost values, so its elements are not compared at all.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use smallvec::SmallVec;
 use tnode::{Scalar, TensorNode};
@@ -54,7 +54,9 @@ struct PendingWrite<'a> {
 /// Rejects the first statement whose values are lost.
 pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<()> {
     let steps: Vec<&ProgramStep> = crate::all_steps(&assignments.steps).collect();
-    let mut walk = LostValueScan { views, pending: BTreeMap::new(), visible: vec![0; steps.len()] };
+    let rewritten = rewritten(&steps, views);
+    let mut walk =
+        LostValueScan { views, rewritten, pending: BTreeMap::new(), visible: vec![0; steps.len()] };
     let (mut scan_end, mut perhaps_end) = (0, 0);
     for (at, step) in steps.iter().enumerate() {
         if let ProgramStep::Scan { steps, end, .. } = step {
@@ -73,9 +75,22 @@ pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<()> {
     Ok(())
 }
 
+/// The nodes that are no views and have several writes.
+fn rewritten(steps: &[&ProgramStep], views: &Views) -> BTreeSet<TensorNode> {
+    let (mut seen, mut rewritten) = (BTreeSet::new(), BTreeSet::new());
+    for node in steps.iter().flat_map(|step| crate::written(step)) {
+        let (home, _) = views.home(node);
+        if !seen.insert(home.clone()) {
+            rewritten.insert(home);
+        }
+    }
+    rewritten
+}
+
 struct LostValueScan<'a> {
     views: &'a Views,
-    /// The pending writes of each node that is no view, oldest first.
+    rewritten: BTreeSet<TensorNode>,
+    /// The pending writes of each node that is no view and has several, oldest first.
     pending: BTreeMap<TensorNode, VecDeque<PendingWrite<'a>>>,
     /// For each step, the number of nodes whose values from this step are not all overwritten; `usize::MAX`
     /// once one of its values may have been read.
@@ -112,8 +127,10 @@ impl<'a> LostValueScan<'a> {
 
     fn read_at(&mut self, node: &TensorNode, projections: &Projections, indices: &[AxisIndex]) {
         let (home, leading) = self.views.home(node);
-        let region = located(&leading, projections.outer_box(indices));
-        self.seen(&home, &region);
+        if self.pending.contains_key(&home) {
+            let region = located(&leading, projections.outer_box(indices));
+            self.seen(&home, &region);
+        }
     }
 
     /// Ends the pending writes that a read of `region` may see.
@@ -146,12 +163,16 @@ impl<'a> LostValueScan<'a> {
         }
         for node in crate::written(step) {
             let (home, whole) = self.whole(node)?;
+            if !self.rewritten.contains(&home) {
+                self.visible[at] = usize::MAX;
+                continue;
+            }
             let written = self.written(step, node, &whole);
             if let Some(lost) = self.overwrite(&home, &written, starts(step).then_some(&whole))? {
                 return Ok(Some(lost));
             }
             if !written.is_empty() && !in_scan {
-                self.visible[at] += 1;
+                self.visible[at] = self.visible[at].saturating_add(1);
                 let pending = self.pending.entry(home).or_default();
                 pending.push_back(PendingWrite { step: at, node, written });
                 if pending.len() > MAX_PENDING {

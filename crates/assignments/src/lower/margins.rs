@@ -50,17 +50,21 @@ pub(super) struct Margins {
 impl Margins {
     /// The values known before the first step; `zeroed` are the nodes that the routine zeroes first.
     pub(super) fn new(assignments: &Assignments, zeroed: &BTreeSet<TensorNode>) -> Margins {
+        let padded: Vec<TensorNode> =
+            assignments.nodes().into_iter().filter(|node| node.padding().is_some()).collect();
+        if padded.is_empty() {
+            return Margins::default();
+        }
         let filled: BTreeSet<TensorNode> = assignments.embedded_nodes().into_iter().collect();
         let held = |node: TensorNode| {
-            node.padding()?;
             let known = match () {
                 () if zeroed.contains(&node) => Some(Scalar::zero(node.dtype())),
                 () if filled.contains(&node) => None,
                 () => declared(&node),
             };
-            Some((node, known))
+            (node, known)
         };
-        let held = assignments.nodes().into_iter().filter_map(held).collect();
+        let held = padded.into_iter().map(held).collect();
         Margins { held, readers: readers(assignments), filled, set: BTreeSet::new() }
     }
 

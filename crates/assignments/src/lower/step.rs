@@ -154,12 +154,14 @@ pub(super) fn check_initialized(assignments: &Assignments, views: &Views) -> Res
 /// elements of the target uninitialized.
 fn check_covers(accum: &Accum, all: &[Accum]) -> Result<()> {
     let plain = accum.op == AccumOp::Assign && !accum.init_neutral;
-    let keeps = plain && !are_surjective(&crate::projections_into(all, &accum.lhs));
+    if !plain || are_surjective(&crate::projections_into(all, &accum.lhs)) {
+        return Ok(());
+    }
     // No memory of a virtual node is read, and inlining rejects uses of elements that a bound cuts off. A
     // lower bound shifts the index of its letter, which then covers no axis alone.
     let is_bounded = accum.projections.is_clipped() || accum.projections.uncovered_axis().is_none();
     let cut_off = accum.lhs.mode().known_virtual() && is_bounded;
-    if !keeps || cut_off || MemoryMode::Materialized.outcomes().contains(accum.lhs.mode().outcomes()) {
+    if cut_off || MemoryMode::Materialized.outcomes().contains(accum.lhs.mode().outcomes()) {
         return Ok(());
     }
     let axis = accum.projections.uncovered_axis().or(accum.projections.clipped_axis()).unwrap_or(0);

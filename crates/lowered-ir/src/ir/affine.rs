@@ -126,7 +126,7 @@ impl Affine {
 
     /// `self + offset`.
     pub fn plus_constant(&self, offset: i64) -> Affine {
-        Affine { terms: self.terms.clone(), offset: self.offset.wrapping_add(offset) }
+        Affine { offset: self.offset.wrapping_add(offset), ..self.clone() }
     }
 
     /// `factor · self`.
@@ -150,9 +150,11 @@ impl Affine {
         if coefficient == 0 {
             return self.clone();
         }
-        let mut rest = self.clone();
-        rest.add_term(var, coefficient.wrapping_neg());
-        rest.plus(&by.times(coefficient))
+        let mut sum = self.clone();
+        sum.add_term(var, coefficient.wrapping_neg());
+        sum.offset = sum.offset.wrapping_add(by.offset.wrapping_mul(coefficient));
+        by.terms.iter().for_each(|&(var, factor)| sum.add_term(var, factor.wrapping_mul(coefficient)));
+        sum
     }
 
     /// Replaces each variable by its image.

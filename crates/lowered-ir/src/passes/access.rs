@@ -10,7 +10,7 @@
 //! ([`super::cover`]), or if a store has reached it in an iteration that precedes the read, such as the
 //! previous iteration of the loop around both.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -21,7 +21,7 @@ use crate::ir::{
 
 use super::carried::CarriedStores;
 use super::cover::{Cuboid, UnwrittenBoxes, WrittenPatches};
-use super::ranges::{LoopInfo, Ranges, alias};
+use super::ranges::{LoopInfo, Ranges, alias, aliased};
 use super::solve::{Solution, StoreTarget, solve};
 
 /// One read or write of a node in the text of a routine.
@@ -115,10 +115,17 @@ impl Facts {
 
 /// Analyzes a verified routine.
 pub fn analyze(routine: &LoweredRoutine) -> Facts {
+    analyze_from(routine, NodeRef(0))
+}
+
+/// Analyzes the accesses of a verified routine to `first` and the nodes behind it in the table. Nodes before
+/// `first` count as not accessed.
+pub fn analyze_from(routine: &LoweredRoutine, first: NodeRef) -> Facts {
     let ranges = Ranges::of(routine);
-    let mut walker = AccessWalker::new(routine, &ranges, None);
+    let mut walker = AccessWalker::new(routine, &ranges, first.index()..routine.nodes.len());
     routine.body.iter().for_each(|stmt| walker.top_stmt(stmt));
-    let nodes = walker.finish();
+    let mut nodes = vec![NodeFacts::default(); first.index()];
+    nodes.extend(walker.finish());
     Facts { nodes, ranges }
 }
 
@@ -135,7 +142,7 @@ impl<'a> NodeTracker<'a> {
     /// ranges of all its loops.
     pub(super) fn new(routine: &'a LoweredRoutine, ranges: &'a Ranges, node: NodeRef) -> NodeTracker<'a> {
         let left = UnwrittenBoxes::of(whole(routine, node));
-        NodeTracker { walker: AccessWalker::new(routine, ranges, Some(node)), node, left }
+        NodeTracker { walker: AccessWalker::new(routine, ranges, node.index()..node.index() + 1), node, left }
     }
 
     /// Adds the accesses of the next statement.
@@ -168,7 +175,6 @@ impl<'a> NodeTracker<'a> {
 /// A store that happens in every iteration of its loops.
 #[derive(Clone, Debug)]
 struct CertainStore {
-    /// The index, over aliases of the loop variables.
     index: Indices,
     /// The loops around it, outermost first. A loop that may have no iterations occurs in the index.
     loops: Vec<LoopId>,
@@ -180,8 +186,8 @@ const MAX_STORES: usize = 64;
 struct AccessWalker<'a> {
     routine: &'a LoweredRoutine,
     ranges: &'a Ranges,
-    /// The node to analyze; `None` for all nodes.
-    only: Option<NodeRef>,
+    /// The positions of the nodes to analyze, whose states are `nodes`.
+    analyzed: Range<usize>,
     nodes: Vec<NodeState>,
     /// The nodes written inside the open loops, each with the number of its patches before the write.
     recorded: Vec<(NodeRef, usize)>,
@@ -203,13 +209,12 @@ struct NodeState {
 }
 
 impl<'a> AccessWalker<'a> {
-    fn new(routine: &'a LoweredRoutine, ranges: &'a Ranges, only: Option<NodeRef>) -> AccessWalker<'a> {
-        let count = if only.is_some() { 1 } else { routine.nodes.len() };
-        let nodes = vec![NodeState::default(); count];
+    fn new(routine: &'a LoweredRoutine, ranges: &'a Ranges, analyzed: Range<usize>) -> AccessWalker<'a> {
+        let nodes = vec![NodeState::default(); analyzed.len()];
         AccessWalker {
             routine,
             ranges,
-            only,
+            analyzed,
             nodes,
             recorded: Vec::new(),
             loops: Vec::new(),
@@ -226,11 +231,11 @@ impl<'a> AccessWalker<'a> {
 
     /// Whether the node is analyzed.
     fn follows(&self, node: NodeRef) -> bool {
-        self.only.is_none_or(|only| only == node)
+        self.analyzed.contains(&node.index())
     }
 
     fn at(&self, node: NodeRef) -> usize {
-        if self.only.is_some() { 0 } else { node.index() }
+        node.index() - self.analyzed.start
     }
 
     fn known(&self, node: NodeRef) -> &NodeState {
@@ -301,11 +306,10 @@ impl<'a> AccessWalker<'a> {
         self.loops.pop();
         let info = self.ranges.get(var);
         // The first record of each node has the number of patches before the loop.
-        let mut first = BTreeMap::new();
-        for (node, mark) in self.recorded.drain(start..) {
-            first.entry(node).or_insert(mark);
-        }
-        for (&node, &mark) in &first {
+        let mut first = self.recorded.split_off(start);
+        first.sort_by_key(|&(node, _)| node);
+        first.dedup_by_key(|&mut (node, _)| node);
+        for &(node, mark) in &first {
             self.known_mut(node).written.leave(mark, var, info);
         }
         if !self.loops.is_empty() {
@@ -391,20 +395,18 @@ impl<'a> AccessWalker<'a> {
         if self.known(node).stored.len() == MAX_STORES || !certain {
             return;
         }
-        let mut renamed = index.clone();
-        for &var in &self.loops {
-            renamed.iter_mut().for_each(|i| *i = i.substitute(var, &Affine::var(alias(var))));
-        }
-        let loops = self.loops.clone();
-        self.known_mut(node).stored.push(CertainStore { index: renamed, loops });
+        let (index, loops) = (index.clone(), self.loops.clone());
+        self.known_mut(node).stored.push(CertainStore { index, loops });
     }
 
     /// Whether one of the stores met so far has surely reached the element.
     fn is_stored(&self, node: NodeRef, index: &Indices, guard: Option<&Guard>) -> bool {
         let always = Guard::new();
         self.known(node).stored.iter().any(|store| {
+            // The read may be inside the same loops, in another iteration.
+            let aliased: Indices = store.index.iter().map(aliased).collect();
             let loops: Vec<LoopId> = store.loops.iter().copied().map(alias).collect();
-            let target = StoreTarget { index: &store.index, loops: &loops };
+            let target = StoreTarget { index: &aliased, loops: &loops };
             let solution = solve(target, index, guard.unwrap_or(&always), self.ranges);
             matches!(solution, Ok(Some(s)) if s.conditions.is_empty() && s.kept.is_empty() && self.is_done(store, &s))
         })
@@ -432,7 +434,7 @@ impl<'a> AccessWalker<'a> {
     /// text.
     fn is_done(&self, store: &CertainStore, solution: &Solution) -> bool {
         let shared = store.loops.iter().zip(&self.loops).take_while(|(a, b)| a == b);
-        for (&var, _) in shared.filter(|(var, _)| store.index.iter().any(|i| i.mentions(alias(**var)))) {
+        for (&var, _) in shared.filter(|(var, _)| store.index.iter().any(|i| i.mentions(**var))) {
             let value = solution.values.get(&alias(var));
             match value.and_then(|value| value.plus(&Affine::term(var, -1)).as_constant()) {
                 Some(0) => {}
@@ -533,13 +535,13 @@ impl<'a> AccessWalker<'a> {
 
     fn finish(self) -> Vec<NodeFacts> {
         let routine = self.routine;
-        let finish = |(i, known): (usize, NodeState)| {
+        let finish = |(at, known): (usize, NodeState)| {
             let NodeState { mut facts, written, constexpr, .. } = known;
-            facts.covered = written.covers_box(&whole(routine, NodeRef(i as u32)));
+            facts.covered = written.covers_box(&whole(routine, NodeRef(at as u32)));
             facts.scalar_constexpr = constexpr && facts.covered && !facts.read_before_write && !facts.merged;
             facts
         };
-        self.nodes.into_iter().enumerate().map(finish).collect()
+        self.analyzed.zip(self.nodes).map(finish).collect()
     }
 }
 
@@ -556,7 +558,7 @@ fn whole(routine: &LoweredRoutine, node: NodeRef) -> Cuboid {
 pub(crate) fn visits_of(index: &Indices, loops: &[LoopId], ranges: &Ranges) -> u64 {
     let mut open: IdSet<LoopId> = loops.iter().copied().collect();
     let mut repeats: u64 = 1;
-    let mut dims: Vec<&Affine> = index.iter().collect();
+    let mut dims: SmallVec<[&Affine; 4]> = index.iter().collect();
     while !dims.is_empty() {
         let at = dims.iter().position(|dim| is_mixed_radix(&mut digits(dim, &open, ranges)));
         let dim = dims.remove(at.unwrap_or(0));

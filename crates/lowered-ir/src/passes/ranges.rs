@@ -57,7 +57,7 @@ pub(super) fn alias(var: LoopId) -> LoopId {
 }
 
 /// The index with aliases in place of loop variables.
-fn aliased(index: &Affine) -> Affine {
+pub(super) fn aliased(index: &Affine) -> Affine {
     let mut new = Affine::constant(index.offset());
     for &(var, coefficient) in index.terms() {
         let var = match var {
