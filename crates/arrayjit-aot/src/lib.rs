@@ -7,7 +7,7 @@ mod error; // why a library cannot be made
 mod library; // routines for a target
 mod object_file; // the object file
 mod rust_module; // the module for Rust
-mod signature; // what a routine takes
+mod signature; // arrays, sizes and indices of a routine
 
 pub use codegen_cranelift::object::{EntryError, ObjectLevel, TargetError};
 pub use constants::ConstantPlace;

@@ -56,12 +56,12 @@ impl From<Compiled> for CompiledProgram {
     }
 }
 
-/// A routine of a library: what a caller gives to it, in order.
+/// A compiled routine of a library, with the arrays, sizes and indices that its callers give.
 #[derive(Debug)]
 pub struct LibraryRoutine {
     pub(crate) name: String,
     pub(crate) arrays: Vec<ArrayParameter>,
-    /// All symbols, those of parameters first.
+    /// The symbols of the routine, of which the first are parameters.
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) symbol_names: Vec<String>,
     pub(crate) arena_bytes: usize,
@@ -83,12 +83,12 @@ pub struct LibraryFiles {
 }
 
 impl LibraryRoutine {
-    /// The name.
+    /// The name of the routine, which its function has too.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The arrays.
+    /// The arrays that callers give, in the order of the function's parameters.
     pub fn arrays(&self) -> &[ArrayParameter] {
         &self.arrays
     }
@@ -147,7 +147,7 @@ impl Library {
         Library { place, constants: Constants::default(), routines: Vec::new(), ..self }
     }
 
-    /// The routines.
+    /// The routines, in the order in which they were added.
     pub fn routines(&self) -> &[LibraryRoutine] {
         &self.routines
     }

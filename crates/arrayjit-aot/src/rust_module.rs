@@ -9,6 +9,9 @@ use crate::constants::ConstantPlace;
 use crate::library::{Library, LibraryRoutine};
 use crate::signature::ArrayParameter;
 
+/// Lints that the module cannot obey: a program may use a part of it, and routines may take many arrays.
+const ALLOWED: &str = "#[allow(dead_code, unreachable_pub, clippy::too_many_arguments, reason = \"generated\")]";
+
 /// The text of the module.
 pub(crate) fn write(library: &Library) -> String {
     let mut text = String::new();
@@ -29,14 +32,15 @@ pub(crate) fn write(library: &Library) -> String {
     let _ = write!(
         text,
         "/// The routines of `{lib}` for `{triple}`.
+{ALLOWED}
 #[derive(Clone, Copy, Debug)]
 pub struct {name}{lifetime} {{
     level: usize,
 {field}}}
 
-#[allow(dead_code, clippy::too_many_arguments, reason = \"a program may need a part, and routines take many arrays\")]
+{ALLOWED}
 impl{lifetime} {name}{lifetime} {{
-    /// What processors need for the code of each level, the best first.
+    /// The levels that there is code for, the best first.
     pub const LEVELS: &'static [arrayjit_rt::Level] = &[{levels}];
     /// Bytes of the arena, which suffice for every routine.
     pub const ARENA_BYTES: usize = {arena};

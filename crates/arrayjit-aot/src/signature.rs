@@ -1,4 +1,4 @@
-//! What a routine takes: arrays, sizes and indices.
+//! The signature of a routine: arrays, sizes and indices.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ pub struct ArrayParameter {
     pub dims: Vec<usize>,
     /// Whether the routine writes it. It may also read the values from before.
     pub is_written: bool,
-    /// The number of the node in the schedule of each level is found by this.
+    /// The number of the node in the schedule.
     pub(crate) position: usize,
 }
 
 impl ArrayParameter {
-    /// The number of elements.
+    /// The number of elements, the product of the dimensions.
     pub fn len(&self) -> usize {
         self.dims.iter().product()
     }

@@ -1,4 +1,4 @@
-//! What this processor has.
+//! Levels of processors, and the greatest one that this processor has.
 
 use core::fmt;
 

@@ -2,7 +2,7 @@
 #![no_std]
 
 mod functions; // functions that kernels call
-mod level; // what this processor has
+mod level; // levels of processors
 mod memory; // aligned memory
 mod run; // calls of entries
 

@@ -175,7 +175,7 @@ impl EntryWriter<'_> {
         self.builder.switch_to_block(next);
     }
 
-    /// The value of each symbol: those of parameters are given, and the others follow from those before. As
+    /// Loads the values of parameters, and computes those of the other symbols. As
     /// [`Symbol::values`] and [`Symbol::outside`] have it, parameters and sizes of axes must be in their
     /// ranges, and other values are clamped.
     fn symbols(&mut self, bindings: Value) -> Vec<Value> {

@@ -86,7 +86,7 @@ pub struct ObjectRelocation {
     pub kind: RelocationKind,
     /// The symbol.
     pub target: RelocationTarget,
-    /// What is added to the address of the symbol.
+    /// The number that is added to the address of the symbol.
     pub addend: i64,
 }
 

@@ -14,7 +14,7 @@ use crate::compile::flags;
 use crate::options::{CraneliftOptions, VectorWidth};
 use crate::vector::Target;
 
-/// A system, and what its processor has at least.
+/// A system, and the least level of its processors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectTarget {
     triple: Triple,
@@ -151,7 +151,7 @@ impl ObjectTarget {
         }
     }
 
-    /// What the processor has at least.
+    /// The least level of the processors.
     pub fn level(&self) -> ObjectLevel {
         self.level
     }
@@ -180,7 +180,8 @@ impl ObjectTarget {
         }
     }
 
-    /// What the translation to vector programs depends on. The processors of a target differ in caches.
+    /// The properties for the translation to vector programs. Processors of a target differ in caches, so the
+    /// size is a usual one.
     pub(super) fn vector_target(&self) -> Target {
         Target { alignment: ALIGNMENT, cache_bytes: 16 << 20 }
     }
