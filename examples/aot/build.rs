@@ -1,6 +1,6 @@
-//! Trains the network of the example `digits`, and compiles the trained network for this target. The program gets
-//! an object file with the code and the weights, and, to check itself, the test images with the results that
-//! code of this process has for them.
+//! Trains the network of the example `digits`, and compiles the trained network for this target. The program
+//! gets an object file with the code and the weights, and, to check itself, the test images with the results
+//! that code of this process has for them.
 
 use std::env;
 use std::fs;

@@ -18,8 +18,8 @@ use crate::object_file::ObjectFile;
 use crate::signature::{self, ArrayParameter};
 use crate::{c_header, rust_module};
 
-/// Routines for a system, each compiled for several levels of processors: a program chooses among them when it
-/// starts.
+/// Routines for a system, each compiled for several levels of processors: a program chooses among them when
+/// it starts.
 ///
 /// ```
 /// use arrayjit_aot::Library;
@@ -152,8 +152,8 @@ impl Library {
         &self.routines
     }
 
-    /// Compiles a text that declares all its nodes, and adds it as a routine. Each constant is the value of the
-    /// node with its name, and ships with the library; the caller gives all other arrays.
+    /// Compiles a text that declares all its nodes, and adds it as a routine. Each constant is the value of
+    /// the node with its name, and ships with the library; the caller gives all other arrays.
     ///
     /// # Errors
     ///
@@ -176,8 +176,8 @@ impl Library {
         })
     }
 
-    /// Adds a routine. `compile` is called once for each level, and compiles the program with the backend that
-    /// it gets; nodes learn where they live when they are compiled, so it makes them anew each time.
+    /// Adds a routine. `compile` is called once for each level, and compiles the program with the backend
+    /// that it gets; nodes learn where they live when they are compiled, so it makes them anew each time.
     ///
     /// # Errors
     ///

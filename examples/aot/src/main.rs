@@ -1,5 +1,5 @@
-//! Classifies handwritten digits by a network that `build.rs` trained and compiled. The program has no compiler,
-//! and maps no executable memory: kernels and weights are in its file like any other code and data.
+//! Classifies handwritten digits by a network that `build.rs` trained and compiled. The program has no
+//! compiler, and maps no executable memory: kernels and weights are in its file like any other code and data.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -56,7 +56,7 @@ fn c_programs_call_routines() {
     let text = "size n <= 8; input x f32[n, 3], w f32[2, 3]; y[i,o] :+= x[i,k] * w[o,k]; keep y";
     library.add_text("step", text, &[("w", &w)]).expect("a valid text");
     library.write(folder.path()).expect("a writable folder");
-    // The code of the level without fused multiply-add calls a function of the runtime, which C does not have.
+    // The code of the level without fused multiply-add calls a function of the runtime, which C lacks.
     let stub = "float arrayjit_rt_fma_f32(float a, float b, float c) { return a * b + c; }\n";
     let main = format!("{stub}int main(void) {{ return check(); }}");
     check(folder.path(), "with_library", &main, &[]);
