@@ -232,7 +232,7 @@ fn part_listing(
 
 /// The thread pool that compiles. It has as many threads as the CPU runs at once, with stacks that are large
 /// enough for the deepest loops and expressions that the limits allow.
-fn workers() -> Result<&'static ThreadPool, CodegenError> {
+pub(crate) fn workers() -> Result<&'static ThreadPool, CodegenError> {
     static WORKERS: OnceLock<Result<ThreadPool, String>> = OnceLock::new();
     let start = || {
         let named = |i| format!("compile-{i}");
@@ -245,7 +245,7 @@ fn workers() -> Result<&'static ThreadPool, CodegenError> {
 const STACK_BYTES: usize = 32 << 20;
 
 /// The compiler of a kernel without contractions.
-enum KernelCompiler {
+pub(crate) enum KernelCompiler {
     /// `vector-asm`, with the compiled program.
     Vector(vector::Assembled),
     /// Cranelift, with the reason why there is no vector program.
@@ -254,8 +254,8 @@ enum KernelCompiler {
 
 impl KernelCompiler {
     /// Chooses the first compiler that supports the kernel.
-    fn of(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> KernelCompiler {
-        match vector::assemble(kernel, options.vector, target) {
+    pub(crate) fn of(kernel: &Kernel, width: VectorWidth, target: Target) -> KernelCompiler {
+        match vector::assemble(kernel, width, target) {
             Ok(assembled) => KernelCompiler::Vector(assembled),
             Err(reason) => KernelCompiler::Cranelift(reason),
         }
@@ -295,7 +295,7 @@ fn plan(
 
 /// Describes how a kernel is compiled that is not a composite.
 fn method(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> CompilationMethod {
-    match KernelCompiler::of(kernel, options, target) {
+    match KernelCompiler::of(kernel, options.vector, target) {
         KernelCompiler::Vector(assembled) => {
             let lanes = assembled.program.values.iter().map(|value| value.lanes).max().unwrap_or(1);
             let unit = if lanes == 1 { "lane" } else { "lanes" };
@@ -325,7 +325,7 @@ fn compile_alone(
         crate::support::check(kernel, DTypeSet::EMPTY)?;
     }
     let name = &kernel.abi().name;
-    let (code, scratch_bytes) = match KernelCompiler::of(kernel, options, target) {
+    let (code, scratch_bytes) = match KernelCompiler::of(kernel, options.vector, target) {
         KernelCompiler::Vector(assembled) => {
             tracing::debug!(kernel = name, way = "vector", "compiled");
             (Compiled::Program(assembled.code), assembled.scratch_bytes)
@@ -343,7 +343,7 @@ fn compile_alone(
 
 /// The number of instructions from which on registers are allocated in a single pass. The other algorithm,
 /// which spills less, takes time beyond proportion for long straight-line code.
-const LARGE_FUNCTION: usize = 1 << 14;
+pub(crate) const LARGE_FUNCTION: usize = 1 << 14;
 
 /// The target for a function: the given one, unless the function is large.
 fn suited(
@@ -377,7 +377,7 @@ fn listing_for(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> R
     crate::support::check(kernel, DTypeSet::EMPTY)?;
     let isa = isa(options)?;
     let name = &kernel.abi().name;
-    let of_way = || match KernelCompiler::of(kernel, options, target) {
+    let of_way = || match KernelCompiler::of(kernel, options.vector, target) {
         KernelCompiler::Vector(assembled) => Ok(Listing {
             source: assembled.program.to_string(),
             machine_code: disassemble::text(&assembled.code, options.vector.isa()),
@@ -403,6 +403,14 @@ fn target(options: &CraneliftOptions) -> Result<OwnedTargetIsa, String> {
 }
 
 fn target_with(options: &CraneliftOptions, allocator: &str) -> Result<OwnedTargetIsa, String> {
+    // Functions that kernels call may be anywhere in the address space.
+    let flags = flags(options, allocator, false)?;
+    let isa = cranelift_native::builder().map_err(str::to_owned)?;
+    isa.finish(flags).map_err(|e| e.to_string())
+}
+
+/// The flags of code for this process, or for a linker, which places the functions that kernels call nearby.
+pub(crate) fn flags(options: &CraneliftOptions, allocator: &str, is_linked: bool) -> Result<Flags, String> {
     let mut flags = settings::builder();
     let truth = |on: bool| if on { "true" } else { "false" };
     for (name, value) in [
@@ -410,20 +418,22 @@ fn target_with(options: &CraneliftOptions, allocator: &str) -> Result<OwnedTarge
         ("regalloc_algorithm", allocator),
         ("enable_verifier", truth(options.verify)),
         ("preserve_frame_pointers", truth(options.frame_pointers)),
-        // Functions that kernels call may be anywhere in the address space.
-        ("use_colocated_libcalls", "false"),
+        ("use_colocated_libcalls", truth(is_linked)),
+        // Neither goes through a table of addresses.
         ("is_pic", "false"),
         // Kernels do not unwind.
         ("unwind_info", "false"),
     ] {
         flags.set(name, value).map_err(|e| format!("{name}={value}: {e}"))?;
     }
-    let isa = cranelift_native::builder().map_err(str::to_owned)?;
-    isa.finish(Flags::new(flags)).map_err(|e| e.to_string())
+    Ok(Flags::new(flags))
 }
 
 /// Runs `f` and converts a panic, which is a bug here or in Cranelift, to an error.
-fn guarded<T>(kernel: &str, f: impl FnOnce() -> Result<T, CodegenError>) -> Result<T, CodegenError> {
+pub(crate) fn guarded<T>(
+    kernel: &str,
+    f: impl FnOnce() -> Result<T, CodegenError>,
+) -> Result<T, CodegenError> {
     // A panic cannot expose broken state: what `f` changes is visible to others only after `f` has returned.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         Err(failed(kernel, "code generation", format!("panic: {}", panic_message(panic))))
@@ -431,7 +441,7 @@ fn guarded<T>(kernel: &str, f: impl FnOnce() -> Result<T, CodegenError>) -> Resu
 }
 
 /// Converts an error of Cranelift to the codegen's.
-fn codegen_error(kernel: &str, error: &CraneliftError) -> CodegenError {
+pub(crate) fn codegen_error(kernel: &str, error: &CraneliftError) -> CodegenError {
     use cranelift_codegen::CodegenError::{CodeTooLarge, ImplLimitExceeded};
     match error {
         CraneliftError::Codegen(CodeTooLarge | ImplLimitExceeded) => CodegenError::Unsupported {

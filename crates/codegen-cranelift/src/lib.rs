@@ -18,6 +18,7 @@ mod runtime_functions;
 mod compile;
 mod disassemble;
 mod jit;
+pub mod object; // kernels for object files, which another process links
 mod perf_map;
 mod relocate;
 mod store; // modules as data that outlives the process

@@ -99,16 +99,21 @@ impl Call {
 
 /// The call behind an 8-byte absolute relocation; `None` for other kinds and for unknown names.
 fn call(reloc: &FinalizedMachReloc, func: &Function) -> Option<Call> {
+    let function = called(reloc, func)?;
+    (reloc.kind == Reloc::Abs8).then_some(Call { offset: reloc.offset, function, addend: reloc.addend })
+}
+
+/// The number of the runtime function that a relocation refers to; `None` if it refers to something else.
+pub(crate) fn called(reloc: &FinalizedMachReloc, func: &Function) -> Option<u32> {
     let FinalizedRelocTarget::ExternalName(name) = &reloc.target else { return None };
-    let function = match name {
+    match name {
         ExternalName::User(name) => {
             let name = func.params.user_named_funcs().get(*name)?;
-            RuntimeFunction::from_number(name.index).filter(|_| name.namespace == 0)?.number()
+            Some(RuntimeFunction::from_number(name.index).filter(|_| name.namespace == 0)?.number())
         }
-        ExternalName::LibCall(called) => runtime_functions::library_number(*called)?,
-        _ => return None,
-    };
-    (reloc.kind == Reloc::Abs8).then_some(Call { offset: reloc.offset, function, addend: reloc.addend })
+        ExternalName::LibCall(called) => runtime_functions::library_number(*called),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

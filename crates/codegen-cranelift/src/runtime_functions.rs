@@ -109,6 +109,34 @@ pub(crate) fn address(number: u32) -> Option<*const u8> {
     }
 }
 
+/// The symbol of the function with a number in an object file, which `arrayjit-rt` defines. `None` for
+/// functions that only a process has.
+pub(crate) fn symbol(number: u32) -> Option<&'static str> {
+    if let Some(function) = RuntimeFunction::from_number(number) {
+        return match function {
+            RuntimeFunction::RemF32 => Some("arrayjit_rt_rem_f32"),
+            RuntimeFunction::RemF64 => Some("arrayjit_rt_rem_f64"),
+            RuntimeFunction::PowI64 => Some("arrayjit_rt_pow_i64"),
+            RuntimeFunction::PowU64 => Some("arrayjit_rt_pow_u64"),
+            RuntimeFunction::SinF64 | RuntimeFunction::CosF64 => None,
+        };
+    }
+    let (called, _) = LIBRARY.get((number as usize).checked_sub(RuntimeFunction::ALL.len())?)?;
+    Some(match called {
+        LibCall::FmaF32 => "arrayjit_rt_fma_f32",
+        LibCall::FmaF64 => "arrayjit_rt_fma_f64",
+        LibCall::CeilF32 => "arrayjit_rt_ceil_f32",
+        LibCall::CeilF64 => "arrayjit_rt_ceil_f64",
+        LibCall::FloorF32 => "arrayjit_rt_floor_f32",
+        LibCall::FloorF64 => "arrayjit_rt_floor_f64",
+        LibCall::TruncF32 => "arrayjit_rt_trunc_f32",
+        LibCall::TruncF64 => "arrayjit_rt_trunc_f64",
+        LibCall::NearestF32 => "arrayjit_rt_nearest_f32",
+        LibCall::NearestF64 => "arrayjit_rt_nearest_f64",
+        _ => return None,
+    })
+}
+
 /// Defines functions with the calling convention of C. All arguments of a function have the type of its
 /// result.
 macro_rules! c_functions {

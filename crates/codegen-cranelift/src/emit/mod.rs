@@ -16,7 +16,7 @@ pub(crate) mod memory;
 mod ops;
 mod repr;
 pub(crate) mod scan;
-mod ssa;
+pub(crate) mod ssa;
 mod stmt;
 
 use std::collections::{BTreeSet, HashMap};

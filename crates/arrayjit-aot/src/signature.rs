@@ -1,0 +1,194 @@
+//! The signature of a routine: arrays, sizes and indices.
+
+use std::collections::BTreeSet;
+
+use arrayjit::{DType, ir::Symbol};
+use codegen_core::scheduled::Slot;
+use codegen_core::{Access, Code};
+
+/// An array that the caller of a routine gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayParameter {
+    /// The name of the node.
+    pub node: String,
+    /// The name of the parameter: that of the node as an identifier.
+    pub name: String,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// The dimensions, outermost first. Where a run gives a size, its bound.
+    pub dims: Vec<usize>,
+    /// Whether the routine writes it. It may also read the values from before.
+    pub is_written: bool,
+    /// The number of the node in the schedule.
+    pub(crate) position: usize,
+}
+
+impl ArrayParameter {
+    /// The number of elements, the product of the dimensions.
+    pub fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The type and the dimensions in the form of texts, `f32[2, 3]`.
+    pub(crate) fn shape(&self) -> String {
+        shape(self.dtype, &self.dims)
+    }
+}
+
+/// A type and dimensions in the form of texts, `f32[2, 3]`.
+pub(crate) fn shape(dtype: DType, dims: &[usize]) -> String {
+    let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
+    format!("{dtype}[{}]", dims.join(", "))
+}
+
+/// The arrays of memory that the calls of some code access, in the order of its nodes.
+pub(crate) fn arrays(code: &Code) -> Vec<ArrayParameter> {
+    let schedule = code.schedule();
+    let (mut used, mut written) = (BTreeSet::new(), BTreeSet::new());
+    for call in schedule.calls() {
+        let memory = code.artifact().kernels()[call.kernel].memory();
+        for (slot, (access, _)) in call.args.iter().zip(memory) {
+            if let Slot::Node(node) = slot {
+                used.insert(node.index());
+                if access != Access::Read {
+                    written.insert(node.index());
+                }
+            }
+        }
+    }
+    let mut names = BTreeSet::new();
+    let array = |position: usize| {
+        let decl = &schedule.nodes()[position];
+        ArrayParameter {
+            node: decl.name.clone(),
+            name: unique(identifier(&decl.name), &mut names),
+            dtype: decl.dtype,
+            dims: decl.dims.to_vec(),
+            is_written: written.contains(&position),
+            position,
+        }
+    };
+    used.into_iter().map(array).collect()
+}
+
+/// The names of a routine's parameters among the symbols, as identifiers that no array has.
+pub(crate) fn symbol_names(symbols: &[Symbol], arrays: &[ArrayParameter]) -> Vec<String> {
+    let mut names: BTreeSet<String> = arrays.iter().map(|array| array.name.clone()).collect();
+    symbols.iter().map(|symbol| unique(identifier(&symbol.name), &mut names)).collect()
+}
+
+/// An identifier of Rust and C that resembles a name.
+fn identifier(name: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    let text: String = name.chars().map(legal).collect();
+    let begins_well = text.starts_with(|c: char| c.is_ascii_lowercase());
+    match begins_well && !RESERVED.contains(&&*text) {
+        true => text,
+        false => format!("p_{text}"),
+    }
+}
+
+/// Words of Rust or C that name no parameter, and the names that generated functions have themselves.
+const RESERVED: &[&str] = &[
+    "abstract",
+    "alignas",
+    "alignof",
+    "arena",
+    "args",
+    "as",
+    "async",
+    "auto",
+    "await",
+    "become",
+    "bool",
+    "box",
+    "break",
+    "case",
+    "char",
+    "const",
+    "constexpr",
+    "continue",
+    "crate",
+    "default",
+    "do",
+    "double",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "final",
+    "float",
+    "fn",
+    "for",
+    "gen",
+    "goto",
+    "if",
+    "impl",
+    "in",
+    "inline",
+    "int",
+    "let",
+    "level",
+    "long",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "nullptr",
+    "override",
+    "priv",
+    "pub",
+    "ref",
+    "register",
+    "restrict",
+    "return",
+    "self",
+    "short",
+    "signed",
+    "sizeof",
+    "static",
+    "struct",
+    "super",
+    "switch",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typedef",
+    "typeof",
+    "union",
+    "unsafe",
+    "unsigned",
+    "unsized",
+    "use",
+    "values",
+    "virtual",
+    "void",
+    "volatile",
+    "weights",
+    "where",
+    "while",
+    "yield",
+];
+
+/// The name, with a number behind it if it is taken.
+fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    let free = std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name));
+    let free = free.unwrap_or(name);
+    taken.insert(free.clone());
+    free
+}
+
+/// Whether a text names a library or routine in Rust and in C.
+pub(crate) fn is_name(text: &str) -> bool {
+    identifier(text) == text && text.chars().all(|c| !c.is_ascii_uppercase())
+}

@@ -1,0 +1,41 @@
+/* The routines of `tone_filter` for `x86_64-unknown-linux-gnu`. */
+#ifndef TONE_FILTER_H
+#define TONE_FILTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Bytes of the arena, which suffice for every routine. All arrays and the arena are aligned to 64 bytes. */
+#define TONE_FILTER_ARENA_BYTES 0
+
+/* Bytes of the file of constants. */
+#define TONE_FILTER_CONSTANTS_BYTES 24
+
+/* The best code that this processor can run, for the parameter `level` of routines; -1 if there is none. */
+static inline int tone_filter_level(void) {
+    if (__builtin_cpu_supports("x86-64-v4")) return 0;
+    if (__builtin_cpu_supports("x86-64-v3")) return 1;
+    if (__builtin_cpu_supports("x86-64-v2")) return 2;
+    return -1;
+}
+
+int64_t tone_filter_step_x86_64_v4(void *const *args, const int64_t *bindings, void *arena);
+int64_t tone_filter_step_x86_64_v3(void *const *args, const int64_t *bindings, void *arena);
+int64_t tone_filter_step_x86_64_v2(void *const *args, const int64_t *bindings, void *arena);
+
+/* The routine `step`
+   `x`: f32[8, 3], read
+   `y`: f32[8, 2], written
+   `n`: 1 to 8
+   Returns 0; or -1 if an array is not aligned, -2 if there is no such level, and the position from 1 of a
+   value that is out of its range. Nothing has changed then. */
+static inline int64_t tone_filter_step(int level, const void *constants, const float *x, float *y, int64_t n, void *arena) {
+    void *const args[] = {(void *)constants, (void *)x, (void *)y};
+    const int64_t values[] = {n};
+    if (level == 0) return tone_filter_step_x86_64_v4(args, values, arena);
+    if (level == 1) return tone_filter_step_x86_64_v3(args, values, arena);
+    if (level == 2) return tone_filter_step_x86_64_v2(args, values, arena);
+    return -2;
+}
+
+#endif

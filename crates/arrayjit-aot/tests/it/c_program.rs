@@ -1,0 +1,77 @@
+//! A C program calls a routine through the header: with the C library, and without any library.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use arrayjit::HostArray;
+use arrayjit_aot::Library;
+
+const PROGRAM: &str = r#"
+#include "tone.h"
+
+static _Alignas(64) float x[24];
+static _Alignas(64) float y[16];
+static _Alignas(64) unsigned char arena[TONE_ARENA_BYTES + 1];
+
+static int check(void) {
+    int level = tone_level();
+    if (level < 0) return 10;
+    for (int i = 0; i < 24; i++) x[i] = (float)i;
+    if (tone_step(level, x, y, 8, arena) != 0) return 11;
+    for (int row = 0; row < 8; row++) {
+        for (int o = 0; o < 2; o++) {
+            float sum = 0;
+            for (int k = 0; k < 3; k++) sum += x[3 * row + k] * (float)(3 * o + k + 1);
+            if (y[2 * row + o] != sum) return 12;
+        }
+    }
+    if (tone_step(level, x, y, 9, arena) != 1) return 13;
+    if (tone_step(level, x, y + 1, 8, arena) != -1) return 14;
+    return tone_step(7, x, y, 8, arena) == -2 ? 0 : 15;
+}
+"#;
+
+/// Compiles the program with this main function, runs it, and checks its status.
+fn check(folder: &Path, name: &str, main: &str, flags: &[&str]) {
+    let source = folder.join(format!("{name}.c"));
+    fs::write(&source, format!("{PROGRAM}\n{main}")).expect("a writable folder");
+    let program = folder.join(name);
+    let compiler = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source, &folder.join("tone.o")])
+        .args(flags)
+        .output()
+        .expect("a C compiler, which links Rust programs too");
+    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
+    let status = Command::new(program).status().expect("the program runs");
+    assert_eq!(status.code(), Some(0), "{name}");
+}
+
+#[test]
+fn c_programs_call_routines() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut library = Library::new("tone", "x86_64-unknown-linux-gnu").expect("a target");
+    let w = HostArray::from_slice(&[1f32, 2., 3., 4., 5., 6.], [2, 3]).expect("a small array");
+    let text = "size n <= 8; input x f32[n, 3], w f32[2, 3]; y[i,o] :+= x[i,k] * w[o,k]; keep y";
+    library.add_text("step", text, &[("w", &w)]).expect("a valid text");
+    library.write(folder.path()).expect("a writable folder");
+    // The code of the level without fused multiply-add calls a function of the runtime, which C lacks.
+    let stub = "float arrayjit_rt_fma_f32(float a, float b, float c) { return a * b + c; }\n";
+    let main = format!("{stub}int main(void) {{ return check(); }}");
+    check(folder.path(), "with_library", &main, &[]);
+    let start = format!(
+        "{stub}
+__attribute__((force_align_arg_pointer, noreturn)) void _start(void) {{
+    __builtin_cpu_init();
+    __asm__ volatile(\"syscall\" : : \"a\"(60), \"D\"(check()));
+    __builtin_unreachable();
+}}"
+    );
+    check(
+        folder.path(),
+        "without_library",
+        &start,
+        &["-static", "-nostdlib", "-lgcc", "-fno-stack-protector"],
+    );
+}

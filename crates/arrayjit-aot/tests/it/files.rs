@@ -1,0 +1,54 @@
+//! The files of a library: the Rust module and the C header, and object files for other systems.
+
+use arrayjit::HostArray;
+use arrayjit_aot::{ConstantPlace, Library};
+use expect_test::expect_file;
+use object::{Architecture, BinaryFormat, Object, ObjectSection, ObjectSymbol};
+
+fn library(triple: &str, place: ConstantPlace) -> Library {
+    let mut library = Library::new("tone_filter", triple).expect("a target").with_constants_in(place);
+    let w = HostArray::from_slice(&[1f32, 2., 3., 4., 5., 6.], [2, 3]).expect("a small array");
+    let text = "size n <= 8; input x f32[n, 3], w f32[2, 3]; y[i,o] :+= x[i,k] * w[o,k]; keep y";
+    library.add_text("step", text, &[("w", &w)]).expect("a valid text");
+    library
+}
+
+#[test]
+fn the_module_and_the_header_have_a_function_per_routine() {
+    let linux = library("x86_64-unknown-linux-gnu", ConstantPlace::Object);
+    expect_file!["../goldens/tone_filter.rs.txt"].assert_eq(&linux.rust_module());
+    expect_file!["../goldens/tone_filter.h"].assert_eq(&linux.c_header());
+    let with_file = library("x86_64-unknown-linux-gnu", ConstantPlace::File);
+    expect_file!["../goldens/with_file.rs.txt"].assert_eq(&with_file.rust_module());
+    expect_file!["../goldens/with_file.h"].assert_eq(&with_file.c_header());
+    assert_eq!(with_file.constants().len(), 24);
+}
+
+#[test]
+fn object_files_have_the_format_of_the_system() {
+    let systems = [
+        ("x86_64-unknown-linux-gnu", BinaryFormat::Elf),
+        ("x86_64-apple-darwin", BinaryFormat::MachO),
+        ("x86_64-pc-windows-msvc", BinaryFormat::Coff),
+    ];
+    for (triple, format) in systems {
+        let bytes = library(triple, ConstantPlace::Object).object().expect("a small object");
+        let file = object::File::parse(&*bytes).expect("an object file");
+        assert_eq!((file.format(), file.architecture()), (format, Architecture::X86_64), "{triple}");
+        let mut entries: Vec<String> = file
+            .symbols()
+            .filter(|symbol| symbol.is_global() && symbol.is_definition())
+            .map(|symbol| symbol.name().expect("a name").trim_start_matches('_').to_owned())
+            .collect();
+        entries.sort();
+        let expected = ["v2", "v3", "v4"].map(|level| format!("tone_filter_step_x86_64_{level}"));
+        assert_eq!(entries, expected, "{triple}");
+        // Every reference of code is relative, so that the code may be anywhere and is shared by processes.
+        let text = file.sections().find(|section| section.kind() == object::SectionKind::Text);
+        for (_, relocation) in text.expect("code").relocations() {
+            let kind = relocation.kind();
+            use object::RelocationKind::{PltRelative, Relative};
+            assert!([Relative, PltRelative].contains(&kind), "{triple}: {kind:?}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Whole programs: the entries of objects compute the bits of a backend of this process.
+#![allow(unsafe_code, reason = "entries of objects are called here")]
+
+use arrayjit::{Backend, DType, HostArray, Nodes, TensorNode};
+use arrayjit_aot::{Library, LibraryRoutine, ObjectLevel};
+
+use crate::kernels::levels;
+use crate::loader::LoadedObject;
+
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// The programs, each with the values of its parameters among the symbols.
+const PROGRAMS: &[(&str, &str, &[i64])] = &[
+    ("elementwise", "input x f32[7, 9]; y[i,j] := tanh(x[i,j]) * 2 + exp(x[i,j]); keep y", &[]),
+    ("sums", "input x f32[33, 70]; s[i] :+= x[i,j] * x[i,j]; m :max= s[i]; keep s, m", &[]),
+    ("product", "input a f32[37, 53], b f32[53, 29]; c[i,j] :+= a[i,k] * b[k,j]; keep c", &[]),
+    ("narrow", "input a f16[16, 24], b bf16[24, 8]; c[i,j] :+= a[i,k] * b[k,j]; keep c", &[]),
+    ("doubles", "input x f64[50]; y[i] := sqrt(abs(x[i])) + floor(x[i]) % 3; keep y", &[]),
+    ("integers", "input x i32[20], n u8[20]; y[i] := pow(x[i], 3) + x[i] / (i32(n[i]) + 1); keep y", &[]),
+    ("position", "input x f32[9, 4]; y[j] := x[@at, j] where @at < 9; keep y", &[5]),
+    ("sized", "size n <= 40; input x f32[n, 6]; s[j] :+= x[i,j]; y[i,j] := x[i,j] - s[j]; keep y", &[23]),
+    (
+        "training",
+        "input x f32[16, 3], target f32[16]
+         param w f32[3], b f32[4, 3]
+         h[i,j] :+= x[i,k] * b[j,k]
+         y[i] :+= x[i,k] * w[k]
+         loss := mse(y[i], target[i])
+         grad loss by w
+         sgd(w[k], w.grad[k], 0.1)
+         keep loss, h",
+        &[],
+    ),
+];
+
+/// The nodes of a compiled text that a run of it reads or writes, by the arrays of a routine.
+fn values(routine: &LibraryRoutine) -> Vec<HostArray> {
+    let array = |(at, array): (usize, &arrayjit_aot::ArrayParameter)| {
+        let mut values =
+            HostArray::zeros(array.dtype, array.dims.iter().copied().collect::<arrayjit::Dims>())
+                .expect("a small array");
+        let number = |i: usize| ((i * 37 + at * 11) % 29) as f64 / 4.0 - 3.0;
+        let numbers: Vec<f64> = (0..array.len()).map(number).collect();
+        fill(&mut values, array.dtype, &numbers);
+        values
+    };
+    routine.arrays().iter().enumerate().map(array).collect()
+}
+
+/// Fills an array with numbers, rounded to its type.
+fn fill(values: &mut HostArray, dtype: DType, numbers: &[f64]) {
+    let size = dtype.size_bytes();
+    for (bytes, &number) in values.bytes_mut().chunks_exact_mut(size).zip(numbers) {
+        let bits = match dtype.is_float() {
+            true => random_programs::format::encode(dtype, random_programs::format::round(dtype, number)),
+            false => number.abs() as u64,
+        };
+        bytes.copy_from_slice(&bits.to_le_bytes()[..size]);
+    }
+}
+
+/// The values of all arrays after a run of the text on a backend of this process.
+fn reference(text: &str, routine: &LibraryRoutine, bindings: &[i64]) -> Vec<HostArray> {
+    let backend = Backend::open("inline").expect("a backend");
+    let compiled = backend.compile(text, &Nodes::default()).expect("a valid text");
+    let node = |array: &arrayjit_aot::ArrayParameter| -> TensorNode {
+        compiled.node(&array.node).expect("a node of the routine").clone()
+    };
+    let mut context = backend.context().expect("a context");
+    for (array, values) in routine.arrays().iter().zip(values(routine)) {
+        context = context.init_from_host(&node(array), values).expect("memory");
+    }
+    let linked = compiled.link(&context).expect("all nodes have values");
+    linked.run(bindings).expect("in range").sync().expect("ran");
+    let read = |array| linked.context().to_host(&node(array)).expect("in the context");
+    routine.arrays().iter().map(read).collect()
+}
+
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; 64]);
+
+/// Bytes at an address that is a multiple of 64.
+fn aligned(bytes: &[u8]) -> Vec<Line> {
+    let line = |chunk: &[u8]| {
+        let mut line = Line([0; 64]);
+        line.0[..chunk.len()].copy_from_slice(chunk);
+        line
+    };
+    bytes.chunks(64).map(line).chain([Line([0; 64])]).collect()
+}
+
+/// The bytes of all arrays after a run of an entry, or its status.
+fn run(
+    object: &LoadedObject,
+    entry: &str,
+    routine: &LibraryRoutine,
+    bindings: &[i64],
+) -> Result<Vec<Vec<u8>>, i64> {
+    let mut memory: Vec<Vec<Line>> = values(routine).iter().map(|values| aligned(values.bytes())).collect();
+    let args: Vec<*mut u8> = memory.iter_mut().map(|lines| lines.as_mut_ptr().cast()).collect();
+    let mut arena = aligned(&vec![0xa5; routine.arena_bytes()]);
+    // SAFETY: the arrays have the sizes of the routine, and the processor the level of the entry.
+    let status = unsafe { object.call(entry, &args, bindings, arena.as_mut_ptr().cast()) };
+    let bytes = |(lines, array): (&Vec<Line>, &arrayjit_aot::ArrayParameter)| {
+        let all: Vec<u8> = lines.iter().flat_map(|line| line.0).collect();
+        all[..array.len() * array.dtype.size_bytes()].to_vec()
+    };
+    match status {
+        0 => Ok(memory.iter().zip(routine.arrays()).map(bytes).collect()),
+        status => Err(status),
+    }
+}
+
+fn symbol(library: &str, routine: &str, level: ObjectLevel) -> String {
+    format!("{library}_{routine}_{}", level.to_string().replace('-', "_"))
+}
+
+#[test]
+fn programs_have_the_bits_of_the_process() {
+    let mut library = Library::with_levels("all", TRIPLE, &levels()).expect("a target");
+    for (name, text, _) in PROGRAMS {
+        library.add_text(name, text, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let object = LoadedObject::new(&library.object().expect("a small object"));
+    for (routine, (name, text, bindings)) in library.routines().iter().zip(PROGRAMS) {
+        let expected = reference(text, routine, bindings);
+        for level in levels() {
+            let found = run(&object, &symbol("all", name, level), routine, bindings).expect("it runs");
+            for ((array, expected), found) in routine.arrays().iter().zip(&expected).zip(&found) {
+                assert!(expected.bytes() == found, "{name} at {level}: `{}` differs", array.node);
+            }
+        }
+    }
+}
+
+#[test]
+fn constants_ship_with_the_library() {
+    let text = "input x f32[5], w f32[5, 3]; y[j] :+= x[i] * w[i,j]; keep y";
+    let mut all = Library::new("all", TRIPLE).expect("a target");
+    let routine = all.add_text("f", text, &[]).expect("a valid text");
+    let at = routine.arrays().iter().position(|array| array.node == "w").expect("the weights");
+    let (expected, weights) = (reference(text, routine, &[]), values(routine).remove(at));
+    // With a constant, the arrays of the caller are the others, and get other values than before.
+    let mut library = Library::new("with", TRIPLE).expect("a target");
+    library.add_text("f", text, &[("w", &weights)]).expect("a valid text");
+    let routine = &library.routines()[0];
+    assert_eq!(routine.arrays().len(), expected.len() - 1);
+    let object = LoadedObject::new(&library.object().expect("a small object"));
+    let names: Vec<&str> = routine.arrays().iter().map(|array| &*array.node).collect();
+    assert_eq!(names, ["x", "y"]);
+    assert_eq!(at, 1, "the array of the results follows the weights, and gets their values in `values`");
+    for level in levels() {
+        let found = run(&object, &symbol("with", "f", level), routine, &[]).expect("it runs");
+        assert_eq!(found[1], expected[2].bytes(), "{level}");
+    }
+}
+
+#[test]
+fn wrong_calls_change_nothing() {
+    let (name, text, _) = PROGRAMS[7];
+    let mut library = Library::with_levels("all", TRIPLE, &levels()[..1]).expect("a target");
+    let routine = library.add_text(name, text, &[]).expect("a valid text");
+    let (low, high) = routine.parameters()[0].interval();
+    let entry = symbol("all", name, levels()[0]);
+    let routine = &library.routines()[0];
+    let object = LoadedObject::new(&library.object().expect("a small object"));
+    for size in [low - 1, high + 1, i64::MIN, i64::MAX] {
+        assert_eq!(run(&object, &entry, routine, &[size]).expect_err("out of range"), 1);
+    }
+    let mut memory = aligned(&[0; 1 << 14]);
+    let off = memory.as_mut_ptr().cast::<u8>().wrapping_add(4);
+    // SAFETY: the entry returns before it accesses anything.
+    let status = unsafe { object.call(&entry, &[off; 8], &[low], memory.as_mut_ptr().cast()) };
+    assert_eq!(status, codegen_cranelift::object::MISALIGNED);
+}

@@ -1,0 +1,106 @@
+//! Levels of processors, and the greatest one that this processor has.
+
+use core::fmt;
+
+/// Instruction sets that code of an object may use: a level of the processor supplement of x86-64's ABI, or
+/// ARM64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// `x86-64-v2`: SSE4.2.
+    X86V2,
+    /// `x86-64-v3`: AVX2, FMA and F16C.
+    X86V3,
+    /// `x86-64-v4`: AVX-512 F, BW, CD, DQ and VL.
+    X86V4,
+    /// Any ARM64 processor.
+    Arm64,
+}
+
+impl Level {
+    /// Whether this processor and its system have the level. It takes about a microsecond at first use on
+    /// x86-64, and nothing is kept.
+    pub fn is_available(self) -> bool {
+        match self {
+            Level::Arm64 => cfg!(target_arch = "aarch64"),
+            #[cfg(target_arch = "x86_64")]
+            level => x86::greatest().is_some_and(|greatest| level <= greatest),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+}
+
+/// No code of an object can run on this processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsupportedProcessor {
+    /// The levels of the object's code.
+    pub levels: &'static [Level],
+}
+
+impl fmt::Display for UnsupportedProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this processor has none of the levels {:?} that there is code for", self.levels)
+    }
+}
+
+impl core::error::Error for UnsupportedProcessor {}
+
+/// The position of the first level that this processor has.
+///
+/// # Errors
+///
+/// [`UnsupportedProcessor`] if it has none.
+pub fn select(levels: &'static [Level]) -> Result<usize, UnsupportedProcessor> {
+    levels.iter().position(|level| level.is_available()).ok_or(UnsupportedProcessor { levels })
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+
+    use super::Level;
+
+    /// SSE3, SSSE3, CX16, SSE4.1, SSE4.2 and POPCNT in `ecx` of leaf 1.
+    const V2: u32 = 1 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 23;
+    /// FMA, MOVBE, OSXSAVE, AVX and F16C in `ecx` of leaf 1.
+    const V3: u32 = 1 << 12 | 1 << 22 | 1 << 27 | 1 << 28 | 1 << 29;
+    /// BMI1, AVX2 and BMI2 in `ebx` of leaf 7.
+    const V3_OF_LEAF_7: u32 = 1 << 3 | 1 << 5 | 1 << 8;
+    /// LZCNT in `ecx` of leaf 0x8000_0001.
+    const LZCNT: u32 = 1 << 5;
+    /// F, DQ, CD, BW and VL in `ebx` of leaf 7.
+    const V4_OF_LEAF_7: u32 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30 | 1 << 31;
+
+    /// The greatest level of the processor that the system supports.
+    pub(super) fn greatest() -> Option<Level> {
+        let has = |bits: u32, all: u32| bits & all == all;
+        let basic = __cpuid(1).ecx;
+        if !has(basic, V2) {
+            return None;
+        }
+        let has_leaves = __cpuid(0).eax >= 7 && __cpuid(0x8000_0000).eax >= 0x8000_0001;
+        if !has_leaves || !has(basic, V3) || !has(__cpuid(0x8000_0001).ecx, LZCNT) {
+            return Some(Level::X86V2);
+        }
+        let extended = __cpuid_count(7, 0).ebx;
+        // SAFETY: OSXSAVE, which is among `V3`, says that the instruction exists.
+        let saved = unsafe { saved_registers() };
+        // The system saves SSE and AVX registers; and masks and 512 bits.
+        if !has(extended, V3_OF_LEAF_7) || saved & 0x6 != 0x6 {
+            return Some(Level::X86V2);
+        }
+        let is_wide = has(extended, V4_OF_LEAF_7) && saved & 0xe0 == 0xe0;
+        Some(if is_wide { Level::X86V4 } else { Level::X86V3 })
+    }
+
+    /// The registers that the system saves.
+    ///
+    /// # Safety
+    ///
+    /// The system has enabled XSAVE.
+    #[target_feature(enable = "xsave")]
+    unsafe fn saved_registers() -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { _xgetbv(0) }
+    }
+}

@@ -1,0 +1,73 @@
+//! Calls of entries, the functions that run whole routines.
+
+use core::fmt;
+
+use crate::memory::Arena;
+
+/// The function of an object that runs a routine: it takes the addresses of the arrays that the caller gives,
+/// the values of the routine's parameters, and the address of an arena.
+pub type Entry = unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, arena: *mut u8) -> i64;
+
+/// The reason why a routine did not run. No array has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A size or an index is out of its range, or a size that follows from others is.
+    OutOfRange {
+        /// The routine.
+        routine: &'static str,
+        /// The name of the size or index.
+        symbol: &'static str,
+    },
+    /// An array is not aligned to 64 bytes. Modules pass [`Aligned`](crate::Aligned) arrays, which are.
+    Misaligned {
+        /// The routine.
+        routine: &'static str,
+    },
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::OutOfRange { routine, symbol } => {
+                write!(f, "routine `{routine}`: the value of `{symbol}` is out of its range")
+            }
+            RunError::Misaligned { routine } => {
+                write!(f, "routine `{routine}`: an array is not aligned to 64 bytes")
+            }
+        }
+    }
+}
+
+impl core::error::Error for RunError {}
+
+/// Runs a routine; modules that `arrayjit-aot` writes call this. `symbols` has the names of all symbols.
+///
+/// # Errors
+///
+/// [`RunError`].
+///
+/// # Safety
+///
+/// `entry` is the entry of a routine whose code this processor can run. `args` has the address of each array
+/// that it takes, in order, of the element type, the size and the access that it expects, and none that it
+/// writes overlaps another. `bindings` has the value of each parameter. The arena has at least the bytes that
+/// the routine needs.
+pub unsafe fn run<const BYTES: usize>(
+    routine: &'static str,
+    symbols: &[&'static str],
+    entry: Entry,
+    args: &[*mut u8],
+    bindings: &[i64],
+    arena: &mut Arena<BYTES>,
+) -> Result<(), RunError> {
+    // SAFETY: the caller's promise.
+    let status = unsafe { entry(args.as_ptr(), bindings.as_ptr(), arena.as_mut_ptr()) };
+    match usize::try_from(status) {
+        Ok(0) => Ok(()),
+        Ok(at) => {
+            Err(RunError::OutOfRange { routine, symbol: symbols.get(at - 1).copied().unwrap_or_default() })
+        }
+        Err(_) => Err(RunError::Misaligned { routine }),
+    }
+}

@@ -1,0 +1,202 @@
+//! The processors and systems that objects are made for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use codegen_core::{Caps, CodegenError, DTypeSet};
+use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::settings::Configurable;
+use target_lexicon::{Architecture, BinaryFormat, OperatingSystem, Triple};
+
+use super::no_target;
+use crate::caps::ALIGNMENT;
+use crate::compile::flags;
+use crate::options::{CraneliftOptions, VectorWidth};
+use crate::vector::Target;
+
+/// A system, and the least level of its processors.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectTarget {
+    triple: Triple,
+    level: ObjectLevel,
+}
+
+/// The instruction sets that code may use: a level of the processor supplement of x86-64's ABI, or ARM64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectLevel {
+    /// `x86-64-v2`: SSE4.2, vectors of 128 bits, and no fused multiply-add.
+    X86V2,
+    /// `x86-64-v3`: AVX2, FMA and F16C, vectors of 256 bits.
+    X86V3,
+    /// `x86-64-v4`: AVX-512 F, BW, CD, DQ and VL, vectors of 512 bits.
+    X86V4,
+    /// Any ARM64 processor: NEON, vectors of 128 bits.
+    Arm64,
+}
+
+/// The reason why there is no such target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
+pub enum TargetError {
+    /// The triple is malformed.
+    #[error("`{triple}` is no target triple: {why}")]
+    Triple { triple: String, why: String },
+    /// There is no code generator for the system.
+    #[error(
+        "there is no code for `{triple}`, only for x86-64 and ARM64 with ELF, Mach-O or COFF files, and not for ARM64 with Windows"
+    )]
+    Unsupported { triple: String },
+    /// The processor of the system does not have the level.
+    #[error("`{triple}` has no processor of level `{level}`")]
+    Level { triple: String, level: ObjectLevel },
+    /// A level has another name.
+    #[error("`{found}` is no level, expected {}", ObjectLevel::ALL.map(|level| format!("`{level}`")).join(", "))]
+    NoLevel { found: String },
+}
+
+/// A format of object files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectFormat {
+    /// Linux and others.
+    Elf,
+    /// macOS and iOS.
+    MachO,
+    /// Windows.
+    Coff,
+}
+
+impl ObjectLevel {
+    /// Every level.
+    pub const ALL: [ObjectLevel; 4] =
+        [ObjectLevel::X86V2, ObjectLevel::X86V3, ObjectLevel::X86V4, ObjectLevel::Arm64];
+
+    /// The levels of a system's processors, the least first.
+    ///
+    /// # Errors
+    ///
+    /// [`TargetError::Triple`] and [`TargetError::Unsupported`].
+    pub fn of(triple: &str) -> Result<Vec<ObjectLevel>, TargetError> {
+        let parsed = parse(triple)?;
+        Ok(ObjectLevel::ALL.into_iter().filter(|level| level.is_of(parsed.architecture)).collect())
+    }
+
+    fn is_of(self, architecture: Architecture) -> bool {
+        match architecture {
+            Architecture::X86_64 => self != ObjectLevel::Arm64,
+            Architecture::Aarch64(_) => self == ObjectLevel::Arm64,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for ObjectLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ObjectLevel::X86V2 => "x86-64-v2",
+            ObjectLevel::X86V3 => "x86-64-v3",
+            ObjectLevel::X86V4 => "x86-64-v4",
+            ObjectLevel::Arm64 => "arm64",
+        })
+    }
+}
+
+impl FromStr for ObjectLevel {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<ObjectLevel, TargetError> {
+        let level = ObjectLevel::ALL.into_iter().find(|level| level.to_string() == text);
+        level.ok_or_else(|| TargetError::NoLevel { found: text.to_owned() })
+    }
+}
+
+fn parse(text: &str) -> Result<Triple, TargetError> {
+    let triple = text.to_owned();
+    let malformed = |why: target_lexicon::ParseError| TargetError::Triple { triple, why: why.to_string() };
+    let parsed: Triple = text.parse().map_err(malformed)?;
+    let has_format =
+        matches!(parsed.binary_format, BinaryFormat::Elf | BinaryFormat::Macho | BinaryFormat::Coff);
+    let is_supported = match parsed.architecture {
+        Architecture::X86_64 => true,
+        // Vector programs may use the register that Windows reserves.
+        Architecture::Aarch64(_) => parsed.operating_system != OperatingSystem::Windows,
+        _ => false,
+    };
+    match has_format && is_supported {
+        true => Ok(parsed),
+        false => Err(TargetError::Unsupported { triple: text.to_owned() }),
+    }
+}
+
+impl ObjectTarget {
+    /// The target with a triple, such as `x86_64-unknown-linux-gnu`, and a level.
+    ///
+    /// # Errors
+    ///
+    /// [`TargetError`].
+    pub fn new(triple: &str, level: ObjectLevel) -> Result<ObjectTarget, TargetError> {
+        let parsed = parse(triple)?;
+        match level.is_of(parsed.architecture) {
+            true => Ok(ObjectTarget { triple: parsed, level }),
+            false => Err(TargetError::Level { triple: triple.to_owned(), level }),
+        }
+    }
+
+    /// The format of the system's object files.
+    pub fn format(&self) -> ObjectFormat {
+        match self.triple.binary_format {
+            BinaryFormat::Macho => ObjectFormat::MachO,
+            BinaryFormat::Coff => ObjectFormat::Coff,
+            _ => ObjectFormat::Elf,
+        }
+    }
+
+    /// The least level of the processors.
+    pub fn level(&self) -> ObjectLevel {
+        self.level
+    }
+
+    /// The capabilities that the scheduler reads. They do not depend on the machine that compiles.
+    pub(super) fn caps(&self) -> Caps {
+        Caps {
+            vector_bytes: self.vector_width().bytes().min(32),
+            vector_registers: if self.level == ObjectLevel::Arm64 { 32 } else { 16 },
+            contractions: DTypeSet::EMPTY,
+            fma: self.level != ObjectLevel::X86V2,
+            l1_bytes: 32 << 10,
+            l2_bytes: 512 << 10,
+            threads: 2, // which the scheduler assumes for this process too, at least
+            alignment: ALIGNMENT,
+            ..Caps::host(format!("{}-{}", self.triple, self.level))
+        }
+    }
+
+    pub(super) fn vector_width(&self) -> VectorWidth {
+        match self.level {
+            ObjectLevel::X86V2 => VectorWidth::Bits128,
+            ObjectLevel::X86V3 => VectorWidth::Avx2,
+            ObjectLevel::X86V4 => VectorWidth::Avx512,
+            ObjectLevel::Arm64 => VectorWidth::Neon,
+        }
+    }
+
+    /// The properties for the translation to vector programs. Processors of a target differ in caches, so the
+    /// size is a usual one.
+    pub(super) fn vector_target(&self) -> Target {
+        Target { alignment: ALIGNMENT, cache_bytes: 16 << 20 }
+    }
+
+    pub(super) fn isa(
+        &self,
+        options: &CraneliftOptions,
+        allocator: &str,
+    ) -> Result<OwnedTargetIsa, CodegenError> {
+        let mut builder = isa::lookup(self.triple.clone())
+            .map_err(|error| no_target(format!("`{}`: {error}", self.triple)))?;
+        if self.level != ObjectLevel::Arm64 {
+            builder.enable(&self.level.to_string()).map_err(|error| no_target(error.to_string()))?;
+        }
+        let flags = flags(options, allocator, true).map_err(no_target)?;
+        builder.finish(flags).map_err(|error| no_target(error.to_string()))
+    }
+}
