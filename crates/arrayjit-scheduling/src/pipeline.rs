@@ -16,6 +16,7 @@ use crate::common::make_numerics_explicit::make_numerics_explicit;
 use crate::common::normalize_loops::normalize_loops;
 use crate::common::partition::{self, partition};
 use crate::common::plan_temporaries::plan_temporaries;
+use crate::common::propagate_copies::propagate_copies;
 use crate::common::propagate_initializers::propagate_initializers;
 use crate::cpu::block_rows::block_rows;
 use crate::cpu::contract_arrays::contract_arrays;
@@ -58,6 +59,7 @@ pub const PASS_NAMES: &[&str] = &[
     "split_triangles",
     "make_numerics_explicit",
     "propagate_initializers",
+    "propagate_copies",
     "fuse_loops",
     "block_rows",
     "unroll_short_rows",
@@ -152,6 +154,8 @@ fn cpu_pipeline(
     in_regions!(runner, make_numerics_explicit, options.fma, caps, may_divide);
     // No accumulation reads back the constant that its node was just filled with.
     in_regions!(runner, propagate_initializers, &mut uses);
+    // No local node is a copy of another node that its readers could read as well.
+    in_regions!(runner, propagate_copies);
     // Neighboring loops that touch the same elements are one loop, where that is legal and pays.
     in_regions!(runner, fuse_loops, caps);
     // Nests around a large local node run on a block of its rows at a time.

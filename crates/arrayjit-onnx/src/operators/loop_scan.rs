@@ -86,8 +86,8 @@ impl LoopNode {
         2 + self.body.nodes.len() + self.body.initializers.len()
     }
 
-    /// The last state and the rows of one scan. If it may end, the last two values of the state are the number
-    /// of steps and whether the loop goes on.
+    /// The last state and the rows of one scan. If it may end, the last two values of the state are the
+    /// number of steps and whether the loop goes on.
     fn scan(
         &self,
         cx: &mut NodeContext<'_, '_>,

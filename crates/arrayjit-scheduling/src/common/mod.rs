@@ -6,6 +6,7 @@ pub(crate) mod initialize_locals;
 pub(crate) mod leave_scans;
 pub(crate) mod make_numerics_explicit;
 pub(crate) mod normalize_loops;
+pub(crate) mod propagate_copies;
 pub(crate) mod propagate_initializers;
 
 // Steps after the last pass, which make kernels.
