@@ -108,8 +108,8 @@ fn arrays(block: &[Stmt]) -> Vec<LocalId> {
     block.iter().filter_map(array).collect()
 }
 
-/// The routine with a node in the place of a local, if the loop at position `at` can then be a kernel; and the
-/// position of the declaration, which is gone.
+/// The routine with a node in the place of a local, if the loop at position `at` can then be a kernel. Also
+/// returns the position of the declaration, which is gone.
 fn stored(routine: &LoweredRoutine, local: LocalId, at: usize) -> Option<(LoweredRoutine, usize)> {
     if reads(&routine.body[at..=at], local) {
         return None;
