@@ -345,18 +345,21 @@ fn derived_sizes_are_checked_before_anything_runs() {
     assert!(open("interpreter", 1, NumericClass::Fast).load(&within).is_ok());
 }
 
-/// A random program over `x f32[n, 6]`, `u f32[n]`, `v f32[m]` and `c f32[6]`.
+/// The inputs of a random program, with the letters of their axes: `i` for `n`, `j` for `m`, `h` for half of
+/// `n`, `k` for 6.
+const INPUTS: [(&str, &str); 5] = [("x", "ik"), ("u", "i"), ("v", "j"), ("w", "h"), ("c", "k")];
+
+/// A random program over the inputs.
 struct RandomText {
     random: SplitMix64,
-    /// The nodes with the letters of their axes: `i` for `n`, `j` for `m`, `k` for 6.
+    /// The nodes with the letters of their axes.
     nodes: Vec<(String, String)>,
     text: String,
 }
 
 impl RandomText {
     fn of(seed: u64) -> RandomText {
-        let nodes = [("x", "ik"), ("u", "i"), ("v", "j"), ("c", "k")];
-        let nodes = nodes.map(|(name, axes)| (name.to_owned(), axes.to_owned())).to_vec();
+        let nodes = INPUTS.map(|(name, axes)| (name.to_owned(), axes.to_owned())).to_vec();
         let mut program = RandomText { random: SplitMix64::new(seed), nodes, text: String::new() };
         let statements = 3 + program.below(5);
         (0..statements).for_each(|at| program.statement(at));
@@ -367,10 +370,10 @@ impl RandomText {
         (self.random.word() % count as u64) as usize
     }
 
-    /// Adds a statement. `p`, `q` and `r` are further letters below `n`, `m` and 6.
+    /// Adds a statement. `p`, `q`, `g` and `r` are further letters below `n`, `m`, half of `n`, and 6.
     fn statement(&mut self, at: usize) {
-        let axes = ["i", "j", "k", "ij", "ik", "ji", "kij", ""][self.below(8)];
-        let others = ["", "", "p", "q", "r", "pq", "pr"][self.below(7)];
+        let axes = ["i", "j", "k", "h", "ij", "ik", "ji", "hk", "jh", "kij", ""][self.below(11)];
+        let others = ["", "", "p", "q", "r", "g", "pq", "pr", "qg"][self.below(9)];
         let mut letters: Vec<char> = axes.chars().chain(others.chars()).collect();
         if letters.is_empty() {
             letters.push('p');
@@ -378,6 +381,7 @@ impl RandomText {
         let bases = letters.iter().map(|letter| match letter {
             'i' | 'p' => format!("u[{letter}]"),
             'j' | 'q' => format!("v[{letter}]"),
+            'h' | 'g' => format!("w[{letter}]"),
             _ => format!("c[{letter}]"),
         });
         let mut value = bases.collect::<Vec<_>>().join(" - ");
@@ -412,15 +416,15 @@ impl RandomText {
         let (name, axes) = self.nodes[at].clone();
         let (mut indices, mut is_shifted) = (Vec::new(), false);
         for axis in axes.chars() {
-            let [first, second, size] = match axis {
-                'i' => ["i", "p", "n"],
-                'j' => ["j", "q", "m"],
-                _ => ["k", "r", "6"],
+            // The elements of `n` at even positions are as many as half of it.
+            let (indices_of_axis, size): (&[&str], _) = match axis {
+                'i' => (&["i", "p", "2*h", "2*g"], "n"),
+                'j' => (&["j", "q"], "m"),
+                'h' => (&["h", "g"], "(n + 1)/2"),
+                _ => (&["k", "r"], "6"),
             };
-            let own: Vec<&str> = [first, second]
-                .into_iter()
-                .filter(|own| letters.contains(&own.chars().next().unwrap()))
-                .collect();
+            let is_in_scope = |index: &&str| index.chars().any(|letter| letters.contains(&letter));
+            let own: Vec<&str> = indices_of_axis.iter().copied().filter(is_in_scope).collect();
             let letter = *own.get(self.below(own.len().max(1)))?;
             indices.push(match self.below(6) {
                 0 => format!("{size} - 1 - {letter}"),
@@ -443,15 +447,20 @@ fn random_results(
     program: &RandomText,
     runs: &[(usize, usize)],
 ) -> Vec<Vec<Vec<f64>>> {
-    let kept: Vec<&String> = program.nodes[4..].iter().map(|(name, _)| name).collect();
+    let kept: Vec<&String> = program.nodes[INPUTS.len()..].iter().map(|(name, _)| name).collect();
     let keep = kept.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let inputs = "input x f32[n, 6], u f32[n], v f32[m], c f32[6]";
-    let text = format!("size {sizes}\n{inputs}\n{}keep {keep}\n", program.text);
+    let inputs = "input x f32[n, 6], u f32[n], v f32[m], w f32[h], c f32[6]";
+    let text = format!("size {sizes}\nsize h = (n + 1)/2\n{inputs}\n{}keep {keep}\n", program.text);
     let mut loaded = backend.load(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let run = |&(n, m): &(usize, usize)| {
-        for (seed, (name, dims)) in
-            [("x", vec![n, 6]), ("u", vec![n]), ("v", vec![m]), ("c", vec![6])].into_iter().enumerate()
-        {
+        let size = |letter| match letter {
+            'i' => n,
+            'j' => m,
+            'h' => n.div_ceil(2),
+            _ => 6,
+        };
+        for (seed, (name, axes)) in INPUTS.into_iter().enumerate() {
+            let dims: Vec<usize> = axes.chars().map(size).collect();
             if loaded.code().nodes().iter().any(|node| node.name() == name) {
                 loaded.set(name, random(&dims, seed as u64)).unwrap();
             }
