@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -140,13 +140,13 @@ impl Weights {
 }
 
 /// Reads and decodes the blocks of elements.
-fn read_blocks(reader: &mut impl Read, encoding: Encoding, values: &mut [f32]) -> io::Result<()> {
+fn read_blocks(reader: &mut impl Read, encoding: Encoding, values: &mut [f32]) -> Result<(), ModelError> {
     let blocks = CHUNK_BYTES / encoding.block_bytes();
     let mut chunk = Vec::new();
     for values in values.chunks_mut(blocks * encoding.block_elements()) {
         chunk.resize(values.len() / encoding.block_elements() * encoding.block_bytes(), 0);
         reader.read_exact(&mut chunk)?;
-        encoding.decode(&chunk, values);
+        encoding.decode(&chunk, values)?;
     }
     Ok(())
 }

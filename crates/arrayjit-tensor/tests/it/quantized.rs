@@ -45,11 +45,27 @@ fn q5_0(block: &[u8]) -> Vec<f32> {
     integers.map(|q| (q - 16) as f32 * half(block)).collect()
 }
 
+fn q5_1(block: &[u8]) -> Vec<f32> {
+    let high = u32::from_le_bytes([block[4], block[5], block[6], block[7]]);
+    let low = block[8..].iter().map(|b| b & 15).chain(block[8..].iter().map(|b| b >> 4));
+    let integers = low.enumerate().map(|(at, q)| u32::from(q) + (high >> at & 1) * 16);
+    integers.map(|q| (q as f32).mul_add(half(block), half(&block[2..]))).collect()
+}
+
 fn q8_0(block: &[u8]) -> Vec<f32> {
     block[2..].iter().map(|&b| f32::from(b as i8) * half(block)).collect()
 }
 
 fn q4_k(block: &[u8]) -> Vec<f32> {
+    with_offsets(block, &block[16..], |_, _| 0)
+}
+
+fn q5_k(block: &[u8]) -> Vec<f32> {
+    with_offsets(block, &block[48..], |part, at| block[16 + at] >> part & 1)
+}
+
+/// Weights of eight parts, of which `low` has the low halves and `fifth` the fifth bits.
+fn with_offsets(block: &[u8], low: &[u8], fifth: impl Fn(usize, usize) -> u8) -> Vec<f32> {
     let (scale, least, packed) = (half(block), half(&block[2..]), &block[4..16]);
     let mut weights = Vec::new();
     for part in 0..8 {
@@ -60,8 +76,8 @@ fn q4_k(block: &[u8]) -> Vec<f32> {
             ((high & 15) + (packed[part - 4] >> 6) * 16, (high >> 4) + (packed[part] >> 6) * 16)
         };
         let (scale, least) = (scale * f32::from(s), least * f32::from(m));
-        for &byte in &block[16 + part / 2 * 32..][..32] {
-            let q = if part % 2 == 0 { byte & 15 } else { byte >> 4 };
+        for (at, &byte) in low[part / 2 * 32..][..32].iter().enumerate() {
+            let q = if part % 2 == 0 { byte & 15 } else { byte >> 4 } + 16 * fifth(part, at);
             weights.push(f32::from(q).mul_add(scale, -least));
         }
     }
@@ -93,8 +109,10 @@ const FORMATS: &[Format] = &[
     (BlockFormat::Q4_0, 18, &[0], q4_0),
     (BlockFormat::Q4_1, 20, &[0, 2], q4_1),
     (BlockFormat::Q5_0, 22, &[0], q5_0),
+    (BlockFormat::Q5_1, 24, &[0, 2], q5_1),
     (BlockFormat::Q8_0, 34, &[0], q8_0),
     (BlockFormat::Q4K, 144, &[0, 2], q4_k),
+    (BlockFormat::Q5K, 176, &[0, 2], q5_k),
     (BlockFormat::Q6K, 210, &[208], q6_k),
 ];
 
@@ -124,6 +142,9 @@ fn blocks_have_the_weights_of_their_format() {
         let bytes = blocks(count, *size, halves);
         let weights = QuantizedArrays::from_blocks(*format, [outputs, inputs], &bytes).unwrap();
         let expected: Vec<f32> = bytes.chunks_exact(*size).flat_map(weights_of).collect();
+        let mut decoded = vec![0.0; expected.len()];
+        format.decode(&bytes, &mut decoded).unwrap();
+        assert_eq!(decoded, expected, "{format:?}");
         let found = product("inline", &weights, &identity).unwrap().values();
         for (at, found) in found.into_iter().enumerate() {
             let expected = expected[at % outputs * inputs + at / outputs];
@@ -167,4 +188,8 @@ fn sizes_that_do_not_fit_are_errors() {
     };
     assert_eq!(of(40, &[]), "inputs is 40, expected a multiple of 32");
     assert_eq!(of(64, &[0; 3]), "bytes is 3, expected 2 times 36");
+    let decode =
+        |bytes: &[u8], weights| message(BlockFormat::Q6K.decode(bytes, &mut vec![0.0; weights]).unwrap_err());
+    assert_eq!(decode(&[0; 210], 255), "weights is 255, expected a multiple of 256");
+    assert_eq!(decode(&[0; 210], 512), "bytes is 210, expected 2 times 210");
 }
