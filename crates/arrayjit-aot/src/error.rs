@@ -8,7 +8,7 @@ use codegen_core::CodegenError;
 use codegen_cranelift::object::{EntryError, ObjectLevel, TargetError};
 
 /// The reason why a library cannot be made.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum AotError {
@@ -28,7 +28,7 @@ pub enum AotError {
     Codegen(#[from] CodegenError),
     /// The backend of the target cannot be opened.
     #[error(transparent)]
-    Open(#[from] arrayjit::OpenError),
+    Open(Box<arrayjit::OpenError>),
     /// A routine does not compile for a level.
     #[error("routine `{routine}`, level `{level}`: {source}")]
     Compile { routine: String, level: ObjectLevel, source: Box<dyn Error + Send + Sync> },
@@ -39,7 +39,7 @@ pub enum AotError {
     Fallback { routine: String, statements: String },
     /// A routine has no entry.
     #[error("routine `{routine}`: {source}")]
-    Entry { routine: String, source: EntryError },
+    Entry { routine: String, source: Box<EntryError> },
     /// A routine has other arrays or sizes for one level than for another.
     #[error("routine `{routine}` takes other arrays or sizes at level `{level}` than at `{first}`")]
     Levels { routine: String, first: ObjectLevel, level: ObjectLevel },

@@ -9,6 +9,8 @@ mod object_file; // the object file
 mod rust_module; // the module for Rust
 mod signature; // arrays, sizes and indices of a routine
 
+tnode::debug_as_display!(AotError);
+
 pub use codegen_cranelift::object::{EntryError, ObjectLevel, TargetError};
 pub use constants::ConstantPlace;
 pub use error::AotError;

@@ -323,7 +323,8 @@ impl LibraryRoutine {
 fn backend(target: &ObjectTarget) -> Result<Backend, AotError> {
     let codegen = object::object_codegen(target.clone())?;
     let device = Device::new(Arc::new(NullDevice::new()), 0);
-    Ok(Backend::from_parts("aot", BackendParts::new(Arc::new(codegen), device), &Settings::default())?)
+    Backend::from_parts("aot", BackendParts::new(Arc::new(codegen), device), &Settings::default())
+        .map_err(|error| AotError::Open(Box::new(error)))
 }
 
 /// Makes the routine of a program for one level.
@@ -342,7 +343,7 @@ impl RoutineCompiler<'_> {
             let statements: Vec<String> = compiled.fallbacks().iter().map(ToString::to_string).collect();
             return Err(AotError::Fallback { routine: routine(), statements: statements.join("; ") });
         }
-        let entry_error = |source| AotError::Entry { routine: routine(), source };
+        let entry_error = |source| AotError::Entry { routine: routine(), source: Box::new(source) };
         let code = compiled.codes().next().ok_or_else(|| entry_error(object::EntryError::NoObject))?;
         let Payload::Other(payload) = code.artifact().payload() else {
             return Err(entry_error(object::EntryError::NoObject));
@@ -354,7 +355,8 @@ impl RoutineCompiler<'_> {
         let (name, target) = (self.name.to_owned(), self.target);
         let (arrays, places) = self.places(program, code)?;
         let entry = object::entry(target, code, &places);
-        let entry = entry.map_err(|source| AotError::Entry { routine: name.clone(), source })?;
+        let entry =
+            entry.map_err(|source| AotError::Entry { routine: name.clone(), source: Box::new(source) })?;
         let symbol_names = signature::symbol_names(&symbols, &arrays);
         Ok(LibraryRoutine { name, arrays, symbols, symbol_names, arena_bytes, code: vec![(entry, kernels)] })
     }

@@ -10,7 +10,8 @@ use crate::library::{Library, LibraryRoutine};
 use crate::signature::ArrayParameter;
 
 /// Lints that the module cannot obey: a program may use a part of it, and routines may take many arrays.
-const ALLOWED: &str = "#[allow(dead_code, unreachable_pub, clippy::too_many_arguments, reason = \"generated\")]";
+const ALLOWED: &str =
+    "#[allow(dead_code, unreachable_pub, clippy::too_many_arguments, reason = \"generated\")]";
 
 /// The text of the module.
 pub(crate) fn write(library: &Library) -> String {
@@ -41,7 +42,7 @@ pub struct {name}{lifetime} {{
 {ALLOWED}
 impl{lifetime} {name}{lifetime} {{
     /// The levels that there is code for, the best first.
-    pub const LEVELS: &'static [arrayjit_rt::Level] = &[{levels}];
+    pub const LEVELS: &'static [arrayjit_rt::ProcessorLevel] = &[{levels}];
     /// Bytes of the arena, which suffice for every routine.
     pub const ARENA_BYTES: usize = {arena};
 
@@ -90,7 +91,7 @@ fn method(text: &mut String, library: &Library, routine: &LibraryRoutine) {
     let arena = library.arena_bytes();
     let _ = writeln!(
         text,
-        "        arena: &mut arrayjit_rt::Arena<{arena}>,\n    ) -> Result<(), arrayjit_rt::RunError> {{"
+        "        arena: &mut arrayjit_rt::Arena<{arena}>,\n    ) -> Result<(), arrayjit_rt::CallError> {{"
     );
     let entries: Vec<String> =
         library.targets.iter().map(|target| library.entry_name(routine, target)).collect();
@@ -152,7 +153,7 @@ fn element(dtype: DType) -> &'static str {
 }
 
 fn level(level: ObjectLevel) -> String {
-    format!("arrayjit_rt::Level::{level:?}")
+    format!("arrayjit_rt::ProcessorLevel::{level:?}")
 }
 
 /// The name of the library as that of a type: `tone_filter` as `ToneFilter`.

@@ -5,7 +5,7 @@ use core::fmt;
 /// Instruction sets that code of an object may use: a level of the processor supplement of x86-64's ABI, or
 /// ARM64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum ProcessorLevel {
     /// `x86-64-v2`: SSE4.2.
     X86V2,
     /// `x86-64-v3`: AVX2, FMA and F16C.
@@ -16,12 +16,11 @@ pub enum Level {
     Arm64,
 }
 
-impl Level {
-    /// Whether this processor and its system have the level. It takes about a microsecond at first use on
-    /// x86-64, and nothing is kept.
+impl ProcessorLevel {
+    /// Whether this processor and its system have the level. Each call asks the processor; nothing is kept.
     pub fn is_available(self) -> bool {
         match self {
-            Level::Arm64 => cfg!(target_arch = "aarch64"),
+            ProcessorLevel::Arm64 => cfg!(target_arch = "aarch64"),
             #[cfg(target_arch = "x86_64")]
             level => x86::greatest().is_some_and(|greatest| level <= greatest),
             #[cfg(not(target_arch = "x86_64"))]
@@ -31,10 +30,10 @@ impl Level {
 }
 
 /// No code of an object can run on this processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UnsupportedProcessor {
     /// The levels of the object's code.
-    pub levels: &'static [Level],
+    pub levels: &'static [ProcessorLevel],
 }
 
 impl fmt::Display for UnsupportedProcessor {
@@ -50,7 +49,7 @@ impl core::error::Error for UnsupportedProcessor {}
 /// # Errors
 ///
 /// [`UnsupportedProcessor`] if it has none.
-pub fn select(levels: &'static [Level]) -> Result<usize, UnsupportedProcessor> {
+pub fn select(levels: &'static [ProcessorLevel]) -> Result<usize, UnsupportedProcessor> {
     levels.iter().position(|level| level.is_available()).ok_or(UnsupportedProcessor { levels })
 }
 
@@ -58,7 +57,7 @@ pub fn select(levels: &'static [Level]) -> Result<usize, UnsupportedProcessor> {
 mod x86 {
     use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
-    use super::Level;
+    use super::ProcessorLevel;
 
     /// SSE3, SSSE3, CX16, SSE4.1, SSE4.2 and POPCNT in `ecx` of leaf 1.
     const V2: u32 = 1 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 23;
@@ -72,7 +71,7 @@ mod x86 {
     const V4_OF_LEAF_7: u32 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30 | 1 << 31;
 
     /// The greatest level of the processor that the system supports.
-    pub(super) fn greatest() -> Option<Level> {
+    pub(super) fn greatest() -> Option<ProcessorLevel> {
         let has = |bits: u32, all: u32| bits & all == all;
         let basic = __cpuid(1).ecx;
         if !has(basic, V2) {
@@ -80,17 +79,17 @@ mod x86 {
         }
         let has_leaves = __cpuid(0).eax >= 7 && __cpuid(0x8000_0000).eax >= 0x8000_0001;
         if !has_leaves || !has(basic, V3) || !has(__cpuid(0x8000_0001).ecx, LZCNT) {
-            return Some(Level::X86V2);
+            return Some(ProcessorLevel::X86V2);
         }
         let extended = __cpuid_count(7, 0).ebx;
         // SAFETY: OSXSAVE, which is among `V3`, says that the instruction exists.
         let saved = unsafe { saved_registers() };
         // The system saves SSE and AVX registers; and masks and 512 bits.
         if !has(extended, V3_OF_LEAF_7) || saved & 0x6 != 0x6 {
-            return Some(Level::X86V2);
+            return Some(ProcessorLevel::X86V2);
         }
         let is_wide = has(extended, V4_OF_LEAF_7) && saved & 0xe0 == 0xe0;
-        Some(if is_wide { Level::X86V4 } else { Level::X86V3 })
+        Some(if is_wide { ProcessorLevel::X86V4 } else { ProcessorLevel::X86V3 })
     }
 
     /// The registers that the system saves.

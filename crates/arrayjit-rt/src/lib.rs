@@ -1,11 +1,23 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
 
+/// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
+macro_rules! debug_as_display {
+    ($($error:ty),+ $(,)?) => {
+        $(impl core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+        })+
+    };
+}
+debug_as_display!(CallError, UnsupportedProcessor);
+
 mod functions; // functions that kernels call
 mod level; // levels of processors
 mod memory; // aligned memory
 mod run; // calls of entries
 
-pub use level::{Level, UnsupportedProcessor, select};
+pub use level::{ProcessorLevel, UnsupportedProcessor, select};
 pub use memory::{Aligned, Arena};
-pub use run::{Entry, RunError, run};
+pub use run::{CallError, Entry, run};

@@ -9,9 +9,9 @@ use crate::memory::Arena;
 pub type Entry = unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, arena: *mut u8) -> i64;
 
 /// The reason why a routine did not run. No array has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RunError {
+pub enum CallError {
     /// A size or an index is out of its range, or a size that follows from others is.
     OutOfRange {
         /// The routine.
@@ -26,26 +26,26 @@ pub enum RunError {
     },
 }
 
-impl fmt::Display for RunError {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunError::OutOfRange { routine, symbol } => {
+            CallError::OutOfRange { routine, symbol } => {
                 write!(f, "routine `{routine}`: the value of `{symbol}` is out of its range")
             }
-            RunError::Misaligned { routine } => {
+            CallError::Misaligned { routine } => {
                 write!(f, "routine `{routine}`: an array is not aligned to 64 bytes")
             }
         }
     }
 }
 
-impl core::error::Error for RunError {}
+impl core::error::Error for CallError {}
 
 /// Runs a routine; modules that `arrayjit-aot` writes call this. `symbols` has the names of all symbols.
 ///
 /// # Errors
 ///
-/// [`RunError`].
+/// [`CallError`].
 ///
 /// # Safety
 ///
@@ -60,14 +60,14 @@ pub unsafe fn run<const BYTES: usize>(
     args: &[*mut u8],
     bindings: &[i64],
     arena: &mut Arena<BYTES>,
-) -> Result<(), RunError> {
+) -> Result<(), CallError> {
     // SAFETY: the caller's promise.
     let status = unsafe { entry(args.as_ptr(), bindings.as_ptr(), arena.as_mut_ptr()) };
     match usize::try_from(status) {
         Ok(0) => Ok(()),
         Ok(at) => {
-            Err(RunError::OutOfRange { routine, symbol: symbols.get(at - 1).copied().unwrap_or_default() })
+            Err(CallError::OutOfRange { routine, symbol: symbols.get(at - 1).copied().unwrap_or_default() })
         }
-        Err(_) => Err(RunError::Misaligned { routine }),
+        Err(_) => Err(CallError::Misaligned { routine }),
     }
 }

@@ -26,6 +26,8 @@ mod store; // modules as data that outlives the process
 #[cfg(all(test, target_arch = "x86_64"))]
 mod traps; // a test: the machine code of all compilers has no instruction that traps
 
+tnode::debug_as_display!(object::EntryError, object::TargetError);
+
 pub use crate::caps::host_caps;
 pub use crate::compile::{Cranelift, CraneliftCompiler, cranelift, cranelift_with, listing};
 pub use crate::options::{CraneliftOptions, VectorWidth};

@@ -57,11 +57,11 @@ impl<C: Codegen> Codegen for Linked<C> {
 
 /// The levels that this processor can run.
 pub(crate) fn levels() -> Vec<ObjectLevel> {
-    use arrayjit_rt::Level;
+    use arrayjit_rt::ProcessorLevel;
     let available = |level: &ObjectLevel| match level {
-        ObjectLevel::X86V2 => Level::X86V2.is_available(),
-        ObjectLevel::X86V3 => Level::X86V3.is_available(),
-        ObjectLevel::X86V4 => Level::X86V4.is_available(),
+        ObjectLevel::X86V2 => ProcessorLevel::X86V2.is_available(),
+        ObjectLevel::X86V3 => ProcessorLevel::X86V3.is_available(),
+        ObjectLevel::X86V4 => ProcessorLevel::X86V4.is_available(),
         ObjectLevel::Arm64 => false,
     };
     ObjectLevel::ALL.into_iter().filter(available).collect()

@@ -210,3 +210,4 @@ pub(super) struct ScanAxis {
     pub(super) axis: i64,
     pub(super) is_reverse: bool,
 }
+

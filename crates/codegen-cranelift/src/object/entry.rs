@@ -4,10 +4,10 @@
 //! extern "C" fn(args: *const *mut u8, bindings: *const i64, arena: *mut u8) -> i64
 //! ```
 //!
-//! `args` has the address of each node that the caller gives, `bindings` the value of each parameter among the
-//! symbols, and `arena` the temporaries followed by the scratch memory of kernels, all aligned to 64 bytes. The
-//! result is 0, or, before anything is computed, the position from 1 of the first symbol whose value is out of
-//! its range, or [`MISALIGNED`]. So callers in every language have the same checks.
+//! `args` has the address of each node that the caller gives, `bindings` the value of each parameter among
+//! the symbols, and `arena` the temporaries followed by the scratch memory of kernels, all aligned to 64
+//! bytes. The result is 0, or, before anything is computed, the position from 1 of the first symbol whose
+//! value is out of its range, or [`MISALIGNED`]. So callers in every language have the same checks.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ use crate::emit::ssa::PLAIN;
 use crate::options::CraneliftOptions;
 
 /// Why a routine has no entry.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
     /// The code was generated for this process, or for another device.

@@ -35,7 +35,7 @@ pub enum ObjectLevel {
 }
 
 /// The reason why there is no such target.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum TargetError {
