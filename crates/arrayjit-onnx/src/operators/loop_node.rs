@@ -210,4 +210,3 @@ pub(super) struct ScanAxis {
     pub(super) axis: i64,
     pub(super) is_reverse: bool,
 }
-

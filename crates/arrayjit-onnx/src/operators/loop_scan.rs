@@ -65,14 +65,18 @@ impl LoopNode {
             let limit = (steps < most).then_some((steps * self.parts()) as u64);
             let kept = last.clone();
             let operands = [decisive, rows].concat();
-            rows = cx.keeping(kept, |cx| cx.on_host(&operands, move |arrays| {
-                let [count, goes_on, rows @ ..] = arrays else { return Ok(Vec::new()) };
-                if let Some(most) = limit && goes_on.values() != [0.0] {
-                    return Err(OnnxError::Limit { limit: "steps", needed: most + 1, most });
-                }
-                let count = count.values().first().map_or(0, |&count| count as usize);
-                Ok(rows.iter().map(|rows| rows.slice(0, 0..count)).collect::<Result<_, _>>()?)
-            }))?;
+            rows = cx.keeping(kept, |cx| {
+                cx.on_host(&operands, move |arrays| {
+                    let [count, goes_on, rows @ ..] = arrays else { return Ok(Vec::new()) };
+                    if let Some(most) = limit
+                        && goes_on.values() != [0.0]
+                    {
+                        return Err(OnnxError::Limit { limit: "steps", needed: most + 1, most });
+                    }
+                    let count = count.values().first().map_or(0, |&count| count as usize);
+                    Ok(rows.iter().map(|rows| rows.slice(0, 0..count)).collect::<Result<_, _>>()?)
+                })
+            })?;
         }
         self.results(cx, last, rows)
     }
