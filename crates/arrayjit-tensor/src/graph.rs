@@ -325,8 +325,9 @@ impl Graph {
         self.state().parts.add_slice(of.node(), slice.node(), axis, part);
     }
 
-    /// The constants with their values.
-    pub(crate) fn constants(&self) -> Vec<(TensorNode, Arc<HostArray>)> {
+    /// The [constants](Graph::constant) with their values, which the nodes have before [`program`](Graph::program)
+    /// runs.
+    pub fn constants(&self) -> Vec<(TensorNode, Arc<HostArray>)> {
         self.state().constants.clone()
     }
 

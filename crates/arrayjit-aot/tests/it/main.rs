@@ -5,6 +5,7 @@ mod bad_input;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod c_program;
 mod files;
+mod graphs;
 mod kernels;
 mod loader;
 mod programs;

@@ -97,7 +97,18 @@ fn run(
     routine: &LibraryRoutine,
     bindings: &[i64],
 ) -> Result<Vec<Vec<u8>>, i64> {
-    let mut memory: Vec<Vec<Line>> = values(routine).iter().map(|values| aligned(values.bytes())).collect();
+    run_on(object, entry, routine, &values(routine), bindings)
+}
+
+/// The bytes of all arrays, which start with these values, after a run of an entry, or its status.
+pub(crate) fn run_on(
+    object: &LoadedObject,
+    entry: &str,
+    routine: &LibraryRoutine,
+    values: &[HostArray],
+    bindings: &[i64],
+) -> Result<Vec<Vec<u8>>, i64> {
+    let mut memory: Vec<Vec<Line>> = values.iter().map(|values| aligned(values.bytes())).collect();
     let args: Vec<*mut u8> = memory.iter_mut().map(|lines| lines.as_mut_ptr().cast()).collect();
     let mut arena = aligned(&vec![0xa5; routine.arena_bytes()]);
     // SAFETY: the arrays have the sizes of the routine, and the processor the level of the entry.
@@ -112,7 +123,7 @@ fn run(
     }
 }
 
-fn symbol(library: &str, routine: &str, level: ObjectLevel) -> String {
+pub(crate) fn symbol(library: &str, routine: &str, level: ObjectLevel) -> String {
     format!("{library}_{routine}_{}", level.to_string().replace('-', "_"))
 }
 

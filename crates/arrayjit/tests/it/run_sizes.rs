@@ -420,14 +420,18 @@ impl RandomText {
             let (indices_of_axis, size): (&[&str], _) = match axis {
                 'i' => (&["i", "p", "2*h", "2*g"], "n"),
                 'j' => (&["j", "q"], "m"),
-                'h' => (&["h", "g"], "(n + 1)/2"),
+                'h' => (&["h", "g"], "half"),
                 _ => (&["k", "r"], "6"),
             };
             let is_in_scope = |index: &&str| index.chars().any(|letter| letters.contains(&letter));
             let own: Vec<&str> = indices_of_axis.iter().copied().filter(is_in_scope).collect();
             let letter = *own.get(self.below(own.len().max(1)))?;
             indices.push(match self.below(6) {
-                0 => format!("{size} - 1 - {letter}"),
+                0 => {
+                    // That the last even position is below `n` is proven, that it has one in reverse is not.
+                    is_shifted |= letter.contains('*');
+                    format!("{size} - 1 - {letter}")
+                }
                 1 => {
                     is_shifted = true;
                     format!("{letter} + {} - 1", self.below(4))
@@ -449,8 +453,8 @@ fn random_results(
 ) -> Vec<Vec<Vec<f64>>> {
     let kept: Vec<&String> = program.nodes[INPUTS.len()..].iter().map(|(name, _)| name).collect();
     let keep = kept.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let inputs = "input x f32[n, 6], u f32[n], v f32[m], w f32[h], c f32[6]";
-    let text = format!("size {sizes}\nsize h = (n + 1)/2\n{inputs}\n{}keep {keep}\n", program.text);
+    let inputs = "input x f32[n, 6], u f32[n], v f32[m], w f32[half], c f32[6]";
+    let text = format!("size {sizes}\nsize half = (n + 1)/2\n{inputs}\n{}keep {keep}\n", program.text);
     let mut loaded = backend.load(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let run = |&(n, m): &(usize, usize)| {
         let size = |letter| match letter {
