@@ -28,8 +28,8 @@ pub struct OnnxLimits {
     /// Steps; 65,536 by default.
     ///
     /// A load counts the nodes of all calls of functions. A run counts each evaluation of a node or constant
-    /// of a graph, each step of a loop, and each step of a recurrent layer. A loop whose condition follows from
-    /// data takes those of one step, and may have as many as are left. Later runs of the same shapes and
+    /// of a graph, each step of a loop, and each step of a recurrent layer. A loop whose condition follows
+    /// from data takes those of one step, and may have as many as are left. Later runs of the same shapes and
     /// decisions take none.
     pub steps: u64,
 }
