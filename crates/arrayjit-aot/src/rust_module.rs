@@ -69,7 +69,7 @@ fn method(text: &mut String, library: &Library, routine: &LibraryRoutine) {
     let _ = write!(text, "\n    /// The routine `{name}`.\n    ///\n");
     for array in &routine.arrays {
         let use_of = if array.is_written { "written" } else { "read" };
-        let _ = writeln!(text, "    /// * `{}`: {}, {use_of}", array.name, array.shape());
+        let _ = writeln!(text, "    /// * `{}`: `{}`, {use_of}", array.name, array.shape());
     }
     for (symbol, name) in parameters.iter().zip(&routine.symbol_names) {
         let (least, greatest) = symbol.interval();
