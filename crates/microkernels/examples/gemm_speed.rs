@@ -81,6 +81,9 @@ fn cases() -> Vec<Case> {
     cases.push(convolution("conv3x3_8x64x28x28", 8, 64, 28));
     cases.push(matmul("step_32x256x1024", 1, [32, 256, 1024], false));
     cases.push(matmul("step_nt_32x1024x256", 1, [32, 1024, 256], true));
+    cases.push(transposed_a("tn_1024x256x2048", [1024, 256, 2048]));
+    cases.push(transposed_a("tn_1024x256x32", [1024, 256, 32]));
+    cases.push(transposed_a("tn_300x200x500", [300, 200, 500]));
     cases.push(by_pixels("by_pixels_32x16x16x32", 32, [16, 16], 32));
     cases.push(by_pixels("by_pixels_32x32x32x16", 32, [32, 32], 16));
     cases.push(by_pixels("by_pixels_32x64x64x8", 32, [64, 64], 8));
@@ -125,6 +128,15 @@ fn matmul(name: &'static str, batch: u64, [m, n, k]: [u64; 3], transposed: bool)
     let args = [m * k, k * n, m * n].map(|elements| numbers((batch * elements) as usize)).to_vec();
     let peer = (batch == 1).then_some((m as usize, n as usize, k as usize, transposed));
     Case { name, problem, args, peer }
+}
+
+/// The gradient of a weight: the rows of A are contiguous.
+fn transposed_a(name: &'static str, [m, n, k]: [u64; 3]) -> Case {
+    let mut case = matmul(name, 1, [m, n, k], false);
+    case.problem.a.outer = AxisOffsets::Strided(4);
+    case.problem.a.k = AxisOffsets::Strided(m as i64 * 4);
+    case.peer = None;
+    case
 }
 
 /// A convolution with as many filters as channels, 3 × 3 taps, and same padding; images are row-major by

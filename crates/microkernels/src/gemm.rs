@@ -17,7 +17,7 @@ use crate::blocking::{Blocking, Packing, RowTiles, cut};
 use crate::epilogue::Epilogue;
 use crate::fused::OperandAccess;
 use crate::operand::OperandLayout;
-use crate::pack::{self, ColumnReader, OVERRUN};
+use crate::pack::{self, ColumnReader, OVERRUN, TileRows};
 use crate::simd::{MAX_ROWS, Simd};
 use crate::tile::{self, IndexedRows, NR_VECTORS, OperandForm, Tile};
 
@@ -440,9 +440,14 @@ impl GemmCall<'_> {
         }
     }
 
-    /// Packs A for one tile after the other: the rows of the tile for each position along K.
+    /// Packs A so that one tile follows the other: the rows of the tile for each position along K.
     #[inline(always)]
     unsafe fn pack_a<V: Simd>(&self, tiles: RowTiles, k: Range<usize>, to: *mut V::Element) {
+        if TileRows::<V>::copies(&self.gemm.a) {
+            let job = TileRows { operand: &self.gemm.a, from: self.base.a, tiles, k_range: k, to };
+            // SAFETY: the caller's promise.
+            return unsafe { V::pack_tiles(&job) };
+        }
         for t in 0..tiles.count {
             let rows = tiles.rows(t);
             let to = to.wrapping_add((rows.start - tiles.row(0)) * k.len());

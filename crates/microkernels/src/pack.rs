@@ -6,15 +6,16 @@
 //! write past its own elements, which the next store corrects; for the last store there are [`OVERRUN`] more
 //! elements after the last micro-panel.
 //!
-//! There are four ways to pack. If outer positions are contiguous, rows are copied; if K is contiguous,
-//! square blocks are transposed, with masks if the operand has bounds. If outer positions form a few
-//! contiguous runs, vectors are loaded with masks. Any other operand is packed element by element. Where
-//! there are microkernels for it, the first tile of a column loads vectors with masks and packs them on the
-//! way.
+//! There are four ways to pack. If outer positions are contiguous, rows are copied, those of A for all tiles
+//! of a block together; if K is contiguous, square blocks are transposed, with masks if the operand has
+//! bounds. If outer positions form a few contiguous runs, vectors are loaded with masks. Any other operand is
+//! packed element by element. Where there are microkernels for it, the first tile of a column loads vectors
+//! with masks and packs them on the way.
 
 mod columns; // columns that a tile reads and packs
 mod contiguous; // rows copied or transposed
 mod general; // masked loads, gathers, and single elements
+mod tiles; // rows of several tiles of A, copied together
 
 use std::ops::Range;
 
@@ -106,6 +107,7 @@ pub(crate) const PANELS_AT_ONCE: usize = 4;
 pub(crate) use columns::{ColumnReader, are_readable as columns_are_readable};
 /// The code of [`Simd::pack_panels`].
 pub(crate) use contiguous::copy_rows_of_panels as pack_panels;
+pub(crate) use tiles::TileRows;
 
 /// The code of [`Simd::pack`].
 #[inline(always)]

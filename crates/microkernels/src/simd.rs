@@ -22,7 +22,7 @@ pub(crate) use avx512::Avx512;
 pub(crate) use neon::Neon;
 
 use crate::gemm::GemmCall;
-use crate::pack::{ColumnReader, PackJob, StoredElement};
+use crate::pack::{ColumnReader, PackJob, StoredElement, TileRows};
 use crate::tile::{IndexedRows, Microkernels, PackingMicrokernel, RowGroups, Tile};
 
 /// The most lanes of a vector.
@@ -164,6 +164,8 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     unsafe fn pack<S: StoredElement<Self>>(job: &PackJob<Self>);
     /// The entry of [`crate::pack::pack_panels`].
     unsafe fn pack_panels(job: &PackJob<Self>);
+    /// The entry of [`TileRows::pack`].
+    unsafe fn pack_tiles(job: &TileRows<Self>);
     /// The entry of [`GemmCall::run`].
     unsafe fn gemm(call: &GemmCall<'_>, rows: Range<usize>, columns: Range<usize>);
 }
@@ -279,6 +281,12 @@ macro_rules! entries {
         unsafe fn pack_panels(job: &PackJob<Self>) {
             // SAFETY: the caller's promise.
             unsafe { crate::pack::pack_panels(job) }
+        }
+
+        #[target_feature(enable = $features)]
+        unsafe fn pack_tiles(job: &TileRows<Self>) {
+            // SAFETY: the caller's promise.
+            unsafe { job.pack() }
         }
 
         #[target_feature(enable = $features)]

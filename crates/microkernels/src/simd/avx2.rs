@@ -7,7 +7,7 @@ use vector_asm::Isa;
 
 use super::{MAX_LANES, Simd, entries};
 use crate::gemm::GemmCall;
-use crate::pack::{ColumnReader, PackJob, StoredElement};
+use crate::pack::{ColumnReader, PackJob, StoredElement, TileRows};
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
 
 /// An element type in vectors of AVX2.

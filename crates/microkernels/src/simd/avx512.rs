@@ -10,7 +10,7 @@ use vector_asm::Isa;
 
 use super::{Avx2, MAX_LANES, Simd, entries};
 use crate::gemm::GemmCall;
-use crate::pack::{ColumnReader, PackJob, StoredElement};
+use crate::pack::{ColumnReader, PackJob, StoredElement, TileRows};
 use crate::tile::{
     IndexedRows, Microkernels, PackingMicrokernel, RowGroups, TAPS, Tile, microkernels, row_groups,
 };

@@ -11,7 +11,7 @@ use vector_asm::Isa;
 
 use super::{MAX_LANES, Simd, add_row, entries};
 use crate::gemm::GemmCall;
-use crate::pack::{ColumnReader, PackJob, StoredElement};
+use crate::pack::{ColumnReader, PackJob, StoredElement, TileRows};
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
 
 /// An element type in vectors of NEON.
