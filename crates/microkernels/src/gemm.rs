@@ -18,7 +18,7 @@ use crate::epilogue::Epilogue;
 use crate::fused::OperandAccess;
 use crate::operand::OperandLayout;
 use crate::pack::{self, ColumnReader, OVERRUN, TileRows};
-use crate::simd::{MAX_ROWS, Simd};
+use crate::simd::{MAX_ROWS, Simd, VectorCode};
 use crate::tile::{self, IndexedRows, NR_VECTORS, OperandForm, Tile};
 
 /// A planned matrix product: everything in a plan except the batch loops.
@@ -224,7 +224,7 @@ impl Gemm {
     ) {
         let call = GemmCall { gemm: self, layout, base, k, is_packed, width: NR_VECTORS * V::LANES };
         // SAFETY: the caller's promise.
-        unsafe { V::gemm(&call, rows, columns) }
+        unsafe { V::enter(GemmRegion { call, rows, columns }) }
     }
 }
 
@@ -246,10 +246,25 @@ pub(crate) struct GemmCall<'a> {
     width: usize,
 }
 
-impl GemmCall<'_> {
-    /// The code of [`Simd::gemm`].
+/// The outputs that one call of [`Gemm::run`] computes.
+struct GemmRegion<'a> {
+    call: GemmCall<'a>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+}
+
+impl<V: Simd> VectorCode<V> for GemmRegion<'_> {
     #[inline(always)]
-    pub(crate) unsafe fn run<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>) {
+    unsafe fn run(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.call.run::<V>(self.rows, self.columns) }
+    }
+}
+
+impl GemmCall<'_> {
+    /// Computes the outputs of some rows and columns.
+    #[inline(always)]
+    unsafe fn run<V: Simd>(&self, rows: Range<usize>, columns: Range<usize>) {
         // SAFETY: the caller's promise.
         unsafe {
             if self.gemm.is_transposed {
@@ -446,7 +461,7 @@ impl GemmCall<'_> {
         if TileRows::<V>::copies(&self.gemm.a) {
             let job = TileRows { operand: &self.gemm.a, from: self.base.a, tiles, k_range: k, to };
             // SAFETY: the caller's promise.
-            return unsafe { V::pack_tiles(&job) };
+            return unsafe { V::enter(job) };
         }
         for t in 0..tiles.count {
             let rows = tiles.rows(t);

@@ -17,6 +17,7 @@ mod contiguous; // rows copied or transposed
 mod general; // masked loads, gathers, and single elements
 mod tiles; // rows of several tiles of A, copied together
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use vector_asm::StoredType;
@@ -48,12 +49,12 @@ pub(crate) unsafe fn micro_panel<V: Simd>(
     unsafe {
         // A condition that is constant spares the compiler the functions for `f64`, which is never narrow.
         if const { size_of::<V::Element>() > 4 } {
-            return V::pack::<Unconverted>(&job);
+            return pack::<V, Unconverted>(&job);
         }
         match operand.memory {
-            StoredType::F16 => V::pack::<F16>(&job),
-            StoredType::BF16 => V::pack::<Bf16>(&job),
-            _ => V::pack::<Unconverted>(&job),
+            StoredType::F16 => pack::<V, F16>(&job),
+            StoredType::BF16 => pack::<V, Bf16>(&job),
+            _ => pack::<V, Unconverted>(&job),
         }
     }
 }
@@ -88,7 +89,7 @@ pub(crate) unsafe fn micro_panels<V: Simd>(
                     to,
                     width,
                 };
-                V::pack_panels(&job);
+                V::enter(contiguous::RowsOfPanels(&job));
                 at += PANELS_AT_ONCE * width;
                 to = to.add(PANELS_AT_ONCE * width * k_range.len());
             } else {
@@ -105,27 +106,21 @@ pub(crate) unsafe fn micro_panels<V: Simd>(
 pub(crate) const PANELS_AT_ONCE: usize = 4;
 
 pub(crate) use columns::{ColumnReader, are_readable as columns_are_readable};
-/// The code of [`Simd::pack_panels`].
-pub(crate) use contiguous::copy_rows_of_panels as pack_panels;
 pub(crate) use tiles::TileRows;
 
-/// The code of [`Simd::pack`].
-#[inline(always)]
-pub(crate) unsafe fn pack<V: Simd, S: StoredElement<V>>(job: &PackJob<V>) {
+/// Packs a micro-panel whose elements are stored as `S`.
+unsafe fn pack<V: Simd, S: StoredElement<V>>(job: &PackJob<V>) {
+    let is_limited = !job.operand.limits.is_empty();
     // SAFETY: the caller's promise.
     unsafe {
-        if !job.operand.limits.is_empty() {
-            if job.operand.k_is_contiguous {
-                contiguous::transpose::<V, S, true>(job);
-            } else {
-                general::pack_masked::<V, S>(job);
-            }
-        } else if job.operand.outer_is_contiguous() {
-            contiguous::copy_rows::<V, S>(job);
-        } else if job.operand.k_is_contiguous {
-            contiguous::transpose::<V, S, false>(job);
+        if !is_limited && job.operand.outer_is_contiguous() {
+            V::enter(contiguous::Rows::<V, S>(job, PhantomData));
+        } else if !job.operand.k_is_contiguous {
+            V::enter(general::Lanes::<V, S>(job, PhantomData));
+        } else if is_limited {
+            contiguous::transpose::<V, S, true>(job);
         } else {
-            general::pack_masked::<V, S>(job);
+            contiguous::transpose::<V, S, false>(job);
         }
     }
 }
@@ -155,7 +150,11 @@ pub(crate) trait StoredElement<V: Simd> {
     /// Loads a vector of contiguous elements.
     unsafe fn load(from: *const u8) -> V::Vector;
     /// Loads `lanes` contiguous elements, then zeros.
-    unsafe fn load_first(from: *const u8, lanes: usize) -> V::Vector;
+    #[inline(always)]
+    unsafe fn load_first(from: *const u8, lanes: usize) -> V::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { Self::load_masked(from, V::mask(lanes)) }
+    }
     /// Loads the contiguous elements that the mask selects; the others are zero.
     unsafe fn load_masked(from: *const u8, mask: V::Mask) -> V::Vector;
     /// Loads one element.
@@ -178,12 +177,6 @@ impl<V: Simd> StoredElement<V> for Unconverted {
     unsafe fn load(from: *const u8) -> V::Vector {
         // SAFETY: the caller's promise.
         unsafe { V::load(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_first(from: *const u8, lanes: usize) -> V::Vector {
-        // SAFETY: the caller's promise.
-        unsafe { V::load_masked(from.cast(), V::mask(lanes)) }
     }
 
     #[inline(always)]
@@ -211,29 +204,9 @@ macro_rules! narrow {
             }
 
             #[inline(always)]
-            unsafe fn load_first(from: *const u8, lanes: usize) -> V::Vector {
-                let mut some = [0u16; MAX_LANES];
-                for (i, some) in some.iter_mut().enumerate().take(lanes) {
-                    // SAFETY: the caller's promise for the first lanes.
-                    *some = unsafe { *from.cast::<u16>().add(i) };
-                }
-                // SAFETY: the array has as many elements as a vector.
-                unsafe { V::widen(some.as_ptr(), $bf16) }
-            }
-
-            #[inline(always)]
             unsafe fn load_masked(from: *const u8, mask: V::Mask) -> V::Vector {
-                let mut some = [0u16; MAX_LANES];
-                // SAFETY: inlined into an entry of the instruction set.
-                let bits = unsafe { V::bits(mask) };
-                for (i, some) in some.iter_mut().enumerate().take(V::LANES) {
-                    if bits >> i & 1 != 0 {
-                        // SAFETY: the caller's promise for the lanes of the mask.
-                        *some = unsafe { *from.cast::<u16>().wrapping_add(i) };
-                    }
-                }
-                // SAFETY: the array has as many elements as a vector.
-                unsafe { V::widen(some.as_ptr(), $bf16) }
+                // SAFETY: the caller's promise.
+                unsafe { V::widen_masked(from.cast(), mask, $bf16) }
             }
 
             #[inline(always)]

@@ -1,7 +1,8 @@
 //! The element types of a GEMM, `f32` and `f64`, with the vectors of an instruction set.
 //!
 //! The methods are unsafe because they are inlined into functions that enable the instruction set; nothing
-//! else may call them. Those functions are the entries of each instruction set, which [`entries`] defines.
+//! else may call them. Those functions are the entries of each instruction set, which [`entries`] defines: one
+//! for each kind of microkernel, and [`Simd::enter`] for all other code.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2; // vectors of 256 bits
@@ -9,8 +10,6 @@ mod avx2; // vectors of 256 bits
 mod avx512; // vectors of 512 bits
 #[cfg(target_arch = "aarch64")]
 mod neon; // vectors of 128 bits
-
-use std::ops::Range;
 
 use vector_asm::Isa;
 
@@ -21,8 +20,7 @@ pub(crate) use avx512::Avx512;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::Neon;
 
-use crate::gemm::GemmCall;
-use crate::pack::{ColumnReader, PackJob, StoredElement, TileRows};
+use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, PackingMicrokernel, RowGroups, Tile};
 
 /// The most lanes of a vector.
@@ -102,6 +100,12 @@ pub(crate) trait Simd: Copy + Sized + 'static {
     }
     /// Converts a vector of `f16` or `bf16` values to `f32`.
     unsafe fn widen(from: *const u16, bf16: bool) -> Self::Vector;
+    /// [`Simd::widen`] for the selected lanes. The other lanes are zero, and their memory is not read.
+    #[inline(always)]
+    unsafe fn widen_masked(from: *const u16, mask: Self::Mask, bf16: bool) -> Self::Vector {
+        // SAFETY: inlined into an entry of the instruction set; the caller vouches for the memory.
+        unsafe { Self::widen(selected(from, Self::bits(mask)).as_ptr(), bf16) }
+    }
     /// Converts the bits of an `f16` or `bf16` to `f32`.
     fn widened(bits: u16, bf16: bool) -> Self::Element;
 
@@ -160,14 +164,31 @@ pub(crate) trait Simd: Copy + Sized + 'static {
         columns: &ColumnReader<'_, Self>,
         lanes: usize,
     );
-    /// The entry of [`crate::pack::pack`].
-    unsafe fn pack<S: StoredElement<Self>>(job: &PackJob<Self>);
-    /// The entry of [`crate::pack::pack_panels`].
-    unsafe fn pack_panels(job: &PackJob<Self>);
-    /// The entry of [`TileRows::pack`].
-    unsafe fn pack_tiles(job: &TileRows<Self>);
-    /// The entry of [`GemmCall::run`].
-    unsafe fn gemm(call: &GemmCall<'_>, rows: Range<usize>, columns: Range<usize>);
+    /// Runs code in a function of its own that enables the instruction set.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has the instructions, and the promises that the code needs are kept.
+    unsafe fn enter<C: VectorCode<Self>>(code: C);
+}
+
+/// Code for the vectors of any instruction set. It is inlined into an entry, and so are the functions that it
+/// calls, which is why large pieces are entered one by one: a compiler needs more than twice the time for two
+/// loops in one function.
+pub(crate) trait VectorCode<V: Simd> {
+    /// Runs the code, with the promises that [`Simd::enter`] got.
+    unsafe fn run(self);
+}
+
+/// Copies the elements of the lanes that the bits select; the others are zero. A call, because a branch for
+/// each lane of each load is much code.
+#[inline(never)]
+unsafe fn selected(from: *const u16, bits: u32) -> [u16; MAX_LANES] {
+    std::array::from_fn(|lane| match bits >> lane & 1 {
+        0 => 0,
+        // SAFETY: the caller vouches for the memory of the selected lanes.
+        _ => unsafe { *from.wrapping_add(lane) },
+    })
 }
 
 /// Adds the products of an element of A with vectors of B.
@@ -271,28 +292,11 @@ macro_rules! entries {
             unsafe { crate::tile::packing_microkernel::<Self, H>(tile, columns, lanes) }
         }
 
+        #[inline(never)]
         #[target_feature(enable = $features)]
-        unsafe fn pack<S: StoredElement<Self>>(job: &PackJob<Self>) {
+        unsafe fn enter<C: VectorCode<Self>>(code: C) {
             // SAFETY: the caller's promise.
-            unsafe { crate::pack::pack::<Self, S>(job) }
-        }
-
-        #[target_feature(enable = $features)]
-        unsafe fn pack_panels(job: &PackJob<Self>) {
-            // SAFETY: the caller's promise.
-            unsafe { crate::pack::pack_panels(job) }
-        }
-
-        #[target_feature(enable = $features)]
-        unsafe fn pack_tiles(job: &TileRows<Self>) {
-            // SAFETY: the caller's promise.
-            unsafe { job.pack() }
-        }
-
-        #[target_feature(enable = $features)]
-        unsafe fn gemm(call: &GemmCall<'_>, rows: Range<usize>, columns: Range<usize>) {
-            // SAFETY: the caller's promise.
-            unsafe { call.run::<Self>(rows, columns) }
+            unsafe { code.run() }
         }
     };
 }

@@ -3,7 +3,6 @@
 //!
 //! Packing is loads and stores, which a tile of many rows has time for.
 
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -58,7 +57,7 @@ impl<'a, V: Simd> ColumnReader<'a, V> {
         if vectors.iter().any(|lanes| lanes.run_count > 2) {
             return None;
         }
-        let readers = vectors.each_ref().map(|lanes| RunReader::<V, Unconverted, 2>(lanes, PhantomData));
+        let readers = vectors.each_ref().map(RunReader::<V, Unconverted, 2>::new);
         let mut masks = [const { MaybeUninit::uninit() }; MAX_CLASSES];
         for (entry, &k) in masks.iter_mut().zip(&operand.class_representatives) {
             // SAFETY: inlined into an entry of the instruction set.

@@ -1,29 +1,48 @@
 //! Packing operands that are contiguous along the outer dimension or along K.
 
+use std::marker::PhantomData;
+
 use super::{PANELS_AT_ONCE, PackJob, StoredElement, prefetch_next};
 use crate::operand::OperandLayout;
 use crate::problem::AxisOffsets;
-use crate::simd::{MAX_LANES, Simd};
+use crate::simd::{MAX_LANES, Simd, VectorCode};
 
 /// Copies a row for each position along K. Outer positions are contiguous.
-#[inline(always)]
-pub(super) unsafe fn copy_rows<V: Simd, S: StoredElement<V>>(job: &PackJob<V>) {
-    let from = job.from.wrapping_offset(job.operand.outer.at(job.outer.start));
-    // SAFETY: the caller's promise.
-    unsafe {
-        match &job.operand.k {
-            AxisOffsets::Strided(step) => {
-                write_rows::<V, S>(job, |k| from.wrapping_offset(*step as isize * k as isize))
+pub(super) struct Rows<'a, V: Simd, S>(pub(super) &'a PackJob<'a, V>, pub(super) PhantomData<S>);
+
+impl<V: Simd, S: StoredElement<V>> VectorCode<V> for Rows<'_, V, S> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let job = self.0;
+        let from = job.from.wrapping_offset(job.operand.outer.at(job.outer.start));
+        // SAFETY: the caller's promise.
+        unsafe {
+            match &job.operand.k {
+                AxisOffsets::Strided(step) => {
+                    write_rows::<V, S>(job, |k| from.wrapping_offset(*step as isize * k as isize))
+                }
+                AxisOffsets::Table(table) => {
+                    write_rows::<V, S>(job, |k| from.wrapping_offset(table[k] as isize))
+                }
             }
-            AxisOffsets::Table(table) => write_rows::<V, S>(job, |k| from.wrapping_offset(table[k] as isize)),
         }
     }
 }
 
-/// [`copy_rows`] for [`PANELS_AT_ONCE`] full micro-panels that lie one after the other, one row of all of
-/// them at a time.
+/// [`Rows`] for [`PANELS_AT_ONCE`] full micro-panels that lie one after the other, one row of all of them at
+/// a time.
+pub(super) struct RowsOfPanels<'a, V: Simd>(pub(super) &'a PackJob<'a, V>);
+
+impl<V: Simd> VectorCode<V> for RowsOfPanels<'_, V> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        // SAFETY: the caller's promise.
+        unsafe { copy_rows_of_panels(self.0) }
+    }
+}
+
 #[inline(always)]
-pub(crate) unsafe fn copy_rows_of_panels<V: Simd>(job: &PackJob<V>) {
+unsafe fn copy_rows_of_panels<V: Simd>(job: &PackJob<V>) {
     let micro_panel = job.width * job.k_range.len();
     let from = job.from.wrapping_offset(job.operand.outer.at(job.outer.start)).cast::<V::Element>();
     let mut to = job.to;
@@ -83,22 +102,40 @@ unsafe fn write_rows<V: Simd, S: StoredElement<V>>(job: &PackJob<V>, row: impl F
 
 /// Transposes square blocks as wide as a vector. Elements along K form long contiguous runs. With `LIMITED`,
 /// elements that do not exist are zero.
-#[inline(always)]
 pub(super) unsafe fn transpose<V: Simd, S: StoredElement<V>, const LIMITED: bool>(job: &PackJob<V>) {
     // SAFETY: the caller's promise.
     unsafe {
+        // Constant conditions spare the compiler the widths that no micro-panel has: that of B is two vectors,
+        // and only if vectors are short are the rows of a tile more than two.
         match job.width.div_ceil(V::LANES) {
-            ..=1 => transpose_blocks::<V, S, 1, MAX_LANES, LIMITED>(job),
-            2 if V::LANES < MAX_LANES => transpose_blocks::<V, S, 2, MAX_LANES, LIMITED>(job),
-            2 => transpose_blocks::<V, S, 2, { 2 * MAX_LANES }, LIMITED>(job),
-            // The rows of a tile are more than two vectors if vectors are short.
-            3 => transpose_blocks::<V, S, 3, MAX_LANES, LIMITED>(job),
-            _ => transpose_blocks::<V, S, 6, MAX_LANES, LIMITED>(job),
+            ..=1 => V::enter(Blocks::<V, S, 1, MAX_LANES, LIMITED>(job, PhantomData)),
+            2 => match const { V::LANES < MAX_LANES } {
+                true => V::enter(Blocks::<V, S, 2, MAX_LANES, LIMITED>(job, PhantomData)),
+                false => V::enter(Blocks::<V, S, 2, { 2 * MAX_LANES }, LIMITED>(job, PhantomData)),
+            },
+            _ if const { V::ROWS <= 2 * V::LANES } => unreachable!("a micro-panel of more than two vectors"),
+            3 => V::enter(Blocks::<V, S, 3, MAX_LANES, LIMITED>(job, PhantomData)),
+            _ => V::enter(Blocks::<V, S, 6, MAX_LANES, LIMITED>(job, PhantomData)),
         }
     }
 }
 
 /// [`transpose`] for a micro-panel as wide as `G` blocks side by side, of at most `N` positions.
+struct Blocks<'a, V: Simd, S, const G: usize, const N: usize, const LIMITED: bool>(
+    &'a PackJob<'a, V>,
+    PhantomData<S>,
+);
+
+impl<V: Simd, S: StoredElement<V>, const G: usize, const N: usize, const LIMITED: bool> VectorCode<V>
+    for Blocks<'_, V, S, G, N, LIMITED>
+{
+    #[inline(always)]
+    unsafe fn run(self) {
+        // SAFETY: the caller's promise.
+        unsafe { transpose_blocks::<V, S, G, N, LIMITED>(self.0) }
+    }
+}
+
 #[inline(always)]
 unsafe fn transpose_blocks<
     V: Simd,

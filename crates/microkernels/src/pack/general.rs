@@ -12,7 +12,7 @@ use std::ops::Range;
 use super::{PackJob, StoredElement, prefetch_next};
 use crate::operand::OperandLayout;
 use crate::problem::AxisOffsets;
-use crate::simd::{MAX_LANES, Simd};
+use crate::simd::{MAX_LANES, Simd, VectorCode};
 
 /// The most contiguous runs of a vector that is loaded by masked loads.
 const MAX_RUNS: usize = 3;
@@ -21,8 +21,21 @@ const MAX_RUNS: usize = 3;
 pub(super) const MAX_CLASSES: usize = 32;
 
 /// Packs any operand.
+pub(super) struct Lanes<'a, V: Simd, S>(pub(super) &'a PackJob<'a, V>, pub(super) PhantomData<S>);
+
+impl<V: Simd, S: StoredElement<V>> VectorCode<V> for Lanes<'_, V, S> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        // SAFETY: the caller's promise.
+        unsafe { pack_masked::<V, S>(self.0) }
+    }
+}
+
 #[inline(always)]
-pub(super) unsafe fn pack_masked<V: Simd, S: StoredElement<V>>(job: &PackJob<V>) {
+unsafe fn pack_masked<V: Simd, S: StoredElement<V>>(job: &PackJob<V>) {
+    if job.k_range.is_empty() {
+        return;
+    }
     if job.outer.len() > V::LANES && job.width == 2 * V::LANES {
         let vectors = [0, V::LANES].map(|at| lane_positions(job, at));
         // SAFETY: the caller's promise.
@@ -38,16 +51,13 @@ pub(super) unsafe fn pack_masked<V: Simd, S: StoredElement<V>>(job: &PackJob<V>)
         // SAFETY: the caller's promise.
         unsafe {
             match vector.run_count {
-                _ if !whole || job.k_range.is_empty() => {
-                    pack_elements::<V, S>(job, at, vector.first, vector.count)
-                }
-                0 | 1 => write(job, at, &[RunReader::<V, S, 1>(&vector, PhantomData)]),
-                2 => write(job, at, &[RunReader::<V, S, 2>(&vector, PhantomData)]),
-                3 => write(job, at, &[RunReader::<V, S, 3>(&vector, PhantomData)]),
-                _ if S::GATHERS && vector.near => {
+                0 | 1 if whole => write(job, at, &[RunReader::<V, S, 1>::new(&vector)]),
+                2 if whole => write(job, at, &[RunReader::<V, S, 2>::new(&vector)]),
+                3 if whole => write(job, at, &[RunReader::<V, S, 3>::new(&vector)]),
+                _ if S::GATHERS && whole && vector.near => {
                     write(job, at, &[GatherReader(&vector, job.operand.outer.at(vector.first))]);
                 }
-                _ => pack_elements::<V, S>(job, at, vector.first, vector.count),
+                _ => V::enter(Elements::<V, S>(job, at, &vector, PhantomData)),
             }
         }
         at += V::LANES;
@@ -80,9 +90,8 @@ unsafe fn pack_both_vectors<V: Simd, S: StoredElement<V>>(
     // SAFETY: the caller's promise.
     unsafe {
         match low.run_count.max(high.run_count) {
-            _ if job.k_range.is_empty() => return false,
-            1 => write(job, 0, &[low, high].map(|lanes| RunReader::<V, S, 1>(lanes, PhantomData))),
-            2 => write(job, 0, &[low, high].map(|lanes| RunReader::<V, S, 2>(lanes, PhantomData))),
+            1 => write(job, 0, &[low, high].map(|lanes| RunReader::<V, S, 1>::new(lanes))),
+            2 => write(job, 0, &[low, high].map(|lanes| RunReader::<V, S, 2>::new(lanes))),
             _ => return false,
         }
     }
@@ -160,7 +169,7 @@ impl<V: Simd> LanePositions<V> {
 
 /// Loads the lanes of a vector that exist. These are methods because closures would not be inlined into
 /// entries of an instruction set.
-pub(super) trait LaneReader<V: Simd> {
+pub(super) trait LaneReader<V: Simd>: Copy {
     /// The masks of the loads for one position along K.
     type Masks: Copy;
 
@@ -171,20 +180,40 @@ pub(super) trait LaneReader<V: Simd> {
 }
 
 /// Loads a vector whose lanes form at most `N` contiguous runs in memory, by a masked load for each run.
-pub(super) struct RunReader<'a, V: Simd, S, const N: usize>(
-    pub(super) &'a LanePositions<V>,
-    pub(super) PhantomData<S>,
-);
+pub(super) struct RunReader<'a, V: Simd, S, const N: usize> {
+    lanes: &'a LanePositions<V>,
+    /// The offset of lane 0 in each run.
+    origins: [isize; N],
+    stored: PhantomData<S>,
+}
+
+impl<'a, V: Simd, S, const N: usize> RunReader<'a, V, S, N> {
+    #[inline(always)]
+    pub(super) fn new(lanes: &'a LanePositions<V>) -> RunReader<'a, V, S, N> {
+        let mut origins = [0; N];
+        origins.iter_mut().zip(&lanes.runs).for_each(|(origin, run)| *origin = run.1);
+        RunReader { lanes, origins, stored: PhantomData }
+    }
+}
+
+impl<V: Simd, S, const N: usize> Copy for RunReader<'_, V, S, N> {}
+
+impl<V: Simd, S, const N: usize> Clone for RunReader<'_, V, S, N> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
 
 impl<V: Simd, S: StoredElement<V>, const N: usize> LaneReader<V> for RunReader<'_, V, S, N> {
     type Masks = [V::Mask; N];
 
     #[inline(always)]
     unsafe fn masks(&self, operand: &OperandLayout, k: usize) -> [V::Mask; N] {
-        let mut masks = [self.0.all; N];
-        for (mask, run) in masks.iter_mut().zip(&self.0.runs) {
+        let mut masks = [self.lanes.all; N];
+        for (mask, run) in masks.iter_mut().zip(&self.lanes.runs) {
             // SAFETY: inlined into an entry of the instruction set.
-            *mask = unsafe { self.0.existing(operand, run.0, k) };
+            *mask = unsafe { self.lanes.existing(operand, run.0, k) };
         }
         masks
     }
@@ -193,9 +222,9 @@ impl<V: Simd, S: StoredElement<V>, const N: usize> LaneReader<V> for RunReader<'
     unsafe fn read(&self, from: *const u8, masks: &[V::Mask; N]) -> V::Vector {
         // SAFETY: the caller's promise: lanes whose element exists may be read.
         unsafe {
-            let mut value = S::load_masked(from.wrapping_offset(self.0.runs[0].1), masks[0]);
-            for (mask, run) in masks.iter().zip(&self.0.runs).skip(1) {
-                value = V::or(value, S::load_masked(from.wrapping_offset(run.1), *mask));
+            let mut value = S::load_masked(from.wrapping_offset(self.origins[0]), masks[0]);
+            for (mask, origin) in masks.iter().zip(self.origins).skip(1) {
+                value = V::or(value, S::load_masked(from.wrapping_offset(origin), *mask));
             }
             value
         }
@@ -203,6 +232,7 @@ impl<V: Simd, S: StoredElement<V>, const N: usize> LaneReader<V> for RunReader<'
 }
 
 /// Loads all lanes with a gather, from the offset of the first one.
+#[derive(Clone, Copy)]
 struct GatherReader<'a, V: Simd>(&'a LanePositions<V>, isize);
 
 impl<V: Simd> LaneReader<V> for GatherReader<'_, V> {
@@ -225,61 +255,80 @@ impl<V: Simd> LaneReader<V> for GatherReader<'_, V> {
 #[inline(always)]
 unsafe fn write<V: Simd, R: LaneReader<V>, const G: usize>(job: &PackJob<V>, at: usize, readers: &[R; G]) {
     // SAFETY: the caller's promise.
-    unsafe {
-        match &job.operand.k {
-            AxisOffsets::Strided(step) => write_at(job, at, readers, |k| *step as isize * k as isize),
-            AxisOffsets::Table(table) => {
-                let table = table.as_ref();
-                write_at(job, at, readers, |k| table[k] as isize);
+    unsafe { V::enter(Columns { job, at, readers }) }
+}
+
+/// The code of [`write`], for at least one position along K.
+struct Columns<'a, V: Simd, R, const G: usize> {
+    job: &'a PackJob<'a, V>,
+    at: usize,
+    readers: &'a [R; G],
+}
+
+impl<V: Simd, R: LaneReader<V>, const G: usize> VectorCode<V> for Columns<'_, V, R, G> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let operand = self.job.operand;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if operand.class_representatives.len() > MAX_CLASSES {
+                return self.of_many_classes();
+            }
+            // Without bounds there is one class.
+            let first = [self.job.k_range.start as u32];
+            let positions = if operand.limits.is_empty() { &first } else { &*operand.class_representatives };
+            let mut masks = [const { MaybeUninit::uninit() }; MAX_CLASSES];
+            for (entry, &k) in masks.iter_mut().zip(positions) {
+                entry.write(all_masks(operand, self.readers, k as usize));
+            }
+            match &operand.k {
+                AxisOffsets::Strided(step) => self.of_classes(&masks, |k| *step as isize * k as isize),
+                AxisOffsets::Table(table) => {
+                    let table = table.as_ref();
+                    self.of_classes(&masks, |k| table[k] as isize);
+                }
             }
         }
     }
 }
 
-/// [`write`], with the offset of each position along K.
-#[inline(always)]
-unsafe fn write_at<V: Simd, R: LaneReader<V>, const G: usize>(
-    job: &PackJob<V>,
-    at: usize,
-    readers: &[R; G],
-    offset: impl Fn(usize) -> isize,
-) {
-    let (operand, width) = (job.operand, job.width);
-    let (from, class) = (job.from, operand.class.as_slice());
-    let mut to = job.to.wrapping_add(at);
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut masks = all_masks(operand, readers, job.k_range.start);
-        let first = operand.outer.at(job.outer.start);
-        if operand.class_representatives.len() > MAX_CLASSES {
-            for k in job.k_range.clone() {
-                masks = all_masks(operand, readers, k);
-                write_vectors(to, from.wrapping_offset(offset(k)), readers, &masks);
-                to = to.wrapping_add(width);
+impl<V: Simd, R: LaneReader<V>, const G: usize> Columns<'_, V, R, G> {
+    /// Computes the masks of each position.
+    #[inline(always)]
+    unsafe fn of_many_classes(&self) {
+        let Columns { job, at, readers } = *self;
+        for (row, k) in job.k_range.clone().enumerate() {
+            let (to, from) = (job.to.wrapping_add(at + row * job.width), job.operand.k.at(k));
+            // SAFETY: the caller's promise.
+            unsafe {
+                let masks = all_masks(job.operand, readers, k);
+                write_vectors(to, job.from.wrapping_offset(from), readers, &masks);
             }
-        } else if operand.limits.is_empty() {
-            for k in job.k_range.clone() {
-                let from = from.wrapping_offset(offset(k));
-                if at == 0 {
-                    prefetch_next(from.wrapping_offset(first));
-                }
-                write_vectors(to, from, readers, &masks);
-                to = to.wrapping_add(width);
+        }
+    }
+
+    /// Takes the masks of each class, and the offset of each position along K.
+    #[inline(always)]
+    unsafe fn of_classes(
+        &self,
+        masks: &[MaybeUninit<[R::Masks; G]>; MAX_CLASSES],
+        offset: impl Fn(usize) -> isize,
+    ) {
+        let Columns { job, at, readers } = *self;
+        // Copies, since stores to the panel could change what is behind a reference.
+        let readers = &{ *readers };
+        let class = job.operand.class.as_slice();
+        let first = job.operand.outer.at(job.outer.start);
+        let mut to = job.to.wrapping_add(at);
+        for k in job.k_range.clone() {
+            let from = job.from.wrapping_offset(offset(k));
+            if at == 0 {
+                prefetch_next(from.wrapping_offset(first));
             }
-        } else {
-            let mut table = [const { MaybeUninit::uninit() }; MAX_CLASSES];
-            for (entry, &k) in table.iter_mut().zip(&operand.class_representatives) {
-                entry.write(all_masks(operand, readers, k as usize));
-            }
-            for k in job.k_range.clone() {
-                let from = from.wrapping_offset(offset(k));
-                if at == 0 {
-                    prefetch_next(from.wrapping_offset(first));
-                }
-                // Classes are numbered from 0, so the entry of this class was written.
-                write_vectors(to, from, readers, table[class[k] as usize % MAX_CLASSES].assume_init_ref());
-                to = to.wrapping_add(width);
-            }
+            let class = class.get(k).map_or(0, |&class| class as usize % MAX_CLASSES);
+            // SAFETY: the caller's promise. Classes are numbered from 0, so the entry of this class was written.
+            unsafe { write_vectors(to, from, readers, masks[class].assume_init_ref()) };
+            to = to.wrapping_add(job.width);
         }
     }
 }
@@ -312,27 +361,29 @@ unsafe fn write_vectors<V: Simd, R: LaneReader<V>, const G: usize>(
     }
 }
 
-#[inline(always)]
-unsafe fn pack_elements<V: Simd, S: StoredElement<V>>(
-    job: &PackJob<V>,
-    at: usize,
-    first: usize,
-    count: usize,
-) {
-    let operand = job.operand;
-    let lanes = V::LANES.min(job.width - at);
-    for (row, k) in job.k_range.clone().enumerate() {
-        let from = job.from.wrapping_offset(operand.k.at(k));
-        for lane in 0..lanes {
-            let there = lane < count && exists(operand, first + lane, k);
-            // SAFETY: the caller's promise: an element that exists may be read, and the panel may be written.
-            unsafe {
-                let value = if there {
-                    S::load_one(from.wrapping_offset(operand.outer.at(first + lane)))
-                } else {
-                    V::Element::default()
-                };
-                *job.to.add(row * job.width + at + lane) = value;
+/// Packs one element after the other of the vector of outer positions that starts at the second field.
+struct Elements<'a, V: Simd, S>(&'a PackJob<'a, V>, usize, &'a LanePositions<V>, PhantomData<S>);
+
+impl<V: Simd, S: StoredElement<V>> VectorCode<V> for Elements<'_, V, S> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        let Elements(job, at, &LanePositions { first, count, .. }, _) = self;
+        let operand = job.operand;
+        let lanes = V::LANES.min(job.width - at);
+        for (row, k) in job.k_range.clone().enumerate() {
+            let from = job.from.wrapping_offset(operand.k.at(k));
+            for lane in 0..lanes {
+                let there = lane < count && exists(operand, first + lane, k);
+                // SAFETY: the caller's promise: an element that exists may be read, and the panel may be
+                // written.
+                unsafe {
+                    let value = if there {
+                        S::load_one(from.wrapping_offset(operand.outer.at(first + lane)))
+                    } else {
+                        V::Element::default()
+                    };
+                    *job.to.add(row * job.width + at + lane) = value;
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use vector_asm::StoredType;
 
 use crate::blocking::{RowTiles, cut};
 use crate::operand::OperandLayout;
-use crate::simd::{Simd, prefetch};
+use crate::simd::{Simd, VectorCode, prefetch};
 
 /// Positions along K that are packed for one tile after the other. The rows of as many more are prefetched,
 /// and the L1 cache holds both even if they all compete for the same sets.
@@ -29,22 +29,23 @@ pub(crate) struct TileRows<'a, V: Simd> {
     pub(crate) to: *mut V::Element,
 }
 
-impl<V: Simd> TileRows<'_, V> {
-    /// Whether packing an operand copies contiguous elements.
+impl<V: Simd> VectorCode<V> for TileRows<'_, V> {
     #[inline(always)]
-    pub(crate) fn copies(operand: &OperandLayout) -> bool {
-        operand.memory == StoredType::Same && operand.limits.is_empty() && operand.outer_is_contiguous()
-    }
-
-    /// The code of [`Simd::pack_tiles`].
-    #[inline(always)]
-    pub(crate) unsafe fn pack(&self) {
+    unsafe fn run(self) {
         for k in cut(self.k_range.clone(), DEPTHS) {
             for tile in 0..self.tiles.count {
                 // SAFETY: the caller's promise.
                 unsafe { self.pack_tile(tile, k.clone()) };
             }
         }
+    }
+}
+
+impl<V: Simd> TileRows<'_, V> {
+    /// Whether packing an operand copies contiguous elements.
+    #[inline(always)]
+    pub(crate) fn copies(operand: &OperandLayout) -> bool {
+        operand.memory == StoredType::Same && operand.limits.is_empty() && operand.outer_is_contiguous()
     }
 
     /// Packs some positions along K of one tile.

@@ -1,13 +1,11 @@
 //! Vectors of 256 bits: AVX2, FMA and F16C.
 
 use std::arch::x86_64::*;
-use std::ops::Range;
 
 use vector_asm::Isa;
 
-use super::{MAX_LANES, Simd, entries};
-use crate::gemm::GemmCall;
-use crate::pack::{ColumnReader, PackJob, StoredElement, TileRows};
+use super::{MAX_LANES, Simd, VectorCode, entries};
+use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
 
 /// An element type in vectors of AVX2.

@@ -4,13 +4,11 @@
 //! tiles inside of a matrix and those at its edge.
 
 use std::arch::x86_64::*;
-use std::ops::Range;
 
 use vector_asm::Isa;
 
-use super::{Avx2, MAX_LANES, Simd, entries};
-use crate::gemm::GemmCall;
-use crate::pack::{ColumnReader, PackJob, StoredElement, TileRows};
+use super::{Avx2, MAX_LANES, Simd, VectorCode, entries};
+use crate::pack::ColumnReader;
 use crate::tile::{
     IndexedRows, Microkernels, PackingMicrokernel, RowGroups, TAPS, Tile, microkernels, row_groups,
 };
@@ -206,6 +204,15 @@ impl Simd for Avx512<f32> {
             } else {
                 _mm512_cvtph_ps(bits)
             }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn widen_masked(from: *const u16, mask: __mmask16, bf16: bool) -> __m512 {
+        // SAFETY: the caller runs with AVX-512, and the lanes of the mask may be read.
+        unsafe {
+            let bits = _mm256_maskz_loadu_epi16(mask, from.cast());
+            Self::widen((&raw const bits).cast(), bf16)
         }
     }
 

@@ -5,13 +5,11 @@
 
 use std::arch::aarch64::*;
 use std::arch::asm;
-use std::ops::Range;
 
 use vector_asm::Isa;
 
-use super::{MAX_LANES, Simd, add_row, entries};
-use crate::gemm::GemmCall;
-use crate::pack::{ColumnReader, PackJob, StoredElement, TileRows};
+use super::{MAX_LANES, Simd, VectorCode, add_row, entries};
+use crate::pack::ColumnReader;
 use crate::tile::{IndexedRows, Microkernels, Tile, microkernels};
 
 /// An element type in vectors of NEON.
