@@ -14,6 +14,7 @@ use crate::{
     extents::{Extent, Extents},
     ir::{Dim, ValueInfo},
     plan::Signature,
+    program::DimensionSize,
 };
 
 /// Which shapes one compilation of a model serves.
@@ -266,6 +267,43 @@ impl Dimensions {
         });
         signature.collect()
     }
+}
+
+/// The types and axes of the inputs with these sizes of the dimensions that the model leaves open.
+///
+/// # Errors
+/// An input without a type or a number of axes, a dimension without a size, and a size without a dimension.
+pub(crate) fn signature_with(
+    inputs: &[ValueInfo],
+    sizes: &BTreeMap<String, DimensionSize>,
+) -> Result<Signature> {
+    let dimensions = Dimensions::new(inputs, &SessionOptions::new())?;
+    let known = dimensions.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    for (name, size) in sizes {
+        let (DimensionSize::Fixed(most) | DimensionSize::UpTo(most)) = *size;
+        if most == 0 || dimensions.names().all(|other| other != name) {
+            let problem = format!("the size {most}, expected one of 1 or more for one of {known}");
+            return Err(OnnxError::invalid(format!("dimension `{name}`"), problem));
+        }
+    }
+    let signature = inputs.iter().map(|info| {
+        let open = |problem: &str| OnnxError::Input { name: info.name.clone(), problem: problem.into() };
+        let dtype = info.dtype.ok_or_else(|| open("has no type"))?;
+        let dims = info.dims.as_ref().ok_or_else(|| open("has no number of axes"))?;
+        let extent = |(at, dim): (usize, &Dim)| match (dim, dimensions.find(info, at)) {
+            (Dim::Known(size), _) => Ok(Extent::from(*size)),
+            (_, None) => Err(open("has an axis without a name")),
+            (_, Some(dimension)) => match sizes.get(&dimension.name) {
+                Some(DimensionSize::UpTo(bound)) if *bound > 1 => {
+                    Ok(RunSize::given(&*dimension.size, *bound).into())
+                }
+                Some(DimensionSize::Fixed(size) | DimensionSize::UpTo(size)) => Ok(Extent::from(*size)),
+                None => Err(open(&format!("leaves dimension `{}` open, expected a size", dimension.name))),
+            },
+        };
+        Ok((dtype, Extents(dims.iter().enumerate().map(extent).collect::<Result<_>>()?)))
+    });
+    signature.collect()
 }
 
 /// Whether code for the second signature serves all runs of the first.

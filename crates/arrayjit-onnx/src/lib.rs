@@ -27,6 +27,7 @@ mod operators; // operators by family
 mod dimensions; // named dimensions as sizes
 mod model; // models and sessions
 mod plan; // compiled routines and decisions between them
+mod program; // models as one graph, for other compilers
 mod trace; // walks over a model
 
 /// The programs of the guide, as tests.
@@ -44,4 +45,5 @@ pub use crate::{
     error::{OnnxError, UnsupportedNode},
     ir::{Dim, ValueInfo},
     model::{InferenceSession, Model},
+    program::{DimensionSize, ModelProgram},
 };

@@ -155,6 +155,14 @@ impl Model {
         Ok(Model { graph, metadata: Arc::new(entries.collect()), limits, in_place: false })
     }
 
+    pub(crate) fn graph(&self) -> &ModelGraph {
+        &self.graph
+    }
+
+    pub(crate) fn reads_in_place(&self) -> bool {
+        self.in_place
+    }
+
     /// What a load and each run may take.
     pub fn limits(&self) -> OnnxLimits {
         self.limits

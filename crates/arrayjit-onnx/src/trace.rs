@@ -16,6 +16,7 @@ use crate::{
     ir::{Attribute, ModelGraph, ModelNode},
     operators::{self, context::NodeContext, scope::TraceScope},
     plan::{Event, HostFunction, HostStep, Output, Segment, Signature},
+    program::ModelProgram,
     value::{SizeArray, SlotValue, Value},
 };
 
@@ -130,12 +131,7 @@ impl<'s> Tracer<'s> {
         inputs: &[String],
         signature: &Signature,
     ) -> Result<Vec<Output>> {
-        self.reached = inputs.len();
-        let mut values = BTreeMap::new();
-        for (slot, (name, (dtype, extents))) in inputs.iter().zip(signature).enumerate() {
-            values.insert(name.clone(), slot_value(slot, *dtype, extents).map_err(in_outputs)?);
-        }
-        let results = self.graph(graph, values)?;
+        let results = self.walk(graph, inputs, signature)?;
         if let Some(at) = results.iter().position(|value| matches!(value, Value::Sequence(_))) {
             let place = format!("output `{}`", graph.outputs.get(at).map_or("", |info| &info.name));
             return Err(OnnxError::invalid(place, "it is a sequence, expected an array"));
@@ -145,6 +141,45 @@ impl<'s> Tracer<'s> {
         }
         let output = |value: &Value| self.output(value).map_err(in_outputs);
         results.iter().map(output).collect()
+    }
+
+    /// The values of the outputs. The inputs are the first slots.
+    fn walk(&mut self, graph: &ModelGraph, inputs: &[String], signature: &Signature) -> Result<Vec<Value>> {
+        self.reached = inputs.len();
+        let mut values = BTreeMap::new();
+        for (slot, (name, (dtype, extents))) in inputs.iter().zip(signature).enumerate() {
+            values.insert(name.clone(), slot_value(slot, *dtype, extents).map_err(in_outputs)?);
+        }
+        self.graph(graph, values)
+    }
+
+    /// Walks the model without a run, to one graph that computes all outputs.
+    pub(crate) fn whole(
+        &mut self,
+        graph: &ModelGraph,
+        inputs: &[String],
+        signature: &Signature,
+    ) -> Result<ModelProgram> {
+        self.stops_at_values = true;
+        let results = self.walk(graph, inputs, signature)?;
+        let (mut outputs, mut seen) = (Vec::new(), HashSet::new());
+        for (info, value) in graph.outputs.iter().zip(&results) {
+            let tensor = self.tensor(value).map_err(in_outputs)?;
+            // Each output has an array of its own, which is none of the inputs and constants.
+            let is_computed = lazy(value).is_some() && seen.insert(tensor.node().id());
+            let output = if is_computed { tensor } else { tensor.detach()? };
+            outputs.push((info.name.clone(), output.node().clone()));
+        }
+        let Current { graph, slots, constants, constant_tensors } = std::mem::take(&mut self.current);
+        let named =
+            |(slot, tensor): (&usize, &Tensor)| Some((inputs.get(*slot)?.clone(), tensor.node().clone()));
+        let mut all = graph.constants();
+        let known = constant_tensors.iter().zip(&constants);
+        all.extend(known.map(|(tensor, (_, value))| (tensor.node().clone(), value.array.clone())));
+        for parameter in graph.parameters() {
+            all.push((parameter.node().clone(), Arc::new(self.shared.weights.get(&parameter)?)));
+        }
+        Ok(ModelProgram { inputs: slots.iter().filter_map(named).collect(), outputs, constants: all, graph })
     }
 
     /// Walks the model as far as no values are needed, without a run.
@@ -165,7 +200,7 @@ impl<'s> Tracer<'s> {
     fn need_values(&mut self) -> Result<()> {
         self.has_stopped |= self.stops_at_values;
         match self.stops_at_values {
-            true => Err(OnnxError::Invalid("the walk needs values".into())),
+            true => Err(OnnxError::Invalid("it needs values that only a run has".into())),
             false => Ok(()),
         }
     }
