@@ -55,7 +55,7 @@ pub fn select(levels: &'static [ProcessorLevel]) -> Result<usize, UnsupportedPro
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+    use core::arch::x86_64::{__cpuid_count, _xgetbv};
 
     use super::ProcessorLevel;
 
@@ -70,20 +70,40 @@ mod x86 {
     /// F, DQ, CD, BW and VL in `ebx` of leaf 7.
     const V4_OF_LEAF_7: u32 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30 | 1 << 31;
 
-    /// The greatest level of the processor that the system supports.
+    /// The registers of a leaf that say what the processor has.
+    #[derive(Clone, Copy, Default)]
+    pub(super) struct Leaf {
+        pub(super) eax: u32,
+        pub(super) ebx: u32,
+        pub(super) ecx: u32,
+    }
+
+    /// The greatest level of this processor that the system supports.
     pub(super) fn greatest() -> Option<ProcessorLevel> {
+        let leaf = |number| {
+            let found = __cpuid_count(number, 0);
+            Leaf { eax: found.eax, ebx: found.ebx, ecx: found.ecx }
+        };
+        // SAFETY: `greatest_of` asks for the registers only of a processor with OSXSAVE, which says that the
+        // instruction exists.
+        greatest_of(leaf, || unsafe { saved_registers() })
+    }
+
+    /// The greatest level of a processor with these leaves and a system that saves these registers.
+    pub(super) fn greatest_of(
+        leaf: impl Fn(u32) -> Leaf,
+        saved: impl FnOnce() -> u64,
+    ) -> Option<ProcessorLevel> {
         let has = |bits: u32, all: u32| bits & all == all;
-        let basic = __cpuid(1).ecx;
+        let basic = leaf(1).ecx;
         if !has(basic, V2) {
             return None;
         }
-        let has_leaves = __cpuid(0).eax >= 7 && __cpuid(0x8000_0000).eax >= 0x8000_0001;
-        if !has_leaves || !has(basic, V3) || !has(__cpuid(0x8000_0001).ecx, LZCNT) {
+        let has_leaves = leaf(0).eax >= 7 && leaf(0x8000_0000).eax >= 0x8000_0001;
+        if !has_leaves || !has(basic, V3) || !has(leaf(0x8000_0001).ecx, LZCNT) {
             return Some(ProcessorLevel::X86V2);
         }
-        let extended = __cpuid_count(7, 0).ebx;
-        // SAFETY: OSXSAVE, which is among `V3`, says that the instruction exists.
-        let saved = unsafe { saved_registers() };
+        let (extended, saved) = (leaf(7).ebx, saved());
         // The system saves SSE and AVX registers; and masks and 512 bits.
         if !has(extended, V3_OF_LEAF_7) || saved & 0x6 != 0x6 {
             return Some(ProcessorLevel::X86V2);
@@ -101,5 +121,47 @@ mod x86 {
     unsafe fn saved_registers() -> u64 {
         // SAFETY: the caller's promise.
         unsafe { _xgetbv(0) }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::x86::{Leaf, greatest_of};
+    use super::{ProcessorLevel, select};
+
+    /// The level of a processor, by `ecx` of leaves 1 and 0x8000_0001, `ebx` of leaf 7, and the registers
+    /// that the system saves.
+    fn level(ecx: u32, lzcnt: u32, ebx: u32, saved: u64) -> Option<ProcessorLevel> {
+        let leaf = |number| match number {
+            0 => Leaf { eax: 0xd, ..Leaf::default() },
+            1 => Leaf { ecx, ..Leaf::default() },
+            7 => Leaf { ebx, ..Leaf::default() },
+            0x8000_0000 => Leaf { eax: 0x8000_0008, ..Leaf::default() },
+            0x8000_0001 => Leaf { ecx: lzcnt, ..Leaf::default() },
+            other => panic!("leaf {other:#x}"),
+        };
+        greatest_of(leaf, || saved)
+    }
+
+    #[test]
+    fn levels_need_the_processor_and_the_system() {
+        use ProcessorLevel::{X86V2, X86V3, X86V4};
+        let conroe = 0x0000_e3bd;
+        let nehalem = 0x009c_e3bd;
+        let haswell = 0x7ffa_fbff;
+        let (avx2, avx512) = (0x0000_27ab, 0xd19f_ffbb);
+        assert_eq!(level(conroe, 0x1, 0, 0), None, "no SSE4.2");
+        assert_eq!(level(nehalem, 0x1, 0, 0), Some(X86V2));
+        assert_eq!(level(haswell, 0x21, avx2, 0x7), Some(X86V3));
+        assert_eq!(level(haswell, 0x1, avx2, 0x7), Some(X86V2), "no LZCNT");
+        assert_eq!(level(haswell, 0x21, avx2, 0x3), Some(X86V2), "the system saves no AVX registers");
+        assert_eq!(level(haswell, 0x21, avx512, 0xe7), Some(X86V4));
+        assert_eq!(level(haswell, 0x21, avx512, 0x7), Some(X86V3), "the system saves no masks");
+    }
+
+    #[test]
+    fn code_for_another_architecture_is_rejected() {
+        let error = select(&[ProcessorLevel::Arm64]).expect_err("this is no ARM64 processor");
+        assert_eq!(error.levels, [ProcessorLevel::Arm64]);
     }
 }
