@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use arrayjit::{DType, ir::Symbol};
 use codegen_cranelift::object::ObjectLevel;
 
 use crate::constants::ConstantPlace;
 use crate::library::{Library, LibraryRoutine};
+use crate::signature::{ElementTypes, FunctionParameter};
 
 /// The text of the header.
 pub(crate) fn write(library: &Library) -> String {
@@ -67,33 +67,35 @@ fn function(text: &mut String, library: &Library, routine: &LibraryRoutine) {
     for entry in &entries {
         let _ = writeln!(text, "int64_t {entry}(void *const *args, const int64_t *bindings, void *arena);");
     }
-    let parameters = Symbol::parameters(&routine.symbols);
     let _ = write!(text, "\n/* The routine `{name}`");
-    for array in &routine.arrays {
-        let use_of = if array.is_written { "written" } else { "read" };
-        let _ = write!(text, "\n   `{}`: {}, {use_of}", array.name, array.shape());
-    }
-    for (symbol, name) in parameters.iter().zip(&routine.symbol_names) {
-        let (least, greatest) = symbol.interval();
-        let _ = write!(text, "\n   `{name}`: {least} to {greatest}");
+    let parameters = routine.function_parameters();
+    for parameter in &parameters {
+        let _ = write!(text, "\n   `{}`: {}", parameter.name(), parameter.description(""));
     }
     text.push_str(
         "\n   Returns 0; or -1 if an array is not aligned, -2 if there is no such level, and the position from 1 of a
    value that is out of its range. Nothing has changed then. */\n",
     );
     let mut declared = vec!["int level".to_owned()];
-    let mut args = Vec::new();
+    let (mut args, mut values) = (Vec::new(), Vec::new());
     if library.place == ConstantPlace::File {
         declared.push("const void *constants".to_owned());
         args.push("(void *)constants".to_owned());
     }
-    for array in &routine.arrays {
-        let constant = if array.is_written { "" } else { "const " };
-        declared.push(format!("{constant}{} *{}", element(array.dtype), array.name));
-        args.push(format!("(void *){}", array.name));
+    for parameter in &parameters {
+        let name = parameter.name();
+        match parameter {
+            FunctionParameter::Array(array) => {
+                let constant = if array.is_written { "" } else { "const " };
+                declared.push(format!("{constant}{} *{name}", ElementTypes::of(array.dtype).c));
+                args.push(format!("(void *){name}"));
+            }
+            FunctionParameter::Symbol { .. } => {
+                declared.push(format!("int64_t {name}"));
+                values.push(name.to_owned());
+            }
+        }
     }
-    let names = &routine.symbol_names[..parameters.len()];
-    declared.extend(names.iter().map(|name| format!("int64_t {name}")));
     declared.push("void *arena".to_owned());
     let or_null = |list: Vec<String>| if list.is_empty() { "0".to_owned() } else { list.join(", ") };
     let _ = write!(
@@ -104,26 +106,10 @@ fn function(text: &mut String, library: &Library, routine: &LibraryRoutine) {
 ",
         declared.join(", "),
         or_null(args),
-        or_null(names.to_vec()),
+        or_null(values),
     );
     for (at, entry) in entries.iter().enumerate() {
         let _ = writeln!(text, "    if (level == {at}) return {entry}(args, values, arena);");
     }
     text.push_str("    return -2;\n}\n");
-}
-
-/// The C type of elements. Narrow floats are their bits; four words of random bits are four elements.
-fn element(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "bool",
-        DType::U8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => "uint8_t",
-        DType::I8 => "int8_t",
-        DType::U16 | DType::F16 | DType::Bf16 => "uint16_t",
-        DType::I32 => "int32_t",
-        DType::U32 | DType::U32x4 => "uint32_t",
-        DType::I64 => "int64_t",
-        DType::U64 => "uint64_t",
-        DType::F32 => "float",
-        DType::F64 => "double",
-    }
 }

@@ -44,7 +44,9 @@ pub enum AotError {
     #[error("routine `{routine}` takes other arrays or sizes at level `{level}` than at `{first}`")]
     Levels { routine: String, first: ObjectLevel, level: ObjectLevel },
     /// A constant is given for a node that the routine does not have.
-    #[error("routine `{routine}` reads no node `{node}` for which a constant is given; it reads {known}")]
+    #[error(
+        "routine `{routine}` has no node `{node}`, for which a constant is given; its arrays are {known}"
+    )]
     NoNode { routine: String, node: String, known: String },
     /// A constant is given for a node that the routine writes.
     #[error("routine `{routine}` writes node `{node}`, for which a constant is given")]

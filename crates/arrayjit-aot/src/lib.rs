@@ -6,6 +6,8 @@ mod constants; // the values that ship with the code
 mod error; // why a library cannot be made
 mod library; // routines for a target
 mod object_file; // the object file
+#[cfg(feature = "onnx")]
+mod onnx; // routines of ONNX models
 mod rust_module; // the module for Rust
 mod signature; // arrays, sizes and indices of a routine
 

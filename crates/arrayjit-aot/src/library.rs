@@ -15,7 +15,7 @@ use device_runtime::NullDevice;
 use crate::constants::{ConstantPlace, Constants};
 use crate::error::AotError;
 use crate::object_file::ObjectFile;
-use crate::signature::{self, ArrayParameter};
+use crate::signature::{self, ArrayParameter, FunctionParameter};
 use crate::{c_header, rust_module};
 
 /// Routines for a system, each compiled for several levels of processors: a program chooses among them when
@@ -48,11 +48,14 @@ pub struct CompiledProgram {
     pub compiled: Compiled,
     /// Nodes that the program only reads, with their values.
     pub constants: Vec<(TensorNode, Arc<HostArray>)>,
+    /// Nodes that callers know by these names, in the order of the parameters. Other nodes follow, in the
+    /// order of the program and by their own names.
+    pub names: Vec<(TensorNode, String)>,
 }
 
 impl From<Compiled> for CompiledProgram {
     fn from(compiled: Compiled) -> Self {
-        CompiledProgram { compiled, constants: Vec::new() }
+        CompiledProgram { compiled, constants: Vec::new(), names: Vec::new() }
     }
 }
 
@@ -96,6 +99,14 @@ impl LibraryRoutine {
     /// The sizes and indices that each run gives.
     pub fn parameters(&self) -> &[Symbol] {
         Symbol::parameters(&self.symbols)
+    }
+
+    /// The parameters of the function between those that every routine has.
+    pub(crate) fn function_parameters(&self) -> Vec<FunctionParameter<'_>> {
+        let symbols = self.parameters().iter().zip(&self.symbol_names);
+        let symbols =
+            symbols.map(|(symbol, name)| FunctionParameter::Symbol { name, interval: symbol.interval() });
+        self.arrays.iter().map(FunctionParameter::Array).chain(symbols).collect()
     }
 
     /// Bytes of the arena that a run needs.
@@ -172,7 +183,7 @@ impl Library {
                 Ok::<_, arrayjit::UnknownNode>((compiled.node(node)?.clone(), Arc::clone(values)))
             };
             let constants = constants.iter().map(constant).collect::<Result<_, _>>()?;
-            Ok(CompiledProgram { compiled, constants })
+            Ok(CompiledProgram { constants, ..compiled.into() })
         })
     }
 
@@ -367,7 +378,12 @@ impl RoutineCompiler<'_> {
         program: &CompiledProgram,
         code: &Code,
     ) -> Result<(Vec<ArrayParameter>, Vec<Option<NodePlace>>), AotError> {
-        let all = signature::arrays(code);
+        let named = |position: usize| {
+            let node = program.compiled.nodes().get(position)?;
+            let name = program.names.iter().position(|(named, _)| named == node)?;
+            Some((name, program.names[name].1.as_str()))
+        };
+        let all = signature::arrays(code, named);
         self.check_constants(program, &all)?;
         let mut places = vec![None; code.schedule().nodes().len()];
         let mut arrays = Vec::new();
@@ -395,12 +411,10 @@ impl RoutineCompiler<'_> {
         Ok((arrays, places))
     }
 
-    /// Checks that the routine reads each node for which a constant is given.
+    /// Checks that the program has each node for which a constant is given.
     fn check_constants(&self, program: &CompiledProgram, all: &[ArrayParameter]) -> Result<(), AotError> {
         for (node, _) in &program.constants {
-            let is_read =
-                |array: &&ArrayParameter| program.compiled.nodes().get(array.position) == Some(node);
-            if !all.iter().any(|array| is_read(&array)) {
+            if !program.compiled.nodes().contains(node) {
                 let read: Vec<String> = all.iter().map(|array| format!("`{}`", array.node)).collect();
                 let (routine, node) = (self.name.to_owned(), node.name());
                 return Err(AotError::NoNode { routine, node, known: read.join(", ") });

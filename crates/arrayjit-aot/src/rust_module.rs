@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use arrayjit::{DType, ir::Symbol};
 use codegen_cranelift::object::ObjectLevel;
 
 use crate::constants::ConstantPlace;
 use crate::library::{Library, LibraryRoutine};
-use crate::signature::ArrayParameter;
+use crate::signature::{ArrayParameter, ElementTypes, FunctionParameter};
 
 /// Lints that the module cannot obey: a program may use a part of it, and routines may take many arrays.
 const ALLOWED: &str =
@@ -65,28 +64,32 @@ impl{lifetime} {name}{lifetime} {{
 /// The method of a routine.
 fn method(text: &mut String, library: &Library, routine: &LibraryRoutine) {
     let name = &routine.name;
-    let parameters = Symbol::parameters(&routine.symbols);
+    let parameters = routine.function_parameters();
     let _ = write!(text, "\n    /// The routine `{name}`.\n    ///\n");
-    for array in &routine.arrays {
-        let use_of = if array.is_written { "written" } else { "read" };
-        let _ = writeln!(text, "    /// * `{}`: `{}`, {use_of}", array.name, array.shape());
+    for parameter in &parameters {
+        let _ = writeln!(text, "    /// * `{}`: {}", parameter.name(), parameter.description("`"));
     }
-    for (symbol, name) in parameters.iter().zip(&routine.symbol_names) {
-        let (least, greatest) = symbol.interval();
-        let _ = writeln!(text, "    /// * `{name}`: {least} to {greatest}");
-    }
-    if !parameters.is_empty() {
+    if !routine.parameters().is_empty() {
         text.push_str("    ///\n    /// # Errors\n    ///\n    /// A value that is out of its range.\n");
     }
     let _ = writeln!(text, "    pub fn {name}(\n        &self,");
-    for array in &routine.arrays {
-        let reference = if array.is_written { "&mut " } else { "&" };
-        let (name, element, len) = (&array.name, element(array.dtype), array.len());
-        let _ = writeln!(text, "        {name}: {reference}arrayjit_rt::Aligned<[{element}; {len}]>,");
-    }
-    let names = &routine.symbol_names[..parameters.len()];
-    for name in names {
-        let _ = writeln!(text, "        {name}: i64,");
+    let file = (library.place == ConstantPlace::File)
+        .then(|| "(&raw const *self.constants).cast_mut().cast()".to_owned());
+    let (mut args, mut bindings) = (Vec::from_iter(file), Vec::new());
+    for parameter in &parameters {
+        let name = parameter.name();
+        let _ = match parameter {
+            FunctionParameter::Array(array) => {
+                let reference = if array.is_written { "&mut " } else { "&" };
+                let (element, len) = (ElementTypes::of(array.dtype).rust, array.len());
+                args.push(address(array));
+                writeln!(text, "        {name}: {reference}arrayjit_rt::Aligned<[{element}; {len}]>,")
+            }
+            FunctionParameter::Symbol { .. } => {
+                bindings.push(name);
+                writeln!(text, "        {name}: i64,")
+            }
+        };
     }
     let arena = library.arena_bytes();
     let _ = writeln!(
@@ -102,9 +105,6 @@ fn method(text: &mut String, library: &Library, routine: &LibraryRoutine) {
             "            fn {entry}(args: *const *mut u8, bindings: *const i64, arena: *mut u8) -> i64;"
         );
     }
-    let file = (library.place == ConstantPlace::File)
-        .then(|| "(&raw const *self.constants).cast_mut().cast()".to_owned());
-    let args: Vec<String> = file.into_iter().chain(routine.arrays.iter().map(address)).collect();
     let symbols: Vec<String> = routine.symbol_names.iter().map(|name| format!("{name:?}")).collect();
     let _ = write!(
         text,
@@ -123,7 +123,7 @@ fn method(text: &mut String, library: &Library, routine: &LibraryRoutine) {
         num_args = args.len(),
         args = args.join(", "),
         symbols = symbols.join(", "),
-        bindings = names.join(", "),
+        bindings = bindings.join(", "),
     );
 }
 
@@ -132,23 +132,6 @@ fn address(array: &ArrayParameter) -> String {
     match array.is_written {
         true => format!("(&raw mut *{}).cast()", array.name),
         false => format!("(&raw const *{}).cast_mut().cast()", array.name),
-    }
-}
-
-/// The Rust type of elements. Narrow floats are their bits.
-fn element(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "bool",
-        DType::U8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => "u8",
-        DType::I8 => "i8",
-        DType::U16 | DType::F16 | DType::Bf16 => "u16",
-        DType::I32 => "i32",
-        DType::U32 => "u32",
-        DType::I64 => "i64",
-        DType::U64 => "u64",
-        DType::F32 => "f32",
-        DType::F64 => "f64",
-        DType::U32x4 => "[u32; 4]",
     }
 }
 

@@ -9,7 +9,7 @@ use codegen_core::{Access, Code};
 /// An array that the caller of a routine gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayParameter {
-    /// The name of the node.
+    /// The name of the node, or the name by which callers know it.
     pub node: String,
     /// The name of the parameter: that of the node as an identifier.
     pub name: String,
@@ -40,14 +40,74 @@ impl ArrayParameter {
     }
 }
 
+/// A parameter of a routine's function. Both languages have the same ones in the same order.
+pub(crate) enum FunctionParameter<'r> {
+    Array(&'r ArrayParameter),
+    /// A size or an index, which each run gives.
+    Symbol {
+        name: &'r str,
+        interval: (i64, i64),
+    },
+}
+
+impl FunctionParameter<'_> {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            FunctionParameter::Array(array) => &array.name,
+            FunctionParameter::Symbol { name, .. } => name,
+        }
+    }
+
+    /// The type and the access, or the range. `quote` is put around the type.
+    pub(crate) fn description(&self, quote: &str) -> String {
+        match self {
+            FunctionParameter::Array(array) => {
+                let use_of = if array.is_written { "written" } else { "read" };
+                format!("{quote}{}{quote}, {use_of}", array.shape())
+            }
+            FunctionParameter::Symbol { interval: (least, greatest), .. } => format!("{least} to {greatest}"),
+        }
+    }
+}
+
+/// The types of an element in Rust and in C. Narrow floats are their bits. Four words of random bits are four
+/// elements in C.
+pub(crate) struct ElementTypes {
+    pub(crate) rust: &'static str,
+    pub(crate) c: &'static str,
+}
+
+impl ElementTypes {
+    pub(crate) fn of(dtype: DType) -> ElementTypes {
+        let (rust, c) = match dtype {
+            DType::Bool => ("bool", "bool"),
+            DType::U8 | DType::Fp8E5m2 | DType::Fp8E4m3fn => ("u8", "uint8_t"),
+            DType::I8 => ("i8", "int8_t"),
+            DType::U16 | DType::F16 | DType::Bf16 => ("u16", "uint16_t"),
+            DType::I32 => ("i32", "int32_t"),
+            DType::U32 => ("u32", "uint32_t"),
+            DType::U32x4 => ("[u32; 4]", "uint32_t"),
+            DType::I64 => ("i64", "int64_t"),
+            DType::U64 => ("u64", "uint64_t"),
+            DType::F32 => ("f32", "float"),
+            DType::F64 => ("f64", "double"),
+        };
+        ElementTypes { rust, c }
+    }
+}
+
 /// A type and dimensions in the form of texts, `f32[2, 3]`.
 pub(crate) fn shape(dtype: DType, dims: &[usize]) -> String {
     let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
     format!("{dtype}[{}]", dims.join(", "))
 }
 
-/// The arrays of memory that the calls of some code access, in the order of its nodes.
-pub(crate) fn arrays(code: &Code) -> Vec<ArrayParameter> {
+/// The arrays of memory that the calls of some code access: those that `named` gives a rank and a name first,
+/// then the others in the order of the nodes.
+pub(crate) fn arrays<'n>(
+    code: &Code,
+    named: impl Fn(usize) -> Option<(usize, &'n str)>,
+) -> Vec<ArrayParameter> {
     let schedule = code.schedule();
     let (mut used, mut written) = (BTreeSet::new(), BTreeSet::new());
     for call in schedule.calls() {
@@ -61,12 +121,15 @@ pub(crate) fn arrays(code: &Code) -> Vec<ArrayParameter> {
             }
         }
     }
+    let mut used: Vec<usize> = used.into_iter().collect();
+    used.sort_by_key(|&position| named(position).map_or(usize::MAX, |(rank, _)| rank));
     let mut names = BTreeSet::new();
     let array = |position: usize| {
         let decl = &schedule.nodes()[position];
+        let node = named(position).map_or(&*decl.name, |(_, name)| name);
         ArrayParameter {
-            node: decl.name.clone(),
-            name: unique(identifier(&decl.name), &mut names),
+            node: node.to_owned(),
+            name: unique(identifier(node), &mut names),
             dtype: decl.dtype,
             dims: decl.dims.to_vec(),
             is_written: written.contains(&position),

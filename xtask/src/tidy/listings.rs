@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// The documents that are checked.
-const GUIDES: [&str; 2] = ["docs/writing-a-codegen.md", "docs/writing-a-device.md"];
+const GUIDES: [&str; 3] = ["docs/aot.md", "docs/writing-a-codegen.md", "docs/writing-a-device.md"];
 /// The languages of listings that are parts of files.
 const LANGUAGES: [&str; 3] = ["rust", "c", "toml"];
 /// A line of a listing that stands for any number of lines.

@@ -45,7 +45,7 @@ fn a_network_of_tensors_ships_with_its_weights() -> Result<(), Box<dyn std::erro
         program.kept.insert(y.node().clone());
         let compiled = backend.compile_assignments(&program)?;
         let constants = constants(&graph, &trained)?;
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(CompiledProgram { compiled, constants })
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(CompiledProgram { constants, ..compiled.into() })
     })?;
 
     let routine = &library.routines()[0];

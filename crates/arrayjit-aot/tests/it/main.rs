@@ -4,8 +4,14 @@
 mod bad_input;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod c_program;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod example;
 mod files;
 mod graphs;
 mod kernels;
 mod loader;
+mod onnx;
+#[allow(dead_code, reason = "tests of another crate need more")]
+#[path = "../../../arrayjit-onnx/tests/it/build.rs"]
+mod onnx_builder;
 mod programs;

@@ -1,13 +1,13 @@
 //! Whole programs: the entries of objects compute the bits of a backend of this process.
 #![allow(unsafe_code, reason = "entries of objects are called here")]
 
-use arrayjit::{Backend, DType, HostArray, Nodes, TensorNode};
-use arrayjit_aot::{Library, LibraryRoutine, ObjectLevel};
+use arrayjit::{Backend, Compiled, DType, HostArray, Nodes, TensorNode};
+use arrayjit_aot::{ConstantPlace, Library, LibraryRoutine, ObjectLevel};
 
 use crate::kernels::levels;
 use crate::loader::LoadedObject;
 
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+pub(crate) const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// The programs, each with the values of its parameters among the symbols.
 const PROGRAMS: &[(&str, &str, &[i64])] = &[
@@ -60,9 +60,19 @@ fn fill(values: &mut HostArray, dtype: DType, numbers: &[f64]) {
 }
 
 /// The values of all arrays after a run of the text on a backend of this process.
-fn reference(text: &str, routine: &LibraryRoutine, bindings: &[i64]) -> Vec<HostArray> {
+fn reference_of_text(text: &str, routine: &LibraryRoutine, bindings: &[i64]) -> Vec<HostArray> {
     let backend = Backend::open("inline").expect("a backend");
     let compiled = backend.compile(text, &Nodes::default()).expect("a valid text");
+    reference(&backend, &compiled, routine, bindings)
+}
+
+/// The values of all arrays after a run of a compiled program on its backend.
+pub(crate) fn reference(
+    backend: &Backend,
+    compiled: &Compiled,
+    routine: &LibraryRoutine,
+    bindings: &[i64],
+) -> Vec<HostArray> {
     let node = |array: &arrayjit_aot::ArrayParameter| -> TensorNode {
         compiled.node(&array.node).expect("a node of the routine").clone()
     };
@@ -91,7 +101,7 @@ fn aligned(bytes: &[u8]) -> Vec<Line> {
 }
 
 /// The bytes of all arrays after a run of an entry, or its status.
-fn run(
+pub(crate) fn run(
     object: &LoadedObject,
     entry: &str,
     routine: &LibraryRoutine,
@@ -135,7 +145,7 @@ fn programs_have_the_bits_of_the_process() {
     }
     let object = LoadedObject::new(&library.object().expect("a small object"));
     for (routine, (name, text, bindings)) in library.routines().iter().zip(PROGRAMS) {
-        let expected = reference(text, routine, bindings);
+        let expected = reference_of_text(text, routine, bindings);
         for level in levels() {
             let found = run(&object, &symbol("all", name, level), routine, bindings).expect("it runs");
             for ((array, expected), found) in routine.arrays().iter().zip(&expected).zip(&found) {
@@ -151,7 +161,7 @@ fn constants_ship_with_the_library() {
     let mut all = Library::new("all", TRIPLE).expect("a target");
     let routine = all.add_text("f", text, &[]).expect("a valid text");
     let at = routine.arrays().iter().position(|array| array.node == "w").expect("the weights");
-    let (expected, weights) = (reference(text, routine, &[]), values(routine).remove(at));
+    let (expected, weights) = (reference_of_text(text, routine, &[]), values(routine).remove(at));
     // With a constant, the arrays of the caller are the others, and get other values than before.
     let mut library = Library::new("with", TRIPLE).expect("a target");
     library.add_text("f", text, &[("w", &weights)]).expect("a valid text");
@@ -164,6 +174,40 @@ fn constants_ship_with_the_library() {
     for level in levels() {
         let found = run(&object, &symbol("with", "f", level), routine, &[]).expect("it runs");
         assert_eq!(found[1], expected[2].bytes(), "{level}");
+    }
+}
+
+#[test]
+fn constants_in_a_file_are_read_where_the_caller_has_them() {
+    let text = "input x f32[5], w f32[5, 3], b f32[3]
+                y[j] :+= x[i] * w[i,j]
+                z[j]  := y[j] + b[j]
+                keep z";
+    let array = |dims: &[usize], from: usize| {
+        let numbers: Vec<f32> = (from..from + dims.iter().product::<usize>()).map(|at| at as f32).collect();
+        HostArray::from_slice(&numbers, dims.iter().copied()).expect("a small array")
+    };
+    let (x, w, b) = (array(&[5], 1), array(&[5, 3], 3), array(&[3], 100));
+    let expected: Vec<f32> = (0..3)
+        .map(|j| (0..5).map(|i| (i + 1) as f32 * (3 * i + j + 3) as f32).sum::<f32>() + (100 + j) as f32)
+        .collect();
+    let library = Library::with_levels("file", TRIPLE, &levels()).expect("a target");
+    let mut library = library.with_constants_in(ConstantPlace::File);
+    library.add_text("f", text, &[("w", &w), ("b", &b)]).expect("a valid text");
+    let routine = &library.routines()[0];
+    assert_eq!(routine.arrays().iter().map(|array| &*array.name).collect::<Vec<_>>(), ["x", "z"]);
+    let object = LoadedObject::new(&library.object().expect("a small object"));
+    let mut memory = [library.constants(), x.bytes(), &[0; 12]].map(aligned);
+    let mut arena = aligned(&vec![0; routine.arena_bytes()]);
+    for level in levels() {
+        memory[2][0] = Line([0; 64]);
+        let args: Vec<*mut u8> = memory.iter_mut().map(|lines| lines.as_mut_ptr().cast()).collect();
+        let entry = symbol("file", "f", level);
+        // SAFETY: the file of constants comes first; the arrays have the sizes of the routine.
+        let status = unsafe { object.call(&entry, &args, &[], arena.as_mut_ptr().cast()) };
+        let found: Vec<f32> =
+            memory[2][0].0[..12].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        assert_eq!((status, found), (0, expected.clone()), "{level}");
     }
 }
 

@@ -1,0 +1,165 @@
+//! ONNX models: objects compute the bits of sessions of this process.
+
+use std::collections::BTreeMap;
+
+use arrayjit::{Backend, HostArray};
+use arrayjit_aot::{AotError, Library, LibraryRoutine};
+use arrayjit_onnx::{DimensionSize, Model};
+
+use crate::kernels::levels;
+use crate::loader::LoadedObject;
+use crate::onnx_builder::{GraphProto, constant, floats, graph, int, ints, load, longs, node, value};
+use crate::programs::{TRIPLE, run_on, symbol};
+
+/// Numbers of both signs without a pattern along any axis.
+pub(crate) fn numbers(dims: &[usize]) -> HostArray {
+    let number = |at: usize| ((at * 7919 + dims.len()) % 1013) as f32 / 506.0 - 1.0;
+    let numbers: Vec<f32> = (0..dims.iter().product()).map(number).collect();
+    floats(&numbers, dims)
+}
+
+/// The graph with one input of these dimensions.
+fn of_input(mut graph: GraphProto, name: &str, dims: &[&str]) -> GraphProto {
+    graph.input = vec![value(name, Some(dims))];
+    graph
+}
+
+fn inputs(graph: GraphProto, dims: &[&str]) -> Model {
+    load(of_input(graph, "x", dims)).expect("a valid model")
+}
+
+/// A classifier of images: convolutions, of which one is depthwise, a pool, a product and probabilities.
+pub(crate) fn classifier_graph(outputs: &[&str]) -> GraphProto {
+    let nodes = vec![
+        ints(ints(node("c = Conv x w1 b1"), "strides", &[2, 2]), "pads", &[1, 1, 1, 1]),
+        node("s = HardSigmoid c"),
+        node("h = Mul c s"),
+        ints(int(node("d = Conv h w2"), "group", 8), "pads", &[1, 1, 1, 1]),
+        node("p = Conv d w3"),
+        node("r = Relu p"),
+        node("g = GlobalAveragePool r"),
+        node("f = Flatten g"),
+        int(node("z = Gemm f w4 b4"), "transB", 1),
+        node("y = Softmax z"),
+    ];
+    let mut all = graph(&["x"], outputs, nodes);
+    for (name, dims) in [
+        ("w1", &[8, 3, 3, 3][..]),
+        ("b1", &[8]),
+        ("w2", &[8, 1, 3, 3]),
+        ("w3", &[24, 8, 1, 1]),
+        ("w4", &[10, 24]),
+        ("b4", &[10]),
+    ] {
+        all = constant(all, name, &numbers(dims));
+    }
+    of_input(all, "x", &["batch", "3", "24", "20"])
+}
+
+/// A head of attention over a sequence of any length, with a residual connection.
+fn attention() -> Model {
+    let nodes = vec![
+        node("q = MatMul x wq"),
+        node("k = MatMul x wk"),
+        node("v = MatMul x wv"),
+        ints(node("kt = Transpose k"), "perm", &[1, 0]),
+        node("s = MatMul q kt"),
+        node("t = Mul s scale"),
+        node("p = Softmax t"),
+        node("o = MatMul p v"),
+        node("y = Add o x"),
+    ];
+    let mut all = graph(&["x"], &["y"], nodes);
+    for name in ["wq", "wk", "wv"] {
+        all = constant(all, name, &numbers(&[32, 32]));
+    }
+    inputs(constant(all, "scale", &floats(&[0.25], &[])), &["length", "32"])
+}
+
+fn sizes(sizes: &[(&str, DimensionSize)]) -> BTreeMap<String, DimensionSize> {
+    sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect()
+}
+
+/// The array within one of greater dimensions, whose other elements are 0.
+fn widened(array: &HostArray, dims: &[usize]) -> HostArray {
+    array.resized(dims.iter().copied().collect::<arrayjit::Dims>()).expect("a small array")
+}
+
+/// Compares a routine with a session, on inputs of these dimensions.
+fn check(library: &Library, routine: &LibraryRoutine, model: &Model, dims: &[usize], sizes: &[i64]) {
+    let session = model.session(&Backend::open("inline").expect("a backend")).expect("a session");
+    let x = numbers(dims);
+    let expected = session.run(&[("x", &x)]).expect("a run");
+    let object = LoadedObject::new(&library.object().expect("a small object"));
+    let mut given = vec![widened(&x, &routine.arrays()[0].dims)];
+    given.extend(
+        routine.arrays()[1..]
+            .iter()
+            .map(|array| HostArray::zeros(array.dtype, array.dims.iter().copied()).expect("a small array")),
+    );
+    for level in levels() {
+        let found = run_on(&object, &symbol("net", routine.name(), level), routine, &given, sizes)
+            .unwrap_or_else(|status| panic!("{} at {level}: status {status}", routine.name()));
+        for ((array, expected), found) in routine.arrays()[1..].iter().zip(&expected).zip(&found[1..]) {
+            let expected = widened(expected, &array.dims);
+            assert!(expected.bytes() == found, "{} at {level}: `{}` differs", routine.name(), array.name);
+        }
+    }
+}
+
+#[test]
+fn models_have_the_bits_of_sessions() {
+    use DimensionSize::{Fixed, UpTo};
+    let mut library = Library::with_levels("net", TRIPLE, &levels()).expect("a target");
+    let (images, text) = (load(classifier_graph(&["y", "z"])).expect("a valid model"), attention());
+    library.add_onnx("classify", &images, &sizes(&[("batch", Fixed(2))])).expect("one graph");
+    library.add_onnx("attend", &text, &sizes(&[("length", Fixed(48))])).expect("one graph");
+    library.add_onnx("attend_up_to", &text, &sizes(&[("length", UpTo(50))])).expect("one graph");
+    let [classify, attend, up_to] = library.routines() else { panic!("three routines") };
+    let names: Vec<&str> = classify.arrays().iter().map(|array| &*array.name).collect();
+    assert_eq!(names, ["x", "y", "z"]);
+    check(&library, classify, &images, &[2, 3, 24, 20], &[]);
+    check(&library, attend, &text, &[48, 32], &[]);
+    for length in [50, 31, 2] {
+        check(&library, up_to, &text, &[length, 32], &[length as i64]);
+    }
+}
+
+#[test]
+fn every_output_is_an_array_of_its_own() {
+    let nodes = vec![node("y = Add x w"), node("z = Identity y"), node("same = Identity x")];
+    let all = constant(graph(&["x"], &["y", "z", "same", "w"], nodes), "w", &numbers(&[3]));
+    let model = inputs(all, &["2", "3"]);
+    let mut library = Library::with_levels("net", TRIPLE, &levels()).expect("a target");
+    library.add_onnx("f", &model, &BTreeMap::new()).expect("one graph");
+    let routine = &library.routines()[0];
+    let names: Vec<&str> = routine.arrays().iter().map(|array| &*array.name).collect();
+    assert_eq!(names, ["x", "y", "z", "same", "w"]);
+    check(&library, routine, &model, &[2, 3], &[]);
+}
+
+fn rejected(model: &Model, with: &[(&str, DimensionSize)]) -> String {
+    let mut library = Library::new("net", TRIPLE).expect("a target");
+    match library.add_onnx("f", model, &sizes(with)) {
+        Ok(_) => panic!("it is accepted"),
+        Err(error @ AotError::Compile { .. }) => error.to_string(),
+        Err(error) => panic!("another error: {error}"),
+    }
+}
+
+#[test]
+fn models_that_are_no_routine_are_rejected() {
+    use DimensionSize::Fixed;
+    let error = rejected(&attention(), &[]);
+    assert!(error.contains("`x`") && error.contains("`length`"), "{error}");
+    let error = rejected(&attention(), &[("length", Fixed(0))]);
+    assert!(error.contains("`length`") && error.contains("1 or more"), "{error}");
+    let error = rejected(&attention(), &[("length", Fixed(3)), ("height", Fixed(2))]);
+    assert!(error.contains("`height`") && error.contains("`length`"), "{error}");
+    let nonzero = inputs(graph(&["x"], &["y"], vec![node("y = NonZero x")]), &["4"]);
+    let error = rejected(&nonzero, &[]);
+    assert!(error.contains("NonZero of opset") && error.contains("only a run has"), "{error}");
+    let shape = constant(graph(&["x"], &["y"], vec![node("y = Reshape x to")]), "to", &longs(&[3], &[1]));
+    let error = rejected(&inputs(shape, &["4"]), &[]);
+    assert!(error.contains("Reshape of opset"), "{error}");
+}
