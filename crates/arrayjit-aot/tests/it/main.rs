@@ -15,3 +15,4 @@ mod onnx;
 #[path = "../../../arrayjit-onnx/tests/it/build.rs"]
 mod onnx_builder;
 mod programs;
+mod random;

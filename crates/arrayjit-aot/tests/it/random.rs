@@ -1,0 +1,60 @@
+//! Random programs: entries compute the bits of code that is compiled in the process.
+//!
+//! The variable `EFFORT` says how many programs (`random_programs::effort`).
+
+use arrayjit::{Backend, HostArray};
+use arrayjit_aot::{ArrayParameter, CompiledProgram, Library};
+use filetests::generate::observed;
+use random_programs::{ProgramWeights, effort, program_from_seed};
+
+use crate::kernels::levels;
+use crate::loader::LoadedObject;
+use crate::programs::{TRIPLE, reference, run, symbol};
+
+/// Whether the bytes are those of the values, up to the choice of NaN.
+fn agrees(array: &ArrayParameter, expected: &HostArray, found: &[u8]) -> bool {
+    let size = array.dtype.size_bytes();
+    let mut elements = expected.bytes().chunks(size).zip(found.chunks(size)).enumerate();
+    let values = expected.values();
+    let found =
+        HostArray::from_bytes(array.dtype, array.dims.iter().copied(), found).expect("whole elements");
+    let is_nan = |at: usize| values[at].is_nan() && found.values()[at].is_nan();
+    elements.all(|(at, (expected, found))| expected == found || array.dtype.is_float() && is_nan(at))
+}
+
+#[test]
+fn random_programs_have_the_bits_of_the_process() {
+    let (mut same, mut rejected) = (0, 0);
+    for seed in effort::seeds(200) {
+        let program = program_from_seed(seed, 50 + seed as usize % 150, &ProgramWeights::one_routine());
+        let program = observed(program);
+        if program.nodes.iter().any(|node| node.padding().is_some()) {
+            rejected += 1; // callers of objects give no margins
+            continue;
+        }
+        let text = program.text(0);
+        let nodes = || program.nodes.iter().map(|node| node.tensor_node()).collect::<Vec<_>>();
+        let backend = Backend::open("inline").expect("a backend");
+        let Ok(compiled) = backend.compile(&text, nodes()) else {
+            rejected += 1;
+            continue;
+        };
+        let level = levels()[seed as usize % levels().len()];
+        let mut library = Library::with_levels("random", TRIPLE, &[level]).expect("a target");
+        let added = library.add("f", |backend| backend.compile(&text, nodes()).map(CompiledProgram::from));
+        if let Err(error) = added {
+            panic!("seed {seed} at {level}: {error}\n{program}");
+        }
+        let routine = &library.routines()[0];
+        let bindings: Vec<i64> = routine.parameters().iter().map(|symbol| symbol.interval().0).collect();
+        let expected = reference(&backend, &compiled, routine, &bindings);
+        let object = LoadedObject::new(&library.object().expect("a small object"));
+        let found = run(&object, &symbol("random", "f", level), routine, &bindings).expect("in range");
+        for ((array, expected), found) in routine.arrays().iter().zip(&expected).zip(&found) {
+            let node = &array.node;
+            assert!(agrees(array, expected, found), "seed {seed} at {level}: `{node}` differs\n{program}");
+        }
+        same += 1;
+    }
+    assert!(same > 2 * rejected, "{same} programs are the same, {rejected} are rejected");
+}
