@@ -52,7 +52,7 @@ pub use crate::{
     operand::TensorOperand,
     optim::{AdamW, Sgd},
     parameter::{Init, Parameter, Params},
-    quantized::{BlockFormat, QuantizedArrays, QuantizedFormat},
+    quantized::{BlockFormat, QuantizedArray, QuantizedArrays, QuantizedFormat},
     scan::{Scan, ScanStep},
     session::{Batch, Session},
     shape::Axes,

@@ -55,7 +55,7 @@ impl From<Size> for InputDim {
 
 /// Operations on tensors with such sizes, besides those on elements. The texts of other operations have
 /// numbers that follow from shapes, which are bounds.
-const OPERATIONS: [&str; 59] = [
+const OPERATIONS: [&str; 61] = [
     "all",
     "all_keepdim",
     "any",
@@ -96,6 +96,8 @@ const OPERATIONS: [&str; 59] = [
     "permute",
     "prod",
     "prod_keepdim",
+    "quantized_linear",
+    "quantized_rows",
     "rearrange",
     "reshape",
     "rms_norm",

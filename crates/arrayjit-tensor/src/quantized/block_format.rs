@@ -1,8 +1,12 @@
 //! Blocks of quantized weights as GGUF files store them: one output after the other, block after block.
 
+use arrayjit::DType;
 use half::f16;
 
-use super::{QuantizedArrays, QuantizedFormat};
+use super::{
+    arrays::Row,
+    format::{BlockScales, misfit},
+};
 use crate::error::TensorError;
 
 /// A type of blocks in GGUF files. In memory, integers of 5 and 6 bits take 8.
@@ -85,7 +89,13 @@ impl BlockFormat {
         Ok(())
     }
 
-    fn bits(self) -> usize {
+    /// The number of weights with a scale of their own.
+    pub(super) fn part_weights(self) -> usize {
+        self.sizes()[2]
+    }
+
+    /// The bits of an integer in memory.
+    pub(super) fn bits(self) -> usize {
         match self {
             BlockFormat::Q4_0 | BlockFormat::Q4_1 | BlockFormat::Q4K => 4,
             BlockFormat::Q5_0
@@ -117,62 +127,78 @@ impl BlockFormat {
         }
     }
 
-    /// The scale and the offset of a part of a block.
-    fn scale(self, block: &[u8], part: usize) -> (f32, f32) {
-        let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
-        let minus = |zero: f32, scale: f32| (scale, -zero * scale);
+    /// The integer that stands for 0; none of formats with offsets.
+    fn zero(self) -> Option<u8> {
         match self {
-            BlockFormat::Q4_0 => minus(8.0, half(0)),
-            BlockFormat::Q4_1 | BlockFormat::Q5_1 => (half(0), half(2)),
-            BlockFormat::Q5_0 => minus(16.0, half(0)),
-            BlockFormat::Q8_0 => minus(128.0, half(0)),
-            BlockFormat::Q4K | BlockFormat::Q5K => {
-                let packed = &block[4..16];
-                let (scale, least) = match part {
-                    0..4 => (packed[part] & 63, packed[part + 4] & 63),
-                    _ => (
-                        packed[part + 4] & 15 | packed[part - 4] >> 6 << 4,
-                        packed[part + 4] >> 4 | packed[part] >> 6 << 4,
-                    ),
-                };
-                (half(0) * f32::from(scale), -(half(2) * f32::from(least)))
-            }
-            BlockFormat::Q6K => minus(32.0, half(208) * f32::from(block[192 + part] as i8)),
+            BlockFormat::Q4_0 => Some(8),
+            BlockFormat::Q5_0 => Some(16),
+            BlockFormat::Q8_0 => Some(128),
+            BlockFormat::Q6K => Some(32),
+            BlockFormat::Q4_1 | BlockFormat::Q5_1 | BlockFormat::Q4K | BlockFormat::Q5K => None,
         }
     }
-}
 
-fn misfit(argument: &'static str, found: usize, expected: String) -> TensorError {
-    TensorError::Argument { argument, found: found.to_string(), expected }
-}
+    /// The factor of the scales and that of the offsets of a block. The second has no meaning if a zero
+    /// replaces the offsets.
+    fn floats(self, block: &[u8]) -> [f16; 2] {
+        let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]);
+        match self {
+            BlockFormat::Q6K => [half(208); 2],
+            _ => [half(0), half(2)],
+        }
+    }
 
-impl QuantizedArrays {
-    /// Packs weights of shape `[outputs, inputs]` from the bytes of a GGUF file.
-    ///
-    /// # Errors
-    /// Inputs that are no whole number of blocks, or another number of bytes.
-    pub fn from_blocks(
-        format: BlockFormat,
-        [outputs, inputs]: [usize; 2],
-        bytes: &[u8],
-    ) -> Result<QuantizedArrays, TensorError> {
-        let [weights, size, part] = format.sizes();
-        if !inputs.is_multiple_of(weights) {
-            return Err(misfit("inputs", inputs, format!("a multiple of {weights}")));
+    /// The factors of 8 bits of a part of a block, beside those of the block.
+    fn factors(self, block: &[u8], part: usize) -> [i8; 2] {
+        match self {
+            BlockFormat::Q4K | BlockFormat::Q5K => {
+                let packed = &block[4..16];
+                let [scale, least] = match part {
+                    0..4 => [packed[part] & 63, packed[part + 4] & 63],
+                    _ => [
+                        packed[part + 4] & 15 | packed[part - 4] >> 6 << 4,
+                        packed[part + 4] >> 4 | packed[part] >> 6 << 4,
+                    ],
+                };
+                [scale as i8, -(least as i8)]
+            }
+            BlockFormat::Q6K => [block[192 + part] as i8; 2],
+            _ => [1; 2],
         }
-        let in_row = inputs / weights * size;
-        if outputs.checked_mul(in_row) != Some(bytes.len()) {
-            return Err(misfit("bytes", bytes.len(), format!("{outputs} times {in_row}")));
+    }
+
+    /// The scale and the offset of a part of a block.
+    fn scale(self, block: &[u8], part: usize) -> (f32, f32) {
+        let (floats, factors) = (self.floats(block), self.factors(block, part));
+        let [scale, offset] = [0, 1].map(|at| floats[at].to_f32() * f32::from(factors[at]));
+        (scale, self.zero().map_or(offset, |zero| -f32::from(zero) * scale))
+    }
+
+    /// How packed weights have the scales.
+    pub(super) fn scales(self) -> BlockScales {
+        let shared_by = self.block_weights() / self.part_weights();
+        BlockScales { float: DType::F16, zero: self.zero(), shared_by }
+    }
+
+    /// The bytes of a row of whole blocks.
+    pub(super) fn row_bytes(self, inputs: usize) -> usize {
+        (inputs / self.block_weights()).saturating_mul(self.block_bytes())
+    }
+
+    /// The row that whole blocks have.
+    pub(super) fn row(self, bytes: &[u8]) -> Row {
+        let kinds = if self.zero().is_some() { 1 } else { 2 };
+        let BlockScales { shared_by, .. } = self.scales();
+        let mut integers = Vec::with_capacity(bytes.len() / self.block_bytes() * self.block_weights());
+        let (mut floats, mut factors) = (vec![vec![]; kinds], vec![vec![]; kinds]);
+        for block in bytes.chunks_exact(self.block_bytes()) {
+            integers.extend((0..self.block_weights()).map(|at| self.integer(block, at)));
+            for (kind, (floats, factors)) in floats.iter_mut().zip(&mut factors).enumerate() {
+                floats.extend(self.floats(block)[kind].to_ne_bytes());
+                factors.extend((0..shared_by).map(|part| self.factors(block, part)[kind] as u8));
+            }
         }
-        let row_of = |output: usize| &bytes[output * in_row..][..in_row];
-        let block_of = |output: usize, at: usize| &row_of(output)[at * size..][..size];
-        QuantizedArrays::pack(
-            QuantizedFormat::new([outputs, inputs], part, format.bits())?,
-            |output, input| format.integer(block_of(output, input / weights), input % weights),
-            |output, at| {
-                let parts = weights / part;
-                format.scale(block_of(output, at / parts), at % parts)
-            },
-        )
+        let scales = if shared_by == 1 { floats } else { [factors, floats].concat() };
+        Row { integers, scales }
     }
 }

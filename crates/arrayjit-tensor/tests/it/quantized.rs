@@ -3,7 +3,7 @@
 
 use arrayjit_tensor::{
     Backend, BlockFormat, DType, Graph, HostArray, ModelState, Params, QuantizedArrays, QuantizedFormat,
-    TensorError,
+    Tensor, TensorError,
 };
 
 /// Bytes that look random, and halves of moderate size at these positions of each block.
@@ -116,13 +116,26 @@ const FORMATS: &[Format] = &[
     (BlockFormat::Q6K, 210, &[208], q6_k),
 ];
 
+fn constants(graph: &Graph, weights: &QuantizedArrays) -> Result<Vec<Tensor>, TensorError> {
+    weights.arrays.iter().map(|array| graph.constant(array.clone())).collect()
+}
+
+/// The rows of the weights at these positions.
+fn rows(backend: &str, weights: &QuantizedArrays, positions: &[i32]) -> Result<HostArray, TensorError> {
+    let graph = Graph::new();
+    let given = graph.input("positions", [positions.len()], DType::I32)?;
+    let y = given.quantized_rows(weights.format, &constants(&graph, weights)?)?;
+    let model = graph.compile(&ModelState::new(&Backend::open(backend)?, &Params::new(1))?, &[&y])?;
+    let positions = HostArray::from_slice(positions, [positions.len()]).unwrap();
+    Ok(model.run_with(&[("positions", &positions)], &[])?.remove(0))
+}
+
 /// `x`, of shape `[rows, inputs]`, times the weights.
 fn product(backend: &str, weights: &QuantizedArrays, x: &HostArray) -> Result<HostArray, TensorError> {
     let graph = Graph::new();
-    let QuantizedArrays { format, integers, scales, offsets } = weights.clone();
-    let [integers, scales, offsets] = [integers, scales, offsets].map(|array| graph.constant(array));
+    let arrays = constants(&graph, weights)?;
     let given = graph.input("x", x.dims().iter().copied(), DType::F32)?;
-    let y = given.quantized_linear(format, &integers?, &scales?, &offsets?)?;
+    let y = given.quantized_linear(weights.format, &arrays)?;
     let state = ModelState::new(&Backend::open(backend)?, &Params::new(1))?;
     let model = graph.compile(&state, &[&y])?;
     Ok(model.run_with(&[("x", x)], &[])?.remove(0))
@@ -150,6 +163,12 @@ fn blocks_have_the_weights_of_their_format() {
             let expected = expected[at % outputs * inputs + at / outputs];
             assert_eq!(found as f32, expected, "{format:?}: weight {at}");
         }
+        let positions = [39, 0, 17, 39];
+        let found = rows("inline", &weights, &positions).unwrap();
+        let expected: Vec<f32> =
+            positions.iter().flat_map(|&row| &expected[row as usize * inputs..][..inputs]).copied().collect();
+        assert_eq!(found.as_slice::<f32>().unwrap(), expected, "{format:?}");
+        assert_eq!(found.bytes(), rows("interpreter", &weights, &positions).unwrap().bytes(), "{format:?}");
     }
 }
 

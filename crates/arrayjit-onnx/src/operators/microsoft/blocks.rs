@@ -161,30 +161,24 @@ fn with_packed(cx: &mut NodeContext<'_, '_>, x: &Value, blocks: Blocks) -> Resul
         return Err(OnnxError::operand(0, problem));
     }
     let format = blocks.format()?;
-    cx.reserve(DType::U8, &format.integers_shape())?;
     let mut made: Option<QuantizedArrays> = None;
     let mut tables = vec![x.clone()];
-    for name in ["integers", "scales", "offsets"] {
-        tables.push(cx.table(name.into(), || {
+    for (at, array) in format.arrays().into_iter().enumerate() {
+        cx.reserve(array.dtype, &array.shape)?;
+        tables.push(cx.table(array.name.into(), || {
             let arrays = match made.take() {
                 Some(arrays) => arrays,
                 None => blocks.packed(packed, &of_blocks)?,
             };
-            let array = match name {
-                "integers" => arrays.integers.clone(),
-                "scales" => arrays.scales.clone(),
-                _ => arrays.offsets.clone(),
-            };
+            let array = arrays.arrays[at].clone();
             made = Some(arrays);
             Ok(array)
         })?);
     }
     let shape: Vec<usize> = front.iter().copied().chain([blocks.rows]).collect();
     let y = cx.operation_of(&tables, x.dtype(), &shape, |_, tensors| match tensors {
-        [x, integers, scales, offsets] => {
-            x.quantized_linear(format, integers, scales, offsets).map_err(OnnxError::from)
-        }
-        _ => Err(OnnxError::Invalid("an operand is missing".into())),
+        [x, arrays @ ..] => x.quantized_linear(format, arrays).map_err(OnnxError::from),
+        [] => Err(OnnxError::Invalid("an operand is missing".into())),
     })?;
     Ok(Some(y))
 }
