@@ -5,11 +5,16 @@
 
 use arrayjit_tensor::{
     Parameter, Tensor,
-    nn::{Embedding, LayerNorm, Linear, Module},
+    nn::{LayerNorm, Module},
 };
 
 use crate::{
-    activation::Activation, config::Config, decoder::architecture, error::ModelError, loader::Loader,
+    activation::Activation,
+    config::Config,
+    decoder::architecture,
+    error::ModelError,
+    loader::Loader,
+    matrix::{Matrix, Projection},
 };
 
 /// The architectures of embedding models.
@@ -87,16 +92,17 @@ impl BertConfig {
 /// Attention of all tokens of a text to each other, and a network; the sum of each with its input is
 /// normalized.
 struct Layer {
-    query: Linear,
-    key: Linear,
-    value: Linear,
-    attention_output: Linear,
+    query: Projection,
+    key: Projection,
+    value: Projection,
+    attention_output: Projection,
     attention_norm: LayerNorm,
-    intermediate: Linear,
-    output: Linear,
+    intermediate: Projection,
+    output: Projection,
     norm: LayerNorm,
     activation: Activation,
     heads: usize,
+    head_size: usize,
 }
 
 impl Layer {
@@ -117,12 +123,13 @@ impl Layer {
             norm: output.layer_norm("LayerNorm", size, config.eps)?,
             activation: config.activation,
             heads: config.heads,
+            head_size: size / config.heads,
         })
     }
 
     /// `[batch, tokens, size]` to the same shape; `lengths` has the number of tokens of each text.
     fn forward(&self, x: &Tensor, lengths: &Tensor) -> Result<Tensor, ModelError> {
-        let (heads, size) = (self.heads, self.query.weight.shape()[0] / self.heads);
+        let (heads, size) = (self.heads, self.head_size);
         let text = format!(
             "scaled[b,h,i,c] := q[b,i,{size}*h + c] * recip_sqrt({size}) where h < {heads}, c < {size}
              seen[b,h,j,c] := k[b,j,{size}*h + c] where h < {heads}, c < {size}
@@ -143,7 +150,7 @@ impl Layer {
 
 /// BERT and RoBERTa: embeddings, and blocks of attention and dense layers.
 pub(crate) struct Bert {
-    words: Embedding,
+    words: Matrix,
     positions: Parameter,
     types: Parameter,
     norm: LayerNorm,
@@ -156,10 +163,11 @@ impl Bert {
         let body = loader.body(config.body);
         let (embeddings, layers) = (body.sub("embeddings"), body.sub("encoder").sub("layer"));
         let layer = |at| Layer::new(&layers.sub(at), config);
+        let table = |name: &str, rows| embeddings.sub(name).parameter("weight", &[rows, config.size]);
         Ok(Bert {
             words: embeddings.embedding("word_embeddings", config.vocabulary, config.size)?,
-            positions: embeddings.embedding("position_embeddings", config.positions, config.size)?.weight,
-            types: embeddings.embedding("token_type_embeddings", config.types, config.size)?.weight,
+            positions: table("position_embeddings", config.positions)?,
+            types: table("token_type_embeddings", config.types)?,
             norm: embeddings.layer_norm("LayerNorm", config.size, config.eps)?,
             layers: (0..config.layers).map(layer).collect::<Result<_, _>>()?,
             first_position: config.first_position,
@@ -169,7 +177,7 @@ impl Bert {
     /// Computes the vectors `[batch, tokens, size]` of tokens `[batch, tokens]`. A text has `lengths[batch]`
     /// tokens; the others of its row fill it up.
     pub(crate) fn forward(&self, tokens: &Tensor, lengths: &Tensor) -> Result<Tensor, ModelError> {
-        let words = self.words.forward(tokens)?;
+        let words = self.words.rows(tokens)?;
         let text =
             format!("y[b,i,c] := x[b,i,c] + p[i + {}, c] + t[0,c] where i < size(x, 1)", self.first_position);
         let inputs: [(&str, &dyn arrayjit_tensor::TensorOperand); 3] =

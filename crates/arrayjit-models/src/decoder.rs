@@ -8,12 +8,14 @@ mod attention;
 mod gpt2;
 mod llama;
 
-use arrayjit_tensor::{
-    Parameter, Tensor,
-    nn::{Linear, Module},
-};
+use arrayjit_tensor::Tensor;
 
-use crate::{config::Config, error::ModelError, loader::Loader};
+use crate::{
+    config::Config,
+    error::ModelError,
+    loader::Loader,
+    matrix::{Matrix, Projection},
+};
 
 /// A model from tokens to logits.
 pub(crate) trait Decoder {
@@ -101,7 +103,7 @@ pub(crate) fn architecture(config: &Config) -> String {
 }
 
 /// The logits of the last row of `[n, size]`.
-fn head(x: &Tensor, weight: &Parameter) -> Result<Tensor, ModelError> {
+fn head(x: &Tensor, matrix: &Matrix) -> Result<Tensor, ModelError> {
     let last = x.graph().apply("y[c] := x[size(x, 0) - 1, c]", &[("x", x)])?;
-    Ok(Linear { weight: weight.clone(), bias: None }.forward(&last)?)
+    Projection { matrix: matrix.clone(), bias: None }.forward(&last)
 }

@@ -12,6 +12,7 @@ use crate::{
     bert::{Bert, BertConfig},
     config::Config,
     error::{InFile, ModelError},
+    language_model::WeightStorage,
     loader::Loader,
     pooling::SentencePooling,
     safetensors_files,
@@ -79,7 +80,7 @@ impl EmbeddingModel {
             TextTokenizer::read(&tokenizer_path)?.truncated(max_length).in_file(&tokenizer_path)?;
         let pooling = SentencePooling::read(folder)?;
         let weights = safetensors_files::open_folder(folder)?;
-        let loader = Loader::new(&weights);
+        let loader = Loader::new(&weights, WeightStorage::F32);
         let bert = Bert::new(&loader, &config).in_file(folder)?;
         let state = ModelState::new(backend, &loader.finish().in_file(folder)?)?;
         let (size, vocabulary) = (config.size(), config.vocabulary());

@@ -24,6 +24,17 @@ const CHUNK: usize = 64;
 /// [`LoadOptions::context`] says otherwise: the buffers of keys and values have this length.
 const CONTEXT: usize = 4096;
 
+/// How weights of language models are kept in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightStorage {
+    /// In few bits as the file has them: integers with scales of GGUF files, and f16 and bf16. Products
+    /// convert weights where they multiply them.
+    #[default]
+    Stored,
+    /// In f32, decoded when the model is loaded: 2 to 7.1 times the memory.
+    F32,
+}
+
 /// Where and how a language model runs.
 #[derive(Clone, Default)]
 pub struct LoadOptions {
@@ -32,6 +43,8 @@ pub struct LoadOptions {
     /// The most tokens of a prompt and its continuation: at most the number that the model was made for, and
     /// by default that number or 4,096, whichever is less. Memory for keys and values grows with it.
     pub context: Option<usize>,
+    /// How weights are kept in memory.
+    pub weights: WeightStorage,
 }
 
 /// A language model with its tokenizer and the keys and values of the last text.
@@ -100,22 +113,22 @@ impl LanguageModel {
             Some(backend) => backend.clone(),
             None => Backend::open("multicore").map_err(arrayjit_tensor::TensorError::from)?,
         };
-        LanguageModel::compiled(files, &backend, options.context).in_file(path)
+        LanguageModel::compiled(files, &backend, options).in_file(path)
     }
 
     fn compiled(
         files: ModelFiles,
         backend: &Backend,
-        context: Option<usize>,
+        options: &LoadOptions,
     ) -> Result<LanguageModel, ModelError> {
         let config = DecoderConfig::read(&files.config)?;
         let sizes = config.sizes();
-        let context = context.unwrap_or(sizes.positions.min(CONTEXT));
+        let context = options.context.unwrap_or(sizes.positions.min(CONTEXT));
         if !(1..=sizes.positions).contains(&context) {
             let expected = "from 1 to the number of positions that the model was made for";
             return Err(ModelError::Option { option: "context", found: context.to_string(), expected });
         }
-        let loader = Loader::new(&files.weights);
+        let loader = Loader::new(&files.weights, options.weights);
         let decoder = config.build(&loader, CacheLength { context, chunk: CHUNK })?;
         let state = ModelState::new(backend, &loader.finish()?)?;
         let [one, chunk] = [("decode", None), ("prefill", Some(CHUNK))]

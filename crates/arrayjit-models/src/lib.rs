@@ -5,6 +5,7 @@ mod config; // values of configurations
 mod encoding; // how files store elements
 mod error; // the error
 mod loader; // parameters with the values of files
+mod matrix; // matrices of weights
 mod safetensors_files; // folders of weights
 mod text_tokenizer;
 mod weights; // tensors of files // texts as tokens and back
@@ -25,7 +26,7 @@ pub use crate::{
     embedding_model::EmbeddingModel,
     error::ModelError,
     generate::{Generation, Token},
-    language_model::{LanguageModel, LoadOptions},
+    language_model::{LanguageModel, LoadOptions, WeightStorage},
     sampling::GenerateOptions,
 };
 

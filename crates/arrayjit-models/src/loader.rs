@@ -3,11 +3,17 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use arrayjit_tensor::{
-    HostArray, Init, Parameter, Params,
-    nn::{Embedding, LayerNorm, Linear, RmsNorm},
+    HostArray, Init, Parameter, Params, QuantizedFormat,
+    nn::{LayerNorm, RmsNorm},
 };
 
-use crate::{error::ModelError, weights::Weights};
+use crate::{
+    encoding::Encoding,
+    error::ModelError,
+    language_model::WeightStorage,
+    matrix::{Matrix, Projection},
+    weights::Weights,
+};
 
 /// The name and the shape of a tensor.
 type NamedShape = (String, Vec<usize>);
@@ -18,12 +24,13 @@ type NamedShape = (String, Vec<usize>);
 pub(crate) struct Loader<'w> {
     params: Params,
     weights: &'w Weights,
+    storage: WeightStorage,
     missing: Rc<RefCell<Vec<NamedShape>>>,
 }
 
 impl<'w> Loader<'w> {
-    pub(crate) fn new(weights: &'w Weights) -> Loader<'w> {
-        Loader { params: Params::new(0), weights, missing: Rc::default() }
+    pub(crate) fn new(weights: &'w Weights, storage: WeightStorage) -> Loader<'w> {
+        Loader { params: Params::new(0), weights, storage, missing: Rc::default() }
     }
 
     /// All parameters that were made.
@@ -52,18 +59,23 @@ impl<'w> Loader<'w> {
         }
     }
 
-    fn values(&self, name: &str, shape: &[usize]) -> Result<Option<HostArray>, ModelError> {
+    /// The name of a tensor that has this shape; none if it is missing.
+    fn found(&self, name: &str, shape: &[usize]) -> Result<Option<String>, ModelError> {
         let name = self.params.sub(name).path().to_owned();
         match self.weights.shape(&name) {
             Some(found) if found != shape => {
                 Err(ModelError::Shape { name, found: found.to_vec(), expected: shape.to_vec() })
             }
-            Some(_) => self.weights.read(&name),
+            Some(_) => Ok(Some(name)),
             None => {
                 self.missing.borrow_mut().push((name, shape.to_vec()));
                 Ok(None)
             }
         }
+    }
+
+    fn values(&self, name: &str, shape: &[usize]) -> Result<Option<HostArray>, ModelError> {
+        self.found(name, shape)?.map_or(Ok(None), |name| self.weights.read(&name))
     }
 
     /// Makes a parameter of a tensor of the shape `stored`, whose values `change` converts.
@@ -87,13 +99,41 @@ impl<'w> Loader<'w> {
 
     /// An array that does not come from the files.
     pub(crate) fn constant(&self, name: &str, values: HostArray) -> Result<Parameter, ModelError> {
-        let shape = values.dims().to_vec();
-        Ok(self.params.buffer(name, shape, Init::Shared(Arc::new(values)))?)
+        let (params, shape) = (self.params.with_dtype(values.dtype()), values.dims().to_vec());
+        Ok(params.buffer(name, shape, Init::Shared(Arc::new(values)))?)
     }
 
     /// An array that runs write.
     pub(crate) fn buffer(&self, name: &str, shape: &[usize]) -> Result<Parameter, ModelError> {
         Ok(self.params.buffer(name, shape.iter().copied(), Init::ZEROS)?)
+    }
+
+    /// A matrix, stored as the options say.
+    pub(crate) fn matrix(&self, name: &str, [outputs, inputs]: [usize; 2]) -> Result<Matrix, ModelError> {
+        let shape = [outputs, inputs];
+        let Some(tensor) = self.found(name, &shape)? else {
+            return Ok(Matrix::Dense(self.params.buffer(name, shape, Init::ZEROS)?));
+        };
+        let values = match (self.storage, self.weights.encoding(&tensor)) {
+            (WeightStorage::Stored, Some(Encoding::Blocks(blocks))) => {
+                let format = QuantizedFormat::of_blocks(blocks, shape)?;
+                let packed = self.weights.read_packed(&tensor, blocks, format)?;
+                let loader = self.sub(name);
+                let arrays = packed.into_iter().flat_map(|packed| packed.arrays).zip(format.arrays());
+                let arrays = arrays.map(|(values, array)| loader.constant(array.name, values));
+                return Ok(Matrix::Packed { format, arrays: arrays.collect::<Result<_, _>>()? });
+            }
+            (WeightStorage::Stored, _) => self.weights.read_stored(&tensor)?,
+            (WeightStorage::F32, _) => self.weights.read(&tensor)?,
+        };
+        self.dense(name, shape, values)
+    }
+
+    fn dense(&self, name: &str, shape: [usize; 2], values: Option<HostArray>) -> Result<Matrix, ModelError> {
+        Ok(Matrix::Dense(match values {
+            Some(values) => self.constant(name, values)?,
+            None => self.params.buffer(name, shape, Init::ZEROS)?,
+        }))
     }
 
     pub(crate) fn linear(
@@ -102,34 +142,32 @@ impl<'w> Loader<'w> {
         inputs: usize,
         outputs: usize,
         bias: bool,
-    ) -> Result<Linear, ModelError> {
+    ) -> Result<Projection, ModelError> {
         let loader = self.sub(name);
-        let weight = loader.parameter("weight", &[outputs, inputs])?;
-        let bias = if bias { Some(loader.parameter("bias", &[outputs])?) } else { None };
-        Ok(Linear { weight, bias })
+        let matrix = loader.matrix("weight", [outputs, inputs])?;
+        Ok(Projection { matrix, bias: if bias { Some(loader.parameter("bias", &[outputs])?) } else { None } })
     }
 
-    /// A linear map whose weight is stored as `[inputs, outputs]`.
+    /// A linear map with a bias whose weight is stored as `[inputs, outputs]`.
     pub(crate) fn transposed_linear(
         &self,
         name: &str,
         inputs: usize,
         outputs: usize,
-    ) -> Result<Linear, ModelError> {
+    ) -> Result<Projection, ModelError> {
         let loader = self.sub(name);
-        let weight = loader.changed("weight", &[inputs, outputs], &[outputs, inputs], |values| {
-            let stored = values.as_slice::<f32>()?;
-            let mut transposed = HostArray::zeros(values.dtype(), [outputs, inputs])?;
-            for (at, row) in transposed.as_mut_slice::<f32>()?.chunks_mut(inputs).enumerate() {
-                row.iter_mut().zip(stored[at..].iter().step_by(outputs)).for_each(|(to, from)| *to = *from);
-            }
-            Ok(transposed)
-        })?;
-        Ok(Linear { weight, bias: Some(loader.parameter("bias", &[outputs])?) })
+        let values = match (loader.found("weight", &[inputs, outputs])?, self.storage) {
+            (Some(tensor), WeightStorage::Stored) => self.weights.read_stored(&tensor)?,
+            (Some(tensor), WeightStorage::F32) => self.weights.read(&tensor)?,
+            (None, _) => None,
+        };
+        let values = values.map(|values| transposed(&values, [inputs, outputs])).transpose()?;
+        let matrix = loader.dense("weight", [outputs, inputs], values)?;
+        Ok(Projection { matrix, bias: Some(loader.parameter("bias", &[outputs])?) })
     }
 
-    pub(crate) fn embedding(&self, name: &str, count: usize, size: usize) -> Result<Embedding, ModelError> {
-        Ok(Embedding { weight: self.sub(name).parameter("weight", &[count, size])? })
+    pub(crate) fn embedding(&self, name: &str, count: usize, size: usize) -> Result<Matrix, ModelError> {
+        self.sub(name).matrix("weight", [count, size])
     }
 
     /// Makes a table of `rows` rows of a tensor with `stored` rows; missing rows are 0.
@@ -168,4 +206,16 @@ impl<'w> Loader<'w> {
         })?;
         Ok(RmsNorm { weight, eps: Some(eps) })
     }
+}
+
+/// The transpose of a matrix `[rows, columns]`.
+fn transposed(values: &HostArray, [rows, columns]: [usize; 2]) -> Result<HostArray, ModelError> {
+    let (width, stored) = (values.dtype().size_bytes(), values.bytes());
+    let mut transposed = HostArray::zeros(values.dtype(), [columns, rows])?;
+    for (column, row) in transposed.bytes_mut().chunks_mut(rows * width).enumerate() {
+        for (at, element) in row.chunks_mut(width).enumerate() {
+            element.copy_from_slice(&stored[(at * columns + column) * width..][..width]);
+        }
+    }
+    Ok(transposed)
 }

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use arrayjit_tensor::{DType, HostArray};
+use arrayjit_tensor::{BlockFormat, DType, HostArray, QuantizedArrays, QuantizedFormat};
 
 use crate::{
     encoding::Encoding,
@@ -62,7 +62,7 @@ pub(crate) struct Weights {
     tensors: BTreeMap<String, StoredTensor>,
 }
 
-/// Encoded bytes that are decoded at once.
+/// Encoded bytes that are read at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Weights {
@@ -120,49 +120,103 @@ impl Weights {
         }
     }
 
+    /// How the files store a tensor; none if they do not have it.
+    pub(crate) fn encoding(&self, name: &str) -> Option<Encoding> {
+        self.tensors.get(name).map(|tensor| tensor.encoding)
+    }
+
     /// The values of a tensor in f32; none if the files do not have it. Beside the array, memory of
-    /// [`CHUNK_BYTES`] is used.
+    /// [`CHUNK_BYTES`] or of a row is used.
     pub(crate) fn read(&self, name: &str) -> Result<Option<HostArray>, ModelError> {
         let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
         let mut array = HostArray::zeros(DType::F32, tensor.shape.iter().copied())?;
-        let mut reader = tensor.file.reader(tensor.offset)?;
-        let (encoding, path) = (tensor.encoding, tensor.file.path());
-        if encoding == Encoding::F32 && cfg!(target_endian = "little") {
-            reader.read_exact(array.bytes_mut()).in_file(path)?;
-        } else {
-            read_blocks(&mut reader, encoding, array.as_mut_slice::<f32>()?).in_file(path)?;
-        }
-        if let Some(size) = tensor.paired_heads {
-            split_pairs(&mut array, size)?;
-        }
+        let (width, values) = (tensor.row_elements(), array.as_mut_slice::<f32>()?);
+        tensor.read_rows(|row, bytes| {
+            Ok(tensor.encoding.decode(bytes, &mut values[row * width..][..width])?)
+        })?;
         Ok(Some(array))
     }
+
+    /// The values of a tensor in the type of the files, or in f32 if that is no float of 16 bits; none if
+    /// the files do not have it. Memory as for [`read`](Weights::read).
+    pub(crate) fn read_stored(&self, name: &str) -> Result<Option<HostArray>, ModelError> {
+        let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
+        let dtype = match tensor.encoding {
+            Encoding::F16 => DType::F16,
+            Encoding::Bf16 => DType::Bf16,
+            Encoding::F64 | Encoding::F32 | Encoding::Blocks(_) => return self.read(name),
+        };
+        let mut array = HostArray::zeros(dtype, tensor.shape.iter().copied())?;
+        let (width, values) = (2 * tensor.row_elements(), array.bytes_mut());
+        tensor.read_rows(|row, bytes| {
+            let elements = bytes.as_chunks().0.iter().map(|&element| u16::from_le_bytes(element));
+            for (value, element) in values[row * width..][..width].as_chunks_mut().0.iter_mut().zip(elements)
+            {
+                *value = element.to_ne_bytes();
+            }
+            Ok(())
+        })?;
+        Ok(Some(array))
+    }
+
+    /// The blocks of a matrix as packed weights; none if the files do not have it. Memory as for
+    /// [`read`](Weights::read).
+    pub(crate) fn read_packed(
+        &self,
+        name: &str,
+        blocks: BlockFormat,
+        format: QuantizedFormat,
+    ) -> Result<Option<QuantizedArrays>, ModelError> {
+        let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
+        let mut packed = QuantizedArrays::zeros(format)?;
+        tensor.read_rows(|row, bytes| Ok(packed.set_row(row, blocks, bytes)?))?;
+        Ok(Some(packed))
+    }
 }
 
-/// Reads and decodes the blocks of elements.
-fn read_blocks(reader: &mut impl Read, encoding: Encoding, values: &mut [f32]) -> Result<(), ModelError> {
-    let blocks = CHUNK_BYTES / encoding.block_bytes();
-    let mut chunk = Vec::new();
-    for values in values.chunks_mut(blocks * encoding.block_elements()) {
-        chunk.resize(values.len() / encoding.block_elements() * encoding.block_bytes(), 0);
-        reader.read_exact(&mut chunk)?;
-        encoding.decode(&chunk, values)?;
+impl StoredTensor {
+    /// The elements along the first axis. A vector is one row, unless its elements belong to heads.
+    fn rows(&self) -> usize {
+        match self.shape.as_slice() {
+            [] => 1,
+            [_] if self.paired_heads.is_none() || self.encoding.block_elements() > 1 => 1,
+            [rows, ..] => *rows,
+        }
     }
-    Ok(())
-}
 
-/// Orders the rows of heads as [`Weights::split_pairs`] says.
-fn split_pairs(array: &mut HostArray, size: usize) -> Result<(), ModelError> {
-    let rows = array.dims().first().copied().unwrap_or(1);
-    let stored = array.as_slice::<f32>()?.to_vec();
-    let width = stored.len() / rows.max(1);
-    if size < 2 || !size.is_multiple_of(2) || width == 0 || !rows.is_multiple_of(size) {
-        return Ok(()); // the shape is rejected where it is used
+    fn row_elements(&self) -> usize {
+        self.shape.iter().product::<usize>() / self.rows().max(1)
     }
-    for (at, row) in array.as_mut_slice::<f32>()?.chunks_mut(width).enumerate() {
-        let (head, place) = (at / size, at % size);
-        let from = head * size + place % (size / 2) * 2 + place / (size / 2);
-        row.copy_from_slice(&stored[from * width..][..width]);
+
+    /// The row of the array that a row of the file becomes: in each head, the rows 0, 2, … are the first
+    /// half.
+    fn target(&self, row: usize) -> usize {
+        match self.paired_heads {
+            Some(size) if size >= 2 && size.is_multiple_of(2) && self.rows().is_multiple_of(size) => {
+                let in_head = row % size;
+                row - in_head + in_head % 2 * (size / 2) + in_head / 2
+            }
+            _ => row, // the shape is rejected where it is used
+        }
     }
-    Ok(())
+
+    /// Calls a function with the bytes of each row, and with its position in the array.
+    fn read_rows(
+        &self,
+        mut take: impl FnMut(usize, &[u8]) -> Result<(), ModelError>,
+    ) -> Result<(), ModelError> {
+        let (rows, path) = (self.rows(), self.file.path());
+        let row_bytes = self.row_elements() / self.encoding.block_elements() * self.encoding.block_bytes();
+        let mut reader = self.file.reader(self.offset)?;
+        let in_chunk = (CHUNK_BYTES / row_bytes.max(1)).max(1);
+        let mut chunk = Vec::new();
+        for start in (0..if row_bytes == 0 { 0 } else { rows }).step_by(in_chunk) {
+            chunk.resize(in_chunk.min(rows - start) * row_bytes, 0);
+            reader.read_exact(&mut chunk).in_file(path)?;
+            for (row, bytes) in (start..).zip(chunk.chunks_exact(row_bytes)) {
+                take(self.target(row), bytes).in_file(path)?;
+            }
+        }
+        Ok(())
+    }
 }

@@ -5,7 +5,7 @@
 
 use arrayjit_tensor::{
     Parameter, Tensor,
-    nn::{Embedding, LayerNorm, Linear, Module},
+    nn::{LayerNorm, Module},
 };
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     },
     error::ModelError,
     loader::Loader,
+    matrix::{Matrix, Projection},
 };
 
 /// The sizes and options of a model.
@@ -66,12 +67,12 @@ impl Gpt2Config {
 /// Attention and a network, each on normalized input and added to it.
 struct Block {
     ln_1: LayerNorm,
-    c_attn: Linear,
+    c_attn: Projection,
     attention: CachedAttention,
-    attention_proj: Linear,
+    attention_proj: Projection,
     ln_2: LayerNorm,
-    c_fc: Linear,
-    network_proj: Linear,
+    c_fc: Projection,
+    network_proj: Projection,
     activation: Activation,
     heads: Heads,
 }
@@ -116,7 +117,7 @@ impl Block {
 
 /// GPT-2: embeddings of tokens and positions, and blocks of attention and dense layers.
 pub(crate) struct Gpt2 {
-    wte: Embedding,
+    wte: Matrix,
     wpe: Parameter,
     blocks: Vec<Block>,
     ln_f: LayerNorm,
@@ -144,10 +145,10 @@ impl Decoder for Gpt2 {
     fn logits(&self, tokens: &Tensor) -> Result<Tensor, ModelError> {
         let graph = tokens.graph();
         let positions = "y[i,c] := x[i,c] + p[@pos + i, c]";
-        let mut x = graph.apply(positions, &[("x", &self.wte.forward(tokens)?), ("p", &self.wpe)])?;
+        let mut x = graph.apply(positions, &[("x", &self.wte.rows(tokens)?), ("p", &self.wpe)])?;
         for block in &self.blocks {
             x = block.forward(&x)?;
         }
-        head(&self.ln_f.forward(&x)?, &self.wte.weight)
+        head(&self.ln_f.forward(&x)?, &self.wte)
     }
 }

@@ -5,8 +5,8 @@
 //! Gemma 2 and Gemma 3 (technical reports), 2024 and 2025.
 
 use arrayjit_tensor::{
-    Parameter, Tensor,
-    nn::{Embedding, Linear, Module, RmsNorm},
+    Tensor,
+    nn::{Module, RmsNorm},
 };
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     },
     error::ModelError,
     loader::Loader,
+    matrix::{Matrix, Projection},
     rotary::{Rotary, RotaryConfig},
 };
 
@@ -198,10 +199,10 @@ fn windows(config: &Config, family: Family) -> Result<Vec<Option<usize>>, ModelE
 
 /// The attention of a layer with its projections.
 struct Attention {
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
-    o_proj: Linear,
+    q_proj: Projection,
+    k_proj: Projection,
+    v_proj: Projection,
+    o_proj: Projection,
     q_norm: Option<RmsNorm>,
     k_norm: Option<RmsNorm>,
     attention: CachedAttention,
@@ -245,15 +246,15 @@ impl Attention {
         let keys = heads(self.k_proj.forward(x)?, self.heads.keys, self.k_norm.as_ref())?;
         let values = heads(self.v_proj.forward(x)?, self.heads.keys, None)?;
         let attended = self.attention.attend(&rotary.rotate(&queries)?, &rotary.rotate(&keys)?, &values)?;
-        Ok(self.o_proj.forward(&attended)?)
+        self.o_proj.forward(&attended)
     }
 }
 
 /// The gated network of a layer.
 struct FeedForward {
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
+    gate_proj: Projection,
+    up_proj: Projection,
+    down_proj: Projection,
     activation: Activation,
 }
 
@@ -270,7 +271,7 @@ impl FeedForward {
 
     fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
         let gate = self.activation.apply(&self.gate_proj.forward(x)?)?;
-        Ok(self.down_proj.forward(&(gate * self.up_proj.forward(x)?)?)?)
+        self.down_proj.forward(&(gate * self.up_proj.forward(x)?)?)
     }
 }
 
@@ -319,11 +320,11 @@ impl Block {
 
 /// Llama and its relatives: rotary positions, grouped heads and gated dense layers.
 pub(crate) struct Llama {
-    embed_tokens: Embedding,
+    embed_tokens: Matrix,
     embedding_scale: Option<f64>,
     blocks: Vec<Block>,
     norm: RmsNorm,
-    head: Parameter,
+    head: Matrix,
     final_softcap: Option<f64>,
     rotary: Rotary,
     local_rotary: Rotary,
@@ -350,8 +351,8 @@ impl Llama {
             blocks: blocks.collect::<Result<_, _>>()?,
             norm: body.rms_norm("norm", config.size, config.eps, config.norm_offset)?,
             head: match config.is_tied {
-                true => embed_tokens.weight.clone(),
-                false => loader.sub("lm_head").parameter("weight", &[config.vocabulary, config.size])?,
+                true => embed_tokens.clone(),
+                false => loader.sub("lm_head").matrix("weight", [config.vocabulary, config.size])?,
             },
             embed_tokens,
             embedding_scale: config.embedding_scale(),
@@ -364,7 +365,7 @@ impl Llama {
 
 impl Decoder for Llama {
     fn logits(&self, tokens: &Tensor) -> Result<Tensor, ModelError> {
-        let mut x = self.embed_tokens.forward(tokens)?;
+        let mut x = self.embed_tokens.rows(tokens)?;
         if let Some(scale) = self.embedding_scale {
             x = (x * scale)?;
         }

@@ -6,4 +6,5 @@ mod files;
 mod generated;
 mod gguf;
 mod language_models;
+mod memory;
 mod options;
