@@ -158,15 +158,17 @@ const FEATURES: &str = "arrayjit-collectives/mpi,arrayjit-collectives/cuda,model
 /// A benchmark case of each family, which the gate checks; `--full` checks all.
 const BENCH_CASES: &str = "matmul_256,conv3x3,conv_filter_gradient,gelu_16k,rowsum,softmax_1024,causal_attention_8x,digits_step,lenet_train,resnet8,gpt_decode,lstm_train,heat_1024,compile_20op,dispatch_empty";
 
+/// Checks the format of a folder that is a workspace of its own.
+fn format_outside(name: &'static str, folder: &str) -> Stage {
+    Stage::new(name, 1, &format!("cargo fmt --all --check --manifest-path {folder}/Cargo.toml"))
+}
+
 /// The stages of the gate, for every change.
 fn short_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     vec![
         Stage::new("format", 1, "cargo fmt --all --check"),
-        Stage::new(
-            "format of codegen-c",
-            1,
-            &format!("cargo fmt --all --check --manifest-path {CODEGEN_C}/Cargo.toml"),
-        ),
+        format_outside("format of codegen-c", CODEGEN_C),
+        format_outside("format of aot", "examples/aot"),
         Stage::new(
             "lints",
             10,
@@ -230,7 +232,7 @@ fn fuzz_stages(seconds: u32) -> Vec<Stage> {
 /// Random tests with new seeds, and many more of them.
 fn random_stages(gpu: &[(&'static str, String)]) -> Vec<Stage> {
     let effort = |factor: &str| [("EFFORT", factor.to_owned())];
-    let random = "cargo test --release -p filetests -p lowered-ir -p assignments -p assignment-text -p arrayjit-autodiff -p arrayjit-scheduling -p vector-asm -p microkernels -p tnode -p codegen-cranelift -p codegen-testkit -p codegen-wgsl -p codegen-ptx -p ptx-sim -p random-programs -p scheduler-multicore -p arrayjit -p arrayjit-collectives --lib --tests --features arrayjit/wgpu";
+    let random = "cargo test --release -p filetests -p lowered-ir -p assignments -p assignment-text -p arrayjit-autodiff -p arrayjit-scheduling -p vector-asm -p microkernels -p tnode -p codegen-cranelift -p codegen-testkit -p codegen-wgsl -p codegen-ptx -p ptx-sim -p random-programs -p scheduler-multicore -p arrayjit -p arrayjit-collectives -p arrayjit-aot --lib --tests --features arrayjit/wgpu";
     let accuracy = "cargo test --release -p lowered-ir --test accuracy -- --nocapture";
     let programs = "cargo test --release -p arrayjit --test it -- many_programs --nocapture";
     // The runtime's suite on disturbed drivers, the conformance kit for the other widths, the corpus's
