@@ -1,8 +1,8 @@
 //! The element types of a GEMM, `f32` and `f64`, with the vectors of an instruction set.
 //!
 //! The methods are unsafe because they are inlined into functions that enable the instruction set; nothing
-//! else may call them. Those functions are the entries of each instruction set, which [`entries`] defines: one
-//! for each kind of microkernel, and [`Simd::enter`] for all other code.
+//! else may call them. Those functions are the entries of each instruction set, which [`entries`] defines:
+//! one for each kind of microkernel, and [`Simd::enter`] for all other code.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2; // vectors of 256 bits

@@ -105,8 +105,8 @@ unsafe fn write_rows<V: Simd, S: StoredElement<V>>(job: &PackJob<V>, row: impl F
 pub(super) unsafe fn transpose<V: Simd, S: StoredElement<V>, const LIMITED: bool>(job: &PackJob<V>) {
     // SAFETY: the caller's promise.
     unsafe {
-        // Constant conditions spare the compiler the widths that no micro-panel has: that of B is two vectors,
-        // and only if vectors are short are the rows of a tile more than two.
+        // Constant conditions spare the compiler the widths that no micro-panel has: that of B is two
+        // vectors, and only if vectors are short are the rows of a tile more than two.
         match job.width.div_ceil(V::LANES) {
             ..=1 => V::enter(Blocks::<V, S, 1, MAX_LANES, LIMITED>(job, PhantomData)),
             2 => match const { V::LANES < MAX_LANES } {

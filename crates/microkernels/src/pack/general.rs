@@ -326,7 +326,8 @@ impl<V: Simd, R: LaneReader<V>, const G: usize> Columns<'_, V, R, G> {
                 prefetch_next(from.wrapping_offset(first));
             }
             let class = class.get(k).map_or(0, |&class| class as usize % MAX_CLASSES);
-            // SAFETY: the caller's promise. Classes are numbered from 0, so the entry of this class was written.
+            // SAFETY: the caller's promise. Classes are numbered from 0, so the entry of this class was
+            // written.
             unsafe { write_vectors(to, from, readers, masks[class].assume_init_ref()) };
             to = to.wrapping_add(job.width);
         }
