@@ -173,8 +173,7 @@ pub(crate) trait Simd: Copy + Sized + 'static {
 }
 
 /// Code for the vectors of any instruction set. It is inlined into an entry, and so are the functions that it
-/// calls, which is why large pieces are entered one by one: a compiler needs more than twice the time for two
-/// loops in one function.
+/// calls, so large pieces are entered one by one.
 pub(crate) trait VectorCode<V: Simd> {
     /// Runs the code, with the promises that [`Simd::enter`] got.
     unsafe fn run(self);
