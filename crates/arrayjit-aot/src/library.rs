@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrayjit::{Backend, BackendParts, Compiled, Device, HostArray, Nodes, Settings, TensorNode, ir::Symbol};
+use codegen_core::caps::BASE_ALIGNMENT;
 use codegen_core::{Code, Payload};
 use codegen_cranelift::object::{
     self, NodePlace, ObjectFormat, ObjectFunction, ObjectLevel, ObjectModule, ObjectTarget,
@@ -48,8 +49,9 @@ pub struct CompiledProgram {
     pub compiled: Compiled,
     /// Nodes that the program only reads, with their values.
     pub constants: Vec<(TensorNode, Arc<HostArray>)>,
-    /// Nodes that callers know by these names, in the order of the parameters. Other nodes follow, in the
-    /// order of the program and by their own names.
+    /// Nodes that callers know by these names, in the order of the parameters. If there are none, callers
+    /// give all nodes, in the order of the program and by their own names. Otherwise results without a name
+    /// are in the arena, and other nodes follow.
     pub names: Vec<(TensorNode, String)>,
 }
 
@@ -346,6 +348,16 @@ struct RoutineCompiler<'l> {
     constants: &'l mut Constants,
 }
 
+/// Where the nodes of a routine are.
+struct NodePlaces {
+    /// The arrays that the caller gives.
+    arrays: Vec<ArrayParameter>,
+    /// The place of each node of the schedule that a call mentions.
+    places: Vec<Option<NodePlace>>,
+    /// Bytes of the arena, with the nodes in it.
+    arena_bytes: usize,
+}
+
 impl RoutineCompiler<'_> {
     fn routine(self, program: &CompiledProgram) -> Result<LibraryRoutine, AotError> {
         let CompiledProgram { compiled, .. } = program;
@@ -362,9 +374,8 @@ impl RoutineCompiler<'_> {
         let module = payload.downcast_ref::<ObjectModule>();
         let kernels = module.ok_or_else(|| entry_error(object::EntryError::NoObject))?.kernels.clone();
         let symbols = code.schedule().symbols().to_vec();
-        let arena_bytes = object::arena_bytes(code);
         let (name, target) = (self.name.to_owned(), self.target);
-        let (arrays, places) = self.places(program, code)?;
+        let NodePlaces { arrays, places, arena_bytes } = self.places(program, code)?;
         let entry = object::entry(target, code, &places);
         let entry =
             entry.map_err(|source| AotError::Entry { routine: name.clone(), source: Box::new(source) })?;
@@ -372,12 +383,7 @@ impl RoutineCompiler<'_> {
         Ok(LibraryRoutine { name, arrays, symbols, symbol_names, arena_bytes, code: vec![(entry, kernels)] })
     }
 
-    /// The arrays that the caller gives, and the place of each node.
-    fn places(
-        self,
-        program: &CompiledProgram,
-        code: &Code,
-    ) -> Result<(Vec<ArrayParameter>, Vec<Option<NodePlace>>), AotError> {
+    fn places(self, program: &CompiledProgram, code: &Code) -> Result<NodePlaces, AotError> {
         let named = |position: usize| {
             let node = program.compiled.nodes().get(position)?;
             let name = program.names.iter().position(|(named, _)| named == node)?;
@@ -387,12 +393,23 @@ impl RoutineCompiler<'_> {
         self.check_constants(program, &all)?;
         let mut places = vec![None; code.schedule().nodes().len()];
         let mut arrays = Vec::new();
+        let mut arena_bytes = object::arena_bytes(code);
+        // A graph has no use for a result that is none of its outputs, such as the counts of the last pass of
+        // a selection.
+        let is_unused = |array: &ArrayParameter| {
+            !program.names.is_empty() && array.is_written && named(array.position).is_none()
+        };
         // The address of the file of constants is the first argument.
         let before = usize::from(self.place == ConstantPlace::File);
         for array in all {
             let node = program.compiled.nodes().get(array.position);
             let constant = program.constants.iter().find(|(constant, _)| Some(constant) == node);
             let place = match constant {
+                None if is_unused(&array) => {
+                    let offset = arena_bytes.next_multiple_of(BASE_ALIGNMENT);
+                    arena_bytes = offset + array.len() * array.dtype.size_bytes();
+                    NodePlace::Arena(offset)
+                }
                 None => {
                     arrays.push(array.clone());
                     NodePlace::Argument { position: before + arrays.len() - 1, offset: 0 }
@@ -408,7 +425,7 @@ impl RoutineCompiler<'_> {
             };
             places[array.position] = Some(place);
         }
-        Ok((arrays, places))
+        Ok(NodePlaces { arrays, places, arena_bytes })
     }
 
     /// Checks that the program has each node for which a constant is given.

@@ -138,6 +138,18 @@ fn every_output_is_an_array_of_its_own() {
     check(&library, routine, &model, &[2, 3], &[]);
 }
 
+#[test]
+fn results_that_are_no_outputs_are_no_arrays_of_the_caller() {
+    let top = constant(graph(&["x"], &["v", "i"], vec![node("v i = TopK x k")]), "k", &longs(&[20], &[1]));
+    let model = inputs(top, &["1", "6000"]);
+    let mut library = Library::with_levels("net", TRIPLE, &levels()).expect("a target");
+    library.add_onnx("top", &model, &BTreeMap::new()).expect("one graph");
+    let routine = &library.routines()[0];
+    let names: Vec<&str> = routine.arrays().iter().map(|array| &*array.name).collect();
+    assert_eq!(names, ["x", "v", "i"]);
+    check(&library, routine, &model, &[1, 6000], &[]);
+}
+
 fn rejected(model: &Model, with: &[(&str, DimensionSize)]) -> String {
     let mut library = Library::new("net", TRIPLE).expect("a target");
     match library.add_onnx("f", model, &sizes(with)) {

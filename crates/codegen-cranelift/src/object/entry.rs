@@ -70,6 +70,8 @@ pub enum NodePlace {
     },
     /// In the constant data of the library, at this offset in bytes.
     Data(u64),
+    /// In the arena, at this offset in bytes, a multiple of 64 behind [`arena_bytes`].
+    Arena(usize),
 }
 
 /// The function that runs the routine of some code of [`object_codegen`](super::object_codegen). `places` has
@@ -153,7 +155,7 @@ impl EntryWriter<'_> {
             .flatten()
             .filter_map(|place| match place {
                 NodePlace::Argument { position, .. } => Some(*position),
-                NodePlace::Data(_) => None,
+                NodePlace::Data(_) | NodePlace::Arena(_) => None,
             })
             .collect();
         let mut all = self.arena;
@@ -282,6 +284,7 @@ impl EntryWriter<'_> {
                     let base = self.builder.ins().symbol_value(types::I64, data);
                     self.builder.ins().iadd_imm_s(base, offset as i64)
                 }
+                Some(NodePlace::Arena(offset)) => self.in_arena(offset),
             },
         })
     }
