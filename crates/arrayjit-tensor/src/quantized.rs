@@ -14,7 +14,7 @@ mod arrays; // weights in host memory
 mod block_format; // blocks as GGUF files store them
 mod format; // sizes and arrays
 
-use self::format::PANEL;
+use self::format::{PANEL, WeightReads};
 pub use self::{
     arrays::QuantizedArrays,
     block_format::BlockFormat,
@@ -31,6 +31,9 @@ impl Tensor {
     /// This tensor times the transpose of quantized weights: `[…, inputs]` to `[…, outputs]`, in f32. The
     /// weights are given by their arrays, in the order and of the shapes that the format says: constants, or
     /// parameters with the values of [`QuantizedArrays`].
+    ///
+    /// A product of one row with weights without offsets adds up each block before it multiplies by the scale,
+    /// so its last bits differ from those of the same row among others.
     ///
     /// ```
     /// use arrayjit_tensor::{DType, Graph, QuantizedArrays, QuantizedFormat, Tensor};
@@ -72,6 +75,14 @@ impl Tensor {
         let x_at = access("x", at(&[&reads.input]));
         let y = self.graph().result(call, &operands, |y| {
             let y = access(y, at(&["panel", "lane"]));
+            let is_row = self.num_elements() == inputs;
+            if is_row && format.scales_blocks() {
+                // A decoded panel serves one row only, so the scale multiplies the sum of a block instead of
+                // each weight.
+                let sum = access("block_sum", at(&["panel", "block", "lane"]));
+                let WeightReads { integer, scale, ranges, .. } = &reads;
+                return format!("{sum} :+= f32({x_at}) * {integer}{ranges}\n{y} :+= {sum} * {scale}");
+            }
             format!("{y} :+= f32({x_at}) * ({}){}", reads.weight(), reads.ranges)
         })?;
         let shape = |last: usize| -> Vec<isize> {

@@ -128,6 +128,11 @@ impl QuantizedFormat {
         u8::MAX >> (8 - self.bits)
     }
 
+    /// Whether a weight is an integer times the scale of its block.
+    pub(super) fn scales_blocks(self) -> bool {
+        self.scales.zero.is_some() && self.scales.shared_by == 1
+    }
+
     /// The arrays in the order in which operations take them. The last axis has one element for each of 64
     /// outputs.
     pub fn arrays(self) -> Vec<QuantizedArray> {
