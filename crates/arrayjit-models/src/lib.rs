@@ -7,8 +7,8 @@ mod error; // the error
 mod loader; // parameters with the values of files
 mod matrix; // matrices of weights
 mod safetensors_files; // folders of weights
-mod text_tokenizer;
-mod weights; // tensors of files // texts as tokens and back
+mod text_tokenizer; // texts as tokens and back
+mod weights; // tensors of files
 
 mod activation; // functions between layers
 mod bert; // vectors of tokens

@@ -123,10 +123,17 @@ impl<'w> Loader<'w> {
                 let arrays = arrays.map(|(values, array)| loader.constant(array.name, values));
                 return Ok(Matrix::Packed { format, arrays: arrays.collect::<Result<_, _>>()? });
             }
-            (WeightStorage::Stored, _) => self.weights.read_stored(&tensor)?,
-            (WeightStorage::F32, _) => self.weights.read(&tensor)?,
+            _ => self.floats(&tensor)?,
         };
         self.dense(name, shape, values)
+    }
+
+    /// The values of a tensor as floats of the type that the options say.
+    fn floats(&self, tensor: &str) -> Result<Option<HostArray>, ModelError> {
+        match self.storage {
+            WeightStorage::Stored => self.weights.read_stored(tensor),
+            WeightStorage::F32 => self.weights.read(tensor),
+        }
     }
 
     fn dense(&self, name: &str, shape: [usize; 2], values: Option<HostArray>) -> Result<Matrix, ModelError> {
@@ -156,11 +163,8 @@ impl<'w> Loader<'w> {
         outputs: usize,
     ) -> Result<Projection, ModelError> {
         let loader = self.sub(name);
-        let values = match (loader.found("weight", &[inputs, outputs])?, self.storage) {
-            (Some(tensor), WeightStorage::Stored) => self.weights.read_stored(&tensor)?,
-            (Some(tensor), WeightStorage::F32) => self.weights.read(&tensor)?,
-            (None, _) => None,
-        };
+        let tensor = loader.found("weight", &[inputs, outputs])?;
+        let values = tensor.map_or(Ok(None), |tensor| self.floats(&tensor))?;
         let values = values.map(|values| transposed(&values, [inputs, outputs])).transpose()?;
         let matrix = loader.dense("weight", [outputs, inputs], values)?;
         Ok(Projection { matrix, bias: Some(loader.parameter("bias", &[outputs])?) })
