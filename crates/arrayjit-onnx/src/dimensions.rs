@@ -142,9 +142,7 @@ impl Dimensions {
             .iter()
             .find(|(name, bound)| **bound == 0 || all.iter().all(|known| known.name != **name));
         if let Some((name, bound)) = unknown {
-            let names = all.iter().map(|known| format!("`{}`", known.name)).collect::<Vec<_>>().join(", ");
-            let problem = format!("the bound {bound}, expected one of 1 or more for one of {names}");
-            return Err(OnnxError::invalid(format!("dimension `{name}`"), problem));
+            return Err(misfit(name, format!("the bound {bound}"), all.iter().map(|known| &*known.name)));
         }
         let runs = LruCache::new(MOST_COUNTED);
         let state = Mutex::new(State { bounds: BTreeMap::new(), exact: BTreeMap::new(), runs });
@@ -269,6 +267,16 @@ impl Dimensions {
     }
 }
 
+/// The error of a size of 0, or for none of the dimensions that the model leaves open.
+fn misfit<'n>(name: &str, found: String, open: impl Iterator<Item = &'n str>) -> OnnxError {
+    let names = open.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let expected = match names.is_empty() {
+        true => "but the model leaves no dimension open".to_owned(),
+        false => format!("expected one of 1 or more for one of {names}"),
+    };
+    OnnxError::invalid(format!("dimension `{name}`"), format!("{found}, {expected}"))
+}
+
 /// The types and axes of the inputs with these sizes of the dimensions that the model leaves open.
 ///
 /// # Errors
@@ -278,12 +286,10 @@ pub(crate) fn signature_with(
     sizes: &BTreeMap<String, DimensionSize>,
 ) -> Result<Signature> {
     let dimensions = Dimensions::new(inputs, &SessionOptions::new())?;
-    let known = dimensions.names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     for (name, size) in sizes {
         let (DimensionSize::Fixed(most) | DimensionSize::UpTo(most)) = *size;
         if most == 0 || dimensions.names().all(|other| other != name) {
-            let problem = format!("the size {most}, expected one of 1 or more for one of {known}");
-            return Err(OnnxError::invalid(format!("dimension `{name}`"), problem));
+            return Err(misfit(name, format!("the size {most}"), dimensions.names()));
         }
     }
     let signature = inputs.iter().map(|info| {

@@ -18,7 +18,8 @@ struct Cli {
     /// The folder for the files, which is made if it is missing.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// The name of the library, of its files and in its symbols; by default that of the source.
+    /// The name of the library, of its files and in its symbols: a-z, 0-9 and `_`; by default that of the
+    /// source in these letters.
     #[arg(long)]
     name: Option<String>,
     /// The name of the routine and of its function.
@@ -68,7 +69,8 @@ fn message(error: &anyhow::Error) -> String {
 
 fn run(cli: &Cli) -> Result<()> {
     let source = &cli.source;
-    let stem = source.file_stem().map(|stem| stem.to_string_lossy().replace('-', "_"));
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    let stem = source.file_stem().map(|stem| stem.to_string_lossy().chars().map(plain).collect());
     let name = cli.name.clone().or(stem).context("the source has no name: give --name")?;
     let triple = cli.target.clone().unwrap_or_else(|| target_lexicon::HOST.to_string());
     let place = match cli.constants {

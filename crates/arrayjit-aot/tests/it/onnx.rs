@@ -168,6 +168,9 @@ fn models_that_are_no_routine_are_rejected() {
     assert!(error.contains("`length`") && error.contains("1 or more"), "{error}");
     let error = rejected(&attention(), &[("length", Fixed(3)), ("height", Fixed(2))]);
     assert!(error.contains("`height`") && error.contains("`length`"), "{error}");
+    let sum = inputs(graph(&["x"], &["y"], vec![node("y = Add x x")]), &["4"]);
+    let error = rejected(&sum, &[("length", Fixed(3))]);
+    assert!(error.contains("leaves no dimension open"), "{error}");
     let nonzero = inputs(graph(&["x"], &["y"], vec![node("y = NonZero x")]), &["4"]);
     let error = rejected(&nonzero, &[]);
     assert!(error.contains("NonZero of opset") && error.contains("only a run has"), "{error}");
