@@ -32,8 +32,8 @@ impl Tensor {
     /// weights are given by their arrays, in the order and of the shapes that the format says: constants, or
     /// parameters with the values of [`QuantizedArrays`].
     ///
-    /// A product of one row with weights without offsets adds up each block before it multiplies by the scale,
-    /// so its last bits differ from those of the same row among others.
+    /// A product of one row with weights without offsets adds up each block before it multiplies by the
+    /// scale, so its last bits differ from those of the same row among others.
     ///
     /// ```
     /// use arrayjit_tensor::{DType, Graph, QuantizedArrays, QuantizedFormat, Tensor};
