@@ -122,7 +122,7 @@ impl BackwardPass<'_> {
 
     /// The least and the greatest value of an index, if all symbols in it have ranges.
     pub(crate) fn index_bounds(&self, accum: &Accum, index: &Affine) -> Option<(i64, i64)> {
-        let range = |id: SymbolId| self.symbols.get(id.index()).and_then(StaticSymbol::interval);
+        let range = |id: SymbolId| StaticSymbol::range_in(self.symbols, id);
         let is_open =
             index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(id) if range(*id).is_none()));
         accum.projections.index_bounds(index, &range).filter(|_| !is_open)

@@ -290,7 +290,7 @@ impl Accesses<'_> {
             return None;
         }
         let index = index.plus(&Affine::term(Var::Symbol(self.symbol), -step));
-        let range = |id: SymbolId| self.symbols.get(id.index()).and_then(StaticSymbol::interval);
+        let range = |id: SymbolId| StaticSymbol::range_in(self.symbols, id);
         access.accum.projections.index_bounds(&index, &range)
     }
 }

@@ -128,6 +128,25 @@ impl IndexExpr {
         }
     }
 
+    /// Whether the expression has a quotient or a remainder.
+    pub(crate) fn divides(&self) -> bool {
+        match &self.kind {
+            IndexExprKind::Number(_)
+            | IndexExprKind::Atom(_)
+            | IndexExprKind::LetterSize(_)
+            | IndexExprKind::AxisSize(_) => false,
+            IndexExprKind::Negated(inner) => inner.divides(),
+            IndexExprKind::Sum(first, others) => {
+                first.divides() || others.iter().any(|(_, term)| term.divides())
+            }
+            IndexExprKind::Product(first, others) => {
+                let is_quotient =
+                    |(op, _, factor): &(FactorOp, _, IndexExpr)| *op != FactorOp::Times || factor.divides();
+                first.divides() || others.iter().any(is_quotient)
+            }
+        }
+    }
+
     /// Replaces every letter, symbol and size by the expression that `f` gives for it, if it gives one.
     pub(crate) fn replace(
         &mut self,

@@ -314,30 +314,6 @@ impl SizeSum {
         })
     }
 
-    /// Whether every value is provably negative, by what a dividend allows its quotient: `2*(n/2) - n - 1` is
-    /// always negative.
-    pub fn is_always_negative(&self) -> bool {
-        let mut sum = self.clone();
-        loop {
-            let Some((size, factor)) = sum.terms().find(|(size, _)| size.quotient().is_some()) else { break };
-            let next = size.quotient().and_then(|quotient| sum.multiplied(size, factor, quotient));
-            let Some(next) = next else { return false };
-            sum = next;
-        }
-        sum.range().1 < 0
-    }
-
-    /// The sum times a quotient's divisor, where the greatest or the least value that the dividend allows
-    /// takes the place of the quotient, so that no value is less.
-    fn multiplied(&self, size: &RunSize, factor: i64, quotient: &SizeQuotient) -> Option<SizeSum> {
-        let SizeQuotient { dividend, divisor } = quotient;
-        let mut others = self.clone();
-        others.terms.remove(size);
-        let least = if factor > 0 { 0 } else { divisor.checked_sub(1)?.checked_neg()? };
-        let product = dividend.plus(&least.into())?.times(&factor.into())?;
-        others.times(&(*divisor).into())?.plus(&product)
-    }
-
     /// Whether no value is negative.
     pub fn is_never_negative(&self) -> bool {
         self.range().0 >= 0
@@ -473,18 +449,5 @@ mod tests {
         assert_eq!(plus(&n, 4).compared(&m), Some(Ordering::Greater));
         assert_eq!(n.times(&m), None);
         assert_eq!(n.times(&i64::MAX.into()).unwrap().plus(&n), None);
-    }
-
-    #[test]
-    fn quotients_are_bounded_by_their_dividends() {
-        let n = sum("n", 9);
-        let halves = n.floor_over(2).unwrap();
-        let last =
-            |start: &SizeSum, factor: i64, offset: i64| plus(&start.times(&factor.into()).unwrap(), offset);
-        assert!(last(&halves, 2, -1).plus(&n.negated().unwrap()).unwrap().is_always_negative());
-        assert!(!last(&halves, 2, 0).plus(&n.negated().unwrap()).unwrap().is_always_negative());
-        let rest = n.plus(&last(&halves, -2, -2)).unwrap();
-        assert!(rest.is_always_negative(), "at most one is left");
-        assert!(!plus(&rest, 1).is_always_negative());
     }
 }

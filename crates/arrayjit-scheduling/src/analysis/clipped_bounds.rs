@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lowered_ir::ir::{Affine, ArrayRef, Indices, LoopId, Stmt, Var, VariableBounds, index_bounds, walk};
-
-use codegen_core::dependence::VariableRanges;
+use lowered_ir::ir::{
+    Affine, ArrayRef, Indices, LoopId, Quotient, Stmt, Symbol, SymbolId, Var, VariableBounds, index_bounds,
+    walk,
+};
 
 use crate::analysis::names::Names;
 
@@ -17,7 +18,7 @@ pub(crate) fn is_in_bounds(block: &[Stmt], names: &Names) -> bool {
             clips.insert(*var, hi.clips());
         }
     });
-    let bounds = ClippedRanges { ranges: &names.ranges, clips };
+    let bounds = ClippedRanges { names, clips };
     let is_element = |(array, index): (ArrayRef, &Indices)| {
         let Some(node) = array.node() else { return true };
         let axes = || index.iter().zip(names.dims(node));
@@ -29,18 +30,22 @@ pub(crate) fn is_in_bounds(block: &[Stmt], names: &Names) -> bool {
     walk::stmts(block).all(stored) && walk::parts_in(block).all(|e| e.element().is_none_or(is_element))
 }
 
-/// The ranges of variables, and the clips of the loops of a block.
+/// The ranges of variables with the clips of the loops of a block.
 struct ClippedRanges<'a> {
-    ranges: &'a VariableRanges,
+    names: &'a Names,
     clips: BTreeMap<LoopId, &'a [Affine]>,
 }
 
 impl VariableBounds for ClippedRanges<'_> {
     fn interval(&self, var: Var) -> (i64, i64) {
-        self.ranges.get(var)
+        self.names.ranges.get(var)
     }
 
     fn clips(&self, var: LoopId) -> &[Affine] {
         self.clips.get(&var).copied().unwrap_or_default()
+    }
+
+    fn quotient(&self, symbol: SymbolId) -> Option<Quotient> {
+        Symbol::exact_quotient(&self.names.symbols, symbol).cloned()
     }
 }

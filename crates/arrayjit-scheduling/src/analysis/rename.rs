@@ -80,7 +80,7 @@ fn rename_expr(expr: &mut Expr, names: &mut impl Renaming) {
     walk::each_own_index(expr, &mut |index| rename_index(index, names));
 }
 
-fn rename_index(index: &mut Affine, names: &mut impl Renaming) {
+pub(crate) fn rename_index(index: &mut Affine, names: &mut impl Renaming) {
     index.rename(|var| match var {
         Var::Loop(id) => Var::Loop(names.loop_var(id)),
         Var::Symbol(id) => Var::Symbol(names.symbol(id)),

@@ -6,16 +6,19 @@
 //! The kernels in a scan are called once for each step. Kernels that differ in names and in the texts of
 //! comments only are kept once, with the comments of the first, and are analyzed, verified and compiled once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    IdMap, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Stmt, Symbol, SymbolId, Var, Words,
+    Affine, IdMap, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Quotient, Stmt, Symbol,
+    SymbolId, Var, Words,
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::{Facts, analyze};
+use lowered_ir::verify::verify;
 
 use crate::analysis::nodes::node_bytes;
 use crate::analysis::remarks::{hash_without_remarks, is_same_but_remarks};
+use crate::analysis::rename::Renaming;
 use crate::analysis::uses::{self, KernelNode, KernelSpans, RoutineUses};
 use crate::analysis::{cost, rename};
 use crate::common::groups::{Group, Groups, KernelOrder};
@@ -136,18 +139,60 @@ impl DistinctBody {
     }
 }
 
-/// The IR of a kernel without a name, and the names in it.
+/// The IR of a kernel under a name that all share, and the names in it.
+///
+/// A kernel states how its sizes follow from others only where the verifier needs that to prove its indices,
+/// so that kernels over different sizes are else equal.
 fn draft(routine: &LoweredRoutine, body: &[Stmt]) -> (LoweredRoutine, KernelNames) {
+    let (ir, names) = draft_with(routine, body, KernelNames::default(), &BTreeMap::new());
+    let quotient = |symbol| Symbol::exact_quotient(&routine.symbols, symbol);
+    if names.symbols.iter().all(|&symbol| quotient(symbol).is_none()) || verify(&ir).is_ok() {
+        return (ir, names);
+    }
+    // Dividends come before their quotients, as in the routine.
+    let mut mentioned: BTreeSet<SymbolId> = BTreeSet::new();
+    let mut open = names.symbols;
+    while let Some(symbol) = open.pop() {
+        if mentioned.insert(symbol) {
+            open.extend(quotient(symbol).into_iter().flat_map(|quotient| symbols_of(&quotient.dividend)));
+        }
+    }
     let mut names = KernelNames::default();
+    let mut promises = BTreeMap::new();
+    for symbol in mentioned {
+        names.symbol(symbol);
+        promises.extend(quotient(symbol).map(|of| {
+            let mut quotient = of.clone();
+            rename::rename_index(&mut quotient.dividend, &mut names);
+            (symbol, quotient)
+        }));
+    }
+    draft_with(routine, body, names, &promises)
+}
+
+fn draft_with(
+    routine: &LoweredRoutine,
+    body: &[Stmt],
+    mut names: KernelNames,
+    promises: &BTreeMap<SymbolId, Quotient>,
+) -> (LoweredRoutine, KernelNames) {
     let body = rename::rename(body, &mut names);
     let ir = LoweredRoutine {
-        name: String::new(),
+        name: "kernel".into(),
         numerics: routine.numerics,
-        symbols: names.symbols.iter().map(|&s| kernel_symbol(routine, s)).collect(),
+        symbols: names.symbols.iter().map(|&s| kernel_symbol(routine, s, promises.get(&s))).collect(),
         nodes: names.nodes.iter().enumerate().map(|(i, &(node, _))| parameter(routine, i, node)).collect(),
         body,
     };
     (ir, names)
+}
+
+/// The symbols of an index.
+fn symbols_of(index: &Affine) -> impl Iterator<Item = SymbolId> {
+    index.terms().iter().filter_map(|&(var, _)| match var {
+        Var::Symbol(symbol) => Some(symbol),
+        Var::Loop(_) => None,
+    })
 }
 
 /// The statements without the texts of comments, as a key that kernels which [`is_same`] finds equal have in
@@ -168,8 +213,8 @@ fn is_same(kernel: &Kernel, ir: &LoweredRoutine) -> bool {
 }
 
 /// Each symbol is a parameter of the kernel.
-fn kernel_symbol(routine: &LoweredRoutine, symbol: SymbolId) -> Symbol {
-    Symbol { quotient: None, ..routine.symbol(symbol).clone() }
+fn kernel_symbol(routine: &LoweredRoutine, symbol: SymbolId, promise: Option<&Quotient>) -> Symbol {
+    Symbol { quotient: None, promise: promise.cloned(), ..routine.symbol(symbol).clone() }
 }
 
 fn parameter(routine: &LoweredRoutine, position: usize, node: NodeRef) -> NodeDecl {
@@ -256,7 +301,7 @@ impl KernelNames {
     }
 }
 
-impl rename::Renaming for KernelNames {
+impl Renaming for KernelNames {
     fn node(&mut self, node: NodeRef, merge: bool) -> NodeRef {
         NodeRef(position(&mut self.nodes, &mut self.node_places, (node, merge)))
     }

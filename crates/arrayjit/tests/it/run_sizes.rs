@@ -70,6 +70,11 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         &["y", "z"],
     ),
     (
+        "every second row from the end",
+        "size h = (n + 1)/2\n y[i,k] := x[n - 1 - 2*i, k] where i < h\n z[i] := 2 * x[n - 1 - 2*i, 0] where i < h",
+        &["y", "z"],
+    ),
+    (
         "a convolution with margins and a stride",
         "size o = (n + 2*1 - 3)/2 + 1\n y[i,j] :+= pad(x, 0)[2*i + d - 1, k] * w[3*d + k, j] where i < o, d < 3, k < 8\n z[i,j] := max(y[i,j], 0)\n p[j] :max= z[i,j]",
         &["y", "z", "p"],
@@ -93,6 +98,21 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "matrices of a derived size",
         "size h = n/3 + 1\n q[i,k] := x[i,k] + 1 where i < n\n a[i,j] :+= pad(q, 0)[3*i, k] * w[k,j] where i < h, k < 24\n s[i,j] :+= a[i,k] * a[j,k]\n p[i,j] := softmax(s[i,j])\n o[i,k] :+= p[i,j] * a[j,k]",
         &["o"],
+    ),
+    (
+        "a scan over a size",
+        "node h f32[n + 1, 24]\n h[s,k] := 0\n scan t in 0..n { z[j] :+= h[t,k] * w[k,j]\n h[t + 1,j] := tanh(z[j] + x[t,j]) }\n last[j] := h[n,j]",
+        &["h", "last"],
+    ),
+    (
+        "a scan over a size that goes backwards",
+        "node y f32[n, 24]\n y[i,k] := 0\n c[k] := 1 where k < 24\n scan t in 0..n { z[j] :+= c[k] * w[k,j] * 0.1\n c[j] := z[j] + x[n - 1 - t, j]\n y[n - 1 - t, k] := c[k] }",
+        &["y", "c"],
+    ),
+    (
+        "a scan over a size with a condition",
+        "c := 0 * v[0]\n steps := 0 * v[0]\n scan t in 0..n while c < 5 { c += x[t,0]\n steps += 1 }",
+        &["c", "steps"],
     ),
     (
         "scans",
@@ -137,6 +157,21 @@ const LOSSES: &[(&str, &str, &str)] = &[
         "x, w",
     ),
     ("two sizes", "y[i,j] := x[i,0] * v[j]\n loss :+= exp(y[i,j])", "x, v"),
+    (
+        "from the end by halves",
+        "size h = (n + 1)/2\n y[i,k] := x[n - 1 - 2*i, k] where i < h\n loss :+= y[i,k] * y[i,k]",
+        "x",
+    ),
+    (
+        "a scan over a size",
+        "node h f32[n + 1, 24]\n h[s,k] := 0\n h[0,k] := v[0]\n scan t in 0..n { z[j] :+= h[t,k] * w[k,j]\n h[t + 1,j] := tanh(z[j] + x[t,j]) }\n loss :+= h[n,k] * h[n,k]",
+        "x, w, v",
+    ),
+    (
+        "a scan over a size that overwrites and goes backwards",
+        "c[k] := v[0] where k < 24\n loss := 0\n scan t in 0..n { z[j] :+= c[k] * w[k,j]\n c[j] := tanh(z[j] + x[n - 1 - t, j])\n s :+= c[k] * x[t,k]\n loss += s }",
+        "x, w, v",
+    ),
     (
         "a scan that overwrites",
         "c[i,k] := x[i,k]\n scan t in 0..3 { z[i,j] :+= c[i,k] * w[k,j]\n c[i,k] := tanh(z[i,k]) }\n loss :+= c[i,k] * c[i,k] / n",
@@ -362,7 +397,9 @@ impl RandomText {
         let nodes = INPUTS.map(|(name, axes)| (name.to_owned(), axes.to_owned())).to_vec();
         let mut program = RandomText { random: SplitMix64::new(seed), nodes, text: String::new() };
         let statements = 3 + program.below(5);
-        (0..statements).for_each(|at| program.statement(at));
+        for at in 0..statements {
+            if program.below(6) == 0 { program.scan(at) } else { program.statement(at) }
+        }
         program
     }
 
@@ -410,6 +447,27 @@ impl RandomText {
         self.nodes.push((name, axes.to_owned()));
     }
 
+    /// Adds a scan over a size, which may end early.
+    fn scan(&mut self, at: usize) {
+        let (axis, size, rows) = [('i', "n", "u"), ('j', "m", "v"), ('h', "half", "w")][self.below(3)];
+        let row = ["t".to_owned(), format!("{size} - 1 - t")][self.below(2)].clone();
+        let end = ["".to_owned(), format!(" while g{at} < 4")][self.below(2)].clone();
+        let input = format!("{rows}[{row}] * c[k]");
+        let value = [
+            format!("z{at}[k] := s{at}[k] + {input}"),
+            format!("z{at}[k] :+= s{at}[r] * c[k] - {input}"),
+            format!("z{at}[k] := max(s{at}[k], {input}) / n"),
+        ];
+        let value = &value[self.below(3)];
+        self.text += &format!(
+            "node y{at} f32[{size}, 6]\ny{at}[{axis},k] := 0.5\ng{at} :+= 0 * c[r]\ns{at}[k] := c[k]\n\
+             scan t in 0..{size}{end} {{\n {value}\n s{at}[k] := tanh(z{at}[k])\n \
+             y{at}[{row}, k] := s{at}[k] + {rows}[t]\n g{at} += 1\n}}\n"
+        );
+        let made = [("y", format!("{axis}k")), ("s", "k".to_owned()), ("g", String::new())];
+        self.nodes.extend(made.map(|(name, axes)| (format!("{name}{at}"), axes)));
+    }
+
     /// A read of a random node at letters in scope; none if an axis has no letter.
     fn read(&mut self, letters: &[char]) -> Option<String> {
         let at = self.below(self.nodes.len());
@@ -427,11 +485,7 @@ impl RandomText {
             let own: Vec<&str> = indices_of_axis.iter().copied().filter(is_in_scope).collect();
             let letter = *own.get(self.below(own.len().max(1)))?;
             indices.push(match self.below(6) {
-                0 => {
-                    // That the last even position is below `n` is proven, that it has one in reverse is not.
-                    is_shifted |= letter.contains('*');
-                    format!("{size} - 1 - {letter}")
-                }
+                0 => format!("{size} - 1 - {letter}"),
                 1 => {
                     is_shifted = true;
                     format!("{letter} + {} - 1", self.below(4))
@@ -499,4 +553,27 @@ fn random_programs_have_the_values_of_their_own_routines() {
             );
         }
     }
+}
+
+/// A quotient in an index is rounded down, whether a run or the caller gives the size.
+#[test]
+fn indices_have_quotients_of_sizes() {
+    let text = "size n <= 40\ninput x f32[n]\nsize h = (n + 1)/2\n\
+                y[i] := x[n/2 + i] where i < h\nz[i] := x[2*i] where i < (n + 1)/2\nkeep y, z";
+    for (backend, threads) in [("interpreter", 1), ("multicore", 2)] {
+        let backend = open(backend, threads, NumericClass::Strict);
+        let mut program = backend.load(text).unwrap();
+        for n in [1, 2, 3, 8, 39, 40] {
+            let x = random(&[n], 3);
+            program.set("x", x.clone()).unwrap();
+            program.run().unwrap();
+            let x = x.values();
+            let halves: Vec<f64> = x[n / 2..].to_vec();
+            let evens: Vec<f64> = x.iter().step_by(2).copied().collect();
+            assert_eq!(program.get("y").unwrap().values(), halves, "{n}");
+            assert_eq!(program.get("z").unwrap().values(), evens, "{n}");
+        }
+    }
+    let bound = Program::parse(text).unwrap().bind("n", 7).unwrap();
+    assert!(bound.assignments(&[]).is_ok(), "a constant divides like a size of a run");
 }

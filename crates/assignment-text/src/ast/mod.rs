@@ -11,6 +11,7 @@ use tnode::DType;
 
 pub(crate) use self::expr::{Expr, ExprKind, MAX_DEPTH};
 use crate::constraint::Constraint;
+use crate::expand::SymbolSum;
 use crate::linear::{Atom, IndexExpr};
 use crate::number::Number;
 use crate::source::Frame;
@@ -72,12 +73,23 @@ pub(crate) struct ScanStart {
     pub(crate) symbol: StaticSymbol,
     /// The value that is read before each step and ends the scan if it is 0.
     pub(crate) condition: Option<Expr>,
+    /// The end that a run gives; the range of the symbol is its bound.
+    pub(crate) run_end: Option<RunEnd>,
     /// The number of steps from one checkpoint to the next, if the scan has any.
     pub(crate) every: Option<i64>,
     /// The bytes before the body.
     pub(crate) span: ByteRange,
     /// The calls and repetitions around the scan, the innermost first.
     pub(crate) frame: Option<Arc<Frame>>,
+}
+
+/// The end of a scan that a run gives.
+#[derive(Clone, Debug)]
+pub(crate) struct RunEnd {
+    /// The number of steps.
+    pub(crate) steps: SymbolSum,
+    /// Whether the letter is less than that number.
+    pub(crate) goes_on: Expr,
 }
 
 impl ExpandedStep {
@@ -123,14 +135,20 @@ impl ExpandedStep {
 }
 
 impl ScanStart {
+    /// The values that are read before each step, any of which ends the scan if it is 0.
+    pub(crate) fn conditions(&self) -> impl DoubleEndedIterator<Item = &Expr> {
+        self.run_end.iter().map(|end| &end.goes_on).chain(&self.condition)
+    }
+
     fn into_item(self, body: Vec<Item>) -> Repeat {
-        let ScanStart { symbol, condition, every, span, .. } = self;
+        let ScanStart { symbol, condition, run_end, every, span, .. } = self;
         let number = |number| IndexExpr::number(number, span.clone());
+        let bound = symbol.range.unwrap_or(0);
         Repeat {
             letter: symbol.letter().unwrap_or_default().to_owned(),
             letter_span: span.clone(),
             from: number(0),
-            to: number(symbol.range.unwrap_or(0)),
+            to: run_end.map_or_else(|| number(bound), |end| end.steps.index(&span)),
             condition,
             every: every.map(number),
             body,

@@ -174,7 +174,8 @@ impl Expansion<'_> {
             run_sizes.remove(&name);
         });
         let (function, frame) = (Some(Arc::new(function)), Some(Arc::new(frame)));
-        let mut scope = Scope { integers, run_sizes, function, frame, ..Scope::default() };
+        let bound = integers.keys().filter(|name| self.bound_sizes.contains(*name)).cloned().collect();
+        let mut scope = Scope { integers, run_sizes, bound, function, frame, ..Scope::default() };
         self.items(&def.body, &mut scope)?;
         Ok(results)
     }
@@ -233,7 +234,8 @@ impl Expansion<'_> {
         let mut value = default.clone();
         let function = Some(Arc::new(function.clone()));
         let (integers, run_sizes) = (self.sizes_in(def), self.run_sizes_in(def));
-        rewrite::default_value(&mut value, &Scope { integers, run_sizes, function, ..Scope::default() })?;
+        let scope = Scope { integers, run_sizes, function, ..Scope::default() };
+        rewrite::default_value(&mut value, &scope)?;
         Ok(value)
     }
 

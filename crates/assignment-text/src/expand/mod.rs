@@ -22,13 +22,15 @@ mod scope;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tnode::RunSize;
+use tnode::{DType, RunSize};
+
+pub(crate) use self::run_sizes::SymbolSum;
 
 use self::run_sizes::DeclaredSize;
 use self::scope::{Scope, twice};
 use crate::ast::{
     Access, Call, Declaration, Def, Detach, ExpandedStep, Expr, ExprKind, Gradient, Initial, Item,
-    Recomputed, Repeat, ScanStart, SizeItem, Statement, View,
+    Recomputed, Repeat, RunEnd, ScanStart, SizeItem, Statement, View,
 };
 use crate::constraint::Constraint;
 use crate::error::{Result, TextErrorKind};
@@ -36,6 +38,7 @@ use crate::linear::IndexExpr;
 use crate::source::{Frame, FrameKind};
 use assignments::ByteRange;
 use assignments::indexing::{StaticSymbol, extent};
+use lowered_ir::ir::BinaryOp;
 use lowered_ir::verify::Limits;
 
 /// The largest number of statements and repetitions in an expanded program.
@@ -81,6 +84,7 @@ pub(crate) fn expand(
         is_taken,
         sizes: BTreeMap::new(),
         run_sizes: BTreeMap::new(),
+        bound_sizes: BTreeSet::new(),
         calls: BTreeMap::new(),
         expanded: Expanded::default(),
         copies: 0,
@@ -128,6 +132,8 @@ struct Expansion<'a> {
     sizes: BTreeMap<String, i64>,
     /// The sizes that a run gives, and those that follow from them, by the names of their declarations.
     run_sizes: BTreeMap<String, RunSize>,
+    /// The sizes with a bound to which the caller gives a number.
+    bound_sizes: BTreeSet<String>,
     /// How many calls of each function have been expanded.
     calls: BTreeMap<String, usize>,
     expanded: Expanded,
@@ -175,6 +181,7 @@ impl Expansion<'_> {
         statement.is_expanded = scope.function.is_some();
         statement.frame.clone_from(&scope.frame);
         rewrite::statement(&mut statement, scope)?;
+        self.enter_named(scope, &statement.span);
         match call::whole(&statement) {
             Some(call) => self.call_into(&call.clone(), statement),
             None => {
@@ -188,6 +195,7 @@ impl Expansion<'_> {
         self.check_written(call, scope)?;
         let mut call = call.clone();
         rewrite::call(&mut call, scope)?;
+        self.enter_named(scope, &call.span);
         self.call_alone(call, &scope.frame)
     }
 
@@ -200,6 +208,7 @@ impl Expansion<'_> {
         if let Some(Initial { value, fill, .. }) = &mut declaration.initial {
             value.iter_mut().try_for_each(|value| rewrite::default_value(value, scope))?;
             fill.iter_mut().try_for_each(|fill| rewrite::fetch(fill, scope))?;
+            self.enter_named(scope, &declaration.span);
         }
         self.count(&declaration.span)?;
         self.expanded.declarations.push(declaration);
@@ -259,7 +268,13 @@ impl Expansion<'_> {
         let given = self.bound.get(&size.name).filter(|_| scope.frame.is_none());
         let bound = size.bound.as_ref().map(|bound| run_bound(size, bound, scope)).transpose()?;
         let value = match (given, &size.value) {
-            (Some(&value), _) => within(size, value, bound)?,
+            (Some(&value), _) => {
+                if bound.is_some() {
+                    scope.bound.insert(size.name.clone());
+                    self.bound_sizes.insert(size.name.clone());
+                }
+                within(size, value, bound)?
+            }
             (None, Some(value)) => {
                 let sum = scope.size_sum(value)?;
                 match sum.constant() {
@@ -310,7 +325,8 @@ impl Expansion<'_> {
             0 => {}
             from => return Err(TextErrorKind::ScanFrom { from }.at(&scan.from.span)),
         }
-        let steps = scope.integer(&scan.to)?;
+        let run_steps = scope.symbol_sum(&scan.to).filter(|steps| !steps.terms.is_empty());
+        let steps = run_steps.as_ref().map_or_else(|| scope.integer(&scan.to), |steps| Ok(steps.bound))?;
         if !(1..=Limits::default().extent).contains(&steps) {
             return Err(TextErrorKind::ScanSteps { steps }.at(&scan.to.span));
         }
@@ -326,8 +342,10 @@ impl Expansion<'_> {
         let mut inner = scope.clone();
         inner.steps.insert(scan.letter.clone(), symbol.name.clone());
         let condition = scan.condition.as_ref().map(|value| condition(value, &inner)).transpose()?;
+        self.enter_named(scope, &scan.to.span);
+        let run_end = run_steps.map(|steps| run_end(&symbol.name, steps, &scan.to.span)).transpose()?;
         let (span, frame) = (scan.span.clone(), scope.frame.clone());
-        let start = ScanStart { symbol, condition, every, span, frame };
+        let start = ScanStart { symbol, condition, run_end, every, span, frame };
         self.expanded.steps.push(ExpandedStep::ScanStart(start));
         self.items(&scan.body, &mut inner)?;
         self.expanded.steps.push(ExpandedStep::ScanEnd(scan.span.clone()));
@@ -381,6 +399,16 @@ fn condition(value: &Expr, scope: &Scope) -> Result<Expr> {
         open.extend(part.kind.children());
     }
     Ok(statement.rhs.into_iter().next().unwrap_or_else(|| value.clone()))
+}
+
+/// The end of a scan over a symbol whose number of steps a run gives.
+fn run_end(symbol: &str, steps: SymbolSum, span: &ByteRange) -> Result<RunEnd> {
+    let expr = |kind| Expr::new(kind, span.clone());
+    let dtype = if i32::try_from(steps.bound).is_ok() { DType::I32 } else { DType::I64 };
+    let step = expr(ExprKind::Cast(dtype, Box::new(expr(ExprKind::Symbol(symbol.to_owned()))?)))?;
+    let end = steps.value(dtype, span)?;
+    let goes_on = expr(ExprKind::Binary(BinaryOp::Lt, Box::new(step), Box::new(end)))?;
+    Ok(RunEnd { steps, goes_on })
 }
 
 /// The bound of a size that a run gives, which stands outside of functions and repetitions.

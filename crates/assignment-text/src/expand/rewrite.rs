@@ -49,10 +49,10 @@ pub(super) fn default_value(value: &mut Expr, scope: &Scope) -> Result<()> {
 pub(super) fn sizes(sizes: &mut [IndexExpr], scope: &Scope) -> Result<Vec<RunSize>> {
     let mut named = Vec::new();
     for size in sizes {
-        let mut found = size.clone();
-        index(&mut found, scope)?;
-        let linear = found.linear()?;
-        let sum = scope.linear_sum(&linear)?;
+        let sum = match scope.mentions_sizes(size) {
+            true => scope.size_sum(size)?,
+            false => scope.integer(size)?.into(),
+        };
         *size = match (sum.constant(), sum.size()) {
             (Some(number), _) => IndexExpr::number(number, size.span.clone()),
             (None, Some(run_size)) => {
@@ -69,8 +69,36 @@ pub(super) fn sizes(sizes: &mut [IndexExpr], scope: &Scope) -> Result<Vec<RunSiz
     Ok(named)
 }
 
-/// Replaces the names in an index.
+/// Replaces the names in an index, and quotients of sizes that a run gives by the symbols of these sizes.
 pub(super) fn index(index: &mut IndexExpr, scope: &Scope) -> Result<()> {
+    quotients(index, scope);
+    names(index, scope)
+}
+
+/// Replaces each quotient of sizes alone; others have no linear form.
+fn quotients(index: &mut IndexExpr, scope: &Scope) {
+    if index.divides()
+        && let Some(found) = scope.symbol_sum(index)
+    {
+        *index = found.index(&index.span);
+        return;
+    }
+    match &mut index.kind {
+        IndexExprKind::Negated(inner) => quotients(inner, scope),
+        IndexExprKind::Sum(first, others) => {
+            quotients(first, scope);
+            others.iter_mut().for_each(|(_, term)| quotients(term, scope));
+        }
+        IndexExprKind::Product(first, others) => {
+            quotients(first, scope);
+            others.iter_mut().for_each(|(.., factor)| quotients(factor, scope));
+        }
+        _ => {}
+    }
+}
+
+/// Replaces the names in an index.
+pub(super) fn names(index: &mut IndexExpr, scope: &Scope) -> Result<()> {
     index.replace(&mut |leaf, span| match leaf {
         IndexExprKind::Atom(Atom::Letter(name)) => scope.in_index(name, span),
         IndexExprKind::Atom(Atom::Symbol(name)) => reject_symbol(name, span, scope).map(|()| None),
@@ -119,8 +147,18 @@ fn outside(function: &FunctionScope, name: String) -> TextErrorKind {
 }
 
 fn constraint(constraint: &mut Constraint, scope: &Scope) -> Result<()> {
-    index(&mut constraint.left, scope)?;
-    index(&mut constraint.right, scope)
+    side(&mut constraint.left, scope)?;
+    side(&mut constraint.right, scope)
+}
+
+/// Replaces the names in a side of a comparison. A side that is a size becomes its symbol, below which a
+/// letter may stay.
+fn side(side: &mut IndexExpr, scope: &Scope) -> Result<()> {
+    match scope.quotient_size(side) {
+        Some(size) => *side = IndexExpr::atom(Atom::Symbol(scope.name(size)), side.span.clone()),
+        None => index(side, scope)?,
+    }
+    Ok(())
 }
 
 /// Replaces the names in an access: in its indices, in computed indices, and the node's name.

@@ -1,6 +1,8 @@
 //! The meaning of names at a place of a program, and checks of definitions.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tnode::RunSize;
@@ -19,6 +21,11 @@ pub(super) struct Scope {
     pub(super) integers: BTreeMap<String, i64>,
     /// The sizes that a run gives and those that follow from them, which are symbols.
     pub(super) run_sizes: BTreeMap<String, RunSize>,
+    /// The sizes among `integers` that have a bound in the text, and a number from the caller.
+    pub(super) bound: BTreeSet<String>,
+    /// The sizes in whose symbols a statement has been rewritten since [`Expansion`](super::Expansion) entered
+    /// them last.
+    pub(super) named: Rc<RefCell<Vec<RunSize>>>,
     /// The letters of scans, with the names of their symbols.
     pub(super) steps: BTreeMap<String, String>,
     /// The function being expanded.

@@ -1,30 +1,36 @@
 //! Checks that indices are in bounds.
 
-use tnode::{RunSize, SizeSum};
-
+use super::open_scans::{OpenScan, letters_for_steps, with_letters};
 use super::ranges::{below, size_symbol, with_margins};
 use crate::error::{Result, TextErrorKind, bad_bound};
 use crate::source::on_one_line;
 use crate::tree::{AccessKind, NodeAccess, ResolvedStatement};
 use assignments::indexing::bounded_space::{BoundedSpace, PointRanges};
 use assignments::indexing::{StaticSymbol, extent};
-use lowered_ir::ir::{Affine, SymbolId, Var, index_bounds};
+use lowered_ir::ir::{Affine, SymbolId, index_bounds};
 
 /// Checks every index against its axis. A symbol without a range counts as 0, since lowering finds its range.
+///
+/// Returns whether every access is within memory behind the ends of `scans` too, which a run gives.
 pub(super) fn check_bounds(
     statement: &ResolvedStatement,
     ranges: &[i64],
     symbols: &[StaticSymbol],
+    scans: &[OpenScan],
     text: &str,
-) -> Result<()> {
+) -> Result<bool> {
     if ranges.contains(&0) {
-        return Ok(());
+        return Ok(true);
     }
     let mut reads = Vec::new();
     statement.each_access(&mut |access| reads.push(access));
     let space = bounded_space(statement, ranges, symbols, text)?;
-    let symbol = |id: SymbolId| symbols[id.index()].interval();
-    let points = PointRanges::new(ranges, space.clips(), &symbol);
+    let symbol = |id: SymbolId| StaticSymbol::range_in(symbols, id);
+    let all_steps = PointRanges::new(ranges, space.clips(), &symbol);
+    let (extents, clips) = with_letters(ranges, space.clips(), scans);
+    let points = PointRanges::new(&extents, &clips, &symbol);
+    let in_letters = |index: &Affine| letters_for_steps(index, ranges.len(), scans);
+    let mut is_safe = true;
     for read in reads {
         for (axis, (index, span)) in
             read.index.iter().enumerate().filter(|(axis, _)| !read.is_computed(*axis))
@@ -42,8 +48,13 @@ pub(super) fn check_bounds(
                 AccessKind::Plain | AccessKind::Merge => with_margins(&read.node, axis, read.dims[axis]),
             };
             // An index that overflows is out of bounds even in a padded read.
-            let bounds = space.value(index).and_then(|index| index_bounds(&index, &points));
+            let value = space.value(index);
+            let bounds = value.as_ref().and_then(|index| index_bounds(&in_letters(index), &points));
             let (lo, hi) = bounds.unwrap_or((i64::MIN, i64::MAX));
+            if !scans.is_empty() {
+                let bounds = value.as_ref().and_then(|index| index_bounds(index, &all_steps));
+                is_safe &= bounds.is_some_and(|(lo, hi)| min <= lo && hi <= max);
+            }
             if lo < min || hi > max || lo == i64::MIN || hi == i64::MAX {
                 let (node, size) = (read.name(), read.dims[axis]);
                 let index = on_one_line(text, span);
@@ -58,9 +69,9 @@ pub(super) fn check_bounds(
                 && let Some(symbol) = size_symbol(size, symbols)
             {
                 let beyond = index.plus(&Affine::term(symbol, -1));
-                let bounds = space.value(&beyond).and_then(|beyond| index_bounds(&beyond, &points));
-                let is_beyond = bounds.is_none_or(|(_, greatest)| greatest >= 0);
-                if is_beyond && !stays_below(statement, index, size, ranges, symbols) {
+                let beyond = space.value(&beyond);
+                let bounds = beyond.and_then(|beyond| index_bounds(&in_letters(&beyond), &points));
+                if bounds.is_none_or(|(_, greatest)| greatest >= 0) {
                     let (index, size, node) = (on_one_line(text, span), size.to_string(), read.name());
                     let padded = padded(read, text);
                     return Err(TextErrorKind::BeyondSize { index, size, node, axis, padded }.at(span));
@@ -68,38 +79,7 @@ pub(super) fn check_bounds(
             }
         }
     }
-    Ok(())
-}
-
-/// Whether an index is less than a size in every run, by how the sizes follow from each other.
-fn stays_below(
-    statement: &ResolvedStatement,
-    index: &Affine,
-    size: &RunSize,
-    ranges: &[i64],
-    symbols: &[StaticSymbol],
-) -> bool {
-    let one_less = |sum: SizeSum| sum.plus(&(-1).into());
-    let greatest = |var: Var, factor: i64| match var {
-        Var::Loop(_) if factor < 0 => Some(SizeSum::from(0)),
-        Var::Loop(id) => match statement.letters[id.index()].size.as_ref() {
-            Some(size) => one_less(size.into()),
-            None => ranges[id.index()].checked_sub(1).map(SizeSum::from),
-        },
-        Var::Symbol(id) => match symbols[id.index()].size.as_ref() {
-            Some(size) => Some(size.into()),
-            None => {
-                let (least, greatest) = symbols[id.index()].interval().unwrap_or((0, 0));
-                Some(if factor < 0 { least } else { greatest }.into())
-            }
-        },
-    };
-    let start = SizeSum::from(size).negated().and_then(|below| below.plus(&index.offset().into()));
-    let beyond = index
-        .terms()
-        .iter()
-        .fold(start, |sum, &(var, factor)| sum?.plus(&greatest(var, factor)?.times(&factor.into())?));
-    beyond.is_some_and(|beyond| beyond.is_always_negative())
+    Ok(is_safe)
 }
 
 /// The loops over the points at which the statement assigns.

@@ -7,24 +7,29 @@ mod axis_sizes;
 mod bounds;
 mod dims;
 mod letters;
+mod open_scans;
 mod ranges;
 mod statement;
 
 pub(crate) use self::ranges::below;
 
+use self::open_scans::OpenScan;
+
 use std::collections::BTreeSet;
 
 use tnode::{DType, RunSizes, TensorNode};
 
-use crate::ast::{Access, ExpandedStep, Fetch, Gradient, Role, Statement};
+use crate::ast::{Access, ExpandedStep, Fetch, Gradient, Role, ScanStart, Statement};
 use crate::error::{LocatedError, Result, TextErrorKind, TextGradientError};
 use crate::linear::Atom;
 use crate::names::{Names, NamesAt, example, gradient_name, written};
 use crate::tree::{
-    ResolvedFill, ResolvedGradient, ResolvedParameter, ResolvedProgram, ResolvedStep, StepKind,
+    ResolvedFill, ResolvedGradient, ResolvedParameter, ResolvedProgram, ResolvedStatement, ResolvedStep,
+    StepKind,
 };
 use assignments::indexing::StaticSymbol;
 use assignments::{AccumOp, SymbolTable};
+use lowered_ir::ir::{Affine, SymbolId};
 use lowered_ir::{SourceSpan, SourceText};
 
 /// Resolves the steps of a program. Its symbols are entered into `symbols`.
@@ -35,10 +40,22 @@ pub(crate) fn resolve(
     symbols: &mut SymbolTable,
 ) -> ResolvedProgram {
     let mut program = ResolvedProgram { steps: Vec::with_capacity(steps.len()), error: None };
+    // The scans around the step, those of which a run gives the number of steps with it.
+    let mut scans: Vec<Option<OpenScan>> = Vec::new();
     for (at, mut source) in steps.into_iter().enumerate() {
-        let mut resolver = StepResolver { names, at, text, symbols };
+        let open = scans.iter().flatten().cloned().collect();
+        let mut resolver = StepResolver { names, at, text, symbols, open };
         match resolver.step(&mut source) {
-            Ok(kind) => program.steps.push(ResolvedStep { source, kind }),
+            Ok(kind) => {
+                match (&kind, &source) {
+                    (&StepKind::ScanStart(symbol), ExpandedStep::ScanStart(scan)) => {
+                        scans.push(open_scan(scan, symbol, symbols));
+                    }
+                    (StepKind::ScanEnd, _) => _ = scans.pop(),
+                    _ => {}
+                }
+                program.steps.push(ResolvedStep { source, kind });
+            }
             Err(error) => {
                 program.error = Some(error.within(source.frame()));
                 break;
@@ -80,12 +97,22 @@ fn declared_ranges(statement: &Statement, symbols: &mut SymbolTable) -> Result<(
     Ok(())
 }
 
+/// The scan that starts at a step, if a run gives the number of its steps.
+fn open_scan(scan: &ScanStart, symbol: SymbolId, symbols: &SymbolTable) -> Option<OpenScan> {
+    let steps = &scan.run_end.as_ref()?.steps;
+    let end = steps.terms.iter().try_fold(Affine::constant(steps.offset), |sum, (size, factor)| {
+        Some(sum.plus(&Affine::term(ranges::size_symbol(size, symbols)?, *factor)))
+    });
+    Some(OpenScan { symbol, bound: steps.bound, end: end? })
+}
+
 /// Resolves one step.
 struct StepResolver<'a> {
     names: &'a Names,
     at: usize,
     text: &'a SourceText,
     symbols: &'a mut SymbolTable,
+    open: Vec<OpenScan>,
 }
 
 impl StepResolver<'_> {
@@ -115,12 +142,18 @@ impl StepResolver<'_> {
             check_target(target, statement, names)?;
         }
         let mut resolved = statement::resolve(statement, self.text, names, self.symbols)?;
-        let ranges =
+        let mut ranges =
             ranges::letter_ranges(&mut resolved, self.names.given.bounds_are_sizes, self.symbols, self.text)?;
         dims::settle_dims(&mut resolved, &ranges, self.symbols)?;
         ranges::state_sizes(&mut resolved, self.symbols);
-        bounds::check_bounds(&resolved, &ranges, self.symbols, self.text)
-            .map_err(|error| self.with_first_write(error))?;
+        let check = |resolved: &ResolvedStatement, ranges: &[i64], scans: &[OpenScan]| {
+            bounds::check_bounds(resolved, ranges, self.symbols, scans, self.text)
+                .map_err(|error| self.with_first_write(error))
+        };
+        if !check(&resolved, &ranges, &self.open)? {
+            self.open.iter().for_each(|scan| open_scans::guard(&mut resolved, &mut ranges, scan));
+            check(&resolved, &ranges, &[])?;
+        }
         Ok(StepKind::Ranged(Box::new(resolved), ranges))
     }
 

@@ -8,6 +8,8 @@
 //!
 //! Some steps have no text of their own. A step with concatenated axes prints as one statement per component,
 //! and a fill by a constant, a symbol or a size as an assignment. Initial values and margins are not printed.
+//! A scan whose number of steps a run gives prints as one to the bound, whose statements select the values of
+//! the steps that run; the reader may reject its indices, which leave the size in the other steps.
 
 mod items;
 mod names;

@@ -5,7 +5,7 @@
 //! that loop earlier. A lower bound shifts it: the loop still counts from 0, and the iterator is the lower
 //! bound plus the count.
 
-use lowered_ir::ir::{Affine, LoopId, SymbolId, Var, VariableBounds, index_bounds};
+use lowered_ir::ir::{Affine, LoopId, Quotient, SymbolId, Var, VariableBounds, index_bounds};
 use lowered_ir::verify::Limits;
 
 use super::axis_iterator;
@@ -136,7 +136,8 @@ impl BoundedSpace {
 
     /// The bounds of an index over counters, whatever the symbols are.
     fn bounds(&self, index: &Affine) -> Option<(i64, i64)> {
-        let any = |_| Some((0, Limits::default().extent - 1));
+        let interval = (0, Limits::default().extent - 1);
+        let any = |_| Some(SymbolRange { interval, quotient: None });
         index_bounds(index, &PointRanges::new(&self.extents, &self.clips, &any))
     }
 }
@@ -158,16 +159,24 @@ pub struct PointRanges<'a> {
     extents: &'a [i64],
     /// Per axis, the clips whose symbols all have ranges.
     clips: Vec<Vec<Affine>>,
-    symbols: &'a dyn Fn(SymbolId) -> Option<(i64, i64)>,
+    symbols: &'a dyn Fn(SymbolId) -> Option<SymbolRange>,
+}
+
+/// The values of a symbol.
+#[derive(Clone, Debug)]
+pub struct SymbolRange {
+    /// The least and the greatest value.
+    pub interval: (i64, i64),
+    /// How the symbol follows from others.
+    pub quotient: Option<Quotient>,
 }
 
 impl<'a> PointRanges<'a> {
-    /// `symbols` gives the least and the greatest value of a symbol. A symbol without these counts as 0, and
-    /// its clips are ignored.
+    /// A symbol of which `symbols` gives no range counts as 0, and its clips are ignored.
     pub fn new(
         extents: &'a [i64],
         clips: &[Vec<Affine>],
-        symbols: &'a dyn Fn(SymbolId) -> Option<(i64, i64)>,
+        symbols: &'a dyn Fn(SymbolId) -> Option<SymbolRange>,
     ) -> PointRanges<'a> {
         let is_known = |&(var, _): &(Var, i64)| match var {
             Var::Loop(_) => true,
@@ -184,12 +193,16 @@ impl VariableBounds for PointRanges<'_> {
     fn interval(&self, var: Var) -> (i64, i64) {
         match var {
             Var::Loop(id) => (0, self.extents.get(id.index()).map_or(0, |&extent| extent.max(1) - 1)),
-            Var::Symbol(id) => (self.symbols)(id).unwrap_or((0, 0)),
+            Var::Symbol(id) => (self.symbols)(id).map_or((0, 0), |range| range.interval),
         }
     }
 
     fn clips(&self, var: LoopId) -> &[Affine] {
         self.clips.get(var.index()).map_or(&[], Vec::as_slice)
+    }
+
+    fn quotient(&self, symbol: SymbolId) -> Option<Quotient> {
+        (self.symbols)(symbol)?.quotient
     }
 }
 

@@ -19,14 +19,14 @@ mod window;
 use std::fmt;
 
 pub use self::bounded_space::ConditionError;
-use self::bounded_space::{BoundedSpace, PointRanges};
+use self::bounded_space::{BoundedSpace, PointRanges, SymbolRange};
 pub(crate) use self::coverage::AxisSpan;
 pub use self::coverage::{are_injective, are_surjective};
 pub use self::window::Window;
 use smallvec::SmallVec;
-use tnode::{Dims, RunSize, RunSizes};
+use tnode::{Dims, RunSize, RunSizes, SizeQuotient};
 
-use lowered_ir::ir::{Affine, LoopId, SymbolId, Var, index_bounds};
+use lowered_ir::ir::{Affine, LoopId, Quotient, SymbolId, Var, index_bounds};
 
 /// A static symbol: an integer parameter of a routine, such as the number of a batch, bound at each run.
 ///
@@ -58,6 +58,24 @@ impl StaticSymbol {
     /// The least and the greatest value, if the range is known.
     pub fn interval(&self) -> Option<(i64, i64)> {
         self.range.map(|range| (i64::from(self.size.is_some()), range.max(1) - 1))
+    }
+
+    /// The range of a symbol of a list, if it is known.
+    pub fn range_in(symbols: &[StaticSymbol], symbol: SymbolId) -> Option<SymbolRange> {
+        let symbol = symbols.get(symbol.index())?;
+        let quotient = symbol.size.as_ref().and_then(|size| StaticSymbol::quotient_in(symbols, size));
+        Some(SymbolRange { interval: symbol.interval()?, quotient })
+    }
+
+    /// How a size follows from symbols of a list; none for a size that a run gives.
+    pub fn quotient_in(symbols: &[StaticSymbol], size: &RunSize) -> Option<Quotient> {
+        let SizeQuotient { dividend, divisor } = size.quotient()?;
+        let place = |size: &RunSize| symbols.iter().position(|symbol| symbol.size.as_ref() == Some(size));
+        let dividend =
+            dividend.terms().try_fold(Affine::constant(dividend.offset()), |sum, (size, factor)| {
+                Some(sum.plus(&Affine::term(SymbolId(place(size)? as u32), factor)))
+            })?;
+        Some(Quotient { dividend, divisor: *divisor })
     }
 
     /// The letter of a scan with that many steps. The number distinguishes scans with equal letters.
@@ -398,12 +416,12 @@ impl Projections {
     }
 
     /// The least and the greatest value of an index at the points of the product space; `None` if they
-    /// overflow. `symbols` gives the least and the greatest value of a symbol. A symbol without these counts
-    /// as 0, and the clips that mention it are ignored.
+    /// overflow. A symbol of which `symbols` gives no range counts as 0, and the clips that mention it are
+    /// ignored.
     pub fn index_bounds(
         &self,
         index: &Affine,
-        symbols: &dyn Fn(SymbolId) -> Option<(i64, i64)>,
+        symbols: &dyn Fn(SymbolId) -> Option<SymbolRange>,
     ) -> Option<(i64, i64)> {
         self.index_bounds_within(index, &[], symbols)
     }
@@ -413,14 +431,15 @@ impl Projections {
         &self,
         index: &Affine,
         ends: &[(LoopId, Affine)],
-        symbols: &dyn Fn(SymbolId) -> Option<(i64, i64)>,
+        symbols: &dyn Fn(SymbolId) -> Option<SymbolRange>,
     ) -> Option<(i64, i64)> {
         let mut iterated =
             ends.iter().filter(|(iterator, _)| self.product_iterators.contains(iterator)).peekable();
-        if iterated.peek().is_none() && !self.is_clipped() {
+        let has_symbol = index.terms().iter().any(|(var, _)| matches!(var, Var::Symbol(_)));
+        if iterated.peek().is_none() && !self.is_clipped() && !has_symbol {
             return index.bounds(|var| match var {
                 Var::Loop(id) => (0, extent(self.extent_of(id).max(1)) - 1),
-                Var::Symbol(id) => symbols(id).unwrap_or((0, 0)),
+                Var::Symbol(_) => (0, 0),
             });
         }
         let axes = self.product_iterators.iter().map(|id| id.index() + 1).max().unwrap_or(0);

@@ -7,6 +7,7 @@ use super::error::LowerErrorKind;
 use super::sizes::Sizes;
 use super::view::Views;
 use super::{Result, mentions};
+use crate::indexing::bounded_space::SymbolRange;
 use crate::indexing::{AxisIndex, Projections, StaticSymbol, extent};
 use crate::{Accum, Assignments, FetchOp, Operand, Origin, ProgramStep};
 use lowered_ir::SourceSpan;
@@ -110,9 +111,7 @@ impl RangeSolver<'_> {
             let (Some(&(Var::Symbol(id), coefficient)), None) = (symbols.next(), symbols.next()) else {
                 continue;
             };
-            let Some((least, greatest)) =
-                projections.index_bounds(clip, &|id| self.table[self.at(id)].interval())
-            else {
+            let Some((least, greatest)) = projections.index_bounds(clip, &|id| self.range(id)) else {
                 continue;
             };
             let room = if coefficient > 0 { extent - least } else { greatest };
@@ -158,6 +157,11 @@ impl RangeSolver<'_> {
         self.renumbering[id.index()].index()
     }
 
+    /// The values of a symbol of the assignments, if its range is known.
+    fn range(&self, id: SymbolId) -> Option<SymbolRange> {
+        Some(self.sizes.range(id, self.table[self.at(id)].interval()?))
+    }
+
     fn position(
         &mut self,
         position: &AxisPosition,
@@ -166,7 +170,7 @@ impl RangeSolver<'_> {
         origin: &Origin,
     ) -> Result<()> {
         let mut open: Vec<SymbolId> = Vec::new();
-        let known = |id| self.table[self.at(id)].interval();
+        let known = |id| self.range(id);
         open.extend(position.index.terms().iter().filter_map(|&(var, _)| match var {
             Var::Symbol(id) => Some(id).filter(|&id| known(id).is_none()),
             Var::Loop(_) => None,
@@ -286,7 +290,7 @@ pub(super) fn bounds_of(
     index: &Affine,
     projections: &Projections,
     ends: &[(LoopId, Affine)],
-    interval: impl Fn(SymbolId) -> (i64, i64),
+    range: impl Fn(SymbolId) -> SymbolRange,
 ) -> Option<(i64, i64)> {
-    projections.index_bounds_within(index, ends, &|id| Some(interval(id)))
+    projections.index_bounds_within(index, ends, &|id| Some(range(id)))
 }

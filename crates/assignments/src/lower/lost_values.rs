@@ -8,8 +8,10 @@
 //!
 //! A rejected statement has no effect in any run, because the test is conservative: a computed index counts
 //! as any index, and a static symbol equals only itself. Several statements that together overwrite an
-//! earlier one are legal, since the earlier one may be an initial fill. Values that remain at the end of a
-//! routine count as read, and so do values of a scan, which may be read in the next step.
+//! earlier one are legal, since the earlier one may be an initial fill. So is a fill before a scan whose
+//! statements overwrite it: a scan of a size that a run gives needs one, and a size may be bound to 1. Values
+//! that remain at the end of a routine count as read, and so do values of a scan, which may be read in the
+//! next step.
 //!
 //! The time is linear in the number of statements, since only the last [`MAX_PENDING`] pending statements of
 //! a node are compared. A node with one write has no lost values, so its elements are not compared at all.
@@ -68,7 +70,10 @@ pub(super) fn check(assignments: &Assignments, views: &Views) -> Result<()> {
             walk.keep(step)?;
             continue;
         }
-        if let Some(lost) = walk.write(at, step, at < scan_end)? {
+        let in_scan = at < scan_end;
+        if let Some(lost) = walk.write(at, step, in_scan)?
+            && !(in_scan && is_fill(steps[lost.step]))
+        {
             return Err(rejection(steps[lost.step], step, lost.node, assignments));
         }
     }
@@ -258,6 +263,15 @@ fn located(leading: &[SymbolId], axes: Vec<AxisSpan>) -> Region {
 /// Whether the step writes every element of its targets, whatever its indices: it initializes or fills them.
 fn starts(step: &ProgramStep) -> bool {
     step.accums().iter().all(|accum| accum.init_neutral)
+}
+
+/// Whether the step stores constants alone.
+fn is_fill(step: &ProgramStep) -> bool {
+    let is_constant = |operand: &Operand| matches!(operand, Operand::Constant(_));
+    match step {
+        ProgramStep::Fetch { op, .. } => matches!(op, FetchOp::Constant(_) | FetchOp::ConstantBits(_)),
+        _ => step.accums().iter().all(|accum| accum.operands().all(is_constant)),
+    }
 }
 
 /// The error with the source spans of both statements.

@@ -150,7 +150,7 @@ pub fn lower(assignments: &Assignments, options: &LowerOptions) -> Result<Lowere
     recurrence::check_bound(&body, &symbols, bound)?;
     let named = |(symbol, &range): (&StaticSymbol, &i64)| Symbol {
         least: i64::from(symbol.size.is_some()),
-        quotient: symbol.size.as_ref().and_then(|size| sizes::quotient(size, &symbols)),
+        quotient: symbol.size.as_ref().and_then(|size| StaticSymbol::quotient_in(&symbols, size)),
         ..Symbol::parameter(symbol.name.as_str(), range)
     };
     let symbols = symbols.iter().zip(&ranges).take(bound).map(named).collect();

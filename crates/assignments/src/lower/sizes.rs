@@ -6,19 +6,24 @@
 
 use std::collections::BTreeMap;
 
-use tnode::{RunSize, SizeQuotient, TensorNode};
+use tnode::{RunSize, TensorNode};
 
 use super::Result;
 use super::error::LowerErrorKind;
 use super::step::LoweringContext;
 use crate::indexing::StaticSymbol;
+use crate::indexing::bounded_space::SymbolRange;
 use crate::{Accum, Assignments};
 use lowered_ir::ir::{Affine, Block, LoopId, LoweredRoutine, NodeRef, Quotient, Stmt, SymbolId};
 use lowered_ir::passes::access::analyze;
 
 /// The symbols of the sizes that the nodes of a program have.
 #[derive(Default)]
-pub(super) struct Sizes(BTreeMap<RunSize, SymbolId>);
+pub(super) struct Sizes {
+    symbols: BTreeMap<RunSize, SymbolId>,
+    /// How the symbols of derived sizes follow from others.
+    quotients: BTreeMap<SymbolId, Quotient>,
+}
 
 impl Sizes {
     /// Enters the sizes of all nodes, and those from which they follow, into the symbols of the assignments.
@@ -31,19 +36,28 @@ impl Sizes {
         for size in of_symbols.into_iter().chain(of_nodes.collect::<Vec<_>>()) {
             size.each_source(&mut |size| {
                 let id = assignments.symbol(&StaticSymbol::size(size));
-                sizes.0.insert(size.clone(), id);
+                sizes.symbols.insert(size.clone(), id);
             });
+        }
+        for (size, &id) in &sizes.symbols {
+            let quotient = StaticSymbol::quotient_in(&assignments.symbols, size);
+            sizes.quotients.extend(quotient.map(|quotient| (id, quotient)));
         }
         sizes
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.symbols.is_empty()
     }
 
     /// The symbol of the assignments that is the size of an axis; none if its dimension is constant.
     pub(super) fn of(&self, node: &TensorNode, axis: usize) -> Option<SymbolId> {
-        self.0.get(node.run_size(axis)?).copied()
+        self.symbols.get(node.run_size(axis)?).copied()
+    }
+
+    /// The values of a symbol of the assignments within an interval.
+    pub(super) fn range(&self, id: SymbolId, interval: (i64, i64)) -> SymbolRange {
+        SymbolRange { interval, quotient: self.quotients.get(&id).cloned() }
     }
 
     /// The iterators that index axes with such sizes alone, each with the symbol at which it ends.
@@ -53,7 +67,7 @@ impl Sizes {
             return Ok(ends);
         }
         for (iterator, size) in accum.sized_iterators() {
-            let Some(end) = self.0.get(size).copied().map(Affine::var) else { continue };
+            let Some(end) = self.symbols.get(size).copied().map(Affine::var) else { continue };
             match ends.iter().find(|(known, _)| *known == iterator) {
                 None => ends.push((iterator, end)),
                 Some((_, known)) if *known == end => {}
@@ -65,17 +79,6 @@ impl Sizes {
         }
         Ok(ends)
     }
-}
-
-/// How the symbol of a size follows from those before it in `table`; none for a size that a run gives.
-pub(super) fn quotient(size: &RunSize, table: &[StaticSymbol]) -> Option<Quotient> {
-    let SizeQuotient { dividend, divisor } = size.quotient()?;
-    let place = |size: &RunSize| table.iter().position(|symbol| symbol.size.as_ref() == Some(size));
-    let dividend =
-        dividend.terms().try_fold(Affine::constant(dividend.offset()), |sum, (size, factor)| {
-            Some(sum.plus(&Affine::term(SymbolId(place(size)? as u32), factor)))
-        })?;
-    Some(Quotient { dividend, divisor: *divisor })
 }
 
 /// The place of a symbol among others: parameters, sizes behind those from which they follow, letters of

@@ -17,6 +17,7 @@ use super::recurrence;
 use super::scan::Scan;
 use super::sizes::Sizes;
 use super::view::Views;
+use crate::indexing::bounded_space::SymbolRange;
 use crate::indexing::{
     AxisIndex, Projections, are_injective, are_surjective, extent, identity_projections, reflect_projection,
 };
@@ -95,14 +96,13 @@ impl LoweringContext {
     /// The least and the greatest value of an index of an assignment; the extremes of `i64` if they overflow.
     pub(super) fn bounds(&self, index: &Affine, accum: &Accum) -> (i64, i64) {
         let ends = self.sizes.ends(accum).unwrap_or_default();
-        let interval = |id| self.interval(id);
-        bounds_of(index, &accum.projections, &ends, interval).unwrap_or((i64::MIN, i64::MAX))
+        bounds_of(index, &accum.projections, &ends, |id| self.range(id)).unwrap_or((i64::MIN, i64::MAX))
     }
 
-    /// The least and the greatest value of a symbol of the assignments.
-    fn interval(&self, id: SymbolId) -> (i64, i64) {
+    /// The values of a symbol of the assignments.
+    fn range(&self, id: SymbolId) -> SymbolRange {
         let at = self.symbol(id).index();
-        (self.least[at], self.ranges[at] - 1)
+        self.sizes.range(id, (self.least[at], self.ranges[at] - 1))
     }
 
     /// The size of an axis as a value, if a run gives it.
@@ -122,7 +122,7 @@ impl LoweringContext {
 
     /// The least and the greatest value of an index of an assignment; `None` if they overflow.
     pub(super) fn exact_bounds(&self, index: &Affine, projections: &Projections) -> Option<(i64, i64)> {
-        bounds_of(index, projections, &[], |id| self.interval(id))
+        bounds_of(index, projections, &[], |id| self.range(id))
     }
 }
 

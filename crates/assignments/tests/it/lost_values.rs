@@ -119,6 +119,20 @@ fn views_write_their_parents() {
     }
 }
 
+/// A scan of a size needs a fill, and the size may be bound to 1.
+#[test]
+fn scans_overwrite_fills_alone() {
+    let (x, a) = (node("x", DType::F32, &[1, 4]), node("a", DType::F32, &[4]));
+    let lowered = |first: &str| {
+        let text = format!("x[s, i] := {first}\nscan t in 0..1 {{ x[0 - t, i] := a[i] }}");
+        let program = parse(&text, &[x.clone(), a.clone()]).unwrap_or_else(|e| panic!("{e}"));
+        lower(&program, &LowerOptions::default()).map(|_| ())
+    };
+    lowered("0").expect("a fill");
+    let error = lowered("2 * a[i]").expect_err("values");
+    assert!(matches!(error.kind(), LowerErrorKind::LostValues { .. }), "{error}");
+}
+
 /// Without a text, the statements are listed.
 #[test]
 fn built_assignments_are_checked_too() {

@@ -1,6 +1,6 @@
 //! The ends of loops, and the ranges of indices that follow from them.
 
-use super::{Affine, LoopId, NodeRef, Var};
+use super::{Affine, LoopId, NodeRef, Quotient, SymbolId, Var};
 
 /// The end of a loop: the least of a constant and of any number of affine expressions, the *clips*, over
 /// symbols and the variables of enclosing loops. A loop with a *condition*, a node of one element, also ends
@@ -100,50 +100,79 @@ pub trait VariableBounds {
 
     /// The clips of the loop over a variable: the variable is less than each of them.
     fn clips(&self, var: LoopId) -> &[Affine];
+
+    /// How a symbol follows from others, if that is its value in every run; none for a parameter, and for a
+    /// quotient that may be the nearest value in its range instead.
+    fn quotient(&self, symbol: SymbolId) -> Option<Quotient>;
 }
 
-/// The number of clips that [`index_bounds`] tries for each end of an index.
+/// The number of replacements that [`index_bounds`] tries for each end of an index.
 const MAX_SUBSTITUTIONS: usize = 32;
 
 /// The least and the greatest value of an index at a statement that runs; `None` where they do not fit an
 /// `i64`.
 ///
 /// A variable lies within its interval and below the clips of its loop. So `j - i` with `0 <= i < 8` and
-/// `j < min(8, i + 1)` is at most 0, although intervals alone allow 7.
+/// `j < min(8, i + 1)` is at most 0, although intervals alone allow 7. A quotient lies within what its
+/// dividend allows: with `h = (n + 1) / 2` and `i < h`, the index `n - 1 - 2*i` is at least 0.
 pub fn index_bounds(index: &Affine, ranges: &impl VariableBounds) -> Option<(i64, i64)> {
     let (least, greatest) = index.bounds(|var| ranges.interval(var))?;
-    let is_clipped = |&(var, _): &(Var, i64)| matches!(var, Var::Loop(id) if !ranges.clips(id).is_empty());
-    if !index.terms().iter().any(is_clipped) {
+    let is_related = |&(var, _): &(Var, i64)| match var {
+        Var::Loop(id) => !ranges.clips(id).is_empty(),
+        Var::Symbol(id) => ranges.quotient(id).is_some(),
+    };
+    if !index.terms().iter().any(is_related) {
         return Some((least, greatest));
     }
     let mut left = MAX_SUBSTITUTIONS;
-    let above = greatest_below_clips(index, ranges, &mut left);
+    let above = greatest_of_related(index, ranges, &mut left);
     left = MAX_SUBSTITUTIONS;
-    let below = index.checked_times(-1).and_then(|negated| greatest_below_clips(&negated, ranges, &mut left));
+    let below = index.checked_times(-1).and_then(|negated| greatest_of_related(&negated, ranges, &mut left));
     let below = below.and_then(i64::checked_neg);
     Some((below.map_or(least, |b| b.max(least)), above.map_or(greatest, |a| a.min(greatest))))
 }
 
-/// The least upper end of the index that replacing variables by their greatest values gives; a variable's
-/// greatest value is the end of its interval, or one less than a clip.
-fn greatest_below_clips(index: &Affine, ranges: &impl VariableBounds, left: &mut usize) -> Option<i64> {
+/// The least upper end of the index that replacing variables by their greatest values gives. The greatest
+/// value of a variable is the end of its interval, one less than a clip, or what the dividend of a quotient
+/// allows.
+fn greatest_of_related(index: &Affine, ranges: &impl VariableBounds, left: &mut usize) -> Option<i64> {
     let mut best = index.bounds(|var| ranges.interval(var)).map(|(_, greatest)| greatest);
+    let mut replace = |replaced: Option<Affine>, divisor: i64| {
+        let Some(rest) = left.checked_sub(1) else { return };
+        *left = rest;
+        let end = replaced.and_then(|index| greatest_of_related(&index, ranges, left));
+        let end = end.map(|end| end.div_euclid(divisor));
+        best = match (best, end) {
+            (Some(best), Some(end)) => Some(best.min(end)),
+            (best, end) => best.or(end),
+        };
+    };
     for &(var, coefficient) in index.terms() {
-        let Var::Loop(id) = var else { continue };
-        let clips = if coefficient > 0 { ranges.clips(id) } else { &[] };
-        for clip in clips {
-            let Some(rest) = left.checked_sub(1) else { return best };
-            *left = rest;
-            let last = clip.checked_plus(&Affine::constant(-1));
-            let clipped = last.and_then(|last| index.checked_substitute(var, &last));
-            let end = clipped.and_then(|clipped| greatest_below_clips(&clipped, ranges, left));
-            best = match (best, end) {
-                (Some(best), Some(end)) => Some(best.min(end)),
-                (best, end) => best.or(end),
-            };
+        match var {
+            Var::Loop(id) if coefficient > 0 => ranges.clips(id).iter().for_each(|clip| {
+                let last = clip.checked_plus(&Affine::constant(-1));
+                replace(last.and_then(|last| index.checked_substitute(var, &last)), 1);
+            }),
+            Var::Loop(_) => {}
+            Var::Symbol(id) => {
+                if let Some(quotient) = ranges.quotient(id) {
+                    replace(without_quotient(index, var, &quotient), quotient.divisor);
+                }
+            }
         }
     }
     best
+}
+
+/// The index times the divisor of a quotient, where the greatest product of quotient and coefficient that the
+/// dividend allows takes the place of the product; `None` on overflow.
+fn without_quotient(index: &Affine, var: Var, quotient: &Quotient) -> Option<Affine> {
+    let coefficient = index.coefficient(var);
+    let others = index.checked_substitute(var, &Affine::constant(0))?;
+    // dividend - (divisor - 1) <= quotient * divisor <= dividend
+    let rounded = if coefficient > 0 { 0 } else { 1i64.checked_sub(quotient.divisor)? };
+    let product = quotient.dividend.checked_plus(&Affine::constant(rounded))?.checked_times(coefficient)?;
+    others.checked_times(quotient.divisor)?.checked_plus(&product)
 }
 
 #[cfg(test)]
@@ -169,6 +198,70 @@ mod tests {
 
         fn clips(&self, var: LoopId) -> &[Affine] {
             if var == J { &self.0 } else { &[] }
+        }
+
+        fn quotient(&self, _: SymbolId) -> Option<Quotient> {
+            None
+        }
+    }
+
+    const N: Var = Var::Symbol(SymbolId(0));
+    const Q: Var = Var::Symbol(SymbolId(1));
+
+    /// `1 <= n < 10`, `q = floor(dividend / divisor)`, and `0 <= i < min(40, q)`.
+    struct Halves(Quotient, [Affine; 1]);
+
+    impl Halves {
+        fn of(factor: i64, offset: i64, divisor: i64) -> Halves {
+            let dividend = Affine::term(N, factor).plus_constant(offset);
+            Halves(Quotient { dividend, divisor }, [Affine::var(Q)])
+        }
+    }
+
+    impl VariableBounds for Halves {
+        fn interval(&self, var: Var) -> (i64, i64) {
+            match var {
+                N => (1, 9),
+                Q => (-40, 40),
+                _ => (0, 39),
+            }
+        }
+
+        fn clips(&self, _: LoopId) -> &[Affine] {
+            &self.1
+        }
+
+        fn quotient(&self, symbol: SymbolId) -> Option<Quotient> {
+            (Q == Var::Symbol(symbol)).then(|| self.0.clone())
+        }
+    }
+
+    #[test]
+    fn dividends_bound_quotients_from_both_sides() {
+        let index = |n: i64, q: i64, i: i64, offset| {
+            Affine::term(N, n).plus(&Affine::term(Q, q)).plus(&Affine::term(I, i)).plus_constant(offset)
+        };
+        let halves = Halves::of(1, 1, 2);
+        assert_eq!(index_bounds(&index(1, 0, -2, -1), &halves).unwrap().0, 0, "n - 1 - 2*i");
+        assert_eq!(index_bounds(&index(-1, 0, 2, 0), &halves).unwrap().1, -1, "2*i - n");
+        assert_eq!(index_bounds(&index(1, -2, 0, 0), &halves).unwrap(), (-1, 0), "n - 2*q");
+    }
+
+    #[test]
+    fn bounds_of_quotients_hold_on_every_small_case() {
+        for (factor, offset, divisor) in [(1, 1, 2), (1, 0, 3), (2, -1, 3), (-1, 9, 2), (3, 2, 1)] {
+            let ranges = Halves::of(factor, offset, divisor);
+            for (n, q, i) in (0..125).map(|at| (at / 25 - 2, at / 5 % 5 - 2, at % 5 - 2)) {
+                let index = Affine::term(N, n).plus(&Affine::term(Q, q)).plus(&Affine::term(I, i));
+                let (least, greatest) = index_bounds(&index, &ranges).unwrap();
+                for size in 1..10 {
+                    let quotient = (factor * size + offset).div_euclid(divisor);
+                    for at in 0..quotient {
+                        let value = n * size + q * quotient + i * at;
+                        assert!((least..=greatest).contains(&value), "{value} of {index:?}");
+                    }
+                }
+            }
         }
     }
 

@@ -37,6 +37,10 @@ pub struct Symbol {
     /// How the value follows from symbols before this one; none for a parameter, which is bound when the
     /// routine is run.
     pub quotient: Option<Quotient>,
+    /// Of a parameter: the quotient of symbols before this one that its value is, as who binds it promises.
+    /// Only kernels have such parameters, of which the quotients of their routine are the values; what
+    /// [`index_bounds`](super::index_bounds) proves by them holds in every call.
+    pub promise: Option<Quotient>,
 }
 
 /// The value `floor(dividend / divisor)`, or the nearest value in the range of the symbol that has it.
@@ -55,7 +59,7 @@ pub struct Quotient {
 impl Symbol {
     /// A parameter with values `0..range`.
     pub fn parameter(name: impl Into<String>, range: i64) -> Symbol {
-        Symbol { name: name.into(), least: 0, range, quotient: None }
+        Symbol { name: name.into(), least: 0, range, quotient: None, promise: None }
     }
 
     /// A parameter that is the size of axes, from 1 to `bound`.
@@ -66,6 +70,22 @@ impl Symbol {
     /// The least and the greatest value.
     pub fn interval(&self) -> (i64, i64) {
         (self.least, self.range.saturating_sub(1))
+    }
+
+    /// How a symbol follows from symbols before it, if that is its value in every run. A size of axes is
+    /// never clamped; another quotient is not if its range has all values that the dividend allows.
+    pub fn exact_quotient(symbols: &[Symbol], symbol: SymbolId) -> Option<&Quotient> {
+        let Symbol { least, range, quotient, promise, .. } = symbols.get(symbol.index())?;
+        let Some(quotient) = quotient else { return promise.as_ref() };
+        let interval = |var| match var {
+            Var::Symbol(id) => symbols.get(id.index()).map_or((i64::MIN, i64::MAX), Symbol::interval),
+            Var::Loop(_) => (i64::MIN, i64::MAX),
+        };
+        let holds = |(low, high): (i64, i64)| {
+            let divisor = quotient.divisor.max(1);
+            *least <= low.div_euclid(divisor) && high.div_euclid(divisor) < *range
+        };
+        (*least > 0 || quotient.dividend.bounds(interval).is_some_and(holds)).then_some(quotient)
     }
 
     /// The values of all symbols, from those of the parameters.

@@ -5,8 +5,8 @@
 //! an empty range (`hi < lo`).
 
 use crate::ir::{
-    Affine, Bound, Guard, IdMap, LoopId, LoopKind, LoweredRoutine, Stmt, Symbol, Var, VariableBounds,
-    index_bounds, walk,
+    Affine, Bound, Guard, IdMap, LoopId, LoopKind, LoweredRoutine, Quotient, Stmt, Symbol, SymbolId, Var,
+    VariableBounds, index_bounds, walk,
 };
 
 /// One loop of a routine.
@@ -154,5 +154,9 @@ impl VariableBounds for Ranges {
     /// The clips of a loop variable; none for an alias, whose clips mention other aliases.
     fn clips(&self, var: LoopId) -> &[Affine] {
         self.loops.get(&var).map_or(&[], |(info, _)| info.hi.clips())
+    }
+
+    fn quotient(&self, symbol: SymbolId) -> Option<Quotient> {
+        Symbol::exact_quotient(&self.symbols, symbol).cloned()
     }
 }

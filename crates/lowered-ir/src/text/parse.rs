@@ -342,8 +342,9 @@ impl<'t> Parser<'t> {
         self.expect_sign("..")?;
         let range = self.integer("the end of the symbol's range")?;
         let quotient = if self.take_sign("=") { Some(self.quotient()?) } else { None };
+        let promise = if self.take_word("is") { Some(self.quotient()?) } else { None };
         self.symbols.insert(name.clone(), id);
-        Ok(Symbol { name, least, range, quotient })
+        Ok(Symbol { name, least, range, quotient, promise })
     }
 
     fn quotient(&mut self) -> ParseResult<Quotient> {

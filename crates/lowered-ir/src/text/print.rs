@@ -95,10 +95,12 @@ impl Printer<'_> {
                     symbol.least,
                     symbol.range
                 ));
-                if let Some(quotient) = &symbol.quotient {
-                    p.put(" = (");
-                    p.affine(&quotient.dividend);
-                    p.put_display(format_args!(") / {}", quotient.divisor));
+                for (word, quotient) in [(" = (", &symbol.quotient), (" is (", &symbol.promise)] {
+                    if let Some(quotient) = quotient {
+                        p.put(word);
+                        p.affine(&quotient.dividend);
+                        p.put_display(format_args!(") / {}", quotient.divisor));
+                    }
                 }
             });
         }

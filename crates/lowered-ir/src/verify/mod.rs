@@ -11,8 +11,8 @@
 //! * **V1** The routine and its symbols have identifiers for names; no two symbols have the same name.
 //! * **V2** A symbol has a range `0..n` or `1..n` with `n <=` [`Limits::extent`] and at least one value.
 //!   Quotients come after parameters.
-//!   A dividend is a sum of symbols before its quotient, and no value of it can leave ±[`Limits::extent`];
-//!   a divisor is within `1..=`[`Limits::extent`].
+//!   A dividend, of a promise too, is a sum of symbols before its quotient, and no value of it can leave
+//!   ±[`Limits::extent`]; a divisor is within `1..=`[`Limits::extent`].
 //! * **V3** A node takes at most [`Limits::node_bytes`], another local at most [`Limits::local_bytes`], a
 //!   register local has at most [`Limits::register_elems`] elements, where a dimension of 0 counts as 1; no
 //!   array has more than [`Limits::rank`] dimensions.
@@ -42,8 +42,8 @@
 //! * **V10** An array is indexed by one index per dimension.
 //! * **V11** Every index lies within its dimension, whatever the values of its variables. The proof is by
 //!   intervals: each loop variable and symbol ranges over its interval. A loop variable is also less than
-//!   the expressions that bound its loop, and may be replaced by them (see
-//!   [`index_bounds`](crate::ir::index_bounds)). The ranges of a guarded read narrow
+//!   the expressions that bound its loop, and may be replaced by them, and a quotient by what its dividend
+//!   allows (see [`index_bounds`](crate::ir::index_bounds)). The ranges of a guarded read narrow
 //!   these intervals in two ways. A range of a multiple of one variable plus a constant narrows the interval
 //!   of that variable. An index that is a multiple of a range's index plus a rest lies within the same
 //!   multiple of the range plus the bounds of the rest. An index that mentions a variable without any value

@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::ir::{
-    Affine, Bound, Guard, IdMap, LoopId, LoweredRoutine, Range, Symbol, Var, VariableBounds, index_bounds,
+    Affine, Bound, Guard, IdMap, LoopId, LoweredRoutine, Quotient, Range, Symbol, SymbolId, Var,
+    VariableBounds, index_bounds,
 };
 
 /// The integers from `lo` to `hi`, both included; none where `lo > hi`.
@@ -160,6 +161,10 @@ impl VariableBounds for GuardedIntervals<'_> {
 
     fn clips(&self, var: LoopId) -> &[Affine] {
         self.ranges.loops.get(&var).map_or(&[], |range| &range.clips)
+    }
+
+    fn quotient(&self, symbol: SymbolId) -> Option<Quotient> {
+        Symbol::exact_quotient(&self.ranges.routine.symbols, symbol).cloned()
     }
 }
 

@@ -16,7 +16,8 @@ pub(super) fn check(routine: &LoweredRoutine, limits: &Limits) -> Result<(), Ver
     for (i, symbol) in routine.symbols.iter().enumerate() {
         let place = at(RoutinePosition::Symbol(SymbolId(i as u32)));
         check_symbol(symbol, &mut names, limits)
-            .and_then(|()| check_quotient(routine, i, limits))
+            .and_then(|()| check_parameter(&routine.symbols[..=i]))
+            .and_then(|()| check_quotients(routine, i, limits))
             .map_err(place)?;
     }
     for (node, decl) in routine.node_refs() {
@@ -47,14 +48,30 @@ fn check_symbol<'r>(
     Ok(())
 }
 
+/// Checks rule V2 on the order of symbols.
+fn check_parameter(symbols: &[Symbol]) -> Result<(), Violation> {
+    match symbols {
+        [.., before, symbol] if before.quotient.is_some() && symbol.quotient.is_none() => {
+            Err(Violation::ParameterAfterQuotient { name: symbol.name.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks rule V2 on the value of a symbol, which the symbols before it give.
-fn check_quotient(routine: &LoweredRoutine, at: usize, limits: &Limits) -> Result<(), Violation> {
+fn check_quotients(routine: &LoweredRoutine, at: usize, limits: &Limits) -> Result<(), Violation> {
+    let Symbol { quotient, promise, .. } = &routine.symbols[at];
+    quotient.iter().chain(promise).try_for_each(|quotient| check_quotient(routine, at, quotient, limits))
+}
+
+fn check_quotient(
+    routine: &LoweredRoutine,
+    at: usize,
+    Quotient { dividend, divisor }: &Quotient,
+    limits: &Limits,
+) -> Result<(), Violation> {
     let (symbol, before) = (&routine.symbols[at], &routine.symbols[..at]);
     let (name, max) = (symbol.name.clone(), limits.extent);
-    let Some(Quotient { dividend, divisor }) = &symbol.quotient else {
-        let follows = before.last().is_some_and(|last| last.quotient.is_some());
-        return if follows { Err(Violation::ParameterAfterQuotient { name }) } else { Ok(()) };
-    };
     if !(1..=max).contains(divisor) {
         return Err(Violation::Divisor { name, found: *divisor, max });
     }

@@ -1,7 +1,8 @@
 //! Random indices, in bounds by construction.
 
 use lowered_ir::ir::{
-    Affine, Expr, Guard, Indices, LoopId, NodeRef, Range, Var, VariableBounds, index_bounds,
+    Affine, Expr, Guard, Indices, LoopId, NodeRef, Quotient, Range, SymbolId, Var, VariableBounds,
+    index_bounds,
 };
 
 use super::{Maker, Scoped};
@@ -90,5 +91,9 @@ impl VariableBounds for Maker<'_, '_> {
 
     fn clips(&self, var: LoopId) -> &[Affine] {
         self.clips.get(&var).map_or(&[], std::slice::from_ref)
+    }
+
+    fn quotient(&self, _: SymbolId) -> Option<Quotient> {
+        None
     }
 }
