@@ -39,6 +39,12 @@ impl Assignments {
         uses.filter(|(_, first)| *first != NodeUse::Fills).map(|(node, _)| node).collect()
     }
 
+    /// The nodes whose first use writes a part of them.
+    pub(crate) fn patched_nodes(&self) -> Vec<TensorNode> {
+        let uses = self.first_uses().into_iter();
+        uses.filter(|(_, first)| *first == NodeUse::Patches).map(|(node, _)| node).collect()
+    }
+
     /// The nodes whose merge buffers are read. Lowering accepts at most one.
     pub fn merge_nodes(&self) -> Vec<TensorNode> {
         let accums = all_steps(&self.steps).flat_map(ProgramStep::accums);

@@ -555,6 +555,23 @@ fn random_programs_have_the_values_of_their_own_routines() {
     }
 }
 
+/// Statements up to a size write a node of the bounds, as far as a run has values, and a gather reads it.
+#[test]
+fn gathers_read_nodes_of_bounds() {
+    let text = "size n <= 9\ninput x f32[n, 4]\nnode f f32[36]\nf[4*i + k] := x[i,k]\n\
+                y[i] := f[where(x[0,0] < 9, i32(i) * 5 % n * 4 + 3, 0)] where i < n\nkeep y";
+    for (backend, threads) in [("interpreter", 1), ("multicore", 2)] {
+        let mut program = open(backend, threads, NumericClass::Strict).load(text).unwrap();
+        for n in [9, 1, 7] {
+            let x = random(&[n, 4], 3);
+            program.set("x", x.clone()).unwrap();
+            program.run_with(&[]).unwrap();
+            let expected: Vec<f64> = (0..n).map(|i| x.values()[i * 5 % n * 4 + 3]).collect();
+            assert_eq!(program.get("y").unwrap().values()[..n], expected, "{n}");
+        }
+    }
+}
+
 /// A quotient in an index is rounded down, whether a run or the caller gives the size.
 #[test]
 fn indices_have_quotients_of_sizes() {

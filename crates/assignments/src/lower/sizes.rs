@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use tnode::{RunSize, TensorNode};
+use tnode::{MemoryMode, RunSize, TensorNode};
 
-use super::Result;
 use super::error::LowerErrorKind;
 use super::step::LoweringContext;
+use super::{Result, recurrence};
 use crate::indexing::StaticSymbol;
 use crate::indexing::bounded_space::SymbolRange;
 use crate::{Accum, Assignments};
@@ -89,15 +89,20 @@ pub(super) fn order(symbol: &StaticSymbol) -> (bool, usize) {
 
 /// The routine with `zero` at its start of each node that it writes first and of which it may then read an
 /// element without a value, as far as the analysis of loops knows. Such reads are of a gather, whose index
-/// is computed, or of a value that nothing uses.
+/// is computed, or of a value that nothing uses. A node of bounds that a loop to a size writes is one of them
+/// too.
 pub(super) fn with_zeros(
     mut routine: LoweredRoutine,
     assignments: &Assignments,
     ctx: &LoweringContext,
 ) -> LoweredRoutine {
     let facts = analyze(&routine);
-    let written = assignments.embedded_nodes().into_iter().filter(|node| !node.run_sizes().is_empty());
     let unclear = |node: &NodeRef| facts[*node].read_before_write;
+    // Statements whose loops end at sizes write all of these, if the sizes are their bounds.
+    let lasts = |node: &TensorNode| MemoryMode::Materialized.outcomes().contains(node.mode().outcomes());
+    let patched = assignments.patched_nodes().into_iter();
+    let patched = patched.filter(|node| !lasts(node) && recurrence::covers(assignments, node));
+    let written = assignments.embedded_nodes().into_iter().chain(patched);
     let zeros = written.filter_map(|node| ctx.refs.get(&node).copied()).filter(unclear);
     let zeros: Block = zeros.map(|node| Stmt::Zero { node }).collect();
     routine.body.splice(0..0, zeros);
