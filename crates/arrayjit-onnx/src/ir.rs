@@ -34,6 +34,7 @@ pub(crate) struct NodeOperator {
 }
 
 /// The application of an operator.
+#[derive(Clone)]
 pub(crate) struct ModelNode {
     /// Unique in the model.
     pub(crate) id: usize,

@@ -19,6 +19,7 @@ mod texts; // labels that are texts
 
 mod extents; // sizes that a run gives
 mod host; // arrays known while a model is traced
+mod joined; // axes that join several
 mod shape; // axes, broadcasting, indices of texts
 mod value; // values while a model is traced
 

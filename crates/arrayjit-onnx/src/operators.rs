@@ -12,6 +12,7 @@ mod data_shaped; // results whose shape data decide
 mod dequantized; // products of dequantized operands
 mod elementwise; // functions of elements
 mod integer_product; // products of 8-bit integers
+mod joined; // axes that join several
 mod layout; // moves elements
 mod list; // sequences of arrays
 mod loop_node; // steps of loops

@@ -5,23 +5,29 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use arrayjit_tensor::{Graph, Init, InputDim, ModelState, NumericClass, Parameter, Tensor};
-use tnode::{DType, HostArray};
+use arrayjit_tensor::{
+    Graph, Init, InputDim, ModelState, NumericClass, Parameter, Tensor, low_level::declared_sizes,
+};
+use tnode::{DType, HostArray, SizeSum};
 
 use crate::{
     budget::{Budget, OnnxLimits, bytes_of},
     error::{OnnxError, Result},
     extents::{self, Extents, needs_extents},
-    host::HostValue,
+    host::{HostValue, indices},
     ir::{Attribute, ModelGraph, ModelNode},
     operators::{self, context::NodeContext, scope::TraceScope},
     plan::{Event, HostFunction, HostStep, Output, Segment, Signature},
     program::ModelProgram,
+    shape::access,
     value::{SizeArray, SlotValue, Value},
 };
 
 /// Constant expressions with at most as many elements are computed once for each model.
 const MOST_FOLDED: usize = 1 << 16;
+
+/// The most elements of an array of sizes that a graph computes.
+const MOST_SUMS: usize = 64;
 
 /// The parts of a session that traces share, of which several may take place at the same time.
 pub(crate) struct Shared {
@@ -213,6 +219,7 @@ impl<'s> Tracer<'s> {
             Value::Weight(parameter) => Ok(Output::Known(Arc::new(self.shared.weights.get(&parameter)?))),
             Value::Lazy(tensor) => Err(not_computed(&tensor)),
             Value::Sizes(array) => Err(sizes_as_values(&array)),
+            Value::Joined(_) => Err(joined_sizes(value)),
             Value::Sequence(_) => Err(no_array()),
         }
     }
@@ -440,7 +447,7 @@ impl<'s> Tracer<'s> {
                 let missing = || OnnxError::Invalid(format!("{} is no result of its segment", tensor.name()));
                 Ok(Value::Slot(found.ok_or_else(missing)?))
             }
-            Value::Sequence(_) => value.try_map(&mut |item| self.resolved(item)),
+            Value::Sequence(_) | Value::Joined(_) => value.try_map(&mut |item| self.resolved(item)),
             other => Ok(other),
         }
     }
@@ -462,6 +469,38 @@ impl<'s> Tracer<'s> {
         let dims = dims.collect::<Result<Vec<_>>>()?;
         let tensor = self.current.graph.input_of(&format!("s{}", value.slot), &dims, value.dtype)?;
         self.current.slots.insert(value.slot, tensor.clone());
+        Ok(tensor)
+    }
+
+    /// The tensor of the current graph whose elements are sums of sizes.
+    fn size_tensor(&mut self, array: &SizeArray) -> Result<Tensor> {
+        if array.elements.len() > MOST_SUMS || array.dtype == DType::Bool {
+            return Err(sizes_as_values(array));
+        }
+        // A run takes the values of sizes from the arrays that have them.
+        for name in array.names() {
+            let has_it = |value: &Value| value.given().contains(&name);
+            let inputs: Vec<Value> = self.current.slots.values().cloned().map(Value::Lazy).collect();
+            if inputs.iter().any(has_it) {
+                continue;
+            }
+            let mut held = self.frames.iter().flat_map(|frame| frame.values.values());
+            match held.find(|value| matches!(value, Value::Slot(_)) && has_it(value)).cloned() {
+                Some(Value::Slot(slot)) => self.slot_tensor(slot)?,
+                _ => return Err(sizes_as_values(array)),
+            };
+        }
+        let dims = Extents::from(&array.shape);
+        let sizes = declared_sizes(array.elements.iter().flat_map(|sum| sum.terms().map(|(size, _)| size)));
+        let element = |(index, sum): (Vec<usize>, &SizeSum)| {
+            let terms =
+                sum.terms().map(|(size, factor)| format!(" + {}({}) * {factor}", array.dtype, size.name()));
+            let value = format!("{}{}", sum.offset(), terms.collect::<String>());
+            format!("{} := {value}\n", access("y", index.iter().map(usize::to_string)))
+        };
+        let elements = indices(&array.shape).zip(&array.elements).map(element).collect::<String>();
+        let text = format!("{sizes}node y {}[{}]\n{elements}", array.dtype, dims.text());
+        let [tensor] = self.current.graph.apply_all(&text, &[], ["y"])?;
         Ok(tensor)
     }
 
@@ -517,7 +556,8 @@ impl TraceScope for Tracer<'_> {
                 Ok(self.current.graph.tensor_of(&parameter)?)
             }
             Value::Known(value) => self.constant_tensor(&value),
-            Value::Sizes(array) => Err(sizes_as_values(&array)),
+            Value::Sizes(array) => self.size_tensor(&array),
+            Value::Joined(_) => Err(joined_sizes(value)),
             Value::Sequence(_) => Err(no_array()),
         }
     }
@@ -534,6 +574,7 @@ impl TraceScope for Tracer<'_> {
             }
             Value::Slot(value) => self.read(value.slot),
             Value::Sizes(array) => Err(sizes_as_values(&array)),
+            Value::Joined(_) => Err(joined_sizes(value)),
             Value::Weight(parameter) => Ok(HostValue::new(self.shared.weights.get(&parameter)?, true)),
             Value::Lazy(tensor) => Err(not_computed(&tensor)),
             Value::Sequence(_) => Err(no_array()),
@@ -555,7 +596,7 @@ impl TraceScope for Tracer<'_> {
             return Ok(function(&arrays)?.into_iter().map(value).collect());
         }
         if operands.iter().any(Value::has_sizes) {
-            let names = operands.iter().flat_map(|value| value.extents().given());
+            let names = operands.iter().flat_map(Value::given);
             return Err(needs_extents(names, "the host computes with them"));
         }
         self.need_values()?;
@@ -669,7 +710,7 @@ fn memory(value: &Value) -> u64 {
     let bytes = |value: &Value| match value {
         Value::Known(value) => value.array.bytes().len() as u64,
         Value::Lazy(tensor) => bytes_of(tensor.dtype(), tensor.shape()),
-        Value::Slot(_) | Value::Weight(_) | Value::Sizes(_) | Value::Sequence(_) => 0,
+        Value::Slot(_) | Value::Weight(_) | Value::Sizes(_) | Value::Joined(_) | Value::Sequence(_) => 0,
     };
     value.arrays().iter().map(bytes).sum()
 }
@@ -708,6 +749,10 @@ fn slot_value(slot: usize, dtype: DType, extents: &Extents) -> Result<Value> {
 
 fn sizes_as_values(array: &SizeArray) -> OnnxError {
     needs_extents(array.names(), "their numbers are values of an array")
+}
+
+fn joined_sizes(value: &Value) -> OnnxError {
+    needs_extents(value.given(), "an array has an axis that joins several")
 }
 
 fn in_outputs(problem: OnnxError) -> OnnxError {

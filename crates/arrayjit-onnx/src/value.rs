@@ -9,6 +9,7 @@ use crate::{
     error::Result,
     extents::{self, Extents},
     host::{HostValue, ints_of},
+    joined::JoinedArray,
 };
 
 /// A value of a model while it is traced.
@@ -24,6 +25,8 @@ pub(crate) enum Value {
     Weight(Parameter),
     /// The values are integers that follow from sizes of the run.
     Sizes(Arc<SizeArray>),
+    /// Axes join several, and a run gives the sizes of some of these.
+    Joined(Arc<JoinedArray>),
     /// A list of arrays. Its length is known while a model is traced.
     Sequence(Arc<Vec<Value>>),
 }
@@ -47,11 +50,12 @@ impl Value {
             Value::Lazy(tensor) => tensor.shape(),
             Value::Weight(parameter) => parameter.shape(),
             Value::Sizes(array) => &array.shape,
+            Value::Joined(array) => array.shape(),
             Value::Sequence(_) => &[],
         }
     }
 
-    /// The shape with the sizes that each run gives.
+    /// The shape with the sizes that each run gives to axes that join no others.
     pub(crate) fn extents(&self) -> Extents {
         let names = match self {
             Value::Slot(value) => &value.sizes,
@@ -64,7 +68,7 @@ impl Value {
     /// Whether the values or the sizes of axes follow from sizes that each run gives.
     pub(crate) fn has_sizes(&self) -> bool {
         match self {
-            Value::Sizes(_) => true,
+            Value::Sizes(_) | Value::Joined(_) => true,
             Value::Slot(value) => value.sizes.iter().any(Option::is_some),
             Value::Lazy(tensor) => tensor.node().run_sizes().iter().any(Option::is_some),
             Value::Known(_) | Value::Weight(_) | Value::Sequence(_) => false,
@@ -78,14 +82,25 @@ impl Value {
             Value::Lazy(tensor) => tensor.dtype(),
             Value::Weight(parameter) => parameter.dtype(),
             Value::Sizes(array) => array.dtype,
+            Value::Joined(array) => array.split().dtype(),
             Value::Sequence(items) => items.first().map_or(DType::F32, Value::dtype),
         }
     }
 
-    /// The value, or the items of a sequence.
+    /// The names of the sizes that decide the value or its axes.
+    pub(crate) fn given(&self) -> Vec<Arc<str>> {
+        match self {
+            Value::Sizes(array) => array.names().collect(),
+            Value::Joined(array) => array.extents().given(),
+            other => other.extents().given(),
+        }
+    }
+
+    /// The value, the items of a sequence, or the array whose axes are joined.
     pub(crate) fn arrays(&self) -> &[Value] {
         match self {
             Value::Sequence(items) => items,
+            Value::Joined(array) => std::slice::from_ref(array.split()),
             array => std::slice::from_ref(array),
         }
     }
@@ -97,6 +112,7 @@ impl Value {
                 let items = items.iter().map(|item| change(item.clone())).collect::<Result<_, _>>()?;
                 Ok(Value::Sequence(Arc::new(items)))
             }
+            Value::Joined(array) => Ok(array.with_split(change(array.split().clone())?)),
             array => change(array),
         }
     }

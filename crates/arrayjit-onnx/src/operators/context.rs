@@ -264,11 +264,7 @@ impl<'t, 'n> NodeContext<'t, 'n> {
 
     /// The error of an operator that needs numbers in place of the sizes of its operands.
     pub(crate) fn needs_extents(&self, problem: impl Into<String>) -> OnnxError {
-        let names = self.operands.iter().flatten().flat_map(|value| match value {
-            Value::Sizes(array) => array.names().collect::<Vec<_>>(),
-            other => other.extents().given(),
-        });
-        needs_extents(names, problem)
+        needs_extents(self.operands.iter().flatten().flat_map(Value::given), problem)
     }
 
     /// Whether an operand has sizes that each run gives.
@@ -282,6 +278,18 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         let results = super::lower(self);
         self.operands = outer;
         results
+    }
+
+    /// The results of the same node with another value of an attribute, for other operands.
+    pub(super) fn lowered_as(
+        &mut self,
+        name: &str,
+        value: Attribute,
+        operands: Vec<Option<Value>>,
+    ) -> Lowered {
+        let mut node = self.node.clone();
+        node.attributes.insert(name.to_owned(), value);
+        super::lower(&mut NodeContext::new(&mut *self.scope, &node, operands))
     }
 
     /// The integers of an optional operand on the host.

@@ -53,12 +53,25 @@ pub(super) fn product(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value, dtype:
 }
 
 pub(super) fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
-    let (x, z) = (cx.value(0)?, cx.value(1)?);
+    let (x, z, bias) = (cx.value(0)?, cx.value(1)?, cx.optional(2));
+    if x.rank() != 2 || z.rank() != 2 {
+        return Err(OnnxError::operand(0, "expected matrices"));
+    }
+    let sum = gemm_of_rows(cx, &x, &z)?;
+    Ok(vec![scaled(cx, &sum, bias.as_ref())?])
+}
+
+/// The product of a Gemm, neither scaled nor added to its bias. Only the first operand may have more than two
+/// axes, unless it is turned: all but the last are rows.
+pub(super) fn gemm_of_rows(cx: &mut NodeContext<'_, '_>, x: &Value, z: &Value) -> Result<Value> {
     let is_turned = [cx.int_or("transA", 0)? != 0, cx.int_or("transB", 0)? != 0];
-    let (&[a0, a1], &[b0, b1]) = (x.shape(), z.shape()) else {
+    let ([rows @ .., inner], &[b0, b1]) = (x.shape(), z.shape()) else {
         return Err(OnnxError::operand(0, "expected matrices"));
     };
-    let (rows, inner) = if is_turned[0] { (a1, a0) } else { (a0, a1) };
+    let (rows, inner) = match (is_turned[0], rows) {
+        (true, &[depth]) => (vec![*inner], depth),
+        _ => (rows.to_vec(), *inner),
+    };
     let (depth, columns) = if is_turned[1] { (b1, b0) } else { (b0, b1) };
     if inner != depth {
         return Err(OnnxError::operand(
@@ -67,14 +80,19 @@ pub(super) fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
         ));
     }
     let dtype = x.dtype();
-    let shape = [rows, columns];
-    let sum = if inner == 0 {
-        cx.filled(dtype, &shape, &format!("{dtype}(0)"))?
-    } else {
-        let names = |is_turned: bool, names: [&'static str; 2]| names[usize::from(is_turned)];
-        let (a, b) = (names(is_turned[0], ["m k", "k m"]), names(is_turned[1], ["k n", "n k"]));
-        cx.operation([&x, &z], dtype, &shape, |[x, z]| x.einsum(&format!("{a}, {b} -> m n"), z))?
-    };
+    let names = numbered("m", rows.len()).join(" ");
+    let shape = [rows, vec![columns]].concat();
+    if inner == 0 {
+        return cx.filled(dtype, &shape, &format!("{dtype}(0)"));
+    }
+    let a = if is_turned[0] { format!("k {names}") } else { format!("{names} k") };
+    let b = if is_turned[1] { "n k" } else { "k n" };
+    cx.operation([x, z], dtype, &shape, |[x, z]| x.einsum(&format!("{a}, {b} -> {names} n"), z))
+}
+
+/// The product of a Gemm times its factor, plus the bias times its own.
+pub(super) fn scaled(cx: &mut NodeContext<'_, '_>, sum: &Value, bias: Option<&Value>) -> Result<Value> {
+    let dtype = sum.dtype();
     let number = |value: f32| match dtype.is_float() {
         true => float(DType::F32, f64::from(value)),
         false => format!("{value:.0}"),
@@ -84,13 +102,13 @@ pub(super) fn gemm(cx: &mut NodeContext<'_, '_>) -> Lowered {
         1.0 => name.to_owned(),
         _ => format!("{name} * {}", number(scale)),
     };
-    match cx.optional(2) {
+    match bias {
         Some(bias) => {
             let expression = format!("{} + {}", scaled("{x}", alpha), scaled("{z}", beta));
-            Ok(vec![combined(cx, &sum, &bias, dtype, &expression)?])
+            combined(cx, sum, bias, dtype, &expression)
         }
-        None if alpha == 1.0 => Ok(vec![sum]),
-        None => Ok(vec![cx.mapped(&sum, dtype, &scaled("{}", alpha))?]),
+        None if alpha == 1.0 => Ok(sum.clone()),
+        None => cx.mapped(sum, dtype, &scaled("{}", alpha)),
     }
 }
 

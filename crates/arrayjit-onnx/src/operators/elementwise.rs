@@ -19,6 +19,11 @@ use crate::{
     value::Value,
 };
 
+/// Whether an operator of that name is a function of elements.
+pub(super) fn has(name: &str) -> bool {
+    OPERATORS.iter().any(|operator| operator.name == name)
+}
+
 pub(super) static OPERATORS: &[Operator] = &all_sized([
     op("Abs", 1, |cx| unary(cx, "abs({})")),
     op("Acos", 7, |cx| unary(cx, "acos({})")),

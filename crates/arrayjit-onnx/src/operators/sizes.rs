@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{context::NodeContext, operator::Operator};
+use super::{context::NodeContext, joined, operator::Operator};
 use crate::{
     error::{OnnxError, Result},
     host::{array_of, indices},
@@ -17,6 +17,9 @@ pub(super) fn lowered(cx: &mut NodeContext<'_, '_>, operator: &Operator) -> Resu
         return Ok(Some(vec![result]));
     }
     if let Some(results) = moved(cx)? {
+        return Ok(Some(results));
+    }
+    if let Some(results) = joined::lowered(cx)? {
         return Ok(Some(results));
     }
     match operator.takes_sizes {

@@ -164,6 +164,70 @@ fn batches_and_lengths_are_sizes_of_attention() {
     check(attention(&["batch", "n", "6"]), shapes);
 }
 
+/// Layers over `[batch, n, 6]` whose rows are one axis, `[batch * n, 6]`, as exporters of linear layers write
+/// them, and products of batches and heads, `[batch * 2, n, 3]`.
+#[test]
+fn batches_and_lengths_are_joined_to_rows() {
+    let nodes = vec![
+        node("shape = Shape x"),
+        node("batch = Gather shape i0"),
+        node("length = Gather shape i1"),
+        node("batches = Unsqueeze batch front"),
+        node("lengths = Unsqueeze length front"),
+        node("rows = Reshape x to_rows"),
+        int(node("hidden = Gemm rows w c"), "transB", 1),
+        int(node("p = Softmax hidden"), "axis", 1),
+        int(node("normal = LayerNormalization hidden gain"), "axis", -1),
+        node("sum = Add p normal"),
+        node("product = MatMul sum w"),
+        int(node("both = Concat product rows"), "axis", 1),
+        int(node("left right = Split both"), "axis", 1),
+        node("kept = Mul left right"),
+        int(node("whole = Concat batches lengths all"), "axis", 0),
+        node("y = Reshape kept whole"),
+        // Batches and heads are one axis of products of matrices.
+        int(node("heads = Concat batches lengths two three"), "axis", 0),
+        node("split = Reshape rows heads"),
+        ints(node("turned = Transpose split"), "perm", &[0, 2, 1, 3]),
+        int(node("of_heads = Concat open lengths three"), "axis", 0),
+        node("q = Reshape turned of_heads"),
+        ints(node("k = Transpose q"), "perm", &[0, 2, 1]),
+        node("scores = MatMul q k"),
+        int(node("weights = Softmax scores"), "axis", -1),
+        node("mixed = MatMul weights q"),
+        int(node("apart = Concat batches two lengths three"), "axis", 0),
+        node("z = Reshape mixed apart"),
+        // Rows at computed positions, and the other way around.
+        int(node("first = Gather x i0"), "axis", 2),
+        int(node("flat = Flatten first"), "axis", 2),
+        node("to = Range i0 length i1"),
+        node("of = Range i0 batch i1"),
+        node("column = Unsqueeze of last"),
+        node("start = Mul column length"),
+        node("position = Add start to"),
+        int(node("picked = Gather flat position"), "axis", 0),
+        node("in_order = Reshape picked open"),
+        int(node("back = Concat batches lengths"), "axis", 0),
+        node("g = Reshape in_order back"),
+        node("some = Reshape position open"),
+        int(node("taken = Gather w some_less"), "axis", 0),
+        node("some_less = Mod some four"),
+        node("h = Reshape taken whole"),
+    ];
+    let mut graph = graph_of(&["batch", "n", "6"], &["y", "z", "g", "h"], nodes);
+    for (name, shape) in [("w", &[4, 6][..]), ("c", &[4]), ("gain", &[4])] {
+        graph = constant(graph, name, &numbers(shape));
+    }
+    for (name, at) in [("i0", 0), ("i1", 1), ("four", 4)] {
+        graph = constant(graph, name, &longs(&[at], &[]));
+    }
+    for (name, at) in [("front", 0), ("two", 2), ("three", 3), ("all", 6), ("last", -1), ("open", -1)] {
+        graph = constant(graph, name, &longs(&[at], &[1]));
+    }
+    graph = constant(graph, "to_rows", &longs(&[-1, 6], &[2]));
+    check(graph, &[&[2, 7, 6], &[1, 33, 6], &[3, 16, 6], &[4, 5, 6], &[1, 1, 6], &[2, 64, 6]]);
+}
+
 #[test]
 fn bad_sizes_are_named_before_anything_runs() {
     let sum = || {
