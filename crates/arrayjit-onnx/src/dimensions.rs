@@ -1,13 +1,13 @@
 //! Named dimensions of a model: which of them are sizes that each run gives, and their bounds.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use lru::LruCache;
-use tnode::{HostArray, RunSize};
+use tnode::{HostArray, RunSize, SizeSum};
 
 use crate::{
     error::{OnnxError, Result},
@@ -95,6 +95,9 @@ impl SessionOptions {
 /// The sets of shapes whose runs are counted.
 const MOST_COUNTED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
+/// Models that halve their axes some times, and add what they double again, need multiples of a power of two.
+const STEP: usize = 32;
+
 /// The bound of a dimension for a report, if no option gives one.
 const EXAMPLE_BOUND: usize = 64;
 
@@ -106,6 +109,8 @@ struct Dimension {
     size: Arc<str>,
     /// The bound that the user gives.
     bound: Option<usize>,
+    /// Whether it is the first axis of an input, of which a model has no multiples.
+    is_first: bool,
 }
 
 /// The open dimensions of a model, as a session knows them.
@@ -120,6 +125,8 @@ struct State {
     bounds: BTreeMap<Arc<str>, usize>,
     /// The dimensions that are compiled for each value, with the reasons.
     exact: BTreeMap<Arc<str>, String>,
+    /// The dimensions of which one compilation serves multiples of a number, others each their own.
+    stepped: BTreeSet<Arc<str>>,
     runs: LruCache<Signature, u32>,
 }
 
@@ -130,11 +137,13 @@ impl Dimensions {
             inputs.iter().flat_map(|info| (0..info.dims.iter().flatten().count()).map(move |at| (info, at)))
         {
             let Some(name) = open_name(info, at) else { continue };
-            if all.iter().all(|known| known.name != name) {
+            if let Some(known) = all.iter_mut().find(|known| known.name == name) {
+                known.is_first |= at == 0;
+            } else {
                 let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
                 let size = format!("n{}_{}", all.len(), name.chars().map(plain).collect::<String>());
                 let bound = options.bounds.get(&name).copied();
-                all.push(Dimension { name, size: size.into(), bound });
+                all.push(Dimension { name, size: size.into(), bound, is_first: at == 0 });
             }
         }
         let unknown = options
@@ -145,7 +154,8 @@ impl Dimensions {
             return Err(misfit(name, format!("the bound {bound}"), all.iter().map(|known| &*known.name)));
         }
         let runs = LruCache::new(MOST_COUNTED);
-        let state = Mutex::new(State { bounds: BTreeMap::new(), exact: BTreeMap::new(), runs });
+        let (bounds, exact, stepped) = Default::default();
+        let state = Mutex::new(State { bounds, exact, stepped, runs });
         Ok(Dimensions { shapes: options.shapes, all, state })
     }
 
@@ -168,7 +178,7 @@ impl Dimensions {
         let mut values = BTreeMap::<&str, Option<usize>>::new();
         for (info, array) in inputs {
             for (at, &value) in array.dims().iter().enumerate() {
-                let Some(Dimension { size, bound, name }) = self.find(info, at) else { continue };
+                let Some(Dimension { size, bound, name, .. }) = self.find(info, at) else { continue };
                 if let Some(bound) = bound.filter(|bound| !(1..=*bound).contains(&value)) {
                     let problem = format!(
                         "has size {value} on axis {at}, expected 1 to {bound}, the bound of `{name}`"
@@ -192,7 +202,7 @@ impl Dimensions {
                 return Ok(exact);
             }
         }
-        let bounds: BTreeMap<Arc<str>, usize> = self
+        let bounds: BTreeMap<Arc<str>, (usize, usize)> = self
             .all
             .iter()
             .filter_map(|dimension| {
@@ -202,27 +212,36 @@ impl Dimensions {
                     *bound = (*bound).max(value.checked_next_power_of_two().unwrap_or(value));
                     *bound
                 });
-                (bound > 1 && !state.exact.contains_key(&dimension.size))
-                    .then(|| (dimension.size.clone(), bound))
+                let step = if state.stepped.contains(&dimension.size) { STEP } else { 1 };
+                let is_size = bound / step > 1 && value.is_multiple_of(step);
+                (is_size && !state.exact.contains_key(&dimension.size))
+                    .then(|| (dimension.size.clone(), (bound, step)))
             })
             .collect();
         let infos = inputs.iter().map(|(info, _)| *info).zip(exact);
         Ok(infos.map(|(info, (dtype, extents))| (dtype, self.sized(info, &extents, &bounds))).collect())
     }
 
-    /// The axes with sizes in place of those dimensions that have these bounds.
-    fn sized(&self, info: &ValueInfo, extents: &Extents, bounds: &BTreeMap<Arc<str>, usize>) -> Extents {
+    /// The axes with sizes in place of those dimensions that have these bounds, each a multiple of a number.
+    fn sized(
+        &self,
+        info: &ValueInfo,
+        extents: &Extents,
+        bounds: &BTreeMap<Arc<str>, (usize, usize)>,
+    ) -> Extents {
         let extent = |(at, extent): (usize, &Extent)| {
             let sized = self.find(info, at).and_then(|dimension| bounds.get_key_value(&dimension.size));
-            match sized {
-                Some((size, &dim)) => RunSize::given(&**size, dim).into(),
-                None => extent.clone(),
-            }
+            let multiple = sized.and_then(|(size, &(bound, step))| {
+                let size = SizeSum::from(&RunSize::given(&**size, bound / step));
+                size.times(&i64::try_from(step).ok()?.into())?.size()
+            });
+            multiple.map_or_else(|| extent.clone(), Extent::from)
         };
         Extents(extents.0.iter().enumerate().map(extent).collect())
     }
 
-    /// Compiles dimensions for each value from here on: those that an error names, or all of a signature.
+    /// Compiles dimensions for each value from here on: those that an error names, or all of a signature. The
+    /// first time, multiples of a number stay sizes, but for dimensions of batches.
     pub(crate) fn force(&self, signature: &Signature, error: &OnnxError) {
         let all = || signature.iter().flat_map(|(_, extents)| extents.given()).collect();
         let sizes: Vec<Arc<str>> = match cause(error) {
@@ -230,9 +249,21 @@ impl Dimensions {
             _ => all(),
         };
         let sizes = if sizes.is_empty() { all() } else { sizes };
+        let mut state = self.state();
+        let is_large = |dimension: &&Dimension| {
+            let bound =
+                dimension.bound.or(state.bounds.get(&dimension.size).copied()).unwrap_or(EXAMPLE_BOUND);
+            !dimension.is_first && bound / STEP > 1 && sizes.contains(&dimension.size)
+        };
+        let large: Vec<Arc<str>> =
+            self.all.iter().filter(is_large).map(|dimension| dimension.size.clone()).collect();
+        if !large.is_empty() && !sizes.iter().any(|size| state.stepped.contains(size)) {
+            state.stepped.extend(large);
+            return;
+        }
         let named = |text: String, dimension: &Dimension| text.replace(&*dimension.size, &dimension.name);
         let reason = self.all.iter().fold(error.to_string(), named);
-        self.state().exact.extend(sizes.into_iter().map(|size| (size, reason.clone())));
+        state.exact.extend(sizes.into_iter().map(|size| (size, reason.clone())));
     }
 
     /// The dimensions that are compiled for each value, by name, with the reasons.
@@ -241,6 +272,15 @@ impl Dimensions {
         let reason =
             |dimension: &Dimension| Some((dimension.name.clone(), state.exact.get(&dimension.size)?.clone()));
         self.all.iter().filter_map(reason).collect()
+    }
+
+    /// The dimensions of which one compilation serves multiples of a number, by name, with the number.
+    pub(crate) fn steps(&self) -> BTreeMap<String, usize> {
+        let state = self.state();
+        let is_stepped = |dimension: &&Dimension| {
+            state.stepped.contains(&dimension.size) && !state.exact.contains_key(&dimension.size)
+        };
+        self.all.iter().filter(is_stepped).map(|dimension| (dimension.name.clone(), STEP)).collect()
     }
 
     /// The names of all dimensions.
@@ -254,7 +294,8 @@ impl Dimensions {
         let state = self.state();
         let bound = |dimension: &Dimension| dimension.bound.unwrap_or(EXAMPLE_BOUND);
         let bounds = self.all.iter().filter(|dimension| !state.exact.contains_key(&dimension.size));
-        let bounds = bounds.map(|dimension| (dimension.size.clone(), bound(dimension))).collect();
+        let step = |dimension: &Dimension| if state.stepped.contains(&dimension.size) { STEP } else { 1 };
+        let bounds = bounds.map(|of| (of.size.clone(), (bound(of), step(of)))).collect();
         let signature = inputs.iter().map(|info| {
             let size = |(at, dim): (usize, &Dim)| match dim {
                 Dim::Known(size) => *size,

@@ -291,6 +291,13 @@ impl InferenceSession {
         }
     }
 
+    /// The dimensions of which one compilation serves the multiples of a number, by name, with the number, as
+    /// far as runs and [`exact_dimensions`](InferenceSession::exact_dimensions) found out: the layers of many
+    /// models of images fit each other for multiples of 32 only. Other values are compiled each.
+    pub fn dimension_steps(&self) -> BTreeMap<String, usize> {
+        self.dimensions.steps()
+    }
+
     /// The dimensions that the model leaves open: their names, and `x[0]` for axis 0 of input `x` without a
     /// name.
     pub fn dimensions(&self) -> Vec<String> {

@@ -459,11 +459,21 @@ impl<'s> Tracer<'s> {
         }
         let dims = Extents::named(&value.shape, &value.sizes).0.into_iter().map(|extent| match extent.size {
             // A run takes the values of sizes from the arrays that have them.
-            Some(size) if size.quotient().is_some() => {
-                let names = extents::given(&(&size).into());
-                Err(needs_extents(names, "a later part of the model reads an array of a size that follows"))
-            }
-            Some(size) => Ok(InputDim::Size(self.current.graph.size(size.name(), extent.dim)?)),
+            Some(size) => match size.quotient() {
+                None => Ok(InputDim::Size(self.current.graph.size(size.name(), extent.dim)?)),
+                Some(quotient) => match quotient.only_source() {
+                    Some((source, factor)) if quotient.dividend.offset() == 0 => {
+                        let source = self.current.graph.size(source.name(), source.bound())?;
+                        let multiple = usize::try_from(factor).ok().and_then(|factor| source.times(factor));
+                        Ok(InputDim::Size(multiple.ok_or_else(OnnxError::overflow)?))
+                    }
+                    _ => {
+                        let names = extents::given(&(&size).into());
+                        let problem = "a later part of the model reads an array of a size that follows";
+                        Err(needs_extents(names, problem))
+                    }
+                },
+            },
             None => Ok(InputDim::Constant(extent.dim)),
         });
         let dims = dims.collect::<Result<Vec<_>>>()?;

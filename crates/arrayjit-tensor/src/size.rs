@@ -1,6 +1,6 @@
 //! Sizes that each run chooses.
 
-use tnode::{DType, RunSize, RunSizes, TensorNode};
+use tnode::{DType, RunSize, RunSizes, SizeSum, TensorNode};
 
 use crate::{
     elementwise,
@@ -23,6 +23,28 @@ impl Size {
     /// The greatest value that a run may give the size; at least 1.
     pub fn bound(&self) -> usize {
         self.0.bound()
+    }
+
+    /// A size that is `factor` times this one, for axes whose number of elements is a multiple. A run with
+    /// another number is an error.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, ModelState};
+    ///
+    /// let graph = Graph::new();
+    /// let pairs = graph.size("pairs", 8)?.times(2).ok_or("it overflows")?;
+    /// let x = graph.input_of("x", &[(&pairs).into()], DType::F32)?;
+    /// let model = graph.compile(&ModelState::new(Backend::open("inline")?), &[&x.exp()?])?;
+    /// assert!(model.run(&[("x", &HostArray::from_slice(&[0f32; 6], [6])?)]).is_ok());
+    /// let error = model.run(&[("x", &HostArray::from_slice(&[0f32; 5], [5])?)]).unwrap_err().to_string();
+    /// assert!(error.contains("size `2*pairs` is 5 by `x`, which no value of `pairs` gives"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// None if `factor` is 0 or the bound overflows.
+    pub fn times(&self, factor: usize) -> Option<Size> {
+        let factor = i64::try_from(factor).ok().filter(|&factor| factor > 0)?;
+        SizeSum::from(&self.0).times(&factor.into())?.size().map(Size)
     }
 }
 
@@ -55,7 +77,7 @@ impl From<Size> for InputDim {
 
 /// Operations on tensors with such sizes, besides those on elements. The texts of other operations have
 /// numbers that follow from shapes, which are bounds.
-const OPERATIONS: [&str; 61] = [
+const OPERATIONS: [&str; 66] = [
     "all",
     "all_keepdim",
     "any",
@@ -72,6 +94,11 @@ const OPERATIONS: [&str; 61] = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "cumprod",
+    "cumsum",
     "einsum",
     "elu",
     "embedding",

@@ -42,6 +42,16 @@ pub struct SizeQuotient {
     pub divisor: i64,
 }
 
+impl SizeQuotient {
+    /// The given size from which the quotient follows by a factor and a sum alone, with the factor.
+    pub fn only_source(&self) -> Option<(&RunSize, i64)> {
+        let mut terms = self.dividend.terms();
+        let (source, factor) = terms.next()?;
+        let is_it = terms.next().is_none() && self.divisor == 1 && factor > 0;
+        (is_it && source.quotient().is_none()).then_some((source, factor))
+    }
+}
+
 /// An integer that a run knows: a constant plus multiples of sizes. Its sizes are given ones, and quotients
 /// with a divisor of 2 or more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

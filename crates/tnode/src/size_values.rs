@@ -31,6 +31,18 @@ pub enum SizeMismatch {
         /// The second place.
         and: String,
     },
+    /// An array gives a size that follows from another one a value that it never has.
+    #[error("size `{size}` is {value} by `{by}`, which no value of `{of}` gives")]
+    NoSource {
+        /// The size, an expression.
+        size: String,
+        /// Its value.
+        value: usize,
+        /// The place.
+        by: String,
+        /// The size from which it follows.
+        of: String,
+    },
     /// A size that follows from others is out of its range.
     #[error("size `{size}` is {value} by `{by}`, expected 1 to {bound}")]
     Range {
@@ -46,17 +58,27 @@ pub enum SizeMismatch {
 }
 
 impl SizeValues {
-    /// Enters the sizes that an array of these dimensions gives to the axes of a node.
+    /// Enters the sizes that an array of these dimensions gives to the axes of a node. A multiple of a size,
+    /// plus a constant, gives that size its value.
     ///
     /// # Errors
     /// A size that has another value.
     pub fn enter(&mut self, node: &TensorNode, dims: &[usize], by: &str) -> Result<(), SizeMismatch> {
         let axes = node.run_sizes().iter().zip(dims);
         axes.filter_map(|(size, value)| Some((size.as_ref()?, *value))).try_for_each(|(size, value)| {
-            match size.quotient() {
-                None => give(&mut self.given, size.name().to_owned(), value, by),
-                Some(_) => give(&mut self.derived, size.clone(), value, by),
+            let Some(quotient) = size.quotient() else {
+                return give(&mut self.given, size.name().to_owned(), value, by);
+            };
+            if let Some((source, factor)) = quotient.only_source() {
+                let elements = i64::try_from(value).unwrap_or(i64::MAX) - quotient.dividend.offset();
+                let solved = usize::try_from(elements / factor).unwrap_or(0);
+                if solved == 0 || elements % factor != 0 {
+                    let (size, of, by) = (size.to_string(), source.name().to_owned(), by.to_owned());
+                    return Err(SizeMismatch::NoSource { size, value, by, of });
+                }
+                give(&mut self.given, source.name().to_owned(), solved, by)?;
             }
+            give(&mut self.derived, size.clone(), value, by)
         })
     }
 

@@ -34,10 +34,14 @@ pub(crate) fn value(info: &ValueInfo) -> String {
 /// forces a compilation for each of them.
 pub(crate) fn dimensions(session: &InferenceSession) -> String {
     let (all, exact) = (session.dimensions(), session.exact_dimensions());
+    let steps = session.dimension_steps();
     let line = |name: &String| match &exact {
         Ok(exact) => match exact.get(name) {
             Some(reason) => format!("  {name}: compiled for each value: {reason}\n"),
-            None => format!("  {name}: one compilation for all values\n"),
+            None => match steps.get(name) {
+                Some(step) => format!("  {name}: one compilation for all multiples of {step}\n"),
+                None => format!("  {name}: one compilation for all values\n"),
+            },
         },
         Err(error) => format!("  {name}: {error}\n"),
     };
