@@ -8,7 +8,7 @@ use crate::{
     error::{Call, TensorError},
     operand::Argument,
     reduce::sum_types,
-    shape::{access, dims, numbered, ranges_of},
+    shape::{access, numbered, ranges_of},
     tensor::Tensor,
 };
 
@@ -45,6 +45,19 @@ impl AxisWindow {
         let room = before.checked_add(after)?.checked_sub(span)?;
         let windows = SizeSum::from(size).plus(&room.into())?.floor_over(i64::try_from(stride).ok()?)?;
         windows.plus(&1.into())?.size()
+    }
+
+    /// The number of elements of a result of transposed windows, and of the sums with its margins, where a
+    /// run gives the number of windows; none if one would never be positive. Both are `stride` times that
+    /// number plus a constant.
+    fn transposed_sizes(&self, windows: &RunSize) -> Option<[RunSize; 2]> {
+        let stride = i64::try_from(self.stride).ok()?;
+        let of_windows = SizeSum::from(windows).times(&stride.into())?;
+        let bound = i64::try_from(self.count).ok()?.checked_mul(stride)?;
+        let size = i64::try_from(self.size).ok()?;
+        let with_margins = size.checked_add(self.before)?.checked_add(self.after.max(0))?;
+        let of = |elements: i64| of_windows.plus(&elements.checked_sub(bound)?.into())?.size();
+        Some([of(size)?, of(with_margins)?])
     }
 
     /// Whether a window leaves the axis.
@@ -231,12 +244,26 @@ impl Tensor {
         let (inner, outer) = (self.shape()[1] / groups, filters.shape()[1]);
         let (channel, filter, ranges) = grouped(groups, inner, outer);
         let (wide, narrow) = sum_types(self.dtype());
+        let own_size = |at: usize| self.node().run_sizes().get(at).cloned().flatten();
+        let batch = own_size(0).map_or_else(|| self.shape()[0].to_string(), |size| size.name().to_owned());
         // The whole result with its margins, then the part within them. A result beyond the sums reads 0.
-        let mut whole = vec![self.shape()[0], outer * groups];
+        let (mut whole, mut result) = (vec![batch.clone(), (outer * groups).to_string()], Vec::new());
         let (mut written, mut read) = (vec!["b".to_owned(), filter], vec!["b".to_owned(), "f".to_owned()]);
+        let mut sizes: Vec<RunSize> = own_size(0).into_iter().collect();
         for (at, window) in windows.iter().enumerate() {
             let AxisWindow { size, stride, dilation, before, after, .. } = *window;
-            whole.push(usize::try_from(size as i64 + before + after.max(0)).unwrap_or(0));
+            if let Some(count) = own_size(at + 2) {
+                let (tensor, size) = (self.name(), count.to_string());
+                let of_result = window.transposed_sizes(&count);
+                let open = || self.graph().fail(call, TensorError::Sized { tensor, size });
+                let of_result = of_result.ok_or_else(open)?;
+                result.push(of_result[0].name().to_owned());
+                whole.push(of_result[1].name().to_owned());
+                sizes.extend(of_result);
+            } else {
+                result.push(size.to_string());
+                whole.push((size as i64 + before + after.max(0)).max(0).to_string());
+            }
             written.push(format!("{stride}*j{at} + {dilation}*k{at}"));
             read.push(format!("o{at} + {before}").replace("+ -", "- "));
         }
@@ -245,14 +272,14 @@ impl Tensor {
         let weight = access("w", [channel, "f".to_owned()].into_iter().chain(taps));
         let is_padded = windows.iter().any(|window| window.before < 0);
         let sum = access(if is_padded { "pad(s, 0)" } else { "s" }, read);
-        let inside = ranges_of(&numbered("o", axes), windows.iter().map(|window| window.size));
-        let inside = format!("b < {}, f < {}, {inside}", whole[0], whole[1]);
+        let inside = format!("b < {batch}, f < {}, {}", whole[1], ranges_of(&numbered("o", axes), result));
         let (inputs, bias) = self.inputs(filters, bias);
         self.graph().result(call, &inputs, |y| {
             format!(
-                "node s {wide}[{}]\n{} :+= {wide}({source}) * {wide}({weight}) where {ranges}\n\
+                "{}node s {wide}[{}]\n{} :+= {wide}({source}) * {wide}({weight}) where {ranges}\n\
                  {} := {narrow}({sum}{bias}) where {inside}",
-                dims(&whole),
+                declared_sizes(&sizes),
+                whole.join(","),
                 access("s", written),
                 access(y, in_space("f", "o", axes)),
             )

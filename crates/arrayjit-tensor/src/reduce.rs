@@ -1,6 +1,6 @@
 //! Reductions over axes, and running sums.
 
-use arrayjit::DType;
+use arrayjit::{DType, text::declared_sizes};
 
 use crate::{
     error::{Call, TensorError},
@@ -367,9 +367,13 @@ impl Tensor {
         let (wide, narrow) = sum_types(self.dtype());
         let (rank, size, here) = (self.rank(), self.shape()[at], letter(at));
         let value = access("x", (0..rank).map(|axis| if axis == at { "k".to_owned() } else { letter(axis) }));
-        // Lowering makes one loop of this triangle.
+        let run_size = self.node().run_size(at);
+        let end = run_size.map_or_else(|| size.to_string(), |size| size.name().to_owned());
+        let declared = declared_sizes(run_size);
+        // Lowering makes one loop of this triangle, if no run gives its size.
         let sum = |name: &str| {
-            format!("{} {op} {wide}({value}) where {here} < {size}, k {relation} {here}", whole(name, rank))
+            let target = whole(name, rank);
+            format!("{declared}{target} {op} {wide}({value}) where {here} < {end}, k {relation} {here}")
         };
         let text = |y: &str| match wide == narrow {
             _ if size == 0 => format!("{} := {}", whole(y, rank), whole("x", rank)),

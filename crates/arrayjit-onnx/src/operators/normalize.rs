@@ -18,9 +18,9 @@ use crate::{
 pub(super) static OPERATORS: &[Operator] = &[
     op("BatchNormalization", 7, batch).sized(),
     Operator { is_random: true, ..op("Dropout", 7, dropout).sized() },
-    op("GroupNormalization", 18, group),
+    op("GroupNormalization", 18, group).sized(),
     op("Hardmax", 1, |cx| on_axis(cx, hardest)),
-    op("InstanceNormalization", 6, instance),
+    op("InstanceNormalization", 6, instance).sized(),
     op("LRN", 1, local_response),
     op("LayerNormalization", 17, layer).sized(),
     op("LogSoftmax", 1, |cx| on_axis(cx, Tensor::log_softmax)).sized(),
@@ -160,12 +160,15 @@ fn dropout(cx: &mut NodeContext<'_, '_>) -> Lowered {
     }
 }
 
-/// The number of elements of the axes from `at` on.
-fn elements_from(cx: &NodeContext<'_, '_>, x: &Value, at: usize) -> Result<usize> {
-    match x.extents().0[at..].iter().any(|extent| extent.size.is_some()) {
-        true => Err(cx.needs_extents("it normalizes over a size")),
-        false => Ok(x.shape()[at..].iter().product()),
-    }
+/// The number of elements of the axes from `at` on, as text in the type of sums.
+fn elements_from(x: &Value, at: usize) -> String {
+    let (wide, extents) = (wide(x.dtype()), x.extents());
+    let behind = &extents.0[at..];
+    let numbers: usize =
+        behind.iter().filter(|extent| extent.size.is_none()).map(|extent| extent.dim).product();
+    let sizes = behind.iter().filter_map(|extent| extent.size.as_ref());
+    let factors = sizes.map(|size| format!("{wide}({}) * ", size.name())).collect::<String>();
+    format!("({factors}{numbers}.0)")
 }
 
 /// (x − mean) / √(variance + eps) · scale + bias over the axes from `at` on; also the mean and
@@ -178,7 +181,7 @@ fn normalized(
     bias: Option<Value>,
 ) -> Lowered {
     let (rank, dtype, wide, eps) = (x.rank(), x.dtype(), wide(x.dtype()), epsilon(cx)?);
-    let count = elements_from(cx, x, at)?;
+    let count = elements_from(x, at);
     let all = letters(rank);
     let element = cx.bind_array(x)?.whole();
     let scale = cx.bind(scale)?.broadcast(rank);
@@ -189,18 +192,18 @@ fn normalized(
     let [y, t, d] = ["y", "t", "d"].map(|name| access(name, &all));
     let [a, m, q, v] = ["a", "m", "q", "v"].map(|name| access(name, &all[..at]));
     let text = format!(
-        "{t} := {wide}({element})\n{a} :+= {t}\n{m} := {a} / {count}.0\n{d} := {t} - {m}\n{q} :+= {d} * {d}\n\
-         {v} := recip_sqrt({q} / {count}.0 + {eps})\n{y} := {dtype}({d} * {v} * {wide}({scale}){bias})\n"
+        "{t} := {wide}({element})\n{a} :+= {t}\n{m} := {a} / {count}\n{d} := {t} - {m}\n{q} :+= {d} * {d}\n\
+         {v} := recip_sqrt({q} / {count} + {eps})\n{y} := {dtype}({d} * {v} * {wide}({scale}){bias})\n"
     );
     if !cx.wants(1) && !cx.wants(2) {
         return Ok(vec![cx.emit(dtype, x.extents(), &text)?]);
     }
-    let (mut reduced, mut kept) = (x.shape().to_vec(), all);
-    reduced[at..].fill(1);
+    let (mut reduced, mut kept) = (x.extents(), all);
+    reduced.0[at..].fill(1.into());
     kept[at..].fill("0".into());
     let text = format!("{text}{} := {m}\n{} := {v}", access("mean", &kept), access("deviation", &kept));
-    let results = [("y", dtype, x.shape()), ("mean", wide, &reduced), ("deviation", wide, &reduced)];
-    Ok(cx.emit_all(results, &text)?.to_vec())
+    let results = [("y", dtype, x.extents()), ("mean", wide, reduced.clone()), ("deviation", wide, reduced)];
+    Ok(cx.emit_extents(results, &text)?.to_vec())
 }
 
 fn layer(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -216,7 +219,7 @@ fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let eps = epsilon(cx)?;
     let wide = wide(dtype);
     let all = letters(rank);
-    let count = elements_from(cx, &x, at)?;
+    let count = elements_from(&x, at);
     let element = format!("{wide}({})", cx.bind_array(&x)?.whole());
     let scale = cx.value(1)?;
     let scale = cx.bind(&scale)?.broadcast(rank);
@@ -224,7 +227,7 @@ fn rms(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let y = access("y", &all);
     let text = format!(
         "{q} :+= {element} * {element}\n\
-         {y} := {dtype}({element} * recip_sqrt({q} / {count}.0 + {eps}) * {wide}({scale}))"
+         {y} := {dtype}({element} * recip_sqrt({q} / {count} + {eps}) * {wide}({scale}))"
     );
     Ok(vec![cx.emit(dtype, x.extents(), &text)?])
 }

@@ -1,6 +1,6 @@
 //! Margins around arrays.
 
-use tnode::DType;
+use tnode::{DType, SizeSum};
 
 use super::{
     context::{Lowered, NodeContext},
@@ -10,12 +10,13 @@ use super::{
 };
 use crate::{
     error::{OnnxError, Result},
+    extents::{Extent, Extents, extent},
     host::float,
-    shape::axis,
-    value::Value,
+    shape::{access, axis, letters},
+    value::{SizeArray, Value},
 };
 
-pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centered), op("Pad", 2, pad)];
+pub(super) static OPERATORS: &[Operator] = &[op("CenterCropPad", 18, centered), op("Pad", 2, pad).sized()];
 
 /// Margins are an attribute before opset 11, and an operand from it on.
 fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
@@ -43,6 +44,13 @@ fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
         return Ok(vec![padded_by(cx, &x, &margins, &number)?]);
     }
     for ((at, &before), &after) in padded.into_iter().zip(before).zip(after) {
+        if x.extents().0[at].size.is_some() {
+            if before == 0 && after == 0 {
+                continue;
+            }
+            x = continued(cx, &x, at, (before, after), mode)?;
+            continue;
+        }
         let size = x.shape()[at] as i64;
         let count = size.checked_add(before).and_then(|count| count.checked_add(after));
         let count = count.filter(|count| (0..1 << 31).contains(count)).ok_or_else(OnnxError::overflow)?;
@@ -62,6 +70,60 @@ fn pad(cx: &mut NodeContext<'_, '_>) -> Lowered {
         }
     }
     Ok(vec![x])
+}
+
+/// Pads an axis whose size a run gives with elements of its own.
+fn continued(
+    cx: &mut NodeContext<'_, '_>,
+    x: &Value,
+    at: usize,
+    (before, after): (i64, i64),
+    mode: &str,
+) -> Result<Value> {
+    let mut extents = x.extents();
+    // Negative margins remove elements first, and what is left is continued.
+    let (start, removed) = (-before.min(0), before.min(0) + after.min(0));
+    let left = extent_with(cx, &extents.0[at], removed)?;
+    extents.0[at] = extent_with(cx, &extents.0[at], before.checked_add(after).unwrap_or(i64::MAX))?;
+    let letters = letters(x.rank());
+    let position = format!("i64({}) - {}", letters[at], before.max(0));
+    let elements = vec![SizeSum::from(&left)];
+    let size = SizeArray { dtype: DType::I64, shape: Vec::new(), elements }.value()?;
+    let size = cx.bind(&size)?.whole();
+    let inside = match mode {
+        "edge" => format!("max(min({position}, {size} - 1), 0)"),
+        "wrap" => format!("(({position}) % {size} + {size}) % {size}"),
+        "reflect" => {
+            let period = format!("max(2 * ({size} - 1), 1)");
+            let within = format!("(({position}) % {period} + {period}) % {period}");
+            format!("where({within} < {size}, {within}, {period} - {within})")
+        }
+        _ => return Err(OnnxError::attribute("mode", "constant, edge, reflect or wrap")),
+    };
+    let positions = Extents(vec![extents.0[at].clone()]);
+    let mut index = letters.clone();
+    index[at] = access("p", [&letters[at]]);
+    let own = cx.bind_array(x)?.at(&index);
+    let text = format!(
+        "node p i64[{}]\n{} := {inside} + {start}\n{} := {own}{}",
+        positions.text(),
+        index[at],
+        access("y", &letters),
+        extents.clause()
+    );
+    cx.emit(x.dtype(), &extents, &text)
+}
+
+/// The axis with so many more elements.
+fn extent_with(cx: &NodeContext<'_, '_>, axis: &Extent, more: i64) -> Result<Extent> {
+    let sum = SizeSum::from(axis).plus(&more.into()).ok_or_else(OnnxError::overflow)?;
+    let found = extent(&sum)?;
+    // A size may be 1, and an axis has an element for each.
+    let least = i64::from(axis.size.is_some()) + more;
+    match axis.size.is_none() || least >= 1 {
+        true => Ok(found),
+        false => Err(cx.needs_extents("margins remove elements of an axis")),
+    }
 }
 
 /// The element of an axis that stands at a position outside of it.
@@ -108,6 +170,19 @@ pub(super) fn padded_by(
         let wide = cx.cast(x, DType::F32)?;
         let padded = padded_by(cx, &wide, margins, number)?;
         return cx.cast(&padded, x.dtype());
+    }
+    if x.has_sizes() {
+        let mut extents = x.extents();
+        let letters = letters(x.rank());
+        let mut index = letters.clone();
+        for &(at, before, after) in margins {
+            let more = before.checked_add(after).ok_or_else(OnnxError::overflow)?;
+            extents.0[at] = extent_with(cx, &extents.0[at], more)?;
+            index[at] = format!("{} - {before}", letters[at]).replace("- -", "+ ");
+        }
+        let own = cx.bind_array(x)?.padded(number, &index);
+        let text = format!("{} := {own}{}", access("y", &letters), extents.clause());
+        return cx.emit(x.dtype(), &extents, &text);
     }
     let mut shape = x.shape().to_vec();
     let mut offsets = vec![0; x.rank()];

@@ -16,10 +16,10 @@ use crate::{
 };
 
 pub(super) static OPERATORS: &[Operator] = &[
-    op("ArgMax", 1, |cx| position(cx, Tensor::argmax)),
-    op("ArgMin", 1, |cx| position(cx, Tensor::argmin)),
-    op("CumProd", 26, |cx| cumulative(cx, ":*=")),
-    op("CumSum", 11, |cx| cumulative(cx, ":+=")),
+    op("ArgMax", 1, |cx| position(cx, Tensor::argmax)).sized(),
+    op("ArgMin", 1, |cx| position(cx, Tensor::argmin)).sized(),
+    op("CumProd", 26, |cx| cumulative(cx, ":*=")).sized(),
+    op("CumSum", 11, |cx| cumulative(cx, ":+=")).sized(),
     op("ReduceL1", 1, |cx| reduced(cx, "0", |x, axes| x.abs()?.sum(axes))).sized(),
     op("ReduceL2", 1, |cx| reduced(cx, "0", |x, axes| x.square()?.sum(axes)?.sqrt())).sized(),
     op("ReduceLogSum", 1, |cx| reduced(cx, "-inf", |x, axes| x.sum(axes)?.log())).sized(),
@@ -158,6 +158,9 @@ fn position(
     }
     let shape = reduced_shape(x.shape(), &[at], cx.int_or("keepdims", 1)? != 0);
     let (is_last, at) = (cx.int_or("select_last_index", 0)? != 0, at as isize);
+    if is_last && x.has_sizes() {
+        return Err(cx.needs_extents("it searches from the end of an axis"));
+    }
     let result = cx.operation([&x], DType::I64, &shape, |[x]| match is_last {
         false => find(x, at),
         true => (size as i64 - 1) - find(&x.flip(at)?, at)?,

@@ -22,7 +22,7 @@ use crate::{
 pub(super) static OPERATORS: &[Operator] = &[
     op("Col2Im", 18, columns_to_image),
     op("Conv", 1, convolution).sized(),
-    op("ConvTranspose", 1, transposed_convolution),
+    op("ConvTranspose", 1, transposed_convolution).sized(),
 ];
 
 /// The most of a size, stride, dilation or margin, so that indices do not overflow.
@@ -70,10 +70,10 @@ pub(super) fn windows(
         }
         let span = (dilation as i64).saturating_mul(kernel as i64 - 1).saturating_add(1);
         let is_sized = extents.0[at + 2].size.is_some();
-        if is_sized && (is_ceil || (mode.starts_with("SAME") && stride > 1)) {
-            return Err(cx.needs_extents("margins or the number of windows depend on the size of an axis"));
+        if is_sized && mode.starts_with("SAME") && stride > 1 {
+            return Err(cx.needs_extents("margins depend on the size of an axis"));
         }
-        let (before, after) = match mode {
+        let (before, mut after) = match mode {
             "SAME_UPPER" | "SAME_LOWER" => {
                 let count = size.div_ceil(stride) as i64;
                 let total = ((count - 1) * stride as i64 + span - size as i64).max(0);
@@ -96,6 +96,14 @@ pub(super) fn windows(
         }
         let stride_size = stride as i64;
         let mut count = if is_ceil { (room + stride_size - 1) / stride_size } else { room / stride_size } + 1;
+        if is_sized && is_ceil {
+            // The last window may leave the margin by less than a stride. No window starts behind the elements
+            // and the margin in front, whatever the size is.
+            if after + stride_size > span || cx.int_or("count_include_pad", 0)? != 0 {
+                return Err(cx.needs_extents("whether there is a last window depends on the size of an axis"));
+            }
+            after += stride_size - 1;
+        }
         // A window that starts behind the elements and the margin in front is left out.
         if is_ceil && (count - 1) * stride_size >= size as i64 + before {
             count -= 1;
@@ -254,6 +262,9 @@ fn transposed_convolution(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let full: Option<Vec<i64>> = (0..axes).map(full).collect();
     let full = full.ok_or_else(OnnxError::overflow)?;
     let same: Vec<i64> = (0..axes).map(|at| (shape[at + 2] * strides[at]) as i64).collect();
+    if cx.ints("output_shape")?.is_some() && x.extents().0.iter().skip(2).any(|axis| axis.size.is_some()) {
+        return Err(cx.needs_extents("the shape of its result is given in numbers"));
+    }
     let margins = transposed_margins(cx, &full, &same)?;
     let mut result = vec![shape[0], filter[1] * groups];
     let mut whole = result.clone();

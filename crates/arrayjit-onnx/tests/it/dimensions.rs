@@ -164,6 +164,73 @@ fn batches_and_lengths_are_sizes_of_attention() {
     check(attention(&["batch", "n", "6"]), shapes);
 }
 
+#[test]
+fn heights_and_widths_are_sizes_of_margins_and_transposed_convolutions() {
+    let window = |text: &str, size: i64, stride: i64, pad: i64| {
+        let node = ints(node(text), "kernel_shape", &[size, size]);
+        ints(ints(node, "strides", &[stride, stride]), "pads", &[pad; 4])
+    };
+    let nodes = vec![
+        window("large = ConvTranspose x up b", 4, 2, 1),
+        window("tight = ConvTranspose x up", 4, 3, 0),
+        ints(window("more = ConvTranspose x up b", 4, 2, 0), "output_padding", &[1, 1]),
+        node("zeros = Pad x margins"),
+        text(node("mirror = Pad x margins"), "mode", "reflect"),
+        text(node("edges = Pad x margins"), "mode", "edge"),
+        text(node("around = Pad x margins"), "mode", "wrap"),
+        int(window("most = MaxPool x", 3, 2, 0), "ceil_mode", 1),
+        int(window("mean = AveragePool x", 3, 2, 1), "ceil_mode", 1),
+        int(node("at = ArgMax x"), "axis", 3),
+        int(int(node("of = ArgMin x"), "axis", 1), "keepdims", 0),
+        node("sums = CumSum x axis"),
+        node("normal = InstanceNormalization x gain shift"),
+        text(window("same = Conv mirror w", 3, 1, 1), "auto_pad", "NOTSET"),
+    ];
+    let outputs = [
+        "large", "tight", "more", "zeros", "mirror", "edges", "around", "most", "mean", "at", "of", "sums",
+        "normal", "same",
+    ];
+    let mut graph = graph_of(&["batch", "3", "height", "width"], &outputs, nodes);
+    let weights =
+        [("up", &[3, 2, 4, 4][..]), ("b", &[2]), ("w", &[4, 3, 3, 3]), ("gain", &[3]), ("shift", &[3])];
+    for (name, shape) in weights {
+        graph = constant(graph, name, &numbers(shape));
+    }
+    graph = constant(graph, "margins", &longs(&[0, 0, 2, 1, 0, 0, 1, 3], &[8]));
+    graph = constant(graph, "axis", &longs(&[2], &[]));
+    check(graph, &[&[2, 3, 9, 30], &[3, 3, 16, 32], &[2, 3, 7, 5], &[4, 3, 12, 17], &[2, 3, 4, 3]]);
+}
+
+/// Layers that halve an axis and add what they double again fit each other for multiples of 4 only.
+#[test]
+fn multiples_of_a_number_are_sizes_of_models_that_halve_and_double() {
+    let halved = |text: &str| {
+        let node = ints(node(text), "kernel_shape", &[3, 3]);
+        ints(ints(node, "strides", &[2, 2]), "pads", &[1; 4])
+    };
+    let nodes = vec![
+        halved("half = Conv x w"),
+        halved("quarter = Conv half w"),
+        text(node("up = Resize quarter _ factors"), "mode", "nearest"),
+        node("sum = Add half up"),
+        text(node("y = Resize sum _ factors"), "mode", "nearest"),
+    ];
+    let mut graph = graph_of(&["batch", "3", "height", "width"], &["y"], nodes);
+    graph = constant(graph, "w", &numbers(&[3, 3, 3, 3]));
+    graph = constant(graph, "factors", &floats(&[1.0, 1.0, 2.0, 2.0], &[4]));
+    let sized = session_with(graph.clone(), symbolic());
+    check(
+        graph.clone(),
+        &[&[2, 3, 64, 96], &[3, 3, 128, 64], &[2, 3, 96, 32], &[2, 3, 8, 64], &[1, 3, 4, 8]],
+    );
+    assert!(sized.exact_dimensions().unwrap().is_empty());
+    let steps: Vec<_> = sized.dimension_steps().into_iter().collect();
+    assert_eq!(steps, [("height".to_owned(), 32), ("width".to_owned(), 32)]);
+    let odd = session_with(graph, symbolic());
+    let error = odd.run(&[("x", &numbers(&[2, 3, 66, 64]))]).unwrap_err().to_string();
+    assert!(error.contains("do not broadcast"), "{error}");
+}
+
 /// Layers over `[batch, n, 6]` whose rows are one axis, `[batch * n, 6]`, as exporters of linear layers write
 /// them, and products of batches and heads, `[batch * 2, n, 3]`.
 #[test]
@@ -272,21 +339,20 @@ fn bounds_that_nobody_gives_double() {
 fn a_node_that_needs_numbers_forces_its_dimensions_alone() {
     let nodes = vec![
         node("doubled = Add x x"),
-        int(node("at = ArgMax doubled"), "axis", 1),
+        int(node("at = Hardmax doubled"), "axis", 1),
         int(node("y = Cast at"), "to", 1),
     ];
     let session = session_with(graph_of(&["batch", "n"], &["y", "doubled"], nodes), symbolic());
     let exact = session.exact_dimensions().unwrap();
     assert_eq!(exact.keys().collect::<Vec<_>>(), ["batch", "n"]);
-    assert!(exact["n"].starts_with("node `at`, ArgMax of opset 17: "), "{}", exact["n"]);
-    let nodes = vec![int(node("p = CumSum x axis"), "reverse", 0), node("y = Relu p")];
-    let graph = constant(graph_of(&["batch", "n"], &["y"], nodes), "axis", &longs(&[1], &[]));
-    let session = session_with(graph, symbolic());
+    assert!(exact["n"].starts_with("node `at`, Hardmax of opset 17: "), "{}", exact["n"]);
+    let nodes = vec![int(node("p = Hardmax x"), "axis", 1), node("y = Relu p")];
+    let session = session_with(graph_of(&["batch", "n"], &["y"], nodes), symbolic());
     for shape in [[2, 3], [5, 3], [4, 2], [1, 1]] {
         let y = session.run(&[("x", &numbers(&shape))]).unwrap();
         assert_eq!(y[0].dims().as_slice(), shape);
     }
-    assert!(session.exact_dimensions().unwrap()["n"].starts_with("node `p`, CumSum of opset 17: "));
+    assert!(session.exact_dimensions().unwrap()["n"].starts_with("node `p`, Hardmax of opset 17: "));
 }
 
 #[test]
