@@ -126,6 +126,6 @@ pub(crate) fn lower(cx: &mut NodeContext<'_, '_>) -> Lowered {
     // Numbers in place of the sizes may do: a walk with them finds out.
     results.map_err(|problem| match problem {
         OnnxError::NeedsExtents { .. } => problem,
-        other => cx.needs_extents(other.to_string()),
+        other => cx.needs_mentioned_extents(&other.to_string()),
     })
 }

@@ -267,6 +267,17 @@ impl<'t, 'n> NodeContext<'t, 'n> {
         needs_extents(self.operands.iter().flatten().flat_map(Value::given), problem)
     }
 
+    /// The error of an operator that a message rejects: it needs numbers in place of the sizes that the first
+    /// line of the message names, or of all sizes of its operands if it names none.
+    pub(super) fn needs_mentioned_extents(&self, problem: &str) -> OnnxError {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words: Vec<&str> = problem.lines().take(1).flat_map(|line| line.split(|c| !is_word(c))).collect();
+        let names: Vec<Arc<str>> = self.operands.iter().flatten().flat_map(Value::given).collect();
+        let mentioned: Vec<Arc<str>> =
+            names.iter().filter(|name| words.contains(&&***name)).cloned().collect();
+        needs_extents(if mentioned.is_empty() { names } else { mentioned }, problem)
+    }
+
     /// Whether an operand has sizes that each run gives.
     pub(crate) fn has_sizes(&self) -> bool {
         self.operands.iter().flatten().any(Value::has_sizes)

@@ -356,6 +356,17 @@ fn a_node_that_needs_numbers_forces_its_dimensions_alone() {
 }
 
 #[test]
+fn an_axis_that_must_fit_a_number_leaves_the_others_sizes() {
+    let graph = graph_of(&["batch", "n", "m"], &["y"], vec![node("y = Add x c")]);
+    let session = session_with(constant(graph, "c", &numbers(&[4, 1])), symbolic());
+    let exact = session.exact_dimensions().unwrap();
+    assert_eq!(exact.keys().collect::<Vec<_>>(), ["n"]);
+    for shape in [[2, 4, 3], [5, 4, 9]] {
+        assert_eq!(session.run(&[("x", &numbers(&shape))]).unwrap()[0].dims().as_slice(), shape);
+    }
+}
+
+#[test]
 fn shapes_with_many_runs_get_code_of_their_own() {
     let options = SessionOptions::new().shapes(ShapePolicy::SymbolicThenExact { runs: 2 });
     let session = session_with(graph_of(&["n", "4"], &["y"], vec![node("y = Softmax x")]), options);
