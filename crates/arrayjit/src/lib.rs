@@ -84,6 +84,7 @@ pub use tnode::{
 pub use tnode::{
     npy,         // NumPy files: .npy, .npz
     safetensors, // safetensors files
+    torch,       // files of `torch.save`
 };
 
 pub use crate::{

@@ -78,6 +78,12 @@ pub enum TensorNodeError {
     /// The content of a file is not in the file's format.
     #[error("malformed {format}: {why}")]
     Malformed { format: &'static str, why: String },
+    /// The pickle of a file of torch mentions a function or a class that data does not need.
+    #[error(
+        "the pickle mentions `{name}`, which is not loaded; expected tensors alone, such as those of a \
+         `state_dict`"
+    )]
+    PickledGlobal { name: String },
     /// A file format has no counterpart of an element type of this crate, or the other way round; the name
     /// is that of the side that has it.
     #[error("element type {what} in {format} has no counterpart")]

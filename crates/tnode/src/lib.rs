@@ -43,6 +43,8 @@ pub mod npy;
 mod partial_file;
 #[cfg(feature = "files")]
 pub mod safetensors; // safetensors files
+#[cfg(feature = "files")]
+pub mod torch; // files of `torch.save`
 
 mod debug_as_display;
 mod error;

@@ -81,7 +81,7 @@ fn one_line(name: &str) -> Result<&str, TensorNodeError> {
 /// The error of a file that is not in the format; it names formats that are taken for this one.
 fn not_read(bytes: &[u8], error: ::safetensors::SafeTensorError) -> TensorNodeError {
     let others: [(&[u8], &str); 4] = [
-        (b"PK\x03\x04", "a zip archive, such as torch's `.pt` or NumPy's `.npz`"),
+        (b"PK\x03\x04", "a zip archive, such as torch's `.pt`, which `torch::read` reads, or NumPy's `.npz`"),
         (b"\x80\x02", "a pickle, such as an old `.pt` of torch"),
         (b"GGUF", "a GGUF file"),
         (b"\x89HDF", "an HDF5 file"),

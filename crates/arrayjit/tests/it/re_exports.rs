@@ -8,7 +8,7 @@ use arrayjit::ir::{BinaryOp, UnaryOp};
 use arrayjit::text;
 use arrayjit::{
     Backend, Context, DType, HostArray, MemoryMode, Reason, Registry, Routine, RunError, Settings, Sharing,
-    TensorNode, npy, safetensors,
+    TensorNode, npy, safetensors, torch,
 };
 
 fn backend() -> Backend {
@@ -61,6 +61,7 @@ fn files_of_arrays_are_read_and_written() {
     assert_eq!(npy::read_npz(archive).expect("what was written")["w"], array);
     let bytes = safetensors::write([("w", &array)]).expect("memory");
     assert_eq!(safetensors::read(&bytes).expect("what was written")["w"], array);
+    assert!(torch::read(&bytes).is_err());
 }
 
 #[test]

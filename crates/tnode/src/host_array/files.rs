@@ -9,7 +9,7 @@ use super::{HostArray, check_length, next_stride, offsets};
 use crate::bytes::{ALIGN_BYTES, allocate};
 use crate::dtype::DType;
 use crate::error::TensorNodeError;
-use crate::padding::Dims;
+use crate::padding::{Dims, checked_elems};
 
 impl HostArray {
     /// The array whose little-endian bytes are a mapped part of a file, which it reads as they are if they
@@ -49,6 +49,24 @@ impl HostArray {
         Ok(HostArray { dtype, dims, padding: None, bytes: bytes.into() })
     }
 
+    /// The array whose elements lie in `bytes` at multiples of `strides`, which were checked.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub(crate) fn from_strided(
+        dtype: DType,
+        dims: Dims,
+        strides: &[usize],
+        bytes: &[u8],
+    ) -> Result<HostArray, TensorNodeError> {
+        let size = dtype.size_bytes();
+        let mut elements = allocate(checked_elems(&dims)? * size)?;
+        for from in offsets(&dims, strides, 0) {
+            elements.extend_from_slice(&bytes[from * size..][..size]);
+        }
+        Ok(HostArray { dtype, dims, padding: None, bytes: elements.into() })
+    }
+
     /// The bytes of the values without margins, row-major.
     pub(crate) fn value_bytes(&self) -> Cow<'_, [u8]> {
         if self.padding.is_none() {
@@ -65,12 +83,8 @@ impl HostArray {
     /// # Errors
     /// When memory is short.
     pub(crate) fn into_rows_first(self) -> Result<HostArray, TensorNodeError> {
-        let size = self.dtype.size_bytes();
-        let mut bytes = allocate(self.bytes.len())?;
-        for from in offsets(&self.dims, &column_major_strides(&self.dims), 0) {
-            bytes.extend_from_slice(&self.bytes[from * size..][..size]);
-        }
-        Ok(HostArray { bytes: bytes.into(), ..self })
+        let strides = column_major_strides(&self.dims);
+        HostArray::from_strided(self.dtype, self.dims.clone(), &strides, &self.bytes)
     }
 
     /// Replaces every non-zero `bool` by 1, the only valid byte for true.

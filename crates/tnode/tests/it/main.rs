@@ -8,3 +8,5 @@ mod host_arrays;
 mod modes;
 mod names;
 mod nodes;
+#[cfg(feature = "files")]
+mod torch_files;
