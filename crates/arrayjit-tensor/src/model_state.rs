@@ -10,7 +10,7 @@ use std::{
 };
 
 use ::safetensors::SafeTensors;
-use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, PendingArray, Program, safetensors};
+use arrayjit::{Assignments, Backend, Context, HostArray, Nodes, PendingArray, Program, safetensors, torch};
 use tnode::PartialFile;
 
 use crate::{
@@ -220,8 +220,16 @@ impl ModelState {
     /// All parameters without values and all values without parameters, at once; a value of another shape,
     /// or an integer that the type of the parameter does not hold; an error of the device.
     pub fn load_state_dict(&self, values: &BTreeMap<String, HostArray>) -> Result<(), TensorError> {
-        let parameters = self.0.params.by_name();
-        check_names(&parameters, values)?;
+        self.load_into(&self.0.params.by_name(), values)
+    }
+
+    /// [`load_state_dict`](ModelState::load_state_dict) of some parameters.
+    fn load_into(
+        &self,
+        parameters: &BTreeMap<String, Parameter>,
+        values: &BTreeMap<String, HostArray>,
+    ) -> Result<(), TensorError> {
+        check_names(parameters, values)?;
         let pairs = parameters.values().zip(values.values());
         let converted: Vec<(&Parameter, HostArray)> = pairs
             .map(|(parameter, values)| Ok((parameter, fitting(parameter, values)?)))
@@ -253,6 +261,16 @@ impl ModelState {
         self.load_state_dict(&values)
     }
 
+    /// [`load_state_dict`](ModelState::load_state_dict) of a file of `torch.save`, such as `model.pt`. The
+    /// pickle in it is read without being executed: see [`arrayjit::torch`].
+    ///
+    /// # Errors
+    /// A file that is none of torch, or whose pickle mentions more than tensors and containers of them, and the
+    /// errors of [`load_state_dict`](ModelState::load_state_dict).
+    pub fn load_torch(&self, bytes: &[u8]) -> Result<(), TensorError> {
+        self.load_state_dict(&torch::read(bytes)?)
+    }
+
     /// Writes [`to_safetensors`](ModelState::to_safetensors) to a file, whole or not at all.
     ///
     /// ```
@@ -276,16 +294,82 @@ impl ModelState {
         write_atomically(path, &bytes).map_err(|error| in_file(path, error.into()))
     }
 
-    /// [`load_safetensors`](ModelState::load_safetensors) from a file.
+    /// [`load_safetensors`](ModelState::load_safetensors) or [`load_torch`](ModelState::load_torch) from a
+    /// file, by its first bytes.
     ///
     /// # Errors
-    /// A file that cannot be read, and the errors of [`load_safetensors`](ModelState::load_safetensors), with
-    /// the path.
+    /// A file that cannot be read, and the errors of both functions, with the path.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<(), TensorError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|error| in_file(path, error.into()))?;
-        self.load_safetensors(&bytes).map_err(|problem| in_file(path, problem))
+        let load = || {
+            let bytes = fs::read(path)?;
+            if is_archive(&bytes) { self.load_torch(&bytes) } else { self.load_safetensors(&bytes) }
+        };
+        load().map_err(|problem| in_file(path, problem))
     }
+
+    /// Loads a file in part and under other names: `rename` gives the name of a parameter for each name of the
+    /// file, or none for an array that is left out. Parameters without an array keep their values; returns
+    /// their names. Files and conversions are those of [`load`](ModelState::load), and nothing changes after
+    /// an error.
+    ///
+    /// ```
+    /// use arrayjit_tensor::{Backend, ModelState, Params, nn::Linear};
+    ///
+    /// let path = std::env::temp_dir().join(format!("encoder_{}.safetensors", std::process::id()));
+    /// let params = Params::new(1);
+    /// Linear::new(&params.sub("model").sub("encoder"), 3, 4)?;
+    /// Linear::new(&params.sub("model").sub("head"), 4, 10)?;
+    /// ModelState::new(&Backend::open("inline")?, &params)?.save(&path)?;
+    ///
+    /// // The same encoder, with another head.
+    /// let params = Params::new(2);
+    /// Linear::new(&params.sub("encoder"), 3, 4)?;
+    /// Linear::new(&params.sub("head"), 4, 2)?;
+    /// let weights = ModelState::new(&Backend::open("inline")?, &params)?;
+    /// let kept = weights.load_renamed(&path, |name| {
+    ///     let name = name.strip_prefix("model.")?;
+    ///     name.starts_with("encoder.").then(|| name.to_owned())
+    /// })?;
+    /// assert_eq!(kept, ["head.bias", "head.weight"]);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A file that cannot be read; two arrays of one name; a name that no parameter has; the errors of
+    /// [`load_state_dict`](ModelState::load_state_dict). All have the path.
+    pub fn load_renamed(
+        &self,
+        path: impl AsRef<Path>,
+        rename: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<String>, TensorError> {
+        let path = path.as_ref();
+        let load = || {
+            let mut values = BTreeMap::new();
+            for (name, array) in read_arrays(&fs::read(path)?)? {
+                let Some(name) = rename(&name) else { continue };
+                if values.insert(name.clone(), array).is_some() {
+                    return Err(TensorError::Name { what: "array", name });
+                }
+            }
+            let (loaded, kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                self.0.params.by_name().into_iter().partition(|(name, _)| values.contains_key(name));
+            self.load_into(&loaded, &values)?;
+            Ok(kept.into_keys().collect())
+        };
+        load().map_err(|problem| in_file(path, problem))
+    }
+}
+
+/// The arrays of a safetensors file or of a file of torch.
+fn read_arrays(bytes: &[u8]) -> Result<BTreeMap<String, HostArray>, TensorError> {
+    Ok(if is_archive(bytes) { torch::read(bytes)? } else { safetensors::read(bytes)? })
+}
+
+/// Whether a file is a zip archive, as those of torch are, and no safetensors file.
+fn is_archive(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04")
 }
 
 pub(crate) fn in_file(path: &Path, problem: TensorError) -> TensorError {

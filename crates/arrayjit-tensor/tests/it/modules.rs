@@ -10,7 +10,7 @@ use arrayjit_tensor::{
     session::{Batch, gradient_check},
 };
 
-use crate::torch::{Goldens, file_bytes, pattern};
+use crate::torch::{Goldens, file_bytes, file_path, pattern};
 
 /// The shape of an input, and a module that takes it.
 type Case = (&'static [usize], Box<dyn Module>);
@@ -372,6 +372,44 @@ fn a_checkpoint_of_torch_loads() {
     other.load_safetensors(&weights.to_safetensors().unwrap()).unwrap();
     let states = [weights.state_dict().unwrap(), other.state_dict().unwrap()];
     assert!(states[0].iter().zip(&states[1]).all(|(a, b)| a.0 == b.0 && a.1.values() == b.1.values()));
+}
+
+/// The same state, as `torch.save` writes it.
+#[test]
+fn a_file_of_torch_has_the_same_weights() {
+    let state = |file: &str| {
+        let params = Params::new(1);
+        Checkpoint::new(&params).unwrap();
+        let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
+        weights.load(file_path(file)).unwrap();
+        weights.to_safetensors().unwrap()
+    };
+    assert_eq!(state("checkpoint.pt"), state("checkpoint.safetensors"));
+}
+
+/// A part of a file under other names; nothing changes if the names do not fit.
+#[test]
+fn a_file_loads_in_part_and_renamed() {
+    let params = Params::new(1);
+    let head = Linear::new(&params.sub("model").sub("head"), 2, 2).unwrap();
+    let other = Linear::new(&params.sub("other"), 2, 2).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let before = weights.to_safetensors().unwrap();
+    let load = |rename: fn(&str) -> Option<String>| weights.load_renamed(file_path("checkpoint.pt"), rename);
+
+    let error = load(|name| Some(format!("model.{name}"))).unwrap_err().to_string();
+    assert!(error.contains("no parameters for the values: `model.attn.in_proj_bias`"), "{error}");
+    let error = load(|_| Some("other.weight".into())).unwrap_err().to_string();
+    assert!(error.ends_with("array `other.weight` exists already"), "{error}");
+    let error = load(|name| (name == "conv.weight").then(|| "other.weight".into())).unwrap_err().to_string();
+    assert!(error.ends_with("`other.weight` is given f32[3, 2, 3, 3], expected f32[2, 2]"), "{error}");
+    assert_eq!(weights.to_safetensors().unwrap(), before);
+
+    let kept = load(|name| Some(format!("model.head.{}", name.strip_prefix("fc.")?))).unwrap();
+    assert_eq!(kept, ["other.bias", "other.weight"]);
+    let stored = arrayjit::torch::read(&file_bytes("checkpoint.pt")).unwrap();
+    assert_eq!(weights.get(&head.weight).unwrap(), stored["fc.weight"]);
+    assert_ne!(weights.get(&other.weight).unwrap(), stored["fc.weight"]);
 }
 
 #[test]

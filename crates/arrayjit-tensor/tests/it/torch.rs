@@ -2,7 +2,10 @@
 //! it started.
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use arrayjit::safetensors;
 use arrayjit_tensor::{HostArray, ModelState};
@@ -47,8 +50,13 @@ impl Goldens {
 }
 
 /// A file of tests/torch.
+pub(crate) fn file_path(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch").join(file)
+}
+
+/// The bytes of a file of tests/torch.
 pub(crate) fn file_bytes(file: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch").join(file);
+    let path = file_path(file);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

@@ -9,7 +9,7 @@ which the tests of tests/it/torch_*.rs read:
   first step.
 * optimizers.safetensors: for each optimizer, the parameters of a layer after each of 20 steps.
 * losses.safetensors: for each loss, its value and its gradient by each input of floats.
-* checkpoint.safetensors: the state of a model as a user of torch saves it.
+* checkpoint.safetensors and checkpoint.pt: the state of a model as a user of torch saves it.
 
 Weights and data are not stored: `pattern` makes the same numbers from names in both languages. The learning
 rates are such that the losses of torch in f32 and in f64 agree to 1e-5; with the double rates, rounding alone
@@ -442,3 +442,4 @@ if __name__ == "__main__":
         path = os.path.join(folder, f"{name}.safetensors")
         save_file({name: value.contiguous() for name, value in values.items()}, path)
         print(f"{path}: {os.path.getsize(path)} bytes")
+    torch.save(state, os.path.join(folder, "checkpoint.pt"))
