@@ -15,8 +15,8 @@ use crate::{
     language_model::WeightStorage,
     loader::Loader,
     pooling::SentencePooling,
-    safetensors_files,
     text_tokenizer::TextTokenizer,
+    weight_folder,
 };
 
 /// A model that makes a vector of each text, with its tokenizer.
@@ -53,8 +53,8 @@ const MAX_TEXTS: usize = 32;
 const MAX_TOKENS: usize = 4096;
 
 impl EmbeddingModel {
-    /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files, and with `modules.json` if
-    /// the vectors of tokens are not just averaged, for the backend `multicore`.
+    /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files or `pytorch_model.bin`, and
+    /// with `modules.json` if the vectors of tokens are not just averaged, for the backend `multicore`.
     ///
     /// # Errors
     /// A file that is missing or contradicts itself, an architecture that the crate does not have, missing
@@ -79,7 +79,7 @@ impl EmbeddingModel {
         let tokenizer =
             TextTokenizer::read(&tokenizer_path)?.truncated(max_length).in_file(&tokenizer_path)?;
         let pooling = SentencePooling::read(folder)?;
-        let weights = safetensors_files::open_folder(folder)?;
+        let weights = weight_folder::open_folder(folder)?;
         let loader = Loader::new(&weights, WeightStorage::F32);
         let bert = Bert::new(&loader, &config).in_file(folder)?;
         let state = ModelState::new(backend, &loader.finish().in_file(folder)?)?;

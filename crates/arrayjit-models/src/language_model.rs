@@ -11,9 +11,9 @@ use crate::{
     generate::Generation,
     gguf,
     loader::Loader,
-    safetensors_files,
     sampling::GenerateOptions,
     text_tokenizer::TextTokenizer,
+    weight_folder,
     weights::Weights,
 };
 
@@ -87,13 +87,13 @@ impl ModelFiles {
             Config::read_optional(&generation_path)?.tokens("eos_token_id").in_file(&generation_path)?,
         );
         let tokenizer = TextTokenizer::read(&folder.join("tokenizer.json"))?;
-        Ok(ModelFiles { config, weights: safetensors_files::open_folder(folder)?, tokenizer, ends })
+        Ok(ModelFiles { config, weights: weight_folder::open_folder(folder)?, tokenizer, ends })
     }
 }
 
 impl LanguageModel {
-    /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files, or a GGUF file, and
-    /// compiles the model for the backend `multicore`.
+    /// Loads a folder with `config.json`, `tokenizer.json` and safetensors files or `pytorch_model.bin`, or a
+    /// GGUF file, and compiles the model for the backend `multicore`.
     ///
     /// # Errors
     /// A file that is missing or contradicts itself, an architecture that the crate does not have, missing

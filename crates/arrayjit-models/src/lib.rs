@@ -6,8 +6,10 @@ mod encoding; // how files store elements
 mod error; // the error
 mod loader; // parameters with the values of files
 mod matrix; // matrices of weights
-mod safetensors_files; // folders of weights
+mod safetensors_files; // headers of safetensors files
 mod text_tokenizer; // texts as tokens and back
+mod torch_files; // tensors of files of torch
+mod weight_folder; // files of a folder
 mod weights; // tensors of files
 
 mod activation; // functions between layers

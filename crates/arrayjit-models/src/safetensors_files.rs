@@ -1,15 +1,8 @@
-//! The safetensors files of a folder: one, or several with an index.
+//! The headers of safetensors files.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    io::Read,
-    path::Path,
-    sync::Arc,
-};
+use std::{io::Read, path::Path, sync::Arc};
 
 use safetensors::{Dtype, SafeTensorError, tensor::Metadata};
-use serde::Deserialize;
 
 use crate::{
     encoding::Encoding,
@@ -20,37 +13,8 @@ use crate::{
 /// The longest header that is read, as in the format's own library.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// `model.safetensors.index.json`.
-#[derive(Deserialize)]
-struct Index {
-    /// The file of each tensor.
-    weight_map: BTreeMap<String, String>,
-}
-
-/// The tensors of a folder.
-pub(crate) fn open_folder(folder: &Path) -> Result<Weights, ModelError> {
-    let mut weights = Weights::default();
-    let index = folder.join("model.safetensors.index.json");
-    if !index.exists() {
-        add_file(&mut weights, &folder.join("model.safetensors"))?;
-        return Ok(weights);
-    }
-    let text = fs::read(&index).in_file(&index)?;
-    let parsed: Index = serde_json::from_slice(&text).in_file(&index)?;
-    for name in parsed.weight_map.values().collect::<BTreeSet<_>>() {
-        let is_plain = !name.contains(['/', '\\', ':']) && !name.starts_with('.');
-        if !is_plain {
-            let problem =
-                format_error("the name of a file", format!("`{name}`"), "a file of the same folder");
-            return Err(problem.in_file(&index));
-        }
-        add_file(&mut weights, &folder.join(name))?;
-    }
-    Ok(weights)
-}
-
 /// Adds the tensors of a file, after a check that they lie within it.
-fn add_file(weights: &mut Weights, path: &Path) -> Result<(), ModelError> {
+pub(crate) fn add_file(weights: &mut Weights, path: &Path) -> Result<(), ModelError> {
     let file = Arc::new(WeightFile::open(path)?);
     let (start, metadata) = header(&file).in_file(path)?;
     for (name, info) in metadata.tensors() {

@@ -6,7 +6,9 @@ use arrayjit_models::{EmbeddingModel, LanguageModel, ModelError};
 use safetensors::Dtype;
 use serde_json::json;
 
-use crate::generated::{byte_tokenizer, fixture, folder, tensors, write_json, write_weights};
+use crate::generated::{
+    byte_tokenizer, fixture, folder, tensors, write_json, write_torch_weights, write_weights,
+};
 
 /// The error of loading a folder, without the file around it.
 fn error(folder: &Path) -> ModelError {
@@ -38,6 +40,37 @@ fn shards_of_several_types_are_one_model() {
         &json!({"weight_map": {"x": "../model-1.safetensors"}}),
     );
     assert!(matches!(error(folder.path()), ModelError::Format { .. }));
+}
+
+/// A folder without safetensors files has files of torch.
+#[test]
+fn files_of_torch_are_the_same_model() {
+    let fixture = fixture("qwen3");
+    let folder = folder(&fixture, Dtype::F32, &byte_tokenizer());
+    let expected = LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap();
+    fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    let missing = error(folder.path()).to_string();
+    assert!(
+        missing.starts_with("the file of weights is missing, expected `model.safetensors` or"),
+        "{missing}"
+    );
+
+    let path = folder.path().join("pytorch_model.bin");
+    write_torch_weights(&path, &tensors(&fixture));
+    assert_eq!(LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap(), expected);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    assert!(matches!(error(folder.path()), ModelError::Array(_)));
+
+    fs::remove_file(&path).unwrap();
+    let mut map = serde_json::Map::new();
+    for (at, part) in tensors(&fixture).chunks(10).enumerate() {
+        let file = format!("pytorch_model-{at}.bin");
+        write_torch_weights(&folder.path().join(&file), part);
+        map.extend(part.iter().map(|(name, _)| (name.clone(), json!(file))));
+    }
+    write_json(folder.path(), "pytorch_model.bin.index.json", &json!({"weight_map": map}));
+    assert_eq!(LanguageModel::load(folder.path()).unwrap().logits(&[1, 2, 3]).unwrap(), expected);
 }
 
 #[test]

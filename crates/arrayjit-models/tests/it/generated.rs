@@ -1,11 +1,12 @@
 //! Fixtures, and the folders of models that they describe.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, io::Write, path::Path};
 
 use half::{bf16, f16};
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 /// A file of `tests/fixtures`.
 pub(crate) fn fixture(name: &str) -> Value {
@@ -69,6 +70,45 @@ pub(crate) fn write_weights(path: &Path, tensors: &[(String, Vec<usize>)], dtype
         .map(|((name, shape), bytes)| (name.as_str(), TensorView::new(dtype, shape.clone(), bytes).unwrap()))
         .collect();
     fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+/// Writes a file as `torch.save` does, with generated tensors of f32 in one storage.
+pub(crate) fn write_torch_weights(path: &Path, tensors: &[(String, Vec<usize>)]) {
+    let values: Vec<f32> = tensors.iter().flat_map(|(name, shape)| generated(name, shape)).collect();
+    let int = |value: usize| [b"J".as_slice(), &(value as u32).to_le_bytes()].concat();
+    let text = |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let tuple = |sizes: &[usize]| {
+        [vec![b'('], sizes.iter().flat_map(|size| int(*size)).collect(), vec![b't']].concat()
+    };
+    let mut pickle = b"\x80\x02}".to_vec();
+    let mut offset = 0;
+    for (name, shape) in tensors {
+        let strides: Vec<usize> = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
+        let storage = [
+            b"(" as &[u8],
+            &text("storage"),
+            b"ctorch\nFloatStorage\n",
+            &text("0"),
+            &text("cpu"),
+            &int(values.len()),
+            b"tQ",
+        ]
+        .concat();
+        pickle.extend(text(name));
+        pickle.extend(b"ctorch._utils\n_rebuild_tensor_v2\n(");
+        pickle.extend([storage, int(offset), tuple(shape), tuple(&strides)].concat());
+        pickle.extend(b"\x89ccollections\nOrderedDict\n)RtRs");
+        offset += shape.iter().product::<usize>();
+    }
+    pickle.push(b'.');
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut archive = ZipWriter::new(fs::File::create(path).unwrap());
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, bytes) in [("model/data.pkl", pickle), ("model/data/0", bytes)] {
+        archive.start_file(name, options).unwrap();
+        archive.write_all(&bytes).unwrap();
+    }
+    archive.finish().unwrap();
 }
 
 /// The tensors of a fixture.
