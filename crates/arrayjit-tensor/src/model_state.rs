@@ -265,8 +265,8 @@ impl ModelState {
     /// pickle in it is read without being executed: see [`arrayjit::torch`].
     ///
     /// # Errors
-    /// A file that is none of torch, or whose pickle mentions more than tensors and containers of them, and the
-    /// errors of [`load_state_dict`](ModelState::load_state_dict).
+    /// A file that is none of torch, or whose pickle mentions more than tensors and containers of them, and
+    /// the errors of [`load_state_dict`](ModelState::load_state_dict).
     pub fn load_torch(&self, bytes: &[u8]) -> Result<(), TensorError> {
         self.load_state_dict(&torch::read(bytes)?)
     }
@@ -290,8 +290,34 @@ impl ModelState {
     /// # Errors
     /// An error of the device, or a file that cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TensorError> {
-        let (path, bytes) = (path.as_ref(), self.to_safetensors()?);
-        write_atomically(path, &bytes).map_err(|error| in_file(path, error.into()))
+        self.save_renamed(path, |name| Some(name.to_owned()))
+    }
+
+    /// [`save`](ModelState::save) of some parameters, under other names: `rename` gives the name in the file
+    /// for the name of each parameter, or none for one that is left out, such as the frozen ones of a model
+    /// with adapters.
+    ///
+    /// # Errors
+    /// Two parameters of one name, an error of the device, or a file that cannot be written.
+    pub fn save_renamed(
+        &self,
+        path: impl AsRef<Path>,
+        rename: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), TensorError> {
+        let path = path.as_ref();
+        let save = || {
+            let mut parameters = BTreeMap::new();
+            for (name, parameter) in self.0.params.by_name() {
+                let Some(name) = rename(&name) else { continue };
+                if parameters.insert(name.clone(), parameter).is_some() {
+                    return Err(TensorError::Name { what: "array", name });
+                }
+            }
+            let values = self.get_all(parameters.values())?;
+            let arrays = parameters.keys().map(String::as_str).zip(&values);
+            Ok(write_atomically(path, &safetensors::write(arrays)?)?)
+        };
+        save().map_err(|problem| in_file(path, problem))
     }
 
     /// [`load_safetensors`](ModelState::load_safetensors) or [`load_torch`](ModelState::load_torch) from a
@@ -308,9 +334,9 @@ impl ModelState {
         load().map_err(|problem| in_file(path, problem))
     }
 
-    /// Loads a file in part and under other names: `rename` gives the name of a parameter for each name of the
-    /// file, or none for an array that is left out. Parameters without an array keep their values; returns
-    /// their names. Files and conversions are those of [`load`](ModelState::load), and nothing changes after
+    /// Loads a file in part and under other names: `rename` gives the name of a parameter for each name of
+    /// the file, or none for an array that is left out. Parameters without an array keep their values;
+    /// returns their names. Files and conversions are those of [`load`](ModelState::load), and nothing changes after
     /// an error.
     ///
     /// ```

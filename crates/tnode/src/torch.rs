@@ -2,8 +2,8 @@
 //!
 //! Such a file is a zip archive with the pickle `data.pkl`, which describes tensors, and the bytes of their
 //! storages. A pickle is a program. This reader runs the opcodes that make values, and knows the globals that
-//! a saved `state_dict` mentions: `collections.OrderedDict`, the functions of `torch._utils` that make tensors
-//! and parameters, storages and element types. Every other global is
+//! a saved `state_dict` mentions: `collections.OrderedDict`, the functions of `torch._utils` that make
+//! tensors and parameters, storages and element types. Every other global is
 //! [an error](TensorNodeError::PickledGlobal) that names it, and nothing is called.
 //!
 //! Dictionaries and lists may be nested, as in checkpoints of a training loop; the names of their tensors

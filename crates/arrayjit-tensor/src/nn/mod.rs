@@ -54,6 +54,7 @@ mod embedding; // rows of a table
 mod encoder; // a layer of a transformer
 mod group_norm; // normalization of each element of a batch
 mod linear; // x · wᵀ + b
+mod lora; // adapters of low rank
 mod recurrent; // LSTM, GRU, RNN
 
 pub use attention::{MultiHeadAttention, MultiHeadAttentionBuilder};
@@ -67,6 +68,7 @@ pub use embedding::Embedding;
 pub use encoder::{TransformerEncoderLayer, TransformerEncoderLayerBuilder};
 pub use group_norm::{GroupNorm, LayerNorm, RmsNorm};
 pub use linear::{Linear, LinearBuilder};
+pub use lora::{Lora, LoraBuilder};
 pub use recurrent::{
     Gru, GruCell, Lstm, LstmCell, LstmState, Recurrent, RecurrentBuilder, RecurrentCell, RecurrentLayer, Rnn,
     RnnCell,

@@ -8,6 +8,7 @@ mod compiled;
 mod gradients;
 mod half;
 mod hostile;
+mod lora;
 mod modules;
 mod non_finite;
 mod operations;
