@@ -1,6 +1,8 @@
 //! Graphs: the statements that operations on tensors add.
 
+mod derivatives; // gradients, products with Jacobians and Hessians
 mod scans; // bodies of scans
+mod unused; // steps whose values nothing reads
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use arrayjit::{Assignments, DType, HostArray, Nodes, Program, TensorNode, assign::builder, autodiff};
+use arrayjit::{Assignments, DType, HostArray, Nodes, Program, TensorNode, assign::builder};
 
 use self::scans::Scans;
 use crate::{
@@ -216,63 +218,6 @@ impl Graph {
     fn user_program(&self, call: Call, text: &str) -> Result<Program, TensorError> {
         let program = Program::parse(text).map_err(|error| self.fail(call, error))?;
         Ok(program.within(&self.module()))
-    }
-
-    /// Adds the gradient of a loss, a tensor of one element, by tensors or parameters: tensors of their
-    /// shapes, in f32 for narrow floats. The gradient is the one by the values that the loss was computed
-    /// with, also if a later statement or the update of an optimizer has changed a parameter since. If the
-    /// loss does not depend on a parameter, its gradient is 0, and the compiled graph has a
-    /// [warning](crate::Executable::warnings).
-    ///
-    /// ```
-    /// use arrayjit_tensor::{DType, Graph, Init, Params};
-    ///
-    /// let params = Params::new(1);
-    /// let w = params.parameter("w", [3], Init::ONES)?;
-    /// let graph = Graph::new();
-    /// let x = graph.input("x", [8, 3], DType::F32)?;
-    /// let loss = x.matmul(&w)?.square()?.mean(..)?;
-    /// let gradients = graph.gradients(&loss, &[&w])?;
-    /// assert_eq!(gradients[0].shape(), [3]);
-    /// # Ok::<(), arrayjit_tensor::TensorError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// A loss of several elements or of integers, a parameter of integers, an operation without a derivative,
-    /// or a loss that depends on values of a parameter from before and after a change.
-    #[track_caller]
-    pub fn gradients(&self, loss: &Tensor, by: &[&dyn TensorOperand]) -> Result<Vec<Tensor>, TensorError> {
-        let gradients = self.reached_gradients(Call::new("gradients"), loss, by)?;
-        Ok(gradients.into_iter().map(|(gradient, _)| gradient).collect())
-    }
-
-    /// [`gradients`](Graph::gradients), each with whether the loss depends on the tensor or parameter.
-    pub(crate) fn reached_gradients(
-        &self,
-        call: Call,
-        loss: &Tensor,
-        by: &[&dyn TensorOperand],
-    ) -> Result<Vec<(Tensor, bool)>, TensorError> {
-        let by: Vec<Argument<'_>> = by.iter().map(|operand| operand.argument()).collect();
-        self.check_graph(call, by.iter().copied().chain([Argument::Tensor(loss)]))?;
-        let nodes =
-            by.iter().map(|argument| argument.node().ok_or_else(|| self.fail(call, number_given(*argument))));
-        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-        let loss = match loss.rank() {
-            0 => loss.clone(),
-            _ if loss.num_elements() == 1 => loss.reshape(&[])?,
-            _ => loss.clone(), // `autodiff` names the shape
-        };
-        let mut state = self.state();
-        let closed = state.scans.check_closed("a gradient stands in it, expected one behind the scan");
-        closed.map_err(|error| fail_in(&state, call, error))?;
-        let gradient = autodiff::gradient(&state.program, loss.node(), &nodes)
-            .map_err(|error| fail_in(&state, call, error))?;
-        state.program = gradient.program;
-        drop(state);
-        let tensor = |node| Tensor::new(self.clone(), node).map_err(|error| self.fail(call, error));
-        let gradients = gradient.gradients.into_iter().zip(gradient.reached);
-        gradients.map(|(node, is_reached)| Ok((tensor(node)?, is_reached))).collect()
     }
 
     /// Begins the evaluation of the module with this path: names of results and messages have the path until
@@ -602,9 +547,4 @@ fn no_result() -> TensorError {
         found: "a text that writes none of the results".into(),
         expected: "statements that write them".into(),
     }
-}
-
-fn number_given(argument: Argument<'_>) -> TensorError {
-    let expected = "a tensor or a parameter".into();
-    TensorError::Argument { argument: "by", found: argument.name(), expected }
 }

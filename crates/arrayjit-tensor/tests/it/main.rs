@@ -5,6 +5,7 @@ mod backends;
 mod bad_input;
 mod checkpoints;
 mod compiled;
+mod derivatives;
 mod gradients;
 mod half;
 mod hostile;
