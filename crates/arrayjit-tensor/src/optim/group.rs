@@ -18,9 +18,9 @@ pub(super) struct UpdateOptions<R> {
 
 /// Parameters with options of their own.
 #[derive(Clone)]
-pub(super) struct ParameterGroup<R> {
+pub(super) struct ParameterGroup {
     contains: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    pub(super) options: UpdateOptions<R>,
+    pub(super) options: UpdateOptions<Arc<dyn UpdateRule>>,
 }
 
 impl<R: UpdateRule> UpdateOptions<R> {
@@ -31,38 +31,40 @@ impl<R: UpdateRule> UpdateOptions<R> {
         self.schedule.check()
     }
 
-    pub(super) fn boxed(self) -> UpdateOptions<Box<dyn UpdateRule>>
+    /// The rule, the rate and its schedule.
+    pub(super) fn parts(&self) -> (&dyn UpdateRule, f64, &Schedule) {
+        (&self.rule, self.rate, &self.schedule)
+    }
+
+    /// The options without the type of the rule.
+    pub(super) fn shared(self) -> UpdateOptions<Arc<dyn UpdateRule>>
     where
         R: 'static,
     {
-        UpdateOptions { rule: Box::new(self.rule), rate: self.rate, schedule: self.schedule }
+        UpdateOptions { rule: Arc::new(self.rule), rate: self.rate, schedule: self.schedule }
     }
 }
 
-impl<R: UpdateRule> ParameterGroup<R> {
+impl ParameterGroup {
     /// Whether the parameter of that name belongs to the group.
     pub(super) fn contains(&self, name: &str) -> bool {
         (self.contains)(name)
     }
-
-    pub(super) fn boxed(self) -> ParameterGroup<Box<dyn UpdateRule>>
-    where
-        R: 'static,
-    {
-        ParameterGroup { contains: self.contains, options: self.options.boxed() }
-    }
 }
 
-impl<R: fmt::Debug> fmt::Debug for ParameterGroup<R> {
+impl fmt::Debug for ParameterGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ParameterGroup").field("options", &self.options).finish_non_exhaustive()
+        let UpdateOptions { rule, rate, schedule } = &self.options;
+        let mut group = f.debug_struct("ParameterGroup");
+        group.field("rule", &rule.name()).field("rate", rate).field("schedule", schedule);
+        group.finish_non_exhaustive()
     }
 }
 
 impl<R: UpdateRule> Optimizer<R> {
     /// Updates the parameters whose names `contains` selects by the rule, the rate and the schedule of
-    /// another optimizer, whose groups and limit of the norm have no effect. A parameter belongs to the first
-    /// group that contains it.
+    /// another optimizer, which may be one of another kind and whose groups and limit of the norm have no
+    /// effect. A parameter belongs to the first group that contains it.
     ///
     /// ```
     /// use arrayjit_tensor::optim::AdamW;
@@ -74,12 +76,13 @@ impl<R: UpdateRule> Optimizer<R> {
     /// # let _ = optimizer;
     /// ```
     #[must_use]
-    pub fn group(
+    pub fn group<S: UpdateRule + 'static>(
         mut self,
         contains: impl Fn(&str) -> bool + Send + Sync + 'static,
-        optimizer: Optimizer<R>,
+        optimizer: Optimizer<S>,
     ) -> Optimizer<R> {
-        self.groups.push(ParameterGroup { contains: Arc::new(contains), options: optimizer.options });
+        let options = optimizer.options.shared();
+        self.groups.push(ParameterGroup { contains: Arc::new(contains), options });
         self
     }
 }

@@ -18,13 +18,17 @@ mod adam; // Adam and AdamW
 mod group; // parameters with options of their own
 mod layer_wise; // LAMB and Adafactor
 mod lion; // Lion
+mod muon; // Muon
 mod root_mean_square; // RMSprop and Adagrad
 mod rule; // the update of one parameter
 mod schedule; // factors of the learning rate
 mod sgd; // gradient descent
 mod state; // arrays of optimizers
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use arrayjit::DType;
 
@@ -32,6 +36,7 @@ pub use self::{
     adam::{Adam, AdamRule, AdamW, AdamWRule},
     layer_wise::{Adafactor, AdafactorRule, Lamb, LambRule},
     lion::{Lion, LionRule},
+    muon::{Muon, MuonRule},
     root_mean_square::{Adagrad, AdagradRule, RmsProp, RmsPropRule},
     rule::{ParameterUpdate, UpdateRule},
     schedule::Schedule,
@@ -54,7 +59,7 @@ use crate::{
 };
 
 /// An update rule with the learning rate, its schedule, and clipping: [`Sgd`], [`Adam`], [`AdamW`],
-/// [`RmsProp`], [`Adagrad`], [`Lion`], [`Lamb`], [`Adafactor`], or a rule of your own.
+/// [`RmsProp`], [`Adagrad`], [`Lion`], [`Lamb`], [`Adafactor`], [`Muon`], or a rule of your own.
 ///
 /// ```
 /// use arrayjit_tensor::optim::{AdamW, Schedule};
@@ -66,7 +71,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Optimizer<R> {
     options: UpdateOptions<R>,
-    groups: Vec<ParameterGroup<R>>,
+    groups: Vec<ParameterGroup>,
     clip_norm: Option<f64>,
     average: Option<f64>,
 }
@@ -110,13 +115,12 @@ impl<R: UpdateRule> Optimizer<R> {
     }
 
     /// The optimizer without the type of its rule.
-    pub(crate) fn boxed(self) -> Optimizer<Box<dyn UpdateRule>>
+    pub(crate) fn shared(self) -> Optimizer<Arc<dyn UpdateRule>>
     where
         R: 'static,
     {
-        let groups = self.groups.into_iter().map(ParameterGroup::boxed).collect();
-        let (clip_norm, average) = (self.clip_norm, self.average);
-        Optimizer { options: self.options.boxed(), groups, clip_norm, average }
+        let Optimizer { options, groups, clip_norm, average } = self;
+        Optimizer { options: options.shared(), groups, clip_norm, average }
     }
 
     /// The position of the group of the parameter of that name, if it belongs to one.
@@ -124,9 +128,12 @@ impl<R: UpdateRule> Optimizer<R> {
         self.groups.iter().position(|group| group.contains(name))
     }
 
-    /// The options of a group, or of parameters without one.
-    fn options_in(&self, group: Option<usize>) -> &UpdateOptions<R> {
-        group.and_then(|at| self.groups.get(at)).map_or(&self.options, |group| &group.options)
+    /// The rule of a group, or of parameters without one, with the rate and its schedule.
+    fn options_in(&self, group: Option<usize>) -> (&dyn UpdateRule, f64, &Schedule) {
+        match group.and_then(|at| self.groups.get(at)) {
+            Some(group) => group.options.parts(),
+            None => self.options.parts(),
+        }
     }
 
     /// Adds statements to the graph of `loss`: the gradients by all trainable parameters that the loss
@@ -260,14 +267,14 @@ impl<R: UpdateRule> Optimizer<R> {
         let mut rates: BTreeMap<Option<usize>, Tensor> = BTreeMap::new();
         for (parameter, gradient) in gradients {
             let group = self.group_of(parameter.name());
-            let options = self.options_in(group);
+            let (rule, rate, schedule) = self.options_in(group);
             let rate = match rates.entry(group) {
-                Entry::Occupied(rate) => rate.into_mut(),
-                Entry::Vacant(rate) => rate.insert(guarded_rate(call, options, &is_finite)?),
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => entry.insert(guarded_rate(call, (rate, schedule), &is_finite)?),
             };
             let gradient = self.guarded_gradient(call, gradient, norm, &is_finite)?;
-            let (rule, gradient, count) = (options.rule.name(), &gradient, &count);
-            options.rule.update(&ParameterUpdate { call, rule, parameter, gradient, rate, count, state })?;
+            let (name, gradient, count) = (rule.name(), &gradient, &count);
+            rule.update(&ParameterUpdate { call, rule: name, parameter, gradient, rate, count, state })?;
             self.update_average(call, (graph, count), parameter, state)?;
         }
         Ok(is_finite)
@@ -309,7 +316,7 @@ impl<R: UpdateRule> Optimizer<R> {
         for (at, parameter) in parameters.iter().enumerate() {
             let dtype = if parameter.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
             let shape = parameter.shape().iter().copied();
-            let rule = &self.options_in(self.group_of(parameter.name())).rule;
+            let (rule, ..) = self.options_in(self.group_of(parameter.name()));
             let (name, gradient) = (rule.name(), &graph.input(&format!("gradient_{at}"), shape, dtype)?);
             rule.update(&ParameterUpdate {
                 call,
@@ -368,12 +375,12 @@ impl<R: UpdateRule> Optimizer<R> {
 }
 
 /// The learning rate of the step; 0 in a guarded step.
-fn guarded_rate<R>(
+fn guarded_rate(
     call: Call,
-    options: &UpdateOptions<R>,
+    (rate, schedule): (f64, &Schedule),
     is_finite: &Tensor,
 ) -> Result<Tensor, TensorError> {
-    let (rate, factor) = (number(options.rate), options.schedule.text());
+    let (rate, factor) = (number(rate), schedule.text());
     is_finite.graph().result(call, &[("is_finite", Argument::Tensor(is_finite))], |y| {
         format!("{y} := where(is_finite[] == 1, f32({rate} * {factor}), 0.0) where {STEP}")
     })

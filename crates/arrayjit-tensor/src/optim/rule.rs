@@ -1,6 +1,6 @@
 //! The update of one parameter.
 
-use std::ops::RangeBounds;
+use std::{ops::RangeBounds, sync::Arc};
 
 use arrayjit::DType;
 
@@ -25,7 +25,7 @@ pub trait UpdateRule: Send + Sync {
     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError>;
 }
 
-impl UpdateRule for Box<dyn UpdateRule> {
+impl UpdateRule for Arc<dyn UpdateRule> {
     fn name(&self) -> &'static str {
         (**self).name()
     }
@@ -84,6 +84,13 @@ impl ParameterUpdate<'_> {
         let (found, expected) = (value.to_string(), expected.into());
         let kind = TensorError::Argument { argument: option, found, expected };
         Err(self.gradient.graph().fail(self.call, kind))
+    }
+
+    /// The error of a parameter with another number of axes than the rule takes.
+    pub(super) fn wrong_rank(&self, expected: &str) -> TensorError {
+        let (what, found) = (self.parameter.name().to_owned(), self.parameter.shape().to_vec());
+        let kind = TensorError::Shape { what, found, expected: expected.into() };
+        self.gradient.graph().fail(self.call, kind)
     }
 
     /// Checks the factors by which means decay per step.

@@ -96,7 +96,7 @@ pub struct Session {
 /// The parts of a session that the handles of steps use too.
 struct SessionCore {
     weights: ModelState,
-    optimizer: Optimizer<Box<dyn UpdateRule>>,
+    optimizer: Optimizer<Arc<dyn UpdateRule>>,
     state: OptimizerState,
     build: Build,
     checks_every_step: AtomicBool,
@@ -124,7 +124,7 @@ impl Session {
         }
         let core = SessionCore {
             weights: weights.clone(),
-            optimizer: optimizer.boxed(),
+            optimizer: optimizer.shared(),
             state: OptimizerState::new(weights),
             build: Box::new(build),
             checks_every_step: AtomicBool::new(false),

@@ -4,8 +4,8 @@ use arrayjit_tensor::{
     Backend, DType, Executable, Graph, HostArray, Init, ModelState, Params, Tensor, TensorError,
     TensorOperand,
     optim::{
-        Adafactor, Adam, AdamW, Lamb, Lion, Optimizer, OptimizerState, ParameterUpdate, RmsProp, Schedule,
-        Sgd, UpdateRule,
+        Adafactor, Adam, AdamW, Lamb, Lion, Muon, Optimizer, OptimizerState, ParameterUpdate, RmsProp,
+        Schedule, Sgd, UpdateRule,
     },
 };
 
@@ -328,4 +328,42 @@ fn a_misspelled_schedule() -> Result<(), TensorError> {
         error.contains("the expression is `cosine(@step, 10)`, expected a number that depends on `@step`: ")
     );
     Ok(())
+}
+
+/// A tall matrix and its transpose, whose products are smaller from the other side, have the same steps; a
+/// step has singular values near 1.
+#[test]
+fn muon_updates_tall_and_wide_matrices_alike() {
+    let params = Params::new(1);
+    let wide = params.parameter("wide", [2, 5], Init::ZEROS).unwrap();
+    let tall = params.parameter("tall", [5, 2], Init::ZEROS).unwrap();
+    let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
+    let graph = Graph::for_training();
+    let c = graph.input("c", [2, 5], DType::F32).unwrap();
+    let inputs: [(&str, &dyn TensorOperand); 3] = [("a", &&wide), ("b", &&tall), ("c", &c)];
+    let loss = graph.apply("y :+= c[i,j] * (a[i,j] + b[j,i])", &inputs).unwrap();
+    Muon::new(1.0).match_rms(true).update(&loss, &OptimizerState::new(&weights)).unwrap();
+    let step = graph.compile(&weights, &[]).unwrap();
+    let c = [0.3f32, -1.2, 0.7, 0.1, 2.0, 0.9, 0.4, -0.6, 1.1, 0.2];
+    step.start(&[("c", &HostArray::from_slice(&c, [2, 5]).unwrap())], &[("step", 0)]).unwrap();
+    let (wide, tall) = (weights.get(&wide).unwrap().values(), weights.get(&tall).unwrap().values());
+    for (at, value) in wide.iter().enumerate() {
+        assert!((value - tall[at % 5 * 2 + at / 5]).abs() < 1e-5, "{wide:?}: {tall:?}");
+    }
+    // The squares of the two singular values of the step without its factor 0.2 · √5, by the sum and the
+    // product of them.
+    let dot = |a: usize, b: usize| (0..5).map(|at| wide[5 * a + at] * wide[5 * b + at]).sum::<f64>() / 0.2;
+    let (half, product) = ((dot(0, 0) + dot(1, 1)) / 2.0, dot(0, 0) * dot(1, 1) - dot(0, 1).powi(2));
+    let root = (half * half - product).max(0.0).sqrt();
+    let squares = [half + root, half - root];
+    assert!(squares.iter().all(|square| (0.4..1.5).contains(square)), "{squares:?}");
+}
+
+/// Muon is for matrices, and the error of a vector says what to do.
+#[test]
+fn muon_names_parameters_that_are_no_matrices() {
+    let error = Quadratic::new(&Muon::new(0.1), DType::F32).err().unwrap().to_string();
+    assert!(error.contains("w has shape [3], expected 2 axes; a group gives"), "{error}");
+    let grouped = Muon::new(0.1).group(|_| true, Sgd::new(0.25));
+    assert_eq!(Quadratic::new(&grouped, DType::F32).unwrap().step(0, [0.0; 3]).unwrap(), [0.5, -1.0, 0.25]);
 }

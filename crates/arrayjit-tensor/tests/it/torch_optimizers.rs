@@ -4,7 +4,9 @@
 use arrayjit_tensor::{
     Backend, DType, Graph, ModelState, Params,
     nn::{Linear, Module},
-    optim::{Adafactor, Adagrad, Adam, AdamW, Optimizer, OptimizerState, RmsProp, Schedule, Sgd, UpdateRule},
+    optim::{
+        Adafactor, Adagrad, Adam, AdamW, Muon, Optimizer, OptimizerState, RmsProp, Schedule, Sgd, UpdateRule,
+    },
 };
 
 use crate::torch::{Goldens, fill, pattern};
@@ -67,6 +69,10 @@ fn optimizers_update_as_those_of_torch() {
     check(all, "adafactor", &Adafactor::new(0.05));
     let options = Adafactor::new(0.2).beta2_decay(-0.5).eps(1e-3).least_scale(0.3).clip_threshold(1.1);
     check(all, "adafactor_options", &options.weight_decay(0.1));
+    let muon = |muon: Muon| muon.group(|name| name == "bias", AdamW::new(0.05));
+    check(all, "muon", &muon(Muon::new(0.05)));
+    let options = Muon::new(0.1).weight_decay(0.3).momentum(0.8).nesterov(false).iterations(3).eps(1e-3);
+    check(all, "muon_options", &muon(options.match_rms(true)));
     let biases = AdamW::new(0.1).weight_decay(0.0);
     check(all, "adamw_groups", &AdamW::new(0.05).weight_decay(0.3).group(|name| name == "bias", biases));
     assert!(goldens.names().is_empty(), "not compared: {:?}", goldens.names());

@@ -18,6 +18,7 @@ moves some of them by more than 1e-3 within 100 steps.
 
 import math
 import os
+from unittest import mock
 
 import torch
 from safetensors.torch import save_file
@@ -327,6 +328,23 @@ def optimizer_case(goldens, path, make, clip_norm=None, schedule=None):
     goldens[path] = torch.stack(steps)
 
 
+class WideMuon:
+    """Muon for the weight of a layer, in f32 where torch iterates in bf16, and AdamW for the bias."""
+
+    def __init__(self, params, **options):
+        weight, bias = params
+        self.optimizers = [torch.optim.Muon([weight], **options), torch.optim.AdamW([bias], lr=0.05)]
+
+    def zero_grad(self):
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+
+    def step(self):
+        with mock.patch.object(torch, "bfloat16", torch.float32):
+            for optimizer in self.optimizers:
+                optimizer.step()
+
+
 def write_optimizers():
     goldens = {}
 
@@ -355,6 +373,9 @@ def write_optimizers():
     case("adagrad_options", adagrad, lr=0.1, lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.5, eps=1e-3)
     case("adafactor", adafactor, lr=0.05)
     case("adafactor_options", adafactor, lr=0.2, beta2_decay=-0.5, eps=(1e-3, 0.3), d=1.1, weight_decay=0.1)
+    case("muon", WideMuon, lr=0.05)
+    case("muon_options", WideMuon, lr=0.1, weight_decay=0.3, momentum=0.8, nesterov=False, ns_steps=3, eps=1e-3,
+         adjust_lr_fn="match_rms_adamw")
     without_decay = lambda params: torch.optim.AdamW(
         [{"params": [next(params)]}, {"params": list(params), "lr": 0.1, "weight_decay": 0.0}],
         lr=0.05, weight_decay=0.3)
