@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     io::IsTerminal,
+    ops::ControlFlow,
     sync::mpsc::{Receiver, Sender, channel, sync_channel},
     thread,
     time::{Duration, Instant},
@@ -55,10 +56,30 @@ impl Progress<'_> {
     }
 }
 
+/// What a callback of [`Session::fit`] returns: whether training goes on, or nothing.
+pub trait IntoControlFlow {
+    /// Whether training goes on.
+    fn into_control_flow(self) -> ControlFlow<()>;
+}
+
+impl IntoControlFlow for () {
+    fn into_control_flow(self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl IntoControlFlow for ControlFlow<()> {
+    fn into_control_flow(self) -> ControlFlow<()> {
+        self
+    }
+}
+
 impl Session {
     /// Trains on all batches of an iterator, which runs on another thread, so that batches are made while
     /// steps run. Calls `on_progress` now and then with the metrics that were read since, and at the end.
-    /// Returns the metrics of the last step.
+    /// Returns the metrics of the last step. If `on_progress` returns [`ControlFlow::Break`], no further step
+    /// is started, but those that were started end. Over ranks, metrics are read at other times on each rank,
+    /// so all ranks must end their batches instead.
     ///
     /// A progress bar shows steps per second and the loss if the standard output is a terminal.
     ///
@@ -86,13 +107,14 @@ impl Session {
     /// # Errors
     /// No batch, an error or a panic of the iterator, or an error as in [`step`](Session::step). The steps of
     /// the batches before remain.
-    pub fn fit<I>(
+    pub fn fit<I, F>(
         &mut self,
         batches: I,
-        mut on_progress: impl FnMut(&Progress<'_>),
+        mut on_progress: impl FnMut(&Progress<'_>) -> F,
     ) -> Result<Metrics, TensorError>
     where
         I: IntoIterator<IntoIter: Send, Item: IntoBatch>,
+        F: IntoControlFlow,
     {
         self.core.settle()?; // the reports are about the steps of this call
         let batches = batches.into_iter();
@@ -117,8 +139,15 @@ impl Session {
                 }
             });
             let mut reader = MetricsReader { requests, read, is_asked: false, asked_at: Instant::now() };
-            let mut report =
-                Report { bar: &bar, on_progress: &mut on_progress, started: Instant::now(), done: 0 };
+            let mut on_progress =
+                |progress: &Progress<'_>| on_progress(progress).into_control_flow().is_break();
+            let mut report = Report {
+                bar: &bar,
+                on_progress: &mut on_progress,
+                started: Instant::now(),
+                done: 0,
+                is_stopped: false,
+            };
             let result = self.train(batch_values, &mut reader, &mut report);
             bar.finish_and_clear();
             match (feeder.join(), result) {
@@ -143,6 +172,9 @@ impl Session {
             let unread = locked(&self.core.pending).len();
             if let Some(metrics) = reader.poll(unread)? {
                 last = report.report(metrics).or(last);
+            }
+            if report.is_stopped {
+                break;
             }
         }
         if let Some(metrics) = reader.finish()? {
@@ -215,9 +247,11 @@ impl MetricsReader {
 /// Reports metrics to the caller and to the progress bar.
 struct Report<'a> {
     bar: &'a ProgressBar,
-    on_progress: &'a mut dyn FnMut(&Progress<'_>),
+    /// Returns whether training stops.
+    on_progress: &'a mut dyn FnMut(&Progress<'_>) -> bool,
     started: Instant,
     done: u64,
+    is_stopped: bool,
 }
 
 impl Report<'_> {
@@ -234,7 +268,7 @@ impl Report<'_> {
             progress.steps_per_second()
         ));
         self.bar.set_position(self.done);
-        (self.on_progress)(&progress);
+        self.is_stopped |= (self.on_progress)(&progress);
         metrics.last().cloned()
     }
 }

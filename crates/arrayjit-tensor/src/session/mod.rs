@@ -20,6 +20,7 @@
 //! * Buffers that a step writes, such as running statistics, are not guarded.
 
 mod batch; // the inputs and metrics of a graph
+mod batches; // rows of arrays in batches
 mod cause; // the first value that is not finite
 mod checkpoint; // files to resume from
 mod fit; // steps over an iterator
@@ -42,8 +43,9 @@ use arrayjit::{HostArray, profile::Profile};
 
 pub use self::{
     batch::Batch,
+    batches::RowBatches,
     cause::NonFiniteCause,
-    fit::Progress,
+    fit::{IntoControlFlow, Progress},
     gradient_check::gradient_check,
     metrics::{Metrics, StartedStep},
     ranks::Ranks,

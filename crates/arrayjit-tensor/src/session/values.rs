@@ -54,7 +54,8 @@ impl BatchValues {
         &self.0
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&HostArray> {
+    /// The array of that name.
+    pub fn get(&self, name: &str) -> Option<&HostArray> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, array)| &**array)
     }
 

@@ -16,6 +16,7 @@ mod operations;
 mod optimizers;
 mod quantized;
 mod ranks;
+mod row_batches;
 mod scans;
 mod sessions;
 mod sizes;

@@ -1,6 +1,7 @@
 //! Sessions: steps, metrics, graphs by shape, evaluation, batches from another thread, bad input.
 
 use std::{
+    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -310,4 +311,19 @@ fn a_loss_of_several_elements() {
     let error = session.step(&[("x", &x)]).map(drop).unwrap_err().to_string();
     assert!(error.starts_with(&format!("session at {}:{}:", file!(), line!() - 4)), "{error}");
     assert!(error.contains("has shape [3], expected one element"), "{error}");
+}
+
+/// Training that never ends stops once the loss is small.
+#[test]
+fn a_callback_stops_training() {
+    let model = TwoLayers::new("inline", DType::F32);
+    let mut session = model.session();
+    let mut seen = Vec::new();
+    let last = session.fit((0..).map(|seed| batch(seed % 4, 32)), |progress| {
+        seen.extend(progress.metrics().iter().map(|metrics| metrics.loss()));
+        if progress.loss() < 0.5 * seen[0] { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(last.unwrap().loss(), *seen.last().unwrap());
+    assert_eq!(session.steps(), seen.len() as u64);
+    step(&mut session, 0, 32).unwrap();
 }
