@@ -6,6 +6,8 @@
 
 #[cfg(feature = "files")]
 mod files;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod parts;
 mod resized;
 

@@ -81,3 +81,24 @@ fn products_in_16_bits_beside_moved_elements() {
         }
     }
 }
+
+/// Gradients far below the least f16 are not lost between operations, so no loss is scaled.
+#[test]
+fn small_gradients_of_f16_are_kept() {
+    for backend in ["interpreter", "inline"] {
+        let state = ModelState::new(&Backend::open(backend).unwrap(), &Params::new(0)).unwrap();
+        let graph = Graph::new();
+        let x = graph.input("x", [8], DType::F16).unwrap();
+        let y = (x.exp().unwrap() * 0.5).unwrap().tanh().unwrap();
+        let loss = (y.to_dtype(DType::F32).unwrap().mean(..).unwrap() * 1e-12).unwrap();
+        let gradient = graph.gradients(&loss, &[&x]).unwrap().remove(0);
+        assert_eq!(gradient.dtype(), DType::F32);
+        let model = graph.compile(&state, &[&gradient]).unwrap();
+        let found = model.run(&[("x", &HostArray::zeros(DType::F16, [8]).unwrap())]).unwrap().remove(0);
+        let expected = 1e-12 / 8.0 * 0.5 * (1.0 - 0.5f64.tanh().powi(2));
+        assert!(
+            found.values().iter().all(|value| (value / expected - 1.0).abs() < 2e-3),
+            "{backend}: {found:?}"
+        );
+    }
+}

@@ -7,6 +7,8 @@ mod files;
 mod host_arrays;
 mod modes;
 mod names;
+#[cfg(feature = "ndarray")]
+mod ndarrays;
 mod nodes;
 #[cfg(feature = "files")]
 mod torch_files;
