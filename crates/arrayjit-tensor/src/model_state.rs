@@ -77,7 +77,8 @@ impl ModelState {
         Ok(weights)
     }
 
-    /// Keeps arrays on the device beside the parameters; [`state_dict`](ModelState::state_dict) leaves them out.
+    /// Keeps arrays on the device beside the parameters; [`state_dict`](ModelState::state_dict) leaves them
+    /// out.
     pub(crate) fn add_state(&self, state: &Params) {
         locked(&self.0.states).push(state.clone());
     }
@@ -246,12 +247,13 @@ impl ModelState {
         Ok(safetensors::write(values.iter().map(|(name, values)| (name.as_str(), values)))?)
     }
 
-    /// [`load_state_dict`](ModelState::load_state_dict) of a safetensors file, which torch may have written. Of a
-    /// checkpoint of a [`Session`](crate::session::Session), the weights are loaded, without the state of the
-    /// optimizer.
+    /// [`load_state_dict`](ModelState::load_state_dict) of a safetensors file, which torch may have written.
+    /// Of a checkpoint of a [`Session`](crate::session::Session), the weights are loaded, without the state
+    /// of the optimizer.
     ///
     /// # Errors
-    /// A file that is no safetensors file, and the errors of [`load_state_dict`](ModelState::load_state_dict).
+    /// A file that is no safetensors file, and the errors of
+    /// [`load_state_dict`](ModelState::load_state_dict).
     pub fn load_safetensors(&self, bytes: &[u8]) -> Result<(), TensorError> {
         let mut values = safetensors::read(bytes)?;
         if is_checkpoint(bytes) {
@@ -336,8 +338,8 @@ impl ModelState {
 
     /// Loads a file in part and under other names: `rename` gives the name of a parameter for each name of
     /// the file, or none for an array that is left out. Parameters without an array keep their values;
-    /// returns their names. Files and conversions are those of [`load`](ModelState::load), and nothing changes after
-    /// an error.
+    /// returns their names. Files and conversions are those of [`load`](ModelState::load), and nothing
+    /// changes after an error.
     ///
     /// ```
     /// use arrayjit_tensor::{Backend, ModelState, Params, nn::Linear};

@@ -70,11 +70,13 @@ impl Graph {
     }
 
     /// Adds the product of the Jacobian of `y` with a vector: the derivative of `y` as each tensor or
-    /// parameter moves in the direction that is given with it, a tensor of its shape. The result has the shape
-    /// of `y`, in f32 for narrow floats. Directions may be computed in the graph; they count as constants.
+    /// parameter moves in the direction that is given with it, a tensor of its shape. The result has the
+    /// shape of `y`, in f32 for narrow floats. Directions may be computed in the graph; they count as
+    /// constants.
     ///
-    /// It is the gradient, by `u`, of the product of the directions with `graph.vjp(y, u, ..)`. This is linear
-    /// in `u`, so its own values are not needed, and the compiled graph has one pass, that of forward mode.
+    /// It is the gradient, by `u`, of the product of the directions with `graph.vjp(y, u, ..)`. This is
+    /// linear in `u`, so its own values are not needed, and the compiled graph has one pass, that of forward
+    /// mode.
     ///
     /// ```
     /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, ModelState, Params};
@@ -115,8 +117,8 @@ impl Graph {
     }
 
     /// Adds the product of the Hessian of a loss with a vector: the derivatives of
-    /// [`gradients`](Graph::gradients) as the tensors and parameters move in the directions that are given with
-    /// them. Directions may be computed in the graph; they count as constants.
+    /// [`gradients`](Graph::gradients) as the tensors and parameters move in the directions that are given
+    /// with them. Directions may be computed in the graph; they count as constants.
     ///
     /// ```
     /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Init, ModelState, Params};

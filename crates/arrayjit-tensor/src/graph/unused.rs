@@ -7,8 +7,8 @@ use arrayjit::{
     assign::{Accum, Operand, ProgramStep, all_steps, read_whole, written},
 };
 
-/// Removes the steps that write new nodes alone, if neither later steps nor `results` need them; new nodes are
-/// those that are not `known`. Returns the nodes that no step writes any more.
+/// Removes the steps that write new nodes alone, if neither later steps nor `results` need them; new nodes
+/// are those that are not `known`. Returns the nodes that no step writes any more.
 pub(super) fn remove_unused(
     program: &mut Assignments,
     known: &BTreeSet<TensorNode>,

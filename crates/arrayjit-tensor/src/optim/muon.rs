@@ -10,8 +10,8 @@ use crate::{
     shape::letters,
 };
 
-/// Muon, as torch's: the momentum of a matrix of gradients is replaced by a matrix with singular values near 1
-/// and the same singular vectors, by iterations that multiply matrices only. Weight decay is decoupled.
+/// Muon, as torch's: the momentum of a matrix of gradients is replaced by a matrix with singular values near
+/// 1 and the same singular vectors, by iterations that multiply matrices only. Weight decay is decoupled.
 /// torch iterates in bf16, this optimizer in f32, and in f64 for parameters of f64.
 ///
 /// It updates parameters of two axes. Others, and usually embeddings and the last layer, belong to a
@@ -114,8 +114,8 @@ impl UpdateRule for MuonRule {
 }
 
 impl MuonRule {
-    /// Statements that compute `x1`, `x2` and so on from `x0`: a · x + (b · G + c · G²) · x, where G = x · xᵀ.
-    /// Of a tall matrix, the products with xᵀ · x from the other side are the same and smaller.
+    /// Statements that compute `x1`, `x2` and so on from `x0`: a · x + (b · G + c · G²) · x, where G = x ·
+    /// xᵀ. Of a tall matrix, the products with xᵀ · x from the other side are the same and smaller.
     fn iterations(&self, is_tall: bool) -> String {
         let [a, b, c] = self.coefficients.map(number);
         let names = letters(5);
