@@ -1,5 +1,5 @@
-//! Continues prompts from the keyboard: `chat PATH`, where PATH is a folder of the hub or a GGUF file. Each
-//! line is a prompt, behind the text so far.
+//! Talks with a model: `chat PATH` reads what you say from the keyboard, line by line, and `chat PATH TEXT`
+//! answers one text. PATH is a folder of the hub or a GGUF file.
 #![allow(clippy::print_stdout, reason = "the program prints its result")]
 
 use std::{
@@ -8,31 +8,42 @@ use std::{
     time::Instant,
 };
 
-use arrayjit_models::{GenerateOptions, LanguageModel};
+use arrayjit_models::{GenerateOptions, LanguageModel, Message};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: chat FOLDER-OR-GGUF-FILE")?;
-    let mut model = LanguageModel::load(path)?;
-    let options = GenerateOptions {
-        temperature: 0.7,
-        top_p: 0.9,
-        repetition_penalty: 1.1,
-        stop: vec!["\nUser:".to_owned()],
-        ..GenerateOptions::default()
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [path, text @ ..] = &arguments[..] else {
+        return Err("usage: chat FOLDER-OR-GGUF-FILE [TEXT]".into());
     };
-    let mut text = String::new();
-    for line in io::stdin().lock().lines() {
-        text += &format!("User: {}\nAssistant:", line?);
-        let (start, mut tokens) = (Instant::now(), 0);
-        for token in model.generate(&text.clone(), &options)? {
-            let token = token?;
-            print!("{}", token.text);
-            io::stdout().flush()?;
-            text += &token.text;
-            tokens += 1;
-        }
-        text += "\n";
-        println!("\n[{:.1} tokens/s]", f64::from(tokens) / start.elapsed().as_secs_f64());
+    let mut model = LanguageModel::load(path)?;
+    let mut dialogue = Vec::new();
+    if !text.is_empty() {
+        return answer(&mut model, &mut dialogue, text.join(" "));
     }
+    for line in io::stdin().lock().lines() {
+        let start = Instant::now();
+        answer(&mut model, &mut dialogue, line?)?;
+        println!("[{:.1} s]", start.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+/// Prints the answer to a text, and adds both to the dialogue. The model computes only what is new in it.
+fn answer(
+    model: &mut LanguageModel,
+    dialogue: &mut Vec<Message>,
+    text: String,
+) -> Result<(), Box<dyn Error>> {
+    dialogue.push(Message::user(text));
+    let options = GenerateOptions { temperature: 0.7, top_p: 0.9, ..GenerateOptions::default() };
+    let mut answer = String::new();
+    for token in model.chat(dialogue, &options)? {
+        let text = token?.text;
+        print!("{text}");
+        io::stdout().flush()?;
+        answer += &text;
+    }
+    println!();
+    dialogue.push(Message::assistant(answer));
     Ok(())
 }

@@ -47,6 +47,18 @@ pub enum ModelError {
     /// A tokenizer that cannot be made, or a text that it does not take.
     #[error("the tokenizer: {0}")]
     Tokenizer(String),
+    /// A dialogue with a model whose files have no chat template.
+    #[error("the model has no chat template: it continues texts, by `generate`")]
+    NoChatTemplate,
+    /// A chat template that cannot be parsed, or fails for these messages.
+    #[error("the chat template: {0}")]
+    ChatTemplate(String),
+    /// A chat template that computes or writes too much.
+    #[error("the chat template takes more than {limit} steps of computation or of 64 bytes")]
+    ChatTemplateLimit { limit: u64 },
+    /// Messages that the chat template rejects, with its reason.
+    #[error("the chat template rejects the messages: {reason}")]
+    ChatRejected { reason: String },
     /// Tokens that the model has no embedding of.
     #[error(
         "token {token} is outside of the model's vocabulary of {vocabulary}; is it another model's tokenizer?"

@@ -19,6 +19,7 @@ pub(crate) fn model_files(path: &Path) -> Result<ModelFiles, ModelError> {
     let file = reader::read(path)?;
     let tokenizer = vocabulary::tokenizer(&file.metadata).in_file(path)?;
     let ends = vocabulary::ends(&file.metadata, &tokenizer).in_file(path)?;
+    let template = vocabulary::chat_template(&file.metadata).in_file(path)?;
     let (config, weights) = names::translated(file.metadata, file.weights).in_file(path)?;
-    Ok(ModelFiles { config, weights, tokenizer, ends })
+    Ok(ModelFiles { config, weights, tokenizer, template, ends })
 }

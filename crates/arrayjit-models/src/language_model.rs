@@ -5,6 +5,7 @@ use std::path::Path;
 use arrayjit_tensor::{Backend, DType, Executable, Graph, HostArray, ModelState, Tensor};
 
 use crate::{
+    chat_template::{ChatTemplate, Message},
     config::Config,
     decoder::{CacheLength, Decoder, DecoderConfig},
     error::{InFile, ModelError},
@@ -62,6 +63,7 @@ pub struct LanguageModel {
     one: Executable,
     chunk: Executable,
     tokenizer: TextTokenizer,
+    template: Option<ChatTemplate>,
     vocabulary: usize,
     context: usize,
     ends: Vec<u32>,
@@ -74,6 +76,7 @@ pub(crate) struct ModelFiles {
     pub(crate) config: Config,
     pub(crate) weights: Weights,
     pub(crate) tokenizer: TextTokenizer,
+    pub(crate) template: Option<ChatTemplate>,
     /// Tokens that end a text.
     pub(crate) ends: Vec<u32>,
 }
@@ -87,7 +90,10 @@ impl ModelFiles {
             Config::read_optional(&generation_path)?.tokens("eos_token_id").in_file(&generation_path)?,
         );
         let tokenizer = TextTokenizer::read(&folder.join("tokenizer.json"))?;
-        Ok(ModelFiles { config, weights: weight_folder::open_folder(folder)?, tokenizer, ends })
+        let (template, end) = ChatTemplate::of_folder(folder)?;
+        // The token that ends a message often differs from the one that ends a text.
+        ends.extend(end.and_then(|text| tokenizer.token(&text)));
+        Ok(ModelFiles { config, weights: weight_folder::open_folder(folder)?, tokenizer, template, ends })
     }
 }
 
@@ -137,6 +143,7 @@ impl LanguageModel {
             one: one?,
             chunk: chunk?,
             tokenizer: files.tokenizer,
+            template: files.template,
             vocabulary: sizes.vocabulary,
             context,
             ends: files.ends,
@@ -177,6 +184,50 @@ impl LanguageModel {
     ) -> Result<Generation<'_>, ModelError> {
         let tokens = self.tokens(prompt)?;
         self.generate_from(tokens, options)
+    }
+
+    /// Answers the last message of a dialogue, as the chat template of the model writes it. Calls with the
+    /// same messages and further ones compute only what is new.
+    ///
+    /// ```no_run
+    /// use arrayjit_models::{GenerateOptions, LanguageModel, Message};
+    ///
+    /// let mut model = LanguageModel::load("SmolLM2-135M-Instruct")?;
+    /// let mut dialogue = vec![Message::user("What is the capital of France?")];
+    /// let mut answer = String::new();
+    /// for token in model.chat(&dialogue, &GenerateOptions::default())? {
+    ///     answer += &token?.text;
+    /// }
+    /// dialogue.push(Message::assistant(answer));
+    /// # Ok::<(), arrayjit_models::ModelError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A model without a chat template, one that is wrong or rejects the messages, or an error of
+    /// [`generate`](LanguageModel::generate).
+    pub fn chat(
+        &mut self,
+        messages: &[Message],
+        options: &GenerateOptions,
+    ) -> Result<Generation<'_>, ModelError> {
+        let tokens = self.chat_tokens(messages)?;
+        self.generate_from(tokens, options)
+    }
+
+    /// Returns the text that the chat template makes of messages, up to the beginning of an answer.
+    ///
+    /// # Errors
+    /// A model without a chat template, or one that is wrong or rejects the messages.
+    pub fn chat_text(&self, messages: &[Message]) -> Result<String, ModelError> {
+        self.template.as_ref().ok_or(ModelError::NoChatTemplate)?.render(messages)
+    }
+
+    /// Returns the tokens of [`chat_text`](LanguageModel::chat_text).
+    ///
+    /// # Errors
+    /// Fails like [`chat_text`](LanguageModel::chat_text), or for a text that the tokenizer does not take.
+    pub fn chat_tokens(&self, messages: &[Message]) -> Result<Vec<u32>, ModelError> {
+        self.tokens_of_template(&self.chat_text(messages)?)
     }
 
     /// [`generate`](LanguageModel::generate) of a prompt that is tokens already.

@@ -15,9 +15,10 @@ mod weights; // tensors of files
 mod activation; // functions between layers
 mod bert; // vectors of tokens
 mod decoder; // language models: Llama and its relatives, GPT-2
-mod pooling;
-mod rotary; // rotary positions // from the vectors of tokens to one
+mod pooling; // from the vectors of tokens to one
+mod rotary; // rotary positions
 
+mod chat_template; // dialogues as texts
 mod embedding_model; // a vector for each text
 mod generate; // the continuation of a prompt
 mod gguf; // files of llama.cpp
@@ -25,6 +26,7 @@ mod language_model; // logits behind a text
 mod sampling; // the choice of a token
 
 pub use crate::{
+    chat_template::Message,
     embedding_model::EmbeddingModel,
     error::ModelError,
     generate::{Generation, Token},

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::{config::Config, error::ModelError, text_tokenizer::TextTokenizer};
+use crate::{chat_template::ChatTemplate, config::Config, error::ModelError, text_tokenizer::TextTokenizer};
 
 /// How texts are split before their parts become tokens, by names in files.
 const SPLITS: [(&str, Split); 12] = [
@@ -61,6 +61,19 @@ pub(super) fn ends(metadata: &Config, tokenizer: &TextTokenizer) -> Result<Vec<u
         ["<|im_end|>", "<|eot_id|>", "<end_of_turn>"].iter().filter_map(|text| tokenizer.token(text)),
     );
     Ok(ends)
+}
+
+/// The chat template; none if the file has none.
+pub(super) fn chat_template(metadata: &Config) -> Result<Option<ChatTemplate>, ModelError> {
+    let Some(source) = metadata.text("tokenizer.chat_template")? else { return Ok(None) };
+    let tokens = texts(metadata, "tokenizer.ggml.tokens")?;
+    let mut marks = Vec::new();
+    for (name, key) in [("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")] {
+        let id = metadata.tokens(&format!("tokenizer.ggml.{key}_token_id"))?.first().copied();
+        let text = id.and_then(|id| tokens.get(id as usize));
+        marks.extend(text.map(|text| (format!("{name}_token"), (*text).to_owned())));
+    }
+    Ok(Some(ChatTemplate::new(source.to_owned(), marks)))
 }
 
 /// An array of texts.

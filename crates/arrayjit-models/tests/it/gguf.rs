@@ -141,8 +141,17 @@ impl Writer {
 
 /// The file of the fixture.
 fn llama() -> Vec<u8> {
+    chat_llama(None)
+}
+
+/// The file of the fixture, with a chat template or without one.
+pub(crate) fn chat_llama(template: Option<&str>) -> Vec<u8> {
     let mut file = Writer::default();
     file.llama(256, 256);
+    if let Some(template) = template {
+        file.string("tokenizer.chat_template", template);
+        file.number("tokenizer.ggml.bos_token_id", b'b'.into());
+    }
     for (name, shape, encoding) in MATRICES {
         file.tensor(&format!("{name}.weight"), &shape, encoding.0, &blocks(name, shape, encoding));
     }
