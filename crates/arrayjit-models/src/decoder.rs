@@ -1,14 +1,15 @@
 //! Decoders: models from tokens to the logits of the next one.
 //!
-//! A decoder adds the statements for tokens `[n]` at the positions from `@pos` on to the graph of the tokens.
-//! Buffers hold the keys and values of all positions before, and the decoder adds the keys and values of the
-//! tokens. Both graphs of a language model, for a token and for a chunk of a prompt, come from the same code.
+//! A decoder adds the statements for tokens `[n]` to their graph. Buffers hold the keys and values of all
+//! positions before, and the decoder adds the keys and values of the tokens. All graphs of a language model
+//! come from the same code: a token of a sequence, a chunk of a prompt, and a token of each of several
+//! sequences, see [`TokenPlaces`].
 
 mod attention;
 mod gpt2;
 mod llama;
 
-use arrayjit_tensor::Tensor;
+use arrayjit_tensor::{Tensor, TensorOperand};
 
 use crate::{
     config::Config,
@@ -19,9 +20,9 @@ use crate::{
 
 /// A model from tokens to logits.
 pub(crate) trait Decoder {
-    /// The logits `[vocabulary]` of the token behind `tokens`, of shape `[n]`, which are at the positions
-    /// from `@pos` on.
-    fn logits(&self, tokens: &Tensor) -> Result<Tensor, ModelError>;
+    /// The logits of the tokens behind `tokens`, of shape `[n]`: `[vocabulary]` behind the last token of a
+    /// chunk, or `[n, vocabulary]` behind a token of each sequence.
+    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError>;
 }
 
 /// The sizes of a decoder that its caller needs.
@@ -32,17 +33,51 @@ pub(crate) struct DecoderSizes {
     pub(crate) vocabulary: usize,
 }
 
-/// The length of the buffers of keys and values: runs write whole chunks, also behind the context.
+/// Where the tokens of a run are among the keys and values of the sequences.
+pub(crate) enum TokenPlaces {
+    /// At the positions from `@pos` on, in sequence `@slot` of several or in the only one.
+    Chunk {
+        /// The number of sequences that have buffers.
+        slots: usize,
+    },
+    /// Token `i` is in sequence `i`, at its own position. The greatest position is `@last`.
+    Step {
+        /// The positions `[n]`.
+        positions: Tensor,
+    },
+}
+
+impl TokenPlaces {
+    /// The position of token `i`, in texts with the [operands](TokenPlaces::operands).
+    pub(crate) fn position(&self) -> &'static str {
+        match self {
+            TokenPlaces::Chunk { .. } => "(@pos + i)",
+            TokenPlaces::Step { .. } => "positions[i]",
+        }
+    }
+
+    /// The arrays that texts mention.
+    pub(crate) fn operands(&self) -> Option<(&'static str, &dyn TensorOperand)> {
+        match self {
+            TokenPlaces::Chunk { .. } => None,
+            TokenPlaces::Step { positions } => Some(("positions", positions)),
+        }
+    }
+}
+
+/// The sizes of the buffers of keys and values: runs write whole chunks, also behind the context.
 #[derive(Clone, Copy)]
-pub(crate) struct CacheLength {
+pub(crate) struct CacheSize {
+    /// The number of sequences.
+    pub(crate) slots: usize,
     /// The greatest number of tokens in a sequence.
     pub(crate) context: usize,
     /// The greatest number of tokens in a run.
     pub(crate) chunk: usize,
 }
 
-impl CacheLength {
-    /// The number of rows.
+impl CacheSize {
+    /// The number of rows for each sequence.
     pub(crate) fn rows(self) -> usize {
         self.context + self.chunk
     }
@@ -84,14 +119,10 @@ impl DecoderConfig {
         }
     }
 
-    pub(crate) fn build(
-        &self,
-        loader: &Loader<'_>,
-        length: CacheLength,
-    ) -> Result<Box<dyn Decoder>, ModelError> {
+    pub(crate) fn build(&self, loader: &Loader<'_>, size: CacheSize) -> Result<Box<dyn Decoder>, ModelError> {
         Ok(match self {
-            DecoderConfig::Gpt2(config) => Box::new(gpt2::Gpt2::new(loader, config, length)?),
-            DecoderConfig::Llama(config) => Box::new(llama::Llama::new(loader, config, length)?),
+            DecoderConfig::Gpt2(config) => Box::new(gpt2::Gpt2::new(loader, config, size)?),
+            DecoderConfig::Llama(config) => Box::new(llama::Llama::new(loader, config, size)?),
         })
     }
 }
@@ -102,8 +133,13 @@ pub(crate) fn architecture(config: &Config) -> String {
     first.unwrap_or_default().to_owned()
 }
 
-/// The logits of the last row of `[n, size]`.
-fn head(x: &Tensor, matrix: &Matrix) -> Result<Tensor, ModelError> {
-    let last = x.graph().apply("y[c] := x[size(x, 0) - 1, c]", &[("x", x)])?;
-    Projection { matrix: matrix.clone(), bias: None }.forward(&last)
+/// The logits of rows `[n, size]`, or of the last row of a chunk.
+fn head(x: &Tensor, matrix: &Matrix, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+    let projection = Projection { matrix: matrix.clone(), bias: None };
+    match places {
+        TokenPlaces::Chunk { .. } => {
+            projection.forward(&x.graph().apply("y[c] := x[size(x, 0) - 1, c]", &[("x", x)])?)
+        }
+        TokenPlaces::Step { .. } => projection.forward(x),
+    }
 }

@@ -17,10 +17,18 @@ pub struct Token {
     pub text: String,
 }
 
-/// An iterator over the tokens of a continuation. It ends behind a token that ends a text, a text that stops
-/// the generation, the last token that was asked for, or the context of the model.
-pub struct Generation<'m> {
-    model: &'m mut LanguageModel,
+/// Why a continuation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FinishReason {
+    /// The model made a token that ends a text, or one of the texts that stop the generation.
+    Stop,
+    /// The continuation has the number of tokens that was asked for, or fills the context.
+    Length,
+}
+
+/// A text with everything that decides how it continues.
+pub(crate) struct Continuation {
     /// The prompt with its continuation.
     text: Vec<u32>,
     sampler: Sampler,
@@ -29,50 +37,60 @@ pub struct Generation<'m> {
     left: usize,
     /// Text that may be the beginning of one that stops.
     held: String,
+    finish: Option<FinishReason>,
 }
 
-impl<'m> Generation<'m> {
+impl Continuation {
+    /// A prompt of at most `context` tokens.
     pub(crate) fn new(
-        model: &'m mut LanguageModel,
         prompt: Vec<u32>,
         options: &GenerateOptions,
-    ) -> Result<Generation<'m>, ModelError> {
+        context: usize,
+    ) -> Result<Continuation, ModelError> {
         options.check()?;
-        Ok(Generation {
-            model,
+        let is_full = options.max_tokens == 0 || prompt.len() >= context;
+        Ok(Continuation {
             text: prompt,
             sampler: Sampler::new(options),
             stream: TextStream::default(),
             stop: options.stop.clone(),
             left: options.max_tokens,
             held: String::new(),
+            finish: is_full.then_some(FinishReason::Length),
         })
     }
 
-    fn step(&mut self) -> Result<Option<Token>, ModelError> {
-        if self.left == 0 || self.text.len() >= self.model.context() {
-            return Ok(None);
-        }
-        self.left -= 1;
-        let logits = self.model.logits(&self.text)?;
+    pub(crate) fn text(&self) -> &[u32] {
+        &self.text
+    }
+
+    /// The reason why no token follows; none if one does.
+    pub(crate) fn finish(&self) -> Option<FinishReason> {
+        self.finish
+    }
+
+    /// Adds the token that is chosen by the logits behind the text.
+    pub(crate) fn extend(&mut self, model: &LanguageModel, logits: Vec<f32>) -> Result<Token, ModelError> {
         let id = self.sampler.choose(logits, &self.text);
         self.text.push(id);
-        if self.model.is_end(id) {
-            self.left = 0;
-            return Ok(Some(Token { id, text: std::mem::take(&mut self.held) }));
+        self.left -= 1;
+        if model.is_end(id) {
+            self.finish = Some(FinishReason::Stop);
+            return Ok(Token { id, text: std::mem::take(&mut self.held) });
         }
-        self.held += &self.stream.push(self.model.tokenizer(), id)?;
-        Ok(Some(Token { id, text: self.certain() }))
+        self.held += &self.stream.push(model.tokenizer(), id)?;
+        if let Some(at) = self.stop.iter().filter_map(|stop| self.held.find(stop)).min() {
+            self.finish = Some(FinishReason::Stop);
+            self.held.truncate(at);
+        } else if self.left == 0 || self.text.len() >= model.context() {
+            self.finish = Some(FinishReason::Length);
+        }
+        Ok(Token { id, text: self.certain() })
     }
 
     /// The text that does not depend on further tokens.
     fn certain(&mut self) -> String {
-        if let Some(at) = self.stop.iter().filter_map(|stop| self.held.find(stop)).min() {
-            self.left = 0;
-            self.held.truncate(at);
-        }
-        let is_last = self.left == 0 || self.text.len() >= self.model.context();
-        let kept = if is_last { self.held.len() } else { self.held.len() - self.uncertain() };
+        let kept = self.held.len() - if self.finish.is_some() { 0 } else { self.uncertain() };
         let rest = self.held.split_off(kept);
         std::mem::replace(&mut self.held, rest)
     }
@@ -87,14 +105,40 @@ impl<'m> Generation<'m> {
     }
 }
 
+/// An iterator over the tokens of a continuation. It ends behind a token that ends a text, a text that stops
+/// the generation, the last token that was asked for, or the context of the model.
+pub struct Generation<'m> {
+    model: &'m mut LanguageModel,
+    continuation: Continuation,
+    has_failed: bool,
+}
+
+impl<'m> Generation<'m> {
+    pub(crate) fn new(
+        model: &'m mut LanguageModel,
+        prompt: Vec<u32>,
+        options: &GenerateOptions,
+    ) -> Result<Generation<'m>, ModelError> {
+        let continuation = Continuation::new(prompt, options, model.context())?;
+        Ok(Generation { model, continuation, has_failed: false })
+    }
+
+    /// Why the continuation ended; none if further tokens follow.
+    pub fn finish(&self) -> Option<FinishReason> {
+        self.continuation.finish()
+    }
+}
+
 impl Iterator for Generation<'_> {
     type Item = Result<Token, ModelError>;
 
     fn next(&mut self) -> Option<Result<Token, ModelError>> {
-        let token = self.step().transpose();
-        if matches!(token, Some(Err(_))) {
-            self.left = 0;
+        if self.has_failed || self.finish().is_some() {
+            return None;
         }
-        token
+        let logits = self.model.logits(self.continuation.text());
+        let token = logits.and_then(|logits| self.continuation.extend(self.model, logits));
+        self.has_failed = token.is_err();
+        Some(token)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use arrayjit_tensor::{Backend, DType, Executable, Graph, HostArray, ModelState, Tensor};
+use arrayjit_tensor::{Backend, ModelState};
 
 use crate::{
+    cached_decoder::{CHUNK, CachedDecoder},
     chat_template::{ChatTemplate, Message},
     config::Config,
-    decoder::{CacheLength, Decoder, DecoderConfig},
+    decoder::{CacheSize, DecoderConfig},
     error::{InFile, ModelError},
     generate::Generation,
     gguf,
@@ -17,9 +18,6 @@ use crate::{
     weight_folder,
     weights::Weights,
 };
-
-/// The most tokens of a prompt that a run reads.
-const CHUNK: usize = 64;
 
 /// The longest sequences of a model that was made for longer ones, unless
 /// [`LoadOptions::context`] says otherwise: the buffers of keys and values have this length.
@@ -60,15 +58,10 @@ pub struct LoadOptions {
 /// # Ok::<(), arrayjit_models::ModelError>(())
 /// ```
 pub struct LanguageModel {
-    one: Executable,
-    chunk: Executable,
+    pub(crate) decoder: CachedDecoder,
     tokenizer: TextTokenizer,
     template: Option<ChatTemplate>,
-    vocabulary: usize,
-    context: usize,
     ends: Vec<u32>,
-    /// The tokens whose keys and values are in the buffers.
-    cached: Vec<u32>,
 }
 
 /// The parts of a model, before anything is compiled.
@@ -113,19 +106,28 @@ impl LanguageModel {
     /// # Errors
     /// Fails like [`load`](LanguageModel::load), or if the model was made for shorter texts than the context.
     pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<LanguageModel, ModelError> {
-        let path = path.as_ref();
+        LanguageModel::load_for(path.as_ref(), options, 1)
+    }
+
+    /// Loads a model with the keys and values of `slots` sequences.
+    pub(crate) fn load_for(
+        path: &Path,
+        options: &LoadOptions,
+        slots: usize,
+    ) -> Result<LanguageModel, ModelError> {
         let files = if path.is_dir() { ModelFiles::of_folder(path)? } else { gguf::model_files(path)? };
         let backend = match &options.backend {
             Some(backend) => backend.clone(),
             None => Backend::open("multicore").map_err(arrayjit_tensor::TensorError::from)?,
         };
-        LanguageModel::compiled(files, &backend, options).in_file(path)
+        LanguageModel::compiled(files, &backend, options, slots).in_file(path)
     }
 
     fn compiled(
         files: ModelFiles,
         backend: &Backend,
         options: &LoadOptions,
+        slots: usize,
     ) -> Result<LanguageModel, ModelError> {
         let config = DecoderConfig::read(&files.config)?;
         let sizes = config.sizes();
@@ -135,25 +137,20 @@ impl LanguageModel {
             return Err(ModelError::Option { option: "context", found: context.to_string(), expected });
         }
         let loader = Loader::new(&files.weights, options.weights);
-        let decoder = config.build(&loader, CacheLength { context, chunk: CHUNK })?;
+        let size = CacheSize { slots, context, chunk: CHUNK };
+        let decoder = config.build(&loader, size)?;
         let state = ModelState::new(backend, &loader.finish()?)?;
-        let [one, chunk] = [("decode", None), ("prefill", Some(CHUNK))]
-            .map(|(name, tokens)| routine(name, &state, &*decoder, tokens));
         Ok(LanguageModel {
-            one: one?,
-            chunk: chunk?,
+            decoder: CachedDecoder::compile(&*decoder, &state, sizes.vocabulary, size)?,
             tokenizer: files.tokenizer,
             template: files.template,
-            vocabulary: sizes.vocabulary,
-            context,
             ends: files.ends,
-            cached: Vec::new(),
         })
     }
 
     /// The most tokens of a prompt and its continuation.
     pub fn context(&self) -> usize {
-        self.context
+        self.decoder.context()
     }
 
     /// Returns the tokens of a text, between the marks that the tokenizer puts around it.
@@ -239,7 +236,7 @@ impl LanguageModel {
         prompt: Vec<u32>,
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, ModelError> {
-        self.check(&prompt)?;
+        self.decoder.check(&prompt)?;
         Generation::new(self, prompt, options)
     }
 
@@ -249,37 +246,8 @@ impl LanguageModel {
     /// # Errors
     /// No tokens, more than the context has, or one outside of the vocabulary; an error of the device.
     pub fn logits(&mut self, text: &[u32]) -> Result<Vec<f32>, ModelError> {
-        self.check(text)?;
-        let known = self.cached.iter().zip(text).take_while(|(a, b)| a == b).count();
-        self.cached.truncate(known.min(text.len() - 1));
-        let mut logits = Vec::new();
-        while self.cached.len() < text.len() {
-            let start = self.cached.len();
-            let tokens = &text[start..text.len().min(start + CHUNK)];
-            let values: Vec<i32> = tokens.iter().map(|&token| token as i32).collect();
-            let values = HostArray::from_slice(&values, [tokens.len()])?;
-            let routine = if tokens.len() == 1 { &self.one } else { &self.chunk };
-            let results = routine.run_with(&[("tokens", &values)], &[("pos", start as i64)])?;
-            self.cached.extend(tokens);
-            if self.cached.len() == text.len() {
-                logits = results[0].as_slice::<f32>()?.to_vec();
-            }
-        }
-        Ok(logits)
-    }
-
-    fn check(&self, text: &[u32]) -> Result<(), ModelError> {
-        let (tokens, vocabulary) = (text.len(), self.vocabulary);
-        if tokens == 0 {
-            return Err(ModelError::EmptyPrompt);
-        }
-        if tokens > self.context {
-            return Err(ModelError::PromptLength { tokens, context: self.context });
-        }
-        match text.iter().find(|&&token| token as usize >= vocabulary) {
-            Some(&token) => Err(ModelError::Token { token, vocabulary }),
-            None => Ok(()),
-        }
+        self.decoder.check(text)?;
+        self.decoder.logits(0, text)
     }
 
     /// Whether a token ends a text.
@@ -290,20 +258,4 @@ impl LanguageModel {
     pub(crate) fn tokenizer(&self) -> &TextTokenizer {
         &self.tokenizer
     }
-}
-
-/// Compiles a decoder for one token, or for up to `tokens`.
-fn routine(
-    name: &str,
-    state: &ModelState,
-    decoder: &dyn Decoder,
-    tokens: Option<usize>,
-) -> Result<Executable, ModelError> {
-    let graph = Graph::new();
-    let tokens: Tensor = match tokens {
-        None => graph.input("tokens", [1], DType::I32)?,
-        Some(bound) => graph.input_of("tokens", &[graph.size("n", bound)?.into()], DType::I32)?,
-    };
-    let logits = decoder.logits(&tokens)?;
-    Ok(graph.compile_named(name, state, &[&logits])?)
 }

@@ -18,7 +18,9 @@ mod decoder; // language models: Llama and its relatives, GPT-2
 mod pooling; // from the vectors of tokens to one
 mod rotary; // rotary positions
 
+mod cached_decoder; // routines with the keys and values of sequences
 mod chat_template; // dialogues as texts
+mod continuous_batch; // several continuations at once
 mod embedding_model; // a vector for each text
 mod generate; // the continuation of a prompt
 mod gguf; // files of llama.cpp
@@ -27,9 +29,10 @@ mod sampling; // the choice of a token
 
 pub use crate::{
     chat_template::Message,
+    continuous_batch::{BatchEvent, ContinuousBatch, SequenceId},
     embedding_model::EmbeddingModel,
     error::ModelError,
-    generate::{Generation, Token},
+    generate::{FinishReason, Generation, Token},
     language_model::{LanguageModel, LoadOptions, WeightStorage},
     sampling::GenerateOptions,
 };

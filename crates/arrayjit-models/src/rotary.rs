@@ -2,11 +2,11 @@
 
 use std::f64::consts::PI;
 
-use arrayjit_tensor::{HostArray, Parameter, Tensor};
+use arrayjit_tensor::{HostArray, Parameter, Tensor, TensorOperand};
 
 use serde_json::Value;
 
-use crate::{config::Config, error::ModelError, loader::Loader};
+use crate::{config::Config, decoder::TokenPlaces, error::ModelError, loader::Loader};
 
 /// How the angles of rotary positions follow from the configuration.
 #[derive(Clone, Debug)]
@@ -160,15 +160,19 @@ impl Rotary {
         Ok(Rotary { cos: table("cos", f64::cos)?, sin: table("sin", f64::sin)? })
     }
 
-    /// Rotates the heads `[tokens, heads, size]` of the tokens from `@pos`: the pairs of elements i and
+    /// Rotates the heads `[tokens, heads, size]` by the positions of tokens: the pairs of elements i and
     /// i + size / 2.
-    pub(crate) fn rotate(&self, heads: &Tensor) -> Result<Tensor, ModelError> {
+    pub(crate) fn rotate(&self, heads: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
         let half = heads.shape().last().copied().unwrap_or_default() / 2;
-        Ok(heads.graph().apply(
-            "y[i,h,a^b] := x[i,h,a] * cosines[@pos + i, a] - x[i,h,a + half] * sines[@pos + i, a],
-                 x[i,h,b + half] * cosines[@pos + i, b] + x[i,h,b] * sines[@pos + i, b]
-                 where a < half, b < half",
-            &[("x", heads), ("cosines", &self.cos), ("sines", &self.sin), ("half", &(half as i64))],
-        )?)
+        let (half, place) = (half as i64, places.position());
+        let text = format!(
+            "y[i,h,a^b] := x[i,h,a] * cosines[{place}, a] - x[i,h,a + half] * sines[{place}, a],
+                 x[i,h,b + half] * cosines[{place}, b] + x[i,h,b] * sines[{place}, b]
+                 where a < half, b < half"
+        );
+        let mut inputs: Vec<(&str, &dyn TensorOperand)> =
+            vec![("x", heads), ("cosines", &self.cos), ("sines", &self.sin), ("half", &half)];
+        inputs.extend(places.operands());
+        Ok(heads.graph().apply(&text, &inputs)?)
     }
 }

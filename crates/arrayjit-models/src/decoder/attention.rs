@@ -1,8 +1,12 @@
 //! Attention of tokens to themselves and the tokens before, whose keys and values are in buffers.
 
-use arrayjit_tensor::{Parameter, Tensor};
+use arrayjit_tensor::{Parameter, Tensor, TensorOperand};
 
-use crate::{decoder::CacheLength, error::ModelError, loader::Loader};
+use crate::{
+    decoder::{CacheSize, TokenPlaces},
+    error::ModelError,
+    loader::Loader,
+};
 
 /// The heads of an attention.
 #[derive(Clone, Copy, Debug)]
@@ -35,52 +39,67 @@ pub(crate) struct CachedAttention {
 }
 
 impl CachedAttention {
-    /// Makes the buffers, `[key heads, rows, size]`.
+    /// Makes the buffers, `[slots, key heads, rows, size]`.
     pub(crate) fn new(
         loader: &Loader<'_>,
         heads: Heads,
         options: AttentionOptions,
-        length: CacheLength,
+        size: CacheSize,
     ) -> Result<CachedAttention, ModelError> {
-        let buffer = |name: &str| loader.sub("cache").buffer(name, &[heads.keys, length.rows(), heads.size]);
+        let buffer =
+            |name: &str| loader.sub("cache").buffer(name, &[size.slots, heads.keys, size.rows(), heads.size]);
         Ok(CachedAttention { keys: buffer("keys")?, values: buffer("values")?, heads, options })
     }
 
-    /// Attention of the queries `[n, query heads, size]` of the tokens from `@pos` on, after their keys and
-    /// values, `[n, key heads, size]`, are added to the buffers: `[n, query heads · size]`.
+    /// Attention of the queries `[n, query heads, size]` of tokens, after their keys and values,
+    /// `[n, key heads, size]`, are added to the buffers: `[n, query heads · size]`.
     pub(crate) fn attend(
         &self,
         queries: &Tensor,
         keys: &Tensor,
         values: &Tensor,
+        places: &TokenPlaces,
     ) -> Result<Tensor, ModelError> {
         let Heads { queries: count, keys: groups, size } = self.heads;
         let shared = count / groups; // query heads for each head of keys
-        let capped = match self.options.softcap {
-            Some(cap) => format!("tanh(product[h,g,i,t] / {cap:?}) * {cap:?}"),
-            None => "product[h,g,i,t]".to_owned(),
+        let place = places.position();
+        // The rows of scores, the sequence of keys and values, the last position that rows see, and the range
+        // of rows where the buffers have further ones.
+        let (row, slot, last, range) = match places {
+            TokenPlaces::Chunk { slots: 1 } => ("h,g,i", "0", place, ""),
+            TokenPlaces::Chunk { .. } => ("h,g,i", "@slot", place, ""),
+            TokenPlaces::Step { .. } => ("i,h,g", "i", "@last", "i < size(positions, 0), "),
         };
-        let score = match self.options.window {
-            Some(window) => format!("where(t + {window} > @pos + i, {capped}, -inf)"),
+        let capped = match self.options.softcap {
+            Some(cap) => format!("tanh(product[{row},t] / {cap:?}) * {cap:?}"),
+            None => format!("product[{row},t]"),
+        };
+        let windowed = match self.options.window {
+            Some(window) => format!("where(t + {window} > {place}, {capped}, -inf)"),
             None => capped,
         };
+        let score = match places {
+            TokenPlaces::Chunk { .. } => windowed,
+            TokenPlaces::Step { .. } => format!("where(t <= {place}, {windowed}, -inf)"),
+        };
         let text = format!(
-            "keys[h,@pos + i,c] := k[i,h,c]
-             values[h,@pos + i,c] := v[i,h,c]
-             scaled[h,g,i,c] := q[i,{shared}*h + g,c] * {scale:?} where h < {groups}, g < {shared}
-             product[h,g,i,t] :+= scaled[h,g,i,c] * keys[h,t,c] where t <= @pos + i
-             score[h,g,i,t] :+= {score} where t <= @pos + i
-             most[h,g,i] :max= score[h,g,i,t] where t <= @pos + i
-             weight[h,g,i,t] :+= exp(score[h,g,i,t] - most[h,g,i]) where t <= @pos + i
-             total[h,g,i] :+= weight[h,g,i,t] where t <= @pos + i
-             mixed[h,g,i,c] :+= weight[h,g,i,t] * values[h,t,c] where t <= @pos + i
-             y[i,{row}*h + {size}*g + c] := mixed[h,g,i,c] / total[h,g,i]
+            "keys[{slot},h,{place},c] := k[i,h,c] where {range}h < {groups}
+             values[{slot},h,{place},c] := v[i,h,c] where {range}h < {groups}
+             scaled[{row},c] := q[i,{shared}*h + g,c] * {scale:?} where h < {groups}, g < {shared}
+             product[{row},t] :+= scaled[{row},c] * keys[{slot},h,t,c] where {range}t <= {last}
+             score[{row},t] :+= {score} where t <= {last}
+             most[{row}] :max= score[{row},t] where t <= {last}
+             weight[{row},t] :+= exp(score[{row},t] - most[{row}]) where t <= {last}
+             total[{row}] :+= weight[{row},t] where t <= {last}
+             mixed[{row},c] :+= weight[{row},t] * values[{slot},h,t,c] where {range}t <= {last}
+             y[i,{all}*h + {size}*g + c] := mixed[{row},c] / total[{row}]
                  where h < {groups}, g < {shared}, c < {size}",
             scale = self.options.scale,
-            row = shared * size,
+            all = shared * size,
         );
-        let inputs: [(&str, &dyn arrayjit_tensor::TensorOperand); 5] =
-            [("q", queries), ("k", keys), ("v", values), ("keys", &self.keys), ("values", &self.values)];
+        let mut inputs: Vec<(&str, &dyn TensorOperand)> =
+            vec![("q", queries), ("k", keys), ("v", values), ("keys", &self.keys), ("values", &self.values)];
+        inputs.extend(places.operands());
         Ok(queries.graph().apply(&text, &inputs)?)
     }
 }

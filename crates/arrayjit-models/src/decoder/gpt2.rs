@@ -4,7 +4,7 @@
 //! learners, 2019.
 
 use arrayjit_tensor::{
-    Parameter, Tensor,
+    Parameter, Tensor, TensorOperand,
     nn::{LayerNorm, Module},
 };
 
@@ -12,7 +12,7 @@ use crate::{
     activation::Activation,
     config::Config,
     decoder::{
-        CacheLength, Decoder, DecoderSizes,
+        CacheSize, Decoder, DecoderSizes, TokenPlaces,
         attention::{AttentionOptions, CachedAttention, Heads},
         head,
     },
@@ -78,7 +78,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(loader: &Loader<'_>, config: &Gpt2Config, length: CacheLength) -> Result<Block, ModelError> {
+    fn new(loader: &Loader<'_>, config: &Gpt2Config, cache: CacheSize) -> Result<Block, ModelError> {
         let (attn, mlp, size) = (loader.sub("attn"), loader.sub("mlp"), config.size);
         let heads = Heads { queries: config.heads, keys: config.heads, size: size / config.heads };
         let scale = if config.scales_scores { (heads.size as f64).sqrt().recip() } else { 1.0 };
@@ -90,7 +90,7 @@ impl Block {
         Ok(Block {
             ln_1: loader.layer_norm("ln_1", size, config.eps)?,
             c_attn: linear(&attn, "c_attn", size, 3 * size)?,
-            attention: CachedAttention::new(&attn, heads, options, length)?,
+            attention: CachedAttention::new(&attn, heads, options, cache)?,
             attention_proj: linear(&attn, "c_proj", size, size)?,
             ln_2: loader.layer_norm("ln_2", size, config.eps)?,
             c_fc: linear(&mlp, "c_fc", size, config.hidden)?,
@@ -100,7 +100,7 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
         let joined = self.c_attn.forward(&self.ln_1.forward(x)?)?;
         let parts = [x.shape()[0], 3, self.heads.queries, self.heads.size].map(|size| size as isize);
         let joined = joined.reshape(&parts)?;
@@ -108,7 +108,7 @@ impl Block {
             let text = format!("y[i,h,c] := x[i,{number},h,c]");
             joined.graph().apply(&text, &[("x", &joined)])
         };
-        let attended = self.attention.attend(&part(0)?, &part(1)?, &part(2)?)?;
+        let attended = self.attention.attend(&part(0)?, &part(1)?, &part(2)?, places)?;
         let x = (x + self.attention_proj.forward(&attended)?)?;
         let hidden = self.activation.apply(&self.c_fc.forward(&self.ln_2.forward(&x)?)?)?;
         Ok((&x + self.network_proj.forward(&hidden)?)?)
@@ -127,14 +127,14 @@ impl Gpt2 {
     pub(crate) fn new(
         loader: &Loader<'_>,
         config: &Gpt2Config,
-        length: CacheLength,
+        cache: CacheSize,
     ) -> Result<Gpt2, ModelError> {
         let body = loader.body("transformer");
         let layers = body.sub("h");
-        let blocks = (0..config.layers).map(|at| Block::new(&layers.sub(at), config, length));
+        let blocks = (0..config.layers).map(|at| Block::new(&layers.sub(at), config, cache));
         Ok(Gpt2 {
             wte: body.embedding("wte", config.vocabulary, config.size)?,
-            wpe: body.rows("wpe", config.positions, config.size, length.rows())?,
+            wpe: body.rows("wpe", config.positions, config.size, cache.rows())?,
             blocks: blocks.collect::<Result<_, _>>()?,
             ln_f: body.layer_norm("ln_f", config.size, config.eps)?,
         })
@@ -142,13 +142,15 @@ impl Gpt2 {
 }
 
 impl Decoder for Gpt2 {
-    fn logits(&self, tokens: &Tensor) -> Result<Tensor, ModelError> {
+    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
         let graph = tokens.graph();
-        let positions = "y[i,c] := x[i,c] + p[@pos + i, c]";
-        let mut x = graph.apply(positions, &[("x", &self.wte.rows(tokens)?), ("p", &self.wpe)])?;
+        let embedded = self.wte.rows(tokens)?;
+        let mut inputs: Vec<(&str, &dyn TensorOperand)> = vec![("x", &embedded), ("p", &self.wpe)];
+        inputs.extend(places.operands());
+        let mut x = graph.apply(&format!("y[i,c] := x[i,c] + p[{}, c]", places.position()), &inputs)?;
         for block in &self.blocks {
-            x = block.forward(&x)?;
+            x = block.forward(&x, places)?;
         }
-        head(&self.ln_f.forward(&x)?, &self.wte)
+        head(&self.ln_f.forward(&x)?, &self.wte, places)
     }
 }

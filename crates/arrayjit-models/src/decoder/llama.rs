@@ -13,7 +13,7 @@ use crate::{
     activation::Activation,
     config::Config,
     decoder::{
-        CacheLength, Decoder, DecoderSizes,
+        CacheSize, Decoder, DecoderSizes, TokenPlaces,
         attention::{AttentionOptions, CachedAttention, Heads},
         head,
     },
@@ -214,7 +214,7 @@ impl Attention {
     fn new(
         loader: &Loader<'_>,
         config: &LlamaConfig,
-        length: CacheLength,
+        cache: CacheSize,
         window: Option<usize>,
     ) -> Result<Attention, ModelError> {
         let heads = config.heads;
@@ -231,13 +231,13 @@ impl Attention {
             o_proj: loader.linear("o_proj", queries, config.size, config.out_bias)?,
             q_norm: norm("q_norm")?,
             k_norm: norm("k_norm")?,
-            attention: CachedAttention::new(loader, heads, options, length)?,
+            attention: CachedAttention::new(loader, heads, options, cache)?,
             heads,
             is_local: window.is_some(),
         })
     }
 
-    fn forward(&self, x: &Tensor, rotary: &Rotary) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, rotary: &Rotary, places: &TokenPlaces) -> Result<Tensor, ModelError> {
         let heads = |x: Tensor, count: usize, norm: Option<&RmsNorm>| -> Result<Tensor, ModelError> {
             let heads = x.reshape(&[x.shape()[0] as isize, count as isize, self.heads.size as isize])?;
             Ok(norm.map_or(Ok(heads.clone()), |norm| norm.forward(&heads))?)
@@ -245,7 +245,8 @@ impl Attention {
         let queries = heads(self.q_proj.forward(x)?, self.heads.queries, self.q_norm.as_ref())?;
         let keys = heads(self.k_proj.forward(x)?, self.heads.keys, self.k_norm.as_ref())?;
         let values = heads(self.v_proj.forward(x)?, self.heads.keys, None)?;
-        let attended = self.attention.attend(&rotary.rotate(&queries)?, &rotary.rotate(&keys)?, &values)?;
+        let [queries, keys] = [queries, keys].map(|heads| rotary.rotate(&heads, places));
+        let attended = self.attention.attend(&queries?, &keys?, &values, places)?;
         self.o_proj.forward(&attended)
     }
 }
@@ -289,7 +290,7 @@ impl Block {
     fn new(
         loader: &Loader<'_>,
         config: &LlamaConfig,
-        length: CacheLength,
+        cache: CacheSize,
         window: Option<usize>,
     ) -> Result<Block, ModelError> {
         let norm = |name: &str| loader.rms_norm(name, config.size, config.eps, config.norm_offset);
@@ -300,7 +301,7 @@ impl Block {
         };
         Ok(Block {
             before_attention: norm("input_layernorm")?,
-            attention: Attention::new(&loader.sub("self_attn"), config, length, window)?,
+            attention: Attention::new(&loader.sub("self_attn"), config, cache, window)?,
             behind_attention,
             before_network: norm(before_network)?,
             network: FeedForward::new(&loader.sub("mlp"), config)?,
@@ -308,10 +309,10 @@ impl Block {
         })
     }
 
-    fn forward(&self, x: &Tensor, rotary: &Rotary) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, rotary: &Rotary, places: &TokenPlaces) -> Result<Tensor, ModelError> {
         let normalized =
             |norm: &Option<RmsNorm>, x: Tensor| norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x));
-        let attended = self.attention.forward(&self.before_attention.forward(x)?, rotary)?;
+        let attended = self.attention.forward(&self.before_attention.forward(x)?, rotary, places)?;
         let x = (x + normalized(&self.behind_attention, attended)?)?;
         let changed = self.network.forward(&self.before_network.forward(&x)?)?;
         Ok((&x + normalized(&self.behind_network, changed)?)?)
@@ -334,7 +335,7 @@ impl Llama {
     pub(crate) fn new(
         loader: &Loader<'_>,
         config: &LlamaConfig,
-        length: CacheLength,
+        cache: CacheSize,
     ) -> Result<Llama, ModelError> {
         let body = loader.body("model");
         let embed_tokens = body.embedding("embed_tokens", config.vocabulary, config.size)?;
@@ -343,9 +344,9 @@ impl Llama {
             .windows
             .iter()
             .enumerate()
-            .map(|(at, &window)| Block::new(&layers.sub(at), config, length, window));
+            .map(|(at, &window)| Block::new(&layers.sub(at), config, cache, window));
         let rotary = |name: &str, rotary: &RotaryConfig| {
-            Rotary::new(&loader.sub(name), rotary, length.rows(), config.heads.size)
+            Rotary::new(&loader.sub(name), rotary, cache.rows(), config.heads.size)
         };
         Ok(Llama {
             blocks: blocks.collect::<Result<_, _>>()?,
@@ -364,16 +365,16 @@ impl Llama {
 }
 
 impl Decoder for Llama {
-    fn logits(&self, tokens: &Tensor) -> Result<Tensor, ModelError> {
+    fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
         let mut x = self.embed_tokens.rows(tokens)?;
         if let Some(scale) = self.embedding_scale {
             x = (x * scale)?;
         }
         for block in &self.blocks {
             let rotary = if block.attention.is_local { &self.local_rotary } else { &self.rotary };
-            x = block.forward(&x, rotary)?;
+            x = block.forward(&x, rotary, places)?;
         }
-        let logits = head(&self.norm.forward(&x)?, &self.head)?;
+        let logits = head(&self.norm.forward(&x)?, &self.head, places)?;
         Ok(match self.final_softcap {
             Some(cap) => ((logits / cap)?.tanh()? * cap)?,
             None => logits,

@@ -1,6 +1,7 @@
 //! Models of generated weights, compared with what transformers computes of the same weights.
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may panic")]
 
+mod batch;
 mod chat;
 mod embeddings;
 mod files;
