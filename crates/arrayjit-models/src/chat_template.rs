@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, error::Error as _, fmt, fs, path::Path};
 use jiff::{Timestamp, fmt::strtime, tz::TimeZone};
 use minijinja::{Environment, Error, ErrorKind, Value, context, syntax::SyntaxConfig, value::Kwargs};
 use minijinja_contrib::pycompat::unknown_method_callback;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// A message of a dialogue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Message {
     /// Who speaks: `system`, `user` or `assistant` with most templates.
     pub role: String,

@@ -28,6 +28,17 @@ pub enum BatchEvent {
     Failed { id: SequenceId, error: ModelError },
 }
 
+impl BatchEvent {
+    /// The sequence.
+    pub fn id(&self) -> SequenceId {
+        match self {
+            BatchEvent::Token { id, .. }
+            | BatchEvent::Finished { id, .. }
+            | BatchEvent::Failed { id, .. } => *id,
+        }
+    }
+}
+
 /// A language model that continues several sequences at once: continuous batching.
 ///
 /// A sequence joins when it is submitted and one of the batch's places is free, and leaves when it ends. Each

@@ -126,7 +126,11 @@ impl EmbeddingModel {
         Ok(vectors)
     }
 
-    fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+    /// Returns the tokens of a text as the model reads them: between marks, and cut to the length that it takes.
+    ///
+    /// # Errors
+    /// A text that the tokenizer does not take, or a tokenizer of another model.
+    pub fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         let tokens = self.tokenizer.encode(text, true)?;
         match tokens.iter().find(|&&token| token as usize >= self.vocabulary) {
             Some(&token) => Err(ModelError::Token { token, vocabulary: self.vocabulary }),

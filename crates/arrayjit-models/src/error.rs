@@ -59,6 +59,9 @@ pub enum ModelError {
     /// Messages that the chat template rejects, with its reason.
     #[error("the chat template rejects the messages: {reason}")]
     ChatRejected { reason: String },
+    /// A batch whose thread an error of the device has ended.
+    #[error("the batch has ended: {reason}")]
+    BatchEnded { reason: String },
     /// Tokens that the model has no embedding of.
     #[error(
         "token {token} is outside of the model's vocabulary of {vocabulary}; is it another model's tokenizer?"

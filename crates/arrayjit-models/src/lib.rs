@@ -18,6 +18,7 @@ mod decoder; // language models: Llama and its relatives, GPT-2
 mod pooling; // from the vectors of tokens to one
 mod rotary; // rotary positions
 
+mod batch_thread; // continuations for other threads
 mod cached_decoder; // routines with the keys and values of sequences
 mod chat_template; // dialogues as texts
 mod continuous_batch; // several continuations at once
@@ -28,6 +29,7 @@ mod language_model; // logits behind a text
 mod sampling; // the choice of a token
 
 pub use crate::{
+    batch_thread::{BatchAnswer, BatchThread},
     chat_template::Message,
     continuous_batch::{BatchEvent, ContinuousBatch, SequenceId},
     embedding_model::EmbeddingModel,

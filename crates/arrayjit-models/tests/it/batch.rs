@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use arrayjit_models::{
-    BatchEvent, ContinuousBatch, FinishReason, GenerateOptions, LanguageModel, LoadOptions, Message,
-    ModelError, SequenceId,
+    BatchEvent, BatchThread, ContinuousBatch, FinishReason, GenerateOptions, LanguageModel, LoadOptions,
+    Message, ModelError, SequenceId,
 };
 use safetensors::Dtype;
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ fn check(path: &Path, places: usize) {
 }
 
 /// A folder of a fixture's model, which has no token that ends a text.
-fn endless(name: &str, dtype: Dtype) -> TempDir {
+pub(crate) fn endless(name: &str, dtype: Dtype) -> TempDir {
     let mut fixture = fixture(name);
     fixture["config"]["eos_token_id"] = Value::Null;
     folder(&fixture, dtype, &byte_tokenizer())
@@ -189,4 +189,30 @@ fn a_prompt_that_is_rejected_does_not_touch_others() {
         }));
     }
     assert_eq!(found, alone(folder.path(), &requests[..1], &options)[0]);
+}
+
+#[test]
+fn a_thread_answers_others_until_they_go() {
+    let folder = endless("llama", Dtype::F32);
+    let options = LoadOptions { context: Some(120), ..LoadOptions::default() };
+    let batch = ContinuousBatch::load(folder.path(), 1, &options).unwrap();
+    let batch = BatchThread::spawn(batch);
+    let options = GenerateOptions { max_tokens: 5, ..GenerateOptions::default() };
+    assert!(matches!(batch.generate("", options.clone()), Err(ModelError::EmptyPrompt)));
+    assert!(matches!(batch.chat(vec![], options.clone()), Err(ModelError::NoChatTemplate)));
+    let mut model = LanguageModel::load(folder.path()).unwrap();
+    let expected: Vec<_> = model.generate("two", &options).unwrap().map(Result::unwrap).collect();
+    std::thread::scope(|scope| {
+        // The first answer has the only place until it is dropped.
+        let mut long = batch.generate("one", GenerateOptions { max_tokens: 110, ..options.clone() }).unwrap();
+        let other = scope.spawn(|| {
+            let mut answer = batch.generate("two", options.clone()).unwrap();
+            let tokens: Vec<_> = answer.by_ref().map(Result::unwrap).collect();
+            (answer.prompt_tokens(), answer.finish(), tokens)
+        });
+        assert!(long.next().unwrap().is_ok());
+        assert_eq!(long.finish(), None);
+        drop(long);
+        assert_eq!(other.join().unwrap(), (3, Some(FinishReason::Length), expected));
+    });
 }

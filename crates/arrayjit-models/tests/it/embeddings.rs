@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::generated::{fixture, floats, folder, tokens, write_json};
 
 /// A tokenizer whose words are the numbers of its tokens, between a token 2 and a token 3.
-fn number_tokenizer() -> Value {
+pub(crate) fn number_tokenizer() -> Value {
     let vocabulary: serde_json::Map<String, Value> = (0..40).map(|id| (id.to_string(), json!(id))).collect();
     let mark = |id: &str| json!({"SpecialToken": {"id": id, "type_id": 0}});
     let template = json!([mark("2"), {"Sequence": {"id": "A", "type_id": 0}}, mark("3")]);

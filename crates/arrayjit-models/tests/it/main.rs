@@ -10,3 +10,4 @@ mod gguf;
 mod language_models;
 mod memory;
 mod options;
+mod serving;
