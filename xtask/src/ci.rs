@@ -213,8 +213,8 @@ fn long_stages(args: &CiArgs, gpu: &[(&'static str, String)]) -> Vec<Stage> {
 fn fuzz_stages(seconds: u32) -> Vec<Stage> {
     let minutes = u64::from(seconds).div_ceil(60) + 5;
     let texts = ["parse", "assignments", "verified", "optimized", "compiled", "differential"];
-    let targets =
-        texts.map(|target| (target, "fuzz/seeds")).into_iter().chain([("onnx_model", "fuzz/onnx-seeds")]);
+    let files = [("onnx_model", "fuzz/onnx-seeds"), ("model_files", "fuzz/model-seeds")];
+    let targets = texts.map(|target| (target, "fuzz/seeds")).into_iter().chain(files);
     let fuzz = targets.map(|(target, seeds)| {
         let command = format!(
             "cargo +nightly fuzz run {target} fuzz/corpus/{target} {seeds} -- -max_total_time={seconds} -timeout=20"

@@ -62,7 +62,7 @@ impl Default for ChatRequest {
     }
 }
 
-/// A status of HTTP with what is wrong.
+/// A status of HTTP, and the reason.
 type Failure = (u16, String);
 
 fn wrong(error: impl ToString) -> Failure {

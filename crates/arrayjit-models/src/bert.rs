@@ -54,7 +54,7 @@ impl BertConfig {
         // The rows up to that of padding are no positions of RoBERTa's.
         let padding = config.number("pad_token_id")?.unwrap_or(1.0);
         let (first_position, positions) =
-            (if is_bert { 0 } else { padding as usize + 1 }, "max_position_embeddings");
+            (if is_bert { 0 } else { (padding as usize).saturating_add(1) }, "max_position_embeddings");
         let rows = config.needed_size(positions)?;
         if first_position >= rows {
             return Err(config.misfit(positions, format!("more than {first_position}")));
@@ -63,7 +63,7 @@ impl BertConfig {
             vocabulary: config.needed_size("vocab_size")?,
             size,
             hidden: config.needed_size("intermediate_size")?,
-            layers: config.needed_size("num_hidden_layers")?,
+            layers: config.layers("num_hidden_layers")?,
             heads,
             positions: rows,
             first_position,

@@ -10,8 +10,10 @@ use crate::error::{InFile, ModelError};
 #[derive(Clone, Default)]
 pub(crate) struct Config(pub(crate) Map<String, Value>);
 
-/// The greatest size of an axis, a count of layers or a context; larger numbers are mistakes.
+/// The greatest size of an axis or of a context; larger numbers are mistakes.
 const MAX_SIZE: u64 = 1 << 24;
+/// The greatest number of layers.
+const MAX_LAYERS: usize = 4096;
 
 impl Config {
     /// Reads a file whose content is an object.
@@ -53,6 +55,15 @@ impl Config {
     /// [`size`](Config::size) of a key that must be there.
     pub(crate) fn needed_size(&self, key: &str) -> Result<usize, ModelError> {
         self.size(key)?.ok_or_else(|| self.error(key, "a number"))
+    }
+
+    /// The number of layers, which must be there.
+    pub(crate) fn layers(&self, key: &str) -> Result<usize, ModelError> {
+        let layers = self.needed_size(key)?;
+        if layers > MAX_LAYERS {
+            return Err(self.error(key, format!("at most {MAX_LAYERS}")));
+        }
+        Ok(layers)
     }
 
     pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, ModelError> {

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SequenceId(u64);
 
-/// What a step did to a sequence.
+/// Says how a step changed a sequence.
 #[derive(Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the variants say what the fields are")]
@@ -29,7 +29,7 @@ pub enum BatchEvent {
 }
 
 impl BatchEvent {
-    /// The sequence.
+    /// Returns the name of the sequence.
     pub fn id(&self) -> SequenceId {
         match self {
             BatchEvent::Token { id, .. }
@@ -70,7 +70,7 @@ pub struct ContinuousBatch {
     /// The sequence in each slot of the decoder.
     slots: Vec<Option<Sequence>>,
     waiting: VecDeque<Sequence>,
-    /// What happened since a step ended without an error.
+    /// The events of steps that ended with an error.
     events: Vec<BatchEvent>,
     submitted: u64,
 }

@@ -126,7 +126,7 @@ impl EmbeddingModel {
         Ok(vectors)
     }
 
-    /// Returns the tokens of a text as the model reads them: between marks, and cut to the length that it takes.
+    /// Returns the tokens of a text as the model reads them: between marks, and cut to the greatest length.
     ///
     /// # Errors
     /// A text that the tokenizer does not take, or a tokenizer of another model.

@@ -28,6 +28,8 @@ mod gguf; // files of llama.cpp
 mod language_model; // logits behind a text
 mod sampling; // the choice of a token
 
+pub use arrayjit_tensor::Backend;
+
 pub use crate::{
     batch_thread::{BatchAnswer, BatchThread},
     chat_template::Message,

@@ -38,8 +38,14 @@ impl<'w> Loader<'w> {
     /// # Errors
     /// Tensors that were missing.
     pub(crate) fn finish(self) -> Result<Params, ModelError> {
+        self.check()?;
+        Ok(self.params)
+    }
+
+    /// Fails if a tensor was missing. Sizes that tensors confirm are bounded by the files.
+    pub(crate) fn check(&self) -> Result<(), ModelError> {
         let tensors = self.missing.take();
-        if tensors.is_empty() { Ok(self.params) } else { Err(ModelError::Missing { tensors }) }
+        if tensors.is_empty() { Ok(()) } else { Err(ModelError::Missing { tensors }) }
     }
 
     /// The parameters of a part, whose names start with its name.

@@ -53,7 +53,7 @@ impl Gpt2Config {
             vocabulary: config.needed_size("vocab_size")?,
             size,
             hidden: config.size("n_inner")?.unwrap_or(4 * size),
-            layers: config.needed_size("n_layer")?,
+            layers: config.layers("n_layer")?,
             heads,
             positions: config.needed_size("n_positions")?,
             eps: config.number("layer_norm_epsilon")?.unwrap_or(1e-5),

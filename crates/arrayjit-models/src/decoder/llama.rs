@@ -174,7 +174,7 @@ fn rotaries(config: &Config, family: Family) -> Result<(RotaryConfig, RotaryConf
 
 /// The window of each layer.
 fn windows(config: &Config, family: Family) -> Result<Vec<Option<usize>>, ModelError> {
-    let layers = config.needed_size("num_hidden_layers")?;
+    let layers = config.layers("num_hidden_layers")?;
     let is_used =
         config.flag("use_sliding_window")?.unwrap_or(!matches!(family, Family::Qwen2 | Family::Qwen3));
     let has_windows = !matches!(family, Family::Llama | Family::Gemma) && is_used;
@@ -345,16 +345,20 @@ impl Llama {
             .iter()
             .enumerate()
             .map(|(at, &window)| Block::new(&layers.sub(at), config, cache, window));
+        let blocks = blocks.collect::<Result<_, _>>()?;
+        let norm = body.rms_norm("norm", config.size, config.eps, config.norm_offset)?;
+        let head = match config.is_tied {
+            true => embed_tokens.clone(),
+            false => loader.sub("lm_head").matrix("weight", [config.vocabulary, config.size])?,
+        };
+        loader.check()?;
         let rotary = |name: &str, rotary: &RotaryConfig| {
             Rotary::new(&loader.sub(name), rotary, cache.rows(), config.heads.size)
         };
         Ok(Llama {
-            blocks: blocks.collect::<Result<_, _>>()?,
-            norm: body.rms_norm("norm", config.size, config.eps, config.norm_offset)?,
-            head: match config.is_tied {
-                true => embed_tokens.clone(),
-                false => loader.sub("lm_head").matrix("weight", [config.vocabulary, config.size])?,
-            },
+            blocks,
+            norm,
+            head,
             embed_tokens,
             embedding_scale: config.embedding_scale(),
             final_softcap: config.final_softcap,

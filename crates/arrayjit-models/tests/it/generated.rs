@@ -55,6 +55,11 @@ pub(crate) fn generated(name: &str, shape: &[usize]) -> Vec<f32> {
 
 /// Writes a safetensors file with generated tensors of a type.
 pub(crate) fn write_weights(path: &Path, tensors: &[(String, Vec<usize>)], dtype: Dtype) {
+    fs::write(path, safetensors(tensors, dtype)).unwrap();
+}
+
+/// The bytes of a safetensors file with generated tensors of a type.
+pub(crate) fn safetensors(tensors: &[(String, Vec<usize>)], dtype: Dtype) -> Vec<u8> {
     let bytes = tensors.iter().map(|(name, shape)| {
         let values = generated(name, shape);
         match dtype {
@@ -69,7 +74,7 @@ pub(crate) fn write_weights(path: &Path, tensors: &[(String, Vec<usize>)], dtype
         .zip(&bytes)
         .map(|((name, shape), bytes)| (name.as_str(), TensorView::new(dtype, shape.clone(), bytes).unwrap()))
         .collect();
-    fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+    ::safetensors::serialize(views, None).unwrap()
 }
 
 /// Writes a file as `torch.save` does, with generated tensors of f32 in one storage.

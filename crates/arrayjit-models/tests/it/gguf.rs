@@ -71,19 +71,19 @@ impl Writer {
         &mut self.metadata
     }
 
-    fn number(&mut self, key: &str, value: u32) {
+    pub(crate) fn number(&mut self, key: &str, value: u32) {
         self.entry(key, 4).extend(value.to_le_bytes());
     }
 
-    fn float(&mut self, key: &str, value: f32) {
+    pub(crate) fn float(&mut self, key: &str, value: f32) {
         self.entry(key, 6).extend(value.to_le_bytes());
     }
 
-    fn string(&mut self, key: &str, value: &str) {
+    pub(crate) fn string(&mut self, key: &str, value: &str) {
         Writer::text(self.entry(key, 8), value);
     }
 
-    fn strings(&mut self, key: &str, values: &[String]) {
+    pub(crate) fn strings(&mut self, key: &str, values: &[String]) {
         let bytes = self.entry(key, 9);
         bytes.extend(8u32.to_le_bytes());
         bytes.extend((values.len() as u64).to_le_bytes());
@@ -114,7 +114,7 @@ impl Writer {
         self.number("tokenizer.ggml.eos_token_id", 0);
     }
 
-    fn sizes(&mut self, size: u32, hidden: u32) {
+    pub(crate) fn sizes(&mut self, size: u32, hidden: u32) {
         for (key, value) in [
             ("context_length", 64),
             ("embedding_length", size),

@@ -5,6 +5,7 @@ mod batch;
 mod chat;
 mod embeddings;
 mod files;
+mod fuzz_target;
 mod generated;
 mod gguf;
 mod language_models;
