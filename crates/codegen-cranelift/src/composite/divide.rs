@@ -13,6 +13,7 @@ use lowered_ir::ir::{
     Stmt, Symbol, SymbolId, walk,
 };
 use lowered_ir::log;
+use lowered_ir::verify::Violation;
 use tnode::ModeState;
 
 use crate::emit::scan;
@@ -40,7 +41,8 @@ pub(super) enum KernelPart {
     Other(Box<Kernel>),
 }
 
-/// Divides a kernel; `None` if it has neither a contraction nor a loop with a condition.
+/// Divides a kernel; `None` if it has neither a contraction nor a loop with a condition, or if only the end
+/// of a loop that is divided bounds an index: parts have a symbol for the loop, and know no end of it.
 ///
 /// # Errors
 ///
@@ -57,7 +59,14 @@ pub(super) fn divide(kernel: &Kernel) -> Result<Option<DividedKernel>, KernelErr
     let LoweredRoutine { body, .. } = with_body;
     let routine = LoweredRoutine { body: Block::new(), ..with_body };
     let mut divide = KernelDivider { kernel, routine, shared: Vec::new(), separate };
-    let parts = divide.block(&body)?;
+    let parts = match divide.block(&body) {
+        Err(KernelError::Invalid(error))
+            if matches!(*error.violation, Violation::OutOfBounds { .. }) && !has_conditions(&body) =>
+        {
+            return Ok(None);
+        }
+        parts => parts?,
+    };
     let KernelDivider { shared, routine, .. } = divide;
     Ok(Some(DividedKernel { parts, shared, symbols: routine.symbols.len() }))
 }
@@ -316,10 +325,11 @@ mod tests {
     fn kernel(text: &str) -> Kernel {
         let ir = lowered_ir::text::parse(text).expect("the text is valid");
         let bytes = |node: &NodeDecl| node.size_bytes().expect("a small node");
-        let params = ir.nodes.iter().map(|n| Param::Node { access: Access::ReadWrite, bytes: bytes(n) });
+        let nodes = ir.nodes.iter().map(|n| Param::Node { access: Access::ReadWrite, bytes: bytes(n) });
+        let symbols = ir.symbols.iter().map(|symbol| Param::StaticIndex { range: symbol.range });
         let abi = KernelAbi {
             name: "test".into(),
-            params: params.collect(),
+            params: nodes.chain(symbols).collect(),
             launch: Launch::whole(&ir.body),
             scratch_bytes: 0,
             log: [].into(),
@@ -363,6 +373,35 @@ mod tests {
         assert!(divided(text).is_none());
         let small = ATTENTION.replace("16", "4");
         assert!(divided(&small).is_none(), "too small to be worth a call");
+    }
+
+    #[test]
+    fn loops_whose_ends_bound_an_index_are_left_alone() {
+        let text = |index: &str| {
+            format!(
+                "routine @rest fast {{
+                  symbol @n in 0..9
+                  symbol @q in 0..2
+                  node %0 \"x\" f32[8, 16, 16]
+                  node %1 \"k\" f32[8, 16, 16]
+                  node %2 \"y\" f32[8, 16, 16]
+                  for i0 in 0..min(7, @n - 8*@q) {{
+                    for i1 in 0..16 {{
+                      for i2 in 0..16 {{
+                        declare l0 f32[] register
+                        for i3 in 0..16 {{
+                          l0 := fma(%0[{index}, i1, i3], %1[{index}, i3, i2], l0)
+                        }}
+                        %2[{index}, i1, i2] := l0
+                      }}
+                    }}
+                  }}
+                }}"
+            )
+        };
+        let alone = divided(&text("i0")).expect("it has a contraction");
+        assert_eq!(shape(&alone.parts), "serial 7 (product 16x16x16)");
+        assert!(divided(&text("8*@q + i0")).is_none(), "at most 7 by the end of the loop, and 14 without it");
     }
 
     #[test]
