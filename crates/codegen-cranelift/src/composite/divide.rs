@@ -395,12 +395,17 @@ mod tests {
                         %2[{index}, i1, i2] := l0
                       }}
                     }}
+                    for i4 in 0..16 {{
+                      for i5 in 0..16 {{
+                        %2[{index}, i4, i5] := exp(%2[{index}, i4, i5])
+                      }}
+                    }}
                   }}
                 }}"
             )
         };
         let alone = divided(&text("i0")).expect("it has a contraction");
-        assert_eq!(shape(&alone.parts), "serial 7 (product 16x16x16)");
+        assert_eq!(shape(&alone.parts), "serial 7 (product 16x16x16, other)");
         assert!(divided(&text("8*@q + i0")).is_none(), "at most 7 by the end of the loop, and 14 without it");
     }
 
