@@ -28,6 +28,11 @@ pub(crate) fn write(library: &Library) -> String {
 
 "
     );
+    if library.calls_products() {
+        text.push_str(
+            "/* Link a static library of arrayjit-rt with the feature `products`, which the code calls. */\n\n",
+        );
+    }
     if library.place == ConstantPlace::File {
         let bytes = library.constants.bytes.len();
         let _ = writeln!(

@@ -115,6 +115,12 @@ impl LibraryRoutine {
     pub fn arena_bytes(&self) -> usize {
         self.arena_bytes
     }
+
+    /// Whether the code of a level calls products of `arrayjit-rt`.
+    pub fn calls_products(&self) -> bool {
+        let mut kernels = self.code.iter().flat_map(|(_, kernels)| kernels);
+        kernels.any(|kernel| !kernel.products.is_empty())
+    }
 }
 
 impl Library {
@@ -158,6 +164,21 @@ impl Library {
     #[must_use]
     pub fn with_constants_in(self, place: ConstantPlace) -> Library {
         Library { place, constants: Constants::default(), routines: Vec::new(), ..self }
+    }
+
+    /// The same library, without routines, whose large products and convolutions are as fast as in a process:
+    /// they call the feature `products` of `arrayjit-rt`, which needs `std`. Without it, and for Windows,
+    /// `x86-64-v2` and another architecture than that of this process, they are code of the object, which
+    /// packs no operands.
+    #[must_use]
+    pub fn with_products(self) -> Library {
+        let targets = self.targets.into_iter().map(ObjectTarget::with_products).collect();
+        Library { targets, constants: Constants::default(), routines: Vec::new(), ..self }
+    }
+
+    /// Whether the code calls products of `arrayjit-rt`.
+    pub fn calls_products(&self) -> bool {
+        self.routines.iter().any(LibraryRoutine::calls_products)
     }
 
     /// The routines, in the order in which they were added.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use codegen_cranelift::object::{
-    ObjectFormat, ObjectFunction, ObjectLevel, ObjectRelocation, ObjectTarget, RelocationKind,
+    ObjectFormat, ObjectFunction, ObjectLevel, ObjectProduct, ObjectRelocation, ObjectTarget, RelocationKind,
     RelocationTarget,
 };
 use object::write::{Error, Object, Relocation, StandardSection, Symbol, SymbolId, SymbolSection};
@@ -54,27 +54,82 @@ impl ObjectFile {
         entry: &ObjectFunction,
         kernels: &[ObjectFunction],
     ) -> Result<(), Error> {
-        let text = self.object.section_id(StandardSection::Text);
         let own: Vec<SymbolId> =
             (0..kernels.len()).map(|at| self.local(format!("{name}_k{at}"), SymbolKind::Text)).collect();
         let global = self
             .object
             .add_symbol(Symbol { scope: SymbolScope::Linkage, ..symbol(name.to_owned(), SymbolKind::Text) });
-        for (function, symbol) in kernels.iter().zip(&own).chain([(entry, &global)]) {
-            let start = self.object.add_symbol_data(*symbol, text, &function.code, 64);
-            for relocation in &function.relocations {
-                let symbol = match &relocation.target {
-                    RelocationTarget::Kernel(at) => own.get(*at).copied(),
-                    RelocationTarget::Data => self.constants,
-                    RelocationTarget::Runtime(name) => Some(self.runtime(name)),
-                };
-                let Some(symbol) = symbol else { continue };
-                let (addend, flags) = (relocation.addend, flags(relocation, self.object.format()));
-                let offset = start + relocation.offset;
-                self.object.add_relocation(text, Relocation { offset, symbol, addend, flags })?;
-            }
+        for (at, function) in kernels.iter().enumerate() {
+            self.function(&format!("{name}_k{at}"), own[at], function, &own)?;
+        }
+        self.function(name, global, entry, &own)
+    }
+
+    /// Adds a function with its parts and products. Its symbol is defined, and `kernels` are those of its
+    /// routine.
+    fn function(
+        &mut self,
+        name: &str,
+        symbol: SymbolId,
+        function: &ObjectFunction,
+        kernels: &[SymbolId],
+    ) -> Result<(), Error> {
+        let mut parts = Vec::new();
+        for (at, part) in function.parts.iter().enumerate() {
+            let name = format!("{name}_p{at}");
+            parts.push(self.local(name.clone(), SymbolKind::Text));
+            self.function(&name, parts[at], part, kernels)?;
+        }
+        let mut products = Vec::new();
+        for (at, product) in function.products.iter().enumerate() {
+            products.push(self.product(&format!("{name}_g{at}"), product)?);
+        }
+        let text = self.object.section_id(StandardSection::Text);
+        let start = self.object.add_symbol_data(symbol, text, &function.code, 64);
+        for relocation in &function.relocations {
+            let symbol = match &relocation.target {
+                RelocationTarget::Kernel(at) => kernels.get(*at).copied(),
+                RelocationTarget::Part(at) => parts.get(*at).copied(),
+                RelocationTarget::Product(at) => products.get(*at).copied(),
+                RelocationTarget::Data => self.constants,
+                RelocationTarget::Runtime(name) => Some(self.runtime(name)),
+            };
+            let Some(symbol) = symbol else { continue };
+            let (addend, flags) = (relocation.addend, flags(relocation, self.object.format()));
+            let offset = start + relocation.offset;
+            self.object.add_relocation(text, Relocation { offset, symbol, addend, flags })?;
         }
         Ok(())
+    }
+
+    /// Adds the plan of a product with its data and functions, in the form that `arrayjit-rt` reads.
+    fn product(&mut self, name: &str, product: &ObjectProduct) -> Result<SymbolId, Error> {
+        let data = self.local(format!("{name}_data"), SymbolKind::Data);
+        let constants = self.object.section_id(StandardSection::ReadOnlyData);
+        self.object.add_symbol_data(data, constants, &product.data, 8);
+        let text = self.object.section_id(StandardSection::Text);
+        let mut addresses = vec![(8, data)];
+        let mut words = vec![0, 0, product.data.len() as u64, product.functions.len() as u64];
+        for (at, code) in product.functions.iter().enumerate() {
+            let function = self.local(format!("{name}_f{at}"), SymbolKind::Text);
+            self.object.add_symbol_data(function, text, code, 64);
+            addresses.push((8 * words.len() as u64, function));
+            words.push(0);
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let symbol = self.local(name.to_owned(), SymbolKind::Data);
+        let section = self.object.section_id(StandardSection::Data);
+        let start = self.object.add_symbol_data(symbol, section, &bytes, 8);
+        let flags = RelocationFlags::Generic {
+            kind: Kind::Absolute,
+            encoding: RelocationEncoding::Generic,
+            size: 64,
+        };
+        for (at, symbol) in addresses {
+            let relocation = Relocation { offset: start + at, symbol, addend: 0, flags };
+            self.object.add_relocation(section, relocation)?;
+        }
+        Ok(symbol)
     }
 
     /// The bytes of the file.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use codegen_cranelift::object::ObjectLevel;
+use codegen_cranelift::object::{ObjectLevel, PRODUCT_VERSION};
 
 use crate::constants::ConstantPlace;
 use crate::library::{Library, LibraryRoutine};
@@ -58,6 +58,15 @@ impl{lifetime} {name}{lifetime} {{
     );
     library.routines.iter().for_each(|routine| method(&mut text, library, routine));
     text.push_str("}\n");
+    if library.calls_products() {
+        let _ = write!(
+            text,
+            "
+// The code calls the feature `products` of `arrayjit-rt`.
+const _: () = assert!(arrayjit_rt::products::VERSION == {PRODUCT_VERSION}, \"arrayjit-rt has another version\");
+"
+        );
+    }
     text
 }
 

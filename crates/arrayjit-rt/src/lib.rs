@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
+#[cfg(feature = "products")]
+extern crate std;
 
 /// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
 macro_rules! debug_as_display {
@@ -16,6 +18,8 @@ debug_as_display!(CallError, UnsupportedProcessor);
 mod functions; // functions that kernels call
 mod level; // levels of processors
 mod memory; // aligned memory
+#[cfg(feature = "products")]
+pub mod products; // plans of products
 mod run; // calls of entries
 
 pub use level::{ProcessorLevel, UnsupportedProcessor, select};

@@ -31,7 +31,7 @@ pub fn host_caps(width: VectorWidth) -> Caps {
 }
 
 /// The element types of operands that GEMM plans support.
-const OPERAND_TYPES: DTypeSet = DTypeSet::EMPTY
+pub(crate) const OPERAND_TYPES: DTypeSet = DTypeSet::EMPTY
     .with(DType::U8)
     .with(DType::I8)
     .with(DType::F16)

@@ -1,9 +1,10 @@
 //! The instructions that add products of 8-bit integers.
 
+use serde::{Deserialize, Serialize};
 use vector_asm::Isa;
 
 /// Instructions for products of 8-bit integers. All of them give the same bits: sums modulo 2³².
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DotInstructions {
     /// AVX2: `vpmaddwd` adds two products of integers that were widened to 16 bits.
     Avx2,

@@ -9,20 +9,66 @@
 use std::ops::Range;
 use std::ptr;
 
-use vector_asm::{
-    Counter, ExecutableCode, Index, LoopRange, StoredType, VectorAddress, VectorCode, VectorFunction,
-    VectorOp, VectorProgram, VectorStmt, compile,
-};
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "assembler")]
+use vector_asm::{ExecutableCode, VectorCode};
+use vector_asm::{Index, Isa, VectorFunction, VectorOp, VectorStmt};
 
-use crate::epilogue_program::{
-    A_BASE, ARG_BASES, B_BASE, BATCH_BINDINGS, COLUMN_BINDING, LANE_BINDING, NEXT_BASE, ROW_BINDING,
-    RowEpilogue, used_parameters, widened,
-};
-use crate::fused::{self, OperandAccess};
-use crate::problem::{Dimension, GemmProblem, ParallelAxis, ROW};
+#[cfg(feature = "assembler")]
+use crate::epilogue_code::EpilogueCode;
+use crate::problem::GemmProblem;
 use crate::simd::MAX_ROWS;
 
-/// The compiled code of an epilogue.
+/// Positions of the column, the first lane, the row and the first batch index among the bindings.
+pub(crate) const COLUMN_BINDING: usize = 0;
+pub(crate) const LANE_BINDING: usize = 1;
+pub(crate) const ROW_BINDING: usize = 2;
+pub(crate) const BATCH_BINDINGS: usize = 3;
+
+/// Positions of A, B, what is prefetched and the problem's first argument among the base addresses.
+pub(crate) const A_BASE: u32 = 0;
+pub(crate) const B_BASE: u32 = 1;
+pub(crate) const NEXT_BASE: u32 = 2;
+pub(crate) const ARG_BASES: u32 = 3;
+
+/// How the tiles of the last block of K access the operands. Strides are in bytes.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "assembler"), expect(dead_code, reason = "the assembler reads the rest"))]
+pub(crate) struct OperandAccess {
+    /// The instruction set.
+    pub(crate) isa: Isa,
+    /// Products that each accumulator adds.
+    pub(crate) k: usize,
+    /// Whether tiles may compute the epilogue: A is packed or has strides, and the product is not computed
+    /// transposed.
+    pub(crate) is_fusible: bool,
+    /// Strides of A by row and along K; `None` if A is packed, with as many elements for each position along
+    /// K as the tile has rows.
+    pub(crate) a: Option<(isize, isize)>,
+    /// Stride of B along K; `None` if B is packed, with the columns of a full tile for each position along K.
+    pub(crate) b: Option<isize>,
+    /// Whether B is read in place from a far cache, so that tiles prefetch elements of the next ones.
+    pub(crate) b_is_far: bool,
+    /// Whether some tiles pack B, which generated ones do not.
+    pub(crate) packs_in_tiles: bool,
+    /// Rows of the largest tile.
+    pub(crate) height: usize,
+    /// Columns of a full tile and of a vector.
+    pub(crate) width: u32,
+    pub(crate) vector: u32,
+}
+
+/// The functions of an epilogue: which there are, in their order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct EpilogueFunctions {
+    /// The kinds of tiles that have generated microkernels, by height and by position among the widths of
+    /// tiles.
+    pub(crate) tiles: Vec<(usize, usize)>,
+    /// The columns that each further function processes, widest first.
+    pub(crate) widths: Vec<usize>,
+}
+
+/// The functions of an epilogue, ready to be called.
 #[derive(Debug)]
 pub(crate) struct Epilogue {
     /// Generated microkernels by `height - 1`, for full tiles and for the tiles of the last columns.
@@ -33,9 +79,11 @@ pub(crate) struct Epilogue {
     /// that it processes, widest first. A tile without a generated microkernel is processed by calls whose
     /// widths add up to its own.
     functions: Vec<(usize, VectorFunction)>,
-    /// Owns the memory of the functions: of the microkernels for these tiles, then of the others.
-    code: ExecutableCode,
-    order: Vec<(usize, usize)>,
+    #[cfg(feature = "assembler")]
+    code: EpilogueMemory,
+    /// What the functions are, in the order of the code.
+    #[cfg(feature = "assembler")]
+    order: EpilogueFunctions,
     /// How generated microkernels access the operands.
     operand_access: OperandAccess,
     /// Bytes of a row of accumulators in scratch memory.
@@ -45,107 +93,112 @@ pub(crate) struct Epilogue {
     args: usize,
 }
 
+/// Where the code of an epilogue is.
+#[cfg(feature = "assembler")]
+#[derive(Debug)]
+enum EpilogueMemory {
+    /// In memory that this owns.
+    Loaded(ExecutableCode),
+    /// In no memory that can be executed: another process runs the plan.
+    Unloaded(Vec<VectorCode>),
+    /// In the program.
+    Linked,
+}
+
 impl Epilogue {
-    /// Returns `None` if the epilogue cannot be compiled. `initial` holds the accumulators with which the
-    /// last block of K starts.
-    pub(crate) fn new(
+    /// The epilogue with these functions. `None` if they are those of another epilogue.
+    pub(crate) fn of_functions(
         problem: &GemmProblem,
         access: &OperandAccess,
-        initial: Option<&VectorAddress>,
+        order: &EpilogueFunctions,
+        functions: &[VectorFunction],
     ) -> Option<Epilogue> {
-        let code = EpilogueCode::compile(problem, access, initial)?;
-        Epilogue::of_code(problem, access, &code)
+        if functions.len() != order.tiles.len() + order.widths.len() {
+            return None;
+        }
+        let mut epilogue = Epilogue::without_functions(problem, access, order);
+        let (tiles, rest) = functions.split_at(order.tiles.len());
+        for (&(height, which), &function) in order.tiles.iter().zip(tiles) {
+            *epilogue.tiles.get_mut(height.checked_sub(1)?)?.get_mut(which)? = Some(function);
+        }
+        epilogue.functions = order.widths.iter().copied().zip(rest.iter().copied()).collect();
+        Some(epilogue)
     }
 
     /// The epilogue with its code. `None` if the code is that of another epilogue, or if it cannot be loaded.
+    #[cfg(feature = "assembler")]
     pub(crate) fn of_code(
         problem: &GemmProblem,
         access: &OperandAccess,
-        EpilogueCode { tiles, widths, functions: codes }: &EpilogueCode,
+        EpilogueCode { order, functions: codes }: &EpilogueCode,
     ) -> Option<Epilogue> {
-        let width = access.width as usize;
-        let columns = [width, (problem.n % width as u64) as usize];
-        if codes.len() != tiles.len() + widths.len() {
-            return None;
-        }
         let code = ExecutableCode::load_all(&codes.iter().collect::<Vec<_>>()).ok()?;
-        let mut table = [[None; 2]; MAX_ROWS];
-        for (i, &(height, which)) in tiles.iter().enumerate() {
-            *table.get_mut(height.checked_sub(1)?)?.get_mut(which)? = Some(code.function(i));
-        }
-        let behind = |(i, &width): (usize, &usize)| (width, code.function(tiles.len() + i));
-        let functions = widths.iter().enumerate().map(behind).collect();
+        let functions: Vec<VectorFunction> = (0..codes.len()).map(|at| code.function(at)).collect();
+        let epilogue = Epilogue::of_functions(problem, access, order, &functions)?;
+        Some(Epilogue { code: EpilogueMemory::Loaded(code), ..epilogue })
+    }
+
+    /// The epilogue of a plan that another process runs.
+    #[cfg(feature = "assembler")]
+    pub(crate) fn unloaded(problem: &GemmProblem, access: &OperandAccess, code: EpilogueCode) -> Epilogue {
+        let epilogue = Epilogue::without_functions(problem, access, &code.order);
+        Epilogue { code: EpilogueMemory::Unloaded(code.functions), ..epilogue }
+    }
+
+    #[cfg_attr(
+        not(feature = "assembler"),
+        expect(unused_variables, reason = "only plans as data have an order")
+    )]
+    fn without_functions(
+        problem: &GemmProblem,
+        access: &OperandAccess,
+        order: &EpilogueFunctions,
+    ) -> Epilogue {
+        let width = access.width as usize;
         let (bindings, args) = used_parameters(problem);
-        Some(Epilogue {
-            tiles: table,
-            columns,
-            functions,
-            code,
-            order: tiles.clone(),
+        Epilogue {
+            tiles: [[None; 2]; MAX_ROWS],
+            columns: [width, (problem.n % width as u64) as usize],
+            functions: Vec::new(),
+            #[cfg(feature = "assembler")]
+            code: EpilogueMemory::Linked,
+            #[cfg(feature = "assembler")]
+            order: order.clone(),
             operand_access: *access,
             row_bytes: width * problem.element.bytes() as usize,
             batch: problem.batch.len(),
             bindings,
             args,
-        })
+        }
     }
 }
 
-/// The code of an epilogue before it is loaded.
-pub(crate) struct EpilogueCode {
-    /// The kinds of tiles that have generated microkernels, by height and by position among the widths of
-    /// tiles.
-    pub(crate) tiles: Vec<(usize, usize)>,
-    /// The columns that each further function processes, widest first.
-    pub(crate) widths: Vec<usize>,
-    /// The microkernels, then the further functions.
-    pub(crate) functions: Vec<VectorCode>,
-}
+#[cfg(feature = "assembler")]
+impl Epilogue {
+    /// Bytes of memory that the code takes.
+    pub(crate) fn code_bytes(&self) -> usize {
+        match &self.code {
+            EpilogueMemory::Loaded(code) => code.bytes(),
+            EpilogueMemory::Unloaded(_) | EpilogueMemory::Linked => 0,
+        }
+    }
 
-impl EpilogueCode {
-    fn compile(
-        problem: &GemmProblem,
-        access: &OperandAccess,
-        initial: Option<&VectorAddress>,
-    ) -> Option<EpilogueCode> {
-        let width = access.width as usize;
-        let columns = [width, (problem.n % width as u64) as usize];
-        let (worth, all) = common_tiles(problem, access.height, columns);
-        let mut codes = Vec::new();
-        let mut tiles = Vec::new();
-        for &(height, which) in &worth {
-            let program = fused::microkernel(problem, access, initial, height, columns[which] as u32);
-            if let Some(code) = program.and_then(|program| compile(&program, access.isa).ok()) {
-                tiles.push((height, which));
-                codes.push(code);
-            }
+    /// What the functions are, in the order of [`Epilogue::machine_code`].
+    pub(crate) fn order(&self) -> &EpilogueFunctions {
+        &self.order
+    }
+
+    /// The code of each function, followed by its constants; nothing if the program has it.
+    pub(crate) fn machine_code(&self) -> Vec<&[u8]> {
+        match &self.code {
+            EpilogueMemory::Loaded(code) => (0..code.len()).map(|position| code.code(position)).collect(),
+            EpilogueMemory::Unloaded(functions) => functions.iter().map(VectorCode::bytes).collect(),
+            EpilogueMemory::Linked => Vec::new(),
         }
-        let is_complete = all && tiles == worth && !access.packs_in_tiles;
-        let widths = if is_complete { Vec::new() } else { widths(problem, width) };
-        for &lanes in &widths {
-            codes.push(compile(&program(problem, width, lanes as u32)?, access.isa).ok()?);
-        }
-        Some(EpilogueCode { tiles, widths, functions: codes })
     }
 }
 
 impl Epilogue {
-    /// Bytes of memory that the code takes.
-    pub(crate) fn code_bytes(&self) -> usize {
-        self.code.bytes()
-    }
-
-    /// The kinds of tiles that have generated microkernels, and the widths of the further functions, in the
-    /// order of [`Epilogue::machine_code`].
-    pub(crate) fn kinds(&self) -> (Vec<(usize, usize)>, Vec<usize>) {
-        (self.order.clone(), self.functions.iter().map(|(width, _)| *width).collect())
-    }
-
-    /// The code of each function, followed by its constants.
-    pub(crate) fn machine_code(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.code.len()).map(|position| self.code.code(position))
-    }
-
     /// Words of scratch memory for the bindings and base addresses of the code.
     pub(crate) fn words(&self) -> usize {
         self.args_at() + ARG_BASES as usize + self.args
@@ -258,124 +311,29 @@ impl Epilogue {
     }
 }
 
-/// The most microkernels that are generated for a plan.
-const MAX_GENERATED_TILES: usize = 2;
-/// A microkernel is generated for a kind of tile only if at least this share of all tiles is of that kind.
-const MIN_TILE_SHARE: f64 = 1.0 / 8.0;
-
-/// The most common tiles of a problem, by height and index of `columns`; and whether every call computes
-/// these tiles only.
-fn common_tiles(problem: &GemmProblem, most: usize, columns: [usize; 2]) -> (Vec<(usize, usize)>, bool) {
-    let (rows, width) = (problem.m as usize, columns[0] as u64);
-    let number = rows.div_ceil(most).max(1);
-    let heights = [(rows / number + 1, rows % number), (rows / number, number - rows % number)];
-    let across = [(0, problem.n / width), (1, u64::from(columns[1] > 0))];
-    let total = number as f64 * problem.n.div_ceil(width) as f64;
-    let pairs = heights.iter().flat_map(|height| across.iter().map(move |which| (height, which)));
-    let shares =
-        pairs.map(|(&(height, down), &(which, b))| ((height, which), down as f64 * b as f64 / total));
-    let mut shares: Vec<_> = shares.filter(|&((height, _), share)| height > 0 && share > 0.0).collect();
-    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let kinds = shares.len();
-    shares.retain(|&(_, share)| share >= MIN_TILE_SHARE);
-    shares.truncate(MAX_GENERATED_TILES);
-    let is_constant = |(dimension, _): &(Dimension, _)| matches!(dimension, Dimension::Batch(_));
-    let whole = matches!(problem.parallel, ParallelAxis::None | ParallelAxis::Batch)
-        && problem.dynamic.iter().all(is_constant);
-    let all = whole && shares.len() == kinds;
-    (shares.into_iter().map(|(tile, _)| tile).collect(), all)
-}
-
-/// The widths for accumulators in scratch memory, in descending order. Every number of columns that a call
-/// can leave is a sum of them.
-fn widths(problem: &GemmProblem, width: usize) -> Vec<usize> {
-    let mut widths = vec![(problem.n % width as u64) as usize];
-    if problem.n >= width as u64 {
-        widths.push(width);
-    }
-    let is_dynamic = problem.dynamic.iter().any(|(dimension, _)| *dimension == Dimension::N);
-    if problem.parallel == ParallelAxis::Columns || is_dynamic {
-        widths.extend((0..width.ilog2()).map(|log| 1 << log));
-    }
-    widths.retain(|&width| width > 0);
-    widths.sort_unstable_by(|a, b| b.cmp(a));
-    widths.dedup();
-    widths
-}
-
-/// The epilogue of one width for accumulators in scratch memory; `None` if the epilogue has a statement that
-/// epilogues may not have.
-fn program(problem: &GemmProblem, width: usize, lanes: u32) -> Option<VectorProgram> {
-    let epilogue = &problem.epilogue;
-    let size = i64::from(problem.element.bytes());
-    let accumulators = VectorAddress {
-        base: None,
-        offset: 0,
-        terms: vec![(ROW, width as i64 * size), (Index::Binding(LANE_BINDING as u32), size)],
-        step: size,
-        memory: StoredType::Same,
+/// The number of bindings and of base addresses that an epilogue uses, up to the last one.
+pub(crate) fn used_parameters(problem: &GemmProblem) -> (usize, usize) {
+    let (mut bindings, mut args) = (0, 0);
+    let mut see = |terms: &[(Index, i64)], base: Option<u32>| {
+        args = args.max(base.map_or(0, |base| base as usize + 1));
+        for (index, _) in terms {
+            if let Index::Binding(binding) = index {
+                bindings = bindings.max(*binding as usize + 1);
+            }
+        }
     };
-    let row = RowEpilogue { problem, row: None, first_value: 0, accumulators: VectorOp::Load(accumulators) };
-    Some(VectorProgram {
-        values: widened(&epilogue.values, lanes)?,
-        variables: widened(&epilogue.variables, lanes)?,
-        counters: 1,
-        body: vec![VectorStmt::Loop { counter: Counter(0), range: LoopRange::Call, body: row.statements()? }],
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use vector_asm::{LaneType, StoredType, VectorProgram};
-
-    use super::common_tiles;
-    use crate::problem::{AxisOffsets, GemmOperand, GemmProblem, ParallelAxis};
-
-    fn contraction(rows: u64, columns: u64) -> GemmProblem {
-        let operand = |base| GemmOperand {
-            base,
-            memory: StoredType::Same,
-            offset: 0,
-            terms: Vec::new(),
-            outer: AxisOffsets::Strided(4),
-            k: AxisOffsets::Table(Arc::new([])),
-            bounds: Vec::new(),
-            outside: 0,
-            zero: 0,
-        };
-        GemmProblem {
-            element: LaneType::F32,
-            batch: Vec::new(),
-            m: rows,
-            n: columns,
-            k: 0,
-            dynamic: Vec::new(),
-            a: operand(0),
-            b: operand(1),
-            initial: None,
-            epilogue: VectorProgram::default(),
-            parallel: ParallelAxis::None,
+    for stmt in &problem.epilogue.body {
+        match stmt {
+            VectorStmt::Store { place, .. } | VectorStmt::Prefetch(place) => see(&place.terms, place.base),
+            VectorStmt::Let { op: VectorOp::Load(place) | VectorOp::LoadIf { place, .. }, .. } => {
+                see(&place.terms, place.base);
+            }
+            VectorStmt::Let { op: VectorOp::Index { terms, .. }, .. } => see(terms, None),
+            _ => {}
         }
     }
-
-    #[test]
-    fn tiles_that_are_rare_are_not_generated() {
-        // There are 43 tiles along M, of which two have five rows.
-        let mut problem = contraction(256, 64);
-        assert_eq!(common_tiles(&problem, 6, [16, 0]), (vec![(6, 0)], false));
-        // There are one tile of six rows and one of five, and all columns are in full tiles.
-        problem.m = 11;
-        assert_eq!(common_tiles(&problem, 6, [16, 0]), (vec![(6, 0), (5, 0)], true));
-        problem.parallel = ParallelAxis::Rows;
-        assert_eq!(common_tiles(&problem, 6, [16, 0]), (vec![(6, 0), (5, 0)], false));
-        // All columns are in the last tile.
-        problem.n = 9;
-        problem.m = 3;
-        problem.parallel = ParallelAxis::None;
-        assert_eq!(common_tiles(&problem, 6, [16, 9]), (vec![(3, 1)], true));
-        problem.m = 0;
-        assert_eq!(common_tiles(&problem, 6, [16, 9]), (vec![], true));
+    if let Some(initial) = &problem.initial {
+        see(&initial.terms, initial.base);
     }
+    (bindings, args)
 }

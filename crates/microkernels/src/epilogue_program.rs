@@ -7,19 +7,8 @@
 
 use vector_asm::{Counter, Index, Value, VectorAddress, VectorOp, VectorStmt, VectorType};
 
+use crate::epilogue::{ARG_BASES, BATCH_BINDINGS, COLUMN_BINDING, ROW_BINDING};
 use crate::problem::{ACCUMULATORS, COLUMN, EPILOGUE_LANES, GemmProblem, ROW};
-
-/// Positions of the column, the first lane, the row and the first batch index among the bindings.
-pub(crate) const COLUMN_BINDING: usize = 0;
-pub(crate) const LANE_BINDING: usize = 1;
-pub(crate) const ROW_BINDING: usize = 2;
-pub(crate) const BATCH_BINDINGS: usize = 3;
-
-/// Positions of A, B, what is prefetched and the problem's first argument among the base addresses.
-pub(crate) const A_BASE: u32 = 0;
-pub(crate) const B_BASE: u32 = 1;
-pub(crate) const NEXT_BASE: u32 = 2;
-pub(crate) const ARG_BASES: u32 = 3;
 
 /// Translates an epilogue program into code for one row.
 pub(crate) struct RowEpilogue<'a> {
@@ -129,31 +118,4 @@ impl RowEpilogue<'_> {
             Index::Binding(binding) => Index::Binding(BATCH_BINDINGS as u32 + batch + binding),
         })
     }
-}
-
-/// The number of bindings and of base addresses that an epilogue uses, up to the last one.
-pub(crate) fn used_parameters(problem: &GemmProblem) -> (usize, usize) {
-    let (mut bindings, mut args) = (0, 0);
-    let mut see = |terms: &[(Index, i64)], base: Option<u32>| {
-        args = args.max(base.map_or(0, |base| base as usize + 1));
-        for (index, _) in terms {
-            if let Index::Binding(binding) = index {
-                bindings = bindings.max(*binding as usize + 1);
-            }
-        }
-    };
-    for stmt in &problem.epilogue.body {
-        match stmt {
-            VectorStmt::Store { place, .. } | VectorStmt::Prefetch(place) => see(&place.terms, place.base),
-            VectorStmt::Let { op: VectorOp::Load(place) | VectorOp::LoadIf { place, .. }, .. } => {
-                see(&place.terms, place.base);
-            }
-            VectorStmt::Let { op: VectorOp::Index { terms, .. }, .. } => see(terms, None),
-            _ => {}
-        }
-    }
-    if let Some(initial) = &problem.initial {
-        see(&initial.terms, initial.base);
-    }
-    (bindings, args)
 }

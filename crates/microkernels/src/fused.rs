@@ -9,11 +9,12 @@
 //! longer than the copies save.
 
 use vector_asm::{
-    Counter, Index, Isa, LoopRange, StoredType, Value, Variable, VectorAddress, VectorOp, VectorProgram,
+    Counter, Index, LoopRange, StoredType, Value, Variable, VectorAddress, VectorOp, VectorProgram,
     VectorStmt, VectorType,
 };
 
-use crate::epilogue_program::{A_BASE, B_BASE, NEXT_BASE, RowEpilogue, widened};
+use crate::epilogue::{A_BASE, B_BASE, NEXT_BASE, OperandAccess};
+use crate::epilogue_program::{RowEpilogue, widened};
 use crate::problem::GemmProblem;
 
 /// The counter of the loop over K.
@@ -21,32 +22,6 @@ const K_INDEX: Index = Index::Counter(Counter(0));
 
 /// The most statements of a fused epilogue.
 const MAX_FUSED_STATEMENTS: usize = 12;
-
-/// How the tiles of the last block of K access the operands. Strides are in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OperandAccess {
-    /// The instruction set.
-    pub(crate) isa: Isa,
-    /// Products that each accumulator adds.
-    pub(crate) k: usize,
-    /// Whether tiles may compute the epilogue: A is packed or has strides, and the product is not computed
-    /// transposed.
-    pub(crate) is_fusible: bool,
-    /// Strides of A by row and along K; `None` if A is packed, with as many elements for each position along
-    /// K as the tile has rows.
-    pub(crate) a: Option<(isize, isize)>,
-    /// Stride of B along K; `None` if B is packed, with the columns of a full tile for each position along K.
-    pub(crate) b: Option<isize>,
-    /// Whether B is read in place from a far cache, so that tiles prefetch elements of the next ones.
-    pub(crate) b_is_far: bool,
-    /// Whether some tiles pack B, which generated ones do not.
-    pub(crate) packs_in_tiles: bool,
-    /// Rows of the largest tile.
-    pub(crate) height: usize,
-    /// Columns of a full tile and of a vector.
-    pub(crate) width: u32,
-    pub(crate) vector: u32,
-}
 
 /// The microkernel for a tile of `height` rows and `columns` columns, with initial accumulators at a place or
 /// zeros; `None` if the epilogue cannot be fused.

@@ -14,8 +14,7 @@ use std::ptr;
 
 use crate::address::OutputAddress;
 use crate::blocking::{Blocking, Packing, RowTiles, cut};
-use crate::epilogue::Epilogue;
-use crate::fused::OperandAccess;
+use crate::epilogue::{Epilogue, OperandAccess};
 use crate::operand::OperandLayout;
 use crate::pack::{self, ColumnReader, OVERRUN, TileRows};
 use crate::simd::{MAX_ROWS, Simd, VectorCode};

@@ -28,8 +28,7 @@ use vector_asm::{Isa, StoredType};
 use crate::address::OutputAddress;
 use crate::blocking::{RowTiles, cut};
 use crate::dot::DotInstructions;
-use crate::epilogue::Epilogue;
-use crate::fused::OperandAccess;
+use crate::epilogue::{Epilogue, OperandAccess};
 use crate::gemm::BatchAddresses;
 use crate::machine::CpuTarget;
 use crate::operand::OperandLayout;
@@ -91,7 +90,10 @@ impl IntegerGemm {
             _ => None,
         };
         let (a_unsigned, b_unsigned) = (is_unsigned(problem.a.memory)?, is_unsigned(problem.b.memory)?);
-        let dot = cpu.dot.or_else(|| DotInstructions::fastest(isa)).filter(|dot| dot.is_available())?;
+        let dot = cpu
+            .dot
+            .or_else(|| DotInstructions::fastest(isa))
+            .filter(|dot| !source.runs_here() || dot.is_available())?;
         let [m, n, k] = checked.sizes;
         let level = DotLevel::of(dot);
         // Flipping makes signed elements of A larger by 128, and unsigned ones smaller.

@@ -1,12 +1,13 @@
 //! The CPU that plans are made for: its vector instructions and the sizes of its caches.
 
+use serde::{Deserialize, Serialize};
 use vector_asm::Isa;
 
 use crate::caches::{caches, l3_is_far};
 use crate::dot::DotInstructions;
 
 /// A CPU, as far as plans depend on it. It affects only the speed of a plan, never its results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CpuTarget {
     /// The instruction set of plans and of their epilogues. Without one there are no plans.
     pub isa: Option<Isa>,

@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use vector_asm::{Isa, LaneType, VectorAddress};
+use vector_asm::{Isa, LaneType, VectorAddress, VectorFunction};
 
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
 use crate::blocking::{Blocking, GemmShape, Packing};
 use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
-use crate::epilogue::{Epilogue, EpilogueCode};
-use crate::fused::OperandAccess;
+use crate::epilogue::{Epilogue, EpilogueFunctions, OperandAccess};
+#[cfg(feature = "assembler")]
+use crate::epilogue_code::EpilogueCode;
 use crate::gemm::{BatchAddresses, Gemm, ScratchLayout};
 use crate::integer::IntegerGemm;
 use crate::machine::CpuTarget;
@@ -32,6 +33,7 @@ pub struct GemmPlan {
     /// Runs the product for each iteration of the batch.
     run: RunPlan,
     pub(crate) problem: GemmProblem,
+    #[cfg_attr(not(feature = "assembler"), expect(dead_code, reason = "plans are made data with it"))]
     pub(crate) choice: Option<BlockingChoice>,
     product: PlannedProduct,
     extent: u64,
@@ -86,21 +88,61 @@ impl PlannedProduct {
 pub(crate) struct PlanSource<'a> {
     /// A choice of packing and block sizes instead of the heuristics.
     pub(crate) choice: Option<&'a BlockingChoice>,
-    /// The code of the epilogue, if it was compiled before.
-    pub(crate) code: Option<&'a EpilogueCode>,
+    pub(crate) epilogue: EpilogueSource<'a>,
+}
+
+/// Where the code of an epilogue comes from.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum EpilogueSource<'a> {
+    /// It is compiled, and loaded into this process.
+    #[default]
+    Compiled,
+    /// It is compiled for another process.
+    #[cfg(feature = "assembler")]
+    CompiledElsewhere,
+    /// It was compiled before, and is loaded into this process.
+    #[cfg(feature = "assembler")]
+    Code(&'a EpilogueCode),
+    /// It is in the program.
+    Linked(&'a EpilogueFunctions, &'a [VectorFunction]),
 }
 
 impl PlanSource<'_> {
-    /// The epilogue, with the code from before if there is some.
+    /// Whether this process runs the plan.
+    pub(crate) fn runs_here(self) -> bool {
+        match self.epilogue {
+            #[cfg(feature = "assembler")]
+            EpilogueSource::CompiledElsewhere => false,
+            _ => true,
+        }
+    }
+
+    /// The epilogue, whose last block of K starts with accumulators at a place or with zeros.
+    #[cfg_attr(not(feature = "assembler"), expect(unused_variables, reason = "only code starts there"))]
     pub(crate) fn epilogue(
         self,
         problem: &GemmProblem,
         access: &OperandAccess,
         initial: Option<&VectorAddress>,
     ) -> Option<Epilogue> {
-        match self.code {
-            Some(code) => Epilogue::of_code(problem, access, code),
-            None => Epilogue::new(problem, access, initial),
+        match self.epilogue {
+            #[cfg(not(feature = "assembler"))]
+            EpilogueSource::Compiled => None,
+            #[cfg(feature = "assembler")]
+            EpilogueSource::Compiled => {
+                let code = EpilogueCode::compile(problem, access, initial)?;
+                Epilogue::of_code(problem, access, &code)
+            }
+            #[cfg(feature = "assembler")]
+            EpilogueSource::CompiledElsewhere => {
+                let code = EpilogueCode::compile(problem, access, initial)?;
+                Some(Epilogue::unloaded(problem, access, code))
+            }
+            #[cfg(feature = "assembler")]
+            EpilogueSource::Code(code) => Epilogue::of_code(problem, access, code),
+            EpilogueSource::Linked(order, functions) => {
+                Epilogue::of_functions(problem, access, order, functions)
+            }
         }
     }
 }
@@ -183,7 +225,8 @@ impl GemmPlan {
         cpu: &CpuTarget,
         choice: &BlockingChoice,
     ) -> Result<Option<GemmPlan>, ChoiceError> {
-        GemmPlan::planned(problem, cpu, PlanSource { choice: Some(choice), code: None }).transpose()
+        GemmPlan::planned(problem, cpu, PlanSource { choice: Some(choice), ..PlanSource::default() })
+            .transpose()
     }
 
     /// The choice of packing and block sizes that gives this plan. Of a product of integers, the sizes of its
@@ -238,17 +281,20 @@ impl GemmPlan {
         }
     }
 
+    #[cfg(feature = "assembler")]
     pub(crate) fn epilogue(&self) -> Option<&Epilogue> {
         self.product.epilogue()
     }
 
     /// Bytes of memory that generated code takes; 0 without such code.
+    #[cfg(feature = "assembler")]
     pub fn code_bytes(&self) -> usize {
         self.product.epilogue().map_or(0, Epilogue::code_bytes)
     }
 
     /// The machine code of each generated function, followed by its constants; nothing if the microkernels
     /// that were compiled ahead of time suffice.
+    #[cfg(feature = "assembler")]
     pub fn machine_code(&self) -> impl Iterator<Item = &[u8]> {
         self.product.epilogue().into_iter().flat_map(Epilogue::machine_code)
     }
@@ -282,7 +328,7 @@ impl GemmPlan {
         cpu: &CpuTarget,
         source: PlanSource<'_>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
-        match (cpu.isa.filter(|isa| isa.is_available())?, problem.element) {
+        match (cpu.isa.filter(|isa| !source.runs_here() || isa.is_available())?, problem.element) {
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             (isa, LaneType::I32) => GemmPlan::of_integers(problem, isa, cpu, source),
             #[cfg(target_arch = "x86_64")]

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use vector_asm::VectorCode;
 
 use crate::choice::BlockingChoice;
-use crate::epilogue::{Epilogue, EpilogueCode};
+use crate::epilogue::{Epilogue, EpilogueFunctions};
+use crate::epilogue_code::EpilogueCode;
 use crate::machine::CpuTarget;
-use crate::plan::{GemmPlan, PlanSource};
+use crate::plan::{EpilogueSource, GemmPlan, PlanSource};
 use crate::problem::GemmProblem;
 
 /// A plan as data, which a process keeps for another one of the same program on the same CPU.
@@ -20,8 +21,7 @@ use crate::problem::GemmProblem;
 pub struct StoredPlan<'a> {
     problem: Cow<'a, GemmProblem>,
     choice: Option<BlockingChoice>,
-    tiles: Vec<(usize, usize)>,
-    widths: Vec<usize>,
+    order: EpilogueFunctions,
     /// The code of each function of the epilogue.
     #[serde(borrow)]
     functions: Vec<&'a [u8]>,
@@ -30,9 +30,9 @@ pub struct StoredPlan<'a> {
 impl GemmPlan {
     /// The plan as data.
     pub fn store(&self) -> StoredPlan<'_> {
-        let (tiles, widths) = self.epilogue().map(Epilogue::kinds).unwrap_or_default();
+        let order = self.epilogue().map(Epilogue::order).cloned().unwrap_or_default();
         let functions = self.machine_code().collect();
-        StoredPlan { problem: Cow::Borrowed(&self.problem), choice: self.choice, tiles, widths, functions }
+        StoredPlan { problem: Cow::Borrowed(&self.problem), choice: self.choice, order, functions }
     }
 
     /// The plan that was stored, for the same CPU. `None` if it is none for this CPU.
@@ -45,8 +45,8 @@ impl GemmPlan {
         // SAFETY: by the caller's promise `compile` made each function, for the instruction set of `cpu`.
         let function = |bytes: &&[u8]| unsafe { VectorCode::from_compiled(bytes.to_vec(), bytes.len()) };
         let functions = stored.functions.iter().map(function).collect();
-        let code = EpilogueCode { tiles: stored.tiles.clone(), widths: stored.widths.clone(), functions };
-        let source = PlanSource { choice: stored.choice.as_ref(), code: Some(&code) };
+        let code = EpilogueCode { order: stored.order.clone(), functions };
+        let source = PlanSource { choice: stored.choice.as_ref(), epilogue: EpilogueSource::Code(&code) };
         GemmPlan::planned(&stored.problem, cpu, source)?.ok()
     }
 }

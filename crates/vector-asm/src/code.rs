@@ -1,4 +1,4 @@
-//! The compiler: instruction sets, errors, and the sequence of stages.
+//! The compiler: registers of instruction sets, errors, and the sequence of stages.
 
 use crate::address::place_pointers;
 use crate::allocate::allocate;
@@ -9,25 +9,11 @@ use crate::lower::lower;
 use crate::machine::GeneralRegisters;
 use crate::op::Op;
 use crate::order::order;
-use crate::processor;
+use crate::processor::Isa;
 use crate::program::{LaneType, VectorProgram};
 use crate::x86::{self, X86Assembler};
 
-/// An instruction set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Isa {
-    /// 128 bits: NEON of ARM64.
-    Neon,
-    /// 256 bits: AVX2 with FMA3 and F16C.
-    Avx2,
-    /// 512 bits: AVX-512 F, BW, DQ and VL, beside the extensions of [`Isa::Avx2`].
-    Avx512,
-}
-
 impl Isa {
-    /// Every instruction set, narrowest first.
-    pub const ALL: [Isa; 3] = [Isa::Neon, Isa::Avx2, Isa::Avx512];
-
     /// 32-bit words of a register.
     pub(crate) fn words(self) -> usize {
         match self {
@@ -72,22 +58,6 @@ impl Isa {
     /// there is one, no other source may share it; otherwise any may.
     pub(crate) fn result_sources(self, op: Op) -> u8 {
         if self == Isa::Neon { arm64::result_sources(op) } else { x86::result_sources(op) }
-    }
-
-    /// Whether this processor has the instructions. No instruction set is available on Windows, whose calling
-    /// convention is not the one that compiled programs use.
-    pub fn is_available(self) -> bool {
-        processor::has(self)
-    }
-
-    /// The instruction set whose code is fastest on this processor; `None` if none is available.
-    pub fn detect() -> Option<Isa> {
-        let wide = Isa::Avx512.is_available() && processor::is_faster_at_512_bits();
-        if wide {
-            Some(Isa::Avx512)
-        } else {
-            [Isa::Avx2, Isa::Neon].into_iter().find(|isa| isa.is_available())
-        }
     }
 }
 

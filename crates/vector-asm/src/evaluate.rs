@@ -350,3 +350,15 @@ fn convert(from: LaneType, to: LaneType, a: u64) -> u64 {
         LaneType::U32 | LaneType::U64 => number!(a),
     }
 }
+
+impl LaneType {
+    /// Clears the bits that a lane has no room for.
+    fn truncate(self, bits: u64) -> u64 {
+        if self.bits() == 32 { bits & 0xffff_ffff } else { bits }
+    }
+
+    /// Sign-extends a lane of a signed integer.
+    fn signed(self, bits: u64) -> i64 {
+        if self.bits() == 32 { i64::from(bits as u32 as i32) } else { bits as i64 }
+    }
+}

@@ -9,11 +9,7 @@ use std::io;
 use code_memory::LoadedCode;
 
 use crate::code::VectorCode;
-
-/// A compiled program. The parameters are the base addresses, the bindings, the scratch memory, and the range
-/// of [`LoopRange::Call`](crate::LoopRange::Call).
-pub type VectorFunction =
-    unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
+use crate::processor::VectorFunction;
 
 impl VectorCode {
     /// The code of a program that was compiled before, from a copy of its bytes and the number of instruction

@@ -2,37 +2,57 @@
 mod builder; // builds programs
 mod program; // the program representation
 
-mod check; // verifies programs
 mod display; // programs as text
+mod processor; // instruction sets, and those that this processor has
+
+#[cfg(feature = "assembler")]
+mod check; // verifies programs
+#[cfg(feature = "assembler")]
 mod evaluate; // the reference evaluator
 
+#[cfg(feature = "assembler")]
 mod address; // general registers for pointers
+#[cfg(feature = "assembler")]
 mod allocate; // vector registers by linear scan
+#[cfg(feature = "assembler")]
 mod arm64; // the table and the encoding of ARM64
+#[cfg(feature = "assembler")]
 mod code; // the compiler's stages, in order
+#[cfg(feature = "assembler")]
 mod emit; // machine code of functions
+#[cfg(feature = "assembler")]
 mod live; // liveness of variables by lane
+#[cfg(feature = "assembler")]
 mod lower; // programs to machine instructions
+#[cfg(feature = "assembler")]
 mod machine; // machine instructions before allocation
+#[cfg(feature = "assembler")]
 mod op; // operations of machine instructions
+#[cfg(feature = "assembler")]
 mod order; // instruction order by register pressure
+#[cfg(feature = "assembler")]
 mod x86; // the tables and the encoding of x86-64
 
-mod processor; // what this processor has
-
+#[cfg(feature = "assembler")]
 mod exec; // loads code and makes it callable
 
 pub use crate::builder::VectorBuilder;
+#[cfg(feature = "assembler")]
 pub use crate::check::VectorProgramError;
-pub use crate::code::{Isa, VectorCode, VectorCompileError, compile};
+#[cfg(feature = "assembler")]
+pub use crate::code::{VectorCode, VectorCompileError, compile};
+#[cfg(feature = "assembler")]
 pub use crate::evaluate::{EvaluateError, EvaluationState, evaluate};
-pub use crate::exec::{ExecutableCode, VectorFunction};
+#[cfg(feature = "assembler")]
+pub use crate::exec::ExecutableCode;
+pub use crate::processor::{Isa, VectorFunction};
 pub use crate::program::{
     Binary, Comparison, Counter, CounterSum, Index, LaneType, LoopRange, StoredType, Unary, Value, Variable,
     VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
 };
 
 /// Implements `Debug` of error types as their `Display`, so that `main` and `expect` print the message.
+#[cfg(feature = "assembler")]
 macro_rules! debug_as_display {
     ($($error:ty),+) => {
         $(impl std::fmt::Debug for $error {
@@ -42,4 +62,5 @@ macro_rules! debug_as_display {
         })+
     };
 }
+#[cfg(feature = "assembler")]
 debug_as_display!(EvaluateError, VectorProgramError, VectorCompileError);

@@ -4,8 +4,8 @@
 //! well; the allocator decides whether a constant is in a machine register or in memory. An instruction
 //! becomes one of the target, with a few exceptions that become several ([`crate::emit`]).
 
-use crate::code::Isa;
 use crate::op::Op;
+use crate::processor::Isa;
 use crate::program::{Counter, Index};
 
 /// An unallocated register, or a marker in the place of one.

@@ -1,10 +1,47 @@
-//! This processor: the instruction sets that it has, and whether wider vectors make it faster.
+//! Instruction sets, those that this processor has, and whether wider vectors make it faster.
 
-use crate::code::Isa;
+use serde::{Deserialize, Serialize};
+
+/// An instruction set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Isa {
+    /// 128 bits: NEON of ARM64.
+    Neon,
+    /// 256 bits: AVX2 with FMA3 and F16C.
+    Avx2,
+    /// 512 bits: AVX-512 F, BW, DQ and VL, beside the extensions of [`Isa::Avx2`].
+    Avx512,
+}
+
+impl Isa {
+    /// Every instruction set, narrowest first.
+    pub const ALL: [Isa; 3] = [Isa::Neon, Isa::Avx2, Isa::Avx512];
+
+    /// Whether this processor has the instructions. No instruction set is available on Windows, whose calling
+    /// convention is not the one that compiled programs use.
+    pub fn is_available(self) -> bool {
+        has(self)
+    }
+
+    /// The instruction set whose code is fastest on this processor; `None` if none is available.
+    pub fn detect() -> Option<Isa> {
+        let wide = Isa::Avx512.is_available() && is_faster_at_512_bits();
+        if wide {
+            Some(Isa::Avx512)
+        } else {
+            [Isa::Avx2, Isa::Neon].into_iter().find(|isa| isa.is_available())
+        }
+    }
+}
+
+/// A compiled program. The parameters are the base addresses, the bindings, the scratch memory, and the range
+/// of [`LoopRange::Call`](crate::LoopRange::Call).
+pub type VectorFunction =
+    unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
 
 /// Whether this processor has the instructions, and compiled programs its calling convention.
 #[cfg(all(target_arch = "x86_64", not(windows)))]
-pub(crate) fn has(isa: Isa) -> bool {
+fn has(isa: Isa) -> bool {
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c");
@@ -22,7 +59,7 @@ pub(crate) fn has(isa: Isa) -> bool {
 
 /// Whether compiled programs use the calling convention; every ARM64 processor has NEON.
 #[cfg(not(all(target_arch = "x86_64", not(windows))))]
-pub(crate) fn has(isa: Isa) -> bool {
+fn has(isa: Isa) -> bool {
     cfg!(all(target_arch = "aarch64", not(windows))) && isa == Isa::Neon
 }
 
@@ -34,7 +71,7 @@ pub(crate) fn has(isa: Isa) -> bool {
 /// differ from run to run. Wide code was measured on EPYC 9005 and Sapphire Rapids, where it doubles the
 /// throughput of products.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn is_faster_at_512_bits() -> bool {
+fn is_faster_at_512_bits() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     let signature = __cpuid(1).eax;
     let (family, extended) = (signature >> 8 & 15, signature >> 20 & 255);
@@ -50,6 +87,6 @@ pub(crate) fn is_faster_at_512_bits() -> bool {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn is_faster_at_512_bits() -> bool {
+fn is_faster_at_512_bits() -> bool {
     false
 }

@@ -326,16 +326,6 @@ impl LaneType {
     pub fn is_signed(self) -> bool {
         matches!(self, LaneType::I32 | LaneType::I64)
     }
-
-    /// Clears the bits that a lane has no room for.
-    pub(crate) fn truncate(self, bits: u64) -> u64 {
-        if self.bits() == 32 { bits & 0xffff_ffff } else { bits }
-    }
-
-    /// Sign-extends a lane of a signed integer.
-    pub(crate) fn signed(self, bits: u64) -> i64 {
-        if self.bits() == 32 { i64::from(bits as u32 as i32) } else { bits as i64 }
-    }
 }
 
 impl StoredType {

@@ -38,6 +38,10 @@ struct Cli {
     /// The place of constants, such as weights.
     #[arg(long, value_enum, default_value_t = PlaceArg::Object)]
     constants: PlaceArg,
+    /// Makes large products and convolutions as fast as in a process; the program needs the feature `products`
+    /// of `arrayjit-rt`.
+    #[arg(long)]
+    products: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -81,6 +85,7 @@ fn run(cli: &Cli) -> Result<()> {
         [] => Library::new(&name, &triple)?,
         levels => Library::with_levels(&name, &triple, levels)?,
     };
+    let library = if cli.products { library.with_products() } else { library };
     let mut library = library.with_constants_in(place);
     add(&mut library, cli)?;
     std::fs::create_dir_all(&cli.output).with_context(|| cli.output.display().to_string())?;

@@ -2,6 +2,7 @@
 
 use arrayjit::HostArray;
 use arrayjit_aot::{ConstantPlace, Library};
+use codegen_cranelift::object::PRODUCT;
 use expect_test::expect_file;
 use object::{Architecture, BinaryFormat, Object, ObjectSection, ObjectSymbol};
 
@@ -50,5 +51,37 @@ fn object_files_have_the_format_of_the_system() {
             use object::RelocationKind::{PltRelative, Relative};
             assert!([Relative, PltRelative].contains(&kind), "{triple}: {kind:?}");
         }
+    }
+}
+
+#[test]
+fn modules_and_objects_with_products_name_what_they_need() {
+    let text = "input a f32[37, 53], b f32[53, 29]; c[i,j] :+= a[i,k] * b[k,j]; keep c";
+    let systems = [
+        ("x86_64-unknown-linux-gnu", true),
+        ("x86_64-apple-darwin", true),
+        ("x86_64-pc-windows-msvc", false),
+    ];
+    for (triple, has_products) in systems {
+        let library = |library: Library| {
+            let mut library = library;
+            library.add_text("f", text, &[]).expect("a valid text");
+            library
+        };
+        let without = library(Library::new("p", triple).expect("a target"));
+        assert!(!without.rust_module().contains("products"), "{triple}");
+        let with = library(Library::new("p", triple).expect("a target").with_products());
+        let is_here = has_products && cfg!(target_arch = "x86_64");
+        assert_eq!(with.rust_module().contains("arrayjit_rt::products::VERSION"), is_here, "{triple}");
+        assert_eq!(with.c_header().contains("feature `products`"), is_here, "{triple}");
+        let bytes = with.object().expect("a small object");
+        let file = object::File::parse(&*bytes).expect("an object file");
+        let needed = file.symbols().filter(|symbol| symbol.is_undefined()).map(|symbol| symbol.name());
+        let calls = needed.flatten().any(|name| name.trim_start_matches('_') == PRODUCT);
+        assert_eq!(calls, is_here, "{triple}");
+        // The addresses of functions are in data, which is writable; code has none.
+        let data = file.sections().find(|section| section.kind() == object::SectionKind::Data);
+        let addresses = data.map_or(0, |data| data.relocations().count());
+        assert_eq!(addresses > 1, is_here, "{triple}");
     }
 }

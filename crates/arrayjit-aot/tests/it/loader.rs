@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use arrayjit_rt as _;
-use code_memory::LoadedCode;
-use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use codegen_cranelift::object::{ObjectFunction, ObjectProduct, RelocationTarget as ObjectTarget};
+use object::{Object, ObjectSection, ObjectSymbol, RelocationKind, RelocationTarget};
+use region::{Allocation, Protection};
 
 /// Declares functions of `arrayjit-rt` and lists them with their addresses.
 macro_rules! runtime {
@@ -28,7 +29,7 @@ runtime! {
     arrayjit_rt_rem_f32 arrayjit_rt_rem_f64 arrayjit_rt_pow_i64 arrayjit_rt_pow_u64
     arrayjit_rt_fma_f32 arrayjit_rt_fma_f64 arrayjit_rt_ceil_f32 arrayjit_rt_ceil_f64
     arrayjit_rt_floor_f32 arrayjit_rt_floor_f64 arrayjit_rt_trunc_f32 arrayjit_rt_trunc_f64
-    arrayjit_rt_nearest_f32 arrayjit_rt_nearest_f64
+    arrayjit_rt_nearest_f32 arrayjit_rt_nearest_f64 arrayjit_rt_product_1
 }
 
 /// Code and data in one piece, whose parts refer to each other.
@@ -36,6 +37,22 @@ runtime! {
 pub(crate) struct Image {
     bytes: Vec<u8>,
     stubs: BTreeMap<String, usize>,
+    /// Places of addresses, with what is there.
+    addresses: Vec<(usize, usize)>,
+}
+
+/// An image that can be called, and whose data can be written.
+pub(crate) struct LoadedImage(Allocation);
+
+// SAFETY: threads change nothing in the image but the plans of products, which are atomic.
+unsafe impl Send for LoadedImage {}
+// SAFETY: as above.
+unsafe impl Sync for LoadedImage {}
+
+impl LoadedImage {
+    pub(crate) fn address(&self, offset: usize) -> *const u8 {
+        self.0.as_ptr::<u8>().wrapping_add(offset)
+    }
 }
 
 impl Image {
@@ -67,14 +84,57 @@ impl Image {
         stub
     }
 
-    pub(crate) fn load(&self) -> LoadedCode {
-        LoadedCode::load(&[&self.bytes]).expect("memory for code")
+    /// Says that the 64 bits at `place` have the address of `target`.
+    fn refer(&mut self, place: usize, target: usize) {
+        self.addresses.push((place, target));
+    }
+
+    /// Adds a function that is no entry, and returns its offset.
+    pub(crate) fn function(&mut self, function: &ObjectFunction) -> usize {
+        let parts: Vec<usize> = function.parts.iter().map(|part| self.function(part)).collect();
+        let products: Vec<usize> = function.products.iter().map(|product| self.product(product)).collect();
+        let start = self.add(&function.code);
+        for relocation in &function.relocations {
+            let target = match relocation.target {
+                ObjectTarget::Runtime(name) => self.runtime(name),
+                ObjectTarget::Part(at) => parts[at],
+                ObjectTarget::Product(at) => products[at],
+                ObjectTarget::Kernel(_) | ObjectTarget::Data => panic!("a reference of an entry"),
+            };
+            self.relate(start + relocation.offset as usize, target, relocation.addend);
+        }
+        start
+    }
+
+    fn product(&mut self, product: &ObjectProduct) -> usize {
+        let data = self.add(&product.data);
+        let functions: Vec<usize> = product.functions.iter().map(|code| self.add(code)).collect();
+        let words = [0, 0, product.data.len() as u64, functions.len() as u64];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let start = self.add(&[bytes, vec![0; 8 * functions.len()]].concat());
+        self.refer(start + 8, data);
+        functions.iter().enumerate().for_each(|(at, &function)| self.refer(start + 32 + 8 * at, function));
+        start
+    }
+
+    pub(crate) fn load(&self) -> LoadedImage {
+        let size = self.bytes.len().max(1);
+        let mut memory = region::alloc(size, Protection::READ_WRITE_EXECUTE).expect("memory for code");
+        let base = memory.as_mut_ptr::<u8>();
+        let mut bytes = self.bytes.clone();
+        for &(place, target) in &self.addresses {
+            let address = base.addr() + target;
+            bytes[place..place + 8].copy_from_slice(&address.to_le_bytes());
+        }
+        // SAFETY: the memory has as many bytes, and nothing else refers to it.
+        unsafe { base.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        LoadedImage(memory)
     }
 }
 
 /// The entries of an object file by name.
 pub(crate) struct LoadedObject {
-    code: LoadedCode,
+    code: LoadedImage,
     entries: BTreeMap<String, usize>,
 }
 
@@ -85,7 +145,8 @@ impl LoadedObject {
         let mut image = Image::default();
         let mut offsets = HashMap::new();
         for section in file.sections() {
-            if section.size() > 0 && [".text", ".rodata"].contains(&section.name().expect("a name")) {
+            if section.size() > 0 && [".text", ".rodata", ".data"].contains(&section.name().expect("a name"))
+            {
                 let data = section.data().expect("the data of the section");
                 offsets.insert(section.index(), image.add(data));
             }
@@ -99,7 +160,11 @@ impl LoadedObject {
                     Some(section) => offsets[&section] + symbol.address() as usize,
                     None => image.runtime(symbol.name().expect("a name")),
                 };
-                image.relate(start + offset as usize, target, relocation.addend());
+                let place = start + offset as usize;
+                match relocation.kind() {
+                    RelocationKind::Absolute => image.refer(place, target),
+                    _ => image.relate(place, target, relocation.addend()),
+                }
             }
         }
         let global = file.symbols().filter(|symbol| symbol.is_global() && !symbol.is_undefined());
@@ -118,7 +183,7 @@ impl LoadedObject {
     pub(crate) unsafe fn call(&self, name: &str, args: &[*mut u8], bindings: &[i64], arena: *mut u8) -> i64 {
         let offset = self.entries[name];
         // SAFETY: the object has an entry there.
-        let entry: arrayjit_rt::Entry = unsafe { std::mem::transmute(self.code.address(0).add(offset)) };
+        let entry: arrayjit_rt::Entry = unsafe { std::mem::transmute(self.code.address(offset)) };
         // SAFETY: the caller's promise.
         unsafe { entry(args.as_ptr(), bindings.as_ptr(), arena) }
     }

@@ -16,3 +16,4 @@ mod onnx;
 mod onnx_builder;
 mod programs;
 mod random;
+mod speed;

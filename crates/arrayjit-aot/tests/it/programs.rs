@@ -1,7 +1,7 @@
 //! Whole programs: the entries of objects compute the bits of a backend of this process.
 #![allow(unsafe_code, reason = "entries of objects are called here")]
 
-use arrayjit::{Backend, Compiled, DType, HostArray, Nodes, TensorNode};
+use arrayjit::{Backend, Compiled, DType, HostArray, Nodes, Routine, TensorNode};
 use arrayjit_aot::{ConstantPlace, Library, LibraryRoutine, ObjectLevel};
 
 use crate::kernels::levels;
@@ -15,6 +15,25 @@ const PROGRAMS: &[(&str, &str, &[i64])] = &[
     ("sums", "input x f32[33, 70]; s[i] :+= x[i,j] * x[i,j]; m :max= s[i]; keep s, m", &[]),
     ("product", "input a f32[37, 53], b f32[53, 29]; c[i,j] :+= a[i,k] * b[k,j]; keep c", &[]),
     ("narrow", "input a f16[16, 24], b bf16[24, 8]; c[i,j] :+= a[i,k] * b[k,j]; keep c", &[]),
+    ("deep", "input a f32[150, 700], b f32[700, 90]; c[i,j] :+= a[i,k] * b[k,j]; keep c", &[]),
+    ("batched", "input a f64[3, 20, 31], b f64[3, 31, 22]; c[n,i,j] :+= a[n,i,k] * b[n,k,j]; keep c", &[]),
+    (
+        "dense",
+        "input x f32[40, 70], w f32[50, 70], b f32[50]
+         y[i,o] :+= x[i,k] * w[o,k]
+         z[i,o] := max(y[i,o] + b[o], 0)
+         keep z",
+        &[],
+    ),
+    (
+        "convolution",
+        "input x f32[2, 5, 18, 18], w f32[7, 5, 3, 3]
+         y[n,o,i,j] :+= x[n,c,i+p,j+q] * w[o,c,p,q]
+         keep y",
+        &[],
+    ),
+    ("bytes", "input a u8[20, 40], b i8[40, 24]; c[i,j] :+= i32(a[i,k]) * i32(b[k,j]); keep c", &[]),
+    ("rows", "size n <= 50; input x f32[n, 40], w f32[40, 33]; y[i,o] :+= x[i,k] * w[k,o]; keep y", &[37]),
     ("doubles", "input x f64[50]; y[i] := sqrt(abs(x[i])) + floor(x[i]) % 3; keep y", &[]),
     ("integers", "input x i32[20], n u8[20]; y[i] := pow(x[i], 3) + x[i] / (i32(n[i]) + 1); keep y", &[]),
     ("position", "input x f32[9, 4]; y[j] := x[@at, j] where @at < 9; keep y", &[5]),
@@ -73,17 +92,23 @@ pub(crate) fn reference(
     routine: &LibraryRoutine,
     bindings: &[i64],
 ) -> Vec<HostArray> {
-    let node = |array: &arrayjit_aot::ArrayParameter| -> TensorNode {
-        compiled.node(&array.node).expect("a node of the routine").clone()
-    };
+    let linked = linked_values(backend, compiled, routine);
+    linked.run(bindings).expect("in range").sync().expect("ran");
+    let read = |array| linked.context().to_host(&node(compiled, array)).expect("in the context");
+    routine.arrays().iter().map(read).collect()
+}
+
+fn node(compiled: &Compiled, array: &arrayjit_aot::ArrayParameter) -> TensorNode {
+    compiled.node(&array.node).expect("a node of the routine").clone()
+}
+
+/// A compiled program with values for all arrays.
+pub(crate) fn linked_values(backend: &Backend, compiled: &Compiled, routine: &LibraryRoutine) -> Routine {
     let mut context = backend.context().expect("a context");
     for (array, values) in routine.arrays().iter().zip(values(routine)) {
-        context = context.init_from_host(&node(array), values).expect("memory");
+        context = context.init_from_host(&node(compiled, array), values).expect("memory");
     }
-    let linked = compiled.link(&context).expect("all nodes have values");
-    linked.run(bindings).expect("in range").sync().expect("ran");
-    let read = |array| linked.context().to_host(&node(array)).expect("in the context");
-    routine.arrays().iter().map(read).collect()
+    compiled.link(&context).expect("all nodes have values")
 }
 
 #[repr(C, align(64))]
@@ -118,18 +143,49 @@ pub(crate) fn run_on(
     values: &[HostArray],
     bindings: &[i64],
 ) -> Result<Vec<Vec<u8>>, i64> {
-    let mut memory: Vec<Vec<Line>> = values.iter().map(|values| aligned(values.bytes())).collect();
-    let args: Vec<*mut u8> = memory.iter_mut().map(|lines| lines.as_mut_ptr().cast()).collect();
-    let mut arena = aligned(&vec![0xa5; routine.arena_bytes()]);
-    // SAFETY: the arrays have the sizes of the routine, and the processor the level of the entry.
-    let status = unsafe { object.call(entry, &args, bindings, arena.as_mut_ptr().cast()) };
+    let mut called = CalledEntry::with_values(object, entry, routine, values);
     let bytes = |(lines, array): (&Vec<Line>, &arrayjit_aot::ArrayParameter)| {
         let all: Vec<u8> = lines.iter().flat_map(|line| line.0).collect();
         all[..array.len() * array.dtype.size_bytes()].to_vec()
     };
-    match status {
-        0 => Ok(memory.iter().zip(routine.arrays()).map(bytes).collect()),
+    match called.status(bindings) {
+        0 => Ok(called.memory.iter().zip(routine.arrays()).map(bytes).collect()),
         status => Err(status),
+    }
+}
+
+/// An entry with its arrays and its arena.
+pub(crate) struct CalledEntry<'o> {
+    object: &'o LoadedObject,
+    entry: &'o str,
+    memory: Vec<Vec<Line>>,
+    arena: Vec<Line>,
+}
+
+impl<'o> CalledEntry<'o> {
+    pub(crate) fn new(object: &'o LoadedObject, entry: &'o str, routine: &LibraryRoutine) -> Self {
+        CalledEntry::with_values(object, entry, routine, &values(routine))
+    }
+
+    fn with_values(
+        object: &'o LoadedObject,
+        entry: &'o str,
+        routine: &LibraryRoutine,
+        values: &[HostArray],
+    ) -> Self {
+        let memory = values.iter().map(|values| aligned(values.bytes())).collect();
+        CalledEntry { object, entry, memory, arena: aligned(&vec![0xa5; routine.arena_bytes()]) }
+    }
+
+    fn status(&mut self, bindings: &[i64]) -> i64 {
+        let args: Vec<*mut u8> = self.memory.iter_mut().map(|lines| lines.as_mut_ptr().cast()).collect();
+        // SAFETY: the arrays have the sizes of the routine, and the processor the level of the entry.
+        unsafe { self.object.call(self.entry, &args, bindings, self.arena.as_mut_ptr().cast()) }
+    }
+
+    /// Runs an entry without parameters.
+    pub(crate) fn run(&mut self) {
+        assert_eq!(self.status(&[]), 0);
     }
 }
 
@@ -137,9 +193,7 @@ pub(crate) fn symbol(library: &str, routine: &str, level: ObjectLevel) -> String
     format!("{library}_{routine}_{}", level.to_string().replace('-', "_"))
 }
 
-#[test]
-fn programs_have_the_bits_of_the_process() {
-    let mut library = Library::with_levels("all", TRIPLE, &levels()).expect("a target");
+fn check_programs(mut library: Library) -> Library {
     for (name, text, _) in PROGRAMS {
         library.add_text(name, text, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
@@ -147,12 +201,32 @@ fn programs_have_the_bits_of_the_process() {
     for (routine, (name, text, bindings)) in library.routines().iter().zip(PROGRAMS) {
         let expected = reference_of_text(text, routine, bindings);
         for level in levels() {
-            let found = run(&object, &symbol("all", name, level), routine, bindings).expect("it runs");
-            for ((array, expected), found) in routine.arrays().iter().zip(&expected).zip(&found) {
-                assert!(expected.bytes() == found, "{name} at {level}: `{}` differs", array.node);
+            // The second run finds the plans of products.
+            for _ in 0..2 {
+                let found = run(&object, &symbol("all", name, level), routine, bindings).expect("it runs");
+                for ((array, expected), found) in routine.arrays().iter().zip(&expected).zip(&found) {
+                    assert!(expected.bytes() == found, "{name} at {level}: `{}` differs", array.node);
+                }
             }
         }
     }
+    library
+}
+
+#[test]
+fn programs_have_the_bits_of_the_process() {
+    let library = check_programs(Library::with_levels("all", TRIPLE, &levels()).expect("a target"));
+    assert!(!library.calls_products());
+}
+
+#[test]
+fn products_of_the_runtime_have_the_bits_of_the_process() {
+    let library = Library::with_levels("all", TRIPLE, &levels()).expect("a target").with_products();
+    let library = check_programs(library);
+    let names =
+        library.routines().iter().filter(|routine| routine.calls_products()).map(|routine| routine.name());
+    let expected = ["product", "deep", "batched", "dense", "convolution", "bytes", "rows"];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -213,7 +287,7 @@ fn constants_in_a_file_are_read_where_the_caller_has_them() {
 
 #[test]
 fn wrong_calls_change_nothing() {
-    let (name, text, _) = PROGRAMS[7];
+    let (name, text, _) = PROGRAMS.iter().find(|(name, ..)| *name == "sized").copied().expect("a program");
     let mut library = Library::with_levels("all", TRIPLE, &levels()[..1]).expect("a target");
     let routine = library.add_text(name, text, &[]).expect("a valid text");
     let (low, high) = routine.parameters()[0].interval();

@@ -40,7 +40,8 @@ fn random_programs_have_the_bits_of_the_process() {
             continue;
         };
         let level = levels()[seed as usize % levels().len()];
-        let mut library = Library::with_levels("random", TRIPLE, &[level]).expect("a target");
+        let library = Library::with_levels("random", TRIPLE, &[level]).expect("a target");
+        let mut library = if seed % 2 == 0 { library } else { library.with_products() };
         let added = library.add("f", |backend| backend.compile(&text, nodes()).map(CompiledProgram::from));
         if let Err(error) = added {
             let has_function = !error.to_string().contains("an object file has no such function");

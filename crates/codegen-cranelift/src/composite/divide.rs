@@ -76,7 +76,7 @@ pub(super) fn may_divide(body: &[Stmt]) -> bool {
     canonical::adds_products(body) || has_conditions(body)
 }
 
-pub(super) fn has_conditions(body: &[Stmt]) -> bool {
+pub(crate) fn has_conditions(body: &[Stmt]) -> bool {
     walk::stmts(body).any(|stmt| stmt.condition().is_some())
 }
 

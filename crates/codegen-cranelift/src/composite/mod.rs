@@ -12,8 +12,8 @@ pub(crate) mod run;
 use codegen_core::{CodegenError, Kernel, KernelAbi, Launch};
 
 use crate::jit::Compiled;
-pub(crate) use plan::{CompositePlan, FlatPart, plan};
-use plan::{PlannedGemm, PlannedPart};
+pub(crate) use divide::has_conditions;
+pub(crate) use plan::{CompositePlan, FlatPart, PlannedGemm, PlannedPart, plan};
 use run::{CompositeKernel, CompositeStep};
 
 /// Compiles a part that is not a contraction; returns its code and ABI.
@@ -32,12 +32,7 @@ pub(crate) fn compose(
     compile: CompilePart<'_>,
 ) -> Result<(Compiled, KernelAbi), CodegenError> {
     let own_args = kernel.ir().nodes.len();
-    let mut shared = Vec::new();
-    let mut scratch = 0usize;
-    for decl in &plan.shared {
-        shared.push(scratch);
-        scratch += divide::bytes(decl).next_multiple_of(alignment);
-    }
+    let (shared, scratch) = plan.shared_offsets(alignment);
     let launch = kernel.abi().launch;
     let mut composer = Composer { kernel, threads, parts: Vec::new(), scratch: 0, launch, compile };
     let steps = composer.steps(&plan.parts)?;
@@ -49,6 +44,19 @@ pub(crate) fn compose(
     let symbols = kernel.ir().symbols.len();
     let composite = CompositeKernel { steps, parts: Vec::new(), args: own_args, symbols, shared, scratch };
     Ok((Compiled::Steps(Box::new(composite), composer.parts), abi))
+}
+
+impl<P> CompositePlan<P> {
+    /// The offset of each shared node in scratch memory, and the bytes of all.
+    pub(crate) fn shared_offsets(&self, alignment: usize) -> (Vec<usize>, usize) {
+        let mut bytes = 0;
+        let offsets = self.shared.iter().map(|decl| {
+            let offset = bytes;
+            bytes += divide::bytes(decl).next_multiple_of(alignment);
+            offset
+        });
+        (offsets.collect(), bytes)
+    }
 }
 
 struct Composer<'a> {
@@ -87,9 +95,9 @@ impl Composer<'_> {
         Ok(CompositeStep::Part(self.parts.len() - 1))
     }
 
-    fn contraction(&mut self, PlannedGemm { plan, contraction, .. }: &PlannedGemm) -> CompositeStep {
+    fn contraction(&mut self, gemm: &PlannedGemm) -> CompositeStep {
+        let (plan, unit) = (&gemm.plan, gemm.unit());
         self.scratch = self.scratch.max(plan.scratch_bytes());
-        let unit = contraction.parallel.map(|_| gemm_problem::parallel_unit(contraction));
         if let Some(unit) = unit {
             self.launch = launch(self.launch, plan.grain().div_ceil(unit), self.threads as u64);
         }

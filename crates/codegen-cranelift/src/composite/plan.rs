@@ -10,7 +10,7 @@ use std::sync::Arc;
 use codegen_core::canonical::{Arrays, Contraction};
 use codegen_core::{CodegenError, Kernel};
 use lowered_ir::ir::{Bound, LocalDecl, LoopId, Stmt, SymbolId};
-use microkernels::{ChoiceError, CpuTarget, GemmPlan};
+use microkernels::{BlockingChoice, ChoiceError, CpuTarget, GemmPlan, GemmProblem, UnlinkedPlan};
 
 use super::divide::{DividedKernel, KernelPart, divide, has_conditions, may_divide};
 use super::gemm_problem;
@@ -19,46 +19,81 @@ use crate::choice::CompilationChoice;
 use crate::support::failed;
 use crate::vector::{self, Target};
 
+/// The plan of a product.
+pub(crate) trait ProductPlan: Sized + Send + Sync + 'static {
+    /// The plan for a CPU, with a choice or the heuristics; `None` if there is none.
+    fn of(
+        problem: &GemmProblem,
+        cpu: &CpuTarget,
+        choice: Option<&BlockingChoice>,
+    ) -> Result<Option<Self>, ChoiceError>;
+}
+
+/// Plans that this process runs.
+impl ProductPlan for GemmPlan {
+    fn of(
+        problem: &GemmProblem,
+        cpu: &CpuTarget,
+        choice: Option<&BlockingChoice>,
+    ) -> Result<Option<Self>, ChoiceError> {
+        match choice {
+            None => Ok(GemmPlan::new(problem, cpu)),
+            Some(choice) => GemmPlan::with_blocking(problem, cpu, choice),
+        }
+    }
+}
+
+/// Plans for objects.
+impl ProductPlan for UnlinkedPlan {
+    fn of(
+        problem: &GemmProblem,
+        cpu: &CpuTarget,
+        choice: Option<&BlockingChoice>,
+    ) -> Result<Option<Self>, ChoiceError> {
+        UnlinkedPlan::new(problem, cpu, choice)
+    }
+}
+
 /// A kernel that runs as a composite. At least one part has a GEMM plan, or a condition ends a loop of it.
-pub(crate) struct CompositePlan {
+pub(crate) struct CompositePlan<P = GemmPlan> {
     /// The parts, in order.
-    pub(super) parts: Vec<PlannedPart>,
+    pub(crate) parts: Vec<PlannedPart<P>>,
     /// Locals that several parts share, which are nodes after the kernel's own.
-    pub(super) shared: Vec<LocalDecl>,
+    pub(crate) shared: Vec<LocalDecl>,
 }
 
 /// A part of a composite.
-pub(super) enum PlannedPart {
+pub(crate) enum PlannedPart<P = GemmPlan> {
     /// Parts that run for each value of a symbol.
-    Loop { symbol: SymbolId, end: Bound, is_parallel: bool, parts: Vec<PlannedPart> },
+    Loop { symbol: SymbolId, end: Bound, is_parallel: bool, parts: Vec<PlannedPart<P>> },
     /// A contraction with a GEMM plan.
-    Gemm(Box<PlannedGemm>),
+    Gemm(Box<PlannedGemm<P>>),
     /// A kernel that is compiled like any other.
     Alone(Box<Kernel>),
 }
 
 /// A contraction with a GEMM plan.
-pub(crate) struct PlannedGemm {
-    pub(super) plan: Arc<GemmPlan>,
+pub(crate) struct PlannedGemm<P = GemmPlan> {
+    pub(crate) plan: Arc<P>,
     pub(super) contraction: Contraction,
     /// The kernel that consists of the contraction.
     kernel: Kernel,
 }
 
 /// A part of a composite in a flat list, in which loops are a start and an end around their parts.
-pub(crate) enum FlatPart<'p> {
+pub(crate) enum FlatPart<'p, P = GemmPlan> {
     LoopStart { symbol: SymbolId, end: &'p Bound, is_parallel: bool },
     LoopEnd(SymbolId),
-    Gemm(&'p PlannedGemm),
+    Gemm(&'p PlannedGemm<P>),
     Alone(&'p Kernel),
 }
 
 /// The plan that a kernel keeps, with the CPU and the target for which it was made.
-struct KeptPlan {
+struct KeptPlan<P> {
     cpu: CpuTarget,
     target: Target,
     choice: CompilationChoice,
-    composite: Option<Arc<CompositePlan>>,
+    composite: Option<Arc<CompositePlan<P>>>,
 }
 
 /// Plans a kernel as a composite, or returns the plan that the kernel keeps from an earlier call; `None` if
@@ -68,17 +103,17 @@ struct KeptPlan {
 ///
 /// [`CodegenError::Failed`] if a part is not a valid kernel, which is a bug, and [`CodegenError::Choice`] if
 /// the choice for a contraction does not fit.
-pub(crate) fn plan(
+pub(crate) fn plan<P: ProductPlan>(
     kernel: &Kernel,
     cpu: &CpuTarget,
     target: Target,
     choice: &CompilationChoice,
-) -> Result<Option<Arc<CompositePlan>>, CodegenError> {
+) -> Result<Option<Arc<CompositePlan<P>>>, CodegenError> {
     if !may_divide(&kernel.ir().body) {
         choice.check_gemms(kernel, 0)?;
         return Ok(None);
     }
-    let make = || -> Result<Option<Arc<CompositePlan>>, CodegenError> {
+    let make = || -> Result<Option<Arc<CompositePlan<P>>>, CodegenError> {
         let composite = Planner { cpu, target, choice, num_gemms: 0 }.composite(kernel)?;
         choice.check_gemms(kernel, composite.as_ref().map_or(0, CompositePlan::num_gemms))?;
         Ok(composite.map(Arc::new))
@@ -98,18 +133,21 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn composite(mut self, kernel: &Kernel) -> Result<Option<CompositePlan>, CodegenError> {
+    fn composite<P: ProductPlan>(
+        mut self,
+        kernel: &Kernel,
+    ) -> Result<Option<CompositePlan<P>>, CodegenError> {
         let Some(DividedKernel { parts, shared, .. }) = divided(kernel)? else { return Ok(None) };
         let parts = self.parts(parts).map_err(|why| self.choice.does_not_fit(kernel, why))?;
         let is_worth = self.num_gemms > 0 || has_conditions(&kernel.ir().body);
         Ok(is_worth.then_some(CompositePlan { parts, shared }))
     }
 
-    fn parts(&mut self, parts: Vec<KernelPart>) -> Result<Vec<PlannedPart>, ChoiceError> {
+    fn parts<P: ProductPlan>(&mut self, parts: Vec<KernelPart>) -> Result<Vec<PlannedPart<P>>, ChoiceError> {
         parts.into_iter().map(|part| self.part(part)).collect()
     }
 
-    fn part(&mut self, part: KernelPart) -> Result<PlannedPart, ChoiceError> {
+    fn part<P: ProductPlan>(&mut self, part: KernelPart) -> Result<PlannedPart<P>, ChoiceError> {
         Ok(match part {
             KernelPart::Loop { symbol, end, is_parallel, parts } => {
                 PlannedPart::Loop { symbol, end, is_parallel, parts: self.parts(parts)? }
@@ -127,15 +165,18 @@ impl Planner<'_> {
     }
 
     /// The GEMM plan of a kernel that consists of one contraction.
-    fn gemm(&self, kernel: &Kernel, contraction: &Contraction) -> Result<Option<GemmPlan>, ChoiceError> {
+    fn gemm<P: ProductPlan>(
+        &self,
+        kernel: &Kernel,
+        contraction: &Contraction,
+    ) -> Result<Option<P>, ChoiceError> {
         let arrays = Arrays::of(kernel.ir());
         let problem = vector::epilogue(kernel, contraction, self.target)
             .ok()
             .and_then(|epilogue| gemm_problem::gemm_problem(contraction, epilogue, kernel.ir(), &arrays));
-        match (problem, self.choice.gemm(self.num_gemms)) {
-            (None, _) => Ok(None),
-            (Some(problem), None) => Ok(GemmPlan::new(&problem, self.cpu)),
-            (Some(problem), Some(blocking)) => GemmPlan::with_blocking(&problem, self.cpu, blocking),
+        match problem {
+            None => Ok(None),
+            Some(problem) => P::of(&problem, self.cpu, self.choice.gemm(self.num_gemms)),
         }
     }
 }
@@ -154,7 +195,7 @@ fn divided(kernel: &Kernel) -> Result<Option<DividedKernel>, CodegenError> {
     Ok(divided.filter(fits))
 }
 
-impl CompositePlan {
+impl<P> CompositePlan<P> {
     /// The contractions with GEMM plans, each by the variable of its outermost loop.
     pub(crate) fn contractions(&self) -> BTreeSet<LoopId> {
         let gemms = self.flat_parts().into_iter().filter_map(|part| match part {
@@ -165,7 +206,7 @@ impl CompositePlan {
     }
 
     /// The contractions with GEMM plans, in order.
-    pub(crate) fn gemms(&self) -> impl Iterator<Item = &GemmPlan> {
+    pub(crate) fn gemms(&self) -> impl Iterator<Item = &P> {
         self.flat_parts().into_iter().filter_map(|part| match part {
             FlatPart::Gemm(gemm) => Some(&*gemm.plan),
             _ => None,
@@ -177,14 +218,14 @@ impl CompositePlan {
     }
 
     /// The parts in the order in which they run, with the start and the end of each loop.
-    pub(crate) fn flat_parts(&self) -> Vec<FlatPart<'_>> {
+    pub(crate) fn flat_parts(&self) -> Vec<FlatPart<'_, P>> {
         let mut flat = Vec::new();
         flatten(&self.parts, &mut flat);
         flat
     }
 }
 
-fn flatten<'p>(parts: &'p [PlannedPart], flat: &mut Vec<FlatPart<'p>>) {
+fn flatten<'p, P>(parts: &'p [PlannedPart<P>], flat: &mut Vec<FlatPart<'p, P>>) {
     for part in parts {
         match part {
             PlannedPart::Loop { symbol, end, is_parallel, parts } => {
@@ -199,15 +240,22 @@ fn flatten<'p>(parts: &'p [PlannedPart], flat: &mut Vec<FlatPart<'p>>) {
 }
 
 impl PlannedGemm {
+    /// The tiles and the packing, in words.
+    pub(crate) fn choices(&self) -> String {
+        self.plan.choices()
+    }
+}
+
+impl<P> PlannedGemm<P> {
     /// M, N and K.
     pub(crate) fn dimensions(&self) -> [i64; 3] {
         let found = &self.contraction;
         [found.num_rows(), found.num_columns(), found.num_products()]
     }
 
-    /// The tiles and the packing, in words.
-    pub(crate) fn choices(&self) -> String {
-        self.plan.choices()
+    /// If calls divide the plan, the positions along its parallel axis in one iteration of a call's range.
+    pub(crate) fn unit(&self) -> Option<u64> {
+        self.contraction.parallel.map(|_| gemm_problem::parallel_unit(&self.contraction))
     }
 
     /// The epilogue of one row as text.

@@ -15,19 +15,18 @@ use codegen_core::scheduled::{Binding, KernelCall, Slot};
 use codegen_core::{BASE_ALIGNMENT, Code, CodegenError, KernelAbi, LaunchEnd, Payload};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData, InstBuilder,
-    Signature, StackSlot, StackSlotData, StackSlotKind, UserExternalName, UserFuncName, Value, types,
+    AbiParam, Function, GlobalValue, InstBuilder, Signature, StackSlot, StackSlotData, StackSlotKind,
+    UserFuncName, Value, types,
 };
-use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 #[cfg(doc)]
 use lowered_ir::ir::Symbol;
-use lowered_ir::ir::{Affine, Var};
-use target_lexicon::Architecture;
 
-use super::{DATA, KERNELS, ObjectFunction, ObjectModule, ObjectTarget, compiled};
+use super::{
+    DATA, KERNELS, ObjectFunction, ObjectModule, ObjectTarget, affine, compiled, data, kernel_callee,
+};
 use crate::caps::ALIGNMENT;
-use crate::emit;
 use crate::emit::ssa::PLAIN;
 use crate::options::CraneliftOptions;
 
@@ -105,7 +104,7 @@ pub fn entry(
     let mut writer = EntryWriter { builder, isa: &*isa, code, module, args, arena, args_slot, bindings_slot };
     writer.check_alignment(places);
     let symbols = writer.symbols(bindings);
-    let data = writer.data();
+    let data = data(writer.builder.func, DATA, 0);
     code.schedule().calls().iter().try_for_each(|call| writer.call(call, &symbols, places, data))?;
     let done = writer.builder.ins().iconst(types::I64, 0);
     writer.builder.ins().return_(&[done]);
@@ -187,7 +186,9 @@ impl EntryWriter<'_> {
             let value = match &symbol.quotient {
                 None => self.builder.ins().load(types::I64, PLAIN, bindings, 8 * at as i32),
                 Some(quotient) => {
-                    let dividend = self.affine(&quotient.dividend, &values);
+                    let dividend = affine(&mut self.builder, &quotient.dividend, |_, symbol| {
+                        values.get(symbol.index()).copied()
+                    });
                     self.floored_quotient(dividend, quotient.divisor.max(1))
                 }
             };
@@ -204,17 +205,6 @@ impl EntryWriter<'_> {
         values
     }
 
-    fn affine(&mut self, affine: &Affine, symbols: &[Value]) -> Value {
-        let mut sum = self.builder.ins().iconst(types::I64, affine.offset());
-        for (var, factor) in affine.terms() {
-            let Var::Symbol(symbol) = var else { continue };
-            let Some(&value) = symbols.get(symbol.index()) else { continue };
-            let term = self.builder.ins().imul_imm_s(value, *factor);
-            sum = self.builder.ins().iadd(sum, term);
-        }
-        sum
-    }
-
     /// `dividend / divisor` for a positive divisor, rounded down.
     fn floored_quotient(&mut self, dividend: Value, divisor: i64) -> Value {
         let divisor = self.builder.ins().iconst(types::I64, divisor);
@@ -223,19 +213,6 @@ impl EntryWriter<'_> {
         let is_above = self.builder.ins().icmp(IntCC::SignedGreaterThan, back, dividend);
         let is_above = self.builder.ins().uextend(types::I64, is_above);
         self.builder.ins().isub(quotient, is_above)
-    }
-
-    /// The address of the library's data.
-    fn data(&mut self) -> GlobalValue {
-        let func = &mut self.builder.func;
-        let name = func.declare_imported_user_function(UserExternalName::new(DATA, 0));
-        let name = ExternalName::user(name);
-        func.create_global_value(GlobalValueData::Symbol {
-            name,
-            offset: 0.into(),
-            colocated: true,
-            tls: false,
-        })
     }
 
     /// Calls a kernel over the whole range of its launch.
@@ -260,7 +237,8 @@ impl EntryWriter<'_> {
         let scratch = self.in_arena(scratch_offset(self.code));
         let begin = self.builder.ins().iconst(types::I64, 0);
         let end = self.end(&self.code.artifact().kernels()[call.kernel], &bindings);
-        let callee = self.kernel(call.kernel);
+        let kernel = &self.module.kernels[call.kernel];
+        let callee = kernel_callee(self.builder.func, self.isa, (KERNELS, call.kernel), kernel);
         self.builder.ins().call(callee, &[args, bound, scratch, begin, end]);
         Ok(())
     }
@@ -310,22 +288,5 @@ impl EntryWriter<'_> {
         let zero = self.builder.ins().iconst(types::I64, 0);
         let end = self.builder.ins().smax(end, zero);
         self.builder.ins().umin(end, extent)
-    }
-
-    /// A reference to a kernel, which takes its arguments as its compiler makes it.
-    fn kernel(&mut self, kernel: usize) -> FuncRef {
-        let call_conv = match self.module.kernels[kernel].is_system_v {
-            true if self.isa.triple().architecture == Architecture::X86_64 => CallConv::SystemV,
-            _ => self.isa.default_call_conv(),
-        };
-        let func = &mut self.builder.func;
-        let name = func.declare_imported_user_function(UserExternalName::new(KERNELS, kernel as u32));
-        let signature = func.import_signature(emit::signature(call_conv));
-        func.import_function(ExtFuncData {
-            name: ExternalName::user(name),
-            signature,
-            colocated: true,
-            patchable: false,
-        })
     }
 }

@@ -7,12 +7,15 @@
 //! its schedule says, so that a program calls one symbol and interprets nothing.
 //!
 //! Kernels are the same as those for this process, with two differences: functions are called relative to the
-//! instruction pointer, because code in a file has no addresses, and products have no GEMM plans, which would
-//! need code of this process. Their loops are register tiles, which give the same bits.
+//! instruction pointer, because code in a file has no addresses, and products have GEMM plans only if the target
+//! [says so](ObjectTarget::with_products): the function [`PRODUCT`] of `arrayjit-rt` runs them. Otherwise their
+//! loops are register tiles, which give the same bits.
 
+mod composite; // kernels that run products
 mod entry; // the function that runs a routine
 mod target; // processors and systems
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use codegen_core::{
@@ -20,14 +23,23 @@ use codegen_core::{
 };
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{ExternalName, Function};
-use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::ir::{
+    ExtFuncData, ExternalName, FuncRef, Function, GlobalValue, GlobalValueData, InstBuilder, Signature,
+    UserExternalName, Value, types,
+};
+use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::{Context, FinalizedMachReloc, FinalizedRelocTarget};
+use cranelift_frontend::FunctionBuilder;
+use lowered_ir::ir::{Affine, LoopId, SymbolId, Var};
+use microkernels::UnlinkedPlan;
 use rayon::prelude::*;
+use target_lexicon::Architecture;
 
 pub use self::entry::{EntryError, MISALIGNED, NodePlace, arena_bytes, entry};
 pub use self::target::{ObjectFormat, ObjectLevel, ObjectTarget, TargetError};
+use crate::choice::CompilationChoice;
 use crate::compile::{KernelCompiler, LARGE_FUNCTION, codegen_error, guarded, workers};
+use crate::composite::{CompositePlan, has_conditions, plan};
 use crate::emit;
 use crate::options::CraneliftOptions;
 use crate::relocate::{self, CraneliftError};
@@ -73,9 +85,35 @@ pub struct ObjectFunction {
     pub code: Vec<u8>,
     /// The places that a linker completes.
     pub relocations: Vec<ObjectRelocation>,
+    /// Functions that only this one calls.
+    pub parts: Vec<ObjectFunction>,
+    /// Products that this function runs.
+    pub products: Vec<ObjectProduct>,
     /// Whether it takes its arguments as on System V, whatever the target is.
     is_system_v: bool,
 }
+
+/// The plan of a product for `arrayjit-rt`. In the memory of a program it is writable and consists of 64-bit
+/// words: 0, the address and the number of bytes of the data, and the number and the addresses of the
+/// functions.
+#[derive(Clone, Debug)]
+pub struct ObjectProduct {
+    /// The plan as `arrayjit-rt` reads it.
+    pub data: Vec<u8>,
+    /// The code of the functions that the plan calls. Their addresses must be multiples of 64.
+    pub functions: Vec<Vec<u8>>,
+}
+
+/// The version of the data of plans: `arrayjit_rt::products::VERSION` of the programs that code is for.
+pub const PRODUCT_VERSION: u32 = 1;
+
+/// The function of `arrayjit-rt` that runs a plan, with [`PRODUCT_VERSION`] at the end of its name.
+///
+/// ```text
+/// extern "C" fn(plan: *mut ObjectProduct, args: *const *mut u8, bindings: *const i64, scratch: *mut u8,
+///               begin: u64, end: u64)
+/// ```
+pub const PRODUCT: &str = "arrayjit_rt_product_1";
 
 /// A place in code that refers to a symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +150,10 @@ pub enum RelocationTarget {
     Runtime(&'static str),
     /// A kernel of the routine, by its position in the module.
     Kernel(usize),
+    /// A part of the function, by its position.
+    Part(usize),
+    /// A product of the function, by its position.
+    Product(usize),
     /// The constant data of the library.
     Data,
 }
@@ -119,6 +161,19 @@ pub enum RelocationTarget {
 impl Compiler for ObjectCompiler {
     type Source = CheckedKernel;
     type Options = CraneliftOptions;
+
+    fn whole_contractions(
+        &self,
+        _caps: &Caps,
+        kernels: &[Kernel],
+        _options: &CraneliftOptions,
+    ) -> Result<Vec<BTreeSet<LoopId>>, CodegenError> {
+        let one = |kernel: &Kernel| {
+            let plan = guarded(&kernel.abi().name, || self.plan(kernel))?;
+            Ok(plan.map_or_else(BTreeSet::new, |plan| plan.contractions()))
+        };
+        workers()?.install(|| kernels.par_iter().map(one).collect())
+    }
 
     fn compile(
         &self,
@@ -138,30 +193,57 @@ impl Compiler for ObjectCompiler {
 }
 
 impl ObjectCompiler {
+    /// The plan of a kernel with products that `arrayjit-rt` runs; `None` for any other kernel.
+    fn plan(&self, kernel: &Kernel) -> Result<Option<Arc<CompositePlan<UnlinkedPlan>>>, CodegenError> {
+        // Loops that a condition ends are Cranelift's code, with the products in them.
+        match self.0.products().filter(|_| !has_conditions(&kernel.ir().body)) {
+            Some(cpu) => plan(kernel, &cpu, self.0.vector_target(), &CompilationChoice::default()),
+            None => Ok(None),
+        }
+    }
+
     fn kernel(
         &self,
         kernel: &Kernel,
         isa: &dyn TargetIsa,
         options: &CraneliftOptions,
     ) -> Result<(ObjectFunction, KernelAbi), CodegenError> {
-        crate::support::check(kernel, DTypeSet::EMPTY)?;
-        let name = &kernel.abi().name;
-        let (function, scratch_bytes) =
-            match KernelCompiler::of(kernel, self.0.vector_width(), self.0.vector_target()) {
-                KernelCompiler::Vector(assembled) => {
-                    let code = assembled.code.bytes().to_vec();
-                    let function = ObjectFunction { code, relocations: Vec::new(), is_system_v: true };
-                    (function, assembled.scratch_bytes)
-                }
-                KernelCompiler::Cranelift(_) => {
-                    let emitted = emit::emit(kernel, isa.frontend_config(), true);
-                    let large = emitted.func.dfg.num_insts() >= LARGE_FUNCTION;
-                    let single_pass = if large { Some(self.0.isa(options, "single_pass")?) } else { None };
-                    let isa = single_pass.as_deref().unwrap_or(isa);
-                    (compiled(emitted.func, isa, name)?, emitted.scratch_bytes)
-                }
-            };
+        let (function, scratch_bytes) = match self.plan(kernel)? {
+            Some(plan) => composite::compose(kernel, &plan, isa, |part| self.alone(part, isa, options))?,
+            None => self.alone(kernel, isa, options)?,
+        };
         Ok((function, KernelAbi { scratch_bytes, ..kernel.abi().clone() }))
+    }
+
+    /// Compiles a kernel without products that `arrayjit-rt` runs, and returns the bytes of its scratch memory.
+    fn alone(
+        &self,
+        kernel: &Kernel,
+        isa: &dyn TargetIsa,
+        options: &CraneliftOptions,
+    ) -> Result<(ObjectFunction, usize), CodegenError> {
+        crate::support::check(kernel, DTypeSet::EMPTY)?;
+        Ok(match KernelCompiler::of(kernel, self.0.vector_width(), self.0.vector_target()) {
+            KernelCompiler::Vector(assembled) => {
+                let code = assembled.code.bytes().to_vec();
+                (ObjectFunction { is_system_v: true, ..code.into() }, assembled.scratch_bytes)
+            }
+            KernelCompiler::Cranelift(_) => {
+                let emitted = emit::emit(kernel, isa.frontend_config(), true);
+                let large = emitted.func.dfg.num_insts() >= LARGE_FUNCTION;
+                let single_pass = if large { Some(self.0.isa(options, "single_pass")?) } else { None };
+                let isa = single_pass.as_deref().unwrap_or(isa);
+                (compiled(emitted.func, isa, &kernel.abi().name)?, emitted.scratch_bytes)
+            }
+        })
+    }
+}
+
+impl From<Vec<u8>> for ObjectFunction {
+    /// A function that refers to nothing.
+    fn from(code: Vec<u8>) -> Self {
+        let (relocations, parts, products) = (Vec::new(), Vec::new(), Vec::new());
+        ObjectFunction { code, relocations, parts, products, is_system_v: false }
     }
 }
 
@@ -181,14 +263,69 @@ fn compiled(mut func: Function, isa: &dyn TargetIsa, name: &str) -> Result<Objec
         op: target,
         why: "an object file has no such function".into(),
     })?;
-    Ok(ObjectFunction { code, relocations, is_system_v: false })
+    Ok(ObjectFunction { relocations, ..code.into() })
 }
 
-/// The namespace of kernels among the names of functions in Cranelift's IR; that of runtime functions is 0.
+/// Namespaces of the names of functions and data in Cranelift's IR; that of runtime functions is 0. Kernels of
+/// the routine:
 const KERNELS: u32 = 1;
-
-/// The namespace of the library's data.
+/// The library's data:
 const DATA: u32 = 2;
+/// Parts of the function:
+const PARTS: u32 = 3;
+/// Products of the function:
+const PRODUCTS: u32 = 4;
+/// [`PRODUCT`]:
+const PRODUCT_FUNCTION: u32 = 5;
+
+/// A reference to a function or to data, by its namespace and its number.
+fn name(func: &mut Function, namespace: u32, number: usize) -> ExternalName {
+    let name = UserExternalName::new(namespace, number as u32);
+    ExternalName::user(func.declare_imported_user_function(name))
+}
+
+/// A reference to a function with this signature.
+fn callee(func: &mut Function, namespace: u32, number: usize, signature: Signature) -> FuncRef {
+    let name = name(func, namespace, number);
+    let signature = func.import_signature(signature);
+    func.import_function(ExtFuncData { name, signature, colocated: true, patchable: false })
+}
+
+/// A reference to a kernel or a part, which takes its arguments as its compiler makes it.
+fn kernel_callee(
+    func: &mut Function,
+    isa: &dyn TargetIsa,
+    (namespace, number): (u32, usize),
+    function: &ObjectFunction,
+) -> FuncRef {
+    let call_conv = match function.is_system_v {
+        true if isa.triple().architecture == Architecture::X86_64 => CallConv::SystemV,
+        _ => isa.default_call_conv(),
+    };
+    callee(func, namespace, number, emit::signature(call_conv))
+}
+
+/// A reference to data.
+fn data(func: &mut Function, namespace: u32, number: usize) -> GlobalValue {
+    let name = name(func, namespace, number);
+    func.create_global_value(GlobalValueData::Symbol { name, offset: 0.into(), colocated: true, tls: false })
+}
+
+/// The value of a sum of symbols.
+fn affine(
+    builder: &mut FunctionBuilder<'_>,
+    affine: &Affine,
+    mut symbol: impl FnMut(&mut FunctionBuilder<'_>, SymbolId) -> Option<Value>,
+) -> Value {
+    let mut sum = builder.ins().iconst(types::I64, affine.offset());
+    for (var, factor) in affine.terms() {
+        let Var::Symbol(number) = var else { continue };
+        let Some(value) = symbol(builder, *number) else { continue };
+        let term = builder.ins().imul_imm_s(value, *factor);
+        sum = builder.ins().iadd(sum, term);
+    }
+    sum
+}
 
 /// A relocation of Cranelift for a linker.
 ///
@@ -215,13 +352,16 @@ fn relocation(reloc: &FinalizedMachReloc, func: &Function) -> Result<ObjectReloc
     Ok(ObjectRelocation { offset: u64::from(reloc.offset), kind, target, addend: reloc.addend })
 }
 
-/// The kernel or the data that a relocation refers to.
+/// What a relocation refers to, if it is no operation without an instruction.
 fn own_target(reloc: &FinalizedMachReloc, func: &Function) -> Option<RelocationTarget> {
     let FinalizedRelocTarget::ExternalName(ExternalName::User(name)) = &reloc.target else { return None };
     let name = func.params.user_named_funcs().get(*name)?;
     match name.namespace {
         KERNELS => Some(RelocationTarget::Kernel(name.index as usize)),
         DATA => Some(RelocationTarget::Data),
+        PARTS => Some(RelocationTarget::Part(name.index as usize)),
+        PRODUCTS => Some(RelocationTarget::Product(name.index as usize)),
+        PRODUCT_FUNCTION => Some(RelocationTarget::Runtime(PRODUCT)),
         _ => None,
     }
 }

@@ -6,10 +6,12 @@ use std::str::FromStr;
 use codegen_core::{Caps, CodegenError, DTypeSet};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::Configurable;
+use microkernels::{CpuTarget, DotInstructions};
 use target_lexicon::{Architecture, BinaryFormat, OperatingSystem, Triple};
+use vector_asm::Isa;
 
 use super::no_target;
-use crate::caps::ALIGNMENT;
+use crate::caps::{ALIGNMENT, OPERAND_TYPES};
 use crate::compile::flags;
 use crate::options::{CraneliftOptions, VectorWidth};
 use crate::vector::Target;
@@ -19,7 +21,16 @@ use crate::vector::Target;
 pub struct ObjectTarget {
     triple: Triple,
     level: ObjectLevel,
+    has_products: bool,
 }
+
+/// The caches of a processor in bytes. Those of a target differ, so the sizes are usual ones.
+const L1_BYTES: usize = 32 << 10;
+const L2_BYTES: usize = 512 << 10;
+const L3_BYTES: usize = 16 << 20;
+
+/// What the scheduler assumes for this process too, at least.
+const THREADS: usize = 2;
 
 /// The instruction sets that code may use: a level of the processor supplement of x86-64's ABI, or ARM64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,9 +148,17 @@ impl ObjectTarget {
     pub fn new(triple: &str, level: ObjectLevel) -> Result<ObjectTarget, TargetError> {
         let parsed = parse(triple)?;
         match level.is_of(parsed.architecture) {
-            true => Ok(ObjectTarget { triple: parsed, level }),
+            true => Ok(ObjectTarget { triple: parsed, level, has_products: false }),
             false => Err(TargetError::Level { triple: triple.to_owned(), level }),
         }
+    }
+
+    /// The same target, whose large products and convolutions call the function [`PRODUCT`](super::PRODUCT) of
+    /// `arrayjit-rt`, where there is one: not on Windows, whose calling convention is another one, nor below
+    /// `x86-64-v3`, nor in code for another architecture than the one that compiles.
+    #[must_use]
+    pub fn with_products(self) -> ObjectTarget {
+        ObjectTarget { has_products: true, ..self }
     }
 
     /// The format of the system's object files.
@@ -161,14 +180,34 @@ impl ObjectTarget {
         Caps {
             vector_bytes: self.vector_width().bytes().min(32),
             vector_registers: if self.level == ObjectLevel::Arm64 { 32 } else { 16 },
-            contractions: DTypeSet::EMPTY,
+            contractions: if self.products().is_some() { OPERAND_TYPES } else { DTypeSet::EMPTY },
             fma: self.level != ObjectLevel::X86V2,
-            l1_bytes: 32 << 10,
-            l2_bytes: 512 << 10,
-            threads: 2, // which the scheduler assumes for this process too, at least
+            l1_bytes: L1_BYTES,
+            l2_bytes: L2_BYTES,
+            threads: THREADS,
             alignment: ALIGNMENT,
             ..Caps::host(format!("{}-{}", self.triple, self.level))
         }
+    }
+
+    /// The processor that products are planned for, if code calls them.
+    pub(super) fn products(&self) -> Option<CpuTarget> {
+        let is_here = match self.triple.architecture {
+            Architecture::X86_64 => cfg!(target_arch = "x86_64"),
+            _ => cfg!(target_arch = "aarch64"),
+        };
+        let is_called = is_here && self.triple.operating_system != OperatingSystem::Windows;
+        let isa = self.vector_width().isa().filter(|_| self.has_products && is_called)?;
+        let dot = if isa == Isa::Neon { DotInstructions::Neon } else { DotInstructions::Avx2 };
+        Some(CpuTarget {
+            isa: Some(isa),
+            dot: Some(dot),
+            l1_bytes: L1_BYTES,
+            l2_bytes: L2_BYTES,
+            l3_bytes: L3_BYTES,
+            l3_is_far: false,
+            threads: THREADS,
+        })
     }
 
     pub(super) fn vector_width(&self) -> VectorWidth {
@@ -183,7 +222,7 @@ impl ObjectTarget {
     /// The properties for the translation to vector programs. Processors of a target differ in caches, so the
     /// size is a usual one.
     pub(super) fn vector_target(&self) -> Target {
-        Target { alignment: ALIGNMENT, cache_bytes: 16 << 20 }
+        Target { alignment: ALIGNMENT, cache_bytes: L3_BYTES }
     }
 
     pub(super) fn isa(

@@ -18,12 +18,13 @@ use std::collections::HashMap;
 use smallvec::SmallVec;
 
 use self::transpose::StridedAccess;
-use crate::code::{Isa, VectorCompileError};
+use crate::code::VectorCompileError;
 use crate::live::Liveness;
 use crate::machine::{
     Access, Address, Base, Inst, Loop, MachineProgram, Node, Phi, Reg, Stream, Trips, WORDS,
 };
 use crate::op::Op;
+use crate::processor::Isa;
 use crate::program::{
     Counter, CounterSum, Index, LoopRange, Value, Variable, VectorOp, VectorProgram, VectorStmt, VectorType,
 };

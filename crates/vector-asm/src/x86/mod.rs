@@ -11,10 +11,11 @@ mod vector; // vector instructions with their operands
 
 use iced_x86::{Code as Encoding, Encoder};
 
-use crate::code::{Isa, VectorCode, VectorCompileError};
+use crate::code::{VectorCode, VectorCompileError};
 use crate::emit::ConstantPool;
 use crate::machine::{GeneralRegisters, MachineProgram};
 use crate::op::Op;
+use crate::processor::Isa;
 
 /// The general registers of the System V calling convention.
 pub(crate) const GENERAL: GeneralRegisters = GeneralRegisters {

@@ -1,10 +1,10 @@
 //! Vector instructions with their allocated operands.
 
 use super::{Masking, X86Assembler};
-use crate::code::Isa;
 use crate::emit::{InstOperands, Operand};
 use crate::machine::Inst;
 use crate::op::Op;
+use crate::processor::Isa;
 
 impl X86Assembler {
     /// Encodes a vector instruction.
