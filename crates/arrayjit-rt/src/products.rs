@@ -1,5 +1,5 @@
-//! Code that `arrayjit-aot` compiled for a library `with_products` calls this module for its large products and
-//! convolutions.
+//! Code that `arrayjit-aot` compiled for a library `with_products` calls this module for its large products
+//! and convolutions.
 //!
 //! A plan packs operands for the caches, as in a process that compiles. Its data is a constant of the object
 //! file, and the functions of its epilogue are code there. The first run of a product makes its plan, which
@@ -21,7 +21,7 @@ type EpilogueFunction = unsafe extern "C" fn(*const *mut u8, *const i64, *mut u8
 
 /// A product in the data of an object. The addresses of its functions follow it.
 #[repr(C)]
-struct Product {
+struct ObjectProduct {
     /// Null until the first run.
     plan: AtomicPtr<GemmPlan>,
     /// The data of the plan.
@@ -40,7 +40,7 @@ struct Product {
 // SAFETY: the name is that of no function of another library.
 #[unsafe(export_name = "arrayjit_rt_product_1")]
 unsafe extern "C" fn product(
-    product: *const Product,
+    product: *const ObjectProduct,
     args: *const *mut u8,
     bindings: *const i64,
     scratch: *mut u8,
@@ -61,11 +61,11 @@ unsafe extern "C" fn product(
 ///
 /// The caller makes the promise of [`product`].
 #[cold]
-unsafe fn made<'p>(product: *const Product) -> &'p GemmPlan {
+unsafe fn made<'p>(product: *const ObjectProduct) -> &'p GemmPlan {
     // SAFETY: the object has this data and, behind the product, these functions. It was compiled for this
     // version, which is a part of the symbol's name.
     let plan = unsafe {
-        let Product { data, bytes, functions, .. } = *product;
+        let ObjectProduct { data, bytes, functions, .. } = *product;
         let data = slice::from_raw_parts(data, bytes);
         let functions = slice::from_raw_parts(product.add(1).cast::<EpilogueFunction>(), functions);
         let linked: Option<LinkedPlan<'_>> = postcard::from_bytes(data).ok();

@@ -38,8 +38,8 @@ struct Cli {
     /// The place of constants, such as weights.
     #[arg(long, value_enum, default_value_t = PlaceArg::Object)]
     constants: PlaceArg,
-    /// Makes large products and convolutions as fast as in a process; the program needs the feature `products`
-    /// of `arrayjit-rt`.
+    /// Makes large products and convolutions as fast as in a process; the program needs the feature
+    /// `products` of `arrayjit-rt`.
     #[arg(long)]
     products: bool,
 }

@@ -1,8 +1,8 @@
 //! The function of a kernel with products: it calls its parts and the products in order.
 //!
 //! It does what [`crate::composite::run`] does in this process, as straight-line code and loops. Parts and
-//! products take the addresses of the kernel's nodes, followed by those of the shared nodes, and the values of
-//! the kernel's symbols, followed by those of loops.
+//! products take the addresses of the kernel's nodes, followed by those of the shared nodes, and the values
+//! of the kernel's symbols, followed by those of loops.
 
 use codegen_core::{CodegenError, Kernel};
 use cranelift_codegen::ir::condcodes::IntCC;

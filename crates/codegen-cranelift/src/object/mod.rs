@@ -7,9 +7,9 @@
 //! its schedule says, so that a program calls one symbol and interprets nothing.
 //!
 //! Kernels are the same as those for this process, with two differences: functions are called relative to the
-//! instruction pointer, because code in a file has no addresses, and products have GEMM plans only if the target
-//! [says so](ObjectTarget::with_products): the function [`PRODUCT`] of `arrayjit-rt` runs them. Otherwise their
-//! loops are register tiles, which give the same bits.
+//! instruction pointer, because code in a file has no addresses, and products have GEMM plans only if the
+//! target [says so](ObjectTarget::with_products): the function [`PRODUCT`] of `arrayjit-rt` runs them.
+//! Otherwise their loops are register tiles, which give the same bits.
 
 mod composite; // kernels that run products
 mod entry; // the function that runs a routine
@@ -215,7 +215,8 @@ impl ObjectCompiler {
         Ok((function, KernelAbi { scratch_bytes, ..kernel.abi().clone() }))
     }
 
-    /// Compiles a kernel without products that `arrayjit-rt` runs, and returns the bytes of its scratch memory.
+    /// Compiles a kernel without products that `arrayjit-rt` runs, and returns the bytes of its scratch
+    /// memory.
     fn alone(
         &self,
         kernel: &Kernel,
@@ -266,8 +267,8 @@ fn compiled(mut func: Function, isa: &dyn TargetIsa, name: &str) -> Result<Objec
     Ok(ObjectFunction { relocations, ..code.into() })
 }
 
-/// Namespaces of the names of functions and data in Cranelift's IR; that of runtime functions is 0. Kernels of
-/// the routine:
+/// Namespaces of the names of functions and data in Cranelift's IR; that of runtime functions is 0. Kernels
+/// of the routine:
 const KERNELS: u32 = 1;
 /// The library's data:
 const DATA: u32 = 2;
