@@ -197,10 +197,7 @@ impl ObjectTarget {
 
     /// The processor that products are planned for, if code calls them.
     pub(super) fn products(&self) -> Option<CpuTarget> {
-        let is_here = match self.triple.architecture {
-            Architecture::X86_64 => cfg!(target_arch = "x86_64"),
-            _ => cfg!(target_arch = "aarch64"),
-        };
+        let is_here = self.triple.architecture == Triple::host().architecture;
         let is_called = is_here && self.triple.operating_system != OperatingSystem::Windows;
         let isa = self.vector_width().isa().filter(|_| self.has_products && is_called)?;
         let dot = if isa == Isa::Neon { DotInstructions::Neon } else { DotInstructions::Avx2 };
