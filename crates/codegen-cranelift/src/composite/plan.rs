@@ -312,7 +312,7 @@ mod tests {
         }
         let kernel = matmul();
         let planned = |kernel: &Kernel, cpu: &CpuTarget| {
-            plan(kernel, cpu, target, &CompilationChoice::default())
+            plan::<GemmPlan>(kernel, cpu, target, &CompilationChoice::default())
                 .expect("parts are kernels")
                 .expect("it has a contraction")
         };
