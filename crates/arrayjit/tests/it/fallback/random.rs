@@ -101,8 +101,8 @@ fn random_programs_have_the_bits_of_undivided_ones() {
 
 #[test]
 fn chains_of_statements_have_the_bits_of_undivided_ones() {
-    let tally = compare(50, |seed| {
+    let tally = compare(45, |seed| {
         GeneratedProgram::accepted(random_programs::program_from_seed(seed, 900, &ProgramWeights::chains()))
     });
-    assert!(tally.divided > 12 && tally.fallbacks > 50 && tally.shared > 20, "{tally:?}");
+    assert!(tally.divided > 12 && tally.fallbacks > 50 && tally.shared > 15, "{tally:?}");
 }
