@@ -15,6 +15,15 @@ pub(crate) struct Extent {
     pub(crate) size: Option<RunSize>,
 }
 
+impl Extent {
+    fn text(&self) -> String {
+        match &self.size {
+            Some(size) => size.name().to_owned(),
+            None => self.dim.to_string(),
+        }
+    }
+}
+
 /// The sizes of the axes of an array.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Extents(pub(crate) Vec<Extent>);
@@ -92,11 +101,19 @@ impl Extents {
 
     /// The axes to which two arrays broadcast. A text rejects axes of one bound that have different sizes.
     pub(crate) fn broadcast(&self, other: &Extents) -> Result<Extents> {
-        let dims = crate::shape::broadcast(&self.dims(), &other.dims())?;
+        let rank = self.0.len().max(other.0.len());
         let own = |extents: &Extents, at: usize| {
-            let at = (at + extents.0.len()).checked_sub(dims.len())?;
+            let at = (at + extents.0.len()).checked_sub(rank)?;
             extents.0.get(at).cloned().filter(|extent| extent.dim != 1)
         };
+        let both = |at: usize| Some([own(self, at)?, own(other, at)?]);
+        let differs = |[a, b]: &[Extent; 2]| a.dim != b.dim && (a.size.is_some() || b.size.is_some());
+        if let Some(pair) = (0..rank).filter_map(both).find(differs) {
+            let names = pair.iter().flat_map(|extent| given(&extent.into()));
+            let [a, b] = pair.each_ref().map(Extent::text);
+            return Err(needs_extents(names, format!("axes of {a} and {b} elements do not broadcast")));
+        }
+        let dims = crate::shape::broadcast(&self.dims(), &other.dims())?;
         let sized = |at: usize| {
             let both = [own(self, at), own(other, at)].into_iter().flatten();
             both.max_by_key(|extent| extent.size.is_some())
@@ -110,10 +127,7 @@ impl Extents {
     }
 
     fn texts(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|Extent { dim, size }| match size {
-            Some(size) => size.name().to_owned(),
-            None => dim.to_string(),
-        })
+        self.0.iter().map(Extent::text)
     }
 
     /// The dimensions of a declared node, as text.

@@ -97,8 +97,8 @@ pub(super) fn windows(
         let stride_size = stride as i64;
         let mut count = if is_ceil { (room + stride_size - 1) / stride_size } else { room / stride_size } + 1;
         if is_sized && is_ceil {
-            // The last window may leave the margin by less than a stride. No window starts behind the elements
-            // and the margin in front, whatever the size is.
+            // The last window may leave the margin by less than a stride. No window starts behind the
+            // elements and the margin in front, whatever the size is.
             if after + stride_size > span || cx.int_or("count_include_pad", 0)? != 0 {
                 return Err(cx.needs_extents("whether there is a last window depends on the size of an axis"));
             }
