@@ -358,7 +358,8 @@ fn a_node_that_needs_numbers_forces_its_dimensions_alone() {
 #[test]
 fn an_axis_that_must_fit_a_number_leaves_the_others_sizes() {
     let graph = graph_of(&["batch", "n", "m"], &["y"], vec![node("y = Add x c")]);
-    let session = session_with(constant(graph, "c", &numbers(&[4, 1])), symbolic());
+    let graph = constant(graph, "c", &numbers(&[4, 1]));
+    let session = session_with(graph, symbolic().bound("n", 4));
     let exact = session.exact_dimensions().unwrap();
     assert_eq!(exact.keys().collect::<Vec<_>>(), ["n"]);
     for shape in [[2, 4, 3], [5, 4, 9]] {
