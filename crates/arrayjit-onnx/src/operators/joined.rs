@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use super::{
     context::{Lowered, NodeContext},
-    contract, elementwise,
+    contract, elementwise, layout,
 };
 use crate::{
-    error::{OnnxError, Result},
+    error::Result,
     extents::{Extent, Extents, extent},
     ir::Attribute,
     joined::JoinedArray,
@@ -105,8 +105,7 @@ fn reshaped(cx: &mut NodeContext<'_, '_>) -> Result<Option<Value>> {
     };
     let mut wanted = Vec::new();
     if cx.operator() == "Flatten" {
-        let at = cx.int_or("axis", 1)?;
-        let at = if at == x.rank() as i64 { x.rank() } else { axis(at, x.rank())? };
+        let at = layout::first_column(cx, x.rank())?;
         for part in [0..at, at..x.rank()] {
             wanted.push(Wanted::Axes(part.filter_map(axes_of).flatten().collect()));
         }
@@ -286,13 +285,7 @@ fn product(cx: &mut NodeContext<'_, '_>, is_gemm: bool) -> Lowered {
 fn transposed(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
     let groups = groups(&x);
-    let order = match cx.ints("perm")? {
-        Some(order) => order.iter().map(|&at| axis(at, x.rank())).collect::<Result<Vec<_>, _>>()?,
-        None => (0..x.rank()).rev().collect(),
-    };
-    if order.len() != x.rank() || !(0..x.rank()).all(|at| order.contains(&at)) {
-        return Err(OnnxError::attribute("perm", format!("each of the {} axes once", x.rank())));
-    }
+    let order = layout::permutation(cx, x.rank())?;
     let start = |at: usize| groups[..at].iter().sum::<usize>();
     let inner: Vec<usize> = order.iter().flat_map(|&at| start(at)..start(at + 1)).collect();
     let moved = cx.permuted(&split(&x), &inner)?;

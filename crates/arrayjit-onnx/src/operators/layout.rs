@@ -142,11 +142,16 @@ fn expand(cx: &mut NodeContext<'_, '_>) -> Lowered {
     Ok(vec![cx.broadcast_to(&x, &shape)?])
 }
 
+/// The attribute `axis` of a node that makes a matrix of an array: the first axis of the columns, which there
+/// need not be.
+pub(super) fn first_column(cx: &NodeContext<'_, '_>, rank: usize) -> Result<usize> {
+    let at = cx.int_or("axis", 1)?;
+    if at == rank as i64 { Ok(rank) } else { axis(at, rank) }
+}
+
 fn flatten_axes(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
-    let at = cx.int_or("axis", 1)?;
-    let at = if at == x.rank() as i64 { x.rank() } else { axis(at, x.rank())? };
-    let (rows, columns) = x.shape().split_at(at);
+    let (rows, columns) = x.shape().split_at(first_column(cx, x.rank())?);
     let shape = [elements(rows)?, elements(columns)?];
     Ok(vec![cx.reshaped(&x, &shape)?])
 }
@@ -229,16 +234,22 @@ fn unsqueeze(cx: &mut NodeContext<'_, '_>) -> Lowered {
 
 fn transpose(cx: &mut NodeContext<'_, '_>) -> Lowered {
     let x = cx.value(0)?;
+    let order = permutation(cx, x.rank())?;
+    Ok(vec![cx.permuted(&x, &order)?])
+}
+
+/// The attribute `perm`: axis `k` of the result is axis `order[k]`.
+pub(super) fn permutation(cx: &NodeContext<'_, '_>, rank: usize) -> Result<Vec<usize>> {
     let order = match cx.ints("perm")? {
-        Some(order) => order.iter().map(|&at| axis(at, x.rank())).collect::<Result<Vec<_>, _>>()?,
-        None => (0..x.rank()).rev().collect(),
+        Some(order) => order.iter().map(|&at| axis(at, rank)).collect::<Result<Vec<_>, _>>()?,
+        None => (0..rank).rev().collect(),
     };
     let mut sorted = order.clone();
     sorted.sort_unstable();
-    if !sorted.into_iter().eq(0..x.rank()) {
-        return Err(OnnxError::attribute("perm", format!("each of the {} axes once", x.rank())));
+    match sorted.into_iter().eq(0..rank) {
+        true => Ok(order),
+        false => Err(OnnxError::attribute("perm", format!("each of the {rank} axes once"))),
     }
-    Ok(vec![cx.permuted(&x, &order)?])
 }
 
 /// Bounds are attributes before opset 10, and operands from it on.

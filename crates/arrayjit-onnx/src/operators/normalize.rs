@@ -5,6 +5,7 @@ use tnode::DType;
 
 use super::{
     context::{Lowered, NodeContext},
+    layout,
     operator::{Operator, op},
     reduce::wide,
 };
@@ -35,8 +36,7 @@ fn softmax_axes(cx: &NodeContext<'_, '_>, x: &Value) -> Result<(Vec<usize>, usiz
     if cx.opset() >= 13 {
         return Ok((x.shape().to_vec(), axis(cx.int_or("axis", -1)?, x.rank())?));
     }
-    let at = cx.int_or("axis", 1)?;
-    let at = if at == x.rank() as i64 { x.rank() } else { axis(at, x.rank())? };
+    let at = layout::first_column(cx, x.rank())?;
     // Sizes cannot be joined.
     if x.has_sizes() && at + 1 == x.rank() {
         return Ok((x.shape().to_vec(), at));
