@@ -5,6 +5,7 @@ mod inputs; // arrays for the inputs of a model
 mod report; // text about interfaces and outputs
 
 use std::{
+    io::{self, Write, stdout},
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
@@ -72,6 +73,8 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output has enough of it, as in `onnx-run … | head`.
+        Err(error) if is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("onnx-run: {error:#}");
             ExitCode::FAILURE
@@ -79,17 +82,21 @@ fn main() -> ExitCode {
     }
 }
 
+fn is_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 fn inspect(path: &Path) -> Result<()> {
     let model = Model::load(path).with_context(|| path.display().to_string())?;
-    println!("{}", report::interface(&model));
-    println!("operators:");
+    writeln!(stdout(), "{}", report::interface(&model))?;
+    writeln!(stdout(), "operators:")?;
     for (operator, count) in model.operators() {
-        println!("  {count:5} {operator}");
+        writeln!(stdout(), "  {count:5} {operator}")?;
     }
-    println!("every operator is supported");
+    writeln!(stdout(), "every operator is supported")?;
     let settings = Settings::load()?.settings;
     let session = model.session(&Backend::open_with(&settings.backend, &settings)?)?;
-    print!("{}", report::dimensions(&session));
+    write!(stdout(), "{}", report::dimensions(&session))?;
     Ok(())
 }
 
@@ -110,15 +117,15 @@ fn run(args: &RunArgs) -> Result<()> {
 
     let names: Vec<String> = model.outputs().into_iter().map(|output| output.name).collect();
     for (name, array) in names.iter().zip(&outputs) {
-        println!("{}", report::summary(name, array));
+        writeln!(stdout(), "{}", report::summary(name, array))?;
     }
-    println!("load {}, compile and first run {}", millis(loaded), millis(first));
+    writeln!(stdout(), "load {}, compile and first run {}", millis(loaded), millis(first))?;
     if let Some(peak) = peak_memory() {
-        println!("peak memory {peak} MiB");
+        writeln!(stdout(), "peak memory {peak} MiB")?;
     }
     if let Some(runs) = args.bench {
         let (median, best) = timed(&session, &named, runs)?;
-        println!("{runs} runs: median {}, best {}", millis(median), millis(best));
+        writeln!(stdout(), "{runs} runs: median {}, best {}", millis(median), millis(best))?;
     }
     if let Some(reshaped) = args.inputs.reshaped() {
         let inputs = reshaped.arrays(&model)?;
@@ -126,7 +133,7 @@ fn run(args: &RunArgs) -> Result<()> {
             inputs.iter().map(|(name, array)| (name.as_str(), array)).collect();
         let start = Instant::now();
         session.run(&named)?;
-        println!("new shape {}", millis(start.elapsed()));
+        writeln!(stdout(), "new shape {}", millis(start.elapsed()))?;
     }
     if let Some(path) = &args.profile {
         if args.bench.is_none() {
@@ -149,7 +156,7 @@ fn write_profile(path: &Path, profiles: &[Profile]) -> Result<()> {
         false => serde_json::to_string_pretty(profiles)?,
     };
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("{} routines in {}", profiles.len(), path.display());
+    writeln!(stdout(), "{} routines in {}", profiles.len(), path.display())?;
     Ok(())
 }
 
@@ -195,7 +202,7 @@ fn save(folder: &Path, names: &[String], outputs: &[HostArray]) -> Result<()> {
         let path = folder.join(format!("{}.npy", file_stem(name)));
         let file = std::fs::File::create(&path).with_context(|| format!("writing {}", path.display()))?;
         tnode::npy::write(array, file).with_context(|| format!("writing {}", path.display()))?;
-        println!("wrote {}", path.display());
+        writeln!(stdout(), "wrote {}", path.display())?;
     }
     Ok(())
 }
