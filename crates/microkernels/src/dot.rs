@@ -10,6 +10,8 @@ pub enum DotInstructions {
     Avx2,
     /// AVX-VNNI: `vpdpbusd` adds four products in vectors of 256 bits.
     AvxVnni,
+    /// AVX-512 VNNI and VL: `vpdpbusd` adds four products in vectors of 256 bits.
+    Avx512VlVnni,
     /// AVX-512 VNNI: `vpdpbusd` adds four products in vectors of 512 bits.
     Avx512Vnni,
     /// AMX: `tdpbusd` and `tdpbsud` add 64 products to each of 256 sums. Tiles with few rows use AVX-512
@@ -26,9 +28,10 @@ pub enum DotInstructions {
 
 impl DotInstructions {
     /// All instructions, from the slowest to the fastest.
-    pub const ALL: [DotInstructions; 7] = [
+    pub const ALL: [DotInstructions; 8] = [
         DotInstructions::Avx2,
         DotInstructions::AvxVnni,
+        DotInstructions::Avx512VlVnni,
         DotInstructions::Avx512Vnni,
         DotInstructions::Amx,
         DotInstructions::Neon,
@@ -43,7 +46,7 @@ impl DotInstructions {
         match self {
             DotInstructions::Avx2 => Isa::Avx2.is_available(),
             DotInstructions::AvxVnni => Isa::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
-            DotInstructions::Avx512Vnni => {
+            DotInstructions::Avx512VlVnni | DotInstructions::Avx512Vnni => {
                 Isa::Avx512.is_available() && is_x86_feature_detected!("avx512vnni")
             }
             DotInstructions::Amx => DotInstructions::Avx512Vnni.is_available() && crate::amx::is_permitted(),

@@ -191,7 +191,9 @@ impl fmt::Display for IntegerGemm {
         let [rows, columns] = self.tile();
         let name = match self.dot {
             DotInstructions::Avx2 => "vpmaddwd",
-            DotInstructions::AvxVnni | DotInstructions::Avx512Vnni => "vpdpbusd",
+            DotInstructions::AvxVnni | DotInstructions::Avx512VlVnni | DotInstructions::Avx512Vnni => {
+                "vpdpbusd"
+            }
             DotInstructions::Amx => "tdpbusd",
             DotInstructions::Neon => "smull",
             DotInstructions::NeonDot => "sdot",

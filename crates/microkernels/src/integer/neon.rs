@@ -21,6 +21,7 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
         DotInstructions::NeonMatrix => NEON_MATRIX,
         DotInstructions::Avx2
         | DotInstructions::AvxVnni
+        | DotInstructions::Avx512VlVnni
         | DotInstructions::Avx512Vnni
         | DotInstructions::Amx => {
             unreachable!("instructions of x86-64")

@@ -15,6 +15,7 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
     match dot {
         DotInstructions::Avx2 => AVX2,
         DotInstructions::AvxVnni => AVX_VNNI,
+        DotInstructions::Avx512VlVnni => AVX512_VL_VNNI,
         DotInstructions::Avx512Vnni => AVX512_VNNI,
         DotInstructions::Amx => AMX,
         DotInstructions::Neon | DotInstructions::NeonDot | DotInstructions::NeonMatrix => {
@@ -25,12 +26,15 @@ pub(super) fn of(dot: DotInstructions) -> DotLevel {
 
 entry!(avx2, Avx2, "avx2");
 entry!(avx_vnni, AvxVnni, "avx2,avxvnni");
+entry!(avx512_vl_vnni, Avx512VlVnni, "avx2,avx512f,avx512vl,avx512vnni");
 entry!(avx512_vnni, Avx512Vnni, "avx512f,avx512bw,avx512vl,avx512vnni");
 
 const AVX2_SIGNED: &[DotMicrokernel] = microkernels!(avx2, false, one; 1 2 3 4 5 6);
 const AVX2_UNSIGNED: &[DotMicrokernel] = microkernels!(avx2, true, one; 1 2 3 4 5 6);
 const AVX_VNNI_SIGNED: &[DotMicrokernel] = microkernels!(avx_vnni, false, two; 1 2 3 4 5 6);
 const AVX_VNNI_UNSIGNED: &[DotMicrokernel] = microkernels!(avx_vnni, true, two; 1 2 3 4 5 6);
+const AVX512_VL_VNNI_SIGNED: &[DotMicrokernel] = microkernels!(avx512_vl_vnni, false, two; 1 2 3 4 5 6);
+const AVX512_VL_VNNI_UNSIGNED: &[DotMicrokernel] = microkernels!(avx512_vl_vnni, true, two; 1 2 3 4 5 6);
 const AVX512_VNNI_SIGNED: &[DotMicrokernel] =
     microkernels!(avx512_vnni, false, two; 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
 const AVX512_VNNI_UNSIGNED: &[DotMicrokernel] =
@@ -58,6 +62,8 @@ const AVX_VNNI: DotLevel = DotLevel {
     unsigned: AVX_VNNI_UNSIGNED,
     matrix: None,
 };
+const AVX512_VL_VNNI: DotLevel =
+    DotLevel { signed: AVX512_VL_VNNI_SIGNED, unsigned: AVX512_VL_VNNI_UNSIGNED, ..AVX_VNNI };
 const AVX512_VNNI: DotLevel = DotLevel {
     rows: 14,
     strip: 1,
@@ -192,60 +198,68 @@ impl Dot for Avx2 {
     sums_256!();
 }
 
-struct AvxVnni;
+/// `vpdpbusd` of 256 bits, which AVX-VNNI and AVX-512 encode differently.
+macro_rules! vnni_256 {
+    ($name:ident, $dpbusd:ident) => {
+        struct $name;
 
-impl Dot for AvxVnni {
-    type Sums = __m256i;
-    type Element = __m256i;
-    type Columns = __m256i;
-    const A_STEP: isize = 4;
+        impl Dot for $name {
+            type Sums = __m256i;
+            type Element = __m256i;
+            type Columns = __m256i;
+            const A_STEP: isize = 4;
 
-    #[inline(always)]
-    unsafe fn zero() -> __m256i {
-        // SAFETY: the caller runs with AVX2.
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
-    unsafe fn element(from: *const u8) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and a group of A may be read.
-        unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and groups of eight columns may be read.
-        unsafe { _mm256_loadu_si256(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __m256i) -> __m256i {
-        // SAFETY: the caller runs with AVX2, and the groups of the selected columns may be read.
-        unsafe { _mm256_maskload_epi32(from.cast(), mask) }
-    }
-
-    #[inline(always)]
-    unsafe fn add_products<const UNSIGNED: bool>(
-        sums: __m256i,
-        element: __m256i,
-        columns: __m256i,
-    ) -> __m256i {
-        // SAFETY: the caller runs with AVX-VNNI.
-        unsafe {
-            match UNSIGNED {
-                true => _mm256_dpbusd_avx_epi32(sums, columns, element),
-                false => _mm256_dpbusd_avx_epi32(sums, element, columns),
+            #[inline(always)]
+            unsafe fn zero() -> __m256i {
+                // SAFETY: the caller runs with AVX2.
+                unsafe { _mm256_setzero_si256() }
             }
+
+            #[inline(always)]
+            unsafe fn element(from: *const u8) -> __m256i {
+                // SAFETY: the caller runs with AVX2, and a group of A may be read.
+                unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
+            }
+
+            #[inline(always)]
+            unsafe fn load<const UNSIGNED: bool>([from, _]: [*const u8; 2]) -> __m256i {
+                // SAFETY: the caller runs with AVX2, and groups of eight columns may be read.
+                unsafe { _mm256_loadu_si256(from.cast()) }
+            }
+
+            #[inline(always)]
+            unsafe fn load_masked<const UNSIGNED: bool>([from, _]: [*const u8; 2], mask: __m256i) -> __m256i {
+                // SAFETY: the caller runs with AVX2, and the groups of the selected columns may be read.
+                unsafe { _mm256_maskload_epi32(from.cast(), mask) }
+            }
+
+            #[inline(always)]
+            unsafe fn add_products<const UNSIGNED: bool>(
+                sums: __m256i,
+                element: __m256i,
+                columns: __m256i,
+            ) -> __m256i {
+                // SAFETY: the caller runs with VNNI for 256 bits.
+                unsafe {
+                    match UNSIGNED {
+                        true => $dpbusd(sums, columns, element),
+                        false => $dpbusd(sums, element, columns),
+                    }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn whole(sums: __m256i, _: usize) -> __m256i {
+                sums
+            }
+
+            sums_256!();
         }
-    }
-
-    #[inline(always)]
-    unsafe fn whole(sums: __m256i, _: usize) -> __m256i {
-        sums
-    }
-
-    sums_256!();
+    };
 }
+
+vnni_256!(AvxVnni, _mm256_dpbusd_avx_epi32);
+vnni_256!(Avx512VlVnni, _mm256_dpbusd_epi32);
 
 struct Avx512Vnni;
 

@@ -228,6 +228,7 @@ fn plans_name_their_instructions() {
     let names = [
         (DotInstructions::Avx2, "tiles of 6x8 by vpmaddwd"),
         (DotInstructions::AvxVnni, "tiles of 6x16 by vpdpbusd"),
+        (DotInstructions::Avx512VlVnni, "tiles of 6x16 by vpdpbusd"),
         (DotInstructions::Avx512Vnni, "tiles of 14x32 by vpdpbusd"),
         (DotInstructions::Amx, "tiles of 32x32 by tdpbusd"),
         (DotInstructions::Neon, "tiles of 6x8 by smull"),
