@@ -212,6 +212,12 @@ impl Case {
         dtypes.all(|dtype| dtype == first).then_some(first)
     }
 
+    /// Whether the inputs are 8-bit integers, so that products are of bytes.
+    pub(crate) fn is_of_bytes(&self) -> bool {
+        let mut inputs = self.nodes.iter().filter(|node| node.init.is_some());
+        inputs.any(|node| matches!(node.dtype, DType::U8 | DType::I8))
+    }
+
     /// The floating-point operations and the memory traffic of one run.
     pub(crate) fn work(&self) -> Cost {
         Cost { flops: self.flops, integer_ops: 0.0, bytes: self.traffic.total() }

@@ -192,6 +192,8 @@ fn measure_all(cli: &Cli) -> Result<()> {
         None => measuree.is_gpu().then(|| backend.roofline()).flatten(),
     };
     roofline.iter().for_each(|roofline| println!("{roofline}"));
+    let limits = machine.as_ref().zip(roofline.as_ref());
+    let roofline_of_bytes = limits.and_then(|(machine, roofline)| machine.roofline_of_bytes(roofline));
     let overhead = Overhead::measure(&backend)?;
     println!("{overhead}");
     let mut peers = peers::open(&cli.peers, cli.threads, gpu)?;
@@ -240,6 +242,7 @@ fn measure_all(cli: &Cli) -> Result<()> {
         threads,
         is_host: results.is_about_host(),
         roofline,
+        roofline_of_bytes: roofline_of_bytes.as_ref(),
         sample,
         effort,
         memory,

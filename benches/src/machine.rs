@@ -49,6 +49,13 @@ impl Machine {
         let flops = 1e9 * fma::gflops(threads, rounds(quick));
         Some(Roofline::new(flops, "fused multiply-adds of f32", backend.roofline()?.bandwidths))
     }
+
+    /// The limits of products of `u8` and `i8`; `None` if there is no instruction for them.
+    pub(crate) fn roofline_of_bytes(&self, roofline: &Roofline) -> Option<Roofline> {
+        let peak = self.peaks.u8_i8;
+        let of_bytes = || Roofline::new(1e9 * peak, "products of u8 by i8", roofline.bandwidths.clone());
+        (peak > 0.0).then(of_bytes)
+    }
 }
 
 impl fmt::Display for Machine {

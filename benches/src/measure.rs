@@ -114,6 +114,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) is_host: bool,
     /// The measured limits of the cores or of the GPU.
     pub(crate) roofline: Option<&'a Roofline>,
+    /// The same of products of bytes, if the cores have an instruction for them.
+    pub(crate) roofline_of_bytes: Option<&'a Roofline>,
     pub(crate) sample: Sample,
     pub(crate) effort: Effort,
     /// Whether peak memory is measured too.
@@ -180,12 +182,15 @@ pub(crate) fn measure(setup: &Setup, case: &Case, others: &mut [Box<dyn Peer>]) 
         contestants.push(Box::new(tuned.prepare(case, &inputs, &outputs)?));
     }
     let has_peak = is_product(case) && setup.is_host && setup.threads == 1;
-    if has_peak {
-        contestants.push(Box::new(Peak));
-    }
+    let peak_ops = has_peak.then(|| {
+        let peak = Peak::new(case.is_of_bytes());
+        let ops = peak.ops();
+        contestants.push(Box::new(peak));
+        ops
+    });
     let mut times = contest::times(&mut contestants, setup.threads, setup.sample, setup.effort)?;
-    let of_peak = has_peak.then(|| {
-        let at_peak = times[times.len() - 1].iter().map(|us| Peak::flops() / us);
+    let of_peak = peak_ops.map(|ops| {
+        let at_peak = times[times.len() - 1].iter().map(|us| ops / us);
         median(times[0].iter().zip(at_peak).map(|(us, peak)| case.flops / us / peak).collect())
     });
     let peers: BTreeMap<String, PeerTime> = entered
@@ -310,7 +315,8 @@ fn measured(setup: &Setup, case: &Case, times: &mut [f64], cold_us: f64) -> Meas
     times.sort_by(f64::total_cmp);
     let work = case.work();
     let mut measured = summary(times, &work, cold_us);
-    let share = |work| Some(setup.roofline?.share(work, measured.us)?.share);
+    let of_bytes = setup.roofline_of_bytes.filter(|_| case.is_of_bytes());
+    let share = |work| Some(of_bytes.or(setup.roofline)?.share(work, measured.us)?.share);
     match setup.is_host {
         true => measured.roofline = share(&work).unwrap_or_default(),
         false => measured.of_copy = share(&Cost { flops: 0.0, ..work }),
@@ -401,6 +407,7 @@ mod tests {
                 threads: 1,
                 is_host: true,
                 roofline: None,
+                roofline_of_bytes: None,
                 sample: Sample::HOST,
                 effort: Effort::Smoke,
                 memory: false,

@@ -37,20 +37,25 @@ pub(super) fn gflops(threads: usize, rounds: usize) -> f64 {
     units::f32().giga_ops(threads, rounds)
 }
 
-/// A contestant of fused multiply-adds of `f32` only, on one thread. A shared machine's load and its clock
-/// rate vary over time, so the ratio to the peak is meaningful only if both are measured in turns.
-pub(crate) struct Peak;
+/// A contestant of multiply-adds only, on one thread. A shared machine's load and its clock rate vary over
+/// time, so the ratio to the peak is meaningful only if both are measured in turns.
+pub(crate) struct Peak(Unit);
 
 impl Peak {
-    /// The floating-point operations of a run.
-    pub(crate) fn flops() -> f64 {
-        units::f32().ops(RUN, 1)
+    /// The peak of products of `u8` and `i8` if there is an instruction for them, otherwise of `f32`.
+    pub(crate) fn new(of_bytes: bool) -> Peak {
+        Peak(units::u8_i8().filter(|_| of_bytes).unwrap_or_else(units::f32))
+    }
+
+    /// The operations of a run.
+    pub(crate) fn ops(&self) -> f64 {
+        self.0.ops(RUN, 1)
     }
 }
 
 impl Contestant for Peak {
     fn run(&mut self, count: usize) -> Result<f64> {
-        Ok(units::f32().seconds(RUN * count, 1, 1))
+        Ok(self.0.seconds(RUN * count, 1, 1))
     }
 }
 
