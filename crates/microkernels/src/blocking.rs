@@ -181,6 +181,17 @@ impl Blocking {
     }
 }
 
+/// The most rows for which reading both operands in place is faster than packing B; 0 if microkernels cannot
+/// read them, or if B is not packed.
+pub(crate) fn few_rows(packing: Packing, shape: &GemmShape, cpu: &CpuTarget) -> usize {
+    let is_readable = shape.a_is_readable && shape.b_is_readable && shape.k <= shape.near_rows(cpu);
+    match packing {
+        _ if !is_readable || shape.is_transposed || !packing.packs_b() => 0,
+        _ if cpu.l3_is_far && shape.b_bytes() > cpu.l2_bytes / 4 => shape.height,
+        _ => MAX_FEW_TILES / 2 * shape.height,
+    }
+}
+
 /// Whether there are at most two micro-panels of columns.
 fn is_narrow(shape: &GemmShape) -> bool {
     shape.n <= 2 * shape.width

@@ -50,7 +50,10 @@ pub(crate) struct Gemm {
     pub(crate) is_transposed: bool,
     /// Whether sums between blocks of K are in scratch memory.
     pub(crate) sums_in_scratch: bool,
-    /// Whether B is read in place from a far cache. The rows of a tile are whole rows of B apart, which the
+    /// The most rows for which a call reads both operands in place although the plan packs B. A run may have
+    /// fewer rows than planned, and so few that packing takes longer.
+    pub(crate) few_rows: usize,
+    /// Whether B, where it is read in place, is in a far cache. The rows of a tile are whole rows of B apart, which the
     /// hardware's prefetcher does not foresee, so each tile prefetches some of the next.
     pub(crate) b_is_far: bool,
 }
@@ -221,7 +224,9 @@ impl Gemm {
         k: usize,
         is_packed: bool,
     ) {
-        let call = GemmCall { gemm: self, layout, base, k, is_packed, width: NR_VECTORS * V::LANES };
+        let has_few_rows = rows.len() <= self.few_rows;
+        let width = NR_VECTORS * V::LANES;
+        let call = GemmCall { gemm: self, layout, base, k, is_packed, has_few_rows, width };
         // SAFETY: the caller's promise.
         unsafe { V::enter(GemmRegion { call, rows, columns }) }
     }
@@ -241,6 +246,8 @@ pub(crate) struct GemmCall<'a> {
     k: usize,
     /// Whether the shared operand is packed already.
     is_packed: bool,
+    /// Whether there are at most [`Gemm::few_rows`].
+    has_few_rows: bool,
     /// Columns of a full tile.
     width: usize,
 }
@@ -275,6 +282,7 @@ impl GemmCall<'_> {
                 return self.transposed_epilogue::<V>(rows, columns);
             }
             match self.gemm.blocking.packing {
+                _ if self.has_few_rows => self.unpacked::<V>(rows, columns, false),
                 Packing::Unpacked { rows_outer } => self.unpacked::<V>(rows, columns, rows_outer),
                 Packing::WholeA => self.whole_a::<V>(rows, columns),
                 Packing::Blocks { a, b } => self.blocks::<V>(rows, columns, a, b),
@@ -608,8 +616,9 @@ impl GemmCall<'_> {
     ) {
         let gemm = self.gemm;
         let epilogue = gemm.epilogue.as_ref().filter(|_| block.last && !gemm.is_transposed);
-        // Generated tiles are for the planned number of products, and pack nothing.
-        let generated = epilogue.filter(|_| self.k == gemm.k && operands.reader.is_none());
+        // Generated tiles are for the planned number of products and operands, and pack nothing.
+        let is_planned = self.k == gemm.k && !self.has_few_rows;
+        let generated = epilogue.filter(|_| is_planned && operands.reader.is_none());
         if let Some((epilogue, function)) =
             generated.and_then(|epilogue| Some((epilogue, epilogue.tile(rows.len(), columns.len())?)))
         {

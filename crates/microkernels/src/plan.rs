@@ -6,7 +6,7 @@ use std::ops::Range;
 use vector_asm::{Isa, LaneType, VectorAddress, VectorFunction};
 
 use crate::address::{EpilogueAccesses, OutputAddress, is_independent, only_store};
-use crate::blocking::{Blocking, GemmShape, Packing};
+use crate::blocking::{Blocking, GemmShape, Packing, few_rows};
 use crate::choice::{BlockingChoice, ChoiceError, PackedBlocks};
 use crate::epilogue::{Epilogue, EpilogueFunctions, OperandAccess};
 #[cfg(feature = "assembler")]
@@ -385,7 +385,9 @@ impl GemmPlan {
             Some(Ok(blocking)) => blocking,
             Some(Err(error)) => return Some(Err(error)),
         };
-        let b_is_far = !blocking.packing.packs_b()
+        let has_dynamic_rows = problem.dynamic.iter().any(|(of, _)| *of == Dimension::M);
+        let few_rows = if has_dynamic_rows { few_rows(blocking.packing, &shape, cpu) } else { 0 };
+        let b_is_far = (!blocking.packing.packs_b() || few_rows > 0)
             && shape.b_bytes() > cpu.l2_bytes / 2
             && blocking.kc <= shape.near_rows(cpu);
         let packs_in_tiles = !V::PACKING_MICROKERNELS.is_empty()
@@ -394,7 +396,8 @@ impl GemmPlan {
         let epilogue = if only_stored && !is_transposed {
             None
         } else {
-            let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking, [b_is_far, packs_in_tiles]);
+            let is_far = b_is_far && !blocking.packing.packs_b();
+            let mut access = Gemm::operand_access::<V>(&a, &b, k, &blocking, [is_far, packs_in_tiles]);
             access.is_fusible &= !sums_in_scratch;
             let initial = if access.k < k { partial_sums } else { problem.initial.as_ref() };
             Some(source.epilogue(problem, &access, initial)?)
@@ -418,6 +421,7 @@ impl GemmPlan {
             panel: shape.panel(blocking.packing),
             packs_in_tiles,
             blocking,
+            few_rows,
             height: match row_groups.map(|at| &V::ROW_GROUPS[at]) {
                 Some(groups) => groups.size * groups.microkernels.len(),
                 None if k_offsets.is_some() => V::INDEXED_ROWS,

@@ -5,7 +5,7 @@
 use crate::common;
 
 use common::writer::{Writer, bias_and_relu, output};
-use common::{Case, check, matmul, numbers};
+use common::{Case, check, check_within, matmul, numbers};
 use microkernels::{ACCUMULATORS, COLUMN, ParallelAxis, ROW, batch_index};
 use vector_asm::{Binary, LaneType, StoredType, VectorAddress, VectorOp, VectorStmt};
 
@@ -21,6 +21,22 @@ fn bias_and_relu_are_fused() {
                 bias_and_relu(&mut case);
                 case.problem.parallel = split;
                 check(&case);
+            }
+        }
+    }
+}
+
+/// Calls with few of the planned rows read operands in place that the plan packs.
+#[test]
+fn calls_with_fewer_rows_than_planned() {
+    for split in [ParallelAxis::None, ParallelAxis::Rows, ParallelAxis::Columns] {
+        for batch in [&[][..], &[2]] {
+            let mut case = matmul(LaneType::F32, batch, [90, 70, 33]);
+            check_within(&case, [31, 70, 33]);
+            bias_and_relu(&mut case);
+            case.problem.parallel = split;
+            for extents in [[0, 70, 33], [1, 70, 33], [6, 70, 33], [30, 69, 33], [31, 70, 32], [90, 70, 33]] {
+                check_within(&case, extents);
             }
         }
     }

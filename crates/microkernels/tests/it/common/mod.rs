@@ -8,8 +8,8 @@ mod reference; // a GEMM computed one output at a time
 pub(crate) mod writer; // epilogues
 
 use microkernels::{
-    ACCUMULATORS, AxisOffsets, COLUMN, CpuTarget, DotInstructions, GemmOperand, GemmPlan, GemmProblem,
-    ParallelAxis, ROW, batch_index,
+    ACCUMULATORS, AxisOffsets, COLUMN, CpuTarget, Dimension, DotInstructions, DynamicExtent, GemmOperand,
+    GemmPlan, GemmProblem, ParallelAxis, ROW, batch_index,
 };
 use vector_asm::{
     Isa, LaneType, StoredType, Value, VectorAddress, VectorOp, VectorProgram, VectorStmt, VectorType,
@@ -147,17 +147,37 @@ const CHOICES: usize = 6;
 /// Compares a problem, planned for every CPU by heuristics and choices, and computed whole and in parts, with
 /// the reference, bit for bit.
 pub(crate) fn check(case: &Case) {
+    if !cpus().is_empty() {
+        compare(case, &reference::run(case));
+    }
+}
+
+/// [`check`] with extents of M, N and K that each call gives as bindings: the results are those of a problem
+/// of these extents on the same memory.
+pub(crate) fn check_within(case: &Case, extents: [u64; 3]) {
     if cpus().is_empty() {
         return;
     }
-    let expected = reference::run(case);
+    let [m, n, k] = extents;
+    let exact = GemmProblem { m, n, k, ..case.problem.clone() };
+    let expected = reference::run(&Case { problem: exact, ..case.clone() });
+    let mut case = case.clone();
+    for (dimension, extent) in [Dimension::M, Dimension::N, Dimension::K].into_iter().zip(extents) {
+        let terms = vec![(case.bindings.len() as u32, 1)];
+        case.problem.dynamic.push((dimension, DynamicExtent { offset: 0, terms }));
+        case.bindings.push(extent as i64);
+    }
+    compare(&case, &expected);
+}
+
+fn compare(case: &Case, expected: &[Vec<u8>]) {
     for cpu in cpus_for(&case.problem) {
         let plans = plans(&case.problem, &cpu, CHOICES).unwrap_or_else(|| panic!("no plan for {case:?}"));
         for (plan, parts, at_end) in plans.iter().flat_map(|plan| {
             [(1, true), (1, false), (3, true), (3, false)].map(|(parts, at_end)| (plan, parts, at_end))
         }) {
             let found = run(plan, case, parts, at_end);
-            for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
                 assert!(
                     found == expected,
                     "argument {i} differs, {parts} parts: {:?} {plan:?}",
