@@ -2,14 +2,14 @@
 
 use std::{any::Any, fmt, sync::Arc};
 
-use lowered_ir::ir::Stmt;
+use lowered_ir::ir::{Bound, LoopKind, Stmt, Var};
 use lowered_ir::log::LogLine;
 
-use crate::form;
 use crate::host::HostModule;
 use crate::log::Logging;
 use crate::ptx::PtxModule;
 use crate::shader::ShaderModule;
+use crate::{form, kernel};
 
 /// Compiled kernels that a device can load. Cheap to clone.
 ///
@@ -193,11 +193,38 @@ pub struct LaunchEnd {
     pub offset: i64,
 }
 
+impl LaunchEnd {
+    /// The end of a loop that begins at 0; `None` if it does not follow from one symbol. The symbols of a
+    /// kernel are its static indices.
+    pub fn of(bound: &Bound) -> Option<LaunchEnd> {
+        let [end] = bound.clips() else { return None };
+        match *end.terms() {
+            [(Var::Symbol(symbol), factor)] if bound.condition().is_none() => {
+                Some(LaunchEnd { index: symbol.0, factor, offset: end.offset() })
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Launch {
     /// The launch of a whole kernel with this body.
     pub fn whole(body: &[Stmt]) -> Launch {
         let threads = form::threads(body).min(u64::from(u32::MAX)) as u32;
         Launch { extent: 1, grain: 1, threads, end: None }
+    }
+
+    /// The launch over the iterations of a parallel loop that is the whole body and of which calls can run
+    /// parts; otherwise of the whole kernel.
+    pub fn divided(body: &[Stmt]) -> Launch {
+        let whole = Launch::whole(body);
+        match body {
+            [Stmt::For { lo, hi, kind: LoopKind::Parallel, .. }] if kernel::is_divisible(*lo, hi) => {
+                let extent = hi.limit.saturating_sub(*lo).max(0).unsigned_abs();
+                Launch { extent, end: LaunchEnd::of(hi), ..whole }
+            }
+            _ => whole,
+        }
     }
 
     /// The iterations of a call with these static indices.

@@ -17,7 +17,8 @@ use crate::log::{LogWriter, Logging};
 /// * `args`: one base address per memory parameter, and where the kernel logs, then that of a [`KernelLog`];
 /// * `bindings`: one value per static index;
 /// * `scratch`: [`crate::KernelAbi::scratch_bytes`] bytes for this thread alone;
-/// * `begin..end`: the part of the parallel loop to run, within `0..extent`.
+/// * `begin..end`: the part of the parallel loop to run, within the iterations of the call, which
+///   [`Launch::extent_for`](crate::Launch::extent_for) gives.
 pub type HostFn =
     unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, scratch: *mut u8, begin: u64, end: u64);
 
@@ -194,7 +195,8 @@ impl HostModule {
     ///   the address of a [`KernelLog`],
     /// * values within the ranges of its static indices,
     /// * [`KernelAbi::scratch_bytes`] bytes of scratch memory, and
-    /// * a part of `0..launch.extent`,
+    /// * a part of the iterations that [`Launch::extent_for`](crate::Launch::extent_for) gives for these
+    ///   indices,
     ///
     /// it touches only these bytes, with the access stated, does not unwind and does not trap; several parts
     /// of one call may run at a time.
@@ -292,7 +294,7 @@ impl HostModule {
     ///   parts of the same split call;
     /// * `scratch` is a multiple of `BASE_ALIGNMENT`, is valid for the ABI's scratch bytes, and is used by
     ///   this call alone;
-    /// * `begin <= end <= extent`.
+    /// * `begin <= end`, and `end` is at most what [`Launch::extent_for`](crate::Launch::extent_for) gives.
     pub unsafe fn run(
         &self,
         index: usize,

@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lowered_ir::{
-    ir::{ArrayRef, Expr, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt, Symbol, walk},
+    ir::{
+        ArrayRef, Bound, Expr, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Numerics, Stmt, Symbol,
+        walk,
+    },
     log,
     verify::{Verified, VerifyError},
 };
 use tnode::{DType, Dims, ModeState};
 
-use crate::artifact::{Access, KernelAbi, Launch, Param};
+use crate::artifact::{Access, KernelAbi, Launch, LaunchEnd, Param};
 use crate::choice::KernelChoice;
 use crate::plan_slot::PlanSlot;
 
@@ -57,6 +60,9 @@ pub enum KernelError {
     /// outermost loop, of the two outermost loops, and so on, and 1 for a kernel that runs whole.
     #[error("kernel `{kernel}`: it is launched over 0..{found}, expected an end among {expected:?}")]
     Extent { kernel: String, expected: Vec<u64>, found: u64 },
+    /// The end of the launches is not that of the parallel loop.
+    #[error("kernel `{kernel}`: its launches end at {found:?}, expected {expected:?} as its loop does")]
+    End { kernel: String, expected: Option<LaunchEnd>, found: Option<LaunchEnd> },
     /// The number of threads differs from that of the workgroup loops.
     #[error("kernel `{kernel}`: {found} threads run an iteration, expected {expected}")]
     Threads { kernel: String, expected: u32, found: u32 },
@@ -248,6 +254,12 @@ impl Kernel {
             let expected = if expected.is_empty() { vec![1] } else { expected };
             return Err(KernelError::Extent { kernel: self.name(), expected, found: launch.extent });
         }
+        if launch.extent != 1
+            && let expected = Launch::divided(&self.ir.body).end
+            && launch.end != expected
+        {
+            return Err(KernelError::End { kernel: self.name(), expected, found: launch.end });
+        }
         let (expected, found) = (Launch::whole(&self.ir.body).threads, launch.threads);
         if expected != found {
             return Err(KernelError::Threads { kernel: self.name(), expected, found });
@@ -261,15 +273,21 @@ impl Kernel {
     }
 }
 
+/// Whether a call can run a part of a parallel loop `lo..hi`: the end is constant, or follows from one symbol
+/// and the loop begins at 0, so that [`Launch`] states it.
+pub fn is_divisible(lo: i64, hi: &Bound) -> bool {
+    hi.is_constant() || lo == 0 && LaunchEnd::of(hi).is_some()
+}
+
 /// The iterations of the parallel loops that nest around all other statements: of the outermost loop, of the
-/// two outermost loops together, and so on.
+/// two outermost loops together, and so on. A loop that ends at a symbol counts as if it ran to its limit.
 pub fn extents(mut body: &[Stmt]) -> Vec<u64> {
     let mut extents = Vec::new();
     let mut product = 1u64;
     while let [Stmt::For { lo, hi, kind: LoopKind::Parallel, body: inner, .. }] = body
-        && let Some(limit) = hi.constant()
+        && is_divisible(*lo, hi)
     {
-        product = product.saturating_mul(limit.saturating_sub(*lo).max(0).unsigned_abs());
+        product = product.saturating_mul(hi.limit.saturating_sub(*lo).max(0).unsigned_abs());
         extents.push(product);
         body = inner;
     }

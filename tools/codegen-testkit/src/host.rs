@@ -195,7 +195,7 @@ impl Memory {
             Order::InTurn(cuts) => cuts,
             Order::Beside(_) | Order::AtOnce => Cuts::Uneven,
         };
-        let parts = parts(abi.launch.extent, cuts);
+        let parts = parts(abi.launch.extent_for(&bindings), cuts);
         let kernel = KernelCallArgs {
             module,
             kernel: call.kernel,

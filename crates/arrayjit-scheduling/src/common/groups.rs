@@ -11,7 +11,7 @@ use lowered_ir::ir::{Affine, Block, LoopKind, LoweredRoutine, Stmt, SymbolId, wa
 use lowered_ir::passes::cost::size;
 use lowered_ir::passes::regions;
 
-use codegen_core::dependence;
+use codegen_core::{dependence, kernel};
 
 /// A value of this many parts or more is long: it counts as a statement for every [`STATEMENT_PARTS`] parts.
 const LONG_VALUE: usize = 512;
@@ -142,7 +142,7 @@ pub(crate) fn span_ends(body: &[Stmt]) -> BTreeMap<usize, usize> {
 
 /// Whether a statement is a parallel loop whose extent the ABI can state.
 pub(crate) fn is_parallel(stmt: &Stmt) -> bool {
-    matches!(stmt, Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, .. } if hi.is_constant())
+    matches!(stmt, Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, .. } if kernel::is_divisible(0, hi))
 }
 
 /// Makes the loops at the top of a block, and those in scans, run on one thread.

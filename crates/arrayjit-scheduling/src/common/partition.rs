@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowered_ir::ir::{
-    Affine, IdMap, LocalId, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef, Quotient, Stmt, Symbol,
-    SymbolId, Var, Words,
+    Affine, IdMap, LocalId, LoopId, LoweredRoutine, NodeDecl, NodeRef, Quotient, Stmt, Symbol, SymbolId, Var,
+    Words,
 };
 use lowered_ir::log;
 use lowered_ir::passes::access::{Facts, analyze};
@@ -24,7 +24,7 @@ use crate::analysis::{cost, rename};
 use crate::common::groups::{Group, Groups, KernelOrder};
 use crate::common::stack_arrays;
 use codegen_core::Caps;
-use codegen_core::artifact::{KernelAbi, Launch, LaunchEnd, Param};
+use codegen_core::artifact::{KernelAbi, Launch, Param};
 use codegen_core::emit::ScratchLayout;
 use codegen_core::kernel::{self, Kernel, KernelError};
 use codegen_core::scheduled::{Binding, KernelCall, Slot};
@@ -252,23 +252,13 @@ fn params(
 
 fn launch(ir: &LoweredRoutine, caps: &Caps, options: &crate::options::ScheduleOptions) -> Launch {
     let extent = extent(&ir.body, caps.workgroups.is_some());
-    let whole = Launch::whole(&ir.body);
+    let divided = Launch { extent: extent.max(1), ..Launch::divided(&ir.body) };
     if extent <= 1 {
-        return whole;
+        return divided;
     }
     let each = cost::work(&ir.body, ir, &ir.locals()) / extent as f64;
     let grain = (options.grain_work as f64 / each.max(1.0)).ceil() as u64;
-    Launch { extent, grain: grain.clamp(1, extent), end: end_of(&ir.body), ..whole }
-}
-
-/// The end of the parallel loop that is the whole body, if it follows from one symbol.
-fn end_of(body: &[Stmt]) -> Option<LaunchEnd> {
-    let [Stmt::For { kind: LoopKind::Parallel, hi, .. }] = body else { return None };
-    let [end] = hi.clips() else { return None };
-    match end.terms() {
-        &[(Var::Symbol(symbol), factor)] => Some(LaunchEnd { index: symbol.0, factor, offset: end.offset() }),
-        _ => None,
-    }
+    Launch { grain: grain.clamp(1, extent), ..divided }
 }
 
 /// The iterations of the parallel loop that is the whole body, or of all parallel loops that nest in it.

@@ -55,6 +55,44 @@ fn split_kernels_give_the_same_bits_on_any_number_of_threads() {
     }
 }
 
+const OVER_SIZES: &str = "
+size b <= 6, n <= 300
+input x f32[b, n, 64]
+param w f32[64, 64] := normal(5) * 0.1
+y[c,i,j] :+= x[c,i,k] * w[k,j]
+p[c,i,j] := softmax(y[c,i,j])
+z[c,i,j] :+= p[c,i,k] * w[j,k]
+s[c,i,j] :+= z[c,i,k] * z[c,j,k]
+keep z, s
+";
+
+#[test]
+fn loops_over_sizes_are_split_and_give_the_same_bits() {
+    let outputs = |backend: &str, threads| {
+        let mut settings = Settings::default();
+        settings.threads = threads;
+        let backend = Backend::open_with(backend, &settings).unwrap();
+        let mut program = backend.load(OVER_SIZES).unwrap();
+        let kernels = program.code().codes().flat_map(|code| code.schedule().kernels());
+        let launches: Vec<_> = kernels.map(|kernel| kernel.abi().launch).collect();
+        let is_split = launches.iter().any(|launch| launch.end.is_some() && launch.extent > launch.grain);
+        let run = |(b, n): (usize, usize)| {
+            let mut rng = fastrand::Rng::with_seed(4);
+            let values: Vec<f32> = (0..b * n * 64).map(|_| rng.f32() - 0.5).collect();
+            program.set("x", HostArray::from_slice(&values, [b, n, 64]).unwrap()).unwrap();
+            program.run_with(&[("b", b as i64), ("n", n as i64)]).unwrap();
+            ["z", "s"].map(|name| program.get(name).unwrap().bytes().to_vec())
+        };
+        ([(1, 300), (1, 1), (6, 300), (5, 7), (6, 1)].map(run), is_split)
+    };
+    let (expected, _) = outputs("inline", 1);
+    for threads in [2, 3, 7] {
+        let (found, is_split) = outputs("multicore", threads);
+        assert!(is_split, "no loop that ends at a size is split");
+        assert!(found == expected, "{threads} threads");
+    }
+}
+
 /// Calls a function on six threads at once with the number of the thread.
 fn on_threads(call: impl Fn(usize) + Sync) {
     let call = &call;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use codegen_core::canonical::{self, Arrays, Contraction};
-use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param};
+use codegen_core::{Access, Kernel, KernelAbi, KernelError, Launch, Param, kernel};
 use lowered_ir::ir::{
     Affine, Block, Bound, LocalDecl, LocalId, Locals, LoopId, LoopKind, LoweredRoutine, NodeDecl, NodeRef,
     Stmt, Symbol, SymbolId, walk,
@@ -84,7 +84,7 @@ pub(crate) fn has_conditions(body: &[Stmt]) -> bool {
 /// loop only.
 fn in_sequence(body: &mut [Stmt]) {
     match body {
-        [Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, body, .. }] if hi.is_of_symbols() => {
+        [Stmt::For { lo: 0, hi, kind: LoopKind::Parallel, body, .. }] if kernel::is_divisible(0, hi) => {
             make_serial(body);
         }
         body => make_serial(body),

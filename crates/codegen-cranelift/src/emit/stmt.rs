@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use codegen_core::emit::LinearValue;
+use codegen_core::{emit::LinearValue, kernel};
 use cranelift_codegen::ir::{Opcode, Value, types};
 use lowered_ir::ir::{Affine, Bound, Expr, LocalId, LoopId, LoopKind, Stmt, walk};
 use tnode::DType;
@@ -23,14 +23,12 @@ const MAX_REPLICATED_SIZE: usize = 1 << 13;
 const LANES_PER_ROUND: i64 = 8 * LANES as i64;
 
 impl Emitter<'_> {
-    /// Emits the whole kernel. If its body is one parallel loop with constant bounds, calls run the
-    /// iterations `begin..end`.
+    /// Emits the whole kernel. If its body is one parallel loop that calls can divide, they run the iterations
+    /// `begin..end`.
     pub(super) fn kernel(&mut self, begin: Value, end: Value) {
         match self.routine.body.as_slice() {
-            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }]
-                if let Some(limit) = hi.constant() =>
-            {
-                let (lo, limit) = (self.ssa.int(types::I64, *lo), self.ssa.int(types::I64, limit));
+            [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }] if kernel::is_divisible(*lo, hi) => {
+                let (lo, limit) = (self.ssa.int(types::I64, *lo), self.ssa.int(types::I64, hi.limit));
                 let [start, end] = [begin, end].map(|at| self.ssa.binary(Opcode::Iadd, lo, at));
                 let end = self.ssa.binary(Opcode::Smin, end, limit);
                 self.looped(*var, start..end, body);

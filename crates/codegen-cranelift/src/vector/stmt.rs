@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use codegen_core::emit::LinearValue;
+use codegen_core::{emit::LinearValue, kernel};
 use lowered_ir::ir::{Bound, LoopId, LoopKind, Space, Stmt, walk};
 use vector_asm::{Counter, CounterSum, Index, LoopRange};
 
@@ -35,16 +35,15 @@ const ROUND_SIZE: usize = 24;
 const MAX_PER_ROUND: i64 = 4;
 
 impl Translator<'_> {
-    /// Translates the whole kernel. If its body is one parallel loop with constant bounds, calls run a range
-    /// of its iterations.
+    /// Translates the whole kernel. If its body is one parallel loop that calls can divide, they run a range of
+    /// its iterations.
     pub(super) fn kernel(&mut self) -> Result<()> {
         let body = &self.routine.body;
         match body.as_slice() {
             [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }]
-                if let Some(limit) = hi.constant()
-                    && limit > *lo =>
+                if kernel::is_divisible(*lo, hi) && hi.limit > *lo =>
             {
-                self.looped(*var, *lo..limit, LoopRange::Call, 1, body)
+                self.looped(*var, *lo..hi.limit, LoopRange::Call, 1, body)
             }
             body => self.block(body),
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use codegen_core::{Access, Caps, Cost, DTypeSet, Interpreted, Kernel, KernelAbi, Launch, Param};
 use filetests::generate::{bindings_from_bytes, bytes_of_seed, memory_from_bytes, routine_from_seed};
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Expr, LoopKind, LoweredRoutine, Stmt, walk};
+use lowered_ir::ir::{Expr, LoweredRoutine, walk};
 use scheduling::{ScheduleOptions, legalize, schedule};
 use tnode::Scalar;
 use vector_asm::{EvaluationState, Isa, LaneType, VectorAddress, VectorBuilder, VectorType, evaluate};
@@ -29,21 +29,12 @@ fn kernel(ir: LoweredRoutine, access: Access) -> Kernel {
     let abi = KernelAbi {
         name: ir.name.clone(),
         params: memory.chain(indices).collect(),
-        launch: Launch { extent: extent(&ir), ..Launch::whole(&ir.body) },
+        launch: Launch::divided(&ir.body),
         scratch_bytes: 0,
         log: lowered_ir::log::lines(&ir).into(),
         cost: Cost::default(),
     };
     Kernel::verified(ir, abi).expect("a valid kernel")
-}
-
-fn extent(ir: &LoweredRoutine) -> u64 {
-    match ir.body.as_slice() {
-        [Stmt::For { lo, hi, kind: LoopKind::Parallel, .. }] if let Some(limit) = hi.constant() => {
-            (limit - lo).max(0) as u64
-        }
-        _ => 1,
-    }
 }
 
 /// Nodes that stand for a merge buffer.
@@ -72,7 +63,7 @@ fn agrees(kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Result<()> {
     let scratch = vec![0xa5; translated.scratch_bytes];
     let mut machine = EvaluationState { args, bindings: bindings.to_vec(), scratch };
     let text = || format!("{}\n{}", lowered_ir::text::print(kernel.ir()), translated.program);
-    let extent = kernel.abi().launch.extent;
+    let extent = kernel.abi().launch.extent_for(bindings);
     for part in [extent / 2..extent, 0..extent / 2].into_iter().filter(|part| !part.is_empty()) {
         evaluate(&translated.program, &mut machine, part).unwrap_or_else(|e| panic!("{e}\n{}", text()));
     }

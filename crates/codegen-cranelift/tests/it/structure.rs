@@ -390,11 +390,12 @@ fn parts_of_a_parallel_loop_add_up() {
 
 #[test]
 fn parallel_loops_that_cannot_be_split_run_whole() {
-    for (range, before) in [("0..min(11, @n)", ""), ("1..11", ""), ("0..11", "zero %0")] {
+    for (range, before) in [("0..min(11, @n, @m + 3)", ""), ("1..11", ""), ("0..11", "zero %0")] {
         agrees(
             &format!(
                 "routine @whole {{
                   symbol @n in 0..12
+                  symbol @m in 0..12
                   node %0 \"x\" i32[12]
                   {before}
                   for i0 in {range} parallel {{
@@ -402,7 +403,23 @@ fn parallel_loops_that_cannot_be_split_run_whole() {
                   }}
                 }}"
             ),
-            &[7],
+            &[7, 2],
+        );
+    }
+}
+
+#[test]
+fn parts_of_a_loop_that_ends_at_a_symbol_end_there() {
+    for n in [0, 1, 7, 11] {
+        agrees(
+            "routine @part {
+              symbol @n in 0..12
+              node %0 \"x\" i32[11]
+              for i0 in 0..min(11, @n) parallel {
+                %0[i0] := %0[i0] + index i32(i0 + 1)
+              }
+            }",
+            &[n],
         );
     }
 }

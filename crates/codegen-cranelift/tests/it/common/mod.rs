@@ -10,7 +10,7 @@ use codegen_core::{
 use codegen_cranelift::{CraneliftCompiler, CraneliftOptions, CraneliftRenderer, VectorWidth, host_caps};
 use codegen_testkit::GuardedBuffer;
 use lowered_ir::interp::{self, Memory};
-use lowered_ir::ir::{Expr, LoopKind, LoweredRoutine, NodeDecl, Stmt, walk};
+use lowered_ir::ir::{Expr, LoweredRoutine, NodeDecl, walk};
 use tnode::{DType, Scalar};
 
 /// The text of a kernel with one vector loop and remaining iterations.
@@ -39,16 +39,10 @@ pub(crate) fn kernel(ir: LoweredRoutine) -> Kernel {
         }
     });
     let indices = ir.symbols.iter().map(|s| Param::StaticIndex { range: s.range });
-    let extent = match ir.body.as_slice() {
-        [Stmt::For { lo, hi, kind: LoopKind::Parallel, .. }] if let Some(limit) = hi.constant() => {
-            (limit - lo) as u64
-        }
-        _ => 1,
-    };
     let abi = KernelAbi {
         name: format!("{}.k0", ir.name),
         params: memory.chain(indices).collect(),
-        launch: Launch { extent, ..Launch::whole(&ir.body) },
+        launch: Launch::divided(&ir.body),
         scratch_bytes: 0,
         log: lowered_ir::log::lines(&ir).into(),
         cost: Cost::default(),
@@ -107,7 +101,7 @@ fn random(dtype: DType, bits: u64) -> Scalar {
 /// Runs the compiled kernel on a copy of `memory` that is surrounded by guards and aligned to elements
 /// only.
 pub(crate) fn run_native(artifact: &Artifact, kernel: &Kernel, memory: &Memory, bindings: &[i64]) -> Memory {
-    let extent = artifact.kernels()[0].launch.extent;
+    let extent = artifact.kernels()[0].launch.extent_for(bindings);
     run_parts(artifact, kernel, memory, bindings, &[(0, extent)])
 }
 
