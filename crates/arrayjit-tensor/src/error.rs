@@ -196,8 +196,8 @@ pub enum TensorError {
     /// An operation of the ranks that failed, or ranks that differ.
     #[error(transparent)]
     Ranks(#[from] CollectiveError),
-    /// Ranks for a session that has made steps.
-    #[error("the session has made steps, or a handle of one is alive; join the ranks before the first step")]
+    /// Ranks or micro-batches for a session that has made steps.
+    #[error("the session has made steps, or a handle of one is alive; set it up before the first step")]
     Begun,
     /// A gradient that is not close to the difference of the loss, or that cannot be compared.
     #[error(transparent)]

@@ -437,6 +437,11 @@ impl Executable {
         self.checked(&inputs.collect::<Vec<_>>())
     }
 
+    /// Checks the inputs of a batch, as a run does.
+    pub(crate) fn check_batch(&self, inputs: &BatchValues) -> Result<(), TensorError> {
+        self.check_inputs(inputs.arrays().iter().map(|(name, values)| (name.as_str(), &**values)))
+    }
+
     /// The node of an input, if the routine reads it.
     fn device_input(&self, name: &str) -> Option<&TensorNode> {
         self.inputs.get(name).filter(|node| self.context().contains(node))

@@ -70,26 +70,42 @@ impl SessionCore {
     /// Evaluates a step again, with the parameters that it began with, and finds the first value that is not
     /// finite.
     pub(super) fn step_cause(&self, pending: &PendingStep) -> Result<NonFiniteCause, TensorError> {
-        let BuiltGraph { graph, loss, .. } = self.built(Mode::Training, &pending.values)?;
+        let batches = pending.values.micro_batches(self.micro_batches)?;
+        let first = pending.step.number * batches.len() as u64;
+        for (number, batch) in (first..).zip(&batches) {
+            if let Some(cause) = self.micro_batch_cause(batch, number)? {
+                return Ok(cause);
+            }
+        }
+        let is_alone = self.ranks.as_ref().is_none_or(|ranks| ranks.group().size() == 1);
+        Ok(if is_alone { NonFiniteCause::Unknown } else { NonFiniteCause::OtherRank })
+    }
+
+    /// The first value of a micro-batch that is not finite, if there is one.
+    fn micro_batch_cause(
+        &self,
+        values: &BatchValues,
+        number: u64,
+    ) -> Result<Option<NonFiniteCause>, TensorError> {
+        let BuiltGraph { graph, loss, .. } = self.built(Mode::Training, values)?;
         let mut parameters = graph.parameters();
         parameters.retain(|parameter| parameter.is_trainable());
         let by: Vec<_> = parameters.iter().collect();
         let by: Vec<&dyn TensorOperand> =
             by.iter().map(|parameter| parameter as &dyn TensorOperand).collect();
         let gradients = graph.gradients(&loss, &by)?;
-        let symbols = [("step", pending.step.number as i64)];
-        let executable = run_whole(&graph, &self.weights, &gradients, (&pending.values, &symbols))?;
+        let symbols = [("step", number as i64)];
+        let executable = run_whole(&graph, &self.weights, &gradients, (values, &symbols))?;
         let mut search = FiniteSearch { context: executable.context(), known: BTreeMap::new() };
         if let Some(cause) = search.first_cause(&graph, &loss)? {
-            return Ok(cause);
+            return Ok(Some(cause));
         }
         for (parameter, gradient) in parameters.iter().zip(&gradients) {
             if !search.is_finite(gradient.node())? {
-                return Ok(NonFiniteCause::Gradient(parameter.name().into()));
+                return Ok(Some(NonFiniteCause::Gradient(parameter.name().into())));
             }
         }
-        let is_alone = self.ranks.as_ref().is_none_or(|ranks| ranks.group().size() == 1);
-        Ok(if is_alone { NonFiniteCause::Unknown } else { NonFiniteCause::OtherRank })
+        Ok(None)
     }
 
     /// Evaluates a batch again, and finds the first value that is not finite and that a metric depends on.

@@ -17,7 +17,9 @@ use crate::{
     graph::Graph,
     operand::Argument,
     parameter::{Init, Parameter, Params, locked},
-    session::{Batch, BatchValues, SessionCore, metrics::ROWS, ranks::RankStep, values::BatchSignature},
+    session::{
+        Batch, BatchValues, SessionCore, metrics::ROWS, staged_step::StagedStep, values::BatchSignature,
+    },
     tensor::Tensor,
 };
 
@@ -67,13 +69,17 @@ pub(super) struct StepGraph {
 }
 
 impl StepGraph {
-    /// Starts a run with the given number of the step, and returns the number of the run.
-    pub(super) fn start(&self, values: &BatchValues, step: u64) -> Result<u64, TensorError> {
+    /// Starts a run over micro-batches with the given number of the step, and returns the number of the run.
+    pub(super) fn start(&self, batches: &[BatchValues], step: u64) -> Result<u64, TensorError> {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         let symbols = [("slot", (run % ROWS as u64) as i64), ("step", step as i64)];
         match &self.routines {
-            StepRoutines::One(executable) => executable.start_first(values, &symbols)?,
-            StepRoutines::Ranks(step) => step.start(values, &symbols)?,
+            StepRoutines::One(executable) => {
+                batches.iter().try_for_each(|batch| executable.start_first(batch, &symbols))?;
+            }
+            StepRoutines::Staged(staged) => {
+                staged.start(batches, (step * batches.len() as u64, &symbols))?;
+            }
         }
         Ok(run)
     }
@@ -82,7 +88,7 @@ impl StepGraph {
     pub(super) fn context(&self) -> &Context {
         match &self.routines {
             StepRoutines::One(executable) => executable.context(),
-            StepRoutines::Ranks(step) => step.context(),
+            StepRoutines::Staged(step) => step.context(),
         }
     }
 
@@ -90,7 +96,7 @@ impl StepGraph {
     pub(super) fn profiles(&self) -> Vec<Profile> {
         match &self.routines {
             StepRoutines::One(executable) => executable.routine().profile().into_iter().collect(),
-            StepRoutines::Ranks(step) => step.profiles(),
+            StepRoutines::Staged(step) => step.profiles(),
         }
     }
 }
@@ -99,8 +105,8 @@ impl StepGraph {
 pub(super) enum StepRoutines {
     /// All in one.
     One(Box<Executable>),
-    /// A step over ranks.
-    Ranks(Box<RankStep>),
+    /// A step over ranks or micro-batches.
+    Staged(Box<StagedStep>),
 }
 
 /// The most recently used graphs of a session for one mode. Each is compiled once: its other callers wait,
@@ -187,20 +193,15 @@ impl SessionCore {
         let dtype = if loss.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         let rows =
             Params::new(0).with_dtype(dtype).buffer("metrics", [ROWS, names.len() + 1], Init::ZEROS)?;
-        let routines = match &self.ranks {
-            Some(ranks) => {
-                let step = self.compile_over_ranks(ranks, built, &rows)?;
-                StepRoutines::Ranks(Box::new(step))
-            }
-            None => {
-                let is_finite =
-                    self.optimizer.update_guarded(Call::new("session"), loss, None, &self.state)?;
-                let columns: Vec<Tensor> = built.columns()?.into_iter().chain([is_finite]).collect();
-                store_rows(&built.graph, &rows, &columns)?;
-                let own = std::slice::from_ref(&rows);
-                let step = built.graph.compile_with("training_step", &self.weights, Vec::new(), own)?;
-                StepRoutines::One(Box::new(step))
-            }
+        let routines = if self.ranks.is_some() || self.micro_batches > 1 {
+            StepRoutines::Staged(Box::new(self.compile_stages(built, &rows)?))
+        } else {
+            let is_finite = self.optimizer.update_guarded(Call::new("session"), loss, None, &self.state)?;
+            let columns: Vec<Tensor> = built.columns()?.into_iter().chain([is_finite]).collect();
+            store_rows(&built.graph, &rows, &columns)?;
+            let own = std::slice::from_ref(&rows);
+            let step = built.graph.compile_with("training_step", &self.weights, Vec::new(), own)?;
+            StepRoutines::One(Box::new(step))
         };
         Ok(StepGraph { routines, names, rows, runs: AtomicU64::new(0) })
     }

@@ -29,6 +29,7 @@ mod graphs; // compiled graphs by shape
 mod metrics; // values of steps, read later
 mod pending; // steps whose metrics are unread
 mod ranks; // training over ranks
+mod staged_step; // steps of several routines
 mod values; // the arrays of a batch
 
 use std::{
@@ -57,7 +58,7 @@ use self::{
     pending::{PendingStep, PendingSteps},
 };
 use crate::{
-    error::TensorError,
+    error::{Call, TensorError},
     model_state::ModelState,
     optim::{Optimizer, OptimizerState, UpdateRule},
     options::options,
@@ -108,6 +109,8 @@ struct SessionCore {
     /// Held while the metrics of pending steps are read.
     settling: Mutex<()>,
     ranks: Option<Ranks>,
+    /// The number of micro-batches that a batch is divided into.
+    micro_batches: usize,
 }
 
 impl Session {
@@ -135,6 +138,7 @@ impl Session {
             pending: Mutex::default(),
             settling: Mutex::default(),
             ranks: None,
+            micro_batches: 1,
         };
         Ok(Session { core: Arc::new(core), progress_bar: true })
     }
@@ -171,6 +175,53 @@ impl Session {
         self
     }
 
+    /// Divides each batch into micro-batches of equal numbers of rows, and adds their gradients before the
+    /// one update of a step. The device needs memory for the intermediate values of one micro-batch only, and
+    /// for a second array beside each gradient.
+    ///
+    /// The loss, the metrics and the gradients of a step are the means over its micro-batches. For a loss
+    /// that is a mean over rows, they are those of the whole batch up to rounding, and so are clipping,
+    /// schedules, means of weights and checkpoints. They differ for values that depend on several rows, such
+    /// as the statistics of batch normalization, and for a mean over the labels that are not ignored.
+    ///
+    /// The closure is called with a micro-batch, and the symbol `step` of its graph counts micro-batches, so
+    /// random numbers differ from one to the next. All inputs have the same number of rows, or rank 0. Over
+    /// [ranks](Session::over_ranks), the sums are exchanged once in each step, after the last micro-batch.
+    ///
+    /// ```
+    /// # use arrayjit_tensor::prelude::*;
+    /// # let params = Params::new(1);
+    /// # let w = params.parameter("w", [], Init::ZEROS)?;
+    /// # let weights = ModelState::new(&Backend::open("inline")?, &params)?;
+    /// # let parameter = w.clone();
+    /// # let loss = move |batch: &Batch| batch.input("x")?.sub(&w)?.square()?.mean(..);
+    /// let mut session = Session::new(&weights, Sgd::new(0.5), loss)?.accumulate(2)?;
+    /// let x = HostArray::from_slice(&[1f32, 2., 3., 6.], [4])?; // two micro-batches of two rows
+    /// assert_eq!(session.step(&[("x", &x)])?.metrics()?.loss(), 12.5);
+    /// assert_eq!(weights.get(&parameter)?.values(), [3.0]); // the mean
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No micro-batch, or a session that has made steps. Afterwards, a step fails if the rows of its batch
+    /// cannot be divided equally.
+    #[track_caller]
+    pub fn accumulate(mut self, micro_batches: usize) -> Result<Session, TensorError> {
+        if micro_batches == 0 {
+            let (found, expected) = ("0".into(), "at least 1".into());
+            let kind = TensorError::Argument { argument: "micro_batches", found, expected };
+            return Err(Call::new("accumulate").error("", kind));
+        }
+        self.unbegun()?.micro_batches = micro_batches;
+        Ok(self)
+    }
+
+    /// The parts of a session that has made no steps.
+    fn unbegun(&mut self) -> Result<&mut SessionCore, TensorError> {
+        let steps = self.steps();
+        Arc::get_mut(&mut self.core).filter(|_| steps == 0).ok_or(TensorError::Begun)
+    }
+
     options! {
         /// Whether [`fit`](Session::fit) shows a progress bar on a standard output that is a terminal; true by
         /// default.
@@ -198,9 +249,10 @@ impl Session {
     fn start_step(&mut self, values: BatchValues) -> Result<(StartedStep, Vec<Metrics>), TensorError> {
         let is_full = locked(&self.core.pending).is_full();
         let mut read = if is_full { self.core.settle()? } else { Vec::new() };
-        let graph = self.core.step_graph(&values)?;
+        let batches = values.micro_batches(self.core.micro_batches)?;
+        let graph = self.core.step_graph(batches.first().unwrap_or(&values))?;
         let number = self.steps();
-        let run = graph.start(&values, number).map_err(|error| self.core.rank_failure().unwrap_or(error))?;
+        let run = graph.start(&batches, number).map_err(|error| self.core.rank_failure().unwrap_or(error))?;
         let step = StartedStep { core: self.core.clone(), graph, run, number };
         locked(&self.core.pending).push(PendingStep { step: step.record(), values });
         if self.core.checks_every_step.load(Ordering::Relaxed) {

@@ -1,8 +1,7 @@
 //! Training over ranks: every rank steps through batches of its own, and all make the same update.
 //!
-//! A step over ranks is several routines. The gradient is split into [buckets](split_gradient): while the
-//! gradients of one are summed over the ranks, the next routine runs. The last routine updates the parameters
-//! by the means. The loss and the metrics are summed with the gradients, so all ranks read the same ones.
+//! A step over ranks is [several routines](super::staged_step), between which gradients are summed over the
+//! ranks. The loss and the metrics are summed with the gradients, so all ranks read the same ones.
 //!
 //! With a sharded state, a rank has the arrays of the optimizer for some parameters only. It gets the sums of
 //! their gradients, updates them, and gives all ranks the results.
@@ -11,14 +10,12 @@
 //! trillion parameter models, 2020; here, as in torch's `ZeroRedundancyOptimizer`, by whole parameters.
 
 mod files; // checkpoints of all ranks
-mod step; // the routines of a step
 
 use std::{cmp::Reverse, sync::Arc};
 
 use arrayjit::TensorNode;
 use arrayjit_collectives::{BucketSizes, Group};
 
-pub(super) use self::step::RankStep;
 use crate::{
     error::TensorError,
     options::options,
@@ -51,6 +48,10 @@ impl Ranks {
     /// The group of the ranks.
     pub fn group(&self) -> &Arc<dyn Group> {
         &self.group
+    }
+
+    pub(super) fn bucket_sizes(&self) -> BucketSizes {
+        self.buckets
     }
 
     /// The rank that updates each parameter, if they are divided: the largest ones go first, each to the rank
@@ -115,8 +116,7 @@ impl Session {
     /// A session that has made steps; ranks that do not come in time or have other parameters; an error
     /// of the device.
     pub fn over_ranks(mut self, ranks: Ranks) -> Result<Session, TensorError> {
-        let steps = self.steps();
-        let core = Arc::get_mut(&mut self.core).filter(|_| steps == 0).ok_or(TensorError::Begun)?;
+        let core = self.unbegun()?;
         let context = core.weights.context()?;
         let nodes: Vec<TensorNode> =
             core.weights.params().all().iter().map(|parameter| parameter.node().clone()).collect();
@@ -152,7 +152,7 @@ impl SessionCore {
     }
 
     /// The trainable parameters with their owners, if there are ranks with a sharded state.
-    fn owned_parameters(&self) -> Option<Vec<(Parameter, usize)>> {
+    pub(super) fn owned_parameters(&self) -> Option<Vec<(Parameter, usize)>> {
         let ranks = self.ranks.as_ref().filter(|ranks| ranks.is_sharded)?;
         let parameters = self.weights.params().trainable();
         let owners = ranks.owners(&parameters);

@@ -67,6 +67,35 @@ impl BatchValues {
         signature
     }
 
+    /// The batch in `count` micro-batches of equal numbers of rows. Inputs of rank 0 belong to all of them.
+    pub(super) fn micro_batches(&self, count: usize) -> Result<Vec<BatchValues>, TensorError> {
+        if count == 1 {
+            return Ok(vec![self.clone()]);
+        }
+        let rows = self.0.iter().find_map(|(_, array)| array.dims().first().copied()).unwrap_or(count);
+        for (name, array) in &self.0 {
+            let found = array.dims().to_vec();
+            let expected = match found.first() {
+                Some(&size) if size != rows => format!("{rows} rows, as all inputs have"),
+                Some(&size) if size % count != 0 => format!("rows for {count} equal micro-batches"),
+                _ => continue,
+            };
+            return Err(TensorError::Shape { what: format!("input `{name}`"), found, expected });
+        }
+        let size = rows / count;
+        let part = |array: &Arc<HostArray>, at: usize| -> Result<Arc<HostArray>, TensorError> {
+            match array.dims().is_empty() {
+                true => Ok(array.clone()),
+                false => Ok(Arc::new(array.slice(0, at * size..(at + 1) * size)?)),
+            }
+        };
+        let batch = |at| {
+            let parts = self.0.iter().map(|(name, array)| Ok((name.clone(), part(array, at)?)));
+            Ok(BatchValues(parts.collect::<Result<_, TensorError>>()?))
+        };
+        (0..count).map(batch).collect()
+    }
+
     /// The size of the first axis of the first input; 1 without one.
     pub(super) fn rows(&self) -> usize {
         self.0.first().and_then(|(_, array)| array.dims().first().copied()).unwrap_or(1)

@@ -1,6 +1,7 @@
 //! Tests of graphs, modules and training.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod accumulation;
 mod backends;
 mod bad_input;
 mod checkpoints;

@@ -75,7 +75,7 @@ pub(crate) fn step(session: &mut Session, seed: usize, rows: usize) -> Result<f6
     Ok(session.step_by(batch(seed, rows))?.metrics()?.loss())
 }
 
-fn message<T>(result: Result<T, TensorError>) -> String {
+pub(crate) fn message<T>(result: Result<T, TensorError>) -> String {
     match result {
         Ok(_) => panic!("expected an error"),
         Err(error) => error.to_string(),

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
 use arrayjit_tensor::{
-    Backend, DType, Graph, ModelState, Params,
+    Backend, Batch, DType, Graph, HostArray, ModelState, Params, Session,
     nn::{Linear, Module},
     optim::{
         Adafactor, Adagrad, Adam, AdamW, Muon, Optimizer, OptimizerState, RmsProp, Schedule, Sgd, UpdateRule,
@@ -14,32 +14,58 @@ use crate::torch::{Goldens, fill, pattern};
 /// The largest distance from torch's parameters, relative to the largest of them.
 const TOLERANCE: f64 = 1e-5;
 
-/// Trains the layer of `optimizer_case` in goldens.py, and compares its parameters after each step.
-fn check<R: UpdateRule>(goldens: &mut Goldens, name: &str, optimizer: &Optimizer<R>) {
+/// The layer of `optimizer_case` in goldens.py, and its weights.
+fn layer() -> (Linear, ModelState) {
     let params = Params::new(1);
     let layer = Linear::new(&params, 4, 3).unwrap();
     let weights = ModelState::new(&Backend::open("inline").unwrap(), &params).unwrap();
     fill("optimizers", &weights);
-    let graph = Graph::for_training();
-    let x = graph.input("x", [8, 4], DType::F32).unwrap();
-    let target = graph.input("target", [8, 3], DType::F32).unwrap();
-    let loss = layer.forward(&x).unwrap().tanh().unwrap().mse_loss(&target).unwrap();
-    optimizer.update(&loss, &OptimizerState::new(&weights)).unwrap();
-    let model = graph.compile(&weights, &[&loss]).unwrap();
+    (layer, weights)
+}
 
+/// Compares the parameters after each step, which gets the batch of all steps and its number.
+fn compare(
+    goldens: &mut Goldens,
+    name: &str,
+    weights: &ModelState,
+    mut run: impl FnMut(&[(&str, &HostArray)], i64),
+) {
     let x = pattern("optimizers/x", &[8, 4], 1.0, 0.0);
     let target = pattern("optimizers/target", &[8, 3], 1.0, 0.0);
     let expected = goldens.take(name);
     assert_eq!(expected.dims().as_slice(), [20, 15], "{name}");
     for (step, expected) in expected.values().chunks(15).enumerate() {
-        model.start(&[("x", &x), ("target", &target)], &[("step", step as i64)]).unwrap();
-        let found = params.all().into_iter().flat_map(|parameter| weights.get(&parameter).unwrap().values());
+        run(&[("x", &x), ("target", &target)], step as i64);
+        let parameters = weights.params().all();
+        let found = parameters.iter().flat_map(|parameter| weights.get(parameter).unwrap().values());
         let largest = expected.iter().fold(0f64, |largest, value| largest.max(value.abs()));
         for (found, expected) in found.zip(expected) {
             let is_close = (found - expected).abs() <= TOLERANCE * largest;
             assert!(is_close, "{name}, step {step}: {found}, torch has {expected}");
         }
     }
+}
+
+/// Trains a layer by an optimizer, and compares its parameters.
+fn check<R: UpdateRule>(goldens: &mut Goldens, name: &str, optimizer: &Optimizer<R>) {
+    let (layer, weights) = layer();
+    let graph = Graph::for_training();
+    let x = graph.input("x", [8, 4], DType::F32).unwrap();
+    let target = graph.input("target", [8, 3], DType::F32).unwrap();
+    let loss = layer.forward(&x).unwrap().tanh().unwrap().mse_loss(&target).unwrap();
+    optimizer.update(&loss, &OptimizerState::new(&weights)).unwrap();
+    let model = graph.compile(&weights, &[&loss]).unwrap();
+    compare(goldens, name, &weights, |batch, step| drop(model.start(batch, &[("step", step)]).unwrap()));
+}
+
+/// Trains a layer by a session that accumulates gradients, and compares its parameters.
+fn check_accumulated(goldens: &mut Goldens, name: &str, optimizer: AdamW, micro_batches: usize) {
+    let (layer, weights) = layer();
+    let session = Session::new(&weights, optimizer, move |batch: &Batch| {
+        layer.forward(&batch.input("x")?)?.tanh()?.mse_loss(&batch.input("target")?)
+    });
+    let mut session = session.unwrap().accumulate(micro_batches).unwrap();
+    compare(goldens, name, &weights, |batch, _| drop(session.step(batch).unwrap()));
 }
 
 #[test]
@@ -60,6 +86,7 @@ fn optimizers_update_as_those_of_torch() {
     check(all, "adamw_options", &AdamW::new(0.05).betas(0.7, 0.9).eps(1e-3).weight_decay(0.3));
     let cosine = AdamW::new(0.05).schedule(Schedule::cosine_decay(20, 0.1)).clip_norm(0.1);
     check(all, "adamw_cosine", &cosine);
+    check_accumulated(all, "adamw_accumulated", cosine, 4);
     check(all, "rmsprop", &RmsProp::new(0.02));
     let options = RmsProp::new(0.02).alpha(0.9).eps(1e-3).weight_decay(0.1).momentum(0.5).centered(true);
     check(all, "rmsprop_options", &options);

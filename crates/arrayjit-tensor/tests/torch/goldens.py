@@ -307,7 +307,7 @@ def write_models():
     return goldens
 
 
-def optimizer_case(goldens, path, make, clip_norm=None, schedule=None):
+def optimizer_case(goldens, path, make, clip_norm=None, schedule=None, micro_batches=1):
     """Trains one layer by an optimizer, and stores the parameters after each step."""
     layer = nn.Linear(4, 3)
     with torch.no_grad():
@@ -318,7 +318,8 @@ def optimizer_case(goldens, path, make, clip_norm=None, schedule=None):
     steps = []
     for _ in range(20):
         optimizer.zero_grad()
-        F.mse_loss(layer(x).tanh(), target).backward()
+        for x_part, target_part in zip(x.chunk(micro_batches), target.chunk(micro_batches)):
+            (F.mse_loss(layer(x_part).tanh(), target_part) / micro_batches).backward()
         if clip_norm:
             nn.utils.clip_grad_norm_(layer.parameters(), clip_norm)
         optimizer.step()
@@ -349,7 +350,7 @@ def write_optimizers():
     goldens = {}
 
     def case(name, kind, **others):
-        options = {key: others.pop(key) for key in list(others) if key not in ("clip_norm", "schedule")}
+        options = {key: others.pop(key) for key in list(others) if key not in ("clip_norm", "schedule", "micro_batches")}
         optimizer_case(goldens, f"optimizers/{name}", lambda params: kind(params, **options), **others)
 
     sgd, adam, adamw = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
@@ -365,6 +366,8 @@ def write_optimizers():
     case("adamw", adamw, lr=0.05)
     case("adamw_options", adamw, lr=0.05, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.3)
     case("adamw_cosine", adamw, lr=0.05, clip_norm=0.1,
+         schedule=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20, 0.005))
+    case("adamw_accumulated", adamw, lr=0.05, clip_norm=0.1, micro_batches=4,
          schedule=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20, 0.005))
     rmsprop, adagrad, adafactor = torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adafactor
     case("rmsprop", rmsprop, lr=0.02)
