@@ -139,8 +139,10 @@ impl<'a> BackwardPass<'a> {
     }
 
     fn step(&mut self, step: &ProgramStep, at: usize) -> Result<()> {
-        if let ProgramStep::Detach(node) = step {
-            self.adjoints.remove(node);
+        match step {
+            ProgramStep::Detach(node) => drop(self.adjoints.remove(node)),
+            ProgramStep::CustomGradient(custom) => return self.custom_gradient(custom, at),
+            _ => {}
         }
         let targets = crate::forward_program::targets(step);
         let accums: Vec<&Accum> =

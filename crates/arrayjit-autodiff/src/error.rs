@@ -96,6 +96,11 @@ pub enum GradientErrorKind {
          {max}"
     )]
     ScanSteps { steps: u64, max: u64 },
+    /// Forward mode comes to a gradient that a front end gives.
+    #[error(
+        "a gradient by {input} is one that the program gives, and forward mode needs the rules of its statements"
+    )]
+    CustomGradient { input: String },
     /// A padded read has an index with a symbol of unknown range.
     #[error(
         "node {node} is read beyond its dimensions at an index with symbols; expected a range for them, as in \

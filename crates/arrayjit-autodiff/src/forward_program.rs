@@ -237,9 +237,7 @@ impl ForwardProgram {
                     older.remove(&node);
                 }
             }
-            if let ProgramStep::Detach(node) = step {
-                older.remove(node);
-            }
+            pass_custom(step, older, &[]);
             Ok(())
         });
         (walked.is_ok() && older.contains(loss)).then(|| &self.steps[last])
@@ -265,9 +263,7 @@ impl ForwardProgram {
                 stale.remove(&node);
                 stale.extend(self.slices.get(&node).into_iter().flatten().cloned());
             }
-            if let ProgramStep::Detach(node) = step {
-                active.remove(node);
-            }
+            pass_custom(step, active, if self.in_order { &[] } else { parameters });
             found[at] = [before, mentioned_of(step, active)];
             Ok(())
         })?;
@@ -605,6 +601,22 @@ pub(crate) fn targets(step: &ProgramStep) -> Vec<TensorNode> {
     nodes
 }
 
+/// Changes the nodes that depend on others by operations with a derivative at a step that detaches nodes, or
+/// whose outputs depend on its inputs. Outputs among the parameters stay.
+fn pass_custom(step: &ProgramStep, nodes: &mut BTreeSet<TensorNode>, parameters: &[TensorNode]) {
+    match step {
+        ProgramStep::Detach(node) => {
+            nodes.remove(node);
+        }
+        ProgramStep::CustomGradient(custom) => {
+            let follow = custom.inputs.iter().any(|node| nodes.contains(node));
+            nodes.retain(|node| parameters.contains(node) || !custom.outputs.contains(node));
+            nodes.extend(custom.outputs.iter().filter(|_| follow).cloned());
+        }
+        _ => {}
+    }
+}
+
 /// Those of the nodes that a step reads or writes.
 fn mentioned_of(step: &ProgramStep, nodes: &BTreeSet<TensorNode>) -> BTreeSet<TensorNode> {
     let mentioned = reads(step).into_iter().cloned().chain(targets(step));
@@ -619,7 +631,12 @@ pub(crate) fn reads(step: &ProgramStep) -> Vec<&TensorNode> {
         ProgramStep::Fetch { op: FetchOp::SampleValues(samples), .. } => Some(&samples.of),
         _ => None,
     };
-    step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node).chain(sliced).collect()
+    let custom = match step {
+        ProgramStep::CustomGradient(custom) => custom.read_nodes(),
+        _ => Vec::new(),
+    };
+    let operands = step.accums().iter().flat_map(Accum::operands).filter_map(Operand::node);
+    operands.chain(sliced).chain(custom).collect()
 }
 
 /// The names of the nodes of steps, and of parameters and their gradients.

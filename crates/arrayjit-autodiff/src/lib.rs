@@ -16,6 +16,7 @@ mod statement;
 mod backward;
 mod backward_scan;
 mod checkpoints;
+mod custom_gradient; // gradients that a front end gives
 mod operands;
 mod reductions;
 mod windows;

@@ -65,7 +65,9 @@ impl RelevantSteps {
             if open.is_empty() && unseen.is_empty() {
                 return Some(at + 1);
             }
-            if matches!(step, ProgramStep::Fetch { op: FetchOp::Slice { .. }, .. }) {
+            if let ProgramStep::Fetch { op: FetchOp::Slice { .. }, .. } | ProgramStep::CustomGradient(_) =
+                step
+            {
                 return None;
             }
             let is_needed = changed(step).any(|node| open.contains(node));
@@ -97,6 +99,9 @@ impl RelevantSteps {
     /// Whether the parameters are variables behind `steps`: none is detached, and the value of none follows
     /// from the last value of another one, so that derivatives by this one go through the steps.
     fn are_independent(&self, steps: &[&ProgramStep], parameters: &BTreeSet<&TensorNode>) -> bool {
+        if steps.iter().any(|step| matches!(step, ProgramStep::CustomGradient(_))) {
+            return false;
+        }
         let last: BTreeMap<&TensorNode, Option<usize>> =
             parameters.iter().map(|&node| (node, self.last_change(node))).collect();
         if last.values().flatten().any(|&at| matches!(steps[at], ProgramStep::Detach(_))) {

@@ -151,8 +151,15 @@ impl TangentPass<'_> {
     }
 
     fn step(&mut self, step: &ProgramStep, at: usize) -> Result<()> {
-        if let ProgramStep::Detach(node) = step {
-            self.tangents.remove(node);
+        match step {
+            ProgramStep::Detach(node) => drop(self.tangents.remove(node)),
+            ProgramStep::CustomGradient(custom) => {
+                let is_active = |node: &&TensorNode| self.tangents.contains_key(node);
+                if let Some(input) = custom.inputs.iter().find(is_active) {
+                    return Err(GradientErrorKind::CustomGradient { input: input.name() }.into());
+                }
+            }
+            _ => {}
         }
         let written = targets(step);
         for node in &written {

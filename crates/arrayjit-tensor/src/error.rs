@@ -83,10 +83,10 @@ pub enum TensorError {
     #[error("{tensor} belongs to another graph; a graph takes its own tensors and parameters")]
     OtherGraph { tensor: String },
     /// A tensor of a step of a scan, used behind the body.
-    #[error("{tensor} has a value in each step of a scan, whose body has ended; return it from the body")]
+    #[error("{tensor} belongs to the body of a scan or function, which has ended; return it from the body")]
     EndedStep { tensor: String },
-    /// What a graph cannot do while the body of a scan is written.
-    #[error("the body of a scan is being written, and {problem}")]
+    /// What a graph cannot do while the body of a scan or of a function is written.
+    #[error("the body of a scan or function is being written, and {problem}")]
     InScan { problem: &'static str },
     /// A second input, parameter or metric of one name.
     #[error("{what} `{name}` exists already")]

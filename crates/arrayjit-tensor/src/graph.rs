@@ -1,5 +1,6 @@
 //! Graphs: the statements that operations on tensors add.
 
+mod custom_vjp; // functions with gradients of their own
 mod derivatives; // gradients, products with Jacobians and Hessians
 mod scans; // bodies of scans
 mod unused; // steps whose values nothing reads

@@ -156,6 +156,7 @@ fn gradients(step: &ProgramStep) -> &[(TensorNode, TensorNode)] {
         | ProgramStep::Concat(_)
         | ProgramStep::Fetch { .. }
         | ProgramStep::Detach(_)
+        | ProgramStep::CustomGradient(_)
         | ProgramStep::Block { .. }
         | ProgramStep::Scan { .. }
         | ProgramStep::Remark(_) => &[],
@@ -187,6 +188,7 @@ pub(crate) fn sliced(step: &ProgramStep) -> Option<&TensorNode> {
         | ProgramStep::Concat(_)
         | ProgramStep::Gradient { .. }
         | ProgramStep::Detach(_)
+        | ProgramStep::CustomGradient(_)
         | ProgramStep::Block { .. }
         | ProgramStep::Scan { .. }
         | ProgramStep::Remark(_) => None,

@@ -11,8 +11,8 @@ use tnode::{DType, Scalar, TensorNode};
 
 use crate::indexing::{Projections, StaticSymbol};
 use crate::{
-    AccumOp, KeyPart, Nodes, Origin, Random, SampleValues, SymbolTable, Warning, all_steps, binary_dtype,
-    ternary_dtype, unary_dtype, written,
+    AccumOp, CustomGradient, KeyPart, Nodes, Origin, Random, SampleValues, SymbolTable, Warning, all_steps,
+    binary_dtype, ternary_dtype, unary_dtype, written,
 };
 use lowered_ir::ir::{Affine, BinaryOp, SymbolId, TernaryOp, UnaryOp, Var};
 
@@ -76,6 +76,9 @@ pub enum ProgramStep {
     /// Makes the values that a node has here constants for the gradients of later steps: no derivative goes
     /// through them. Values that are stored afterwards have derivatives again. Lowering skips this step.
     Detach(TensorNode),
+    /// Gives the gradients of later steps another way through nodes of earlier ones. Lowering skips this
+    /// step, and a text cannot say it.
+    CustomGradient(Box<CustomGradient>),
     /// A group of steps with a name. The names of the outermost blocks make the routine's name.
     Block {
         /// The name, in words.
@@ -107,6 +110,7 @@ impl ProgramStep {
             | ProgramStep::Fetch { .. }
             | ProgramStep::Gradient { .. }
             | ProgramStep::Detach(_)
+            | ProgramStep::CustomGradient(_)
             | ProgramStep::Remark(_) => &[],
         }
     }
@@ -119,19 +123,22 @@ impl ProgramStep {
             ProgramStep::Fetch { .. }
             | ProgramStep::Gradient { .. }
             | ProgramStep::Detach(_)
+            | ProgramStep::CustomGradient(_)
             | ProgramStep::Block { .. }
             | ProgramStep::Scan { .. }
             | ProgramStep::Remark(_) => &[],
         }
     }
 
-    /// The source spans of this step; unknown for detached nodes, blocks, scans and remarks.
+    /// The source spans of this step; unknown for detached nodes, custom gradients, blocks, scans and
+    /// remarks.
     pub fn origin(&self) -> &Origin {
         match self {
             ProgramStep::Accum(accum) => &accum.origin,
             ProgramStep::Concat(parts) => parts.first().map_or(Origin::unknown(), |part| &part.origin),
             ProgramStep::Fetch { origin, .. } | ProgramStep::Gradient { origin, .. } => origin,
             ProgramStep::Detach(_)
+            | ProgramStep::CustomGradient(_)
             | ProgramStep::Block { .. }
             | ProgramStep::Scan { .. }
             | ProgramStep::Remark(_) => Origin::unknown(),
@@ -449,6 +456,7 @@ fn renumber(steps: &mut [ProgramStep], to: &[SymbolId]) {
                 op: FetchOp::EmbedSymbol(id) | FetchOp::Slice { index: id, .. }, ..
             } => *id = new(*id),
             ProgramStep::Block { steps, .. } => renumber(steps, to),
+            ProgramStep::CustomGradient(custom) => renumber(&mut custom.steps, to),
             ProgramStep::Scan { symbol, steps, .. } => {
                 *symbol = new(*symbol);
                 renumber(steps, to);
@@ -477,6 +485,7 @@ fn operands_mut(step: &mut ProgramStep) -> impl Iterator<Item = &mut Operand> {
         ProgramStep::Fetch { .. }
         | ProgramStep::Gradient { .. }
         | ProgramStep::Detach(_)
+        | ProgramStep::CustomGradient(_)
         | ProgramStep::Block { .. }
         | ProgramStep::Scan { .. }
         | ProgramStep::Remark(_) => &mut [],

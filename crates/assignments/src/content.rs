@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use tnode::TensorNode;
 
-use crate::{Accum, Assignments, FetchOp, Operand, ProgramStep, Rhs, SampleValues, ScanEnd};
+use crate::{Accum, Assignments, CustomGradient, FetchOp, Operand, ProgramStep, Rhs, SampleValues, ScanEnd};
 
 /// The nodes of a program, in the order of their first mention in its content.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +85,14 @@ impl<H: Hasher> Content<'_, H> {
                 }
             }
             ProgramStep::Detach(node) => self.node(node),
+            ProgramStep::CustomGradient(custom) => {
+                let CustomGradient { inputs, outputs, output_gradients, input_gradients, steps } = &**custom;
+                for nodes in [inputs, outputs, output_gradients, input_gradients] {
+                    nodes.len().hash(self.state);
+                    nodes.iter().for_each(|node| self.node(node));
+                }
+                self.steps(steps)?;
+            }
             ProgramStep::Block { name, steps } => {
                 name.hash(self.state);
                 self.steps(steps)?;

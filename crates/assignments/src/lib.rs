@@ -7,6 +7,7 @@ pub mod indexing; // projections from a product space to operands
 mod accum_op; // accumulating operations
 mod assignments; // steps over tensor nodes
 pub mod builder; // makes assignments without a text
+mod custom_gradient; // gradients that a front end gives
 mod early_end; // scans with conditions
 mod gather_scatter; // makes assignments with computed indices
 mod nodes; // nodes by name
@@ -33,6 +34,7 @@ pub use self::assignments::{
     Accum, Assignments, CONSTANT_FILL_LIMIT, FetchOp, Operand, ProgramStep, Rhs, ScanEnd,
 };
 pub use self::content::ContentNodes;
+pub use self::custom_gradient::{CustomGradient, nodes_mut};
 pub use self::early_end::{EarlyEndError, KeepScan};
 pub(crate) use self::listing::{affine as affine_text, listing};
 pub use self::nodes::{Nodes, UnknownNode};

@@ -9,7 +9,10 @@ use std::fmt;
 
 use tnode::{AmbiguousIdents, IdentStyle, TensorNode};
 
-use super::{Accum, AccumOp, Assignments, FetchOp, KeyPart, Operand, ProgramStep, Random, Rhs, SampleValues};
+use super::{
+    Accum, AccumOp, Assignments, CustomGradient, FetchOp, KeyPart, Operand, ProgramStep, Random, Rhs,
+    SampleValues,
+};
 use crate::indexing::{AxisIndex, StaticSymbol};
 use lowered_ir::ir::{Affine, BinaryOp, SymbolId, Var};
 use lowered_ir::random::Scheme;
@@ -46,6 +49,7 @@ pub(crate) fn listing(step: &ProgramStep, symbols: &[StaticSymbol]) -> String {
         ProgramStep::Fetch { node, op, .. } => format!("{} =: {}", names.node(node), fetch(op, names)),
         ProgramStep::Gradient { loss, parameters, .. } => gradient(loss, parameters, names),
         ProgramStep::Detach(node) => format!("detach {}", names.node(node)),
+        ProgramStep::CustomGradient(custom) => custom_gradient(custom, names),
         step => {
             let listed = |accum| Accumulation { accum, names }.to_string();
             step.accums().iter().map(listed).collect::<Vec<_>>().join("; ")
@@ -77,6 +81,7 @@ fn steps(
                 writeln!(f, "{};", gradient(loss, parameters, names))
             }
             ProgramStep::Detach(node) => writeln!(f, "detach {};", names.node(node)),
+            ProgramStep::CustomGradient(custom) => writeln!(f, "{};", custom_gradient(custom, names)),
             ProgramStep::Remark(text) => writeln!(f, "# {text}"),
             ProgramStep::Block { name, steps: inner } => {
                 writeln!(f, "# \"{name}\";")?;
@@ -95,6 +100,12 @@ fn steps(
             }
         }
     })
+}
+
+fn custom_gradient(custom: &CustomGradient, names: PrintedNames<'_>) -> String {
+    let list =
+        |nodes: &[TensorNode]| nodes.iter().map(|node| names.node(node)).collect::<Vec<_>>().join(", ");
+    format!("custom gradient of {} by {}", list(&custom.outputs), list(&custom.inputs))
 }
 
 fn gradient(loss: &TensorNode, parameters: &[(TensorNode, TensorNode)], names: PrintedNames<'_>) -> String {

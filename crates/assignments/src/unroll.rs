@@ -124,7 +124,10 @@ impl StepCopy {
             }
             ProgramStep::Detach(node) => ProgramStep::Detach(self.node(node)),
             ProgramStep::Block { name, steps } => ProgramStep::Block { name, steps: self.steps(&steps) },
-            step @ (ProgramStep::Gradient { .. } | ProgramStep::Scan { .. } | ProgramStep::Remark(_)) => step,
+            step @ (ProgramStep::Gradient { .. }
+            | ProgramStep::CustomGradient(_)
+            | ProgramStep::Scan { .. }
+            | ProgramStep::Remark(_)) => step,
         }
     }
 

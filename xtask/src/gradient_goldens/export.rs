@@ -54,6 +54,7 @@ impl Exporter<'_> {
             ProgramStep::Block { .. }
             | ProgramStep::Scan { .. }
             | ProgramStep::Detach(_)
+            | ProgramStep::CustomGradient(_)
             | ProgramStep::Gradient { .. } => None,
         }
     }

@@ -3,6 +3,7 @@
 
 mod accesses;
 mod compiled;
+mod custom_gradient;
 mod detach;
 mod errors;
 mod expansion;

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use arrayjit::{TensorNode, autodiff};
+use arrayjit::{
+    TensorNode,
+    assign::{ProgramStep, all_steps},
+    autodiff,
+};
 
 use super::{Graph, fail_in, unused::remove_unused};
 use crate::{
@@ -112,7 +116,11 @@ impl Graph {
         let change = self.seeded_gradients(call, &product, None, &[&vector])?;
         let change = change.into_iter().next().map(|(change, _)| change);
         let change = change.ok_or_else(|| self.fail(call, no_direction()))?;
-        self.remove_unused(&known, &[&change]);
+        let removed = self.remove_unused(&known, &[&change]);
+        let has_custom = |step: &ProgramStep| matches!(step, ProgramStep::CustomGradient(_));
+        if !removed.contains(vector.node()) && all_steps(&self.program().steps).any(has_custom) {
+            return Err(self.fail(call, not_linear()));
+        }
         Ok(change)
     }
 
@@ -160,11 +168,13 @@ impl Graph {
     }
 
     /// Removes the steps that were added since the nodes `known` were all, unless `results` need them.
-    fn remove_unused(&self, known: &BTreeSet<TensorNode>, results: &[&Tensor]) {
+    /// Returns the nodes that no step writes any more.
+    fn remove_unused(&self, known: &BTreeSet<TensorNode>, results: &[&Tensor]) -> BTreeSet<TensorNode> {
         let nodes: Vec<&TensorNode> = results.iter().map(|tensor| tensor.node()).collect();
         let mut state = self.state();
         let removed = remove_unused(&mut state.program, known, &nodes);
         state.results.retain(|result| !removed.contains(&result.node));
+        removed
     }
 
     /// The sum of the products of derivatives with directions, which are constants.
@@ -239,6 +249,14 @@ impl Graph {
 fn number_given(argument: Argument<'_>) -> TensorError {
     let expected = "a tensor or a parameter".into();
     TensorError::Argument { argument: "by", found: argument.name(), expected }
+}
+
+fn not_linear() -> TensorError {
+    TensorError::Argument {
+        argument: "y",
+        found: "computed by a function of `custom_vjp` whose gradient is not linear in the cotangents".into(),
+        expected: "a linear one, whose transpose is the product with the Jacobian".into(),
+    }
 }
 
 fn no_direction() -> TensorError {

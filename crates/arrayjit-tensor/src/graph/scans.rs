@@ -1,7 +1,8 @@
-//! Scans whose bodies are being written, and the letters of all scans.
+//! Scans and functions whose bodies are being written, and the letters of all scans.
 //!
-//! While a body is written, the program of the graph is the body; the steps before the scan wait. Texts of
-//! one step mention the letter as that of a scan around them, whose steps become steps of the body.
+//! While a body is written, the program of the graph is the body; the steps before it wait. Texts of one step
+//! of a scan mention the letter as that of a scan around them, whose steps become steps of the body. The body
+//! of a function is no part of the program: a [`FunctionScope`] returns its steps.
 
 use std::{
     collections::BTreeSet,
@@ -25,21 +26,22 @@ use crate::{
 /// The scans of a graph.
 #[derive(Default)]
 pub(super) struct Scans {
-    /// The scans with an unfinished body, innermost last.
-    open: Vec<OpenScan>,
+    /// The scans and functions with an unfinished body, innermost last.
+    open: Vec<OpenBody>,
     /// The number of letters so far.
     letters: usize,
     /// The nodes of steps of bodies that have ended.
     ended: BTreeSet<TensorNode>,
 }
 
-struct OpenScan {
-    letter: StaticSymbol,
+struct OpenBody {
+    /// The letter, if it is the body of a scan.
+    letter: Option<StaticSymbol>,
     /// The symbol that stands for the letter in texts.
     symbol: Option<String>,
-    /// The steps before the scan.
+    /// The steps before the body.
     before: Vec<ProgramStep>,
-    /// The number of results before the scan.
+    /// The number of results before the body.
     results: usize,
     thread: ThreadId,
 }
@@ -58,12 +60,12 @@ impl Scans {
             None => {
                 let mut open = self.open.iter().rev();
                 let open = open.find(|open| open.symbol.as_ref() == Some(&symbol.name));
-                open.map(|open| open.letter.clone())
+                open.and_then(|open| open.letter.clone())
             }
         });
     }
 
-    /// Rejects statements while another thread writes the body of a scan, which would be part of it.
+    /// Rejects statements while another thread writes a body, which would be part of it.
     pub(super) fn check_thread(&self) -> Result<(), TensorError> {
         match self.open.last() {
             Some(open) if open.thread != thread::current().id() => {
@@ -73,9 +75,20 @@ impl Scans {
         }
     }
 
-    /// Rejects an operation that no step can do.
+    /// Rejects an operation that no step of a scan can do.
     pub(super) fn check_closed(&self, problem: &'static str) -> Result<(), TensorError> {
-        if self.open.is_empty() { Ok(()) } else { Err(TensorError::InScan { problem }) }
+        let is_scan = |open: &OpenBody| open.letter.is_some();
+        if self.open.iter().any(is_scan) { Err(TensorError::InScan { problem }) } else { Ok(()) }
+    }
+
+    fn begin(
+        &mut self,
+        letter: Option<(StaticSymbol, Option<String>)>,
+        before: Vec<ProgramStep>,
+        results: usize,
+    ) {
+        let (letter, symbol) = letter.map_or((None, None), |(letter, symbol)| (Some(letter), symbol));
+        self.open.push(OpenBody { letter, symbol, before, results, thread: thread::current().id() });
     }
 
     pub(super) fn has_ended(&self, node: &TensorNode) -> bool {
@@ -115,8 +128,7 @@ impl Graph {
         let letter = format!("t{}", state.scans.letters + 1);
         let letter = state.scans.new_letter(&letter, steps);
         let (before, results) = (mem::take(&mut state.program.steps), state.results.len());
-        let thread = thread::current().id();
-        state.scans.open.push(OpenScan { letter: letter.clone(), symbol, before, results, thread });
+        state.scans.begin(Some((letter.clone(), symbol)), before, results);
         let depth = state.scans.open.len();
         drop(state);
         let carried = carried.iter().map(|tensor| tensor.node().clone()).collect();
@@ -130,11 +142,25 @@ impl Graph {
     #[doc(hidden)]
     pub fn check_results(&self, results: &[&Tensor]) -> Result<(), TensorError> {
         let state = self.state();
-        state.scans.check_closed("the graph is compiled, expected a compilation behind the scan")?;
+        if !state.scans.open.is_empty() {
+            let problem = "the graph is compiled, expected a compilation behind it";
+            return Err(TensorError::InScan { problem });
+        }
         match results.iter().find(|tensor| state.scans.has_ended(tensor.node())) {
             Some(tensor) => Err(TensorError::EndedStep { tensor: tensor.name() }),
             None => Ok(()),
         }
+    }
+
+    /// Begins the body of a function, whose steps are no part of the program.
+    pub(crate) fn open_function(&self, call: Call) -> Result<FunctionScope<'_>, TensorError> {
+        let mut state = self.state();
+        state.scans.check_thread().map_err(|error| super::fail_in(&state, call, error))?;
+        let (before, results) = (mem::take(&mut state.program.steps), state.results.len());
+        state.scans.begin(None, before, results);
+        let depth = state.scans.open.len();
+        drop(state);
+        Ok(FunctionScope { graph: self, depth, results })
     }
 
     /// Adds statements to the innermost body. They are the body of a scan over `t` in the text, which stands
@@ -188,6 +214,35 @@ impl Drop for BodyScope<'_> {
         let mut state = self.graph.state();
         state.end_body(self.depth, &[]);
         state.scans.ended.extend(self.carried.drain(..));
+    }
+}
+
+/// The body of a function, which is written until `close`. Its tensors belong to the body alone.
+pub(crate) struct FunctionScope<'a> {
+    graph: &'a Graph,
+    /// The number of open bodies with this one.
+    depth: usize,
+    /// The number of results before the body.
+    results: usize,
+}
+
+impl FunctionScope<'_> {
+    /// Ends the body, and returns its steps.
+    pub(crate) fn close(self) -> Vec<ProgramStep> {
+        self.end().unwrap_or_default()
+    }
+
+    fn end(&self) -> Option<Vec<ProgramStep>> {
+        let mut state = self.graph.state();
+        let steps = state.end_body(self.depth, &[])?;
+        state.results.truncate(self.results);
+        Some(steps)
+    }
+}
+
+impl Drop for FunctionScope<'_> {
+    fn drop(&mut self) {
+        drop(self.end());
     }
 }
 

@@ -6,6 +6,7 @@ mod backends;
 mod bad_input;
 mod checkpoints;
 mod compiled;
+mod custom_vjp;
 mod derivatives;
 mod gradients;
 mod half;

@@ -223,7 +223,15 @@ fn wrong_use_is_an_error() {
             carried = Some(h.clone());
             Ok(([h], []))
         })?;
-        assert!(carried.as_ref().unwrap().exp().unwrap_err().to_string().contains("whose body has ended"));
+        assert!(
+            carried
+                .as_ref()
+                .unwrap()
+                .exp()
+                .unwrap_err()
+                .to_string()
+                .contains("body of a scan or function, which has ended")
+        );
         inner.as_ref().unwrap().exp()
     });
     let cases = [
@@ -259,8 +267,8 @@ fn wrong_use_is_an_error() {
                 };
                 graph.scan(3).run([x], body).map(|([last], _)| last)
             }),
-            "gradients: the body of a scan is being written, and a gradient stands in it, expected one \
-             behind the scan",
+            "gradients: the body of a scan or function is being written, and a gradient stands in it, expected \
+             one behind the scan",
         ),
         (
             message(|graph, x| {
@@ -278,7 +286,7 @@ fn wrong_use_is_an_error() {
         ),
         (
             leaked,
-            "exp: step_slice_1 has a value in each step of a scan, whose body has ended; return it from the \
+            "exp: step_slice_1 belongs to the body of a scan or function, which has ended; return it from the \
              body",
         ),
     ];

@@ -158,6 +158,10 @@ impl<'a> ProgramPrinter<'a> {
                     self.line(Gradient { loss, parameters, span: NOWHERE, frame: None });
                 }
                 ProgramStep::Detach(node) => self.detach(node),
+                // A text cannot say where else the gradients go.
+                ProgramStep::CustomGradient(custom) => {
+                    custom.outputs.iter().for_each(|node| self.detach(node));
+                }
                 ProgramStep::Block { name, steps } => {
                     self.line(format_args!("# {}", on_one_line(name, &(0..name.len()))));
                     self.steps(steps);

@@ -27,7 +27,12 @@ impl<'a> Subexpressions<'a> {
             for node in assignments::read_whole(step) {
                 *reads.entry(node.clone()).or_default() += 2;
             }
-            if let ProgramStep::Detach(node) = step {
+            let detached = match step {
+                ProgramStep::Detach(node) => std::slice::from_ref(node),
+                ProgramStep::CustomGradient(custom) => &custom.outputs,
+                _ => &[],
+            };
+            for node in detached {
                 *reads.entry(node.clone()).or_default() += 2;
             }
             for node in assignments::written(step) {
@@ -65,7 +70,10 @@ fn enter_all<'a>(steps: &'a [ProgramStep], found: &mut BTreeMap<TensorNode, &'a 
             }
             ProgramStep::Block { steps, .. } | ProgramStep::Scan { steps, .. } => enter_all(steps, found),
             ProgramStep::Remark(_) => {}
-            ProgramStep::Fetch { .. } | ProgramStep::Gradient { .. } | ProgramStep::Detach(_) => open.clear(),
+            ProgramStep::Fetch { .. }
+            | ProgramStep::Gradient { .. }
+            | ProgramStep::Detach(_)
+            | ProgramStep::CustomGradient(_) => open.clear(),
         }
     }
 }

@@ -194,7 +194,7 @@ pub(super) fn lower_steps(steps: &[ProgramStep], ctx: &mut LoweringContext) -> R
                     .map_err(|error| error.or_at(|| origin.operand(0)))?;
             }
             ProgramStep::Gradient { loss, origin, .. } => return Err(gradients::unexpanded(loss, origin)),
-            ProgramStep::Detach(_) => {}
+            ProgramStep::Detach(_) | ProgramStep::CustomGradient(_) => {}
             ProgramStep::Scan { symbol, steps, end } => {
                 recurrence::lower((*symbol, end.as_ref()), steps, ctx, &mut block)?;
             }
