@@ -4,6 +4,7 @@ mod custom_vjp; // functions with gradients of their own
 mod derivatives; // gradients, products with Jacobians and Hessians
 mod scans; // bodies of scans
 mod unused; // steps whose values nothing reads
+mod vmap; // functions over batches
 
 use std::{
     collections::BTreeMap,

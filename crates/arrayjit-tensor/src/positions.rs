@@ -9,7 +9,7 @@ use arrayjit::{DType, HostArray, TensorNode};
 use crate::{error::Call, error::TensorError};
 
 /// Operations that change the order of elements or their type, but drop none.
-const REORDERING: [&str; 10] = [
+const REORDERING: [&str; 11] = [
     "reshape",
     "flatten",
     "unsqueeze",
@@ -20,6 +20,7 @@ const REORDERING: [&str; 10] = [
     "broadcast_to",
     "to_dtype",
     "step_slice", // all steps together have all elements
+    "vmap_input", // so have all examples
 ];
 
 /// The elements of an input that a tensor has.

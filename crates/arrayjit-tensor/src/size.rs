@@ -78,7 +78,7 @@ impl From<Size> for InputDim {
 
 /// Operations on tensors with such sizes, besides those on elements. The texts of other operations have
 /// numbers that follow from shapes, which are bounds.
-const OPERATIONS: [&str; 66] = [
+const OPERATIONS: [&str; 69] = [
     "all",
     "all_keepdim",
     "any",
@@ -100,6 +100,7 @@ const OPERATIONS: [&str; 66] = [
     "conv_transpose3d",
     "cumprod",
     "cumsum",
+    "custom_vjp",
     "einsum",
     "elu",
     "embedding",
@@ -144,6 +145,8 @@ const OPERATIONS: [&str; 66] = [
     "var",
     "var_keepdim",
     "var_population",
+    "vmap",
+    "vmap_input",
     "where",
 ];
 

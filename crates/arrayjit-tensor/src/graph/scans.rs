@@ -91,6 +91,11 @@ impl Scans {
         self.open.push(OpenBody { letter, symbol, before, results, thread: thread::current().id() });
     }
 
+    /// Makes the node of a body that has ended one of the steps after it.
+    pub(super) fn keep(&mut self, node: &TensorNode) {
+        self.ended.remove(node);
+    }
+
     pub(super) fn has_ended(&self, node: &TensorNode) -> bool {
         self.ended.contains(node)
     }

@@ -30,3 +30,4 @@ mod torch_models;
 mod torch_modules;
 mod torch_optimizers;
 mod torch_training;
+mod vmap;

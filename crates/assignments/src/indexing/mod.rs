@@ -377,6 +377,34 @@ impl Projections {
         })
     }
 
+    /// The points once for each index of a further product axis, the outermost one. It is the first axis of
+    /// those arrays that `lhs` and `rhs` select, and the others have the same elements for all its indices.
+    #[must_use]
+    pub fn with_outer_axis(&self, extent: usize, lhs: bool, rhs: &[bool]) -> Projections {
+        let mut projections = self.clone();
+        let next = self.product_iterators.iter().map(|iterator| iterator.index() + 1).max().unwrap_or(0);
+        let index = match extent {
+            1 => AxisIndex::Fixed(0),
+            _ => AxisIndex::axis(next),
+        };
+        if extent != 1 {
+            projections.product_space.insert(0, extent);
+            projections.product_iterators.insert(0, axis_iterator(next));
+            projections.clips.insert(0, Vec::new());
+            if !projections.run_sizes.is_empty() {
+                projections.run_sizes.insert(0, None);
+            }
+        }
+        let arrays = projections.rhs_dims.iter_mut().zip(&mut projections.project_rhs).zip(rhs);
+        let arrays = arrays.filter_map(|(array, is_selected)| is_selected.then_some(array));
+        let target = lhs.then_some((&mut projections.lhs_dims, &mut projections.project_lhs));
+        for (dims, indices) in arrays.chain(target) {
+            dims.insert(0, extent);
+            indices.insert(0, index.clone());
+        }
+        projections
+    }
+
     /// The same points below the sizes that a run gives to iterators. Such a size is at most the extent of
     /// its axis, and all else holds for the points of the extents.
     #[must_use]
