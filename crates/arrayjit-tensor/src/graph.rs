@@ -256,7 +256,7 @@ impl Graph {
         self.state().parameters.clone()
     }
 
-    /// The statements so far.
+    /// A copy of the statements that operations have added so far.
     pub fn program(&self) -> Assignments {
         self.state().program.clone()
     }
@@ -289,7 +289,7 @@ impl Graph {
         Ok(tensor)
     }
 
-    /// What each run checks of its inputs.
+    /// The checks of positions that each run makes of its inputs.
     pub(crate) fn position_checks(&self) -> Vec<PositionCheck> {
         self.state().parts.checks()
     }

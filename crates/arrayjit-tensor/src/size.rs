@@ -154,8 +154,8 @@ impl Graph {
     /// A size that each run chooses, from 1 to `bound`, for axes of [`input_of`](Graph::input_of). One
     /// compilation serves all its values: a run takes the value from the shapes of the inputs.
     ///
-    /// Shapes of tensors have the bounds of sizes, and so have memory and strides. Axes of one size fit each
-    /// other; those of two sizes, or of a size and a number, do not.
+    /// Shapes of tensors have the bounds of sizes, and so have memory and strides. Two axes fit each
+    /// other if they have the same size, and not if they have two sizes, or a size and a number.
     ///
     /// ```
     /// use arrayjit_tensor::{Backend, DType, Graph, HostArray, Init, ModelState, Params};

@@ -61,7 +61,7 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// Those of [`gradients`](Graph::gradients), or a vector of another shape than `y`.
+    /// Fails like [`gradients`](Graph::gradients), or if the vector has another shape than `y`.
     #[track_caller]
     pub fn vjp(
         &self,
@@ -99,7 +99,9 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// Those of [`gradients`](Graph::gradients), a direction of another shape than its tensor, or none.
+    /// Fails like [`gradients`](Graph::gradients), if there is no direction or one of another shape than its
+    /// tensor, or if `y` depends on a function of [`custom_vjp`](Graph::custom_vjp) whose gradient is not
+    /// linear.
     #[track_caller]
     pub fn jvp(
         &self,
@@ -146,7 +148,8 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// Those of [`gradients`](Graph::gradients), a direction of another shape than its tensor, or none.
+    /// Fails like [`gradients`](Graph::gradients), or if there is no direction or one of another shape than
+    /// its tensor.
     #[track_caller]
     pub fn hvp(
         &self,

@@ -28,7 +28,7 @@ use crate::{
 /// Source: Jordan and others, Muon: An optimizer for hidden layers in neural networks, 2024.
 pub type Muon = Optimizer<MuonRule>;
 
-/// The rule of [`Muon`].
+/// The rule by which [`Muon`] updates a parameter.
 #[derive(Clone, Debug)]
 pub struct MuonRule {
     momentum: f64,

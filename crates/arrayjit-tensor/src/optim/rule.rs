@@ -21,7 +21,7 @@ pub trait UpdateRule: Send + Sync {
     /// Adds the statements that update one parameter to its graph, by [`ParameterUpdate::apply`].
     ///
     /// # Errors
-    /// The errors of [`ParameterUpdate::apply`].
+    /// Fails like [`ParameterUpdate::apply`].
     fn update(&self, update: &ParameterUpdate<'_>) -> Result<(), TensorError>;
 }
 

@@ -103,7 +103,7 @@ impl QuantizedFormat {
         self.inputs.div_ceil(self.block)
     }
 
-    /// The inputs with those that fill up the last block.
+    /// The number of inputs, rounded up to whole blocks.
     pub(super) fn padded_inputs(self) -> usize {
         self.blocks() * self.block
     }
@@ -206,7 +206,7 @@ pub(super) struct WeightReads {
 }
 
 impl WeightReads {
-    /// The weight, rounded once.
+    /// The expression of the weight as a number, which rounds once.
     pub(super) fn weight(&self) -> String {
         match &self.offset {
             None => format!("{} * ({})", self.integer, self.scale),
