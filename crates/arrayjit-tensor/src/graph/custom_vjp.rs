@@ -64,7 +64,7 @@ impl Graph {
         let results = each(&results, |result| self.copy_of(call, result))?;
         let cotangents = each(&results, |result| self.placeholder(call, result))?;
 
-        let scope = self.open_function(call)?;
+        let scope = self.open_function(call, &cotangents)?;
         let gradients = backward(inputs.clone(), results.clone(), cotangents.clone())?;
         self.check_floats(call, "a result of `backward`", &gradients)?;
         for (gradient, input) in gradients.iter().zip(&inputs) {

@@ -157,15 +157,21 @@ impl Graph {
         }
     }
 
-    /// Begins the body of a function, whose steps are no part of the program.
-    pub(crate) fn open_function(&self, call: Call) -> Result<FunctionScope<'_>, TensorError> {
+    /// Begins the body of a function, whose steps are no part of the program. The arguments are tensors that
+    /// stand for values, and end with the body.
+    pub(crate) fn open_function(
+        &self,
+        call: Call,
+        arguments: &[Tensor],
+    ) -> Result<FunctionScope<'_>, TensorError> {
         let mut state = self.state();
         state.scans.check_thread().map_err(|error| super::fail_in(&state, call, error))?;
         let (before, results) = (mem::take(&mut state.program.steps), state.results.len());
         state.scans.begin(None, before, results);
         let depth = state.scans.open.len();
         drop(state);
-        Ok(FunctionScope { graph: self, depth, results })
+        let arguments = arguments.iter().map(|tensor| tensor.node().clone()).collect();
+        Ok(FunctionScope { graph: self, depth, results, arguments })
     }
 
     /// Adds statements to the innermost body. They are the body of a scan over `t` in the text, which stands
@@ -229,6 +235,7 @@ pub(crate) struct FunctionScope<'a> {
     depth: usize,
     /// The number of results before the body.
     results: usize,
+    arguments: Vec<TensorNode>,
 }
 
 impl FunctionScope<'_> {
@@ -241,6 +248,7 @@ impl FunctionScope<'_> {
         let mut state = self.graph.state();
         let steps = state.end_body(self.depth, &[])?;
         state.results.truncate(self.results);
+        state.scans.ended.extend(self.arguments.iter().cloned());
         Some(steps)
     }
 }

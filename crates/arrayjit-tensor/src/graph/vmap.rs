@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use arrayjit::{
     MemoryMode, TensorNode, TensorNodeError,
     assign::{
-        Accum, CustomGradient, FetchOp, Operand, ProgramStep, ScanEnd, all_steps, nodes_mut, read_whole,
-        written,
+        Accum, AccumOp, CustomGradient, FetchOp, Operand, Origin, ProgramStep, Rhs, ScanEnd, all_steps,
+        nodes_mut, read_whole, written,
     },
+    indexing::Projections,
 };
 use tnode::RunSizes;
 
@@ -73,10 +74,9 @@ impl Graph {
             mapping.nodes.insert(example.node().clone(), all.node().clone());
             examples.push(example);
         }
-        let examples = examples.try_into().map_err(|_| self.fail(call, no_input()))?;
 
-        let scope = self.open_function(call)?;
-        let results = function(examples)?;
+        let scope = self.open_function(call, &examples)?;
+        let results = function(examples.try_into().map_err(|_| self.fail(call, no_input()))?)?;
         self.check_graph(call, results.iter().map(Argument::Tensor))?;
         let mut steps = scope.close();
         mapping.fixed = self.parameters().iter().map(|parameter| parameter.node().clone()).collect();
@@ -202,7 +202,8 @@ impl Mapping {
     }
 
     fn enter_custom(&mut self, custom: &CustomGradient) -> Result<(), TensorError> {
-        if custom.inputs.iter().chain(&custom.outputs).any(|node| self.nodes.contains_key(node)) {
+        let mut nodes = custom.read_nodes().into_iter().chain(&custom.outputs);
+        if nodes.any(|node| self.nodes.contains_key(node)) {
             let gradients = custom.outputs.iter().chain(&custom.output_gradients);
             gradients.into_iter().try_for_each(|node| self.enter_node(node))?;
         }
@@ -244,14 +245,7 @@ impl Mapping {
             ProgramStep::Gradient { loss, .. } if is_mapped(loss) => {
                 return Err(no_form("a gradient in a text"));
             }
-            ProgramStep::CustomGradient(custom) => {
-                let CustomGradient { inputs, outputs, input_gradients, steps, .. } = &mut **custom;
-                let all = || inputs.iter().chain(&*input_gradients);
-                if outputs.iter().any(is_mapped) && !all().all(is_mapped) {
-                    return Err(no_form("a function of `custom_vjp` with an input that all examples share"));
-                }
-                self.map(steps)?;
-            }
+            ProgramStep::CustomGradient(custom) => self.map_custom(custom)?,
             ProgramStep::Scan { end: Some(ScanEnd { node, .. }), .. } if is_mapped(node) => {
                 return Err(no_form("a loop that an example ends"));
             }
@@ -262,6 +256,35 @@ impl Mapping {
             if let Some(all) = self.nodes.get(node) {
                 *node = all.clone();
             }
+        }
+        Ok(())
+    }
+
+    /// Gives the steps of a gradient one more axis. The gradient by an input that all examples share is the
+    /// sum of theirs.
+    fn map_custom(&self, custom: &mut CustomGradient) -> Result<(), TensorError> {
+        let CustomGradient { inputs, input_gradients, steps, .. } = custom;
+        self.map(steps)?;
+        for (input, gradient) in inputs.iter().zip(input_gradients) {
+            let (to, from) = (self.nodes.contains_key(input), self.nodes.contains_key(gradient));
+            if to == from {
+                continue;
+            }
+            let like = TensorNode::builder(gradient.label().to_vec()).dims(gradient.dims()?);
+            let like = like.run_sizes(gradient.run_sizes().into()).dtype(gradient.dtype()).build()?;
+            let source = self.nodes.get(gradient).unwrap_or(gradient);
+            let projections = Projections::pointwise(&gradient.dims()?, 1);
+            let accum = Accum {
+                init_neutral: from,
+                op: if from { AccumOp::Add } else { AccumOp::Assign },
+                lhs: if to { node_of_all(&like, self.count)? } else { like },
+                rhs: Rhs::Copy(source.into()),
+                computed: Vec::new(),
+                projections: projections.with_outer_axis(self.count, to, &[from]),
+                origin: Origin::default(),
+            };
+            *gradient = accum.lhs.clone();
+            steps.push(ProgramStep::Accum(Box::new(accum)));
         }
         Ok(())
     }

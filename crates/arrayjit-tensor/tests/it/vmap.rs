@@ -224,6 +224,11 @@ fn bad_functions_are_errors() {
     };
     let error = message(graph.vmap([(&x, 0)], ends));
     assert!(error.contains("a loop that an example ends"), "{error}");
+    let mut kept = None;
+    let keep = |[x]: [Tensor; 1]| Ok([kept.insert(x).clone()]);
+    graph.vmap([(&x, 0)], keep).unwrap();
+    let error = message(kept.unwrap().exp());
+    assert!(error.contains("example belongs to the body of a scan or function"), "{error}");
     assert_eq!(graph.vmap([(&x, 0)], same).unwrap()[0].shape(), [2, 3]); // errors leave the graph as it was
 }
 
@@ -294,14 +299,37 @@ fn other_axes_may_have_sizes_of_runs() {
     assert!(error.ends_with("expected a constant size on axis 1"), "{error}");
 }
 
+/// The gradient by a parameter that all examples share is the sum of theirs, and a gradient that no example
+/// changes is that of each.
 #[test]
-fn functions_of_custom_vjp_have_inputs_of_examples_alone() {
-    let graph = Graph::new();
-    let x = graph.input("x", [2, 3], DType::F32).unwrap();
-    let shared = graph.input("shared", [3], DType::F32).unwrap();
-    let error = message(graph.vmap([(&x, 0)], |[x]| {
-        let product = |[a, b]: [Tensor; 2]| Ok([a.mul(&b)?]);
-        graph.custom_vjp([&x, &shared], product, |[a, b], _, [g]| Ok([(&g * b)?, (g * a)?]))
-    }));
-    assert!(error.contains("a function of `custom_vjp` with an input that all examples share"), "{error}");
+fn functions_of_custom_vjp_share_inputs() {
+    let (_params, w, weights) = model(NumericClass::Fast);
+    let run = |is_custom: bool| {
+        at_once(&weights, 0, |graph, x| {
+            let [y] = graph.vmap([(x, 0)], |[x]| {
+                let product = |x: &Tensor, w: &Tensor| x.mul(w)?.sum(1)?.add(x);
+                let backward = |[x, w]: [Tensor; 2], _: [Tensor; 1], [g]: [Tensor; 1]| {
+                    let by_w = g.unsqueeze(1)?.mul(x.unsqueeze(0)?)?;
+                    Ok([g.unsqueeze(1)?.mul(&w)?.sum(0)?.add(&g)?, by_w])
+                };
+                let flat = |[x]: [Tensor; 1], _: [Tensor; 1], _: [Tensor; 1]| {
+                    Ok([x.graph().ones(x.shape(), DType::F32)?])
+                };
+                let w = graph.apply("v[i,j] := w[i,j]", &[("w", &w)])?;
+                let (y, z) = match is_custom {
+                    true => {
+                        let [y] = graph.custom_vjp([&x, &w], |[x, w]| Ok([product(&x, &w)?]), backward)?;
+                        let [z] = graph.custom_vjp([&x], |[x]| Ok([x.sum(..)?]), flat)?;
+                        (y, z)
+                    }
+                    false => (product(&x, &w)?, x.sum(..)?),
+                };
+                Ok([y.sin()?.sum(..)?.add(z)?])
+            })?;
+            graph.gradients(&y.sum(..)?, &[x, &w])
+        })
+    };
+    for (found, expected) in run(true).iter().flatten().zip(run(false).iter().flatten()) {
+        assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+    }
 }
