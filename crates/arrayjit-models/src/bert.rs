@@ -127,13 +127,14 @@ impl Layer {
         })
     }
 
-    /// `[batch, tokens, size]` to the same shape; `lengths` has the number of tokens of each text.
+    /// `[batch, tokens, size]` to the same shape; `lengths` has the number of tokens of each text. Rows
+    /// behind a text are selected away: the product of a weight of 0 and a value that is not finite is NaN.
     fn forward(&self, x: &Tensor, lengths: &Tensor) -> Result<Tensor, ModelError> {
         let (heads, size) = (self.heads, self.head_size);
         let text = format!(
             "scaled[b,h,i,c] := q[b,i,{size}*h + c] * recip_sqrt({size}) where h < {heads}, c < {size}
              seen[b,h,j,c] := k[b,j,{size}*h + c] where h < {heads}, c < {size}
-             mixed[b,h,j,c] := v[b,j,{size}*h + c] where h < {heads}, c < {size}
+             mixed[b,h,j,c] := where(j < lengths[b], v[b,j,{size}*h + c], 0) where h < {heads}, c < {size}
              product[b,h,i,j] :+= scaled[b,h,i,c] * seen[b,h,j,c]
              score[b,h,i,j] := where(j < lengths[b], product[b,h,i,j], -inf)
              weight[b,h,i,j] := softmax(score[b,h,i,j])

@@ -74,14 +74,16 @@ impl CachedAttention {
             Some(cap) => format!("tanh(product[{row},t] / {cap:?}) * {cap:?}"),
             None => format!("product[{row},t]"),
         };
-        let windowed = match self.options.window {
-            Some(window) => format!("where(t + {window} > {place}, {capped}, -inf)"),
-            None => capped,
+        // Rows that a token does not see, such as those of an earlier text, may hold NaN or infinities, whose
+        // products with a weight of 0 are NaN: conditions select them away from scores and from sums.
+        let window = self.options.window.map(|window| format!("t + {window} > {place}"));
+        let is_shorter = matches!(places, TokenPlaces::Step { .. }).then(|| format!("t <= {place}"));
+        let seen: Vec<String> = window.into_iter().chain(is_shorter).collect();
+        let select = |value: String, other: &str| {
+            seen.iter().fold(value, |value, seen| format!("where({seen}, {value}, {other})"))
         };
-        let score = match places {
-            TokenPlaces::Chunk { .. } => windowed,
-            TokenPlaces::Step { .. } => format!("where(t <= {place}, {windowed}, -inf)"),
-        };
+        let score = select(capped, "-inf");
+        let product = select(format!("weight[{row},t] * values[{slot},h,t,c]"), "0");
         let text = format!(
             "keys[{slot},h,{place},c] := k[i,h,c] where {range}h < {groups}
              values[{slot},h,{place},c] := v[i,h,c] where {range}h < {groups}
@@ -91,7 +93,7 @@ impl CachedAttention {
              most[{row}] :max= score[{row},t] where t <= {last}
              weight[{row},t] :+= exp(score[{row},t] - most[{row}]) where t <= {last}
              total[{row}] :+= weight[{row},t] where t <= {last}
-             mixed[{row},c] :+= weight[{row},t] * values[{slot},h,t,c] where {range}t <= {last}
+             mixed[{row},c] :+= {product} where {range}t <= {last}
              y[i,{all}*h + {size}*g + c] := mixed[{row},c] / total[{row}]
                  where h < {groups}, g < {shared}, c < {size}",
             scale = self.options.scale,

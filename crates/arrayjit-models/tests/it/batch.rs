@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A prompt, the options of its continuation, and the step before which it is submitted.
-type Request = (Vec<u32>, GenerateOptions, usize);
+pub(crate) type Request = (Vec<u32>, GenerateOptions, usize);
 
 /// Prompts of one token and of several chunks, short and long continuations, greedy and sampled.
 fn requests() -> Vec<Request> {
@@ -32,7 +32,7 @@ fn requests() -> Vec<Request> {
 }
 
 /// The tokens that each request has alone.
-fn alone(path: &Path, requests: &[Request], options: &LoadOptions) -> Vec<Vec<u32>> {
+pub(crate) fn alone(path: &Path, requests: &[Request], options: &LoadOptions) -> Vec<Vec<u32>> {
     let mut model = LanguageModel::load_with(path, options).unwrap();
     let tokens = requests.iter().map(|(prompt, options, _)| {
         model.generate_from(prompt.clone(), options).unwrap().map(|token| token.unwrap().id).collect()
@@ -41,7 +41,7 @@ fn alone(path: &Path, requests: &[Request], options: &LoadOptions) -> Vec<Vec<u3
 }
 
 /// Runs the steps of a batch until nothing is left. Returns the tokens of each request.
-fn together(batch: &mut ContinuousBatch, requests: &[Request]) -> Vec<Vec<u32>> {
+pub(crate) fn together(batch: &mut ContinuousBatch, requests: &[Request]) -> Vec<Vec<u32>> {
     let mut ids: Vec<SequenceId> = Vec::new();
     let mut tokens: BTreeMap<SequenceId, Vec<u32>> = BTreeMap::new();
     let mut step = 0;

@@ -10,5 +10,6 @@ mod generated;
 mod gguf;
 mod language_models;
 mod memory;
+mod not_finite;
 mod options;
 mod serving;
