@@ -26,6 +26,7 @@ mod embedding_model; // a vector for each text
 mod generate; // the continuation of a prompt
 mod gguf; // files of llama.cpp
 mod language_model; // logits behind a text
+mod ranking; // tokens in the order of their logits
 mod sampling; // the choice of a token
 
 pub use arrayjit_tensor::Backend;

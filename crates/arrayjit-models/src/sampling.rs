@@ -1,6 +1,6 @@
 //! The choice of a token by its logits.
 
-use crate::error::ModelError;
+use crate::{error::ModelError, ranking::Ranking};
 
 /// How [`LanguageModel::generate`](crate::LanguageModel::generate) continues a prompt.
 ///
@@ -20,6 +20,9 @@ pub struct GenerateOptions {
     pub top_k: usize,
     /// Only the likeliest tokens may be chosen whose probabilities sum up to this; 1, the default, for all.
     pub top_p: f32,
+    /// Only tokens may be chosen that are at least this many times as likely as the likeliest one; 0, the
+    /// default, for all.
+    pub min_p: f32,
     /// Logits of tokens that the text has already are divided by it if they are positive, and multiplied
     /// otherwise; 1 by default.
     pub repetition_penalty: f32,
@@ -36,6 +39,7 @@ impl Default for GenerateOptions {
             temperature: 0.0,
             top_k: 0,
             top_p: 1.0,
+            min_p: 0.0,
             repetition_penalty: 1.0,
             seed: 0,
             stop: Vec::new(),
@@ -54,6 +58,9 @@ impl GenerateOptions {
         }
         if !(self.top_p > 0.0 && self.top_p <= 1.0) {
             return error("top_p", self.top_p, "more than 0 and at most 1");
+        }
+        if !(0.0..=1.0).contains(&self.min_p) {
+            return error("min_p", self.min_p, "a number from 0 to 1");
         }
         if !(self.repetition_penalty > 0.0 && self.repetition_penalty.is_finite()) {
             return error("repetition_penalty", self.repetition_penalty, "a finite number of more than 0");
@@ -86,30 +93,38 @@ impl Sampler {
         if self.options.temperature == 0.0 || self.options.top_k == 1 {
             return likeliest(&logits);
         }
-        let mut tokens: Vec<u32> = (0..logits.len() as u32).collect();
-        let descending = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]);
-        if (1..tokens.len()).contains(&self.options.top_k) {
-            tokens.select_nth_unstable_by(self.options.top_k - 1, descending);
-            tokens.truncate(self.options.top_k);
-        }
-        tokens.sort_unstable_by(|a, b| descending(a, b).then(a.cmp(b)));
-        let most = tokens.first().map_or(0.0, |token| logits[*token as usize]);
-        let weight =
-            |token: &u32| f64::from((logits[*token as usize] - most) / self.options.temperature).exp();
-        let mut weights: Vec<f64> = tokens.iter().map(weight).collect();
-        let bound = weights.iter().sum::<f64>() * f64::from(self.options.top_p);
-        let mut sum = 0.0;
-        let kept = weights.iter().position(|weight| {
-            sum += weight;
-            sum >= bound
-        });
-        weights.truncate(kept.map_or(weights.len(), |last| last + 1));
-        let mut chance = self.random.f64() * weights.iter().sum::<f64>();
-        let chosen = weights.iter().position(|weight| {
+        let mut ranking = Ranking::new(&logits, self.options.top_k, self.options.temperature);
+        let (kept, total) = self.kept(&mut ranking);
+        let mut chance = self.random.f64() * total;
+        let mut chosen = 0;
+        for rank in 0..kept {
+            let Some((token, weight)) = ranking.get(rank) else { break };
+            chosen = token;
             chance -= weight;
-            chance < 0.0
-        });
-        tokens[chosen.unwrap_or(weights.len().saturating_sub(1))]
+            if chance < 0.0 {
+                break;
+            }
+        }
+        chosen
+    }
+
+    /// The number of the likeliest tokens that `top_p` and `min_p` leave, and the sum of their weights.
+    fn kept(&self, ranking: &mut Ranking<'_>) -> (usize, f64) {
+        let GenerateOptions { top_p, min_p, .. } = self.options;
+        let total = ranking.total();
+        if top_p == 1.0 && min_p == 0.0 {
+            return (ranking.len(), total);
+        }
+        let bound = total * f64::from(top_p);
+        let (mut kept, mut sum) = (0, 0.0);
+        while let Some((_, weight)) = ranking.get(kept).filter(|(_, weight)| *weight >= f64::from(min_p)) {
+            kept += 1;
+            sum += weight;
+            if sum >= bound {
+                break;
+            }
+        }
+        (kept, sum)
     }
 }
 

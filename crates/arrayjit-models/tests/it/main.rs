@@ -12,4 +12,5 @@ mod language_models;
 mod memory;
 mod not_finite;
 mod options;
+mod sampling;
 mod serving;

@@ -18,6 +18,8 @@ fn prompts_and_options_out_of_range_are_errors() {
     for (name, options) in [
         ("temperature", GenerateOptions { temperature: f32::NAN, ..plain() }),
         ("top_p", GenerateOptions { top_p: 0.0, ..plain() }),
+        ("min_p", GenerateOptions { min_p: 1.5, ..plain() }),
+        ("min_p", GenerateOptions { min_p: f32::NAN, ..plain() }),
         ("repetition_penalty", GenerateOptions { repetition_penalty: -1.0, ..plain() }),
         ("stop", GenerateOptions { stop: vec![String::new()], ..plain() }),
     ] {
