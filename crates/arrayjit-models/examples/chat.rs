@@ -37,7 +37,7 @@ fn answer(
     dialogue.push(Message::user(text));
     let options = GenerateOptions { temperature: 0.7, top_p: 0.9, ..GenerateOptions::default() };
     let mut answer = String::new();
-    for token in model.chat(dialogue, &options)? {
+    for token in model.chat(&*dialogue, &options)? {
         let text = token?.text;
         print!("{text}");
         io::stdout().flush()?;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    chat_template::Message,
     continuous_batch::{BatchEvent, ContinuousBatch, SequenceId},
+    dialogue::Dialogue,
     error::ModelError,
     generate::{FinishReason, Token},
     sampling::GenerateOptions,
@@ -45,7 +45,7 @@ struct Job {
 
 enum Prompt {
     Text(String),
-    Dialogue(Vec<Message>),
+    Dialogue(Dialogue),
 }
 
 /// An iterator over the tokens that a [`BatchThread`] computes. Dropping it cancels the rest.
@@ -80,8 +80,12 @@ impl BatchThread {
     ///
     /// # Errors
     /// Fails like [`ContinuousBatch::submit_chat`], or if an error of the device has ended the thread.
-    pub fn chat(&self, messages: Vec<Message>, options: GenerateOptions) -> Result<BatchAnswer, ModelError> {
-        self.submit(Prompt::Dialogue(messages), options)
+    pub fn chat(
+        &self,
+        dialogue: impl Into<Dialogue>,
+        options: GenerateOptions,
+    ) -> Result<BatchAnswer, ModelError> {
+        self.submit(Prompt::Dialogue(dialogue.into()), options)
     }
 
     fn submit(&self, prompt: Prompt, options: GenerateOptions) -> Result<BatchAnswer, ModelError> {
@@ -179,7 +183,7 @@ fn begin(
 ) -> Result<(SequenceId, usize), ModelError> {
     let tokens = match prompt {
         Prompt::Text(text) => batch.model().tokens(text)?,
-        Prompt::Dialogue(messages) => batch.model().chat_tokens(messages)?,
+        Prompt::Dialogue(dialogue) => batch.model().chat_tokens(dialogue)?,
     };
     let count = tokens.len();
     Ok((batch.submit_tokens(tokens, options)?, count))

@@ -7,46 +7,15 @@
 use std::{collections::BTreeMap, error::Error as _, fmt, fs, path::Path};
 
 use jiff::{Timestamp, fmt::strtime, tz::TimeZone};
-use minijinja::{Environment, Error, ErrorKind, Value, context, syntax::SyntaxConfig, value::Kwargs};
+use minijinja::{Environment, Error, ErrorKind, Value, syntax::SyntaxConfig, value::Kwargs};
 use minijinja_contrib::pycompat::unknown_method_callback;
-use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::{
     config::Config,
+    dialogue::Dialogue,
     error::{InFile, ModelError, format_error},
 };
-
-/// A message of a dialogue.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Message {
-    /// Who speaks: `system`, `user` or `assistant` with most templates.
-    pub role: String,
-    /// The text.
-    pub content: String,
-}
-
-impl Message {
-    /// Makes a message of any role.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
-        Message { role: role.into(), content: content.into() }
-    }
-
-    /// Makes a message that tells the model how to behave.
-    pub fn system(content: impl Into<String>) -> Message {
-        Message::new("system", content)
-    }
-
-    /// Makes a message of the user.
-    pub fn user(content: impl Into<String>) -> Message {
-        Message::new("user", content)
-    }
-
-    /// Makes a message with an earlier answer of the model.
-    pub fn assistant(content: impl Into<String>) -> Message {
-        Message::new("assistant", content)
-    }
-}
 
 /// A rendering takes about one unit for each instruction and for 64 bytes of values.
 const FUEL: u64 = 2_000_000;
@@ -56,13 +25,15 @@ const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
 /// A template with the texts of the special tokens that it names.
 pub(crate) struct ChatTemplate {
     source: String,
+    /// The template of dialogues with tools, if it is another one.
+    source_with_tools: Option<String>,
     /// The value of each name, such as `bos_token`.
     marks: Vec<(String, String)>,
 }
 
 impl ChatTemplate {
     pub(crate) fn new(source: String, marks: Vec<(String, String)>) -> ChatTemplate {
-        ChatTemplate { source: without_generation_blocks(&source), marks }
+        ChatTemplate { source: without_generation_blocks(&source), source_with_tools: None, marks }
     }
 
     /// Reads `chat_template.jinja`, or else `chat_template` of `tokenizer_config.json`. Returns the text of
@@ -72,24 +43,33 @@ impl ChatTemplate {
         let config = Config::read_optional(&path)?;
         let marks = marks(&config);
         let end = marks.iter().find(|(name, _)| name == "eos_token").map(|(_, text)| text.clone());
-        let file = folder.join("chat_template.jinja");
-        let source = match file.exists() {
-            true => Some(read_source(&file).in_file(&file)?),
-            false => configured_source(&config).in_file(&path)?,
+        let [source, with_tools] = ["chat_template.jinja", "additional_chat_templates/tool_use.jinja"]
+            .map(|name| read_source(&folder.join(name)));
+        let (source, with_tools) = match (source?, with_tools?) {
+            (None, _) => configured_sources(&config).in_file(&path)?,
+            sources => sources,
         };
-        Ok((source.map(|source| ChatTemplate::new(source, marks)), end))
+        let template = source.map(|source| ChatTemplate {
+            source_with_tools: with_tools.as_deref().map(without_generation_blocks),
+            ..ChatTemplate::new(source, marks)
+        });
+        Ok((template, end))
     }
 
-    /// The text of messages, up to the beginning of an answer.
-    pub(crate) fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
-        let messages =
-            messages.iter().map(|Message { role, content }| context! { role => role, content => content });
+    /// The text of a dialogue, up to the beginning of an answer.
+    pub(crate) fn render(&self, dialogue: &Dialogue) -> Result<String, ModelError> {
         let mut values: BTreeMap<&str, Value> =
             self.marks.iter().map(|(name, text)| (name.as_str(), Value::from(text))).collect();
-        values.insert("messages", messages.collect());
+        values.insert("messages", dialogue.template_messages());
+        values.insert("tools", dialogue.template_tools());
+        values.insert("documents", ().into());
         values.insert("add_generation_prompt", true.into());
+        let source = match &self.source_with_tools {
+            Some(source) if !dialogue.tools.is_empty() => source,
+            _ => &self.source,
+        };
         let environment = environment().map_err(problem)?;
-        let template = environment.template_from_str(&self.source).map_err(problem)?;
+        let template = environment.template_from_str(source).map_err(problem)?;
         template.render(values).map_err(problem)
     }
 }
@@ -101,28 +81,36 @@ fn marks(config: &Config) -> Vec<(String, String)> {
     tokens.filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect()
 }
 
-fn read_source(path: &Path) -> Result<String, ModelError> {
-    let length = fs::metadata(path)?.len();
-    if length > MAX_TEMPLATE_BYTES {
-        return Err(format_error(
-            "the chat template",
-            format!("{length} bytes long"),
-            format!("at most {MAX_TEMPLATE_BYTES}"),
-        ));
+/// The template of a file; none if there is no such file.
+fn read_source(path: &Path) -> Result<Option<String>, ModelError> {
+    if !path.exists() {
+        return Ok(None);
     }
-    Ok(fs::read_to_string(path)?)
+    let length = fs::metadata(path).in_file(path)?.len();
+    if length > MAX_TEMPLATE_BYTES {
+        let found = format!("{length} bytes long");
+        return Err(
+            format_error("the chat template", found, format!("at most {MAX_TEMPLATE_BYTES}")).in_file(path)
+        );
+    }
+    Ok(Some(fs::read_to_string(path).in_file(path)?))
 }
 
-/// The template of a configuration: a text, or the one that is called `default` among several.
-fn configured_source(config: &Config) -> Result<Option<String>, ModelError> {
-    let named = |list: &Vec<Json>| {
-        let default = list.iter().find(|template| template["name"] == "default");
-        default.and_then(|template| template["template"].as_str()).map(str::to_owned)
+/// A template, and the one of dialogues with tools.
+type Sources = (Option<String>, Option<String>);
+
+/// The templates of a configuration: a text, or those that are called `default` and `tool_use` among several.
+fn configured_sources(config: &Config) -> Result<Sources, ModelError> {
+    let named = |list: &[Json], name: &str| {
+        let template = list.iter().find(|template| template["name"] == name);
+        template.and_then(|template| template["template"].as_str()).map(str::to_owned)
     };
     match config.get("chat_template") {
-        None => Ok(None),
-        Some(Json::String(source)) => Ok(Some(source.clone())),
-        Some(Json::Array(list)) if named(list).is_some() => Ok(named(list)),
+        None => Ok((None, None)),
+        Some(Json::String(source)) => Ok((Some(source.clone()), None)),
+        Some(Json::Array(list)) if named(list, "default").is_some() => {
+            Ok((named(list, "default"), named(list, "tool_use")))
+        }
         Some(_) => Err(config.misfit("chat_template", "a text, or a list with a text named `default`")),
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, path::Path};
 
 use crate::{
     cached_decoder::NextToken,
-    chat_template::Message,
+    dialogue::Dialogue,
     error::ModelError,
     generate::{Continuation, FinishReason, Token},
     language_model::{LanguageModel, LoadOptions},
@@ -121,10 +121,10 @@ impl ContinuousBatch {
     /// Fails like [`LanguageModel::chat`]; other sequences are not affected.
     pub fn submit_chat(
         &mut self,
-        messages: &[Message],
+        dialogue: impl Into<Dialogue>,
         options: &GenerateOptions,
     ) -> Result<SequenceId, ModelError> {
-        self.submit_tokens(self.model.chat_tokens(messages)?, options)
+        self.submit_tokens(self.model.chat_tokens(dialogue)?, options)
     }
 
     /// [`submit`](ContinuousBatch::submit) of a prompt that is tokens already.

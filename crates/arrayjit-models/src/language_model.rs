@@ -6,9 +6,10 @@ use arrayjit_tensor::{Backend, ModelState};
 
 use crate::{
     cached_decoder::{CHUNK, CachedDecoder},
-    chat_template::{ChatTemplate, Message},
+    chat_template::ChatTemplate,
     config::Config,
     decoder::{CacheSize, DecoderConfig},
+    dialogue::Dialogue,
     error::{InFile, ModelError},
     generate::Generation,
     gguf,
@@ -204,27 +205,27 @@ impl LanguageModel {
     /// [`generate`](LanguageModel::generate).
     pub fn chat(
         &mut self,
-        messages: &[Message],
+        dialogue: impl Into<Dialogue>,
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, ModelError> {
-        let tokens = self.chat_tokens(messages)?;
+        let tokens = self.chat_tokens(dialogue)?;
         self.generate_from(tokens, options)
     }
 
-    /// Returns the text that the chat template makes of messages, up to the beginning of an answer.
+    /// Returns the text that the chat template makes of a dialogue, up to the beginning of an answer.
     ///
     /// # Errors
     /// A model without a chat template, or one that is wrong or rejects the messages.
-    pub fn chat_text(&self, messages: &[Message]) -> Result<String, ModelError> {
-        self.template.as_ref().ok_or(ModelError::NoChatTemplate)?.render(messages)
+    pub fn chat_text(&self, dialogue: impl Into<Dialogue>) -> Result<String, ModelError> {
+        self.template.as_ref().ok_or(ModelError::NoChatTemplate)?.render(&dialogue.into())
     }
 
     /// Returns the tokens of [`chat_text`](LanguageModel::chat_text).
     ///
     /// # Errors
     /// Fails like [`chat_text`](LanguageModel::chat_text), or for a text that the tokenizer does not take.
-    pub fn chat_tokens(&self, messages: &[Message]) -> Result<Vec<u32>, ModelError> {
-        self.tokens_of_template(&self.chat_text(messages)?)
+    pub fn chat_tokens(&self, dialogue: impl Into<Dialogue>) -> Result<Vec<u32>, ModelError> {
+        self.tokens_of_template(&self.chat_text(dialogue)?)
     }
 
     /// [`generate`](LanguageModel::generate) of a prompt that is tokens already.

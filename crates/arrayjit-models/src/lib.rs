@@ -22,6 +22,7 @@ mod batch_thread; // continuations for other threads
 mod cached_decoder; // routines with the keys and values of sequences
 mod chat_template; // dialogues as texts
 mod continuous_batch; // several continuations at once
+mod dialogue; // messages, and calls of tools
 mod embedding_model; // a vector for each text
 mod generate; // the continuation of a prompt
 mod gguf; // files of llama.cpp
@@ -33,8 +34,8 @@ pub use arrayjit_tensor::Backend;
 
 pub use crate::{
     batch_thread::{BatchAnswer, BatchThread},
-    chat_template::Message,
     continuous_batch::{BatchEvent, ContinuousBatch, SequenceId},
+    dialogue::{Dialogue, FunctionCall, JsonValue, Message, ToolCall},
     embedding_model::EmbeddingModel,
     error::ModelError,
     generate::{FinishReason, Generation, Token},

@@ -194,8 +194,146 @@ def gguf_llama():
     keep({"prompt": prompt, "logits": {"1": rounded(logits[0]), "20": rounded(logits[19])}}, "gguf")
 
 
+WEATHER = {"type": "function", "function": {
+    "name": "weather", "description": "Returns the weather in a city, with \"quotes\" & <marks>.",
+    "parameters": {"type": "object", "properties": {
+        "city": {"type": "string", "description": "The city, e.g. Kraków"},
+        "days": {"type": "integer", "default": 1},
+        "unit": {"type": "string", "enum": ["°C", "°F"]}}, "required": ["city"]}}}
+CLOCK = {"type": "function", "function": {
+    "name": "clock", "description": "Returns the time.", "parameters": {"type": "object", "properties": {}}}}
+
+# Each in the manner of a family: calls and results as marked JSON, as an own role, and with arguments as macros.
+TOOL_TEMPLATES = {
+    "marked": """\
+{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+    {{- 'You may call:\\n<tools>' }}
+    {%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}
+    {{- '\\n</tools><|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' or (message.role == 'system' and not loop.first) or (message.role == 'assistant' and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>' + message.role }}
+        {%- if message.content %}{{- '\\n' + message.content }}{%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- if tool_call.function is defined %}{%- set tool_call = tool_call.function %}{%- endif %}
+            {{- '\\n<call>\\n{"name": "' }}{{- tool_call.name }}{{- '", "arguments": ' }}
+            {%- if tool_call.arguments is string %}{{- tool_call.arguments }}{%- else %}{{- tool_call.arguments | tojson }}{%- endif %}
+            {{- '}\\n</call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'tool' %}
+        {%- if loop.index0 == 0 or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+        {{- '\\n<result>\\n' }}{{- message.content }}{{- '\\n</result>' }}
+        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+""",
+    "header": """\
+{{- bos_token }}
+{%- if not tools is defined %}{%- set tools = none %}{%- endif %}
+{%- if custom_tools is defined %}{%- set tools = custom_tools %}{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' and tools is not none and loop.index0 == (1 if messages[0].role == 'system' else 0) %}
+        {{- '[user]\\n' }}
+        {%- for t in tools %}{{- t | tojson(indent=4) }}{{- '\\n\\n' }}{%- endfor %}
+        {{- message['content'] | trim + '[end]' }}
+    {%- elif not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
+        {{- '[' + message['role'] + ']\\n' + message['content'] | trim + '[end]' }}
+    {%- elif 'tool_calls' in message %}
+        {%- if not message.tool_calls | length == 1 %}
+            {{- raise_exception('one call at a time') }}
+        {%- endif %}
+        {%- set tool_call = message.tool_calls[0].function %}
+        {{- '[assistant]\\n' + tool_call.name + '(' }}
+        {%- for name, value in tool_call.arguments.items() %}
+            {{- name + '=' }}{{- value | tojson }}{% if not loop.last %}{{- ', ' }}{% endif %}
+        {%- endfor %}
+        {{- ')[end]' }}
+    {%- else %}
+        {{- '[ipython]\\n' }}
+        {%- if message.content is mapping or (message.content is iterable and message.content is not string) %}
+            {{- message.content | tojson }}
+        {%- else %}
+            {{- message.content }}
+        {%- endif %}
+        {{- '[end]' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '[assistant]\\n' }}{%- endif %}
+""",
+    "types": """\
+{%- macro kind(schema) -%}
+    {%- if schema.enum is defined -%}{{ schema.enum | map('tojson') | join(' | ') }}
+    {%- elif schema.type == 'object' -%}
+        {%- for name, inner in schema.properties | items -%}
+            {{ name }}{{ '' if name in (schema.required or []) else '?' }}: {{ kind(inner) }}{{ '; ' if not loop.last }}
+        {%- endfor -%}
+    {%- else -%}{{ schema.type }}{%- endif -%}
+{%- endmacro %}
+{%- set ns = namespace(last=-1) %}
+{%- for message in messages if message.role == 'user' %}{% set ns.last = loop.index %}{% endfor %}
+{{ ns.last }} questions
+{% for tool in tools or [] %}
+{{ tool.function.name }}({{ kind(tool.function.parameters) }}): {{ tool.function.description | trim }}
+{% endfor %}
+{% for message in messages %}
+{{ message.role }}{% if message.name %} {{ message.name }}{% endif %}{% if message.tool_call_id is defined %} #{{ message.tool_call_id }}{% endif %}: {{ message.content or '' }}
+{%- for call in message.tool_calls or [] %}
+ call {{ call.type }} {{ call.id if call.id is defined else '-' }} {{ call['function']['name'] }} {{ call['function'].get('arguments', {}) | tojson }}
+{%- endfor %}
+
+{% endfor %}
+{{ messages | tojson }}
+""",
+}
+
+
+def chat_tools():
+    """Dialogues with tools, as transformers renders them."""
+    call = lambda name, arguments, **more: {"type": "function", **more, "function": {"name": name, "arguments": arguments}}
+    one = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": " Is it warm in Kraków? "},
+        {"role": "assistant", "tool_calls": [call("weather", {"unit": "°C", "city": "Kraków", "days": 2})]},
+        {"role": "tool", "content": "{\"now\": 22.5}", "name": "weather"},
+        {"role": "assistant", "content": "Yes, 22.5 °C."},
+        {"role": "user", "content": "And when's noon?"},
+    ]
+    two = [
+        {"role": "user", "content": "Both, please."},
+        {"role": "assistant", "content": "I ask.", "tool_calls": [
+            call("clock", {}, id="a1"), call("weather", {"city": "Oslo \"x\"", "nested": {"b": [1, 2.5, None, True], "a": {}}}, id="b2")]},
+        {"role": "tool", "content": "noon", "tool_call_id": "a1"},
+        {"role": "tool", "content": "rain", "tool_call_id": "b2"},
+    ]
+    plain = [{"role": "user", "content": "Hi"}]
+    cases = []
+    for name, template in TOOL_TEMPLATES.items():
+        for messages, tools in ((one, [WEATHER, CLOCK]), (two, [CLOCK]), (one, None), (plain, None), (plain, [WEATHER])):
+            try:
+                rendered, _ = transformers.utils.chat_template_utils.render_jinja_template(
+                    conversations=[messages], tools=tools, chat_template=template, add_generation_prompt=True,
+                    bos_token="<s>", eos_token="</s>")
+                expected = rendered[0]
+            except Exception as error:
+                expected = None
+                print(name, error)
+            cases.append({"template": template, "messages": messages, "tools": tools or [], "text": expected})
+    # The order of keys is part of the texts.
+    (FOLDER / "chat_tools.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     language_models()
     bert()
     gguf_llama()
+    chat_tools()

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use arrayjit_models::{
-    BatchEvent, BatchThread, ContinuousBatch, FinishReason, GenerateOptions, LanguageModel, LoadOptions,
-    Message, ModelError, SequenceId,
+    BatchEvent, BatchThread, ContinuousBatch, Dialogue, FinishReason, GenerateOptions, LanguageModel,
+    LoadOptions, Message, ModelError, SequenceId,
 };
 use safetensors::Dtype;
 use serde_json::{Value, json};
@@ -199,7 +199,7 @@ fn a_thread_answers_others_until_they_go() {
     let batch = BatchThread::spawn(batch);
     let options = GenerateOptions { max_tokens: 5, ..GenerateOptions::default() };
     assert!(matches!(batch.generate("", options.clone()), Err(ModelError::EmptyPrompt)));
-    assert!(matches!(batch.chat(vec![], options.clone()), Err(ModelError::NoChatTemplate)));
+    assert!(matches!(batch.chat(Dialogue::default(), options.clone()), Err(ModelError::NoChatTemplate)));
     let mut model = LanguageModel::load(folder.path()).unwrap();
     let expected: Vec<_> = model.generate("two", &options).unwrap().map(Result::unwrap).collect();
     std::thread::scope(|scope| {

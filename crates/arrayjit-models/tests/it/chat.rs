@@ -42,7 +42,7 @@ fn chat_tokenizer() -> Value {
 }
 
 /// A model whose template is `template`.
-fn with_template(template: Value) -> TempDir {
+pub(crate) fn with_template(template: Value) -> TempDir {
     let folder = folder(&fixture("llama"), Dtype::F32, &chat_tokenizer());
     let config =
         json!({"bos_token": "<s>", "eos_token": {"content": "<|im_end|>"}, "chat_template": template});
@@ -231,7 +231,7 @@ fn templates_are_found_where_models_have_them() {
     let without = with_template(Value::Null);
     assert!(matches!(text(&without), Err(ModelError::NoChatTemplate)));
     let mut model = LanguageModel::load(without.path()).unwrap();
-    let error = model.chat(&dialogue(), &GenerateOptions::default()).err().unwrap();
+    let error = model.chat(dialogue(), &GenerateOptions::default()).err().unwrap();
     assert_eq!(error.to_string(), "the model has no chat template: it continues texts, by `generate`");
     for wrong in [json!([{"name": "tools", "template": "no"}]), json!(1)] {
         let error = LanguageModel::load(with_template(wrong).path()).err().unwrap().to_string();

@@ -14,3 +14,4 @@ mod not_finite;
 mod options;
 mod sampling;
 mod serving;
+mod tools;

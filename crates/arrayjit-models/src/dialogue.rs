@@ -1,0 +1,216 @@
+//! Dialogues: messages, calls of tools and their results.
+
+use std::str::FromStr;
+
+use minijinja::{Value, value::Serde};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::error::ModelError;
+
+/// Messages, and the tools that the model may call.
+///
+/// ```
+/// use arrayjit_models::{Dialogue, JsonValue, Message, ToolCall};
+///
+/// let tool: JsonValue = r#"{"type": "function", "function": {
+///     "name": "temperature", "description": "The temperature of a city in °C.",
+///     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}"#
+///     .parse()?;
+/// let mut dialogue = Dialogue::from(vec![Message::user("How warm is it in Paris?")]);
+/// dialogue.tools.push(tool);
+/// // After the model has answered with a call:
+/// let call = ToolCall::new("temperature", r#"{"city": "Paris"}"#.parse()?);
+/// dialogue.messages.push(Message::calls(vec![call]));
+/// dialogue.messages.push(Message::tool("temperature", "22.0"));
+/// # Ok::<(), arrayjit_models::ModelError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dialogue {
+    /// The messages, the oldest first.
+    pub messages: Vec<Message>,
+    /// The tools, each described by a JSON schema as OpenAI and `transformers` have them.
+    pub tools: Vec<JsonValue>,
+}
+
+/// A message of a dialogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Message {
+    /// Who speaks: `system`, `user`, `assistant` or `tool` with most templates.
+    pub role: String,
+    /// The text; empty if a message in JSON has none or `null`.
+    #[serde(default, deserialize_with = "text_or_null")]
+    pub content: String,
+    /// The calls of tools that the message asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// The name of the tool whose result the message has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The [name of the call](ToolCall::id) whose result the message has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ToolCall {
+    #[serde(rename = "type", default)]
+    kind: ToolKind,
+    /// The name of this call, by which a message with its result refers to it. Some templates need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The tool, and what it is given.
+    pub function: FunctionCall,
+}
+
+/// The kinds of tools: there are functions only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ToolKind {
+    #[default]
+    Function,
+}
+
+/// A function by name, and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct FunctionCall {
+    /// The name that the description of the tool has.
+    pub name: String,
+    /// An object with the arguments by name.
+    pub arguments: JsonValue,
+}
+
+/// A value of JSON whose keys stay in their order, which templates write them in.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct JsonValue(Value);
+
+fn text_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl FromStr for JsonValue {
+    type Err = ModelError;
+
+    fn from_str(text: &str) -> Result<JsonValue, ModelError> {
+        Ok(serde_json::from_str(text)?)
+    }
+}
+
+impl From<serde_json::Value> for JsonValue {
+    fn from(value: serde_json::Value) -> JsonValue {
+        JsonValue(Value::from(Serde(value)))
+    }
+}
+
+impl ToolCall {
+    /// Makes a call without a name of its own.
+    pub fn new(function: impl Into<String>, arguments: JsonValue) -> ToolCall {
+        let function = FunctionCall { name: function.into(), arguments };
+        ToolCall { kind: ToolKind::Function, id: None, function }
+    }
+}
+
+impl Message {
+    /// Makes a message of any role.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
+        Message { role: role.into(), content: content.into(), ..Message::default() }
+    }
+
+    /// Makes a message that tells the model how to behave.
+    pub fn system(content: impl Into<String>) -> Message {
+        Message::new("system", content)
+    }
+
+    /// Makes a message of the user.
+    pub fn user(content: impl Into<String>) -> Message {
+        Message::new("user", content)
+    }
+
+    /// Makes a message with an earlier answer of the model.
+    pub fn assistant(content: impl Into<String>) -> Message {
+        Message::new("assistant", content)
+    }
+
+    /// Makes a message by which the model has called tools.
+    pub fn calls(tool_calls: Vec<ToolCall>) -> Message {
+        Message { tool_calls, ..Message::assistant("") }
+    }
+
+    /// Makes a message with the result of a tool.
+    pub fn tool(name: impl Into<String>, result: impl Into<String>) -> Message {
+        Message { name: Some(name.into()), ..Message::new("tool", result) }
+    }
+}
+
+/// A message as templates see it: one that only calls tools has no content.
+#[derive(Serialize)]
+struct TemplateMessage<'m> {
+    role: &'m str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'m str>,
+    #[serde(skip_serializing_if = "<[ToolCall]>::is_empty")]
+    tool_calls: &'m [ToolCall],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'m str>,
+}
+
+impl<'m> From<&'m Message> for TemplateMessage<'m> {
+    fn from(message: &'m Message) -> TemplateMessage<'m> {
+        let has_content = !message.content.is_empty() || message.tool_calls.is_empty();
+        TemplateMessage {
+            role: &message.role,
+            content: has_content.then_some(message.content.as_str()),
+            tool_calls: &message.tool_calls,
+            name: message.name.as_deref(),
+            tool_call_id: message.tool_call_id.as_deref(),
+        }
+    }
+}
+
+impl Dialogue {
+    /// The messages as a list of objects.
+    pub(crate) fn template_messages(&self) -> Value {
+        self.messages.iter().map(|message| Value::from(Serde(TemplateMessage::from(message)))).collect()
+    }
+
+    /// The tools as a list of objects; `none` if there are none.
+    pub(crate) fn template_tools(&self) -> Value {
+        match self.tools.as_slice() {
+            [] => Value::from(()),
+            tools => tools.iter().map(|tool| tool.0.clone()).collect(),
+        }
+    }
+}
+
+impl From<Vec<Message>> for Dialogue {
+    fn from(messages: Vec<Message>) -> Dialogue {
+        Dialogue { messages, tools: Vec::new() }
+    }
+}
+
+impl From<&Dialogue> for Dialogue {
+    fn from(dialogue: &Dialogue) -> Dialogue {
+        dialogue.clone()
+    }
+}
+
+impl From<&[Message]> for Dialogue {
+    fn from(messages: &[Message]) -> Dialogue {
+        messages.to_vec().into()
+    }
+}
+
+impl From<&Vec<Message>> for Dialogue {
+    fn from(messages: &Vec<Message>) -> Dialogue {
+        messages.clone().into()
+    }
+}
+
+impl<const N: usize> From<&[Message; N]> for Dialogue {
+    fn from(messages: &[Message; N]) -> Dialogue {
+        messages.to_vec().into()
+    }
+}
