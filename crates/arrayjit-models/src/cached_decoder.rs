@@ -93,6 +93,11 @@ impl CachedDecoder {
         self.cached[slot].truncate(known);
     }
 
+    /// Forgets the tokens of a slot, because something else that their keys and values depend on changes.
+    pub(crate) fn forget(&mut self, slot: usize) {
+        self.cached[slot].clear();
+    }
+
     /// Reads the next tokens of a text which a slot was [made ready](CachedDecoder::start) for, up to a chunk.
     /// Returns the logits behind the text if all of it is read.
     pub(crate) fn read_chunk(&mut self, slot: usize, text: &[u32]) -> Result<Option<Vec<f32>>, ModelError> {

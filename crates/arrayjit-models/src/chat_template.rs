@@ -99,7 +99,7 @@ fn read_source(path: &Path) -> Result<Option<String>, ModelError> {
 /// A template, and the one of dialogues with tools.
 type Sources = (Option<String>, Option<String>);
 
-/// The templates of a configuration: a text, or those that are called `default` and `tool_use` among several.
+/// Reads `chat_template`: a text, or a list whose entries `default` and `tool_use` are taken.
 fn configured_sources(config: &Config) -> Result<Sources, ModelError> {
     let named = |list: &[Json], name: &str| {
         let template = list.iter().find(|template| template["name"] == name);

@@ -144,7 +144,7 @@ impl ContinuousBatch {
         Ok(id)
     }
 
-    /// Removes a sequence, of which no event follows. Returns whether it was there.
+    /// Removes a sequence; no further event names it. Returns whether it was there.
     pub fn cancel(&mut self, id: SequenceId) -> bool {
         let before = self.waiting.len() + self.running();
         self.waiting.retain(|sequence| sequence.id != id);
@@ -218,7 +218,7 @@ impl ContinuousBatch {
         Ok(())
     }
 
-    /// Reads a chunk of the first submitted prompt of which more than a token is unread.
+    /// Reads a chunk of the oldest prompt that has more than one unread token.
     fn prefill(&mut self) -> Result<(), ModelError> {
         let prompts = self.unread().filter(|(_, _, unread)| unread.len() > 1);
         let Some((slot, ..)) = prompts.min_by_key(|(_, id, _)| *id) else { return Ok(()) };

@@ -5,11 +5,11 @@
 //! come from the same code: a token of a sequence, a chunk of a prompt, and a token of each of several
 //! sequences, see [`TokenPlaces`].
 
-mod attention;
+pub(crate) mod attention;
 mod gpt2;
 mod llama;
 
-use arrayjit_tensor::{Tensor, TensorOperand};
+use arrayjit_tensor::{Parameter, Tensor, TensorOperand};
 
 use crate::{
     config::Config,
@@ -54,6 +54,14 @@ impl TokenPlaces {
             TokenPlaces::Chunk { .. } => "(@pos + i)",
             TokenPlaces::Step { .. } => "positions[i]",
         }
+    }
+
+    /// Adds to the vectors `[n, size]` of tokens the rows of a table that belong to their positions.
+    pub(crate) fn add_positions(&self, x: &Tensor, table: &Parameter) -> Result<Tensor, ModelError> {
+        let mut inputs: Vec<(&str, &dyn TensorOperand)> = vec![("x", x), ("p", table)];
+        inputs.extend(self.operands());
+        let text = format!("y[i,c] := x[i,c] + p[{}, c]", self.position());
+        Ok(x.graph().apply(&text, &inputs)?)
     }
 
     /// The arrays that texts mention.
@@ -134,7 +142,7 @@ pub(crate) fn architecture(config: &Config) -> String {
 }
 
 /// The logits of rows `[n, size]`, or of the last row of a chunk.
-fn head(x: &Tensor, matrix: &Matrix, places: &TokenPlaces) -> Result<Tensor, ModelError> {
+pub(crate) fn head(x: &Tensor, matrix: &Matrix, places: &TokenPlaces) -> Result<Tensor, ModelError> {
     let projection = Projection { matrix: matrix.clone(), bias: None };
     match places {
         TokenPlaces::Chunk { .. } => {

@@ -59,7 +59,7 @@ pub struct ToolCall {
     /// The name of this call, by which a message with its result refers to it. Some templates need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The tool, and what it is given.
+    /// The function that is called, with its arguments.
     pub function: FunctionCall,
 }
 

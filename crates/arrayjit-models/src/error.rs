@@ -73,6 +73,18 @@ pub enum ModelError {
     /// A prompt that does not fit.
     #[error("the prompt has {tokens} tokens, but the context of the model has {context}")]
     PromptLength { tokens: usize, context: usize },
+    /// Sound without samples.
+    #[error("the sound has no samples")]
+    EmptyAudio,
+    /// Sound with another number of samples in a second than the model takes.
+    #[error("the sound has {found} samples in a second, expected {expected}: resample it")]
+    SampleRate { found: usize, expected: usize },
+    /// A sample of sound that is NaN or infinite.
+    #[error("sample {at} of the sound is {found}, expected a finite number")]
+    Sample { at: usize, found: f32 },
+    /// A language that a speech model does not know.
+    #[error("the language is `{found}`, expected one of {known}")]
+    Language { found: String, known: String },
     /// An option of a call that is out of range.
     #[error("option `{option}` is {found}, expected {expected}")]
     Option { option: &'static str, found: String, expected: &'static str },

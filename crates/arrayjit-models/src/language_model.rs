@@ -184,8 +184,8 @@ impl LanguageModel {
         self.generate_from(tokens, options)
     }
 
-    /// Answers the last message of a dialogue, as the chat template of the model writes it. Calls with the
-    /// same messages and further ones compute only what is new.
+    /// Answers the last message of a dialogue, which the chat template of the model writes as a text. A call
+    /// whose dialogue begins as the last one did computes the new messages only.
     ///
     /// ```no_run
     /// use arrayjit_models::{GenerateOptions, LanguageModel, Message};

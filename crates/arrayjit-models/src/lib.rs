@@ -15,8 +15,10 @@ mod weights; // tensors of files
 mod activation; // functions between layers
 mod bert; // vectors of tokens
 mod decoder; // language models: Llama and its relatives, GPT-2
+mod log_mel; // features of sound
 mod pooling; // from the vectors of tokens to one
 mod rotary; // rotary positions
+mod whisper; // from sound to texts
 
 mod batch_thread; // continuations for other threads
 mod cached_decoder; // routines with the keys and values of sequences
@@ -29,6 +31,8 @@ mod gguf; // files of llama.cpp
 mod language_model; // logits behind a text
 mod ranking; // tokens in the order of their logits
 mod sampling; // the choice of a token
+mod speech_model; // transcription of speech
+mod speech_tokens; // tokens that are no part of texts
 
 pub use arrayjit_tensor::Backend;
 
@@ -41,6 +45,8 @@ pub use crate::{
     generate::{FinishReason, Generation, Token},
     language_model::{LanguageModel, LoadOptions, WeightStorage},
     sampling::GenerateOptions,
+    speech_model::{SpeechModel, SpeechSegment, TranscribeOptions, Transcription},
+    speech_tokens::SpeechTask,
 };
 
 /// The programs of the guide to models, as tests.

@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 /// The number of tokens that are sorted first; each further part doubles it.
 const FIRST: usize = 64;
 
-/// The tokens that may be chosen, the likeliest first. Tokens of equal logits are in the order of their
-/// numbers, and those whose logit is NaN are left out.
+/// The candidates for the next token, the likeliest first. Candidates of equal logits are in the order of
+/// their numbers. A token whose logit is NaN is no candidate.
 pub(crate) struct Ranking<'l> {
     logits: &'l [f32],
     temperature: f32,
     most: f32,
-    /// All tokens, of which the first `sorted` are in order and in front of the others.
+    /// All candidates: the first `sorted` are in order, and the others are less likely.
     tokens: Vec<u32>,
     sorted: usize,
 }
@@ -29,18 +29,18 @@ impl<'l> Ranking<'l> {
         Ranking { logits, temperature, most, tokens, sorted: 0 }
     }
 
-    /// The number of tokens.
+    /// The number of candidates.
     pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// The sum of the weights of all tokens.
+    /// The sum of the weights of all candidates.
     pub(crate) fn total(&self) -> f64 {
         self.tokens.iter().map(|&token| self.weight(token)).sum()
     }
 
-    /// The token of a rank with its weight: how many times it is as likely as the first one. There is none
-    /// behind the last token.
+    /// The candidate of a rank with its weight: its probability divided by that of the first one. There is
+    /// none behind the last rank.
     pub(crate) fn get(&mut self, rank: usize) -> Option<(u32, f64)> {
         while self.sorted <= rank && self.sorted < self.tokens.len() {
             self.sort_more();

@@ -331,9 +331,86 @@ def chat_tools():
     (FOLDER / "chat_tools.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
+SAMPLE_RATE = 16000
+
+
+def sound(count):
+    """Two tones, one of which comes and goes, and noise."""
+    at = np.arange(count)
+    noise = (words("sound", count) >> np.uint64(24)).astype(np.float64) / 128 - 1
+    tones = 0.5 * np.sin(at * 0.17) + 0.25 * np.sin(at * 0.9) * (at // 4000 % 2)
+    return (tones * 0.8 + noise * 0.02).astype(np.float32)
+
+
+def speech_model(file, is_multilingual, **more):
+    """A model that reads windows of a second, with the tokens that it makes of two windows and a half."""
+    t = transformers
+    config = t.WhisperConfig(
+        vocab_size=300, num_mel_bins=20, d_model=32, encoder_layers=2, decoder_layers=4, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=96, max_source_positions=50,
+        max_target_positions=96, pad_token_id=256, bos_token_id=256, eos_token_id=256, decoder_start_token_id=257,
+        **more)
+    config._attn_implementation = "eager"
+    model = t.WhisperForConditionalGeneration(config).eval()
+    state = {name: generated(name, tuple(value.shape)) for name, value in model.state_dict().items()
+             if name != "proj_out.weight"}
+    model.load_state_dict(state, strict=False)
+    model.tie_weights()
+    extractor = t.WhisperFeatureExtractor(feature_size=20, chunk_length=1)
+    generation = {"decoder_start_token_id": 257, "eos_token_id": 256, "no_timestamps_token_id": 262,
+                  "is_multilingual": is_multilingual, "suppress_tokens": [10, 20, *range(256, 263)],
+                  "begin_suppress_tokens": [32, 256]}
+    if is_multilingual:
+        generation.update(lang_to_id={"<|en|>": 258, "<|de|>": 259}, task_to_id={"translate": 260, "transcribe": 261})
+    samples = sound(5 * SAMPLE_RATE // 2)
+    windows, margin = [], 1e9
+    for start in range(0, len(samples), SAMPLE_RATE):
+        features = torch.from_numpy(np.asarray(extractor(
+            samples[start:start + SAMPLE_RATE], sampling_rate=SAMPLE_RATE, return_tensors="np").input_features))
+        with torch.no_grad():
+            encoded = model.model.encoder(features)
+            logits = lambda text: model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([text])).logits[0, -1]
+            languages = logits([257])[258:260]
+            if start == 0:
+                language = int(languages.argmax())
+            if is_multilingual:
+                margin = min(margin, float((languages[0] - languages[1]).abs()))
+            prompt = [257, 258 + language, 261, 262] if is_multilingual else [257, 262]
+            text, steps = list(prompt), []
+            for step in range(STEPS):
+                values = logits(text)
+                steps.append(values)
+                values = values.clone()
+                values[generation["suppress_tokens"]] = -torch.inf
+                if step == 0:
+                    values[generation["begin_suppress_tokens"]] = -torch.inf
+                best = torch.topk(values, 2).values
+                margin = min(margin, float(best[0] - best[1]))
+                text.append(int(values.argmax()))
+        windows.append({"language": ["en", "de"][int(languages.argmax())], "prompt": prompt, "tokens": text[len(prompt):],
+                        "logits": {"0": rounded(steps[0]), "63": rounded(steps[63])}})
+        if start == 0:
+            mel = features[0].numpy()
+    config.architectures = ["WhisperForConditionalGeneration"]
+    print(file, "margin", margin, "languages", [w["language"] for w in windows], len({*windows[0]["tokens"]}))
+    assert margin > 1e-3, "a greedy choice is too close"
+    keep({"config": json.loads(config.to_json_string(use_diff=False)), "generation": generation,
+          "tensors": {name: list(value.shape) for name, value in state.items()},
+          "preprocessor": json.loads(json.dumps({key: getattr(extractor, key) for key in (
+              "feature_size", "sampling_rate", "hop_length", "n_fft", "chunk_length", "n_samples",
+              "nb_max_frames", "padding_value")})),
+          "mel": rounded(mel.reshape(-1)) if is_multilingual else [], "windows": windows}, file)
+
+
+def speech_models():
+    speech_model("whisper", True, activation_function="gelu")
+    speech_model("whisper_english", False, activation_function="relu", scale_embedding=True)
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     language_models()
     bert()
     gguf_llama()
     chat_tools()
+    speech_models()

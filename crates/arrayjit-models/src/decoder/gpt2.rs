@@ -4,7 +4,7 @@
 //! learners, 2019.
 
 use arrayjit_tensor::{
-    Parameter, Tensor, TensorOperand,
+    Parameter, Tensor,
     nn::{LayerNorm, Module},
 };
 
@@ -143,11 +143,7 @@ impl Gpt2 {
 
 impl Decoder for Gpt2 {
     fn logits(&self, tokens: &Tensor, places: &TokenPlaces) -> Result<Tensor, ModelError> {
-        let graph = tokens.graph();
-        let embedded = self.wte.rows(tokens)?;
-        let mut inputs: Vec<(&str, &dyn TensorOperand)> = vec![("x", &embedded), ("p", &self.wpe)];
-        inputs.extend(places.operands());
-        let mut x = graph.apply(&format!("y[i,c] := x[i,c] + p[{}, c]", places.position()), &inputs)?;
+        let mut x = places.add_positions(&self.wte.rows(tokens)?, &self.wpe)?;
         for block in &self.blocks {
             x = block.forward(&x, places)?;
         }

@@ -14,4 +14,5 @@ mod not_finite;
 mod options;
 mod sampling;
 mod serving;
+mod speech;
 mod tools;

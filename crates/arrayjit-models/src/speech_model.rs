@@ -1,0 +1,310 @@
+//! Speech models: loading and transcription.
+
+use std::path::Path;
+
+use arrayjit_tensor::{Backend, DType, Executable, Graph, ModelState, TensorError};
+
+use crate::{
+    cached_decoder::{CHUNK, CachedDecoder},
+    config::Config,
+    decoder::CacheSize,
+    error::{InFile, ModelError},
+    language_model::LoadOptions,
+    loader::Loader,
+    log_mel::{LogMel, LogMelConfig, LogMelTables},
+    sampling::{GenerateOptions, Sampler},
+    speech_tokens::{SpeechTask, SpeechTokens},
+    text_tokenizer::TextTokenizer,
+    weight_folder,
+    whisper::{Encoder, WhisperConfig, WhisperDecoder},
+};
+
+/// How [`SpeechModel::transcribe`] reads a recording and writes its text.
+///
+/// ```
+/// use arrayjit_models::TranscribeOptions;
+///
+/// let options = TranscribeOptions { language: Some("de".to_owned()), ..TranscribeOptions::default() };
+/// assert_eq!(options.sample_rate, 16_000);
+/// ```
+#[derive(Clone, Debug)]
+pub struct TranscribeOptions {
+    /// The number of samples in a second, which must be that of the model; 16,000 by default.
+    pub sample_rate: usize,
+    /// The code of the language, such as `de`; if there is none, the model detects it in the first window.
+    pub language: Option<String>,
+    /// Whether the model transcribes, as by default, or translates.
+    pub task: SpeechTask,
+    /// The most tokens of a window; by default as many as the model can write.
+    pub max_tokens: usize,
+    /// Logits are divided by it; 0, the default, chooses the likeliest token always.
+    pub temperature: f32,
+    /// The seed of the choices.
+    pub seed: u64,
+}
+
+impl Default for TranscribeOptions {
+    fn default() -> TranscribeOptions {
+        TranscribeOptions {
+            sample_rate: 16_000,
+            language: None,
+            task: SpeechTask::default(),
+            max_tokens: usize::MAX,
+            temperature: 0.0,
+            seed: 0,
+        }
+    }
+}
+
+/// The text of a recording with its windows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transcription {
+    /// The texts of all segments.
+    pub text: String,
+    /// The code of the language that was given or detected; none without either.
+    pub language: Option<String>,
+    /// The windows of sound in order.
+    pub segments: Vec<SpeechSegment>,
+}
+
+/// The text of a window of sound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpeechSegment {
+    /// Where the window starts, in seconds.
+    pub start: f64,
+    /// Where it ends, in seconds.
+    pub end: f64,
+    /// The text as the model writes it, often with a blank in front.
+    pub text: String,
+    /// The tokens of the text.
+    pub tokens: Vec<u32>,
+}
+
+/// A speech recognition model with its tokenizer: Whisper.
+///
+/// ```no_run
+/// use arrayjit_models::{SpeechModel, TranscribeOptions};
+///
+/// let mut model = SpeechModel::load("whisper-tiny")?;
+/// let samples = vec![0.0; 16_000]; // a second of silence, at 16 kHz
+/// println!("{}", model.transcribe(&samples, &TranscribeOptions::default())?.text);
+/// # Ok::<(), arrayjit_models::ModelError>(())
+/// ```
+pub struct SpeechModel {
+    log_mel: LogMel,
+    encode: Executable,
+    decoder: CachedDecoder,
+    tokens: SpeechTokens,
+    tokenizer: TextTokenizer,
+    input: LogMelConfig,
+}
+
+impl SpeechModel {
+    /// Loads a folder with `config.json`, `generation_config.json`, `preprocessor_config.json`,
+    /// `tokenizer.json` and safetensors files or `pytorch_model.bin`, and compiles the model for the backend
+    /// `multicore`.
+    ///
+    /// # Errors
+    /// A file that is missing or contradicts itself or another one, an architecture that the crate does not
+    /// have, missing tensors, or an error of the device.
+    pub fn load(folder: impl AsRef<Path>) -> Result<SpeechModel, ModelError> {
+        SpeechModel::load_with(folder, &LoadOptions::default())
+    }
+
+    /// [`load`](SpeechModel::load) with options. The context has the tokens of a window, and 4 in front of
+    /// them.
+    ///
+    /// # Errors
+    /// Fails like [`load`](SpeechModel::load), or if the model writes fewer tokens than the context has.
+    pub fn load_with(folder: impl AsRef<Path>, options: &LoadOptions) -> Result<SpeechModel, ModelError> {
+        let folder = folder.as_ref();
+        let path = folder.join("config.json");
+        let keys = Config::read(&path)?;
+        let config = WhisperConfig::read(&keys).in_file(&path)?;
+        let context = options.context.unwrap_or(config.context);
+        if !(1..=config.context).contains(&context) {
+            let expected = "from 1 to the number of positions that the model was made for";
+            return Err(ModelError::Option { option: "context", found: context.to_string(), expected });
+        }
+        let path = folder.join("preprocessor_config.json");
+        let input = read_input(&Config::read(&path)?, &config).in_file(&path)?;
+        let tokenizer = TextTokenizer::read(&folder.join("tokenizer.json"))?;
+        let path = folder.join("generation_config.json");
+        let generation = Config::read_optional(&path)?;
+        let tokens = SpeechTokens::read(&generation, &keys, &tokenizer, config.vocabulary).in_file(&path)?;
+        let backend = match &options.backend {
+            Some(backend) => backend.clone(),
+            None => Backend::open("multicore").map_err(TensorError::from)?,
+        };
+        let weights = weight_folder::open_folder(folder)?;
+        let loader = Loader::new(&weights, options.weights);
+        let size = CacheSize { slots: 1, context, chunk: CHUNK };
+        let encoder = Encoder::new(&loader, &config).in_file(folder)?;
+        let decoder = WhisperDecoder::new(&loader, &config, size).in_file(folder)?;
+        loader.check().in_file(folder)?;
+        let tables = LogMelTables::new(&loader, input)?;
+        let state = ModelState::new(&backend, &loader.finish()?)?;
+        Ok(SpeechModel {
+            log_mel: tables.compile(&state)?,
+            encode: compile_encoder(&encoder, &decoder, input, &state)?,
+            decoder: CachedDecoder::compile(&decoder, &state, config.vocabulary, size)?,
+            tokens,
+            tokenizer,
+            input,
+        })
+    }
+
+    /// The number of samples in a second of sound that the model takes.
+    pub fn sample_rate(&self) -> usize {
+        self.input.rate
+    }
+
+    /// The codes of the languages that the model knows; none if it knows one only.
+    pub fn languages(&self) -> impl Iterator<Item = &str> {
+        self.tokens.languages()
+    }
+
+    /// Transcribes a recording of any length, whose samples are from -1 to 1. Windows are transcribed one
+    /// after the other, each of 30 seconds in all published models, so a word at the border of two of them
+    /// may be lost or written twice.
+    ///
+    /// # Errors
+    /// No samples, one that is not finite, another sample rate than the model's, a language or a task that it
+    /// does not know, an option that is out of range, a context without room, or an error of the device.
+    pub fn transcribe(
+        &mut self,
+        samples: &[f32],
+        options: &TranscribeOptions,
+    ) -> Result<Transcription, ModelError> {
+        self.check(samples, options)?;
+        let (window, rate) = (self.input.window, self.input.rate as f64);
+        let mut language = options.language.clone();
+        let mut sampler = sampler(options)?;
+        let mut segments = Vec::new();
+        for (at, heard) in samples.chunks(window).enumerate() {
+            self.hear(heard)?;
+            if language.is_none() {
+                let start = [self.tokens.start()];
+                language = self.tokens.likeliest_language(&self.decoder.logits(0, &start)?);
+            }
+            let prompt = self.tokens.prompt(language.as_deref(), options.task)?;
+            let tokens = self.write(prompt, options.max_tokens, &mut sampler)?;
+            let words: Vec<u32> =
+                tokens.iter().copied().filter(|&token| !self.tokens.is_timestamp(token)).collect();
+            let start = (at * window) as f64 / rate;
+            let end = start + heard.len() as f64 / rate;
+            segments.push(SpeechSegment { start, end, text: self.tokenizer.decode(&words)?, tokens });
+        }
+        let text: String = segments.iter().map(|segment| segment.text.as_str()).collect();
+        Ok(Transcription { text: text.trim().to_owned(), language, segments })
+    }
+
+    /// The log-mel features of the first window of samples, `[bands, frames]` in rows.
+    ///
+    /// # Errors
+    /// No samples, one that is not finite, or an error of the device.
+    pub fn log_mel(&self, samples: &[f32]) -> Result<Vec<f32>, ModelError> {
+        check_samples(samples)?;
+        Ok(self.log_mel.features(samples)?.as_slice::<f32>()?.to_vec())
+    }
+
+    /// The logits of the token behind a text that the model writes of the first window of samples.
+    ///
+    /// # Errors
+    /// No samples, one that is not finite; no tokens, more than the context has, or one outside of the
+    /// vocabulary; an error of the device.
+    pub fn logits(&mut self, samples: &[f32], text: &[u32]) -> Result<Vec<f32>, ModelError> {
+        check_samples(samples)?;
+        self.decoder.check(text)?;
+        self.hear(samples)?;
+        self.decoder.logits(0, text)
+    }
+
+    fn check(&self, samples: &[f32], options: &TranscribeOptions) -> Result<(), ModelError> {
+        let (found, expected) = (options.sample_rate, self.input.rate);
+        if found != expected {
+            return Err(ModelError::SampleRate { found, expected });
+        }
+        check_samples(samples)?;
+        if let Some(language) = &options.language {
+            self.tokens.prompt(Some(language), options.task)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the keys and values of the first window of samples.
+    fn hear(&mut self, samples: &[f32]) -> Result<(), ModelError> {
+        let features = self.log_mel.features(samples)?;
+        self.encode.run(&[("features", &features)])?;
+        // The keys and values of tokens depend on those of the encoder.
+        self.decoder.forget(0);
+        Ok(())
+    }
+
+    /// Continues a prompt up to a token that ends texts. Returns the tokens before it.
+    fn write(
+        &mut self,
+        prompt: Vec<u32>,
+        max_tokens: usize,
+        sampler: &mut Sampler,
+    ) -> Result<Vec<u32>, ModelError> {
+        self.decoder.check(&prompt)?;
+        let start = prompt.len();
+        let mut text = prompt;
+        while text.len() - start < max_tokens && text.len() < self.decoder.context() {
+            let mut logits = self.decoder.logits(0, &text)?;
+            self.tokens.suppress(&mut logits, text.len() == start);
+            let token = sampler.choose(logits, &text[start..]);
+            if self.tokens.is_end(token) {
+                break;
+            }
+            text.push(token);
+        }
+        Ok(text.split_off(start))
+    }
+}
+
+/// Reads the sizes of windows and checks them with those of the encoder.
+fn read_input(keys: &Config, config: &WhisperConfig) -> Result<LogMelConfig, ModelError> {
+    let input = LogMelConfig::read(keys)?;
+    if input.bands != config.bands {
+        return Err(keys.misfit("feature_size", format!("{}, as `num_mel_bins` of the model", config.bands)));
+    }
+    if input.frames() != 2 * config.positions {
+        let found = input.frames();
+        let expected = format!("{} frames in a window rather than {found}", 2 * config.positions);
+        return Err(keys.misfit("chunk_length", expected));
+    }
+    Ok(input)
+}
+
+/// The routine from features to the keys and values that the decoder attends to.
+fn compile_encoder(
+    encoder: &Encoder,
+    decoder: &WhisperDecoder,
+    input: LogMelConfig,
+    state: &ModelState,
+) -> Result<Executable, ModelError> {
+    let graph = Graph::new();
+    let features = graph.input("features", [1, input.bands, input.frames()], DType::F32)?;
+    let encoded = encoder.forward(&features)?;
+    decoder.listen(&encoded)?;
+    Ok(graph.compile_named("encode", state, &[&encoded])?)
+}
+
+fn check_samples(samples: &[f32]) -> Result<(), ModelError> {
+    if samples.is_empty() {
+        return Err(ModelError::EmptyAudio);
+    }
+    match samples.iter().position(|sample| !sample.is_finite()) {
+        Some(at) => Err(ModelError::Sample { at, found: samples[at] }),
+        None => Ok(()),
+    }
+}
+
+fn sampler(options: &TranscribeOptions) -> Result<Sampler, ModelError> {
+    let TranscribeOptions { temperature, seed, .. } = *options;
+    let options = GenerateOptions { temperature, seed, ..GenerateOptions::default() };
+    options.check()?;
+    Ok(Sampler::new(&options))
+}
