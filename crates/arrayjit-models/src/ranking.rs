@@ -2,8 +2,10 @@
 
 use std::cmp::Ordering;
 
-/// The number of tokens that are sorted first; each further part doubles it.
+/// The number of candidates that are sorted first.
 const FIRST: usize = 64;
+/// The number of sorted candidates grows by this factor: each part is selected among all others.
+const GROWTH: usize = 8;
 
 /// The candidates for the next token, the likeliest first. Candidates of equal logits are in the order of
 /// their numbers. A token whose logit is NaN is no candidate.
@@ -59,7 +61,7 @@ impl<'l> Ranking<'l> {
 
     fn sort_more(&mut self) {
         let rest = &mut self.tokens[self.sorted..];
-        let count = self.sorted.max(FIRST).min(rest.len());
+        let count = ((GROWTH - 1) * self.sorted).max(FIRST).min(rest.len());
         if count < rest.len() {
             rest.select_nth_unstable_by(count - 1, descending(self.logits));
         }
