@@ -13,7 +13,7 @@ pub(crate) fn write(library: &Library) -> String {
     let mut text = String::new();
     let (name, triple) = (&library.name, &library.triple);
     let upper = name.to_ascii_uppercase();
-    let arena = library.arena_bytes();
+    let (arena, thread) = (library.arena_bytes(), library.thread_bytes());
     let _ = write!(
         text,
         "/* The routines of `{name}` for `{triple}`. */
@@ -25,6 +25,20 @@ pub(crate) fn write(library: &Library) -> String {
 
 /* Bytes of the arena, which suffice for every routine. All arrays and the arena are aligned to 64 bytes. */
 #define {upper}_ARENA_BYTES {arena}
+
+/* Bytes of scratch memory for each thread but the first. */
+#define {upper}_THREAD_BYTES {thread}
+
+/* Threads that divide the work of a routine. A null pointer stands for the thread that calls. Results do not
+   depend on the threads. */
+struct {name}_threads {{
+    /* Calls task(data) on up to `count` threads, and returns when all these calls have returned. They may be
+       fewer, more or later, or all on one thread. */
+    void (*run)(void *context, uint64_t count, void (*task)(void *data), void *data);
+    void *context; /* the first argument of `run` */
+    uint64_t count; /* of threads */
+    void *scratch; /* {upper}_THREAD_BYTES for each thread but the first, aligned to 64 bytes */
+}};
 
 "
     );
@@ -70,7 +84,10 @@ fn function(text: &mut String, library: &Library, routine: &LibraryRoutine) {
         library.targets.iter().map(|target| library.entry_name(routine, target)).collect();
     text.push('\n');
     for entry in &entries {
-        let _ = writeln!(text, "int64_t {entry}(void *const *args, const int64_t *bindings, void *arena);");
+        let _ = writeln!(
+            text,
+            "int64_t {entry}(void *const *args, const int64_t *bindings, void *arena, const struct {library_name}_threads *threads);"
+        );
     }
     let _ = write!(text, "\n/* The routine `{name}`");
     let parameters = routine.function_parameters();
@@ -102,6 +119,7 @@ fn function(text: &mut String, library: &Library, routine: &LibraryRoutine) {
         }
     }
     declared.push("void *arena".to_owned());
+    declared.push(format!("const struct {library_name}_threads *threads"));
     let or_null = |list: Vec<String>| if list.is_empty() { "0".to_owned() } else { list.join(", ") };
     let _ = write!(
         text,
@@ -114,7 +132,7 @@ fn function(text: &mut String, library: &Library, routine: &LibraryRoutine) {
         or_null(values),
     );
     for (at, entry) in entries.iter().enumerate() {
-        let _ = writeln!(text, "    if (level == {at}) return {entry}(args, values, arena);");
+        let _ = writeln!(text, "    if (level == {at}) return {entry}(args, values, arena, threads);");
     }
     text.push_str("    return -2;\n}\n");
 }

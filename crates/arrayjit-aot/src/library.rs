@@ -70,6 +70,7 @@ pub struct LibraryRoutine {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) symbol_names: Vec<String>,
     pub(crate) arena_bytes: usize,
+    pub(crate) thread_bytes: usize,
     /// The entry and the kernels of each level.
     code: Vec<(ObjectFunction, Vec<ObjectFunction>)>,
 }
@@ -114,6 +115,11 @@ impl LibraryRoutine {
     /// Bytes of the arena that a run needs.
     pub fn arena_bytes(&self) -> usize {
         self.arena_bytes
+    }
+
+    /// Bytes of scratch memory that each thread but the first needs, a multiple of 64.
+    pub fn thread_bytes(&self) -> usize {
+        self.thread_bytes
     }
 
     /// Whether the code of a level calls products of `arrayjit-rt`.
@@ -300,6 +306,11 @@ impl Library {
         self.routines.iter().map(|routine| routine.arena_bytes).max().unwrap_or(0)
     }
 
+    /// The most bytes of scratch memory that any routine needs for each thread but the first.
+    pub fn thread_bytes(&self) -> usize {
+        self.routines.iter().map(|routine| routine.thread_bytes).max().unwrap_or(0)
+    }
+
     /// Writes the files of the library into a folder, under its name.
     ///
     /// # Errors
@@ -345,6 +356,7 @@ impl LibraryRoutine {
     /// Adds the code of another level.
     fn append(&mut self, level: LibraryRoutine) {
         self.arena_bytes = self.arena_bytes.max(level.arena_bytes);
+        self.thread_bytes = self.thread_bytes.max(level.thread_bytes);
         // Levels may cut loops into other strips. Only the names of the longest list are kept, for errors.
         if level.symbols.len() > self.symbols.len() {
             (self.symbols, self.symbol_names) = (level.symbols, level.symbol_names);
@@ -401,7 +413,8 @@ impl RoutineCompiler<'_> {
         let entry =
             entry.map_err(|source| AotError::Entry { routine: name.clone(), source: Box::new(source) })?;
         let symbol_names = signature::symbol_names(&symbols, &arrays);
-        Ok(LibraryRoutine { name, arrays, symbols, symbol_names, arena_bytes, code: vec![(entry, kernels)] })
+        let (thread_bytes, code) = (object::thread_bytes(code), vec![(entry, kernels)]);
+        Ok(LibraryRoutine { name, arrays, symbols, symbol_names, arena_bytes, thread_bytes, code })
     }
 
     fn places(self, program: &CompiledProgram, code: &Code) -> Result<NodePlaces, AotError> {

@@ -28,7 +28,8 @@ pub(crate) fn write(library: &Library) -> String {
         false => ("", String::new(), String::new(), ""),
     };
     let about = if has_file { ", with the contents of the file of constants" } else { "" };
-    let (triple, arena, levels) = (&library.triple, library.arena_bytes(), levels.join(", "));
+    let (triple, levels) = (&library.triple, levels.join(", "));
+    let (arena, thread) = (library.arena_bytes(), library.thread_bytes());
     let _ = write!(
         text,
         "/// The routines of `{lib}` for `{triple}`.
@@ -44,6 +45,8 @@ impl{lifetime} {name}{lifetime} {{
     pub const LEVELS: &'static [arrayjit_rt::ProcessorLevel] = &[{levels}];
     /// Bytes of the arena, which suffice for every routine.
     pub const ARENA_BYTES: usize = {arena};
+    /// Bytes of scratch memory that each thread but the first needs in a `ThreadedArena`.
+    pub const THREAD_BYTES: usize = {thread};
 
     /// Chooses the best code that this processor can run{about}.
     ///
@@ -100,10 +103,10 @@ fn method(text: &mut String, library: &Library, routine: &LibraryRoutine) {
             }
         };
     }
-    let arena = library.arena_bytes();
+    let (arena, thread) = (library.arena_bytes(), library.thread_bytes());
     let _ = writeln!(
         text,
-        "        arena: &mut arrayjit_rt::Arena<{arena}>,\n    ) -> Result<(), arrayjit_rt::CallError> {{"
+        "        arena: &mut impl arrayjit_rt::RunMemory<{arena}, {thread}>,\n    ) -> Result<(), arrayjit_rt::CallError> {{"
     );
     let entries: Vec<String> =
         library.targets.iter().map(|target| library.entry_name(routine, target)).collect();
@@ -111,7 +114,7 @@ fn method(text: &mut String, library: &Library, routine: &LibraryRoutine) {
     for entry in &entries {
         let _ = writeln!(
             text,
-            "            fn {entry}(args: *const *mut u8, bindings: *const i64, arena: *mut u8) -> i64;"
+            "            fn {entry}(args: *const *mut u8, bindings: *const i64, arena: *mut u8, threads: *const arrayjit_rt::ObjectThreads) -> i64;"
         );
     }
     let symbols: Vec<String> = routine.symbol_names.iter().map(|name| format!("{name:?}")).collect();

@@ -2,11 +2,33 @@
 
 use core::fmt;
 
-use crate::memory::Arena;
+use crate::threads::RunMemory;
 
 /// The function of an object that runs a routine: it takes the addresses of the arrays that the caller gives,
-/// the values of the routine's parameters, and the address of an arena.
-pub type Entry = unsafe extern "C" fn(args: *const *mut u8, bindings: *const i64, arena: *mut u8) -> i64;
+/// the values of the routine's parameters, the address of an arena, and threads or null.
+pub type Entry = unsafe extern "C" fn(
+    args: *const *mut u8,
+    bindings: *const i64,
+    arena: *mut u8,
+    threads: *const ObjectThreads,
+) -> i64;
+
+/// A task of an object, with its argument.
+pub type ObjectTask = unsafe extern "C" fn(data: *mut ());
+
+/// Threads as objects take them.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ObjectThreads {
+    /// Calls `task(data)` on up to `count` threads, and returns when all these calls have returned.
+    pub run: unsafe extern "C" fn(context: *mut (), count: u64, task: ObjectTask, data: *mut ()),
+    /// The first argument of `run`.
+    pub context: *mut (),
+    /// The number of threads.
+    pub count: u64,
+    /// Scratch memory of all threads but one, aligned to 64 bytes.
+    pub scratch: *mut u8,
+}
 
 /// The reason why a routine did not run. No array has changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,18 +73,20 @@ impl core::error::Error for CallError {}
 ///
 /// `entry` is the entry of a routine whose code this processor can run. `args` has the address of each array
 /// that it takes, in order, of the element type, the size and the access that it expects, and none that it
-/// writes overlaps another. `bindings` has the value of each parameter. The arena has at least the bytes that
-/// the routine needs.
-pub unsafe fn run<const BYTES: usize>(
+/// writes overlaps another. `bindings` has the value of each parameter. The arena and the scratch memory of
+/// threads have at least the bytes that the routine needs.
+pub unsafe fn run<const BYTES: usize, const THREAD_BYTES: usize>(
     routine: &'static str,
     symbols: &[&'static str],
     entry: Entry,
     args: &[*mut u8],
     bindings: &[i64],
-    arena: &mut Arena<BYTES>,
+    memory: &mut impl RunMemory<BYTES, THREAD_BYTES>,
 ) -> Result<(), CallError> {
-    // SAFETY: the caller's promise.
-    let status = unsafe { entry(args.as_ptr(), bindings.as_ptr(), arena.as_mut_ptr()) };
+    let status = memory.call(|arena, threads| {
+        // SAFETY: the caller's promise.
+        unsafe { entry(args.as_ptr(), bindings.as_ptr(), arena, threads) }
+    });
     match usize::try_from(status) {
         Ok(0) => Ok(()),
         Ok(at) => {

@@ -1,13 +1,14 @@
 //! Runs a network that `arrayjit-aot` compiled: reads the values of the input from standard input, and writes
-//! those of the output to standard output. The program has no compiler, and maps no executable memory:
-//! kernels and weights are in its file like any other code and data.
+//! those of the output to standard output. The number of threads may be an argument. The program has no
+//! compiler, and maps no executable memory: kernels and weights are in its file like any other code and data.
 
+use std::env::args;
 use std::error::Error;
 use std::io::{Read, Write, stdin, stdout};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use arrayjit_rt::{Aligned, Arena};
+use arrayjit_rt::{Aligned, Arena, ThreadedArena, on_threads};
 
 #[allow(unsafe_code, reason = "the module calls functions of an object file")]
 mod model {
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
+    let threads = args().nth(1).map_or(Ok(1), |count| count.parse())?;
     let model = model::Model::new()?; // chooses the code for this processor
     // SAFETY: this function is called once, and nothing else names the arena.
     let arena = unsafe { &mut *(&raw mut ARENA) };
@@ -41,7 +43,11 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     x.iter_mut().zip(values).for_each(|(x, value)| *x = f32::from_le_bytes(*value));
     let ready = start.elapsed();
-    model.run(&x, &mut y, arena)?;
+    let mut scratch: Vec<_> = (1..threads).map(|_| Arena::new()).collect();
+    on_threads(threads, |run| {
+        let memory = &mut ThreadedArena { arena, scratch: &mut scratch, run };
+        model.run(&x, &mut y, memory)
+    })?;
     let done = start.elapsed();
     y.iter().try_for_each(|value| stdout().write_all(&value.to_le_bytes()))?;
     eprintln!("ready after {} µs, done after {} µs", ready.as_micros(), done.as_micros());

@@ -8,6 +8,20 @@
 /* Bytes of the arena, which suffice for every routine. All arrays and the arena are aligned to 64 bytes. */
 #define TONE_FILTER_ARENA_BYTES 0
 
+/* Bytes of scratch memory for each thread but the first. */
+#define TONE_FILTER_THREAD_BYTES 0
+
+/* Threads that divide the work of a routine. A null pointer stands for the thread that calls. Results do not
+   depend on the threads. */
+struct tone_filter_threads {
+    /* Calls task(data) on up to `count` threads, and returns when all these calls have returned. They may be
+       fewer, more or later, or all on one thread. */
+    void (*run)(void *context, uint64_t count, void (*task)(void *data), void *data);
+    void *context; /* the first argument of `run` */
+    uint64_t count; /* of threads */
+    void *scratch; /* TONE_FILTER_THREAD_BYTES for each thread but the first, aligned to 64 bytes */
+};
+
 /* The best code that this processor can run, for the parameter `level` of routines; -1 if there is none. */
 static inline int tone_filter_level(void) {
     if (__builtin_cpu_supports("x86-64-v4")) return 0;
@@ -16,9 +30,9 @@ static inline int tone_filter_level(void) {
     return -1;
 }
 
-int64_t tone_filter_step_x86_64_v4(void *const *args, const int64_t *bindings, void *arena);
-int64_t tone_filter_step_x86_64_v3(void *const *args, const int64_t *bindings, void *arena);
-int64_t tone_filter_step_x86_64_v2(void *const *args, const int64_t *bindings, void *arena);
+int64_t tone_filter_step_x86_64_v4(void *const *args, const int64_t *bindings, void *arena, const struct tone_filter_threads *threads);
+int64_t tone_filter_step_x86_64_v3(void *const *args, const int64_t *bindings, void *arena, const struct tone_filter_threads *threads);
+int64_t tone_filter_step_x86_64_v2(void *const *args, const int64_t *bindings, void *arena, const struct tone_filter_threads *threads);
 
 /* The routine `step`
    `x`: f32[8, 3], read
@@ -26,12 +40,12 @@ int64_t tone_filter_step_x86_64_v2(void *const *args, const int64_t *bindings, v
    `n`: 1 to 8
    Returns 0; or -1 if an array is not aligned, -2 if there is no such level, and the position from 1 of a
    value that is out of its range. Nothing has changed then. */
-static inline int64_t tone_filter_step(int level, const float *x, float *y, int64_t n, void *arena) {
+static inline int64_t tone_filter_step(int level, const float *x, float *y, int64_t n, void *arena, const struct tone_filter_threads *threads) {
     void *const args[] = {(void *)x, (void *)y};
     const int64_t values[] = {n};
-    if (level == 0) return tone_filter_step_x86_64_v4(args, values, arena);
-    if (level == 1) return tone_filter_step_x86_64_v3(args, values, arena);
-    if (level == 2) return tone_filter_step_x86_64_v2(args, values, arena);
+    if (level == 0) return tone_filter_step_x86_64_v4(args, values, arena, threads);
+    if (level == 1) return tone_filter_step_x86_64_v3(args, values, arena, threads);
+    if (level == 2) return tone_filter_step_x86_64_v2(args, values, arena, threads);
     return -2;
 }
 

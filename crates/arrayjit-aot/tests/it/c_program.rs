@@ -18,7 +18,7 @@ static int check(void) {
     int level = tone_level();
     if (level < 0) return 10;
     for (int i = 0; i < 24; i++) x[i] = (float)i;
-    if (tone_step(level, x, y, 8, arena) != 0) return 11;
+    if (tone_step(level, x, y, 8, arena, 0) != 0) return 11;
     for (int row = 0; row < 8; row++) {
         for (int o = 0; o < 2; o++) {
             float sum = 0;
@@ -26,9 +26,45 @@ static int check(void) {
             if (y[2 * row + o] != sum) return 12;
         }
     }
-    if (tone_step(level, x, y, 9, arena) != 1) return 13;
-    if (tone_step(level, x, y + 1, 8, arena) != -1) return 14;
-    return tone_step(7, x, y, 8, arena) == -2 ? 0 : 15;
+    if (tone_step(level, x, y, 9, arena, 0) != 1) return 13;
+    if (tone_step(level, x, y + 1, 8, arena, 0) != -1) return 14;
+    return tone_step(7, x, y, 8, arena, 0) == -2 ? 0 : 15;
+}
+"#;
+
+/// A program whose routine runs on threads of the system.
+const THREADED: &str = r#"
+#include <pthread.h>
+#include <string.h>
+
+static _Alignas(64) float in[2048 * 512], once[2048], divided[2048];
+static _Alignas(64) unsigned char scratch[3 * TONE_THREAD_BYTES + 1];
+
+struct call { void (*task)(void *data); void *data; };
+
+static void *run_call(void *call) {
+    ((struct call *)call)->task(((struct call *)call)->data);
+    return 0;
+}
+
+/* Calls a task on threads, and counts the tasks. */
+static void run(void *context, uint64_t count, void (*task)(void *data), void *data) {
+    pthread_t threads[3];
+    struct call call = {task, data};
+    for (uint64_t i = 0; i < count - 1; i++) pthread_create(&threads[i], 0, run_call, &call);
+    task(data);
+    for (uint64_t i = 0; i < count - 1; i++) pthread_join(threads[i], 0);
+    ++*(int *)context;
+}
+
+int main(void) {
+    int tasks = 0;
+    struct tone_threads threads = {run, &tasks, 4, scratch};
+    for (int i = 0; i < 2048 * 512; i++) in[i] = (float)(i % 1013) / 7;
+    if (tone_rows(tone_level(), in, once, arena, 0) != 0) return 20;
+    if (tone_rows(tone_level(), in, divided, arena, &threads) != 0) return 21;
+    if (memcmp(once, divided, sizeof once) != 0 || once[2047] == 0) return 22;
+    return tasks > 0 ? check() : 23;
 }
 "#;
 
@@ -55,11 +91,12 @@ fn c_programs_call_routines() {
     let w = HostArray::from_slice(&[1f32, 2., 3., 4., 5., 6.], [2, 3]).expect("a small array");
     let text = "size n <= 8; input x f32[n, 3], w f32[2, 3]; y[i,o] :+= x[i,k] * w[o,k]; keep y";
     library.add_text("step", text, &[("w", &w)]).expect("a valid text");
+    let rows = "input x f32[2048, 512]; y[i] :+= tanh(x[i,k]); keep y";
+    library.add_text("rows", rows, &[]).expect("a valid text");
     library.write(folder.path()).expect("a writable folder");
     // The code of the level without fused multiply-add calls a function of the runtime, which C lacks.
     let stub = "float arrayjit_rt_fma_f32(float a, float b, float c) { return a * b + c; }\n";
-    let main = format!("{stub}int main(void) {{ return check(); }}");
-    check(folder.path(), "with_library", &main, &[]);
+    check(folder.path(), "with_library", &format!("{stub}{THREADED}"), &["-pthread"]);
     let start = format!(
         "{stub}
 __attribute__((force_align_arg_pointer, noreturn)) void _start(void) {{

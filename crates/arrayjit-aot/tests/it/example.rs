@@ -46,9 +46,10 @@ fn built(folder: &Path, name: &str) -> PathBuf {
     target.join("release/aot")
 }
 
-/// The bytes that the program writes for this input, and its messages.
-fn output_of(program: &Path, input: &[u8]) -> Result<(Vec<u8>, String), String> {
+/// The bytes that the program writes for this input on threads, and its messages.
+fn output_of(program: &Path, threads: &str, input: &[u8]) -> Result<(Vec<u8>, String), String> {
     let mut child = Command::new(program)
+        .arg(threads)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -83,16 +84,19 @@ fn check(file: &Path, sizes: &[&str], name: &str) {
     compiled(file, folder.path(), sizes).expect("the model is one routine");
     let program = built(folder.path(), name);
     let (x, expected) = run_in_session(file);
-    let (found, messages) = output_of(&program, x.bytes()).expect("the program runs");
-    assert!(found == expected, "the outputs differ");
+    for threads in ["3", "1"] {
+        let (found, messages) = output_of(&program, threads, x.bytes()).expect("the program runs");
+        assert!(found == expected, "the outputs differ on {threads} threads");
+        println!("{name}, {threads} threads: {messages}");
+    }
 
     let bytes = |file: &Path| fs::metadata(file).expect("the file").len();
     let constants = tempfile::tempdir().expect("a folder");
     compiled(file, constants.path(), &[sizes, &["--constants", "file"]].concat()).expect("the same model");
     let size = bytes(&program) - bytes(&constants.path().join("model.constants"));
-    println!("{name}: {size} bytes beside the weights, {messages}");
+    println!("{name}: {size} bytes beside the weights");
     assert!(size < MOST_BYTES, "{size} bytes");
-    let error = output_of(&program, &x.bytes()[4..]).expect_err("an element is missing");
+    let error = output_of(&program, "1", &x.bytes()[4..]).expect_err("an element is missing");
     assert!(error.contains("bytes of input"), "{error}");
 }
 

@@ -175,16 +175,19 @@ impl LoadedObject {
         LoadedObject { entries: global.map(entry).collect(), code: image.load() }
     }
 
-    /// Calls an entry.
+    /// An entry, which may be called while the object exists.
+    pub(crate) fn entry(&self, name: &str) -> arrayjit_rt::Entry {
+        // SAFETY: the object has an entry there.
+        unsafe { std::mem::transmute(self.code.address(self.entries[name])) }
+    }
+
+    /// Calls an entry on this thread.
     ///
     /// # Safety
     ///
     /// The promise of [`arrayjit_rt::run`].
     pub(crate) unsafe fn call(&self, name: &str, args: &[*mut u8], bindings: &[i64], arena: *mut u8) -> i64 {
-        let offset = self.entries[name];
-        // SAFETY: the object has an entry there.
-        let entry: arrayjit_rt::Entry = unsafe { std::mem::transmute(self.code.address(offset)) };
         // SAFETY: the caller's promise.
-        unsafe { entry(args.as_ptr(), bindings.as_ptr(), arena) }
+        unsafe { self.entry(name)(args.as_ptr(), bindings.as_ptr(), arena, std::ptr::null()) }
     }
 }

@@ -17,3 +17,4 @@ mod onnx_builder;
 mod programs;
 mod random;
 mod speed;
+mod threads;

@@ -79,7 +79,7 @@ fn fill(values: &mut HostArray, dtype: DType, numbers: &[f64]) {
 }
 
 /// The values of all arrays after a run of the text on a backend of this process.
-fn reference_of_text(text: &str, routine: &LibraryRoutine, bindings: &[i64]) -> Vec<HostArray> {
+pub(crate) fn reference_of_text(text: &str, routine: &LibraryRoutine, bindings: &[i64]) -> Vec<HostArray> {
     let backend = Backend::open("inline").expect("a backend");
     let compiled = backend.compile(text, &Nodes::default()).expect("a valid text");
     reference(&backend, &compiled, routine, bindings)
@@ -144,12 +144,8 @@ pub(crate) fn run_on(
     bindings: &[i64],
 ) -> Result<Vec<Vec<u8>>, i64> {
     let mut called = CalledEntry::with_values(object, entry, routine, values);
-    let bytes = |(lines, array): (&Vec<Line>, &arrayjit_aot::ArrayParameter)| {
-        let all: Vec<u8> = lines.iter().flat_map(|line| line.0).collect();
-        all[..array.len() * array.dtype.size_bytes()].to_vec()
-    };
     match called.status(bindings) {
-        0 => Ok(called.memory.iter().zip(routine.arrays()).map(bytes).collect()),
+        0 => Ok(called.bytes(routine)),
         status => Err(status),
     }
 }
@@ -163,11 +159,25 @@ pub(crate) struct CalledEntry<'o> {
 }
 
 impl<'o> CalledEntry<'o> {
+    /// The addresses of the arrays.
+    pub(crate) fn args(&mut self) -> Vec<*mut u8> {
+        self.memory.iter_mut().map(|lines| lines.as_mut_ptr().cast()).collect()
+    }
+
+    /// The bytes of all arrays.
+    pub(crate) fn bytes(&self, routine: &LibraryRoutine) -> Vec<Vec<u8>> {
+        let bytes = |(lines, array): (&Vec<Line>, &arrayjit_aot::ArrayParameter)| {
+            let all: Vec<u8> = lines.iter().flat_map(|line| line.0).collect();
+            all[..array.len() * array.dtype.size_bytes()].to_vec()
+        };
+        self.memory.iter().zip(routine.arrays()).map(bytes).collect()
+    }
+
     pub(crate) fn new(object: &'o LoadedObject, entry: &'o str, routine: &LibraryRoutine) -> Self {
         CalledEntry::with_values(object, entry, routine, &values(routine))
     }
 
-    fn with_values(
+    pub(crate) fn with_values(
         object: &'o LoadedObject,
         entry: &'o str,
         routine: &LibraryRoutine,
@@ -178,7 +188,7 @@ impl<'o> CalledEntry<'o> {
     }
 
     fn status(&mut self, bindings: &[i64]) -> i64 {
-        let args: Vec<*mut u8> = self.memory.iter_mut().map(|lines| lines.as_mut_ptr().cast()).collect();
+        let args = self.args();
         // SAFETY: the arrays have the sizes of the routine, and the processor the level of the entry.
         unsafe { self.object.call(self.entry, &args, bindings, self.arena.as_mut_ptr().cast()) }
     }

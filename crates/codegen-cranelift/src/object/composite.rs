@@ -4,7 +4,7 @@
 //! products take the addresses of the kernel's nodes, followed by those of the shared nodes, and the values
 //! of the kernel's symbols, followed by those of loops.
 
-use codegen_core::{CodegenError, Kernel};
+use codegen_core::{CodegenError, Kernel, KernelAbi};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     AbiParam, BlockArg, Function, InstBuilder, Signature, StackSlotData, StackSlotKind, UserFuncName, Value,
@@ -25,14 +25,14 @@ use crate::emit;
 use crate::emit::ssa::PLAIN;
 use crate::support::failed;
 
-/// Compiles a planned kernel, and returns the bytes of its scratch memory too. `compile` compiles a part, and
-/// returns the bytes of the part's scratch memory.
+/// Compiles a planned kernel, and returns its ABI too. `compile` compiles a part, and returns the bytes of
+/// the part's scratch memory.
 pub(super) fn compose(
     kernel: &Kernel,
     plan: &CompositePlan<UnlinkedPlan>,
     isa: &dyn TargetIsa,
     compile: impl FnMut(&Kernel) -> Result<(ObjectFunction, usize), CodegenError>,
-) -> Result<(ObjectFunction, usize), CodegenError> {
+) -> Result<(ObjectFunction, KernelAbi), CodegenError> {
     let signature = emit::signature(isa.default_call_conv());
     let mut func = Function::with_name_signature(UserFuncName::user(0, 0), signature);
     let mut context = FunctionBuilderContext::new();
@@ -50,14 +50,17 @@ pub(super) fn compose(
     let scratch = builder.ins().iadd_imm_s(scratch, shared_bytes as i64);
     let call = CallValues { args, bindings, scratch, range: [begin, end] };
     let function = ObjectFunction::from(Vec::new());
-    let mut composer = Composer { kernel, builder, isa, call, function, scratch_bytes: 0, compile };
+    let mut abi = kernel.abi().clone();
+    abi.scratch_bytes = 0;
+    let mut composer = Composer { kernel, builder, isa, call, function, abi, compile };
     composer.parts(&plan.parts)?;
-    let Composer { mut builder, function, scratch_bytes, .. } = composer;
+    let Composer { mut builder, function, mut abi, .. } = composer;
+    abi.scratch_bytes += shared_bytes;
     builder.ins().return_(&[]);
     builder.seal_all_blocks();
     builder.finalize(isa.frontend_config());
     let ObjectFunction { code, relocations, .. } = compiled(func, isa, &kernel.abi().name)?;
-    Ok((ObjectFunction { code, relocations, ..function }, shared_bytes + scratch_bytes))
+    Ok((ObjectFunction { code, relocations, ..function }, abi))
 }
 
 /// The number of symbols of the parts with the most loops around them.
@@ -109,8 +112,8 @@ struct Composer<'a, F> {
     call: CallValues,
     /// The function without its code.
     function: ObjectFunction,
-    /// The largest scratch memory of any part, in bytes.
-    scratch_bytes: usize,
+    /// That of the kernel, with the largest scratch memory of any part and the largest grain of any product.
+    abi: KernelAbi,
     compile: F,
 }
 
@@ -167,7 +170,7 @@ impl<F: FnMut(&Kernel) -> Result<(ObjectFunction, usize), CodegenError>> Compose
     }
 
     fn product(&mut self, gemm: &PlannedGemm<UnlinkedPlan>) -> Result<(), CodegenError> {
-        self.scratch_bytes = self.scratch_bytes.max(gemm.plan.scratch_bytes());
+        self.abi.scratch_bytes = self.abi.scratch_bytes.max(gemm.plan.scratch_bytes());
         let product = self.function.products.len();
         let name = &self.kernel.abi().name;
         let data_of_plan = postcard::to_extend(&gemm.plan.data(), Vec::new())
@@ -175,7 +178,11 @@ impl<F: FnMut(&Kernel) -> Result<(ObjectFunction, usize), CodegenError>> Compose
         let functions = gemm.plan.functions().map(<[u8]>::to_vec).collect();
         self.function.products.push(ObjectProduct { data: data_of_plan, functions });
         let [begin, end] = match gemm.unit() {
-            Some(unit) => self.call.range.map(|at| self.builder.ins().imul_imm_s(at, unit as i64)),
+            Some(unit) => {
+                let grain = gemm.plan.grain().div_ceil(unit);
+                self.abi.launch.grain = self.abi.launch.grain.max(grain);
+                self.call.range.map(|at| self.builder.ins().imul_imm_s(at, unit as i64))
+            }
             None => [0, 1].map(|at| self.builder.ins().iconst(types::I64, at)),
         };
         let plan = data(self.builder.func, PRODUCTS, product);
@@ -190,7 +197,7 @@ impl<F: FnMut(&Kernel) -> Result<(ObjectFunction, usize), CodegenError>> Compose
 
     fn alone(&mut self, kernel: &Kernel) -> Result<(), CodegenError> {
         let (part, scratch_bytes) = (self.compile)(kernel)?;
-        self.scratch_bytes = self.scratch_bytes.max(scratch_bytes);
+        self.abi.scratch_bytes = self.abi.scratch_bytes.max(scratch_bytes);
         let at = self.function.parts.len();
         let function = kernel_callee(self.builder.func, self.isa, (PARTS, at), &part);
         self.function.parts.push(part);

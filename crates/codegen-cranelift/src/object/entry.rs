@@ -1,13 +1,26 @@
 //! The function that runs a routine: straight-line code that calls its kernels.
 //!
 //! ```text
-//! extern "C" fn(args: *const *mut u8, bindings: *const i64, arena: *mut u8) -> i64
+//! extern "C" fn(args: *const *mut u8, bindings: *const i64, arena: *mut u8, threads: *const Threads) -> i64
 //! ```
 //!
 //! `args` has the address of each node that the caller gives, `bindings` the value of each parameter among
 //! the symbols, and `arena` the temporaries followed by the scratch memory of kernels, all aligned to 64
 //! bytes. The result is 0, or, before anything is computed, the position from 1 of the first symbol whose
 //! value is out of its range, or [`MISALIGNED`]. So callers in every language have the same checks.
+//!
+//! `threads` is null, or the threads over which kernels are divided:
+//!
+//! ```text
+//! struct Threads {
+//!     run: extern "C" fn(context: *mut (), count: u64, task: extern "C" fn(data: *mut ()), data: *mut ()),
+//!     context: *mut (),
+//!     count: u64,
+//!     scratch: *mut u8, // `thread_bytes` for each thread but one, aligned to 64 bytes
+//! }
+//! ```
+//!
+//! `run` calls `task(data)` on up to `count` threads, and returns when all these calls have returned.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +28,17 @@ use codegen_core::scheduled::{Binding, KernelCall, Slot};
 use codegen_core::{BASE_ALIGNMENT, Code, CodegenError, KernelAbi, LaunchEnd, Payload};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AbiParam, Function, GlobalValue, InstBuilder, Signature, StackSlot, StackSlotData, StackSlotKind,
-    UserFuncName, Value, types,
+    AbiParam, BlockArg, Function, GlobalValue, InstBuilder, Signature, StackSlot, StackSlotData,
+    StackSlotKind, UserFuncName, Value, types,
 };
-use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 #[cfg(doc)]
 use lowered_ir::ir::Symbol;
 
 use super::{
-    DATA, KERNELS, ObjectFunction, ObjectModule, ObjectTarget, affine, compiled, data, kernel_callee,
+    DATA, KERNELS, ObjectFunction, ObjectModule, ObjectTarget, PARTS, affine, callee, compiled, data,
+    kernel_callee, kernel_convention, parallel_call,
 };
 use crate::caps::ALIGNMENT;
 use crate::emit::ssa::PLAIN;
@@ -96,22 +110,51 @@ pub fn entry(
     let block = builder.create_block();
     builder.append_block_params_for_function_params(block);
     builder.switch_to_block(block);
-    let [args, bindings, arena] = [0, 1, 2].map(|at| builder.block_params(block)[at]);
+    let [args, bindings, arena, threads] = [0, 1, 2, 3].map(|at| builder.block_params(block)[at]);
     let slots = [most(code, |call| call.args.len()), most(code, |call| call.bindings.len())];
     let [args_slot, bindings_slot] = slots.map(|length| {
         builder.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 8 * length, 3))
     });
-    let mut writer = EntryWriter { builder, isa: &*isa, code, module, args, arena, args_slot, bindings_slot };
+    let (record, dividers) = (None, Vec::new());
+    let mut writer = EntryWriter {
+        builder,
+        isa: &*isa,
+        code,
+        module,
+        args,
+        arena,
+        threads,
+        args_slot,
+        bindings_slot,
+        record,
+        dividers,
+    };
     writer.check_alignment(places);
     let symbols = writer.symbols(bindings);
     let data = data(writer.builder.func, DATA, 0);
     code.schedule().calls().iter().try_for_each(|call| writer.call(call, &symbols, places, data))?;
     let done = writer.builder.ins().iconst(types::I64, 0);
     writer.builder.ins().return_(&[done]);
-    writer.builder.seal_all_blocks();
-    writer.builder.finalize(isa.frontend_config());
-    Ok(compiled(func, &*isa, code.schedule().name())?)
+    let EntryWriter { mut builder, dividers, .. } = writer;
+    builder.seal_all_blocks();
+    builder.finalize(isa.frontend_config());
+    let parts = dividers.into_iter().map(|(_, divider)| divider).collect();
+    Ok(ObjectFunction { parts, ..compiled(func, &*isa, code.schedule().name())? })
 }
+
+/// The bytes of scratch memory that each thread but the first needs, a multiple of 64.
+pub fn thread_bytes(code: &Code) -> usize {
+    let divided = code.artifact().kernels().iter().filter(|abi| is_divisible(abi));
+    divided.map(|abi| abi.scratch_bytes).max().unwrap_or(0).next_multiple_of(ALIGNMENT)
+}
+
+/// Whether a kernel has work for two threads.
+fn is_divisible(abi: &KernelAbi) -> bool {
+    abi.launch.extent / abi.launch.grain.max(1) > 1
+}
+
+/// Parts of a kernel for each thread, so that threads of unequal speed finish together.
+const PARTS_PER_THREAD: i64 = 4;
 
 /// The bytes of an arena: the temporaries of a routine, and the scratch memory of its kernels behind them.
 pub fn arena_bytes(code: &Code) -> usize {
@@ -130,7 +173,7 @@ fn most(code: &Code, length: impl Fn(&KernelCall) -> usize) -> u32 {
 
 fn signature(isa: &dyn TargetIsa) -> Signature {
     let mut signature = Signature::new(isa.default_call_conv());
-    signature.params.extend([AbiParam::new(types::I64); 3]);
+    signature.params.extend([AbiParam::new(types::I64); 4]);
     signature.returns.push(AbiParam::new(types::I64));
     signature
 }
@@ -142,12 +185,17 @@ struct EntryWriter<'a> {
     module: &'a ObjectModule,
     args: Value,
     arena: Value,
+    threads: Value,
     args_slot: StackSlot,
     bindings_slot: StackSlot,
+    /// The record of a call that is divided.
+    record: Option<StackSlot>,
+    /// The functions that divide calls of kernels, by the calling convention of the kernels.
+    dividers: Vec<(CallConv, ObjectFunction)>,
 }
 
 impl EntryWriter<'_> {
-    /// Returns [`MISALIGNED`] if the arena or an argument is.
+    /// Returns [`MISALIGNED`] if the arena, an argument or the scratch memory of threads is.
     fn check_alignment(&mut self, places: &[Option<NodePlace>]) {
         let arguments: BTreeSet<usize> = places
             .iter()
@@ -162,8 +210,25 @@ impl EntryWriter<'_> {
             let address = self.builder.ins().load(types::I64, PLAIN, self.args, 8 * at as i32);
             all = self.builder.ins().bor(all, address);
         }
+        if thread_bytes(self.code) > 0 {
+            let scratch = self.scratch_of_threads();
+            all = self.builder.ins().bor(all, scratch);
+        }
         let low = self.builder.ins().band_imm_s(all, BASE_ALIGNMENT as i64 - 1);
         self.return_if(low, MISALIGNED);
+    }
+
+    /// The address of the scratch memory of threads, or 0 if there are none.
+    fn scratch_of_threads(&mut self) -> Value {
+        let [given, next] = [0; 2].map(|_| self.builder.create_block());
+        let scratch = self.builder.append_block_param(next, types::I64);
+        let none = BlockArg::Value(self.threads);
+        self.builder.ins().brif(self.threads, given, &[], next, &[none]);
+        self.builder.switch_to_block(given);
+        let found = self.builder.ins().load(types::I64, PLAIN, self.threads, parallel_call::THREAD_SCRATCH);
+        self.builder.ins().jump(next, &[BlockArg::Value(found)]);
+        self.builder.switch_to_block(next);
+        scratch
     }
 
     /// Returns a constant unless a condition is 0.
@@ -235,12 +300,64 @@ impl EntryWriter<'_> {
         let args = self.builder.ins().stack_addr(types::I64, self.args_slot, 0);
         let bound = self.builder.ins().stack_addr(types::I64, self.bindings_slot, 0);
         let scratch = self.in_arena(scratch_offset(self.code));
-        let begin = self.builder.ins().iconst(types::I64, 0);
-        let end = self.end(&self.code.artifact().kernels()[call.kernel], &bindings);
+        let abi = &self.code.artifact().kernels()[call.kernel];
+        let end = self.end(abi, &bindings);
         let kernel = &self.module.kernels[call.kernel];
         let callee = kernel_callee(self.builder.func, self.isa, (KERNELS, call.kernel), kernel);
+        if is_divisible(abi) {
+            let function = self.builder.ins().func_addr(types::I64, callee);
+            return self.divide(abi, kernel, [function, args, bound, scratch, end]);
+        }
+        let begin = self.builder.ins().iconst(types::I64, 0);
         self.builder.ins().call(callee, &[args, bound, scratch, begin, end]);
         Ok(())
+    }
+
+    /// Calls the kernel at an address with these arguments up to `end`, on the caller's threads.
+    fn divide(
+        &mut self,
+        abi: &KernelAbi,
+        kernel: &ObjectFunction,
+        [function, args, bindings, scratch, end]: [Value; 5],
+    ) -> Result<(), EntryError> {
+        // Each part of a product packs operands for itself, and so may code whose end a call gives.
+        let is_prepared = !kernel.products.is_empty() || abi.launch.end.is_some();
+        let per_thread = if is_prepared { 1 } else { PARTS_PER_THREAD };
+        let [stride, grain, per_thread] =
+            [thread_bytes(self.code) as i64, abi.launch.grain.max(1) as i64, per_thread]
+                .map(|value| self.builder.ins().iconst(types::I64, value));
+        let slot = *self.record.get_or_insert_with(|| {
+            let bytes = parallel_call::RECORD_BYTES;
+            self.builder.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, bytes, 3))
+        });
+        for (offset, value) in [
+            (parallel_call::KERNEL, function),
+            (parallel_call::ARGS, args),
+            (parallel_call::BINDINGS, bindings),
+            (parallel_call::SCRATCH, scratch),
+            (parallel_call::SCRATCH_STRIDE, stride),
+            (parallel_call::END, end),
+            (parallel_call::GRAIN, grain),
+            (parallel_call::PARTS_PER_THREAD, per_thread),
+            (parallel_call::THREADS, self.threads),
+        ] {
+            self.builder.ins().stack_store(types::I64, value, slot, offset);
+        }
+        let divider = self.divider(kernel_convention(self.isa, kernel))?;
+        let signature = parallel_call::signature(self.isa);
+        let divider = callee(self.builder.func, PARTS, divider, signature);
+        let record = self.builder.ins().stack_addr(types::I64, slot, 0);
+        self.builder.ins().call(divider, &[record]);
+        Ok(())
+    }
+
+    /// The position of the function that divides calls of kernels with this calling convention.
+    fn divider(&mut self, convention: CallConv) -> Result<usize, EntryError> {
+        if let Some(at) = self.dividers.iter().position(|(other, _)| *other == convention) {
+            return Ok(at);
+        }
+        self.dividers.push((convention, parallel_call::divider(self.isa, convention)?));
+        Ok(self.dividers.len() - 1)
     }
 
     fn address(

@@ -13,6 +13,7 @@
 
 mod composite; // kernels that run products
 mod entry; // the function that runs a routine
+mod parallel_call; // calls of kernels on threads
 mod target; // processors and systems
 
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ use microkernels::UnlinkedPlan;
 use rayon::prelude::*;
 use target_lexicon::Architecture;
 
-pub use self::entry::{EntryError, MISALIGNED, NodePlace, arena_bytes, entry};
+pub use self::entry::{EntryError, MISALIGNED, NodePlace, arena_bytes, entry, thread_bytes};
 pub use self::target::{ObjectFormat, ObjectLevel, ObjectTarget, TargetError};
 use crate::choice::CompilationChoice;
 use crate::compile::{KernelCompiler, LARGE_FUNCTION, codegen_error, guarded, workers};
@@ -208,10 +209,10 @@ impl ObjectCompiler {
         isa: &dyn TargetIsa,
         options: &CraneliftOptions,
     ) -> Result<(ObjectFunction, KernelAbi), CodegenError> {
-        let (function, scratch_bytes) = match self.plan(kernel)? {
-            Some(plan) => composite::compose(kernel, &plan, isa, |part| self.alone(part, isa, options))?,
-            None => self.alone(kernel, isa, options)?,
-        };
+        if let Some(plan) = self.plan(kernel)? {
+            return composite::compose(kernel, &plan, isa, |part| self.alone(part, isa, options));
+        }
+        let (function, scratch_bytes) = self.alone(kernel, isa, options)?;
         Ok((function, KernelAbi { scratch_bytes, ..kernel.abi().clone() }))
     }
 
@@ -299,11 +300,15 @@ fn kernel_callee(
     (namespace, number): (u32, usize),
     function: &ObjectFunction,
 ) -> FuncRef {
-    let call_conv = match function.is_system_v {
+    callee(func, namespace, number, emit::signature(kernel_convention(isa, function)))
+}
+
+/// The calling convention of a kernel or a part.
+fn kernel_convention(isa: &dyn TargetIsa, function: &ObjectFunction) -> CallConv {
+    match function.is_system_v {
         true if isa.triple().architecture == Architecture::X86_64 => CallConv::SystemV,
         _ => isa.default_call_conv(),
-    };
-    callee(func, namespace, number, emit::signature(call_conv))
+    }
 }
 
 /// A reference to data.
