@@ -21,7 +21,6 @@ c_functions! {
     "arrayjit_rt_rem_f64" rem_f64(a, b) -> f64 = libm::fmod(a, b);
     "arrayjit_rt_pow_i64" pow_i64(base, exponent) -> i64 = signed_power(base, exponent);
     "arrayjit_rt_pow_u64" pow_u64(base, exponent) -> u64 = power(base, exponent);
-    "arrayjit_rt_fma_f32" fma_f32(a, b, c) -> f32 = libm::fmaf(a, b, c);
     "arrayjit_rt_fma_f64" fma_f64(a, b, c) -> f64 = libm::fma(a, b, c);
     "arrayjit_rt_ceil_f32" ceil_f32(x) -> f32 = libm::ceilf(x);
     "arrayjit_rt_ceil_f64" ceil_f64(x) -> f64 = libm::ceil(x);

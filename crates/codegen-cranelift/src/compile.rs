@@ -359,7 +359,7 @@ fn suited(
 
 fn by_cranelift(kernel: &Kernel, isa: &Arc<dyn TargetIsa>, options: &CraneliftOptions) -> Emitted {
     let vectors = options.vector > VectorWidth::None && caps::has_vectors();
-    emit::emit(kernel, isa.frontend_config(), vectors)
+    emit::emit(kernel, &**isa, vectors)
 }
 
 /// Lists the code that [`CraneliftCompiler`] generates for a kernel. For a vector program, the listing has
@@ -508,7 +508,7 @@ mod tests {
         let oldest =
             cranelift_codegen::isa::lookup(native.triple().clone()).expect("this machine is supported");
         let isa = oldest.finish(Flags::new(flags)).expect("the flags fit");
-        let func = emit::emit(&kernel, isa.frontend_config(), false).func;
+        let func = emit::emit(&kernel, &*isa, false).func;
         let code = Compiled::Function(CraneliftCode::compile(func, &*isa).expect("a supported kernel"));
         let module = jit::host_module(vec![(code, kernel.abi().clone())]).expect("memory for code");
         let (mut x, mut y) = ([1.5f32, -1.5, -1.5, 2.5], [1.5f64, -1.5, -1.5, 2.5]);

@@ -81,9 +81,9 @@ impl RuntimeFunction {
 /// The address of a function.
 type AddressOf = fn() -> *const u8;
 
-/// The functions that Cranelift itself calls. Their numbers follow those of [`RuntimeFunction::ALL`].
-const LIBRARY: [(LibCall, AddressOf); 10] = [
-    (LibCall::FmaF32, || fma_f32 as *const u8),
+/// The functions that Cranelift itself calls. The fused multiply-add of `f32` is none of them, as `emit::fma`
+/// emits it. Their numbers follow those of [`RuntimeFunction::ALL`].
+const LIBRARY: [(LibCall, AddressOf); 9] = [
     (LibCall::FmaF64, || fma_f64 as *const u8),
     (LibCall::CeilF32, || ceil_f32 as *const u8),
     (LibCall::CeilF64, || ceil_f64 as *const u8),
@@ -123,7 +123,6 @@ pub(crate) fn symbol(number: u32) -> Option<&'static str> {
     }
     let (called, _) = LIBRARY.get((number as usize).checked_sub(RuntimeFunction::ALL.len())?)?;
     Some(match called {
-        LibCall::FmaF32 => "arrayjit_rt_fma_f32",
         LibCall::FmaF64 => "arrayjit_rt_fma_f64",
         LibCall::CeilF32 => "arrayjit_rt_ceil_f32",
         LibCall::CeilF64 => "arrayjit_rt_ceil_f64",
@@ -153,7 +152,6 @@ c_functions! {
     // The definitions in `lowered_ir::math` give the bits of the interpreter and of expanded code.
     sin_f64(x) -> f64 = math::unary_f64(UnaryOp::Sin, x);
     cos_f64(x) -> f64 = math::unary_f64(UnaryOp::Cos, x);
-    fma_f32(a, b, c) -> f32 = a.mul_add(b, c);
     fma_f64(a, b, c) -> f64 = a.mul_add(b, c);
     ceil_f32(x) -> f32 = x.ceil();
     ceil_f64(x) -> f64 = x.ceil();

@@ -313,3 +313,57 @@ fn wrong_calls_change_nothing() {
     let status = unsafe { object.call(&entry, &[off; 8], &[low], memory.as_mut_ptr().cast()) };
     assert_eq!(status, codegen_cranelift::object::MISALIGNED);
 }
+
+/// Floats whose fused products are hard to round: of any exponent, subnormal, and sums that are almost
+/// halfway between two floats.
+fn hard_products() -> [Vec<f32>; 3] {
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 32) as u32
+    };
+    let mut all = [const { Vec::new() }; 3];
+    for at in 0..6003 {
+        let [mut a, mut b, mut c] = [random(), random(), random()].map(f32::from_bits);
+        match at % 6 {
+            // The product is small beside `c`, so that it decides only between two neighbors.
+            1 => c = f32::from_bits((a * b).to_bits().wrapping_add(24 << 23)),
+            2 => {
+                (a, b, c) =
+                    (1.0 + f32::EPSILON, f32::from_bits(0x7f & random()), f32::from_bits(random() % 99))
+            }
+            // The sum is subnormal.
+            3 => (a, b, c) = (a * f32::MIN_POSITIVE, b.abs().min(9.0), f32::from_bits(random() >> 9)),
+            4 => (a, b) = (1.0 + f32::EPSILON * (random() % 4096) as f32, 2f32.powi(-24)),
+            5 => c = -(a * b),
+            _ => {}
+        }
+        all.iter_mut().zip([a, b, c]).for_each(|(all, x)| all.push(x));
+    }
+    all
+}
+
+#[test]
+fn products_are_fused_without_an_instruction() {
+    let [a, b, c] = hard_products();
+    let size = a.len();
+    let text =
+        format!("input a f32[{size}], b f32[{size}], c f32[{size}]; y[i] := a[i] * b[i] + c[i]; keep y");
+    let mut library = Library::with_levels("fused", TRIPLE, &levels()).expect("a target");
+    library.add_text("f", &text, &[]).expect("a valid text");
+    let routine = &library.routines()[0];
+    let object = LoadedObject::new(&library.object().expect("a small object"));
+    let array = |values: &[f32]| HostArray::from_slice(values, [size]).expect("a small array");
+    let given = [array(&a), array(&b), array(&c), array(&vec![0.0; size])];
+    let fused: Vec<f32> = (0..size).map(|at| a[at].mul_add(b[at], c[at])).collect();
+    let differ = (0..size).filter(|&at| fused[at] != a[at] * b[at] + c[at]).count();
+    assert!(differ > size / 10, "{differ} products are other than in two steps");
+    for level in levels() {
+        let found = run_on(&object, &symbol("fused", "f", level), routine, &given, &[]).expect("it runs");
+        for (at, (found, fused)) in found[3].as_chunks().0.iter().zip(&fused).enumerate() {
+            let found = f32::from_le_bytes(*found);
+            let is_same = found.to_bits() == fused.to_bits() || found.is_nan() && fused.is_nan();
+            assert!(is_same, "{} * {} + {} at {level}: {found}, expected {fused}", a[at], b[at], c[at]);
+        }
+    }
+}

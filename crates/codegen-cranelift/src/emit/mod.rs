@@ -10,6 +10,7 @@ mod address;
 mod convert;
 mod dynamic;
 mod expr;
+mod fma;
 mod locals;
 mod log;
 pub(crate) mod memory;
@@ -27,7 +28,7 @@ use cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, FuncRef, Function, Signature, UserExternalName, UserFuncName, Value,
     types,
 };
-use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
+use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use lowered_ir::ir::{LocalId, Locals, LoopId, LoweredRoutine};
 
@@ -43,7 +44,8 @@ pub(crate) struct Emitted {
 }
 
 /// Emits the function of a kernel that [`crate::support`] accepts. `vectors` allows vector instructions.
-pub(crate) fn emit(kernel: &Kernel, target: TargetFrontendConfig, vectors: bool) -> Emitted {
+pub(crate) fn emit(kernel: &Kernel, isa: &dyn TargetIsa, vectors: bool) -> Emitted {
+    let target = isa.frontend_config();
     let call_conv = target.default_call_conv;
     let mut func = Function::with_name_signature(UserFuncName::user(0, 0), signature(call_conv));
     let mut context = FunctionBuilderContext::new();
@@ -65,6 +67,7 @@ pub(crate) fn emit(kernel: &Kernel, target: TargetFrontendConfig, vectors: bool)
         loads: Loads::default(),
         lane: None,
         vectors,
+        has_fma: has_fma(isa),
         call_conv,
         runtime_functions: HashMap::new(),
         line_numbers: LineNumbers::new(&routine.body),
@@ -73,6 +76,12 @@ pub(crate) fn emit(kernel: &Kernel, target: TargetFrontendConfig, vectors: bool)
     let scratch_bytes = emitter.scratch_bytes;
     emitter.ssa.finish(target);
     Emitted { func, scratch_bytes }
+}
+
+/// Whether a fused multiply-add is an instruction. Only x86-64 has processors without it.
+fn has_fma(isa: &dyn TargetIsa) -> bool {
+    let flags = isa.isa_flags();
+    flags.iter().find(|flag| flag.name == "has_fma").and_then(|flag| flag.as_bool()).unwrap_or(true)
 }
 
 /// The signature of [`codegen_core::host::HostFn`].
@@ -111,6 +120,8 @@ struct Emitter<'k> {
     /// The vector loop whose lanes are computed together.
     lane: Option<LoopId>,
     vectors: bool,
+    /// Whether the processor has a fused multiply-add.
+    has_fma: bool,
     call_conv: CallConv,
     runtime_functions: HashMap<u32, FuncRef>,
     /// The line number of each statement that logs, by its address in the routine.

@@ -52,6 +52,7 @@ impl Emitter<'_> {
     /// `a * b + c`, rounded once on floats.
     pub(super) fn fma(&mut self, dtype: DType, a: &Val, b: &Val, c: &Val) -> Val {
         match dtype {
+            DType::F32 if !self.has_fma => self.fma_by_f64(a, b, c),
             DType::F32 | DType::F64 => {
                 self.each(dtype, &[a, b, c], |s, v| s.ssa.ternary(Opcode::Fma, v[0], v[1], v[2]))
             }
@@ -476,7 +477,7 @@ impl Emitter<'_> {
     }
 
     /// `then` if the result of a comparison of the same width holds, else `otherwise`.
-    fn choose(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
+    pub(super) fn choose(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
         if self.ssa.type_of(then).is_vector() {
             self.blend(condition, then, otherwise)
         } else {
@@ -491,7 +492,7 @@ impl Emitter<'_> {
     }
 
     /// A float constant in a register of type `ty`.
-    fn constant(&mut self, dtype: DType, ty: Type, x: f64) -> Value {
+    pub(super) fn constant(&mut self, dtype: DType, ty: Type, x: f64) -> Value {
         let bits = if dtype == DType::F32 { u64::from((x as f32).to_bits()) } else { x.to_bits() };
         self.splat_bits(ty, bits)
     }

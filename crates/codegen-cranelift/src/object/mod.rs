@@ -231,7 +231,7 @@ impl ObjectCompiler {
                 (ObjectFunction { is_system_v: true, ..code.into() }, assembled.scratch_bytes)
             }
             KernelCompiler::Cranelift(_) => {
-                let emitted = emit::emit(kernel, isa.frontend_config(), true);
+                let emitted = emit::emit(kernel, isa, true);
                 let large = emitted.func.dfg.num_insts() >= LARGE_FUNCTION;
                 let single_pass = if large { Some(self.0.isa(options, "single_pass")?) } else { None };
                 let isa = single_pass.as_deref().unwrap_or(isa);
