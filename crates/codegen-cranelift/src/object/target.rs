@@ -184,7 +184,13 @@ impl ObjectTarget {
     pub(super) fn caps(&self) -> Caps {
         Caps {
             vector_bytes: self.vector_width().bytes().min(32),
-            vector_registers: if self.level == ObjectLevel::Arm64 { 32 } else { 16 },
+            vector_registers: match self.level {
+                // A fused multiply-add there takes the registers of a tile, and so much code that tiles of
+                // eight would make the code of the level eight times as large as that of others.
+                ObjectLevel::X86V2 => 4,
+                ObjectLevel::X86V3 | ObjectLevel::X86V4 => 16,
+                ObjectLevel::Arm64 => 32,
+            },
             contractions: if self.products().is_some() { OPERAND_TYPES } else { DTypeSet::EMPTY },
             fma: self.level != ObjectLevel::X86V2,
             l1_bytes: L1_BYTES,
