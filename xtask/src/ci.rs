@@ -285,7 +285,7 @@ fn outside_stages() -> Vec<Stage> {
         Stage::new(
             "real ONNX models",
             10,
-            "cargo xtask onnx-models --rounds 1 --filter classification,Magika,Silero",
+            "cargo xtask onnx-models --rounds 1 --filter classification,Magika,Silero --ahead",
         ),
     ]
 }

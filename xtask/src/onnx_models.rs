@@ -1,9 +1,13 @@
 //! `cargo xtask onnx-models`: runs ONNX models that Python packages ship, compares the outputs with those of
 //! onnxruntime, and times both in turns.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::onnx_suite::{finish, python_in};
 
@@ -25,6 +29,10 @@ pub(crate) struct OnnxModelsArgs {
     /// Compare with tract too, which takes minutes to build.
     #[arg(long)]
     tract: bool,
+    /// Build the example of `arrayjit-aot` with the classifier of PP-OCR too, and check its bits, its size
+    /// and its start; link a C program with products.
+    #[arg(long)]
+    ahead: bool,
     /// Run models only whose name contains one of these texts, which commas separate.
     #[arg(long, default_value = "")]
     filter: String,
@@ -42,7 +50,29 @@ pub(crate) fn run(args: &OnnxModelsArgs) -> Result<()> {
     if args.tract {
         compare.arg("--tract").arg(tract()?);
     }
-    finish(&mut compare, &packages)
+    finish(&mut compare, &packages)?;
+    if args.ahead { run_ahead(&folder, &packages) } else { Ok(()) }
+}
+
+/// Compiles the classifier of PP-OCR ahead of time, and tests the program that contains it, and a C program.
+fn run_ahead(folder: &Path, packages: &Path) -> Result<()> {
+    const MODEL: &str = "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx";
+    let model = folder.join(MODEL);
+    if !model.exists() {
+        let wheels = std::fs::read_dir(packages)?.collect::<Result<Vec<_>, _>>()?;
+        let is_of_ocr = |name: &OsStr| name.to_string_lossy().starts_with("rapidocr_onnxruntime");
+        let wheel =
+            wheels.iter().find(|wheel| is_of_ocr(&wheel.file_name())).context("the package of PP-OCR")?;
+        let mut extract = Command::new("python3");
+        extract.args(["-m", "zipfile", "-e"]).args([&wheel.path(), folder]);
+        finish(&mut extract, folder)?;
+    }
+    let mut test = Command::new("cargo");
+    test.args(["test", "--quiet", "-p", "arrayjit-aot", "--test", "it", "--"]);
+    test.args(["model_of_a_file", "library_with_products", "--ignored", "--nocapture"])
+        .current_dir(xtask::root());
+    test.env("AOT_MODEL", &model).env("AOT_SIZES", "x[0]=1 x[2]=48 x[3]=192");
+    finish(&mut test, &model)
 }
 
 /// The program that runs models with tract, built for speed.
@@ -59,7 +89,7 @@ fn tract() -> Result<PathBuf> {
 }
 
 /// The folder with the packages, which are fetched once.
-fn packages(folder: &std::path::Path, python: &std::path::Path) -> Result<PathBuf> {
+fn packages(folder: &Path, python: &Path) -> Result<PathBuf> {
     let packages = folder.join("packages");
     if !packages.exists() {
         // Renamed when it is whole, so that an interrupted run leaves no part of it.

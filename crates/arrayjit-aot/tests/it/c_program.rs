@@ -7,6 +7,8 @@ use std::process::Command;
 use arrayjit::HostArray;
 use arrayjit_aot::Library;
 
+use crate::programs::reference_of_text;
+
 const PROGRAM: &str = r#"
 #include "tone.h"
 
@@ -107,4 +109,55 @@ __attribute__((force_align_arg_pointer, noreturn)) void _start(void) {
         start,
         &["-static", "-nostdlib", "-lgcc", "-fno-stack-protector"],
     );
+}
+
+/// A program that writes a product of the matrices that other tests have too.
+const PRODUCT: &str = r#"
+#include "tone.h"
+#include <stdio.h>
+
+static _Alignas(64) float a[300 * 200], b[200 * 260], c[300 * 260];
+static _Alignas(64) unsigned char arena[TONE_ARENA_BYTES + 1];
+
+int main(void) {
+    for (int i = 0; i < 300 * 200; i++) a[i] = (float)(i * 37 % 29) / 4 - 3;
+    for (int i = 0; i < 200 * 260; i++) b[i] = (float)((i * 37 + 11) % 29) / 4 - 3;
+    if (tone_product(tone_level(), a, b, c, arena, 0) != 0) return 1;
+    return fwrite(c, sizeof c, 1, stdout) != 1;
+}
+"#;
+
+#[test]
+#[ignore = "it builds a library for a minute"]
+fn c_programs_link_the_library_with_products() {
+    let (folder, root) =
+        (tempfile::tempdir().expect("a folder"), Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static-library");
+    let build = Command::new(env!("CARGO"))
+        .args(["rustc", "--quiet", "--release", "-p", "arrayjit-rt", "--features", "products"])
+        .args(["--crate-type", "staticlib"])
+        .current_dir(root)
+        .env("CARGO_TARGET_DIR", &target)
+        .status();
+    assert!(build.expect("cargo runs").success());
+
+    let mut library = Library::new("tone", "x86_64-unknown-linux-gnu").expect("a target").with_products();
+    let text = "input a f32[300, 200], b f32[200, 260]; c[i,j] :+= a[i,k] * b[k,j]; keep c";
+    assert!(library.add_text("product", text, &[]).expect("a valid text").calls_products());
+    library.write(folder.path()).expect("a writable folder");
+    let (source, program) = (folder.path().join("product.c"), folder.path().join("product"));
+    fs::write(&source, PRODUCT).expect("a writable folder");
+    let compiler = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source, &folder.path().join("tone.o"), &target.join("release/libarrayjit_rt.a")])
+        .args(["-lpthread", "-ldl", "-lm"])
+        .output()
+        .expect("a C compiler, which links Rust programs too");
+    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
+    let found = Command::new(&program).output().expect("the program runs");
+    assert_eq!(found.status.code(), Some(0));
+
+    let expected = reference_of_text(text, &library.routines()[0], &[]);
+    assert!(expected[2].bytes() == found.stdout, "the bits differ");
+    println!("{} bytes", fs::metadata(&program).expect("the program").len());
 }

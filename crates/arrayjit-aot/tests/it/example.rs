@@ -20,6 +20,9 @@ const BATCH: &str = "batch=1";
 /// The most bytes of a program beside its constants.
 const MOST_BYTES: u64 = 1_000_000;
 
+/// The most microseconds from the start of `main` to the run of the network.
+const MOST_MICROSECONDS: u64 = 1_000;
+
 /// Writes the files of a model into a folder by the command, whose output is returned.
 fn compiled(file: &Path, folder: &Path, more: &[&str]) -> Result<String, String> {
     let output = Command::new(env!("CARGO_BIN_EXE_arrayjit-aot"))
@@ -89,6 +92,16 @@ fn check(file: &Path, sizes: &[&str], name: &str) {
         assert!(found == expected, "the outputs differ on {threads} threads");
         println!("{name}, {threads} threads: {messages}");
     }
+
+    let start_up = || {
+        let (_, messages) = output_of(&program, "1", x.bytes()).expect("the program runs");
+        let word = messages.split_whitespace().nth(2).expect("ready after N µs");
+        word.parse::<u64>().expect("microseconds")
+    };
+    let mut start_ups: Vec<u64> = (0..21).map(|_| start_up()).collect();
+    start_ups.sort_unstable();
+    println!("{name}: ready after {} µs, median of 21", start_ups[10]);
+    assert!(start_ups[10] < MOST_MICROSECONDS, "{start_ups:?} µs");
 
     let bytes = |file: &Path| fs::metadata(file).expect("the file").len();
     let constants = tempfile::tempdir().expect("a folder");

@@ -12,8 +12,8 @@ use crate::programs::{CalledEntry, TRIPLE, reference_of_text, symbol};
 
 /// Programs with work for several threads, and the values of their parameters.
 const PROGRAMS: &[(&str, &str, &[i64])] = &[
-    ("elementwise", "input x f32[700, 900]; y[i,j] := tanh(x[i,j]) * 2 + exp(x[i,j]); keep y", &[]),
-    ("sums", "input x f32[3000, 1500]; s[i] :+= x[i,j] * x[i,j]; m :max= s[i]; keep s, m", &[]),
+    ("elementwise", "input x f32[300, 400]; y[i,j] := tanh(x[i,j]) * 2 + exp(x[i,j]); keep y", &[]),
+    ("sums", "input x f32[1600, 800]; s[i] :+= x[i,j] * x[i,j]; m :max= s[i]; keep s, m", &[]),
     ("product", "input a f32[301, 203], b f32[203, 259]; c[i,j] :+= a[i,k] * b[k,j]; keep c", &[]),
     ("narrow", "input a f16[256, 240], b bf16[240, 128]; c[i,j] :+= a[i,k] * b[k,j]; keep c", &[]),
     (
