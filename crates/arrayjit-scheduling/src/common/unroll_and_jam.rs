@@ -71,6 +71,14 @@ struct Jammer<'a> {
     names: &'a mut Names,
 }
 
+/// Vectors that all unrolled iterations share.
+struct SharedVectors {
+    /// Locals that differ between iterations.
+    changing: IdSet<LocalId>,
+    /// Values, and the locals that have them.
+    known: Vec<(Expr, LocalId)>,
+}
+
 impl Jammer<'_> {
     fn block(&mut self, block: &[Stmt]) -> Block {
         let mut out = Block::new();
@@ -101,7 +109,7 @@ impl Jammer<'_> {
             .partition(|stmt| matches!(stmt, Stmt::Declare { local, .. } if self.wide.contains(local)));
         out.extend(wide.iter().map(|declare| self.widened(declare)));
         match self.strip.kind {
-            LoopKind::Unrolled => self.share_loads(&mut rest, out),
+            LoopKind::Unrolled => self.share_vectors(&mut rest, out),
             _ => self.share_values(&mut rest, out),
         }
         if !rest.is_empty() {
@@ -146,31 +154,54 @@ impl Jammer<'_> {
         (varies && !varying.contains(local)).then_some(*local)
     }
 
-    /// Loads each vector that is equal in all unrolled iterations once, before them.
-    fn share_loads(&mut self, run: &mut Block, out: &mut Block) {
+    /// Computes each vector that is equal in all unrolled iterations once, before them: loads, and floats
+    /// that are computed from loads.
+    fn share_vectors(&mut self, run: &mut Block, out: &mut Block) {
         let changing: IdSet<LocalId> = dependence::declared(run)
             .into_iter()
             .chain(dependence::locals_set(run))
             .chain(self.wide.iter().copied())
             .collect();
-        let fixed = |e: &Expr| match e {
-            Expr::Get { node, .. } => !self.written.contains(node),
-            Expr::GetLocal { local, .. } => !changing.contains(local),
-            _ => false,
-        };
-        let mut loads: Vec<(Expr, LocalId)> = Vec::new();
+        let mut shared = SharedVectors { changing, known: Vec::new() };
         for stmt in run.iter_mut() {
             let Stmt::For { var: lane, hi, kind: LoopKind::Vector, body, .. } = stmt else { continue };
-            walk::map_parts(body, &mut |e| {
-                if !fixed(&e) || !mentions(&e, *lane) || mentions(&e, self.var) {
-                    return e;
-                }
-                let known = loads.iter().find(|(load, _)| *load == e).map(|(_, local)| *local);
-                let local = known.unwrap_or_else(|| self.names.load(&e, *lane, hi.limit, out));
-                loads.push((e, local));
-                Expr::GetLocal { local, index: smallvec![Affine::var(*lane)] }
-            });
+            let (lane, lanes) = (*lane, hi.limit);
+            walk::map_values(body, &mut |value| self.with_shared(value, (lane, lanes), &mut shared, out));
         }
+    }
+
+    /// The value of a vector loop, with its largest shared parts in locals.
+    fn with_shared(
+        &mut self,
+        value: Expr,
+        (lane, lanes): (LoopId, i64),
+        shared: &mut SharedVectors,
+        out: &mut Block,
+    ) -> Expr {
+        if !self.is_shared(&value, lane, &shared.changing) {
+            return walk::map_children(value, &mut |part| self.with_shared(part, (lane, lanes), shared, out));
+        }
+        let known = shared.known.iter().find(|(known, _)| *known == value).map(|(_, local)| *local);
+        let local = known.unwrap_or_else(|| self.names.load(&value, lane, lanes, out));
+        shared.known.push((value, local));
+        Expr::GetLocal { local, index: smallvec![Affine::var(lane)] }
+    }
+
+    /// Whether a part of a vector loop is a load, or a float that is computed from loads, and is equal in all
+    /// iterations.
+    fn is_shared(&self, value: &Expr, lane: LoopId, changing: &IdSet<LocalId>) -> bool {
+        let is_load = |e: &Expr| matches!(e, Expr::Get { .. } | Expr::GetLocal { .. });
+        let is_fixed = |e: &Expr| match e {
+            Expr::Get { node, .. } => !self.written.contains(node),
+            Expr::GetLocal { local, .. } => !changing.contains(local),
+            Expr::Unary { .. } | Expr::Binary { .. } | Expr::Ternary { .. } => true,
+            Expr::Convert { .. } | Expr::Const(_) => true,
+            _ => false,
+        };
+        (is_load(value) || value.dtype(self.names).is_float())
+            && mentions(value, lane)
+            && !mentions(value, self.var)
+            && walk::parts(value).all(is_fixed)
     }
 
     fn lane_loop(&mut self, mut body: Block) -> Stmt {

@@ -14,8 +14,11 @@
 //! the codegen may compile whole. A panel belongs to one iteration of `c`, so threads that share these
 //! iterations have panels of their own.
 //!
-//! A product of one row is a reduction. It decodes each element once anyway, in registers. Each output adds
-//! the same products in the same order, so no bit changes.
+//! A product of one row is a reduction. It decodes each element once anyway, in registers. A product of a few
+//! rows does so too, in a tile that has all of them ([`tile_contraction`]): a panel would be stored and
+//! loaded for few products. Each output adds the same products in the same order, so no bit changes.
+//!
+//! [`tile_contraction`]: super::tile_contraction
 
 use lowered_ir::ir::{Affine, Block, Expr, Indices, LocalId, LoopKind, Space, Stmt, Types, walk};
 use tnode::{DType, Dims};
@@ -26,6 +29,7 @@ use crate::analysis::nest::{self, Loop, Nest};
 use crate::analysis::reduction::multiply_add;
 use crate::common::unroll_and_jam::{self, Strip};
 use crate::cpu::contract_arrays::window_limit;
+use crate::cpu::tile_contraction::decodes_in_registers;
 use codegen_core::Caps;
 use codegen_core::dependence::{self, mentions};
 
@@ -38,7 +42,7 @@ pub(crate) fn decode_operand(
     caps: &Caps,
     names: &mut Names,
 ) -> Option<Block> {
-    let product = DecodedProduct::of(nest, lane, names)?;
+    let product = DecodedProduct::of(nest, lane, caps, names)?;
     let extents = || product.ks.iter().chain([lane]).map(Loop::extent);
     let dims: Dims = extents().map(|extent| Some(extent? as usize)).collect::<Option<_>>()?;
     let dtype = product.decoded.dtype(names);
@@ -62,7 +66,7 @@ pub(crate) fn decode_operand(
     Some(nest::wrap(&panels, block))
 }
 
-/// A nest whose body sums products of an operand that is computed from bytes.
+/// A nest whose body sums products of an operand that is computed from bytes, for more than a few rows.
 struct DecodedProduct {
     /// The loops over `k`.
     ks: Vec<Loop>,
@@ -70,7 +74,7 @@ struct DecodedProduct {
 }
 
 impl DecodedProduct {
-    fn of(nest: &Nest, lane: &Loop, names: &Names) -> Option<DecodedProduct> {
+    fn of(nest: &Nest, lane: &Loop, caps: &Caps, names: &Names) -> Option<DecodedProduct> {
         let mut inner = nest.body.iter().filter(|stmt| matches!(stmt, Stmt::For { .. }));
         let (only, None) = (inner.next()?, inner.next()) else { return None };
         let Nest { loops: ks, body } = Nest::of(only)?;
@@ -79,7 +83,12 @@ impl DecodedProduct {
         let decoded = [a, b].into_iter().find(|operand| is_decoded(operand, names))?;
         let other = if decoded == a { b } else { a };
         let is_row = |l: &Loop| l != lane && mentions(other, l.var) && !mentions(decoded, l.var);
-        let has_rows = nest.movable(names).iter().any(is_row);
+        let rows: Vec<Loop> = nest.movable(names).into_iter().filter(is_row).collect();
+        let is_few = |rows: i64| decodes_in_registers(decoded, rows, caps, names);
+        let has_rows = match rows.as_slice() {
+            [rows] => !rows.extent().is_some_and(is_few),
+            rows => !rows.is_empty(),
+        };
         let has_lanes = mentions(decoded, lane.var) && !mentions(other, lane.var);
         let is_fixed = reads_only(decoded, &nest.body);
         (has_rows && has_lanes && is_fixed).then(|| DecodedProduct { ks, decoded: decoded.clone() })
@@ -87,7 +96,7 @@ impl DecodedProduct {
 }
 
 /// Whether an operand is a float that is computed from bytes of a node, and more than an element.
-fn is_decoded(operand: &Expr, names: &Names) -> bool {
+pub(crate) fn is_decoded(operand: &Expr, names: &Names) -> bool {
     let is_byte = |part: &Expr| match part {
         Expr::Get { node, .. } => matches!(Types::node(names, *node), DType::U8 | DType::I8),
         _ => false,

@@ -17,6 +17,9 @@
 //! are split into blocks as well, and each block packs its own copy. Each output adds its terms in the order
 //! of `k`, so no bit changes. If the policy contracts nothing ([`crate::options::FmaPolicy`]), `acc := acc +
 //! a * b` takes the place of the fma.
+//!
+//! If `b` is [decoded](super::decode_operand) and a few rows use it, a strip is so narrow that one tile has
+//! all rows: each element is decoded once, in a register, and never packed.
 
 use lowered_ir::ir::{
     Affine, BinaryOp, Block, Expr, Indices, LocalId, LoopId, LoopKind, Space, Stmt, Types, walk,
@@ -29,6 +32,7 @@ use crate::analysis::names::Names;
 use crate::analysis::nest::{self, Loop, Nest};
 use crate::analysis::reduction::multiply_add;
 use crate::common::unroll_and_jam::{self, Strip, VECTORS};
+use crate::cpu::decode_operand::is_decoded;
 use codegen_core::Caps;
 use codegen_core::canonical::{Axis, Contraction, adds_products};
 use codegen_core::dependence::{self, mentions};
@@ -68,9 +72,12 @@ pub(crate) fn tile_contraction(
     let found = find(nest, &lane, names)?;
     let outer: Vec<Loop> = nest.loops.iter().filter(|l| **l != lane && **l != found.rows).cloned().collect();
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
-    let depth = depth(&found, lanes, caps, names);
-    let tiler =
-        ContractionTiler { found, lane, columns, lanes, registers: caps.vector_registers as i64 / 2, depth };
+    let registers = accumulators(caps);
+    let (vector, is_decoded) =
+        ((lanes / VECTORS as i64).max(1), decodes_in_registers(&found.b, rows, caps, names));
+    let lanes = if is_decoded { vector * (registers / rows).clamp(1, VECTORS as i64) } else { lanes };
+    let depth = if is_decoded { None } else { depth(&found, lanes, caps, names) };
+    let tiler = ContractionTiler { found, lane, columns, lanes, vector, registers, depth };
     let for_threads = if outer.is_empty() { row_blocks(rows, columns / lanes, caps) } else { 1 };
     let blocks = for_threads.max(if tiler.is_blocked() { rows / SUMMED_ROWS } else { 1 });
     let block_rows = rows / blocks / ROWS_WORTH_PACKING * ROWS_WORTH_PACKING;
@@ -85,6 +92,16 @@ pub(crate) fn tile_contraction(
         all.extend(tiler.tiles(Affine::constant(done), rows - done, names));
     }
     Some(all)
+}
+
+/// Vector registers for accumulators.
+fn accumulators(caps: &Caps) -> i64 {
+    caps.vector_registers as i64 / 2
+}
+
+/// Whether an operand is decoded, and so few rows use it that their accumulators fit into registers.
+pub(crate) fn decodes_in_registers(operand: &Expr, rows: i64, caps: &Caps, names: &Names) -> bool {
+    rows <= accumulators(caps) && is_decoded(operand, names)
 }
 
 /// A contraction that the target may compile whole, with its loops in an order that suits threads.
@@ -169,7 +186,8 @@ struct ContractionTiler {
     lane: Loop,
     columns: i64,
     lanes: i64,
-    /// Vector registers for accumulators.
+    /// The lanes of a vector.
+    vector: i64,
     registers: i64,
     /// Iterations of `k` that are packed at a time; none if `b` must not be packed.
     depth: Option<i64>,
@@ -191,7 +209,7 @@ impl ContractionTiler {
 
     /// The columns as whole strips, whole vectors of the remainder, and single columns.
     fn pieces(&self) -> Vec<ColumnPiece> {
-        let vector = self.vector();
+        let vector = self.vector;
         let (strips, rest) = (self.columns / self.lanes * self.lanes, self.columns % self.lanes);
         let (vectors, single) = (rest / vector * vector, rest % vector);
         let piece = |from, extent, lanes| ColumnPiece { from, extent, lanes };
@@ -209,10 +227,6 @@ impl ContractionTiler {
         self.depth.is_some_and(|depth| outermost > depth)
     }
 
-    fn vector(&self) -> i64 {
-        (self.lanes / VECTORS as i64).max(1)
-    }
-
     fn strips(&self, piece: &ColumnPiece, start: &Affine, rows: i64, names: &mut Names) -> Block {
         let &ColumnPiece { from, extent, lanes } = piece;
         let mut strip = match self.depth.filter(|_| rows >= ROWS_WORTH_PACKING) {
@@ -225,14 +239,18 @@ impl ContractionTiler {
         let vector = Strip { lanes, kind: LoopKind::Vector };
         let mut strips = unroll_and_jam::strips(lane, extent, &strip, vector, names);
         let tile = Strip { lanes: self.row_tile(lanes), kind: LoopKind::Unrolled };
-        tile_rows(&mut strips, rows, tile, names);
+        for strip in &mut strips {
+            if let Stmt::For { body, .. } = strip {
+                tile_rows(body, rows, tile, names);
+            }
+        }
         strips
     }
 
     /// The number of rows whose accumulators fill the registers. A row has a register for each vector of its
     /// lanes; if it has fewer lanes than a vector, it has a register for each lane.
     fn row_tile(&self, lanes: i64) -> i64 {
-        let each = if lanes < self.vector() { lanes } else { lanes / self.vector() };
+        let each = if lanes < self.vector { lanes } else { lanes / self.vector };
         (self.registers / each).max(1)
     }
 

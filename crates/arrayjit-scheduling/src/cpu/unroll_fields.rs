@@ -6,7 +6,7 @@ use lowered_ir::ir::{BinaryOp, Block, Expr, LoopId, LoopKind, Stmt, walk};
 /// The most iterations of a loop that is unrolled: the fields of two bits in a byte.
 const MAX_FIELDS: i64 = 4;
 
-/// Unrolls each short loop that contains no loop but vectors, and shifts by its variable.
+/// Unrolls each short loop that contains no loop but vectors and unrolled ones, and shifts by its variable.
 pub(crate) fn unroll_fields(block: &mut Block) {
     for stmt in block {
         let Stmt::For { var, lo, hi, kind, body } = stmt else { continue };
@@ -19,7 +19,10 @@ pub(crate) fn unroll_fields(block: &mut Block) {
 }
 
 fn is_innermost(body: &[Stmt]) -> bool {
-    walk::stmts(body).all(|stmt| !matches!(stmt, Stmt::For { kind, .. } if *kind != LoopKind::Vector))
+    walk::stmts(body).all(|stmt| match stmt {
+        Stmt::For { kind, .. } => matches!(kind, LoopKind::Vector | LoopKind::Unrolled),
+        _ => true,
+    })
 }
 
 fn shifts_by(var: LoopId, body: &[Stmt]) -> bool {

@@ -184,7 +184,7 @@ fn backends_have_the_bits_of_the_interpreter() {
             |o, b| ((1 + (o + b) % 7) as f32 / 64.0, (o % 5) as f32 / -16.0),
         );
         let weights = weights.unwrap();
-        for rows in [1, 2, 20] {
+        for rows in [1, 2, 3, 4, 7, 8, 9, 17, 20] {
             let x = matrix([rows, inputs], |m, k| ((m * 13 + k * 7) % 29) as f32 / 8.0 - 1.5);
             let expected = product("interpreter", &weights, &x).unwrap();
             assert_eq!(expected.dims().as_slice(), [rows, outputs]);
