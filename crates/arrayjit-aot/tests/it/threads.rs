@@ -123,9 +123,7 @@ fn threads_do_not_change_bits() {
             let object = LoadedObject::new(&library.object().expect("a small object"));
             for (routine, (name, text, bindings)) in library.routines().iter().zip(PROGRAMS) {
                 let tasks = check(&object, &symbol("all", name, level), routine, text, bindings);
-                // Loops that end at a size of the run are not parallel.
-                let is_divided = routine.parameters().is_empty();
-                assert!(tasks >= 5 || !is_divided, "{name} at {level}: {tasks} tasks");
+                assert!(tasks >= 5, "{name} at {level}: {tasks} tasks");
             }
         }
     }
