@@ -120,7 +120,7 @@ mod tests {
         let depends = "i0 in 0..min(8, @b) parallel; i1 in 0..min(512, i0 + 1); i2 in 0..1024";
         assert_eq!(loops_over_sizes("min(512, i0 + 1)", row), depends, "the inner end needs the outer loop");
         let innermost =
-            "%1[i0, i1, 0] := sqrt(sqrt(sin(cos(sin(cos(sin(cos(sin(%0[i0, i1, 0])))))))) * 2.0f32";
+            "%1[i0, i1, 0] := sqrt(sqrt(sin(cos(sin(cos(sin(cos(sin(%0[i0, i1, 0])))))))))";
         assert!(loops_over_sizes("min(512, @n)", innermost).starts_with("i0 in 0..min(8, @b)"));
         let sum = "for i2 in 0..1024 { %1[0, i1, i2] := %1[0, i1, i2] + %0[i0, i1, i2] }";
         assert!(loops_over_sizes("min(512, @n)", sum).starts_with("i0 in 0..min(8, @b);"), "i0 adds");
