@@ -53,8 +53,8 @@ pub(crate) struct Gemm {
     /// The most rows for which a call reads both operands in place although the plan packs B. A run may have
     /// fewer rows than planned, and so few that packing takes longer.
     pub(crate) few_rows: usize,
-    /// Whether B, where it is read in place, is in a far cache. The rows of a tile are whole rows of B apart, which the
-    /// hardware's prefetcher does not foresee, so each tile prefetches some of the next.
+    /// Whether B, where it is read in place, is in a far cache. The rows of a tile are whole rows of B apart,
+    /// which the hardware's prefetcher does not foresee, so each tile prefetches some of the next.
     pub(crate) b_is_far: bool,
 }
 

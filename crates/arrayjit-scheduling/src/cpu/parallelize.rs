@@ -3,8 +3,8 @@
 //! A top-level loop becomes parallel if its iterations are independent and there is enough work for two
 //! threads. No bit changes.
 //!
-//! A loop that ends at a symbol may have one iteration in a run, as the loop over a batch often has. It changes
-//! places with the loop in it if that one can have more iterations.
+//! A loop that ends at a symbol may have one iteration in a run, as the loop over a batch often has. It
+//! changes places with the loop in it if that one can have more iterations.
 
 use lowered_ir::ir::{LoopKind, LoweredRoutine, Stmt};
 
@@ -43,8 +43,8 @@ fn is_independent(stmt: &Stmt, ranges: &VariableRanges) -> bool {
     kernel::is_divisible(0, hi) && hi.limit >= 2 && dependence::independent(*var, body, ranges)
 }
 
-/// Whether a loop that ends at a symbol consists of a loop that can have more iterations, and both of them are
-/// independent. The innermost loop of a nest stays innermost.
+/// Whether a loop that ends at a symbol consists of a loop that can have more iterations, and both of them
+/// are independent. The innermost loop of a nest stays innermost.
 fn may_exchange(stmt: &Stmt, ranges: &VariableRanges) -> bool {
     let Stmt::For { var, hi, body, .. } = stmt else { return false };
     let [inner @ Stmt::For { hi: inner_hi, body: inner_body, .. }] = &body[..] else { return false };
@@ -119,8 +119,7 @@ mod tests {
         );
         let depends = "i0 in 0..min(8, @b) parallel; i1 in 0..min(512, i0 + 1); i2 in 0..1024";
         assert_eq!(loops_over_sizes("min(512, i0 + 1)", row), depends, "the inner end needs the outer loop");
-        let innermost =
-            "%1[i0, i1, 0] := sqrt(sqrt(sin(cos(sin(cos(sin(cos(sin(%0[i0, i1, 0])))))))))";
+        let innermost = "%1[i0, i1, 0] := sqrt(sqrt(sin(cos(sin(cos(sin(cos(sin(%0[i0, i1, 0])))))))))";
         assert!(loops_over_sizes("min(512, @n)", innermost).starts_with("i0 in 0..min(8, @b)"));
         let sum = "for i2 in 0..1024 { %1[0, i1, i2] := %1[0, i1, i2] + %0[i0, i1, i2] }";
         assert!(loops_over_sizes("min(512, @n)", sum).starts_with("i0 in 0..min(8, @b);"), "i0 adds");

@@ -23,8 +23,8 @@ const MAX_REPLICATED_SIZE: usize = 1 << 13;
 const LANES_PER_ROUND: i64 = 8 * LANES as i64;
 
 impl Emitter<'_> {
-    /// Emits the whole kernel. If its body is one parallel loop that calls can divide, they run the iterations
-    /// `begin..end`.
+    /// Emits the whole kernel. If its body is one parallel loop that calls can divide, they run the
+    /// iterations `begin..end`.
     pub(super) fn kernel(&mut self, begin: Value, end: Value) {
         match self.routine.body.as_slice() {
             [Stmt::For { var, lo, hi, kind: LoopKind::Parallel, body }] if kernel::is_divisible(*lo, hi) => {

@@ -35,8 +35,8 @@ const ROUND_SIZE: usize = 24;
 const MAX_PER_ROUND: i64 = 4;
 
 impl Translator<'_> {
-    /// Translates the whole kernel. If its body is one parallel loop that calls can divide, they run a range of
-    /// its iterations.
+    /// Translates the whole kernel. If its body is one parallel loop that calls can divide, they run a range
+    /// of its iterations.
     pub(super) fn kernel(&mut self) -> Result<()> {
         let body = &self.routine.body;
         match body.as_slice() {
