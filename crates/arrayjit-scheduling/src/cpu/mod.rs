@@ -19,7 +19,6 @@ pub(crate) mod vectorize;
 
 // Shapes of nests that `vectorize` knows.
 mod decode_operand; // products of operands that are computed from bytes
-mod pair_rows;
 mod split_guards;
 mod stream_reduction;
 mod strip_dynamic;

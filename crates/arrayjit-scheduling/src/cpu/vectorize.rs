@@ -12,7 +12,6 @@ use crate::analysis::nest::{self, Loop, Nest};
 use crate::common::normalize_loops::normalize_block;
 use crate::common::unroll_and_jam::{self, Strip, VECTORS};
 use crate::cpu::decode_operand::decode_operand;
-use crate::cpu::pair_rows::pair_rows;
 use crate::cpu::split_guards::split_guards;
 use crate::cpu::stream_reduction::stream_reduction;
 use crate::cpu::strip_dynamic::strip_dynamic;
@@ -65,10 +64,10 @@ fn vectorize_nest(stmt: Stmt, caps: &Caps, names: &mut Names) -> Block {
     }
     match choose(&nest, caps, names, |l| l.extent().is_some()) {
         Some((lane, lanes)) => in_lanes(&nest, lane, lanes, caps, names),
-        None => pair_rows(&nest, caps, names).unwrap_or_else(|| {
+        None => {
             let body = vectorize_block(nest.body, caps, names);
             nest::wrap(&nest.loops, body)
-        }),
+        }
     }
 }
 
