@@ -212,10 +212,11 @@ impl Case {
         dtypes.all(|dtype| dtype == first).then_some(first)
     }
 
-    /// Whether the inputs are 8-bit integers, so that products are of bytes.
+    /// Whether all inputs with several axes are 8-bit integers, so that products are of bytes.
     pub(crate) fn is_of_bytes(&self) -> bool {
-        let mut inputs = self.nodes.iter().filter(|node| node.init.is_some());
-        inputs.any(|node| matches!(node.dtype, DType::U8 | DType::I8))
+        let is_matrix = |node: &&Node| node.init.is_some() && node.dims.len() > 1;
+        let mut matrices = self.nodes.iter().filter(is_matrix).peekable();
+        matrices.peek().is_some() && matrices.all(|node| matches!(node.dtype, DType::U8 | DType::I8))
     }
 
     /// The floating-point operations and the memory traffic of one run.

@@ -49,7 +49,8 @@ fn the_steps_replace_the_rules() {
         ten =: 10;
         # below[i] := above[i] * ten[i]
         below[i0] =: y.grad[i0] * ten[i0];
-        x.grad[i0] =:+ below[i0];"#]].assert_eq(&own.join("\n"));
+        x.grad[i0] =:+ below[i0];"#]]
+    .assert_eq(&own.join("\n"));
 }
 
 #[test]
