@@ -31,7 +31,7 @@ impl<'l> Ranking<'l> {
         Ranking { logits, temperature, most, tokens, sorted: 0 }
     }
 
-    /// The number of candidates.
+    /// Counts the candidates.
     pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }

@@ -214,8 +214,8 @@ impl Launch {
         Launch { extent: 1, grain: 1, threads, end: None }
     }
 
-    /// The launch over the iterations of a parallel loop that is the whole body and of which calls can run
-    /// parts; otherwise of the whole kernel.
+    /// Returns the launch over the iterations of a parallel loop, if it is the whole body and calls can run
+    /// parts of it; otherwise [`Launch::whole`].
     pub fn divided(body: &[Stmt]) -> Launch {
         let whole = Launch::whole(body);
         match body {

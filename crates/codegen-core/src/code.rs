@@ -54,7 +54,11 @@ impl fmt::Display for CodeMismatch {
             CodeMismatch::Launch { kernel, expected, found } => {
                 let [(e, t), (extent, threads)] = [expected, found].map(|l| (l.extent, l.threads));
                 write!(f, "launches kernel `{kernel}` over 0..{extent} with {threads} threads each, ")?;
-                write!(f, "expected 0..{e} with {t}")
+                write!(f, "expected 0..{e} with {t}")?;
+                if expected.end != found.end {
+                    write!(f, "; it ends at {:?}, expected {:?}", found.end, expected.end)?;
+                }
+                Ok(())
             }
             CodeMismatch::Log { kernel, expected, found } => {
                 write!(f, "logs other lines for kernel `{kernel}` ({found}), expected its {expected}")
@@ -117,7 +121,7 @@ fn check_kernel(kernel: &Kernel, found: &KernelAbi) -> Result<(), CodeMismatch> 
         let (expected, found) = (expected.params.clone(), found.params.clone());
         return Err(CodeMismatch::Params { kernel, expected, found });
     }
-    let over = |launch: Launch| (launch.extent, launch.threads);
+    let over = |launch: Launch| (launch.extent, launch.threads, launch.end);
     if over(expected.launch) != over(found.launch) {
         let [expected, found] = [expected.launch, found.launch].map(Box::new);
         return Err(CodeMismatch::Launch { kernel, expected, found });

@@ -73,8 +73,8 @@ pub(crate) fn tile_contraction(
     let outer: Vec<Loop> = nest.loops.iter().filter(|l| **l != lane && **l != found.rows).cloned().collect();
     let (rows, columns) = (found.rows.extent()?, lane.extent()?);
     let registers = accumulators(caps);
-    let (vector, is_decoded) =
-        ((lanes / VECTORS as i64).max(1), decodes_in_registers(&found.b, rows, caps, names));
+    let vector = (lanes / VECTORS as i64).max(1);
+    let is_decoded = decodes_in_registers(&found.b, rows, caps, names);
     let lanes = if is_decoded { vector * (registers / rows).clamp(1, VECTORS as i64) } else { lanes };
     let depth = if is_decoded { None } else { depth(&found, lanes, caps, names) };
     let tiler = ContractionTiler { found, lane, columns, lanes, vector, registers, depth };

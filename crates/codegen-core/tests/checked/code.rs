@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use codegen_core::{
-    Access, Artifact, Code, CodeMismatch, Codegen, Interpreted, KernelAbi, Launch, Payload, ScheduledRoutine,
+    Access, Artifact, Code, CodeMismatch, Codegen, Interpreted, KernelAbi, Launch, LaunchEnd, Payload,
+    ScheduledRoutine,
 };
 
 use super::{node, scheduled};
@@ -36,6 +37,9 @@ fn an_artifact_of_another_routine_is_rejected() {
     assert!(matches!(launch, CodeMismatch::Launch { .. }), "{launch}");
     let threads = mismatch(|abis| abis[1].launch.threads = 2);
     assert!(matches!(threads, CodeMismatch::Launch { .. }), "{threads}");
+    let end = LaunchEnd { index: 0, factor: 1, offset: 0 };
+    let ends = mismatch(|abis| abis[1].launch.end = Some(end));
+    assert!(matches!(ends, CodeMismatch::Launch { .. }) && ends.to_string().contains("ends at"), "{ends}");
     let line = lowered_ir::text::parse("routine @l { log \"a line\" }").unwrap();
     let logged = mismatch(|abis| abis[2].log = lowered_ir::log::lines(&line).into());
     assert!(matches!(logged, CodeMismatch::Log { expected: 0, found: 1, .. }), "{logged}");
