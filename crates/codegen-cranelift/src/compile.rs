@@ -309,7 +309,8 @@ fn method(kernel: &Kernel, options: &CraneliftOptions, target: Target) -> Compil
 
 /// The CPU that GEMM plans are made for.
 fn cpu(caps: &Caps, options: &CraneliftOptions) -> CpuTarget {
-    CpuTarget { isa: options.vector.isa(), threads: caps.threads, ..caps::cpu() }
+    let (isa, masked_isa) = (options.vector.isa(), options.vector.masked_isa());
+    CpuTarget { isa, masked_isa, threads: caps.threads, ..caps::cpu() }
 }
 
 /// Compiles a kernel as a whole, by the first compiler that supports it.

@@ -45,14 +45,23 @@ pub enum VectorWidth {
     Neon,
     /// 256-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx2,
+    /// [`VectorWidth::Avx2`], and 512-bit vectors for convolutions and other products whose operands have
+    /// bounds: for processors that compute the halves of such vectors one after the other.
+    Mixed,
     /// 512-bit vectors for kernels that are vector programs, and 128-bit vectors for others.
     Avx512,
 }
 
 impl VectorWidth {
     /// Every width, narrowest first.
-    pub const ALL: [VectorWidth; 5] =
-        [VectorWidth::None, VectorWidth::Bits128, VectorWidth::Neon, VectorWidth::Avx2, VectorWidth::Avx512];
+    pub const ALL: [VectorWidth; 6] = [
+        VectorWidth::None,
+        VectorWidth::Bits128,
+        VectorWidth::Neon,
+        VectorWidth::Avx2,
+        VectorWidth::Mixed,
+        VectorWidth::Avx512,
+    ];
 
     /// Whether this CPU has such vectors.
     pub fn is_available(self) -> bool {
@@ -62,6 +71,7 @@ impl VectorWidth {
             VectorWidth::Neon | VectorWidth::Avx2 | VectorWidth::Avx512 => {
                 self.isa().is_some_and(Isa::is_available)
             }
+            VectorWidth::Mixed => Isa::Avx512.is_available(),
         }
     }
 
@@ -70,16 +80,21 @@ impl VectorWidth {
         match self {
             VectorWidth::None | VectorWidth::Bits128 => None,
             VectorWidth::Neon => Some(Isa::Neon),
-            VectorWidth::Avx2 => Some(Isa::Avx2),
+            VectorWidth::Avx2 | VectorWidth::Mixed => Some(Isa::Avx2),
             VectorWidth::Avx512 => Some(Isa::Avx512),
         }
+    }
+
+    /// The instruction set of plans for products whose operands have bounds; `None` if there are none.
+    pub(crate) fn masked_isa(self) -> Option<Isa> {
+        if self == VectorWidth::Mixed { Some(Isa::Avx512) } else { self.isa() }
     }
 
     /// Bytes of a vector.
     pub(crate) fn bytes(self) -> usize {
         match self {
             VectorWidth::None | VectorWidth::Bits128 | VectorWidth::Neon => 16,
-            VectorWidth::Avx2 => 32,
+            VectorWidth::Avx2 | VectorWidth::Mixed => 32,
             VectorWidth::Avx512 => 64,
         }
     }
@@ -90,6 +105,7 @@ impl Default for VectorWidth {
     fn default() -> Self {
         match Isa::detect() {
             Some(Isa::Avx512) => VectorWidth::Avx512,
+            Some(Isa::Avx2) if Isa::detect_for_masks() == Some(Isa::Avx512) => VectorWidth::Mixed,
             Some(Isa::Avx2) => VectorWidth::Avx2,
             Some(Isa::Neon) => VectorWidth::Neon,
             None if VectorWidth::Bits128.is_available() => VectorWidth::Bits128,
@@ -105,6 +121,7 @@ impl fmt::Display for VectorWidth {
             VectorWidth::Bits128 => "128",
             VectorWidth::Neon => "neon",
             VectorWidth::Avx2 => "avx2",
+            VectorWidth::Mixed => "mixed",
             VectorWidth::Avx512 => "avx512",
         })
     }

@@ -328,7 +328,8 @@ impl GemmPlan {
         cpu: &CpuTarget,
         source: PlanSource<'_>,
     ) -> Option<Result<GemmPlan, ChoiceError>> {
-        match (cpu.isa.filter(|isa| !source.runs_here() || isa.is_available())?, problem.element) {
+        let isa = cpu.isa_for(problem).filter(|isa| !source.runs_here() || isa.is_available())?;
+        match (isa, problem.element) {
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             (isa, LaneType::I32) => GemmPlan::of_integers(problem, isa, cpu, source),
             #[cfg(target_arch = "x86_64")]

@@ -95,6 +95,7 @@ fn vector_width(settings: &Settings) -> codegen_cranelift::VectorWidth {
         VectorSetting::Bits128 => VectorWidth::Bits128,
         VectorSetting::Neon => VectorWidth::Neon,
         VectorSetting::Avx2 => VectorWidth::Avx2,
+        VectorSetting::Mixed => VectorWidth::Mixed,
         VectorSetting::Avx512 => VectorWidth::Avx512,
     }
 }

@@ -40,7 +40,8 @@ pub struct Settings {
     /// The numeric class of routines: `strict` (as written), `fast` (fma, fixed reduction trees) or `real`
     /// (also the equations of real numbers).
     pub numerics: NumericClass,
-    /// The widest vectors of CPU code: `auto`, `none`, `128` (bits), `neon`, `avx2` or `avx512`.
+    /// The widest vectors of CPU code: `auto`, `none`, `128` (bits), `neon`, `avx2`, `mixed`
+    /// (256, and 512 for convolutions) or `avx512`.
     pub vector: VectorSetting,
     /// The magnitude from which on a finite 16- or 8-bit float constant is rejected (`bf16` excepted); 0 for
     /// none.

@@ -89,7 +89,7 @@ pub enum SuggestedStreams {
 /// The widest vectors of CPU code. All widths give the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VectorSetting {
-    /// The machine's widest vectors of at most 256 bits, or of 512 bits where they are faster.
+    /// The machine's widest vectors of at most 256 bits, or of 512 bits for the code that is faster with them.
     #[default]
     #[serde(rename = "auto")]
     Auto,
@@ -105,8 +105,11 @@ pub enum VectorSetting {
     /// 256-bit vectors. An error on machines without AVX2.
     #[serde(rename = "avx2")]
     Avx2,
-    /// 512-bit vectors, and products of 8-bit integers by AMX if Linux permits it, which no narrower setting
-    /// uses. An error on machines without AVX-512.
+    /// 256-bit vectors, and 512-bit vectors for convolutions. An error on machines without AVX-512.
+    #[serde(rename = "mixed")]
+    Mixed,
+    /// 512-bit vectors, and products of 8-bit integers by AMX if Linux permits it, which narrower vectors rule
+    /// out. An error on machines without AVX-512.
     #[serde(rename = "avx512")]
     Avx512,
 }

@@ -208,6 +208,7 @@ impl ObjectTarget {
         let isa = self.vector_width().isa().filter(|_| self.has_products && is_called)?;
         let dot = if isa == Isa::Neon { DotInstructions::Neon } else { DotInstructions::Avx2 };
         Some(CpuTarget {
+            masked_isa: None,
             isa: Some(isa),
             dot: Some(dot),
             l1_bytes: L1_BYTES,
