@@ -284,6 +284,11 @@ impl KernelLaunch {
         self.is_splittable() && self.bound.running_time.is_quick()
     }
 
+    /// Whether a thread that is woken for a part of the kernel arrives too late.
+    pub(crate) fn is_short(&self) -> bool {
+        self.bound.running_time.is_short()
+    }
+
     /// Whether the kernel takes less time than enqueueing it for another thread.
     fn is_tiny(&self) -> bool {
         self.is_splittable() && self.bound.running_time.is_tiny()

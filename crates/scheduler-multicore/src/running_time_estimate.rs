@@ -8,6 +8,10 @@ use std::{
 /// A kernel that takes at most this many nanoseconds is quick: waking another thread takes longer.
 const QUICK: u64 = 3_000;
 
+/// A kernel that takes at most this many nanoseconds is short: a thread that is woken for it arrives when it
+/// is nearly done.
+const SHORT: u64 = 25_000;
+
 /// A kernel that takes at most this many nanoseconds, the reading of the clock included, is tiny: enqueueing
 /// it for another thread takes longer.
 const TINY: u64 = 400;
@@ -36,6 +40,11 @@ impl RunningTimeEstimate {
     /// Whether running the kernel takes less time than waking a thread to do it.
     pub(crate) fn is_quick(&self) -> bool {
         self.minimum.load(Ordering::Relaxed) <= QUICK
+    }
+
+    /// Whether a thread that is woken for the kernel arrives too late.
+    pub(crate) fn is_short(&self) -> bool {
+        self.minimum.load(Ordering::Relaxed) <= SHORT
     }
 
     /// Whether running the kernel takes less time than enqueueing it for another thread.

@@ -20,6 +20,10 @@ use crate::{
 /// a worker costs the initiator more than a small kernel takes, and the worker arrives late.
 const SPIN: Duration = Duration::from_micros(50);
 
+/// Short kernels in a row that run on one thread while the workers sleep, before one of them wakes a worker:
+/// as a rule more of them follow, and the worker stays awake for them.
+const MAX_ALONE: usize = 3;
+
 /// A range of iterations of which several threads may run chunks at the same time.
 pub(crate) trait Splittable: Clone + Send + 'static {
     /// Runs the iterations `begin..end`. An error says why it stopped before their end.
@@ -42,6 +46,8 @@ pub(crate) struct ThreadPool<W: Splittable = KernelLaunch> {
     /// The workers, which are started by the first split. There are fewer than `threads - 1` if the platform
     /// cannot start as many.
     workers: OnceLock<Vec<PoolWorker<W>>>,
+    /// Short kernels in a row that ran on one thread because the workers slept.
+    alone: AtomicUsize,
     /// Free list of split runs.
     free_runs: Mutex<Vec<Arc<SplitRun>>>,
 }
@@ -104,6 +110,7 @@ impl<W: Splittable> ThreadPool<W> {
             spin,
             busy: Arc::default(),
             workers: OnceLock::new(),
+            alone: AtomicUsize::default(),
             free_runs: Mutex::default(),
         }
     }
@@ -185,6 +192,17 @@ impl<W: Splittable> ThreadPool<W> {
         self.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_or(0, idle)
     }
 
+    /// Whether to split a loop that takes long or not: a worker is awake, or the loop is worth waking one.
+    fn is_worth_splitting(&self, is_short: bool) -> bool {
+        let is_awake = || self.workers.get().is_some_and(|all| all.iter().any(|one| one.slot.is_awake()));
+        // Relaxed: the count only affects speed.
+        if is_short && !is_awake() && self.alone.fetch_add(1, Ordering::Relaxed) < MAX_ALONE {
+            return false;
+        }
+        self.alone.store(0, Ordering::Relaxed);
+        true
+    }
+
     fn workers(&self) -> &[PoolWorker<W>] {
         self.workers.get_or_init(|| (1..self.threads).map_while(|number| self.start(number)).collect())
     }
@@ -211,7 +229,8 @@ impl ThreadPool {
     /// The reason why the kernel stopped.
     pub(crate) fn run(&self, launch: &KernelLaunch) -> Result<(), String> {
         let (extent, grain) = launch.extent_and_grain(self.threads);
-        match launch.is_splittable() {
+        let may_split = launch.is_splittable() && Chunking::new(extent, grain, self.threads).is_some();
+        match may_split && self.is_worth_splitting(launch.is_short()) {
             true => self.split(launch, extent, grain),
             false => launch.run(0, extent),
         }
@@ -259,5 +278,30 @@ mod tests {
         assert_eq!(pool.reserve(1), 1);
         drop(waiting);
         assert_eq!(pool.busy.load(Ordering::Relaxed), 3);
+    }
+
+    /// A loop that does nothing.
+    #[derive(Clone)]
+    struct Nothing;
+
+    impl Splittable for Nothing {
+        fn run_chunk(&self, _: u64, _: u64) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn short_loops_wake_a_worker_only_if_several_follow() {
+        let pool: ThreadPool<Nothing> = ThreadPool::new(2);
+        assert!(pool.is_worth_splitting(false), "a long loop starts the workers");
+        let first: Vec<bool> = (0..MAX_ALONE + 1).map(|_| pool.is_worth_splitting(true)).collect();
+        assert_eq!(first, [false, false, false, true]);
+        pool.split(&Nothing, 2, 1).unwrap();
+        let slot = &pool.workers()[0].slot;
+        while slot.is_awake() {
+            std::thread::yield_now();
+        }
+        assert!(!pool.is_worth_splitting(true), "the worker sleeps again");
+        assert!(pool.is_worth_splitting(false));
     }
 }

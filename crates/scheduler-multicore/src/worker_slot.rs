@@ -16,6 +16,8 @@ pub(crate) struct WorkerSlot<T> {
     claimed: AtomicBool,
     /// A hint for the spinning worker; the truth is under the lock.
     has_task: AtomicBool,
+    /// The worker waits for tasks and spins, or executes one: a hint for those who have tasks.
+    awake: AtomicBool,
     inner: Mutex<SlotInner<T>>,
     wake_up: Condvar,
 }
@@ -34,6 +36,7 @@ impl<T> WorkerSlot<T> {
         WorkerSlot {
             claimed: AtomicBool::new(false),
             has_task: AtomicBool::new(false),
+            awake: AtomicBool::new(false),
             inner: Mutex::new(SlotInner { task: None, parked: false, closed: false }),
             wake_up: Condvar::default(),
         }
@@ -44,6 +47,11 @@ impl<T> WorkerSlot<T> {
         // Acquire: pairs with `release`, so that the claimant's locking of the slot follows the releasing
         // worker's.
         !self.claimed.load(Ordering::Relaxed) && !self.claimed.swap(true, Ordering::Acquire)
+    }
+
+    /// Whether the worker would take a task without being woken. Soon this may be otherwise.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.awake.load(Ordering::Relaxed)
     }
 
     /// Puts a task into a slot that the caller claimed, and wakes the worker if it sleeps.
@@ -73,6 +81,7 @@ impl<T> WorkerSlot<T> {
     /// Called by the worker: waits for the next task and takes it. The worker spins for at most `spin`, and
     /// less when `is_crowded`, before it sleeps. `None` once the slot is closed.
     pub(crate) fn take(&self, spin: Duration, is_crowded: impl Fn() -> bool) -> Option<T> {
+        self.awake.store(true, Ordering::Relaxed);
         let mut inner = self.inner.lock();
         let mut spun = false;
         loop {
@@ -85,9 +94,11 @@ impl<T> WorkerSlot<T> {
             }
             if mem::replace(&mut spun, true) {
                 inner.parked = true;
+                self.awake.store(false, Ordering::Relaxed);
                 while inner.parked {
                     inner = self.wake_up.wait(inner);
                 }
+                self.awake.store(true, Ordering::Relaxed);
                 spun = false;
             } else {
                 drop(inner);

@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn sines_are_worth_threads_sooner_than_square_roots() {
         for function in ["sin", "cos"] {
-            assert!(is_parallel(function, 32_768), "two grains, because the argument is reduced");
-            assert!(!is_parallel(function, 16_384), "{function}");
+            assert!(is_parallel(function, 8_192), "two grains, because the argument is reduced");
+            assert!(!is_parallel(function, 4_096), "{function}");
         }
-        assert!(!is_parallel("sqrt", 262_144));
-        assert!(is_parallel("sqrt", 1 << 20));
+        assert!(!is_parallel("sqrt", 65_536));
+        assert!(is_parallel("sqrt", 1 << 18));
     }
 }
